@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/dropin"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
@@ -72,9 +73,7 @@ func TestUnlockSaysInTimeThatItIsNotKnownWhetherTheLockWasOurs(t *testing.T) { /
 					if took := time.Since(began); took > 6*time.Second {
 						t.Errorf("Unlock took %v", took)
 					}
-					if err := h.Unlock(); !errors.Is(err, zk.ErrNotLocked) {
-						t.Errorf("second Unlock: got %v, want ErrNotLocked", err)
-					}
+					locktest.WantErr(t, "second Unlock", h.Unlock(), zk.ErrNotLocked)
 					s.member().Refuse()
 					srv.CutAll()
 					srv.Unfreeze()
@@ -124,9 +123,7 @@ func TestHandingOnIsConfirmedByTheServerNowAndThen(t *testing.T) {
 					return
 				}
 				<-time.After(30 * time.Millisecond) // virtual
-				if err := l.Unlock(); err != nil {
-					t.Error(err)
-				}
+				locktest.WantErr(t, "Unlock", l.Unlock(), nil)
 			})
 		}
 		synctest.Wait()
@@ -137,9 +134,7 @@ func TestHandingOnIsConfirmedByTheServerNowAndThen(t *testing.T) {
 			}
 			return zktest.Pass
 		})
-		if err := first.Unlock(); err != nil {
-			t.Error(err)
-		}
+		locktest.WantErr(t, "Unlock", first.Unlock(), nil)
 		others.Wait()
 		if want := 99 * 30 / 270; int(writes.Load()) != want {
 			t.Errorf("%d confirmations, want %d, one in 270 ms", writes.Load(), want)

@@ -260,8 +260,6 @@ func (c *calls) resend(t *testing.T, method string, first func(call) error) (met
 	return met, func() {
 		t.Helper()
 		<-met
-		if err := sent.send(soon(t)); err != nil {
-			t.Fatal(err)
-		}
+		wantErr(t, sent.send(soon(t)), nil)
 	}
 }

@@ -39,9 +39,7 @@ func TestEtcdsMutexAndWeExcludeEachOther(t *testing.T) {
 		case <-time.After(200 * time.Millisecond): // longer than their watch may take
 		}
 		release(t, ours)
-		if err := <-locks; err != nil {
-			t.Fatal(err)
-		}
+		wantErr(t, <-locks, nil)
 		locked(t, p)
 		behind.Pending(t)
 		if all, err := p.Contenders(soon(t)); err != nil || len(all) != 2 || all[0].PID != 0 || all[1].PID != os.Getpid() {

@@ -45,9 +45,7 @@ func TestWhatALockCosts(t *testing.T) {
 	w = queues(t, q.reader(t))
 	ended(t, "contested", c.Contested().C())
 	p.costs(t, "to share", 1, 1, func() {
-		if err := c.Share(soon(t)); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, c.Share(soon(t)), nil)
 	})
 	r := start(t)
 	r.costs(t, "to read beside a writer that shares", 1, 1, func() { d = acquire(t, r.reader(t)) })

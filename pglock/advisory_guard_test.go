@@ -65,9 +65,7 @@ func TestOutcomeOfAnAdvisoryTransaction(t *testing.T) {
 				closed := make(chan error, 10)
 				s.p.line.onClose(func() { closed <- s.hold.Err() })
 				s.end(mine)
-				if err := <-closed; !errors.Is(err, tier.ErrLost) {
-					s.Errorf("the connection is closed while the hold says %v", err)
-				}
+				wantErr(s, <-closed, tier.ErrLost)
 				return nil
 			},
 			want: []error{tier.ErrLost, mine},
@@ -189,9 +187,7 @@ func TestNobodyGetsAnAdvisoryLockDuringATransaction(t *testing.T) {
 		other.Pending(t)
 		return increment(soon(t), tab)(tx)
 	}), tier.ErrReleased)
-	if err := <-released; err != nil {
-		t.Errorf("Release: %v", err)
-	}
+	wantErr(t, <-released, nil)
 	mustRelease(t, other.Must(t))
 	if n := value(t, tab); n != 0 {
 		t.Errorf("%d were committed by one that has given the lock up", n)

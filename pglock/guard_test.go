@@ -73,9 +73,7 @@ func TestTransactionIsCommittedWhileHeld(t *testing.T) {
 		cancel()
 		wantErr(t, Tx(ended, hold, works), context.Canceled)
 		committed(1)
-		if err := Tx(ctx, hold, works); err != nil {
-			t.Errorf("after those that failed: %v", err)
-		}
+		wantErr(t, Tx(ctx, hold, works), nil)
 		mustRelease(t, hold)
 		wantErr(t, Tx(ctx, hold, works), tier.ErrReleased)
 		committed(2)

@@ -54,9 +54,7 @@ func blocks(t *testing.T, sql string) int {
 			Read int `json:"Shared Read Blocks"`
 		}
 	}
-	if err := json.Unmarshal([]byte(text), &explained); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, json.Unmarshal([]byte(text), &explained), nil)
 	return explained[0].Plan.Hit + explained[0].Plan.Read
 }
 

@@ -63,9 +63,7 @@ func TestLockInACluster(t *testing.T) {
 		go func() { next <- b.Mutex(path).Do(soon(t), func(context.Context) error { return nil }) }()
 		ended(t, "the holder hears of the one who waits", hold.Contested())
 		mustRelease(t, hold)
-		if err := <-next; err != nil {
-			t.Errorf("the one who waited: %v", err)
-		}
+		wantErr(t, <-next, nil)
 	}
 }
 

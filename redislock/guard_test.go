@@ -121,9 +121,7 @@ func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	for _, p := range []*process{a, b} {
 		h := need.Get(tier.New(p.tier).RWMutex(lockPath(t)).Reader().Acquire(soon(t)))(t)
 		defer h.Release()
-		if err := (held{h, p, t}).counts(soon(t)); err != nil {
-			t.Errorf("a reader: %v", err)
-		}
+		wantErr(t, (held{h, p, t}).counts(soon(t)), nil)
 	}
 	waits := b.anew(lockPath(t))
 	b.stands(t, queue.Enter, waits, 0)

@@ -126,9 +126,7 @@ func TestClientThatIsClosedFirstLosesEveryLock(t *testing.T) {
 	client.Close()
 	ended(t, "the loss", hold.Lost())
 	ended(t, "the end of the registry", locks.Done())
-	if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-		t.Errorf("Release: %v, want ErrLost", err)
-	}
+	wantErr(t, hold.Release(), tier.ErrLost)
 }
 
 // elsewhere is an option of another package.

@@ -104,9 +104,7 @@ func TestPrimaryThatIsKnownByNowIsNotAsked(t *testing.T) {
 	p := start(t)
 	words := need.Get(lockScript.run(soon(t), outside(t), nil, "meet", 0, 0, "", "", 0).StringSlice())(t)
 	p.client.Close() // so that nothing can be sent
-	if err := p.meet(soon(t), words); err != nil {
-		t.Errorf("met again: %v", err)
-	}
+	wantErr(t, p.meet(soon(t), words), nil)
 }
 
 // Whoever has met the primary grants nothing until its quarantine is over: no free lock, not to readers of a lock that is read,
@@ -154,9 +152,7 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	before := reader.ValidUntil()
 	p.tier.Renew()
 	eventually(t, "the reader that was there is renewed", func() bool { return reader.ValidUntil().After(before) || reader.Err() != nil })
-	if err := reader.Err(); err != nil {
-		t.Errorf("the reader that was there: %v", err)
-	}
+	wantErr(t, reader.Err(), nil)
 	if lines := log.Lines(slog.LevelWarn, "redislock: no grants until "); len(lines) != 1 {
 		t.Errorf("logged %q, want one line", lines)
 	}

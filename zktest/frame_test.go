@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -33,9 +34,7 @@ func TestDroppedFrameIsNeverAnswered(t *testing.T) {
 				t.Errorf("a later request fails: %v", err)
 			}
 			s.CutAll()
-			if err := <-answered; !errors.Is(err, zk.ErrConnectionClosed) {
-				t.Errorf("after the cut: got %v, want %v", err, zk.ErrConnectionClosed)
-			}
+			locktest.WantErr(t, "after the cut", <-answered, zk.ErrConnectionClosed)
 		})
 	}
 }

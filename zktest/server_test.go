@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
@@ -225,9 +226,7 @@ func TestFrozenServerExpiresTheOverdueAndHandlesTheRestWhenItContinues(t *testin
 		if sessions := s.Sessions(); len(sessions) != 1 || sessions[0].ID != second {
 			t.Errorf("after Unfreeze: got %+v, want only %#x", sessions, second)
 		}
-		if err := <-answer; err != nil {
-			t.Errorf("Create: %v", err)
-		}
+		locktest.WantErr(t, "Create", <-answer, nil)
 		time.Sleep(3 * time.Minute) // a client's handshake with a mute server ends after 6.67 timeouts
 		connected(t, short, first, false)
 		connected(t, long, second, true)

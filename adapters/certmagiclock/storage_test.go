@@ -2,7 +2,6 @@ package certmagiclock_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -134,9 +133,7 @@ func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 		lock(t, other, "a")
 		short, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := s.RenewLockLease(short, "a", time.Hour); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("RenewLockLease while another process has the lock: %v, want DeadlineExceeded", err)
-		}
+		locktest.WantErr(t, "renewed while another process has the lock", s.RenewLockLease(short, "a", time.Hour), context.DeadlineExceeded)
 		unlock(t, other, "a")
 		locktest.WantErr(t, "RenewLockLease of a lock that is free again", s.RenewLockLease(t.Context(), "a", time.Hour), nil)
 		if ok, _ := other.TryLock(t.Context(), "a"); ok {
@@ -160,9 +157,7 @@ func TestUnlockAfterALossDoesNotEndTheNextHold(t *testing.T) {
 		synctest.Wait()
 		short, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := s.RenewLockLease(short, "a", time.Hour); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("RenewLockLease while another goroutine has the lock: %v, want DeadlineExceeded", err)
-		}
+		locktest.WantErr(t, "renewed while another goroutine has the lock", s.RenewLockLease(short, "a", time.Hour), context.DeadlineExceeded)
 		unlock(t, s, "a") // by whoever lost it
 		if ok, _ := other.TryLock(t.Context(), "a"); ok {
 			t.Error("the lock of the other goroutine was ended")

@@ -17,6 +17,7 @@ import (
 	"github.com/tierlock/tierlock/adapters/cronlock"
 	"github.com/tierlock/tierlock/adapters/gocronlock"
 	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -83,9 +84,7 @@ func gocronElect(ctx context.Context, t *testing.T, locks *tier.Registry, path s
 			section(led)
 			end(nil)
 		}
-		if err := elector.Close(); err != nil {
-			t.Errorf("the campaign of an elector ends with %v", err)
-		}
+		locktest.WantErr(t, "the campaign of an elector ends with", elector.Close(), nil)
 	}
 }
 
@@ -97,9 +96,7 @@ func certmagicLock(ctx context.Context, t *testing.T, locks *tier.Registry, path
 			continue
 		}
 		section(lost.hold())
-		if err := storage.Unlock(ctx, "issue_cert_example.com"); err != nil {
-			t.Errorf("Unlock: %v", err)
-		}
+		locktest.WantErr(t, "Unlock", storage.Unlock(ctx, "issue_cert_example.com"), nil)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
@@ -36,9 +37,7 @@ func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
 			created := create(conn, "/a")
 			waittest.Ended(b, "the fault", hit)
 			if test.do == zktest.Drop { // and nothing else is
-				if err := <-create(conn, "/b"); err != nil {
-					t.Errorf("create after the dropped one: %v", err)
-				}
+				need.OK(t, <-create(conn, "/b"))
 				b.proxy.Cut()
 			}
 			if err := <-created; !errors.Is(err, test.err) {
@@ -58,9 +57,7 @@ func TestForgedExpiryLeavesTheSessionAlive(t *testing.T) {
 	b := newBench(t)
 	conn := b.connect()
 	old := conn.SessionID()
-	if err := <-create(conn, "/a"); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, <-create(conn, "/a"))
 	b.arm("connect", zktest.Request, zktest.Error(zk.ErrSessionExpired))
 	b.proxy.Cut()
 	waittest.Eventually(t, "a new session", func() bool { return conn.State() == zk.StateHasSession && conn.SessionID() != old })

@@ -28,9 +28,7 @@ func TestMuteFromTheHookHoldsUpTheVeryFrame(t *testing.T) {
 			<-muted
 			stillThere(t, func() bool { return len(created) == 0 && (dir == zktest.Reply || !b.srv.Exists("/a")) })
 			b.proxy.Unmute(dir)
-			if err := <-created; err != nil {
-				t.Error(err)
-			}
+			need.OK(t, <-created)
 		})
 	}
 }
@@ -50,9 +48,7 @@ func TestRefusedConnectionsEndAndOthersStay(t *testing.T) {
 	conn := b.connect()
 	b.proxy.Refuse()
 	dialRaw(b).ends()
-	if err := <-create(conn, "/a"); err != nil {
-		t.Errorf("connection from before: %v", err)
-	}
+	need.OK(t, <-create(conn, "/a"))
 	b.proxy.Accept()
 	b.connect()
 }

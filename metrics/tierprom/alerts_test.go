@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -100,9 +101,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 		}
 	})
 	need.Get(troubled.Semaphore("/pools/a", 3).Acquire(t.Context(), 2))(t)
-	if err := leader.Release(); err != nil {
-		t.Error(err)
-	}
+	locktest.WantErr(t, "Release", leader.Release(), nil)
 	for begun := time.Now(); len(p.ask(t, `tierlock_sessions_expired_total > 3`)) == 0 && time.Since(begun) < hanging; {
 		hold := acquire(t, cut.Mutex("/lost/a"))
 		own.Expire(own.Sessions()[0].ID)

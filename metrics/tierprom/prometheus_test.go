@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/metrics/tierprom"
@@ -68,9 +69,7 @@ func wait(t *testing.T, locks *tier.Registry, path string) {
 			t.Fatal("nobody waits")
 		}
 	}
-	if err := hold.Release(); err != nil {
-		t.Error(err)
-	}
+	locktest.WantErr(t, "Release", hold.Release(), nil)
 	if err := <-next; err != nil {
 		t.Error(err)
 	}
@@ -142,9 +141,7 @@ func TestScrapeOfTheOldest(t *testing.T) {
 	if text := wantOn(t, page); len(regexp.MustCompile(aged).FindAllString(text, -1)) != 2 {
 		t.Errorf("want a hold and a wait of more than a second on the page: %s", text)
 	}
-	if err := hold.Release(); err != nil {
-		t.Error(err)
-	}
+	locktest.WantErr(t, "Release", hold.Release(), nil)
 	(<-next).Release()
 	wantOn(t, page, "tierlock_oldest_wait_seconds{path=\"/jobs/*\"} 0\n", "tierlock_oldest_hold_seconds{path=\"/jobs/*\"} 0\n")
 }

@@ -20,9 +20,7 @@ func (lostHold) Release() error { return store.ErrLost }
 func TestSectionOfALostHoldIsNotCounted(t *testing.T) {
 	w := newTestWorker(t)
 	acquire := func(context.Context, int64) (store.Hold, error) { return lostHold{}, nil }
-	if err := w.turn(t.Context(), acquire, 0, 1); err != nil {
-		t.Errorf("turn: %v, want nothing beyond the loss", err)
-	}
+	need.OK(t, w.turn(t.Context(), acquire, 0, 1))
 	r := w.tally(0, 0)
 	if r.Lost != 1 || r.Sections[0] != 0 || w.registers[0].Counted() != 0 {
 		t.Errorf("got lost %d, reported %d, counted %d, want 1, 0, 0", r.Lost, r.Sections[0], w.registers[0].Counted())
@@ -36,9 +34,7 @@ func TestTurnAfterTheEndDoesNotEnter(t *testing.T) {
 		cancel()
 		return storetest.Hold{}, nil
 	}
-	if err := w.turn(ctx, acquire, 0, 1); err != nil {
-		t.Error(err)
-	}
+	need.OK(t, w.turn(ctx, acquire, 0, 1))
 	if n := w.registers[0].Counted(); n != 0 {
 		t.Errorf("counted %d sections, want 0", n)
 	}
