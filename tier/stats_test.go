@@ -181,6 +181,7 @@ func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 		a, b := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour)), locks.Mutex("/locks/b", tier.WithLinger(time.Hour))
 		release(t, acquire(t, b))
 		hold := acquire(t, a)
+		defer take(t, locks.Semaphore("/permits", 1), 1).Release() // of which nothing is told here
 		theirs := acquire(t, other.Mutex("/locks/theirs"))
 		wanted := start(soon(t), locks.Mutex("/locks/theirs")).blocked(t)
 		queued := time.Now()
