@@ -1,0 +1,23 @@
+package link
+
+import (
+	"testing"
+
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// It may expire after the look at the connection and before that at its id.
+func TestAttachedSessionThatIsAwaitedHasAnID(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, l := dial(t, to(s), addr).Conn, New(to(s))
+		l.Attach(conn)
+		ids := []int64{0, 0, conn.SessionID()}
+		l.transport.(*attached).id = func() (id int64) {
+			id, ids = ids[0], ids[1:]
+			return id
+		}
+		if got, err := l.AwaitSession(t.Context()); err != nil || got == nil || got.ID != conn.SessionID() {
+			t.Errorf("got %v, %v, want session 0x%x", got, err, conn.SessionID())
+		}
+	})
+}
