@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -139,7 +140,7 @@ func TestEachServerShowsACertificateForItsName(t *testing.T) {
 					return
 				}
 				wantErr(t, "Dial", err, zk.ErrNoServer)
-				wantMention(t, err, c.want, "TLS handshake with "+server)
+				wantMention(t, err, c.want, "TLS handshake with "+server, "set ServerName")
 			})
 		})
 	}
@@ -163,10 +164,12 @@ func TestAServerIsNotVerifiedByTheNameOfTheLastOne(t *testing.T) {
 func TestAServerThatHangsInTheTLSHandshakeIsLeftInTime(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		f := newFront(t, s)
-		dial(t, f.config(), "zk1:2181")
+		l := dial(t, f.config(), "zk1:2181")
 		f.set("zk1:2181", nil)
 		s.CutAll()
 		time.Sleep(timeout / 6)
+		synctest.Wait()
+		wantMention(t, l.Err(), "TLS handshake with zk1:2181: no answer")
 		f.set("zk1:2181", shows(f.ca.Issue("zk1")))
 		time.Sleep(time.Second)
 		if member(t, s) == "" {
