@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
@@ -86,49 +85,4 @@ func granted(n *Node, err error) (second.Grant, error) {
 		return nil, err
 	}
 	return grant{n}, nil
-}
-
-// A grant is a node as the gate sees it.
-type grant struct{ *Node }
-
-func (g grant) ErrAt(now time.Duration) error {
-	loss := g.lossAt(now)
-	if g.spent.Load() { // asked last: the end of a node that was given up is no loss
-		return ErrReleased
-	}
-	return loss
-}
-
-func (g grant) Contested() *contention.Signal { return g.now().contested }
-
-func (g grant) Idle() bool { return g.writing.Load() == 0 }
-
-func (g grant) Leased() bool { return g.leased() }
-
-// confirmWithin bounds the wait for the server's word.
-const confirmWithin = time.Second
-
-// Confirm takes no answer within a second for a no.
-func (g grant) Confirm() bool {
-	l := g.lock.client.link
-	ctx, cancel := context.WithTimeout(l.Context(), confirmWithin)
-	defer cancel()
-	certain, _ := second.Do(ctx, l.Spawn, func() (bool, error) { return g.certain(), nil }, l.Explain)
-	return certain
-}
-
-func (g grant) AwaitRelease() error {
-	if err := await(g.Node); err != nil {
-		return fmt.Errorf("zklock: release %s: %w", g.lock.path, err)
-	}
-	return nil
-}
-
-func (g grant) Shared() bool { return g.lock.mode == second.Reading || g.reader.Load() != nil }
-
-func (g grant) Revoked() <-chan struct{} {
-	if !g.listening.Swap(true) {
-		g.lock.client.link.Spawn(member(g).Check)
-	}
-	return g.revoked.C()
 }
