@@ -1,8 +1,10 @@
 package zklock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -40,16 +42,21 @@ func TestMultiThatIsRefusedHasItsOwnErrorAndWritesNothing(t *testing.T) {
 	type row struct {
 		ops  []any
 		fate zktest.Action // of what is sent
+		code byte          // the last one of its code, if that is another than the server's
 		want error         // nil for any other than those below
 	}
 	each(t, map[string]row{
 		"no node":    {ops: []any{&zk.SetDataRequest{Path: "/missing", Version: -1}}, want: zk.ErrNoNode},
 		"exists":     {ops: []any{write("/locks")}, want: zk.ErrNodeExists},
+		"no name":    {ops: []any{write("/locks")}, code: 1}, // as of a later server
 		"throttled":  {fate: zktest.Throttled},
 		"no such op": {ops: []any{7}},
 		"no op":      {ops: []any{(*zk.DeleteRequest)(nil)}, want: zk.ErrUnhandledFieldType}, // as the library says it
 	}, func(t *testing.T, s *zktest.Server, c row) {
-		n := start(t, s).acquire(t)
+		n := start(t, s, zklock.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := s.DialContext(ctx, network, address)
+			return recoding{conn, c.code}, err
+		})).acquire(t)
 		meet(s, is("multi", zktest.Request), c.fate)
 		_, err := n.Multi(t.Context(), append([]any{write("/a")}, c.ops...)...)
 		if err == nil || errors.Is(err, zklock.ErrUnknown) || errors.Is(err, zklock.ErrLost) || c.want != nil && !errors.Is(err, c.want) {
@@ -61,6 +68,20 @@ func TestMultiThatIsRefusedHasItsOwnErrorAndWritesNothing(t *testing.T) {
 		s.Intercept(nil)
 		wantErr(t, "Release after a failed write", n.Release(), nil)
 	})
+}
+
+// A recoding connection brings another code than that of a node which exists, unless it is 0.
+type recoding struct {
+	net.Conn
+	code byte
+}
+
+func (c recoding) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.code != 0 {
+		copy(p, bytes.ReplaceAll(p[:n], []byte{255, 255, 255, 256 - 110}, []byte{255, 255, 255, c.code}))
+	}
+	return n, err
 }
 
 func TestMultiWithoutAnAnswerIsUnknown(t *testing.T) {

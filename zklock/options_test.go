@@ -277,6 +277,8 @@ func TestNodeOptionsAreForOneLock(t *testing.T) {
 			_, err := p.Client.Lock("/locks/a", opt)
 			wantMention(t, err, want)
 		}
+		_, err = second.TierOf(p.Client).Claim("/locks/a", second.Options{Own: []second.MutexOption{nil}})
+		wantMention(t, err, "option of type <nil>")
 		lockAt(t, p.Client, "/locks/a", zklock.NodeData(make([]byte, 512<<10)))
 	})
 }

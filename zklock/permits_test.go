@@ -221,6 +221,17 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 	}
 }
 
+func TestThoseWhoHavePermitsAreShownWithoutTheNumberOfAll(t *testing.T) {
+	each(t, map[string]error{"unreadable": zk.ErrNoAuth, "gone": zk.ErrNoNode}, func(t *testing.T, s *zktest.Server, refusal error) {
+		sem := start(t, s).of(t, 3)
+		take(t, sem, 2).taken(t)
+		meet(s, func(f *zktest.Frame) bool { return is("getData", zktest.Request)(f) && f.Path == limits }, zktest.Error(refusal))
+		if all, err := sem.Contenders(t.Context()); err != nil || len(all) != 1 || all[0].Permits != 2 || all[0].Of != 0 {
+			t.Errorf("got %+v, %v, want two permits, of a number that is not known", all, err)
+		}
+	})
+}
+
 // Somebody says how many there are, between the look that found nothing and the write.
 func TestNumberOfPermitsOfSomebodyElseIsNotOverwritten(t *testing.T) {
 	for call, want := range map[string]string{

@@ -3,6 +3,7 @@ package zkqueue
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +71,15 @@ func TestParseName(t *testing.T) {
 		}
 		if kind != tt.kind || sequence != tt.sequence {
 			t.Errorf("ParseName(%q): got %q %d %t, want %q %d", tt.name, kind, sequence, ok, tt.kind, tt.sequence)
+		}
+	}
+}
+
+func TestAnIDIsAUUIDOfAFormOfItsOwn(t *testing.T) {
+	form := regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-$`) // RFC 9562
+	for range 20 {
+		if id := NewID(); !form.MatchString(id) {
+			t.Error(id)
 		}
 	}
 }
