@@ -1,6 +1,7 @@
 package zklock_test
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,9 +58,13 @@ func TestCloseIsBoundedThoughTheParentsAreNeverMade(t *testing.T) {
 		meet(s, func(f *zktest.Frame) bool { return f.Op == "createContainer" }, zktest.Drop)
 		r := p.queue(t.Context())
 		begun := time.Now()
-		p.Close()
-		wantWithin(t, 5*time.Second, "Close", begun)
+		var closing sync.WaitGroup
+		closing.Go(func() { p.Close() })
+		defer closing.Wait()
 		wantErr(t, "waiter", r.failed(t), zklock.ErrClosed)
+		wantWithin(t, 10*time.Millisecond, "the wait", begun)
+		closing.Wait()
+		wantWithin(t, 5*time.Second, "Close", begun)
 	})
 }
 

@@ -414,6 +414,20 @@ func TestNothingIsSharedThatIsGivenUp(t *testing.T) {
 	})
 }
 
+func TestNothingIsSharedForACallerWhoHasLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).writing().acquire(t)
+		start(t, s).reading().queue(t.Context())
+		synctest.Wait()
+		for _, name := range s.Children(path) {
+			n.ShareForNobody(name)
+		}
+		if n.Shared() || !s.Exists(n.Path()) {
+			t.Error("shared")
+		}
+	})
+}
+
 // Nobody learns for long what has become of the node. The heartbeat does not wait for that.
 func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 	bubble(t, func(t *testing.T, s *zktest.Server) {

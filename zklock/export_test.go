@@ -57,6 +57,13 @@ func (n *Node) StopWatchdog() {
 	n.session.StopWatchdog()
 }
 
+// ShareForNobody does what is next when the caller of Share leaves right behind the look at the queue.
+func (n *Node) ShareForNobody(behind string) {
+	d := &downgrade{node: n, wanted: context.Background()}
+	d.sent.Store(true)
+	d.replace(behind)
+}
+
 // HearOfItsEnd does what an event does first that tells of the node's deletion.
 func (n *Node) HearOfItsEnd() {
 	for i := range n.znodes {
