@@ -65,8 +65,10 @@ func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
 	c := &Client{link: link.New(link.Config{})}
 	s := link.NewUnleased(c.link, 1, time.Second)
 	s.End(zk.ErrSessionExpired)
-	n := newNode(&Lock{client: c, path: "/x"}, s, link.Answer{Created: []string{"/x/lock-0000000001"}})
-	if err := n.bind(s, 1); !errors.Is(err, errGone) {
+	l := &Lock{client: c, path: "/x"}
+	n := newNode(l, s, link.Answer{Created: []string{"/x/lock-0000000001"}, Zxid: 1})
+	a := &attempt{lock: l, client: c, listed: &listed{Answer: link.Answer{Children: []string{"lock-0000000001"}}}}
+	if _, err := a.enter(n); !errors.Is(err, errGone) {
 		t.Errorf("got %v, want %v", err, errGone)
 	}
 }

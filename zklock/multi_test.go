@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -42,7 +43,7 @@ func TestMultiThatIsRefusedHasItsOwnErrorAndWritesNothing(t *testing.T) {
 	type row struct {
 		ops  []any
 		fate zktest.Action // of what is sent
-		code byte          // the last one of its code, if that is another than the server's
+		code byte          // that of its answer, in place of that of a node which exists
 		want error         // nil for any other than those below
 	}
 	each(t, map[string]row{
@@ -55,7 +56,7 @@ func TestMultiThatIsRefusedHasItsOwnErrorAndWritesNothing(t *testing.T) {
 	}, func(t *testing.T, s *zktest.Server, c row) {
 		n := start(t, s, zklock.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := s.DialContext(ctx, network, address)
-			return recoding{conn, c.code}, err
+			return recoding{conn, []byte{255, 255, 255, 256 - 110}, []byte{255, 255, 255, cmp.Or(c.code, 256-110)}}, err
 		})).acquire(t)
 		meet(s, is("multi", zktest.Request), c.fate)
 		_, err := n.Multi(t.Context(), append([]any{write("/a")}, c.ops...)...)
@@ -70,18 +71,28 @@ func TestMultiThatIsRefusedHasItsOwnErrorAndWritesNothing(t *testing.T) {
 	})
 }
 
-// A recoding connection brings another code than that of a node which exists, unless it is 0.
+// A recoding connection brings other bytes than were sent, just as many.
 type recoding struct {
 	net.Conn
-	code byte
+	sent, brought []byte
 }
 
 func (c recoding) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.code != 0 {
-		copy(p, bytes.ReplaceAll(p[:n], []byte{255, 255, 255, 256 - 110}, []byte{255, 255, 255, c.code}))
-	}
+	copy(p, bytes.ReplaceAll(p[:n], c.sent, c.brought))
 	return n, err
+}
+
+// The answer ends where the result of the check should begin.
+func TestMultiWithFewerResultsThanOperationsIsUnknown(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s, zklock.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := s.DialContext(ctx, network, address)
+			return recoding{conn, []byte{0, 0, 0, 13, 0, 0, 0, 0, 0}, []byte{255, 255, 255, 255, 1, 255, 255, 255, 255}}, err
+		})).acquire(t)
+		_, err := n.Multi(t.Context(), write("/a"))
+		wantErr(t, "Multi", err, zklock.ErrUnknown)
+	})
 }
 
 func TestMultiWithoutAnAnswerIsUnknown(t *testing.T) {

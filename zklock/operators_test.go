@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/go-zookeeper/zk"
 
@@ -71,6 +73,22 @@ func TestNobodyIsReadForAQuestionThatWasGivenUp(t *testing.T) {
 		synctest.Wait()
 		if wantErr(t, "Contenders", err, context.Canceled); reads.Load() != 1 {
 			t.Errorf("%d were read, want 1", reads.Load())
+		}
+	})
+}
+
+func TestQuestionLeavesNothingWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		ctx, cancel := context.WithCancel(t.Context()) // which knows all that is to end with it
+		defer cancel()
+		value := new([64]byte)
+		kept := weak.Make(value)
+		if _, err := p.lock.Contenders(context.WithValue(ctx, kept, value)); err != nil {
+			t.Fatal(err)
+		}
+		if runtime.GC(); kept.Value() != nil {
+			t.Error("the context of the question is still known to that of its caller")
 		}
 	})
 }
