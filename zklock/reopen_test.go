@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -74,6 +75,34 @@ func TestNodeThatIsGrantedAfterAReconnectIsNotLookedAtBecauseOfIt(t *testing.T) 
 		time.Sleep(timeout / 10)
 		if n := reads.Load(); n > 0 {
 			t.Errorf("%d requests and answers, want none", n)
+		}
+	})
+}
+
+// Their end is not watched yet, the next look would come later, and the lease is renewed with one of them.
+func TestNodesThatWentMeanwhileAreMissedAsSoonAsTheConnectionIsBack(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, conn := start(t, s), raw(t, s)
+		nodes := []*zklock.Node{p.acquire(t), need.Get(lockAt(t, p.Client, "/locks/y").Acquire(t.Context()))(t)}
+		s.Member(addr).Refuse()
+		s.Cut(p.session)
+		for _, n := range nodes {
+			remove(t, conn, n.Path())
+		}
+		time.Sleep(timeout / 12)
+		var back time.Time
+		meet(s, func(f *zktest.Frame) bool {
+			if is("connect", zktest.Reply)(f) {
+				back = time.Now()
+			}
+			return false
+		}, zktest.Pass)
+		s.Member(addr).Accept()
+		for _, n := range nodes {
+			awaitLoss(t, n)
+		}
+		if late := time.Since(back); back.IsZero() || late > 0 {
+			t.Errorf("missed %v after the connection was back", late)
 		}
 	})
 }
