@@ -20,17 +20,23 @@ import (
 
 // From 3.8.4 and 3.9.2 on a server does not even say that there is a node which one may not read.
 func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
-	for _, op := range []string{"getData", "exists"} {
+	for _, c := range []struct {
+		op   string
+		meet func(*zktest.Server, func(*zktest.Frame) bool, zktest.Action)
+		fate zktest.Action
+	}{
+		{"getData", meet, zktest.Error(zk.ErrNoAuth)}, {"exists", meet, zktest.Error(zk.ErrNoAuth)}, {"exists", meetOnce, zktest.Cut},
+	} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			node := secret(t, raw(t, s))
 			p := start(t, s)
-			meet(s, is(op, zktest.Request), zktest.Error(zk.ErrNoAuth))
+			c.meet(s, is(c.op, zktest.Request), c.fate)
 			queue, err := p.lock.Contenders(t.Context())
 			if err != nil || len(queue) != 1 || path+"/"+queue[0].Node != node || queue[0].Data != nil {
 				t.Fatalf("got %+v, %v; want %s", queue, err, node)
 			}
-			if known := queue[0].Session != 0; known != (op == "getData") {
-				t.Errorf("%v refused: session %#x", op, queue[0].Session)
+			if known := queue[0].Session != 0; known == (c.op == "exists" && c.fate != zktest.Cut) {
+				t.Errorf("%s meets %v: session %#x", c.op, c.fate, queue[0].Session)
 			}
 		})
 	}
