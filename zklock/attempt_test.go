@@ -73,6 +73,12 @@ func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
 	}
 }
 
+func TestTheShortestSessionTimeoutIsAMillisecond(t *testing.T) {
+	if _, err := newOptions([]Option{WithSessionTimeout(time.Millisecond)}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTheConfigurationOfTLSIsCopied(t *testing.T) {
 	var o options
 	cfg := &tls.Config{ServerName: "before"}

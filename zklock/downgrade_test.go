@@ -169,6 +169,24 @@ func TestTwoThatShareAtOnceAskOnce(t *testing.T) {
 	})
 }
 
+// The watch tells, and a look now and then is for one that was lost.
+func TestWhoSharesWithNobodyLooksSeldom(t *testing.T) { // I10
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s).writing().acquire(t)
+		tr := record(s)
+		wantErr(t, "Share", n.Share(within(t, 10*timeout)), context.DeadlineExceeded)
+		looks := 0
+		for _, op := range tr.take() {
+			if strings.HasPrefix(op, "getChildren") {
+				looks++
+			}
+		}
+		if looks < 2 || looks > 20 {
+			t.Errorf("%d looks, want one at the begin, and each after half of the timeout or more", looks)
+		}
+	})
+}
+
 // An event is what happens while a frame of somebody passes who shares a lock.
 type event func(*stage) zktest.Action
 

@@ -26,6 +26,7 @@ func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
 		fate zktest.Action
 	}{
 		{"getData", meet, zktest.Error(zk.ErrNoAuth)}, {"exists", meet, zktest.Error(zk.ErrNoAuth)}, {"exists", meetOnce, zktest.Cut},
+		{"getData", meetOnce, zktest.Cut},
 	} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			node := secret(t, raw(t, s))
