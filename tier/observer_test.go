@@ -279,7 +279,11 @@ func TestAllObserversAreTold(t *testing.T) {
 		first, second := new(diary), new(diary)
 		o := second.observer()
 		o.WaitingAfter = 100 * time.Millisecond
-		locks := observed(t, s, first.observer(), tier.WithObserver(tier.Observer{}), tier.WithObserver(o))
+		order := ""
+		adds := func(name string) tier.Option {
+			return tier.WithObserver(tier.Observer{Acquired: func(context.Context, tier.AcquiredEvent) { order += name }})
+		}
+		locks := observed(t, s, first.observer(), tier.WithObserver(tier.Observer{}), tier.WithObserver(o), adds("a"), adds("b"))
 		mu := locks.Mutex("/locks/a")
 		synctest.Wait() // the connection is told by a goroutine of its own
 		hold := start(caller(t, "A"), mu).granted(t)
@@ -290,6 +294,9 @@ func TestAllObserversAreTold(t *testing.T) {
 		<-hold.Lost()
 		synctest.Wait()
 		hold.Release()
+		if order != "ab" {
+			t.Errorf("told in the order %q", order)
+		}
 		want := []string{"connected", "A acquired found after 0s", "B waits 100ms for 0 ahead 0 here true", "B failed after 500ms"}
 		for _, d := range []*diary{first, second} {
 			synctest.Wait()

@@ -116,7 +116,11 @@ func TestHoldsAreLostWhenTheTermIsOverAndNotBefore(t *testing.T) {
 	})
 }
 
-func TestRenewedLeaseRunsFromWhatTheStoreHasHeard(t *testing.T) {
+func TestLeaseRunsFromWhatTheStoreHasHeard(t *testing.T) {
+	l := lease.New[*contender](lease.Config{Now: func() time.Duration { return time.Minute }}, time.Minute-time.Second, term)
+	if rest := l.Remaining(); rest != term-time.Second {
+		t.Errorf("%v remain, want %v", rest, term-time.Second)
+	}
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a)
 		time.Sleep(8 * time.Second)
