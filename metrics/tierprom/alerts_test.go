@@ -240,13 +240,15 @@ func (m *monitor) ask(t *testing.T, query string) (series []map[string]string) {
 }
 
 // eventually asks until a query yields something.
-func (m *monitor) eventually(t *testing.T, query string) {
+func (m *monitor) eventually(t *testing.T, query string) (series []map[string]string) {
 	t.Helper()
-	for begun := time.Now(); len(m.ask(t, query)) == 0; time.Sleep(50 * time.Millisecond) {
+	for begun := time.Now(); len(series) == 0; series = m.ask(t, query) {
 		if time.Since(begun) > hanging {
 			t.Fatalf("Prometheus has nothing for %s; alerts: %v", query, m.ask(t, "ALERTS"))
 		}
+		time.Sleep(50 * time.Millisecond)
 	}
+	return series
 }
 
 // wantRules checks that these are all rules there are, and that each says what has happened and what to do, of labels that it has.
@@ -300,9 +302,9 @@ func (m *monitor) wantDashboard(t *testing.T) {
 		}
 		for _, target := range panel.Targets {
 			query := all.Replace(target.Expr)
-			m.eventually(t, query)
+			series := m.eventually(t, query) // which may have ended by now
 			for _, label := range regexp.MustCompile(`{{(\w+)}}`).FindAllStringSubmatch(target.LegendFormat, -1) {
-				if series := m.ask(t, query); len(series) == 0 || series[0][label[1]] == "" {
+				if series[0][label[1]] == "" {
 					t.Errorf("%s: the legend names the label %s, which is not in %v", panel.Title, label[1], series)
 				}
 			}
