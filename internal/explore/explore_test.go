@@ -420,6 +420,43 @@ func TestAPointIsLeftWhereItWasReachedBefore(t *testing.T) {
 	}
 }
 
+// A moody world has others of its steps behind the first one in some executions.
+type moody struct {
+	pair
+	others []string
+}
+
+func (m *moody) Steps(before func(i, j int) bool) []Step {
+	if len(m.left) == 2 && m.others != nil {
+		m.left, m.others = m.others, nil
+	}
+	return m.pair.Steps(before)
+}
+
+// What happens at one instant may come in another order now and then: that is no violation. What never comes again is one.
+func TestAnExecutionThatStraysIsRepeated(t *testing.T) {
+	for _, test := range []struct {
+		when       string
+		others     func(execution int) []string
+		executions int
+		violation  bool
+	}{
+		{"never", func(int) []string { return nil }, 6, false},
+		{"now and then", func(i int) []string { return map[int][]string{2: {"y", "z"}, 5: {"y", "z"}}[i] }, 6, false},
+		{"where nobody had been", func(i int) []string { return map[int][]string{1: {"y", "z"}}[i] }, 7, false},
+		{"always", func(i int) []string { return []string{fmt.Sprint("y", i), fmt.Sprint("z", i)} }, 0, true},
+	} {
+		begun := 0
+		r := Search{Full: true, Delays: -1, Begin: func(*testing.T) World {
+			begun++
+			return &moody{pair{[]string{"a", "b", "c"}}, test.others(begun)}
+		}}.Run(t)
+		if (r.Violation != nil) != test.violation || !test.violation && r.Executions != test.executions {
+			t.Errorf("off %s: %d executions of %d, %v", test.when, r.Executions, begun, r.Violation)
+		}
+	}
+}
+
 // take takes steps, and returns those that are possible then, and the state.
 func take(t *testing.T, scope Scope, schedule []string) (steps []Step, state string) {
 	synctest.Test(t, func(t *testing.T) {

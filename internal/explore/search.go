@@ -3,9 +3,9 @@
 package explore
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -125,8 +125,16 @@ func (s Search) run(t *testing.T, limit int) (r Result) {
 	r.Outcomes = make(map[string]bool)
 	s.seen = make(map[digest]int)
 	var path []*node
-	for {
+	for tries, strays := 0, 0; ; {
 		err := s.execute(t, &path, &r)
+		if off := (stray{}); errors.As(err, &off) && strays < maxStrays {
+			strays++
+			if tries++; tries == maxTries { // it had strayed before, and has been explored there as far as it came
+				path, tries = path[:off.depth], 0
+			}
+			continue
+		}
+		tries = 0
 		r.Executions++
 		if err != nil {
 			r.Violation = &Violation{err, schedule(path)}
@@ -142,6 +150,18 @@ func (s Search) run(t *testing.T, limit int) (r Result) {
 		}
 	}
 }
+
+// A stray is an execution that did not come again where the same steps had led before: what happens at one instant of the clock happens in
+// the order of the scheduler.
+type stray struct {
+	depth int
+	wrong string
+}
+
+func (s stray) Error() string { return s.wrong }
+
+// A path is tried so often, and in one search so many executions may stray: what is never repeatable is a fault of the world.
+const maxTries, maxStrays = 20, 1000
 
 // execute repeats the choices of the path, and goes on with the first one possible to the end.
 func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
@@ -175,7 +195,7 @@ func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
 			n := (*path)[depth]
 			i := slices.IndexFunc(steps, func(x Step) bool { return x.Name == n.chosen.Name })
 			if i < 0 {
-				err = fmt.Errorf("not repeatable: %q is not among %q", n.chosen.Name, names(steps))
+				err = stray{depth, fmt.Sprintf("not repeatable: %q is not among %q", n.chosen.Name, names(steps))}
 				break
 			}
 			n.steps, n.chosen = steps, steps[i]
@@ -187,8 +207,8 @@ func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
 		}
 		state := w.State()
 		outcome, wrong := w.End()
-		if !pruned { // else it has ended in the middle, which no replay does
-			err = cmp.Or(err, wrong)
+		if !pruned && err == nil { // else it has ended in the middle
+			err = wrong
 			r.Outcomes[outcome+"\n"+state] = true
 		}
 	})
@@ -393,5 +413,10 @@ func Replay(t *testing.T, begin func(*testing.T) World, schedule ...string) erro
 	for _, name := range schedule {
 		path = append(path, &node{chosen: Step{Name: name}})
 	}
-	return s.execute(t, &path, &Result{Outcomes: make(map[string]bool)})
+	for tries := 0; ; tries++ {
+		err := s.execute(t, &path, &Result{Outcomes: make(map[string]bool)})
+		if !errors.As(err, new(stray)) || tries == maxTries {
+			return err
+		}
+	}
 }
