@@ -198,9 +198,9 @@ func (e *Ensemble) Failover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	followers := e.Followers()
-	if len(followers) == 0 {
-		return errors.New("redisserver: no replica to promote")
+	var followers []*child.Server // one that has just been started may not follow yet
+	if err := child.Until(ctx, func() bool { followers = e.Followers(); return len(followers) > 0 }); err != nil {
+		return fmt.Errorf("redisserver: no replica to promote: %w", err)
 	}
 	leader.Kill()
 	return errors.Join(e.Promote(followers[0]), leader.Restart(ctx))
