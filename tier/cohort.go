@@ -369,15 +369,30 @@ func (c *cohort) release(own *ownership) error {
 	case requeue:
 		if c.requestLocked(grant) {
 			c.mu.Unlock()
-			return c.noteLoss(grant.AwaitRelease())
+			err := c.noteLoss(grant.AwaitRelease())
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.givenUpLocked(now, err)
+			return err
 		}
 	}
 	c.state = leaving
 	c.forgetLocked()
 	c.mu.Unlock()
 	err := c.noteLoss(grant.Release())
-	c.free()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.givenUpLocked(now, err)
+	c.freeLocked()
 	return err
+}
+
+// givenUpLocked counts a grant that was to be given up from then on. Where that has failed, the time is that of a wait.
+func (c *cohort) givenUpLocked(begun time.Duration, err error) {
+	if err == nil {
+		c.tally.given++
+		c.tally.giving += c.registry.now() - begun
+	}
 }
 
 // noteLoss counts the loss of a lock, if err is one.

@@ -265,6 +265,9 @@ type Stats struct {
 	Resumptions  int64 // from this process, where it lingered
 	Joins        int64 // to read, beside others of this process that read
 
+	GiveUps    int64         // releases that gave the lock back to the store, and were answered
+	GiveUpTime time.Duration // from these releases to the answers; a hand-over is that and the way of the news to the next process
+
 	// Losses are holds that were lost, by cause, counted when they are released.
 	Losses map[LossCause]int64
 
@@ -311,8 +314,9 @@ var sources = [...]Source{Found, HandOver, HandOff, Resumption, Join}
 // of all beginnings, on the registry's clock. For each wait or hold that has not ended, whoever reads the sum
 // adds the present time. An overflow in between cancels out.
 type tally struct {
-	came         [len(sources)]int64
-	waited, held time.Duration
+	came                 [len(sources)]int64
+	given                int64
+	waited, held, giving time.Duration
 }
 
 // sum adds what a cohort has counted.
@@ -323,6 +327,8 @@ func (s *Stats) sum(t *tally) {
 	s.Resumptions += t.came[resumed]
 	s.Joins += t.came[joined]
 	s.Acquisitions = s.Found + s.HandOvers + s.HandOffs + s.Resumptions + s.Joins
+	s.GiveUps += t.given
+	s.GiveUpTime += t.giving
 	s.WaitTime += t.waited
 	s.HoldTime += t.held
 }

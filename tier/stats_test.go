@@ -175,6 +175,43 @@ func TestStatsTellHowLocksWereLost(t *testing.T) {
 	})
 }
 
+// Deleted or requeued: a hand-off and a loss are neither.
+func TestStatsTellHowLongTheStoreTakesToTakeALockBack(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		want := func(when string, number int64, sum time.Duration) {
+			t.Helper()
+			if got := locks.Stats(); got.GiveUps != number || got.GiveUpTime != sum {
+				t.Errorf("%s: %d in %v, want %d in %v", when, got.GiveUps, got.GiveUpTime, number, sum)
+			}
+		}
+		slowly := func(hold *tier.Hold, answered time.Duration) {
+			thaw := s.Freeze()
+			time.AfterFunc(answered, thaw)
+			release(t, hold)
+		}
+		mu := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour))
+		hold := acquire(t, mu)
+		waiting := start(soon(t), mu).blocked(t)
+		release(t, hold)
+		want("handed off", 0, 0)
+		slowly(waiting.granted(t), 300*time.Millisecond)
+		want("deleted", 1, 300*time.Millisecond)
+
+		strict := locks.Mutex("/locks/b", tier.WithHandOff(0))
+		hold = acquire(t, strict)
+		waiting = start(soon(t), strict).blocked(t)
+		slowly(hold, 200*time.Millisecond)
+		want("requeued", 2, 500*time.Millisecond)
+		hold = waiting.granted(t)
+		time.Sleep(sessionTimeout / 6) // watched
+		s.Remove("/locks/b", 0)
+		<-hold.Lost()
+		hold.Release()
+		want("lost", 2, 500*time.Millisecond)
+	})
+}
+
 func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, other := process(t, s), process(t, s)

@@ -41,6 +41,12 @@ func WithWait(d time.Duration) Option { return option(func(r *slot.Rule) { r.Wai
 // than that somebody else has the lock; that one is logged at debug level.
 func WithLogger(log *slog.Logger) Option { return option(func(r *slot.Rule) { r.Log = log }) }
 
+// OnSlot has f told of each slot, before its run begins: err is nil if this process runs it, and else says why not; it wraps
+// [tier.ErrLocked] if another one has the lock. The Slot method of both packages of metrics is such a function.
+func OnSlot(f func(path string, err error)) Option {
+	return option(func(r *slot.Rule) { r.OnSlot = f })
+}
+
 // Job returns a job that calls f while it holds mutex. The context of f carries the hold, for
 // [tier.HoldFrom], and ends if the lock is lost. Each run is an owner of its own, so two runs in one
 // process exclude each other as well.

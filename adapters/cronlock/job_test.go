@@ -48,6 +48,25 @@ func TestARunThatFindsTheLockTakenIsSkipped(t *testing.T) {
 	})
 }
 
+func TestOnSlotIsToldOfRunsAndOfThoseThatAreSkipped(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var told []error
+		onSlot := cronlock.OnSlot(func(path string, err error) {
+			if path != "/jobs/report" {
+				t.Errorf("told of %s", path)
+			}
+			told = append(told, err)
+		})
+		job := func(f func(context.Context)) cron.Job {
+			return cronlock.Job(locktest.Dial(t, srv).Mutex("/jobs/report"), f, onSlot)
+		}
+		job(func(context.Context) { job(func(context.Context) {}).Run() }).Run()
+		if len(told) != 2 || told[0] != nil || !errors.Is(told[1], tier.ErrLocked) {
+			t.Errorf("told %v, want a run and ErrLocked", told)
+		}
+	})
+}
+
 func TestAtLeastKeepsTheLockAndNotTheScheduler(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		start := time.Now()

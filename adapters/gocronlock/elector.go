@@ -33,7 +33,8 @@ type Elector struct {
 // [AtLeast] keeps the lead for at least d after the last run that it let begin, so that a leader
 // whose clock is late does not run that slot again. [WithWait] has no meaning here. [WithLogger]
 // sets where to say when this process begins to lead, and, as warnings, that the lead is lost
-// and that the campaign has failed, which gocron does not say.
+// and that the campaign has failed, which gocron does not say. [OnSlot] is told of the election's path,
+// and in place of tier.ErrLocked [election.ErrNotLeader].
 func NewElector(locks *tier.Registry, path string, opts ...Option) *Elector {
 	e := &Elector{election: election.New(locks, path), path: path, ended: make(chan struct{})}
 	for _, opt := range opts {
@@ -50,11 +51,12 @@ func NewElector(locks *tier.Registry, path string, opts ...Option) *Elector {
 // is lost, and may then run beside those of the next leader: gocron has no way to tell it.
 func (e *Elector) IsLeader(ctx context.Context) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	err := e.election.IsLeader(ctx)
 	if err == nil {
 		e.last = time.Now()
 	}
+	e.mu.Unlock()
+	e.rule.Tell(e.path, err)
 	return err
 }
 

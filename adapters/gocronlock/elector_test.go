@@ -1,6 +1,7 @@
 package gocronlock_test
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -43,6 +44,29 @@ func TestOneElectorLeadsUntilItIsClosed(t *testing.T) {
 			locktest.WantErr(t, "Close", one.Close(), nil)
 		}
 		leads(t, other, one)
+	})
+}
+
+// What is told may ask the elector.
+func TestOnSlotIsToldWhoLeads(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var e *gocronlock.Elector
+		var told []error
+		again := false
+		tell := gocronlock.OnSlot(func(path string, err error) {
+			if told = append(told, err); !again {
+				again = true
+				e.IsLeader(t.Context())
+			}
+		})
+		leader := elector(t, process(t, srv))
+		e = elector(t, process(t, srv), tell)
+		e.IsLeader(t.Context())
+		leader.Close()
+		leads(t, e)
+		if len(told) != 3 || !errors.Is(told[0], election.ErrNotLeader) || told[2] != nil {
+			t.Errorf("told %v, want ErrNotLeader twice, and a run", told)
+		}
 	})
 }
 

@@ -47,6 +47,12 @@ func WithWait(d time.Duration) Option { return option(func(r *slot.Rule) { r.Wai
 // logged at debug level.
 func WithLogger(log *slog.Logger) Option { return option(func(r *slot.Rule) { r.Log = log }) }
 
+// OnSlot has f told of each slot, before its run begins: err is nil if this process runs it, and else says why not; it wraps
+// [tier.ErrLocked] if another one has the lock. The Slot method of both packages of metrics is such a function.
+func OnSlot(f func(path string, err error)) Option {
+	return option(func(r *slot.Rule) { r.OnSlot = f })
+}
+
 // A Locker is a [gocron.Locker].
 type Locker struct {
 	locks *tier.Registry

@@ -71,6 +71,23 @@ func TestWithWaitARunWaits(t *testing.T) {
 	})
 }
 
+func TestOnSlotIsToldOfRunsAndOfThoseThatAreSkipped(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var told []error
+		locker := gocronlock.NewLocker(process(t, srv), "/jobs", gocronlock.OnSlot(func(path string, err error) {
+			if path != "/jobs/report" {
+				t.Errorf("told of %s", path)
+			}
+			told = append(told, err)
+		}))
+		run := begin(t, locker, "report")
+		if _, err := locker.Lock(t.Context(), "report"); len(told) != 2 || told[0] != nil || !errors.Is(told[1], tier.ErrLocked) {
+			t.Errorf("told %v, want a run and %v", told, err)
+		}
+		end(t, run)
+	})
+}
+
 func TestAtLeastKeepsTheLockAndNotTheWorker(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		one := gocronlock.NewLocker(process(t, srv), "/jobs", gocronlock.AtLeast(time.Second))

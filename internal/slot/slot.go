@@ -9,14 +9,41 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/tier"
 )
 
 // A Rule says how a run comes by its lock, and for how long it keeps it.
 type Rule struct {
-	Wait    time.Duration // for the lock; none if zero
-	AtLeast time.Duration // from getting the lock, however short the run is
-	Log     *slog.Logger  // slog.Default() if nil
+	Wait    time.Duration                // for the lock; none if zero
+	AtLeast time.Duration                // from getting the lock, however short the run is
+	Log     *slog.Logger                 // slog.Default() if nil
+	OnSlot  func(path string, err error) // nil if nobody wants to know
+}
+
+// The outcomes of a slot in one process.
+const (
+	ran     = "run"
+	skipped = "skipped" // somebody else has the lock, or leads
+	failed  = "failed"  // nobody may have it: the store did not answer, refused, or grants none
+)
+
+// Outcomes are all that Outcome returns.
+var Outcomes = [...]string{ran, skipped, failed}
+
+// Outcome is what became of a slot of which OnSlot is told err.
+func Outcome(err error) string {
+	waited, quarantine := (*tier.WaitError)(nil), (*tier.QuarantineError)(nil)
+	switch {
+	case err == nil:
+		return ran
+	case errors.As(err, &quarantine):
+		return failed
+	case errors.As(err, &waited) && (waited.Here != nil || waited.Position > 0),
+		errors.Is(err, tier.ErrLocked), errors.Is(err, election.ErrNotLeader):
+		return skipped
+	}
+	return failed
 }
 
 // A Run has the lock.
@@ -29,6 +56,9 @@ type Run struct {
 // it also logs why a run has no lock, and the loss of the lock before [Run.End] has let it go.
 func (r Rule) Begin(ctx context.Context, m *tier.Mutex) (*Run, error) {
 	hold, err := r.acquire(tier.WithoutHold(ctx), m)
+	if ctx.Err() == nil { // else this scheduler stops
+		r.Tell(m.Path(), err)
+	}
 	if err != nil {
 		level := slog.LevelWarn
 		if errors.Is(err, tier.ErrLocked) || ctx.Err() != nil { // as it should be: somebody else runs, or this scheduler stops
@@ -41,6 +71,13 @@ func (r Rule) Begin(ctx context.Context, m *tier.Mutex) (*Run, error) {
 		r.log().Warn("the lock of a job is lost: another process may run it as well", "path", m.Path(), "token", hold.Token(), "error", err)
 	})
 	return &Run{hold, time.Now().Add(r.AtLeast)}, nil
+}
+
+// Tell tells what became of a slot.
+func (r Rule) Tell(path string, err error) {
+	if r.OnSlot != nil {
+		r.OnSlot(path, err)
+	}
 }
 
 func (r Rule) acquire(ctx context.Context, m *tier.Mutex) (*tier.Hold, error) {

@@ -23,6 +23,7 @@
 //	tierlock.hold.duration  histogram, s   of holds that were released, of locks only
 //	tierlock.losses         counter        of holds, and permits of one Acquire, that were lost, at once, by tierlock.cause
 //	tierlock.failures       counter        of acquisitions that waited in vain, by error.type: timeout, canceled, closed, lost or other
+//	tierlock.slots          counter        slots of jobs, by tierlock.outcome: run, skipped (as another process runs it), failed
 //	tierlock.permits        updowncounter  permits of semaphores held now
 //	tierlock.held_locks     gauge          locks held now: 1 for the path of an election if this process leads
 //	tierlock.oldest_hold    gauge, s       of the holds of locks that go on, the age of the oldest
@@ -33,10 +34,12 @@
 //	tierlock.waiters        gauge          goroutines that wait now
 //	tierlock.permit_waiters gauge          goroutines that wait for permits now
 //	tierlock.acquisitions   counter        of locks, by tierlock.source
+//	tierlock.give_ups       counter        releases that gave a lock back to the store
+//	tierlock.give_up.time   counter, s     from these releases to the store's answers; a hand-over is that and the way of the news
 //
-// From tierlock.held_locks on they come once [Telemetry.Register] has the registry. From then on losses and failures
-// are there at 0, for each pattern and each cause or type, so that the first one is an increase. Those down to tierlock.oldest_wait
-// also have tierlock.path, but as one of the patterns that [WithPaths] was given, or "other": lock
+// From tierlock.held_locks on they come once [Telemetry.Register] has the registry. From then on losses, slots and failures
+// are there at 0, for each pattern and each cause, outcome or type, so that the first one is an increase. Those down to
+// tierlock.oldest_wait also have tierlock.path, but as one of the patterns that [WithPaths] was given, or "other": lock
 // paths may be many. Entering again is neither a wait nor a hold.
 package tierotel
 
@@ -55,6 +58,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/patterns"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/slot"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -69,6 +73,7 @@ type Telemetry struct {
 	holds     metric.Float64Histogram
 	losses    metric.Int64Counter
 	failures  metric.Int64Counter
+	slots     metric.Int64Counter
 	permits   metric.Int64UpDownCounter
 	connected atomic.Bool
 	long      patterns.Waits
@@ -101,6 +106,9 @@ func New(opts ...Option) (*Telemetry, error) {
 	t.failures, err = t.meter.Int64Counter("tierlock.failures", metric.WithUnit("{acquisition}"),
 		metric.WithDescription("Acquisitions that waited in vain; a TryAcquire does not wait."))
 	failed = append(failed, err)
+	t.slots, err = t.meter.Int64Counter("tierlock.slots", metric.WithUnit("{slot}"), metric.WithDescription(
+		"Slots of jobs of the adapters: run here, skipped as another process has the lock or leads, or failed to get the lock otherwise."))
+	failed = append(failed, err)
 	t.permits, err = t.meter.Int64UpDownCounter("tierlock.permits", metric.WithUnit("{permit}"),
 		metric.WithDescription("Permits of semaphores that this process holds now."))
 	return t, errors.Join(append(failed, err)...)
@@ -113,6 +121,11 @@ func (t *Telemetry) Observer() tier.Observer {
 		Acquired: t.acquired, Failed: t.failed, Lost: t.lost, Released: t.released,
 		Connection: func(c tier.ConnectionEvent) { t.connected.Store(c.State == tier.Connected) },
 	}
+}
+
+// Slot counts a slot of a job, for the option OnSlot of the adapters.
+func (t *Telemetry) Slot(path string, err error) {
+	t.slots.Add(context.Background(), 1, metric.WithAttributes(t.pattern(path), outcomeOf(slot.Outcome(err))))
 }
 
 // Register has the state of a registry measured whenever metrics are collected, until the
@@ -137,7 +150,11 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		metric.WithDescription("How long the longest wait that goes on here has lasted; 0 if none has lasted for a second."))
 	nothing, err9 := t.meter.Int64ObservableGauge("tierlock.quarantined", metric.WithUnit("1"),
 		metric.WithDescription("1 while the store grants no lock to anybody, as it is new or took over, else 0."))
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9); err != nil {
+	given, err10 := t.meter.Int64ObservableCounter("tierlock.give_ups", metric.WithUnit("{release}"),
+		metric.WithDescription("Releases that gave a lock back to the store."))
+	giving, err11 := t.meter.Float64ObservableCounter("tierlock.give_up.time", metric.WithUnit("s"),
+		metric.WithDescription("From releases that gave a lock back to the store's answers."))
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11); err != nil {
 		return nil, err
 	}
 	var first sync.Once
@@ -159,6 +176,8 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 			o.ObserveFloat64(oldestHold, h.Oldest.Seconds(), of)
 			o.ObserveFloat64(oldestWait, t.long.Oldest(path).Seconds(), of)
 		}
+		o.ObserveInt64(given, s.GiveUps)
+		o.ObserveFloat64(giving, s.GiveUpTime.Seconds())
 		o.ObserveInt64(nothing, patterns.Quarantined(locks))
 		var connected int64
 		if t.connected.Load() {
@@ -166,7 +185,7 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		}
 		o.ObserveInt64(up, connected)
 		return nil
-	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing)
+	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing, given, giving)
 }
 
 // zero has the counters that alerts are about begin at 0: one that begins at 1 shows no increase. It is called when metrics are
@@ -175,6 +194,9 @@ func (t *Telemetry) zero(ctx context.Context) {
 	for _, path := range t.patterns.All() {
 		for _, cause := range second.LossCauses {
 			t.losses.Add(ctx, 0, metric.WithAttributes(label(path), lossCause(tier.LossCause(cause))))
+		}
+		for _, outcome := range slot.Outcomes {
+			t.slots.Add(ctx, 0, metric.WithAttributes(label(path), outcomeOf(outcome)))
 		}
 		for _, kind := range kinds {
 			t.failures.Add(ctx, 0, metric.WithAttributes(label(path), errorType(kind)))
@@ -250,6 +272,8 @@ func source(s tier.Source) attribute.KeyValue {
 func lossCause(c tier.LossCause) attribute.KeyValue {
 	return attribute.String("tierlock.cause", string(c))
 }
+
+func outcomeOf(slot string) attribute.KeyValue { return attribute.String("tierlock.outcome", slot) }
 
 func errorType(kind string) attribute.KeyValue { return attribute.String("error.type", kind) }
 

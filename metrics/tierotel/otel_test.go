@@ -32,6 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type bench struct {
 	*testing.T
 	server        *zktest.Server
+	telemetry     *tierotel.Telemetry
 	locks, others *tier.Registry
 	spans         *tracetest.InMemoryExporter
 	tracers       *trace.TracerProvider
@@ -42,10 +43,10 @@ func bubble(t *testing.T, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: zktest.Start(t), spans: tracetest.NewInMemoryExporter(), reader: metric.NewManualReader()}
 		b.tracers = trace.NewTracerProvider(trace.WithSyncer(b.spans))
-		telemetry := need.Get(tierotel.New(tierotel.WithPaths("/jobs/*"),
+		b.telemetry = need.Get(tierotel.New(tierotel.WithPaths("/jobs/*"),
 			tierotel.WithTracerProvider(b.tracers), tierotel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(b.reader)))))(t)
-		b.locks, b.others = locktest.Dial(t, b.server, tier.WithObserver(telemetry.Observer())), locktest.Dial(t, b.server)
-		registration := need.Get(telemetry.Register(b.locks))(t)
+		b.locks, b.others = locktest.Dial(t, b.server, tier.WithObserver(b.telemetry.Observer())), locktest.Dial(t, b.server)
+		registration := need.Get(b.telemetry.Register(b.locks))(t)
 		defer registration.Unregister()
 		test(b)
 	})
@@ -84,6 +85,10 @@ func (b *bench) metrics() string {
 				add(m.Name, p.Attributes, fmt.Sprintf("%d×, %vs", p.Count, p.Sum))
 			}
 		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				add(m.Name, p.Attributes, p.Value)
+			}
+		case metricdata.Sum[float64]:
 			for _, p := range data.DataPoints {
 				add(m.Name, p.Attributes, p.Value)
 			}
@@ -195,6 +200,9 @@ func zeros() (lines []string) {
 		for _, cause := range []tier.LossCause{tier.LossOfLease, tier.LossOfSession, tier.LossByDeletion, tier.LossByClose, tier.LossOtherwise} {
 			lines = append(lines, fmt.Sprintf("tierlock.losses 0 tierlock.cause=%s,tierlock.path=%s", cause, path))
 		}
+		for _, outcome := range []string{"run", "skipped", "failed"} {
+			lines = append(lines, fmt.Sprintf("tierlock.slots 0 tierlock.outcome=%s,tierlock.path=%s", outcome, path))
+		}
 		for _, kind := range []string{"timeout", "canceled", "closed", "lost", "other"} {
 			lines = append(lines, fmt.Sprintf("tierlock.failures 0 error.type=%s,tierlock.path=%s", kind, path))
 		}
@@ -239,7 +247,10 @@ func TestMetricsTellWhatARegistryDoes(t *testing.T) {
 		first.Release()
 		<-done
 		b.acquire(b.Context(), b.locks.Mutex("/customers/7")).Release()
-		b.wantMetrics("tierlock.holds 0", "tierlock.waiters 0",
+		b.telemetry.Slot("/jobs/a", nil)
+		b.telemetry.Slot("/jobs/a", tier.ErrLocked)
+		b.wantMetrics("tierlock.holds 0", "tierlock.waiters 0", "tierlock.give_ups 2", "tierlock.give_up.time 0",
+			"tierlock.slots 1 tierlock.outcome=run,tierlock.path=/jobs/*", "tierlock.slots 1 tierlock.outcome=skipped,tierlock.path=/jobs/*",
 			"tierlock.oldest_hold 0 tierlock.path=/jobs/*", "tierlock.oldest_wait 0 tierlock.path=/jobs/*",
 			"tierlock.acquisitions 2 tierlock.source=found", "tierlock.acquisitions 1 tierlock.source=hand-off",
 			"tierlock.wait.duration 1×, 1s tierlock.path=/jobs/*,tierlock.source=hand-off",

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +23,8 @@ import (
 	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/slot"
+	"github.com/tierlock/tierlock/metrics/tierprom"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -71,7 +74,9 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	shared, own := server(t), server(t)
 	stopping := &quarantinable{Tier: dial(t, shared)}
 	healthy, healthyPage := process(t, shared, "/healthy/*", "/elections/healthy")
-	troubled, troubledPage := measured(t, stopping, "/stuck/*", "/orphan/*", "/busy/*", "/pools/*", "/elections/lost")
+	metrics := need.Get(tierprom.New(tierprom.WithPaths(
+		"/stuck/*", "/orphan/*", "/busy/*", "/pools/*", "/skipped/*", "/run/healthy", "/elections/lost")))(t)
+	troubled, troubledPage := followed(t, stopping, metrics)
 	cut, cutPage := process(t, own, "/lost/*")
 	unseen, _ := process(t, shared)
 	p := startPrometheus(t, hasty(t), map[string]*httptest.Server{"healthy": healthyPage, "troubled": troubledPage, "cut": cutPage})
@@ -100,6 +105,12 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 			cancel()
 		}
 	})
+	acquire(t, unseen.Mutex("/skipped/a"))
+	slots := slot.Rule{Log: slog.New(slog.DiscardHandler), OnSlot: metrics.Slot}
+	slots.Begin(t.Context(), troubled.Mutex("/skipped/a"))
+	run := need.Get(slots.Begin(t.Context(), troubled.Mutex("/run/healthy")))(t)
+	slots.Begin(t.Context(), troubled.Mutex("/run/healthy")) // which is skipped
+	need.OK(t, run.End())
 	need.Get(troubled.Semaphore("/pools/a", 3).Acquire(t.Context(), 2))(t)
 	locktest.WantErr(t, "Release", leader.Release(), nil)
 	for begun := time.Now(); len(p.ask(t, `tierlock_sessions_expired_total > 3`)) == 0 && time.Since(begun) < hanging; {
@@ -121,6 +132,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 		`alertname="TierlockContention", path="/busy/*"`,
 		`alertname="TierlockOrphan", path="/orphan/*"`,
 		`alertname="TierlockNobodyLeads", path="/elections/lost"`,
+		`alertname="TierlockNobodyRuns", path="/skipped/*"`,
 	}
 	for _, alert := range alerts {
 		p.eventually(t, fired(alert))

@@ -39,7 +39,11 @@ func dial(t *testing.T, srv *zktest.Server) second.Tier {
 
 func measured(t *testing.T, store second.Tier, patterns ...string) (*tier.Registry, *httptest.Server) {
 	t.Helper()
-	metrics := need.Get(tierprom.New(tierprom.WithPaths(patterns...)))(t)
+	return followed(t, store, need.Get(tierprom.New(tierprom.WithPaths(patterns...)))(t))
+}
+
+func followed(t *testing.T, store second.Tier, metrics *tierprom.Metrics) (*tier.Registry, *httptest.Server) {
+	t.Helper()
 	locks := tier.New(store, tier.WithObserver(metrics.Observer()), tier.WithHandOff(time.Hour))
 	t.Cleanup(func() { locks.Close() })
 	metrics.Follow(locks)
@@ -93,13 +97,17 @@ func wantOn(t *testing.T, page *httptest.Server, all ...string) string {
 }
 
 func TestScrape(t *testing.T) {
-	locks, page := process(t, server(t), "/jobs/*", "/customers/*/*", "/jobs/*") // one twice is one
-	for i := range 100 {                                                         // any number of paths are few labels
+	metrics := need.Get(tierprom.New(tierprom.WithPaths("/jobs/*", "/customers/*/*", "/jobs/*")))(t) // one twice is one
+	locks, page := followed(t, dial(t, server(t)), metrics)
+	for i := range 100 { // any number of paths are few labels
 		wait(t, locks, fmt.Sprintf("/jobs/%d", i))
 		wait(t, locks, fmt.Sprintf("/customers/%d/bill", i))
 		wait(t, locks, fmt.Sprintf("/elsewhere/%d", i))
 	}
 	hold := acquire(t, locks.Mutex("/jobs/kept"))
+	metrics.Slot("/jobs/report", nil)
+	metrics.Slot("/jobs/report", fmt.Errorf("try: %w", tier.ErrLocked))
+	metrics.Slot("/jobs/sweep", context.Canceled)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := locks.Mutex("/jobs/kept").Acquire(ctx); err == nil {
@@ -113,6 +121,11 @@ func TestScrape(t *testing.T) {
 		`tierlock_wait_seconds_count{from="hand-off",path="/jobs/*"} 100`,
 		`tierlock_wait_seconds_count{from="found",path="/jobs/*"} 101`,
 		`tierlock_wait_seconds_count{from="failed",path="/jobs/*"} 1`,
+		`tierlock_slots_total{outcome="run",path="/jobs/*"} 1`,
+		`tierlock_slots_total{outcome="skipped",path="/jobs/*"} 1`,
+		`tierlock_slots_total{outcome="failed",path="/jobs/*"} 1`,
+		`tierlock_slots_total{outcome="run",path="other"} 0`,
+		"tierlock_give_up_seconds_count 300\n",
 		"tierlock_holds 1\n", "tierlock_waiters 0\n", "tierlock_connected 1\n", "tierlock_quarantined 0\n",
 		"tierlock_held_locks{path=\"/jobs/*\"} 1\n", "tierlock_held_locks{path=\"other\"} 0\n",
 		"tierlock_oldest_hold_seconds{path=\"other\"} 0\n",
@@ -208,6 +221,9 @@ func TestLossesAndWaitsInVainBeginAtZero(t *testing.T) {
 		}
 		for _, cause := range []tier.LossCause{tier.LossOfLease, tier.LossOfSession, tier.LossByDeletion, tier.LossByClose, tier.LossOtherwise} {
 			want = append(want, fmt.Sprintf("tierlock_losses_total{cause=%q,path=%q} 0\n", cause, path))
+		}
+		for _, outcome := range []string{"run", "skipped", "failed"} {
+			want = append(want, fmt.Sprintf("tierlock_slots_total{outcome=%q,path=%q} 0\n", outcome, path))
 		}
 		wantOn(t, page, want...)
 	}

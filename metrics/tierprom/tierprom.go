@@ -21,16 +21,18 @@
 //	tierlock_held_locks{path}           locks that are held now: 1 for the path of an election if this process leads
 //	tierlock_oldest_hold_seconds{path}  of the holds of locks that go on, the age of the oldest
 //	tierlock_oldest_wait_seconds{path}  of the waits that go on and have taken longer than a second, likewise
+//	tierlock_slots_total{path,outcome}  slots of the adapters' jobs; outcome is run, skipped (another process has the lock) or failed
 //	tierlock_connected                  1 while there is a connection and a session; absent where that is not known
 //	tierlock_quarantined                1 while the store grants no lock to anybody
 //	tierlock_sessions_expired_total
 //	tierlock_holds, _lingering, _waiters, _permit_waiters
+//	tierlock_give_up_seconds            releases that gave a lock back to the store, until its answer; a summary without quantiles
 //	tierlock_held_seconds_total, tierlock_waited_seconds_total
 //	                                    sums that go on while a hold or a wait does
 //
 // docs/alerts.yaml has rules for them, docs/grafana.json a dashboard.
 //
-// Losses of each cause, long waits and waits in vain are there from the beginning, at 0 for each pattern, so that increase sees the
+// Losses of each cause, slots, long waits and waits in vain are there from the beginning, at 0 for each pattern, so that increase sees the
 // first one. What happens before Prometheus has come for the first time it does not see.
 //
 // Which locks are waited for the longest:
@@ -46,6 +48,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/patterns"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/slot"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -57,13 +60,13 @@ type Metrics struct {
 	waits patterns.Waits
 
 	wait, hold           *prometheus.HistogramVec
-	long, losses         *prometheus.CounterVec
+	long, losses, slots  *prometheus.CounterVec
 	permits              *prometheus.GaugeVec
 	connected            *prometheus.GaugeVec // without a label: it is not there before it is known
 	expired              prometheus.Counter
 	holds, kept, waiting *prometheus.Desc
 	permitWaiting        *prometheus.Desc
-	held, waited         *prometheus.Desc
+	held, waited, giveUp *prometheus.Desc
 	heldNow, quarantined *prometheus.Desc
 	oldestHold           *prometheus.Desc
 	oldestWait           *prometheus.Desc
@@ -114,6 +117,9 @@ func New(opts ...Option) (*Metrics, error) {
 	m.losses = counter("tierlock_losses_total",
 		"Holds of locks, and permits of one call, that were lost while they were held, counted once each, "+
 			"as soon as that is known.", "path", "cause")
+	m.slots = counter("tierlock_slots_total",
+		"Slots of jobs of the adapters: run here, skipped as another process has the lock or leads, or failed to get the lock otherwise.",
+		"path", "outcome")
 	m.permits = gauge("tierlock_permits", "Permits of semaphores that this process holds now.", "path")
 	m.connected = gauge("tierlock_connected", "1 while this process has a connection and a session, else 0.")
 	m.expired = prometheus.NewCounter(prometheus.CounterOpts{
@@ -125,6 +131,8 @@ func New(opts ...Option) (*Metrics, error) {
 	m.permitWaiting = desc("tierlock_permit_waiters", "Goroutines of this process that wait for permits of a semaphore now.")
 	m.held = desc("tierlock_held_seconds_total", "Time for which locks were held, those included that still are; however many read at a time.")
 	m.waited = desc("tierlock_waited_seconds_total", "Time of all waits of all goroutines for a lock, those included that go on.")
+	m.giveUp = desc("tierlock_give_up_seconds",
+		"Releases that gave a lock back to the store, until its answer: a hand-over is that and the way of the news to the next process.")
 	m.heldNow = desc("tierlock_held_locks", "Locks of these paths that this process holds now; for an election, whether it leads.", "path")
 	m.oldestHold = desc("tierlock_oldest_hold_seconds",
 		"For how long this process has had the lock of these paths that it has had for longest; 0 if it has none. Not of permits.", "path")
@@ -140,10 +148,18 @@ func (m *Metrics) begin() {
 	for _, path := range m.patterns.All() {
 		m.long.WithLabelValues(path)
 		m.wait.WithLabelValues(path, failed)
+		for _, outcome := range slot.Outcomes {
+			m.slots.WithLabelValues(path, outcome)
+		}
 		for _, cause := range second.LossCauses {
 			m.losses.WithLabelValues(path, string(cause))
 		}
 	}
+}
+
+// Slot counts a slot of a job, for the option OnSlot of the adapters.
+func (m *Metrics) Slot(path string, err error) {
+	m.slots.WithLabelValues(m.patterns.Of(path), slot.Outcome(err)).Inc()
 }
 
 // Follow shows the figures of locks, the registry that was given m.Observer(). Call it once; until then
@@ -151,7 +167,7 @@ func (m *Metrics) begin() {
 func (m *Metrics) Follow(locks *tier.Registry) { m.locks.Store(locks) }
 
 func (m *Metrics) vectors() []prometheus.Collector {
-	return []prometheus.Collector{m.wait, m.hold, m.long, m.losses, m.permits, m.connected, m.expired}
+	return []prometheus.Collector{m.wait, m.hold, m.long, m.losses, m.slots, m.permits, m.connected, m.expired}
 }
 
 // Describe implements [prometheus.Collector].
@@ -160,7 +176,7 @@ func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 		v.Describe(c)
 	}
 	for _, d := range []*prometheus.Desc{
-		m.holds, m.kept, m.waiting, m.permitWaiting, m.held, m.waited, m.heldNow, m.oldestHold, m.oldestWait, m.quarantined,
+		m.holds, m.kept, m.waiting, m.permitWaiting, m.held, m.waited, m.giveUp, m.heldNow, m.oldestHold, m.oldestWait, m.quarantined,
 	} {
 		c <- d
 	}
@@ -185,6 +201,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	gauge(m.permitWaiting, float64(s.PermitWaiters))
 	c <- prometheus.MustNewConstMetric(m.held, prometheus.CounterValue, s.HoldTime.Seconds())
 	c <- prometheus.MustNewConstMetric(m.waited, prometheus.CounterValue, s.WaitTime.Seconds())
+	c <- prometheus.MustNewConstSummary(m.giveUp, uint64(s.GiveUps), s.GiveUpTime.Seconds(), nil)
 	for path, h := range m.patterns.Held(locks) {
 		gauge(m.heldNow, float64(h.Number), path)
 		gauge(m.oldestHold, h.Oldest.Seconds(), path)

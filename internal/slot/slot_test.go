@@ -1,0 +1,69 @@
+package slot_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/slot"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// That nobody runs a slot is an alarm, that another process does is none.
+func TestOutcomesOfASlot(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
+		var told []string
+		rule := slot.Rule{Wait: time.Second, Log: slog.New(slog.DiscardHandler), OnSlot: func(path string, err error) {
+			told = append(told, path+" "+slot.Outcome(err))
+		}}
+		begin := func(ctx context.Context, rule slot.Rule) {
+			if run, err := rule.Begin(ctx, locks.Mutex("/jobs/a")); err == nil {
+				need.OK(t, run.End())
+			}
+		}
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		atOnce := rule
+		atOnce.Wait = 0
+
+		begin(t.Context(), rule)
+		begin(stopped, rule)
+		theirs := need.Get(other.Mutex("/jobs/a").Acquire(t.Context()))(t)
+		begin(t.Context(), rule)
+		begin(t.Context(), atOnce)
+		need.OK(t, theirs.Release())
+		own := need.Get(locks.Mutex("/jobs/a").Acquire(t.Context()))(t)
+		begin(t.Context(), rule)
+		need.OK(t, own.Release())
+		srv.Freeze()
+		begin(t.Context(), rule)
+		srv.Unfreeze()
+		locks.Close()
+		begin(t.Context(), atOnce)
+		want := []string{"/jobs/a run", "/jobs/a skipped", "/jobs/a skipped", "/jobs/a skipped", "/jobs/a failed", "/jobs/a failed"}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q,\nwant %q", told, want)
+		}
+	})
+	quarantine := &tier.QuarantineError{Until: time.Now()}
+	for want, err := range map[string]error{
+		"skipped": fmt.Errorf("elector: %w", election.ErrNotLeader),
+		"failed":  quarantine.Locked(),
+	} {
+		if got := slot.Outcome(err); got != want || !slices.Contains(slot.Outcomes[:], got) {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
