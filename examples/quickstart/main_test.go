@@ -46,6 +46,11 @@ func twoTerminals(t *testing.T, server string) {
 		})
 	}
 	processes.Wait()
+	wantTurns(t, dir)
+}
+
+func wantTurns(t *testing.T, dir string) {
+	t.Helper()
 	if text, _ := os.ReadFile(filepath.Join(dir, "quickstart")); string(text) != "24" {
 		t.Errorf("the number is %q after 24 turns", text)
 	}

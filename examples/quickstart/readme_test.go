@@ -1,0 +1,55 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
+)
+
+// What README says to try is tried as it stands there, with Go alone.
+func TestAsReadmeSays(t *testing.T) {
+	commands := regexp.MustCompile(`(?m)^(?:\w+=\S+ )?go run .*$`).FindAllString(string(need.Get(os.ReadFile("../../README.md"))(t)), -1)
+	if len(commands) != 2 || !strings.Contains(commands[0], "tierlock dev") || !strings.Contains(commands[1], "quickstart") {
+		t.Fatalf("README says %q, want a server and a client", commands)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:2181")
+	if err != nil {
+		t.Skip("there is a ZooKeeper already: ", err)
+	}
+	l.Close()
+	dir := t.TempDir()
+	shell := func(command string) *exec.Cmd {
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Dir, cmd.Stderr, cmd.Env = "../..", os.Stderr, append(os.Environ(), "TMPDIR="+dir)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as of a terminal, which interrupts all that runs in it
+		return cmd
+	}
+	server := shell(commands[0])
+	says := need.Get(server.StdoutPipe())(t)
+	need.OK(t, server.Start())
+	defer server.Wait()
+	defer syscall.Kill(-server.Process.Pid, syscall.SIGINT)
+	if line, _ := bufio.NewReader(says).ReadString('\n'); !strings.Contains(line, "127.0.0.1:2181") {
+		t.Fatalf("the server says %q", line)
+	}
+	var terminals sync.WaitGroup
+	for range 2 {
+		terminals.Go(func() {
+			if err := shell(commands[1]).Run(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	terminals.Wait()
+	wantTurns(t, dir)
+}
