@@ -117,6 +117,7 @@ type seen struct {
 	told      clock.Instant // for the first time
 	mentioned clock.Instant // for the last time
 	alive     clock.Instant // it was there as late as then
+	answered  bool          // to who entered
 	facts
 }
 
@@ -185,6 +186,9 @@ func (c *checker) prepare(events []Event) []Event {
 			for _, v := range append(e.Answer.Views, e.Answer.View) {
 				c.tells(e.At, v, o.sent)
 			}
+			if v := e.Answer.View; v.Known && o.enters() {
+				c.contenders[o.ID].of(v.Token).answered = true
+			}
 		case e.Kind == News:
 			c.tells(e.At, *e.News, 0)
 		}
@@ -203,6 +207,7 @@ func (c *checker) prepare(events []Event) []Event {
 				o.token = o.answer.View.Token
 			default:
 				o.token = p.token(o.Path, o.sent)
+				o.repeated = o.token != 0 && p.of(o.token).answered
 			}
 			if o.told = p.of(o.token).facts; c.rules.Unordered {
 				o.told = all

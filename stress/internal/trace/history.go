@@ -33,6 +33,7 @@ type op struct {
 	answer         *Answer // nil: it may be executed at any time, or never
 	number         int     // at its queue
 	token          int64   // of the place of who enters, 0 if it is not known
+	repeated       bool    // it is not answered, and another command was that says so: that one may have been executed instead
 	told           facts   // that are told of who enters
 	floor          int64   // it is higher than that
 	looks          []*op   // of a renewal

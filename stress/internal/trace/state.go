@@ -216,10 +216,13 @@ func (s *state) enter(o *op, a *Answer) *state {
 	if s.find(Ref{ID: o.ID}) < 0 { // else it was executed before
 		who := second.Contender{ID: o.ID, Shared: o.Reads, Permits: o.Weight, Of: o.Permits}
 		p := place{Contender: who, floor: o.floor, told: o.told, once: o.token != 0}
-		if o.token != 0 {
-			if o.token <= s.top || o.history.next(s.top) < o.token {
-				return nil
-			}
+		switch late := o.token <= s.top; {
+		case o.token == 0:
+		case late && o.repeated: // it comes in again, to another place
+			p.told, p.once = all, false
+		case late || o.history.next(s.top) < o.token:
+			return nil
+		default:
 			p.Token, s.top = o.token, o.token
 		}
 		s.queue = append(s.queue, p)

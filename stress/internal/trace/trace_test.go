@@ -352,13 +352,7 @@ func TestTokenIsHigherThanThoseThatWereToldBefore(t *testing.T) {
 // A command without an answer counts as executed from when others see what it has done, also under a name that was used before.
 func TestCommandWithoutAnAnswerIsSeenByItsEffect(t *testing.T) {
 	var events []Event
-	add := func(process string, number int64, c Command, a *Answer) {
-		at := clock.Instant(len(events)+1) * clock.Instant(time.Second)
-		events = append(events, Event{At: at, Process: process, Number: number, Kind: Sent, Command: &c})
-		if a != nil {
-			events = append(events, Event{At: at.Add(time.Second), Process: process, Number: number, Kind: Answered, Answer: a})
-		}
-	}
+	add := adding(&events)
 	x, y := Ref{Path: "/mutex", ID: "x"}, Ref{Path: "/mutex", ID: "y"}
 	add("a", 1, Command{Op: queue.Open}, &Answer{Outcome: queue.Done, Session: "s", TTL: time.Hour})
 	add("a", 2, Command{Op: queue.Enter, Session: "s", Ref: x},
@@ -367,6 +361,37 @@ func TestCommandWithoutAnAnswerIsSeenByItsEffect(t *testing.T) {
 	add("b", 1, Command{Op: queue.Enter, Ref: y}, &Answer{Outcome: queue.Done, View: View{ID: "y", Known: true, Has: true, Token: 2}})
 	add("a", 4, Command{Op: queue.Enter, Session: "s", Ref: x}, nil)
 	add("b", 2, Command{Op: queue.Look, Ref: y}, &Answer{Outcome: queue.Done, View: View{ID: "y", Known: true, Has: true, Token: 2}})
+	behind := View{ID: "y", Known: true, Has: true, Behind: true, Token: 2}
+	events = append(events, Event{At: clock.Instant(time.Minute), Process: "b", Kind: News, News: &behind})
+	if _, err := Check(events, Rules{}); err != nil {
+		t.Errorf("got %v, want nil", err)
+	}
+}
+
+// adding returns what adds a command to a trace, with its answer a second later, if there is one.
+func adding(events *[]Event) func(process string, number int64, c Command, a *Answer) {
+	return func(process string, number int64, c Command, a *Answer) {
+		at := clock.Instant(len(*events)+1) * clock.Instant(time.Second)
+		*events = append(*events, Event{At: at, Process: process, Number: number, Kind: Sent, Command: &c})
+		if a != nil {
+			*events = append(*events, Event{At: at.Add(time.Second), Process: process, Number: number, Kind: Answered, Answer: a})
+		}
+	}
+}
+
+// A command that was repeated may be executed for a second time once the first time is over: a server was stopped that had it.
+func TestEnterThatWasRepeatedMayBeExecutedLate(t *testing.T) {
+	var events []Event
+	add := adding(&events)
+	x, y := Ref{Path: "/mutex", ID: "x"}, Ref{Path: "/mutex", ID: "y"}
+	has := func(id string, token int64) *Answer {
+		return &Answer{Outcome: queue.Done, View: View{ID: id, Known: true, Has: true, Token: token}}
+	}
+	add("a", 1, Command{Op: queue.Open}, &Answer{Outcome: queue.Done, Session: "s", TTL: time.Hour})
+	add("a", 2, Command{Op: queue.Enter, Session: "s", Ref: x}, nil)
+	add("a", 3, Command{Op: queue.Enter, Session: "s", Ref: x}, has("x", 1))
+	add("a", 4, Command{Op: queue.Leave, Session: "s", Ref: Ref{Path: "/mutex", ID: "x", Token: 1}}, &Answer{Outcome: queue.Done})
+	add("b", 1, Command{Op: queue.Enter, Ref: y}, has("y", 2))
 	behind := View{ID: "y", Known: true, Has: true, Behind: true, Token: 2}
 	events = append(events, Event{At: clock.Instant(time.Minute), Process: "b", Kind: News, News: &behind})
 	if _, err := Check(events, Rules{}); err != nil {
