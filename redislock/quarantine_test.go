@@ -153,7 +153,7 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	p.tier.Renew()
 	eventually(t, "the reader that was there is renewed", func() bool { return reader.ValidUntil().After(before) || reader.Err() != nil })
 	wantErr(t, reader.Err(), nil)
-	if lines := log.Lines(slog.LevelWarn, "redislock: no grants until "); len(lines) != 1 {
+	if lines := log.Lines(slog.LevelWarn, "redislock: the store grants nothing as yet"); len(lines) != 1 {
 		t.Errorf("logged %q, want one line", lines)
 	}
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock/internal/link"
@@ -44,6 +45,9 @@ func newClient(o options) *Client {
 	c.reaper = reaper{client: c, items: make(map[*remains]remains)}
 	return c
 }
+
+// log is where people are told of its locks.
+func (c *Client) log() notice.Log { return notice.Log{Logger: c.options.logger, Package: "zklock"} }
 
 // Close ends the session: every lock of the client is lost, its nodes vanish from the
 // server, and whoever waits gets [ErrClosed]. While the server cannot be reached the

@@ -42,8 +42,7 @@ func (g grant) Share(ctx context.Context) error {
 		return nil
 	}
 	if !errors.Is(err, ErrClosed) && ctx.Err() == nil && g.Err() == nil {
-		g.lock.client.options.logger.Warn("zklock: a writer that reads now cannot let readers of other processes in; they wait for its release",
-			"path", g.lock.Path(), "err", err)
+		g.lock.client.log().Alone(g.lock.Path(), err)
 	}
 	return fmt.Errorf("zklock: share %s: %w", g.lock.Path(), err)
 }

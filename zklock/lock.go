@@ -23,6 +23,7 @@ import (
 type Lock struct {
 	client *Client
 	path   string // on the server
+	of     string // likewise, of the semaphore that it is a part of, if any
 	mode   second.Mode
 	acl    []zk.ACL
 	data   []byte        // of its nodes; nil for a description of the process

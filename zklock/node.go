@@ -366,11 +366,9 @@ func (n *Node) end(reason error) {
 }
 
 func (n *Node) reportLoss(cause error) {
-	l := n.lock
+	c, path := n.lock.client, cmp.Or(n.lock.of, n.lock.path)
 	n.loss.Tell(cause, func() {
-		l.client.link.Spawn(func() {
-			l.client.options.logger.Warn("zklock: lock lost", "path", l.Path(), "token", n.token, "cause", cause)
-		})
+		c.link.Spawn(func() { c.log().Lost(strings.TrimPrefix(path, c.chroot), n.token, cause) })
 	})
 }
 

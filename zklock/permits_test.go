@@ -281,7 +281,8 @@ func TestPermitsThatMayNotBeTaken(t *testing.T) {
 // A permit that somebody deletes is told to those who have it, and to nobody else.
 func TestPermitThatIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		sem := start(t, s).of(t, 3)
+		p, log := startLogged(t, s)
+		sem := p.of(t, 3)
 		one := take(t, sem, 1).taken(t)
 		name := s.Children(limits + "/leases")[0]
 		two := take(t, sem, 2)
@@ -300,6 +301,7 @@ func TestPermitThatIsDeleted(t *testing.T) {
 		wantErr(t, "Release", sem.Release(one), zklock.ErrLost)
 		two.gives(t)
 		wantTaken(t, s, 0)
+		wantLines(t, log, slog.LevelWarn, `lock lost" path=`+limits+" token=", 1)
 	})
 }
 

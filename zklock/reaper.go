@@ -133,9 +133,7 @@ func (c *Client) remove(item *remains) bool {
 	case permanent:
 		if item.refused == nil {
 			item.refused, item.session = err, c.link.Session()
-			path := item.parent + "/" + append(namesOf(item.paths), item.prefixes...)[0]
-			c.options.logger.Warn("zklock: cannot delete a lock node; it stays in the queue until its session ends, also in the way of this process",
-				"path", path, "err", err)
+			c.log().Stays(strings.TrimPrefix(item.parent, c.chroot), append(namesOf(item.paths), item.prefixes...)[0], err)
 		}
 		return item.session == nil || item.session.Over()
 	}

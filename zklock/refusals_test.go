@@ -182,7 +182,8 @@ func TestAProcessThatWaitsBehindItsOwnNodeSaysSo(t *testing.T) {
 		_, err = p.lock.Acquire(within(t, time.Minute))
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		wantMention(t, err, n.Path(), "a node of this process", "no DELETE permission on /locks/x ")
-		wantLines(t, log, slog.LevelWarn, `in the way of this process" path=`+n.Path(), 1)
+		id := n.Path()[len("/locks/x/"):]
+		wantLines(t, log, slog.LevelWarn, `stays in the queue until its session ends, also in the way of this process" path=/locks/x id=`+id, 1)
 	})
 }
 

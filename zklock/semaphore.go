@@ -41,9 +41,10 @@ func (t secondTier) Semaphore(path string, permits int, o second.Options) (secon
 		return nil, err
 	}
 	locks := queue.(claim).lock
+	locks.of = parentOf(locks.path)
 	leases := *locks
-	leases.path = parentOf(locks.path) + "/leases"
-	return &semaphore{Client: t.Client, path: parentOf(locks.path), permits: permits, locks: locks, leases: &leases}, nil
+	leases.path = locks.of + "/leases"
+	return &semaphore{Client: t.Client, path: locks.of, permits: permits, locks: locks, leases: &leases}, nil
 }
 
 func (s *semaphore) Equal(other second.Semaphore) bool {

@@ -440,9 +440,7 @@ func (c *Contender) Lose(reason error) {
 func (c *Contender) reportLoss(cause error) {
 	t := c.claim.tier
 	c.loss.Tell(cause, func() {
-		t.Spawn(func() {
-			t.config.Logger.Warn(t.config.Package+": lock lost", "path", c.claim.path, "token", c.token.Load(), "cause", cause)
-		})
+		t.Spawn(func() { t.log.Lost(c.claim.path, c.token.Load(), cause) })
 	})
 }
 
@@ -510,10 +508,8 @@ func (c *Contender) leave(removed Removal) {
 		}
 		if a.Outcome == Denied && !denied {
 			denied = true
-			c.finish(cmp.Or(loss, fmt.Errorf("%w; it stays in the queue until its lease ends, and even this process queues behind it", a.Err)))
-			t.config.Logger.Warn(t.config.Package+": cannot remove a contender; "+
-				"it stays in the queue until its lease ends, also in the way of this process",
-				"path", c.claim.path, "id", c.id, "err", a.Err)
+			c.finish(cmp.Or(loss, fmt.Errorf("%w; it stays in the queue until its session ends, and even this process queues behind it", a.Err)))
+			t.log.Stays(c.claim.path, c.id, a.Err)
 		}
 		c.finish(loss)
 		c.session.doubtful.Store(true)

@@ -117,9 +117,7 @@ func (c *Contender) Share(ctx context.Context) error {
 		return nil
 	}
 	if ctx.Err() == nil && c.Err() == nil {
-		t := c.claim.tier
-		t.config.Logger.Warn(t.config.Package+": a writer that reads now cannot let readers of other processes in; they wait for its release",
-			"path", c.claim.path, "err", err)
+		c.claim.tier.log.Alone(c.claim.path, err)
 	}
 	return c.claim.failure("share", err)
 }

@@ -40,6 +40,7 @@ type Tier struct {
 	*notice.Connection
 	config   Config
 	store    Store
+	log      notice.Log
 	follower Follower  // nil if the store tells unasked
 	origin   time.Time // of the monotonic clock
 
@@ -76,6 +77,7 @@ func New(config Config, store Store) *Tier {
 		config.Record = Recorder
 	}
 	t := &Tier{config: config, store: store, origin: time.Now(), tasks: NewTasks()}
+	t.log = notice.Log{Logger: config.Logger, Package: config.Package}
 	t.follower, _ = store.(Follower)
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
 	t.status.Store(&status{changed: make(chan struct{})})
@@ -145,6 +147,9 @@ func (t *Tier) explain(cause error) error {
 // Now is the clock of the leases.
 func (t *Tier) Now() time.Duration { return time.Since(t.origin) }
 
+// Logger is where people are told.
+func (t *Tier) Logger() *slog.Logger { return t.config.Logger }
+
 // Context ends with the tier.
 func (t *Tier) Context() context.Context { return t.ctx }
 
@@ -183,7 +188,7 @@ func (t *Tier) Quarantined(left time.Duration, sent time.Time, reason string) {
 		}
 	})
 	if now.warned != before.warned {
-		t.Spawn(func() { t.config.Logger.Warn(t.config.Package+": "+q.Error(), "until", q.Until) })
+		t.Spawn(func() { t.log.Quarantined(q) })
 	}
 }
 

@@ -595,7 +595,7 @@ func quarantineIsSeen(t *testing.T, s Site) {
 
 	waiting := s.start(t, Under("-v", "/quarantined", "true")...)
 	waiting.Prints(waiting.Stderr, "waiting: "+why)
-	waiting.Prints(waiting.Stderr, `level=WARN msg="\w+: `+why)
+	waiting.Prints(waiting.Stderr, `level=WARN msg="\w+: the store grants nothing as yet" until=20\S+ reason="the server `)
 	watch.Prints(watch.Stdout, why)
 	watch.Prints(watch.Stdout, "/quarantined waited for by tierlock ")
 	s.want(t, "who /quarantined", 0, `0 +quarantined +tierlock `, "(?m)^"+why)
