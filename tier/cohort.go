@@ -55,7 +55,7 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex, begun time.Duration) (*
 		return own, err
 	}
 	w := c.gate.join()
-	w.seat.mutex = lock
+	w.seat.mutex, w.seat.since = lock, begun
 	c.tally.waited -= begun
 	switch c.state {
 	case idle:
@@ -475,7 +475,13 @@ func (c *cohort) budgetLocked() time.Duration {
 // wait for one. If anybody waits, a hand-off may come. The budget runs from the look that
 // shows another process, so the looking begins now; where nobody waits locally, nobody looks.
 func (c *cohort) expectHandOffLocked() {
-	if c.policy.handOff > 0 && !c.gate.empty() {
+	if c.gate.empty() {
+		return
+	}
+	if !c.alarm.set {
+		c.alarm.goOff(patience, c.lookAtWait)
+	}
+	if c.policy.handOff > 0 {
 		c.grant.Contested().C()
 	}
 }
@@ -733,6 +739,21 @@ func (c *cohort) wait(ctx context.Context, w *waiter[ownership], begun time.Dura
 		wait.stand(request.Standing(), c.registry.second)
 	}
 	return wait
+}
+
+// lookAtWait is called by the alarm.
+func (c *cohort) lookAtWait() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.alarm.set = false; c.state != held || c.gate.empty() {
+		return
+	}
+	now, waits := c.registry.now(), c.gate.first.seat.since
+	if v := c.alarm.judge(now, c.since, waits, c.lookAtWait); v != healthy {
+		c.warn(v, "tier: a goroutine waits for long behind a hold of its own process; if the hold is its own, it waits for ever: "+
+			"Acquire with the context of the hold enters again",
+			"path", c.key.path, "token", c.grant.Token(), "since", c.registry.at(c.since), "waited", now-waits, "waiters", c.gate.waiting)
+	}
 }
 
 func (c *cohort) addTo(s *Stats) {

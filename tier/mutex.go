@@ -53,7 +53,9 @@ func (m *Mutex) Path() string { return m.at.path }
 //
 // If ctx comes from [Hold.Context] of this lock and that hold is not released, Acquire enters
 // again: it returns at once with another hold of the same ownership, or with [ErrLost] if the
-// lock was lost. With any other context a goroutine that holds the lock waits for itself.
+// lock was lost. With any other context a goroutine that holds the lock waits for itself. Whoever
+// waits behind one hold of its own process for 10 s is told of on the logger of the store: a warning
+// for each hold, and each path an hour.
 //
 // When the wait ended without the lock the error is a [*WaitError], which says who is in the way as
 // far as this process knows. It wraps context.Cause(ctx), which is ctx.Err() unless the program has

@@ -176,6 +176,7 @@ type members struct {
 	registry *Registry
 	key      lockKey
 	number   atomic.Int64 // the first one comes, and the last one goes, under registry.mu
+	alarm    alarm        // about those who wait; guarded by the mutex of the stake
 }
 
 func (m *members) base() *members { return m }
@@ -238,6 +239,9 @@ func (m *members) part() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m.number.Add(-1) == 0 {
+		if m.alarm.timer != nil {
+			m.alarm.timer.Stop()
+		}
 		if c, ok := r.stakes[m.key].(*cohort); ok {
 			r.past.sum(&c.tally) // nobody counts there any more
 		}

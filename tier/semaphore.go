@@ -289,6 +289,7 @@ type pool struct {
 	asked   *second.Demand     // the one that was last asked what to take, as it was first in the queue then
 	quit    context.CancelFunc // abandons the request; nil if it is a try
 	taken   int                // permits that somebody here has
+	moved   time.Duration      // when these last changed
 	kept    []permit           // for the first one, too few for him as yet
 	expiry  *time.Timer        // when the first of those has to go
 	last    *second.Demand     // the request before this one
@@ -316,10 +317,11 @@ func (p *pool) enter(ctx context.Context, s *Semaphore, k int, begun time.Durati
 		return nil, p.key.failure("acquire", ErrClosed)
 	}
 	w := p.gate.join()
-	w.seat.semaphore, w.seat.count = s, k
+	w.seat.semaphore, w.seat.count, w.seat.since = s, k, begun
 	if p.request == nil {
 		p.requestLocked()
 	}
+	p.alarmLocked()
 	p.mu.Unlock()
 	if err := await(ctx, p.registry, p, w, s.options.maxWait, begun); err != nil {
 		return nil, err
@@ -344,8 +346,9 @@ func (p *pool) try(ctx context.Context, s *Semaphore, k int, _ time.Duration) (*
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	own := &Permits{semaphore: s, taken: p.portionOf(permits, s.store), since: p.registry.now()}
-	p.taken += len(permits)
+	p.haveLocked(len(permits), own.since)
 	p.answeredLocked()
+	p.alarmLocked()
 	return own, err
 }
 
@@ -466,7 +469,7 @@ func (one permit) ends(alone, budget time.Duration) time.Duration {
 // release hands off to those who wait what somebody had, as far as that is fair, and gives up the rest.
 func (p *pool) release(permits *Permits) error {
 	p.mu.Lock()
-	p.taken -= len(permits.taken)
+	p.haveLocked(-len(permits.taken), p.registry.now())
 	fair, rest := p.sortLocked(permits.taken)
 	rest = append(rest, p.offerLocked(fair)...)
 	p.mu.Unlock()
@@ -519,6 +522,12 @@ func (p *pool) offerLocked(permits []permit) (rest []permit) {
 	return rest
 }
 
+// haveLocked counts more permits, or fewer, that somebody here has.
+func (p *pool) haveLocked(more int, now time.Duration) {
+	p.taken += more
+	p.moved = now
+}
+
 // serveLocked gives permits to those who are first, whole requests in order, and returns what is
 // left.
 func (p *pool) serveLocked(permits []permit) []permit {
@@ -527,7 +536,7 @@ func (p *pool) serveLocked(permits []permit) []permit {
 		seat := &p.gate.first.seat
 		k := seat.count
 		seat.taken, seat.since = permits[:k:k], now
-		p.taken += k
+		p.haveLocked(k, now)
 		permits = permits[k:]
 		p.gate.admit()
 	}
@@ -555,6 +564,7 @@ func giveBack(permits []permit) error {
 
 // changedLocked tells the request of another demand, and sees to the end of what is kept.
 func (p *pool) changedLocked() {
+	p.alarmLocked()
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}
@@ -591,6 +601,34 @@ func (p *pool) wait(_ context.Context, w *waiter[Permits], begun time.Duration) 
 		wait.stand(request.Standing(), p.registry.second)
 	}
 	return wait
+}
+
+// alarmLocked is called when somebody begins to wait, or waits for something else.
+func (p *pool) alarmLocked() {
+	if !p.alarm.set && p.stuckLocked() {
+		p.alarm.goOff(patience, p.lookAtWait)
+	}
+}
+
+// stuckLocked reports whether the first who waits gets no permits before somebody here gives some up, whatever other processes do.
+func (p *pool) stuckLocked() bool {
+	return !p.gate.empty() && p.gate.first.seat.count > p.permits-p.taken
+}
+
+// lookAtWait is called by the alarm.
+func (p *pool) lookAtWait() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alarm.set = false; !p.stuckLocked() {
+		return
+	}
+	now, first := p.registry.now(), &p.gate.first.seat
+	if v := p.alarm.judge(now, p.moved, first.since, p.lookAtWait); v != healthy {
+		p.warn(v, "tier: a goroutine waits for long for permits that its own process has; if they are its own, it waits for ever: "+
+			"ask for all at once",
+			"path", p.key.path, "permits", first.count, "taken", p.taken, "of", p.permits, "since", p.registry.at(p.moved),
+			"waited", now-first.since, "waiters", p.gate.waiting)
+	}
 }
 
 func (p *pool) addTo(s *Stats) {

@@ -1,14 +1,17 @@
 package tier_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/retry"
@@ -256,6 +259,7 @@ type special struct {
 	confirm    func() bool             // what it says then
 	errAt      func() error            // what its permits say; they are without a lease if it is nil
 	life       context.Context         // of its permits, then
+	logger     *slog.Logger            // on which people are told, if that is not nobody
 }
 
 // specially returns the locks of one more process, by way of a special store.
@@ -266,6 +270,15 @@ func specially(t *testing.T, s *memory.Server, store *special, opts ...tier.Opti
 	locks := tier.New(store, opts...)
 	t.Cleanup(func() { locks.Close() })
 	return locks
+}
+
+func (s *special) Logger() *slog.Logger { return cmp.Or(s.logger, s.Tier.Logger()) }
+
+// logged returns the locks of one more process, and what it logs.
+func logged(t *testing.T, s *memory.Server, opts ...tier.Option) (*tier.Registry, *logtest.Log) {
+	t.Helper()
+	log, logger := logtest.New(slog.LevelInfo)
+	return specially(t, s, &special{logger: logger}, opts...), log
 }
 
 func (s *special) Quarantine() *second.QuarantineError {
@@ -357,7 +370,10 @@ func (p specialPermit) Context() context.Context {
 }
 
 func (s specialSemaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
-	permits, err := s.Semaphore.Acquire(ctx, d)
+	return s.special(s.Semaphore.Acquire(ctx, d))
+}
+
+func (s specialSemaphore) special(permits []second.Permit, err error) ([]second.Permit, error) {
 	for i, one := range permits {
 		permits[i] = specialPermit{one, s.store}
 	}
@@ -368,7 +384,7 @@ func (s specialSemaphore) TryAcquire(ctx context.Context, k int) ([]second.Permi
 	if q := s.store.Quarantine(); q != nil {
 		return nil, q.Locked()
 	}
-	return s.Semaphore.TryAcquire(ctx, k)
+	return s.special(s.Semaphore.TryAcquire(ctx, k))
 }
 
 func (s specialSemaphore) Release(permits []second.Permit) error {

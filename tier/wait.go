@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -83,6 +84,67 @@ func await[S any](ctx context.Context, r *Registry, d door[S], w *waiter[S], lim
 		}
 		return &WaitError{wait, wait.Quarantine.Explain(cause)}
 	}
+}
+
+// An alarm sees to it that people are told when the first who waits at a gate has done so for long behind what this process has
+// itself. If that is the caller's own the wait has no end, and else nobody would know. The mutex of its stake guards it.
+type alarm struct {
+	timer *time.Timer   // nil before the first wait
+	set   bool          // it will go off
+	told  time.Duration // when that was told last, on the clock of the leases; 0 for never
+}
+
+const (
+	patience = 10 * time.Second // with one hold of this process in the way
+	rarest   = time.Hour        // such a warning about a path
+	endless  = 24 * time.Hour   // is such a wait, where time costs nothing
+)
+
+// goOff has look called in a while. It calls judge.
+func (a *alarm) goOff(in time.Duration, look func()) {
+	a.set = true
+	if a.timer == nil {
+		a.timer = time.AfterFunc(in, look)
+	} else {
+		a.timer.Reset(in)
+	}
+}
+
+// A verdict says what a wait is by now.
+type verdict int
+
+const (
+	healthy verdict = iota
+	long
+	deadlock
+)
+
+// judge is about what has been in the way since a time, and the first who waits, since another. The alarm goes off again.
+func (a *alarm) judge(now, since, waits time.Duration, look func()) (v verdict) {
+	kept, next := now-max(since, waits), patience
+	switch told := a.told > since; {
+	case !told && kept < patience:
+		next -= kept
+	case !told && (a.told == 0 || now-a.told >= rarest):
+		a.told, v = now, long
+	case told && kept >= endless:
+		return deadlock
+	}
+	a.goOff(next, look)
+	return v
+}
+
+// warn tells of a wait.
+func (m *members) warn(v verdict, text string, about ...any) {
+	m.spawn(func() {
+		if v == long {
+			m.registry.second.Logger().Warn(text, about...)
+			return
+		}
+		var line strings.Builder
+		slog.New(slog.NewTextHandler(&line, nil)).Warn(text, about...)
+		second.Deadlock(line.String())
+	})
 }
 
 // A Wait is one for a lock, or for permits, with what this process knows of who is in the way. It knows what it

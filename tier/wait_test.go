@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
@@ -259,5 +262,253 @@ func TestQuarantineKeepsNobodyFromWhatItHolds(t *testing.T) {
 		if time.Now().After(q.Until) {
 			t.Errorf("the lock was not handed off in the quarantine")
 		}
+	})
+}
+
+// wantWarnings fails unless there are so many of a kind, and returns the last one.
+func wantWarnings(t *testing.T, log *logtest.Log, when, text string, want int) (last string) {
+	t.Helper()
+	synctest.Wait()
+	lines := log.Lines(slog.LevelWarn, text)
+	if len(lines) != want {
+		t.Errorf("%s: %d warnings with %q, want %d, in:\n%s", when, len(lines), text, want, log)
+	}
+	if len(lines) > 0 {
+		last = lines[len(lines)-1]
+	}
+	return last
+}
+
+const ownHold = "waits for long behind a hold of its own process"
+
+// Somebody holds something, and somebody of the same process waits for it, with a context that does not carry it. That is told once.
+func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
+	type releaser interface{ Release() error }
+	acquire := func(t *testing.T, mu *tier.Mutex) func() (releaser, error) {
+		return func() (releaser, error) { return mu.Acquire(soonish(t)) }
+	}
+	take := func(t *testing.T, s *tier.Semaphore, k int) func() (releaser, error) {
+		return func() (releaser, error) { return s.Acquire(soonish(t), k) }
+	}
+	for name, c := range map[string]struct {
+		calls func(t *testing.T, locks *tier.Registry) (holds, waits func() (releaser, error))
+		says  []string
+	}{
+		"a mutex": {func(t *testing.T, locks *tier.Registry) (holds, waits func() (releaser, error)) {
+			mu := locks.Mutex("/locks/a")
+			return acquire(t, mu), acquire(t, mu)
+		}, []string{ownHold, "Acquire with the context of the hold enters again", "path=/locks/a", "token=", "since=2000-01-01T"}},
+		"a reader that is to write": {func(t *testing.T, locks *tier.Registry) (holds, waits func() (releaser, error)) {
+			mu := locks.RWMutex("/locks/a")
+			return acquire(t, mu.Reader()), acquire(t, mu.Writer())
+		}, []string{ownHold}},
+		"a writer that is to read": {func(t *testing.T, locks *tier.Registry) (holds, waits func() (releaser, error)) {
+			mu := locks.RWMutex("/locks/a")
+			return acquire(t, mu.Writer()), acquire(t, mu.Reader())
+		}, []string{ownHold}},
+		"permits": {func(t *testing.T, locks *tier.Registry) (holds, waits func() (releaser, error)) {
+			s := locks.Semaphore("/locks/a", 5)
+			return take(t, s, 3), take(t, s, 3)
+		}, []string{"waits for long for permits that its own process has", "ask for all at once", "path=/locks/a permits=3 taken=3 of=5"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *memory.Server) {
+				locks, log := logged(t, s)
+				holds, waits := c.calls(t, locks)
+				hold := must(holds())(t)
+				time.Sleep(time.Minute)
+				begun := time.Now()
+				wait := begin(waits).blocked(t)
+				time.Sleep(10*time.Second - 1)
+				wantWarnings(t, log, "in 10 s", "", 0)
+				time.Sleep(1)
+				line := wantWarnings(t, log, "after 10 s", "", 1)
+				for _, part := range append(c.says, "waited=10s", "waiters=1") {
+					if !strings.Contains(line, part) {
+						t.Errorf("want %q in %s", part, line)
+					}
+				}
+				later := begin(waits).blocked(t)
+				time.Sleep(3 * time.Hour)
+				wantWarnings(t, log, "after hours", "", 1)
+				if time.Since(begun) < 3*time.Hour {
+					t.Error("time stands still")
+				}
+				release(t, hold)
+				release(t, wait.granted(t))
+				release(t, later.granted(t))
+			})
+		})
+	}
+}
+
+// soonish is soon for waits that last for hours.
+func soonish(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Many wait for long, but for no single hold.
+func TestQueueThatMovesIsNoWaitBehindAHold(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, log := logged(t, s)
+		var all sync.WaitGroup
+		for range 200 {
+			all.Go(func() {
+				hold, err := locks.Mutex("/locks/a").Acquire(soonish(t))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(10*time.Second - 1)
+				release(t, hold)
+			})
+		}
+		all.Wait()
+		wantWarnings(t, log, "at the end", "", 0)
+	})
+}
+
+// One gives up after 9 s, and another one begins.
+func TestWaitsThatEndAreNotAddedUp(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, log := logged(t, s)
+		mu := locks.Mutex("/locks/a", tier.WithMaxWait(9*time.Second))
+		hold := acquire(t, mu)
+		for range 5 {
+			wantErr(t, "Acquire", errOf(mu.Acquire(t.Context())), tier.ErrWaitLimit)
+		}
+		first := start(t.Context(), mu)
+		time.Sleep(3 * time.Second)
+		last := start(soon(t), locks.Mutex("/locks/a"))
+		time.Sleep(10*time.Second - 1)
+		wantWarnings(t, log, "before anybody has waited for 10 s", "", 0)
+		time.Sleep(1)
+		wantWarnings(t, log, "when the second one has", ownHold, 1)
+		wantErr(t, "Acquire", first.err, tier.ErrWaitLimit)
+		release(t, hold)
+		release(t, last.granted(t))
+	})
+}
+
+// What keeps them waiting is what another process has.
+func TestWaitBehindAnotherProcessIsNotWarnedOf(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, log := logged(t, s)
+		other := process(t, s)
+		before := acquire(t, locks.Mutex("/locks/a", tier.WithHandOff(0)))
+		hold := start(soon(t), other.Mutex("/locks/a")).blocked(t)
+		lock := start(soonish(t), locks.Mutex("/locks/a")).blocked(t)
+		time.Sleep(9 * time.Second)
+		release(t, before)
+		time.Sleep(time.Hour)
+		wantWarnings(t, log, "after an hour", "", 0)
+		release(t, hold.granted(t))
+		release(t, lock.granted(t))
+	})
+}
+
+// What others have is in the way of a request that fits beside what this process has.
+func TestPermitsThatComeAndGoAreNotWarnedOf(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, log := logged(t, s)
+		five := locks.Semaphore("/locks/s", 5)
+		take := func(k int) *tier.Permits { return must(five.Acquire(t.Context(), k))(t) }
+		one, two := take(1), take(2)
+		others := must(process(t, s).Semaphore("/locks/s", 5).Acquire(t.Context(), 2))(t)
+		more := begin(func() (*tier.Permits, error) { return five.Acquire(soonish(t), 5) }).blocked(t)
+		time.Sleep(9 * time.Second)
+		release(t, two)
+		time.Sleep(9 * time.Second)
+		release(t, one)
+		time.Sleep(time.Hour)
+		wantWarnings(t, log, "after an hour", "", 0)
+		release(t, others)
+		release(t, more.granted(t))
+	})
+}
+
+// Somebody begins to wait for the process's own permits when these come, however they do.
+func TestPermitsThatGetInTheWayLaterAreWarnedOf(t *testing.T) {
+	for name, get := range map[string]func(t *testing.T, s *memory.Server, five *tier.Semaphore) (first, last *call[*tier.Permits]){
+		"by a try": func(t *testing.T, s *memory.Server, five *tier.Semaphore) (first, last *call[*tier.Permits]) {
+			answerLate(s, queue.Try, time.Second)
+			first = begin(func() (*tier.Permits, error) { return five.TryAcquire(t.Context(), 3) }).blocked(t)
+			return first, begin(func() (*tier.Permits, error) { return five.Acquire(soon(t), 3) })
+		},
+		"from another process": func(t *testing.T, s *memory.Server, five *tier.Semaphore) (first, last *call[*tier.Permits]) {
+			others := must(process(t, s).Semaphore("/locks/s", 5).Acquire(t.Context(), 2))(t)
+			first = begin(func() (*tier.Permits, error) { return five.Acquire(soon(t), 4) }).blocked(t)
+			last = begin(func() (*tier.Permits, error) { return five.Acquire(soon(t), 3) }).blocked(t)
+			time.Sleep(time.Second)
+			release(t, others)
+			return first, last
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *memory.Server) {
+				locks, log := logged(t, s)
+				first, last := get(t, s, locks.Semaphore("/locks/s", 5))
+				time.Sleep(12 * time.Second)
+				wantWarnings(t, log, "after 12 s", "waits for long for permits that its own process has", 1)
+				release(t, first.granted(t))
+				release(t, last.granted(t))
+			})
+		})
+	}
+}
+
+// A process in which all holds are long, and somebody always waits, is not told of each; nor is one forgotten that has no end.
+func TestPathIsWarnedOfOnceAnHour(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, log := logged(t, s)
+		mu := locks.Mutex("/locks/a")
+		hold := acquire(t, mu)
+		for range 120 {
+			next := start(soonish(t), mu).blocked(t)
+			time.Sleep(time.Minute)
+			release(t, hold)
+			hold = next.granted(t)
+		}
+		wantWarnings(t, log, "after two hours", ownHold, 2)
+		last := start(soonish(t), mu)
+		time.Sleep(time.Hour)
+		wantWarnings(t, log, "an hour later", ownHold, 3)
+		release(t, hold)
+		release(t, last.granted(t))
+	})
+}
+
+// Package zktest has to hear of it, once, and after the warning.
+func TestWaitWithoutEndIsADeadlockAfterADay(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, log := logged(t, s)
+		told, before := make(chan string, 10), second.Deadlock
+		second.Deadlock = func(what string) { told <- what }
+		defer func() { second.Deadlock = before }()
+		mu := locks.Mutex("/locks/a")
+		hold := acquire(t, mu)
+		wait := start(soonish(t), mu).blocked(t)
+		time.Sleep(24*time.Hour - time.Minute)
+		if wantWarnings(t, log, "within a day", ownHold, 1); len(told) > 0 {
+			t.Errorf("told in less than a day: %s", <-told)
+		}
+		time.Sleep(2 * time.Minute)
+		select {
+		case what := <-told:
+			if !strings.Contains(what, ownHold) || !strings.Contains(what, "path=/locks/a") {
+				t.Errorf("told %s", what)
+			}
+		default:
+			t.Error("not told after a day")
+		}
+		time.Sleep(time.Hour)
+		if synctest.Wait(); len(told) > 0 {
+			t.Errorf("told again: %s", <-told)
+		}
+		release(t, hold)
+		release(t, wait.granted(t))
 	})
 }

@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -45,6 +46,9 @@ func (t secondTier) Quarantine() *second.QuarantineError { return nil }
 
 // Now is the clock of the leases.
 func (t secondTier) Now() time.Duration { return t.link.Now() }
+
+// Logger is where people are told.
+func (t secondTier) Logger() *slog.Logger { return t.options.logger }
 
 // Reaping returns the number of nodes that are still to be deleted in the background.
 func (t secondTier) Reaping() int { return t.reaper.count() }

@@ -14,6 +14,12 @@
 // left behind by the code under test fails the test. Close clients before the bubble ends; [Start], given the bubble's
 // t, closes the server.
 //
+// While there are sessions their heartbeats keep time going, so a bubble alone finds no deadlock of locks, as of a goroutine
+// that acquires again without the context of its hold. Package tier warns of it after ten seconds; once the same hold of a process
+// has kept the same wait in that process for a day, which takes a second or two, the test ends with a panic that says so, and the
+// stacks of all goroutines. Nothing tells a wait without end from a long one but its length: where a test means such a
+// wait, it has to be shorter. Outside of bubbles there is the warning alone, and the time limit of go test.
+//
 //	synctest.Test(t, func(t *testing.T) {
 //		s := zktest.Start(t)
 //		…

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -218,6 +219,7 @@ func (t *side) Err() error {
 
 func (t *side) Quarantine() *second.QuarantineError { return nil }
 func (t *side) Now() time.Duration                  { return time.Since(t.origin) }
+func (t *side) Logger() *slog.Logger                { return slog.New(slog.DiscardHandler) }
 func (t *side) Notify(f func(second.Connection))    { f(second.Connection{State: second.Connected}) }
 
 // Close takes all that the process has out of the queues.

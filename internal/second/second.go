@@ -6,6 +6,7 @@ package second
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/contention"
@@ -28,6 +29,8 @@ type Tier interface {
 	Quarantine() *QuarantineError
 	// Now is the monotonic clock of the leases, from any beginning.
 	Now() time.Duration
+	// Logger is where people are told what no return value can carry.
+	Logger() *slog.Logger
 	// Done returns a channel that is closed when the tier is.
 	Done() <-chan struct{}
 	// Notify has f called with how the connection stands, and for each change from then on, one
@@ -128,6 +131,10 @@ type Grant interface {
 // GrantOf returns the grant of a *tier.Hold, which must not be released, for writes under the lock. Package tier sets it, so
 // that front doors have what programs do not need.
 var GrantOf func(hold any) Grant
+
+// Deadlock is told, in words, of a wait behind a hold of its own process that has lasted for a day. Package zktest sets it, for tests in
+// virtual time, which would go on for ever; elsewhere that is nobody's business.
+var Deadlock = func(what string) {}
 
 // TierOf returns a *zklock.Client as the second tier of a registry, to which it belongs from then on. Package zklock sets it, for the same
 // reason.
