@@ -752,7 +752,8 @@ func (c *cohort) lookAtWait() {
 	if v := c.alarm.judge(now, c.since, waits, c.lookAtWait); v != healthy {
 		c.warn(v, "tier: a goroutine waits for long behind a hold of its own process; if the hold is its own, it waits for ever: "+
 			"Acquire with the context of the hold enters again",
-			"path", c.key.path, "token", c.grant.Token(), "since", c.registry.at(c.since), "waited", now-waits, "waiters", c.gate.waiting)
+			"path", c.key.path, "token", c.grant.Token(), "since", c.registry.at(c.since), "waited", now-waits, "waiters", c.gate.waiting,
+			"acquired", c.registry.placesOf(c))
 	}
 }
 

@@ -24,7 +24,8 @@
 // ownership follows the context: [Mutex.Acquire] with a context made by [Hold.Context]
 // enters again, with any other it queues. Goroutines that share such a context share
 // the hold and have to coordinate among themselves. A goroutine that does not pass it on waits for
-// itself: after 10 s a warning says so, on the logger of the store.
+// itself: after 10 s a warning says so, on the logger of the store. [WithLeakDetection] warns of holds
+// that nobody released.
 //
 // Recursive mutexes are rightly unloved in Go: a mutex protects invariants in memory, and
 // entering again says nothing about them. This lock protects something outside the process,

@@ -17,6 +17,9 @@ func Derived(h *Hold) int {
 	return len(h.work.derived)
 }
 
+// MutexOf returns the mutex by which a hold came.
+func MutexOf(h *Hold) *Mutex { return h.own.mutex }
+
 // Offer does to the node of a hold what a waiter does that was chosen and leaves. The hold must not be released.
 func Offer(h *Hold) {
 	c := h.own.cohort

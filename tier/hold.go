@@ -3,10 +3,14 @@ package tier
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"reflect"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
@@ -77,6 +81,7 @@ func (o *ownership) count() int {
 type Hold struct {
 	own      *ownership
 	shared   bool // it reads
+	traced   bool // see [WithLeakDetection]
 	released atomic.Bool
 	work     contexts
 }
@@ -166,6 +171,9 @@ func (h *Hold) Release() error {
 		return ErrReleased
 	}
 	c, life := h.own.cohort, h.own.grant.Context()
+	if h.traced {
+		c.registry.traces.Delete(weak.Make(h))
+	}
 	h.work.end(life)
 	rest := h.own.holds.Add(-weight(h.shared))
 	if rest == 0 {
@@ -193,6 +201,66 @@ func (h *Hold) ReleaseAt(t time.Time) error {
 		return nil
 	}
 	return h.Release() // also if the registry is closed
+}
+
+// A trace is what is known of a hold that was not released yet, if leaks are to be found.
+type trace struct {
+	own     *ownership
+	callers []uintptr // of Acquire
+}
+
+// trace returns the hold again, or another one for it to which its ownership does not refer, and has it told if that is forgotten.
+func (h *Hold) trace() *Hold {
+	if h == &h.own.first {
+		h = &Hold{own: h.own, shared: h.shared}
+	}
+	h.traced = true
+	t := trace{h.own, make([]uintptr, 16)}
+	t.callers = t.callers[:runtime.Callers(2, t.callers)]
+	r, key := h.own.mutex.registry, weak.Make(h)
+	r.traces.Store(key, t)
+	runtime.AddCleanup(h, r.forgotten, key)
+	return h
+}
+
+// forgotten is called when nothing refers to a hold any more, by the goroutine of the runtime that does so for all of the program.
+func (r *Registry) forgotten(hold weak.Pointer[Hold]) {
+	t, ok := r.traces.LoadAndDelete(hold)
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if !ok || r.closed { // it was released, or is lost
+		return
+	}
+	left := t.(trace)
+	go r.second.Logger().Warn("tier: a hold was forgotten: nothing refers to it any more, and it was not released; "+
+		"the lock stays taken until the registry is closed",
+		"path", left.own.cohort.key.path, "token", left.own.grant.Token(), "since", r.at(left.own.since), "acquired", left.place())
+}
+
+// placesOf returns where the holds of a cohort were acquired, as far as that is known.
+func (r *Registry) placesOf(c *cohort) string {
+	var places []string
+	r.traces.Range(func(_, t any) bool {
+		if t := t.(trace); t.own.cohort == c {
+			places = append(places, t.place())
+		}
+		return true
+	})
+	return cmp.Or(strings.Join(places, "; "), "not known without tier.WithLeakDetection")
+}
+
+// place returns the lines of the program that called this package, the innermost one first.
+func (t trace) place() string {
+	var lines []string
+	frames := runtime.CallersFrames(t.callers)
+	for more := true; more && len(lines) < 4; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if !strings.HasPrefix(f.Function, "github.com/tierlock/tierlock/tier.") && !strings.HasPrefix(f.Function, "runtime.") {
+			lines = append(lines, fmt.Sprintf("%s:%d", f.File, f.Line))
+		}
+	}
+	return strings.Join(lines, ", from ")
 }
 
 // An ownerKey is where a context carries the hold of a lock.
@@ -235,7 +303,8 @@ func (c withoutHold) Value(key any) any {
 // may be asked any number of times. What is derived from others is kept until they end or
 // the hold is released.
 func (h *Hold) Context(ctx context.Context) context.Context {
-	return h.work.under(ctx, context.WithValue(ctx, h.own.mutex.key, h), h.own.grant.Context(), h.Err)
+	carry := func(ctx context.Context) context.Context { return context.WithValue(ctx, h.own.mutex.key, h) }
+	return h.work.under(ctx, h.own.grant.Context(), h.Err, carry, h.traced)
 }
 
 // contexts are those for work under a hold, or under permits.
@@ -252,23 +321,30 @@ type derivation struct {
 	onEnd   func() bool // stops the watching for the end of the context
 }
 
-// under returns a context that is derived from ctx by way of carrier, and ends with life. It has
-// ended already if err says that there is nothing to work under.
-func (c *contexts) under(ctx, carrier, life context.Context, err func() error) context.Context {
+// under returns a context that is derived from ctx, and ends with life, with what carry adds to it. It has ended already if err says
+// that there is nothing to work under. What ends it does not refer to what carry has added, nor, if it is to be loose, to c: so
+// neither ctx nor life keeps a hold that was forgotten.
+func (c *contexts) under(ctx, life context.Context, err func() error, carry func(context.Context) context.Context,
+	loose bool,
+) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	over, parent := err(), keyOf(ctx)
 	if d := c.derived[parent]; d != nil && over == nil {
 		return d.context
 	}
-	d := new(derivation)
-	d.context, d.cancel = context.WithCancelCause(carrier)
+	bare, cancel := context.WithCancelCause(ctx)
+	d := &derivation{context: carry(bare), cancel: cancel}
 	if over != nil {
-		d.cancel(over)
+		cancel(over)
 		return d.context
 	}
-	d.onLoss = context.AfterFunc(life, func() { d.cancel(context.Cause(life)) })
-	d.onEnd = context.AfterFunc(d.context, func() { c.forget(parent, d) })
+	forget := func() { c.forget(parent) }
+	if loose {
+		forget = forgetting(weak.Make(c), parent)
+	}
+	d.onLoss = context.AfterFunc(life, func() { cancel(context.Cause(life)) })
+	d.onEnd = context.AfterFunc(bare, forget)
 	if c.derived == nil {
 		c.derived = make(map[any]*derivation)
 	}
@@ -286,11 +362,22 @@ func keyOf(ctx context.Context) any {
 }
 
 // forget drops a context that has ended before what it is for.
-func (c *contexts) forget(parent any, d *derivation) {
+func (c *contexts) forget(parent any) {
 	c.mu.Lock()
+	d := c.derived[parent]
 	delete(c.derived, parent)
 	c.mu.Unlock()
-	d.onLoss()
+	if d != nil { // else end was faster
+		d.onLoss()
+	}
+}
+
+func forgetting(contexts weak.Pointer[contexts], parent any) func() {
+	return func() {
+		if c := contexts.Value(); c != nil {
+			c.forget(parent)
+		}
+	}
 }
 
 // end ends the contexts at the release. If life has ended with a loss before, that is the cause: the

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -364,8 +367,14 @@ func TestContextIsDerivedFromAnyKindOfContext(t *testing.T) {
 // A hold that lasts may serve any number of pieces of work under one context, and of others that end; and a node that
 // lasts any number of holds.
 func TestContextsKeepNothingInTheirHold(t *testing.T) { // I10
+	for name, opts := range map[string][]tier.Option{"as ever": nil, "with the detection of leaks": {tier.WithLeakDetection()}} {
+		t.Run(name, func(t *testing.T) { contextsKeepNothing(t, opts...) })
+	}
+}
+
+func contextsKeepNothing(t *testing.T, opts ...tier.Option) {
 	metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
-		mu := process(tier.WithLinger(time.Hour))
+		mu := process(append(opts, tier.WithLinger(time.Hour))...)
 		hold := acquire(t, mu)
 		renew := func() { // with one context for all
 			release(t, hold)
@@ -401,5 +410,128 @@ func TestContextsKeepNothingInTheirHold(t *testing.T) { // I10
 			}
 		}
 		release(t, hold)
+	})
+}
+
+// forgetting is a program that loses its hold. Nothing of it may be on the stack of the test.
+//
+//go:noinline
+func forgetting(t *testing.T, mu *tier.Mutex, with func(t *testing.T, hold *tier.Hold)) {
+	t.Helper()
+	with(t, acquire(t, mu))
+}
+
+// collected returns when the garbage collector has found a hold that was forgotten just now, and with it all that were before.
+func collected(t *testing.T, locks *tier.Registry, log *logtest.Log) {
+	t.Helper()
+	for range 2 { // what the first cycle finds may refer to more
+		mu := locks.Mutex(fmt.Sprintf("/locks/sentinel%d", time.Now().UnixNano()))
+		forgetting(t, mu, func(*testing.T, *tier.Hold) {})
+		for n := 0; len(log.Lines(slog.LevelWarn, "path="+mu.Path())) == 0; n++ {
+			if runtime.GC(); n == 10_000 {
+				t.Fatalf("nothing is told of %s: %s", mu.Path(), log)
+			}
+		}
+		time.Sleep(1) // for another path
+	}
+}
+
+const forgot = "a hold was forgotten"
+
+// Nothing refers to it any more, whatever contexts it had for work, of parents that live on.
+func TestHoldThatWasForgottenIsWarnedOf(t *testing.T) {
+	plain := func(locks *tier.Registry) *tier.Mutex { return locks.Mutex("/locks/a") }
+	reader := func(locks *tier.Registry) *tier.Mutex { return locks.RWMutex("/locks/a").Reader() }
+	for name, c := range map[string]struct {
+		mutex  func(*tier.Registry) *tier.Mutex
+		forget func(t *testing.T, hold *tier.Hold)
+	}{
+		"a hold":                             {plain, func(*testing.T, *tier.Hold) {}},
+		"to read":                            {reader, func(*testing.T, *tier.Hold) {}},
+		"with a context":                     {plain, func(_ *testing.T, hold *tier.Hold) { hold.Context(context.Background()) }},
+		"with a context of one that may end": {plain, func(t *testing.T, hold *tier.Hold) { hold.Context(t.Context()) }},
+		"that was entered again": {plain, func(t *testing.T, hold *tier.Hold) {
+			start(hold.Context(t.Context()), tier.MutexOf(hold)).granted(t)
+			release(t, hold)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *memory.Server) {
+				locks, log := logged(t, s, tier.WithLeakDetection())
+				forgetting(t, c.mutex(locks), c.forget)
+				collected(t, locks, log)
+				line := wantWarnings(t, log, "after a collection", "path=/locks/a", 1)
+				for _, part := range []string{forgot, "token=", "since=2000-01-01T", "_test.go:"} {
+					if !strings.Contains(line, part) {
+						t.Errorf("want %q in %s", part, line)
+					}
+				}
+				if strings.Contains(line, "/tier/mutex.go:") {
+					t.Errorf("the place is in this package: %s", line)
+				}
+			})
+		})
+	}
+}
+
+// Somebody may release it yet, or has done so.
+func TestHoldThatWasNotForgottenIsNotWarnedOf(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, log := logged(t, s, tier.WithLeakDetection())
+		mutex := func(name string) *tier.Mutex { return locks.Mutex("/locks/" + name) }
+		kept := acquire(t, mutex("kept"))
+		var work context.Context
+		forgetting(t, mutex("carried"), func(t *testing.T, hold *tier.Hold) { work = hold.Context(t.Context()) })
+		forgetting(t, mutex("released"), func(t *testing.T, hold *tier.Hold) { release(t, hold) })
+		forgetting(t, mutex("later"), func(t *testing.T, hold *tier.Hold) {
+			wantErr(t, "ReleaseAt", hold.ReleaseAt(time.Now().Add(time.Hour)), nil)
+		})
+		err := mutex("done").Do(t.Context(), func(ctx context.Context) error {
+			return mutex("done").Do(ctx, func(context.Context) error { return nil })
+		})
+		wantErr(t, "Do", err, nil)
+		collected(t, locks, log)
+		release(t, tier.HoldFrom(work, mutex("carried")))
+		release(t, kept)
+		time.Sleep(2 * time.Hour)
+		collected(t, locks, log)
+		for _, name := range []string{"kept", "carried", "released", "later", "done"} {
+			wantWarnings(t, log, "after a collection", "path=/locks/"+name, 0)
+		}
+	})
+}
+
+// The lock is not taken any more.
+func TestHoldOfAClosedRegistryIsNotWarnedOf(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		log, logger := logtest.New(slog.LevelInfo)
+		store := &special{logger: logger}
+		locks, others := specially(t, s, store, tier.WithLeakDetection()), specially(t, s, &special{logger: logger}, tier.WithLeakDetection())
+		forgetting(t, locks.Mutex("/locks/a"), func(*testing.T, *tier.Hold) { locks.Close() })
+		collected(t, others, log)
+		wantWarnings(t, log, "after a collection", "path=/locks/a", 0)
+	})
+}
+
+// Who waits behind a hold is told where that was acquired.
+func TestWaitSaysWhereTheHoldInTheWayWasAcquired(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		for place, opts := range map[string][]tier.Option{
+			"hold_test.go:": {tier.WithLeakDetection()},
+			"not known without tier.WithLeakDetection": nil,
+		} {
+			locks, log := logged(t, s, opts...)
+			mu := locks.Mutex("/locks/a")
+			hold, another := acquire(t, mu), acquire(t, locks.Mutex("/locks/another"))
+			wait := start(soon(t), mu)
+			time.Sleep(10 * time.Second)
+			line := wantWarnings(t, log, "after 10 s", ownHold, 1)
+			if _, acquired, _ := strings.Cut(line, "acquired="); !strings.Contains(acquired, place) || strings.Contains(acquired, ";") {
+				t.Errorf("want one place, with %q, in %s", place, line)
+			}
+			release(t, hold)
+			release(t, another)
+			release(t, wait.granted(t))
+		}
 	})
 }

@@ -87,7 +87,7 @@ func (m *Mutex) acquire(ctx context.Context, op string,
 		return nil, m.at.failure(op, err)
 	}
 	if hold != nil {
-		return hold, nil
+		return m.traced(hold), nil
 	}
 	r := m.registry
 	c, ok := r.join(m.at, 1).(*cohort)
@@ -104,7 +104,15 @@ func (m *Mutex) acquire(ctx context.Context, op string,
 	if r.options.observer != nil {
 		own.watch = r.watch(ctx, AcquiredEvent{Path: m.at.path, Hold: hold, From: sources[own.source]}, begun, own.since, own.grant.Context())
 	}
-	return hold, nil
+	return m.traced(hold), nil
+}
+
+// traced returns the hold that a caller gets.
+func (m *Mutex) traced(hold *Hold) *Hold {
+	if m.options.traced {
+		return hold.trace()
+	}
+	return hold
 }
 
 // reenter returns another hold if ctx carries a live one that lets it, neither hold nor error if

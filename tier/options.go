@@ -38,6 +38,7 @@ type options struct {
 	rounds  bool
 	linger  time.Duration
 	maxWait time.Duration // 0: no limit
+	traced  bool
 
 	observer *Observer // nil if nobody observes
 }
@@ -82,6 +83,15 @@ func WithLinger(d time.Duration) Option { return with(func(o *options) { o.linge
 // is no limit. Unlike the deadline of a context it does not limit the work. A wait that takes
 // longer ends with [ErrWaitLimit].
 func WithMaxWait(d time.Duration) Option { return with(func(o *options) { o.maxWait = d }) }
+
+// WithLeakDetection warns, on the logger of the store, of each hold that was forgotten: not released, while nothing in the program
+// refers to it any more. Such a lock stays taken until the registry is closed. The warning has the path, and where Acquire was
+// called; so has that of a wait behind a hold of its own process, see [Mutex.Acquire].
+//
+// It comes when the garbage collector finds the hold. A context of [Hold.Context] refers to the hold, and so does what is derived from
+// it. Permits are not watched. An [Observer] is told of another *Hold than the caller gets. A turn costs some microseconds and eight
+// allocations more; without the option it costs nothing more.
+func WithLeakDetection() Option { return with(func(o *options) { o.traced = true }) }
 
 func (o options) check() error {
 	switch {

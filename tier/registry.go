@@ -23,6 +23,8 @@ type Registry struct {
 	start    time.Time   // of the clock of the leases
 	draining atomic.Bool // nobody new is let in: it is being shut down, or closed
 
+	traces sync.Map // of holds that were not released, each a trace by its weak.Pointer[Hold]: see [WithLeakDetection]
+
 	mu      sync.RWMutex // guards the fields below; taken last
 	stakes  map[lockKey]stake
 	past    Stats // of cohorts that are gone, and the losses of all
