@@ -81,3 +81,25 @@ func TestDocumentsNameTargetsThatAreThere(t *testing.T) {
 		}
 	}
 }
+
+// Who reads a log finds there what a line means. What a store alone has is in the documentation of its WithLogger.
+func TestMessagesOfTheLogAreListed(t *testing.T) {
+	message := regexp.MustCompile(`(?:Package ?\+ ?": |"tier: (?:a goroutine|a hold) )([a-z][a-z ]+)`)
+	list := string(need.Get(os.ReadFile("docs/operate.md"))(t))
+	found := 0
+	for _, pattern := range []string{"internal/notice/*.go", "internal/queue/*.go", "tier/*.go"} {
+		for _, file := range need.Get(filepath.Glob(pattern))(t) {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, m := range message.FindAllStringSubmatch(string(need.Get(os.ReadFile(file))(t)), -1) {
+				if found++; !strings.Contains(list, strings.TrimSpace(m[1])) {
+					t.Errorf("%s logs %q, which docs/operate.md does not list", file, m[1])
+				}
+			}
+		}
+	}
+	if found < 12 {
+		t.Errorf("%d messages found: the pattern has gone out of use", found)
+	}
+}

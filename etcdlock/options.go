@@ -36,12 +36,14 @@ func WithLeaseMargin(d time.Duration) Option {
 	return option{Set: func(o *options) { o.Margin = d }}
 }
 
-// WithLogger sets where to report what no return value can carry; by default nothing is logged.
+// WithLogger sets where to report what no return value can carry; by default what is of WARN or above goes to [slog.Default], as it
+// is at that time, and the rest nowhere.
 //
 //   - WARN: a lock is lost, once per hold, with path, token and cause, unless the registry was closed; etcd does not answer for
 //     longer than a third of the TTL, once per outage, or has not answered yet, after 3 s and then ever more rarely; the etcd lease
 //     has expired, or none is to be had as things stand; a contender cannot be removed; a writer that reads now cannot let readers
-//     in; a server is too old, or has raised the TTL.
+//     in; a server is too old, or has raised the TTL; and what package tier warns of: see [tier.Mutex.Acquire] and
+//     [tier.WithLeakDetection].
 //   - INFO: etcd answers again, and after how long (not each time if that keeps changing); there is a new etcd lease.
 func WithLogger(logger *slog.Logger) Option {
 	return option{Set: func(o *options) { o.Logger = logger }}

@@ -37,13 +37,15 @@ func WithLeaseMargin(d time.Duration) Option {
 	return option{Set: func(o *options) { o.Margin = d }}
 }
 
-// WithLogger sets where to report what no return value can carry; by default nothing is logged.
+// WithLogger sets where to report what no return value can carry; by default what is of WARN or above
+// goes to [slog.Default], as it is at that time, and the rest nowhere.
 //
 //   - WARN: a lock is lost, once per hold, with path, token and cause, unless the registry was
 //     closed; the server does not answer for longer than a third of the TTL, once per outage, or
 //     has not answered yet, after 3 s and then ever more rarely; the session has expired; the server
 //     grants nothing, until when and why, once per quarantine; no lock can be acquired as things stand,
-//     once per reason; a writer cannot let readers in; a contender cannot be removed from its queue.
+//     once per reason; a writer cannot let readers in; a contender cannot be removed from its queue;
+//     and what package tier warns of: see [tier.Mutex.Acquire] and [tier.WithLeakDetection].
 //   - INFO: the server answers again, and after how long (not each time if that keeps changing);
 //     there is a new session.
 func WithLogger(logger *slog.Logger) Option {

@@ -37,14 +37,16 @@ func WithLeaseMargin(d time.Duration) Option {
 	return option{Set: func(o *options) { o.Margin = d }}
 }
 
-// WithLogger sets where to report what no return value can carry; by default nothing is logged.
+// WithLogger sets where to report what no return value can carry; by default what is of WARN or above goes to [slog.Default], as it
+// is at that time, and the rest nowhere.
 //
 //   - WARN: a lock is lost, once per hold, with path, token and cause, unless the registry was closed; Redis does not answer
 //     for longer than a third of the TTL, once per outage, or has not answered yet, after 3 s and then ever more rarely; it has
 //     not answered for a whole TTL; it grants nothing, until when and why, once per quarantine; the server is set up so that it
 //     may break promises: see the package documentation; it refuses what every lock needs, with what to allow, or
 //     [WithNewServer], once for each reason; it refuses to tell this process of its turns, to remove a contender, which stays
-//     until its lease ends, or to let readers in beside a writer that reads.
+//     until its lease ends, or to let readers in beside a writer that reads; and what package tier warns of:
+//     see [tier.Mutex.Acquire] and [tier.WithLeakDetection].
 //   - INFO: Redis answers again, and after how long (not each time if that keeps changing); the configuration of the server
 //     cannot be read.
 func WithLogger(logger *slog.Logger) Option {

@@ -47,10 +47,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/stress/internal/bench"
 	"github.com/tierlock/tierlock/stress/internal/chaos"
 	"github.com/tierlock/tierlock/stress/internal/load"
@@ -66,6 +68,7 @@ const (
 )
 
 func main() {
+	second.Defaults.Logger = slog.New(slog.DiscardHandler) // losses and outages are brought about
 	load.BeWorker()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -116,13 +116,15 @@ func WithDialContext(dial func(ctx context.Context, network, address string) (ne
 	return option{set: func(o *options) { o.dial, o.lookUp = dial, nil }}
 }
 
-// WithLogger sets where to report what no return value can carry; by default nothing is logged.
+// WithLogger sets where to report what no return value can carry; by default what is of WARN or above goes to [slog.Default], as it
+// is at that time, and the rest nowhere.
 //
 //   - WARN: a lock is lost, once per hold, with path, token and cause, unless the client was closed;
 //     the connection is away for longer than a third of the session timeout, once per outage, or
 //     cannot be made at all, after 3 s and then ever more rarely; Dial cannot look up some of the
-//     servers; the session has expired; what should be gone cannot be deleted; the servers are
-//     configured so that the lease is not safe.
+//     servers; the session has expired; what should be gone cannot be deleted; a writer that reads now
+//     cannot let readers in; the servers are configured so that the lease is not safe; and what package
+//     tier warns of: see tier.Mutex.Acquire and tier.WithLeakDetection.
 //   - INFO: the connection is back, and after how long (not each time if it keeps breaking); there
 //     is a new session; children of a lock path that are no lock nodes.
 //   - DEBUG: each failure to connect, and what the client library says.
@@ -166,7 +168,7 @@ func newOptions(opts []Option) (options, error) {
 		acl:            zk.WorldACL(zk.PermAll),
 		dial:           new(net.Dialer).DialContext,
 		lookUp:         net.DefaultResolver.LookupHost,
-		logger:         slog.New(slog.DiscardHandler),
+		logger:         second.Defaults.Logger,
 	}
 	for _, opt := range opts {
 		opt.apply(&o)

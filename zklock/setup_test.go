@@ -3,6 +3,7 @@ package zklock_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -25,7 +27,10 @@ const (
 	beat    = timeout / 8
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	second.Defaults.Logger = slog.New(slog.DiscardHandler) // losses and outages are brought about
+	goleak.VerifyTestMain(m)
+}
 
 // bubble runs f with a server of its own in virtual time. The end of the bubble checks that no goroutine is left.
 func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server)) {

@@ -55,10 +55,7 @@ func (z *zooKeeper) dial(ctx context.Context, o command.Options) (*command.Locks
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, zklock.WithLabel(o.Label))
-	if o.Logger != nil {
-		opts = append(opts, zklock.WithLogger(o.Logger))
-	}
+	opts = append(opts, zklock.WithLabel(o.Label), zklock.WithLogger(o.Logger))
 	if o.Session > 0 {
 		opts = append(opts, zklock.WithSessionTimeout(o.Session))
 	}

@@ -78,7 +78,7 @@ func (t Task) run(ctx context.Context, in *invocation) error {
 type Options struct {
 	Session time.Duration // for how long a lock of a process that has died stays taken; 0: the store's default
 	Label   string        // that others see in the queue
-	Logger  *slog.Logger
+	Logger  *slog.Logger  // a store gets one in any case
 }
 
 // Locks are those of a store, by one connection.
@@ -124,6 +124,9 @@ func (in *invocation) dial(ctx context.Context, o Options) (*Locks, error) {
 	wait, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
 	o.Label = readable(o.Label)
+	if o.Logger == nil { // what the command says is all that it says
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	locks, err := in.store.Dial(wait, o)
 	signal := (*failure)(nil)
 	switch {

@@ -95,10 +95,10 @@ func (w *waiting) limit(d time.Duration) string {
 	return fmt.Sprintf(" within %v", d)
 }
 
-// logger reports trouble with the servers, if somebody wants to know.
+// logger reports trouble with the servers, nil if nobody wants to know.
 func (o *runOptions) logger(in *invocation) *slog.Logger {
 	if !o.verbose {
-		return slog.New(slog.DiscardHandler)
+		return nil
 	}
 	return slog.New(slog.NewTextHandler(messages{in}, &slog.HandlerOptions{
 		Level: slog.LevelWarn,

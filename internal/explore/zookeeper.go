@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -67,7 +68,8 @@ func (e *ensemble) dial(p *process) second.Tier {
 	}
 	servers := strings.Repeat(p.name+port+",", 8) + p.name + port // at the end of which the library pauses
 	client, err := zklock.Dial(context.Background(), servers,
-		zklock.WithDialContext(connect), zklock.WithSessionTimeout(lease), zklock.WithLabel(p.name))
+		zklock.WithDialContext(connect), zklock.WithSessionTimeout(lease), zklock.WithLabel(p.name),
+		zklock.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		e.world.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -132,7 +133,9 @@ type way struct {
 
 // start keeps trying to connect until ctx ends.
 func (p *process) start(ctx context.Context, by way, connect []zklock.Option, share []tier.Option) error {
-	opts := append([]zklock.Option{zklock.WithDialContext(by.dial), zklock.WithSessionTimeout(sessionTimeout)}, connect...)
+	opts := append([]zklock.Option{
+		zklock.WithDialContext(by.dial), zklock.WithSessionTimeout(sessionTimeout), zklock.WithLogger(slog.New(slog.DiscardHandler)),
+	}, connect...)
 	client, err := zklock.Dial(ctx, strings.Join(by.servers, ","), opts...)
 	if err != nil {
 		return err

@@ -1,11 +1,13 @@
 package waittest
 
 import (
+	"log/slog"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -30,6 +32,7 @@ func (s *Shared[S]) Get(t testing.TB) S {
 
 // Main runs the tests, and stops the server before goroutines are counted.
 func (s *Shared[S]) Main(m *testing.M) {
+	second.Defaults.Logger = slog.New(slog.DiscardHandler) // losses and outages are brought about
 	goleak.VerifyTestMain(run(func() int {
 		defer func() {
 			if s.stop != nil {

@@ -30,6 +30,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -37,6 +38,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
@@ -48,6 +50,7 @@ const (
 )
 
 func main() {
+	second.Defaults.Logger = slog.New(slog.DiscardHandler) // losses and outages are brought about
 	switch os.Getenv(roleEnv) {
 	case "lab":
 		os.Exit(labMain())

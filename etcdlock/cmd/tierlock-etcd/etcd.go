@@ -104,9 +104,8 @@ func (e *etcd) dial(ctx context.Context, o command.Options) (*command.Locks, err
 		session = defaultSession
 	}
 	margin := session / 3
-	opts := []etcdlock.Option{etcdlock.WithLabel(o.Label), etcdlock.WithLeaseTTL(session), etcdlock.WithLeaseMargin(margin)}
-	if o.Logger != nil {
-		opts = append(opts, etcdlock.WithLogger(o.Logger))
+	opts := []etcdlock.Option{
+		etcdlock.WithLabel(o.Label), etcdlock.WithLogger(o.Logger), etcdlock.WithLeaseTTL(session), etcdlock.WithLeaseMargin(margin),
 	}
 	locks, err := etcdlock.New(client, opts...)
 	if err != nil {

@@ -67,9 +67,8 @@ func (p *postgres) dial(ctx context.Context, o command.Options) (*command.Locks,
 	}
 	session := cmp.Or(o.Session, defaultSession)
 	margin := session / 3
-	opts := []pglock.Option{pglock.WithLabel(o.Label), pglock.WithLeaseTTL(session), pglock.WithLeaseMargin(margin)}
-	if o.Logger != nil {
-		opts = append(opts, pglock.WithLogger(o.Logger))
+	opts := []pglock.Option{
+		pglock.WithLabel(o.Label), pglock.WithLogger(o.Logger), pglock.WithLeaseTTL(session), pglock.WithLeaseMargin(margin),
 	}
 	locks, err := pglock.New(pool, opts...)
 	if err != nil {

@@ -111,9 +111,8 @@ func (s *server) dial(ctx context.Context, o command.Options) (*command.Locks, e
 	}
 	session := cmp.Or(o.Session, defaultSession)
 	margin := session / 3
-	opts := []redislock.Option{redislock.WithLabel(o.Label), redislock.WithLeaseTTL(session), redislock.WithLeaseMargin(margin)}
-	if o.Logger != nil {
-		opts = append(opts, redislock.WithLogger(o.Logger))
+	opts := []redislock.Option{
+		redislock.WithLabel(o.Label), redislock.WithLogger(o.Logger), redislock.WithLeaseTTL(session), redislock.WithLeaseMargin(margin),
 	}
 	locks, err := redislock.New(client, opts...)
 	if err != nil {
