@@ -36,7 +36,7 @@
 //
 // It keeps sessions, with the negotiation, resumption and expiry of the real thing; nodes of every kind but those with
 // a time to live; versions, zxids and Stats; sequence numbers, to their end at 2147483647; one-shot watches and their
-// replay; ACLs of the schemes world, auth and digest; multi. Requests and errors are checked in the order in which the
+// replay; ACLs of the schemes world, auth and digest; multi and multiRead. Requests and errors are checked in the order in which the
 // real server does, and the package's own tests compare the two, on the same scripts, down to the zxid. It has no
 // quotas, persistent watches, SASL, reconfiguration or four-letter commands, and keeps nothing on disk.
 //

@@ -31,13 +31,13 @@ func (d Direction) String() string {
 // reply is about to be sent. The request and the reply of one operation have equal Op, Path, Nth and NthOfSession.
 //
 // Op is the type of the request as ZooKeeper names it: create, delete, exists, getData, setData, getACL, setACL,
-// getChildren, sync, ping, getChildren2, multi, create2, createContainer, setAuth, setWatches, closeSession; or connect
-// for a handshake, event for a watch event.
+// getChildren, sync, ping, getChildren2, multi, create2, createContainer, multiRead, setAuth, setWatches, closeSession; or
+// connect for a handshake, event for a watch event.
 type Frame struct {
 	Dir     Direction
 	Op      string
-	First   string // of a multi the Op of its first operation, which may be check, too; else ""
-	Path    string // as in the request, that of the first operation of a multi; "" if there is none
+	First   string // of a multi or a multiRead the Op of its first operation, which may be check, too; else ""
+	Path    string // as in the request, that of the first operation of these two; "" if there is none
 	Session int64  // zero in the request of a handshake that asks for a new session
 	Member  string // address of the member it passes through
 

@@ -58,6 +58,8 @@ func (s *Server) answerLocked(c *conn, f Frame, h wire.RequestHeader, d *wire.De
 		body.String(d.String())
 	case wire.OpExists, wire.OpGetData, wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpSetWatches:
 		body, code = c.readLocked(h.Op, d)
+	case wire.OpMultiRead:
+		body, code = c.multiReadLocked(d)
 	default:
 		code, zxid, last = wire.CodeUnimplemented, 0, true
 	}
@@ -189,6 +191,26 @@ func (c *conn) getLocked(op int32, path string, n *node, watch bool) (body wire.
 	if watch {
 		table.add(path, c)
 	}
+	return body, wire.CodeOK
+}
+
+// multiReadLocked answers reads, each for itself. It sets no watches.
+func (c *conn) multiReadLocked(d *wire.Decoder) (body wire.Encoder, code int32) {
+	for h := d.MultiHeader(); !h.Done; h = d.MultiHeader() {
+		path := d.String()
+		d.Bool() // whether to watch
+		if d.Bad || h.Op != wire.OpGetChildren && h.Op != wire.OpGetData {
+			return nil, wire.CodeMarshallingError
+		}
+		result, code := c.getLocked(h.Op, path, c.member.viewLocked().nodes[path], false)
+		if code != wire.CodeOK {
+			h.Op = wire.OpError
+			result.Int32(code)
+		}
+		body.MultiHeader(wire.MultiHeader{Op: h.Op, Code: code})
+		body = append(body, result...)
+	}
+	body.MultiHeader(wire.LastOfMulti)
 	return body, wire.CodeOK
 }
 

@@ -343,6 +343,41 @@ var wireTests = []struct {
 			createContainer with flags 4: create2
 			a: xid 9 at +12, code 0, 0 bytes
 			`},
+	{"reads as one", func(p *peer) {
+		p.do("a", 1, wire.OpCreate, createBody("/x", "1", 0))
+		p.do("a", 2, wire.OpCreate, createBody("/x/y", "", 0))
+		var lists wire.Encoder
+		for _, path := range []string{"/x", "/none", "/x/y"} {
+			lists.MultiHeader(wire.MultiHeader{Op: wire.OpGetChildren, Code: -1})
+			lists = append(lists, pathAndFlag(path, true)...) // though no watch is set
+		}
+		lists.MultiHeader(wire.LastOfMulti)
+		d := p.do("a", 3, wire.OpMultiRead, lists)
+		for h := d.MultiHeader(); !h.Done && !d.Bad; h = d.MultiHeader() {
+			if h.Op == wire.OpError {
+				p.logf("error %d, %d", h.Code, d.Int32())
+			} else {
+				p.logf("%s, code %d: %q", wire.OpName(h.Op), h.Code, d.Strings())
+			}
+		}
+		p.do("a", 4, wire.OpMultiRead, multiBody(wire.OpGetData, pathAndFlag("/x", true)))
+		p.do("a", 5, wire.OpDelete, deleteBody("/x/y"))
+		p.do("a", 6, wire.OpDelete, deleteBody("/x"))
+		p.do("a", 7, wire.OpMultiRead, nil)
+		p.do("a", 8, wire.OpMultiRead, multiBody(wire.OpGetData, nil)[:9])
+	}, `
+			a: xid 1 at +1, code 0, 6 bytes
+			a: xid 2 at +2, code 0, 8 bytes
+			a: xid 3 at +2, code 0, 53 bytes
+			getChildren, code 0: ["y"]
+			error -101, -101
+			getChildren, code 0: []
+			a: xid 4 at +2, code 0, 91 bytes
+			a: xid 5 at +3, code 0, 0 bytes
+			a: xid 6 at +4, code 0, 0 bytes
+			a: xid 7 at +4, code -5, 0 bytes
+			a: xid 8 at +4, code -5, 0 bytes
+			`},
 	{"malformed requests", func(p *peer) {
 		p.do("a", 1, wire.OpMulti, multiBody(wire.OpGetData, pathAndFlag("/", false)))
 		p.do("a", 2, wire.OpMulti, multiBody(wire.OpSetACL, pathAndFlag("/", false)))
@@ -500,6 +535,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add(int32(wire.OpSetWatches), []byte(setWatchesBody(0, "/a", "/")), int32(wire.OpSetAuth), []byte(authBody("digest", "u:p")))
 	f.Add(int32(wire.OpExists), []byte(pathAndFlag("", true)), int32(wire.OpGetChildren2), []byte(pathAndFlag("/", true)))
 	f.Add(int32(wire.OpDelete), []byte(deleteBody("")), int32(wire.OpCreate), []byte(createBody("", "x", 0)))
+	f.Add(int32(wire.OpMultiRead), []byte(multiBody(wire.OpGetChildren, pathAndFlag("/", true))), int32(wire.OpMultiRead), []byte{})
 	f.Add(int32(wire.OpPing), []byte{}, int32(wire.OpClose), []byte{})
 	f.Add(int32(77), []byte{1}, int32(-1), []byte{})
 	f.Fuzz(func(t *testing.T, op1 int32, body1 []byte, op2 int32, body2 []byte) {

@@ -65,11 +65,11 @@ func (a Action) Await(ended <-chan struct{}) Action {
 	}
 }
 
-// About returns the path that a request is about, "" if it has none, and for a multi that of its first operation, whose type
-// first names. d is behind the header.
+// About returns the path that a request is about, "" if it has none, and for a multi or a multiRead that of its first operation, whose
+// type first names. d is behind the header.
 func About(op int32, d wire.Decoder) (path, first string) {
 	switch op {
-	case wire.OpMulti:
+	case wire.OpMulti, wire.OpMultiRead:
 		first = wire.OpName(d.MultiHeader().Op)
 	case wire.OpPing, wire.OpClose, wire.OpSetAuth, wire.OpSetWatches:
 		return "", ""

@@ -18,7 +18,9 @@ func TestWhatARequestIsAbout(t *testing.T) {
 			t.Errorf("%s: %q, first of them %q, want %q", wire.OpName(op), got, first, want)
 		}
 	}
-	if got, first := fate.About(wire.OpMulti, wire.Decoder{Rest: multi}); got != "/x" || first != "delete" {
-		t.Errorf("multi: %q, first of them %q", got, first)
+	for _, op := range []int32{wire.OpMulti, wire.OpMultiRead} {
+		if got, first := fate.About(op, wire.Decoder{Rest: multi}); got != "/x" || first != "delete" {
+			t.Errorf("%s: %q, first of them %q", wire.OpName(op), got, first)
+		}
 	}
 }

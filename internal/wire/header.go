@@ -73,7 +73,7 @@ func (e *Encoder) SetWatches(q SetWatches) {
 	e.Strings(q.Children)
 }
 
-// A MultiHeader stands before each operation and each result of a multi, and behind the last one.
+// A MultiHeader stands before each operation and each result of a multi or a multiRead, and behind the last one.
 type MultiHeader struct {
 	Op   int32
 	Done bool

@@ -32,6 +32,7 @@ const (
 	OpMulti           = 14
 	OpCreate2         = 15
 	OpCreateContainer = 19
+	OpMultiRead       = 22
 	OpSetAuth         = 100
 	OpSetWatches      = 101
 	OpError           = -1
@@ -43,7 +44,7 @@ var opNames = map[int32]string{
 	OpEvent: "event", OpCreate: "create", OpDelete: "delete", OpExists: "exists", OpGetData: "getData",
 	OpSetData: "setData", OpGetACL: "getACL", OpSetACL: "setACL", OpGetChildren: "getChildren", OpSync: "sync",
 	OpPing: "ping", OpGetChildren2: "getChildren2", OpCheck: "check", OpMulti: "multi", OpCreate2: "create2",
-	OpCreateContainer: "createContainer", OpSetAuth: "setAuth",
+	OpCreateContainer: "createContainer", OpMultiRead: "multiRead", OpSetAuth: "setAuth",
 	OpSetWatches: "setWatches", OpConnect: "connect", OpClose: "closeSession",
 }
 
