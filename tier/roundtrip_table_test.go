@@ -75,6 +75,44 @@ func TestRoundTripsOfEachCall(t *testing.T) {
 	}
 }
 
+// A lock of another path waits for others a little, so that they leave as one.
+func TestLockAmongOthersTakesAQuarterOfARoundTripMore(t *testing.T) {
+	far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
+		idle := process()
+		release(t, acquire(t, idle))
+		var took []time.Duration
+		var others sync.WaitGroup
+		done := make(chan struct{})
+		for i := range 50 {
+			others.Go(func() {
+				busy := tier.Sibling(idle, fmt.Sprintf("/locks/busy %d", i))
+				for closed := false; !closed; {
+					hold := acquire(t, busy)
+					time.Sleep(trips(float64(i) / 25)) // so that they are spread over time
+					release(t, hold)
+					select {
+					case <-done:
+						closed = true
+					default:
+					}
+				}
+			})
+		}
+		time.Sleep(trips(20))
+		for range 50 {
+			begun := time.Now()
+			hold := acquire(t, idle)
+			took = append(took, time.Since(begun))
+			release(t, hold)
+		}
+		close(done)
+		others.Wait()
+		if slices.Sort(took); inTrips(took[25]) > 1.25 || inTrips(took[49]) > 1.25 {
+			t.Errorf("Acquire takes %v round trips, %v at most", inTrips(took[25]), inTrips(took[49]))
+		}
+	})
+}
+
 func several(n int, process func(...tier.Option) *tier.Mutex, opts ...tier.Option) (mutexes []*tier.Mutex) {
 	for range n {
 		mutexes = append(mutexes, process(opts...))

@@ -284,7 +284,7 @@ func (a *attempt) send(ops link.Transaction, list bool) link.Answer {
 		requests = append(requests, link.List(a.lock.path))
 	}
 	asked := a.client.link.Now()
-	answers := a.client.link.Ask(requests...)
+	answers := a.client.link.Gather(a.ctx, a.lock.path, requests...)
 	a.noteBuilt(buildings, answers)
 	if a.listed = nil; list {
 		a.listed = &listed{answers[len(buildings)+1], asked}

@@ -51,8 +51,9 @@
 // there, or two if the path does not exist yet: requests that belong together are sent
 // together. A release takes one, and so does a hand-over, from the release in one process to
 // the grant in another, however many are waiting. An acquisition is one write, apart from
-// missing parents; a release is one, and so is a requeue. Connections made elsewhere are
-// slower; see [Attach].
+// missing parents; a release is one, and so is a requeue. What a client asks for about many
+// paths at the same time waits for company, for a quarter of a round trip at most, and leaves
+// as one write. Connections made elsewhere are slower; see [Attach].
 //
 // # Sequence overflow
 //

@@ -111,10 +111,10 @@ func (n *Node) Path() string { return strings.TrimPrefix(n.path(), n.lock.client
 func (n *Node) path() string { return n.mine()[0].path }
 
 // Token returns the fencing token: the transaction id that created the node (czxid). It
-// is positive and grows with every later owner of any lock of the ensemble, even if the
-// parent was deleted in between. A resource that remembers the highest token it has
-// seen and refuses lower ones is safe from owners that do not know yet that they lost
-// the lock.
+// is positive and grows with every later owner of the lock, even if the parent was deleted
+// in between; locks of other paths may have the same one. A resource that remembers the
+// highest token it has seen and refuses lower ones is safe from owners that do not know yet
+// that they lost the lock.
 //
 // Those of a reader/writer lock grow from a writer to whoever comes behind, and from readers to the
 // writer behind them. Readers that have the lock together have tokens in any order, and a writer that
@@ -513,7 +513,7 @@ func deleteTogether(nodes ...*Node) {
 		}
 		all = append(all, zs...)
 	}
-	err := l.Ask(link.Transaction(all.deletes()))[0].Err
+	err := l.Gather(context.Background(), n.lock.path, link.Transaction(all.deletes()))[0].Err
 	switch answer := classify(err); {
 	case answer == done:
 		all.deleted(done)

@@ -25,7 +25,7 @@ type book struct {
 	newest   map[*worker]int64 // session
 	ended    map[int64]bool    // sessions that were ended before their time
 	named    map[string]*node  // by id, all there ever were
-	byToken  map[int64]*node
+	byToken  map[tokenAt]*node
 	queues   map[string][]*node    // live nodes by lock path, in order of creation
 	tenures  map[*tenure]struct{}  // not released yet
 	waiting  map[*job]struct{}     // jobs that have asked for a lock and not been answered
@@ -56,7 +56,7 @@ func newBook(p Plan, d *diary) *book {
 		newest:   make(map[*worker]int64),
 		ended:    make(map[int64]bool),
 		named:    make(map[string]*node),
-		byToken:  make(map[int64]*node),
+		byToken:  make(map[tokenAt]*node),
 		queues:   make(map[string][]*node),
 		tenures:  make(map[*tenure]struct{}),
 		waiting:  make(map[*job]struct{}),
@@ -223,7 +223,7 @@ func (b *book) created(z znodeName, c zktest.Change) *node {
 		b.diary.violate("I12", "the id of %s was used before: a late delete could hit the wrong node", n.path)
 	}
 	n.ahead = slices.Clone(b.queues[z.lock])
-	b.named[z.id], b.byToken[n.token] = n, n
+	b.named[z.id], b.byToken[tokenAt{register(n.lock), n.token}] = n, n
 	b.queues[z.lock] = append(b.queues[z.lock], n)
 	return n
 }

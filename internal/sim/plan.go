@@ -47,7 +47,7 @@ type Plan struct {
 	Bridged   bool          // some processes make their nodes with kazoo
 	Worn      bool          // the sequence numbers of paths come to where they have to begin anew
 	Troubles  []Trouble
-	Uses      [2]Use // of paths
+	Uses      [4]Use // of paths
 	Permits   int    // of the semaphore, 0 if there is none
 	Reads     int    // percent of the jobs with a reader/writer lock that read
 }
@@ -80,7 +80,7 @@ func NewPlan(seed uint64) Plan {
 		Seed:      seed,
 		Processes: 2 + rng.IntN(4),
 		Members:   1 + 2*rng.IntN(2),
-		Paths:     1 + rng.IntN(2),
+		Paths:     []int{1, 2, 2, 4}[rng.IntN(4)], // with several, requests leave in groups
 		Steps:     100 + rng.IntN(110),
 		Latency:   []time.Duration{0, 300 * time.Microsecond, 3 * time.Millisecond}[rng.IntN(3)],
 	}
@@ -135,7 +135,7 @@ func (p Plan) Smaller() iter.Seq[Plan] {
 			reduce(func(q *Plan) { q.Worn = false })
 		}
 		if p.Paths > 1 {
-			reduce(func(q *Plan) { q.Paths = 1 })
+			reduce(func(q *Plan) { q.Paths /= 2 })
 		}
 		if p.Permits > 0 {
 			reduce(func(q *Plan) { q.Permits = 0 })
@@ -173,7 +173,7 @@ func (p Plan) maxSection() time.Duration {
 }
 
 func (p Plan) paths() []string {
-	return []string{"/locks/a", "/locks/deep/b"}[:p.Paths]
+	return []string{"/locks/a", "/locks/deep/b", "/locks/c", "/locks/d"}[:p.Paths]
 }
 
 func (p Plan) String() string {

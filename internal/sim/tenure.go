@@ -49,7 +49,7 @@ func (b *book) grant(j *job, hold *tier.Hold) *tenure {
 	defer b.mu.Unlock()
 	lostBefore := closed(hold.Lost())
 	err := hold.Err()
-	t := &tenure{job: j, token: hold.Token(), hold: hold, node: b.byToken[hold.Token()], reads: hold.Shared()}
+	t := &tenure{job: j, token: hold.Token(), hold: hold, node: b.byToken[tokenAt{register(j.path), hold.Token()}], reads: hold.Shared()}
 	b.diary.note("%v has the lock, token %d, err %v", j, t.token, err)
 	b.granted++
 	b.answered(j)
@@ -160,6 +160,12 @@ func (b *book) audit() {
 	}
 }
 
+// A tokenAt is the token of a node: those of different locks that were made in one transaction have the same one.
+type tokenAt struct {
+	register string // of the lock
+	token    int64
+}
+
 // register is the node that jobs with a lock write to through Hold.Multi; its content is the writer's token.
 func register(lock string) string { return "/register" + strings.ReplaceAll(lock, "/", "-") }
 
@@ -167,7 +173,7 @@ func register(lock string) string { return "/register" + strings.ReplaceAll(lock
 func (b *book) written(view zktest.View, c zktest.Change) {
 	data, _, _ := view.Get(c.Path)
 	token, err := strconv.ParseInt(string(data), 10, 64)
-	n := b.byToken[token]
+	n := b.byToken[tokenAt{c.Path, token}]
 	switch {
 	case err != nil || n == nil:
 		b.diary.violate("guard", "the register holds %q", data)

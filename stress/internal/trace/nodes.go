@@ -22,7 +22,7 @@ type tree struct {
 	creating map[string]*txn   // by the path of a node, without a number that the server gives
 	removing map[string][]*txn // by the path, those that have done it or may have
 	nodes    map[string]*node
-	tokens   map[int64]*node
+	tokens   map[tokenAt]*node
 	queues   map[string]*nodes
 	sessions map[int64]*owner
 	lines    map[lineOf]*heard
@@ -33,6 +33,12 @@ type tree struct {
 type lineOf struct {
 	process string
 	number  int64
+}
+
+// A tokenAt is the token of a node below a path: what is created in one transaction has the same one.
+type tokenAt struct {
+	path  string
+	token int64
 }
 
 // A txn is a request, and what became of it.
@@ -88,7 +94,8 @@ type heard struct {
 func checkNodes(events []Event) error {
 	t := &tree{
 		txns: map[command]*txn{}, creating: map[string]*txn{}, removing: map[string][]*txn{}, nodes: map[string]*node{},
-		tokens: map[int64]*node{}, queues: map[string]*nodes{}, sessions: map[int64]*owner{}, lines: map[lineOf]*heard{}, order: map[int64]bool{},
+		tokens: map[tokenAt]*node{}, queues: map[string]*nodes{}, sessions: map[int64]*owner{}, lines: map[lineOf]*heard{},
+		order: map[int64]bool{},
 	}
 	events = inOrder(events)
 	t.foretell(events)
@@ -176,7 +183,7 @@ func (t *tree) add(at string, by *txn, born int64) *node {
 	n.number, _ = strconv.Atoi(at[max(0, len(at)-digits):])
 	t.nodes[at] = n
 	if born != 0 {
-		t.tokens[born] = n
+		t.tokens[tokenAt{path.Dir(at), born}] = n
 	}
 	if t.creating[at] == by { // by its whole name: in the place of one that goes
 		for _, o := range by.ops() {
@@ -288,7 +295,9 @@ func (t *tree) answer(x *txn, l *heard, now clock.Instant) error {
 	case r.Code != wire.CodeOK:
 		return nil
 	case x.Op == wire.OpName(wire.OpGetChildren2):
-		return t.lists(x, now)
+		return t.lists(x.Path, r.Names, r.Zxid, now)
+	case x.Op == wire.OpName(wire.OpMultiRead):
+		return t.listsAll(x, now)
 	case x.Op == wire.OpName(wire.OpGetData):
 		n, err := t.sees(x.Path, r.Zxid)
 		if n == nil || err != nil {
@@ -299,7 +308,7 @@ func (t *tree) answer(x *txn, l *heard, now clock.Instant) error {
 		}
 		if n.born == 0 {
 			n.born, n.place = r.Czxid, cmp.Or(n.place, r.Czxid)
-			t.tokens[n.born] = n
+			t.tokens[tokenAt{path.Dir(n.path), n.born}] = n
 		}
 		l.watched[x.Path] = l.watched[x.Path] || x.Watch
 	}
@@ -511,21 +520,34 @@ func (t *tree) finds(x *txn, now clock.Instant) error {
 	return nil
 }
 
-// lists takes those that were below a path.
-func (t *tree) lists(x *txn, now clock.Instant) error {
-	listed := map[string]bool{}
-	for _, name := range x.reply.Names {
-		at := x.Path + "/" + name
-		listed[at] = true
-		if _, err := t.sees(at, x.reply.Zxid); err != nil {
+// listsAll takes what several lists have shown.
+func (t *tree) listsAll(x *txn, now clock.Instant) error {
+	for i, list := range x.reply.Lists {
+		if list.Code != wire.CodeOK {
+			continue
+		}
+		if err := t.lists(x.Ops[i].Path, list.Names, x.reply.Zxid, now); err != nil {
 			return err
 		}
 	}
-	for at, n := range t.below(x.Path).there {
+	return nil
+}
+
+// lists takes those that were below a path.
+func (t *tree) lists(above string, names []string, z int64, now clock.Instant) error {
+	listed := map[string]bool{}
+	for _, name := range names {
+		at := above + "/" + name
+		listed[at] = true
+		if _, err := t.sees(at, z); err != nil {
+			return err
+		}
+	}
+	for at, n := range t.below(above).there {
 		if listed[at] {
 			continue
 		}
-		if err := t.misses(n, x.reply.Zxid, now); err != nil {
+		if err := t.misses(n, z, now); err != nil {
 			return err
 		}
 	}
@@ -548,8 +570,8 @@ func (t *tree) told(l *heard, at string, now clock.Instant) error {
 
 // got finds out whether a program can have the lock.
 func (t *tree) got(e Event) error {
-	n := t.tokens[e.Hold.Token]
-	if n == nil || path.Dir(n.path) != e.Hold.Path || n.by.process != e.Process {
+	n := t.tokens[tokenAt{e.Hold.Path, e.Hold.Token}]
+	if n == nil || n.by.process != e.Process {
 		return fmt.Errorf("%s: has the lock with token %#x, of which it has no node", e.Hold.Path, e.Hold.Token)
 	}
 	for _, m := range t.below(e.Hold.Path).there {
@@ -567,7 +589,7 @@ func (n *node) reads() bool {
 
 // valid finds out whether a program can still have it.
 func (t *tree) valid(e Event) error {
-	n, at := t.tokens[e.Hold.Token], e.At.Add(-skew)
+	n, at := t.tokens[tokenAt{e.Hold.Path, e.Hold.Token}], e.At.Add(-skew)
 	if n == nil {
 		return nil // as was said before
 	}

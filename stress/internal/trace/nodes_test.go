@@ -57,6 +57,7 @@ func runNodes(t *testing.T, long time.Duration, faults bool) (events []Event) {
 			locks := tier.New(second.TierOf(client), tier.WithHandOff(15*time.Millisecond))
 			defer locks.Close()
 			use(ctx, &work, locks, record)
+			useTogether(ctx, &work, locks, record)
 		}
 		if faults {
 			work.Go(func() {
@@ -82,11 +83,33 @@ func runNodes(t *testing.T, long time.Duration, faults bool) (events []Event) {
 	return events
 }
 
+// useTogether has a process want several locks at the same time, over and over: what it asks for leaves in groups.
+func useTogether(ctx context.Context, work *sync.WaitGroup, locks *tier.Registry, record func(Event)) {
+	for i := range 4 {
+		lock := locks.Mutex(fmt.Sprintf("/together/%d", i))
+		work.Go(func() {
+			for ctx.Err() == nil {
+				if h, err := lock.Acquire(ctx); err == nil {
+					record(Event{Kind: Got, Hold: &Hold{lock.Path(), h.Token()}})
+					h.Release()
+				}
+				time.Sleep(200 * time.Millisecond)
+			}
+		})
+	}
+}
+
 func TestWhatZooKeeperDidIsPossible(t *testing.T) {
 	for _, faults := range []bool{false, true} {
 		events := runNodes(t, 30*time.Second, faults)
-		if _, err := Check(events, Rules{Nodes: true}); err != nil || len(events) < 1000 {
-			t.Errorf("faults %v: %v, %d events", faults, err, len(events))
+		groups := 0
+		for _, e := range events {
+			if e.Kind == Sent && e.Request.Op == "multiRead" {
+				groups++
+			}
+		}
+		if _, err := Check(events, Rules{Nodes: true}); err != nil || len(events) < 1000 || groups < 10 {
+			t.Errorf("faults %v: %v, %d events, %d groups", faults, err, len(events), groups)
 		}
 	}
 }
@@ -99,7 +122,7 @@ func replies(op string, f func(q *Request, r *Reply) bool) func([]Event, int) ([
 			return nil, false
 		}
 		r := *e.Reply
-		r.Names, r.Paths = slices.Clone(r.Names), slices.Clone(r.Paths)
+		r.Names, r.Paths, r.Lists = slices.Clone(r.Names), slices.Clone(r.Paths), slices.Clone(r.Lists)
 		e.Reply = &r
 		return events, f(e.Request, &r)
 	}
@@ -128,6 +151,11 @@ var nodeForgers = []forger{
 		r.Names = append(r.Names, zkqueue.NewID()+"lock-0000000000")
 		return true
 	}), "nobody has created it"},
+	{"a node that nobody has created in the last one of several lists", replies("multiRead", func(_ *Request, r *Reply) bool {
+		last := &r.Lists[len(r.Lists)-1]
+		last.Names = append(slices.Clone(last.Names), zkqueue.NewID()+"lock-0000000000")
+		return true
+	}), "nobody has created it"},
 	{"a node that is listed after its end", func(events []Event, at int) ([]Event, bool) {
 		for _, gone := range events[:at] {
 			e := &events[at]
@@ -150,7 +178,7 @@ var nodeForgers = []forger{
 			}
 		}
 		return nil, false
-	}, "two transactions|knew .* before|had been answered|was deleted at"},
+	}, "two transactions|knew .* before|had been answered|was deleted at|and was at"},
 	{"a server that goes back", replies("sync", func(_ *Request, r *Reply) bool {
 		r.Zxid /= 2
 		return r.Zxid > 10

@@ -22,7 +22,7 @@ type Request struct {
 	Lasts    bool      `json:"lasts,omitempty"`   // a node that is created, and does not go with the session
 	Watch    bool      `json:"watch,omitempty"`   // the end of the node
 	Watches  []string  `json:"watches,omitempty"` // of setWatches, those of nodes
-	Ops      []Request `json:"ops,omitempty"`     // of a multi
+	Ops      []Request `json:"ops,omitempty"`     // of a multi or a multiRead
 }
 
 // A Reply is what ZooKeeper says to a [Request], or of a node that is gone.
@@ -32,6 +32,7 @@ type Reply struct {
 	Failed  int           `json:"failed,omitempty"` // which operation of a multi has failed with the code
 	Paths   []string      `json:"paths,omitempty"`  // of nodes that were created, or are gone
 	Names   []string      `json:"names,omitempty"`  // of children
+	Lists   []Reply       `json:"lists,omitempty"`  // of a multiRead
 	Czxid   int64         `json:"czxid,omitempty"`
 	Owner   int64         `json:"owner,omitempty"`
 	Session int64         `json:"session,omitempty"` // 0 in the answer to a handshake: it is over
@@ -57,7 +58,7 @@ type line struct {
 type asked struct {
 	number int64
 	op     int32
-	ops    int // of a multi
+	ops    int // of a multi or a multiRead
 }
 
 // Dial has what passes on a connection with ZooKeeper written down, for zklock.WithDialContext.
@@ -126,7 +127,7 @@ func (l *line) note(xid, op int32, r Request) {
 // requestOf reads what follows the header.
 func requestOf(op int32, d *wire.Decoder) (r Request) {
 	switch op {
-	case wire.OpMulti:
+	case wire.OpMulti, wire.OpMultiRead:
 		for h := d.MultiHeader(); !h.Done && !d.Bad; h = d.MultiHeader() {
 			part := requestOf(h.Op, d)
 			part.Op = wire.OpName(h.Op)
@@ -155,6 +156,8 @@ func requestOf(op int32, d *wire.Decoder) (r Request) {
 		d.Int32()
 	case wire.OpGetData:
 		r.Watch = d.Bool()
+	case wire.OpGetChildren:
+		d.Bool()
 	}
 	return r
 }
@@ -206,6 +209,16 @@ func (r *Reply) read(q asked, d *wire.Decoder) {
 		r.Czxid = d.Int64()
 		d.Take(3*8 + 3*4) // mzxid, ctime, mtime, and versions
 		r.Owner = d.Int64()
+	case wire.OpMultiRead:
+		for range q.ops {
+			var list Reply
+			if d.MultiHeader().Op == wire.OpError {
+				list.Code = d.Int32()
+			} else {
+				list.Names = d.Strings()
+			}
+			r.Lists = append(r.Lists, list)
+		}
 	case wire.OpMulti:
 		for i := range q.ops {
 			switch d.MultiHeader().Op {

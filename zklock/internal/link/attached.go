@@ -142,6 +142,11 @@ func (l *attached) Ask(requests ...Request) []Answer {
 	return answers
 }
 
+// Gather has no way to send requests together.
+func (l *attached) Gather(_ context.Context, _ string, requests ...Request) []Answer {
+	return l.Ask(requests...)
+}
+
 // forward passes on the event of one watch, there being no callback.
 func (l *attached) forward(events <-chan zk.Event) {
 	l.link.Spawn(func() {

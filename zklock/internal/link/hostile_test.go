@@ -95,9 +95,11 @@ type forged struct {
 func (c *forged) Write(frame []byte) (int, error) {
 	c.mu.Lock()
 	if c.begun {
-		d := wire.Decoder{Rest: wire.Body(frame)}
-		h := d.RequestHeader()
-		c.ops[h.Xid] = h.Op
+		for all := (wire.Decoder{Rest: frame}); len(all.Rest) > 0; {
+			d := wire.Decoder{Rest: all.Take(int(all.Int32()))}
+			h := d.RequestHeader()
+			c.ops[h.Xid] = h.Op
+		}
 	}
 	c.begun = true
 	c.mu.Unlock()

@@ -63,6 +63,8 @@ type transport interface {
 	Closed() bool
 	// Ask sends requests and waits for the answers, or the end of the connection.
 	Ask(...Request) []Answer
+	// Gather is Ask where others may come along; see [dialed.Gather].
+	Gather(ctx context.Context, path string, requests ...Request) []Answer
 	// Leased reports whether sessions have a lease; then requests are executed in order and answered within one round trip, and the
 	// answers tell transaction and session.
 	Leased() bool

@@ -134,11 +134,16 @@ func (t Transaction) encode(e *wire.Encoder) {
 		encodeOp(e, t[0])
 		return
 	}
+	t.encodeOps(e)
+	e.MultiHeader(wire.LastOfMulti)
+}
+
+// encodeOps writes the operations as a multi has them.
+func (t Transaction) encodeOps(e *wire.Encoder) {
 	for _, op := range t {
 		e.MultiHeader(wire.MultiHeader{Op: opOf(op), Code: -1})
 		encodeOp(e, op)
 	}
-	e.MultiHeader(wire.LastOfMulti)
 }
 
 func encodeOp(e *wire.Encoder, op any) {
@@ -170,8 +175,20 @@ func (t Transaction) decode(d *wire.Decoder, a *Answer) {
 		t.verify(a, 1)
 		return
 	}
+	t.decodeOps(d, a)
+	if a.Err == nil && !d.MultiHeader().Done {
+		a.Err = fmt.Errorf("the server answered more than %d results to as many operations", len(t))
+	}
+}
+
+// decodeOps reads the results of the operations.
+func (t Transaction) decodeOps(d *wire.Decoder, a *Answer) {
 	results := 0
-	for h := d.MultiHeader(); !h.Done && !d.Bad; h = d.MultiHeader() {
+	for range t {
+		h := d.MultiHeader()
+		if h.Done || d.Bad {
+			break
+		}
 		switch h.Op {
 		case wire.OpError: // that of an operation before the one that failed is nil
 			if a.Err = wire.CodeError(d.Int32()); a.Err != nil {

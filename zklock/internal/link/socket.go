@@ -2,6 +2,7 @@ package link
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -34,7 +35,7 @@ const maxFrame = 32 << 20
 //   - It closes the connection of an expired session, which the library forgets (435).
 //   - It sets the watches again after a reconnect, which the library does too late, in
 //     parts, or not at all; see rewatch.
-//   - It sends requests together that the library would send one by one; see batch.
+//   - It sends requests together that the library would send one by one; see batch and [dialed.Gather].
 type socket struct {
 	net.Conn
 	server string // as it was named
@@ -60,6 +61,11 @@ type socket struct {
 	lastXid int32                // of our own
 	dead    bool                 // the connection has ended
 	proof   proof                // that the session lives
+
+	waiting  []*batch      // to leave together, the first of which sees to it
+	leave    chan struct{} // closed when they should, nil while nobody waits for that
+	underWay int           // groups
+	trip     time.Duration // how long the last one took
 
 	kill func()
 }
@@ -137,7 +143,7 @@ func (s *socket) send(frame []byte, now time.Duration) error {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	h := d.RequestHeader()
 	s.mu.Lock()
-	s.noteLocked(h, now, nil, 0)
+	s.noteLocked(h, now, nil, false)
 	s.mu.Unlock()
 	if h.Op != wire.OpSetAuth {
 		if err := s.rewatch(); err != nil {
@@ -149,16 +155,16 @@ func (s *socket) send(frame []byte, now time.Duration) error {
 	return err
 }
 
-// An unanswered request is one of a batch, or of the library, which has none.
+// An unanswered request is one or more of batches, or of the library, which has none.
 type unanswered struct {
 	sentRequest
-	batch *batch
-	index int // in the batch
+	places []place
+	last   bool // of a group
 }
 
 // noteLocked remembers what is sent, and when.
-func (s *socket) noteLocked(h wire.RequestHeader, now time.Duration, b *batch, index int) {
-	s.sent[h.Xid] = unanswered{s.proof.sent(h.Op, now), b, index}
+func (s *socket) noteLocked(h wire.RequestHeader, now time.Duration, places []place, last bool) {
+	s.sent[h.Xid] = unanswered{s.proof.sent(h.Op, now), places, last}
 }
 
 func (s *socket) Read(p []byte) (int, error) {
@@ -253,6 +259,9 @@ func (s *socket) noteAnswer(reply wire.ReplyHeader, body wire.Decoder) (request 
 		}
 	}
 	delete(s.sent, reply.Xid)
+	if request.last {
+		s.landedLocked(request.at)
+	}
 	if reply.Zxid > 0 { // not that to credentials
 		s.dialed.seen.Store(reply.Zxid)
 	}
@@ -303,72 +312,125 @@ type batch struct {
 	requests []Request
 	answers  []Answer
 	missing  sync.WaitGroup // answers to come
+
+	// Of one that may leave in a group:
+	path string // what it is about; else ""
+	ctx  context.Context
+}
+
+func newBatch(requests []Request) *batch {
+	b := &batch{requests: requests, answers: make([]Answer, len(requests))}
+	b.missing.Add(len(requests))
+	return b
+}
+
+// A place is that of a request in its batch.
+type place struct {
+	batch *batch
+	index int
+}
+
+func (p place) request() Request { return p.batch.requests[p.index] }
+func (p place) answer() *Answer  { return &p.batch.answers[p.index] }
+
+// fail is the answer to a request without one.
+func (p place) fail(err error) {
+	p.answer().Err = err
+	p.batch.missing.Done()
 }
 
 // Ask waits for all the answers, or the end of the connection.
-func (l *dialed) Ask(requests ...Request) []Answer {
-	b := &batch{requests: requests, answers: make([]Answer, len(requests))}
+func (l *dialed) Ask(requests ...Request) []Answer { return l.send(newBatch(requests)) }
+
+func (l *dialed) send(b *batch) []Answer {
 	s := l.socket.Load()
 	if s == nil || !l.connected.IsSet() {
-		return b.unsent()
+		b.unsent()
+		return b.answers
 	}
 	<-s.open
+	if b.path != "" {
+		s.gather(b)
+	} else {
+		s.write(func() wire.Encoder { return s.encode(b) })
+	}
+	b.missing.Wait()
+	return b.answers
+}
+
+func (b *batch) unsent() {
+	for i := range b.requests {
+		place{b, i}.fail(zk.ErrNoServer)
+	}
+}
+
+// write sends what encode returns, which is called when nobody else writes.
+func (s *socket) write(encode func() wire.Encoder) {
 	s.writing <- struct{}{}
-	if frames := s.encode(b); frames != nil {
+	if frames := encode(); len(frames) > 0 {
 		if _, err := s.Conn.Write(frames); err != nil {
 			s.broke(err)
 		}
 	}
 	<-s.writing
-	b.missing.Wait()
-	return b.answers
-}
-
-func (b *batch) unsent() []Answer {
-	for i := range b.answers {
-		b.answers[i].Err = zk.ErrNoServer
-	}
-	return b.answers
 }
 
 // encode notes the requests of a batch before they are sent, and returns their frames; none
 // if the connection has ended, which is then their answer.
-func (s *socket) encode(b *batch) (frames []byte) {
-	now := s.dialed.link.Now() // before the write: a lease may only start too early
+func (s *socket) encode(b *batch) (frames wire.Encoder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dead {
 		b.unsent()
 		return nil
 	}
-	for i, q := range b.requests {
-		if s.lastXid--; s.lastXid > firstXid { // below the lowest: the first ones were answered long ago
-			s.lastXid = firstXid
-		}
-		h := wire.RequestHeader{Xid: s.lastXid, Op: q.op()}
-		var e wire.Encoder
-		e.RequestHeader(h)
-		q.encode(&e)
-		frames = append(frames, wire.Frame(e)...)
-		b.missing.Add(1)
-		s.noteLocked(h, now, b, i)
+	for i := range b.requests {
+		frames = s.encodeLocked(frames, []place{{b, i}}, false)
 	}
 	return frames
 }
 
-// answer takes the answer to a request of a batch. One of a connection that has ended meanwhile was answered then.
+// encodeLocked notes requests before they are sent as one, and appends the frame.
+func (s *socket) encodeLocked(frames wire.Encoder, places []place, last bool) wire.Encoder {
+	now := s.dialed.link.Now()             // before the write: a lease may only start too early
+	if s.lastXid--; s.lastXid > firstXid { // below the lowest: the first ones were answered long ago
+		s.lastXid = firstXid
+	}
+	h := wire.RequestHeader{Xid: s.lastXid, Op: opOfAll(places)}
+	var e wire.Encoder
+	e.RequestHeader(h)
+	encodeAll(&e, places)
+	s.noteLocked(h, now, places, last)
+	return append(frames, wire.Frame(e)...)
+}
+
+// answer hands out an answer. To those of a connection that has ended meanwhile that was done then.
 func (u unanswered) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder) {
-	if u.batch == nil {
-		return
+	for _, p := range u.places {
+		p.answer().Zxid, p.answer().Session = reply.Zxid, s.session
 	}
-	a := &u.batch.answers[u.index]
-	a.Zxid, a.Session = reply.Zxid, s.session
-	if reply.Code == wire.CodeOK {
-		u.batch.requests[u.index].decode(&body, a)
-	} else {
-		a.Err = wire.CodeError(reply.Code)
+	switch {
+	case len(u.places) == 0:
+	case reply.Code == wire.CodeOK:
+		s.dialed.decodeAll(&body, u.places)
+	default:
+		s.dialed.refused(u, reply.Code)
 	}
-	u.batch.missing.Done()
+	for _, p := range u.places {
+		p.batch.missing.Done()
+	}
+}
+
+// refused takes an answer that says why there is none. A server that does not know what was asked for hangs up.
+func (l *dialed) refused(u unanswered, code int32) {
+	err := wire.CodeError(code)
+	if u.op == wire.OpMultiRead && code == wire.CodeUnimplemented {
+		l.oneByOne.Store(true)
+		err = zk.ErrConnectionClosed
+	}
+	for _, p := range u.places {
+		p.answer().Err = err
+	}
 }
 
 // end follows the end of the connection: there will be no more answers.
@@ -377,12 +439,12 @@ func (s *socket) end() {
 	defer s.mu.Unlock()
 	s.dead = true
 	for _, request := range s.sent {
-		if request.batch != nil {
-			request.batch.answers[request.index].Err = zk.ErrConnectionClosed
-			request.batch.missing.Done()
+		for _, p := range request.places {
+			p.fail(zk.ErrConnectionClosed)
 		}
 	}
 	clear(s.sent)
+	s.leaveLocked()
 }
 
 // xidRewatch is that of the socket's own requests, one that the library never uses.
@@ -439,13 +501,9 @@ func checkReply(op int32, body wire.Decoder) error {
 		d.Buffer()
 		d.Take(wire.StatSize)
 	case wire.OpGetChildren2:
-		n := d.Int32()
-		d.Bad = d.Bad || n < 0 // a list is never null
-		for ; n > 0 && !d.Bad; n-- {
-			passString(d)
-		}
+		passList(d)
 		d.Take(wire.StatSize)
-	case wire.OpMulti:
+	case wire.OpMulti, wire.OpMultiRead:
 		passResults(d)
 	}
 	if body.Bad {
@@ -475,10 +533,21 @@ func passResults(d *wire.Decoder) {
 			passString(d)
 		case wire.OpSetData:
 			d.Take(wire.StatSize)
+		case wire.OpGetChildren:
+			passList(d)
 		case wire.OpCheck, wire.OpDelete:
 		default: // also where nothing is left
 			return
 		}
+	}
+}
+
+// passList reads a list of strings, which is never null.
+func passList(d *wire.Decoder) {
+	n := d.Int32()
+	d.Bad = d.Bad || n < 0
+	for ; n > 0 && !d.Bad; n-- {
+		passString(d)
 	}
 }
 

@@ -50,7 +50,7 @@ func replySocket(op int32, body []byte) (read func() ([]byte, error)) {
 	s.session = newSession(l.link, 1, 6*time.Second, 0, 4*time.Second)
 	buf := make([]byte, len(answer))
 	return func() ([]byte, error) {
-		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, l.link.Now(), nil, 0)
+		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, l.link.Now(), nil, false)
 		for rest := buf; len(rest) > 0; {
 			n, err := s.Read(rest[:max(min(len(rest), 4), len(rest)-4)])
 			if err != nil {

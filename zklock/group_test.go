@@ -1,0 +1,176 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// crowd starts a process that has used several locks, two of them at one path. Whatever it asks for about them at once leaves in groups.
+func crowd(t *testing.T, s *zktest.Server) (p process, locks []*zklock.Lock) {
+	t.Helper()
+	p = start(t, s)
+	for i := range 6 {
+		locks = append(locks, lockAt(t, p.Client, fmt.Sprintf("/locks/%d", i)))
+	}
+	locks = append(locks, lockAt(t, p.Client, "/locks/0"))
+	for _, l := range locks {
+		acquire(t, l).Release() // it is known that the path is there
+	}
+	return p, locks
+}
+
+func inCrowd(t *testing.T, f func(t *testing.T, s *zktest.Server, p process, locks []*zklock.Lock)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t, zktest.Config{Latency: 10 * time.Millisecond})
+		p, locks := crowd(t, s)
+		f(t, s, p, locks)
+	})
+}
+
+// useAll has all locks taken at once, and again, and checks that nobody shares one.
+func useAll(t *testing.T, locks []*zklock.Lock, released func(error) bool) {
+	t.Helper()
+	var mu sync.Mutex // guards the fields below
+	held, tokens := map[string]bool{}, map[string]int64{}
+	var all sync.WaitGroup
+	for _, l := range locks {
+		all.Go(func() {
+			for range 2 {
+				n, err := l.Acquire(t.Context())
+				if err != nil {
+					t.Errorf("%s: %v", l.Path(), err)
+					return
+				}
+				mu.Lock()
+				if n.Err() == nil && (held[l.Path()] || n.Token() <= tokens[l.Path()]) {
+					t.Errorf("%s: held by another one: %t; token %d after %d", l.Path(), held[l.Path()], n.Token(), tokens[l.Path()])
+				}
+				held[l.Path()], tokens[l.Path()] = true, n.Token()
+				mu.Unlock()
+				time.Sleep(time.Millisecond)
+				mu.Lock()
+				held[l.Path()] = false
+				mu.Unlock()
+				if err := n.Release(); !released(err) {
+					t.Errorf("%s: Release: %v", l.Path(), err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func wantNothingLeft(t *testing.T, s *zktest.Server, p process, locks []*zklock.Lock) {
+	t.Helper()
+	s.Intercept(nil)
+	time.Sleep(3 * timeout)
+	synctest.Wait()
+	for _, l := range locks {
+		if left := s.Children(l.Path()); len(left) > 0 {
+			t.Errorf("%s: left %q", l.Path(), left)
+		}
+	}
+	if p.Reaping() > 0 {
+		t.Errorf("%d nodes still to be deleted", p.Reaping())
+	}
+}
+
+func TestTwoContendersOfOnePathHaveDifferentTokensAmongOthers(t *testing.T) { // I8
+	inCrowd(t, func(t *testing.T, s *zktest.Server, p process, locks []*zklock.Lock) {
+		var groups atomic.Int64
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Dir == zktest.Request && f.Op == "multi" && f.First == "create" {
+				groups.Add(1)
+			}
+			return zktest.Pass
+		})
+		useAll(t, locks, func(err error) bool { return err == nil })
+		if groups.Load() == 0 {
+			t.Error("nothing was sent in a group")
+		}
+		wantNothingLeft(t, s, p, locks)
+	})
+}
+
+// Each contender finds out for itself what became of it.
+func TestWhateverBecomesOfAFrameOfAGroup(t *testing.T) {
+	for name, row := range map[string]struct {
+		dirs     []zktest.Direction
+		strike   func(s *zktest.Server, session int64) zktest.Action
+		released func(error) bool
+	}{
+		"lost": {[]zktest.Direction{zktest.Request, zktest.Reply}, func(*zktest.Server, int64) zktest.Action { return zktest.Cut },
+			func(err error) bool { return err == nil }},
+		"refused": {[]zktest.Direction{zktest.Request}, func(*zktest.Server, int64) zktest.Action { return zktest.Throttled },
+			func(err error) bool { return err == nil }},
+		"the session ends": {[]zktest.Direction{zktest.Request, zktest.Reply}, func(s *zktest.Server, session int64) zktest.Action {
+			s.Expire(session)
+			return zktest.Cut
+		}, func(err error) bool { return err == nil || errors.Is(err, zklock.ErrLost) }},
+	} {
+		for _, dir := range row.dirs {
+			for nth, struck := 1, true; struck; nth++ {
+				t.Run(fmt.Sprintf("%s/%v %d", name, dir, nth), func(t *testing.T) {
+					inCrowd(t, func(t *testing.T, s *zktest.Server, p process, locks []*zklock.Lock) {
+						at := strike(s, nth, func(f *zktest.Frame) bool { return f.Dir == dir && sent(p.session)(f) && !heartbeat(f) },
+							func(*zktest.Frame) zktest.Action { return row.strike(s, p.session) })
+						useAll(t, locks, row.released)
+						struck = at() != ""
+						wantNothingLeft(t, s, p, locks)
+					})
+				})
+			}
+		}
+	}
+}
+
+// Containers go while nobody has a node there.
+func TestPathThatHasGoneDoesNotHoldUpTheOthers(t *testing.T) {
+	inCrowd(t, func(t *testing.T, s *zktest.Server, p process, locks []*zklock.Lock) {
+		other := raw(t, s)
+		for _, l := range []int{2, 4} {
+			wantErr(t, "delete", other.Delete(locks[l].Path(), -1), nil)
+		}
+		begun := time.Now()
+		var all sync.WaitGroup
+		for i, l := range locks[:6] {
+			all.Go(func() {
+				n := acquire(t, l)
+				if took := time.Since(begun); i != 2 && i != 4 && took > 45*time.Millisecond {
+					t.Errorf("%s was acquired after %v", l.Path(), took)
+				}
+				n.Release()
+			})
+		}
+		all.Wait()
+		wantNothingLeft(t, s, p, locks)
+	})
+}
+
+func TestCallerWhoLeavesBeforeItsGroupDoesCreatesNothing(t *testing.T) {
+	inCrowd(t, func(t *testing.T, s *zktest.Server, p process, locks []*zklock.Lock) {
+		_, before, _ := s.Get(locks[1].Path())
+		first := submit(func() (*zklock.Node, error) { return locks[0].Acquire(t.Context()) })
+		ctx := within(t, 2*time.Millisecond)
+		left := submit(func() (*zklock.Node, error) { return locks[1].Acquire(ctx) })
+		left.await(t)
+		first.await(t)
+		wantErr(t, "Acquire of the one who leaves", left.err, context.DeadlineExceeded)
+		wantErr(t, "Acquire", first.err, nil)
+		first.node.Release()
+		if _, after, _ := s.Get(locks[1].Path()); after != before {
+			t.Errorf("was %+v, is %+v", before, after)
+		}
+		wantNothingLeft(t, s, p, locks)
+	})
+}

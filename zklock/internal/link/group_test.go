@@ -1,0 +1,606 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/fate"
+	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+const trip = 20 * time.Millisecond
+
+// A crowd is a link to a server half a round trip away, with paths that it knows to be there.
+type crowd struct {
+	*Link
+	t     *testing.T
+	s     *zktest.Server
+	paths []string
+
+	mu  sync.Mutex // guards the field below
+	ops []string   // requests about these paths
+}
+
+// inCrowd runs f in virtual time with a link that knows so many paths.
+func inCrowd(t *testing.T, paths int, f func(c *crowd)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t, zktest.Config{Latency: trip / 2})
+		c := &crowd{Link: dial(t, to(s), addr), t: t, s: s}
+		for i := range paths {
+			c.paths = append(c.paths, c.add(fmt.Sprintf("/q%d", i)))
+		}
+		c.enter(c.paths[0]).wait() // it is known how long a round trip takes
+		s.Intercept(c.note)
+		f(c)
+	})
+}
+
+// eachInCrowd runs f for each case, with a server and eight paths of its own.
+func eachInCrowd[C any](t *testing.T, cases map[string]C, f func(c *crowd, of C)) {
+	t.Helper()
+	for name, of := range cases {
+		t.Run(name, func(t *testing.T) { inCrowd(t, 8, func(c *crowd) { f(c, of) }) })
+	}
+}
+
+// add makes a path, which is known to be there.
+func (c *crowd) add(path string) string {
+	put(c.t, c.Conn, path)
+	c.transport.(*dialed).paths.note(path, nil)
+	return path
+}
+
+func (c *crowd) note(f *zktest.Frame) zktest.Action {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.Dir == zktest.Request && strings.HasPrefix(f.Path, "/q") {
+		c.ops = append(c.ops, f.Op)
+	}
+	return zktest.Pass
+}
+
+// meet has requests or replies of a kind meet a fate.
+func (c *crowd) meet(op string, dir zktest.Direction, action zktest.Action) {
+	c.s.Intercept(func(f *zktest.Frame) zktest.Action {
+		if c.note(f); f.Op == op && f.Dir == dir {
+			return action
+		}
+		return zktest.Pass
+	})
+}
+
+// take returns what was sent since the last call.
+func (c *crowd) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ops := c.ops
+	c.ops = nil
+	return ops
+}
+
+func (c *crowd) wantSent(want ...string) {
+	c.t.Helper()
+	if got := c.take(); !slices.Equal(got, want) {
+		c.t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
+// A turn is what is asked for at once.
+type turn struct {
+	path    string
+	answers []Answer
+	took    time.Duration
+	done    chan struct{}
+}
+
+// enter creates a node below path, and lists it.
+func (c *crowd) enter(path string) *turn { return c.enterWith(c.t.Context(), path, nil) }
+
+func (c *crowd) enterWith(ctx context.Context, path string, data []byte) *turn {
+	create := &zk.CreateRequest{Path: path + "/lock-", Data: data, Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence}
+	return c.gather(ctx, path, Transaction{create}, List(path))
+}
+
+// leave deletes a node below path.
+func (c *crowd) leave(path, node string) *turn {
+	return c.gather(c.t.Context(), path, Transaction{&zk.DeleteRequest{Path: node, Version: -1}})
+}
+
+func (c *crowd) gather(ctx context.Context, path string, requests ...Request) *turn {
+	r := &turn{path: path, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		begun := time.Now()
+		r.answers = c.Gather(ctx, path, requests...)
+		r.took = time.Since(begun)
+	}()
+	return r
+}
+
+// crowded has enough under way for others to wait, and returns what that is.
+func (c *crowd) crowded() (under []*turn) {
+	for i := range enoughUnderWay {
+		under = append(under, c.enterAll(c.add(fmt.Sprintf("/p%d", i)))...)
+	}
+	return under
+}
+
+func (r *turn) wait() *turn {
+	<-r.done
+	return r
+}
+
+// wantEntered fails unless there is a node, which the list behind it shows.
+func (c *crowd) wantEntered(turns ...*turn) {
+	c.t.Helper()
+	for _, r := range turns {
+		<-r.done
+		if err := errors.Join(r.answers[0].Err, r.answers[1].Err); err != nil {
+			c.t.Errorf("%s: %v", r.path, err)
+			continue
+		}
+		node := r.answers[0].Created[0]
+		_, stat, ok := c.s.Get(node)
+		if !ok || stat.Czxid != r.answers[0].Zxid || stat.EphemeralOwner != r.answers[0].Session.ID {
+			c.t.Errorf("%s: %v, and %s is there: %t, of %d", r.path, r.answers[0], node, ok, stat.Czxid)
+		}
+		if !slices.Contains(r.answers[1].Children, node[len(r.path)+1:]) {
+			c.t.Errorf("%s: created %s, and lists %q", r.path, node, r.answers[1].Children)
+		}
+	}
+}
+
+// wantFailed fails unless that was so, and nothing is left of it.
+func (c *crowd) wantFailed(want error, turns ...*turn) {
+	c.t.Helper()
+	for _, r := range turns {
+		<-r.done
+		wantErr(c.t, r.path, r.answers[0].Err, want)
+		if left := c.s.Children(r.path); len(left) > 0 {
+			c.t.Errorf("%s: failed, and there is %q", r.path, left)
+		}
+	}
+}
+
+// enterAll does so one after the other.
+func (c *crowd) enterAll(paths ...string) (turns []*turn) {
+	for _, path := range paths {
+		turns = append(turns, c.enter(path))
+		synctest.Wait()
+	}
+	return turns
+}
+
+func TestWhatWaitsAnywayLeavesAsOne(t *testing.T) {
+	inCrowd(t, 5, func(c *crowd) {
+		under := c.crowded()
+		node := "/q0/" + c.s.Children("/q0")[0]
+		turns := c.enterAll(c.paths[1:]...)
+		gone := c.leave("/q0", node)
+		synctest.Wait()
+		c.wantEntered(append(turns, under...)...)
+		wantErr(t, "the delete", gone.wait().answers[0].Err, nil)
+		if c.s.Exists(node) {
+			t.Error("not deleted")
+		}
+		c.wantSent("multi", "multiRead")
+	})
+}
+
+func TestOneAloneLeavesAtOnceAsItIs(t *testing.T) {
+	inCrowd(t, 2, func(c *crowd) {
+		for range 3 {
+			if r := c.enter(c.paths[1]).wait(); r.took != trip {
+				t.Errorf("took %v", r.took)
+			}
+			c.wantSent("create", "getChildren2")
+		}
+	})
+}
+
+// Whatever is under way: others that come all the time, or one that is never answered.
+func TestNobodyWaitsForOthersForLongerThanAQuarterOfARoundTrip(t *testing.T) {
+	inCrowd(t, 60, func(c *crowd) {
+		var all sync.WaitGroup
+		for i, path := range c.paths[:50] {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * trip / 50)
+				for range 20 {
+					node := c.enter(path).wait().answers[0].Created[0]
+					c.leave(path, node).wait()
+				}
+			})
+		}
+		time.Sleep(3 * trip)
+		for _, path := range c.paths[50:] {
+			if r := c.enter(path).wait(); r.took > trip*5/4 {
+				t.Errorf("took %v among others", r.took)
+			}
+		}
+		all.Wait()
+	})
+	inCrowd(t, 2, func(c *crowd) {
+		c.meet("getChildren2", zktest.Reply, zktest.Drop)
+		c.crowded()
+		c.s.Intercept(c.note)
+		time.Sleep(10 * trip)
+		if r := c.enter(c.paths[1]).wait(); r.took > trip*5/4 {
+			t.Errorf("took %v behind what is not answered", r.took)
+		}
+		c.s.CutAll()
+	})
+}
+
+func TestWhatWaitsLeavesWhenAllOfAGroupIsAnswered(t *testing.T) {
+	for name, row := range map[string]struct {
+		late, after, want time.Duration // the last answer; another one comes, and takes so long
+	}{
+		"soon":                    {0, trip * 9 / 10, trip * 11 / 10},
+		"not by the first answer": {trip, trip * 3 / 2, trip * 5 / 4},
+	} {
+		inCrowd(t, 2, func(c *crowd) {
+			c.meet("getChildren2", zktest.Reply, zktest.Delay(row.late))
+			c.crowded()
+			time.Sleep(row.after)
+			r := c.enterAll("/q1")[0]
+			c.s.Intercept(nil)
+			if r.wait(); r.took != row.want {
+				t.Errorf("%s: took %v, want %v", name, r.took, row.want)
+			}
+		})
+	}
+}
+
+// What one transaction creates has one id: two contenders for one path would have the same token.
+func TestGroupHasOneTransactionForEachPath(t *testing.T) {
+	inCrowd(t, 4, func(c *crowd) {
+		c.crowded()
+		turns := c.enterAll("/q1", "/q2", "/q2", "/q3", "/q2", "/q1")
+		c.wantEntered(turns...)
+		if c.wantSent("multi", "multi", "multi", "multiRead"); turns[0].answers[0].Zxid != turns[1].answers[0].Zxid {
+			t.Error("nothing was sent as one")
+		}
+		tokens := map[string]bool{}
+		for _, r := range turns {
+			token := fmt.Sprint(r.path, r.answers[0].Zxid)
+			if tokens[token] {
+				t.Errorf("two nodes of %s", token)
+			}
+			tokens[token] = true
+		}
+	})
+}
+
+func TestPathThatIsNotKnownToBeThereGoesAlone(t *testing.T) {
+	inCrowd(t, 3, func(c *crowd) {
+		c.crowded()
+		turns := c.enterAll("/q1", "/q2")
+		missing := c.enterAll("/qx")[0]
+		c.wantFailed(zk.ErrNoNode, missing)
+		if c.wantEntered(turns...); missing.took != trip {
+			t.Errorf("took %v", missing.took)
+		}
+		c.wantSent("create", "getChildren2", "multi", "multiRead")
+		put(t, c.Conn, "/qx")
+		c.wantEntered(c.enter("/qx").wait())
+		c.take()
+		c.crowded()
+		c.wantEntered(c.enterAll("/q1", "/qx")...)
+		c.wantSent("multi", "multiRead")
+	})
+}
+
+// A container is not made in a transaction with others.
+func TestWhatMakesAPathGoesAloneAndThePathIsKnownThen(t *testing.T) {
+	for _, known := range []bool{false, true} { // by another one who has made it
+		inCrowd(t, 2, func(c *crowd) {
+			if known {
+				c.transport.(*dialed).paths.note("/qx", nil)
+			}
+			c.crowded()
+			create := &zk.CreateRequest{Path: "/qx/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence}
+			made := c.gather(c.t.Context(), "/qx", Transaction{&zk.CreateRequest{Path: "/qx", Acl: all, Flags: zk.FlagContainer}},
+				Transaction{create}, List("/qx")).wait()
+			if err := errors.Join(made.answers[0].Err, made.answers[1].Err, made.answers[2].Err); err != nil || made.took != trip {
+				t.Errorf("%v after %v", err, made.took)
+			}
+			c.wantSent("createContainer", "create", "getChildren2")
+			c.crowded()
+			gone := c.leave("/qx", made.answers[1].Created[0])
+			synctest.Wait()
+			c.wantEntered(c.enterAll("/q1")...)
+			wantErr(t, "delete", gone.wait().answers[0].Err, nil)
+			c.wantSent("multi", "getChildren2")
+		})
+	}
+}
+
+func TestWhatAGroupFailsForCostsTheOthersOneMoreRoundTrip(t *testing.T) {
+	eachInCrowd(t, map[string]struct {
+		spoil func(c *crowd, path string)
+		want  error
+	}{
+		"the path is gone":   {func(c *crowd, path string) { wantErr(c.t, "delete", c.Conn.Delete(path, -1), nil) }, zk.ErrNoNode},
+		"it may not be used": {func(c *crowd, path string) { c.Conn.SetACL(path, zk.WorldACL(zk.PermAdmin|zk.PermRead), -1) }, zk.ErrNoAuth},
+		"its numbers are used up": {func(c *crowd, path string) {
+			c.s.SetSequence(path, 1<<31-1)
+			c.Conn.Create(path+"/lock-2147483647", nil, zk.FlagEphemeral, all)
+		}, zk.ErrNodeExists},
+	}, func(c *crowd, of struct {
+		spoil func(c *crowd, path string)
+		want  error
+	}) {
+		of.spoil(c, "/q3")
+		c.take()
+		c.crowded()
+		turns := c.enterAll("/q1", "/q2", "/q3", "/q4")
+		bad := turns[2].wait()
+		wantErr(c.t, "the bad one", bad.answers[0].Err, of.want)
+		c.wantEntered(turns[0], turns[1], turns[3])
+		for _, r := range turns {
+			if r.took > trip*9/4 {
+				c.t.Errorf("%s took %v", r.path, r.took)
+			}
+		}
+		if sent := c.take(); len(sent) != 2+3*2 || sent[0] != "multi" {
+			c.t.Errorf("sent %q", sent)
+		}
+	})
+}
+
+// Nobody knows more of a transaction in a group than of one alone.
+func TestLostGroupIsUnknownToAll(t *testing.T) {
+	eachInCrowd(t, map[string]struct {
+		op    string
+		dir   zktest.Direction
+		nodes int // that are there then
+	}{
+		"the request":            {"multi", zktest.Request, 0},
+		"the answer":             {"multi", zktest.Reply, 1},
+		"the answer to the list": {"multiRead", zktest.Reply, 1},
+	}, func(c *crowd, of struct {
+		op    string
+		dir   zktest.Direction
+		nodes int
+	}) {
+		c.meet(of.op, of.dir, zktest.Drop)
+		c.crowded()
+		turns := c.enterAll("/q1", "/q2", "/q3")
+		time.Sleep(3 * trip)
+		c.s.CutAll()
+		for _, r := range turns {
+			r.wait()
+			lost := r.answers[0]
+			if of.op == "multiRead" {
+				wantErr(c.t, "create in "+r.path, r.answers[0].Err, nil)
+				lost = r.answers[1]
+			}
+			wantErr(c.t, "what was lost of "+r.path, lost.Err, zk.ErrConnectionClosed)
+			if got := len(c.s.Children(r.path)); got != of.nodes {
+				c.t.Errorf("%s: %d nodes", r.path, got)
+			}
+		}
+	})
+}
+
+func TestRefusedGroupIsRefusedToAll(t *testing.T) {
+	inCrowd(t, 4, func(c *crowd) {
+		c.meet("multi", zktest.Request, zktest.Throttled)
+		c.crowded()
+		for _, r := range c.enterAll("/q1", "/q2", "/q3") {
+			wantMention(t, r.wait().answers[0].Err, fmt.Sprint(wire.CodeThrottled))
+			wantErr(t, "the list", r.answers[1].Err, nil)
+		}
+		c.meet("multiRead", zktest.Request, zktest.Throttled)
+		c.crowded()
+		for _, r := range c.enterAll("/q1", "/q2", "/q3") {
+			wantErr(t, "create", r.wait().answers[0].Err, nil)
+			wantMention(t, r.answers[1].Err, fmt.Sprint(wire.CodeThrottled))
+		}
+	})
+}
+
+func TestListThatIsRefusedIsRefusedToItsOwnerOnly(t *testing.T) {
+	inCrowd(t, 4, func(c *crowd) {
+		c.Conn.SetACL("/q2", zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		c.crowded()
+		turns := c.enterAll("/q1", "/q2", "/q3")
+		c.wantEntered(turns[0], turns[2])
+		wantErr(t, "create", turns[1].wait().answers[0].Err, nil)
+		wantErr(t, "the list", turns[1].answers[1].Err, zk.ErrNoAuth)
+	})
+}
+
+// Servers before 3.6 hang up on what they do not know.
+func TestServersThatListOneByOneAreAskedToOnlyOnce(t *testing.T) {
+	inCrowd(t, 4, func(c *crowd) {
+		var hungUp bool
+		c.s.Intercept(func(f *zktest.Frame) zktest.Action {
+			switch c.note(f); {
+			case f.Op != "multiRead":
+			case f.Dir == zktest.Request:
+				return zktest.Action{Verb: fate.Error, Code: wire.CodeUnimplemented}
+			default:
+				hungUp = true
+			}
+			return zktest.Pass
+		})
+		c.crowded()
+		for _, r := range c.enterAll("/q1", "/q2", "/q3") {
+			wantErr(t, "the list", r.wait().answers[1].Err, zk.ErrConnectionClosed)
+		}
+		if !hungUp {
+			t.Error("nobody has asked for several lists")
+		}
+		c.take()
+		c.crowded()
+		c.wantEntered(c.enterAll("/q1", "/q2", "/q3")...)
+		c.wantSent("multi", "getChildren2", "getChildren2", "getChildren2")
+	})
+}
+
+func TestWhoLeavesBeforeTheGroupDoesIsNotInIt(t *testing.T) {
+	inCrowd(t, 5, func(c *crowd) {
+		c.crowded()
+		ctx, cancel := context.WithCancel(c.t.Context())
+		left := []*turn{c.enterWith(ctx, "/q1", nil)} // who sees to it that all leave
+		synctest.Wait()
+		turns := c.enterAll("/q2", "/q3")
+		left = append(left, c.enterWith(ctx, "/q4", nil))
+		synctest.Wait()
+		cancel()
+		c.wantEntered(turns...)
+		c.wantFailed(zk.ErrNoServer, left...)
+		c.wantSent("multi", "multiRead")
+		c.crowded()
+		c.wantFailed(zk.ErrNoServer, c.enterWith(ctx, "/q1", nil)) // all that waits
+		time.Sleep(2 * trip)
+		if r := c.enter("/q2").wait(); r.took != trip {
+			t.Errorf("took %v when nothing was under way", r.took)
+		}
+	})
+}
+
+func TestGroupThatWaitsDoesNotLeaveWhenTheConnectionHasEnded(t *testing.T) {
+	inCrowd(t, 3, func(c *crowd) {
+		c.crowded()
+		turns := c.enterAll("/q1", "/q2")
+		begun := time.Now()
+		c.s.CutAll()
+		c.wantFailed(zk.ErrNoServer, turns...)
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("known after %v", took)
+		}
+		c.wantSent()
+	})
+}
+
+func TestFramesOfGroupsAreBounded(t *testing.T) {
+	inCrowd(t, 150, func(c *crowd) {
+		c.crowded()
+		c.wantEntered(c.enterAll(c.paths...)...)
+		c.wantSent("multi", "multi", "multi", "multiRead", "multiRead", "multiRead")
+		c.crowded()
+		var turns []*turn
+		for _, path := range c.paths[:5] {
+			turns = append(turns, c.enterWith(c.t.Context(), path, make([]byte, mostBytes/5*2)))
+			synctest.Wait()
+		}
+		c.wantEntered(turns...)
+		c.wantSent("multi", "multi", "create", "multiRead")
+		c.transport.(*dialed).noteList(mostListed / 3)
+		c.crowded()
+		c.wantEntered(c.enterAll(c.paths[:4]...)...)
+		c.wantSent("multi", "multiRead", "multiRead")
+		c.transport.(*dialed).noteList(mostListed * 2)
+		c.crowded()
+		c.wantEntered(c.enterAll(c.paths[:2]...)...)
+		c.wantSent("multi", "getChildren2", "getChildren2")
+	})
+}
+
+func TestLongestListIsRemembered(t *testing.T) {
+	inCrowd(t, 3, func(c *crowd) {
+		longest := func() int64 { return c.transport.(*dialed).longest.Load() }
+		for i := range 100 {
+			put(t, c.Conn, fmt.Sprintf("/q1/%096d", i))
+		}
+		c.enter("/q1").wait()
+		if got := longest(); got < 10_000 || got > 11_000 {
+			t.Errorf("%d bytes", got)
+		}
+		for i := range 100 {
+			put(t, c.Conn, fmt.Sprintf("/q2/%0196d", i))
+		}
+		c.crowded()
+		c.wantEntered(c.enterAll("/q0", "/q2")...)
+		if got := longest(); got < 20_000 || got > 21_000 {
+			t.Errorf("%d bytes in a group", got)
+		}
+	})
+}
+
+// One more that is there must not cost memory for ever.
+func TestPathsAreForgottenInTime(t *testing.T) {
+	var p paths
+	for i := range mostPaths + 1 {
+		p.note(fmt.Sprint(i), nil)
+	}
+	if len(p.there) > mostPaths || !p.known(fmt.Sprint(mostPaths)) {
+		t.Errorf("%d paths", len(p.there))
+	}
+	p.note(fmt.Sprint(mostPaths), zk.ErrConnectionClosed)
+	if !p.known(fmt.Sprint(mostPaths)) {
+		t.Error("forgotten because of a connection")
+	}
+	p.note(fmt.Sprint(mostPaths), zk.ErrNoNode)
+	if p.known(fmt.Sprint(mostPaths)) {
+		t.Error("not forgotten")
+	}
+}
+
+// What was executed, and of which the server said nothing or something else, is an error of no code: the outcome is unknown.
+func TestAnswerThatDoesNotFitAGroupIsNotBelieved(t *testing.T) {
+	ok := result(wire.OpError, false)
+	for name, forged := range map[string]struct {
+		op   int32
+		body []byte
+	}{
+		"no results":          {wire.OpMulti, body(result(-1, true))},
+		"of other operations": {wire.OpMulti, body(result(wire.OpDelete, false), result(wire.OpDelete, false), result(-1, true))},
+		"of other paths":      {wire.OpMulti, body(result(wire.OpCreate, false), "/x", result(wire.OpCreate, false), "/y", result(-1, true))},
+		"errors of no code":   {wire.OpMulti, body(ok, 0, ok, 0, result(-1, true))},
+		"no lists":            {wire.OpMultiRead, body(result(-1, true))},
+		"other lists":         {wire.OpMultiRead, body(result(wire.OpDelete, false), result(wire.OpDelete, false), result(-1, true))},
+		"lists of no code":    {wire.OpMultiRead, body(ok, 0, ok, 0, result(-1, true))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := zktest.Start(t, zktest.Config{Latency: trip / 2})
+				f := newForger(s)
+				c := &crowd{Link: dial(t, f.config(), addr), t: t, s: s}
+				c.enter(c.add("/q0")).wait()
+				c.add("/q1")
+				c.add("/q2")
+				c.crowded()
+				turns := c.enterAll("/q1", "/q2")
+				f.next(forged.op, with(forged.body))
+				for _, r := range turns {
+					at := 0
+					if forged.op == wire.OpMultiRead {
+						at = 1
+					}
+					if r.wait(); r.answers[at].Err == nil || errors.Is(r.answers[at].Err, errAgain) || len(s.Children(r.path)) != 1 {
+						t.Errorf("%s: believed %v", r.path, r.answers[at])
+					}
+				}
+				if !f.done() {
+					t.Error("not forged")
+				}
+			})
+		})
+	}
+}
+
+func TestMalformedListsEndTheConnection(t *testing.T) {
+	for name, list := range map[string][]byte{
+		"a billion":            body(result(wire.OpGetChildren, false), huge),
+		"of a negative number": body(result(wire.OpGetChildren, false), -1, result(-1, true)),
+		"without an end":       body(result(wire.OpGetChildren, false), 1, "a"),
+	} {
+		if err := checkReply(wire.OpMultiRead, wire.Decoder{Rest: list}); err == nil {
+			t.Errorf("%s: believed", name)
+		}
+	}
+}
