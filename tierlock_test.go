@@ -69,9 +69,7 @@ func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		below, whole := dial(t, srv, "127.0.0.1:2181/app/a"), dial(t, srv, "127.0.0.1:2181/")
 		h := hold(t, below.Mutex("/lock"))
-		if _, err := whole.Mutex("/app/a/lock").TryAcquire(t.Context()); !errors.Is(err, tier.ErrLocked) {
-			t.Errorf("TryAcquire of the same path: got %v, want ErrLocked", err)
-		}
+		locktest.WantErr(t, "TryAcquire of the same path", need.ErrOf(whole.Mutex("/app/a/lock").TryAcquire(t.Context())), tier.ErrLocked)
 		if queue, err := below.Mutex("/lock").Contenders(t.Context()); err != nil || len(queue) != 1 || queue[0].Token != h.Token() {
 			t.Errorf("contenders: got %v, %v; want the holder", queue, err)
 		}
@@ -112,9 +110,7 @@ func TestGuardedWritesStayBelowThePathOfTheConnectString(t *testing.T) {
 		if srv.Exists("/application") {
 			t.Error("written outside")
 		}
-		if _, err := tierlock.Multi(t.Context(), h, &zk.SetDataRequest{Path: "/", Data: []byte("top"), Version: -1}); err != nil {
-			t.Errorf("set /: %v", err)
-		}
+		need.Get(tierlock.Multi(t.Context(), h, &zk.SetDataRequest{Path: "/", Data: []byte("top"), Version: -1}))(t)
 		if data, _, _ := srv.Get("/app"); string(data) != "top" {
 			t.Errorf("/app is %q", data)
 		}

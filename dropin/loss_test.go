@@ -16,9 +16,7 @@ var lossBehaviours = []behaviour{
 		name: "the node is deleted while it is held",
 		run: func(s *scene, h handle) {
 			h.lock()
-			if err := s.other.Delete(s.path+"/"+s.children()[0], -1); err != nil {
-				s.t.Fatal(err)
-			}
+			s.removed(s.children()[0])
 			h.again()
 		},
 		want:    "Lock ok, Unlock ErrNoNode, Unlock ErrNoNode, Lock ErrDeadlock, Unlock ErrNoNode, left 0",

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // without is the ACL that forbids only that.
@@ -12,9 +14,7 @@ func without(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 // permit lets everybody do everything below the path.
 func (s *scene) permit() {
 	s.t.Helper()
-	if _, err := s.other.SetACL(s.path, s.acl, -1); err != nil {
-		s.t.Fatal(err)
-	}
+	need.Get(s.other.SetACL(s.path, s.acl, -1))(s.t)
 }
 
 var refusalBehaviours = []behaviour{

@@ -216,9 +216,7 @@ func (s *scene) removed(child string) {
 func (s *scene) data() []byte {
 	s.t.Helper()
 	data, _, err := s.other.Get(s.path + "/" + s.children()[0])
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	need.OK(s.t, err)
 	return data
 }
 

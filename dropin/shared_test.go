@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/tierlock/tierlock/dropin"
+	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -29,15 +31,11 @@ func TestClosedConnectionIsCollected(t *testing.T) { // I10
 		"never locked": func(*testing.T, *zk.Conn) {},
 		"many handles": func(t *testing.T, conn *zk.Conn) { lockAndUnlock(t, conn, 20) },
 		"held when it is closed": func(t *testing.T, conn *zk.Conn) {
-			if err := dropin.NewLock(conn, "/compat/held", openACL).Lock(); err != nil {
-				t.Error(err)
-			}
+			locktest.WantErr(t, "Lock", dropin.NewLock(conn, "/compat/held", openACL).Lock(), nil)
 		},
 		"waiting when it is closed": func(t *testing.T, conn *zk.Conn) {
 			other := newScene(t, modelAddr, srv.DialTimeout).conn
-			if err := zk.NewLock(other, "/compat/busy", openACL).Lock(); err != nil {
-				t.Error(err)
-			}
+			locktest.WantErr(t, "Lock", zk.NewLock(other, "/compat/busy", openACL).Lock(), nil)
 			go dropin.NewLock(conn, "/compat/busy", openACL).Lock()
 			waittest.Eventually(t, "the handle waits", func() bool { return len(srv.Children("/compat/busy")) == 2 })
 		},
@@ -80,9 +78,7 @@ func usedAndClosed(t *testing.T, srv *zktest.Server, use func(*testing.T, *zk.Co
 	t.Helper()
 	conn, events, err := zk.Connect([]string{modelAddr, modelAddr}, sessionTimeout,
 		zk.WithDialer(srv.DialTimeout), zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	waittest.Eventually(t, "a session", func() bool { return conn.State() == zk.StateHasSession })
 	dropin.NewLock(conn, "/compat/unused", openACL)
 	use(t, conn)
@@ -103,9 +99,7 @@ func lockAndUnlock(t *testing.T, conn *zk.Conn, handles int) {
 				t.Error(err)
 				return
 			}
-			if err := l.Unlock(); err != nil {
-				t.Error(err)
-			}
+			locktest.WantErr(t, "Unlock", l.Unlock(), nil)
 		})
 	}
 	wg.Wait()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
@@ -21,9 +22,7 @@ func TestLeaderLooksAtTheClock(t *testing.T) {
 		locks, link := dial(t, s, "a")
 		e := election.New(locks, path)
 		err := e.Run(t.Context(), func(ctx context.Context, _ int64) error {
-			if err := e.IsLeader(ctx); err != nil {
-				t.Errorf("IsLeader: %v", err)
-			}
+			locktest.WantErr(t, "IsLeader", e.IsLeader(ctx), nil)
 			second.GrantOf(tier.HoldFrom(ctx, locks.Mutex(path))).(*queue.Contender).StopWatchdog()
 			link.Cut()
 			time.Sleep(sessionTimeout)

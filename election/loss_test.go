@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -67,9 +68,7 @@ func TestFunctionThatIgnoresTheLossStopsNobody(t *testing.T) {
 			t.Errorf("IsLeader after the loss: got %v, want ErrNotLeader and ErrLost", err)
 		}
 		close(end)
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		locktest.WantErr(t, "Run", <-ended, nil)
 		b.leads()
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -164,9 +165,7 @@ func (p *process) leads(others ...*process) {
 	if got := p.diary.leader(); got != p.label {
 		p.t.Fatalf("%q leads, want %s", got, p.label)
 	}
-	if err := p.IsLeader(p.t.Context()); err != nil {
-		p.t.Errorf("%s leads and is told: %v", p.label, err)
-	}
+	need.WantErr(p.t, "IsLeader of "+p.label+", which leads", p.IsLeader(p.t.Context()), nil)
 	for _, other := range others {
 		other.follows()
 	}
@@ -174,9 +173,7 @@ func (p *process) leads(others ...*process) {
 
 func (p *process) follows() {
 	p.t.Helper()
-	if err := p.IsLeader(p.t.Context()); !errors.Is(err, election.ErrNotLeader) {
-		p.t.Errorf("IsLeader of %s, which does not lead: got %v, want ErrNotLeader", p.label, err)
-	}
+	need.WantErr(p.t, "IsLeader of "+p.label+", which does not lead", p.IsLeader(p.t.Context()), election.ErrNotLeader)
 }
 
 // returns checks how Run ends.

@@ -13,6 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
@@ -114,9 +115,7 @@ func secured(t *testing.T) (addrs []string) {
 	if err == nil {
 		_, err = p.client.AuthEnable(ctx)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return []string{srv.Addr()}
 }
 
@@ -145,9 +144,7 @@ func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
 	p.open(t) // with a TTL that gives the server time to look at passwords
 	acquire(t, p.mutex(t)).Contested().C()
 	eventually(t, "a watch", func() bool { return p.calls.count("Range") > 0 })
-	if _, err := p.client.UserChangePassword(soon(t), "root", "r"); err != nil { // which ends the tokens
-		t.Fatal(err)
-	}
+	need.Get(p.client.UserChangePassword(soon(t), "root", "r"))(t) // which ends the tokens
 	acquire(t, p.at(t, lockPath(t)+"-2", second.Exclusive)).Contested().C()
 	eventually(t, "a queue that is watched, and not looked at all the time", func() bool {
 		before := p.calls.count("Range")

@@ -146,9 +146,7 @@ func prepare(t testing.TB, addrs []string, password string) *process {
 func (p *process) open(t testing.TB, opts ...Option) {
 	t.Helper()
 	o, _, err := newOptions(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	o.record = func(r queue.Record) {
 		if r.Sent {
 			return

@@ -37,9 +37,7 @@ func TestSetWakesEveryWaiter(t *testing.T) {
 		var woken sync.WaitGroup
 		for range 100 {
 			woken.Go(func() {
-				if err := b.Wait(t.Context()); err != nil {
-					t.Errorf("Wait: %v", err)
-				}
+				need.WantErr(t, "Wait", b.Wait(t.Context()), nil)
 			})
 		}
 		synctest.Wait() // all of them are blocked
@@ -87,13 +85,9 @@ func TestWaitReturnsCause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(reason)
 	var b mutexbool.Bool
-	if err := b.Wait(ctx); !errors.Is(err, reason) {
-		t.Errorf("Wait with a cancelled ctx: got %v, want %v", err, reason)
-	}
+	need.WantErr(t, "Wait with a cancelled ctx", b.Wait(ctx), reason)
 	b.Set()
-	if err := b.Wait(ctx); err != nil {
-		t.Errorf("Wait on a true Bool with a cancelled ctx: got %v, want nil", err)
-	}
+	need.WantErr(t, "Wait on a true Bool with a cancelled ctx", b.Wait(ctx), nil)
 }
 
 // The loop of the package comment must see every change, however Set and the

@@ -106,9 +106,7 @@ func TestSessionThatWouldNotEndIsRefused(t *testing.T) {
 		}
 	})
 	locks, err := NewAdvisory(pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	defer locks.Close()
 	_, err = locks.Mutex(lockPath(t)).Acquire(soon(t))
 	wantErr(t, err, advisory.ErrNoLease)

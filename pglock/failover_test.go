@@ -69,9 +69,7 @@ func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 			if err == nil {
 				err = victim.Kill()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, err)
 			eventually(t, "the server serves again", func() bool {
 				conn, err := pgx.Connect(t.Context(), pgserver.PlainURL(s.Addr()))
 				return err == nil && conn.Close(t.Context()) == nil

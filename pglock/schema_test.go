@@ -152,9 +152,7 @@ func TestWhoIsConcernedIsTold(t *testing.T) {
 		_, err = ear.Exec(soon(t), fmt.Sprintf(`LISTEN "tierlock %s"; LISTEN "tierlock %s"; LISTEN heard`, session, dying),
 			pgx.QueryExecModeSimpleProtocol)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	// A contender is a letter, which is the end of its id.
 	id := func(name string) string { return "00000000-0000-4000-8000-00000000000" + name }
 	enter := func(name, session, old string) string {
@@ -245,9 +243,7 @@ func TestMissingSchemaIsNamed(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			if err := Migrate(soon(t), pool); err != nil {
-				t.Error(err)
-			}
+			need.WantErr(t, "Migrate", Migrate(soon(t), pool), nil)
 		})
 	}
 	all.Wait()
@@ -349,9 +345,7 @@ func TestWhatTheDatabaseCannotEncodeIsNamed(t *testing.T) {
 		l := tables.begin(t, url, WithLabel(label)).at(t, path)
 		_, err := l.Acquire(soon(t))
 		if !refuses {
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, err)
 			if all := contenders(t, l); all[0].Label != label {
 				t.Errorf("%s: %v", encoding, all)
 			}

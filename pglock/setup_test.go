@@ -161,9 +161,7 @@ func (f flavour) begin(t testing.TB, url string, opts ...Option) *process {
 	if err == nil {
 		p.Tier, err = f.open(p.pool, o)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }

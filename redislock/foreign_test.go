@@ -101,9 +101,7 @@ func TestForeignLockIsWaitedForAndTriesFindItTaken(t *testing.T) {
 		has, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		go func() { ended <- turn(soon(t), func() { close(has); <-done }) }()
 		<-has
-		if _, err := l.TryAcquire(soon(t)); !errors.Is(err, second.ErrLocked) {
-			t.Errorf("a try beside %s: %v, want ErrLocked", name, err)
-		}
+		need.WantErr(t, "a try beside "+name, need.ErrOf(l.TryAcquire(soon(t))), second.ErrLocked)
 		granted := queueAt(t, l)
 		queue, err := l.Contenders(soon(t))
 		if err != nil || len(queue) != 2 || queue[0].ID == "" || queue[0].Token != 0 {
@@ -112,14 +110,10 @@ func TestForeignLockIsWaitedForAndTriesFindItTaken(t *testing.T) {
 		if q := queue[1]; q.Label != "<the label>" || q.Linger != time.Second || q.PID == 0 || q.Host == "" || time.Since(q.Since) > time.Hour {
 			t.Errorf("%+v tells of itself", q)
 		}
-		if err := l.Revoke(soon(t)); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("Revoke of the lock of %s: %v, want ErrUnsupported", name, err)
-		}
+		need.WantErr(t, "Revoke of the lock of "+name, l.Revoke(soon(t)), errors.ErrUnsupported)
 		close(done)
 		c := granted.Must(t)
-		if err := <-ended; err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		need.WantErr(t, name, <-ended, nil)
 		mustRelease(t, c)
 	}
 }
@@ -132,9 +126,7 @@ func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {
 	for expiry, again := range map[time.Duration]time.Duration{
 		time.Hour: 100 * time.Millisecond, 0: 100 * time.Millisecond, 90 * time.Millisecond: 91 * time.Millisecond,
 	} {
-		if err := outside(t).Set(soon(t), c.Path, "theirs", expiry).Err(); err != nil { // without one if it is 0
-			t.Fatal(err)
-		}
+		need.OK(t, outside(t).Set(soon(t), c.Path, "theirs", expiry).Err()) // without one if it is 0
 		v := p.stands(t, queue.Enter, c, 0)
 		if v.Again > again || expiry != 90*time.Millisecond && (v.Again < again || v.Has || v.Ahead != 1 || v.Nearest.ID != "theirs") {
 			t.Errorf("an expiry of %v: %+v", expiry, v)

@@ -149,9 +149,7 @@ func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			if err := h.counts(soon(t)); err != nil {
-				t.Error(err)
-			}
+			need.WantErr(t, "Eval", h.counts(soon(t)), nil)
 		})
 	}
 	all.Wait()

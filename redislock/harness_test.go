@@ -37,9 +37,7 @@ func startAt(t testing.TB, addrs []string, opts ...Option) *process {
 func launch(t testing.TB, addrs []string, opts ...Option) *process {
 	t.Helper()
 	o, _, err := newOptions(append([]Option{WithLeaseTTL(ttl)}, opts...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	w := newWire(t, addrs)
 	p := &process{wire: w, client: redis.NewClient(&redis.Options{Dialer: w.dial})}
 	p.store = open(p.client, o)

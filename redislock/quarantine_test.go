@@ -157,9 +157,7 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 		t.Errorf("logged %q, want one line", lines)
 	}
 
-	if err := remember(s.Addr()); err != nil { // as if it were over
-		t.Fatal(err)
-	}
+	need.OK(t, remember(s.Addr())) // as if it were over
 	q.primaries.Clear()
 	for _, c := range []queue.Ref{free, other} {
 		if v := q.stands(t, queue.Look, c, 0); !v.Has || v.Quarantined {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestWrongUsageExitsWith2(t *testing.T) {
@@ -49,10 +51,7 @@ func TestBaselineIsTheFirstOneUnlessNamed(t *testing.T) {
 }
 
 func TestShapeOfChaos(t *testing.T) {
-	c, err := parseFlags(strings.Fields("-chaos -paths 7 -handoff 0 -linger 5ms"), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Get(parseFlags(strings.Fields("-chaos -paths 7 -handoff 0 -linger 5ms"), os.Stderr))(t)
 	if c.Paths != 7 || c.Section == 0 || *c.HandOff != 0 || *c.Linger != 5*time.Millisecond {
 		t.Errorf("got %+v", c)
 	}
@@ -62,7 +61,7 @@ func TestShapeOfChaos(t *testing.T) {
 			t.Errorf("%s: got %d permits, %v, want %d", args, c.Permits, err, want)
 		}
 	}
-	c, err = parseFlags([]string{"-chaos", "-cs", "0s"}, os.Stderr)
+	c, err := parseFlags([]string{"-chaos", "-cs", "0s"}, os.Stderr)
 	if err != nil || c.Section != 0 || c.HandOff != nil {
 		t.Errorf("got %+v, %v", c, err)
 	}

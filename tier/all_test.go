@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -21,7 +22,7 @@ func abc(r *tier.Registry) (a, b, c *tier.Mutex) {
 
 func acquireAll(t *testing.T, ctx context.Context, mutexes ...*tier.Mutex) *tier.Bundle {
 	t.Helper()
-	return must(tier.AcquireAll(ctx, mutexes...))(t)
+	return need.Get(tier.AcquireAll(ctx, mutexes...))(t)
 }
 
 func gather(ctx context.Context, mutexes ...*tier.Mutex) *call[*tier.Bundle] {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -78,11 +79,11 @@ func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
 		ctx, cancel := context.WithCancelCause(t.Context())
 		leave := start(ctx, mu).blocked(t)
 		stay := start(soon(t), mu).blocked(t)
-		before := must(holder.Contenders(soon(t)))(t)
+		before := need.Get(holder.Contenders(soon(t)))(t)
 		cancel(errChangedMind)
 		leave.cancelled(t)
 		stay.blocked(t)
-		after := must(holder.Contenders(soon(t)))(t)
+		after := need.Get(holder.Contenders(soon(t)))(t)
 		if len(before) != 2 || len(after) != 2 || before[1].ID != after[1].ID {
 			t.Fatalf("queue before and after: %+v, %+v; want the same node", before, after)
 		}

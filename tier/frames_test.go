@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -20,7 +21,7 @@ func far(t *testing.T, f func(t *testing.T, s *zktest.Server, process func(...ti
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: roundTrip / 2})
 		f(t, s, func(opts ...tier.Option) *tier.Mutex {
-			client := must(zklock.Dial(t.Context(), "127.0.0.1", zklock.WithDialContext(s.DialContext)))(t)
+			client := need.Get(zklock.Dial(t.Context(), "127.0.0.1", zklock.WithDialContext(s.DialContext)))(t)
 			locks := tier.New(second.TierOf(client), opts...)
 			t.Cleanup(func() { locks.Close() })
 			return locks.Mutex("/locks/a")
@@ -77,7 +78,7 @@ func TestUncontendedTurnIsACreateAListAndADelete(t *testing.T) {
 		time.Sleep(s.Sessions()[0].Timeout / 7)
 		release(t, hold)
 		c.wantSent(t, "a turn", "create", "getChildren2", "delete")
-		hold = must(mu.TryAcquire(soon(t)))(t)
+		hold = need.Get(mu.TryAcquire(soon(t)))(t)
 		release(t, hold)
 		c.wantSent(t, "a turn by TryAcquire", "getChildren2", "create", "getChildren2", "delete")
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -66,9 +67,7 @@ func TestReleaseAtEndsWithItsHold(t *testing.T) {
 				mu := locks.Mutex("/locks/a")
 				early := acquire(t, mu)
 				work := early.Context(t.Context())
-				if err := early.ReleaseAt(time.Now().Add(time.Hour)); err != nil {
-					t.Fatal(err)
-				}
+				need.OK(t, early.ReleaseAt(time.Now().Add(time.Hour)))
 				if begun := time.Now(); closes {
 					locks.Close()
 					wantEnded(t, "the work", work, tier.ErrLost)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -36,9 +37,7 @@ func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 func write(t *testing.T, hold *tier.Hold) (finish func()) {
 	t.Helper()
 	c := second.GrantOf(hold).(*queue.Contender)
-	if err := c.Begin(t.Context(), hold.Err); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, c.Begin(t.Context(), hold.Err))
 	return c.Finish
 }
 

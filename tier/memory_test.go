@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -60,7 +61,7 @@ func TestContentionLeavesNothing(t *testing.T) { // I10
 		mu, ctx := process(), soon(t)
 		each := heapOf(func() {
 			for range n {
-				hold := must(mu.Acquire(ctx))(t)
+				hold := need.Get(mu.Acquire(ctx))(t)
 				wait := start(ctx, mu).blocked(t)
 				release(t, hold)
 				release(t, wait.granted(t))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -116,7 +117,7 @@ func TestObserverIsToldOfEachTurn(t *testing.T) {
 		release(t, hold)
 		d.want(t, "B released after 0s lost false")
 
-		hold = must(mu.TryAcquire(caller(t, "D")))(t)
+		hold = need.Get(mu.TryAcquire(caller(t, "D")))(t)
 		release(t, hold)
 		d.want(t, "D acquired resumption after 0s", "D released after 0s lost false")
 	})
@@ -394,7 +395,7 @@ func TestObserverIsToldOfPermits(t *testing.T) {
 		time.Sleep(time.Second)
 		release(t, b.granted(t))
 		d.want(t, "B released 3 after 1s lost false")
-		tried := must(s.TryAcquire(caller(t, "D"), 1))(t)
+		tried := need.Get(s.TryAcquire(caller(t, "D"), 1))(t)
 		release(t, tried)
 		d.want(t, "D acquired 1  after 0s", "D released 1 after 0s lost false")
 	})

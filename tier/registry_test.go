@@ -74,9 +74,7 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 			begin := make(chan struct{})
 			closes := func() {
 				<-begin
-				if err := locks.Close(); err != nil {
-					t.Errorf("Close from %s: %v", from, err)
-				}
+				wantErr(t, "Close from "+from, locks.Close(), nil)
 			}
 			observer := map[string]tier.Observer{
 				"Lost":       {Lost: func(context.Context, tier.LostEvent) { closes() }},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -219,7 +220,7 @@ func TestWaitersAreServedTogether(t *testing.T) {
 func TestTryAcquireOfASemaphore(t *testing.T) {
 	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		a, b := process(), process()
-		two := must(a.TryAcquire(soon(t), 2))(t)
+		two := need.Get(a.TryAcquire(soon(t), 2))(t)
 		refused := func(k int, want string) {
 			t.Helper()
 			for _, s := range []*tier.Semaphore{a, b} {
@@ -608,9 +609,7 @@ func TestContextThatEndsWhenPermitsCome(t *testing.T) {
 	limited(t, 2, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		begin := time.Now()
 		var thaw func()
-		if err := tier.LeaveServed(soon(t), process(), 2, func() { thaw = srv.Freeze() }); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, tier.LeaveServed(soon(t), process(), 2, func() { thaw = srv.Freeze() }))
 		if took := time.Since(begin); took > 0 {
 			t.Errorf("it took %v to leave while the server is silent", took)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
@@ -145,7 +146,7 @@ func soon(t *testing.T) context.Context {
 // acquire takes a lock that is free, or becomes free in time.
 func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	t.Helper()
-	return must(mu.Acquire(soon(t)))(t)
+	return need.Get(mu.Acquire(soon(t)))(t)
 }
 
 // release ends a hold, permits, or a bundle.
@@ -155,26 +156,12 @@ func release(t *testing.T, what interface{ Release() error }) {
 }
 
 // must is for a call that has to succeed.
-func must[T any](got T, err error) func(t *testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-}
+func must[T any](got T, err error) func(testing.TB) T { return need.Get(got, err) }
 
 // errOf is the error of a call that returns something else as well.
 func errOf[T any](_ T, err error) error { return err }
 
-// wantErr fails unless an error is, or wraps, the one that is wanted.
-func wantErr(t *testing.T, what string, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: got %v, want %v", what, err, want)
-	}
-}
+var wantErr = need.WantErr
 
 // wantQueue fails unless the queue for the lock has so many contenders.
 func wantQueue(t *testing.T, s *memory.Server, when string, want int) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -129,7 +130,7 @@ func TestRequestEndsTheLingering(t *testing.T) {
 			if nodes := s.Queue("/locks/a"); len(nodes) > 0 {
 				t.Fatalf("resumed %t: contenders %v linger, though somebody has asked for the lock", resumed, nodes)
 			}
-			hold := must(b.TryAcquire(soon(t)))(t)
+			hold := need.Get(b.TryAcquire(soon(t)))(t)
 			release(t, hold)
 			release(t, acquire(t, a))
 			wantQueue(t, s, "after the next release", 1)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -125,10 +126,7 @@ func TestWaitForTheEndOfANodeThatIsGivenUpLater(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- n.AwaitRelease() }()
 		time.Sleep(timeout/3 + time.Millisecond) // that wait is bounded
-		next, err := n.Requeue(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := need.Get(n.Requeue(t.Context()))(t)
 		wantErr(t, "AwaitRelease", <-waited, nil)
 		wantErr(t, "Release", next.Release(), nil)
 	})
@@ -217,9 +215,7 @@ func TestNodeOfANewerSessionIsOursThoughSomebodyWritesToItAtOnce(t *testing.T) {
 			case f.Op == "getData" && strings.Contains(f.Path, "-lock-") && !written:
 				written = true
 				time.AfterFunc(time.Millisecond, func() {
-					if _, err := other.Set(pairs(t, s)[0][1], []byte("x"), -1); err != nil {
-						t.Error(err)
-					}
+					wantErr(t, "Set", need.ErrOf(other.Set(pairs(t, s)[0][1], []byte("x"), -1)), nil)
 				})
 				return zktest.Throttled
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -25,10 +26,7 @@ func attach(t *testing.T, s *zktest.Server) (process, *zk.Conn) {
 
 func attachTo(t *testing.T, conn *zk.Conn, opts ...zklock.Option) process {
 	t.Helper()
-	c, err := zklock.Attach(conn, append(opts, zklock.WithSessionTimeout(timeout))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Get(zklock.Attach(conn, append(opts, zklock.WithSessionTimeout(timeout))...))(t)
 	t.Cleanup(func() { c.Close() })
 	return process{c, lockAt(t, c, path), conn.SessionID()}
 }
@@ -194,9 +192,7 @@ func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 		servers := &slowServers{}
 		conn, events, err := zk.Connect([]string{addr, addr}, timeout, zk.WithDialer(s.DialTimeout),
 			zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false), zk.WithHostProvider(servers))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		t.Cleanup(func() {
 			conn.Close()
 			for range events { // closed as the last act of the library
@@ -210,10 +206,7 @@ func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 		meet(s, func(f *zktest.Frame) bool { return f.Op != "connect" && f.Dir == zktest.Request && cuts.Add(1) <= 20 }, zktest.Cut)
 		s.Cut(p.session)
 		synctest.Wait() // disconnected, and at the choice of a server
-		n, err := p.lock.Acquire(within(t, time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := need.Get(p.lock.Acquire(within(t, time.Minute)))(t)
 		if cuts.Load() <= 20 {
 			t.Errorf("%d requests, want more than those that were cut off", cuts.Load())
 		}
@@ -356,9 +349,7 @@ func TestLockIsLostWithItsNodeAtOnce(t *testing.T) {
 				n, other := p.acquire(t), raw(t, s)
 				awaitWatch()
 				for range writes { // each uses the watch up
-					if _, err := other.Set(n.Path(), []byte("revoke"), -1); err != nil {
-						t.Fatal(err)
-					}
+					need.Get(other.Set(n.Path(), []byte("revoke"), -1))(t)
 					synctest.Wait()
 				}
 				wantErr(t, "Err before", n.Err(), nil)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 	"github.com/tierlock/tierlock/zktest"
@@ -20,10 +21,7 @@ import (
 // The older one may end when the next one has been abandoned, too.
 func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := Dial(t.Context(), "127.0.0.1:2181", WithDialContext(zktest.Start(t).DialContext))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := need.Get(Dial(t.Context(), "127.0.0.1:2181", WithDialContext(zktest.Start(t).DialContext)))(t)
 		defer c.Close()
 		l := &Lock{client: c, path: "/x"}
 		var leave [2]context.CancelFunc
@@ -68,15 +66,11 @@ func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
 	l := &Lock{client: c, path: "/x"}
 	n := newNode(l, s, link.Answer{Created: []string{"/x/lock-0000000001"}, Zxid: 1})
 	a := &attempt{lock: l, client: c, listed: &listed{Answer: link.Answer{Children: []string{"lock-0000000001"}}}}
-	if _, err := a.enter(n); !errors.Is(err, errGone) {
-		t.Errorf("got %v, want %v", err, errGone)
-	}
+	need.WantErr(t, "enter", need.ErrOf(a.enter(n)), errGone)
 }
 
 func TestTheShortestSessionTimeoutIsAMillisecond(t *testing.T) {
-	if _, err := newOptions([]Option{WithSessionTimeout(time.Millisecond)}); err != nil {
-		t.Error(err)
-	}
+	need.Get(newOptions([]Option{WithSessionTimeout(time.Millisecond)}))(t)
 }
 
 func TestTheConfigurationOfTLSIsCopied(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -124,9 +125,7 @@ func TestBridgedLockIsNotGrantedBeforeBothZnodesAreVerified(t *testing.T) { // I
 		if got := pairs(t, s); len(got) != 1 || got[0][0] != n.Path() {
 			t.Errorf("queue: got %q, want %s alone", got, n.Path())
 		}
-		if err := n.Err(); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Err", n.Err(), nil)
 		n.Release()
 		wantEmpty(t, s)
 	})
@@ -281,10 +280,7 @@ func TestRequeueOfAPairWithoutOneOfItsZnodesLeavesNothing(t *testing.T) {
 			remove(t, conn, znode)
 			return zktest.Pass
 		})
-		next, err := n.Requeue(within(t, time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := need.Get(n.Requeue(within(t, time.Hour)))(t)
 		time.Sleep(time.Second)
 		if got := pairs(t, s); len(got) != 1 || got[0][0] != next.Path() {
 			t.Errorf("queue: got %q, want %s alone", got, next.Path())

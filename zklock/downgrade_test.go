@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -52,9 +53,7 @@ func TestNobodyLooksForThoseBehindTheWriterThatIsShared(t *testing.T) { // I10
 		meetOnce(s, is("getChildren2", zktest.Request), zktest.Throttled)
 		n.Contested() // whose look fails
 		synctest.Wait()
-		if err := n.Share(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, n.Share(t.Context()))
 		time.Sleep(time.Second)
 		if got := p.Watchers(path); got != 0 {
 			t.Errorf("%d look at the queue", got)
@@ -68,9 +67,7 @@ func TestASharedNodeLivesOn(t *testing.T) {
 		p := start(t, s, opts...).writing()
 		n := p.acquire(t)
 		r := start(t, s).reading().queue(t.Context())
-		if err := n.Share(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, n.Share(t.Context()))
 		time.Sleep(3 * timeout)
 		s.Cut(p.session)
 		time.Sleep(3 * timeout)

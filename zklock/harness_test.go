@@ -16,6 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/faultproxy"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/tiertest"
 	"github.com/tierlock/tierlock/internal/zkconn"
@@ -76,10 +77,7 @@ func (w *cord) process(tb testing.TB, lease time.Duration) *tiertest.Process {
 	defer cancel()
 	// The library pauses for a second at the end of its list.
 	servers := strings.Join(slices.Concat(slices.Repeat([][]string{w.addrs}, 12)...), ",")
-	c, err := zklock.Dial(ctx, servers, zklock.WithSessionTimeout(lease), zklock.WithDialContext(w.dial))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	c := need.Get(zklock.Dial(ctx, servers, zklock.WithSessionTimeout(lease), zklock.WithDialContext(w.dial)))(tb)
 	each := func(do func(cordEnd)) {
 		for _, end := range w.ends {
 			do(end)
@@ -230,10 +228,7 @@ func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
 			w := &cord{dial: new(net.Dialer).DialContext, writes: &writes}
 			for _, addr := range e.Addrs() {
-				p, err := faultproxy.Start(addr)
-				if err != nil {
-					tb.Fatal(err)
-				}
+				p := need.Get(faultproxy.Start(addr))(tb)
 				tb.Cleanup(p.Close)
 				p.Intercept(w.see)
 				w.ends = append(w.ends, mutableProxy{p})

@@ -2,7 +2,6 @@ package zklock_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -149,9 +148,7 @@ func TestShareThatFailsForGoodIsLogged(t *testing.T) {
 			protect(t, raw(t, s), path, perms)
 		}
 		acl(zk.PermAll &^ zk.PermCreate)
-		if err := sharing(t.Context(), n).failed(t); !errors.Is(err, zk.ErrNoAuth) {
-			t.Errorf("Share: %v, want %v", err, zk.ErrNoAuth)
-		}
+		wantErr(t, "Share", sharing(t.Context(), n).failed(t), zk.ErrNoAuth)
 		line := strings.Join(wantLines(t, log, slog.LevelWarn, "cannot let readers of other processes in", 1), "")
 		if !strings.Contains(line, "path="+path) {
 			t.Errorf("no path in %s", line)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -151,10 +152,7 @@ func TestTryAcquireSaysThatTheLeaseIsToBeRenewed(t *testing.T) {
 		wantEmpty(t, s)
 		s.Intercept(nil)
 		time.Sleep(timeout / 2)
-		n, err := p.lock.TryAcquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := need.Get(p.lock.TryAcquire(t.Context()))(t)
 		n.Release()
 	})
 }
@@ -319,10 +317,7 @@ func TestRequeueOfALostNodeDeletesItBeforeTheNewOneIsCreated(t *testing.T) {
 		n := p.acquire(t)
 		lapse(t, s, p, n)
 		tr, begun := record(s), time.Now()
-		next, err := n.Requeue(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := need.Get(n.Requeue(t.Context()))(t)
 		wantWithin(t, 0, "Requeue", begun)
 		if ops := tr.take(); len(ops) < 2 || ops[0] != "delete" || ops[1] != "create" {
 			t.Errorf("requests: %v, want the delete before the create", ops)

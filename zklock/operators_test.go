@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -91,9 +92,7 @@ func TestQuestionLeavesNothingWithItsContext(t *testing.T) {
 		defer cancel()
 		value := new([64]byte)
 		kept := weak.Make(value)
-		if _, err := p.lock.Contenders(context.WithValue(ctx, kept, value)); err != nil {
-			t.Fatal(err)
-		}
+		need.Get(p.lock.Contenders(context.WithValue(ctx, kept, value)))(t)
 		if runtime.GC(); kept.Value() != nil {
 			t.Error("the context of the question is still known to that of its caller")
 		}
@@ -136,9 +135,7 @@ func TestARequestIsInTheFormThatTheOwnerKnows(t *testing.T) {
 			put(t, conn, 0, "/locks", path)
 			name := create(t, conn, path+"/"+c.prefix, c.before, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			operator := start(t, s)
-			if _, err := operator.lock.Revoke(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			need.Get(operator.lock.Revoke(t.Context()))(t)
 			if data, _, _ := s.Get(name); string(data) != c.after {
 				t.Errorf("%s becomes %s, want %s", c.before, data, c.after)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -105,18 +106,12 @@ func TestAConnectStringIsReadAsOtherClientsDo(t *testing.T) {
 	} {
 		t.Run(tt.connect, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
-				c, err := zklock.Dial(t.Context(), tt.connect, zklock.WithDialContext(s.DialContext))
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := need.Get(zklock.Dial(t.Context(), tt.connect, zklock.WithDialContext(s.DialContext)))(t)
 				defer c.Close()
 				if got := s.Sessions()[0].Member; got != tt.member {
 					t.Errorf("dialed %s, want %s", got, tt.member)
 				}
-				n, err := lockAt(t, c, path).Acquire(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				n := need.Get(lockAt(t, c, path).Acquire(t.Context()))(t)
 				defer n.Release()
 				if len(s.Children(tt.chroot+path)) != 1 {
 					t.Errorf("no node below %s", tt.chroot+path)
@@ -152,9 +147,7 @@ func TestValidatePath(t *testing.T) {
 		"/a", "/locks/x", "/a/zookeeper", "/zookeeperx", "/.../..a", "/größe/ключ/鍵", "/\ud7ff\uf900\uffef", "/ a b",
 		"/" + strings.Repeat("x", 1023),
 	} {
-		if err := zklock.ValidatePath(path); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "ValidatePath", zklock.ValidatePath(path), nil)
 	}
 	for _, path := range []string{
 		"", "/", "a", "a/b", "//", "/a/", "//a", "/a//b", "/.", "/a/./b", "/a/..", "/zookeeper", "/zookeeper/x",
@@ -246,15 +239,9 @@ func TestDialEndsWithItsContext(t *testing.T) {
 
 func TestNamesAreLookedUpByTheSystem(t *testing.T) {
 	s := zktest.Start(t)
-	at, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := need.Get(s.Listen("127.0.0.1:0"))(t)
 	_, port, _ := net.SplitHostPort(at.String())
-	c, err := zklock.Dial(within(t, 10*time.Second), net.JoinHostPort("localhost", port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Get(zklock.Dial(within(t, 10*time.Second), net.JoinHostPort("localhost", port)))(t)
 	c.Close()
 }
 

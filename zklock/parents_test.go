@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fate"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -279,10 +280,7 @@ func TestChrootThatIsMissingComesWithTheFirstLockAndGoesWithTheLast(t *testing.T
 			t.Errorf("before the first lock: %v, %v; /app is there: %t", queue, err, s.Exists("/app"))
 		}
 		for _, take := range []func(context.Context) (*zklock.Node, error){l.TryAcquire, l.Acquire} {
-			n, err := take(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := need.Get(take(t.Context()))(t)
 			wantErr(t, "Release", n.Release(), nil)
 			if time.Sleep(10 * time.Minute); s.Exists("/app") {
 				t.Error("/app is left")
@@ -294,10 +292,7 @@ func TestChrootThatIsMissingComesWithTheFirstLockAndGoesWithTheLast(t *testing.T
 // dialTo returns a client with this connect string.
 func dialTo(t *testing.T, s *zktest.Server, connect string) *zklock.Client {
 	t.Helper()
-	c, err := zklock.Dial(within(t, time.Minute), connect, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Get(zklock.Dial(within(t, time.Minute), connect, zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext)))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

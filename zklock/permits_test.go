@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -24,11 +25,7 @@ const limits = "/limits/x"
 // of is a semaphore of so many permits.
 func (p process) of(t *testing.T, permits int) second.Semaphore {
 	t.Helper()
-	s, err := second.TierOf(p.Client).Semaphore(limits, permits, second.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return need.Get(second.TierOf(p.Client).Semaphore(limits, permits, second.Options{}))(t)
 }
 
 // wanting is a demand for k permits.
@@ -183,9 +180,7 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				conn := raw(t, s)
 				put(t, conn, 0, "/limits", limits)
-				if _, err := conn.Set(limits, []byte(c.content), -1); err != nil { // so that it is not the first version
-					t.Fatal(err)
-				}
+				need.Get(conn.Set(limits, []byte(c.content), -1))(t) // so that it is not the first version
 				sem := start(t, s).of(t, 3)
 				for call, take := range calls(t, sem) {
 					permits, err := take()
@@ -211,9 +206,7 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 					if advice == nil {
 						t.Fatalf("got %v, want it to say how to change the number", err)
 					}
-					if _, err := conn.Set(advice[1], []byte(advice[2]), -1); err != nil {
-						t.Fatal(err)
-					}
+					need.Get(conn.Set(advice[1], []byte(advice[2]), -1))(t)
 					take(t, sem, 3).gives(t)
 				}
 			})
@@ -244,9 +237,7 @@ func TestNumberOfPermitsOfSomebodyElseIsNotOverwritten(t *testing.T) {
 			put(t, conn, 0, "/limits", limits)
 			s.Intercept(func(f *zktest.Frame) zktest.Action {
 				if f.Dir == zktest.Request && f.Op == "setData" && f.Session != conn.SessionID() {
-					if _, err := conn.Set(limits, []byte(theirs), -1); err != nil {
-						t.Error(err)
-					}
+					wantErr(t, "Set", need.ErrOf(conn.Set(limits, []byte(theirs), -1)), nil)
 				}
 				return zktest.Pass
 			})
@@ -294,9 +285,7 @@ func TestPermitThatIsDeleted(t *testing.T) {
 			t.Error("not told")
 		}
 		for _, other := range two.taken(t) {
-			if err := other.Context().Err(); err != nil {
-				t.Errorf("told to others: %v", err)
-			}
+			wantErr(t, "told to others", other.Context().Err(), nil)
 		}
 		wantErr(t, "Release", sem.Release(one), zklock.ErrLost)
 		two.gives(t)
@@ -496,10 +485,7 @@ func TestPermitsAreAskedForOnceTheirParentsAreThere(t *testing.T) {
 			return zktest.Delay(time.Millisecond)
 		})
 		sem := p.of(t, 2)
-		permits, err := sem.TryAcquire(t.Context(), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		permits := need.Get(sem.TryAcquire(t.Context(), 2))(t)
 		if !traded {
 			t.Error("no turn was traded")
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
@@ -201,10 +202,7 @@ func TestADepartureTellsUnlessAReaderWithItsNumberMayBeLeft(t *testing.T) {
 // wantOutlook checks what a node knows of its place once some of those ahead have gone.
 func wantOutlook(t *testing.T, own, ahead, gone string, want outlook) {
 	t.Helper()
-	s, err := stand(append(strings.Fields(ahead), own), own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := need.Get(stand(append(strings.Fields(ahead), own), own))(t)
 	if got := s.after(func(name string) bool { return slices.Contains(strings.Fields(gone), name) }); got != want {
 		t.Errorf("%q behind %q, gone %q: got %d, want %d", own, ahead, gone, got, want)
 	}
@@ -217,8 +215,6 @@ func TestAPairStandsWhileBothOfItAreThere(t *testing.T) {
 		t.Errorf("got %+v, %v; want %+v", s, err, want)
 	}
 	for _, half := range []string{first, second} {
-		if _, err := stand(strings.Fields(others+half), first, second); !errors.Is(err, errGone) {
-			t.Errorf("%s alone: got %v, want %v", half, err, errGone)
-		}
+		need.WantErr(t, half+" alone", need.ErrOf(stand(strings.Fields(others+half), first, second)), errGone)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/zklock"
@@ -50,15 +51,11 @@ func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
 	ca, other := zkservertest.NewAuthority(t), zkservertest.NewAuthority(t)
 	s := zkservertest.Start(t, zkserver.Config{NoSync: true, TLS: ca.TLS("localhost")})
 	_, port, err := net.SplitHostPort(zkserver.SecureAddr(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	secure := "localhost:" + port
 	client := ca.Issue("client").Certificate
 	own := []tls.Certificate{client}
-	if _, err := dialSecure(t, secure, time.Minute, zklock.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: own})); err != nil {
-		t.Fatal(err) // and the server is warm
-	}
+	need.Get(dialSecure(t, secure, time.Minute, zklock.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: own})))(t) // and the server is warm
 	for _, c := range []struct {
 		name, connect string
 		cfg           *tls.Config
@@ -111,20 +108,11 @@ func TestRealACLsKeepOthersFromTheLock(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			owner, err := dialSecure(t, c.server, time.Minute, c.owner...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n, err := lockAt(t, owner, c.path).Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			owner := need.Get(dialSecure(t, c.server, time.Minute, c.owner...))(t)
+			n := need.Get(lockAt(t, owner, c.path).Acquire(t.Context()))(t)
 			for name, opts := range c.others {
 				t.Run(name, func(t *testing.T) {
-					other, err := dialSecure(t, c.server, time.Minute, opts...)
-					if err != nil {
-						t.Fatal(err)
-					}
+					other := need.Get(dialSecure(t, c.server, time.Minute, opts...))(t)
 					for what, do := range map[string]func(*zklock.Lock, context.Context) error{
 						"CREATE permission on " + c.path: acquireOnce,
 						"READ permission on " + c.path:   contendersOnce,
@@ -136,10 +124,8 @@ func TestRealACLsKeepOthersFromTheLock(t *testing.T) {
 					}
 					conn := other.Library()
 					wantErr(t, "delete the node", conn.Delete(n.Path(), -1), zk.ErrNoAuth)
-					_, err = conn.Set(n.Path(), nil, -1)
-					wantErr(t, "write to the node", err, zk.ErrNoAuth)
-					_, err = conn.SetACL(c.path, zk.WorldACL(zk.PermAll), -1)
-					wantErr(t, "open the path", err, zk.ErrNoAuth)
+					wantErr(t, "write to the node", need.ErrOf(conn.Set(n.Path(), nil, -1)), zk.ErrNoAuth)
+					wantErr(t, "open the path", need.ErrOf(conn.SetACL(c.path, zk.WorldACL(zk.PermAll), -1)), zk.ErrNoAuth)
 					wantErr(t, "delete the path", conn.Delete(c.path, -1), zk.ErrNotEmpty)
 				})
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -102,9 +103,7 @@ func TestNewNodesWaitWhileTheReaperIsOverwhelmed(t *testing.T) {
 		for range 1023 {
 			p.Leave("/old/a")
 		}
-		if err := p.Room(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, p.Room(t.Context()))
 		p.Leave("/old/a")
 		left := errors.New("left")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -113,10 +112,7 @@ func TestNewNodesWaitWhileTheReaperIsOverwhelmed(t *testing.T) {
 			t.Errorf("Acquire: %v, want the cause, and no node", err)
 		}
 		time.AfterFunc(time.Second, func() { protect(t, other, "/old", zk.PermAll) })
-		n, err := p.lock.Acquire(within(t, time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := need.Get(p.lock.Acquire(within(t, time.Minute)))(t)
 		if n.Release(); p.Reaping() >= 1024 {
 			t.Errorf("granted with %d items", p.Reaping())
 		}

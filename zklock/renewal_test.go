@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -56,10 +57,7 @@ func TestWornPathBeginsAnewAtTheReleaseOfTheOnlyOne(t *testing.T) {
 		p := start(t, s)
 		p.wear(t, s, wornFrom)
 		n, begun := p.acquire(t), time.Now()
-		next, err := giveUp(p, n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := need.Get(giveUp(p, n))(t)
 		if got := numberOf(next.Path()); got != 0 || next.Token() <= n.Token() || time.Since(begun) > 0 {
 			t.Errorf("number %d, token %d after %d, after %v", got, next.Token(), n.Token(), time.Since(begun))
 		}

@@ -41,9 +41,7 @@ func TestNewConnectionServesAtOnceThoughALookAtTheOneBeforeHangs(t *testing.T) {
 		}
 		s.Cut(p.session)
 		synctest.Wait()
-		if err := p.Err(); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, p.Err())
 		close(slowly)
 		r := submit(func() (*zklock.Node, error) { return other.Acquire(t.Context()) })
 		r.granted(t).Release()

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
@@ -106,10 +107,7 @@ type process struct {
 func start(t *testing.T, s *zktest.Server, opts ...zklock.Option) process {
 	t.Helper()
 	opts = append([]zklock.Option{zklock.WithSessionTimeout(timeout), zklock.WithDialContext(s.DialContext)}, opts...)
-	c, err := zklock.Dial(within(t, time.Minute), addr, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := need.Get(zklock.Dial(within(t, time.Minute), addr, opts...))(t)
 	t.Cleanup(func() { c.Close() })
 	synctest.Wait() // the client has settled
 	sessions := s.Sessions()
@@ -118,21 +116,13 @@ func start(t *testing.T, s *zktest.Server, opts ...zklock.Option) process {
 
 func lockAt(t *testing.T, c *zklock.Client, path string, opts ...zklock.LockOption) *zklock.Lock {
 	t.Helper()
-	l, err := c.Lock(path, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return need.Get(c.Lock(path, opts...))(t)
 }
 
 // acquire waits for a lock, at most an hour of virtual time.
 func acquire(t *testing.T, l *zklock.Lock) *zklock.Node {
 	t.Helper()
-	n, err := l.Acquire(within(t, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return need.Get(l.Acquire(within(t, time.Hour)))(t)
 }
 
 func (p process) acquire(t *testing.T) *zklock.Node {
@@ -238,27 +228,19 @@ func put(t *testing.T, conn *zk.Conn, flags int32, paths ...string) {
 // create creates a node as another program would, and returns its path.
 func create(t *testing.T, conn *zk.Conn, node, data string, flags int32, acl []zk.ACL) string {
 	t.Helper()
-	made, err := conn.Create(node, []byte(data), flags, acl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
+	return need.Get(conn.Create(node, []byte(data), flags, acl))(t)
 }
 
 // protect takes permissions away from everybody.
 func protect(t *testing.T, conn *zk.Conn, node string, perms int32) {
 	t.Helper()
-	if _, err := conn.SetACL(node, zk.WorldACL(perms), -1); err != nil {
-		t.Fatal(err)
-	}
+	need.Get(conn.SetACL(node, zk.WorldACL(perms), -1))(t)
 }
 
 // remove deletes a node as another program would.
 func remove(t *testing.T, conn *zk.Conn, node string) {
 	t.Helper()
-	if err := conn.Delete(node, -1); err != nil {
-		t.Error(err)
-	}
+	wantErr(t, "Delete", conn.Delete(node, -1), nil)
 }
 
 // heartbeat reports whether a frame comes by itself, or comes and goes with a connection.
@@ -316,12 +298,7 @@ func wantWithin(t *testing.T, most time.Duration, what string, begun time.Time) 
 	}
 }
 
-func wantErr(t *testing.T, what string, got, want error) {
-	t.Helper()
-	if !errors.Is(got, want) {
-		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
-}
+var wantErr, wantMention = need.WantErr, need.WantMention
 
 // wantEmpty fails unless the queue is empty now.
 func wantEmpty(t *testing.T, s *zktest.Server) {

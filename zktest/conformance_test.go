@@ -159,9 +159,7 @@ func (s *script) startZxid() int64 {
 	deleteAll(s.t, c.conn, "/")
 	need.Get(c.conn.Create("/start", nil, 0, zk.WorldACL(zk.PermAll)))(s.t)
 	_, stat, err := c.conn.Get("/start")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	need.OK(s.t, err)
 	need.OK(s.t, c.conn.Delete("/start", -1))
 	c.close()
 	const after = 2 // the deletion and the end of the session
@@ -171,9 +169,7 @@ func (s *script) startZxid() int64 {
 func deleteAll(t *testing.T, conn *zk.Conn, path string) {
 	t.Helper()
 	children, _, err := conn.Children(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	for _, name := range children {
 		child := strings.TrimSuffix(path, "/") + "/" + name
 		if child == "/zookeeper" {
@@ -366,9 +362,7 @@ func newClient(t *testing.T, on target, timeout time.Duration) *client {
 	c := &client{t: t, on: on}
 	conn, events, err := zk.Connect([]string{on.addr, on.addr}, timeout, zk.WithDialer(c.dial),
 		zk.WithEventCallback(c.event), zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	c.conn, c.closed = conn, events
 	c.await("a session", func() bool { return c.sessions == 1 })
 	return c
@@ -530,9 +524,7 @@ func TestLostSessionExpires(t *testing.T) {
 		t.Cleanup(b.close)
 		need.Get(a.conn.Create("/e", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))(t)
 		_, _, gone, err := b.conn.GetW("/e")
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		lost := a.conn.SessionID()
 		a.cut()
 		if ev := <-gone; ev.Type != zk.EventNodeDeleted {
@@ -553,22 +545,14 @@ func TestOnlyContainersOnceUsedAreReaped(t *testing.T) {
 		c := newClient(t, on, 10*time.Second)
 		t.Cleanup(c.close)
 		acl := zk.WorldACL(zk.PermAll)
-		create := func(path string, err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		create(c.conn.CreateContainer("/used", nil, zk.FlagContainer, acl))
-		create(c.conn.CreateContainer("/unused", nil, zk.FlagContainer, acl))
-		create(c.conn.CreateContainer("/last", nil, zk.FlagContainer, acl))
-		create(c.conn.Create("/plain", nil, zk.FlagContainer, acl)) // a container by flag alone is none
+		need.Get(c.conn.CreateContainer("/used", nil, zk.FlagContainer, acl))(t)
+		need.Get(c.conn.CreateContainer("/unused", nil, zk.FlagContainer, acl))(t)
+		need.Get(c.conn.CreateContainer("/last", nil, zk.FlagContainer, acl))(t)
+		need.Get(c.conn.Create("/plain", nil, zk.FlagContainer, acl))(t) // a container by flag alone is none
 		_, _, gone, err := c.conn.GetW("/last")
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		for _, parent := range []string{"/plain", "/used", "/last"} {
-			create(c.conn.Create(parent+"/child", nil, 0, acl))
+			need.Get(c.conn.Create(parent+"/child", nil, 0, acl))(t)
 		}
 		for _, parent := range []string{"/plain", "/used", "/last"} {
 			need.OK(t, c.conn.Delete(parent+"/child", -1))

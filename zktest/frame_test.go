@@ -200,9 +200,7 @@ func TestEventsTravelFromTheMomentOfTheChange(t *testing.T) {
 		var all sync.WaitGroup
 		for _, conn := range []*zk.Conn{near, far} {
 			_, _, gone, err := conn.GetW("/n")
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, err)
 			all.Go(func() {
 				<-gone
 				took(t, "event", start, 2*oneWay)

@@ -1,7 +1,6 @@
 package zktest_test
 
 import (
-	"errors"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -41,9 +41,7 @@ func TestRefusedMemberKeepsItsConnections(t *testing.T) {
 		conn := connect(t, s, timeout, addr)
 		id := conn.SessionID()
 		s.Member(addr).Refuse()
-		if _, err := s.DialContext(t.Context(), "tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("DialContext: got %v, want %v", err, syscall.ECONNREFUSED)
-		}
+		locktest.WantErr(t, "DialContext", need.ErrOf(s.DialContext(t.Context(), "tcp", addr)), syscall.ECONNREFUSED)
 		if _, _, err := conn.Get("/"); err != nil {
 			t.Errorf("Get on the standing connection: %v", err)
 		}
@@ -74,9 +72,7 @@ func TestLaggingMemberServesThePast(t *testing.T) {
 		watch := func(path string) <-chan zk.Event {
 			t.Helper()
 			_, _, events, err := behind.ExistsW(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, err)
 			return events
 		}
 		create(t, ahead, "/old", 0)
@@ -172,9 +168,7 @@ func TestIsolatedMemberAnswersReadsFromThePastWhileItsSessionsExpire(t *testing.
 		}
 		write := creating(inside, "/n")
 		s.Member(addr).Glimpse(1) // lets the write through, and not the report
-		if err := <-write; err != nil {
-			t.Error(err)
-		}
+		locktest.WantErr(t, "a create that the member has let through", <-write, nil)
 		if d := (<-gone).Sub(cut); d != 4*time.Second-1 {
 			t.Errorf("the session expired %v after the cut, want its timeout", d)
 		}
@@ -194,9 +188,7 @@ func TestIsolatedMemberForwardsItsWritesInOrderWhenItRejoins(t *testing.T) {
 		}
 		s.Member(addr).Rejoin()
 		for _, answer := range []<-chan error{made, set, read} {
-			if err := <-answer; err != nil {
-				t.Error(err)
-			}
+			locktest.WantErr(t, "what was asked of the isolated member", <-answer, nil)
 		}
 	})
 }
@@ -240,9 +232,7 @@ func TestDeposedLeaderAnswersWhatItNeedsNobodyFor(t *testing.T) {
 	ticking(t, func(t *testing.T, s *zktest.Server, conn *zk.Conn, gone <-chan time.Time) {
 		time.Sleep(2 * time.Second)
 		s.Member(addr).Depose()
-		if _, err := conn.Sync("/e"); err != nil {
-			t.Errorf("sync: %v", err)
-		}
+		locktest.WantErr(t, "Sync", need.ErrOf(conn.Sync("/e")), nil)
 		set := asked(func() error { _, err := conn.Set("/e", nil, -1); return err })
 		time.Sleep(2 * time.Second)
 		if len(set) > 0 {

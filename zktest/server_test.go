@@ -53,12 +53,8 @@ func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 	go conn.Create("/n", nil, 0, everybody)
 	s.Close()
 	s.Close()
-	if _, err := s.DialContext(t.Context(), "tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("DialContext after Close: got %v, want %v", err, syscall.ECONNREFUSED)
-	}
-	if _, err := s.Listen("127.0.0.1:0"); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Listen after Close: got %v, want %v", err, net.ErrClosed)
-	}
+	locktest.WantErr(t, "DialContext after Close", need.ErrOf(s.DialContext(t.Context(), "tcp", addr)), syscall.ECONNREFUSED)
+	locktest.WantErr(t, "Listen after Close", need.ErrOf(s.Listen("127.0.0.1:0")), net.ErrClosed)
 }
 
 func TestServerOfATestClosesAtItsEnd(t *testing.T) {
@@ -75,9 +71,7 @@ func TestServerOfATestClosesAtItsEnd(t *testing.T) {
 			}
 		})
 	})
-	if _, err := s.DialContext(t.Context(), "tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("DialContext after the test: got %v, want %v", err, syscall.ECONNREFUSED)
-	}
+	locktest.WantErr(t, "DialContext after the test", need.ErrOf(s.DialContext(t.Context(), "tcp", addr)), syscall.ECONNREFUSED)
 }
 
 func TestCloseWaits(t *testing.T) {
@@ -104,9 +98,7 @@ func TestDialContextHonoursContext(t *testing.T) {
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := s.DialContext(ctx, "tcp", addr); !errors.Is(err, cause) {
-		t.Errorf("DialContext: got %v, want %v", err, cause)
-	}
+	locktest.WantErr(t, "DialContext", need.ErrOf(s.DialContext(ctx, "tcp", addr)), cause)
 }
 
 func TestMisusePanics(t *testing.T) {
@@ -244,9 +236,7 @@ func TestSequenceSticksAtItsEnd(t *testing.T) {
 				t.Errorf("Create(%q): got %q, %v, want %q", path, got, err, want)
 			}
 		}
-		if _, err := conn.Create("/q/a", nil, zk.FlagSequence, everybody); !errors.Is(err, zk.ErrNodeExists) {
-			t.Errorf("Create of the same name: got %v, want %v", err, zk.ErrNodeExists)
-		}
+		locktest.WantErr(t, "Create of the same name", need.ErrOf(conn.Create("/q/a", nil, zk.FlagSequence, everybody)), zk.ErrNodeExists)
 	})
 }
 
@@ -310,9 +300,7 @@ func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
 			return zktest.Drop
 		})
 		conn, events, err := zk.Connect([]string{addr, addr}, 3*time.Second, zk.WithDialer(s.DialTimeout), zk.WithLogger(zkconn.Silent{}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		const patience = 20 * time.Second // of the client with a handshake: ten times two thirds of its timeout
 		time.Sleep(patience - 1)
 		if got := dials.Load(); got != 1 {

@@ -72,13 +72,9 @@ func TestNodesOfOthersAreSeenAndBroken(t *testing.T) {
 	if err == nil {
 		left, err = conn.Create(left+"/lock-", []byte("left over"), zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	_, stat, err := conn.Get(left)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	c.want(t, "doctor /jobs/left", 1, "problem +belongs to no session", fmt.Sprintf("tierlock break /jobs/left -token %d", stat.Czxid))
 	c.want(t, fmt.Sprintf("break /jobs/left -yes -token %d", stat.Czxid), 0, "nobody holds the lock now")
 	c.acquire(t, "/jobs/left", "").Release()
@@ -133,9 +129,7 @@ func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
 	}
 	commandtest.Eventually(t, "a lock on the page", func() bool {
 		answer, err := http.Get(url + "state.json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		defer answer.Body.Close()
 		if answer.StatusCode == http.StatusOK {
 			err = json.NewDecoder(answer.Body).Decode(&state)

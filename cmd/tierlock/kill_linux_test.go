@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // In a chain each process forks the next one and ends, as long as the directory is there that is its argument.
@@ -35,9 +36,7 @@ func TestForksDoNotOutrunKILL(t *testing.T) {
 				t.Skip(err)
 			}
 			alive, theirs, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.OK(t, err)
 			defer alive.Close()
 			path := "/chain/" + name
 			p := startWith(t, server.Addr(), func(cmd *exec.Cmd) { cmd.ExtraFiles = []*os.File{theirs} },

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // A wrong command line runs nothing and exits 64; a missing server exits 69.
@@ -60,9 +61,7 @@ func TestOpenFilesReachTheCommand(t *testing.T) {
 	const script = `cat <&3; ls -l /proc/self/fd | sed 's/.* -> //' | grep -c pipe`
 	open := func(cmd *exec.Cmd) {
 		in, out, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		t.Cleanup(func() { in.Close() })
 		out.WriteString("from three ")
 		out.Close()

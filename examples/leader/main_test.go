@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
@@ -31,13 +32,8 @@ func TestTheOtherGoesOnWhenOneIsEnded(t *testing.T) {
 	start := func() (cmd *exec.Cmd, lines <-chan string) {
 		cmd = exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env = append(os.Environ(), "LEADER=1", "ZK_SERVERS="+server.Addr())
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := need.Get(cmd.StdoutPipe())(t)
+		need.OK(t, cmd.Start())
 		said := make(chan string, 100)
 		go func() {
 			defer close(said)
@@ -71,9 +67,7 @@ func TestTheOtherGoesOnWhenOneIsEnded(t *testing.T) {
 	await(of, "working")
 	second, other := start()
 	await(other, fmt.Sprintf("leader: process %d ", first.Process.Pid))
-	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, first.Process.Signal(syscall.SIGTERM))
 	await(other, "working")
 	await(other, fmt.Sprintf("leader: process %d ", second.Process.Pid))
 }

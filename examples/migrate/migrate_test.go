@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
@@ -44,10 +45,7 @@ func TestMixedFleetCountsCorrectly(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Get(os.ReadFile(file))(t)
 	got, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if want := len(fleet) * goroutines * turns; got != want || err != nil {
 		t.Errorf("the number is %q, want %d: turns were lost", text, want)
@@ -67,10 +65,7 @@ func TestProgramsDifferByAnImportAndAName(t *testing.T) {
 // code returns a program without the comment on top.
 func code(t *testing.T, program string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(program, "main.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Get(os.ReadFile(filepath.Join(program, "main.go")))(t)
 	lines := strings.SplitAfter(string(text), "\n")
 	start := slices.Index(lines, "package main\n")
 	if start < 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/reugn/go-quartz/job"
 	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/witness"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -51,9 +52,7 @@ func TestEachSlotIsRunByOneProcess(t *testing.T) {
 		}
 	}
 	for _, p := range fleet {
-		if err := p.Stop(); err != nil {
-			t.Error(err)
-		}
+		need.WantErr(t, "Stop", p.Stop(), nil)
 	}
 	for slot, runs := range slots(t, file) {
 		if runs != 1 {
@@ -68,9 +67,7 @@ func slots(t *testing.T, file string) map[int64]int {
 	runs := make(map[int64]int)
 	for line := range strings.Lines(string(text)) {
 		var pid, slot int64
-		if _, err := fmt.Sscan(line, &pid, &slot); err != nil {
-			t.Fatal(err)
-		}
+		need.Get(fmt.Sscan(line, &pid, &slot))(t)
 		runs[slot]++
 	}
 	return runs
@@ -83,9 +80,7 @@ func TestAProcessWhoseClockIsLateFindsTheSlotTaken(t *testing.T) {
 			locks := locktest.Dial(t, server)
 			time.Sleep(late)
 			task := once{job.NewFunctionJob(func(context.Context) (any, error) { runs++; return nil, nil }), locks.Mutex("/a"), time.Second / 2}
-			if err := task.Execute(t.Context()); err != nil {
-				t.Error(err)
-			}
+			need.WantErr(t, "Execute", task.Execute(t.Context()), nil)
 		}
 		if runs != 2 {
 			t.Errorf("%d runs in two slots", runs)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/zktest"
@@ -25,10 +26,7 @@ func TestNoTurnIsLost(t *testing.T) {
 		twoTerminals(t, zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr())
 	})
 	t.Run("tierlock dev", func(t *testing.T) {
-		addr, err := zktest.Start(t).Listen("127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		addr := need.Get(zktest.Start(t).Listen("127.0.0.1:0"))(t)
 		twoTerminals(t, addr.String())
 	})
 }

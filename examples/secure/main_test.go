@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
@@ -37,17 +38,13 @@ func TestOnlyTheServiceGetsItsLock(t *testing.T) {
 	servers, cert := zkserver.SecureAddr(server)+"/app", authority.Issue("service").File
 
 	out, err := os.Create(t.TempDir() + "/out") // of both, in the order in which they write
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	defer out.Close()
 	var fleet []*exec.Cmd
 	for range 2 {
 		cmd := service(ctx, authority.File, cert, servers, "service:password")
 		cmd.Stdout, cmd.Stderr = out, out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, cmd.Start())
 		fleet = append(fleet, cmd)
 	}
 	for turns(t, out) < 10 {
@@ -78,12 +75,8 @@ func TestOnlyTheServiceGetsItsLock(t *testing.T) {
 	strangers.Wait()
 
 	for _, cmd := range fleet {
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the service ended with %v", err)
-		}
+		need.OK(t, cmd.Process.Signal(syscall.SIGTERM))
+		need.WantErr(t, "the end of the service", cmd.Wait(), nil)
 	}
 	turns(t, out)
 }
@@ -111,9 +104,6 @@ func turns(t *testing.T, out *os.File) int {
 
 func read(t *testing.T, file *os.File) string {
 	t.Helper()
-	text, err := os.ReadFile(file.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := need.Get(os.ReadFile(file.Name()))(t)
 	return string(text)
 }

@@ -61,9 +61,7 @@ func TestGooseProcess(t *testing.T) {
 	if err == nil {
 		_, err = provider.Up(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 }
 
 // The first process is killed in the middle of its second migration, for which the other one waits, and which it then runs.

@@ -92,9 +92,7 @@ func startPostgres(t *testing.T) string {
 	if err == nil {
 		err = pglock.Migrate(t.Context(), operator)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return addr
 }
 
@@ -123,9 +121,7 @@ func startRedis(t *testing.T) string {
 		defer first.Close()
 		err = first.Mutex("first").Do(t.Context(), func(context.Context) error { return nil })
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return addr
 }
 
@@ -147,18 +143,12 @@ type site struct {
 // more, and nobody is told.
 func (s site) process(t *testing.T) (locks *tier.Registry, cut func()) {
 	t.Helper()
-	near, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	near := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	far := need.Get(net.ResolveTCPAddr("tcp", s.addr))(t)
 	network := child.NewNetwork()
 	network.Join(child.Way{From: 1, To: 2}, near, far)
 	t.Cleanup(func() { network.Close() })
-	locks, err = s.connect(t, near.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks = need.Get(s.connect(t, near.Addr().String()))(t)
 	t.Cleanup(func() {
 		network.Heal() // or the end takes as long as a client waits for answers
 		locks.Close()

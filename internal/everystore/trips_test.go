@@ -111,46 +111,40 @@ func measureTrips(t *testing.T, locks [2]*tier.Registry, want trips) {
 	ctx, path := soon(t), pathOf(t)
 	took := make(map[string][]time.Duration)
 	note := func(what string, begun time.Time) { took[what] = append(took[what], time.Since(begun)) }
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	for range 4 { // the first time connections are made
 		begun := time.Now()
 		hold, err := locks[0].Mutex(path).Acquire(ctx)
-		must(err)
+		need.OK(t, err)
 		note("acquire", begun)
 
 		over := handOver(ctx, func(ctx context.Context) (releaser, error) { return locks[1].Mutex(path).Acquire(ctx) })
 		time.Sleep(3 * away) // who does not wait by then makes this try a slow one, and the quickest counts
 		begun = time.Now()
-		must(hold.Release())
+		need.OK(t, hold.Release())
 		note("release", begun)
 		end := <-over
-		must(end.err)
+		need.OK(t, end.err)
 		took["hand-over"] = append(took["hand-over"], end.at.Sub(begun))
-		must(end.Release())
+		need.OK(t, end.Release())
 
 		begun = time.Now()
 		hold, err = locks[0].Mutex(path).TryAcquire(ctx)
-		must(err)
+		need.OK(t, err)
 		note("try", begun)
-		must(hold.Release())
+		need.OK(t, hold.Release())
 
 		begun = time.Now()
 		permits, err := locks[0].Semaphore(path, 3).Acquire(ctx, 2)
-		must(err)
+		need.OK(t, err)
 		note("permits", begun)
 		over = handOver(ctx, func(ctx context.Context) (releaser, error) { return locks[1].Semaphore(path, 3).Acquire(ctx, 2) })
 		time.Sleep(5 * away)
 		begun = time.Now()
-		must(permits.Release())
+		need.OK(t, permits.Release())
 		end = <-over
-		must(end.err)
+		need.OK(t, end.err)
 		took["permits, hand-over"] = append(took["permits, hand-over"], end.at.Sub(begun))
-		must(end.Release())
+		need.OK(t, end.Release())
 	}
 	for what, n := range map[string]float64{
 		"acquire": want.acquire, "release": want.release, "try": want.try, "hand-over": want.handOver,

@@ -1,7 +1,6 @@
 package faultproxy_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -40,9 +39,7 @@ func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
 				need.OK(t, <-create(conn, "/b"))
 				b.proxy.Cut()
 			}
-			if err := <-created; !errors.Is(err, test.err) {
-				t.Errorf("create: got %v, want %v", err, test.err)
-			}
+			need.WantErr(t, "create", <-created, test.err)
 			if test.err == nil && time.Since(begun) < 10*time.Millisecond {
 				t.Error("not delayed")
 			}

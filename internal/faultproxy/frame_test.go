@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
@@ -58,9 +59,7 @@ func TestHookSeesWhatTheServersOwnHookSees(t *testing.T) {
 	conn.CreateContainer("/c", nil, zk.FlagContainer, all)
 	conn.Create("/c/a-", []byte("x"), zk.FlagEphemeral|zk.FlagSequence, all)
 	_, _, deleted, err := conn.GetW("/c/a-0000000000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	conn.Exists("/nothing")
 	conn.Children("/c")
 	conn.Sync("/c")

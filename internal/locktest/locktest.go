@@ -2,11 +2,11 @@
 package locktest
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -22,17 +22,10 @@ func Bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
 func Dial(t *testing.T, srv *zktest.Server, opts ...tierlock.Option) *tier.Registry {
 	t.Helper()
 	locks, err := tierlock.Dial(t.Context(), "127.0.0.1:2181", append(opts, zklock.WithDialContext(srv.DialContext))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }
 
 // WantErr fails unless an error is, or wraps, the one that is wanted.
-func WantErr(t *testing.T, what string, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: got %v, want %v", what, err, want)
-	}
-}
+var WantErr = need.WantErr

@@ -131,9 +131,7 @@ func TestOrderIsSeededSpreadAndStable(t *testing.T) {
 }
 
 func TestEquivalentsHaveReasons(t *testing.T) {
-	if _, err := equivalents(); err != nil {
-		t.Error(err)
-	}
+	need.Get(equivalents())(t)
 	got, err := parse("# c\n\na/b.go f: without g()\n\tIt does\n\tnothing.\n")
 	if err != nil || got["a/b.go f: without g()"] != "It does nothing." {
 		t.Errorf("got %q, %v", got, err)

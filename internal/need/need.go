@@ -1,7 +1,11 @@
-// Package need ends a test without what it needs.
+// Package need says in a line what a test needs: that a call succeeds, without which the test ends, or what its error is.
 package need
 
-import "testing"
+import (
+	"errors"
+	"strings"
+	"testing"
+)
 
 // OK ends the test unless err is nil.
 func OK(t testing.TB, err error) {
@@ -17,5 +21,26 @@ func Get[V any](value V, err error) func(testing.TB) V {
 		t.Helper()
 		OK(t, err)
 		return value
+	}
+}
+
+// ErrOf is the error of a call that returns a value as well.
+func ErrOf[V any](_ V, err error) error { return err }
+
+// WantErr fails unless an error is, or wraps, the one that is wanted; nil if there is to be none.
+func WantErr(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: got %v, want %v", what, err, want)
+	}
+}
+
+// WantMention fails unless there is an error that says all this.
+func WantMention(t testing.TB, err error, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("got %v, want it to mention %q", err, part)
+		}
 	}
 }

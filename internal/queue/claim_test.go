@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -101,10 +102,7 @@ func TestWhatARequeueMakesOfTheOldContender(t *testing.T) {
 			play(t, Config{}, func(t *testing.T, f *fake) {
 				old := f.acquire(second.Exclusive)
 				f.then(Enter, c.enter(f, old))
-				g, err := f.claim(second.Exclusive).Requeue(t.Context(), old, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				g := need.Get(f.claim(second.Exclusive).Requeue(t.Context(), old, nil))(t)
 				if err := old.AwaitRelease(); errors.Is(err, second.ErrLost) != c.lost {
 					t.Errorf("the old one: %v, want a loss: %v", err, c.lost)
 				}
@@ -152,15 +150,11 @@ func TestRequeueThatFails(t *testing.T) {
 			play(t, Config{}, func(t *testing.T, f *fake) {
 				old := f.acquire(second.Exclusive)
 				f.then(Enter, func(ctx context.Context, _ Command, usual func() Answer) Answer { return c.enter(ctx, f, old, usual) })
-				if _, err := f.claim(second.Exclusive).Requeue(within(t, time.Millisecond), old, nil); !errors.Is(err, c.want) {
-					t.Errorf("Requeue: %v, want %v", err, c.want)
-				}
+				wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(within(t, time.Millisecond), old, nil)), c.want)
 				if f.queues(old) {
 					t.Error("the old one still queues")
 				}
-				if err := old.AwaitRelease(); err != nil {
-					t.Errorf("the old one: %v", err)
-				}
+				wantErr(t, "the old one", old.AwaitRelease(), nil)
 				time.Sleep(ttl)
 				f.none()
 			})
@@ -213,9 +207,7 @@ func TestTryThatIsLockedLeavesNothing(t *testing.T) {
 	for commands, try := range map[int]reply{1: says(Answer{Outcome: Locked}), 2: waits} {
 		play(t, Config{}, func(t *testing.T, f *fake) {
 			f.then(Try, try)
-			if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); !errors.Is(err, second.ErrLocked) {
-				t.Errorf("TryAcquire: %v, want ErrLocked", err)
-			}
+			wantErr(t, "TryAcquire", need.ErrOf(f.claim(second.Exclusive).TryAcquire(t.Context())), second.ErrLocked)
 			f.none()
 			if n := len(f.ops(Try, Leave)); n != commands {
 				t.Errorf("%d commands, want %d", n, commands)
@@ -235,9 +227,7 @@ func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 		"none": {never, time.Minute, errAway},
 	} {
 		playFrom(t, func(f *fake) { f.then(Open, c.first) }, func(t *testing.T, f *fake) {
-			if _, err := f.claim(second.Exclusive).TryAcquire(within(t, c.within)); !errors.Is(err, c.want) {
-				t.Errorf("%s: %v, want %v", name, err, c.want)
-			}
+			wantErr(t, "a try that is answered "+name, need.ErrOf(f.claim(second.Exclusive).TryAcquire(within(t, c.within))), c.want)
 		})
 	}
 	// Else a list would not tell of a quarantine.
@@ -260,9 +250,7 @@ func TestNobodyEntersWhileTheStoreDoesNotAnswer(t *testing.T) {
 			if _, err := f.claim(second.Exclusive).Acquire(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errAway) {
 				t.Errorf("Acquire: %v, want the deadline, and why", err)
 			}
-			if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); !errors.Is(err, errAway) {
-				t.Errorf("TryAcquire: %v", err)
-			}
+			wantErr(t, "TryAcquire", need.ErrOf(f.claim(second.Exclusive).TryAcquire(t.Context())), errAway)
 			cancel()
 		}
 		if n := len(f.ops(Enter, Try)); n != 0 {
@@ -288,12 +276,8 @@ func TestListAndAskAreRepeated(t *testing.T) {
 		}
 		ctx := within(t, time.Millisecond)
 		f.then(List, never)
-		if _, err := l.Contenders(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Contenders: %v", err)
-		}
-		if err := f.outage(); err != nil {
-			t.Errorf("a caller who leaves says nothing of the store: %v", err)
-		}
+		wantErr(t, "Contenders", need.ErrOf(l.Contenders(ctx)), context.DeadlineExceeded)
+		wantErr(t, "a caller who leaves says nothing of the store", f.outage(), nil)
 		for _, outcome := range []Outcome{Unknown, Failed} {
 			f.then(List, says(Answer{Outcome: outcome, Err: errors.New("canceled"), Away: errAway}))
 			if a := f.do(ctx, Command{Op: List}); !errors.Is(a.Err, context.DeadlineExceeded) {
@@ -301,9 +285,7 @@ func TestListAndAskAreRepeated(t *testing.T) {
 			}
 		}
 		f.Close()
-		if _, err := l.Contenders(t.Context()); !errors.Is(err, second.ErrClosed) {
-			t.Errorf("Contenders: %v", err)
-		}
+		wantErr(t, "Contenders", need.ErrOf(l.Contenders(t.Context())), second.ErrClosed)
 	})
 }
 
@@ -341,12 +323,8 @@ func TestNobodyEntersWhileTooManyCannotLeave(t *testing.T) {
 		for range 1024 {
 			f.acquire(second.Exclusive).Release()
 		}
-		if _, err := f.claim(second.Exclusive).Acquire(within(t, time.Millisecond), nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Acquire: %v", err)
-		}
-		if _, err := f.claim(second.Exclusive).TryAcquire(within(t, time.Millisecond)); err != nil {
-			t.Errorf("a try waits for them: %v", err)
-		}
+		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(within(t, time.Millisecond), nil)), context.DeadlineExceeded)
+		wantErr(t, "a try, which does not wait for them", need.ErrOf(f.claim(second.Exclusive).TryAcquire(within(t, time.Millisecond))), nil)
 		if n := len(f.ops(Enter)); n != 1024 {
 			t.Errorf("%d have entered", n)
 		}

@@ -172,9 +172,7 @@ func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 		if n := len(f.ops(Leave)); n != 2 {
 			t.Errorf("%d removals after the margin, before it is given up; want one that fails, and another at once", n)
 		}
-		if err := h.Release(); !errors.Is(err, second.ErrLost) {
-			t.Errorf("Release: %v, want ErrLost", err)
-		}
+		wantErr(t, "Release", h.Release(), second.ErrLost)
 		time.Sleep(time.Second)
 		if n := len(f.ops(Leave)); n != 4 {
 			t.Errorf("%d removals in all, want three that fail and one", n)
@@ -255,9 +253,7 @@ func TestTwoMeaningsOfTrouble(t *testing.T) {
 		if err := h.Err(); second.CauseOf(err) != second.ByOther || !errors.Is(err, errRefused) {
 			t.Errorf("a holder that cannot stay: %v", err)
 		}
-		if err := h.Release(); !errors.Is(err, second.ErrLost) {
-			t.Errorf("Release: %v", err)
-		}
+		wantErr(t, "Release", h.Release(), second.ErrLost)
 		f.none()
 	})
 }
@@ -316,9 +312,7 @@ func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 			<-entered
 			return a
 		})
-		if err := old.Release(); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Release", old.Release(), nil)
 		synctest.Wait() // until the old one has come to its end
 		f.Tell(View{ID: "n", Token: old.Token(), At: 100})
 		f.Tell(View{ID: "n", Known: true, Token: token, At: 100, Has: true})

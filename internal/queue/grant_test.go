@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -99,9 +100,7 @@ func TestLossIsSeenByTheClock(t *testing.T) {
 		f.many(Beat, 100, never)
 		h.StopWatchdog()
 		time.Sleep(ttl - ttl/3 - 1)
-		if err := h.Err(); err != nil {
-			t.Errorf("before the end: %v", err)
-		}
+		wantErr(t, "before the end", h.Err(), nil)
 		if err := h.ErrAt(h.claim.tier.Now() + 1); err != nil && h.Context().Err() == nil {
 			t.Errorf("ErrAt: %v, and the context lives", err)
 		}
@@ -150,9 +149,7 @@ func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 { // at the same time
 			all.Go(func() {
-				if err := h.Share(t.Context()); err != nil {
-					t.Error(err)
-				}
+				wantErr(t, "Share", h.Share(t.Context()), nil)
 			})
 		}
 		all.Wait()
@@ -208,46 +205,32 @@ func TestShareThatIsUnderWayEndsWithTheGrant(t *testing.T) {
 // A permit that cannot be given back is told of.
 func TestPermitsThatCannotBeGivenBack(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		s, err := f.Semaphore("/l", 3, second.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := need.Get(f.Semaphore("/l", 3, second.Options{}))(t)
 		permits, err := s.TryAcquire(t.Context(), 3)
 		if err != nil || len(permits) != 3 {
 			t.Fatal(permits, err)
 		}
 		f.then(Weigh, lost, says(Answer{Outcome: Denied, Err: errRefused}))
-		if err := s.Release(permits[:1]); !errors.Is(err, errRefused) {
-			t.Errorf("Release: %v", err)
-		}
+		wantErr(t, "Release", s.Release(permits[:1]), errRefused)
 		f.then(Weigh, never)
 		go func() {
 			time.Sleep(time.Millisecond)
-			if err := s.Release(permits[2:]); err != nil {
-				t.Errorf("Release of the last: %v", err)
-			}
+			wantErr(t, "Release of the last", s.Release(permits[2:]), nil)
 		}()
-		if err := s.Release(permits[1:2]); err != nil {
-			t.Errorf("Release: %v, although it has gone with the last", err)
-		}
+		wantErr(t, "Release of what has gone with the last", s.Release(permits[1:2]), nil)
 		f.none()
 		if permits, err = s.TryAcquire(t.Context(), 2); err != nil {
 			t.Fatal(err)
 		}
 		f.Close()
-		if err := s.Release(permits[:1]); !errors.Is(err, second.ErrLost) {
-			t.Errorf("Release after Close: %v, want ErrLost", err)
-		}
+		wantErr(t, "Release after Close", s.Release(permits[:1]), second.ErrLost)
 	})
 }
 
 // Who is not first takes no permits, also if some are free. Who waits for the end of a quarantine does not take more than it has asked for.
 func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		s, err := f.Semaphore("/l", 3, second.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := need.Get(f.Semaphore("/l", 3, second.Options{}))(t)
 		view := func(v View) reply {
 			return func(_ context.Context, _ Command, usual func() Answer) Answer {
 				a := usual()
@@ -265,9 +248,7 @@ func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 		if err != nil || len(permits) != 1 || time.Since(begun) != 7*time.Second/10 || len(f.ops(Weigh)) != 1 || d.Others() != 1 {
 			t.Errorf("%d permits after %v and %d bids, others %d: %v", len(permits), time.Since(begun), len(f.ops(Weigh)), d.Others(), err)
 		}
-		if err := s.Release(permits); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Release", s.Release(permits), nil)
 		f.none()
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -40,9 +41,7 @@ func TestReleaseThatFindsNothingTellsOfALossWhileTheLeaseRuns(t *testing.T) {
 				})
 				h.Release()
 				time.Sleep(ttl)
-				if err := h.AwaitRelease(); err != nil {
-					t.Error(err)
-				}
+				wantErr(t, "AwaitRelease", h.AwaitRelease(), nil)
 			})
 		})
 	}
@@ -91,9 +90,7 @@ func TestOnlyWhatMayEnterLateIsAudited(t *testing.T) {
 				f.then(Enter, waits)
 				f.reader = true
 				h := f.acquire(second.Writing)
-				if err := h.Share(t.Context()); err != nil {
-					t.Error(err)
-				}
+				wantErr(t, "Share", h.Share(t.Context()), nil)
 				time.Sleep(ttl)
 				if got := len(f.ops(Audit)) > 0; got != c.want {
 					t.Errorf("audited: %v", got)
@@ -110,19 +107,13 @@ func TestRenewalThatIsRefusedIsToldOnce(t *testing.T) {
 		f.many(Beat, 20, says(Answer{Outcome: Denied, Err: errRefused}))
 		h := f.acquire(second.Exclusive)
 		<-h.Context().Done()
-		if err := f.Err(); !errors.Is(err, errRefused) {
-			t.Errorf("Err: %v", err)
-		}
-		if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); !errors.Is(err, errRefused) {
-			t.Errorf("a try: %v", err)
-		}
+		wantErr(t, "Err", f.Err(), errRefused)
+		wantErr(t, "a try", need.ErrOf(f.claim(second.Exclusive).TryAcquire(t.Context())), errRefused)
 		if n := strings.Count(f.log.String(), errRefused.Error()); n != 1 {
 			t.Errorf("told %d times:\n%s", n, f.log)
 		}
 		time.Sleep(time.Minute)
-		if err := f.Err(); err != nil {
-			t.Errorf("when it is renewed again: %v", err)
-		}
+		wantErr(t, "when it is renewed again", f.Err(), nil)
 		h.Release()
 		f.none()
 	})
@@ -133,9 +124,7 @@ func TestServerThatForgetsEachSessionIsNotAskedWithoutEnd(t *testing.T) {
 		over := says(Answer{Outcome: Expired, Err: errors.New("no such session")})
 		f.many(Enter, 100_000, over)
 		f.many(Beat, 100_000, over)
-		if _, err := f.claim(second.Exclusive).Acquire(within(t, time.Second), nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Acquire: %v", err)
-		}
+		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(within(t, time.Second), nil)), context.DeadlineExceeded)
 		if n := len(f.ops(Open)); n > 200 {
 			t.Errorf("%d sessions in a second", n)
 		}
@@ -178,9 +167,7 @@ func TestEndOfWhatWasLost(t *testing.T) {
 		if err := gone.Release(); second.CauseOf(err) != second.ByOther {
 			t.Errorf("Release: %v", err)
 		}
-		if _, err := f.claim(second.Exclusive).Requeue(t.Context(), there, nil); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(t.Context(), there, nil)), nil)
 		if synctest.Wait(); f.queues(there) {
 			t.Error("others wait behind it")
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
@@ -201,10 +202,7 @@ func (s *schedule) work(p *memory.Process) {
 	for range 6 {
 		time.Sleep(s.upTo(100 * time.Millisecond))
 		mode := []second.Mode{second.Exclusive, second.Writing, second.Reading}[s.roll(3)]
-		l, err := p.Claim("/l", second.Options{Mode: mode})
-		if err != nil {
-			s.Fatal(err)
-		}
+		l := need.Get(p.Claim("/l", second.Options{Mode: mode}))(s)
 		for g := s.ask(p, l.Acquire); g != nil; {
 			g = s.turn(p, l, g)
 		}
@@ -299,9 +297,7 @@ const permits = 3
 // asked for.
 func (s *schedule) workWithPermits(p *memory.Process) {
 	l, err := p.Semaphore("/l", permits, second.Options{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	need.OK(s, err)
 	for range 6 {
 		time.Sleep(s.upTo(100 * time.Millisecond))
 		want, least := 1+s.roll(permits), 1+s.roll(permits)

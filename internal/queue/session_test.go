@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -35,9 +36,7 @@ func TestSessionThatEnds(t *testing.T) {
 		if len(sessions) != 4 {
 			t.Errorf("entered under %v, want four sessions", sessions)
 		}
-		if err := h.Release(); !errors.Is(err, second.ErrLost) {
-			t.Error(err)
-		}
+		wantErr(t, "Release", h.Release(), second.ErrLost)
 		g.Release()
 		f.none()
 	})
@@ -187,9 +186,7 @@ func TestAudit(t *testing.T) {
 				return usual()
 			})
 			go func() { // it is listed, and gives up before the answer comes
-				if err := leaving.Release(); err != nil {
-					t.Errorf("removed before its own command: %v", err)
-				}
+				wantErr(t, "removed before its own command", leaving.Release(), nil)
 			}()
 			late = f.acquire(second.Exclusive) // listed, and enrolled since the audit began
 			a := usual()
@@ -332,17 +329,13 @@ func TestEndThenClose(t *testing.T) {
 		if second.CauseOf(h.Err()) != second.ByClose || !errors.Is(f.Err(), second.ErrClosed) {
 			t.Errorf("%v, %v", h.Err(), f.Err())
 		}
-		if _, err := f.claim(second.Exclusive).Acquire(t.Context(), nil); !errors.Is(err, second.ErrClosed) {
-			t.Error(err)
-		}
+		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), nil)), second.ErrClosed)
 		go f.Tier.Close()
 		f.Tier.Close()
 		if n := len(f.ops(Goodbye)); n != 1 {
 			t.Errorf("%d goodbyes", n)
 		}
-		if err := h.Release(); !errors.Is(err, second.ErrLost) {
-			t.Errorf("Release after Close: %v", err)
-		}
+		wantErr(t, "Release after Close", h.Release(), second.ErrLost)
 	})
 }
 
@@ -352,9 +345,7 @@ func TestEndMeanwhile(t *testing.T) {
 		old := f.acquire(second.Exclusive)
 		old.Revoked()
 		f.meanwhile = f.End // as it is given up
-		if _, err := f.claim(second.Exclusive).Requeue(t.Context(), old, nil); !errors.Is(err, second.ErrClosed) {
-			t.Error(err)
-		}
+		wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(t.Context(), old, nil)), second.ErrClosed)
 		begun := time.Now()
 		if err := old.AwaitRelease(); err != nil || time.Since(begun) != 0 {
 			t.Errorf("%v after %v", err, time.Since(begun))
@@ -397,9 +388,7 @@ func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 	refused := says(Answer{Outcome: Denied, Err: errRefused})
 	playFrom(t, func(f *fake) { f.then(Open, refused, refused); f.Deafen(errAway) }, func(t *testing.T, f *fake) {
 		synctest.Wait()
-		if _, err := f.claim(second.Exclusive).Acquire(t.Context(), nil); !errors.Is(err, errRefused) {
-			t.Errorf("Acquire: %v, want why there is no session", err)
-		}
+		wantErr(t, "Acquire without a session", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), nil)), errRefused)
 		if n := strings.Count(f.log.String(), errRefused.Error()); n != 1 || strings.Contains(f.log.String(), errAway.Error()) {
 			t.Errorf("the refusal is logged %d times:\n%s", n, f.log)
 		}
@@ -483,9 +472,7 @@ func TestRenewalThatFailsIsRepeatedSoon(t *testing.T) {
 					f.then(Beat, nil)
 				}
 				time.Sleep(2 * ttl)
-				if err := h.Err(); err != nil {
-					t.Errorf("after twice eight renewals: %v", err)
-				}
+				wantErr(t, "after twice eight renewals", h.Err(), nil)
 				if n := len(f.ops(Beat)); n < 20 || n > 26 {
 					t.Errorf("%d renewals, want those sixteen, and one each quarter of the TTL", n)
 				}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -251,20 +252,15 @@ func (f *fake) ops(kinds ...Op) (sent []Command) {
 	return sent
 }
 
+var wantErr = need.WantErr
+
 func (f *fake) claim(mode second.Mode) second.Claim {
-	l, err := f.Claim("/l", second.Options{Mode: mode})
-	if err != nil {
-		f.Fatal(err)
-	}
-	return l
+	return need.Get(f.Claim("/l", second.Options{Mode: mode}))(f.TB)
 }
 
 func (f *fake) acquire(mode second.Mode) *Contender {
 	f.Helper()
-	g, err := f.claim(mode).Acquire(f.TB.Context(), nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	g := need.Get(f.claim(mode).Acquire(f.TB.Context(), nil))(f.TB)
 	return g.(*Contender)
 }
 

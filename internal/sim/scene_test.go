@@ -18,6 +18,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -216,9 +217,7 @@ func (s *scene) connectTo(srv *zktest.Server) *zk.Conn {
 // must checks the outcome of a step that is not what the scene is about.
 func (s *scene) must(err error) {
 	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	need.OK(s, err)
 }
 
 func (s *scene) wantErr(err error, targets ...error) {

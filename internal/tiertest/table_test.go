@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestASummaryHasARowForEachGroupAndSaysWhatIsNotKept(t *testing.T) {
@@ -17,9 +19,7 @@ func TestASummaryHasARowForEachGroupAndSaysWhatIsNotKept(t *testing.T) {
 	dir := t.TempDir()
 	full, part, doc := filepath.Join(dir, "full"), filepath.Join(dir, "part"), filepath.Join(dir, "doc")
 	write := func(file, text string) {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	write(full, table.markdown("Full"))
 	table[len(table)-1].Result = NotAvailable + ": why"

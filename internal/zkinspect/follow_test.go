@@ -1,7 +1,6 @@
 package zkinspect_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -34,9 +33,7 @@ func (s site) follow(t *testing.T, path string) *watcher {
 	w, end := &watcher{}, make(chan error, 1)
 	go func() { end <- s.follower(path).Follow(t.Context(), w.see) }()
 	t.Cleanup(func() {
-		if err := <-end; err != nil {
-			t.Errorf("ends with %v", err)
-		}
+		need.WantErr(t, "the end", <-end, nil)
 	})
 	return w
 }
@@ -169,9 +166,7 @@ func TestFollowOutlivesConnectionAndSession(t *testing.T) {
 func TestFollowEndsWhereItMayNotLook(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		s.put(t, path, "", 0, zk.PermAll&^zk.PermRead)
-		if err := s.follower(path).Follow(t.Context(), new(watcher).see); !errors.Is(err, zk.ErrNoAuth) {
-			t.Errorf("got %v", err)
-		}
+		need.WantErr(t, "Follow", s.follower(path).Follow(t.Context(), new(watcher).see), zk.ErrNoAuth)
 	})
 }
 

@@ -153,9 +153,7 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 		if l := list("/none", 10, false); len(l.Locks) != 0 || !l.Complete {
 			t.Errorf("of nothing: got %+v", l)
 		}
-		if _, err := s.reader().List(t.Context(), "/secret", 10, false); !errors.Is(err, zk.ErrNoAuth) {
-			t.Errorf("of what may not be read: %v", err)
-		}
+		need.WantErr(t, "List of what may not be read", need.ErrOf(s.reader().List(t.Context(), "/secret", 10, false)), zk.ErrNoAuth)
 	})
 }
 

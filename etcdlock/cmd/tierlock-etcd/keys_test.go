@@ -106,9 +106,7 @@ func TestCredentials(t *testing.T) {
 		errorOf(root.UserAdd(ctx, "user", "secret")), errorOf(root.UserGrantRole(ctx, "user", "jobs")),
 		errorOf(root.AuthEnable(ctx)),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 	}
 	env := at(server.Addr())
 	commandtest.Want(t, env, "who /jobs/report", 69, "user name is empty")

@@ -37,9 +37,7 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 	if errors.Is(err, store.ErrNoServer) {
 		zkservertest.Check(t, err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	need.OK(t, b.write(dir))
 	var read benchmark
 	need.OK(t, json.Unmarshal(content(t, dir, "bench.json"), &read))

@@ -78,8 +78,6 @@ func enter(t *testing.T, r *Register) Section {
 func leave(t *testing.T, s Section, token, process int64) (regression bool) {
 	t.Helper()
 	regression, _, err := s.Leave(token, process)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, err)
 	return regression
 }

@@ -62,9 +62,7 @@ func TestWhoFindsNoRoomOverlaps(t *testing.T) {
 
 func TestTheDeadTakeNoPermits(t *testing.T) {
 	inside, _ := inTurn(t, rule.Permits(2, 1), ByKernel, 1, 1)
-	if err := inside[0].latch.close(); err != nil { // as the kernel does for one that was killed
-		t.Fatal(err)
-	}
+	need.OK(t, inside[0].latch.close()) // as the kernel does for one that was killed
 	for _, want := range []bool{false, true} {
 		s, err := inside[1].register.Enter(1)
 		if err != nil || s.Overlap != want {
@@ -149,9 +147,7 @@ func TestRoomIsFoundWhileOthersLeave(t *testing.T) {
 				if err != nil || s.Overlap {
 					t.Errorf("no room for %d: %v", weight, err)
 				}
-				if err := s.Abandon(); err != nil {
-					t.Error(err)
-				}
+				need.WantErr(t, "Abandon", s.Abandon(), nil)
 				mu.Lock()
 				left += weight
 				changed.Broadcast()

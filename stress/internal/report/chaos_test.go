@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestInterruptedChaosNeedsNoProgress(t *testing.T) {
@@ -22,9 +24,7 @@ func TestDrawingOfTheHistoryIsShown(t *testing.T) {
 		Chaos: &Chaos{History: "Illegal", Drawing: filepath.Join(dir, "drawn.html")}, Environment: &Environment{},
 	}
 	name := filepath.Join(dir, "page.html")
-	if err := r.WritePage(name); err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, r.WritePage(name))
 	page, err := os.ReadFile(name)
 	if err != nil || !strings.Contains(string(page), `<a href="drawn.html">`) {
 		t.Errorf("on the page: no link, %v", err)

@@ -117,9 +117,7 @@ func TestWhatAStoreDidIsPossible(t *testing.T) {
 
 func TestWhatWasLeftOutExplainsMore(t *testing.T) {
 	events := run(t, 0, time.Minute, true)
-	if _, err := check(events, Rules{}, 0, 0); err != nil {
-		t.Errorf("of few states at first: got %v, want nil", err)
-	}
+	need.WantErr(t, "check with few states at first", need.ErrOf(check(events, Rules{}, 0, 0)), nil)
 }
 
 // A forger changes a trace so that no store can have done that: from is where the first event is that it can work with.
@@ -363,9 +361,7 @@ func TestCommandWithoutAnAnswerIsSeenByItsEffect(t *testing.T) {
 	add("b", 2, Command{Op: queue.Look, Ref: y}, &Answer{Outcome: queue.Done, View: View{ID: "y", Known: true, Has: true, Token: 2}})
 	behind := View{ID: "y", Known: true, Has: true, Behind: true, Token: 2}
 	events = append(events, Event{At: clock.Instant(time.Minute), Process: "b", Kind: News, News: &behind})
-	if _, err := Check(events, Rules{}); err != nil {
-		t.Errorf("got %v, want nil", err)
-	}
+	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{})), nil)
 }
 
 // adding returns what adds a command to a trace, with its answer a second later, if there is one.
@@ -445,9 +441,7 @@ func TestNewsOfTheSameMomentAreHeard(t *testing.T) {
 		{At: 5 * second, Process: "a", Number: 3, Kind: Answered, Answer: &Answer{Outcome: queue.Done}},
 		{At: 5 * second, Process: "a", Kind: News, News: &has},
 	}
-	if _, err := Check(events, Rules{}); err != nil {
-		t.Errorf("got %v, want nil", err)
-	}
+	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{})), nil)
 }
 
 func TestTraceIsReadAsItWasWritten(t *testing.T) {
@@ -459,9 +453,7 @@ func TestTraceIsReadAsItWasWritten(t *testing.T) {
 	view := queue.View{ID: "x", Known: true, Has: true, Token: 4}
 	w.Record(queue.Record{Number: 1, Answer: queue.Answer{Outcome: queue.Done, View: view, TTL: ttl}})
 	w.Record(queue.Record{Answer: queue.Answer{View: queue.View{ID: "x"}}})
-	if _, err := w.file.WriteString(`{"at": 5, "proc`); err != nil { // killed
-		t.Fatal(err)
-	}
+	need.Get(w.file.WriteString(`{"at": 5, "proc`))(t) // killed
 	got := need.Get(Read(dir))(t)
 	for i := range got {
 		if i > 0 && got[i].At < got[i-1].At {
