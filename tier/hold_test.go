@@ -145,22 +145,6 @@ func TestConcurrentReleasesOfOneHoldReleaseItOnce(t *testing.T) {
 	})
 }
 
-// What re-enters is the ownership: it lives on after the hold that was there first.
-func TestInnerHoldReentersAfterOuterIsReleased(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		mu := process(t, s).Mutex("/locks/a")
-		outer := acquire(t, mu)
-		outerCtx := outer.Context(t.Context())
-		inner := start(outerCtx, mu).granted(t)
-		release(t, outer)
-		wantErr(t, "Acquire with the released hold's context", errOf(mu.Acquire(outerCtx)), tier.ErrReleased)
-		third := start(inner.Context(t.Context()), mu).granted(t)
-		release(t, inner)
-		wantQueue(t, s, "while one hold is left", 1)
-		release(t, third)
-	})
-}
-
 func TestHoldOfAnotherMutexDoesNotReenter(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, other := process(t, s), process(t, s)

@@ -50,23 +50,6 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 	})
 }
 
-func TestClosedRegistryRefusesEverything(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memory.Server) {
-		locks := process(t, s)
-		mu := locks.Mutex("/locks/a")
-		for range 2 {
-			wantErr(t, "Close", locks.Close(), nil)
-		}
-		_, acquire := mu.Acquire(soon(t))
-		_, try := mu.TryAcquire(soon(t))
-		_, contenders := mu.Contenders(soon(t))
-		do := mu.Do(soon(t), func(context.Context) error { t.Error("called"); return nil })
-		for name, err := range map[string]error{"Acquire": acquire, "TryAcquire": try, "Contenders": contenders, "Do": do} {
-			wantErr(t, name+" after Close", err, tier.ErrClosed)
-		}
-	})
-}
-
 func TestCloseFromAnObserverReturns(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		for _, from := range []string{"Lost", "Connection", "Shutdown"} {

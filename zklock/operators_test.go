@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,27 +59,6 @@ func TestContentInAnotherFormSaysNothingOfItsProcess(t *testing.T) {
 			if c.Host != "" || c.PID != 0 || c.Linger != 0 {
 				t.Errorf("%s: read %+v", c.Data, c)
 			}
-		}
-	})
-}
-
-func TestNobodyIsReadForAQuestionThatWasGivenUp(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p, conn := start(t, s), raw(t, s)
-		put(t, conn, 0, "/locks", path, path+"/lock-0000000001", path+"/lock-0000000002")
-		ctx, cancel := context.WithCancel(t.Context())
-		var reads atomic.Int64
-		meet(s, func(f *zktest.Frame) bool {
-			if is("getData", zktest.Request)(f) {
-				reads.Add(1)
-				cancel()
-			}
-			return false
-		}, zktest.Pass)
-		_, err := p.lock.Contenders(ctx)
-		synctest.Wait()
-		if wantErr(t, "Contenders", err, context.Canceled); reads.Load() != 1 {
-			t.Errorf("%d were read, want 1", reads.Load())
 		}
 	})
 }

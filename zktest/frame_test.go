@@ -1,7 +1,6 @@
 package zktest_test
 
 import (
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -61,32 +60,6 @@ func TestDroppedRequestsDoNotProlongTheSession(t *testing.T) {
 	})
 }
 
-func TestForgedExpiryLeavesTheOldSessionAlive(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn := connect(t, s, 6*time.Second, addr)
-		old := conn.SessionID()
-		create(t, conn, "/e", zk.FlagEphemeral)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "connect" && f.Dir == zktest.Request && f.Session == old {
-				return zktest.Error(zk.ErrSessionExpired)
-			}
-			return zktest.Pass
-		})
-		s.Cut(old)
-		time.Sleep(6*time.Second - 1)
-		synctest.Wait()
-		connected(t, conn, old, false)
-		if !s.Exists("/e") {
-			t.Error("node of the old session is gone before its timeout")
-		}
-		time.Sleep(1)
-		synctest.Wait()
-		if s.Exists("/e") {
-			t.Error("node of the old session outlives its timeout")
-		}
-	})
-}
-
 func TestFramesAreCounted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		a, b := connect(t, s, timeout, addr), connect(t, s, timeout, addr)
@@ -104,25 +77,6 @@ func TestFramesAreCounted(t *testing.T) {
 		}
 		if len(seen) != 4 || seen[3] != want {
 			t.Errorf("frames: got %v, want 4, the last of which is %v", seen, want)
-		}
-	})
-}
-
-// The hook runs without locks, so it can strike in the middle of an operation.
-func TestHookMayUseTheControls(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn := connect(t, s, timeout, addr)
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == "create" && f.Dir == zktest.Request {
-				s.Expire(f.Session)
-			}
-			return zktest.Pass
-		})
-		if _, err := conn.Create("/e", nil, zk.FlagEphemeral, everybody); !errors.Is(err, zk.ErrConnectionClosed) {
-			t.Errorf("Create: got %v, want %v", err, zk.ErrConnectionClosed)
-		}
-		if s.Exists("/e") {
-			t.Error("a request of an expired session was applied")
 		}
 	})
 }
