@@ -71,20 +71,23 @@ func servers(t *testing.T) string {
 }
 
 func TestMissingServerExitsWith69(t *testing.T) {
-	t.Setenv("ZOOKEEPER_HOME", t.TempDir())
-	code, _, stderr := runWith()
-	if code != exitNoServer || !strings.Contains(stderr, "apt-get install -y zookeeper") {
-		t.Errorf("no server on the machine: got exit %d, stderr %q", code, stderr)
-	}
-	t.Setenv("ETCD", t.TempDir()+"/etcd")
-	t.Setenv("POSTGRESQL_HOME", t.TempDir())
-	t.Setenv("REDIS_SERVER", t.TempDir()+"/redis-server")
-	for store, script := range map[string]string{
-		"etcd": "get-etcd.sh", "postgres": "get-postgresql.sh", "postgres-advisory": "get-postgresql.sh", "redis": "get-redis.sh",
+	nowhere := t.TempDir()
+	t.Setenv("ZOOKEEPER_HOME", nowhere)
+	t.Setenv("ETCD", nowhere+"/etcd")
+	t.Setenv("POSTGRESQL_HOME", nowhere)
+	t.Setenv("REDIS_SERVER", nowhere+"/redis-server")
+	postgres := []string{"scripts/get-postgresql.sh", "apt-get install -y postgresql", "brew install postgresql"}
+	for store, help := range map[string][]string{
+		"zookeeper": {"apt-get install -y zookeeper", "brew install zookeeper", "docker run --rm -p 127.0.0.1:2181:2181 zookeeper:3.9", "-zk"},
+		"etcd":      {"scripts/get-etcd.sh", "apt-get install -y etcd-server", "brew install etcd"},
+		"postgres":  postgres, "postgres-advisory": postgres,
+		"redis": {"scripts/get-redis.sh", "apt-get install -y redis-server", "brew install redis"},
 	} {
-		code, _, stderr = runWith("-store", store)
-		if code != exitNoServer || !strings.Contains(stderr, "scripts/"+script) {
-			t.Errorf("no %s on the machine: got exit %d, stderr %q", store, code, stderr)
+		code, _, stderr := runWith("-store", store)
+		for _, want := range append(help, nowhere) {
+			if code != exitNoServer || !strings.Contains(stderr, want) {
+				t.Errorf("no %s on the machine: got exit %d, stderr %q, want it to say %q", store, code, stderr, want)
+			}
 		}
 	}
 	start := time.Now()

@@ -1,7 +1,6 @@
 package etcdserver_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/child/childtest"
@@ -19,11 +18,4 @@ func TestServer(t *testing.T) {
 		},
 		Get: func(_ *testing.T, s *etcdserver.Server) (string, error) { return get(s.Addr(), "kept") },
 	})
-}
-
-func TestNotFoundSaysHowToGetAServer(t *testing.T) {
-	t.Setenv("ETCD", t.TempDir()+"/etcd")
-	_, err := etcdserver.Start(t.Context(), etcdserver.Config{})
-	childtest.WantHelp(t, err, etcdserver.ErrNotFound,
-		"scripts/get-etcd.sh", "apt-get install -y etcd-server", "brew install etcd", os.Getenv("ETCD"))
 }

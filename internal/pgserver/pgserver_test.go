@@ -2,7 +2,6 @@ package pgserver_test
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -41,13 +40,6 @@ func TestStopRemovesTheSharedMemory(t *testing.T) {
 	if slices.Contains(segments(t), segment) {
 		t.Errorf("after Stop there is still the segment %s of shared memory", segment)
 	}
-}
-
-func TestNotFoundSaysHowToGetAServer(t *testing.T) {
-	t.Setenv("POSTGRESQL_HOME", t.TempDir())
-	_, err := pgserver.Start(t.Context(), pgserver.Config{})
-	childtest.WantHelp(t, err, pgserver.ErrNotFound,
-		"scripts/get-postgresql.sh", "apt-get install -y postgresql", "brew install postgresql", os.Getenv("POSTGRESQL_HOME"))
 }
 
 func TestPlainUserOwnsADatabase(t *testing.T) {

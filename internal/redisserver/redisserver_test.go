@@ -1,7 +1,6 @@
 package redisserver_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -24,13 +23,6 @@ func TestServer(t *testing.T) {
 		Put: func(t *testing.T, s *redisserver.Server, value string) { put(t, s, "kept", value) },
 		Get: func(_ *testing.T, s *redisserver.Server) (string, error) { return get(s, "kept"), nil },
 	})
-}
-
-func TestNotFoundSaysHowToGetAServer(t *testing.T) {
-	t.Setenv("REDIS_SERVER", t.TempDir()+"/redis-server")
-	_, err := redisserver.Start(t.Context(), redisserver.Config{NoSync: true})
-	childtest.WantHelp(t, err, redisserver.ErrNotFound,
-		"scripts/get-redis.sh", "apt-get install -y redis-server", "brew install redis", os.Getenv("REDIS_SERVER"))
 }
 
 func TestIsolatedPrimaryGoesOnUntilItMissesItsReplicas(t *testing.T) {

@@ -3,7 +3,6 @@ package zkserver_test
 import (
 	"errors"
 	"net"
-	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -29,13 +28,6 @@ func TestServer(t *testing.T) {
 			return string(data), err
 		},
 	})
-}
-
-func TestNotFoundSaysHowToGetAServer(t *testing.T) {
-	t.Setenv("ZOOKEEPER_HOME", t.TempDir())
-	_, err := zkserver.Start(t.Context(), zkserver.Config{})
-	childtest.WantHelp(t, err, zkserver.ErrNotFound, "apt-get install -y zookeeper", "brew install zookeeper",
-		"docker run --rm -p 127.0.0.1:2181:2181 zookeeper:3.9", "-zk", os.Getenv("ZOOKEEPER_HOME"))
 }
 
 func TestStartOnATakenPortFails(t *testing.T) {

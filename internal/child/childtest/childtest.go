@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -50,19 +49,6 @@ func Eventually(tb testing.TB, what string, holds func() bool) {
 	defer cancel()
 	if err := child.Until(ctx, holds); err != nil {
 		tb.Fatalf("never: %s", what)
-	}
-}
-
-// WantHelp checks that an error is that of a missing server, and says how to get one.
-func WantHelp(tb testing.TB, err, missing error, help ...string) {
-	tb.Helper()
-	if !errors.Is(err, missing) {
-		tb.Fatalf("Start: got %v, want %v", err, missing)
-	}
-	for _, want := range help {
-		if !strings.Contains(err.Error(), want) {
-			tb.Errorf("the error does not say %q:\n%v", want, err)
-		}
 	}
 }
 
