@@ -8,11 +8,11 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
@@ -24,24 +24,10 @@ func TestMain(m *testing.M) {
 
 const (
 	path           = "/elections/a"
-	sessionTimeout = 9 * time.Second
+	sessionTimeout = locktest.SessionTimeout
 )
 
-// bubble runs f in virtual time, with a store of its own. The bubble makes sure that no goroutine is left.
-func bubble(t *testing.T, f func(t *testing.T, s *memory.Server)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, memory.NewServer()) })
-}
-
-// dial returns the locks of one more process, and what can be done to it.
-func dial(t *testing.T, s *memory.Server, label string, opts ...tier.Option) (*tier.Registry, *memory.Process) {
-	t.Helper()
-	p := s.Dial(label, sessionTimeout, nil)
-	synctest.Wait() // until it is connected
-	locks := tier.New(p, opts...)
-	t.Cleanup(func() { locks.Close() })
-	return locks, p
-}
+var bubble, dial = locktest.InMemory, locktest.Join
 
 func registry(t *testing.T, s *memory.Server, label string, opts ...tier.Option) *tier.Registry {
 	t.Helper()

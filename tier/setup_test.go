@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/need"
@@ -23,23 +24,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bubble runs f in virtual time, with a store of its own. The bubble makes sure that no goroutine is left.
-func bubble(t *testing.T, f func(t *testing.T, s *memory.Server)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, memory.NewServer()) })
-}
+const sessionTimeout = locktest.SessionTimeout
 
-const sessionTimeout = 9 * time.Second
-
-// dial returns the locks of one more process that is connected, and what can be done to it.
-func dial(t *testing.T, s *memory.Server, label string, opts ...tier.Option) (*tier.Registry, *memory.Process) {
-	t.Helper()
-	p := s.Dial(label, sessionTimeout, nil)
-	synctest.Wait() // until it is connected
-	locks := tier.New(p, opts...)
-	t.Cleanup(func() { locks.Close() })
-	return locks, p
-}
+var bubble, dial = locktest.InMemory, locktest.Join
 
 // cut cuts a process off, and returns when that knows. Its lease still runs.
 func cut(p *memory.Process) (heal func()) {

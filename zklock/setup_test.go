@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkconn"
@@ -33,14 +34,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// bubble runs f with a server of its own in virtual time. The end of the bubble checks that no goroutine is left.
-func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := zktest.Start(t)
-		f(t, s)
-	})
-}
+var bubble = locktest.Bubble
 
 // each runs f for each case, with a server of its own.
 func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *zktest.Server, c C)) {
