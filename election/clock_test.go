@@ -11,6 +11,7 @@ import (
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -34,9 +35,7 @@ func TestLeaderLooksAtTheClock(t *testing.T) {
 			}
 			return election.ErrStop
 		})
-		if err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		need.WantErr(t, "Run", err, nil)
 	})
 }
 

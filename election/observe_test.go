@@ -11,6 +11,7 @@ import (
 
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -97,9 +98,7 @@ func TestObserverSeesEachLeaderOnce(t *testing.T) {
 		o.saw(t, "abac")
 		o.stop()
 		<-o.ended
-		if o.err != nil {
-			t.Errorf("the end of the context is no error: %v", o.err)
-		}
+		need.WantErr(t, "the end of the context", o.err, nil)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -86,9 +87,7 @@ func TestElectionIsStrict(t *testing.T) {
 		a.leads(b)
 		a.reign <- election.ErrStop
 		a.returns(nil)
-		if n := len(s.Queue(path)); n != 0 {
-			t.Errorf("%d candidates are left, want none", n)
-		}
+		need.Equal(t, "candidates are left", len(s.Queue(path)), 0)
 	})
 }
 
@@ -104,9 +103,7 @@ func TestStopEndsTheCampaign(t *testing.T) {
 			p[0].returns(c.want)
 			p[1].leads(p[0])
 			time.Sleep(time.Minute)
-			if n := len(s.Queue(path)); n != 1 {
-				t.Errorf("%d candidates after one has stopped, want 1", n)
-			}
+			need.Equal(t, "candidates after one has stopped", len(s.Queue(path)), 1)
 			p[0].run() // and comes back
 			p[1].reign <- election.ErrStop
 			p[1].returns(nil)

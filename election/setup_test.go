@@ -75,9 +75,7 @@ func (d *diary) begin(t *testing.T, label string, term int64) {
 func (d *diary) end(t *testing.T, label string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.leading != label {
-		t.Errorf("%q leads, want %s", d.leading, label)
-	}
+	need.Equal(t, "who leads", d.leading, label)
 	d.leading = ""
 }
 

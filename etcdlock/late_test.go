@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -123,9 +124,7 @@ func TestKeyThatAnOldRequestCreatesIsTakenOver(t *testing.T) {
 	}
 	again()
 	c = requeue(t, p.mutex(t), c)
-	if keyOf(c.Ref()) != keyOf(first.Ref()) {
-		t.Errorf("got key %s, want %s", keyOf(c.Ref()), keyOf(first.Ref()))
-	}
+	need.Equal(t, "key", keyOf(c.Ref()), keyOf(first.Ref()))
 	release(t, c)
 	eventually(t, "nothing is left", func() bool { return len(left(t)) == 0 })
 }

@@ -98,9 +98,7 @@ func TestNeitherTheNextOneIsAskedNorAKeyMadeWhenTheHolderHasGone(t *testing.T) {
 			}
 			release(t, c)
 		}
-		if keys := left(t); len(keys) != 0 {
-			t.Errorf("left: %v", keys)
-		}
+		need.Empty(t, "left", left(t))
 	}
 }
 

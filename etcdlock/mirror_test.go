@@ -78,9 +78,7 @@ func TestWaiterNoticesAWatchThatIsSilent(t *testing.T) {
 	holder := acquire(t, q.mutex(t))
 	w := queues(t, p.mutex(t))
 	release(t, after(t, w, holder))
-	if n := p.store.stream.Load(); n != 1 {
-		t.Errorf("%d other streams for watches, want one", n)
-	}
+	need.Equal(t, "other streams for watches", p.store.stream.Load(), 1)
 	holder = acquire(t, q.writer(t))
 	reader, watches := queues(t, p.reader(t)), len(p.calls.begun())
 	eventually(t, "a watch", func() bool { return p.calls.count("Range") > 0 && len(p.calls.begun()) >= watches })

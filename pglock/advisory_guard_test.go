@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -189,7 +190,5 @@ func TestNobodyGetsAnAdvisoryLockDuringATransaction(t *testing.T) {
 	}), tier.ErrReleased)
 	wantErr(t, <-released, nil)
 	mustRelease(t, other.Must(t))
-	if n := value(t, tab); n != 0 {
-		t.Errorf("%d were committed by one that has given the lock up", n)
-	}
+	need.Equal(t, "rows committed by one that has given the lock up", value(t, tab), 0)
 }

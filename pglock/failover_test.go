@@ -126,9 +126,7 @@ func TestRowsMayBeMissingOrBackAtTheNewPrimary(t *testing.T) {
 	e.failOver(t)
 	knows(t, missing, 20*time.Second)
 	eventually(t, "the contender that is back is removed", func() bool { return contenders() == 0 })
-	if n := ask[int](t, standby, "SELECT count(*) FROM tierlock.session"); n != 1 {
-		t.Errorf("%d sessions, want the one of before", n)
-	}
+	need.Equal(t, "sessions, the one of before", ask[int](t, standby, "SELECT count(*) FROM tierlock.session"), 1)
 	missing.Release()
 }
 

@@ -308,9 +308,7 @@ func TestSchemaWithoutItsRowsServes(t *testing.T) {
 	}
 	exec(t, pool, empty)
 	mustRelease(t, p.mustAcquire(t)) // the process has a session again, and nobody else a lease
-	if n := ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"); n != 0 {
-		t.Errorf("%d contenders are left", n)
-	}
+	need.Equal(t, "contenders are left", ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"), 0)
 }
 
 // What a renewal does besides: it notes the longest lease, also when somebody wants short quarantines again while others run; it removes

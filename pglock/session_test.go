@@ -105,9 +105,7 @@ func TestLateRequestLeavesNothing(t *testing.T) {
 	}
 	p.Close()
 	enter()
-	if n := left(t, lockPath(t)); n != 0 {
-		t.Errorf("%d contenders of a session that is over", n)
-	}
+	need.Equal(t, "contenders of a session that is over", left(t, lockPath(t)), 0)
 }
 
 // A request for permits that is late takes nothing back. The permits of a path have nothing to do with its lock.
@@ -125,13 +123,9 @@ func TestLateRequestForPermitsTakesNothingBack(t *testing.T) {
 	do(queue.Try, 4)
 	for _, weight := range []int{2, 3, 4} {
 		do(queue.Weigh, weight)
-		if n := ask[int](t, outside(t), "SELECT weight FROM tierlock.contender WHERE id = $1", id); n != 2 {
-			t.Errorf("%d permits, want 2", n)
-		}
+		need.Equal(t, "permits", ask[int](t, outside(t), "SELECT weight FROM tierlock.contender WHERE id = $1", id), 2)
 	}
-	if n := left(t, lockPath(t)); n != 1 {
-		t.Errorf("%d queue for the lock, want its holder", n)
-	}
+	need.Equal(t, "in the queue for the lock, its holder", left(t, lockPath(t)), 1)
 	mustRelease(t, held)
 }
 

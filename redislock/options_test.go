@@ -100,9 +100,7 @@ func TestErrorsOfTheServerAreToldApart(t *testing.T) {
 		queue.Denied: {"NOPERM this user has no permissions", "WRONGTYPE Operation against a key", "ERR unknown command"},
 	} {
 		for _, text := range texts {
-			if got := outcomeOf(fmt.Errorf("sent: %w", answered(text))); got != want {
-				t.Errorf("%q: %v, want %v", text, got, want)
-			}
+			need.Equal(t, text, outcomeOf(fmt.Errorf("sent: %w", answered(text))), want)
 		}
 	}
 	for _, err := range []error{context.DeadlineExceeded, errors.New("EOF"), redis.ErrClosed} {

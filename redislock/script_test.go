@@ -74,13 +74,9 @@ func TestEachOperationMayBeRepeated(t *testing.T) {
 	if a := twice(queue.Command{Op: queue.Leave, Ref: b}); a.Removed != queue.Missing {
 		t.Errorf("removed again: %+v", a)
 	}
-	if holder := key(t, path); holder != c.ID {
-		t.Errorf("the key says %q, want %q", holder, c.ID)
-	}
+	need.Equal(t, "the key says", key(t, path), c.ID)
 	twice(queue.Command{Op: queue.Leave, Ref: c})
-	if n := outside(t).Exists(soon(t), keys[:3]...).Val(); n != 0 {
-		t.Errorf("%d keys are left", n)
-	}
+	need.Equal(t, "keys are left", outside(t).Exists(soon(t), keys[:3]...).Val(), 0)
 	if d := outside(t).PTTL(soon(t), keys[3]).Val(); d <= 0 {
 		t.Errorf("the state expires in %v", d)
 	}

@@ -115,9 +115,7 @@ func TestAcquireAllRefusesBeforeItAcquires(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if ops := m.take(); len(ops) != 0 {
-			t.Errorf("sent %v, want nothing", ops)
-		}
+		need.Empty(t, "sent", m.take())
 	})
 }
 

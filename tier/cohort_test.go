@@ -65,9 +65,7 @@ func TestAcquireWithDoneContextSendsNothing(t *testing.T) {
 			wantErr(t, "Acquire with a done context", errOf(take(ctx)), errChangedMind)
 		}
 		synctest.Wait()
-		if ops := m.take(); len(ops) != 0 {
-			t.Errorf("sent %v, want nothing", ops)
-		}
+		need.Empty(t, "sent", m.take())
 	})
 }
 

@@ -78,9 +78,7 @@ func TestReleaseAtEndsWithItsHold(t *testing.T) {
 				}
 				release(t, early)
 				synctest.Wait()
-				if left := tier.Stakes(locks); left != 0 {
-					t.Errorf("%d paths in use after the release, want none", left)
-				}
+				need.Equal(t, "paths in use after the release", tier.Stakes(locks), 0)
 				later := acquire(t, mu)
 				time.Sleep(2 * time.Hour)
 				wantErr(t, "the next hold, when the time of the first has come", later.Err(), nil)
@@ -110,9 +108,7 @@ func TestReleaseTooManySendsNothing(t *testing.T) {
 			wantErr(t, "second Release", hold.Release(), tier.ErrReleased)
 		}
 		synctest.Wait()
-		if ops := m.take(); len(ops) != 0 {
-			t.Errorf("releases too many sent %v, want nothing", ops)
-		}
+		need.Empty(t, "releases too many sent", m.take())
 		release(t, next)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -114,9 +115,7 @@ func TestMaxWaitLimitsTheWaitAndNotTheWork(t *testing.T) {
 			if !errors.Is(err, tier.ErrWaitLimit) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v, want ErrWaitLimit", err)
 			}
-			if took := time.Since(began); took != time.Second {
-				t.Errorf("waited for %v, want 1s", took)
-			}
+			need.Equal(t, "waited for", time.Since(began), time.Second)
 			return nil
 		}); err != nil {
 			t.Error(err)
@@ -138,9 +137,7 @@ func TestDoRunsUnderTheLock(t *testing.T) {
 			wantQueue(t, s, "inside Do", 1)
 			return mu.Do(ctx, func(context.Context) error { return nil }) // enters again
 		})
-		if err != nil {
-			t.Errorf("Do: %v", err)
-		}
+		need.WantErr(t, "Do", err, nil)
 		if hold := tier.HoldFrom(inside, mu); hold != nil {
 			t.Errorf("HoldFrom after Do: %v, want none", hold)
 		}

@@ -256,9 +256,7 @@ func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 				first.Release()
 				other := acquire(t, locks.Mutex("/locks/b"))
 				release(t, other)
-				if len(blocked) != 1 {
-					t.Errorf("%d calls that block", len(blocked))
-				}
+				need.Equal(t, "calls that block", len(blocked), 1)
 				close(until)
 				<-slow
 			})

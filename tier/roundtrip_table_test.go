@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -67,9 +68,7 @@ func TestRoundTripsOfEachCall(t *testing.T) {
 				mu, elsewhere := process(), process()
 				release(t, acquire(t, mu))
 				got := row.run(t, mu, elsewhere)
-				if got != row.want {
-					t.Errorf("%v round trips, want %v", got, row.want)
-				}
+				need.Equal(t, "round trips", got, row.want)
 			})
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -254,9 +255,7 @@ func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I
 		defer cancel()
 		begin := time.Now()
 		wantErr(t, "TryAcquire", errOf(a.Writer().TryAcquire(ctx)), context.DeadlineExceeded)
-		if took := time.Since(begin); took != time.Millisecond {
-			t.Errorf("TryAcquire took %v", took)
-		}
+		need.Equal(t, "TryAcquire took", time.Since(begin), time.Millisecond)
 		waiter := start(soon(t), a.Writer()).blocked(t)
 		thaw()
 		release(t, waiter.granted(t))

@@ -144,9 +144,7 @@ func TestDeletedNodeIsToldToItsOwnerAndToWhoWaitsBehindItInOneProcess(t *testing
 		awaitLoss(t, n)
 		next.await(t)
 		next.granted(t).Release()
-		if d := time.Since(begun); d != 0 {
-			t.Errorf("noticed after %v", d)
-		}
+		need.Equal(t, "noticed after", time.Since(begun), 0)
 	})
 }
 

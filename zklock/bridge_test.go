@@ -62,9 +62,7 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 				t.Errorf("%s: got %+v, want session %#x, czxid %d", znode, stat, p.session, n.Token())
 			}
 		}
-		if n.Path() != pair[0] {
-			t.Errorf("Path: got %s, want %s", n.Path(), pair[0])
-		}
+		need.Equal(t, "Path", n.Path(), pair[0])
 		// Curator compares the whole of a name that it does not know with the numbers of those it knows.
 		if name := pair[1][len(path)+1:]; name < "9999999999" {
 			t.Errorf("%s sorts before a sequence number", name)
@@ -92,9 +90,7 @@ func TestBridgedNodeIsContestedByOthersAloneAndRequeuedInOneTransaction(t *testi
 		changes := 0
 		s.OnChange(func(zktest.View, []zktest.Change) { changes++ })
 		again := submit(func() (*zklock.Node, error) { return n.Requeue(t.Context()) })
-		if changes != 1 {
-			t.Errorf("%d transactions, want 1", changes)
-		}
+		need.Equal(t, "transactions", changes, 1)
 		if got := len(pairs(t, s)); got != 2 || !again.waiting() {
 			t.Fatalf("%d pairs in the queue, want 2 with the new one waiting", got)
 		}

@@ -55,9 +55,7 @@ func TestNobodyLooksForThoseBehindTheWriterThatIsShared(t *testing.T) { // I10
 		synctest.Wait()
 		need.OK(t, n.Share(t.Context()))
 		time.Sleep(time.Second)
-		if got := p.Watchers(path); got != 0 {
-			t.Errorf("%d look at the queue", got)
-		}
+		need.Equal(t, "who looks at the queue", p.Watchers(path), 0)
 	})
 }
 

@@ -43,9 +43,7 @@ func TestMarginMovesTheEndOfTheLease(t *testing.T) {
 		mute(s, p, zktest.Request, zktest.Reply)
 		muted := time.Now()
 		awaitLoss(t, n)
-		if d := time.Since(muted); d != timeout-margin {
-			t.Errorf("lost after %v, want %v", d, timeout-margin)
-		}
+		need.Equal(t, "lost after", time.Since(muted), timeout-margin)
 	})
 }
 
@@ -65,9 +63,7 @@ func TestLeaseRunsFromTheRequestThatTheServerIsProvenToHaveHeardOf(t *testing.T)
 		synctest.Wait() // the second write proves that the sync of the first beat was heard of
 		mute(s, p, zktest.Request, zktest.Reply)
 		awaitLoss(t, n)
-		if d := time.Since(begun); d != beat+lease {
-			t.Errorf("lost after %v, want %v", d, beat+lease)
-		}
+		need.Equal(t, "lost after", time.Since(begun), beat+lease)
 	})
 }
 

@@ -154,9 +154,7 @@ func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 			t.Errorf("sent for the first question: %v, want a read", ops)
 		}
 		n.Revoked()
-		if ops := tr.take(); len(ops) != 0 {
-			t.Errorf("sent for the second question: %v", ops)
-		}
+		need.Empty(t, "sent for the second question", tr.take())
 	})
 }
 

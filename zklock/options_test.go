@@ -108,9 +108,7 @@ func TestAConnectStringIsReadAsOtherClientsDo(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				c := need.Get(zklock.Dial(t.Context(), tt.connect, zklock.WithDialContext(s.DialContext)))(t)
 				defer c.Close()
-				if got := s.Sessions()[0].Member; got != tt.member {
-					t.Errorf("dialed %s, want %s", got, tt.member)
-				}
+				need.Equal(t, "dialed", s.Sessions()[0].Member, tt.member)
 				n := need.Get(lockAt(t, c, path).Acquire(t.Context()))(t)
 				defer n.Release()
 				if len(s.Children(tt.chroot+path)) != 1 {

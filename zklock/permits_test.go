@@ -577,9 +577,7 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 		if w.err == nil {
 			w.gives(t)
 		}
-		if p.Reaping() != 0 {
-			t.Errorf("still reaping %d", p.Reaping())
-		}
+		need.Equal(t, "still reaping", p.Reaping(), 0)
 	})
 }
 

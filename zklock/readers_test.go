@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -37,9 +38,7 @@ func TestHandOverFromWriterToWriterIsOneRoundTrip(t *testing.T) {
 					began := time.Now()
 					go holder.Release()
 					next.await(t)
-					if took := time.Since(began); took != roundTrip {
-						t.Errorf("a hand-over took %v, want %v", took, roundTrip)
-					}
+					need.Equal(t, "a hand-over took", time.Since(began), roundTrip)
 					holder = next.granted(t)
 					time.Sleep(pause)
 				}

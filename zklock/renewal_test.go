@@ -170,9 +170,7 @@ func TestWornPathThatCannotBeDeletedIsQueuedOnAndTriedAgainLater(t *testing.T) {
 						s.SetSequence(path, wornFrom)
 					}
 					n = p.requeue(t, n).granted(t)
-					if got := numberOf(n.Path()); got != want {
-						t.Errorf("number %d, want %d", got, want)
-					}
+					need.Equal(t, "number", numberOf(n.Path()), want)
 				}
 				n.Release()
 			})

@@ -23,13 +23,9 @@ func TestFrozenMemberLosesItsClientToAnother(t *testing.T) {
 		// Nobody hears of the session while its client waits for an answer to its handshake.
 		time.Sleep(timeout)
 		synctest.Wait()
-		if got := s.Sessions(); len(got) != 0 {
-			t.Errorf("session outlives the silence of its member: %+v", got)
-		}
+		need.Empty(t, "sessions after the silence of their member", s.Sessions())
 		other := connect(t, s, timeout, addr2)
-		if got := other.Server(); got != addr2 {
-			t.Errorf("connected to %s, want %s", got, addr2)
-		}
+		need.Equal(t, "connected to", other.Server(), addr2)
 		s.Member(addr).Unfreeze()
 		time.Sleep(2 * time.Minute)
 		connected(t, conn, id, false)

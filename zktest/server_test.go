@@ -253,14 +253,10 @@ func TestWatchesAreCountedUntilTheConnectionEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := s.Watches(); got != 3 {
-			t.Errorf("Watches: got %d, want 3", got)
-		}
+		need.Equal(t, "Watches", s.Watches(), 3)
 		s.Member(addr).Refuse()
 		s.CutAll()
-		if got := s.Watches(); got != 0 {
-			t.Errorf("Watches after CutAll: got %d, want 0", got)
-		}
+		need.Equal(t, "Watches after CutAll", s.Watches(), 0)
 	})
 }
 
@@ -303,9 +299,7 @@ func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
 		need.OK(t, err)
 		const patience = 20 * time.Second // of the client with a handshake: ten times two thirds of its timeout
 		time.Sleep(patience - 1)
-		if got := dials.Load(); got != 1 {
-			t.Errorf("%d handshakes within the client's patience, want 1", got)
-		}
+		need.Equal(t, "handshakes within the client's patience", dials.Load(), 1)
 		time.Sleep(time.Minute)
 		if dials.Load() < 2 {
 			t.Error("client never tried again")

@@ -554,9 +554,7 @@ func FuzzRequest(f *testing.F) {
 		s.Expire(p.ids["a"]) // still there if the connection ended before the third request
 		s.Close()
 		checkTree(t, s)
-		if len(s.conns) != 0 {
-			t.Errorf("%d connections left after Close", len(s.conns))
-		}
+		need.Equal(t, "connections left after Close", len(s.conns), 0)
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // On a terminal break shows whom it is about, and deletes only after a yes.
@@ -18,9 +20,7 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 	s.shows("billing; its node is")
 	s.types("n\n")
 	s.shows("status 1 1")
-	if err := hold.Err(); err != nil {
-		t.Errorf("after a no: %v", err)
-	}
+	need.WantErr(t, "after a no", hold.Err(), nil)
 	s.types("yes\n")
 	s.shows("status 2 0")
 	s.shows("status 3 1") // and does not ask about what is not there

@@ -82,8 +82,6 @@ func TestAProcessWhoseClockIsLateFindsTheSlotTaken(t *testing.T) {
 			task := once{job.NewFunctionJob(func(context.Context) (any, error) { runs++; return nil, nil }), locks.Mutex("/a"), time.Second / 2}
 			need.WantErr(t, "Execute", task.Execute(t.Context()), nil)
 		}
-		if runs != 2 {
-			t.Errorf("%d runs in two slots", runs)
-		}
+		need.Equal(t, "runs in two slots", runs, 2)
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // A reader is somebody who reads only when told to.
@@ -34,9 +36,7 @@ func TestNobodyWaitsForTheReaderOfMessages(t *testing.T) {
 		for i := range 1000 {
 			in.say("message %d", i)
 		}
-		if took := time.Since(begun); took != 0 {
-			t.Errorf("waited for %v", took)
-		}
+		need.Equal(t, "waited for", time.Since(begun), 0)
 		close(r.may)
 		in.flush()
 		lines := strings.Split(strings.TrimSpace(r.text.String()), "\n")
@@ -45,9 +45,7 @@ func TestNobodyWaitsForTheReaderOfMessages(t *testing.T) {
 				t.Fatalf("line %d is %q, want %q", i, line, want)
 			}
 		}
-		if len(lines) != 1000 {
-			t.Errorf("%d lines, want 1000", len(lines))
-		}
+		need.Equal(t, "lines", len(lines), 1000)
 	})
 }
 
@@ -85,9 +83,7 @@ func TestTheEndWaitsForTheReaderOnlySoLong(t *testing.T) {
 		in.say("the last")
 		begun := time.Now()
 		in.flush()
-		if took := time.Since(begun); took != lastWords {
-			t.Errorf("took %v, want %v", took, lastWords)
-		}
+		need.Equal(t, "took", time.Since(begun), lastWords)
 		close(r.may)
 		in.flush()
 		if took := time.Since(begun); took != lastWords || r.text.String() != "tierlock: the last\n" {

@@ -43,9 +43,7 @@ func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
 			if test.err == nil && time.Since(begun) < 10*time.Millisecond {
 				t.Error("not delayed")
 			}
-			if got := b.srv.Exists("/a"); got != test.applied {
-				t.Errorf("applied: got %v, want %v", got, test.applied)
-			}
+			need.Equal(t, "applied", b.srv.Exists("/a"), test.applied)
 		})
 	}
 }
@@ -71,9 +69,7 @@ func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
 	waittest.Ended(b, "the fault", hit)
 	c.write(request(1, wire.OpSync, "/"))
 	c.silent()
-	if sessions := b.srv.Sessions(); len(sessions) != 0 {
-		t.Errorf("sessions: got %v, want none", sessions)
-	}
+	need.Empty(t, "sessions", b.srv.Sessions())
 }
 
 func TestFramesKeepTheirOrder(t *testing.T) {

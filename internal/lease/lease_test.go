@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/lease"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -118,9 +119,7 @@ func TestHoldsAreLostWhenTheTermIsOverAndNotBefore(t *testing.T) {
 
 func TestLeaseRunsFromWhatTheStoreHasHeard(t *testing.T) {
 	l := lease.New[*contender](lease.Config{Now: func() time.Duration { return time.Minute }}, time.Minute-time.Second, term)
-	if rest := l.Remaining(); rest != term-time.Second {
-		t.Errorf("%v remain, want %v", rest, term-time.Second)
-	}
+	need.Equal(t, "what remains", l.Remaining(), term-time.Second)
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a)
 		time.Sleep(8 * time.Second)

@@ -113,9 +113,7 @@ func TestOrderIsSeededSpreadAndStable(t *testing.T) {
 	for _, m := range queue[:3] {
 		files[m.file] = true
 	}
-	if len(files) != 3 {
-		t.Errorf("the first three of three files are from %d", len(files))
-	}
+	need.Equal(t, "files of the first three", len(files), 3)
 	slices.Reverse(all)
 	if got, want := names(inOrder(all, 1, any)), names(queue); !slices.Equal(got, want) {
 		t.Errorf("found in another order: got %q, want %q", got, want)

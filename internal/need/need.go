@@ -1,4 +1,4 @@
-// Package need says in a line what a test needs: that a call succeeds, without which the test ends, or what its error is.
+// Package need says in a line what a test needs: that a call succeeds, without which the test ends, or what comes of it.
 package need
 
 import (
@@ -32,6 +32,22 @@ func WantErr(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: got %v, want %v", what, err, want)
+	}
+}
+
+// Equal fails unless what a test got is what it wants.
+func Equal[V comparable](t testing.TB, what string, got, want V) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// Empty fails unless there is nothing in what a test got.
+func Empty[V any](t testing.TB, what string, got []V) {
+	t.Helper()
+	if len(got) != 0 {
+		t.Errorf("%s: got %v, want none", what, got)
 	}
 }
 

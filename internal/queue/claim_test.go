@@ -209,9 +209,7 @@ func TestTryThatIsLockedLeavesNothing(t *testing.T) {
 			f.then(Try, try)
 			wantErr(t, "TryAcquire", need.ErrOf(f.claim(second.Exclusive).TryAcquire(t.Context())), second.ErrLocked)
 			f.none()
-			if n := len(f.ops(Try, Leave)); n != commands {
-				t.Errorf("%d commands, want %d", n, commands)
-			}
+			need.Equal(t, "commands", len(f.ops(Try, Leave)), commands)
 		})
 	}
 }
@@ -253,9 +251,7 @@ func TestNobodyEntersWhileTheStoreDoesNotAnswer(t *testing.T) {
 			wantErr(t, "TryAcquire", need.ErrOf(f.claim(second.Exclusive).TryAcquire(t.Context())), errAway)
 			cancel()
 		}
-		if n := len(f.ops(Enter, Try)); n != 0 {
-			t.Errorf("%d commands", n)
-		}
+		need.Equal(t, "commands", len(f.ops(Enter, Try)), 0)
 		h := f.acquire(second.Exclusive) // once it answers
 		h.Release()
 		f.none()
@@ -325,9 +321,7 @@ func TestNobodyEntersWhileTooManyCannotLeave(t *testing.T) {
 		}
 		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(within(t, time.Millisecond), nil)), context.DeadlineExceeded)
 		wantErr(t, "a try, which does not wait for them", need.ErrOf(f.claim(second.Exclusive).TryAcquire(within(t, time.Millisecond))), nil)
-		if n := len(f.ops(Enter)); n != 1024 {
-			t.Errorf("%d have entered", n)
-		}
+		need.Equal(t, "have entered", len(f.ops(Enter)), 1024)
 	})
 }
 

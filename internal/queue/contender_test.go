@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -165,18 +166,14 @@ func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 		h.session.Lose(h, second.Lost(second.ByOther, "a test"))
 		f.many(Leave, 3, says(Answer{Outcome: Failed}))
 		time.Sleep(ttl/3 - 1)
-		if n := len(f.ops(Leave)); n != 0 {
-			t.Errorf("%d removals within the margin", n)
-		}
+		need.Equal(t, "removals within the margin", len(f.ops(Leave)), 0)
 		time.Sleep(2)
 		if n := len(f.ops(Leave)); n != 2 {
 			t.Errorf("%d removals after the margin, before it is given up; want one that fails, and another at once", n)
 		}
 		wantErr(t, "Release", h.Release(), second.ErrLost)
 		time.Sleep(time.Second)
-		if n := len(f.ops(Leave)); n != 4 {
-			t.Errorf("%d removals in all, want three that fail and one", n)
-		}
+		need.Equal(t, "removals in all, three that fail and one", len(f.ops(Leave)), 4)
 		if beats := f.ops(Beat); len(beats) != 2 || len(beats[0].Among) != 0 {
 			t.Errorf("renewals %+v, want two, the first of which does not name what is lost", beats)
 		}
@@ -397,9 +394,7 @@ func TestWhoAsksWhetherTheLockIsWantedLooks(t *testing.T) {
 			h.Contested().C()
 			synctest.Wait()
 		}
-		if n := len(f.ops(Look)); n != 1 {
-			t.Errorf("%d looks", n)
-		}
+		need.Equal(t, "looks", len(f.ops(Look)), 1)
 		h.Release()
 	})
 }

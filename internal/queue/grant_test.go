@@ -153,9 +153,7 @@ func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := len(f.ops(Share)); n != 1 {
-			t.Errorf("%d commands", n)
-		}
+		need.Equal(t, "commands", len(f.ops(Share)), 1)
 		if h.Contested() == old || h.Contested().Raised() {
 			t.Error("contested by those that it has let in")
 		}

@@ -96,16 +96,10 @@ func TestTTLIsTheStores(t *testing.T) {
 	const granted = 4 * ttl
 	playFrom(t, func(f *fake) { f.then(Open, but(func(a *Answer) { a.TTL = granted })) }, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
-		if d := time.Until(h.ValidUntil()); d != granted-granted/3 {
-			t.Errorf("the lease runs for %v", d)
-		}
-		if f.Patience() != granted/6 {
-			t.Errorf("patience of %v", f.Patience())
-		}
+		need.Equal(t, "the lease runs for", time.Until(h.ValidUntil()), granted-granted/3)
+		need.Equal(t, "patience", f.Patience(), granted/6)
 		time.Sleep(granted - 1)
-		if n := len(f.ops(Beat)); n != 3 {
-			t.Errorf("%d renewals in a TTL", n)
-		}
+		need.Equal(t, "renewals in a TTL", len(f.ops(Beat)), 3)
 		h.Release()
 	})
 }
@@ -231,9 +225,7 @@ func TestRemovalAfterTheSession(t *testing.T) {
 		f.many(Leave, 1000, says(Answer{Outcome: Failed}))
 		h.Release()
 		time.Sleep(ttl + 2*time.Second)
-		if n := f.Left(); n != 0 {
-			t.Errorf("%d are left after a TTL", n)
-		}
+		need.Equal(t, "left after a TTL", f.Left(), 0)
 	})
 }
 
@@ -332,9 +324,7 @@ func TestEndThenClose(t *testing.T) {
 		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), nil)), second.ErrClosed)
 		go f.Tier.Close()
 		f.Tier.Close()
-		if n := len(f.ops(Goodbye)); n != 1 {
-			t.Errorf("%d goodbyes", n)
-		}
+		need.Equal(t, "goodbyes", len(f.ops(Goodbye)), 1)
 		wantErr(t, "Release after Close", h.Release(), second.ErrLost)
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestCleanLeavesNothingForATerminalToObey(t *testing.T) {
@@ -13,9 +15,7 @@ func TestCleanLeavesNothingForATerminalToObey(t *testing.T) {
 		"\xff\xfe": `\xff\xfe`, "\u009b31m": `\u009b31m`, "a\u2028b\u2029c\u0085": `a\u2028b\u2029c\u0085`,
 		"\u2066a\u2069\u200b": `\u2066a\u2069\u200b`,
 	} {
-		if got := Clean(in); got != want {
-			t.Errorf("Clean(%q): got %q, want %q", in, got, want)
-		}
+		need.Equal(t, in, Clean(in), want)
 	}
 }
 
@@ -44,9 +44,7 @@ func TestLongTextEndsWithAWholeCharacter(t *testing.T) {
 		strings.Repeat("x", 253) + "漢字":   strings.Repeat("x", 253) + "漢…",
 		"x" + strings.Repeat("\x80", 300): "x" + strings.Repeat(`\x80`, 251) + "…", // of what is no text, so much goes as a character may have
 	} {
-		if text := Text(s); text != want {
-			t.Errorf("%q: %q, want %q", s, text, want)
-		}
+		need.Equal(t, s, Text(s), want)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -130,9 +131,7 @@ var createScenarios = []scenario{
 		p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: zktest.Cut, Times: 1,
 			Before: func(*zktest.Frame) { p.arm(trouble) }})
 		p.acquire()
-		if s.nodes() != 1 {
-			s.Errorf("%d nodes were created, want 1", s.nodes())
-		}
+		need.Equal(s, "nodes were created", s.nodes(), 1)
 	})},
 
 	{"08_of_two_own_nodes_the_older_goes", play(func(s *scene) {
@@ -185,9 +184,7 @@ var createScenarios = []scenario{
 		p.arm(fault.Fault{Op: "create", At: zktest.Request, Times: 1, Do: fate,
 			Before: func(*zktest.Frame) { s.srv.Expire(session) }})
 		p.acquire().keeps()
-		if s.nodes() != 1 {
-			s.Errorf("%d nodes were created, want 1", s.nodes())
-		}
+		need.Equal(s, "nodes were created", s.nodes(), 1)
 	})},
 
 	{"11_node_of_the_own_old_session_is_waited_for", each(map[string]bool{

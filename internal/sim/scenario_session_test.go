@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
@@ -103,9 +104,7 @@ var sessionScenarios = []scenario{
 		for range 100 {
 			p.start(s.in(10*time.Millisecond)).failed(10*time.Millisecond, errDeadline)
 		}
-		if got := p.requests("create"); got != 1 {
-			s.Errorf("%d creates are under way, want 1", got)
-		}
+		need.Equal(s, "creates are under way", p.requests("create"), 1)
 		q.arm(fault.Fault{Op: "create", At: zktest.Request, Do: zktest.Drop})
 		stuck := q.queue(s.Context())
 		before := time.Now()
@@ -164,8 +163,6 @@ var sessionScenarios = []scenario{
 		u.waits()
 		p.plug()
 		u.granted(bound)
-		if s.nodes() != 1 {
-			s.Errorf("%d nodes were created, want 1", s.nodes())
-		}
+		need.Equal(s, "nodes were created", s.nodes(), 1)
 	})},
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -91,9 +92,7 @@ var waitingScenarios = []scenario{
 			synctest.Wait()
 		}
 		// One read with a watch for each own node, and one for the predecessor of all.
-		if got := q.requests("getData") - before; got != 51 {
-			s.Errorf("%d reads for 50 waiters, want 51", got)
-		}
+		need.Equal(s, "reads for 50 waiters", q.requests("getData")-before, 51)
 		if got := s.srv.Watches(); got > 3 {
 			s.Errorf("%d watches are left", got)
 		}
@@ -131,9 +130,7 @@ var waitingScenarios = []scenario{
 			s.must(err)
 			waiters[0].waits()
 		}
-		if s.nodes() != 2 {
-			s.Errorf("%d nodes were created, want 2", s.nodes())
-		}
+		need.Equal(s, "nodes were created", s.nodes(), 2)
 		holder.end()
 		waiters[0].granted(0)
 	})},
@@ -193,9 +190,7 @@ var flightScenarios = []scenario{
 		time.Sleep(time.Second)
 		q.plug()
 		waiter.granted(time.Second)
-		if s.nodes() != 2 {
-			s.Errorf("%d nodes were created, want 2", s.nodes())
-		}
+		need.Equal(s, "nodes were created", s.nodes(), 2)
 	})},
 
 	{"f4_create_answered_under_a_session_that_is_over_begins_anew", each(map[string]string{
@@ -208,9 +203,7 @@ var flightScenarios = []scenario{
 		time.Sleep(time.Second)
 		holder.end()
 		waiter.granted(time.Second).keeps()
-		if s.nodes() != 3 {
-			s.Errorf("%d nodes were created, want 3", s.nodes())
-		}
+		need.Equal(s, "nodes were created", s.nodes(), 3)
 		s.srv.Expire(p.session()) // the new one
 		waiter.lost(time.Second)
 	})},

@@ -73,9 +73,7 @@ func (w *watcher) take() string {
 
 func (w *watcher) want(t *testing.T, what, want string) {
 	t.Helper()
-	if got := w.take(); got != want {
-		t.Errorf("%s: got %q, want %q", what, got, want)
-	}
+	need.Equal(t, what, w.take(), want)
 }
 
 func TestFollowTellsOfEachChangeOnce(t *testing.T) {

@@ -152,9 +152,7 @@ func TestTheAlbumIsBounded(t *testing.T) {
 		t.Error("what was seen is forgotten although there is nothing newer")
 	}
 	a.add(inspect.Sight{At: last.Add(window + time.Second)})
-	if len(a.locks) != 0 {
-		t.Errorf("%d locks are remembered that are long gone", len(a.locks))
-	}
+	need.Equal(t, "locks are remembered that are long gone", len(a.locks), 0)
 }
 
 // Readers have the lock at the same time, each with a lane of its own.
@@ -183,9 +181,7 @@ func TestAllHoldersAreShown(t *testing.T) {
 			t.Errorf("span %d: %+v, want it from %d to %d", i, s, want, last)
 		}
 	}
-	if len(l.Spans) != 3 {
-		t.Errorf("%d spans", len(l.Spans))
-	}
+	need.Equal(t, "spans", len(l.Spans), 3)
 }
 
 // A bar begins when the hold did: of one that was seen to wait, when it no longer does; of one that was not there before, when it came; and

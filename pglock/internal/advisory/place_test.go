@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -28,9 +29,7 @@ func TestNameSaysWhoItIs(t *testing.T) {
 		t.Errorf("cut: %+v", got)
 	}
 	for _, name := range []string{"", "psql", "tierlock", "tierlock ", "tierlock x y"} {
-		if got := (place{pid: "31", name: name}).describe(); got != (second.Contender{ID: "31"}) {
-			t.Errorf("%q: %+v", name, got)
-		}
+		need.Equal(t, name, (place{pid: "31", name: name}).describe(), (second.Contender{ID: "31"}))
 	}
 }
 
@@ -52,7 +51,5 @@ func TestPlacesAreInTheOrderOfTokensThenOfTheWait(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	if order != "2176" {
-		t.Errorf("order %s, want 2176", order)
-	}
+	need.Equal(t, "order", order, "2176")
 }

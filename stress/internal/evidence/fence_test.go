@@ -20,9 +20,7 @@ func TestFenceRefusesLowerTokens(t *testing.T) {
 	if writeBack(t, f, 6, 2, next).Refused {
 		t.Error("write with the highest token: refused")
 	}
-	if got := f.Inside(); len(got) != 0 {
-		t.Errorf("after all wrote: inside are %v", got)
-	}
+	need.Empty(t, "inside after all wrote", f.Inside())
 	if !readBy(t, f, 5, 1).Refused {
 		t.Error("read with a lower token: accepted")
 	}

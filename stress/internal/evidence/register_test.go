@@ -47,9 +47,7 @@ func TestOverlappingSectionLosesAnUpdate(t *testing.T) {
 	leave(t, a, 1, 1)
 	leave(t, b, 1, 1)
 	leave(t, enter(t, r), 1, 1)
-	if n := r.Counted(); n != 2 {
-		t.Errorf("counted after two sections at once and one more: got %d, want 2", n)
-	}
+	need.Equal(t, "counted after two sections at once and one more", r.Counted(), 2)
 }
 
 func TestAbandonedSectionIsNotCounted(t *testing.T) {
@@ -59,9 +57,7 @@ func TestAbandonedSectionIsNotCounted(t *testing.T) {
 		if s := enter(t, r); s.Overlap {
 			t.Error("the abandoned section still excludes others")
 		}
-		if n := r.Counted(); n != 0 {
-			t.Errorf("counted: got %d, want 0", n)
-		}
+		need.Equal(t, "counted", r.Counted(), 0)
 	})
 }
 

@@ -45,9 +45,7 @@ func TestWhoFindsNoRoomOverlaps(t *testing.T) {
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				inside, overlap := inTurn(t, test.rule, how, test.inside...)
-				if overlap != test.want {
-					t.Errorf("overlap: got %t, want %t", overlap, test.want)
-				}
+				need.Equal(t, "overlap", overlap, test.want)
 				for _, s := range inside {
 					need.OK(t, s.Abandon())
 				}

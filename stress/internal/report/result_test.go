@@ -40,9 +40,7 @@ func TestTheSortOfLockIsShown(t *testing.T) {
 	} {
 		r := test.result
 		r.Procs, r.Goroutines, r.Busy = 2, 3, 0.5
-		if got := r.work(); got != test.work {
-			t.Errorf("on a page: got %q, want %q", got, test.work)
-		}
+		need.Equal(t, "work, on a page", r.work(), test.work)
 		var text strings.Builder
 		need.OK(t, r.Write(&text, false))
 		for _, want := range test.text {
