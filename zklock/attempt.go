@@ -74,6 +74,9 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 	defer l.PollClose()()
 	ctx, cancel := l.Scope(ctx)
 	defer cancel()
+	if ctx.Err() != nil {
+		return value, l.Explain(context.Cause(ctx))
+	}
 	if last, found := abandoned.Load(a.lock.path); found {
 		select {
 		case <-last.(chan struct{}):
