@@ -236,7 +236,7 @@ func decodeTransactions(d *wire.Decoder, places []place) {
 func failedOf(d wire.Decoder, places []place) (index int, err error) {
 	for i, p := range places {
 		for range p.request().(Transaction) {
-			if h := d.MultiHeader(); h.Op != wire.OpError || h.Done {
+			if d.MultiHeader().Op != wire.OpError {
 				return 0, nil
 			}
 			if err := wire.CodeError(d.Int32()); err != nil {
@@ -290,10 +290,11 @@ func (p *paths) note(path string, err error) {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		delete(p.there, path)
-	case err == nil && (p.there == nil || len(p.there) >= mostPaths):
+	case err != nil:
+	case p.there == nil || len(p.there) >= mostPaths:
 		p.there = make(map[string]struct{})
 		fallthrough
-	case err == nil:
+	default:
 		p.there[path] = struct{}{}
 	}
 }

@@ -534,6 +534,9 @@ func TestLongestListIsRemembered(t *testing.T) {
 // One more that is there must not cost memory for ever.
 func TestPathsAreForgottenInTime(t *testing.T) {
 	var p paths
+	if p.note("unknown", zk.ErrConnectionClosed); p.known("unknown") {
+		t.Error("known by an answer that was lost")
+	}
 	for i := range mostPaths + 1 {
 		p.note(fmt.Sprint(i), nil)
 	}
