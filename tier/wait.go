@@ -89,7 +89,7 @@ func await[S any](ctx context.Context, r *Registry, d door[S], w *waiter[S], lim
 // An alarm sees to it that people are told when the first who waits at a gate has done so for long behind what this process has
 // itself. If that is the caller's own the wait has no end, and else nobody would know. The mutex of its stake guards it.
 type alarm struct {
-	timer *time.Timer   // nil before the first wait
+	timer *time.Timer   // the last one, nil before the first wait
 	set   bool          // it will go off
 	told  time.Duration // when that was told last, on the clock of the leases; 0 for never
 }
@@ -102,12 +102,7 @@ const (
 
 // goOff has look called in a while. It calls judge.
 func (a *alarm) goOff(in time.Duration, look func()) {
-	a.set = true
-	if a.timer == nil {
-		a.timer = time.AfterFunc(in, look)
-	} else {
-		a.timer.Reset(in)
-	}
+	a.set, a.timer = true, time.AfterFunc(in, look)
 }
 
 // A verdict says what a wait is by now.
@@ -123,7 +118,7 @@ const (
 func (a *alarm) judge(now, since, waits time.Duration, look func()) (v verdict) {
 	kept, next := now-max(since, waits), patience
 	switch told := a.told > since; {
-	case !told && kept < patience:
+	case kept < patience:
 		next -= kept
 	case !told && (a.told == 0 || now-a.told >= rarest):
 		a.told, v = now, long

@@ -319,16 +319,17 @@ func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 				time.Sleep(time.Minute)
 				begun := time.Now()
 				wait := begin(waits).blocked(t)
-				time.Sleep(10*time.Second - 1)
+				time.Sleep(5 * time.Second)
+				later := begin(waits).blocked(t)
+				time.Sleep(5*time.Second - 1)
 				wantWarnings(t, log, "in 10 s", "", 0)
 				time.Sleep(1)
 				line := wantWarnings(t, log, "after 10 s", "", 1)
-				for _, part := range append(c.says, "waited=10s", "waiters=1") {
+				for _, part := range append(c.says, "waited=10s", "waiters=2") {
 					if !strings.Contains(line, part) {
 						t.Errorf("want %q in %s", part, line)
 					}
 				}
-				later := begin(waits).blocked(t)
 				time.Sleep(3 * time.Hour)
 				wantWarnings(t, log, "after hours", "", 1)
 				if time.Since(begun) < 3*time.Hour {
@@ -472,7 +473,9 @@ func TestPathIsWarnedOfOnceAnHour(t *testing.T) {
 			release(t, hold)
 			hold = next.granted(t)
 		}
-		wantWarnings(t, log, "after two hours", ownHold, 2)
+		if line := wantWarnings(t, log, "after two hours", ownHold, 2); !strings.HasPrefix(line, "time=2000-01-01T01:00:10.000Z") {
+			t.Errorf("the second one is %s, want it an hour after the first", line)
+		}
 		last := start(soonish(t), mu)
 		time.Sleep(time.Hour)
 		wantWarnings(t, log, "an hour later", ownHold, 3)
