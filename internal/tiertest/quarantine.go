@@ -72,8 +72,12 @@ func (s *scene) quarantined(p, looker *proc) (unseen string) {
 		queue := looker.look()
 		return p.Quarantine() == nil && looker.Quarantine() == nil && len(queue) == 1 && !queue[0].Quarantined
 	})
-	r = looker.begin(looker.claim.TryAcquire)
-	if r.end(); !errors.Is(r.err, second.ErrLocked) || errors.As(r.err, &q) {
+	s.await("a try after the quarantine finds the lock taken", s.patience(), func() bool { // or has no answer in time
+		r = looker.begin(looker.claim.TryAcquire)
+		r.end()
+		return errors.Is(r.err, second.ErrLocked)
+	})
+	if errors.As(r.err, &q) {
 		s.Errorf("a try after the quarantine: %v, want ErrLocked", r.err)
 	}
 	s.granted(h, struck)
