@@ -437,6 +437,16 @@ func (c *checker) until(p *contender) clock.Instant {
 	return p.lease.until
 }
 
+// past is before when a contender stays that a command without an answer has brought. With a lease of its own that begins when the
+// command is executed, which is taken to be within such a time.
+func (c *checker) past(o *op) clock.Instant {
+	until := c.until(c.contenders[o.ID])
+	if x := c.leases[session{o.process, o.Session}]; x != nil && c.rules.OwnTTL {
+		until = max(until, o.sent.Add(2*x.ttl))
+	}
+	return until
+}
+
 // forgets reports whether a server may have lost what it knew.
 func (c *checker) forgets(now clock.Instant) bool {
 	i, _ := slices.BinarySearch(c.silent, now)

@@ -153,8 +153,7 @@ func (h *history) explain(about *op, now clock.Instant, end func(*state) *state)
 		s.gone = slices.DeleteFunc(s.gone, func(p place) bool { return now > h.checker.contenders[p.ID].of(p.Token).mentioned })
 	}
 	h.retire(func(o *op) bool { // it could only bring somebody whom nobody has seen, and whose lease is over
-		known := h.checker.contenders[o.ID]
-		return o.open() && o.ID != "" && now > max(known.mentioned, h.checker.until(known)) &&
+		return o.open() && o.ID != "" && now > max(h.checker.contenders[o.ID].mentioned, h.checker.past(o)) &&
 			!slices.ContainsFunc(h.states, func(s *state) bool { return s.find(Ref{ID: o.ID}) >= 0 })
 	})
 	return nil

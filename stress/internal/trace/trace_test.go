@@ -395,6 +395,27 @@ func TestEnterThatWasRepeatedMayBeExecutedLate(t *testing.T) {
 	}
 }
 
+// Whoever was killed before it was answered has permits for as long as its lease lasts, although nobody has seen it.
+func TestPermitsOfWhoWasKilledBeforeTheAnswer(t *testing.T) {
+	var events []Event
+	add := adding(&events)
+	ref := func(id string) Ref { return Ref{Path: "/permits", ID: id, Permits: 3} }
+	for _, process := range []string{"a", "b", "c"} {
+		add(process, 1, Command{Op: queue.Open}, &Answer{Outcome: queue.Done, Session: "s", TTL: time.Minute})
+	}
+	add("a", 2, Command{Op: queue.Enter, Session: "s", Ref: ref("x"), Weight: 2}, nil)
+	add("b", 2, Command{Op: queue.Enter, Session: "s", Ref: ref("w"), Weight: 1},
+		&Answer{Outcome: queue.Done, View: View{ID: "w", Known: true, Token: 1, Has: true}})
+	add("b", 3, Command{Op: queue.Leave, Session: "s", Ref: ref("w")}, &Answer{Outcome: queue.Done})
+	add("b", 4, Command{Op: queue.Enter, Session: "s", Ref: ref("y"), Weight: 2},
+		&Answer{Outcome: queue.Done, View: View{ID: "y", Known: true, Token: 2, Free: 1}})
+	add("c", 2, Command{Op: queue.Enter, Session: "s", Ref: ref("z"), Weight: 3},
+		&Answer{Outcome: queue.Done, View: View{ID: "z", Known: true, Token: 3, Free: -1, Ahead: 1, Nearest: "y"}})
+	if _, err := Check(events, Rules{OwnTTL: true}); err != nil {
+		t.Errorf("got %v, want nil", err)
+	}
+}
+
 // Those who may leave at any time, as nobody has said whether they did, are there until somebody sees that they are not.
 func TestPermitsThatMayHaveBeenGivenBackMakeFewStates(t *testing.T) {
 	const holders = 20
