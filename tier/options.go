@@ -89,8 +89,8 @@ func WithMaxWait(d time.Duration) Option { return with(func(o *options) { o.maxW
 // called; so has that of a wait behind a hold of its own process, see [Mutex.Acquire].
 //
 // It comes when the garbage collector finds the hold. A context of [Hold.Context] refers to the hold, and so does what is derived from
-// it. Permits are not watched. An [Observer] is told of another *Hold than the caller gets. A turn costs some microseconds and eight
-// allocations more; without the option it costs nothing more.
+// it. Permits are not watched. An [Observer] is told of another *Hold than the caller gets. A turn makes eight allocations
+// more, and notes its callers; without the option it costs nothing more.
 func WithLeakDetection() Option { return with(func(o *options) { o.traced = true }) }
 
 func (o options) check() error {
