@@ -178,7 +178,10 @@ func (h *Hold) Release() error {
 	rest := h.own.holds.Add(-weight(h.shared))
 	if rest == 0 {
 		defer c.part()
-		return h.own.watch.release(func() error { return c.release(h.own) })
+		released := h.own.watch.releasing()
+		err := c.release(h.own)
+		released(err)
+		return err
 	}
 	if rest < writeHold && !h.shared {
 		c.mu.Lock()

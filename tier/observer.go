@@ -236,10 +236,10 @@ func (w *watch) lost(now time.Duration, err error) {
 	r.options.observer.Lost(w.ctx, LostEvent{w.Path, w.Hold, w.Permits, r.at(now), err, LossCause(second.CauseOf(err))})
 }
 
-// release releases, and tells of it, if anybody is to be told.
-func (w *watch) release(release func() error) error {
+// releasing is called before a release, and what it returns after that: to tell of it, if anybody is to be told.
+func (w *watch) releasing() (released func(error)) {
 	if w == nil {
-		return release()
+		return func(error) {}
 	}
 	r, o := w.registry, w.registry.options.observer
 	now := r.now()
@@ -248,15 +248,15 @@ func (w *watch) release(release func() error) error {
 	if untold && w.stop != nil {
 		r.tasks.Done()
 	}
-	err := release()
-	switch {
-	case !untold:
-		<-w.told
-	case o.Lost != nil && errors.Is(err, ErrLost):
-		w.lost(now, err)
+	return func(err error) {
+		switch {
+		case !untold:
+			<-w.told
+		case o.Lost != nil && errors.Is(err, ErrLost):
+			w.lost(now, err)
+		}
+		if o.Released != nil {
+			o.Released(w.ctx, ReleasedEvent{w.Path, w.Hold, w.Permits, r.at(now), now - w.since, err})
+		}
 	}
-	if o.Released != nil {
-		o.Released(w.ctx, ReleasedEvent{w.Path, w.Hold, w.Permits, r.at(now), now - w.since, err})
-	}
-	return err
 }

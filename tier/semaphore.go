@@ -265,13 +265,13 @@ func (p *Permits) Release() error {
 	}
 	p.work.end(p.lost)
 	defer p.pool.part()
-	return p.watch.release(func() error {
-		err := p.pool.release(p)
-		if errors.Is(err, ErrLost) {
-			p.endLost(err)
-		}
-		return err
-	})
+	released := p.watch.releasing()
+	err := p.pool.release(p)
+	if errors.Is(err, ErrLost) {
+		p.endLost(err)
+	}
+	released(err)
+	return err
 }
 
 // A pool is what this process has at stake in one semaphore: those who wait for permits, first in,

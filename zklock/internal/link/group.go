@@ -50,8 +50,11 @@ func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (
 	return answers
 }
 
-// gather sends a batch, alone or with those that come meanwhile.
-func (s *socket) gather(b *batch) {
+// gather reports whether a batch is to be sent now, alone or with those that have come meanwhile. Else another one takes it along.
+func (s *socket) gather(b *batch) bool {
+	if b.path == "" {
+		return true
+	}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, b)
 	first, wait := len(s.waiting) == 1, s.trip/4
@@ -61,16 +64,13 @@ func (s *socket) gather(b *batch) {
 		s.leave = leave
 	}
 	s.mu.Unlock()
-	if !first {
-		return // the first one takes it along
-	}
 	if leave != nil {
 		select {
 		case <-leave:
 		case <-time.After(wait):
 		}
 	}
-	s.write(s.encodeGroup)
+	return first
 }
 
 // leaveLocked has those that wait leave.
@@ -88,31 +88,7 @@ func (s *socket) landedLocked(sent time.Duration) {
 	s.leaveLocked()
 }
 
-// encodeGroup returns the frames of all batches that wait: their transactions, and then their lists.
-func (s *socket) encodeGroup() (frames wire.Encoder) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var batches []*batch
-	for _, b := range s.waiting {
-		if s.dead || b.ctx.Err() != nil {
-			b.unsent()
-		} else {
-			batches = append(batches, b)
-		}
-	}
-	s.waiting = nil
-	if len(batches) == 0 {
-		return nil
-	}
-	s.underWay++
-	requests := s.dialed.join(batches)
-	for i, places := range requests {
-		frames = s.encodeLocked(frames, places, i == len(requests)-1)
-	}
-	return frames
-}
-
-// join returns which requests of batches are sent as one.
+// join returns which requests of batches are sent as one: transactions, and then lists. A batch without a path shares nothing.
 func (l *dialed) join(batches []*batch) [][]place {
 	var writes, reads [][]place
 	bytes, lists := 0, l.listsInOne()
@@ -128,7 +104,7 @@ func (l *dialed) join(batches []*batch) [][]place {
 				}
 				writes[len(writes)-1] = append(writes[len(writes)-1], p)
 			default:
-				if n := len(reads); n == 0 || len(reads[n-1]) == lists {
+				if n := len(reads); n == 0 || b.path == "" || len(reads[n-1]) == lists {
 					reads = append(reads, nil)
 				}
 				reads[len(reads)-1] = append(reads[len(reads)-1], p)

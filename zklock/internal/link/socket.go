@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -349,10 +350,14 @@ func (l *dialed) send(b *batch) []Answer {
 		return b.answers
 	}
 	<-s.open
-	if b.path != "" {
-		s.gather(b)
-	} else {
-		s.write(func() wire.Encoder { return s.encode(b) })
+	if s.gather(b) {
+		s.writing <- struct{}{}
+		if frames := s.encode(b); len(frames) > 0 {
+			if _, err := s.Conn.Write(frames); err != nil {
+				s.broke(err)
+			}
+		}
+		<-s.writing
 	}
 	b.missing.Wait()
 	return b.answers
@@ -364,28 +369,29 @@ func (b *batch) unsent() {
 	}
 }
 
-// write sends what encode returns, which is called when nobody else writes.
-func (s *socket) write(encode func() wire.Encoder) {
-	s.writing <- struct{}{}
-	if frames := encode(); len(frames) > 0 {
-		if _, err := s.Conn.Write(frames); err != nil {
-			s.broke(err)
-		}
-	}
-	<-s.writing
-}
-
-// encode notes the requests of a batch before they are sent, and returns their frames; none
-// if the connection has ended, which is then their answer.
+// encode notes the requests of a batch, or of its group, before they are sent, and returns their frames. There are none of those
+// who have left, and none at all if the connection has ended, which is then their answer.
 func (s *socket) encode(b *batch) (frames wire.Encoder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dead {
-		b.unsent()
-		return nil
+	batches := []*batch{b}
+	if b.path != "" {
+		batches, s.waiting = s.waiting, nil
 	}
-	for i := range b.requests {
-		frames = s.encodeLocked(frames, []place{{b, i}}, false)
+	batches = slices.DeleteFunc(batches, func(b *batch) bool {
+		leaves := !s.dead && (b.ctx == nil || b.ctx.Err() == nil)
+		if !leaves {
+			b.unsent()
+		}
+		return !leaves
+	})
+	requests := s.dialed.join(batches)
+	for i, places := range requests {
+		last := b.path != "" && i == len(requests)-1
+		if last {
+			s.underWay++
+		}
+		frames = s.encodeLocked(frames, places, last)
 	}
 	return frames
 }
