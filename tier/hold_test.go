@@ -384,7 +384,7 @@ func contextsKeepNothing(t *testing.T, opts ...tier.Option) {
 				}
 			}) / n
 			t.Logf("%s: %d B each", name, each)
-			if each > 10 {
+			if each > 50 { // one that is kept has more than 150
 				t.Errorf("%s: %d B kept for each context, want none", name, each)
 			}
 		}

@@ -1,6 +1,7 @@
 package tier_test
 
 import (
+	"math"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -43,8 +44,8 @@ func TestWaiterIsCheap(t *testing.T) {
 		}
 		each := (waiting - idle) / waiters
 		t.Logf("%d B for each waiter", each)
-		if each > 480 {
-			t.Errorf("%d B for each waiter, want at most 480", each)
+		if each > 512 {
+			t.Errorf("%d B for each waiter, want at most 512", each)
 		}
 		close(never)
 		release(t, hold)
@@ -82,10 +83,15 @@ func heapOf(f func()) int64 {
 	return heap() - before
 }
 
+// heap is what is in use once it does not become less: what is forgotten is cleaned up by a goroutine of the runtime.
 func heap() int64 {
-	runtime.GC()
-	runtime.GC() // the first one may only have swept
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
+	least := int64(math.MaxInt64)
+	for same := 0; same < 5; same++ {
+		runtime.GC()
+		var m runtime.MemStats
+		if runtime.ReadMemStats(&m); int64(m.HeapAlloc) < least {
+			least, same = int64(m.HeapAlloc), 0
+		}
+	}
+	return least
 }
