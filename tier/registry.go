@@ -274,6 +274,10 @@ type Stats struct {
 	GiveUps    int64         // releases that gave the lock back to the store, and were answered
 	GiveUpTime time.Duration // from these releases to the answers; a hand-over is that and the way of the news to the next process
 
+	// Groups are requests to the store that had commands about several locks, as on ZooKeeper many that wait leave together, and
+	// Grouped is how many commands these were.
+	Groups, Grouped int64
+
 	// Losses are holds that were lost, by cause, counted when they are released.
 	Losses map[LossCause]int64
 
@@ -346,6 +350,7 @@ func (r *Registry) Stats() Stats {
 	s, stakes := r.past, slices.Collect(maps.Values(r.stakes))
 	s.Losses = maps.Clone(s.Losses)
 	r.mu.RUnlock()
+	s.Groups, s.Grouped = r.second.Groups()
 	for _, one := range stakes {
 		one.addTo(&s)
 	}

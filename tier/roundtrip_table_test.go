@@ -109,6 +109,9 @@ func TestLockAmongOthersTakesAQuarterOfARoundTripMore(t *testing.T) {
 		if slices.Sort(took); inTrips(took[25]) > 1.25 || inTrips(took[49]) > 1.25 {
 			t.Errorf("Acquire takes %v round trips, %v at most", inTrips(took[25]), inTrips(took[49]))
 		}
+		if s := tier.RegistryOf(tier.RWSibling(idle)).Stats(); s.Groups == 0 || s.Grouped < 2*s.Groups {
+			t.Errorf("counted %d groups of %d", s.Groups, s.Grouped)
+		}
 	})
 }
 

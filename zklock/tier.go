@@ -44,6 +44,11 @@ func (t secondTier) Notify(f func(second.Connection)) { t.link.Notice.Notify(f) 
 // Quarantine is none: an ensemble that answers knows who holds.
 func (t secondTier) Quarantine() *second.QuarantineError { return nil }
 
+// Groups are those of the link.
+func (t secondTier) Groups() (requests, commands int64) {
+	return t.link.Groups.Load(), t.link.Grouped.Load()
+}
+
 // Now is the clock of the leases.
 func (t secondTier) Now() time.Duration { return t.link.Now() }
 

@@ -218,6 +218,7 @@ func (t *side) Err() error {
 }
 
 func (t *side) Quarantine() *second.QuarantineError { return nil }
+func (t *side) Groups() (_, _ int64)                { return 0, 0 }
 func (t *side) Now() time.Duration                  { return time.Since(t.origin) }
 func (t *side) Logger() *slog.Logger                { return slog.New(slog.DiscardHandler) }
 func (t *side) Notify(f func(second.Connection))    { f(second.Connection{State: second.Connected}) }

@@ -144,6 +144,9 @@ func (t *Tier) explain(cause error) error {
 	return cause
 }
 
+// Groups are none: each command is a request.
+func (t *Tier) Groups() (requests, commands int64) { return 0, 0 }
+
 // Now is the clock of the leases.
 func (t *Tier) Now() time.Duration { return time.Since(t.origin) }
 

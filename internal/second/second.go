@@ -27,6 +27,8 @@ type Tier interface {
 	// Quarantine returns what is known of a time in which the store grants nothing to anybody, nil if it is over or
 	// there is none. What a claim has just read counts.
 	Quarantine() *QuarantineError
+	// Groups returns how many requests have had commands about several locks, and how many commands these were.
+	Groups() (requests, commands int64)
 	// Now is the monotonic clock of the leases, from any beginning.
 	Now() time.Duration
 	// Logger is where people are told what no return value can carry.

@@ -36,6 +36,8 @@
 //	tierlock.acquisitions   counter        of locks, by tierlock.source
 //	tierlock.give_ups       counter        releases that gave a lock back to the store
 //	tierlock.give_up.time   counter, s     from these releases to the store's answers; a hand-over is that and the way of the news
+//	tierlock.groups         counter        requests to the store that had commands about several locks, as on ZooKeeper
+//	tierlock.grouped        counter        commands in these
 //
 // From tierlock.held_locks on they come once [Telemetry.Register] has the registry. From then on losses, slots and failures
 // are there at 0, for each pattern and each cause, outcome or type, so that the first one is an increase. Those down to
@@ -154,7 +156,11 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		metric.WithDescription("Releases that gave a lock back to the store."))
 	giving, err11 := t.meter.Float64ObservableCounter("tierlock.give_up.time", metric.WithUnit("s"),
 		metric.WithDescription("From releases that gave a lock back to the store's answers."))
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11); err != nil {
+	groups, err12 := t.meter.Int64ObservableCounter("tierlock.groups", metric.WithUnit("{request}"),
+		metric.WithDescription("Requests to the store that had commands about several locks."))
+	grouped, err13 := t.meter.Int64ObservableCounter("tierlock.grouped", metric.WithUnit("{command}"),
+		metric.WithDescription("Commands in requests to the store that had several."))
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13); err != nil {
 		return nil, err
 	}
 	var first sync.Once
@@ -178,6 +184,8 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		}
 		o.ObserveInt64(given, s.GiveUps)
 		o.ObserveFloat64(giving, s.GiveUpTime.Seconds())
+		o.ObserveInt64(groups, s.Groups)
+		o.ObserveInt64(grouped, s.Grouped)
 		o.ObserveInt64(nothing, patterns.Quarantined(locks))
 		var connected int64
 		if t.connected.Load() {
@@ -185,7 +193,7 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		}
 		o.ObserveInt64(up, connected)
 		return nil
-	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing, given, giving)
+	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing, given, giving, groups, grouped)
 }
 
 // zero has the counters that alerts are about begin at 0: one that begins at 1 shows no increase. It is called when metrics are

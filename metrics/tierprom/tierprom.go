@@ -27,6 +27,8 @@
 //	tierlock_sessions_expired_total
 //	tierlock_holds, _lingering, _waiters, _permit_waiters
 //	tierlock_give_up_seconds            releases that gave a lock back to the store, until its answer; a summary without quantiles
+//	tierlock_groups_total               requests to the store that had commands about several locks, as on ZooKeeper
+//	tierlock_grouped_commands_total     commands in these
 //	tierlock_held_seconds_total, tierlock_waited_seconds_total
 //	                                    sums that go on while a hold or a wait does
 //
@@ -67,6 +69,7 @@ type Metrics struct {
 	holds, kept, waiting *prometheus.Desc
 	permitWaiting        *prometheus.Desc
 	held, waited, giveUp *prometheus.Desc
+	groups, grouped      *prometheus.Desc
 	heldNow, quarantined *prometheus.Desc
 	oldestHold           *prometheus.Desc
 	oldestWait           *prometheus.Desc
@@ -133,6 +136,8 @@ func New(opts ...Option) (*Metrics, error) {
 	m.waited = desc("tierlock_waited_seconds_total", "Time of all waits of all goroutines for a lock, those included that go on.")
 	m.giveUp = desc("tierlock_give_up_seconds",
 		"Releases that gave a lock back to the store, until its answer: a hand-over is that and the way of the news to the next process.")
+	m.groups = desc("tierlock_groups_total", "Requests to the store that had commands about several locks.")
+	m.grouped = desc("tierlock_grouped_commands_total", "Commands in requests to the store that had several.")
 	m.heldNow = desc("tierlock_held_locks", "Locks of these paths that this process holds now; for an election, whether it leads.", "path")
 	m.oldestHold = desc("tierlock_oldest_hold_seconds",
 		"For how long this process has had the lock of these paths that it has had for longest; 0 if it has none. Not of permits.", "path")
@@ -176,7 +181,8 @@ func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 		v.Describe(c)
 	}
 	for _, d := range []*prometheus.Desc{
-		m.holds, m.kept, m.waiting, m.permitWaiting, m.held, m.waited, m.giveUp, m.heldNow, m.oldestHold, m.oldestWait, m.quarantined,
+		m.holds, m.kept, m.waiting, m.permitWaiting, m.held, m.waited, m.giveUp, m.groups, m.grouped, m.heldNow, m.oldestHold,
+		m.oldestWait, m.quarantined,
 	} {
 		c <- d
 	}
@@ -199,8 +205,11 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	gauge(m.kept, float64(s.Lingering))
 	gauge(m.waiting, float64(s.Waiters))
 	gauge(m.permitWaiting, float64(s.PermitWaiters))
-	c <- prometheus.MustNewConstMetric(m.held, prometheus.CounterValue, s.HoldTime.Seconds())
-	c <- prometheus.MustNewConstMetric(m.waited, prometheus.CounterValue, s.WaitTime.Seconds())
+	counter := func(d *prometheus.Desc, v float64) { c <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v) }
+	counter(m.held, s.HoldTime.Seconds())
+	counter(m.waited, s.WaitTime.Seconds())
+	counter(m.groups, float64(s.Groups))
+	counter(m.grouped, float64(s.Grouped))
 	c <- prometheus.MustNewConstSummary(m.giveUp, uint64(s.GiveUps), s.GiveUpTime.Seconds(), nil)
 	for path, h := range m.patterns.Held(locks) {
 		gauge(m.heldNow, float64(h.Number), path)

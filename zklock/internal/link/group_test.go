@@ -195,6 +195,9 @@ func TestWhatWaitsAnywayLeavesAsOne(t *testing.T) {
 			t.Error("not deleted")
 		}
 		c.wantSent("multi", "multiRead")
+		if n, of := c.Groups.Load(), c.Grouped.Load(); n != 2 || of != 5+4 {
+			t.Errorf("counted %d groups of %d", n, of)
+		}
 	})
 }
 

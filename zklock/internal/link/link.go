@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -36,6 +37,9 @@ type Link struct {
 	Conn   *zk.Conn
 	Events Events
 	Notice *notice.Connection
+
+	Groups  atomic.Int64 // requests of several batches that were sent
+	Grouped atomic.Int64 // requests that would else have been sent by themselves
 
 	config Config
 	start  time.Time // origin of the monotonic clock

@@ -402,6 +402,10 @@ func (s *socket) encodeLocked(frames wire.Encoder, places []place, last bool) wi
 	if s.lastXid--; s.lastXid > firstXid { // below the lowest: the first ones were answered long ago
 		s.lastXid = firstXid
 	}
+	if len(places) > 1 {
+		s.dialed.link.Groups.Add(1)
+		s.dialed.link.Grouped.Add(int64(len(places)))
+	}
 	h := wire.RequestHeader{Xid: s.lastXid, Op: opOfAll(places)}
 	var e wire.Encoder
 	e.RequestHeader(h)
