@@ -52,7 +52,7 @@ var flawedLocks = map[string][]string{
 func TestWhoIsLetInBesideOthersFailsTheRun(t *testing.T) {
 	for lock, flags := range flawedLocks {
 		r := runJSON(t, exitViolation, append(flags, "-zk", servers(t)+"/"+lock, "-lock", lock,
-			"-procs", "2", "-goroutines", "3", "-cs", "1ms", "-think", "1ms", "-duration", "1s")...)
+			"-procs", "2", "-goroutines", "3", "-cs", "20ms", "-duration", "1s")...) // somebody is inside nearly always
 		if torn := r.TornReads > 0; r.Overlaps == 0 || torn != (lock != "too-many") {
 			t.Errorf("%s: got %d overlaps, %d torn reads", lock, r.Overlaps, r.TornReads)
 		}

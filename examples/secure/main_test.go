@@ -43,7 +43,7 @@ func TestOnlyTheServiceGetsItsLock(t *testing.T) {
 	var fleet []*exec.Cmd
 	for range 2 {
 		cmd := service(ctx, authority.File, cert, servers, "service:password")
-		cmd.Stdout, cmd.Stderr = out, out
+		cmd.Stdout, cmd.Stderr = out, t.Output()
 		need.OK(t, cmd.Start())
 		fleet = append(fleet, cmd)
 	}
