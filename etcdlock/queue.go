@@ -68,13 +68,14 @@ func refOf(key string) queue.Ref {
 // owner is the value of a key.
 type owner struct {
 	second.Description
-	Shared  bool `json:"shared,omitempty"` // a writer that has let readers in
-	Permits int  `json:"permits,omitempty"`
+	Shared  bool          `json:"shared,omitempty"` // a writer that has let readers in
+	Permits int           `json:"permits,omitempty"`
+	Budget  second.Budget `json:"budget,omitempty"`
 }
 
 // put creates a key, or would write to it.
 func (s *store) put(c queue.Command) clientv3.Op {
-	o := owner{Description: s.self.Now(c.Linger)}
+	o := owner{Description: s.self.Now(c.Linger), Budget: c.Budget}
 	if c.Permits > 0 {
 		o.Permits = c.Weight
 	}
@@ -118,7 +119,8 @@ func placeOf(kv *mvccpb.KeyValue) place {
 	o, ours := ownerIn(kv.Value)
 	p := place{key: string(kv.Key), modified: kv.ModRevision, ours: ours, Contender: second.Contender{
 		ID: second.Text(name), Token: kv.CreateRevision, Since: o.Time.UTC(),
-		Shared: o.Shared || strings.HasPrefix(name, readMark), Asked: o.Revoke, Permits: o.Permits, Of: refOf(string(kv.Key)).Permits,
+		Shared: o.Shared || strings.HasPrefix(name, readMark), Asked: o.Revoke, Budget: o.Budget,
+		Permits: o.Permits, Of: refOf(string(kv.Key)).Permits,
 	}}
 	o.Tell(&p.Contender)
 	if p.Permits < 1 || p.Permits > p.Of { // it does not say; or it is for a lock

@@ -350,7 +350,7 @@ func (k *keeper) tell(v queue.View) {
 	}
 }
 
-const lookSQL = `SELECT c.path, c.id::text, c.token, c.since, c.reads, c.asked, c.linger_ms, c.permits, c.weight, s.host, s.pid,
+const lookSQL = `SELECT c.path, c.id::text, c.token, c.since, c.reads, c.asked, c.linger_ms, c.budget, c.permits, c.weight, s.host, s.pid,
 	s.label FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session WHERE c.path = ANY ($1) ORDER BY c.path, c.token`
 
 // look reads queues, each as it was at one moment. Lower tokens go first. Who waits for permits is there with those that it wants.
@@ -363,7 +363,7 @@ func look(ctx context.Context, q querier, paths []string) (queues map[string][]s
 	var path string
 	var linger int64
 	var c second.Contender
-	row := []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &linger, &c.Of, &c.Permits, &c.Host, &c.PID, &c.Label}
+	row := []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &linger, &c.Budget, &c.Of, &c.Permits, &c.Host, &c.PID, &c.Label}
 	_, err = pgx.ForEachRow(rows, row, func() error {
 		c.Linger = time.Duration(linger) * time.Millisecond
 		c.Host, c.Label = second.Text(c.Host), second.Text(c.Label)

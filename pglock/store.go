@@ -139,7 +139,7 @@ func removal(present bool) queue.Removal {
 }
 
 const enterSQL = `SELECT alive, number, coalesce(first, false), coalesce(removed, false), quiet
-	FROM tierlock.enter($1, $2, $3, $4, $5, nullif($6, '')::uuid, $7, $8, $9)`
+	FROM tierlock.enter($1, $2, $3, $4, $5, nullif($6, '')::uuid, $7, $8, $9, $10)`
 
 func (s *store) enter(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
 	var alive, first, removed bool
@@ -147,7 +147,7 @@ func (s *store) enter(ctx context.Context, c queue.Command) (a queue.Answer, err
 	var quiet int64
 	sent := time.Now()
 	err = s.requests.QueryRow(ctx, enterSQL, c.Path, c.ID, c.Session, c.Reads, c.Linger.Milliseconds(), c.Old.ID, c.Op == queue.Try, c.Weight,
-		c.Permits).Scan(&alive, &number, &first, &removed, &quiet)
+		c.Permits, c.Budget).Scan(&alive, &number, &first, &removed, &quiet)
 	var refusal *pgconn.PgError
 	switch {
 	case errors.As(err, &refusal) && refusal.Code == "TL002":

@@ -244,7 +244,7 @@ func (a *attempt) enqueue() (n *Node, err error) {
 		if err := a.client.reaper.room(a.ctx); err != nil {
 			return nil, a.explain(err)
 		}
-		prefixes := zkqueue.NewPrefixes(a.lock.mode, a.client.options.kazoo)
+		prefixes := a.prefixes(s)
 		created := a.send(a.lock.creates(prefixes), true)
 		err = created.Err
 		switch classify(err) {
@@ -278,6 +278,13 @@ func (a *attempt) enqueue() (n *Node, err error) {
 	}
 }
 
+// prefixes begin the names of a new node under a session.
+func (a *attempt) prefixes(s *link.Session) []string {
+	timeout := s.Negotiated()
+	budget := a.lock.prices.Budget(timeout - a.client.link.Margin(timeout))
+	return zkqueue.NewPrefixes(a.lock.mode, a.client.options.kazoo, budget)
+}
+
 // send asks for a transaction and all that has to come before it and, if it is to list the queue, behind it: one round trip
 // over a connection of our own.
 func (a *attempt) send(ops link.Transaction, list bool) link.Answer {
@@ -309,7 +316,7 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 		old.finish(old.unknownFate(nil))
 		return a.enqueue()
 	}
-	prefixes := zkqueue.NewPrefixes(a.lock.mode, a.client.options.kazoo)
+	prefixes := a.prefixes(s)
 	created := a.send(append(zs.deletes(), a.lock.creates(prefixes)...), true)
 	answer := classify(created.Err)
 	zs.deleted(answer)

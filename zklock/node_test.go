@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -361,16 +362,26 @@ func TestContestedSinceTheLookWasSent(t *testing.T) { // I11
 	})
 }
 
-// The budget is for the time of the hold, though the contender was seen long before.
+// The budget is for the time of the hold, though the contender was seen long before. What it asks for is known by then.
 func TestContestedNotBeforeTheGrant(t *testing.T) { // I11
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
 		next := start(t, s).queue(t.Context())
-		start(t, s).queue(t.Context())
+		var slow second.Prices
+		for range 9 {
+			slow.Paid(20 * time.Millisecond)
+		}
+		far := start(t, s)
+		far.lock = far.lock.Asking(&slow)
+		far.queue(t.Context())
 		time.Sleep(2 * timeout) // the one in the middle has looked again
 		n.Release()
-		if got := next.granted(t).ContestedFor(); got > time.Millisecond || got == 0 {
-			t.Errorf("contested for %v at the grant, want the least there is", got)
+		got := next.granted(t)
+		if since := got.ContestedFor(); since > time.Millisecond || since == 0 {
+			t.Errorf("contested for %v at the grant, want the least there is", since)
+		}
+		if slow.Said() == 0 || got.Budget() != slow.Said() {
+			t.Errorf("a budget of %d, want %d", got.Budget(), slow.Said())
 		}
 	})
 }

@@ -236,7 +236,7 @@ func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight)
 	prefixes := make([]string, k)
 	ops := turn.znodes.deletes()
 	for i := range prefixes {
-		prefixes[i] = zkqueue.NewID() + leaseMarker
+		prefixes[i] = zkqueue.NewID(0) + leaseMarker
 		ops = append(ops, s.leases.creates(prefixes[i:i+1])...)
 	}
 	taken, err := s.exchanged(a, turn, prefixes, a.send(ops, false))

@@ -14,8 +14,9 @@ type claim struct {
 	tier    *Tier
 	path    string
 	mode    second.Mode
-	permits int           // 0: the lock
-	linger  time.Duration // as its contenders say
+	permits int            // 0: the lock
+	linger  time.Duration  // as its contenders say
+	prices  *second.Prices // by which they say their budget, if they do
 }
 
 func (l *claim) Equal(other second.Claim) bool {

@@ -22,6 +22,7 @@ type Contender struct {
 	claim   *claim
 	session *session
 	id      string
+	budget  second.Budget  // as it says
 	wake    mutexbool.Bool // look again
 
 	token  atomic.Int64 // 0 until it is known
@@ -91,7 +92,7 @@ const maxLeft = 1024
 func (l *claim) contenderUnder(x *session) *Contender {
 	t := l.tier
 	c := &Contender{
-		claim: l, session: x, id: t.store.Name(x.name),
+		claim: l, session: x, id: t.store.Name(x.name), budget: l.prices.Budget(x.ttl - t.margin(x.ttl)),
 		entered: make(chan error, 1), gone: make(chan Removal, 1),
 	}
 	if t.config.Apart {
@@ -151,7 +152,7 @@ func (c *Contender) Ref() Ref {
 }
 
 func (c *Contender) command(op Op) Command {
-	return Command{Op: op, Session: c.session.name, Ref: c.Ref(), Weight: int(c.weight.Load()), Linger: c.claim.linger}
+	return Command{Op: op, Session: c.session.name, Ref: c.Ref(), Weight: int(c.weight.Load()), Linger: c.claim.linger, Budget: c.budget}
 }
 
 // send sends a command about the contender once. Its answer is waited for whoever has lost interest: else nobody would know

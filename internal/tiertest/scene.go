@@ -100,7 +100,18 @@ func (s *scene) processIn(tb testing.TB, lease time.Duration) *proc {
 // as is the same process as one that queues in a mode.
 func (p *proc) as(m second.Mode) *proc {
 	p.scene.Helper()
-	c, err := p.Claim(p.scene.path, second.Options{Mode: m})
+	return p.with(second.Options{Mode: m})
+}
+
+// asking is the same process as one that asks for a budget.
+func (p *proc) asking(prices *second.Prices) *proc {
+	p.scene.Helper()
+	return p.with(second.Options{Prices: prices})
+}
+
+func (p *proc) with(o second.Options) *proc {
+	p.scene.Helper()
+	c, err := p.Claim(p.scene.path, o)
 	if err != nil {
 		p.scene.Fatalf("Claim: %v", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 func TestParseName(t *testing.T) {
@@ -77,9 +79,21 @@ func TestParseName(t *testing.T) {
 
 func TestAnIDIsAUUIDOfAFormOfItsOwn(t *testing.T) {
 	form := regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-$`) // RFC 9562
-	for range 20 {
-		if id := NewID(); !form.MatchString(id) {
-			t.Error(id)
+	for b := range second.LastBudget + 1 {
+		if id := NewID(b); !form.MatchString(id) || BudgetIn(id+"lock-0000000003") != b {
+			t.Errorf("with %d: %s, which says %d", b, id, BudgetIn(id))
+		}
+	}
+}
+
+func TestNamesOfOthersSayNoBudget(t *testing.T) {
+	for _, name := range []string{
+		"", "lock-0000000007", "_c_01234567-89ab-4def-bf23-456789abcdef-lock-0000000007", // Curator's
+		"_c_0123456789abcdef8bffbfbfbfbfbfbf-lock-0000000007", // zk.Lock's
+		"_c_01234567-89ab-8def-b", "_c_01234567-89ab-8def-zz",
+	} {
+		if b := BudgetIn(name); b != 0 {
+			t.Errorf("%q says %d", name, b)
 		}
 	}
 }
