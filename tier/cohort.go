@@ -391,7 +391,9 @@ func (c *cohort) release(own *ownership) error {
 func (c *cohort) givenUpLocked(begun time.Duration, err error) {
 	if err == nil {
 		c.tally.given++
-		c.tally.giving += c.registry.now() - begun
+		took := c.registry.now() - begun
+		c.tally.giving += took
+		c.registry.options.prices.Paid(took)
 	}
 }
 
@@ -459,14 +461,22 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 // leaves its turn to nobody, and whoever comes later has none.
 func (c *cohort) fairToHandOffLocked(grant second.Grant) bool {
 	o := c.policy
-	return o.rounds && c.gate.first.arrival <= c.round || o.handOff > 0 && grant.Contested().For() < c.budgetLocked()
+	return o.rounds && c.gate.first.arrival <= c.round || o.handOff > 0 && c.withinBudgetLocked(grant.Contested().For())
+}
+
+// withinBudgetLocked reports whether the grant may stay here although others have waited for so long. Most often nobody has.
+func (c *cohort) withinBudgetLocked(waited time.Duration) bool {
+	return waited == 0 || waited < c.budgetLocked()
 }
 
 // budgetLocked is for how long the grant may stay here while others wait. One that is shared has used its
 // budget up before, and tells anew whether somebody waits: from now on it stays only while nobody does.
 func (c *cohort) budgetLocked() time.Duration {
-	if c.sharing.begun {
+	switch {
+	case c.sharing.begun:
 		return 1
+	case c.policy.prices != nil:
+		return c.grant.Budget().Duration()
 	}
 	return c.policy.handOff
 }
@@ -568,7 +578,7 @@ func (c *cohort) openLocked(now time.Duration, arrival int64) bool {
 	if c.state != held || !c.reading() || c.grant.ErrAt(now) != nil || c.toldLocked(c.grant) {
 		return false
 	}
-	return c.policy.rounds && arrival <= c.round || c.grant.Contested().For() < max(c.budgetLocked(), 1)
+	return c.policy.rounds && arrival <= c.round || c.withinBudgetLocked(c.grant.Contested().For())
 }
 
 // admitReadersLocked lets those at the head of the gate who read join those inside who do.
@@ -648,7 +658,7 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 	}
 	for extended := false; ; {
 		c.mu.Lock()
-		budget := c.policy.handOff
+		budget := c.budgetLocked()
 		left := budget - grant.Contested().For()
 		switch {
 		case ctx.Err() != nil: // given up

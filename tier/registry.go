@@ -37,7 +37,7 @@ type Registry struct {
 // New returns a registry over a second tier, for the packages of the stores, which have refused
 // options that are wrong. The registry owns the tier and closes it.
 func New(t second.Tier, opts ...Option) *Registry {
-	o := options{handOff: defaultHandOff}
+	o := options{handOff: permitHandOff, prices: new(second.Prices)}
 	for _, opt := range opts {
 		opt.apply(&o)
 	}
@@ -278,6 +278,10 @@ type Stats struct {
 	// Grouped is how many commands these were.
 	Groups, Grouped int64
 
+	// Budget is what [WithHandOff] has set, or what this process has last asked for, 20 ms before it has measured anything.
+	// All who queue for a lock use the largest that any asks for.
+	Budget time.Duration
+
 	// Losses are holds that were lost, by cause, counted when they are released.
 	Losses map[LossCause]int64
 
@@ -350,6 +354,10 @@ func (r *Registry) Stats() Stats {
 	s, stakes := r.past, slices.Collect(maps.Values(r.stakes))
 	s.Losses = maps.Clone(s.Losses)
 	r.mu.RUnlock()
+	s.Budget = r.options.handOff
+	if p := r.options.prices; p != nil {
+		s.Budget = p.Said().Duration()
+	}
 	s.Groups, s.Grouped = r.second.Groups()
 	for _, one := range stakes {
 		one.addTo(&s)

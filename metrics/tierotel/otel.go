@@ -160,7 +160,9 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		metric.WithDescription("Requests to the store that had commands about several locks."))
 	grouped, err13 := t.meter.Int64ObservableCounter("tierlock.grouped", metric.WithUnit("{command}"),
 		metric.WithDescription("Commands in requests to the store that had several."))
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13); err != nil {
+	budget, err14 := t.meter.Float64ObservableGauge("tierlock.budget", metric.WithUnit("s"),
+		metric.WithDescription("For how long this process asks to hand a lock off while others wait; all who queue for it use the largest."))
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14); err != nil {
 		return nil, err
 	}
 	var first sync.Once
@@ -186,6 +188,7 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		o.ObserveFloat64(giving, s.GiveUpTime.Seconds())
 		o.ObserveInt64(groups, s.Groups)
 		o.ObserveInt64(grouped, s.Grouped)
+		o.ObserveFloat64(budget, s.Budget.Seconds())
 		o.ObserveInt64(nothing, patterns.Quarantined(locks))
 		var connected int64
 		if t.connected.Load() {
@@ -193,7 +196,7 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		}
 		o.ObserveInt64(up, connected)
 		return nil
-	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing, given, giving, groups, grouped)
+	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing, given, giving, groups, grouped, budget)
 }
 
 // zero has the counters that alerts are about begin at 0: one that begins at 1 shows no increase. It is called when metrics are

@@ -70,6 +70,7 @@ type Metrics struct {
 	permitWaiting        *prometheus.Desc
 	held, waited, giveUp *prometheus.Desc
 	groups, grouped      *prometheus.Desc
+	budget               *prometheus.Desc
 	heldNow, quarantined *prometheus.Desc
 	oldestHold           *prometheus.Desc
 	oldestWait           *prometheus.Desc
@@ -138,6 +139,8 @@ func New(opts ...Option) (*Metrics, error) {
 		"Releases that gave a lock back to the store, until its answer: a hand-over is that and the way of the news to the next process.")
 	m.groups = desc("tierlock_groups_total", "Requests to the store that had commands about several locks.")
 	m.grouped = desc("tierlock_grouped_commands_total", "Commands in requests to the store that had several.")
+	m.budget = desc("tierlock_budget_seconds",
+		"For how long this process asks to hand a lock off while others wait; all who queue for it use the largest.")
 	m.heldNow = desc("tierlock_held_locks", "Locks of these paths that this process holds now; for an election, whether it leads.", "path")
 	m.oldestHold = desc("tierlock_oldest_hold_seconds",
 		"For how long this process has had the lock of these paths that it has had for longest; 0 if it has none. Not of permits.", "path")
@@ -181,8 +184,8 @@ func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 		v.Describe(c)
 	}
 	for _, d := range []*prometheus.Desc{
-		m.holds, m.kept, m.waiting, m.permitWaiting, m.held, m.waited, m.giveUp, m.groups, m.grouped, m.heldNow, m.oldestHold,
-		m.oldestWait, m.quarantined,
+		m.holds, m.kept, m.waiting, m.permitWaiting, m.held, m.waited, m.giveUp, m.groups, m.grouped, m.budget, m.heldNow,
+		m.oldestHold, m.oldestWait, m.quarantined,
 	} {
 		c <- d
 	}
@@ -211,6 +214,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	counter(m.groups, float64(s.Groups))
 	counter(m.grouped, float64(s.Grouped))
 	c <- prometheus.MustNewConstSummary(m.giveUp, uint64(s.GiveUps), s.GiveUpTime.Seconds(), nil)
+	gauge(m.budget, s.Budget.Seconds())
 	for path, h := range m.patterns.Held(locks) {
 		gauge(m.heldNow, float64(h.Number), path)
 		gauge(m.oldestHold, h.Oldest.Seconds(), path)

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAwayBound(t *testing.T) {
-	const far, nobody = 2 * defaultHandOff, 0
+	const far, slow, nobody = 2 * leastHandOff, 2 * time.Millisecond, 0
 	strict := time.Duration(0)
 	measured := report.Result{
 		Busy: 0.5, Duration: int64(time.Second), Acquisitions: 500, // sections of 1 ms
@@ -20,18 +20,21 @@ func TestAwayBound(t *testing.T) {
 		lock    string
 		procs   int
 		rtt     time.Duration
+		price   time.Duration
 		handOff *time.Duration
 		want    time.Duration
 	}{
-		{"strict", "mutex", 4, 0, &strict, 3 * 5 * time.Millisecond},
-		{"default", "mutex", 3, 0, nil, 2 * (defaultHandOff + 5*time.Millisecond)},
-		{"default, far away", "mutex", 3, far, nil, 2 * (far + 5*time.Millisecond)},
-		{"strict, far away", "mutex", 4, time.Second, &strict, 3 * 5 * time.Millisecond},
-		{"alone", "mutex", 1, 0, nil, nobody},
-		{"peer", "zk", 4, 0, nil, nobody},
+		{"strict", "mutex", 4, 0, 0, &strict, 3 * 5 * time.Millisecond},
+		{"default", "mutex", 3, 0, 0, nil, 2 * (leastHandOff + 5*time.Millisecond)},
+		{"default, far away", "mutex", 3, far, 0, nil, 2 * (far + 5*time.Millisecond)},
+		{"default, slow", "mutex", 3, 0, slow, nil, 2 * (21*slow + 5*time.Millisecond)},
+		{"strict, far away", "mutex", 4, time.Second, 0, &strict, 3 * 5 * time.Millisecond},
+		{"alone", "mutex", 1, 0, 0, nil, nobody},
+		{"peer", "zk", 4, 0, 0, nil, nobody},
 	} {
 		r := measured
 		r.Lock, r.Procs, r.RTT = test.lock, test.procs, test.rtt.Nanoseconds()
+		r.HandOver.P99 = test.price.Nanoseconds()
 		if got, ok := AwayBound(&r, test.handOff); got != test.want || ok != (test.want > 0) {
 			t.Errorf("%s: got %v, %t, want %v", test.name, got, ok, test.want)
 		}

@@ -1,0 +1,123 @@
+package tier_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zktest"
+)
+
+// contend has eight goroutines of each process loop over the lock until it has changed process so many times for each. It returns for how
+// long each process had it, and how long that took.
+func contend(t *testing.T, mutexes []*tier.Mutex, section time.Duration, rounds int) (had []time.Duration, took time.Duration) {
+	t.Helper()
+	had = make([]time.Duration, len(mutexes)) // guarded by the lock under test, as are the next two
+	changes, owner := 0, -1
+	var all sync.WaitGroup
+	begun := time.Now()
+	for i, mu := range mutexes {
+		for range 8 {
+			all.Go(func() {
+				for enough := false; !enough; {
+					hold := acquire(t, mu)
+					if owner != i {
+						changes++
+					}
+					owner, enough = i, changes > rounds*len(mutexes)
+					if !enough {
+						time.Sleep(section)
+						had[i] += section
+						took = time.Since(begun)
+					}
+					release(t, hold)
+				}
+			})
+		}
+	}
+	all.Wait()
+	return had, took
+}
+
+func sum(had []time.Duration) (all time.Duration) {
+	for _, d := range had {
+		all += d
+	}
+	return all
+}
+
+// wantEqual fails unless the shares of all processes are within 2 % of equal.
+func wantEqual(t *testing.T, had []time.Duration) {
+	t.Helper()
+	mean := sum(had) / time.Duration(len(had))
+	if least, most := slices.Min(had), slices.Max(had); least < mean*98/100 || most > mean*102/100 {
+		t.Errorf("processes had the lock for %v", had)
+	}
+}
+
+func TestALockFarAwayIsInUse(t *testing.T) {
+	far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
+		mutexes := several(4, process)
+		contend(t, mutexes, time.Millisecond, 10) // until all have measured
+		had, took := contend(t, mutexes, time.Millisecond, 20)
+		if all := sum(had); all < took*95/100 {
+			t.Errorf("in use for %v of %v", all, took)
+		}
+		wantEqual(t, had)
+	})
+}
+
+// The budget that is measured is for readers, too: a downgraded writer keeps those of other processes out for as long.
+func TestReadersHaveTheBudgetThatIsMeasured(t *testing.T) {
+	rwMetered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
+		a, b := process(), process(tier.WithHandOff(0))
+		answerLate(s, queue.Leave, roundTrip)
+		for range 9 {
+			release(t, acquire(t, a.Writer()))
+		}
+		s.Script(nil)
+		budget := tier.RegistryOf(a).Stats().Budget
+		write := acquire(t, a.Writer())
+		read := start(write.Context(soon(t)), a.Reader()).granted(t)
+		release(t, write)
+		begun := time.Now()
+		other := start(soon(t), b.Reader()).granted(t)
+		if d := time.Since(begun); budget < 19*roundTrip || d != budget {
+			t.Errorf("a reader of another process got in after %v, want the budget, %v", d, budget)
+		}
+		release(t, read)
+		release(t, other)
+	})
+}
+
+// The budget of all is that of the one that is far away, although it makes a share of one that is near take longer.
+func TestProcessesNearAndFarHaveEqualShares(t *testing.T) {
+	locktest.InMemory(t, func(t *testing.T, s *memory.Server) {
+		s.Script(func(process string, _ queue.Command) memory.Fault {
+			if process == "far" {
+				return memory.Fault{Before: roundTrip / 2, After: roundTrip / 2}
+			}
+			return memory.Fault{Before: time.Millisecond / 2, After: time.Millisecond / 2}
+		})
+		var all []*tier.Registry
+		var mutexes []*tier.Mutex
+		for _, name := range []string{"near", "near", "far", "near"} {
+			locks, _ := dial(t, s, name)
+			all, mutexes = append(all, locks), append(mutexes, locks.Mutex("/locks/a"))
+		}
+		had, took := contend(t, mutexes, 5*time.Millisecond, 100)
+		wantEqual(t, had)
+		if mean := took / (4 * 100); mean < 19*roundTrip*9/10 {
+			t.Errorf("a tenure of %v on average", mean)
+		}
+		near, far := all[0].Stats().Budget, all[2].Stats().Budget
+		if near != 20*time.Millisecond || far < 19*roundTrip || far > 19*roundTrip*11/10 {
+			t.Errorf("processes that are near ask for %v, the one that is far for %v", near, far)
+		}
+	})
+}
