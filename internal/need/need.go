@@ -2,7 +2,9 @@
 package need
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,11 +29,13 @@ func Get[V any](value V, err error) func(testing.TB) V {
 // ErrOf is the error of a call that returns a value as well.
 func ErrOf[V any](_ V, err error) error { return err }
 
-// WantErr fails unless an error is, or wraps, the one that is wanted; nil if there is to be none.
-func WantErr(t testing.TB, what string, err, want error) {
+// WantErr fails unless an error is, or wraps, the one that is wanted, nil if there is to be none, and others, too.
+func WantErr(t testing.TB, what string, err, want error, others ...error) {
 	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: got %v, want %v", what, err, want)
+	for _, want := range append(others, want) {
+		if !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", what, err, want)
+		}
 	}
 }
 
@@ -39,7 +43,46 @@ func WantErr(t testing.TB, what string, err, want error) {
 func Equal[V comparable](t testing.TB, what string, got, want V) {
 	t.Helper()
 	if got != want {
-		t.Errorf("%s: got %v, want %v", what, got, want)
+		t.Errorf("%s: got %+v, want %+v", what, got, want)
+	}
+}
+
+// That fails with what it tells unless something holds.
+func That(t testing.TB, trouble string, holds bool) {
+	t.Helper()
+	if !holds {
+		t.Error(trouble)
+	}
+}
+
+// AtMost fails if what a test got is more than that.
+func AtMost[V cmp.Ordered](t testing.TB, what string, got, most V) {
+	t.Helper()
+	if got > most {
+		t.Errorf("%s: got %v, want at most %v", what, got, most)
+	}
+}
+
+// AtLeast fails if what a test got is less than that.
+func AtLeast[V cmp.Ordered](t testing.TB, what string, got, least V) {
+	t.Helper()
+	if got < least {
+		t.Errorf("%s: got %v, want at least %v", what, got, least)
+	}
+}
+
+// Between fails unless what a test got is at least the one and at most the other.
+func Between[V cmp.Ordered](t testing.TB, what string, got, least, most V) {
+	t.Helper()
+	AtLeast(t, what, got, least)
+	AtMost(t, what, got, most)
+}
+
+// List fails unless what a test got is these, in order.
+func List[V comparable](t testing.TB, what string, got []V, want ...V) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got %+v, want %+v", what, got, want)
 	}
 }
 
@@ -47,7 +90,17 @@ func Equal[V comparable](t testing.TB, what string, got, want V) {
 func Empty[V any](t testing.TB, what string, got []V) {
 	t.Helper()
 	if len(got) != 0 {
-		t.Errorf("%s: got %v, want none", what, got)
+		t.Errorf("%s: got %+v, want none", what, got)
+	}
+}
+
+// Has fails unless a text has all these parts.
+func Has(t testing.TB, what, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s: got %.5000q, want %q in it", what, text, part)
+		}
 	}
 }
 
