@@ -23,14 +23,11 @@ func TestReleaseIsOneRequest(t *testing.T) {
 		p := start(t, s)
 		n := p.acquire(t)
 		meet(s, pushed, zktest.Drop) // it says that the node is gone, too
-		if err := n.Release(); err != nil || p.Reaping() > 0 {
-			t.Errorf("Release: %v, with %d nodes still to be deleted", err, p.Reaping())
-		}
+		wantErr(t, "Release", n.Release(), nil)
+		need.Equal(t, "nodes still to be deleted", p.Reaping(), 0)
 		tr := record(s)
 		time.Sleep(timeout)
-		if ops := tr.take(); len(ops) > 0 {
-			t.Errorf("sent after the delete was answered: %v", ops)
-		}
+		need.Empty(t, "sent after the delete was answered", tr.take())
 	})
 }
 
@@ -48,9 +45,7 @@ func TestNodeOfACallerWhoHasLeftIsDeletedAtOnceAndDoesNotQueue(t *testing.T) {
 		cancel()
 		wantErr(t, "Acquire", r.failed(t), context.Canceled)
 		s.Unfreeze()
-		if got, want := tr.take(), []string{"create", "getChildren2", "delete"}; !slices.Equal(got, want) {
-			t.Errorf("sent: %v, want %v", got, want)
-		}
+		need.List(t, "sent", tr.take(), "create", "getChildren2", "delete")
 		n.Release()
 	})
 }
@@ -66,9 +61,8 @@ func TestNobodyListensWhoHasLeft(t *testing.T) { // I10
 			cancel()
 			last.failed(t)
 		}
-		if synctest.Wait(); other.Listeners() > 0 {
-			t.Errorf("%d listeners although nobody waits", other.Listeners())
-		}
+		synctest.Wait()
+		need.Equal(t, "listeners although nobody waits", other.Listeners(), 0)
 		contested(n)
 		next := other.queue(t.Context())
 		n.Release()
@@ -79,9 +73,7 @@ func TestNobodyListensWhoHasLeft(t *testing.T) { // I10
 		n.Release()
 		synctest.Wait()
 		for _, c := range []process{p, other} {
-			if listeners := c.Listeners(); listeners > 0 {
-				t.Errorf("%d listeners although nothing is held or waited for", listeners)
-			}
+			need.Equal(t, "listeners although nothing is held or waited for", c.Listeners(), 0)
 		}
 	})
 }
@@ -111,11 +103,8 @@ func TestRequeueThatDoesNotBeginReturnsWhenTheNodeIsGone(t *testing.T) { // I3
 		}, zktest.Delay(time.Second))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := n.Requeue(ctx)
-		wantErr(t, "Requeue", err, context.Canceled)
-		if left := s.Children(path); len(left) > 0 {
-			t.Errorf("returned before the node was gone: %v", left)
-		}
+		wantErr(t, "Requeue", need.ErrOf(n.Requeue(ctx)), context.Canceled)
+		need.Empty(t, "returned before the node was gone", s.Children(path))
 	})
 }
 
@@ -154,13 +143,11 @@ func TestLookThatIsRefusedIsRepeated(t *testing.T) { // I7
 		n, conn := start(t, s).acquire(t), raw(t, s)
 		refused := strike(s, 1, is("getData", zktest.Request), func(*zktest.Frame) zktest.Action { return zktest.Throttled })
 		awaitWatch()
-		if awaitWatch(); refused() == "" {
-			t.Fatal("nobody has looked")
-		}
+		awaitWatch()
+		need.That(t, "nobody has looked", refused() != "")
 		remove(t, conn, n.Path())
-		if synctest.Wait(); n.Err() == nil {
-			t.Error("the deletion is not heard of")
-		}
+		synctest.Wait()
+		need.That(t, "the deletion is not heard of", n.Err() != nil)
 	})
 }
 
@@ -221,9 +208,8 @@ func TestNodeOfANewerSessionIsOursThoughSomebodyWritesToItAtOnce(t *testing.T) {
 		})
 		n := p.acquire(t)
 		synctest.Wait()
-		if err := n.Err(); err != nil || creates != 1 {
-			t.Errorf("Err: %v; %d creates, want one", err, creates)
-		}
+		wantErr(t, "Err", n.Err(), nil)
+		need.Equal(t, "creates", creates, 1)
 	})
 }
 
@@ -239,30 +225,13 @@ func TestTryAcquireBehindAStuckCallFailsWhenTheConnectionBreaks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		s.Freeze()
-		_, err := p.lock.Acquire(within(t, 10*time.Millisecond))
-		wantErr(t, "Acquire", err, context.DeadlineExceeded)
+		wantErr(t, "Acquire", need.ErrOf(p.lock.Acquire(within(t, 10*time.Millisecond))), context.DeadlineExceeded)
 		try := submit(func() (*zklock.Node, error) { return p.lock.TryAcquire(t.Context()) })
 		if !try.waiting() {
 			t.Fatalf("got %v, %v; want it to wait for the stuck call", try.node, try.err)
 		}
 		down(s)
 		wantErr(t, "TryAcquire", try.failed(t), zk.ErrNoServer)
-	})
-}
-
-func TestReturnOfTheConnectionIsALookAtTheNode(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn, p := raw(t, s), start(t, s)
-		n := p.acquire(t)
-		meet(s, pushed, zktest.Drop)
-		remove(t, conn, n.Path())
-		synctest.Wait()
-		if err := n.Err(); err != nil {
-			t.Fatalf("noticed before the return: %v", err)
-		}
-		s.Cut(p.session)
-		synctest.Wait()
-		wantErr(t, "Err", n.Err(), zklock.ErrLost)
 	})
 }
 
@@ -280,11 +249,8 @@ func TestNothingIsAskedForWhoHasLeft(t *testing.T) {
 		cancel()
 		_, err := p.lock.Acquire(ctx)
 		wantErr(t, "Acquire", err, context.Canceled)
-		_, err = p.lock.TryAcquire(ctx)
-		wantErr(t, "TryAcquire", err, context.Canceled)
-		if asked := tr.take(); len(asked) > 0 {
-			t.Errorf("asked %q", asked)
-		}
+		wantErr(t, "TryAcquire", need.ErrOf(p.lock.TryAcquire(ctx)), context.Canceled)
+		need.Empty(t, "asked", tr.take())
 		ctx, cancel = context.WithCancel(t.Context())
 		read := 0
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
@@ -294,10 +260,8 @@ func TestNothingIsAskedForWhoHasLeft(t *testing.T) {
 			}
 			return zktest.Pass
 		})
-		_, err = p.lock.Contenders(ctx)
-		wantErr(t, "Contenders", err, context.Canceled)
-		if synctest.Wait(); read != 1 {
-			t.Errorf("read %d nodes", read)
-		}
+		wantErr(t, "Contenders", need.ErrOf(p.lock.Contenders(ctx)), context.Canceled)
+		synctest.Wait()
+		need.Equal(t, "nodes read", read, 1)
 	})
 }

@@ -38,28 +38,21 @@ func TestAttachedLooksWithoutAWatchLeaveNoGoroutine(t *testing.T) { // I10
 		n := p.acquire(t)
 		synctest.Wait()
 		goroutines := runtime.NumGoroutine()
-		_, err := p.lock.TryAcquire(t.Context())
-		wantErr(t, "TryAcquire", err, zklock.ErrLocked)
+		wantErr(t, "TryAcquire", need.ErrOf(p.lock.TryAcquire(t.Context())), zklock.ErrLocked)
 		synctest.Wait()
-		if after := runtime.NumGoroutine(); after > goroutines {
-			t.Errorf("%d goroutines, then %d", goroutines, after)
-		}
+		need.AtMost(t, "goroutines", runtime.NumGoroutine(), goroutines)
 		meet(s, is("getChildren2", zktest.Request), zktest.Error(zk.ErrNoAuth))
 		contested(n)
 		goroutines = runtime.NumGoroutine()
 		time.Sleep(time.Minute) // many looks
 		synctest.Wait()
-		if after := runtime.NumGoroutine(); after > goroutines {
-			t.Errorf("%d goroutines, then %d after looks that failed", goroutines, after)
-		}
+		need.AtMost(t, "goroutines after looks that failed", runtime.NumGoroutine(), goroutines)
 		wantErr(t, "Release", n.Release(), nil)
 	})
 }
 
 func TestAttachedChecksItsOptions(t *testing.T) {
-	if _, err := zklock.Attach(nil, zklock.WithSessionTimeout(-1)); err == nil {
-		t.Error("Attach with a negative session timeout: got no error")
-	}
+	wantMention(t, need.ErrOf(zklock.Attach(nil, zklock.WithSessionTimeout(-1))), "session timeout")
 }
 
 // A connection that is down says nothing about the lock.
@@ -149,8 +142,7 @@ func TestAttachedClientEndsWithItsConnection(t *testing.T) {
 		}
 		wantWithin(t, 100*time.Millisecond, "to hear of the end of the connection", began)
 		wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
-		_, err := p.lock.Acquire(t.Context())
-		wantErr(t, "Acquire over a closed connection", err, zklock.ErrClosed)
+		wantErr(t, "Acquire over a closed connection", need.ErrOf(p.lock.Acquire(t.Context())), zklock.ErrClosed)
 		wantErr(t, "Err", p.Err(), zklock.ErrClosed)
 		s.Unfreeze()
 		wantErr(t, "Release", barrier.Release(), nil)
@@ -168,14 +160,10 @@ func TestPollingForACloseSendsNothing(t *testing.T) {
 			<-time.After(time.Minute) // virtual
 			leaveToo()
 		}
-		if ops := tr.take(); len(ops) > 0 {
-			t.Errorf("sent %v", ops)
-		}
+		need.Empty(t, "sent", tr.take())
 		conn.Close()
 		<-time.After(time.Minute) // virtual
-		if closed(p.Done()) {
-			t.Error("somebody has asked, though nobody waits")
-		}
+		need.That(t, "somebody has asked, though nobody waits", !closed(p.Done()))
 		defer p.PollClose()()
 		select {
 		case <-p.Done():
@@ -207,9 +195,7 @@ func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 		s.Cut(p.session)
 		synctest.Wait() // disconnected, and at the choice of a server
 		n := need.Get(p.lock.Acquire(within(t, time.Minute)))(t)
-		if cuts.Load() <= 20 {
-			t.Errorf("%d requests, want more than those that were cut off", cuts.Load())
-		}
+		need.AtLeast(t, "requests, more than those that were cut off", cuts.Load(), 21)
 		wantErr(t, "Release", n.Release(), nil)
 	})
 }
@@ -241,9 +227,7 @@ func TestItIsAskedForACloseAsLongAsSomethingIsHeld(t *testing.T) {
 		end := hold(t, p)
 		go conn.Close()
 		<-time.After(101 * time.Millisecond) // virtual
-		if !closed(p.Done()) {
-			t.Error("the close was not noticed, though something is held")
-		}
+		need.That(t, "the close was not noticed, though something is held", closed(p.Done()))
 		end()
 		p, conn = attach(t, s)
 		hold(t, p)()
@@ -265,9 +249,7 @@ func TestAttachedLockIsLostWithTheSession(t *testing.T) {
 		awaitLoss(t, n)
 		wantErr(t, "Err", n.Err(), zklock.ErrLost)
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
-		if now := conn.SessionID(); now == p.session {
-			t.Errorf("session after the loss: still %#x", now)
-		}
+		need.That(t, "the session after the loss is the same", conn.SessionID() != p.session)
 		wantErr(t, "Release", p.acquire(t).Release(), nil)
 		wantEmpty(t, s)
 	})
@@ -298,9 +280,8 @@ func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
 		},
 		"found by the release": func(_ *testing.T, s *zktest.Server, _ process, _ *zklock.Node) { s.Freeze() },
 		"told by the next acquisition": func(t *testing.T, _ *zktest.Server, p process, n *zklock.Node) {
-			if p.acquireAt(t, "/locks/y"); !closed(n.Lost()) {
-				t.Error("Lost is open under a session that was given up")
-			}
+			p.acquireAt(t, "/locks/y")
+			need.That(t, "Lost is open under a session that was given up", closed(n.Lost()))
 		},
 	}, func(t *testing.T, s *zktest.Server, notice func(*testing.T, *zktest.Server, process, *zklock.Node)) {
 		p, conn := attach(t, s)
@@ -356,9 +337,7 @@ func TestLockIsLostWithItsNodeAtOnce(t *testing.T) {
 				remove(t, other, n.Path())
 				deleted := time.Now()
 				awaitLoss(t, n)
-				if late := time.Since(deleted); late != 0 {
-					t.Errorf("the loss was noticed after %v, want at once", late)
-				}
+				need.Equal(t, "the loss was noticed after", time.Since(deleted), 0)
 				wantErr(t, "Release", n.Release(), zklock.ErrLost)
 			}
 		})

@@ -43,14 +43,10 @@ func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *test
 		synctest.Wait()
 		go run(t.Context(), l.attempt(nil), "go on", func(*attempt) (*Node, error) { begun.Store(true); return nil, nil }, (*Node).Release)
 		synctest.Wait()
-		if begun.Load() {
-			t.Error("nobody is waited for")
-		}
+		need.That(t, "nobody is waited for", !begun.Load())
 		close(end[1])
 		synctest.Wait()
-		if !begun.Load() {
-			t.Error("waited for one that has ended")
-		}
+		need.That(t, "waited for one that has ended", begun.Load())
 		c.abandoned.Range(func(path, _ any) bool {
 			t.Errorf("remembered: %v", path)
 			return true
@@ -77,12 +73,10 @@ func TestTheConfigurationOfTLSIsCopied(t *testing.T) {
 	var o options
 	cfg := &tls.Config{ServerName: "before"}
 	WithTLS(cfg).apply(&o)
-	if cfg.ServerName = "after"; o.tls.ServerName != "before" {
-		t.Error("changed after Dial")
-	}
-	if WithTLS(nil).apply(&o); o.tls == nil {
-		t.Error("no configuration is no TLS")
-	}
+	cfg.ServerName = "after"
+	need.That(t, "changed after Dial", o.tls.ServerName == "before")
+	WithTLS(nil).apply(&o)
+	need.That(t, "no configuration is no TLS", o.tls != nil)
 }
 
 // What is not known to be harmless may have been applied.
@@ -98,15 +92,11 @@ func TestWhatAnErrorSaysOfItsRequest(t *testing.T) {
 		unknown: {zk.ErrConnectionClosed, zk.ErrClosing, zk.ErrSessionMoved, coded(-1), errors.New("something new")},
 	} {
 		for _, err := range errs {
-			if got := classify(err); got != want {
-				t.Errorf("%v: got %d, want %d", err, got, want)
-			}
+			need.Equal(t, fmt.Sprint(err), classify(err), want)
 			if err == nil {
 				continue
 			}
-			if got := classify(fmt.Errorf("of a request: %w", err)); got != want {
-				t.Errorf("%v, wrapped: got %d, want %d", err, got, want)
-			}
+			need.Equal(t, fmt.Sprintf("%v, wrapped", err), classify(fmt.Errorf("of a request: %w", err)), want)
 		}
 	}
 }

@@ -64,13 +64,10 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 		}
 		need.Equal(t, "Path", n.Path(), pair[0])
 		// Curator compares the whole of a name that it does not know with the numbers of those it knows.
-		if name := pair[1][len(path)+1:]; name < "9999999999" {
-			t.Errorf("%s sorts before a sequence number", name)
-		}
+		need.AtLeast(t, "the name, which sorts behind sequence numbers", pair[1][len(path)+1:], "9999999999")
 		wantErr(t, "Release", n.Release(), nil)
-		if got, want := tr.take(), []string{"multi"}; !slices.Equal(got, want) || changes != 2 {
-			t.Errorf("Release: got %v and %d transactions, want %v and 1", got, changes-1, want)
-		}
+		need.List(t, "sent to release", tr.take(), "multi")
+		need.Equal(t, "transactions", changes, 2)
 		if wantEmpty(t, s); s.Watches() != 0 || p.Reaping() != 0 {
 			t.Errorf("left: %d watches, %d nodes to reap", s.Watches(), p.Reaping())
 		}
@@ -80,13 +77,9 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 func TestBridgedNodeIsContestedByOthersAloneAndRequeuedInOneTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := bridge(t, s).acquire(t)
-		if contested(n) {
-			t.Error("contested, though nobody else is there")
-		}
+		need.That(t, "contested, though nobody else is there", !contested(n))
 		next := bridge(t, s).queue(t.Context())
-		if !contested(n) {
-			t.Error("not contested, though somebody waits")
-		}
+		need.That(t, "not contested, though somebody waits", contested(n))
 		changes := 0
 		s.OnChange(func(zktest.View, []zktest.Change) { changes++ })
 		again := submit(func() (*zklock.Node, error) { return n.Requeue(t.Context()) })
@@ -95,9 +88,7 @@ func TestBridgedNodeIsContestedByOthersAloneAndRequeuedInOneTransaction(t *testi
 			t.Fatalf("%d pairs in the queue, want 2 with the new one waiting", got)
 		}
 		next.granted(t).Release()
-		if m := again.granted(t); m.Token() <= next.node.Token() {
-			t.Errorf("token %d after %d", m.Token(), next.node.Token())
-		}
+		need.AtLeast(t, "the next token", again.granted(t).Token(), next.node.Token()+1)
 		again.node.Release()
 		wantEmpty(t, s)
 	})
@@ -164,9 +155,7 @@ func TestDeletionOfEitherZnodeIsALossAndTheOtherGoesSoon(t *testing.T) {
 		conn, tr := raw(t, s), record(s) // what is sent by the operator, and otherwise
 		remove(t, conn, znodesOf(s, n)[i])
 		time.Sleep(100 * time.Millisecond)
-		if got, want := tr.take(), []string{"delete", "delete"}; !slices.Equal(got, want) {
-			t.Errorf("sent: %v, want one delete by the operator and one of the other znode", got)
-		}
+		need.List(t, "sent, by the operator and of the other znode", tr.take(), "delete", "delete")
 		wantErr(t, "Err", n.Err(), zklock.ErrLost)
 		next.granted(t).Release()
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
@@ -194,9 +183,7 @@ func TestBothZnodesDeletedTogetherAreNotDeletedAgain(t *testing.T) {
 		wantErr(t, "the deletion", err, nil)
 		time.Sleep(100 * time.Millisecond)
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
-		if got, want := tr.take(), []string{"multi"}; !slices.Equal(got, want) {
-			t.Errorf("sent: %v, want the operator's %v alone", got, want)
-		}
+		need.List(t, "sent, by the operator alone", tr.take(), "multi")
 	})
 }
 
@@ -225,9 +212,7 @@ func TestBridgedWaiterLeavesWithOneTransaction(t *testing.T) {
 		time.Sleep(time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		if want := []string{"multi", "multi"}; !slices.Equal(sent, want) {
-			t.Errorf("sent: %v, want one transaction to come and one to go", sent)
-		}
+		need.List(t, "sent, to come and to go", sent, "multi", "multi")
 	})
 }
 
@@ -241,18 +226,15 @@ func TestGuardAndReleaseNoticeThatAZnodeIsGone(t *testing.T) {
 		conn := raw(t, s)
 		meet(s, pushed, zktest.Drop)
 		remove(t, conn, znodesOf(s, n)[i])
-		if err := n.Err(); err != nil {
-			t.Fatalf("knows already: %v", err)
-		}
+		wantErr(t, "knows already", n.Err(), nil)
 		_, err := n.Multi(t.Context(), write("/b"))
 		if wantErr(t, "Multi", err, zklock.ErrLost); s.Exists("/b") || errors.Is(err, zklock.ErrUnknown) {
 			t.Errorf("written without the lock: %t; %v", s.Exists("/b"), err)
 		}
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
 		time.Sleep(time.Second)
-		if wantEmpty(t, s); p.Reaping() != 0 {
-			t.Errorf("still reaping %d", p.Reaping())
-		}
+		wantEmpty(t, s)
+		need.Equal(t, "nodes still to be deleted", p.Reaping(), 0)
 	})
 }
 

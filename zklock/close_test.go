@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -77,8 +78,6 @@ func TestFailedDialLeavesNothing(t *testing.T) {
 		wantErr(t, "Dial", err, zk.ErrAuthFailed)
 		wantWithin(t, 2*time.Second, "Dial", begun)
 		synctest.Wait()
-		if got := s.Sessions(); len(got) > 0 {
-			t.Errorf("sessions left: %+v", got)
-		}
+		need.Empty(t, "sessions left", s.Sessions())
 	})
 }

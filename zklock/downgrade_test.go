@@ -27,9 +27,7 @@ func TestOnlyAWriterCanBeShared(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		n := p.acquire(t)
-		if err := sharing(t.Context(), n).failed(t); err == nil {
-			t.Error("a mutex was shared")
-		}
+		need.That(t, "a mutex was shared", sharing(t.Context(), n).failed(t) != nil)
 		n.Release()
 		wantErr(t, "Share of a reader", p.reading().acquire(t).Share(t.Context()), nil)
 		other := start(t, s).writing()
@@ -37,9 +35,7 @@ func TestOnlyAWriterCanBeShared(t *testing.T) {
 		put(t, raw(t, s), 0, "/worn")
 		s.SetSequence("/worn", 1<<30)
 		n = acquire(t, l)
-		if err := sharing(t.Context(), n).failed(t); err == nil {
-			t.Error("shared on a worn path")
-		}
+		need.That(t, "shared on a worn path", sharing(t.Context(), n).failed(t) != nil)
 		n.Release()
 	})
 }
@@ -69,13 +65,10 @@ func TestASharedNodeLivesOn(t *testing.T) {
 		time.Sleep(3 * timeout)
 		s.Cut(p.session)
 		time.Sleep(3 * timeout)
-		if _, err := n.Multi(t.Context(), write("/a")); err != nil || !s.Exists("/a") {
-			t.Errorf("guarded write: %v", err)
-		}
+		wantErr(t, "guarded write", need.ErrOf(n.Multi(t.Context(), write("/a"))), nil)
+		need.That(t, "not written", s.Exists("/a"))
 		again := submit(func() (*zklock.Node, error) { return n.Requeue(t.Context()) })
-		if !again.waiting() {
-			t.Error("a writer was granted beside a reader")
-		}
+		need.That(t, "a writer was granted beside a reader", again.waiting())
 		r.granted(t).Release()
 		again.granted(t).Release()
 		wantEmpty(t, s)
@@ -116,9 +109,8 @@ func TestNoWriteOfTheWriterTakesEffectBesideAReader(t *testing.T) { // I1
 		d.granted(t)
 		r.granted(t)
 		written.granted(t)
-		if wantErr(t, "the late write", late.failed(t), errOver); s.Exists("/b") {
-			t.Error("written beside a reader")
-		}
+		wantErr(t, "the late write", late.failed(t), errOver)
+		need.That(t, "written beside a reader", !s.Exists("/b"))
 	})
 }
 
@@ -131,9 +123,7 @@ func TestShareOverAnAttachedConnection(t *testing.T) {
 			w := start(t, s).writing().queue(t.Context())
 			d.granted(t)
 			r.granted(t).Release()
-			if !w.waiting() || !n.Shared() || !n.Confirm() {
-				t.Error("not shared")
-			}
+			need.That(t, "not shared", w.waiting() && n.Shared() && n.Confirm())
 			wantErr(t, "Release", n.Release(), nil)
 			w.granted(t).Release()
 			wantEmpty(t, s)
@@ -158,9 +148,8 @@ func TestTwoThatShareAtOnceAskOnce(t *testing.T) {
 		one, other := sharing(t.Context(), n), sharing(t.Context(), n)
 		time.Sleep(time.Second)
 		one.granted(t)
-		if other.granted(t); asked.Load() != 1 {
-			t.Errorf("asked %d times, want once", asked.Load())
-		}
+		other.granted(t)
+		need.Equal(t, "times asked", asked.Load(), 1)
 	})
 }
 
@@ -176,9 +165,7 @@ func TestWhoSharesWithNobodyLooksSeldom(t *testing.T) { // I10
 				looks++
 			}
 		}
-		if looks < 2 || looks > 20 {
-			t.Errorf("%d looks, want one at the begin, and each after half of the timeout or more", looks)
-		}
+		need.Between(t, "looks, one at the begin, and each after half of the timeout or more", looks, 2, 20)
 	})
 }
 
@@ -393,9 +380,8 @@ func TestARequestDuringShareIsNotMissed(t *testing.T) {
 			return c.fate
 		})
 		wantErr(t, "Share", n.Share(within(t, c.patience)), context.DeadlineExceeded)
-		if synctest.Wait(); !closed(told) {
-			t.Error("not told")
-		}
+		synctest.Wait()
+		need.That(t, "not told", closed(told))
 		conn.Delete(n.Path(), -1)
 		synctest.Wait()
 		wantErr(t, "after the deletion", n.Err(), zklock.ErrLost)
@@ -435,9 +421,7 @@ func TestNothingIsSharedForACallerWhoHasLeft(t *testing.T) {
 		for _, name := range s.Children(path) {
 			n.ShareForNobody(name)
 		}
-		if n.Shared() || !s.Exists(n.Path()) {
-			t.Error("shared")
-		}
+		need.That(t, "shared", !n.Shared() && s.Exists(n.Path()))
 	})
 }
 
@@ -477,9 +461,7 @@ func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 		time.Sleep(2 * time.Second)
 		d.granted(t)
 		r.granted(t)
-		if !n.Shared() {
-			t.Error("not shared")
-		}
+		need.That(t, "not shared", n.Shared())
 	})
 }
 

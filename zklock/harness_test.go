@@ -160,9 +160,7 @@ func (l look) remove(tb testing.TB, path string, i int) {
 	if err == nil {
 		err = l.Delete(path+"/"+names[i], -1)
 	}
-	if err != nil {
-		tb.Error(err)
-	}
+	wantErr(tb, "the removal", err, nil)
 }
 
 // modelHarness is a server in this process. Its fail-over and its restart are what clients see of them: every connection
@@ -217,11 +215,7 @@ func (p mutableProxy) Unfreeze() { p.Unmute(zktest.Request); p.Unmute(zktest.Rep
 func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 	var writes atomic.Int64
 	operator := look{zkconn.Start(t, e.Addrs(), 10*time.Second, nil)}
-	check := func(err error) {
-		if err != nil {
-			t.Error(err)
-		}
-	}
+	check := func(err error) { wantErr(t, "the harness", err, nil) }
 	ctx := t.Context()
 	return tiertest.Harness{
 		Lease: tierTimeout,

@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -26,9 +28,7 @@ func wantLines(t *testing.T, log *logtest.Log, level slog.Level, text string, wa
 	t.Helper()
 	synctest.Wait()
 	lines := log.Lines(level, text)
-	if len(lines) != want {
-		t.Errorf("%d lines of level %v with %q, want %d, in:\n%.3000s", len(lines), level, text, want, log)
-	}
+	need.Equal(t, fmt.Sprintf("lines of level %v with %q in\n%.3000s", level, text, log), len(lines), want)
 	return lines
 }
 
@@ -68,9 +68,7 @@ func TestLossIsLoggedOnce(t *testing.T) {
 		n.Release()
 		time.Sleep(time.Minute)
 		line := strings.Join(wantLines(t, log, slog.LevelWarn, "lock lost", 1), "")
-		if !strings.Contains(line, "path=/locks/") || !strings.Contains(line, "cause=\"lock lost: ") || !strings.Contains(line, "token=") {
-			t.Errorf("no path, token or cause in %s", line)
-		}
+		need.Has(t, "the line", line, "path=/locks/", "cause=\"lock lost: ", "token=")
 	})
 }
 
@@ -97,9 +95,7 @@ func TestOutageIsLoggedOnceWithItsReason(t *testing.T) {
 		down(s)
 		time.Sleep(time.Hour) // the session does not last so long
 		line := strings.Join(wantLines(t, log, slog.LevelWarn, "is away", 1), "")
-		if !strings.Contains(line, "since=") || !strings.Contains(line, "refused") {
-			t.Errorf("no time or no reason in %s", line)
-		}
+		need.Has(t, "the line, with time and reason", line, "since=", "refused")
 		s.Member(addr).Accept()
 		time.Sleep(timeout)
 		wantLines(t, log, slog.LevelWarn, "session expired", 1)
@@ -117,9 +113,7 @@ func TestSlowLoggerHoldsNobodyUp(t *testing.T) {
 		n := p.acquire(t)
 		s.Expire(p.session)
 		awaitLoss(t, n)
-		if err := n.Release(); err == nil {
-			t.Error("released a lost lock without an error")
-		}
+		need.That(t, "released a lost lock without an error", n.Release() != nil)
 		wantErr(t, "Release", p.acquire(t).Release(), nil)
 	})
 }
@@ -150,9 +144,7 @@ func TestShareThatFailsForGoodIsLogged(t *testing.T) {
 		acl(zk.PermAll &^ zk.PermCreate)
 		wantErr(t, "Share", sharing(t.Context(), n).failed(t), zk.ErrNoAuth)
 		line := strings.Join(wantLines(t, log, slog.LevelWarn, "cannot let readers of other processes in", 1), "")
-		if !strings.Contains(line, "path="+path) {
-			t.Errorf("no path in %s", line)
-		}
+		need.Has(t, "the line", line, "path="+path)
 		acl(zk.PermAll)
 		n.Release()
 		reader.granted(t).Release()
@@ -172,9 +164,7 @@ func TestShareThatIsCalledOffIsNotLogged(t *testing.T) {
 		share := sharing(ctx, n)
 		synctest.Wait()
 		callOff(p, n, cancel)
-		if share.failed(t) == nil {
-			t.Error("shared")
-		}
+		need.That(t, "shared", share.failed(t) != nil)
 		wantLines(t, log, slog.LevelWarn, "cannot let readers", 0)
 		n.Release()
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -29,13 +30,9 @@ func TestMultiOfAHolderWhoKnowsSendsNothing(t *testing.T) {
 		awaitLoss(t, lost.node)
 		time.Sleep(time.Second)
 		tr := record(s)
-		_, err := released.Multi(t.Context(), write("/a"))
-		wantErr(t, "Multi after Release", err, zklock.ErrReleased)
-		_, err = lost.node.Multi(t.Context(), write("/a"))
-		wantErr(t, "Multi after the loss", err, zklock.ErrLost)
-		if got := tr.take(); slices.Contains(got, "multi") {
-			t.Errorf("sent: %v", got)
-		}
+		wantErr(t, "Multi after Release", need.ErrOf(released.Multi(t.Context(), write("/a"))), zklock.ErrReleased)
+		wantErr(t, "Multi after the loss", need.ErrOf(lost.node.Multi(t.Context(), write("/a"))), zklock.ErrLost)
+		need.That(t, "a write was sent", !slices.Contains(tr.take(), "multi"))
 	})
 }
 
@@ -63,9 +60,7 @@ func TestMultiThatIsRefusedHasItsOwnErrorAndWritesNothing(t *testing.T) {
 		if err == nil || errors.Is(err, zklock.ErrUnknown) || errors.Is(err, zklock.ErrLost) || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("got %v, want its own error, %v", err, c.want)
 		}
-		if s.Exists("/a") {
-			t.Error("written in part")
-		}
+		need.That(t, "written in part", !s.Exists("/a"))
 		s.Intercept(nil)
 		wantErr(t, "Release after a failed write", n.Release(), nil)
 	})
@@ -90,8 +85,7 @@ func TestMultiWithFewerResultsThanOperationsIsUnknown(t *testing.T) {
 			conn, err := s.DialContext(ctx, network, address)
 			return recoding{conn, []byte{0, 0, 0, 13, 0, 0, 0, 0, 0}, []byte{255, 255, 255, 255, 1, 255, 255, 255, 255}}, err
 		})).acquire(t)
-		_, err := n.Multi(t.Context(), write("/a"))
-		wantErr(t, "Multi", err, zklock.ErrUnknown)
+		wantErr(t, "Multi", need.ErrOf(n.Multi(t.Context(), write("/a"))), zklock.ErrUnknown)
 	})
 }
 
@@ -113,11 +107,9 @@ func TestMultiWithoutAnAnswerIsUnknown(t *testing.T) {
 			defer s.Unfreeze()
 		}
 		_, err := n.Multi(within(t, time.Second), write("/a"))
-		wantErr(t, "Multi", err, zklock.ErrUnknown)
-		wantErr(t, "Multi", err, c.want)
-		if errors.Is(err, zklock.ErrLost) || s.Exists("/a") != c.there {
-			t.Errorf("%v; written: %t, want %t", err, s.Exists("/a"), c.there)
-		}
+		wantErr(t, "Multi", err, zklock.ErrUnknown, c.want)
+		need.That(t, "an unknown outcome is told as a loss", !errors.Is(err, zklock.ErrLost))
+		need.Equal(t, "written", s.Exists("/a"), c.there)
 	})
 }
 

@@ -132,9 +132,8 @@ func TestReconnectRenewsTheLeaseFromItsHandshake(t *testing.T) {
 		synctest.Wait() // connected again
 		mute(s, p, zktest.Request, zktest.Reply)
 		awaitLoss(t, n)
-		if d := time.Since(resumed); d != c.want || p.LeaseMargin() != c.want/2 {
-			t.Errorf("lost %v after the handshake with a margin of %v, want %v and half of it", d, p.LeaseMargin(), c.want)
-		}
+		need.Equal(t, "lost after the handshake by", time.Since(resumed), c.want)
+		need.Equal(t, "the margin", p.LeaseMargin(), c.want/2)
 	})
 }
 
@@ -144,8 +143,7 @@ func TestTryAcquireSaysThatTheLeaseIsToBeRenewed(t *testing.T) {
 		p.acquire(t).Release()
 		meet(s, is("sync", zktest.Request), zktest.Throttled)
 		time.Sleep(timeout)
-		_, err := p.lock.TryAcquire(t.Context())
-		wantMention(t, err, "the lease has run out and is yet to be renewed")
+		wantMention(t, need.ErrOf(p.lock.TryAcquire(t.Context())), "the lease has run out and is yet to be renewed")
 		wantEmpty(t, s)
 		s.Intercept(nil)
 		time.Sleep(timeout / 2)
@@ -161,13 +159,9 @@ func TestNothingHeldMeansNoWrites(t *testing.T) {
 		p.acquire(t).Release()
 		tr := record(s)
 		time.Sleep(time.Minute)
-		if ops := tr.take(); len(ops) > 0 {
-			t.Errorf("sent while idle: %v", ops)
-		}
+		need.Empty(t, "sent while idle", tr.take())
 		s.Intercept(nil) // no more are counted
-		if want := int(time.Minute / beat); tr.beats == 0 || tr.beats > want {
-			t.Errorf("%d syncs in a minute, want some and at most %d", tr.beats, want)
-		}
+		need.Between(t, "syncs in a minute", tr.beats, 1, int(time.Minute/beat))
 		time.Sleep(time.Hour)
 		if n := p.queue(t.Context()).granted(t); n.Err() != nil { // before any time has passed
 			t.Errorf("granted with an ended lease: %v", n.Err())
@@ -240,9 +234,8 @@ func TestNoWriteFollowsASyncThatFailed(t *testing.T) {
 			return zktest.Pass
 		})
 		time.Sleep(lease / 2)
-		if syncs.Load() == 0 || writes.Load() > 0 {
-			t.Errorf("%d syncs, %d writes", syncs.Load(), writes.Load())
-		}
+		need.AtLeast(t, "syncs", syncs.Load(), 1)
+		need.Equal(t, "writes", writes.Load(), 0)
 	})
 }
 
@@ -277,11 +270,8 @@ func TestLostNodeLeavesItsOwnerTheMarginToStop(t *testing.T) {
 		awaitLoss(t, n)
 		lost := time.Now()
 		next.await(t)
-		if d := time.Since(lost); d < timeout-lease {
-			t.Errorf("the next owner came %v after the loss, want at least the margin %v", d, timeout-lease)
-		} else if d > 3*timeout {
-			t.Errorf("the next owner came %v after the loss, want a session that is not resumed to end", d)
-		}
+		need.AtLeast(t, "the next owner came after the loss, by the margin", time.Since(lost), timeout-lease)
+		need.AtMost(t, "the next owner came after a session that is not resumed", time.Since(lost), 3*timeout)
 	})
 }
 
@@ -302,9 +292,7 @@ func TestLostNodeGoesWhenItsMarginIsOver(t *testing.T) {
 		gone := deleted(s, n)
 		lapse(t, s, p, n)
 		lost := time.Now()
-		if d := (<-gone).Sub(lost); d != timeout-lease {
-			t.Errorf("gone %v after the loss, want the margin %v", d, timeout-lease)
-		}
+		need.Equal(t, "gone after the loss by", (<-gone).Sub(lost), timeout-lease)
 	})
 }
 
@@ -356,9 +344,8 @@ func TestContestedSinceTheLookWasSent(t *testing.T) { // I11
 		time.Sleep(time.Second)
 		began := time.Now()
 		<-n.Contested()
-		if took := time.Since(began); took != roundTrip || n.ContestedFor() != roundTrip {
-			t.Errorf("contested for %v after a look of %v, want both to be %v", n.ContestedFor(), took, roundTrip)
-		}
+		need.Equal(t, "the look took", time.Since(began), roundTrip)
+		need.Equal(t, "contested for", n.ContestedFor(), roundTrip)
 	})
 }
 
@@ -377,12 +364,9 @@ func TestContestedNotBeforeTheGrant(t *testing.T) { // I11
 		time.Sleep(2 * timeout) // the one in the middle has looked again
 		n.Release()
 		got := next.granted(t)
-		if since := got.ContestedFor(); since > time.Millisecond || since == 0 {
-			t.Errorf("contested for %v at the grant, want the least there is", since)
-		}
-		if slow.Said() == 0 || got.Budget() != slow.Said() {
-			t.Errorf("a budget of %d, want %d", got.Budget(), slow.Said())
-		}
+		need.Between(t, "contested, at the grant, for", got.ContestedFor(), 1, time.Millisecond)
+		need.That(t, "nothing is asked for", slow.Said() != 0)
+		need.Equal(t, "the budget", got.Budget(), slow.Said())
 	})
 }
 
@@ -399,13 +383,10 @@ func TestContenderIsNoticedAtOnceAlthoughTheFirstLookFailed(t *testing.T) {
 		n, other := start(t, s).acquire(t), start(t, s)
 		meetOnce(s, is("getChildren2", zktest.Request), zktest.Throttled)
 		contested(n)
-		if time.Sleep(timeout / 3); contested(n) {
-			t.Fatal("contested without a contender")
-		}
+		time.Sleep(timeout / 3)
+		need.That(t, "contested without a contender", !contested(n))
 		other.queue(t.Context())
-		if !contested(n) {
-			t.Error("not noticed at once")
-		}
+		need.That(t, "not noticed at once", contested(n))
 	})
 }
 
@@ -424,9 +405,8 @@ func TestContestedIsLookedForAtOnceWhenTheConnectionIsBack(t *testing.T) { // I1
 		for p.Err() != nil {
 			time.Sleep(time.Millisecond)
 		}
-		if synctest.Wait(); !closed(n.Contested()) {
-			t.Error("not noticed at once")
-		}
+		synctest.Wait()
+		need.That(t, "not noticed at once", closed(n.Contested()))
 	})
 }
 
@@ -468,8 +448,7 @@ func TestAbsenceIsNotBelievedOfADeposedLeader(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		s.Member(old).Rejoin()
 		r.await(t)
-		if r.granted(t).Release(); created != 1 {
-			t.Errorf("%d nodes were created, want the one whose answer was lost", created)
-		}
+		r.granted(t).Release()
+		need.Equal(t, "nodes that were created", created, 1)
 	})
 }

@@ -71,9 +71,8 @@ func TestQuestionLeavesNothingWithItsContext(t *testing.T) {
 		value := new([64]byte)
 		kept := weak.Make(value)
 		need.Get(p.lock.Contenders(context.WithValue(ctx, kept, value)))(t)
-		if runtime.GC(); kept.Value() != nil {
-			t.Error("the context of the question is still known to that of its caller")
-		}
+		runtime.GC()
+		need.That(t, "the context of the question is still known to that of its caller", kept.Value() == nil)
 	})
 }
 
@@ -81,12 +80,9 @@ func TestNodeDataIsSmallAndValid(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s, zklock.WithLabel(strings.Repeat("<", 256))).acquire(t)
 		data, stat, _ := s.Get(n.Path())
-		if len(data) > 1024 || !json.Valid(data) {
-			t.Errorf("got %d bytes, valid JSON: %t; want at most 1024", len(data), json.Valid(data))
-		}
-		if stat.Version != 0 {
-			t.Errorf("written %d times after its creation", stat.Version)
-		}
+		need.AtMost(t, "bytes", len(data), 1024)
+		need.That(t, "no valid JSON", json.Valid(data))
+		need.Equal(t, "times that it was written", stat.Version, 0)
 	})
 }
 
@@ -128,14 +124,11 @@ func TestOtherContentIsNoRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n, conn := start(t, s).acquire(t), raw(t, s)
 		for _, data := range []string{"", "__REVOKE", "__REVOKE__\n", "revoke"} {
-			if conn.Set(n.Path(), []byte(data), -1); revoked(n) {
-				t.Errorf("%q was taken for a request", data)
-			}
+			conn.Set(n.Path(), []byte(data), -1)
+			need.That(t, "taken for a request: "+data, !revoked(n))
 		}
 		conn.Set(n.Path(), []byte("__REVOKE__"), -1)
-		if !revoked(n) {
-			t.Error("not told after other writes")
-		}
+		need.That(t, "not told after other writes", revoked(n))
 	})
 }
 
@@ -150,9 +143,7 @@ func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 			t.Errorf("sent: %v", ops)
 		}
 		n.Revoked()
-		if ops := tr.take(); len(ops) != 1 || ops[0] != "getData" {
-			t.Errorf("sent for the first question: %v, want a read", ops)
-		}
+		need.List(t, "sent for the first question", tr.take(), "getData")
 		n.Revoked()
 		need.Empty(t, "sent for the second question", tr.take())
 	})
@@ -182,7 +173,6 @@ func TestRevokeWithoutPermissionSaysWhich(t *testing.T) {
 		conn := raw(t, s)
 		put(t, conn, 0, "/locks", path)
 		create(t, conn, path+"/_c_x-lock-", "", zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermRead))
-		_, err := start(t, s).lock.Revoke(t.Context())
-		wantErr(t, "Revoke", err, zk.ErrNoAuth)
+		wantErr(t, "Revoke", need.ErrOf(start(t, s).lock.Revoke(t.Context())), zk.ErrNoAuth)
 	})
 }

@@ -86,9 +86,8 @@ func TestDialSaysWhatToWriteInsteadOfABadConnectString(t *testing.T) {
 func TestCredentialsInAConnectStringAreNotRepeated(t *testing.T) {
 	for _, connect := range []string{"zk://user:secret@zk1:2181", "user:secret@zk1:2181/app"} {
 		wantRefusal(t, connect, "WithAuth")
-		if _, err := zklock.Dial(t.Context(), connect); strings.Contains(err.Error(), "secret") {
-			t.Errorf("got %q", err)
-		}
+		err := need.ErrOf(zklock.Dial(t.Context(), connect))
+		need.That(t, "repeated in "+err.Error(), !strings.Contains(err.Error(), "secret"))
 	}
 }
 
@@ -111,9 +110,7 @@ func TestAConnectStringIsReadAsOtherClientsDo(t *testing.T) {
 				need.Equal(t, "dialed", s.Sessions()[0].Member, tt.member)
 				n := need.Get(lockAt(t, c, path).Acquire(t.Context()))(t)
 				defer n.Release()
-				if len(s.Children(tt.chroot+path)) != 1 {
-					t.Errorf("no node below %s", tt.chroot+path)
-				}
+				need.Equal(t, "nodes below "+tt.chroot+path, len(s.Children(tt.chroot+path)), 1)
 			})
 		})
 	}
@@ -132,12 +129,9 @@ func wantRefusal(t *testing.T, connect, name string, opts ...zklock.Option) {
 		c.Close()
 		t.Fatal("Dial succeeded")
 	}
-	if !strings.Contains(err.Error(), name) || !strings.HasPrefix(err.Error(), "zklock: dial") {
-		t.Errorf("got %q, want it to mention %q", err, name)
-	}
-	if ctx.Err() != nil {
-		t.Error("not refused at once")
-	}
+	wantMention(t, err, name)
+	need.That(t, "of another package: "+err.Error(), strings.HasPrefix(err.Error(), "zklock: dial"))
+	need.That(t, "not refused at once", ctx.Err() == nil)
 }
 
 func TestValidatePath(t *testing.T) {
@@ -179,9 +173,7 @@ func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 				t.Errorf("equal though they differ in %s", name)
 			}
 		}
-		if data([]byte("a")).Equal(data([]byte("b"))) {
-			t.Error("equal though their data differ")
-		}
+		need.That(t, "equal though their data differ", !data([]byte("a")).Equal(data([]byte("b"))))
 	})
 }
 
@@ -259,8 +251,7 @@ func TestNodeOptionsAreForOneLock(t *testing.T) {
 		for want, opt := range map[string]zklock.LockOption{
 			"empty ACL": zklock.NodeACL(nil), "data of 524289 bytes": zklock.NodeData(make([]byte, 512<<10+1)),
 		} {
-			_, err := p.Client.Lock("/locks/a", opt)
-			wantMention(t, err, want)
+			wantMention(t, need.ErrOf(p.Client.Lock("/locks/a", opt)), want)
 		}
 		_, err = second.TierOf(p.Client).Claim("/locks/a", second.Options{Own: []second.MutexOption{nil}})
 		wantMention(t, err, "option of type <nil>")

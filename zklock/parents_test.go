@@ -105,12 +105,9 @@ func TestParentsThatMayNotBeUsedGoAtOnce(t *testing.T) {
 		p, log := startLogged(t, s, zklock.WithACL(acl))
 		begun := time.Now()
 		wantErr(t, "Acquire", p.queue(t.Context()).failed(t), zk.ErrNoAuth)
-		if s.Exists("/locks") || time.Since(begun) > 0 {
-			t.Errorf("/locks is there: %t, after %v", s.Exists("/locks"), time.Since(begun))
-		}
-		if got := log.String(); strings.Contains(got, "cannot delete") {
-			t.Errorf("logged %s", got)
-		}
+		need.That(t, "/locks is there", !s.Exists("/locks"))
+		need.Equal(t, "it took", time.Since(begun), 0)
+		need.That(t, "logged "+log.String(), !strings.Contains(log.String(), "cannot delete"))
 	})
 }
 
@@ -218,9 +215,8 @@ func TestParentThatOthersTakeAwayIsMadeAnewAtOnce(t *testing.T) {
 		})
 		begun := time.Now()
 		p.acquire(t).Release()
-		if d := time.Since(begun); d > 0 || times > 0 {
-			t.Errorf("took %v, with %d times to go", d, times)
-		}
+		need.Equal(t, "it took", time.Since(begun), 0)
+		need.Equal(t, "times to go", times, 0)
 	})
 }
 
@@ -244,8 +240,7 @@ func TestAbsenceOfAParentIsNotBelievedOfAServerThatLags(t *testing.T) {
 			}
 			return zktest.Pass
 		})
-		_, err := lockAt(t, c, path).Acquire(within(t, time.Millisecond))
-		wantErr(t, "Acquire", err, context.DeadlineExceeded)
+		wantErr(t, "Acquire", need.ErrOf(lockAt(t, c, path).Acquire(within(t, time.Millisecond))), context.DeadlineExceeded)
 		if time.Sleep(timeout); c.Reaping() > 0 || s.Exists(path) {
 			t.Errorf("reaping %d, the parent is there: %t", c.Reaping(), s.Exists(path))
 		}
@@ -267,9 +262,7 @@ func TestParentsThatDoNotStayEndATryAndHoldUpAnAcquisition(t *testing.T) {
 		_, err = p.lock.Acquire(within(t, time.Minute))
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		wantMention(t, err, path, "deleted again")
-		if n := creates.Load(); n > 300 {
-			t.Errorf("tried %d times within a minute", n)
-		}
+		need.AtMost(t, "tries within a minute", creates.Load(), 300)
 	})
 }
 
@@ -282,9 +275,8 @@ func TestChrootThatIsMissingComesWithTheFirstLockAndGoesWithTheLast(t *testing.T
 		for _, take := range []func(context.Context) (*zklock.Node, error){l.TryAcquire, l.Acquire} {
 			n := need.Get(take(t.Context()))(t)
 			wantErr(t, "Release", n.Release(), nil)
-			if time.Sleep(10 * time.Minute); s.Exists("/app") {
-				t.Error("/app is left")
-			}
+			time.Sleep(10 * time.Minute)
+			need.That(t, "/app is left", !s.Exists("/app"))
 		}
 	})
 }

@@ -91,9 +91,7 @@ func TestStand(t *testing.T) {
 			if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
 				t.Fatalf("got error %v, want %v", err, tt.err)
 			}
-			if got != tt.want {
-				t.Errorf("got %+v, want %+v", got, tt.want)
-			}
+			need.Equal(t, "the standing", got, tt.want)
 		})
 	}
 }

@@ -56,9 +56,8 @@ func TestWhatIsLeftIsTriedUntilItIsGone(t *testing.T) {
 			t.Errorf("there: %t, reaping %d, stuck: %v", s.Exists("/old/a"), p.Reaping(), p.Stuck("/old/a"))
 		}
 		n := tries.Load()
-		if time.Sleep(time.Minute); tries.Load() > n {
-			t.Errorf("tried again %d times after it was gone", tries.Load()-n)
-		}
+		time.Sleep(time.Minute)
+		need.Equal(t, "tries after it was gone", tries.Load()-n, 0)
 	})
 }
 
@@ -72,9 +71,8 @@ func TestWhatIsLeftNowDoesNotWaitForAsLongAsWhatWasLeftBefore(t *testing.T) {
 		time.Sleep(time.Minute)
 		tries := deletes(s, "/new/a")
 		p.Leave("/new/a")
-		if time.Sleep(3 * time.Second); tries.Load() < 10 {
-			t.Errorf("%d tries in 3 s, want the pace to begin anew", tries.Load())
-		}
+		time.Sleep(3 * time.Second)
+		need.AtLeast(t, "tries in 3 s, whose pace begins anew", tries.Load(), 10)
 	})
 }
 
@@ -85,14 +83,12 @@ func TestReaperEndsWithItsClient(t *testing.T) {
 		p.Leave("/old/a")
 		time.Sleep(time.Second)
 		began := time.Now()
-		if p.Close(); time.Since(began) > 0 {
-			t.Errorf("Close took %v", time.Since(began))
-		}
+		p.Close()
+		need.Equal(t, "Close took", time.Since(began), 0)
 		tries := deletes(s, "/old/a")
 		p.Leave("/old/a")
-		if time.Sleep(time.Minute); tries.Load() > 0 {
-			t.Errorf("tried %d times on a closed client", tries.Load())
-		}
+		time.Sleep(time.Minute)
+		need.Equal(t, "tries on a closed client", tries.Load(), 0)
 	})
 }
 
@@ -108,13 +104,11 @@ func TestNewNodesWaitWhileTheReaperIsOverwhelmed(t *testing.T) {
 		left := errors.New("left")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(left) })
-		if _, err := p.lock.Acquire(ctx); !errors.Is(err, left) || s.Exists(path) {
-			t.Errorf("Acquire: %v, want the cause, and no node", err)
-		}
+		wantErr(t, "Acquire", need.ErrOf(p.lock.Acquire(ctx)), left)
+		need.That(t, "a node was made", !s.Exists(path))
 		time.AfterFunc(time.Second, func() { protect(t, other, "/old", zk.PermAll) })
 		n := need.Get(p.lock.Acquire(within(t, time.Minute)))(t)
-		if n.Release(); p.Reaping() >= 1024 {
-			t.Errorf("granted with %d items", p.Reaping())
-		}
+		n.Release()
+		need.AtMost(t, "items when it is granted", p.Reaping(), 1023)
 	})
 }

@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,9 +72,7 @@ func TestPathThatIsNotWornYetIsKept(t *testing.T) {
 		p.wear(t, s, wornFrom-1)
 		tr := record(s)
 		n := p.acquire(t)
-		if closed(n.Contested()) {
-			t.Error("contested by nobody")
-		}
+		need.That(t, "contested by nobody", !closed(n.Contested()))
 		synctest.Wait()
 		tr.take()
 		n.Release()
@@ -149,9 +148,7 @@ func TestWornPathThatCannotBeDeletedIsQueuedOnAndTriedAgainLater(t *testing.T) {
 
 				n, begun := p.acquire(t), time.Now()
 				for i := range int32(10) {
-					if got := numberOf(n.Path()); got != wornFrom+3+i {
-						t.Fatalf("turn %d with number %d", i, got)
-					}
+					need.Equal(t, fmt.Sprintf("the number of turn %d", i), numberOf(n.Path()), wornFrom+3+i)
 					n = p.requeue(t, n).granted(t)
 				}
 				wantWithin(t, 0, "ten turns", begun)
@@ -191,9 +188,8 @@ func TestNewPathIsQueuedOnThoughItIsInUse(t *testing.T) {
 		r := p.requeue(t, n)
 		last := q.requeue(t, other.granted(t)).granted(t)
 		time.Sleep(100 * time.Millisecond)
-		if names := s.Children(path); len(names) != 2 || numberOf(last.Path()) != 0 {
-			t.Errorf("the queue is %q", names)
-		}
+		need.Equal(t, "nodes in the queue", len(s.Children(path)), 2)
+		need.Equal(t, "the number of the last", numberOf(last.Path()), 0)
 		last.Release()
 		r.granted(t).Release()
 	})
@@ -213,9 +209,8 @@ func TestWornPathThatDrainsUnseenBeginsAnew(t *testing.T) {
 		other.granted(t).Release()
 		begun := time.Now()
 		r.await(t)
-		if d := time.Since(begun); d > timeout/4 || numberOf(r.node.Path()) != 0 {
-			t.Errorf("number %d after %v", numberOf(r.node.Path()), d)
-		}
+		need.AtMost(t, "it began anew after", time.Since(begun), timeout/4)
+		need.Equal(t, "the number", numberOf(r.node.Path()), 0)
 		r.node.Release()
 	})
 }
@@ -231,9 +226,7 @@ func TestWaitOutsideAWornPathEndsAfterASessionTimeout(t *testing.T) {
 		put(t, conn, 0, foreign)
 		s.SetSequence(path, wornFrom+2)
 		r := p.requeue(t, n)
-		if names := s.Children(path); len(names) != 1 {
-			t.Errorf("queue right after the release: %q", names)
-		}
+		need.Equal(t, "nodes in the queue right after the release", len(s.Children(path)), 1)
 		time.Sleep(timeout - time.Millisecond)
 		if names := s.Children(path); len(names) != 1 || strings.Contains(log.String(), "sequence numbers") {
 			t.Errorf("queue shortly before a timeout: %q; logged %s", names, log)
@@ -245,9 +238,8 @@ func TestWaitOutsideAWornPathEndsAfterASessionTimeout(t *testing.T) {
 		remove(t, conn, foreign)
 		begun := time.Now()
 		p.requeue(t, r.granted(t)).granted(t).Release()
-		if d := time.Since(begun); d > 0 || p.Watchers(path) > 0 {
-			t.Errorf("went outside again, for %v; %d watchers", d, p.Watchers(path))
-		}
+		need.Equal(t, "time outside again", time.Since(begun), 0)
+		need.Equal(t, "watchers", p.Watchers(path), 0)
 	})
 }
 
@@ -268,14 +260,11 @@ func TestWaitOutsideAWornPathEndsWithContextAndClient(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r := submit(func() (*zklock.Node, error) { return n.Requeue(ctx) })
-		if !r.waiting() {
-			t.Fatal("did not wait")
-		}
+		need.That(t, "did not wait", r.waiting())
 		begun, tr := time.Now(), record(s)
 		end.do(p, cancel)
-		if wantErr(t, "Requeue", r.failed(t), end.want); time.Since(begun) > 0 {
-			t.Errorf("left after %v", time.Since(begun))
-		}
+		wantErr(t, "Requeue", r.failed(t), end.want)
+		need.Equal(t, "left after", time.Since(begun), 0)
 		other.granted(t).Release()
 		time.Sleep(2 * timeout)
 		ops := tr.take()
@@ -319,9 +308,7 @@ func TestWaitOutsideIsNotProlongedByOthers(t *testing.T) {
 		time.Sleep(timeout / 2)
 		p.requeue(t, second.granted(t))
 		time.Sleep(timeout/2 + time.Millisecond)
-		if names := s.Children(path); len(names) != 2 {
-			t.Errorf("queue a timeout after the first went outside: %q", names)
-		}
+		need.Equal(t, "nodes in the queue a timeout after the first went outside", len(s.Children(path)), 2)
 	})
 }
 

@@ -36,9 +36,7 @@ func TestNewConnectionServesAtOnceThoughALookAtTheOneBeforeHangs(t *testing.T) {
 		slow.Store(true)
 		s.Cut(p.session)
 		synctest.Wait()
-		if slow.Load() {
-			t.Fatal("nobody looked")
-		}
+		need.That(t, "nobody looked", !slow.Load())
 		s.Cut(p.session)
 		synctest.Wait()
 		need.OK(t, p.Err())
@@ -71,9 +69,7 @@ func TestNodeThatIsGrantedAfterAReconnectIsNotLookedAtBecauseOfIt(t *testing.T) 
 		n := acquire(t, other)
 		defer n.Release()
 		time.Sleep(timeout / 10)
-		if n := reads.Load(); n > 0 {
-			t.Errorf("%d requests and answers, want none", n)
-		}
+		need.Equal(t, "requests and answers", reads.Load(), 0)
 	})
 }
 
@@ -99,8 +95,7 @@ func TestNodesThatWentMeanwhileAreMissedAsSoonAsTheConnectionIsBack(t *testing.T
 		for _, n := range nodes {
 			awaitLoss(t, n)
 		}
-		if late := time.Since(back); back.IsZero() || late > 0 {
-			t.Errorf("missed %v after the connection was back", late)
-		}
+		need.That(t, "the connection is not back", !back.IsZero())
+		need.Equal(t, "missed after the connection was back", time.Since(back), 0)
 	})
 }

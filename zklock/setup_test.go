@@ -173,9 +173,7 @@ func (r *request) granted(t *testing.T) *zklock.Node {
 	if r.waiting() {
 		t.Fatal("not granted yet")
 	}
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
+	need.OK(t, r.err)
 	return r.node
 }
 
@@ -287,9 +285,7 @@ func (tr *traffic) take() []string {
 // wantWithin fails if what began then has taken longer.
 func wantWithin(t *testing.T, most time.Duration, what string, begun time.Time) {
 	t.Helper()
-	if took := time.Since(begun); took > most {
-		t.Errorf("%s took %v, want at most %v", what, took, most)
-	}
+	need.AtMost(t, what+" took", time.Since(begun), most)
 }
 
 var wantErr, wantMention = need.WantErr, need.WantMention
@@ -298,9 +294,7 @@ var wantErr, wantMention = need.WantErr, need.WantMention
 func wantEmpty(t *testing.T, s *zktest.Server) {
 	t.Helper()
 	synctest.Wait()
-	if left := s.Children(path); len(left) > 0 {
-		t.Errorf("nodes left in the queue: %q", left)
-	}
+	need.Empty(t, "nodes left in the queue", s.Children(path))
 }
 
 // awaitWatch returns when the end of every node that is held would be heard of.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // Who relies on the watch of another may have looked before it was there.
@@ -13,19 +15,12 @@ func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
 	var first, second int
 	asks := &Watcher{Notify: func() { first++ }}
 	relies := &Watcher{Notify: func() { second++ }}
-	if e.listen("/a", true, asks) {
-		t.Error("the first one does not have to ask for the watch")
-	}
-	if !e.listen("/a", true, relies) {
-		t.Error("the second one has to ask for the watch, too")
-	}
+	need.That(t, "the first one does not have to ask for the watch", !e.listen("/a", true, asks))
+	need.That(t, "the second one has to ask for the watch, too", e.listen("/a", true, relies))
 	e.answered(read{path: "/a", list: true, watcher: asks}, Answer{})
-	if first != 0 || second != 1 {
-		t.Errorf("told %d and %d times, want the second one, once", first, second)
-	}
-	if !e.listen("/a", true, asks) {
-		t.Error("the watch is not armed any more")
-	}
+	need.Equal(t, "the first one was told", first, 0)
+	need.Equal(t, "the second one was told", second, 1)
+	need.That(t, "the watch is not armed any more", e.listen("/a", true, asks))
 }
 
 // Else whoever comes later would take the path for watched, and nobody would ask for the watch again.
@@ -53,9 +48,7 @@ func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
 	again := 0
 	w := &Watcher{}
 	w.Notify = func() {}
-	if e.listen("/x", false, w) {
-		t.Fatal("watched before anybody asked for it")
-	}
+	need.That(t, "watched before anybody asked for it", !e.listen("/x", false, w))
 	other := &Watcher{Notify: func() {
 		if !e.listen("/x", false, w) { // between the event and what w makes of it
 			again++
@@ -68,9 +61,8 @@ func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
 	}
 	changed := &Watcher{Notify: func() {}}
 	e.listen("/y", false, changed)
-	if e.fire(zk.Event{Type: zk.EventNodeDataChanged, Path: "/y"}); e.listen("/y", false, changed) {
-		t.Error("a watch that a change has used up counts as one")
-	}
+	e.fire(zk.Event{Type: zk.EventNodeDataChanged, Path: "/y"})
+	need.That(t, "a watch that a change has used up counts as one", !e.listen("/y", false, changed))
 }
 
 // A server refuses a frame that is too long.

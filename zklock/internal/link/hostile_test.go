@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -330,9 +331,7 @@ func TestAnswerThatDoesNotFitATransactionIsNotBelieved(t *testing.T) {
 		if created, err := l.Transact(node, &zk.CreateRequest{Path: "/z", Acl: all}); err == nil || !f.done() {
 			t.Errorf("forged: %t; believed %q", f.done(), created)
 		}
-		if !s.Exists("/x") || !s.Exists("/z") {
-			t.Error("not done")
-		}
+		need.That(t, "not done", s.Exists("/x") && s.Exists("/z"))
 	})
 }
 
@@ -378,9 +377,7 @@ func FuzzHostileServer(f *testing.F) {
 	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
 	defer cancel()
 	l, err := tryDial(ctx, forger.config(), addr)
-	if err != nil {
-		f.Fatal(err)
-	}
+	need.OK(f, err)
 	f.Cleanup(func() { shut(l) })
 	f.Fuzz(func(t *testing.T, op int32, reply []byte) {
 		before := allocated()
@@ -391,9 +388,7 @@ func FuzzHostileServer(f *testing.F) {
 		for tries := 0; err != nil && tries < 10; tries++ { // the connection may have been ended
 			_, _, err = l.Conn.Get("/")
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.OK(t, err)
 		if got, bound := allocated()-before, uint64(4<<20+100*len(reply)); got > bound {
 			t.Errorf("allocated %d bytes, want at most %d", got, bound)
 		}

@@ -1,9 +1,11 @@
 package link
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
@@ -40,9 +42,7 @@ func TestProofNeedsASyncHalfATickLaterAndAWriteBehindIt(t *testing.T) {
 					heard = since
 				}
 			}
-			if heard != q.want {
-				t.Errorf("%s: request %d proves %v, want %v", name, i, heard, q.want)
-			}
+			need.Equal(t, fmt.Sprintf("%s: what request %d proves", name, i), heard, q.want)
 		}
 	}
 }
@@ -82,8 +82,6 @@ func TestOnlyWritesThatSucceededAreCommitted(t *testing.T) {
 		{wire.OpExists, nil, false}, {wire.OpGetData, nil, false}, {wire.OpGetChildren2, nil, false}, {wire.OpSync, nil, false},
 		{wire.OpSetWatches, nil, false}, {wire.OpSetAuth, nil, false}, {wire.OpPing, nil, false},
 	} {
-		if got := committed(tt.op, wire.Decoder{Rest: tt.body}); got != tt.want {
-			t.Errorf("%s with body %v: got %t", wire.OpName(tt.op), tt.body, got)
-		}
+		need.Equal(t, fmt.Sprintf("%s with body %v", wire.OpName(tt.op), tt.body), committed(tt.op, wire.Decoder{Rest: tt.body}), tt.want)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -56,12 +57,9 @@ func wantImmediate(t *testing.T, l *Link) {
 		time.Sleep(time.Millisecond)
 	}
 	begun := time.Now()
-	if _, _, err := l.Conn.Get("/"); err != nil {
-		t.Fatal(err)
-	}
-	if d := time.Since(begun); d > 0 {
-		t.Errorf("the first read took %v", d)
-	}
+	_, _, err := l.Conn.Get("/")
+	need.OK(t, err)
+	need.Equal(t, "the first read took", time.Since(begun), 0)
 }
 
 // The library forgets its SetWatches when the connection breaks before the credentials are answered, or at the next dial
@@ -94,12 +92,8 @@ func TestFirstReadAfterAReconnectIsImmediateThoughTheOneBeforeSetNoWatches(t *te
 				s.CutAll()
 				synctest.Wait()
 				wantImmediate(t, l)
-				if err := other.Delete("/x", -1); err != nil {
-					t.Fatal(err)
-				}
-				if !told(fired) {
-					t.Error("the watch is lost")
-				}
+				need.OK(t, other.Delete("/x", -1))
+				need.That(t, "the watch is lost", told(fired))
 			})
 		})
 	}
@@ -139,16 +133,12 @@ func TestNoEventIsLostThoughSettingWatchesTakesSeveralRequests(t *testing.T) {
 		s.Mute(l.Session().ID, zktest.Request) // the client comes back, but is not heard
 		s.Cut(l.Session().ID)
 		for _, path := range paths {
-			if _, err := other.Set(path, nil, -1); err != nil {
-				t.Fatal(err)
-			}
+			need.Get(other.Set(path, nil, -1))(t)
 		}
 		met := at(s, "setWatches", 2, zktest.Cut)
 		s.Unmute(l.Session().ID, zktest.Request)
 		synctest.Wait()
-		if !met() {
-			t.Fatal("all in one request")
-		}
+		need.That(t, "all in one request", met())
 		wantImmediate(t, l)
 		time.Sleep(timeout)
 		lost := 0
@@ -157,9 +147,7 @@ func TestNoEventIsLostThoughSettingWatchesTakesSeveralRequests(t *testing.T) {
 				lost++
 			}
 		}
-		if lost > 0 {
-			t.Errorf("%d of %d events were lost", lost, len(watches))
-		}
+		need.Equal(t, fmt.Sprintf("events lost of %d", len(watches)), lost, 0)
 	})
 }
 
@@ -175,16 +163,10 @@ func TestWatchOfANodeThatDidNotChangeOutlivesReconnects(t *testing.T) {
 			synctest.Wait()
 			wantImmediate(t, l)
 		}
-		if told(data) || told(children) {
-			t.Error("told of what did not happen")
-		}
-		if _, err := other.Set("/x", nil, -1); err != nil {
-			t.Fatal(err)
-		}
+		need.That(t, "told of what did not happen", !told(data) && !told(children))
+		need.Get(other.Set("/x", nil, -1))(t)
 		put(t, other, "/y/z")
-		if !told(data) || !told(children) {
-			t.Error("events do not come any more")
-		}
+		need.That(t, "events do not come any more", told(data) && told(children))
 	})
 }
 
@@ -210,9 +192,7 @@ func TestWatchesAreSetBeforeARequestThatHasQueued(t *testing.T) {
 		if ops := ops(); len(ops) == 0 || ops[0] != "setWatches" {
 			t.Errorf("asked: %v, want the watches first", ops)
 		}
-		if !told(fired) {
-			t.Error("the answer came before the event")
-		}
+		need.That(t, "the answer came before the event", told(fired))
 	})
 }
 
@@ -235,18 +215,14 @@ func TestHandshakeClaimsWhatTheClientHasSeenInItsSession(t *testing.T) {
 		laggard.Store(true)
 		s.CutAll()
 		time.Sleep(timeout - timeout/3)
-		if err := l.Err(); err == nil {
-			t.Error("connected to a member that is behind")
-		}
+		need.That(t, "connected to a member that is behind", l.Err() != nil)
 		if lags {
 			s.Member(behind).CatchUp()
 			time.Sleep(time.Second)
 		} else {
 			time.Sleep(5 * timeout)
 		}
-		if err := l.Err(); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Err", l.Err(), nil)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -172,9 +173,7 @@ func TestAServerThatHangsInTheTLSHandshakeIsLeftInTime(t *testing.T) {
 		wantMention(t, l.Err(), "TLS handshake with zk1:2181: no answer")
 		f.set("zk1:2181", shows(f.ca.Issue("zk1")))
 		time.Sleep(time.Second)
-		if member(t, s) == "" {
-			t.Error("not connected again")
-		}
+		need.That(t, "not connected again", member(t, s) != "")
 	})
 }
 
@@ -187,9 +186,7 @@ func TestCloseEndsATLSHandshake(t *testing.T) {
 		time.Sleep(timeout / 12)
 		begun := time.Now()
 		shut(l)
-		if took := time.Since(begun); took > 10*time.Millisecond {
-			t.Errorf("closed after %v", took)
-		}
+		need.AtMost(t, "closed after", time.Since(begun), 10*time.Millisecond)
 	})
 }
 

@@ -3,6 +3,7 @@ package link
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -77,9 +79,7 @@ func TestAServerThatMovesIsFoundAgain(t *testing.T) {
 			dial(t, by(s, names), "zk:2181")
 			names.set("zk", "10.0.0.3")
 			s.CutAll()
-			if got := member(t, s); got != "10.0.0.3:2181" {
-				t.Errorf("connected to %q without a pause, want the new address", got)
-			}
+			need.Equal(t, "connected, without a pause, to", member(t, s), "10.0.0.3:2181")
 		})
 	}
 }
@@ -94,9 +94,7 @@ func TestClientsSpreadOverTheAddressesOfAName(t *testing.T) {
 			sessions := s.Sessions()
 			dialed[sessions[len(sessions)-1].Member] = true
 		}
-		if len(dialed) == 1 {
-			t.Errorf("all dialed %v", dialed)
-		}
+		need.AtLeast(t, "addresses that were dialed", len(dialed), 2)
 	})
 }
 
@@ -120,12 +118,8 @@ func TestEachAddressOfANameIsTriedWithoutAPause(t *testing.T) {
 					config := by(s, names)
 					config.Dial = blackholes(s, c.lost...)
 					dial(t, config, "zk:2181")
-					if took := time.Since(begun); took > c.within {
-						t.Errorf("connected after %v, want it within %v", took, c.within)
-					}
-					if got := member(t, s); got != "10.0.0.3:2181" {
-						t.Errorf("connected to %s", got)
-					}
+					need.AtMost(t, "connected after", time.Since(begun), c.within)
+					need.Equal(t, "connected to", member(t, s), "10.0.0.3:2181")
 				})
 			}
 		})
@@ -160,11 +154,8 @@ func TestServersThatAllRefuseAreTriedOncePerSecond(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 9500*time.Millisecond)
 		defer cancel()
-		_, err := tryDial(ctx, config, servers...)
-		wantErr(t, "Dial", err, context.DeadlineExceeded)
-		if dials != 30 {
-			t.Errorf("dialed %d times, want each of three ten times", dials)
-		}
+		wantErr(t, "Dial", need.ErrOf(tryDial(ctx, config, servers...)), context.DeadlineExceeded)
+		need.Equal(t, "dials, ten of each of three", dials, 30)
 	})
 }
 
@@ -184,9 +175,7 @@ func TestNamesThatCannotBeLookedUpAnyMoreAreDialedWhereTheyWere(t *testing.T) {
 		c.trouble(names)
 		s.CutAll()
 		time.Sleep(c.within)
-		if got := member(t, s); got != "10.0.0.1:2181" {
-			t.Errorf("connected to %q after %v", got, c.within)
-		}
+		need.Equal(t, fmt.Sprintf("connected after %v to", c.within), member(t, s), "10.0.0.1:2181")
 		s.Member("10.0.0.1:2181").Refuse()
 		s.CutAll()
 		time.Sleep(2 * time.Second)
@@ -206,11 +195,8 @@ func TestDialFailsSoonIfNoNameCanBeLookedUp(t *testing.T) {
 	}, func(t *testing.T, s *zktest.Server, c row) {
 		names := &nameService{mute: c.mute}
 		begun := time.Now()
-		_, err := tryDial(t.Context(), by(s, names), "zk1:2181", "zk2:2181")
-		wantMention(t, err, "lookup zk1: ", "lookup zk2: ", c.want)
-		if took := time.Since(begun); took != c.took {
-			t.Errorf("returned after %v, want %v", took, c.took)
-		}
+		wantMention(t, need.ErrOf(tryDial(t.Context(), by(s, names), "zk1:2181", "zk2:2181")), "lookup zk1: ", "lookup zk2: ", c.want)
+		need.Equal(t, "returned after", time.Since(begun), c.took)
 	})
 }
 
@@ -225,17 +211,13 @@ func TestOneNameIsEnough(t *testing.T) {
 			config.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 			dial(t, config, "zk1:2181", "zk2:2181", "zk3:2181")
 			for _, name := range []string{"lookup zk1", "lookup zk3"} {
-				if !bytes.Contains(log.Bytes(), []byte(name)) {
-					t.Errorf("logged: %q", log.String())
-				}
+				need.Has(t, "logged", log.String(), name)
 			}
 			names.set("zk3", "10.0.0.3")
 			s.Member("10.0.0.2:2181").Refuse()
 			s.CutAll()
 			time.Sleep(time.Second)
-			if got := member(t, s); got != "10.0.0.3:2181" {
-				t.Errorf("connected to %q, want the server whose name has come", got)
-			}
+			need.Equal(t, "the server whose name has come, connected to", member(t, s), "10.0.0.3:2181")
 		})
 	}
 }
@@ -247,9 +229,7 @@ func TestDialEndsALookUpWithItsContext(t *testing.T) {
 		begun := time.Now()
 		_, err := tryDial(ctx, by(s, &nameService{mute: true}), "zk1:2181")
 		wantErr(t, "Dial", err, context.DeadlineExceeded)
-		if took := time.Since(begun); took != time.Second {
-			t.Errorf("returned after %v, want a second", took)
-		}
+		need.Equal(t, "returned after", time.Since(begun), time.Second)
 	})
 }
 
@@ -263,8 +243,6 @@ func TestCloseEndsALookUp(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		begun := time.Now()
 		shut(l)
-		if took := time.Since(begun); took > 10*time.Millisecond {
-			t.Errorf("closed after %v", took)
-		}
+		need.AtMost(t, "closed after", time.Since(begun), 10*time.Millisecond)
 	})
 }

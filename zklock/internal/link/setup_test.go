@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -49,10 +49,7 @@ func to(s *zktest.Server) Config {
 // dial returns a link that has a session.
 func dial(t *testing.T, c Config, servers ...string) *Link {
 	t.Helper()
-	l, err := tryDial(t.Context(), c, servers...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := need.Get(tryDial(t.Context(), c, servers...))(t)
 	t.Cleanup(func() { shut(l) })
 	synctest.Wait()
 	return l
@@ -116,9 +113,7 @@ func watch(t *testing.T, l *Link, path string, children bool) (fired chan struct
 	if children {
 		ask = func() Request { return l.Listing(path, w) }
 	}
-	if err := l.Read(ask())[0].Err; err != nil {
-		t.Fatal(err)
-	}
+	need.OK(t, l.Read(ask())[0].Err)
 	return fired
 }
 
@@ -133,19 +128,4 @@ func told(fired <-chan struct{}) bool {
 	}
 }
 
-func wantErr(t *testing.T, what string, got, want error) {
-	t.Helper()
-	if !errors.Is(got, want) {
-		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
-}
-
-// wantMention fails unless the text of err has all the parts.
-func wantMention(t *testing.T, err error, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("got %q, want it to mention %q", err, part)
-		}
-	}
-}
+var wantErr, wantMention = need.WantErr, need.WantMention

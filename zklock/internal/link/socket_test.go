@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
@@ -89,9 +90,7 @@ func TestXidsOfBatchesBeginAnewAtTheEndOfTheirRange(t *testing.T) {
 	s.lastXid = math.MinInt32 + 1
 	s.encode(&batch{requests: []Request{List("/x"), List("/x"), List("/x")}})
 	got := slices.Sorted(maps.Keys(s.sent))
-	if want := []int32{math.MinInt32, firstXid - 1, firstXid}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	need.List(t, "xids", got, math.MinInt32, firstXid-1, firstXid)
 }
 
 // Some replies have no zxid, as those to credentials. What was seen before stays seen.
@@ -99,13 +98,10 @@ func TestWhatWasSeenStaysSeen(t *testing.T) {
 	d := newDialed()
 	s := newSocket(&replay{}, "server", d)
 	for _, zxid := range []int64{3, 7, 0, -1} {
-		if _, _, _, err := s.noteAnswer(wire.ReplyHeader{Xid: -4, Zxid: zxid}, wire.Decoder{}); err != nil {
-			t.Fatal(err)
-		}
+		_, _, _, err := s.noteAnswer(wire.ReplyHeader{Xid: -4, Zxid: zxid}, wire.Decoder{})
+		need.OK(t, err)
 	}
-	if seen := d.seen.Load(); seen != 7 {
-		t.Errorf("seen up to %d, want 7", seen)
-	}
+	need.Equal(t, "seen up to", d.seen.Load(), 7)
 }
 
 func TestConnectionThatIsMadeAfterTheEndIsKilled(t *testing.T) {
@@ -117,7 +113,6 @@ func TestConnectionThatIsMadeAfterTheEndIsKilled(t *testing.T) {
 		_, err := l.transport.(*dialed).dial("tcp", addr, time.Second)
 		wantErr(t, "dial", err, second.ErrClosed)
 		far.SetDeadline(time.Now().Add(time.Second))
-		_, err = far.Read(make([]byte, 1))
-		wantErr(t, "at the other end", err, io.EOF)
+		wantErr(t, "at the other end", need.ErrOf(far.Read(make([]byte, 1))), io.EOF)
 	})
 }
