@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 )
 
@@ -302,14 +303,10 @@ func TestReducedSearchFindsAllOutcomes(t *testing.T) {
 		}
 		if !maps.Equal(full.Outcomes, reduced.Outcomes) {
 			for o := range full.Outcomes {
-				if !reduced.Outcomes[o] {
-					t.Errorf("the reduced search does not find\n%s", o)
-				}
+				need.That(t, "the reduced search does not find\n"+o, reduced.Outcomes[o])
 			}
 			for o := range reduced.Outcomes {
-				if !full.Outcomes[o] {
-					t.Errorf("only the reduced search finds\n%s", o)
-				}
+				need.That(t, "only the reduced search finds\n"+o, full.Outcomes[o])
 			}
 		}
 	}

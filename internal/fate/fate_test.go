@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/fate"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
@@ -14,13 +15,11 @@ func TestWhatARequestIsAbout(t *testing.T) {
 	multi.String("/x")
 	for op, want := range map[int32]string{wire.OpDelete: "/x", wire.OpGetACL: "/x", wire.OpPing: "", wire.OpSetWatches: "",
 		wire.OpSetAuth: "", wire.OpClose: ""} {
-		if got, first := fate.About(op, wire.Decoder{Rest: plain}); got != want || first != "" {
-			t.Errorf("%s: %q, first of them %q, want %q", wire.OpName(op), got, first, want)
-		}
+		got, first := fate.About(op, wire.Decoder{Rest: plain})
+		need.Equal(t, wire.OpName(op), [2]string{got, first}, [2]string{want, ""})
 	}
 	for _, op := range []int32{wire.OpMulti, wire.OpMultiRead} {
-		if got, first := fate.About(op, wire.Decoder{Rest: multi}); got != "/x" || first != "delete" {
-			t.Errorf("%s: %q, first of them %q", wire.OpName(op), got, first)
-		}
+		got, first := fate.About(op, wire.Decoder{Rest: multi})
+		need.Equal(t, wire.OpName(op), [2]string{got, first}, [2]string{"/x", "delete"})
 	}
 }

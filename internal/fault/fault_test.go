@@ -1,11 +1,13 @@
 package fault_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -13,9 +15,7 @@ var create = &zktest.Frame{Op: "create", Dir: zktest.Request, Path: "/a"}
 
 func meets(t *testing.T, s *fault.Set, f *zktest.Frame, want zktest.Action) {
 	t.Helper()
-	if got := s.Intercept(f); got != want {
-		t.Errorf("%v meets %v, want %v", f, got, want)
-	}
+	need.Equal(t, fmt.Sprintf("%v meets", f), s.Intercept(f), want)
 }
 
 func TestFaultConcernsItsKindOfFrameOnly(t *testing.T) {
@@ -40,9 +40,8 @@ func TestFaultStrikesAsOftenAsItIsTold(t *testing.T) {
 		for range 5 {
 			s.Meet(create)
 		}
-		if a.Struck() != want || before != want {
-			t.Errorf("%d times: struck %d of five, called Before %d times, want %d", times, a.Struck(), before, want)
-		}
+		need.Equal(t, fmt.Sprintf("%d times: struck", times), a.Struck(), want)
+		need.Equal(t, fmt.Sprintf("%d times: calls of Before", times), before, want)
 	}
 }
 
@@ -72,14 +71,10 @@ func TestHitIsToldAfterBefore(t *testing.T) {
 		}
 	}
 	a = s.Arm(fault.Fault{At: zktest.Request, Times: 1, Do: zktest.Drop, Before: func(*zktest.Frame) {
-		if hit() {
-			t.Error("hit before Before has returned")
-		}
+		need.That(t, "hit before Before has returned", !hit())
 		s.Arm(fault.Fault{At: zktest.Request, Do: zktest.Cut})
 	}})
 	meets(t, &s, create, zktest.Drop)
-	if !hit() {
-		t.Error("not hit")
-	}
+	need.That(t, "not hit", hit())
 	meets(t, &s, create, zktest.Cut)
 }

@@ -91,7 +91,6 @@ func TestPingsAreAnsweredInOrder(t *testing.T) {
 	c.write(append(ping, ping...))
 	c.reply()
 	c.reply()
-	if first, second := <-numbers, <-numbers; first != 1 || second != 2 {
-		t.Errorf("answered: number %d, then %d", first, second)
-	}
+	need.Equal(t, "the number of the first answer", <-numbers, 1)
+	need.Equal(t, "the number of the second answer", <-numbers, 2)
 }

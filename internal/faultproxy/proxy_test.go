@@ -120,9 +120,7 @@ func TestCloseWaitsForNothing(t *testing.T) {
 				b.proxy.Close()
 			}()
 			waittest.Ended(b, "Close", closed)
-			if _, err := net.Dial("tcp", b.proxy.Addr()); err == nil {
-				t.Error("a closed proxy accepts")
-			}
+			need.That(t, "a closed proxy accepts", need.ErrOf(net.Dial("tcp", b.proxy.Addr())) != nil)
 		})
 	}
 }

@@ -65,9 +65,7 @@ func play(t *testing.T, term time.Duration, test func(*bubble)) {
 func (b *bubble) enrol(contenders ...*contender) {
 	b.Helper()
 	for _, c := range contenders {
-		if err := b.Enrol(c); err != nil {
-			b.Fatal("not enrolled:", err)
-		}
+		need.OK(b, b.Enrol(c))
 	}
 }
 
@@ -75,9 +73,7 @@ func (b *bubble) hold(contenders ...*contender) {
 	b.Helper()
 	b.enrol(contenders...)
 	for _, c := range contenders {
-		if !b.Hold(c) {
-			b.Fatal("not held")
-		}
+		need.That(b, "not held", b.Hold(c))
 	}
 }
 
@@ -85,9 +81,7 @@ func (b *bubble) hold(contenders ...*contender) {
 func (b *bubble) want(a, second, third bool) {
 	b.Helper()
 	synctest.Wait()
-	if got, want := [3]bool{b.a.IsLost(), b.b.IsLost(), b.c.IsLost()}, [3]bool{a, second, third}; got != want {
-		b.Errorf("lost: %v, want %v", got, want)
-	}
+	need.Equal(b, "lost", [3]bool{b.a.IsLost(), b.b.IsLost(), b.c.IsLost()}, [3]bool{a, second, third})
 }
 
 // wantAt checks that none is lost before some time is over, and these are then.
@@ -104,9 +98,7 @@ func TestHoldsAreLostWhenTheTermIsOverAndNotBefore(t *testing.T) {
 		b.hold(&b.a, &b.b)
 		b.enrol(&b.c)
 		b.enrol(&b.a) // as when a node is looked up that was granted meanwhile
-		if !b.Valid() {
-			t.Error("not valid before")
-		}
+		need.That(t, "not valid before", b.Valid())
 		b.wantAt(term, true, true, false)
 		if err := b.a.loss; !errors.Is(err, second.ErrLost) || err.Error() != "lock lost: the lease of session 7 ran out" {
 			t.Errorf("reason: %v", err)
@@ -137,42 +129,31 @@ func TestRenewalThatComesTooLateRevivesNoHold(t *testing.T) {
 		time.Sleep(term)
 		b.Renew(9 * time.Second)
 		b.want(true, false, false)
-		if !b.Valid() {
-			t.Error("the lease did not come back, for those who wait")
-		}
-		if b.Hold(&b.a) {
-			t.Error("what is lost is held again")
-		}
+		need.That(t, "the lease did not come back, for those who wait", b.Valid())
+		need.That(t, "what is lost is held again", !b.Hold(&b.a))
 		b.hold(&b.b)
 	})
 }
 
 func TestNothingIsHeldWithoutLease(t *testing.T) {
 	play(t, term, func(b *bubble) {
-		if b.Hold(&b.c) {
-			t.Error("held without being enrolled")
-		}
+		need.That(t, "held without being enrolled", !b.Hold(&b.c))
 		b.enrol(&b.a, &b.b)
 		b.a.Lose(errors.New("its node is gone"))
-		if b.Hold(&b.a) {
-			t.Error("held although its node is gone")
-		}
-		if time.Sleep(term); b.Hold(&b.b) {
-			t.Error("held although the lease has run out")
-		}
+		need.That(t, "held although its node is gone", !b.Hold(&b.a))
+		time.Sleep(term)
+		need.That(t, "held although the lease has run out", !b.Hold(&b.b))
 	})
 }
 
 func TestSessionThatNobodyVouchesForHoldsNothing(t *testing.T) {
 	play(t, lease.Forever, func(b *bubble) {
 		b.hold(&b.a)
-		if time.Sleep(100 * 24 * time.Hour); !b.Valid() {
-			t.Fatal("time has ended it")
-		}
+		time.Sleep(100 * 24 * time.Hour)
+		need.That(t, "time has ended it", b.Valid())
 		b.vouch = false
-		if b.Lapse(); !b.a.IsLost() || b.Valid() {
-			t.Error("not lost")
-		}
+		b.Lapse()
+		need.That(t, "not lost", b.a.IsLost() && !b.Valid())
 	})
 }
 
@@ -194,9 +175,8 @@ func TestWhatHasLeftIsNotLost(t *testing.T) {
 			b.Lose(c, reason)
 		}
 		b.wantAt(term, false, true, false)
-		if b.Lose(&b.b, reason); !errors.Is(b.b.loss, reason) {
-			t.Errorf("one that is there: %v", b.b.loss)
-		}
+		b.Lose(&b.b, reason)
+		need.WantErr(t, "one that is there", b.b.loss, reason)
 	})
 }
 
@@ -206,23 +186,16 @@ func TestEndOfTheSessionLosesAllOnce(t *testing.T) {
 		b.hold(&b.a)
 		b.enrol(&b.b)
 		expired := errors.New("expired")
-		if b.Over() {
-			t.Fatal("over")
-		}
+		need.That(t, "over", !b.Over())
 		b.End(expired)
 		b.End(errors.New("again"))
-		if b.want(true, true, false); !b.Over() {
-			t.Error("not over")
-		}
-		if got := b.b.loss.Error(); got != "lock lost: session 7: expired" || !errors.Is(b.a.loss, second.ErrLost) {
-			t.Errorf("reason %q, want it once", got)
-		}
-		if err := b.Enrol(&b.c); !errors.Is(err, expired) {
-			t.Errorf("enrolled after the end: %v", err)
-		}
-		if b.b.loss = nil; b.Hold(&b.b) {
-			t.Error("held after the end")
-		}
+		b.want(true, true, false)
+		need.That(t, "not over", b.Over())
+		need.Equal(t, "the reason, once", b.b.loss.Error(), "lock lost: session 7: expired")
+		need.WantErr(t, "the loss", b.a.loss, second.ErrLost)
+		need.WantErr(t, "enrolled after the end", b.Enrol(&b.c), expired)
+		b.b.loss = nil
+		need.That(t, "held after the end", !b.Hold(&b.b))
 	})
 }
 
@@ -243,9 +216,8 @@ func TestLapseIsSeenWhole(t *testing.T) {
 			}
 		})
 		b.a.onLose, b.b.onLose, b.c.onLose = other, other, other
-		if b.Lapse(); !<-whole {
-			t.Error("not all are lost")
-		}
+		b.Lapse()
+		need.That(t, "not all are lost", <-whole)
 	})
 }
 
@@ -265,8 +237,7 @@ func TestLeaseThatCoversNoHoldHasNoTimer(t *testing.T) {
 		b.Leave(&b.b)
 		b.looks.Store(0)
 		time.Sleep(2 * term)
-		if synctest.Wait(); b.looks.Load() > 0 {
-			t.Errorf("the clock was read %d times after the last hold, want 0", b.looks.Load())
-		}
+		synctest.Wait()
+		need.Equal(t, "readings of the clock after the last hold", b.looks.Load(), 0)
 	})
 }

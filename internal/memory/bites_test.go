@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/contention"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/tiertest"
 )
@@ -202,9 +203,7 @@ func TestTierSuiteFindsNothingWrongWithASlowMachine(t *testing.T) {
 			test(t, h)
 		})
 	}, "loss-frozen", "bounds-frozen")
-	if broken := table.Broken(); len(broken) > 0 {
-		t.Errorf("failed: %q", broken)
-	}
+	need.Empty(t, "failed", table.Broken())
 }
 
 // leaving calls f, and leaves it to itself when ctx ends.

@@ -30,9 +30,8 @@ func TestUnknownCommandIsDenied(t *testing.T) {
 		grant := need.Get(claim.Acquire(t.Context(), nil))(t)
 		c := grant.(*queue.Contender)
 		a := c.Store().Do(t.Context(), queue.Command{Op: "unknown", Ref: c.Ref(), Session: "1/1"})
-		if a.Outcome != queue.Denied || !errors.Is(a.Err, errors.ErrUnsupported) {
-			t.Errorf("%+v, want Denied with ErrUnsupported", a)
-		}
+		need.Equal(t, "the outcome", a.Outcome, queue.Denied)
+		need.WantErr(t, "the answer", a.Err, errors.ErrUnsupported)
 	})
 }
 

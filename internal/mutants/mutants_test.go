@@ -48,9 +48,7 @@ func TestGuardsAreFound(t *testing.T) {
 			}
 			slices.Sort(got)
 			slices.Sort(c.want)
-			if !slices.Equal(got, c.want) {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			need.List(t, "mutations", got, c.want...)
 		})
 	}
 }
@@ -115,17 +113,11 @@ func TestOrderIsSeededSpreadAndStable(t *testing.T) {
 	}
 	need.Equal(t, "files of the first three", len(files), 3)
 	slices.Reverse(all)
-	if got, want := names(inOrder(all, 1, any)), names(queue); !slices.Equal(got, want) {
-		t.Errorf("found in another order: got %q, want %q", got, want)
-	}
-	if got := names(inOrder(all, 2, any)); slices.Equal(got, names(queue)) {
-		t.Error("another seed makes no difference")
-	}
+	need.List(t, "found in another order", names(inOrder(all, 1, any)), names(queue)...)
+	need.That(t, "another seed makes no difference", !slices.Equal(names(inOrder(all, 2, any)), names(queue)))
 	last := queue[len(queue)-1].String()
 	rest := slices.DeleteFunc(all, func(m mutant) bool { return m.String() == last })
-	if got, want := names(inOrder(rest, 1, any)), names(queue[:len(queue)-1]); !slices.Equal(got, want) {
-		t.Errorf("without %q: got %q, want %q", last, got, want)
-	}
+	need.List(t, "without the last", names(inOrder(rest, 1, any)), names(queue[:len(queue)-1])...)
 }
 
 func TestEquivalentsHaveReasons(t *testing.T) {

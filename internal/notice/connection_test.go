@@ -2,6 +2,7 @@ package notice
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -22,9 +24,7 @@ func TestWhatIsLoggedOfAConnection(t *testing.T) {
 		want := func(level slog.Level, text string, times int) {
 			t.Helper()
 			synctest.Wait()
-			if lines := log.Lines(level, text); len(lines) != times {
-				t.Errorf("%q logged %d times, want %d:\n%s", text, len(lines), times, log)
-			}
+			need.Equal(t, fmt.Sprintf("lines with %q in\n%s", text, log), len(log.Lines(level, text)), times)
 		}
 		for after, times := range map[time.Duration]int{3*time.Second - 1: 0, 3 * time.Second: 1, 9 * time.Second: 2, time.Hour: 17} {
 			time.AfterFunc(after, func() { want(slog.LevelWarn, "storelock: still no connection to Store", times) })

@@ -2,8 +2,10 @@ package notice
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -26,8 +28,6 @@ func TestLossIsToldOnce(t *testing.T) {
 		for _, cause := range c.causes {
 			l.Tell(cause, func() { told++ })
 		}
-		if told != c.want {
-			t.Errorf("held %v, %v: told %d times, want %d", c.held, c.causes, told, c.want)
-		}
+		need.Equal(t, fmt.Sprintf("held %v, %v: told times", c.held, c.causes), told, c.want)
 	}
 }

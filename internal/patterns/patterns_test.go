@@ -1,9 +1,7 @@
 package patterns_test
 
 import (
-	"errors"
 	"path"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,22 +17,14 @@ func TestPathBelongsToTheFirstPatternThatItMatches(t *testing.T) {
 		"/jobs/nightly": "/jobs/nightly", "/jobs/hourly": "/jobs/*", "/customers/7/invoice": "/customers/*/invoice",
 		"/jobs/a/b": patterns.Other, "/customers/7": patterns.Other, "": patterns.Other,
 	} {
-		if got := p.Of(lock); got != want {
-			t.Errorf("%q is told as %q, want %q", lock, got, want)
-		}
+		need.Equal(t, "what "+lock+" is told as", p.Of(lock), want)
 	}
-	if got, want := p.All(), []string{"/customers/*/invoice", "/jobs/*", "/jobs/nightly", patterns.Other}; !slices.Equal(got, want) {
-		t.Errorf("all are %q, want %q", got, want)
-	}
-	if got := patterns.Patterns(nil).Of("/a"); got != patterns.Other {
-		t.Errorf("without patterns, /a is told as %q", got)
-	}
+	need.List(t, "all", p.All(), "/customers/*/invoice", "/jobs/*", "/jobs/nightly", patterns.Other)
+	need.Equal(t, "what /a is told as, without patterns", patterns.Patterns(nil).Of("/a"), patterns.Other)
 }
 
 func TestMalformedPatternIsRefused(t *testing.T) {
-	if err := (patterns.Patterns{"/a", "/jobs/["}).Check(); !errors.Is(err, path.ErrBadPattern) {
-		t.Errorf("got %v, want ErrBadPattern", err)
-	}
+	need.WantErr(t, "a pattern that is none", (patterns.Patterns{"/a", "/jobs/["}).Check(), path.ErrBadPattern)
 }
 
 // A wait is over under the time at which it really began; it was noted by a clock that was read a little later.
@@ -43,9 +33,7 @@ func TestOldestOfTheLongWaits(t *testing.T) {
 		var w patterns.Waits
 		want := func(when string, want time.Duration) {
 			t.Helper()
-			if got := w.Oldest("/jobs/*"); got != want {
-				t.Errorf("%s: the oldest lasts for %v, want %v", when, got, want)
-			}
+			need.Equal(t, when+": the oldest lasts for", w.Oldest("/jobs/*"), want)
 		}
 		want("at first", 0)
 		first := time.Now()

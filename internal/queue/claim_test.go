@@ -103,13 +103,10 @@ func TestWhatARequeueMakesOfTheOldContender(t *testing.T) {
 				old := f.acquire(second.Exclusive)
 				f.then(Enter, c.enter(f, old))
 				g := need.Get(f.claim(second.Exclusive).Requeue(t.Context(), old, nil))(t)
-				if err := old.AwaitRelease(); errors.Is(err, second.ErrLost) != c.lost {
-					t.Errorf("the old one: %v, want a loss: %v", err, c.lost)
-				}
+				need.Equal(t, "a loss of the old one", errors.Is(old.AwaitRelease(), second.ErrLost), c.lost)
 				enters := f.ops(Enter)[1:]
-				if e, l := len(enters), len(f.ops(Leave)); e != c.enters || l != c.leaves {
-					t.Errorf("entered %d times, left %d times; want %d, %d", e, l, c.enters, c.leaves)
-				}
+				need.Equal(t, "entered", len(enters), c.enters)
+				need.Equal(t, "left", len(f.ops(Leave)), c.leaves)
 				first, last := enters[0], enters[len(enters)-1]
 				if anew := name == "gone"; last.ID != g.(*Contender).id || (last.ID != first.ID) != anew || (last.Old.ID == "") != anew {
 					t.Errorf("entered by %+v, then by %+v; want another one without an old one: %v", first, last, anew)
@@ -151,9 +148,7 @@ func TestRequeueThatFails(t *testing.T) {
 				old := f.acquire(second.Exclusive)
 				f.then(Enter, func(ctx context.Context, _ Command, usual func() Answer) Answer { return c.enter(ctx, f, old, usual) })
 				wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(within(t, time.Millisecond), old, nil)), c.want)
-				if f.queues(old) {
-					t.Error("the old one still queues")
-				}
+				need.That(t, "the old one still queues", !f.queues(old))
 				wantErr(t, "the old one", old.AwaitRelease(), nil)
 				time.Sleep(ttl)
 				f.none()
@@ -180,9 +175,7 @@ func TestRequeueThatCannotBegin(t *testing.T) {
 				}
 				begun := time.Now()
 				old.AwaitRelease()
-				if d := time.Since(begun); d != 0 {
-					t.Errorf("given up %v later", d)
-				}
+				need.Equal(t, "time until it was given up", time.Since(begun), 0)
 				time.Sleep(ttl)
 				if name != "closed" {
 					f.none()
@@ -231,9 +224,8 @@ func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 	// Else a list would not tell of a quarantine.
 	playFrom(t, func(f *fake) { f.then(Open, late(time.Second)) }, func(t *testing.T, f *fake) {
 		begun := time.Now()
-		if _, err := f.claim(second.Exclusive).Contenders(t.Context()); err != nil || time.Since(begun) != time.Second {
-			t.Errorf("Contenders: %v after %v, want that it waits for the session", err, time.Since(begun))
-		}
+		wantErr(t, "Contenders", need.ErrOf(f.claim(second.Exclusive).Contenders(t.Context())), nil)
+		need.Equal(t, "it waits for the session for", time.Since(begun), time.Second)
 	})
 }
 
@@ -245,9 +237,7 @@ func TestNobodyEntersWhileTheStoreDoesNotAnswer(t *testing.T) {
 		synctest.Wait()
 		for range 10 {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-			if _, err := f.claim(second.Exclusive).Acquire(ctx, nil); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errAway) {
-				t.Errorf("Acquire: %v, want the deadline, and why", err)
-			}
+			wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(ctx, nil)), context.DeadlineExceeded, errAway)
 			wantErr(t, "TryAcquire", need.ErrOf(f.claim(second.Exclusive).TryAcquire(t.Context())), errAway)
 			cancel()
 		}
@@ -264,21 +254,17 @@ func TestListAndAskAreRepeated(t *testing.T) {
 		l := f.claim(second.Exclusive)
 		f.then(List, never, says(Answer{Outcome: Failed}))
 		f.then(Ask, never, says(Answer{Outcome: Denied, Err: errRefused}))
-		if _, err := l.Contenders(t.Context()); err != nil || len(f.ops(List)) != 3 {
-			t.Errorf("Contenders: %v after %d", err, len(f.ops(List)))
-		}
-		if err := l.Revoke(t.Context()); !errors.Is(err, errRefused) || len(f.ops(Ask)) != 2 {
-			t.Errorf("Revoke: %v after %d", err, len(f.ops(Ask)))
-		}
+		wantErr(t, "Contenders", need.ErrOf(l.Contenders(t.Context())), nil)
+		need.Equal(t, "lists", len(f.ops(List)), 3)
+		wantErr(t, "Revoke", l.Revoke(t.Context()), errRefused)
+		need.Equal(t, "asked", len(f.ops(Ask)), 2)
 		ctx := within(t, time.Millisecond)
 		f.then(List, never)
 		wantErr(t, "Contenders", need.ErrOf(l.Contenders(ctx)), context.DeadlineExceeded)
 		wantErr(t, "a caller who leaves says nothing of the store", f.outage(), nil)
 		for _, outcome := range []Outcome{Unknown, Failed} {
 			f.then(List, says(Answer{Outcome: outcome, Err: errors.New("canceled"), Away: errAway}))
-			if a := f.do(ctx, Command{Op: List}); !errors.Is(a.Err, context.DeadlineExceeded) {
-				t.Errorf("the store's word for the end of ctx: %v, want its cause", a.Err)
-			}
+			wantErr(t, "the store's word for the end of ctx", f.do(ctx, Command{Op: List}).Err, context.DeadlineExceeded)
 		}
 		f.Close()
 		wantErr(t, "Contenders", need.ErrOf(l.Contenders(t.Context())), second.ErrClosed)
@@ -336,12 +322,9 @@ func TestCommandIsRepeatedWhenTheStoreAnswers(t *testing.T) {
 			f.then(op, never)
 			f.then(Beat, never, never)
 			begun := time.Now()
-			if err := ask(f.claim(second.Exclusive), t.Context()); err != nil || len(f.ops(op)) > 2 {
-				t.Errorf("%s: %v after %d commands", op, err, len(f.ops(op)))
-			}
-			if d := time.Since(begun).Round(time.Second); d != 3*time.Second {
-				t.Errorf("%s: answered after %v, want three seconds of silence", op, d)
-			}
+			wantErr(t, string(op), ask(f.claim(second.Exclusive), t.Context()), nil)
+			need.AtMost(t, string(op)+": commands", len(f.ops(op)), 2)
+			need.Equal(t, string(op)+": time to the answer", time.Since(begun).Round(time.Second), 3*time.Second)
 		})
 	}
 }

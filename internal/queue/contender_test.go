@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -60,12 +61,8 @@ func TestNewestWordCounts(t *testing.T) {
 				} else {
 					f.Tell(v)
 				}
-				if asked := h.revoked.IsSet(); asked != c.asked {
-					t.Errorf("taken: %v", asked)
-				}
-				if lost := h.Err() != nil; lost != c.nothing {
-					t.Errorf("lost: %v", h.Err())
-				}
+				need.Equal(t, "taken", h.revoked.IsSet(), c.asked)
+				need.Equal(t, "lost", h.Err() != nil, c.nothing)
 				f.then(Leave, says(Answer{Outcome: Done}))
 				h.Release()
 			})
@@ -90,9 +87,7 @@ func TestMissingContenderMayBeYetToEnter(t *testing.T) {
 					return a
 				})
 				h := f.acquire(second.Exclusive)
-				if n := len(f.ops(Enter)); n != c.enters {
-					t.Errorf("entered %d times", n)
-				}
+				need.Equal(t, "times entered", len(f.ops(Enter)), c.enters)
 				h.Release()
 				f.none()
 			})
@@ -114,9 +109,7 @@ func TestNewsComesAtAnyTime(t *testing.T) {
 			return a
 		})
 		h := f.acquire(second.Exclusive)
-		if !h.revoked.IsSet() {
-			t.Error("what was told before the answer is forgotten")
-		}
+		need.That(t, "what was told before the answer is forgotten", h.revoked.IsSet())
 		f.then(Leave, func(_ context.Context, c Command, usual func() Answer) Answer {
 			a := usual()
 			f.Tell(View{ID: id, At: 1000}) // our own doing
@@ -126,9 +119,8 @@ func TestNewsComesAtAnyTime(t *testing.T) {
 			}
 			return a
 		})
-		if err := h.Release(); err != nil || h.Context().Err() != nil {
-			t.Errorf("%v, %v; want no loss", err, context.Cause(h.Context()))
-		}
+		wantErr(t, "Release", h.Release(), nil)
+		wantErr(t, "a loss", context.Cause(h.Context()), nil)
 		f.Tell(View{ID: id, Known: true, Token: h.Token(), At: 1001, Has: true})
 		f.none()
 	})
@@ -147,13 +139,10 @@ func TestContenderThatIsNotAtItsPlace(t *testing.T) {
 				f.remove(h.id)
 			}
 			f.Tell(c.view)
-			if second.CauseOf(h.Err()) != second.ByDeletion {
-				t.Errorf("%s: Err is %v, want that it was deleted", name, h.Err())
-			}
+			need.Equal(t, name+": the cause of the loss", second.CauseOf(h.Err()), second.ByDeletion)
 			time.Sleep(ttl)
-			if err := h.Release(); !errors.Is(err, second.ErrLost) || len(f.ops(Leave)) != c.removals {
-				t.Errorf("%s: Release: %v after %d removals, want ErrLost and %d", name, err, len(f.ops(Leave)), c.removals)
-			}
+			wantErr(t, name+": Release", h.Release(), second.ErrLost)
+			need.Equal(t, name+": removals", len(f.ops(Leave)), c.removals)
 			f.none()
 		})
 	}
@@ -168,9 +157,7 @@ func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 		time.Sleep(ttl/3 - 1)
 		need.Equal(t, "removals within the margin", len(f.ops(Leave)), 0)
 		time.Sleep(2)
-		if n := len(f.ops(Leave)); n != 2 {
-			t.Errorf("%d removals after the margin, before it is given up; want one that fails, and another at once", n)
-		}
+		need.Equal(t, "removals after the margin and before it is given up, of which the first fails", len(f.ops(Leave)), 2)
 		wantErr(t, "Release", h.Release(), second.ErrLost)
 		time.Sleep(time.Second)
 		need.Equal(t, "removals in all, three that fail and one", len(f.ops(Leave)), 4)
@@ -211,9 +198,7 @@ func TestWhoFollows(t *testing.T) {
 				if c.before != nil {
 					want = c.before(h)
 				}
-				if !slices.Equal(f.told, want) {
-					t.Errorf("%v, want %v", f.told, want)
-				}
+				need.List(t, "told", f.told, want...)
 				f.mu.Unlock()
 				h.Release()
 				time.Sleep(ttl)
@@ -237,9 +222,8 @@ func TestTwoMeaningsOfTrouble(t *testing.T) {
 		f.none()
 		h := f.acquire(second.Writing)
 		f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 500, Has: true, Err: errRefused})
-		if err := h.Share(t.Context()); !errors.Is(err, errRefused) || h.Err() != nil {
-			t.Errorf("Share of one that cannot be told: %v, and %v; want that, and no loss", err, h.Err())
-		}
+		wantErr(t, "Share of one that cannot be told", h.Share(t.Context()), errRefused)
+		wantErr(t, "a loss of one that cannot be told", h.Err(), nil)
 		f.then(Beat, func(_ context.Context, c Command, usual func() Answer) Answer {
 			a := usual()
 			f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 1000, Has: true}) // since
@@ -247,9 +231,8 @@ func TestTwoMeaningsOfTrouble(t *testing.T) {
 			return a
 		})
 		<-h.Context().Done()
-		if err := h.Err(); second.CauseOf(err) != second.ByOther || !errors.Is(err, errRefused) {
-			t.Errorf("a holder that cannot stay: %v", err)
-		}
+		need.Equal(t, "why a holder that cannot stay lost", second.CauseOf(h.Err()), second.ByOther)
+		wantErr(t, "the loss of a holder that cannot stay", h.Err(), errRefused)
 		wantErr(t, "Release", h.Release(), second.ErrLost)
 		f.none()
 	})
@@ -273,9 +256,7 @@ func TestQuarantine(t *testing.T) {
 		w := new(second.Wait)
 		go func() {
 			time.Sleep(time.Second / 2)
-			if w.Standing().Quarantine == nil {
-				t.Error("who asks where it stands is not told of the quarantine")
-			}
+			need.That(t, "who asks where it stands is not told of the quarantine", w.Standing().Quarantine != nil)
 		}()
 		g, err := f.claim(second.Exclusive).Acquire(t.Context(), w)
 		if d := time.Since(begun); err != nil || d != time.Second {
@@ -334,9 +315,7 @@ func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
 		var w second.Wait
 		go f.claim(second.Exclusive).Acquire(ctx, &w)
 		synctest.Wait()
-		if w.Behind() {
-			t.Error("behind somebody before that is told")
-		}
+		need.That(t, "behind somebody before that is told", !w.Behind())
 		c := f.ops(Enter)[0]
 		f.Tell(View{ID: c.ID, Known: true, Token: f.places[c.ID], At: 100, Ahead: 2})
 		synctest.Wait()
@@ -345,9 +324,7 @@ func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
 		}
 		cancel()
 		f.none()
-		if s := w.Standing(); s.Ahead != 0 {
-			t.Errorf("who has left stands at %+v", s)
-		}
+		need.Equal(t, "who has left stands behind", w.Standing().Ahead, 0)
 	})
 }
 
@@ -359,9 +336,7 @@ func TestWhoWaitsLooksEverMoreRarely(t *testing.T) {
 		f.then(Look, unseen, unseen, unseen, unseen)
 		begun := time.Now()
 		f.acquire(second.Exclusive).Release()
-		if d := time.Since(begun); d != 250*time.Millisecond {
-			t.Errorf("the fifth look after %v, want 10 + 20 + 40 + 80 + 100 ms", d)
-		}
+		need.Equal(t, "time to the fifth look, 10 + 20 + 40 + 80 + 100 ms", time.Since(begun), 250*time.Millisecond)
 	})
 }
 
@@ -378,9 +353,7 @@ func TestContestedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
 			time.Sleep(time.Second)
 			f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 100, Has: true, Behind: true, Sent: sent})
 			time.Sleep(time.Second)
-			if d := h.Contested().For(); d != want {
-				t.Errorf("sent at %v: contested for %v, want %v", sent, d, want)
-			}
+			need.Equal(t, fmt.Sprintf("sent at %v: contested for", sent), h.Contested().For(), want)
 		})
 	}
 }
@@ -415,16 +388,13 @@ func TestNobodyIsContestedBeforeItHolds(t *testing.T) {
 		})
 		h := f.acquire(second.Exclusive)
 		time.Sleep(time.Second / 2)
-		if d := h.Contested().For(); d != time.Second/2 {
-			t.Errorf("contested for %v since the grant of half a second ago", d)
-		}
+		need.Equal(t, "contested, since the grant of half a second ago, for", h.Contested().For(), time.Second/2)
 		h.Release()
 		f.then(Enter, but(func(a *Answer) { a.View.Yield = time.Second }))
 		h = f.acquire(second.Exclusive)
 		for _, want := range []time.Duration{0, time.Second / 4} {
-			if d := h.Contested().For(); d != want || h.Contested().Raised() {
-				t.Errorf("contested for %v, want %v, and by nobody who is seen", d, want)
-			}
+			need.Equal(t, "contested for", h.Contested().For(), want)
+			need.That(t, "contested by somebody who is seen", !h.Contested().Raised())
 			time.Sleep(5 * time.Second / 4)
 		}
 		h.Release()

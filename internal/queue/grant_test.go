@@ -19,19 +19,14 @@ func TestGuardedWrites(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
 		err := h.Write(t.Context(), func() error {
-			if h.Idle() {
-				t.Error("idle while it is checked")
-			}
+			need.That(t, "idle while it is checked", !h.Idle())
 			return errRefused
 		}, func() (Outcome, error) { t.Error("sent"); return Done, nil })
-		if !errors.Is(err, errRefused) || !h.Idle() {
-			t.Errorf("a check that fails: %v, idle %v", err, h.Idle())
-		}
+		wantErr(t, "a check that fails", err, errRefused)
+		need.That(t, "not idle after a check that fails", h.Idle())
 		for outcome, idle := range map[Outcome]bool{Done: true, Denied: true, Failed: true, Unknown: false} {
 			err := h.Write(t.Context(), fine, func() (Outcome, error) {
-				if h.Idle() {
-					t.Error("idle while it is sent")
-				}
+				need.That(t, "idle while it is sent", !h.Idle())
 				return outcome, errRefused
 			})
 			if !errors.Is(err, errRefused) || errors.Is(err, second.ErrUnknown) == idle || h.Idle() != idle {
@@ -45,17 +40,14 @@ func TestGuardedWrites(t *testing.T) {
 			t.Errorf("a caller who leaves: %v, idle %v", err, h.Idle())
 		}
 		time.Sleep(time.Second + 1)
-		if !h.Idle() {
-			t.Error("not idle although the answer has come")
-		}
+		need.That(t, "not idle although the answer has come", h.Idle())
 		err = h.Write(ctx, fine, func() (Outcome, error) { t.Error("sent"); return Done, nil })
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, second.ErrUnknown) {
 			t.Errorf("too late: %v", err)
 		}
 		f.Close()
-		if err := h.Write(t.Context(), fine, func() (Outcome, error) { return Done, nil }); !errors.Is(err, second.ErrClosed) || !h.Idle() {
-			t.Errorf("after Close: %v", err)
-		}
+		wantErr(t, "after Close", h.Write(t.Context(), fine, func() (Outcome, error) { return Done, nil }), second.ErrClosed)
+		need.That(t, "not idle after Close", h.Idle())
 	})
 }
 
@@ -81,9 +73,8 @@ func TestReleaseIsBounded(t *testing.T) {
 			c.before(f)
 			f.then(Leave, c.leave)
 			begun := time.Now()
-			if err := h.Release(); err != nil || time.Since(begun) != c.after {
-				t.Errorf("%s: %v after %v, want %v", name, err, time.Since(begun), c.after)
-			}
+			wantErr(t, name+": Release", h.Release(), nil)
+			need.Equal(t, name+": Release took", time.Since(begun), c.after)
 			if synctest.Wait(); len(f.ops(Leave)) != c.sent { // all that leave would ask a store that is away
 				t.Errorf("%s: %d commands, want %d", name, len(f.ops(Leave)), c.sent)
 			}
@@ -123,9 +114,7 @@ func TestWhatTellsOfALossReadsTheClock(t *testing.T) {
 			f.many(Beat, 100, never)
 			h.StopWatchdog()
 			time.Sleep(ttl)
-			if err := ask(f, h); second.CauseOf(err) != second.ByLease {
-				t.Errorf("%s: %v, want that the lease ran out", name, err)
-			}
+			need.Equal(t, name+": the cause of the loss", second.CauseOf(ask(f, h)), second.ByLease)
 		})
 	}
 }
@@ -136,14 +125,10 @@ func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 		f.reader = true
 		h := f.acquire(second.Writing)
 		old := h.Contested()
-		if !old.Raised() {
-			t.Error("a reader is not seen to wait")
-		}
+		need.That(t, "a reader is not seen to wait", old.Raised())
 		f.then(Share, func(_ context.Context, _ Command, usual func() Answer) Answer {
 			f.reader = false
-			if !h.Shared() {
-				t.Error("it writes while the command is under way")
-			}
+			need.That(t, "it writes while the command is under way", h.Shared())
 			return usual()
 		})
 		var all sync.WaitGroup
@@ -154,9 +139,7 @@ func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 		}
 		all.Wait()
 		need.Equal(t, "commands", len(f.ops(Share)), 1)
-		if h.Contested() == old || h.Contested().Raised() {
-			t.Error("contested by those that it has let in")
-		}
+		need.That(t, "contested by those that it has let in", h.Contested() != old && !h.Contested().Raised())
 		h.Release()
 		f.reader = true
 		h = f.acquire(second.Writing)

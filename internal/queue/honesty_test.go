@@ -22,12 +22,10 @@ func TestReleaseThatFindsNothingTellsOfALossWhileTheLeaseRuns(t *testing.T) {
 			play(t, Config{}, func(t *testing.T, f *fake) {
 				h := f.acquire(second.Exclusive)
 				f.then(Leave, leave)
-				if err := h.Release(); !errors.Is(err, second.ErrLost) || h.Context().Err() == nil {
-					t.Errorf("%v, want ErrLost; the context: %v", err, h.Context().Err())
-				}
-				if synctest.Wait(); len(f.log.Lines(slog.LevelWarn, "lock lost")) != 1 {
-					t.Errorf("want the loss logged once:\n%s", f.log)
-				}
+				wantErr(t, "Release", h.Release(), second.ErrLost)
+				need.That(t, "the context lives on", h.Context().Err() != nil)
+				synctest.Wait()
+				need.Equal(t, "losses in "+f.log.String(), len(f.log.Lines(slog.LevelWarn, "lock lost")), 1)
 			})
 		})
 		// It was ours when it was given up.
@@ -65,12 +63,10 @@ func TestShareThatMayHaveBeenExecutedIsNotTakenBack(t *testing.T) {
 				f.reader = true
 				h := f.acquire(second.Writing)
 				f.then(Share, c.replies...)
-				if err := h.Share(t.Context()); (err == nil) != c.shared || h.Shared() != c.shared {
-					t.Errorf("%v; Shared is %v", err, h.Shared())
-				}
-				if told := len(f.log.Lines(slog.LevelWarn, "cannot let readers of other processes in")) == 1; told == c.shared {
-					t.Errorf("told: %v", told)
-				}
+				need.Equal(t, "Share succeeds", h.Share(t.Context()) == nil, c.shared)
+				need.Equal(t, "shared", h.Shared(), c.shared)
+				told := len(f.log.Lines(slog.LevelWarn, "cannot let readers of other processes in")) == 1
+				need.Equal(t, "told", told, !c.shared)
 				h.Release()
 			})
 		})
@@ -92,9 +88,7 @@ func TestOnlyWhatMayEnterLateIsAudited(t *testing.T) {
 				h := f.acquire(second.Writing)
 				wantErr(t, "Share", h.Share(t.Context()), nil)
 				time.Sleep(ttl)
-				if got := len(f.ops(Audit)) > 0; got != c.want {
-					t.Errorf("audited: %v", got)
-				}
+				need.Equal(t, "audited", len(f.ops(Audit)) > 0, c.want)
 				h.Release()
 				f.none()
 			})
@@ -109,9 +103,7 @@ func TestRenewalThatIsRefusedIsToldOnce(t *testing.T) {
 		<-h.Context().Done()
 		wantErr(t, "Err", f.Err(), errRefused)
 		wantErr(t, "a try", need.ErrOf(f.claim(second.Exclusive).TryAcquire(t.Context())), errRefused)
-		if n := strings.Count(f.log.String(), errRefused.Error()); n != 1 {
-			t.Errorf("told %d times:\n%s", n, f.log)
-		}
+		need.Equal(t, "times told in "+f.log.String(), strings.Count(f.log.String(), errRefused.Error()), 1)
 		time.Sleep(time.Minute)
 		wantErr(t, "when it is renewed again", f.Err(), nil)
 		h.Release()
@@ -125,9 +117,7 @@ func TestServerThatForgetsEachSessionIsNotAskedWithoutEnd(t *testing.T) {
 		f.many(Enter, 100_000, over)
 		f.many(Beat, 100_000, over)
 		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(within(t, time.Second), nil)), context.DeadlineExceeded)
-		if n := len(f.ops(Open)); n > 200 {
-			t.Errorf("%d sessions in a second", n)
-		}
+		need.AtMost(t, "sessions in a second", len(f.ops(Open)), 200)
 	})
 }
 
@@ -144,14 +134,12 @@ func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 		h.Release()
 		time.Sleep(2 * ttl)
 		for text, with := range map[string]string{"lock lost": "path=/l", "connection to Fake is away": "since=", "session expired": ""} {
-			if lines := f.log.Lines(slog.LevelWarn, text); len(lines) != 1 || !strings.Contains(lines[0], with) {
-				t.Errorf("%q: %q, want one line, with %q", text, lines, with)
-			}
+			lines := f.log.Lines(slog.LevelWarn, text)
+			need.Equal(t, "lines with "+text, len(lines), 1)
+			need.Has(t, text, strings.Join(lines, ""), with)
 		}
 		for _, text := range []string{"new session", "connected again"} {
-			if lines := f.log.Lines(slog.LevelInfo, text); len(lines) != 1 {
-				t.Errorf("%q: %q, want one line", text, lines)
-			}
+			need.Equal(t, "lines with "+text, len(f.log.Lines(slog.LevelInfo, text)), 1)
 		}
 	})
 }
@@ -164,13 +152,10 @@ func TestEndOfWhatWasLost(t *testing.T) {
 		for _, c := range []*Contender{gone, there} {
 			c.session.Lose(c, second.Lost(second.ByOther, "a test"))
 		}
-		if err := gone.Release(); second.CauseOf(err) != second.ByOther {
-			t.Errorf("Release: %v", err)
-		}
+		need.Equal(t, "the cause of the loss", second.CauseOf(gone.Release()), second.ByOther)
 		wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(t.Context(), there, nil)), nil)
-		if synctest.Wait(); f.queues(there) {
-			t.Error("others wait behind it")
-		}
+		synctest.Wait()
+		need.That(t, "others wait behind it", !f.queues(there))
 	})
 }
 
@@ -183,9 +168,8 @@ func TestContenderThatIsFoundMissingAsItIsGivenUp(t *testing.T) {
 			h.abandon()
 			return "it was removed"
 		}
-		if h.Missing(); !errors.Is(h.AwaitRelease(), second.ErrLost) {
-			t.Error("released without a loss")
-		}
+		h.Missing()
+		need.That(t, "released without a loss", errors.Is(h.AwaitRelease(), second.ErrLost))
 	})
 }
 
@@ -200,14 +184,10 @@ func TestQuarantineIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 		warned := func(times int) {
 			t.Helper()
 			synctest.Wait()
-			if lines := f.log.Lines(slog.LevelWarn, "fake: the store grants nothing as yet"); len(lines) != times {
-				t.Errorf("warned %d times, want %d: %s", len(lines), times, f.log)
-			}
+			need.Equal(t, "warnings in "+f.log.String(), len(f.log.Lines(slog.LevelWarn, "fake: the store grants nothing as yet")), times)
 		}
 
-		if q := f.Quarantine(); q != nil {
-			t.Errorf("a quarantine before there is one: %v", q)
-		}
+		need.Equal(t, "a quarantine before there is one", f.Quarantine(), nil)
 		answer(0, 0)
 		warned(0)
 		end := time.Now().Add(10 * time.Second)
@@ -226,9 +206,7 @@ func TestQuarantineIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 		answer(time.Minute, time.Second) // somebody has a longer lease
 		warned(2)
 		time.Sleep(time.Minute)
-		if q := f.Quarantine(); q != nil {
-			t.Errorf("a quarantine that is over: %v", q)
-		}
+		need.Equal(t, "a quarantine that is over", f.Quarantine(), nil)
 		answer(10*time.Second, 0)
 		warned(3)
 	})

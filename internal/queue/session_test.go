@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,16 +25,12 @@ func TestSessionThatEnds(t *testing.T) {
 		if err != nil || time.Since(begun) > ttl/4+300*time.Millisecond {
 			t.Fatalf("%v after %v, want each next session at once", err, time.Since(begun))
 		}
-		if cause := second.CauseOf(h.Err()); cause != second.BySession {
-			t.Errorf("the holder: %v", h.Err())
-		}
+		need.Equal(t, "the cause of the holder's loss", second.CauseOf(h.Err()), second.BySession)
 		sessions := make(map[string]bool)
 		for _, c := range f.ops(Enter) {
 			sessions[c.Session] = true
 		}
-		if len(sessions) != 4 {
-			t.Errorf("entered under %v, want four sessions", sessions)
-		}
+		need.Equal(t, "sessions under which it entered", len(sessions), 4)
 		wantErr(t, "Release", h.Release(), second.ErrLost)
 		g.Release()
 		f.none()
@@ -54,9 +49,7 @@ func TestEndOfASessionIsToldBeforeTheStoreIsBack(t *testing.T) {
 		f.then(Beat, says(Answer{Away: errAway}), f.expired)
 		time.Sleep(ttl)
 		synctest.Wait()
-		if want := []second.ConnectionState{second.Connected, second.Suspended, second.Expired, second.Connected}; !slices.Equal(told, want) {
-			t.Errorf("told %v, want %v", told, want)
-		}
+		need.List(t, "told", told, second.Connected, second.Suspended, second.Expired, second.Connected)
 	})
 }
 
@@ -85,9 +78,7 @@ func TestSessionMayTakeLongToBegin(t *testing.T) {
 	}
 	playFrom(t, func(f *fake) { f.many(Open, 100, slowly) }, func(t *testing.T, f *fake) {
 		f.acquire(second.Exclusive).Release()
-		if n := len(f.ops(Open)); n != 1 {
-			t.Errorf("asked for %d times", n)
-		}
+		need.Equal(t, "sessions asked for", len(f.ops(Open)), 1)
 	})
 }
 
@@ -110,16 +101,12 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 		h := f.acquire(second.Exclusive)
 		f.then(Beat, late(time.Second/2))
 		time.Sleep(ttl/4 + time.Second)
-		if d := time.Until(h.ValidUntil()); d != ttl-ttl/3-time.Second {
-			t.Errorf("a second after it was sent the lease runs for %v", d)
-		}
+		need.Equal(t, "a second after it was sent the lease runs for", time.Until(h.ValidUntil()), ttl-ttl/3-time.Second)
 		waiting := make(chan second.Grant)
 		f.then(Enter, untold)
 		go func() {
 			g, err := f.claim(second.Exclusive).Acquire(t.Context(), nil)
-			if err != nil {
-				t.Error(err)
-			}
+			wantErr(t, "Acquire", err, nil)
 			waiting <- g
 		}()
 		synctest.Wait()
@@ -132,9 +119,7 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 		f.mu.Unlock()
 		f.Tell(View{ID: id, Known: true, Token: f.ops(Enter)[1].Token, Has: true})
 		g := <-waiting
-		if g.(*Contender).id == id {
-			t.Error("granted to one of whom the renewal says that it is gone")
-		}
+		need.That(t, "granted to one of whom the renewal says that it is gone", g.(*Contender).id != id)
 		g.Release()
 		h.Release()
 	})
@@ -147,9 +132,7 @@ func TestContenderApartIsRenewedByWhatSaysThatItIsThere(t *testing.T) {
 		sent := f.Now()
 		time.Sleep(time.Second)
 		f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 100, Has: true, Sent: sent})
-		if d := time.Until(h.ValidUntil()); d != ttl-ttl/3-time.Second {
-			t.Errorf("a second after that was sent the lease runs for %v", d)
-		}
+		need.Equal(t, "a second after that was sent the lease runs for", time.Until(h.ValidUntil()), ttl-ttl/3-time.Second)
 		h.Release()
 	})
 }
@@ -192,14 +175,11 @@ func TestAudit(t *testing.T) {
 		if len(drops) != 1 || len(drops[0].Among) != 1 || drops[0].Among[0].ID != "stray" || strays() != 0 {
 			t.Errorf("dropped %+v", drops)
 		}
-		if h.Err() != nil || late.Err() != nil {
-			t.Errorf("%v, %v", h.Err(), late.Err())
-		}
+		wantErr(t, "a loss of the holder", h.Err(), nil)
+		wantErr(t, "a loss of the late one", late.Err(), nil)
 		stray() // at any later time
 		time.Sleep(ttl / 4)
-		if strays() != 0 {
-			t.Error("a session in doubt is audited with each renewal")
-		}
+		need.That(t, "a session in doubt is audited with each renewal", strays() == 0)
 		for _, c := range []*Contender{h, lost, late} {
 			c.Release()
 		}
@@ -215,9 +195,7 @@ func TestRemovalAfterTheSession(t *testing.T) {
 			f.then(Beat, f.expired)
 			<-h.Context().Done()
 			h.Release()
-			if n := len(f.ops(Leave)); n != removals {
-				t.Errorf("leases of their own %v: %d removals", own, n)
-			}
+			need.Equal(t, fmt.Sprintf("removals with leases of their own %v", own), len(f.ops(Leave)), removals)
 		})
 	}
 	play(t, Config{OwnTTL: true}, func(t *testing.T, f *fake) {
@@ -238,12 +216,8 @@ func TestContenderThatCannotLeave(t *testing.T) {
 			t.Errorf("Release: %v", err)
 		}
 		time.Sleep(5 * ttl)
-		if n := strings.Count(f.log.String(), "cannot remove a contender"); n != 1 {
-			t.Errorf("told %d times", n)
-		}
-		if len(f.ops(Drop)) == 0 {
-			t.Error("who cannot be removed by itself is not dropped with a renewal")
-		}
+		need.Equal(t, "times told", strings.Count(f.log.String(), "cannot remove a contender"), 1)
+		need.That(t, "who cannot be removed by itself is not dropped with a renewal", len(f.ops(Drop)) != 0)
 		f.none()
 	})
 }
@@ -288,13 +262,9 @@ func TestCloseAtAnyTime(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 					begun := time.Now()
 					f.Tier.Close()
-					if d := time.Since(begun); d > time.Second {
-						t.Errorf("Close took %v", d)
-					}
+					need.AtMost(t, "Close took", time.Since(begun), time.Second)
 					<-done
-					if d := time.Since(begun); d > 0 {
-						t.Errorf("what was under way took %v more", d)
-					}
+					need.Equal(t, "time that what was under way took longer", time.Since(begun), 0)
 					byes := f.ops(Goodbye)
 					if len(byes) != 1 {
 						t.Fatalf("goodbyes: %+v", byes)
@@ -318,9 +288,8 @@ func TestEndThenClose(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
 		f.End()
-		if second.CauseOf(h.Err()) != second.ByClose || !errors.Is(f.Err(), second.ErrClosed) {
-			t.Errorf("%v, %v", h.Err(), f.Err())
-		}
+		need.Equal(t, "the cause of the loss", second.CauseOf(h.Err()), second.ByClose)
+		wantErr(t, "Err", f.Err(), second.ErrClosed)
 		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), nil)), second.ErrClosed)
 		go f.Tier.Close()
 		f.Tier.Close()
@@ -337,16 +306,14 @@ func TestEndMeanwhile(t *testing.T) {
 		f.meanwhile = f.End // as it is given up
 		wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(t.Context(), old, nil)), second.ErrClosed)
 		begun := time.Now()
-		if err := old.AwaitRelease(); err != nil || time.Since(begun) != 0 {
-			t.Errorf("%v after %v", err, time.Since(begun))
-		}
+		wantErr(t, "AwaitRelease", old.AwaitRelease(), nil)
+		need.Equal(t, "AwaitRelease took", time.Since(begun), 0)
 		f.Tier.Close()
 	})
 	play(t, Config{Apart: true}, func(t *testing.T, f *fake) {
 		f.meanwhile = f.End // as it is named
-		if _, err := f.claim(second.Exclusive).Acquire(t.Context(), nil); !errors.Is(err, second.ErrClosed) || len(f.ops(Enter)) > 0 {
-			t.Errorf("%v after %d commands, want that the tier is closed, and none", err, len(f.ops(Enter)))
-		}
+		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), nil)), second.ErrClosed)
+		need.Empty(t, "commands", f.ops(Enter))
 		f.Tier.Close()
 	})
 	look := func() {} // as it leaves
@@ -354,9 +321,8 @@ func TestEndMeanwhile(t *testing.T) {
 		h := f.acquire(second.Exclusive)
 		look = f.End
 		begun := time.Now()
-		if err := h.Release(); err != nil || time.Since(begun) != 0 {
-			t.Errorf("%v after %v", err, time.Since(begun))
-		}
+		wantErr(t, "Release", h.Release(), nil)
+		need.Equal(t, "Release took", time.Since(begun), 0)
 		f.Tier.Close()
 	})
 }
@@ -367,9 +333,8 @@ func TestRefusalIsToldAtOnceOfAStoreThatIsAway(t *testing.T) {
 	playFrom(t, func(f *fake) { f.then(Open, refused) }, func(t *testing.T, f *fake) {
 		synctest.Wait()
 		began := time.Now()
-		if _, err := f.claim(second.Exclusive).Acquire(within(t, ttl), nil); !errors.Is(err, errRefused) || time.Since(began) != 0 {
-			t.Errorf("Acquire: %v after %v, want the refusal at once", err, time.Since(began))
-		}
+		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(within(t, ttl), nil)), errRefused)
+		need.Equal(t, "refused after", time.Since(began), 0)
 	})
 }
 
@@ -389,13 +354,10 @@ func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 		if n := strings.Count(f.log.String(), errAway.Error()); n != 1 || !errors.Is(f.Err(), errAway) {
 			t.Errorf("that no news come is logged %d times; Err is %v", n, f.Err())
 		}
-		if f.Deafen(nil); f.Err() != nil {
-			t.Error(f.Err())
-		}
+		f.Deafen(nil)
+		wantErr(t, "Err", f.Err(), nil)
 		f.noteAway(errAway)
-		if err := f.explain(f.explain(context.Canceled)); strings.Count(err.Error(), errAway.Error()) != 1 {
-			t.Errorf("explained twice: %v", err)
-		}
+		need.Equal(t, "times explained", strings.Count(f.explain(f.explain(context.Canceled)).Error(), errAway.Error()), 1)
 	})
 }
 
@@ -411,9 +373,8 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 		})
 		go f.claim(second.Exclusive).Acquire(t.Context(), nil)
 		synctest.Wait()
-		if f.Tier.Close(); !ended {
-			t.Error("closed before")
-		}
+		f.Tier.Close()
+		need.That(t, "closed before", ended)
 	})
 }
 
@@ -426,9 +387,7 @@ func TestFewGoroutinesWaitForTheNextTask(t *testing.T) {
 			}
 			close(end)
 			synctest.Wait()
-			if got, want := f.tasks.idle.Load(), int64(min(tasks, spare)); got != want {
-				t.Errorf("%d goroutines wait after %d tasks at once; want %d", got, tasks, want)
-			}
+			need.Equal(t, fmt.Sprintf("goroutines that wait after %d tasks at once", tasks), f.tasks.idle.Load(), int64(min(tasks, spare)))
 		}
 	})
 }
@@ -441,9 +400,7 @@ func TestSessionThatEndsBeforeAContenderIsEnrolledIsNotUsed(t *testing.T) {
 			f.expire(x, errRefused)
 		}
 		h := f.acquire(second.Exclusive)
-		if h.session == x {
-			t.Error("it is")
-		}
+		need.That(t, "used under the session that had ended", h.session != x)
 		h.Release()
 		f.none()
 	})
@@ -463,9 +420,7 @@ func TestRenewalThatFailsIsRepeatedSoon(t *testing.T) {
 				}
 				time.Sleep(2 * ttl)
 				wantErr(t, "after twice eight renewals", h.Err(), nil)
-				if n := len(f.ops(Beat)); n < 20 || n > 26 {
-					t.Errorf("%d renewals, want those sixteen, and one each quarter of the TTL", n)
-				}
+				need.Between(t, "renewals, those sixteen and one each quarter of the TTL", len(f.ops(Beat)), 20, 26)
 				h.Release()
 			})
 		})

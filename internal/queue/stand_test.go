@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -15,14 +17,11 @@ func TestWhereThoseStandWhoWantPermits(t *testing.T) {
 		{Known: true, Ahead: 1, Nearest: second.Contender{Of: 5}, Waiting: 1, Free: -3},
 	} {
 		var v View
-		if v.Stand(own, len(queue), func(i int) *second.Contender { return &queue[i] }); v != want {
-			t.Errorf("%d stands %+v, want %+v", own, v, want)
-		}
+		v.Stand(own, len(queue), func(i int) *second.Contender { return &queue[i] })
+		need.Equal(t, fmt.Sprintf("%d stands", own), v, want)
 	}
 	Waiting(queue)
 	for i, want := range []int{2, 3, 0, 0} {
-		if queue[i].Permits != want {
-			t.Errorf("%d has %d permits, want %d", i, queue[i].Permits, want)
-		}
+		need.Equal(t, fmt.Sprintf("permits of %d", i), queue[i].Permits, want)
 	}
 }

@@ -9,15 +9,14 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
 func TestPaceNeverGivesUpAndStaysBelowTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pace := retry.New()
-		if first := pace.NextBackOff(); first <= 0 || first > 20*time.Millisecond {
-			t.Errorf("first pause %v, want some 10 ms", first)
-		}
+		need.Between(t, "the first pause, of some 10 ms", pace.NextBackOff(), 1, 20*time.Millisecond)
 		for range 100_000 {
 			d := pace.NextBackOff()
 			if d == backoff.Stop || d > 2*time.Second {
@@ -31,15 +30,13 @@ func TestPaceNeverGivesUpAndStaysBelowTwoSeconds(t *testing.T) {
 func TestPauseEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if err := retry.Pause(t.Context(), time.Minute); err != nil || time.Since(began) != time.Minute {
-			t.Errorf("got %v after %v", err, time.Since(began))
-		}
+		need.WantErr(t, "Pause", retry.Pause(t.Context(), time.Minute), nil)
+		need.Equal(t, "a pause of a minute took", time.Since(began), time.Minute)
 		enough := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(enough) })
 		began = time.Now()
-		if err := retry.Pause(ctx, time.Minute); !errors.Is(err, enough) || time.Since(began) != time.Second {
-			t.Errorf("got %v after %v", err, time.Since(began))
-		}
+		need.WantErr(t, "Pause", retry.Pause(ctx, time.Minute), enough)
+		need.Equal(t, "a pause that ends with its context took", time.Since(began), time.Second)
 	})
 }

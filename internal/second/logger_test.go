@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // A program sets its logger when it likes, and whoever sets none for the locks is to hear of a lost one.
@@ -19,14 +20,9 @@ func TestWarningsGoToTheDefaultOfTheTime(t *testing.T) {
 	logger.Info("lower")
 	logger.Warn("a warning", "path", "/l")
 	with.Error("an error", "c", 3)
-	if lines := log.Lines(slog.LevelWarn, `msg="a warning" path=/l`); len(lines) != 1 {
-		t.Errorf("logged %s", log)
-	}
-	if lines := log.Lines(slog.LevelError, "a=1 g.b=2 g.c=3"); len(lines) != 1 || len(log.Lines(slog.LevelInfo, "")) > 0 {
-		t.Errorf("logged %s", log)
-	}
+	need.Equal(t, "lines in "+log.String(), len(log.Lines(slog.LevelWarn, `msg="a warning" path=/l`)), 1)
+	need.Equal(t, "errors in "+log.String(), len(log.Lines(slog.LevelError, "a=1 g.b=2 g.c=3")), 1)
+	need.Empty(t, "logged at INFO", log.Lines(slog.LevelInfo, ""))
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	if logger.Enabled(context.Background(), slog.LevelError) {
-		t.Error("enabled although the default logs nothing")
-	}
+	need.That(t, "enabled although the default logs nothing", !logger.Enabled(context.Background(), slog.LevelError))
 }

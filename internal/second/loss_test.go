@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestCauseOfALoss(t *testing.T) {
@@ -16,8 +18,6 @@ func TestCauseOfALoss(t *testing.T) {
 		{fmt.Errorf("%w: of the program", ErrClosed), ByClose},
 		{errors.New("another"), ByOther},
 	} {
-		if got := CauseOf(c.err); got != c.want {
-			t.Errorf("the cause of %q is %q, want %q", c.err, got, c.want)
-		}
+		need.Equal(t, fmt.Sprintf("the cause of %q", c.err), CauseOf(c.err), c.want)
 	}
 }

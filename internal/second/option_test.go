@@ -1,10 +1,12 @@
 package second
 
 import (
+	"fmt"
 	"math"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestSettingsThatNoStoreCanDo(t *testing.T) {
@@ -20,15 +22,11 @@ func TestSettingsThatNoStoreCanDo(t *testing.T) {
 	} {
 		s := Defaults
 		change(&s)
-		if err := s.Check(time.Hour, 2*time.Millisecond); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", s, err, want)
-		}
+		need.WantMention(t, s.Check(time.Hour, 2*time.Millisecond), want)
 	}
 	for _, ttl := range []time.Duration{time.Second, time.Hour} {
 		s := Settings{TTL: ttl, Margin: ttl / 2, Logger: Defaults.Logger}
-		if err := s.Check(time.Hour, 2*time.Millisecond); err != nil {
-			t.Errorf("%+v: %v", s, err)
-		}
+		need.WantErr(t, fmt.Sprintf("%+v", s), s.Check(time.Hour, 2*time.Millisecond), nil)
 	}
 }
 

@@ -1,9 +1,10 @@
 package second
 
 import (
-	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestThoseWhomAQuarantineKeepsFromTheLock(t *testing.T) {
@@ -27,16 +28,12 @@ func TestThoseWhomAQuarantineKeepsFromTheLock(t *testing.T) {
 				t.Errorf("%v: has %d permits", test, c.Permits)
 			}
 		}
-		if fmt.Sprint(got) != test.want {
-			t.Errorf("%v: got %v", test, got)
-		}
+		need.Equal(t, fmt.Sprint(test), fmt.Sprint(got), test.want)
 	}
 }
 
 // It may end between the answer that told of it and the look at it.
 func TestTryAfterAQuarantineIsLocked(t *testing.T) {
 	var over *QuarantineError
-	if err := over.Locked(); !errors.Is(err, ErrLocked) || err.Error() != ErrLocked.Error() {
-		t.Errorf("%v", err)
-	}
+	need.Equal(t, "a try when it is over", over.Locked(), ErrLocked)
 }

@@ -1,6 +1,7 @@
 package second
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode"
@@ -26,9 +27,7 @@ func FuzzTextIsAShortLineThatIsPrinted(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		text := Text(s)
-		if len(text) > 4*maxText+len("…") {
-			t.Errorf("%d bytes of %d", len(text), len(s))
-		}
+		need.AtMost(t, fmt.Sprintf("bytes of a text of %d", len(s)), len(text), 4*maxText+len("…"))
 		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%q", text)
 		}
@@ -53,8 +52,6 @@ func TestLabelsThatOthersWouldSeeOtherwiseAreRefused(t *testing.T) {
 		"night run": true, strings.Repeat("x", 256): true, strings.Repeat("x", 257): false,
 		"\xff": false, "a\nb": false, "a\u2028b": false, "\u202ea": false,
 	} {
-		if err := CheckLabel(label); (err == nil) != fine {
-			t.Errorf("%q: %v", label, err)
-		}
+		need.Equal(t, fmt.Sprintf("%q is fine", label), CheckLabel(label) == nil, fine)
 	}
 }

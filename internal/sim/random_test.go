@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 var (
@@ -48,9 +50,7 @@ func TestRandomSchedules(t *testing.T) {
 			})
 		}
 	})
-	if turns.Load() == 0 {
-		t.Error("no lock was ever granted")
-	}
+	need.That(t, "no lock was ever granted", turns.Load() != 0)
 	fmt.Printf("simulation: %d seeds, %d violations\n", min(seed.Load(), last)-next, violations.Load())
 }
 

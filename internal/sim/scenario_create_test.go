@@ -68,7 +68,7 @@ var notPlayed = map[int]string{
 	53: "close of the holder: 41",
 	54: "hand-offs end with the budget and with the lease: internal/explore, and tiertest, budget and hold-lost",
 	55: "waiters do not inherit a loss: tier, TestLostGrantIsNotHandedOff and TestGateStaysShutUntilTheLostHoldIsReleased",
-	56: "shorter timeout from another server: zklock, TestShorterTimeoutOfAReconnectCountsForGood",
+	56: "shorter timeout from another server: zklock, TestReconnectRenewsTheLeaseFromItsHandshake",
 	57: "a single server is dialed at once: zklock/internal/link, TestALoneServerIsDialedAgainWithoutAPause",
 	58: "hung server: TestHungMemberDoesNotCostTheSession, and zklock/internal/link, TestEachAddressOfANameIsTriedWithoutAPause",
 	61: "moved session: the matrix, reply lost, as zklock, TestWhatAnErrorSaysOfItsRequest says",
@@ -98,9 +98,7 @@ func TestEveryCaseIsPlayedOrExplained(t *testing.T) {
 		times[n]++
 	}
 	for n := 1; n <= lastCase; n++ {
-		if times[n] != 1 {
-			t.Errorf("case %d is covered %d times", n, times[n])
-		}
+		need.Equal(t, fmt.Sprintf("times that case %d is covered", n), times[n], 1)
 		delete(times, n)
 	}
 	for n := range times {

@@ -53,9 +53,7 @@ func TestOutcomesOfASlot(t *testing.T) {
 		locks.Close()
 		begin(t.Context(), atOnce)
 		want := []string{"/jobs/a run", "/jobs/a skipped", "/jobs/a skipped", "/jobs/a skipped", "/jobs/a failed", "/jobs/a failed"}
-		if !slices.Equal(told, want) {
-			t.Errorf("told %q,\nwant %q", told, want)
-		}
+		need.List(t, "told", told, want...)
 	})
 	quarantine := &tier.QuarantineError{Until: time.Now()}
 	for want, err := range map[string]error{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
@@ -64,9 +65,7 @@ func TestFramesAreReadAndWrittenAsTheProtocolSays(t *testing.T) {
 		}
 		var e wire.Encoder
 		f.encode(&e, f.want)
-		if got := string(wire.Frame(e)); got != f.frame {
-			t.Errorf("%s: wrote %q, want %q", f.name, got, f.frame)
-		}
+		need.Equal(t, f.name+": wrote", string(wire.Frame(e)), f.frame)
 	}
 }
 
@@ -146,9 +145,7 @@ func FuzzDecoder(f *testing.F) {
 		d := wire.Decoder{Rest: slices.Clone(body)}
 		v := frame.decode(&d)
 		if d.Bad {
-			if d.Rest != nil {
-				t.Errorf("%d bytes left after reading past the end", len(d.Rest))
-			}
+			need.Empty(t, "bytes left after reading past the end", d.Rest)
 			return
 		}
 		var e wire.Encoder
