@@ -527,16 +527,12 @@ func TestLostSessionExpires(t *testing.T) {
 		need.OK(t, err)
 		lost := a.conn.SessionID()
 		a.cut()
-		if ev := <-gone; ev.Type != zk.EventNodeDeleted {
-			t.Errorf("after the end of its session: got %+v, want its deletion", ev)
-		}
+		need.Equal(t, "the event after the end of its session", (<-gone).Type, zk.EventNodeDeleted)
 		a.mu.Lock()
 		a.down = false
 		a.mu.Unlock()
 		a.await("new session", func() bool { return a.sessions == 2 })
-		if a.conn.SessionID() == lost {
-			t.Errorf("session %#x is back from the dead", lost)
-		}
+		need.That(t, "a session is back from the dead", a.conn.SessionID() != lost)
 	})
 }
 
@@ -557,9 +553,7 @@ func TestOnlyContainersOnceUsedAreReaped(t *testing.T) {
 		for _, parent := range []string{"/plain", "/used", "/last"} {
 			need.OK(t, c.conn.Delete(parent+"/child", -1))
 		}
-		if ev := <-gone; ev.Type != zk.EventNodeDeleted {
-			t.Errorf("event: got %+v, want deletion", ev)
-		}
+		need.Equal(t, "the event", (<-gone).Type, zk.EventNodeDeleted)
 		waittest.Eventually(t, "reaping", func() bool {
 			used, _, err := c.conn.Exists("/used")
 			return err == nil && !used

@@ -1,6 +1,7 @@
 package zktest_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,7 +41,7 @@ func TestDroppedFrameIsNeverAnswered(t *testing.T) {
 
 func TestDroppedRequestsDoNotProlongTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		conn := connect(t, s, 9*time.Second, addr)
+		connect(t, s, 9*time.Second, addr)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			if f.Op == "ping" && f.Dir == zktest.Request {
 				return zktest.Drop
@@ -54,9 +55,7 @@ func TestDroppedRequestsDoNotProlongTheSession(t *testing.T) {
 		}
 		s.Intercept(func(f *zktest.Frame) zktest.Action { return zktest.Drop })
 		time.Sleep(9 * time.Second)
-		if sessions := s.Sessions(); len(sessions) != 0 {
-			t.Errorf("session %#x lives on: %+v", conn.SessionID(), sessions)
-		}
+		need.Empty(t, "sessions that live on", s.Sessions())
 	})
 }
 
@@ -114,9 +113,7 @@ func distant(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
 // took checks how long ago start was.
 func took(t *testing.T, what string, start time.Time, want time.Duration) {
 	t.Helper()
-	if got := time.Since(start); got != want {
-		t.Errorf("%s: after %v, want %v", what, got, want)
-	}
+	need.Equal(t, what+": after", time.Since(start), want)
 }
 
 func TestHandshakeAndRequestsTakeARoundTripEachAndTheirDelay(t *testing.T) {
@@ -179,9 +176,7 @@ func TestCutLosesWhatIsOnItsWay(t *testing.T) {
 				t.Errorf("cut after %v: no error", sent)
 			}
 			took(t, "error", start, sent)
-			if got := s.Exists("/n"); got != applied {
-				t.Errorf("cut after %v: applied %t, want %t", sent, got, applied)
-			}
+			need.Equal(t, fmt.Sprintf("cut after %v: applied", sent), s.Exists("/n"), applied)
 		})
 	}
 }

@@ -42,14 +42,10 @@ func TestRefusedMemberKeepsItsConnections(t *testing.T) {
 			t.Errorf("Get on the standing connection: %v", err)
 		}
 		s.Member(addr2).Cut()
-		if got := s.Sessions(); got[0].Member != addr {
-			t.Error("Cut of another member took the connection")
-		}
+		need.That(t, "Cut of another member took the connection", s.Sessions()[0].Member == addr)
 		s.Member(addr).Cut()
 		time.Sleep(3 * time.Second)
-		if conn.State() == zk.StateHasSession {
-			t.Error("client reconnected to a member that refuses")
-		}
+		need.That(t, "client reconnected to a member that refuses", conn.State() != zk.StateHasSession)
 		s.Member(addr).Accept()
 		time.Sleep(3 * time.Second)
 		connected(t, conn, id, true)
@@ -78,13 +74,9 @@ func TestLaggingMemberServesThePast(t *testing.T) {
 		need.OK(t, ahead.Delete("/old", -1))
 		shows("lagging", "/new", false)
 		shows("lagging", "/old", true)
-		if len(gone) != 0 {
-			t.Errorf("a lagging member tells of the present: %+v", <-gone)
-		}
+		need.Equal(t, "events by which a lagging member tells of the present", len(gone), 0)
 		need.Get(behind.Sync("/"))(t)
-		if ev := <-gone; ev.Type != zk.EventNodeDeleted {
-			t.Errorf("event after sync: got %+v", ev)
-		}
+		need.Equal(t, "the event after sync", (<-gone).Type, zk.EventNodeDeleted)
 		shows("after sync", "/new", true)
 		shows("after sync", "/old", false)
 		create(t, ahead, "/newer", 0)
@@ -94,13 +86,10 @@ func TestLaggingMemberServesThePast(t *testing.T) {
 		shows("after its own write", "/newer", true)
 		made := watch("/last")
 		create(t, ahead, "/last", 0)
-		if synctest.Wait(); len(made) != 0 {
-			t.Errorf("a lagging member tells of the present: %+v", <-made)
-		}
+		synctest.Wait()
+		need.Equal(t, "events by which a lagging member tells of the present", len(made), 0)
 		s.Member(addr2).CatchUp()
-		if ev := <-made; ev.Type != zk.EventNodeCreated {
-			t.Errorf("event after CatchUp: got %+v", ev)
-		}
+		need.Equal(t, "the event after CatchUp", (<-made).Type, zk.EventNodeCreated)
 	})
 }
 
@@ -117,9 +106,7 @@ func TestLaggingMemberHangsUpOnClientsAheadOfIt(t *testing.T) {
 		member.Store(addr2)
 		s.Cut(id)
 		time.Sleep(5 * time.Second)
-		if got := s.Sessions()[0].Member; got != "" {
-			t.Errorf("connected to %s, which is behind the client", got)
-		}
+		need.Equal(t, "connected, though that is behind the client, to", s.Sessions()[0].Member, "")
 		s.Member(addr2).CatchUp()
 		time.Sleep(2 * time.Second)
 		if got := s.Sessions()[0]; got.Member != addr2 || got.ID != id {
@@ -165,9 +152,7 @@ func TestIsolatedMemberAnswersReadsFromThePastWhileItsSessionsExpire(t *testing.
 		write := creating(inside, "/n")
 		s.Member(addr).Glimpse(1) // lets the write through, and not the report
 		locktest.WantErr(t, "a create that the member has let through", <-write, nil)
-		if d := (<-gone).Sub(cut); d != 4*time.Second-1 {
-			t.Errorf("the session expired %v after the cut, want its timeout", d)
-		}
+		need.Equal(t, "the session expired, after the cut, after", (<-gone).Sub(cut), 4*time.Second-1)
 	})
 }
 
@@ -179,9 +164,7 @@ func TestIsolatedMemberForwardsItsWritesInOrderWhenItRejoins(t *testing.T) {
 		read := asked(func() error { _, _, err := conn.Get("/n"); return err })
 		time.Sleep(2 * tick)
 		synctest.Wait()
-		if len(made)+len(set)+len(read) > 0 || s.Exists("/n") {
-			t.Error("answered without a leader")
-		}
+		need.That(t, "answered without a leader", len(made)+len(set)+len(read) == 0 && !s.Exists("/n"))
 		s.Member(addr).Rejoin()
 		for _, answer := range []<-chan error{made, set, read} {
 			locktest.WantErr(t, "what was asked of the isolated member", <-answer, nil)
@@ -193,19 +176,14 @@ func TestIsolatedMemberGivesItsClientsUpAfterFiveTicks(t *testing.T) {
 	ticking(t, func(t *testing.T, s *zktest.Server, _ *zk.Conn, _ <-chan time.Time) {
 		conn := connect(t, s, timeout, addr)
 		s.Member(addr).Isolate()
-		if time.Sleep(5*tick - 1); conn.State() != zk.StateHasSession {
-			t.Error("given up too early")
-		}
+		time.Sleep(5*tick - 1)
+		need.That(t, "given up too early", conn.State() == zk.StateHasSession)
 		time.Sleep(2)
 		synctest.Wait()
-		if conn.State() == zk.StateHasSession {
-			t.Error("not given up")
-		}
+		need.That(t, "not given up", conn.State() != zk.StateHasSession)
 		s.Member(addr).Rejoin()
 		time.Sleep(3 * time.Second)
-		if conn.State() != zk.StateHasSession {
-			t.Error("no clients after the member has rejoined")
-		}
+		need.That(t, "no clients after the member has rejoined", conn.State() == zk.StateHasSession)
 	})
 }
 
@@ -218,9 +196,7 @@ func TestLeaderHearsOfASessionWhenItPingsTheFollower(t *testing.T) {
 		asked := time.Now()
 		time.Sleep(1)
 		s.Mute(conn.SessionID(), zktest.Request)
-		if d := (<-gone).Sub(asked); d != 4*time.Second+1 {
-			t.Errorf("expired %v after the last request, want the timeout after the ping", d)
-		}
+		need.Equal(t, "expired after the last request, by the timeout after the ping, after", (<-gone).Sub(asked), 4*time.Second+1)
 	})
 }
 
@@ -231,15 +207,11 @@ func TestDeposedLeaderAnswersWhatItNeedsNobodyFor(t *testing.T) {
 		locktest.WantErr(t, "Sync", need.ErrOf(conn.Sync("/e")), nil)
 		set := asked(func() error { _, err := conn.Set("/e", nil, -1); return err })
 		time.Sleep(2 * time.Second)
-		if len(set) > 0 {
-			t.Errorf("a write was answered: %v", <-set)
-		}
-		if time.Sleep(2*time.Second - 1); len(gone) != 0 {
-			t.Error("the new leader's clocks did not begin anew")
-		}
-		if time.Sleep(2); len(gone) == 0 {
-			t.Error("the new leader goes by what the old one hears")
-		}
+		need.Equal(t, "writes that were answered", len(set), 0)
+		time.Sleep(2*time.Second - 1)
+		need.That(t, "the new leader's clocks did not begin anew", len(gone) == 0)
+		time.Sleep(2)
+		need.That(t, "the new leader goes by what the old one hears", len(gone) != 0)
 		s.Member(addr).Rejoin()
 		<-set
 		time.Sleep(time.Second)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -27,12 +26,8 @@ func TestServesTCPWithItsLatency(t *testing.T) {
 	conn := dial(t, net.DialTimeout, timeout, l.String())
 	start := time.Now()
 	create(t, conn, "/n", 0)
-	if got := time.Since(start); got < 2*oneWay {
-		t.Errorf("answered after %v, want %v at least", got, 2*oneWay)
-	}
-	if got := s.Sessions()[0].Member; got != l.String() {
-		t.Errorf("member: got %s, want %s", got, l)
-	}
+	need.AtLeast(t, "answered after", time.Since(start), 2*oneWay)
+	need.Equal(t, "the member", s.Sessions()[0].Member, l.String())
 	conn.Close()
 	s.Close()
 	if nc, err := net.Dial("tcp", l.String()); err == nil {
@@ -62,9 +57,7 @@ func TestServerOfATestClosesAtItsEnd(t *testing.T) {
 	t.Run("test", func(t *testing.T) {
 		s = zktest.Start(t, zktest.Config{MaxSessionTimeout: 5 * time.Second})
 		conn := connect(t, s, timeout, addr)
-		if got := s.Sessions()[0].Timeout; got != 5*time.Second {
-			t.Errorf("session timeout: got %v, want that of the Config", got)
-		}
+		need.Equal(t, "the session timeout, that of the Config,", s.Sessions()[0].Timeout, 5*time.Second)
 		t.Cleanup(func() { // before the server goes
 			if _, _, err := conn.Exists("/"); err != nil {
 				t.Errorf("while the test cleans up: %v", err)
@@ -85,9 +78,7 @@ func TestCloseWaits(t *testing.T) {
 		go conn.Exists("/")
 		synctest.Wait()
 		closed := asked(func() error { s.Close(); return nil })
-		if len(closed) != 0 {
-			t.Error("Close returned while a hook was running")
-		}
+		need.That(t, "Close returned while a hook was running", len(closed) == 0)
 		close(release)
 		<-closed
 	})
@@ -112,15 +103,11 @@ func TestMisusePanics(t *testing.T) {
 		"no server answers that":    func() { zktest.Error(zk.ErrNoServer) },
 		"is dialed outside of it":   func() { _, _ = ofBubble.DialTimeout("tcp", addr, time.Second) },
 	} {
-		if got := panicOf(misuse); !strings.Contains(got, want) {
-			t.Errorf("got a panic with %q, want one with %q", got, want)
-		}
+		need.Has(t, "the panic", panicOf(misuse), want)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		const want = "was made outside of the synctest bubble"
-		if got := panicOf(func() { _, _ = ours.DialContext(t.Context(), "tcp", addr) }); !strings.Contains(got, want) {
-			t.Errorf("got a panic with %q, want one with %q", got, want)
-		}
+		text := panicOf(func() { _, _ = ours.DialContext(t.Context(), "tcp", addr) })
+		need.Has(t, "the panic", text, "was made outside of the synctest bubble")
 	})
 }
 
@@ -149,9 +136,7 @@ func TestMutedSessionExpiresAtItsTimeoutAndComesBackAsAnother(t *testing.T) {
 			}
 			time.Sleep(1)
 			synctest.Wait()
-			if got := !s.Exists("/e"); got != expires {
-				t.Errorf("%v muted for the timeout: expired %t, want %t", dir, got, expires)
-			}
+			need.Equal(t, fmt.Sprintf("%v muted for the timeout: expired", dir), !s.Exists("/e"), expires)
 			time.Sleep(time.Minute)
 			s.Unmute(id, dir)
 			time.Sleep(2 * time.Minute)
@@ -181,12 +166,8 @@ func TestExpireEndsSessionAndItsNodesAtOnce(t *testing.T) {
 			{Zxid: before + 1, Op: "delete", Path: "/1", Session: id},
 			{Zxid: before + 1, Op: "delete", Path: "/2", Session: id},
 		}
-		if !slices.Equal(last, want) {
-			t.Errorf("changes: got %+v, want %+v", last, want)
-		}
-		if s.Expire(id) {
-			t.Error("Expire found the session again")
-		}
+		need.List(t, "changes", last, want...)
+		need.That(t, "Expire found the session again", !s.Expire(id))
 		time.Sleep(2 * time.Second) // the client tries all its addresses, waits a second and starts afresh
 		connected(t, conn, id, false)
 	})
@@ -196,9 +177,8 @@ func TestCutKeepsTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := connect(t, s, timeout, addr)
 		id := conn.SessionID()
-		if first, second := s.Cut(id), s.Cut(id); !first || second {
-			t.Errorf("Cut found a connection: %t, then %t; want once", first, second)
-		}
+		need.That(t, "Cut finds no connection", s.Cut(id))
+		need.That(t, "Cut finds a connection again", !s.Cut(id))
 		synctest.Wait()
 		connected(t, conn, id, true)
 	})
@@ -211,9 +191,8 @@ func TestFrozenServerExpiresTheOverdueAndHandlesTheRestWhenItContinues(t *testin
 		s.Freeze()
 		answer := creating(long, "/n")
 		time.Sleep(20 * time.Second)
-		if got := len(s.Sessions()); got != 2 || s.Exists("/n") {
-			t.Errorf("while frozen: %d sessions, want 2; a request applied: %t", got, s.Exists("/n"))
-		}
+		need.Equal(t, "sessions while it is frozen", len(s.Sessions()), 2)
+		need.That(t, "a request is applied while it is frozen", !s.Exists("/n"))
 		s.Unfreeze()
 		if sessions := s.Sessions(); len(sessions) != 1 || sessions[0].ID != second {
 			t.Errorf("after Unfreeze: got %+v, want only %#x", sessions, second)
@@ -232,9 +211,7 @@ func TestSequenceSticksAtItsEnd(t *testing.T) {
 		s.SetSequence("/q", 1<<31-2)
 		for _, want := range []string{"/q/a2147483646", "/q/a2147483647", "/q/b2147483647"} {
 			path := want[:len("/q/a")]
-			if got, err := conn.Create(path, nil, zk.FlagSequence, everybody); got != want || err != nil {
-				t.Errorf("Create(%q): got %q, %v, want %q", path, got, err, want)
-			}
+			need.Equal(t, "created as "+path, need.Get(conn.Create(path, nil, zk.FlagSequence, everybody))(t), want)
 		}
 		locktest.WantErr(t, "Create of the same name", need.ErrOf(conn.Create("/q/a", nil, zk.FlagSequence, everybody)), zk.ErrNodeExists)
 	})
@@ -272,9 +249,8 @@ func TestOnChangeSeesEachTransactionWhole(t *testing.T) {
 			if data, stat, ok := v.Get("/n"); !ok || string(data) != "new" || stat.Mzxid != v.Zxid() {
 				t.Errorf("view of %d: got %q, %+v, %t", v.Zxid(), data, stat, ok)
 			}
-			if got := v.Children("/n"); !slices.Equal(got, []string{"kid"}) || !v.Exists("/n/kid") {
-				t.Errorf("view: children %q", got)
-			}
+			need.List(t, "children in the view", v.Children("/n"), "kid")
+			need.That(t, "a child in the view is not there", v.Exists("/n/kid"))
 		})
 		need.Get(conn.Multi(
 			&zk.CreateRequest{Path: "/n/kid", Acl: everybody},
@@ -282,9 +258,7 @@ func TestOnChangeSeesEachTransactionWhole(t *testing.T) {
 			&zk.SetDataRequest{Path: "/n", Data: []byte("new")},
 			&zk.DeleteRequest{Path: "/n/other"},
 		))(t)
-		if want := []string{"create", "create", "setData", "delete"}; !slices.Equal(ops, want) {
-			t.Errorf("changes: got %v, want %v", ops, want)
-		}
+		need.List(t, "changes", ops, "create", "create", "setData", "delete")
 	})
 }
 
@@ -301,9 +275,7 @@ func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
 		time.Sleep(patience - 1)
 		need.Equal(t, "handshakes within the client's patience", dials.Load(), 1)
 		time.Sleep(time.Minute)
-		if dials.Load() < 2 {
-			t.Error("client never tried again")
-		}
+		need.That(t, "client never tried again", dials.Load() >= 2)
 		conn.Close()
 		s.Close()
 		for range events {

@@ -48,9 +48,7 @@ func runWire(t *testing.T, release string, dial func() (net.Conn, error)) {
 				io.Copy(io.Discard, nc) // until the session is closed
 			}
 			want := Expect(t, release, test.name, strings.ReplaceAll(test.want, "\n\t\t\t", "\n")[1:])
-			if got != want {
-				t.Errorf("got:\n%s\nwant:\n%s", got, want)
-			}
+			need.Equal(t, "the conversation", got, want)
 		})
 	}
 }
@@ -517,9 +515,7 @@ func TestChangesReachBranchesOneByOne(t *testing.T) {
 	for release, want := range map[string]bool{
 		"3.7.9": false, "3.8.0": false, "3.8.4": true, "3.8.10": true, "3.9.0": false, "3.9.2": true, "3.10.0": true, "4.0.0": true,
 	} {
-		if got := c.appliesTo(release); got != want {
-			t.Errorf("a change of %v in %s: got %t, want %t", c.since, release, got, want)
-		}
+		need.Equal(t, fmt.Sprintf("a change of %v in %s", c.since, release), c.appliesTo(release), want)
 	}
 }
 
@@ -588,12 +584,9 @@ func checkTree(t *testing.T, s *Server) {
 			t.Errorf("%q: counts %d children, lists %d, has %d", path, n.kids, len(s.tree.children[path]), kids[path])
 		}
 	}
-	if ephemerals != 0 || len(s.tree.ephemerals) != 0 {
-		t.Errorf("after the end of the session: %d ephemeral nodes, index %v", ephemerals, s.tree.ephemerals)
-	}
-	if len(s.tree.containers) != containers {
-		t.Errorf("%d containers, index %v", containers, s.tree.containers)
-	}
+	need.Equal(t, "ephemeral nodes after the end of the session", ephemerals, 0)
+	need.Equal(t, "their index", len(s.tree.ephemerals), 0)
+	need.Equal(t, fmt.Sprintf("containers in %v", s.tree.containers), len(s.tree.containers), containers)
 }
 
 func TestActionThatDoesNotFitPanics(t *testing.T) {

@@ -60,9 +60,7 @@ func TestNodesOfOthersAreSeenAndBroken(t *testing.T) {
 	need.Get(conn.CreateProtectedEphemeralSequential("/jobs/report/lock-", []byte(evil), zk.WorldACL(zk.PermAll)))(t)
 	c.want(t, "who /jobs/report", 0, `0 +holds +tierlock .* - .*billing`, `1 +waits +zk.Lock +\S+ +0 .*\\x1b\[2J\\u202egnp`,
 		"A node's age is not a hold's")
-	if text := c.want(t, "who /jobs/report -o json", 0, `"node_age_ms": \d`); len(text) > 8<<10 {
-		t.Errorf("%d bytes about two contenders", len(text))
-	}
+	need.AtMost(t, "bytes about two contenders", len(c.want(t, "who /jobs/report -o json", 0, `"node_age_ms": \d`)), 8<<10)
 	need.OK(t, holder.Release())
 	const said = `held by process 7 on \\x1b\]0;owned\\a \(\\x1b\[2J\\u202egnp\\n\\u2028level=ERRORx{200,256}…\)\n$`
 	c.want(t, "run -n /jobs/report -- true", 75, "^[^\n]*not acquired: "+said)

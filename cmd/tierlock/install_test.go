@@ -12,7 +12,5 @@ import (
 func TestGoInstallTakesTheModule(t *testing.T) {
 	t.Parallel()
 	mod := need.Get(os.ReadFile("../../go.mod"))(t)
-	if strings.Contains(string(mod), "replace") {
-		t.Error("go.mod has a replace: go install refuses such a module")
-	}
+	need.That(t, "go.mod has a replace: go install refuses such a module", !strings.Contains(string(mod), "replace"))
 }

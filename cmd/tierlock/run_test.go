@@ -75,9 +75,7 @@ func TestOpenFilesReachTheCommand(t *testing.T) {
 	}
 	p := startWith(t, server.Addr(), open, commandtest.Under("", "/files", "sh", "-c", script)...)
 	p.Exits(0)
-	if got := p.Stdout.String(); got != string(want) {
-		t.Errorf("the command prints %q, want what is in descriptor 3 and how many pipes there are without a lock, %q", got, want)
-	}
+	need.Equal(t, "what is in descriptor 3 and how many pipes there are, with and without the lock", p.Stdout.String(), string(want))
 }
 
 // The lock stays until all that the command has started is gone, also what has left its session.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // Signals reach the command's process group, and its end is the runner's.
@@ -62,9 +63,7 @@ func TestKilledWaiterLeavesTheQueue(t *testing.T) {
 	killed := time.Now()
 	p.Signal(syscall.SIGKILL)
 	commandtest.Eventually(t, "a shorter queue", func() bool { return len(queue(t, conn, "/waiter")) == 1 })
-	if took := time.Since(killed); took > 3*time.Second {
-		t.Errorf("the contender stayed for %v", took)
-	}
+	need.AtMost(t, "the contender stayed for", time.Since(killed), 3*time.Second)
 	stage.Nobody()
 	holder.Leave(0)
 }
@@ -79,9 +78,7 @@ func TestDispositionsAreThoseOfTheRunner(t *testing.T) {
 	}
 	p := start(t, startServer(t).Addr(), commandtest.Under("", "/dispositions", "sh", "-c", script)...)
 	p.Exits(0)
-	if got := p.Stdout.String(); got != string(want) {
-		t.Errorf("the command has\n%swithout a lock it has\n%s", got, want)
-	}
+	need.Equal(t, "what the command has, with and without the lock", p.Stdout.String(), string(want))
 }
 
 // What is ignored when it starts stays ignored, as nohup wants.

@@ -86,8 +86,7 @@ func TestTheEndWaitsForTheReaderOnlySoLong(t *testing.T) {
 		need.Equal(t, "took", time.Since(begun), lastWords)
 		close(r.may)
 		in.flush()
-		if took := time.Since(begun); took != lastWords || r.text.String() != "tierlock: the last\n" {
-			t.Errorf("after %v: %q", took, r.text.String())
-		}
+		need.Equal(t, "took", time.Since(begun), lastWords)
+		need.Equal(t, "said", r.text.String(), "tierlock: the last\n")
 	})
 }

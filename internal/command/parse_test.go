@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // plain is a store that tells where it would connect to.
@@ -42,15 +44,11 @@ func TestWrongCommandLines(t *testing.T) {
 		{"run /x -o xml -- true", "want text or json"},
 	} {
 		var out, err bytes.Buffer
-		if got := Main(plain(), strings.Fields(c.line), &out, &err); got != exitUsage {
-			t.Errorf("plainlock %s: exits %d, want %d", c.line, got, exitUsage)
-		}
+		need.Equal(t, "the status of plainlock "+c.line, Main(plain(), strings.Fields(c.line), &out, &err), exitUsage)
 		if text := err.String(); !strings.HasPrefix(text, "plainlock: ") || !strings.Contains(text, c.want) || strings.Count(text, "\n") != 1 {
 			t.Errorf("plainlock %s: says %q, want a line with %q", c.line, text, c.want)
 		}
-		if out.Len() > 0 {
-			t.Errorf("plainlock %s: prints %q", c.line, &out)
-		}
+		need.Equal(t, "what plainlock "+c.line+" prints", out.String(), "")
 	}
 }
 
@@ -58,25 +56,15 @@ func TestWrongCommandLines(t *testing.T) {
 func TestHelp(t *testing.T) {
 	ask := func(line string) string {
 		var out, err bytes.Buffer
-		if got := Main(plain(), strings.Fields(line), &out, &err); got != exitOK || err.Len() > 0 {
-			t.Errorf("plainlock %s: exits %d, says %q", line, got, &err)
-		}
+		need.Equal(t, "the status of plainlock "+line, Main(plain(), strings.Fields(line), &out, &err), exitOK)
+		need.Equal(t, "plainlock "+line+" says", err.String(), "")
 		return out.String()
 	}
 	all := ask("help")
-	for _, want := range []string{"lock on Plain,", "usage: plainlock [flags]", "-at host", "PLAIN  is not used",
-		"plainlock help SUBCOMMAND"} {
-		if !strings.Contains(all, want) {
-			t.Errorf("help has no %q", want)
-		}
-	}
-	if text := ask("help who"); !strings.Contains(text, "\nOn Plain, plain, and nothing else.\n") {
-		t.Errorf("help who does not say what is the store's: %s", text)
-	}
+	need.Has(t, "help", all, "lock on Plain,", "usage: plainlock [flags]", "-at host", "PLAIN  is not used", "plainlock help SUBCOMMAND")
+	need.Has(t, "help who, with what is the store's", ask("help who"), "\nOn Plain, plain, and nothing else.\n")
 	for _, line := range []string{"-h", "--help"} {
-		if ask(line) != all {
-			t.Errorf("plainlock %s differs from plainlock help", line)
-		}
+		need.Equal(t, "plainlock "+line+", beside plainlock help", ask(line), all)
 	}
 	for _, sub := range plain().subcommands() {
 		if !sub.hidden && !strings.Contains(all, "\n  "+sub.name+" ") {
@@ -87,9 +75,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("help %s has no example", sub.name)
 		}
 		for _, line := range []string{sub.name + " -h", "-o json " + sub.name + " /x --help"} {
-			if ask(line) != text {
-				t.Errorf("plainlock %s differs from plainlock help %s", line, sub.name)
-			}
+			need.Equal(t, "plainlock "+line+", beside plainlock help "+sub.name, ask(line), text)
 		}
 	}
 }

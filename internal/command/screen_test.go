@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -17,11 +18,8 @@ func TestScreenSaysThatNothingIsGranted(t *testing.T) {
 		Quarantine: q, Complete: true,
 		Queues: []*inspect.Queue{{Path: "/jobs/a", Contenders: waits, Quarantine: q}, {Path: "/jobs/b", Quarantine: q}},
 	}, 24), "\n")
-	for _, want := range []string{"Ctrl-C ends; " + q.Error(), "\n/jobs/a  1     -         none yet\n", "\n/jobs/b  -     -         free\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("want %q in\n%s", want, text)
-		}
-	}
+	need.Has(t, "the screen", text,
+		"Ctrl-C ends; "+q.Error(), "\n/jobs/a  1     -         none yet\n", "\n/jobs/b  -     -         free\n")
 }
 
 func TestASemaphoreIsShownAsOne(t *testing.T) {
@@ -33,12 +31,9 @@ func TestASemaphoreIsShownAsOne(t *testing.T) {
 	}
 	s := &screen{path: "/", store: "Store"}
 	text := strings.Join(s.lines(inspect.Sight{Complete: true, Queues: []*inspect.Queue{q}}, 24), "\n")
-	want := "\n/pool/db  1     -         4 of 5 permits in use: 3 by h pid 7, 1 by h pid 8\n"
-	if !strings.Contains(text, want) || strings.Count(text, "/pool/db") != 1 {
-		t.Errorf("want %q in\n%s", want, text)
-	}
+	need.Has(t, "the screen", text, "\n/pool/db  1     -         4 of 5 permits in use: 3 by h pid 7, 1 by h pid 8\n")
+	need.Equal(t, "lines of it", strings.Count(text, "/pool/db"), 1)
 	event := inspect.Event{What: inspect.Taken, Path: q.Path, Semaphore: q.Semaphore, Waiting: 1}
-	if got, want := eventText(event, "Store"), "/pool/db 4 of 5 permits in use: 3 by h pid 7, 1 by h pid 8; 1 process waits"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	const want = "/pool/db 4 of 5 permits in use: 3 by h pid 7, 1 by h pid 8; 1 process waits"
+	need.Equal(t, "the event", eventText(event, "Store"), want)
 }

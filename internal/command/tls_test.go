@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // Who cannot connect is told which flag may help, also by a client that hands on no more than the text of an error.
@@ -47,8 +49,7 @@ func TestAdviceNamesFlags(t *testing.T) {
 		}
 	}
 	for _, config := range []TLS{{}, {on: true}} {
-		if err := errors.New("connection refused"); config.Advise(err).Error() != err.Error() {
-			t.Errorf("got %v, want no advice", config.Advise(err))
-		}
+		err := errors.New("connection refused")
+		need.Equal(t, "advice", config.Advise(err).Error(), err.Error())
 	}
 }

@@ -3,7 +3,6 @@ package inspect_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,8 +48,6 @@ func TestFollowerTellsOfTheBeginningAndTheEndOfAQuarantine(t *testing.T) {
 				told = append(told, fmt.Sprint(e.What, " ", e.Path, e.Text))
 			}
 		}))
-		if want := []string{"quarantine " + q.Error(), "queued " + path, "granting ", "held " + path}; !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
-		}
+		need.List(t, "told", told, "quarantine "+q.Error(), "queued "+path, "granting ", "held "+path)
 	})
 }

@@ -69,12 +69,9 @@ func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 			"writer b: tierlock waits #3 ahead 3 beside 0 nearest 2",
 			"late: tierlock-read waits #4 ahead 2 beside 2 nearest 3",
 		}
-		if strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
-		if len(q.Holders()) != 2 || q.Waiting() != 3 {
-			t.Errorf("%d hold, %d wait; want 2, 3", len(q.Holders()), q.Waiting())
-		}
+		need.Equal(t, "seen", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		need.Equal(t, "holders", len(q.Holders()), 2)
+		need.Equal(t, "waiting", q.Waiting(), 3)
 	})
 }
 
@@ -136,9 +133,7 @@ func TestARegistryTellsWhoHasPermits(t *testing.T) {
 			t.Fatalf("got %+v, %v", q, err)
 		}
 		got, want := q.Semaphore.Sum(func(c *inspect.Contender) string { return c.Label }), "4 of 5 permits in use: 3 by a, 1 by b"
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		need.Equal(t, "permits in use", got, want)
 		w := q.Semaphore.Queue
 		if len(w) != 2 || w[0].Label != "first" || w[0].State != inspect.Next || w[1].State != inspect.Waits || w[1].Behind != w[0].Node {
 			t.Errorf("waiting: %+v", w)
@@ -187,9 +182,7 @@ func TestAFollowerTellsThatPermitsAreFree(t *testing.T) {
 		cancel()
 		<-end
 		want := slices.Repeat([]string{"2 of 3 permits in use: 2 by billing", "0 of 3 permits in use"}, 6)
-		if !slices.Equal(told, want) {
-			t.Errorf("got %q, want %q", told, want)
-		}
+		need.List(t, "told", told, want...)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,18 +21,14 @@ import (
 func (s site) takeOver(t *testing.T, token int64) *inspect.Contender {
 	t.Helper()
 	broken, err := s.reader().Break(t.Context(), path, token)
-	if err != nil {
-		t.Error(err)
-	}
+	need.WantErr(t, "Break", err, nil)
 	return broken
 }
 
 func (s site) wantQueue(t *testing.T, what string, want int) {
 	t.Helper()
 	synctest.Wait()
-	if left := s.Children(path); len(left) != want {
-		t.Errorf("%s: the queue is %q, want %d nodes", what, left, want)
-	}
+	need.Equal(t, what+": nodes in the queue", len(s.Children(path)), want)
 }
 
 func TestBreakGivesTheLockToTheNextAndTellsTheFormerHolder(t *testing.T) {
@@ -48,9 +43,7 @@ func TestBreakGivesTheLockToTheNextAndTellsTheFormerHolder(t *testing.T) {
 				t.Fatalf("got %+v, want token %d of %s", broken, hold.Token(), session)
 			}
 			synctest.Wait()
-			if len(next) != 1 {
-				t.Fatal("the next one has not been granted the lock at once")
-			}
+			need.That(t, "the next one has not been granted the lock at once", len(next) == 1)
 			select {
 			case <-hold.Lost():
 			case <-time.After(5 * time.Second): // virtual; its end is watched a sixth of the timeout after the grant
@@ -64,9 +57,7 @@ func TestBreakGivesTheLockToTheNextAndTellsTheFormerHolder(t *testing.T) {
 // A token names one grant: neither that of a waiter, nor one from before, nor one of nobody deletes anything.
 func TestBreakWithAnotherTokenDeletesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
-		if broken := s.takeOver(t, 7); broken != nil {
-			t.Errorf("nobody there: broken: %+v", broken)
-		}
+		need.Equal(t, "nobody there: broken", s.takeOver(t, 7), nil)
 		mu := s.locks(t).Mutex(path)
 		old := acquire(t, mu)
 		old.Release()
@@ -74,9 +65,7 @@ func TestBreakWithAnotherTokenDeletesNothing(t *testing.T) {
 		s.queue(t, path)
 		waiter := s.look(t).Contenders[1]
 		for what, token := range map[string]int64{"a former grant": old.Token(), "a waiter": waiter.Token, "none": 0} {
-			if broken := s.takeOver(t, token); broken != nil {
-				t.Errorf("%s: broken: %+v", what, broken)
-			}
+			need.Equal(t, what+": broken", s.takeOver(t, token), nil)
 		}
 		s.wantQueue(t, "afterwards", 2)
 	})
@@ -116,12 +105,8 @@ func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
 			}
 			s.conn.Delete(node, -1)
 			s.conn.Delete(path, -1)
-			if again := s.put(t, path+"/lock-", "new", ephemeral, zk.PermAll); again != node {
-				t.Fatalf("got %s, want the name %s again", again, node)
-			}
-			if broken := <-done; broken != nil {
-				t.Errorf("%v: broken: %+v", moment, broken)
-			}
+			need.Equal(t, "the name, which is used again", s.put(t, path+"/lock-", "new", ephemeral, zk.PermAll), node)
+			need.Equal(t, fmt.Sprint(moment)+": broken", <-done, nil)
 			s.wantQueue(t, moment+": another node of the same name", 1)
 		})
 	}
@@ -163,9 +148,7 @@ func TestBreakEndsWithItsContext(t *testing.T) {
 				if broken != nil || !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%s %s: got %+v, %v; want %v", what, op, broken, err, context.DeadlineExceeded)
 				}
-				if took := time.Since(begun); took != time.Second {
-					t.Errorf("%s %s: took %v, want %v", what, op, took, time.Second)
-				}
+				need.Equal(t, fmt.Sprintf("%s %s: took", what, op), time.Since(begun), time.Second)
 				s.Intercept(nil)
 				if time.Sleep(5 * time.Second); op != "delete" {
 					s.wantQueue(t, what+" "+op, 1)
@@ -180,9 +163,8 @@ func TestBreakNamesThePermissionThatIsMissing(t *testing.T) {
 		_, stat, _ := s.Get(s.put(t, path+"/_c_"+uuid+"-lock-", "", ephemeral, zk.PermAll))
 		need.Get(s.conn.SetACL(path, zk.WorldACL(zk.PermRead|zk.PermCreate), -1))(t)
 		_, err := s.reader().Break(t.Context(), path, stat.Czxid)
-		if !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(fmt.Sprint(err), "DELETE permission on "+path) {
-			t.Errorf("got %v, want the permission that is missing", err)
-		}
+		need.WantErr(t, "Break", err, zk.ErrNoAuth)
+		need.WantMention(t, err, "DELETE permission on "+path)
 	})
 }
 
@@ -198,9 +180,7 @@ func TestBreakTakesTheReaderWithTheToken(t *testing.T) {
 			t.Errorf("got %+v, want %s", broken, before[1].Node)
 		}
 		_, stat, _ := s.Get(late)
-		if broken := s.takeOver(t, stat.Czxid); broken != nil {
-			t.Errorf("one that waits behind a writer: broken: %+v", broken)
-		}
+		need.Equal(t, "one that waits behind a writer: broken", s.takeOver(t, stat.Czxid), nil)
 		s.wantQueue(t, "afterwards", 3)
 	})
 }

@@ -111,9 +111,7 @@ func TestFollowTellsNodesOfTheSameNameApart(t *testing.T) {
 		for _, gone := range []string{first, path} {
 			need.OK(t, s.conn.Delete(gone, -1))
 		}
-		if second := s.put(t, path+"/lock-", "", ephemeral, zk.PermAll); second != first {
-			t.Fatalf("got %s, want %s again", second, first)
-		}
+		need.Equal(t, "the name, which is used again", s.put(t, path+"/lock-", "", ephemeral, zk.PermAll), first)
 		s.conn.Delete(s.put(t, path+"/lock-", "", ephemeral, zk.PermAll), -1)
 		w.want(t, "anew", "held /locks/x #0 (1 unseen)")
 	})
@@ -140,9 +138,7 @@ func TestFollowOutlivesConnectionAndSession(t *testing.T) {
 		w.want(t, "at first", "held /locks/x #0")
 		s.Freeze()
 		time.Sleep(time.Minute) // every session ends with its server's silence
-		if got := w.take(); got != "disconnected" {
-			t.Errorf("without a server: got %q", got)
-		}
+		need.Equal(t, "without a server", w.take(), "disconnected")
 		if w.last.Trouble == "" || len(w.last.Queues) != 1 {
 			t.Errorf("got %+v, want what was seen last, and the trouble", w.last)
 		}
@@ -155,9 +151,7 @@ func TestFollowOutlivesConnectionAndSession(t *testing.T) {
 		if got := w.take(); !strings.HasPrefix(got, "connected") || !strings.HasSuffix(got, held) {
 			t.Errorf("with the server back: got %q", got)
 		}
-		if w.last.Trouble != "" {
-			t.Errorf("still in trouble: %s", w.last.Trouble)
-		}
+		need.Equal(t, "still in trouble", w.last.Trouble, "")
 	})
 }
 
@@ -195,9 +189,8 @@ func TestALookCostsOneReadForEachLock(t *testing.T) {
 		zkinspect.Reader{Client: s.client}.Look(t.Context(), "/it/is/me")
 		w.take()
 		mu.Lock()
-		if got := reads["getChildren2"] + reads["getChildren"]; got != 11 || reads["getData"] != 0 {
-			t.Errorf("got %v, want 11 reads of children", reads)
-		}
+		need.Equal(t, "reads of children", reads["getChildren2"]+reads["getChildren"], 11)
+		need.Equal(t, "reads of data", reads["getData"], 0)
 		mu.Unlock()
 	})
 }

@@ -2,6 +2,7 @@ package zkinspect_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,9 +39,7 @@ func checkPermitted(t *testing.T, conn *zk.Conn, client *zklock.Client) {
 			report := need.Get(zkinspect.Reader{Client: client}.Examine(t.Context(), lock))(t)
 			switch access, missing := report.Findings[0], p.missing; {
 			case missing == "", lock == below && missing != "CREATE":
-				if access.Grade != inspect.OK {
-					t.Errorf("%s: %+v", lock, access)
-				}
+				need.Equal(t, fmt.Sprintf("%s: %+v", lock, access), access.Grade, inspect.OK)
 			case access.Grade != inspect.Problem || !strings.Contains(access.Text, missing+" permission on "+path+" "):
 				t.Errorf("%s: got %+v, want that %s is missing on %s", lock, access, missing, path)
 			}
@@ -49,9 +48,8 @@ func checkPermitted(t *testing.T, conn *zk.Conn, client *zklock.Client) {
 		if p.missing == "READ" && errors.Is(err, zk.ErrNoAuth) { // from 3.8.4 and 3.9.2 on
 			continue
 		}
-		if err != nil || stat.Cversion != 0 {
-			t.Errorf("%s: asking has changed it: %+v, %v", path, stat, err)
-		}
+		need.WantErr(t, path, err, nil)
+		need.Equal(t, path+": changes by the question", stat.Cversion, 0)
 	}
 }
 

@@ -55,12 +55,9 @@ func TestReadersAtTheHeadAllHold(t *testing.T) {
 			"tierlock read holds 0 0 0 0", "tierlock read holds 1 0 0 0", "tierlock read holds 2 0 0 0", "curator read holds 3 0 0 0",
 			"tierlock write waits 0 4 0 3", "tierlock read waits 4 1 0 4",
 		}
-		if strings.Join(got, ", ") != strings.Join(want, ", ") {
-			t.Errorf("got  %q\nwant %q", got, want)
-		}
-		if len(q.Holders()) != 4 || q.Waiting() != 2 {
-			t.Errorf("%d hold, %d wait; want 4, 2", len(q.Holders()), q.Waiting())
-		}
+		need.Equal(t, "seen", strings.Join(got, ", "), strings.Join(want, ", "))
+		need.Equal(t, "holders", len(q.Holders()), 4)
+		need.Equal(t, "waiting", q.Waiting(), 2)
 		l, err := s.reader().List(t.Context(), "/", 100, false)
 		if err != nil || len(l.Locks) != 1 || l.Locks[0].Holders != 4 || l.Locks[0].Queue != 6 || l.Locks[0].Holder.Label != "reader 0" {
 			t.Errorf("listed: %+v, %v", l, err)
@@ -136,9 +133,7 @@ func TestSemaphoresAreRecognized(t *testing.T) {
 		for _, share := range sem.Shares {
 			got += fmt.Sprint(share.Count, " ", share.Label+share.Content, ", ")
 		}
-		if want := "4 worker 0, 2 worker 1, 1 10.0.0.1, "; got != want {
-			t.Errorf("shares: got %q, want %q", got, want)
-		}
+		need.Equal(t, "shares", got, "4 worker 0, 2 worker 1, 1 10.0.0.1, ")
 		if len(sem.Queue) != 2 || sem.Queue[0].State != inspect.Next || sem.Queue[0].Label != "waiter" || sem.Queue[1].State != inspect.Waits {
 			t.Errorf("queue: %+v", sem.Queue)
 		}

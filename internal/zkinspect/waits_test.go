@@ -1,9 +1,11 @@
 package zkinspect
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/interopdoc"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
@@ -48,9 +50,7 @@ func TestWhoWaitsForWhomIsWhatTheTableSays(t *testing.T) {
 			}
 		}
 	}
-	if len(said) < 100 {
-		t.Fatalf("only %d cells", len(said))
-	}
+	need.AtLeast(t, "cells", len(said), 100)
 	for p, cells := range said {
 		want := perhaps
 		switch {
@@ -59,9 +59,7 @@ func TestWhoWaitsForWhomIsWhatTheTableSays(t *testing.T) {
 		case !cells[true]:
 			want = no
 		}
-		if got := p.waiter.waitsFor(p.other); got != want {
-			t.Errorf("%v waits for %v: got %d, want %d (%v)", p.waiter, p.other, got, want, cells)
-		}
+		need.Equal(t, fmt.Sprintf("%v waits for %v (%v)", p.waiter, p.other, cells), p.waiter.waitsFor(p.other), want)
 	}
 }
 
@@ -69,13 +67,9 @@ func TestForeignNamesAreReadAsTheOthersDo(t *testing.T) {
 	for name, want := range map[string]bool{
 		"config": false, "0000000007": true, "x-72057598332239872-0000000001": false, "lock-0000000001": true, "a__b__12": true, "leases": false,
 	} {
-		if got := knownToZKLock(name); got != want {
-			t.Errorf("zk.Lock finds a number in %q: got %t", name, got)
-		}
+		need.Equal(t, fmt.Sprintf("zk.Lock finds a number in %q", name), knownToZKLock(name), want)
 	}
 	for name, want := range map[string]string{"-config": "-config", "0000000003": "0000000003", "_c_x-lock-0000000004": "0000000004"} {
-		if got := curatorNumber(name, kindCurator); got != want {
-			t.Errorf("Curator sorts %q by %q, want %q", name, got, want)
-		}
+		need.Equal(t, fmt.Sprintf("what Curator sorts %q by", name), curatorNumber(name, kindCurator), want)
 	}
 }

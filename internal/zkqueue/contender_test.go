@@ -6,7 +6,6 @@ import (
 	"os"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,9 +19,7 @@ func TestParseJoinsPairsAndTellsStrangersApart(t *testing.T) {
 	queue, others := Parse([]string{
 		"config", id + "__lock__0000000004", id + "lock-0000000003", "a__lock__0000000001", "lock-0000000009", id + "__lock__0000000007",
 	})
-	if len(others) != 1 || others[0] != "config" {
-		t.Errorf("others: %q", others)
-	}
+	need.List(t, "others", others, "config")
 	want := []Contender{
 		{Node: "a__lock__0000000001", Kind: KindKazoo, Sequence: 1},
 		{Node: id + "lock-0000000003", Pair: id + "__lock__0000000004", Kind: KindMutex, Sequence: 3},
@@ -56,17 +53,13 @@ func TestDocumentedContentIsThatOfANode(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)`").FindAllStringSubmatch(table, -1) {
 		got = append(got, row[1])
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("docs/nodes.md documents %q, and a node has %q", got, want)
-	}
+	need.List(t, "documented in docs/nodes.md", got, want...)
 
 	example := regexp.MustCompile(`(?m)^\{.*\}$`).Find(text)
 	var d second.Description
 	strict := json.NewDecoder(bytes.NewReader(example))
 	strict.DisallowUnknownFields()
-	if err := strict.Decode(&d); err != nil {
-		t.Fatalf("the example in docs/nodes.md, %s: %v", example, err)
-	}
+	need.WantErr(t, "the example in docs/nodes.md, "+string(example), strict.Decode(&d), nil)
 	// Encoding sets the time.
 	now := []byte(second.Encode(d.Now(time.Duration(d.Linger) * time.Millisecond)))
 	theTime := regexp.MustCompile(`"time":"[^"]*Z"`)

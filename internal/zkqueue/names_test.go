@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -71,18 +72,17 @@ func TestParseName(t *testing.T) {
 		if !ok {
 			kind, sequence = "", 0 // they mean nothing
 		}
-		if kind != tt.kind || sequence != tt.sequence {
-			t.Errorf("ParseName(%q): got %q %d %t, want %q %d", tt.name, kind, sequence, ok, tt.kind, tt.sequence)
-		}
+		need.Equal(t, "the kind of "+tt.name, kind, tt.kind)
+		need.Equal(t, "the number of "+tt.name, sequence, tt.sequence)
 	}
 }
 
 func TestAnIDIsAUUIDOfAFormOfItsOwn(t *testing.T) {
 	form := regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-$`) // RFC 9562
 	for b := range second.LastBudget + 1 {
-		if id := NewID(b); !form.MatchString(id) || BudgetIn(id+"lock-0000000003") != b {
-			t.Errorf("with %d: %s, which says %d", b, id, BudgetIn(id))
-		}
+		id := NewID(b)
+		need.That(t, "of another form: "+id, form.MatchString(id))
+		need.Equal(t, id+" says", BudgetIn(id+"lock-0000000003"), b)
 	}
 }
 
@@ -92,9 +92,7 @@ func TestNamesOfOthersSayNoBudget(t *testing.T) {
 		"_c_0123456789abcdef8bffbfbfbfbfbfbf-lock-0000000007", // zk.Lock's
 		"_c_01234567-89ab-8def-b", "_c_01234567-89ab-8def-zz",
 	} {
-		if b := BudgetIn(name); b != 0 {
-			t.Errorf("%q says %d", name, b)
-		}
+		need.Equal(t, name+" says", BudgetIn(name), 0)
 	}
 }
 
@@ -117,9 +115,7 @@ func TestTwoNamesArePairedIfOneTransactionMadeThem(t *testing.T) {
 		{"_c_x-__WRIT__0000000003", "_c_x-__rlock__0000000004", false},
 		{"_c_x-__WRIT__0000000003", "_c_x-__READ__0000000004", false},
 	} {
-		if got := Paired(tt.first, tt.second); got != tt.want {
-			t.Errorf("%s, %s: got %t, want %t", tt.first, tt.second, got, tt.want)
-		}
+		need.Equal(t, fmt.Sprintf("%s, %s", tt.first, tt.second), Paired(tt.first, tt.second), tt.want)
 	}
 }
 

@@ -76,9 +76,7 @@ func TestOtherNamesAreRefused(t *testing.T) {
 	}
 	s.public, s.name = true, "ops.example"
 	for host, want := range map[string]int{"ops.example:80": 200, "10.0.0.1": 200, "evil.example": 421} {
-		if got := get(s, host, "/", "GET"); got.Code != want {
-			t.Errorf("public, at %q: %d, want %d", host, got.Code, want)
-		}
+		need.Equal(t, "public, at "+host, get(s, host, "/", "GET").Code, want)
 	}
 }
 
@@ -101,9 +99,7 @@ func TestOnlyTheLoopbackUnlessPublic(t *testing.T) {
 func TestThePageIsReadOnlyAndAlone(t *testing.T) {
 	s := filled(t)
 	for _, method := range []string{"POST", "PUT", "DELETE"} {
-		if got := get(s, "localhost", "/state.json", method); got.Code != http.StatusMethodNotAllowed {
-			t.Errorf("%s: %d", method, got.Code)
-		}
+		need.Equal(t, method+" of the state", get(s, "localhost", "/state.json", method).Code, http.StatusMethodNotAllowed)
 	}
 	elsewhere := regexp.MustCompile(`(?i)https?:|//[a-z]|\sstyle=|\son[a-z]+=|innerHTML|eval\(`)
 	for path, kind := range map[string]string{"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"} {
@@ -115,9 +111,7 @@ func TestThePageIsReadOnlyAndAlone(t *testing.T) {
 			t.Errorf("%s: policy %q", path, csp)
 		}
 		text := strings.ReplaceAll(got.Body.String(), "http://www.w3.org/2000/svg", "")
-		if found := elsewhere.FindString(text); found != "" {
-			t.Errorf("%s has %q", path, found)
-		}
+		need.Equal(t, "elsewhere, in "+path, elsewhere.FindString(text), "")
 	}
 }
 
@@ -148,9 +142,7 @@ func TestTheAlbumIsBounded(t *testing.T) {
 		t.Errorf("%d locks are remembered that were held a moment ago", len(a.locks))
 	}
 	a.add(inspect.Sight{At: last.Add(window), Trouble: "no answer"})
-	if len(a.locks) == 0 {
-		t.Error("what was seen is forgotten although there is nothing newer")
-	}
+	need.That(t, "what was seen is forgotten although there is nothing newer", len(a.locks) != 0)
 	a.add(inspect.Sight{At: last.Add(window + time.Second)})
 	need.Equal(t, "locks are remembered that are long gone", len(a.locks), 0)
 }
@@ -345,9 +337,7 @@ func TestPageSaysThatNothingIsGranted(t *testing.T) {
 	now.Queues[0].Path, now.Queues[0].Contenders[0].State = "/jobs/new", inspect.Quarantined
 	s.Show(now)
 	state := shown(t, get(s, "127.0.0.1", "/state.json", "GET").Body.Bytes())
-	if state.Grants != now.Quarantine.Error() {
-		t.Errorf("grants: %q, want %v", state.Grants, now.Quarantine)
-	}
+	need.Equal(t, "grants", state.Grants, now.Quarantine.Error())
 	for _, l := range state.Locks {
 		if l.Path == "/jobs/new" && l.Holding == 0 && l.Waiting == 1 && len(l.Waiters) == 1 && l.Waiters[0].State == "quarantined" {
 			return
