@@ -22,9 +22,8 @@ func wantData(t *testing.T, want string) {
 	if err == nil && len(answer.Kvs) > 0 {
 		got = string(answer.Kvs[0].Value)
 	}
-	if err != nil || got != want {
-		t.Errorf("written: %q (%v), want %q", got, err, want)
-	}
+	need.WantErr(t, "Get", err, nil)
+	need.Equal(t, "written", got, want)
 }
 
 func TestTxnTakesEffectWhileTheLockIsOurs(t *testing.T) {
@@ -35,15 +34,10 @@ func TestTxnTakesEffectWhileTheLockIsOurs(t *testing.T) {
 	if err != nil || len(answer.Responses) != 2 || string(answer.Responses[1].GetResponseRange().Kvs[0].Value) != "1" {
 		t.Fatalf("%v, %v", answer, err)
 	}
-	if !second.GrantOf(hold).Idle() {
-		t.Error("not idle after the answer")
-	}
+	need.That(t, "not idle after the answer", second.GrantOf(hold).Idle())
 	need.OK(t, hold.Release())
-	if len(left(t)) != 1 {
-		t.Fatal("the lock has not stayed in the process")
-	}
-	_, err = Txn(soon(t), hold, clientv3.OpPut(data(t), "2"))
-	wantErr(t, err, tier.ErrReleased)
+	need.That(t, "the lock has not stayed in the process", len(left(t)) == 1)
+	wantErr(t, need.ErrOf(Txn(soon(t), hold, clientv3.OpPut(data(t), "2"))), tier.ErrReleased)
 	wantData(t, "1")
 }
 
@@ -103,9 +97,7 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 			}
 			if !errors.Is(err, tier.ErrUnknown) {
 				wantData(t, "")
-				if !second.GrantOf(hold).Idle() {
-					t.Error("not idle though it is known")
-				}
+				need.That(t, "not idle though it is known", second.GrantOf(hold).Idle())
 			}
 		})
 	}

@@ -31,9 +31,7 @@ func TestRequestThatIsExecutedLateLeavesNothing(t *testing.T) {
 			deletes := p.calls.count("DeleteRange")
 			deliver()
 			eventually(t, "the end of the late key", func() bool { return p.calls.count("DeleteRange") > deletes && len(left(t)) == 0 })
-			if p.count(queue.Open, queue.Done) > 1 {
-				t.Error("the session ended")
-			}
+			need.That(t, "the session ended", p.count(queue.Open, queue.Done) <= 1)
 		})
 	}
 }
@@ -58,9 +56,7 @@ func TestTurnsUseFewNames(t *testing.T) {
 		locked(t, p.mutex(t))
 	}
 	release(t, c)
-	if len(used) > 2 {
-		t.Errorf("%d names, want one for the holder and one for a requeue", len(used))
-	}
+	need.AtMost(t, "names, one for the holder and one for a requeue", len(used), 2)
 }
 
 func TestNameIsNotUsedAgainWhileARequestMayStillBeApplied(t *testing.T) {
@@ -72,9 +68,7 @@ func TestNameIsNotUsedAgainWhileARequestMayStillBeApplied(t *testing.T) {
 		_ = c.Release()
 		eventually(t, "no key", func() bool { return len(left(t)) == 0 })
 		next := acquire(t, p.mutex(t))
-		if next.Ref().ID == c.Ref().ID {
-			t.Errorf("%s: the name of a key whose request was not answered is used again", method)
-		}
+		need.That(t, method+": the name of a key whose request was not answered is used again", next.Ref().ID != c.Ref().ID)
 		release(t, next)
 	}
 }
@@ -94,13 +88,9 @@ func TestRequestThatIsAppliedAgainDoesNotHitTheNextKeyOfThatName(t *testing.T) {
 				release(t, first)
 			}
 			c := acquire(t, p.mutex(t))
-			if keyOf(c.Ref()) != keyOf(first.Ref()) {
-				t.Fatal("the name is not used again")
-			}
+			need.That(t, "the name is not used again", keyOf(c.Ref()) == keyOf(first.Ref()))
 			again()
-			if keys := left(t); len(keys) != 1 || keys[0] != keyOf(c.Ref()) {
-				t.Errorf("got %q, want %s", keys, keyOf(c.Ref()))
-			}
+			need.List(t, "keys", left(t), keyOf(c.Ref()))
 			release(t, c)
 		})
 	}
@@ -119,9 +109,8 @@ func TestKeyThatAnOldRequestCreatesIsTakenOver(t *testing.T) {
 		t.Errorf("got key %s with token %d, want %s with another token than %d", keyOf(c.Ref()), c.Token(), keyOf(first.Ref()), first.Token())
 	}
 	release(t, c, other)
-	if c = acquire(t, p.mutex(t)); keyOf(c.Ref()) == keyOf(first.Ref()) {
-		t.Fatal("no name is left for the requeue")
-	}
+	c = acquire(t, p.mutex(t))
+	need.That(t, "no name is left for the requeue", keyOf(c.Ref()) != keyOf(first.Ref()))
 	again()
 	c = requeue(t, p.mutex(t), c)
 	need.Equal(t, "key", keyOf(c.Ref()), keyOf(first.Ref()))

@@ -17,9 +17,8 @@ func (p *process) costs(t *testing.T, what string, requests int, wrote int64, f 
 	t.Helper()
 	before, revision := p.calls.count(""), writes(t)
 	f()
-	if n, w := p.calls.count("")-before, writes(t)-revision; n != requests || w != wrote {
-		t.Errorf("%s: %d requests and %d writes, want %d and %d", what, n, w, requests, wrote)
-	}
+	need.Equal(t, what+": requests", p.calls.count("")-before, requests)
+	need.Equal(t, what+": writes", writes(t)-revision, wrote)
 }
 
 func TestWhatALockCosts(t *testing.T) {
@@ -57,9 +56,7 @@ func TestWhatALockCosts(t *testing.T) {
 	locked(t, r.reader(t))
 	release(t, after(t, next, c, d, w.Must(t)))
 	p.costs(t, "to ask where nobody is", 1, 0, func() { ask(t, p.mutex(t)) })
-	if keys := left(t); len(keys) > 0 {
-		t.Errorf("left: %v", keys)
-	}
+	need.Empty(t, "left", left(t))
 }
 
 // The keys of locks below have another slash in their names, and may lie before, among and behind those of the lock.
@@ -103,9 +100,7 @@ func TestKeyTellsOfItsOwner(t *testing.T) {
 // The audit goes by what a lease has.
 func TestContenderIsKnownByItsKey(t *testing.T) {
 	for _, ref := range []queue.Ref{{Path: "/a/b", ID: "x-1"}, {Path: "a", ID: "x-1", Reads: true}, {Path: "/a", ID: "x-1", Permits: 12}} {
-		if got := refOf(keyOf(ref)); got != ref {
-			t.Errorf("%+v is taken for %+v", ref, got)
-		}
+		need.Equal(t, "what a key is taken for", refOf(keyOf(ref)), ref)
 	}
 }
 
@@ -133,9 +128,7 @@ func TestViews(t *testing.T) {
 		c.want.ID, c.want.Known, c.want.Token, c.want.At, c.want.Reads = ref.ID, true, ref.Token, 7, ref.Reads
 		v := viewOf(ref, 7, places)
 		v.Nearest = second.Contender{Token: v.Nearest.Token}
-		if v != c.want {
-			t.Errorf("%s: %+v, want %+v", name, v, c.want)
-		}
+		need.Equal(t, name, v, c.want)
 	}
 }
 
@@ -154,9 +147,7 @@ func TestReaderTrustsNoHeadsThatHideOthers(t *testing.T) {
 		"more behind":  {&etcdserverpb.RangeResponse{Kvs: shared(10), More: true}, true},
 	} {
 		head := &etcdserverpb.ResponseOp{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: r.heads}}
-		if first := firstBy([]*etcdserverpb.ResponseOp{head}, ref); first != r.first {
-			t.Errorf("%s: first %v", what, first)
-		}
+		need.Equal(t, what+": first", firstBy([]*etcdserverpb.ResponseOp{head}, ref), r.first)
 	}
 }
 
@@ -173,12 +164,8 @@ func TestRevokedLeaseIsFollowedByAnotherOneAtOnce(t *testing.T) {
 	held := acquire(t, p.at(t, lockPath(t)+"-2", second.Exclusive))
 	revoke(p)
 	release(t, acquire(t, p.mutex(t))) // which finds it
-	if n := p.calls.count("Txn"); n > 3 {
-		t.Errorf("another lock took %d transactions, want two", n-1)
-	}
-	if err := held.Release(); second.CauseOf(err) != second.BySession {
-		t.Errorf("%v, want that the session is over", err)
-	}
+	need.AtMost(t, "transactions, with two of another lock", p.calls.count("Txn"), 3)
+	need.Equal(t, "why it was lost", second.CauseOf(held.Release()), second.BySession)
 }
 
 func TestCloseRevokesTheLeaseAndLeavesTheClientOpen(t *testing.T) {

@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode"
@@ -45,9 +46,7 @@ func TestMarksKeepThePlaceAndTheLease(t *testing.T) {
 	ended(t, "revoked", c.Revoked())
 	p.calls.drop("Txn")
 	share(t, c)
-	if n := writes(t) - revision; n != 2 {
-		t.Errorf("asked three times, and shared, with %d writes, want one each", n)
-	}
+	need.Equal(t, "writes to ask three times and to share", writes(t)-revision, 2)
 	after, o := stored(t, keyOf(c.Ref()))
 	if after.CreateRevision != c.Token() || after.Lease != before.Lease || !o.Shared || !o.Revoke || o.Host == "" || o.PID == 0 {
 		t.Errorf("key %v of %+v, want the place, the lease and the description kept", after, o)
@@ -93,9 +92,8 @@ func TestNeitherTheNextOneIsAskedNorAKeyMadeWhenTheHolderHasGone(t *testing.T) {
 		})
 		ask(t, p.mutex(t))
 		if again {
-			if _, o := stored(t, keyOf(c.Ref())); o.Revoke {
-				t.Error("the next one was asked")
-			}
+			_, o := stored(t, keyOf(c.Ref()))
+			need.That(t, "the next one was asked", !o.Revoke)
 			release(t, c)
 		}
 		need.Empty(t, "left", left(t))
@@ -117,9 +115,8 @@ func TestShareOfWhatIsGivenUpIsNotSent(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	a := p.store.Do(soon(t), queue.Command{Op: queue.Share, Ref: queue.Ref{Path: lockPath(t), ID: "x", Token: 1}})
-	if n := p.calls.count(""); n != 0 || a.Outcome == queue.Done {
-		t.Errorf("%+v after %d requests", a, n)
-	}
+	need.Equal(t, "requests", p.calls.count(""), 0)
+	need.That(t, "shared though it is given up", a.Outcome != queue.Done)
 }
 
 func TestShareThatIsExecutedLateChangesNothingMore(t *testing.T) {
@@ -130,13 +127,10 @@ func TestShareThatIsExecutedLateChangesNothingMore(t *testing.T) {
 	share(t, c)
 	release(t, c, reader.Must(t))
 	next := acquire(t, p.writer(t))
-	if keyOf(next.Ref()) != keyOf(c.Ref()) {
-		t.Fatal("the name is not used again")
-	}
+	need.That(t, "the name is not used again", keyOf(next.Ref()) == keyOf(c.Ref()))
 	again()
-	if _, o := stored(t, keyOf(next.Ref())); o.Shared {
-		t.Error("the next writer is shared by the request of the last one")
-	}
+	_, o := stored(t, keyOf(next.Ref()))
+	need.That(t, "the next writer is shared by the request of the last one", !o.Shared)
 	release(t, next)
 }
 
@@ -146,9 +140,7 @@ func TestOthersCannotBeAsked(t *testing.T) {
 	does(t, clientv3.OpPut(key, ""))
 	err := p.mutex(t).Revoke(soon(t))
 	wantErr(t, err, errors.ErrUnsupported)
-	if strings.ContainsFunc(err.Error(), unicode.IsControl) {
-		t.Errorf("a text of others as it came: %q", err)
-	}
+	need.That(t, fmt.Sprintf("a text of others as it came: %q", err), !strings.ContainsFunc(err.Error(), unicode.IsControl))
 	if answer, err := outside(t).Get(soon(t), key); err != nil || answer.Kvs[0].Version != 1 {
 		t.Errorf("written to their key: %v, %v", answer, err)
 	}

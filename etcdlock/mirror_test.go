@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"context"
-	"slices"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -22,17 +21,13 @@ func TestHandOverWaitsForNoResync(t *testing.T) {
 	p := start(t)
 	held := acquire(t, start(t).mutex(t))
 	looked := p.calls.once("Range", 1, func(one call) error {
-		if p.calls.begun() == nil {
-			t.Error("the queue is looked at before it is watched")
-		}
+		need.That(t, "the queue is looked at before it is watched", p.calls.begun() != nil)
 		return one.send(one)
 	})
 	w := queues(t, p.mutex(t))
 	ended(t, "a look", looked)
 	release(t, after(t, w, held))
-	if got := p.calls.begun(); !slices.Equal(got, []int64{0}) {
-		t.Errorf("watches begin at revisions %d, want one at the present one, 0", got)
-	}
+	need.List(t, "revisions at which watches begin, 0 for the present one", p.calls.begun(), 0)
 }
 
 func TestQueueIsWatchedFromTurnToTurnAndThenNoMore(t *testing.T) {
@@ -45,9 +40,7 @@ func TestQueueIsWatchedFromTurnToTurnAndThenNoMore(t *testing.T) {
 		other = begin(t, func(ctx context.Context) (second.Grant, error) { return q.mutex(t).Requeue(ctx, o) })
 		held = again.Must(t)
 	}
-	if n := p.calls.count("Range"); n > 1 {
-		t.Errorf("%d looks in five turns, want one", n)
-	}
+	need.AtMost(t, "looks in five turns", p.calls.count("Range"), 1)
 	release(t, after(t, other, held))
 	eventually(t, "no mirror", func() bool { return p.store.mirror(lockPath(t)+"/") == nil })
 }
@@ -86,9 +79,7 @@ func TestWaiterNoticesAWatchThatIsSilent(t *testing.T) {
 	p.calls.silence() // behind it
 	share(t, holder)
 	release(t, reader.Must(t), holder, after(t, keeps, elsewhere))
-	if n := p.store.stream.Load(); n < 2 {
-		t.Errorf("%d other streams for watches, want a second one", n)
-	}
+	need.AtLeast(t, "other streams for watches", p.store.stream.Load(), 2)
 }
 
 // Servers before 3.5 say of an expired token that the watch is not permitted.
@@ -112,8 +103,7 @@ func TestWaiterThatMayNotLookIsRefused(t *testing.T) {
 	p := start(t)
 	acquire(t, start(t).mutex(t))
 	p.calls.on("Range", func(call) (bool, error) { return true, rpctypes.ErrGRPCPermissionDenied })
-	_, err := p.mutex(t).Acquire(soon(t))
-	wantErr(t, err, rpctypes.ErrPermissionDenied)
+	wantErr(t, need.ErrOf(p.mutex(t).Acquire(soon(t))), rpctypes.ErrPermissionDenied)
 }
 
 func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {
@@ -122,14 +112,10 @@ func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {
 	ref := queue.Ref{Path: lockPath(t), ID: "x", Token: 10}
 	m := &mirror{store: p.store, prefix: prefixOf(ref), revision: 9}
 	m.tellLocked(ref, 0)
-	if n := p.count("", queue.Unknown); n != 0 {
-		t.Error("told that it is gone")
-	}
+	need.That(t, "told that it is gone", p.count("", queue.Unknown) == 0)
 	m.revision = 10
 	m.tellLocked(ref, 0)
-	if n := p.count("", queue.Unknown); n != 1 {
-		t.Errorf("told %d times", n)
-	}
+	need.Equal(t, "times told", p.count("", queue.Unknown), 1)
 }
 
 // A look, or an event, may come behind the answer to a write that it does not know of.
@@ -144,12 +130,9 @@ func TestMirrorKeepsWhatWasWrittenSince(t *testing.T) {
 		"event": func(m *mirror) { m.apply([]*clientv3.Event{{Kv: before}}) },
 	} {
 		m := &mirror{prefix: "/x/", revision: 1, places: []place{placeOf(key(1, `{"v":1}`))}}
-		if v := m.write(ref, placeOf(written)); !v.Reads {
-			t.Errorf("%s: %+v, want that it reads", what, v)
-		}
+		need.That(t, what+": it does not read", m.write(ref, placeOf(written)).Reads)
 		late(m)
-		if p := m.placeOf(ref); !p.Shared || m.revision != 2 {
-			t.Errorf("%s: %+v at %d, want what was written, at 2", what, p, m.revision)
-		}
+		need.That(t, what+": what was written is forgotten", m.placeOf(ref).Shared)
+		need.Equal(t, what+": the revision", m.revision, 2)
 	}
 }

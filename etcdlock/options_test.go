@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,9 +33,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		"option of type <nil>":                  nil,
 		"option of type etcdlock.elsewhere":     elsewhere{},
 	})
-	if _, err := New(nil); err == nil {
-		t.Error("no client is no error")
-	}
+	need.That(t, "no client is no error", need.ErrOf(New(nil)) != nil)
 }
 
 func TestPathsHaveComponents(t *testing.T) {
@@ -54,9 +51,7 @@ func TestTryWhereNobodyIsSaysSo(t *testing.T) {
 	p := prepare(t, []string{"127.0.0.1:1"}, "")
 	defer p.end()
 	p.open(t)
-	if _, err := p.mutex(t).TryAcquire(soon(t)); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
-		t.Errorf("a try: %v", err)
-	}
+	need.WantMention(t, need.ErrOf(p.mutex(t).TryAcquire(soon(t))), "cannot be reached")
 }
 
 // told starts a process whose server says something else than it does, and returns what that has it log.
@@ -78,13 +73,10 @@ func TestTTLIsTheOneThatWasGranted(t *testing.T) {
 	t.Parallel()
 	p, log := told(t, "LeaseGrant", func(reply any) { reply.(*etcdserverpb.LeaseGrantResponse).TTL = 7 })
 	release(t, acquire(t, p.mutex(t)))
-	if p.Patience() != 7*time.Second/6 || len(log.Lines(slog.LevelWarn, "raised")) != 1 {
-		t.Errorf("requests of %v, which is not of a TTL of 7 s; log:\n%s", p.Patience(), log)
-	}
+	need.Equal(t, "requests take, of a TTL of 7 s,", p.Patience(), 7*time.Second/6)
+	need.Equal(t, "lines in "+log.String(), len(log.Lines(slog.LevelWarn, "raised")), 1)
 	p, _ = told(t, "LeaseGrant", func(reply any) { reply.(*etcdserverpb.LeaseGrantResponse).TTL = 0 })
-	if _, err := p.mutex(t).Acquire(soon(t)); err == nil || !strings.Contains(err.Error(), "a lease of 0s") {
-		t.Errorf("with no TTL: %v", err)
-	}
+	need.WantMention(t, need.ErrOf(p.mutex(t).Acquire(soon(t))), "a lease of 0s")
 }
 
 func TestOldServersAreWarnedAbout(t *testing.T) {
@@ -96,9 +88,8 @@ func TestOldServersAreWarnedAbout(t *testing.T) {
 			close(asked)
 		})
 		ended(t, "a look at the version", asked)
-		if p.Close(); (len(log.Lines(slog.LevelWarn, "version="+number)) == 1) != old {
-			t.Errorf("of %s, old %v:\n%s", number, old, log)
-		}
+		p.Close()
+		need.Equal(t, "warned of "+number, len(log.Lines(slog.LevelWarn, "version="+number)) == 1, old)
 	}
 }
 

@@ -136,10 +136,7 @@ func prepare(t testing.TB, addrs []string, password string) *process {
 	if password != "" {
 		config.Username, config.Password = "root", password
 	}
-	var err error
-	if p.client, err = clientv3.New(config); err != nil {
-		t.Fatal(err)
-	}
+	p.client = need.Get(clientv3.New(config))(t)
 	return p
 }
 
@@ -209,8 +206,7 @@ func try(t *testing.T, l lock) *queue.Contender {
 // locked checks that a try finds somebody in the way.
 func locked(t *testing.T, l lock) {
 	t.Helper()
-	_, err := l.TryAcquire(soon(t))
-	wantErr(t, err, second.ErrLocked)
+	wantErr(t, need.ErrOf(l.TryAcquire(soon(t))), second.ErrLocked)
 }
 
 func release(t *testing.T, grants ...*queue.Contender) {

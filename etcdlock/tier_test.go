@@ -12,6 +12,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/tiertest"
@@ -27,11 +28,7 @@ func TestTier(t *testing.T) {
 // ensembleHarness is a real ensemble.
 func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 	ctx := t.Context()
-	check := func(err error) {
-		if err != nil {
-			t.Error(err)
-		}
-	}
+	check := func(err error) { need.WantErr(t, "the harness", err, nil) }
 	// An operator comes and goes: a test counts goroutines.
 	do := func(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 		operator, err := clientv3.New(clientv3.Config{Endpoints: e.Addrs(), Logger: zap.NewNop()})

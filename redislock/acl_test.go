@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"fmt"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -74,9 +76,7 @@ func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
 			setUser(t, user, rulesIn(err)...)
 			eventually(t, "the registry is well", func() bool { return locks.Err() == nil })
 			take(t, locks, user)
-			if got := log.Lines(slog.LevelWarn, "ACL SETUSER"); len(got) != lines {
-				t.Errorf("logged %q, want %d lines", got, lines)
-			}
+			need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "ACL SETUSER")), lines)
 		})
 	}
 }
@@ -102,9 +102,7 @@ func TestWhatErrorsSayToAllowIsAllThatIsNeeded(t *testing.T) {
 // No command of a script is missing from what is asked for, or from the documentation.
 func TestEveryCommandOfTheScriptsIsAskedFor(t *testing.T) {
 	for _, call := range regexp.MustCompile(`redis\.call\('(\w+)'`).FindAllStringSubmatch(lockScript.text+recordScript.text+guarded, -1) {
-		if command := "'" + strings.ToLower(call[1]) + "'"; !strings.Contains(aclScript.text, command) {
-			t.Errorf("acl.lua does not have %s", command)
-		}
+		need.Has(t, "acl.lua", aclScript.text, "'"+strings.ToLower(call[1])+"'")
 	}
 }
 
@@ -129,9 +127,7 @@ func TestUserWhoMayNotSubscribeAnyMoreIsTold(t *testing.T) {
 	})
 	disconnect() // and it asks again
 	take(t, locks, user)
-	if got := log.Lines(slog.LevelWarn, "ACL SETUSER"); len(got) != 1 {
-		t.Errorf("logged %q, want one line", got)
-	}
+	need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "ACL SETUSER")), 1)
 	setUser(t, user, "+subscribe")
 	eventually(t, "the registry is well", func() bool { return locks.Err() == nil })
 }
@@ -151,8 +147,7 @@ func TestScriptThatIsRefusedHalfwayMayHaveQueued(t *testing.T) {
 	defer mute.tier.Close()
 	ask := queue.Command{Op: queue.Enter, Ref: queue.Ref{Path: holder.Path, ID: mute.Name("")}}
 	setUser(t, user, "resetchannels")
-	if a := mute.Do(soon(t), ask); a.Outcome != queue.Denied || !a.Begun {
-		t.Errorf("%+v, want that it was begun", a)
-	}
+	a := mute.Do(soon(t), ask)
+	need.That(t, fmt.Sprintf("%+v, want that it was begun", a), a.Outcome == queue.Denied && a.Begun)
 	p.leaves(t, ask.Ref, holder)
 }

@@ -89,9 +89,7 @@ func TestQuarantineInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 			for _, path := range early {
 				all.Go(func() {
 					err := locks.Mutex(path).Do(soon(t), func(context.Context) error {
-						if d := time.Since(promoted); d < ttl {
-							t.Errorf("%s was granted %v after the promotion", path, d)
-						}
+						need.AtLeast(t, path+" was granted after the promotion after", time.Since(promoted), ttl)
 						return nil
 					})
 					if err != nil && !errors.Is(err, tier.ErrLost) { // as on a slow machine
@@ -99,9 +97,7 @@ func TestQuarantineInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 					}
 				})
 			}
-			if err := try(locks, elsewhere); errors.Is(err, tier.ErrLocked) {
-				t.Errorf("a lock at another primary: %v", err)
-			}
+			need.That(t, "a lock at another primary is locked", !errors.Is(try(locks, elsewhere), tier.ErrLocked))
 			all.Wait()
 			for i, locks := range []*tier.Registry{locks, registry(t, clusterClient(t, c))} {
 				ctx := soon(t)
@@ -110,9 +106,7 @@ func TestQuarantineInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 					for err != nil && !errors.Is(err, tier.ErrLocked) && ctx.Err() == nil { // a client may find the dead server first
 						err = try(locks, path)
 					}
-					if err != nil {
-						t.Fatalf("process %d, after the quarantine: %v", i+1, err)
-					}
+					need.WantErr(t, fmt.Sprintf("process %d, after the quarantine", i+1), err, nil)
 				}
 			}
 			// What never expires does not grow with the paths.
@@ -125,9 +119,7 @@ func TestQuarantineInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 				}
 				return err
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			need.WantErr(t, "each primary", err, nil)
 		})
 	}
 }

@@ -68,9 +68,7 @@ func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testin
 			all.Go(func() {
 				for starve.Load() > 0 {
 					err := turn(soon(t), func() {
-						if inside.Add(1) != 1 {
-							t.Errorf("%s has a turn while another one has one", name)
-						}
+						need.Equal(t, "how many have a turn with "+name, inside.Add(1), 1)
 						time.Sleep(time.Millisecond)
 						inside.Add(-1)
 						if count.Add(1) == 5 {
@@ -180,9 +178,7 @@ func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 		a, b = b, again
 		return p.stands(t, queue.Look, a, 0)
 	}
-	if v := pass(); !v.Has {
-		t.Errorf("%+v, want the lock at once", v)
-	}
+	need.That(t, "the lock does not come at once", pass().Has)
 	for _, seen := range []bool{false, true} {
 		since := 10 * time.Second
 		if seen {
@@ -190,9 +186,7 @@ func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 			outside(t).HSet(soon(t), state, "foreign", time.Now().UnixMicro())
 		}
 		need.OK(t, outside(t).HIncrBy(soon(t), state, "gap", -since.Microseconds()-1).Err())
-		if v := p.stands(t, queue.Look, a, 0); v.Yield != time.Microsecond {
-			t.Errorf("%+v, want to leave the key now", v)
-		}
+		need.Equal(t, "time to leave the key", p.stands(t, queue.Look, a, 0).Yield, time.Microsecond)
 		pass()
 		gap, err := outside(t).HGet(soon(t), state, "gap").Int64()
 		if d := time.Since(time.UnixMicro(gap)); err != nil || d < 0 || d > time.Minute {

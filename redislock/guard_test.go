@@ -47,9 +47,7 @@ func counter(t *testing.T) string { return "counter:" + t.Name() }
 // counted checks how often the script has run.
 func counted(t *testing.T, want string) {
 	t.Helper()
-	if n := outside(t).Get(soon(t), counter(t)).Val(); n != want {
-		t.Errorf("the script has run %q times, want %q", n, want)
-	}
+	need.Equal(t, "runs of the script", outside(t).Get(soon(t), counter(t)).Val(), want)
 }
 
 func TestEvalRunsAScriptWithItsKeysAndArguments(t *testing.T) {
@@ -77,9 +75,7 @@ func TestEvalRunsAScriptWithItsKeysAndArguments(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want its error alone", script, got, err)
 		}
 	}
-	if !second.GrantOf(h.Hold).Idle() {
-		t.Error("not idle although all was answered")
-	}
+	need.That(t, "not idle although all was answered", second.GrantOf(h.Hold).Idle())
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantErr(t, h.counts(over), context.Canceled)
@@ -157,15 +153,12 @@ func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	err := h.counts(soon(t))
 	wantErr(t, err, errAgain)
 	wantErr(t, err, tier.ErrUnknown)
-	if !c.Idle() {
-		t.Error("not idle although it is known what became of it")
-	}
+	need.That(t, "not idle although it is known what became of it", c.Idle())
 	// While others were under way, the lock may have been given up.
 	given := func() error { return tier.ErrReleased }
 	_, outcome, err := h.process.write(c, given, increment, []string{counter(t)}, nil)
-	if outcome != queue.Failed || !errors.Is(err, tier.ErrReleased) {
-		t.Errorf("given up: %v, %v", outcome, err)
-	}
+	need.Equal(t, "given up: the outcome", outcome, queue.Failed)
+	need.WantErr(t, "given up", err, tier.ErrReleased)
 	counted(t, "20")
 	// Until it is known what became of one, the lock may not be handed on.
 	h.process.wire.on("script", func() bool { return true })

@@ -39,9 +39,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 
 func TestClientsThatCannotDoAreRefused(t *testing.T) {
 	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
-		if _, err := New(client); err == nil {
-			t.Errorf("%T: no error", client)
-		}
+		need.That(t, fmt.Sprintf("%T: no error", client), need.ErrOf(New(client)) != nil)
 	}
 }
 
@@ -54,9 +52,7 @@ func TestPathsOfLocks(t *testing.T) {
 		"{a}:tierlock:queue": false, "b:{a}:tierlock:leases": false, "a:tierlock:state": false, "{a}:tierlock:permits": false,
 		"{tierlock:primary}:x": false, "a:tierlock:other": true, "tierlock:queue": true,
 	} {
-		if err := ValidatePath(path); (err == nil) != ok {
-			t.Errorf("%.40q: %v", path, err)
-		}
+		need.Equal(t, fmt.Sprintf("%.40q is a path", path), ValidatePath(path) == nil, ok)
 		for permits := 0; ok && permits < 2; permits++ {
 			queue := keysOf(at(queue.Ref{Path: path, Permits: permits}))[1]
 			if other, shared := of[queue]; shared {
@@ -86,9 +82,7 @@ func TestServerThatMayBreakPromisesIsWarnedAbout(t *testing.T) {
 		}
 	}
 	asks(t, e.Members[0], "CONFIG SET maxmemory 0", "ACL SETUSER default -config")
-	if got, want := startAt(t, e.Addrs()).quarantine(), ttl+usualLag+rounding; got != want {
-		t.Errorf("a quarantine of %v where the configuration cannot be read, want %v", got, want)
-	}
+	need.Equal(t, "a quarantine where the configuration cannot be read", startAt(t, e.Addrs()).quarantine(), ttl+usualLag+rounding)
 }
 
 func TestErrorsOfTheServerAreToldApart(t *testing.T) {
@@ -104,9 +98,7 @@ func TestErrorsOfTheServerAreToldApart(t *testing.T) {
 		}
 	}
 	for _, err := range []error{context.DeadlineExceeded, errors.New("EOF"), redis.ErrClosed} {
-		if got := outcomeOf(err); got != queue.Unknown {
-			t.Errorf("%v: %v, want Unknown", err, got)
-		}
+		need.Equal(t, fmt.Sprint(err), outcomeOf(err), queue.Unknown)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,9 +63,7 @@ func TestRecordOfAPrimary(t *testing.T) {
 			if got, _ := outside(t).Get(soon(t), keys[1]).Int64(); got != max(before, c.mine.Microseconds()) {
 				t.Errorf("the longest is %d", got)
 			}
-			if d := outside(t).PTTL(soon(t), keys[0]).Val(); d > month || d < month-time.Hour {
-				t.Errorf("the record expires in %v", d)
-			}
+			need.Between(t, "the record expires in", outside(t).PTTL(soon(t), keys[0]).Val(), month-time.Hour, month)
 		})
 	}
 }
@@ -92,9 +89,8 @@ func TestPrimaryIntroducesItself(t *testing.T) {
 			source = strings.Replace(source, "redis.call('INFO', '"+command+"')", answer, 1)
 		}
 		words, err := outside(t).Eval(soon(t), source, nil, "meet", 0, 0, "", "", 0).StringSlice()
-		if err != nil || !slices.Equal(words, c.want) {
-			t.Errorf("%+v: %q, %v", c, words, err)
-		}
+		need.WantErr(t, "meet", err, nil)
+		need.List(t, fmt.Sprintf("the introduction of %+v", c), words, c.want...)
 	}
 }
 
@@ -130,9 +126,8 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	if !errors.Is(err, second.ErrLocked) || !errors.As(err, &quarantine) || !strings.HasSuffix(err.Error(), ": "+quarantine.Error()) {
 		t.Fatalf("a try: %v, want ErrLocked because of a quarantine", err)
 	}
-	if d := time.Until(quarantine.Until); d > long || d < long/2 || !strings.Contains(quarantine.Reason, "promoted") {
-		t.Errorf("%v, for %v", quarantine, d)
-	}
+	need.Between(t, "the quarantine lasts for", time.Until(quarantine.Until), long/2, long)
+	need.Has(t, "its reason", quarantine.Reason, "promoted")
 	free, other := q.anew("free"), q.anew("read")
 	other.Reads = true
 	for _, c := range []queue.Ref{free, other} {
@@ -153,9 +148,7 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	p.tier.Renew()
 	eventually(t, "the reader that was there is renewed", func() bool { return reader.ValidUntil().After(before) || reader.Err() != nil })
 	wantErr(t, reader.Err(), nil)
-	if lines := log.Lines(slog.LevelWarn, "redislock: the store grants nothing as yet"); len(lines) != 1 {
-		t.Errorf("logged %q, want one line", lines)
-	}
+	need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "redislock: the store grants nothing as yet")), 1)
 
 	need.OK(t, remember(s.Addr())) // as if it were over
 	q.primaries.Clear()
@@ -176,8 +169,7 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 	refused := func() {
 		t.Helper()
 		locks := registry(t, redis.NewClient(&redis.Options{Addr: s.Addr()}), WithNewServer())
-		_, err := locks.Mutex("x").Acquire(soon(t))
-		wantErr(t, err, errUsed)
+		wantErr(t, need.ErrOf(locks.Mutex("x").Acquire(soon(t))), errUsed)
 		wantErr(t, locks.Err(), errUsed)
 	}
 	for _, p := range []*process{first, startAt(t, []string{s.Addr()}, WithLeaseTTL(long))} { // for others there is none, either
@@ -191,12 +183,10 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 		t.Errorf("said again: %v", err)
 	}
 	renew(t, s)
-	if err := first.examine(soon(t)); err != nil || strings.Count(first.met(), "=") != 1 {
-		t.Errorf("a session with the next primary: %v", err)
-	}
-	if _, err := first.at(t, "x").TryAcquire(soon(t)); !errors.As(err, new(*tier.QuarantineError)) {
-		t.Errorf("after a promotion: %v, want a quarantine", err)
-	}
+	need.WantErr(t, "a session with the next primary", first.examine(soon(t)), nil)
+	need.Equal(t, "primaries that were met", strings.Count(first.met(), "="), 1)
+	err := need.ErrOf(first.at(t, "x").TryAcquire(soon(t)))
+	need.That(t, fmt.Sprintf("after a promotion: %v, want a quarantine", err), errors.As(err, new(*tier.QuarantineError)))
 	asks(t, s, "FLUSHALL")
 	refused() // as it was promoted
 	first.declared.Store(false)
@@ -219,9 +209,7 @@ func TestHolderAtAPrimaryThatWasReplacedKnowsOfItsLossFirst(t *testing.T) {
 		return err == nil && len(keys) > 0
 	})
 	a, b := startAt(t, []string{old.Addr()}), startAt(t, []string{replica.Addr(), old.Addr()})
-	if got := a.quarantine(); got != ttl+lag {
-		t.Fatalf("a quarantine of %v, want %v", got, ttl+lag)
-	}
+	need.Equal(t, "a quarantine of", a.quarantine(), ttl+lag)
 	c := mustAcquire(t, a.at(t, "x"))
 	e.Isolate(old)
 	promoted := time.Now()
@@ -229,8 +217,6 @@ func TestHolderAtAPrimaryThatWasReplacedKnowsOfItsLossFirst(t *testing.T) {
 	b.wire.reset() // its connections were those to the old one
 	next := mustAcquire(t, b.at(t, "x"))
 	wantErr(t, c.Err(), second.ErrLost)
-	if d := time.Since(promoted); d < ttl+lag {
-		t.Errorf("granted after %v, want a quarantine of %v", d, ttl+lag)
-	}
+	need.AtLeast(t, "granted after", time.Since(promoted), ttl+lag)
 	mustRelease(t, next)
 }

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,9 +24,7 @@ func TestClockOfTheServerMayBeSetBack(t *testing.T) {
 	ahead := first.Token() + time.Hour.Microseconds() // as if it had been an hour later then
 	need.OK(t, outside(t).HSet(soon(t), keysOf(lockPath(t))[3], "last", ahead, "gap", ahead).Err())
 	g := need.Get(l.TryAcquire(soon(t)))(t)
-	if g.Token() != ahead+1 {
-		t.Errorf("token %d after %d", g.Token(), ahead)
-	}
+	need.Equal(t, "the token", g.Token(), ahead+1)
 	mustRelease(t, g)
 }
 
@@ -47,22 +44,16 @@ func TestEachOperationMayBeRepeated(t *testing.T) {
 	a, b, c := p.anew(path), q.anew(path), p.anew(path)
 	twice(queue.Command{Op: queue.Try, Ref: a})
 	twice(queue.Command{Op: queue.Enter, Ref: b})
-	if got := left(t, path); !slices.Equal(got, []string{a.ID, b.ID}) {
-		t.Errorf("queue %v, want one place each", got)
-	}
+	need.List(t, "the queue, with one place each", left(t, path), a.ID, b.ID)
 	token := outside(t).ZScore(soon(t), keys[1], b.ID).Val()
 	twice(queue.Command{Op: queue.Enter, Ref: c, Old: a})
 	for range 2 {
-		if r := p.Do(soon(t), queue.Command{Op: queue.Enter, Ref: p.anew(path), Old: a}); r.Outcome != queue.Gone {
-			t.Errorf("in place of one who has gone: %+v", r)
-		}
+		r := p.Do(soon(t), queue.Command{Op: queue.Enter, Ref: p.anew(path), Old: a})
+		need.Equal(t, "in place of one who has gone", r.Outcome, queue.Gone)
 	}
-	if got := left(t, path); !slices.Equal(got, []string{b.ID, c.ID}) || key(t, path) != b.ID {
-		t.Errorf("queue %v after a requeue, want the tail, and the key at once with the next one", got)
-	}
-	if got := outside(t).ZScore(soon(t), keys[1], b.ID).Val(); got != token {
-		t.Errorf("token %v, want %v as before", got, token)
-	}
+	need.List(t, "the queue after a requeue", left(t, path), b.ID, c.ID)
+	need.Equal(t, "the key, at once with the next one, says", key(t, path), b.ID)
+	need.Equal(t, "the token, as before", outside(t).ZScore(soon(t), keys[1], b.ID).Val(), token)
 	twice(queue.Command{Op: queue.Share, Ref: b})
 	twice(queue.Command{Op: queue.Ask, Ref: queue.Ref{Path: path}})
 	twice(queue.Command{Op: queue.Beat, Among: []queue.Ref{b, c}})
@@ -71,15 +62,11 @@ func TestEachOperationMayBeRepeated(t *testing.T) {
 			t.Errorf("%s expires in %v", key, d)
 		}
 	}
-	if a := twice(queue.Command{Op: queue.Leave, Ref: b}); a.Removed != queue.Missing {
-		t.Errorf("removed again: %+v", a)
-	}
+	need.Equal(t, "removed again", twice(queue.Command{Op: queue.Leave, Ref: b}).Removed, queue.Missing)
 	need.Equal(t, "the key says", key(t, path), c.ID)
 	twice(queue.Command{Op: queue.Leave, Ref: c})
 	need.Equal(t, "keys are left", outside(t).Exists(soon(t), keys[:3]...).Val(), 0)
-	if d := outside(t).PTTL(soon(t), keys[3]).Val(); d <= 0 {
-		t.Errorf("the state expires in %v", d)
-	}
+	need.AtLeast(t, "the state expires in", outside(t).PTTL(soon(t), keys[3]).Val(), 1)
 }
 
 // The key of a lock is there for as long as any reader is, up to the end of the last lease.
@@ -94,18 +81,12 @@ func TestKeyIsThereForAsLongAsReadersAre(t *testing.T) {
 		}
 	}
 	p.stands(t, queue.Leave, a, 0)
-	if got := key(t, b.Path); got != b.ID {
-		t.Errorf("the key says %q, want the reader that is left", got)
-	}
+	need.Equal(t, "the key says", key(t, b.Path), b.ID)
 	outside(t).PExpire(soon(t), b.Path, long/2)
 	p.does(t, queue.Command{Op: queue.Beat, Among: []queue.Ref{b}})
-	if d := outside(t).PTTL(soon(t), b.Path).Val(); d <= long/2 {
-		t.Errorf("the key expires in %v, before the lease of the reader", d)
-	}
+	need.AtLeast(t, "the key, with the lease of the reader, expires in", outside(t).PTTL(soon(t), b.Path).Val(), long/2+1)
 	p.stands(t, queue.Leave, b, 0)
-	if got := key(t, b.Path); got != "" {
-		t.Errorf("the key says %q although nobody has the lock", got)
-	}
+	need.Equal(t, "the key of a lock that nobody has says", key(t, b.Path), "")
 }
 
 // A message is enough: it tells the holder who waits, and who waits of its turn, long before any heartbeat.
@@ -155,9 +136,7 @@ func TestReleaseWhoseAnswerIsLostIsNoLoss(t *testing.T) {
 	p.wire.on("leave", func() bool { first := !lost; lost = true; return first })
 	mustRelease(t, c)
 	wantErr(t, c.Err(), second.ErrReleased)
-	if !lost {
-		t.Error("no answer was lost")
-	}
+	need.That(t, "no answer was lost", lost)
 	// A client for a cluster repeats what it is told not to.
 	for client, want := range map[redis.UniversalClient]queue.Removal{
 		new(redis.Client): queue.Missing, new(redis.ClusterClient): queue.Removed,
@@ -178,9 +157,7 @@ func TestContendersGoThoughTheirLeasesWereForgotten(t *testing.T) {
 	p.stands(t, queue.Enter, a, 0)
 	need.OK(t, outside(t).Del(soon(t), leases).Err())
 	p.stands(t, queue.Enter, b, 0)
-	if got := outside(t).ZRange(soon(t), leases, 0, -1).Val(); len(got) != 2 {
-		t.Errorf("leases of %q, want those of both", got)
-	}
+	need.Equal(t, "leases", len(outside(t).ZRange(soon(t), leases, 0, -1).Val()), 2)
 }
 
 // Heartbeats are as many as there are contenders, and as patient with each so many as with any request. One that is refused loses
@@ -236,17 +213,14 @@ func TestCommandsAboutPermitsMayBeRepeated(t *testing.T) {
 		if v := p.stands(t, queue.Try, a, 4); !v.Has || v.Yield != 0 {
 			t.Errorf("%+v, want 4 of 5, without a thought of other libraries", v)
 		}
-		if r := p.Do(soon(t), queue.Command{Op: queue.Try, Ref: b, Weight: 2}); r.Outcome != queue.Locked {
-			t.Errorf("a try for more than there are: %+v", r)
-		}
+		need.Equal(t, "a try for more than there are", p.Do(soon(t), queue.Command{Op: queue.Try, Ref: b, Weight: 2}).Outcome, queue.Locked)
 	}
 	for range 2 {
 		if v := p.stands(t, queue.Enter, b, 3); v.Has || v.Free != 1 || v.Ahead != 0 {
 			t.Errorf("%+v, want to be first, with one that is free", v)
 		}
-		if r := p.Do(soon(t), queue.Command{Op: queue.Try, Ref: p.taker(t, 5), Weight: 1}); r.Outcome != queue.Locked {
-			t.Errorf("a try while somebody waits: %+v", r)
-		}
+		r := p.Do(soon(t), queue.Command{Op: queue.Try, Ref: p.taker(t, 5), Weight: 1})
+		need.Equal(t, "a try while somebody waits", r.Outcome, queue.Locked)
 	}
 	for _, weight := range []int{3, 3, 2, 4} { // the last one is late, and b has got its own
 		p.stands(t, queue.Weigh, a, weight)
@@ -315,16 +289,10 @@ func TestForgottenWeightsCountAsAll(t *testing.T) {
 	p.stands(t, queue.Enter, a, 2)
 	p.stands(t, queue.Enter, b, 1)
 	need.OK(t, outside(t).Del(soon(t), keysOf(at(a))[3]).Err())
-	if v := p.stands(t, queue.Enter, c, 1); v.Has {
-		t.Errorf("%+v, though two have unknown permits", v)
-	}
+	need.That(t, "one has permits, though two have unknown ones", !p.stands(t, queue.Enter, c, 1).Has)
 	for _, gone := range []queue.Ref{a, b} {
-		if v := p.stands(t, queue.Look, c, 0); v.Has {
-			t.Errorf("%+v, though one has unknown permits", v)
-		}
+		need.That(t, "one has permits, though another has unknown ones", !p.stands(t, queue.Look, c, 0).Has)
 		p.leaves(t, gone)
 	}
-	if v := p.stands(t, queue.Look, c, 0); !v.Has {
-		t.Errorf("%+v, want one permit", v)
-	}
+	need.That(t, "one has no permit, though all are free", p.stands(t, queue.Look, c, 0).Has)
 }

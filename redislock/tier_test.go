@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
@@ -26,11 +27,7 @@ func TestTier(t *testing.T) {
 
 // ensembleHarness is a primary and its replicas.
 func ensembleHarness(t *testing.T, e *redisserver.Ensemble) tiertest.Harness {
-	check := func(err error) {
-		if err != nil {
-			t.Error(err)
-		}
-	}
+	check := func(err error) { need.WantErr(t, "the harness", err, nil) }
 	inQueue := func(path, command string, args ...string) ([]string, error) {
 		return redisserver.Ask(leaderOf(e), append([]string{command, keysOf(path)[1]}, args...)...)
 	}

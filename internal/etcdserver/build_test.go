@@ -3,7 +3,6 @@ package etcdserver
 import (
 	"net"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,14 +26,10 @@ func TestTakenPortIsSwappedForAnother(t *testing.T) {
 		defer taken.Close()
 	}
 	childtest.Use(t, e, err, ErrNotFound)
-	if got := e.Members[0].Addr(); got == taken.Addr().String() {
-		t.Errorf("the server is on %s, which is somebody else's", got)
-	}
+	need.That(t, "the server is on an address of somebody else's", e.Members[0].Addr() != taken.Addr().String())
 }
 
 func TestTheScriptBuildsWhatIsLookedFor(t *testing.T) {
 	module := need.Get(os.ReadFile("etcd/go.mod"))(t)
-	if want := "\nrequire go.etcd.io/etcd/server/v3 " + built + "\n"; !strings.Contains(string(module), want) {
-		t.Errorf("etcd/go.mod does not say %q", want)
-	}
+	need.Has(t, "etcd/go.mod", string(module), "\nrequire go.etcd.io/etcd/server/v3 "+built+"\n")
 }

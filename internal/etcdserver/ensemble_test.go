@@ -27,9 +27,7 @@ func TestIsolatedLeaderIsDeposedAndReturns(t *testing.T) {
 		_, versionErr := alone.Version()
 		return modeErr != nil && versionErr == nil
 	})
-	if value, err := get(alone.Addr(), "k"); err == nil {
-		t.Errorf("get from the isolated server: %q, want an error", value)
-	}
+	need.That(t, "the isolated server answers", need.ErrOf(get(alone.Addr(), "k")) != nil)
 
 	e.Heal()
 	childtest.Eventually(t, "the isolated server is back and has what it missed", func() bool {

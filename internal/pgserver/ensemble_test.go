@@ -21,12 +21,8 @@ func TestFailoverLosesNoSynchronousWrite(t *testing.T) {
 		write(t, old, "UPDATE kept SET n = n + 1")
 		need.OK(t, e.Failover(t.Context()))
 		now := leader(t, e)
-		if now == old {
-			t.Error("the same server leads after Failover")
-		}
-		if got, want := read(t, now, "SELECT n FROM kept"), []string{"2", "3"}[i]; got != want {
-			t.Errorf("after Failover: got %q, want %s", got, want)
-		}
+		need.That(t, "the same server leads after Failover", now != old)
+		need.Equal(t, "what is there after Failover", read(t, now, "SELECT n FROM kept"), []string{"2", "3"}[i])
 		childtest.Eventually(t, "all the others follow", func() bool {
 			return read(t, now, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == "2"
 		})
@@ -42,15 +38,11 @@ func TestIsolatedPrimaryGoesOnAndReachesNobody(t *testing.T) {
 	e.Isolate(primary)
 	write(t, primary, "UPDATE kept SET n = 2")
 	need.OK(t, e.Promote(t.Context(), standby))
-	if got := read(t, standby, "SELECT n FROM kept"); got != "1" {
-		t.Errorf("the promoted standby has %q, which was written to the isolated primary", got)
-	}
+	need.Equal(t, "what the promoted standby has of what was written to the isolated primary", read(t, standby, "SELECT n FROM kept"), "1")
 	write(t, standby, "UPDATE kept SET n = 3")
 	write(t, primary, "UPDATE kept SET n = 4")
 	e.Heal()
-	if got := read(t, primary, "SELECT n FROM kept"); got != "4" {
-		t.Errorf("the old primary has %q, want its own 4", got)
-	}
+	need.Equal(t, "what the old primary has", read(t, primary, "SELECT n FROM kept"), "4")
 }
 
 func leader(t *testing.T, e *pgserver.Ensemble) *pgserver.Server {

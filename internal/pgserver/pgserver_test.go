@@ -33,13 +33,9 @@ func TestStopRemovesTheSharedMemory(t *testing.T) {
 	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
 	file := strings.Fields(read(t, s, "SELECT pg_read_file('postmaster.pid')"))
 	segment := file[len(file)-2] // before the word that it is ready
-	if !slices.Contains(segments(t), segment) {
-		t.Errorf("no segment of shared memory has the id %q", segment)
-	}
+	need.That(t, "there is no segment of shared memory "+segment, slices.Contains(segments(t), segment))
 	need.OK(t, s.Stop())
-	if slices.Contains(segments(t), segment) {
-		t.Errorf("after Stop there is still the segment %s of shared memory", segment)
-	}
+	need.That(t, "after Stop there is still the segment of shared memory "+segment, !slices.Contains(segments(t), segment))
 }
 
 func TestPlainUserOwnsADatabase(t *testing.T) {
@@ -70,9 +66,7 @@ func TestPausedServerIsMuteUntilResumed(t *testing.T) {
 		t.Errorf("the session of a paused server answers: %v", err)
 	case <-time.After(1500 * time.Millisecond): // longer than the statement takes
 	}
-	if mode, err := s.Mode(); err == nil {
-		t.Errorf("Mode of the paused server: %q, want an error", mode)
-	}
+	need.That(t, "the paused server tells its mode", need.ErrOf(s.Mode()) != nil)
 	need.OK(t, s.Resume())
 	need.OK(t, <-answer)
 }

@@ -36,16 +36,12 @@ func TestIsolatedPrimaryGoesOnUntilItMissesItsReplicas(t *testing.T) {
 	e.Isolate(old)
 	put(t, old, "k", "lost")
 	need.OK(t, e.Promote(next))
-	if got := get(next, "k"); got != "both" {
-		t.Errorf("the promoted server has %q, want what it had before the isolation", got)
-	}
+	need.Equal(t, "what the promoted server has from before the isolation", get(next, "k"), "both")
 	childtest.Eventually(t, "the isolated primary refuses writes", func() bool {
 		_, err := redisserver.Ask(old.Addr(), "SET", "k", "lost")
 		return err != nil && strings.Contains(err.Error(), "NOREPLICAS")
 	})
-	if got := get(old, "k"); got != "lost" {
-		t.Errorf("the isolated primary has %q, want what it took alone", got)
-	}
+	need.Equal(t, "what the isolated primary has, which it took alone", get(old, "k"), "lost")
 	e.Heal()
 	childtest.Eventually(t, "the old primary has forgotten what it took alone", func() bool {
 		mode, _ := old.Mode()
