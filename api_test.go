@@ -42,9 +42,7 @@ func TestAPIIsWhatIsWrittenDown(t *testing.T) {
 	}
 	files := need.Get(filepath.Glob("api/*.txt"))(t)
 	for _, file := range files {
-		if !described[file] {
-			t.Errorf("%s describes no package", file)
-		}
+		need.That(t, file+" describes no package", described[file])
 	}
 	if t.Failed() {
 		t.Log("go test . -run API -update writes the change down; CONTRIBUTING.md says what may change")

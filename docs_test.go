@@ -34,9 +34,7 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 	for doc, text := range documents(t) {
 		for _, link := range aLink.FindAllStringSubmatch(text, -1) {
 			if to := link[1]; !strings.Contains(to, "://") {
-				if _, err := os.Stat(filepath.Join(filepath.Dir(doc), to)); err != nil {
-					t.Errorf("%s links to %s: %v", doc, to, err)
-				}
+				need.WantErr(t, doc+" links to "+to, need.ErrOf(os.Stat(filepath.Join(filepath.Dir(doc), to))), nil)
 			}
 		}
 	}
@@ -45,9 +43,7 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 // What a visitor reads first, and what a contributor reads first, stays short.
 func TestFirstDocumentsAreShort(t *testing.T) {
 	for doc, most := range map[string]int{"README.md": 160, "DESIGN.md": 350} {
-		if n := strings.Count(documents(t)[doc], "\n"); n > most {
-			t.Errorf("%s has %d lines, want at most %d: details go to docs, or stand beside the code", doc, n, most)
-		}
+		need.AtMost(t, "lines of "+doc+", whose details go to docs, or stand beside the code", strings.Count(documents(t)[doc], "\n"), most)
 	}
 }
 
@@ -62,9 +58,7 @@ func documents(t *testing.T) map[string]string {
 			found[name] = string(text)
 		}
 	}
-	if found["README.md"] == "" || found["docs/guide.md"] == "" {
-		t.Fatal("README.md or docs/guide.md is missing")
-	}
+	need.That(t, "README.md or docs/guide.md is missing", found["README.md"] != "" && found["docs/guide.md"] != "")
 	return found
 }
 
@@ -75,9 +69,7 @@ func TestDocumentsNameTargetsThatAreThere(t *testing.T) {
 	known := " " + targets + " "
 	for doc, text := range documents(t) {
 		for _, target := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(text, -1) {
-			if !strings.Contains(known, " "+target[1]+" ") {
-				t.Errorf("%s: there is no make %s", doc, target[1])
-			}
+			need.That(t, doc+": there is no make "+target[1], strings.Contains(known, " "+target[1]+" "))
 		}
 	}
 }
@@ -93,13 +85,10 @@ func TestMessagesOfTheLogAreListed(t *testing.T) {
 				continue
 			}
 			for _, m := range message.FindAllStringSubmatch(string(need.Get(os.ReadFile(file))(t)), -1) {
-				if found++; !strings.Contains(list, strings.TrimSpace(m[1])) {
-					t.Errorf("%s logs %q, which docs/operate.md does not list", file, m[1])
-				}
+				found++
+				need.That(t, file+" logs what docs/operate.md does not list: "+m[1], strings.Contains(list, strings.TrimSpace(m[1])))
 			}
 		}
 	}
-	if found < 12 {
-		t.Errorf("%d messages found: the pattern has gone out of use", found)
-	}
+	need.AtLeast(t, "messages found, or the pattern has gone out of use", found, 12)
 }

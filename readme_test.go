@@ -84,9 +84,7 @@ func TestDocumentedGoCompiles(t *testing.T) {
 	for _, doc := range docs {
 		for _, s := range snippets(t, doc) {
 			t.Run(fmt.Sprintf("%s:%d", filepath.Base(doc), s.line), func(t *testing.T) {
-				if err := s.compile(t); err != nil {
-					t.Error(err)
-				}
+				need.WantErr(t, "compiled", s.compile(t), nil)
 			})
 		}
 	}
@@ -100,9 +98,7 @@ func TestWrongSnippetIsReportedWhereItStands(t *testing.T) {
 		"hold, err :=\n",
 	} {
 		err := snippet{"WRONG.md", 117, code}.compile(t)
-		if err == nil || !strings.Contains(err.Error(), "WRONG.md:11") {
-			t.Errorf("got %v, want an error at WRONG.md:117 or below for\n%s", err, code)
-		}
+		need.WantMention(t, err, "WRONG.md:11")
 	}
 }
 
@@ -118,9 +114,7 @@ func snippets(t *testing.T, doc string) []snippet {
 		line := 1 + strings.Count(string(text[:from]), "\n")
 		found = append(found, snippet{doc, line, string(text[from:to])})
 	}
-	if doc == "README.md" && len(found) == 0 {
-		t.Error("no Go found in README.md")
-	}
+	need.That(t, "no Go found in README.md", doc != "README.md" || len(found) != 0)
 	return found
 }
 

@@ -2,9 +2,7 @@ package tierlock_test
 
 import (
 	"context"
-	"errors"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -90,9 +88,7 @@ func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
 			t.Errorf("/app/a/data is %q", data)
 		}
 		locktest.WantErr(t, "Release", h.Release(), nil)
-		if left := srv.Children("/app/a"); !slices.Equal(left, []string{"data", "lock"}) {
-			t.Errorf("left: %v", left)
-		}
+		need.List(t, "left", srv.Children("/app/a"), "data", "lock")
 	})
 }
 
@@ -107,9 +103,7 @@ func TestGuardedWritesStayBelowThePathOfTheConnectString(t *testing.T) {
 				t.Errorf("set %q", path)
 			}
 		}
-		if srv.Exists("/application") {
-			t.Error("written outside")
-		}
+		need.That(t, "written outside", !srv.Exists("/application"))
 		need.Get(tierlock.Multi(t.Context(), h, &zk.SetDataRequest{Path: "/", Data: []byte("top"), Version: -1}))(t)
 		if data, _, _ := srv.Get("/app"); string(data) != "top" {
 			t.Errorf("/app is %q", data)
@@ -125,10 +119,7 @@ func TestGuardedWritesStayBelowThePathOfTheConnectString(t *testing.T) {
 func TestLockPathMayNotBeTooLongTogetherWithThatOfTheConnectString(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks := dial(t, srv, "127.0.0.1:2181/app")
-		_, err := locks.Mutex("/" + strings.Repeat("x", 1020)).Acquire(t.Context())
-		if !errors.Is(err, zk.ErrInvalidPath) {
-			t.Errorf("got %v, want ErrInvalidPath", err)
-		}
+		need.WantErr(t, "Acquire", need.ErrOf(locks.Mutex("/"+strings.Repeat("x", 1020)).Acquire(t.Context())), zk.ErrInvalidPath)
 	})
 }
 
@@ -137,9 +128,7 @@ func TestMultiRefusesALockOfAnotherStore(t *testing.T) {
 		locks := tier.New(memory.NewServer().Dial("p", time.Minute, nil))
 		defer locks.Close()
 		h := hold(t, locks.Mutex("/a"))
-		if _, err := tierlock.Multi(t.Context(), h); err == nil || !strings.Contains(err.Error(), "/a: that lock is not on ZooKeeper") {
-			t.Errorf("got %v", err)
-		}
+		need.WantMention(t, need.ErrOf(tierlock.Multi(t.Context(), h)), "/a: that lock is not on ZooKeeper")
 		locktest.WantErr(t, "Release", h.Release(), nil)
 	})
 }

@@ -111,9 +111,7 @@ func TestDifferencesAreTheDocumentedOnes(t *testing.T) {
 		seen[paragraphs[i]] = true
 	}
 	for _, p := range paragraphs {
-		if !seen[p] {
-			t.Errorf("no behaviour shows: %s", p)
-		}
+		need.That(t, "no behaviour shows: "+p, seen[p])
 	}
 }
 
@@ -136,8 +134,6 @@ func differences(t *testing.T) []string {
 			}
 		}
 	}
-	if len(items) == 0 {
-		t.Fatal("the documentation of Lock has no list")
-	}
+	need.That(t, "the documentation of Lock has no list", len(items) != 0)
 	return items
 }

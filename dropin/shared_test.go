@@ -63,9 +63,7 @@ func TestEntryGoesWithTheLastHandleAndNotWithThoseBefore(t *testing.T) { // I10
 		for range 10 {
 			runtime.Gosched()
 		}
-		if !dropin.Known(conn) {
-			t.Fatal("the entry of a handle in use is gone")
-		}
+		need.That(t, "the entry of a handle in use is gone", dropin.Known(conn))
 		runtime.KeepAlive(next)
 	}
 	collected(t, "the entry is gone", func() bool { return !dropin.Known(conn) })

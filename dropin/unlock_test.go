@@ -70,9 +70,7 @@ func TestUnlockSaysInTimeThatItIsNotKnownWhetherTheLockWasOurs(t *testing.T) { /
 					if err := h.Unlock(); !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer) {
 						t.Errorf("Unlock: got %v, want an error of the connection", err)
 					}
-					if took := time.Since(began); took > 6*time.Second {
-						t.Errorf("Unlock took %v", took)
-					}
+					need.AtMost(t, "Unlock took", time.Since(began), 6*time.Second)
 					locktest.WantErr(t, "second Unlock", h.Unlock(), zk.ErrNotLocked)
 					s.member().Refuse()
 					srv.CutAll()
@@ -95,12 +93,8 @@ func TestHandleAtTheGateEndsWithTheConnection(t *testing.T) {
 		srv.Freeze()
 		began := time.Now()
 		s.beginClose()
-		if err := <-outcome; !errors.Is(err, tier.ErrClosed) || !errors.Is(err, zk.ErrClosing) {
-			t.Errorf("Lock: got %v, want ErrClosed and ErrClosing", err)
-		}
-		if took := time.Since(began); took > 100*time.Millisecond {
-			t.Errorf("the handle waited for %v", took)
-		}
+		need.WantErr(t, "Lock", <-outcome, tier.ErrClosed, zk.ErrClosing)
+		need.AtMost(t, "the handle waited for", time.Since(began), 100*time.Millisecond)
 		s.member().Refuse()
 		srv.CutAll()
 		srv.Unfreeze()
@@ -136,8 +130,6 @@ func TestHandingOnIsConfirmedByTheServerNowAndThen(t *testing.T) {
 		})
 		locktest.WantErr(t, "Unlock", first.Unlock(), nil)
 		others.Wait()
-		if want := 99 * 30 / 270; int(writes.Load()) != want {
-			t.Errorf("%d confirmations, want %d, one in 270 ms", writes.Load(), want)
-		}
+		need.Equal(t, "confirmations, one in 270 ms", writes.Load(), 99*30/270)
 	})
 }

@@ -27,12 +27,8 @@ func TestLeaderLooksAtTheClock(t *testing.T) {
 			second.GrantOf(tier.HoldFrom(ctx, locks.Mutex(path))).(*queue.Contender).StopWatchdog()
 			link.Cut()
 			time.Sleep(sessionTimeout)
-			if ctx.Err() != nil {
-				t.Error("the context has ended, so this test shows nothing")
-			}
-			if err := e.IsLeader(ctx); !errors.Is(err, election.ErrNotLeader) || !errors.Is(err, second.ErrLost) {
-				t.Errorf("IsLeader when the lease is over: got %v, want ErrNotLeader and ErrLost", err)
-			}
+			need.That(t, "the context has ended, so this test shows nothing", ctx.Err() == nil)
+			need.WantErr(t, "IsLeader when the lease is over", e.IsLeader(ctx), election.ErrNotLeader, second.ErrLost)
 			return election.ErrStop
 		})
 		need.WantErr(t, "Run", err, nil)
@@ -51,9 +47,7 @@ func TestNothingIsDoneInATermThatIsOver(t *testing.T) {
 		e, led := election.New(locks, path), 0
 		if err := e.Run(t.Context(), func(ctx context.Context, _ int64) error {
 			led++
-			if ctx.Err() != nil || e.IsLeader(ctx) != nil {
-				t.Error("leads in a term that is over")
-			}
+			need.That(t, "leads in a term that is over", ctx.Err() == nil && e.IsLeader(ctx) == nil)
 			return election.ErrStop
 		}); err != nil || led != 1 {
 			t.Errorf("Run: %v, led %d times; want one term, the second", err, led)

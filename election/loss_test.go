@@ -2,13 +2,13 @@ package election_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -23,9 +23,8 @@ func TestLeaderThatIsCutOffIsSucceeded(t *testing.T) {
 		lead := a.lead
 		a.lead = func(ctx context.Context, term int64) error {
 			defer func() {
-				if cause = context.Cause(ctx); a.IsLeader(ctx) == nil {
-					t.Error("it leads although its term is over")
-				}
+				cause = context.Cause(ctx)
+				need.That(t, "it leads although its term is over", a.IsLeader(ctx) != nil)
 			}()
 			return lead(ctx, term)
 		}
@@ -35,9 +34,7 @@ func TestLeaderThatIsCutOffIsSucceeded(t *testing.T) {
 		heal := link.Cut()
 		time.Sleep(sessionTimeout)
 		b.leads(a)
-		if !errors.Is(cause, tier.ErrLost) {
-			t.Errorf("the context of the function ended with %v, want ErrLost", cause)
-		}
+		need.WantErr(t, "the end of the function's context", cause, tier.ErrLost)
 		heal()
 		time.Sleep(time.Minute)
 		b.leads(a)
@@ -64,9 +61,7 @@ func TestFunctionThatIgnoresTheLossStopsNobody(t *testing.T) {
 		s.Expire(path, 0)
 		time.Sleep(sessionTimeout)
 		b.leads()
-		if err := a.IsLeader(t.Context()); !errors.Is(err, election.ErrNotLeader) || !errors.Is(err, tier.ErrLost) {
-			t.Errorf("IsLeader after the loss: got %v, want ErrNotLeader and ErrLost", err)
-		}
+		need.WantErr(t, "IsLeader after the loss", a.IsLeader(t.Context()), election.ErrNotLeader, tier.ErrLost)
 		close(end)
 		locktest.WantErr(t, "Run", <-ended, nil)
 		b.leads()

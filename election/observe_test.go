@@ -2,7 +2,7 @@ package election_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -19,9 +19,7 @@ func TestLeaderIsTheOneThatLeads(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
 		observer := election.New(registry(t, s, "observer"), path)
-		if leader, err := observer.Leader(t.Context()); !errors.Is(err, election.ErrNoLeader) {
-			t.Errorf("Leader before there is one: got %+v, %v; want ErrNoLeader", leader, err)
-		}
+		need.WantErr(t, "Leader before there is one", need.ErrOf(observer.Leader(t.Context())), election.ErrNoLeader)
 		p := start(t, s, d, "a", "b")
 		_, term := d.reigns()
 		for _, e := range []*election.Election{observer, p[0].Election, p[1].Election} {
@@ -135,9 +133,7 @@ func TestObserverNeverGoesBack(t *testing.T) {
 		{leader("a", 5), leader("a", 0), false},
 		{leader("b", 0), leader("a", 5), true},
 	} {
-		if got := election.Succeeds(c.leader, c.last); got != c.want {
-			t.Errorf("%+v after %+v: got %v, want %v", c.leader, c.last, got, c.want)
-		}
+		need.Equal(t, fmt.Sprintf("%+v after %+v", c.leader, c.last), election.Succeeds(c.leader, c.last), c.want)
 	}
 }
 
@@ -146,16 +142,12 @@ func TestObserverIsToldWhatNoLookWouldChange(t *testing.T) {
 		locks := registry(t, s, "observer")
 		o := observe(t, election.New(locks, ""))
 		<-o.ended
-		if o.err == nil {
-			t.Error("Observe of a path that cannot be a lock ended without an error")
-		}
+		need.That(t, "Observe of a path that cannot be a lock ended without an error", o.err != nil)
 		o = observe(t, election.New(locks, path))
 		start(t, s, new(diary), "a")
 		o.saw(t, "a")
 		locks.Close()
 		<-o.ended
-		if !errors.Is(o.err, tier.ErrClosed) {
-			t.Errorf("Observe of a registry that is closed: got %v, want ErrClosed", o.err)
-		}
+		need.WantErr(t, "Observe of a registry that is closed", o.err, tier.ErrClosed)
 	})
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,9 +31,7 @@ func TestFunctionReturnsBeforeTheLockGoes(t *testing.T) {
 		<-told
 		time.Sleep(10 * sessionTimeout) // virtual
 		synctest.Wait()
-		if d.leader() != "slow" {
-			t.Errorf("%q leads while the function of the one before is at work", d.leader())
-		}
+		need.Equal(t, "who leads while the function of the one before is at work", d.leader(), "slow")
 		slow.follows() // its context has ended
 		slow.reign <- nil
 		slow.returns(context.Canceled)
@@ -62,15 +58,9 @@ func TestPauseGrowsWhileTheFunctionFailsAtOnce(t *testing.T) {
 		time.Sleep(time.Minute + 3*long)
 		p.stop()
 		<-p.ended
-		if n := len(pauses); n < 30 || n > 90 {
-			t.Errorf("%d terms in a minute, want about one a second", n)
-		}
-		if first := pauses[1]; first > 20*time.Millisecond {
-			t.Errorf("the first pause was %v, want some 10 ms", first)
-		}
-		if last := pauses[len(pauses)-1]; last > 20*time.Millisecond {
-			t.Errorf("the pause behind a long term was %v, want some 10 ms", last)
-		}
+		need.Between(t, "terms in a minute, about one a second", len(pauses), 30, 90)
+		need.AtMost(t, "the first pause, of some 10 ms", pauses[1], 20*time.Millisecond)
+		need.AtMost(t, "the pause behind a long term, of some 10 ms", pauses[len(pauses)-1], 20*time.Millisecond)
 	})
 }
 
@@ -173,9 +163,7 @@ func TestLeaderCannotCampaignWithinItsTerm(t *testing.T) {
 			err := e.Run(ctx, func(context.Context, int64) error { t.Error("leads in its own term"); return nil })
 			return errors.Join(election.ErrStop, err)
 		})
-		if err == nil || !strings.Contains(err.Error(), "that of its leader") {
-			t.Errorf("Run with the context of the leader: got %v, want an error", err)
-		}
+		need.WantMention(t, err, "that of its leader")
 	})
 }
 
@@ -190,18 +178,15 @@ func TestCallsOfOneProcessCompeteLikeProcesses(t *testing.T) {
 		b := newProcess(t, s, d, "b").run()
 		a2.run()
 		time.Sleep(time.Minute)
-		if d.leader() != "a1" {
-			t.Fatalf("%s leads, want a1", d.leader())
-		}
+		need.Equal(t, "who leads", d.leader(), "a1")
 		a1.reign <- election.ErrStop
 		b.leads(a1)
 		b.reign <- election.ErrStop
 		a2.leads(b)
 		a2.stop()
 		a2.returns(context.Canceled)
-		if got, _ := d.reigns(); !slices.Equal(got, []string{"a1", "b", "a2"}) {
-			t.Errorf("leaders %q", got)
-		}
+		got, _ := d.reigns()
+		need.List(t, "leaders", got, "a1", "b", "a2")
 	})
 }
 
@@ -209,9 +194,7 @@ func TestRunReturnsWhatTryingAgainCannotChange(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := registry(t, s, "a")
 		lead := func(context.Context, int64) error { t.Error("leads"); return nil }
-		if err := election.New(locks, "").Run(t.Context(), lead); err == nil {
-			t.Error("Run on a path that cannot be a lock: got nil")
-		}
+		need.That(t, "Run on a path that cannot be a lock: no error", election.New(locks, "").Run(t.Context(), lead) != nil)
 		d := new(diary)
 		leader := candidateOf(t, locks, d, "a").run()
 		other := registry(t, s, "b")

@@ -62,12 +62,8 @@ type diary struct {
 func (d *diary) begin(t *testing.T, label string, term int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.leading != "" {
-		t.Errorf("%s leads while %s does", label, d.leading)
-	}
-	if term <= d.last {
-		t.Errorf("term %d of %s after %d", term, label, d.last)
-	}
+	need.Equal(t, "who leads when "+label+" begins to", d.leading, "")
+	need.AtLeast(t, "the term of "+label, term, d.last+1)
 	d.leading, d.last = label, term
 	d.leaders = append(d.leaders, label)
 }

@@ -26,9 +26,8 @@ func isClosed(c <-chan struct{}) bool {
 
 func TestZeroBoolIsFalse(t *testing.T) {
 	var b mutexbool.Bool
-	if b.IsSet() || isClosed(b.C()) {
-		t.Errorf("zero Bool: IsSet = %t, C is closed: %t, want false", b.IsSet(), isClosed(b.C()))
-	}
+	need.That(t, "the zero Bool is set", !b.IsSet())
+	need.That(t, "the channel of the zero Bool is closed", !isClosed(b.C()))
 }
 
 func TestSetWakesEveryWaiter(t *testing.T) {
@@ -57,15 +56,12 @@ func TestBoolIsALevelUntilClear(t *testing.T) {
 			}
 		}
 		b.Clear()
-		if b.IsSet() {
-			t.Error("IsSet after Clear = true, want false")
-		}
+		need.That(t, "set after Clear", !b.IsSet())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		start := time.Now()
-		if err := b.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Hour {
-			t.Errorf("Wait after Clear: got %v after %v, want DeadlineExceeded after 1h", err, time.Since(start))
-		}
+		need.WantErr(t, "Wait after Clear", b.Wait(ctx), context.DeadlineExceeded)
+		need.Equal(t, "Wait after Clear took", time.Since(start), time.Hour)
 	})
 }
 
@@ -75,9 +71,7 @@ func TestChannelTakenBeforeSetStaysClosed(t *testing.T) {
 	before := b.C()
 	b.Set()
 	b.Clear()
-	if !isClosed(before) {
-		t.Error("a channel taken before Set is open after Set and Clear")
-	}
+	need.That(t, "a channel taken before Set is open after Set and Clear", isClosed(before))
 }
 
 func TestWaitReturnsCause(t *testing.T) {

@@ -50,13 +50,9 @@ func TestEachCertificateIsIssuedOnce(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		if len(authority.issued) != domains {
-			t.Errorf("%d names have a certificate, want %d", len(authority.issued), domains)
-		}
+		need.Equal(t, "names have a certificate", len(authority.issued), domains)
 		for name, n := range authority.issued {
-			if n != 1 {
-				t.Errorf("%s was issued %d times, want once", name, n)
-			}
+			need.Equal(t, name+": issued", n, 1)
 		}
 	})
 }

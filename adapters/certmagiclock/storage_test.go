@@ -51,9 +51,7 @@ func TestLockWaitsForWhoeverHasIt(t *testing.T) {
 			start := time.Now()
 			time.AfterFunc(time.Second, func() { unlock(t, one, "issue_cert_*.example.com") })
 			lock(t, second, "issue_cert_*.example.com")
-			if took := time.Since(start); took < time.Second {
-				t.Errorf("the second owner has the lock after %v", took)
-			}
+			need.AtLeast(t, "the second owner has the lock after", time.Since(start), time.Second)
 			unlock(t, second, "issue_cert_*.example.com")
 		}
 		synctest.Wait()                                                                         // one's last Unlock is over, too
@@ -100,12 +98,8 @@ func TestWhatIsNotLockedCannotBeUnlockedOrRenewed(t *testing.T) {
 		lock(t, s, "b")
 		unlock(t, s, "b")
 		for _, name := range []string{"a", "b", "c"} {
-			if err := s.Unlock(t.Context(), name); err == nil {
-				t.Errorf("Unlock(%q): no error", name)
-			}
-			if err := s.RenewLockLease(t.Context(), name, time.Minute); err == nil {
-				t.Errorf("RenewLockLease(%q): no error", name)
-			}
+			need.That(t, "Unlock of "+name+": no error", s.Unlock(t.Context(), name) != nil)
+			need.That(t, "RenewLockLease of "+name+": no error", s.RenewLockLease(t.Context(), name, time.Minute) != nil)
 		}
 		if ok, _ := s.TryLock(t.Context(), "a"); ok {
 			t.Error("an Unlock elsewhere gave the lock away")
@@ -127,9 +121,7 @@ func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 			t.Fatalf("RenewLockLease of a lock that is held: %v; logged %q", err, &log)
 		}
 		lose(t, srv, "a")
-		if n := strings.Count(log.String(), "level=WARN"); n != 1 {
-			t.Errorf("%d warnings, want 1: %s", n, &log)
-		}
+		need.Equal(t, "warnings in "+log.String(), strings.Count(log.String(), "level=WARN"), 1)
 		lock(t, other, "a")
 		short, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -140,9 +132,7 @@ func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 			t.Error("RenewLockLease did not take the lock")
 		}
 		unlock(t, s, "a")
-		if err := s.Unlock(t.Context(), "a"); err == nil {
-			t.Error("a second Unlock: no error")
-		}
+		need.That(t, "a second Unlock: no error", s.Unlock(t.Context(), "a") != nil)
 	})
 }
 
@@ -172,16 +162,12 @@ func lock(t *testing.T, s *certmagiclock.Storage, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Hour)
 	defer cancel()
-	if err := s.Lock(ctx, name); err != nil {
-		t.Errorf("Lock(%q): %v", name, err)
-	}
+	need.WantErr(t, "Lock of "+name, s.Lock(ctx, name), nil)
 }
 
 func unlock(t *testing.T, s *certmagiclock.Storage, name string) {
 	t.Helper()
-	if err := s.Unlock(t.Context(), name); err != nil {
-		t.Errorf("Unlock(%q): %v", name, err)
-	}
+	need.WantErr(t, "Unlock of "+name, s.Unlock(t.Context(), name), nil)
 }
 
 // lose ends the session of the process that has the lock.

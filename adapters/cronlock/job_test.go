@@ -38,13 +38,9 @@ func TestARunThatFindsTheLockTakenIsSkipped(t *testing.T) {
 			time.Sleep(time.Second / 4)
 		}
 		time.Sleep(time.Minute)
-		if n := runs.Load(); n != 1 {
-			t.Errorf("%d runs, want 1", n)
-		}
+		need.Equal(t, "runs", runs.Load(), 1)
 		cronlock.Job(locks.Mutex("/jobs/report"), func(context.Context) { runs.Add(1) }).Run()
-		if n := runs.Load(); n != 2 {
-			t.Error("the lock is still taken after the run")
-		}
+		need.That(t, "the lock is still taken after the run", runs.Load() == 2)
 	})
 }
 
@@ -52,9 +48,7 @@ func TestOnSlotIsToldOfRunsAndOfThoseThatAreSkipped(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var told []error
 		onSlot := cronlock.OnSlot(func(path string, err error) {
-			if path != "/jobs/report" {
-				t.Errorf("told of %s", path)
-			}
+			need.Equal(t, "told of", path, "/jobs/report")
 			told = append(told, err)
 		})
 		job := func(f func(context.Context)) cron.Job {
@@ -71,13 +65,9 @@ func TestAtLeastKeepsTheLockAndNotTheScheduler(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		start := time.Now()
 		cronlock.Job(locktest.Dial(t, srv).Mutex("/jobs/report"), func(context.Context) {}, cronlock.AtLeast(time.Minute)).Run()
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("the run kept the scheduler for %v", took)
-		}
+		need.AtMost(t, "the run kept the scheduler for", time.Since(start), time.Second)
 		cronlock.Job(locktest.Dial(t, srv).Mutex("/jobs/report"), func(context.Context) {}, cronlock.WithWait(time.Hour)).Run()
-		if took := time.Since(start); took < time.Minute || took > time.Minute+time.Second {
-			t.Errorf("the next run is over after %v, want a minute", took)
-		}
+		need.Between(t, "the next run is over after", time.Since(start), time.Minute, time.Minute+time.Second)
 	})
 }
 
@@ -92,14 +82,10 @@ func TestTheContextOfAJobEndsWithItsLock(t *testing.T) {
 			}
 			time.AfterFunc(time.Second, func() { locks.Close() })
 			<-ctx.Done()
-			if !errors.Is(context.Cause(ctx), tier.ErrLost) {
-				t.Errorf("the context ended with %v, want ErrLost", context.Cause(ctx))
-			}
+			need.WantErr(t, "the end of the context", context.Cause(ctx), tier.ErrLost)
 		}, cronlock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))).Run()
 		synctest.Wait()
-		if !strings.Contains(log.String(), `level=WARN msg="the lock of a job is lost`) {
-			t.Errorf("logged about the loss: %q", &log)
-		}
+		need.Has(t, "logged about the loss", log.String(), `level=WARN msg="the lock of a job is lost`)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/robfig/cron/v3"
 	"github.com/tierlock/tierlock/adapters/cronlock"
 	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -42,16 +43,12 @@ func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for kind, want := range map[string]int{"with": 1, "without": 2} { // or else the clocks do not differ
-			if n := len(runs[kind]); n < jobs*(slots-1) {
-				t.Errorf("%s AtLeast %d slots were run, want %d in each second", kind, n, jobs)
-			}
+			need.AtLeast(t, kind+": slots that were run", len(runs[kind]), jobs*(slots-1))
 			most := 0
 			for _, n := range runs[kind] {
 				most = max(most, n)
 			}
-			if most != want {
-				t.Errorf("%s AtLeast a slot was run %d times, want %d at most", kind, most, want)
-			}
+			need.Equal(t, kind+": the most runs of a slot", most, want)
 		}
 	})
 }

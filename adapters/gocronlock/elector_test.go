@@ -12,6 +12,7 @@ import (
 	"github.com/tierlock/tierlock/adapters/gocronlock"
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -84,16 +85,10 @@ func TestAtLeastKeepsTheLeadAfterTheLastRun(t *testing.T) {
 		}()
 		began := time.Now()
 		synctest.Wait()
-		if err := one.IsLeader(t.Context()); err == nil {
-			t.Error("a run could begin while the elector is closed")
-		}
+		need.That(t, "a run could begin while the elector is closed", one.IsLeader(t.Context()) != nil)
 		time.Sleep(time.Second/2 + time.Second/8)
-		if err := other.IsLeader(t.Context()); err == nil {
-			t.Error("another one leads before the time is over")
-		}
-		if took := (<-closed).Sub(began); took < 3*time.Second/4 || took > time.Second {
-			t.Errorf("Close took %v, want what was left of a second", took)
-		}
+		need.That(t, "another one leads before the time is over", other.IsLeader(t.Context()) != nil)
+		need.Between(t, "Close, with what was left of a second, took", (<-closed).Sub(began), 3*time.Second/4, time.Second)
 		leads(t, other, one)
 	})
 }
@@ -104,11 +99,7 @@ func TestWhatBecomesOfTheLeadIsLogged(t *testing.T) {
 		logged := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
-			for _, want := range want {
-				if !strings.Contains(log.String(), want) {
-					t.Errorf("logged %q, want %q", log.String(), want)
-				}
-			}
+			need.Has(t, "logged", log.String(), want...)
 			log.Reset()
 		}
 		locks := process(t, srv)

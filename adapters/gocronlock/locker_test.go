@@ -34,9 +34,8 @@ func TestARunThatFindsTheLockTakenIsSkipped(t *testing.T) {
 		run := begin(t, one, "report")
 		start := time.Now()
 		for name, locker := range map[string]gocron.Locker{"the same process": one, "another process": other} {
-			if _, err := locker.Lock(t.Context(), "report"); !errors.Is(err, tier.ErrLocked) || time.Since(start) > time.Second {
-				t.Errorf("a run in %s: %v after %v, want ErrLocked at once", name, err, time.Since(start))
-			}
+			need.WantErr(t, "a run in "+name, need.ErrOf(locker.Lock(t.Context(), "report")), tier.ErrLocked)
+			need.AtMost(t, "a run in "+name+" was refused after", time.Since(start), time.Second)
 		}
 		end(t, begin(t, other, "another job"))
 		end(t, run)
@@ -51,9 +50,7 @@ func TestARunIsAnOwnerOfItsOwn(t *testing.T) {
 		hold := need.Get(locks.Mutex(tier.Name("/jobs", "report")).Acquire(t.Context()))(t)
 		defer hold.Release()
 		locker := gocronlock.NewLocker(locks, "/jobs")
-		if _, err := locker.Lock(hold.Context(t.Context()), "report"); !errors.Is(err, tier.ErrLocked) {
-			t.Errorf("a run under a hold of its lock: %v, want ErrLocked", err)
-		}
+		need.WantErr(t, "a run under a hold of its lock", need.ErrOf(locker.Lock(hold.Context(t.Context()), "report")), tier.ErrLocked)
 	})
 }
 
@@ -63,9 +60,8 @@ func TestWithWaitARunWaits(t *testing.T) {
 		run := begin(t, gocronlock.NewLocker(locks, "/jobs"), "report")
 		patient := gocronlock.NewLocker(process(t, srv), "/jobs", gocronlock.WithWait(time.Minute))
 		start := time.Now()
-		if _, err := patient.Lock(t.Context(), "report"); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Minute {
-			t.Errorf("waited in vain for %v: %v, want a minute, DeadlineExceeded", time.Since(start), err)
-		}
+		need.WantErr(t, "a wait in vain", need.ErrOf(patient.Lock(t.Context(), "report")), context.DeadlineExceeded)
+		need.Equal(t, "waited in vain for", time.Since(start), time.Minute)
 		time.AfterFunc(time.Second, func() { end(t, run) })
 		end(t, begin(t, patient, "report"))
 	})
@@ -75,9 +71,7 @@ func TestOnSlotIsToldOfRunsAndOfThoseThatAreSkipped(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var told []error
 		locker := gocronlock.NewLocker(process(t, srv), "/jobs", gocronlock.OnSlot(func(path string, err error) {
-			if path != "/jobs/report" {
-				t.Errorf("told of %s", path)
-			}
+			need.Equal(t, "told of", path, "/jobs/report")
 			told = append(told, err)
 		}))
 		run := begin(t, locker, "report")
@@ -96,13 +90,9 @@ func TestAtLeastKeepsTheLockAndNotTheWorker(t *testing.T) {
 		run := begin(t, one, "report")
 		time.Sleep(time.Second / 4)
 		end(t, run)
-		if took := time.Since(start); took > time.Second/2 {
-			t.Errorf("the worker was kept until %v", took)
-		}
+		need.AtMost(t, "the worker was kept until", time.Since(start), time.Second/2)
 		next := begin(t, other, "report")
-		if took := time.Since(start); took < time.Second || took > time.Second+time.Second/4 {
-			t.Errorf("the next run began after %v, want a second", took)
-		}
+		need.Between(t, "the next run began after", time.Since(start), time.Second, time.Second+time.Second/4)
 		end(t, next)
 		synctest.Wait() // one has heard that its own lock is gone
 
@@ -111,9 +101,7 @@ func TestAtLeastKeepsTheLockAndNotTheWorker(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		end(t, run)
 		end(t, begin(t, other, "report"))
-		if took := time.Since(start); took > 2*time.Second+time.Second/4 {
-			t.Errorf("the run after a long one began after %v, want 2 s", took)
-		}
+		need.AtMost(t, "the run after a long one began after", time.Since(start), 2*time.Second+time.Second/4)
 	})
 }
 
@@ -136,24 +124,14 @@ func TestWhatGocronKeepsToItselfIsLogged(t *testing.T) {
 		locks := process(t, srv)
 		locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.WithLogger(logger), gocronlock.AtLeast(time.Hour))
 		need.Get(locker.Lock(t.Context(), "report"))(t)
-		if _, err := locker.Lock(t.Context(), "report"); err == nil {
-			t.Error("a second run has the lock")
-		}
-		if log.Len() != 0 {
-			t.Errorf("logged while all is as it should be: %s", &log)
-		}
+		need.That(t, "a second run has the lock", need.ErrOf(locker.Lock(t.Context(), "report")) != nil)
+		need.Equal(t, "logged while all is as it should be", log.String(), "")
 		locks.Close()
 		synctest.Wait()
-		if !strings.Contains(log.String(), `level=WARN msg="the lock of a job is lost`) || !strings.Contains(log.String(), "/jobs/report") {
-			t.Errorf("logged about the loss: %q", &log)
-		}
+		need.Has(t, "logged about the loss", log.String(), `level=WARN msg="the lock of a job is lost`, "/jobs/report")
 		log.Reset()
-		if _, err := locker.Lock(t.Context(), "another job"); err == nil {
-			t.Error("a closed registry has locks")
-		}
-		if !strings.Contains(log.String(), `level=WARN msg="job not run`) {
-			t.Errorf("logged about a run that could not have its lock: %q", &log)
-		}
+		need.That(t, "a closed registry has locks", need.ErrOf(locker.Lock(t.Context(), "another job")) != nil)
+		need.Has(t, "logged about a run that could not have its lock", log.String(), `level=WARN msg="job not run`)
 	})
 }
 
@@ -165,9 +143,7 @@ func TestALockThatIsLetGoIsNoLoss(t *testing.T) {
 		end(t, begin(t, locker, "report"))
 		locks.Close()
 		synctest.Wait()
-		if log.Len() != 0 {
-			t.Errorf("logged: %s", &log)
-		}
+		need.Equal(t, "logged", log.String(), "")
 	})
 }
 

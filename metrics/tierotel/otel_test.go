@@ -110,9 +110,7 @@ func (b *bench) wantMetrics(lines ...string) {
 	b.Helper()
 	got := b.metrics()
 	for _, line := range lines {
-		if !slices.Contains(strings.Split(got, "\n"), line) {
-			b.Errorf("no %q in\n%s", line, got)
-		}
+		need.That(b, "no "+line+" in\n"+got, slices.Contains(strings.Split(got, "\n"), line))
 	}
 }
 
@@ -134,9 +132,7 @@ func TestWaitAndHoldAreSpansOfTheCaller(t *testing.T) {
 		hold := b.acquire(ctx, b.locks.Mutex("/jobs/a"))
 		acquired := time.Now()
 		time.Sleep(5 * time.Second)
-		if err := hold.Release(); err != nil {
-			b.Error(err)
-		}
+		need.WantErr(b, "Release", hold.Release(), nil)
 		waits, holds := b.ended("tierlock wait"), b.ended("tierlock hold")
 		if len(waits) != 1 || len(holds) != 1 {
 			b.Fatalf("%d waits and %d holds, want one each", len(waits), len(holds))
@@ -185,9 +181,7 @@ func TestLossIsCountedAtOnceAndMarksTheHold(t *testing.T) {
 		synctest.Wait()
 		b.wantMetrics("tierlock.losses 1 tierlock.cause="+string(tier.LossOfLease)+",tierlock.path=other", "tierlock.connected 0")
 		b.server.Unfreeze()
-		if err := hold.Release(); !errors.Is(err, tier.ErrLost) {
-			b.Errorf("Release: %v, want ErrLost", err)
-		}
+		need.WantErr(b, "Release", hold.Release(), tier.ErrLost)
 		if holds := b.ended("tierlock hold"); len(holds) != 1 || holds[0].Status.Code != codes.Error {
 			b.Errorf("got %+v, want one with an error", holds)
 		}
@@ -281,9 +275,7 @@ func TestPermitsAreMeasured(t *testing.T) {
 			"tierlock.wait.duration 1×, 3s tierlock.path=/jobs/*,tierlock.source=permits")
 		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
 		defer cancel()
-		if _, err := s.Acquire(ctx, 2); err == nil {
-			b.Error("got four permits of three")
-		}
+		need.That(b, "got four permits of three", need.ErrOf(s.Acquire(ctx, 2)) != nil)
 		b.wantMetrics("tierlock.wait.duration 1×, 1s error.type=timeout,tierlock.path=/jobs/*",
 			"tierlock.oldest_wait 0 tierlock.path=/jobs/*")
 		b.server.Freeze()
@@ -291,9 +283,7 @@ func TestPermitsAreMeasured(t *testing.T) {
 		synctest.Wait()
 		b.wantMetrics("tierlock.losses 1 tierlock.cause=" + string(tier.LossOfLease) + ",tierlock.path=/jobs/*")
 		b.server.Unfreeze()
-		if err := two.Release(); !errors.Is(err, tier.ErrLost) {
-			b.Errorf("Release: %v, want ErrLost", err)
-		}
+		need.WantErr(b, "Release", two.Release(), tier.ErrLost)
 		b.wantMetrics("tierlock.permits 0 tierlock.path=/jobs/*")
 		waits, holds := b.ended("tierlock wait"), b.ended("tierlock hold")
 		if len(waits) != 2 || waits[0].EndTime.Sub(waits[0].StartTime) != 3*time.Second || len(holds) != 1 ||
@@ -311,8 +301,6 @@ func TestWrongOptionsAreRefused(t *testing.T) {
 	for name, opt := range map[string]tierotel.Option{
 		"malformed": tierotel.WithPaths("/jobs/["), "no tracers": tierotel.WithTracerProvider(nil), "no meters": tierotel.WithMeterProvider(nil),
 	} {
-		if _, err := tierotel.New(opt); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		need.That(t, name+": no error", need.ErrOf(tierotel.New(opt)) != nil)
 	}
 }

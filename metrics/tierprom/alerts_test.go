@@ -37,9 +37,8 @@ const (
 func TestAlertsByTheirUnitTests(t *testing.T) {
 	promtool := program(t, "PROMTOOL", "promtool")
 	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", "testdata/alerts_test.yaml"}} {
-		if out, err := exec.Command(promtool, args...).CombinedOutput(); err != nil {
-			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
+		out, err := exec.Command(promtool, args...).CombinedOutput()
+		need.WantErr(t, fmt.Sprintf("promtool %s: %s", args, out), err, nil)
 	}
 }
 
@@ -88,9 +87,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	p.eventually(t, `sum(tierlock_connected) == 3`)
 	// Three times as long as an alert waits.
 	p.eventually(t, `min(count_over_time(tierlock_connected[1h])) > 60 and sum(tierlock_held_locks) == 2`)
-	if early := p.ask(t, fired()); len(early) > 0 {
-		t.Errorf("in health there are alerts: %v", early)
-	}
+	need.Empty(t, "in health there are alerts", p.ask(t, fired()))
 
 	stopping.why.Store(&tier.QuarantineError{Until: time.Now().Add(time.Hour), Reason: "the server is new"})
 	acquire(t, troubled.Mutex("/stuck/a"))
@@ -138,9 +135,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 		p.eventually(t, fired(alert))
 	}
 	for _, well := range []string{`instance="healthy"`, `path=~".*healthy.*"`, `alertname="TierlockOrphan", path!="/orphan/*"`} {
-		if wrong := p.ask(t, fired(well)); len(wrong) > 0 {
-			t.Errorf("fired although all is well there: %v", wrong)
-		}
+		need.Empty(t, "fired although all is well there", p.ask(t, fired(well)))
 	}
 	p.wantRules(t, len(alerts))
 	p.wantDashboard(t)
@@ -281,9 +276,7 @@ func (m *monitor) wantRules(t *testing.T, number int) {
 	for _, rule := range data.Groups[0].Rules {
 		for _, annotation := range []string{"summary", "description"} {
 			text := rule.Annotations[annotation]
-			if text == "" {
-				t.Errorf("%s has no %s", rule.Name, annotation)
-			}
+			need.That(t, rule.Name+" has no "+annotation, text != "")
 			for _, label := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
 				for _, series := range m.ask(t, fired(fmt.Sprintf("alertname=%q", rule.Name))) {
 					if series[label[1]] == "" {

@@ -75,9 +75,7 @@ func wait(t *testing.T, locks *tier.Registry, path string) {
 		}
 	}
 	locktest.WantErr(t, "Release", hold.Release(), nil)
-	if err := <-next; err != nil {
-		t.Error(err)
-	}
+	need.WantErr(t, "the next Acquire", <-next, nil)
 }
 
 // wantOn checks that a page of metrics has all this, and returns it.
@@ -89,11 +87,7 @@ func wantOn(t *testing.T, page *httptest.Server, all ...string) string {
 	if err := answer.Write(&b); err != nil || answer.StatusCode != http.StatusOK {
 		t.Fatal(err, b.String())
 	}
-	for _, want := range all {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("not on the page: %s", want)
-		}
-	}
+	need.Has(t, "the page", b.String(), all...)
 	return b.String()
 }
 
@@ -111,9 +105,7 @@ func TestScrape(t *testing.T) {
 	metrics.Slot("/jobs/sweep", context.Canceled)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := locks.Mutex("/jobs/kept").Acquire(ctx); err == nil {
-		t.Error("acquired twice")
-	}
+	need.That(t, "acquired twice", need.ErrOf(locks.Mutex("/jobs/kept").Acquire(ctx)) != nil)
 	text := wantOn(t, page,
 		`tierlock_hold_seconds_count{path="/jobs/*"} 200`,
 		`tierlock_hold_seconds_count{path="/customers/*/*"} 200`,
@@ -131,9 +123,7 @@ func TestScrape(t *testing.T) {
 		"tierlock_held_locks{path=\"/jobs/*\"} 1\n", "tierlock_held_locks{path=\"other\"} 0\n",
 		"tierlock_oldest_hold_seconds{path=\"other\"} 0\n",
 	)
-	if n := strings.Count(text, "\n"); n > 360 {
-		t.Errorf("%d lines on the page", n)
-	}
+	need.AtMost(t, "lines on the page", strings.Count(text, "\n"), 360)
 	hold.Release()
 	locks.Close()
 }
@@ -152,9 +142,7 @@ func TestScrapeOfTheOldest(t *testing.T) {
 		}
 	}
 	const aged = `(?m)^tierlock_oldest_(hold|wait)_seconds{path="/jobs/\*"} [1-9]`
-	if text := wantOn(t, page); len(regexp.MustCompile(aged).FindAllString(text, -1)) != 2 {
-		t.Errorf("want a hold and a wait of more than a second on the page: %s", text)
-	}
+	need.Equal(t, "holds and waits of more than a second on the page", len(regexp.MustCompile(aged).FindAllString(wantOn(t, page), -1)), 2)
 	locktest.WantErr(t, "Release", hold.Release(), nil)
 	(<-next).Release()
 	wantOn(t, page, "tierlock_oldest_wait_seconds{path=\"/jobs/*\"} 0\n", "tierlock_oldest_hold_seconds{path=\"/jobs/*\"} 0\n")
@@ -170,9 +158,7 @@ func TestConnectionIsNotThereBeforeItIsKnown(t *testing.T) {
 		t.Fatal(families, err)
 	}
 	for _, f := range families {
-		if f.GetName() == "tierlock_connected" {
-			t.Errorf("got %v", f)
-		}
+		need.That(t, "there is "+f.GetName(), f.GetName() != "tierlock_connected")
 	}
 }
 
@@ -183,9 +169,7 @@ func TestScrapeOfASemaphore(t *testing.T) {
 	three := need.Get(s.Acquire(t.Context(), 3))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 1100*time.Millisecond)
 	defer cancel()
-	if _, err := s.Acquire(ctx, 3); err == nil {
-		t.Error("got six permits of five")
-	}
+	need.That(t, "got six permits of five", need.ErrOf(s.Acquire(ctx, 3)) != nil)
 	other := need.Get(locks.Semaphore("/elsewhere", 1).Acquire(t.Context(), 1))(t)
 	wantOn(t, page,
 		"tierlock_permits{path=\"/limits/*\"} 3\n", "tierlock_permits{path=\"other\"} 1\n",
@@ -207,9 +191,7 @@ func TestScrapeOfASemaphore(t *testing.T) {
 }
 
 func TestMalformedPatternIsRefused(t *testing.T) {
-	if _, err := tierprom.New(tierprom.WithPaths("/jobs/[a")); err == nil {
-		t.Error("took a pattern that matches nothing")
-	}
+	need.That(t, "took a pattern that matches nothing", need.ErrOf(tierprom.New(tierprom.WithPaths("/jobs/[a"))) != nil)
 }
 
 // What alerts are about is on the page before it has happened, at 0, for each pattern.
