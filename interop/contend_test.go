@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // A load is what each driver is ordered to do.
@@ -32,17 +34,13 @@ func share(t *testing.T, l load, drivers []*driver, turns []string) record {
 		t.Logf("%-24s %-12s %6d turns, %5d alone, the fewest of a thread %d%s",
 			d.kind, turns[i%len(turns)], a.Turns, a.Alone, a.Fewest, givenUp(a))
 		alone += a.Alone
-		if a.Overlaps > 0 {
-			t.Errorf("%s: %d of %d turns overlap with somebody else's", d.kind, a.Overlaps, a.Turns)
-		}
+		need.Equal(t, d.kind+": turns that overlap with somebody else's", a.Overlaps, 0)
 		if a.Fewest == 0 && a.GivenUp == 0 {
 			t.Errorf("%s: a thread never had the lock", d.kind)
 		}
 	}
 	r := recorded(t, name)
-	if r.alone != alone {
-		t.Errorf("counter: got %d after %d turns that were alone", r.alone, alone)
-	}
+	need.Equal(t, "the counter after turns that were alone", r.alone, alone)
 	return r
 }
 

@@ -3,6 +3,8 @@ package interop_test
 import (
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestOthersGoOnWhenAHolderIsKilled(t *testing.T) {
@@ -20,9 +22,7 @@ func TestOthersGoOnWhenAHolderIsKilled(t *testing.T) {
 				e.awaitChildren(t, i+2)
 			}
 			for _, d := range waiting {
-				if len(d.answers) > 0 {
-					t.Errorf("%s did not wait for %s", d.kind, kind)
-				}
+				need.That(t, d.kind+" did not wait for "+kind, len(d.answers) == 0)
 			}
 			holder.kill()
 			killed := time.Now()

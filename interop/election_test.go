@@ -3,6 +3,8 @@ package interop_test
 import (
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // A path of Curator's LeaderSelector is the same election: each waits for the other, follows it when it resigns or is
@@ -25,13 +27,9 @@ func TestLeaderSelectorIsTheSameElection(t *testing.T) {
 			t.Logf("%s leads, %v after the one before has gone", d.kind, time.Since(ended).Round(time.Millisecond))
 		}
 		for _, later := range drivers[i+1:] {
-			if len(later.answers) > 0 {
-				t.Errorf("%s did not wait for %s", later.kind, d.kind)
-			}
+			need.That(t, later.kind+" did not wait for "+d.kind, len(later.answers) == 0)
 		}
-		if got := observer.do(t, "leader").Leader; got != names[d.kind] {
-			t.Errorf("Curator sees %q lead, want %q", got, names[d.kind])
-		}
+		need.Equal(t, "whom Curator sees lead", observer.do(t, "leader").Leader, names[d.kind])
 		ended = time.Now()
 		if i < 2 {
 			d.kill()

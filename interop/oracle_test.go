@@ -104,9 +104,8 @@ func recorded(t *testing.T, name string) record {
 	alone, err1 := o.get(counterAt)
 	taken, err2 := o.get(takenAt)
 	most, err3 := o.get(mostAt)
-	if err := errors.Join(err1, err2, err3); err != nil || taken != 0 {
-		t.Errorf("%d units are taken at the end: %v", taken, err)
-	}
+	need.WantErr(t, "the end", errors.Join(err1, err2, err3), nil)
+	need.Equal(t, "units taken at the end", taken, 0)
 	return record{alone, most}
 }
 
@@ -149,9 +148,7 @@ func intrude(t *testing.T, name string, all, units int64) (leave func()) {
 		t.Fatal(overlap, err)
 	}
 	return func() {
-		if err := o.leave(units); err != nil {
-			t.Error(err)
-		}
+		need.WantErr(t, "leave", o.leave(units), nil)
 		o.file.Close()
 	}
 }

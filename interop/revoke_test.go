@@ -48,9 +48,7 @@ func TestOursAreToldWhenCuratorAsks(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the holder does not hear of it")
 	}
-	if err := hold.Err(); err != nil {
-		t.Errorf("the lock is lost: %v", err)
-	}
+	need.WantErr(t, "the lock", hold.Err(), nil)
 	curator.order(t, "acquire")
 	e.awaitChildren(t, 2)
 	waittest.Release(t, hold)

@@ -88,9 +88,7 @@ func (d *driver) waits(t *testing.T, e *ensemble, holder *driver) {
 	d.order(t, "acquire")
 	e.awaitChildren(t, holder.znodes()+d.znodes())
 	time.Sleep(200 * time.Millisecond) // for the driver to look at the queue
-	if len(d.answers) > 0 {
-		t.Errorf("%s does not wait for %s: the documentation says that it does", d.kind, holder.kind)
-	}
+	need.That(t, d.kind+" does not wait for "+holder.kind+": the documentation says that it does", len(d.answers) == 0)
 	holder.release(t)
 	d.answer(t)
 	d.release(t)
@@ -136,9 +134,7 @@ func TestReadLockOfKazooSticksOnlyBefore29(t *testing.T) {
 			waittest.Release(t, hold)
 
 			stuck := reader.answer(t).TimedOut
-			if want := kazooBefore(t, 2, 9); stuck != want {
-				t.Errorf("ReadLock waits for the node behind it: got %t, want %t", stuck, want)
-			}
+			need.Equal(t, "ReadLock waits for the node behind it", stuck, kazooBefore(t, 2, 9))
 			if !stuck {
 				reader.release(t)
 			}

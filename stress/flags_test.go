@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -44,9 +45,8 @@ func TestBaselineIsTheFirstOneUnlessNamed(t *testing.T) {
 		"-baseline -store redis": "rueidislock", "-baseline=redsync -store redis": "redsync",
 		"-baseline -store postgres": "advisory", "-baseline=version -store postgres-advisory": "version",
 	} {
-		if c, err := parseFlags(strings.Fields(args), os.Stderr); err != nil || c.Baseline != want {
-			t.Errorf("%q: got %q, %v, want %q", args, c.Baseline, err, want)
-		}
+		c := need.Get(parseFlags(strings.Fields(args), os.Stderr))(t)
+		need.Equal(t, args, c.Baseline, want)
 	}
 }
 
@@ -57,9 +57,8 @@ func TestShapeOfChaos(t *testing.T) {
 	}
 	for args, want := range map[string]int{"-weight 2": 3, "-weight 4": 4, "-permits 7": 7} {
 		c, err := parseFlags(strings.Fields("-chaos -lock semaphore "+args), os.Stderr)
-		if err != nil || c.Permits != want {
-			t.Errorf("%s: got %d permits, %v, want %d", args, c.Permits, err, want)
-		}
+		need.WantErr(t, args, err, nil)
+		need.Equal(t, args+": permits", c.Permits, want)
 	}
 	c, err := parseFlags([]string{"-chaos", "-cs", "0s"}, os.Stderr)
 	if err != nil || c.Section != 0 || c.HandOff != nil {
@@ -69,19 +68,15 @@ func TestShapeOfChaos(t *testing.T) {
 
 func TestShapeOfABench(t *testing.T) {
 	c, err := parseFlags([]string{"-bench", "x"}, os.Stderr)
-	if err != nil || c.Duration != 5*time.Second {
-		t.Errorf("got %v, %v, want 5 s each", c.Duration, err)
-	}
+	need.WantErr(t, "of several", err, nil)
+	need.Equal(t, "the duration of each", c.Duration, 5*time.Second)
 	c, err = parseFlags([]string{"-bench", "x", "-duration", "1s"}, os.Stderr)
-	if err != nil || c.Duration != time.Second {
-		t.Errorf("got %v, %v, want 1 s each", c.Duration, err)
-	}
+	need.WantErr(t, "of several", err, nil)
+	need.Equal(t, "the duration of each", c.Duration, time.Second)
 }
 
 func TestDrawingIsBesideTheReport(t *testing.T) {
 	for html, want := range map[string]string{"": "", "x/y.html": "x/y-history.html", "x.d/y": "x.d/y-history.html"} {
-		if got := (&command{HTML: html}).drawing(); got != want {
-			t.Errorf("-html %q: got %q, want %q", html, got, want)
-		}
+		need.Equal(t, fmt.Sprintf("-html %q", html), (&command{HTML: html}).drawing(), want)
 	}
 }

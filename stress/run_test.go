@@ -84,19 +84,14 @@ func TestMissingServerExitsWith69(t *testing.T) {
 		"redis": {"scripts/get-redis.sh", "apt-get install -y redis-server", "brew install redis"},
 	} {
 		code, _, stderr := runWith("-store", store)
-		for _, want := range append(help, nowhere) {
-			if code != exitNoServer || !strings.Contains(stderr, want) {
-				t.Errorf("no %s on the machine: got exit %d, stderr %q, want it to say %q", store, code, stderr, want)
-			}
-		}
+		need.Equal(t, "the exit where there is no "+store, code, exitNoServer)
+		need.Has(t, "what is said where there is no "+store, stderr, append(help, nowhere)...)
 	}
 	start := time.Now()
 	if code, _, stderr := runWith("-zk", "127.0.0.1:1"); code != exitNoServer {
 		t.Errorf("unreachable server: got exit %d, stderr %q, want %d", code, stderr, exitNoServer)
 	}
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("unreachable server: found out after %v", took)
-	}
+	need.AtMost(t, "unreachable server: found out after", time.Since(start), 10*time.Second)
 }
 
 func TestRealLocksPass(t *testing.T) {
@@ -173,9 +168,7 @@ func checkTraffic(t *testing.T, name, lock string, r report.Result) {
 	if r.Writes == nil || *r.Writes == 0 && !volatile {
 		t.Errorf("got %v writes per turn", r.Writes)
 	}
-	if counted := r.Packets != nil; counted != (e.PostgreSQL == "") {
-		t.Errorf("got %v packets per turn", r.Packets)
-	}
+	need.Equal(t, "packets per turn are counted", r.Packets != nil, e.PostgreSQL == "")
 }
 
 func TestServersAreAnRTTAway(t *testing.T) {
@@ -206,12 +199,8 @@ func TestRunLeavesNoNodes(t *testing.T) {
 func TestPageOfARun(t *testing.T) {
 	name, servers := filepath.Join(t.TempDir(), "page.html"), servers(t)
 	runJSON(t, exitPass, "-zk", servers, "-baseline", "-html", name, "-procs", "2", "-goroutines", "2", "-duration", "300ms")
-	page := need.Get(os.ReadFile(name))(t)
-	for _, want := range []string{"stress: PASS", "2 × 2, empty section", "zk.Lock", "as the server is configured"} {
-		if !strings.Contains(string(page), want) {
-			t.Errorf("the page does not have %q", want)
-		}
-	}
+	page := string(need.Get(os.ReadFile(name))(t))
+	need.Has(t, "the page", page, "stress: PASS", "2 × 2, empty section", "zk.Lock", "as the server is configured")
 	if code, _, stderr := runWith("-zk", servers, "-duration", "100ms", "-html", t.TempDir()); code == exitPass || stderr == "" {
 		t.Errorf("a page that cannot be written: got exit %d, stderr %q", code, stderr)
 	}

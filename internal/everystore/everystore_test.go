@@ -146,9 +146,7 @@ func testLossComesFirst(t *testing.T, s site, p part) {
 	await(t, next, "another one")
 	select {
 	case err := <-told:
-		if !errors.Is(err, tier.ErrLost) {
-			t.Errorf("the first one is told of %v, want ErrLost", err)
-		}
+		need.WantErr(t, "what the first one is told of", err, tier.ErrLost)
 	default:
 		t.Error("the first one has not been told")
 	}

@@ -83,9 +83,7 @@ func TestGooseMigratesOneProcessAtATime(t *testing.T) {
 			waittest.Eventually(t, "the first is in the middle", func() bool { return strings.Contains(first.said(), "runs 2") })
 			second := migrate(t, s.name, addr, database, "the second")
 			waittest.Eventually(t, "the second waits", queued(2))
-			if said := second.said(); strings.Contains(said, "runs") {
-				t.Errorf("the second migrates beside the first: %s", said)
-			}
+			need.That(t, "the second migrates beside the first", !strings.Contains(second.said(), "runs"))
 			first.cmd.Process.Kill()
 			if err := second.cmd.Wait(); err != nil || strings.Contains(second.said(), "runs 1") {
 				t.Errorf("the second: %v\n%s", err, second.said())

@@ -18,6 +18,7 @@ import (
 	"github.com/tierlock/tierlock/adapters/gocronlock"
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/internal/locktest"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -38,9 +39,7 @@ func elect(ctx context.Context, t *testing.T, locks *tier.Registry, path string,
 		section(ctx)
 		return nil
 	})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("a campaign ends with %v", err)
-	}
+	need.WantErr(t, "the end of a campaign", err, context.Canceled)
 }
 
 func cronJob(ctx context.Context, _ *testing.T, locks *tier.Registry, path string, section func(context.Context)) {

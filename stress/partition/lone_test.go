@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 )
@@ -22,7 +23,6 @@ func TestHolderThatIsNotHeardOrStoppedKnowsFirst(t *testing.T) {
 	if code == exitUnavailable {
 		redisservertest.Check(t, redisserver.ErrNotFound)
 	}
-	if code != exitPass || !strings.Contains(stdout.String(), "partition: 2 trials, 0 breaches") {
-		t.Errorf("got exit %d\n%s%s", code, stdout.String(), stderr.String())
-	}
+	need.Equal(t, "the exit of one that says "+stderr.String(), code, exitPass)
+	need.Has(t, "it", stdout.String(), "partition: 2 trials, 0 breaches")
 }

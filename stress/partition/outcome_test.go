@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestSummaryCountsAnAcquisitionBeforeTheLossAsBreach(t *testing.T) {
@@ -28,17 +30,10 @@ func TestSummaryCountsAnAcquisitionBeforeTheLossAsBreach(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
-			if passed := summarize(&out, zooKeeper.faultNames(), test.outcomes); passed != test.passed {
-				t.Errorf("passed: got %v, want %v", passed, test.passed)
-			}
-			for _, want := range test.want {
-				if !strings.Contains(out.String(), want) {
-					t.Errorf("no %q in\n%s", want, out.String())
-				}
-			}
-			if last := test.want[len(test.want)-1]; !strings.HasSuffix(out.String(), last) {
-				t.Errorf("the last line is not %q:\n%s", last, out.String())
-			}
+			need.Equal(t, "passed", summarize(&out, zooKeeper.faultNames(), test.outcomes), test.passed)
+			need.Has(t, "the summary", out.String(), test.want...)
+			last := test.want[len(test.want)-1]
+			need.That(t, "the last line is another one: "+out.String(), strings.HasSuffix(out.String(), last))
 		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -58,9 +57,7 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 		t.Errorf("environment: got %+v", e)
 	}
 	for name, text := range map[string]string{"report.html": many, "bench.svg": ">tierlock<"} {
-		if !strings.Contains(string(content(t, dir, name)), text) {
-			t.Errorf("%s does not name %q", name, text)
-		}
+		need.Has(t, name, string(content(t, dir, name)), text)
 	}
 }
 
@@ -73,12 +70,8 @@ func TestInterruptedBenchWritesNothing(t *testing.T) {
 	if errors.Is(err, store.ErrNoServer) {
 		zkservertest.Check(t, err)
 	}
-	if err == nil || !strings.Contains(err.Error(), "nothing was written") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the directory: %v, want none", err)
-	}
+	need.WantMention(t, err, "nothing was written")
+	need.WantErr(t, "the directory", need.ErrOf(os.Stat(dir)), os.ErrNotExist)
 }
 
 // writerFunc is called at each write.
@@ -106,9 +99,7 @@ func TestGoalsCanBeJudgedByTheTrials(t *testing.T) {
 			r[t.name] = &found
 		}
 		for _, g := range work.goals {
-			if _, err := g.judge([]round{r}); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			need.WantErr(t, name, need.ErrOf(g.judge([]round{r})), nil)
 		}
 	}
 }
@@ -143,20 +134,16 @@ func TestGoalIsHeldAgainstTheMedian(t *testing.T) {
 		}
 	}
 	unknown := goal{of: func(round) float64 { return math.NaN() }}
-	if j, err := unknown.judge(rounds); err == nil {
-		t.Errorf("what could not be measured: got %+v", j)
-	}
+	need.That(t, "what could not be measured is judged", need.ErrOf(unknown.judge(rounds)) != nil)
 }
 
 func TestTheMiddleRunStandsForAll(t *testing.T) {
 	m := measured{Runs: []*report.Result{{Ratio: 9}, {Ratio: 5}, {Ratio: 7}}}
-	if m.choose(); m.Median != 2 {
-		t.Errorf("by ratio: got run %d, want 2", m.Median)
-	}
+	m.choose()
+	need.Equal(t, "by ratio: the run", m.Median, 2)
 	m = measured{Runs: []*report.Result{{PerSecond: 5}, {PerSecond: 4}, {PerSecond: 9}}}
-	if m.choose(); m.Median != 0 {
-		t.Errorf("by rate: got run %d, want 0", m.Median)
-	}
+	m.choose()
+	need.Equal(t, "by rate: the run", m.Median, 0)
 }
 
 func TestParseGoBench(t *testing.T) {

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/need"
@@ -9,28 +10,18 @@ import (
 func TestFenceRefusesLowerTokens(t *testing.T) {
 	f := NewFence(1)
 	late := readBy(t, f, 5, 1)
-	if got := f.Inside(); len(got) != 1 || got[0] != 1 {
-		t.Errorf("after the read of process 1: inside are %v", got)
-	}
+	need.List(t, "after the read of process 1, inside are", f.Inside(), 1)
 	// The successor has read but not yet written: the late write is refused all the same.
 	next := readBy(t, f, 6, 2)
-	if !writeBack(t, f, 5, 1, late).Refused {
-		t.Error("write with a token below that of a reader: accepted")
-	}
-	if writeBack(t, f, 6, 2, next).Refused {
-		t.Error("write with the highest token: refused")
-	}
+	need.That(t, "write with a token below that of a reader: accepted", writeBack(t, f, 5, 1, late).Refused)
+	need.That(t, "write with the highest token: refused", !writeBack(t, f, 6, 2, next).Refused)
 	need.Empty(t, "inside after all wrote", f.Inside())
-	if !readBy(t, f, 5, 1).Refused {
-		t.Error("read with a lower token: accepted")
-	}
+	need.That(t, "read with a lower token: accepted", readBy(t, f, 5, 1).Refused)
 	total := f.Total()
 	if total.Accepted != 1 || total.Refused != 2 || total.LostFenced != 0 || total.Regressions != 0 {
 		t.Errorf("got %+v, want 1 accepted, 2 refused, nothing lost", total)
 	}
-	if total.LostUnfenced != 1 {
-		t.Errorf("unfenced: got %d lost updates, want 1", total.LostUnfenced)
-	}
+	need.Equal(t, "unfenced: lost updates", total.LostUnfenced, 1)
 }
 
 func TestOverlapWithValidTokensLosesUpdates(t *testing.T) {
@@ -38,22 +29,17 @@ func TestOverlapWithValidTokensLosesUpdates(t *testing.T) {
 	a, b := readBy(t, f, 5, 1), readBy(t, f, 5, 1)
 	writeBack(t, f, 5, 1, a)
 	writeBack(t, f, 5, 1, b)
-	if total := f.Total(); total.LostFenced != 1 || total.LostUnfenced != 1 {
-		t.Errorf("two sections at once: got %+v, want one lost update", total)
-	}
+	total := f.Total()
+	need.That(t, fmt.Sprintf("two sections at once: got %+v, want one lost update", total), total.LostFenced == 1 && total.LostUnfenced == 1)
 }
 
 func TestTokenOfTwoProcessesIsARegression(t *testing.T) {
 	f := NewFence(1)
 	readBy(t, f, 5, 1)
 	readBy(t, f, 5, 1)
-	if n := f.Total().Regressions; n != 0 {
-		t.Errorf("one process: got %d regressions", n)
-	}
+	need.Equal(t, "one process: regressions", f.Total().Regressions, 0)
 	readBy(t, f, 5, 2)
-	if n := f.Total().Regressions; n != 1 {
-		t.Errorf("two processes: got %d regressions, want 1", n)
-	}
+	need.Equal(t, "two processes: regressions", f.Total().Regressions, 1)
 }
 
 func TestFenceServesOtherProcesses(t *testing.T) {
@@ -98,9 +84,7 @@ func TestFenceLetsReadersInBetweenWriters(t *testing.T) {
 	if first.Refused || later.Refused || first.Fenced != 1 {
 		t.Fatalf("readers after a writer, in any order: got %+v, %+v", first, later)
 	}
-	if !writeBack(t, f, 5, 1, written).Refused {
-		t.Error("a late write beside readers: accepted")
-	}
+	need.That(t, "a late write beside readers: accepted", writeBack(t, f, 5, 1, written).Refused)
 	if readShared(t, f.Check, 7, 2, first).Refused || readShared(t, f.Check, 8, 3, later).Refused {
 		t.Error("readers without a writer after them: refused")
 	}
@@ -108,13 +92,9 @@ func TestFenceLetsReadersInBetweenWriters(t *testing.T) {
 		t.Errorf("got %+v, want nothing wrong", total)
 	}
 	next := readBy(t, f, 9, 1)
-	if !readShared(t, f.Check, 8, 3, later).Refused {
-		t.Error("a late read after the next writer: admitted")
-	}
+	need.That(t, "a late read after the next writer: admitted", readShared(t, f.Check, 8, 3, later).Refused)
 	writeBack(t, f, 9, 1, next)
-	if !readShared(t, f.Read, 8, 3, Answer{}).Refused {
-		t.Error("a late reader: admitted")
-	}
+	need.That(t, "a late reader: admitted", readShared(t, f.Read, 8, 3, Answer{}).Refused)
 }
 
 func TestReaderBesideAWriterSeesTheWrite(t *testing.T) {

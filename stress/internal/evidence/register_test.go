@@ -19,25 +19,15 @@ func TestOverlapIsSeenByBothProcessesAndGoroutines(t *testing.T) {
 		dir := t.TempDir()
 		here, elsewhere := open(t, dir, 0, how), open(t, dir, 0, how)
 		first := enter(t, here)
-		if first.Overlap {
-			t.Error("the first section overlaps nobody")
-		}
+		need.That(t, "the first section, alone: overlap seen", !first.Overlap)
 		second, third := enter(t, here), enter(t, elsewhere)
-		if !second.Overlap {
-			t.Error("a second goroutine inside: no overlap seen")
-		}
-		if !third.Overlap {
-			t.Error("a second process inside: no overlap seen")
-		}
-		if s := enter(t, open(t, dir, 1, how)); s.Overlap {
-			t.Error("sections of two paths: overlap seen")
-		}
+		need.That(t, "a second goroutine inside: no overlap seen", second.Overlap)
+		need.That(t, "a second process inside: no overlap seen", third.Overlap)
+		need.That(t, "sections of two paths: overlap seen", !enter(t, open(t, dir, 1, how)).Overlap)
 		for _, s := range []Section{third, second, first} {
 			leave(t, s, 1, 1)
 		}
-		if s := enter(t, elsewhere); s.Overlap {
-			t.Error("after leave: overlap seen")
-		}
+		need.That(t, "after leave: overlap seen", !enter(t, elsewhere).Overlap)
 	})
 }
 
@@ -54,9 +44,7 @@ func TestAbandonedSectionIsNotCounted(t *testing.T) {
 	bothWays(t, func(t *testing.T, how Judging) {
 		r := open(t, t.TempDir(), 0, how)
 		need.OK(t, enter(t, r).Abandon())
-		if s := enter(t, r); s.Overlap {
-			t.Error("the abandoned section still excludes others")
-		}
+		need.That(t, "the abandoned section still excludes others", !enter(t, r).Overlap)
 		need.Equal(t, "counted", r.Counted(), 0)
 	})
 }

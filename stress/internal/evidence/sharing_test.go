@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -50,9 +51,8 @@ func TestWhoFindsNoRoomOverlaps(t *testing.T) {
 					need.OK(t, s.Abandon())
 				}
 				again, err := inside[0].register.Enter(test.inside[0])
-				if err != nil || again.Overlap {
-					t.Errorf("when all have left: overlap %t, %v", again.Overlap, err)
-				}
+				need.WantErr(t, "when all have left", err, nil)
+				need.That(t, "overlap when all have left", !again.Overlap)
 			})
 		}
 	})
@@ -63,9 +63,8 @@ func TestTheDeadTakeNoPermits(t *testing.T) {
 	need.OK(t, inside[0].latch.close()) // as the kernel does for one that was killed
 	for _, want := range []bool{false, true} {
 		s, err := inside[1].register.Enter(1)
-		if err != nil || s.Overlap != want {
-			t.Errorf("beside one that lives: overlap %t, %v, want %t", s.Overlap, err, want)
-		}
+		need.WantErr(t, "beside one that lives", err, nil)
+		need.Equal(t, "overlap beside one that lives", s.Overlap, want)
 	}
 }
 
@@ -114,9 +113,7 @@ func TestTokens(t *testing.T) {
 				section := need.Get(r.Enter(s.weight))(t)
 				got = leave(t, section, s.token, s.process)
 			}
-			if got != test.want {
-				t.Errorf("regression after %v: got %t, want %t", test.steps, got, test.want)
-			}
+			need.Equal(t, fmt.Sprintf("regression after %v", test.steps), got, test.want)
 		})
 	}
 }
@@ -142,9 +139,8 @@ func TestRoomIsFoundWhileOthersLeave(t *testing.T) {
 				left -= weight
 				mu.Unlock()
 				s, err := register.Enter(weight)
-				if err != nil || s.Overlap {
-					t.Errorf("no room for %d: %v", weight, err)
-				}
+				need.WantErr(t, fmt.Sprintf("a weight of %d", weight), err, nil)
+				need.That(t, fmt.Sprintf("no room for %d", weight), !s.Overlap)
 				need.WantErr(t, "Abandon", s.Abandon(), nil)
 				mu.Lock()
 				left += weight

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/report"
@@ -52,9 +53,7 @@ func TestVerdictOfChaosFailsOn(t *testing.T) {
 			if (r.Verdict == "PASS") != (test.want == "") || !strings.Contains(found, test.want) {
 				t.Errorf("got %s because of %q, want %q", r.Verdict, found, test.want)
 			}
-			if err := r.Write(io.Discard, false); err != nil {
-				t.Error(err)
-			}
+			need.WantErr(t, "Write", r.Write(io.Discard, false), nil)
 		})
 	}
 }

@@ -73,17 +73,10 @@ func TestDrawingNamesTheOperationsAndTheFaultsOfTheirTime(t *testing.T) {
 	c.Judge(&report.Result{Procs: 2, Goroutines: 1, Paths: 1})
 	var page strings.Builder
 	need.OK(t, c.Draw(&page))
-	for _, want := range []string{
+	need.Has(t, "the page", page.String(),
 		"process 1, hold 701: acquire, token 71", "process 1, hold 701: release", "process 2, hold 711: acquire, token 71",
-		"free, after token 71 of process 1", "stop worker", `"ClientId":1`, // a row for each hold
-	} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("the page does not have %q", want)
-		}
-	}
+		"free, after token 71 of process 1", "stop worker", `"ClientId":1`) // a row for each hold
 	for _, other := range []string{"hold 691", "hold 721", "kill worker"} {
-		if strings.Contains(page.String(), other) {
-			t.Errorf("the page has %q, which has nothing to do with it", other)
-		}
+		need.That(t, "the page has what has nothing to do with it: "+other, !strings.Contains(page.String(), other))
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/rule"
@@ -82,9 +83,8 @@ func TestManyReadersWaitAtTheSameTime(t *testing.T) {
 		h.Asked = 1
 		holds = append(holds, h)
 	}
-	if got, _ := checkHistory(holds, rule.ReadersWriter(0.9), time.Now().Add(5*time.Second)); got != porcupine.Ok {
-		t.Errorf("got %v", got)
-	}
+	got, _ := checkHistory(holds, rule.ReadersWriter(0.9), time.Now().Add(5*time.Second))
+	need.Equal(t, "the verdict", got, porcupine.Ok)
 }
 
 func TestReleaseWithoutOwnershipIsIllegal(t *testing.T) {

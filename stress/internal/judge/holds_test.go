@@ -3,6 +3,7 @@ package judge
 import (
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/rule"
@@ -66,9 +67,7 @@ func TestOverlapsAreThoseOfValidHolds(t *testing.T) {
 		{"too many permits", three, []evidence.Hold{span(1, 0, 10, 30), span(2, 0, 11, 30), weighing(2, span(3, 0, 20, 40))}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := overlaps(perPath(test.holds, 1)[0], test.rule); got != test.want {
-				t.Errorf("got %d, want %d", got, test.want)
-			}
+			need.Equal(t, "overlaps", overlaps(perPath(test.holds, 1)[0], test.rule), test.want)
 		})
 	}
 }
@@ -102,9 +101,8 @@ func TestMeetingsNeedALateHolder(t *testing.T) {
 		{"a writer, by a late reader", rw, []evidence.Hold{reader, writing(after)}, 1, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if late, not := meetings(test.holds, test.rule); late != test.late || not != test.not {
-				t.Errorf("got %d explained, %d not, want %d, %d", late, not, test.late, test.not)
-			}
+			late, not := meetings(test.holds, test.rule)
+			need.Equal(t, "explained, and not", [2]int64{late, not}, [2]int64{test.late, test.not})
 		})
 	}
 }
@@ -152,9 +150,8 @@ func TestStallsAreGapsBeyondTheFaults(t *testing.T) {
 		{"a fault long before", []Disturbance{{From: 10, Until: 90}}, 320, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got, _ := stalls(holds, 0, test.end, test.faults, 100); got != test.want {
-				t.Errorf("got %d, want %d", got, test.want)
-			}
+			got, _ := stalls(holds, 0, test.end, test.faults, 100)
+			need.Equal(t, "stalls", got, test.want)
 		})
 	}
 	if n, longest := stalls(nil, 0, 500, nil, 100); n != 1 || longest != 500 {

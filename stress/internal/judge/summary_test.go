@@ -1,11 +1,13 @@
 package judge
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/stress/internal/durations"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/report"
@@ -19,18 +21,14 @@ func TestSummaryAddsUpTheWorkers(t *testing.T) {
 	b.Lost, b.Errors = 2, map[string]int64{"x": 2, "y": 1}
 	var r report.Result
 	Summarize(&r, rule.Mutex(), []*evidence.Tally{a, b}, []int64{50, 30})
-	if r.Verdict != "PASS" {
-		t.Errorf("verdict: got %s because of %v, want PASS", r.Verdict, r.Violations())
-	}
+	need.Equal(t, fmt.Sprintf("the verdict because of %v", r.Violations()), r.Verdict, "PASS")
 	if r.Acquisitions != 80 || r.PerSecond != 40 || r.PerProcess[0] != 40 || r.PerProcess[1] != 40 || r.Jain != 1 {
 		t.Errorf("got %d acquisitions, %v/s, %v, Jain %v", r.Acquisitions, r.PerSecond, r.PerProcess, r.Jain)
 	}
 	if want := map[string]int64{"x": 3, "y": 1}; r.Lost != 3 || !maps.Equal(r.Errors, want) {
 		t.Errorf("got lost %d, errors %v, want 3, %v", r.Lost, r.Errors, want)
 	}
-	if got := time.Duration(r.Wait.Max); got < time.Millisecond || got > 1020*time.Microsecond {
-		t.Errorf("longest wait: got %v, want 1 ms to within one per cent", got)
-	}
+	need.Between(t, "the longest wait, to within one per cent", time.Duration(r.Wait.Max), time.Millisecond, 1020*time.Microsecond)
 }
 
 func TestVerdictFailsOn(t *testing.T) {
@@ -59,13 +57,11 @@ func TestVerdictFailsOn(t *testing.T) {
 				tallies = append(tallies, nil)
 			}
 			Summarize(&r, rule.Mutex(), tallies, []int64{test.counted})
-			if r.Verdict != "FAIL" || len(r.Violations()) != 1 {
-				t.Errorf("got %s with %v, want FAIL for one reason", r.Verdict, r.Violations())
-			}
+			need.Equal(t, "the verdict", r.Verdict, "FAIL")
+			need.Equal(t, fmt.Sprintf("the reasons in %q", r.Violations()), len(r.Violations()), 1)
 			var text strings.Builder
-			if err := r.Write(&text, false); err != nil || !strings.Contains(text.String(), "\nFAIL: "+r.Violations()[0]) {
-				t.Errorf("the text does not say why: %v\n%s", err, &text)
-			}
+			need.OK(t, r.Write(&text, false))
+			need.Has(t, "the text, which says why", text.String(), "\nFAIL: "+r.Violations()[0])
 		})
 	}
 }
@@ -94,9 +90,8 @@ func TestPermitsInUse(t *testing.T) {
 	a := tallyOf(10)
 	a.Used = 8 * time.Second
 	r := report.Result{Permits: 10, Paths: 1}
-	if Summarize(&r, rule.Permits(10, 2), []*evidence.Tally{a}, []int64{10}); r.Busy != 0.8 {
-		t.Errorf("got a share of %v, want 0.8", r.Busy)
-	}
+	Summarize(&r, rule.Permits(10, 2), []*evidence.Tally{a}, []int64{10})
+	need.Equal(t, "the share", r.Busy, 0.8)
 }
 
 func TestJain(t *testing.T) {
@@ -109,9 +104,7 @@ func TestJain(t *testing.T) {
 		{[]int64{3, 1}, 0.8},
 		{[]int64{0, 0}, 0},
 	} {
-		if got := jain(test.counts); got < test.want-1e-12 || got > test.want+1e-12 {
-			t.Errorf("jain(%v): got %v, want %v", test.counts, got, test.want)
-		}
+		need.Between(t, fmt.Sprintf("jain(%v)", test.counts), jain(test.counts), test.want-1e-12, test.want+1e-12)
 	}
 }
 

@@ -36,9 +36,7 @@ func TestHolderThatTheFenceRefusesMustSeeItsLoss(t *testing.T) {
 	if h := turn(t, w, &lateHold{storetest.Hold{Fence: 5}, 1}); !h.Refused || h.Blind || !h.Lost || h.Over == 0 {
 		t.Errorf("Err tells: got %+v, want refused and lost", h)
 	}
-	if n := f.Total().Accepted; n != 0 {
-		t.Errorf("accepted %d writes, want 0", n)
-	}
+	need.Equal(t, "accepted writes", f.Total().Accepted, 0)
 }
 
 func TestTurnIsWrittenDown(t *testing.T) {

@@ -35,12 +35,8 @@ func TestTurnAfterTheEndDoesNotEnter(t *testing.T) {
 		return storetest.Hold{}, nil
 	}
 	need.OK(t, w.turn(ctx, acquire, 0, 1))
-	if n := w.registers[0].Counted(); n != 0 {
-		t.Errorf("counted %d sections, want 0", n)
-	}
-	if r := w.tally(0, 0); r.Late != 1 {
-		t.Errorf("late turns: got %d, want 1", r.Late)
-	}
+	need.Equal(t, "sections counted", w.registers[0].Counted(), 0)
+	need.Equal(t, "late turns", w.tally(0, 0).Late, 1)
 }
 
 func TestErrorsAreCountedByTheirRoot(t *testing.T) {
@@ -49,9 +45,7 @@ func TestErrorsAreCountedByTheirRoot(t *testing.T) {
 	for _, path := range []string{"/a", "/b"} {
 		w.fail(fmt.Errorf("%s: %w", path, errors.Join(root, errors.New("other"))))
 	}
-	if n := w.tally(0, 0).Errors["root"]; n != 2 {
-		t.Errorf("got %v, want the root twice", w.found.Errors)
-	}
+	need.Equal(t, "times that the root of an error was found", w.tally(0, 0).Errors["root"], 2)
 }
 
 func newTestWorker(t *testing.T) *worker {

@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -15,17 +16,11 @@ import (
 func TestRelayCarriesUntilItIsCut(t *testing.T) {
 	r := newTestRelay(t)
 	conn := dial(t, r)
-	if !echoes(t, conn) {
-		t.Fatal("a new relay carries nothing")
-	}
+	need.That(t, "a new relay carries nothing", echoes(t, conn))
 	r.Cut()
-	if echoes(t, conn) || echoes(t, dial(t, r)) {
-		t.Error("carries after the cut")
-	}
+	need.That(t, "carries after the cut", !echoes(t, conn) && !echoes(t, dial(t, r)))
 	r.Heal()
-	if !echoes(t, dial(t, r)) {
-		t.Error("carries nothing once healed")
-	}
+	need.That(t, "carries nothing once healed", echoes(t, dial(t, r)))
 }
 
 func TestMuteRelayKeepsItsConnections(t *testing.T) {
@@ -56,9 +51,7 @@ func TestFlightsDoNotWaitForOneAnother(t *testing.T) {
 			t.Fatalf("flight %d: got %v, %v", i, buffer[:n], err)
 		}
 	}
-	if took := time.Since(start); took < delay || took > flights*delay/2 {
-		t.Errorf("got %d flights in %v, want about %v", flights, took, delay)
-	}
+	need.Between(t, fmt.Sprintf("%d flights took", flights), time.Since(start), delay, flights*delay/2)
 }
 
 func TestEndArrivesAfterWhatIsUnderWay(t *testing.T) {
@@ -127,8 +120,6 @@ func echoes(t *testing.T, conn net.Conn) bool {
 		return false
 	}
 	_, err := io.ReadFull(conn, make([]byte, 1))
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error("neither an answer nor an end")
-	}
+	need.That(t, "neither an answer nor an end", !errors.Is(err, os.ErrDeadlineExceeded))
 	return err == nil
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,9 +13,7 @@ import (
 func TestInterruptedChaosNeedsNoProgress(t *testing.T) {
 	c := &Chaos{Interrupted: true, AfterFaults: 0, Stalls: 1}
 	for _, v := range c.violations() {
-		if v.n != 0 {
-			t.Errorf("got %d %s", v.n, v.what)
-		}
+		need.Equal(t, "times "+v.what, v.n, 0)
 	}
 }
 
@@ -25,19 +24,14 @@ func TestDrawingOfTheHistoryIsShown(t *testing.T) {
 	}
 	name := filepath.Join(dir, "page.html")
 	need.OK(t, r.WritePage(name))
-	page, err := os.ReadFile(name)
-	if err != nil || !strings.Contains(string(page), `<a href="drawn.html">`) {
-		t.Errorf("on the page: no link, %v", err)
-	}
+	need.Has(t, "the page", string(need.Get(os.ReadFile(name))(t)), `<a href="drawn.html">`)
 	for _, asJSON := range []bool{false, true} {
 		var text strings.Builder
-		if err := r.Write(&text, asJSON); err != nil || !strings.Contains(text.String(), r.Chaos.Drawing) {
-			t.Errorf("JSON %t: %v\n%s", asJSON, err, &text)
-		}
+		need.OK(t, r.Write(&text, asJSON))
+		need.Has(t, fmt.Sprintf("JSON %t", asJSON), text.String(), r.Chaos.Drawing)
 		r.Chaos.Drawing, text = "", strings.Builder{}
-		if err := r.Write(&text, asJSON); err != nil || strings.Contains(text.String(), "draw") {
-			t.Errorf("without a drawing, JSON %t: %v\n%s", asJSON, err, &text)
-		}
+		need.OK(t, r.Write(&text, asJSON))
+		need.That(t, "a drawing where there is none: "+text.String(), !strings.Contains(text.String(), "draw"))
 		r.Chaos.Drawing = filepath.Join(dir, "drawn.html")
 	}
 }

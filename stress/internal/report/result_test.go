@@ -11,9 +11,7 @@ import (
 
 func TestRTTIsPartOfTheWork(t *testing.T) {
 	r := Result{Procs: 2, Goroutines: 3, Paths: 1, RTT: (20 * time.Millisecond).Nanoseconds(), Release: &durations.Quantiles{P50: 21e6}}
-	if got, want := r.work(), "2 × 3, empty section, RTT of 20 ms"; got != want {
-		t.Errorf("on a page: got %q, want %q", got, want)
-	}
+	need.Equal(t, "on a page", r.work(), "2 × 3, empty section, RTT of 20 ms")
 	var text strings.Builder
 	if err := r.Write(&text, false); err != nil || !strings.Contains(text.String(), ", rtt 20ms,") ||
 		!strings.Contains(text.String(), "release     p50 21ms") {
@@ -43,10 +41,6 @@ func TestTheSortOfLockIsShown(t *testing.T) {
 		need.Equal(t, "work, on a page", r.work(), test.work)
 		var text strings.Builder
 		need.OK(t, r.Write(&text, false))
-		for _, want := range test.text {
-			if !strings.Contains(text.String(), want) {
-				t.Errorf("as text: no %q in\n%s", want, &text)
-			}
-		}
+		need.Has(t, "as text", text.String(), test.text...)
 	}
 }

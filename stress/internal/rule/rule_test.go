@@ -1,9 +1,12 @@
 package rule
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestSectionsAreDrawnByTheirShares(t *testing.T) {
@@ -46,8 +49,6 @@ func TestWhoIsAlone(t *testing.T) {
 		{Mutex(), 1, true}, {ReadersWriter(0.5), 1, false}, {ReadersWriter(0.5), Everybody, true},
 		{Permits(3, 3), 2, false}, {Permits(3, 3), 3, true},
 	} {
-		if got := test.rule.Alone(test.weight); got != test.want {
-			t.Errorf("weight %d in room for %d: got %t", test.weight, test.rule.Room, got)
-		}
+		need.Equal(t, fmt.Sprintf("weight %d in room for %d", test.weight, test.rule.Room), test.rule.Alone(test.weight), test.want)
 	}
 }

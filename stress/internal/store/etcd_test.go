@@ -3,6 +3,8 @@ package store
 import (
 	"strings"
 	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestParseMessages(t *testing.T) {
@@ -11,10 +13,6 @@ grpc_server_msg_received_total{grpc_method="Txn",grpc_service="etcdserverpb.KV",
 grpc_server_msg_sent_total{grpc_method="Watch",grpc_service="etcdserverpb.Watch",grpc_type="bidi_stream"} 1.2e+06
 grpc_server_started_total{grpc_method="Txn",grpc_service="etcdserverpb.KV",grpc_type="unary"} 7
 `
-	if got, err := parseMessages(strings.NewReader(metrics)); got != 1_200_040 || err != nil {
-		t.Errorf("got %d, %v", got, err)
-	}
-	if got, err := parseMessages(strings.NewReader("grpc_server_msg_sent_total{} x\n")); err == nil {
-		t.Errorf("not a number: got %d", got)
-	}
+	need.Equal(t, "messages", need.Get(parseMessages(strings.NewReader(metrics)))(t), 1_200_040)
+	need.That(t, "what is not a number is one", need.ErrOf(parseMessages(strings.NewReader("grpc_server_msg_sent_total{} x\n"))) != nil)
 }

@@ -15,15 +15,9 @@ func TestTaskNamesItsStore(t *testing.T) {
 			t.Errorf("%s: got %q with %d locks, %v", text, got.Name, len(got.Locks), err)
 		}
 		for _, lock := range append(got.BaselinesOf("mutex"), "mutex") {
-			if got.Locks[lock].Dial == nil {
-				t.Errorf("%s has no lock %q", got.Name, lock)
-			}
+			need.That(t, got.Name+" has no lock "+lock, got.Locks[lock].Dial != nil)
 		}
-		if named, err := Named(want.Name); named != want || err != nil {
-			t.Errorf("%s by name: got %v, %v", want.Name, named, err)
-		}
+		need.Equal(t, want.Name+" by name", need.Get(Named(want.Name))(t), want)
 	}
-	if err := json.Unmarshal([]byte(`"none"`), new(Store)); err == nil {
-		t.Error("a store of another name: no error")
-	}
+	need.That(t, "a store of another name: no error", json.Unmarshal([]byte(`"none"`), new(Store)) != nil)
 }

@@ -315,9 +315,7 @@ func (f forger) isRefused(t *testing.T, events []Event, rules Rules) {
 				t.Errorf("at event %d of %d: got %v, want an error like %q", at, len(events), err, f.want)
 			}
 		}
-		if tried == 0 {
-			t.Error("there is nothing to forge")
-		}
+		need.That(t, "there is nothing to forge", tried != 0)
 	})
 }
 
@@ -390,9 +388,7 @@ func TestEnterThatWasRepeatedMayBeExecutedLate(t *testing.T) {
 	add("b", 1, Command{Op: queue.Enter, Ref: y}, has("y", 2))
 	behind := View{ID: "y", Known: true, Has: true, Behind: true, Token: 2}
 	events = append(events, Event{At: clock.Instant(time.Minute), Process: "b", Kind: News, News: &behind})
-	if _, err := Check(events, Rules{}); err != nil {
-		t.Errorf("got %v, want nil", err)
-	}
+	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{})), nil)
 }
 
 // Whoever was killed before it was answered has permits for as long as its lease lasts, although nobody has seen it.
@@ -411,9 +407,7 @@ func TestPermitsOfWhoWasKilledBeforeTheAnswer(t *testing.T) {
 		&Answer{Outcome: queue.Done, View: View{ID: "y", Known: true, Token: 2, Free: 1}})
 	add("c", 2, Command{Op: queue.Enter, Session: "s", Ref: ref("z"), Weight: 3},
 		&Answer{Outcome: queue.Done, View: View{ID: "z", Known: true, Token: 3, Free: -1, Ahead: 1, Nearest: "y"}})
-	if _, err := Check(events, Rules{OwnTTL: true}); err != nil {
-		t.Errorf("got %v, want nil", err)
-	}
+	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{OwnTTL: true})), nil)
 }
 
 // Those who may leave at any time, as nobody has said whether they did, are there until somebody sees that they are not.
@@ -492,7 +486,5 @@ func TestTraceIsReadAsItWasWritten(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	need.OK(t, os.WriteFile(filepath.Join(dir, "trace-8"), []byte("nonsense\n"), 0o666))
-	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "trace-8") {
-		t.Errorf("got %v, want an error that names the file", err)
-	}
+	need.WantMention(t, need.ErrOf(Read(dir)), "trace-8")
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -14,23 +15,15 @@ import (
 )
 
 func TestPageShowsWhatIsKnown(t *testing.T) {
-	page := html(t, sample())
-	for _, want := range []string{
+	need.Has(t, "the page", html(t, sample()),
 		"A title", "A summary", "4 × 50", "1 × 100 &lt;b&gt;", "123,000/s", "615 ×", "0.0071", "13.6", "98.7 %",
-		"Jain index: tier 1, zk 0.976", "42 ms of 311 ms", "turns per second", "≥ 200 ×", "missed", "AMD &amp; Co",
-	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page does not have %q", want)
-		}
-	}
+		"Jain index: tier 1, zk 0.976", "42 ms of 311 ms", "turns per second", "≥ 200 ×", "missed", "AMD &amp; Co")
 }
 
 func TestPageNeedsNothingElse(t *testing.T) {
 	page := html(t, sample())
 	elsewhere := regexp.MustCompile(`(?i)(src|href|url|@import)\s*[=(:]?\s*["']?(https?:)?//[^"')]*|<script|<link`)
-	if found := elsewhere.FindAllString(page, -1); found != nil {
-		t.Errorf("got %q, want no reference to elsewhere", found)
-	}
+	need.Empty(t, "references to elsewhere", elsewhere.FindAllString(page, -1))
 }
 
 func TestPicturesAreXML(t *testing.T) {
@@ -42,18 +35,14 @@ func TestPicturesAreXML(t *testing.T) {
 			n++
 		}
 	}
-	if n != 2+2+1+1+1-1 { // waits of two, else one each, but no share of a single process
-		t.Errorf("got %d pictures, want 6", n)
-	}
+	need.Equal(t, "pictures", n, 2+2+1+1+1-1) // waits of two, else one each, but no share of a single process
 	p := sample()
 	p.Comparisons = append(p.Comparisons, Comparison{Work: "9 × 9", Ratio: 7, Run: p.Comparisons[0].Run, Peer: &Run{Lock: "other"}})
 	turns := need.Get(p.TurnsSVG(map[string]string{"4 × 50": "ours", "9 × 9": "ours, far"}))(t)
 	checkXML(t, turns)
 	for text, want := range map[string]bool{">ours<": true, ">123,000<": true, ">zk<": true, ">ours, far<": true, "1 × 100": false,
 		"other": false} {
-		if strings.Contains(turns, text) != want {
-			t.Errorf("the picture has %q: %t, want %t", text, !want, want)
-		}
+		need.Equal(t, fmt.Sprintf("the picture has %q", text), strings.Contains(turns, text), want)
 	}
 }
 
@@ -77,9 +66,7 @@ func TestNumbers(t *testing.T) {
 		{Duration(90 * time.Second), "90 s"},
 		{percent(0.9876), "98.8 %"},
 	} {
-		if test.got != test.want {
-			t.Errorf("got %q, want %q", test.got, test.want)
-		}
+		need.Equal(t, "said", test.got, test.want)
 	}
 }
 
