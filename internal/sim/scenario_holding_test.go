@@ -44,26 +44,6 @@ var holdingScenarios = []scenario{
 		last.waits()
 	})},
 
-	{"44_own_node_deleted_by_others_is_a_loss", each(map[string]time.Duration{
-		"held for long enough to be watched": sessionTimeout / 6,
-		"right after the grant":              0,
-	}, func(s *scene, held time.Duration) {
-		p, q := s.join(role{}), s.join(role{})
-		holder := p.acquire()
-		waiter := q.queue(s.Context())
-		time.Sleep(held)
-		if held == 0 {
-			waiter.cancel() // it would be granted before the holder knows
-		}
-		s.must(s.admin().Delete(s.created[0], -1))
-		holder.lost(sessionTimeout/6 - held)
-		s.wantErr(holder.release(), tier.ErrLost)
-		if held > 0 {
-			waiter.granted(0)
-			waiter.keeps()
-		}
-	})},
-
 	{"49_late_delete_spares_a_new_node_of_the_same_number", play(func(s *scene) {
 		p := s.join(role{})
 		s.deleteAll(lockPath)
