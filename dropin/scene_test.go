@@ -48,9 +48,7 @@ func (s *scene) play(b behaviour, want string) {
 	s.t.Helper()
 	b.run(s, s.handle("", s.conn))
 	s.left()
-	if got := strings.Join(s.notes, ", "); got != want {
-		s.t.Errorf("\n got %s\nwant %s", got, want)
-	}
+	need.Equal(s.t, "notes", strings.Join(s.notes, ", "), want)
 }
 
 func (s *scene) note(format string, args ...any) {

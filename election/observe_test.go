@@ -68,9 +68,8 @@ func (o *observation) saw(t *testing.T, labels string) {
 	t.Helper()
 	time.Sleep(2 * time.Second) // for the next look
 	synctest.Wait()
-	if got := strings.Join(o.labels, ""); got != labels || o.err != nil {
-		t.Errorf("observed %q, %v; want %q", got, o.err, labels)
-	}
+	need.Equal(t, "observed", strings.Join(o.labels, ""), labels)
+	need.WantErr(t, "observed", o.err, nil)
 	for i, term := range o.terms {
 		if i > 0 && term <= o.terms[i-1] {
 			t.Errorf("terms %v, want them to grow", o.terms)

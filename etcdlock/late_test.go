@@ -105,9 +105,8 @@ func TestKeyThatAnOldRequestCreatesIsTakenOver(t *testing.T) {
 	release(t, first)
 	again()
 	c := acquire(t, p.mutex(t))
-	if keyOf(c.Ref()) != keyOf(first.Ref()) || c.Token() == first.Token() {
-		t.Errorf("got key %s with token %d, want %s with another token than %d", keyOf(c.Ref()), c.Token(), keyOf(first.Ref()), first.Token())
-	}
+	need.Equal(t, "the key", keyOf(c.Ref()), keyOf(first.Ref()))
+	need.That(t, "the token is that of the first", c.Token() != first.Token())
 	release(t, c, other)
 	c = acquire(t, p.mutex(t))
 	need.That(t, "no name is left for the requeue", keyOf(c.Ref()) != keyOf(first.Ref()))

@@ -70,9 +70,8 @@ func TestShareAndRevocationAtTheSameTime(t *testing.T) {
 			return one.send(one)
 		})
 		last()
-		if _, o := stored(t, keyOf(c.Ref())); !o.Shared || !o.Revoke {
-			t.Errorf("with that of p last (%t): %+v", late == p, o)
-		}
+		_, o := stored(t, keyOf(c.Ref()))
+		need.That(t, fmt.Sprintf("with that of p last (%t): %+v", late == p, o), o.Shared && o.Revoke)
 		ended(t, "revoked", c.Revoked())
 		release(t, reader.Must(t), c)
 	}
@@ -141,7 +140,5 @@ func TestOthersCannotBeAsked(t *testing.T) {
 	err := p.mutex(t).Revoke(soon(t))
 	wantErr(t, err, errors.ErrUnsupported)
 	need.That(t, fmt.Sprintf("a text of others as it came: %q", err), !strings.ContainsFunc(err.Error(), unicode.IsControl))
-	if answer, err := outside(t).Get(soon(t), key); err != nil || answer.Kvs[0].Version != 1 {
-		t.Errorf("written to their key: %v, %v", answer, err)
-	}
+	need.Equal(t, "the version of their key", need.Get(outside(t).Get(soon(t), key))(t).Kvs[0].Version, 1)
 }

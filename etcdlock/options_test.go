@@ -40,9 +40,8 @@ func TestPathsHaveComponents(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	for path, ok := range map[string]bool{"x": true, "/a/b": true, "a/": false, "a//permits/3": false} {
-		if _, err := p.Claim(path, second.Options{}); (err == nil) != ok || (ValidatePath(path) == nil) != ok {
-			t.Errorf("%q: %v", path, err)
-		}
+		need.Equal(t, "there is a claim for "+path, need.ErrOf(p.Claim(path, second.Options{})) == nil, ok)
+		need.Equal(t, path+" is valid", ValidatePath(path) == nil, ok)
 	}
 }
 
@@ -116,9 +115,8 @@ func TestWhatIsNotPermittedFailsAtOnce(t *testing.T) {
 	defer p.end()
 	p.open(t)
 	ctx := soon(t)
-	if _, err := p.mutex(t).Acquire(ctx); err == nil || ctx.Err() != nil {
-		t.Errorf("acquired without permission: %v", err)
-	}
+	need.That(t, "acquired without permission", need.ErrOf(p.mutex(t).Acquire(ctx)) != nil)
+	need.WantErr(t, "not at once", ctx.Err(), nil)
 }
 
 // A stream of watches keeps the token that it began with. When that is not valid any more, the stream lives on, but takes no new watch.

@@ -43,11 +43,7 @@ func TestOursAreToldWhenCuratorAsks(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	curator.do(t, "revoke %s", e.path+"/"+e.children(t)[0])
-	select {
-	case <-hold.Revoked():
-	case <-time.After(patience):
-		t.Fatal("the holder does not hear of it")
-	}
+	waittest.Ended(t, "the holder hears of it", hold.Revoked())
 	need.WantErr(t, "the lock", hold.Err(), nil)
 	curator.order(t, "acquire")
 	e.awaitChildren(t, 2)

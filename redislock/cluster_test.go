@@ -54,9 +54,7 @@ func TestLockInACluster(t *testing.T) {
 	a, b := firstLocks(t, clusterClient(t, c)), registry(t, clusterClient(t, c), tier.WithHandOff(0))
 	for _, path := range []string{"job", "{job}:1", "b:{job}:c"} {
 		hold := need.Get(a.Mutex(path).Acquire(soon(t)))(t)
-		if got, err := Eval(soon(t), hold, increment, []string{tagged(path) + ":count"}); err != nil || got == nil {
-			t.Errorf("Eval: %v, %v", got, err)
-		}
+		need.That(t, "Eval: no result", need.Get(Eval(soon(t), hold, increment, []string{tagged(path) + ":count"}))(t) != nil)
 		some := need.Get(a.Semaphore(path, 2).TryAcquire(soon(t), 1))(t)
 		mustRelease(t, some)
 		next := make(chan error, 1)

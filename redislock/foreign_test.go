@@ -153,9 +153,8 @@ func TestHolderHearsThatItsKeyIsDeletedOrOverwritten(t *testing.T) {
 		need.OK(t, strike(lockPath(t)))
 		p.tier.Renew()
 		ended(t, "the loss", c.Context().Done())
-		if cause := second.CauseOf(c.Err()); cause != second.ByDeletion || !strings.Contains(c.Err().Error(), lockPath(t)) {
-			t.Errorf("%s: lost by %s, want %s, with the key: %v", name, cause, second.ByDeletion, c.Err())
-		}
+		need.Equal(t, name+": the cause of the loss", second.CauseOf(c.Err()), second.ByDeletion)
+		need.WantMention(t, c.Err(), lockPath(t))
 		wantErr(t, c.Release(), second.ErrLost)
 	}
 }

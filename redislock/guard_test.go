@@ -123,9 +123,8 @@ func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	b.stands(t, queue.Enter, waits, 0)
 	script, keys := newScript(fmt.Sprintf(guarded, increment)), append(keysOf(waits.Path), counter(t))
 	words, err := script.run(soon(t), outside(t), keys, waits.ID, "1").Slice()
-	if err != nil || words[0] != "lost" {
-		t.Errorf("who waits: %v, %v, want that it does not have the lock", words, err)
-	}
+	need.OK(t, err)
+	need.Equal(t, "who waits is told that the lock is", words[0], "lost")
 	counted(t, "2")
 	b.leaves(t, waits)
 }

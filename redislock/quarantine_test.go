@@ -135,9 +135,7 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 			t.Errorf("%s: %+v, want to wait for the end of the quarantine", c.Path, v)
 		}
 	}
-	if value, err := redisserver.Ask(s.Addr(), "GET", "free"); err != nil || value[0] != "" {
-		t.Errorf("the key of a lock that nobody has says %q, %v", value, err)
-	}
+	need.Equal(t, "the key of a lock that nobody has says", need.Get(redisserver.Ask(s.Addr(), "GET", "free"))(t)[0], "")
 	for path, want := range map[string]bool{"free": true, "read": false} {
 		queue, err := p.at(t, path).Contenders(soon(t))
 		if err != nil || len(queue) == 0 || queue[0].Quarantined != want {
@@ -153,9 +151,8 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	need.OK(t, remember(s.Addr())) // as if it were over
 	q.primaries.Clear()
 	for _, c := range []queue.Ref{free, other} {
-		if v := q.stands(t, queue.Look, c, 0); !v.Has || v.Quarantined {
-			t.Errorf("%s after the quarantine: %+v", c.Path, v)
-		}
+		v := q.stands(t, queue.Look, c, 0)
+		need.That(t, fmt.Sprintf("%s after the quarantine: %+v", c.Path, v), v.Has && !v.Quarantined)
 	}
 	q.leaves(t, free, other, untold)
 	mustRelease(t, reader)

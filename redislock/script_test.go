@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -142,9 +143,8 @@ func TestReleaseWhoseAnswerIsLostIsNoLoss(t *testing.T) {
 		new(redis.Client): queue.Missing, new(redis.ClusterClient): queue.Removed,
 	} {
 		a := (&store{client: client}).answered(queue.Command{Op: queue.Leave}, []string{"0"})
-		if a.Outcome != queue.Done || a.Removed != want {
-			t.Errorf("%T: %+v, want %v", client, a, want)
-		}
+		need.Equal(t, fmt.Sprintf("%T: the outcome", client), a.Outcome, queue.Done)
+		need.Equal(t, fmt.Sprintf("%T: removed", client), a.Removed, want)
 	}
 }
 
@@ -177,12 +177,8 @@ func TestRoundOfManyHeartbeats(t *testing.T) {
 	if a.Outcome != queue.Done || len(a.Views) != len(all) {
 		t.Fatalf("%d views of %d, %v", len(a.Views), len(all), a.Err)
 	}
-	if v := a.Views[0]; v.Known || v.Err == nil {
-		t.Errorf("%+v, want that it cannot be renewed", v)
-	}
-	if v := a.Views[1]; !v.Known || v.Err != nil {
-		t.Errorf("%+v, want that it stays", v)
-	}
+	need.That(t, "what is refused was renewed", !a.Views[0].Known && a.Views[0].Err != nil)
+	need.That(t, "what is well does not stay", a.Views[1].Known && a.Views[1].Err == nil)
 }
 
 // A round after such a silence does not renew leases that may have ended.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -227,16 +228,14 @@ func TestLeakedNodesFailTheRun(t *testing.T) {
 		}
 	}()
 	r := runJSON(t, exitViolation, "-zk", place, "-procs", "2", "-duration", "2s")
-	if r.LeakedNodes != 1 || len(r.Violations()) != 1 {
-		t.Errorf("got %d leaked nodes, violations %v, want one of each", r.LeakedNodes, r.Violations())
-	}
+	need.Equal(t, "leaked nodes", r.LeakedNodes, 1)
+	need.Equal(t, fmt.Sprintf("violations %v", r.Violations()), len(r.Violations()), 1)
 }
 
 func TestDeadWorkerFailsTheRun(t *testing.T) {
 	r := runJSON(t, exitViolation, "-zk", servers(t), "-lock", "deadly", "-procs", "2", "-duration", "1s")
-	if r.DeadWorkers != 2 || r.Verdict != "FAIL" {
-		t.Errorf("got %d dead workers, %s", r.DeadWorkers, r.Verdict)
-	}
+	need.Equal(t, "dead workers", r.DeadWorkers, 2)
+	need.Equal(t, "the verdict", r.Verdict, "FAIL")
 }
 
 func TestInterruptEndsTheRunAndJudges(t *testing.T) {
@@ -252,9 +251,8 @@ func TestInterruptEndsTheRunAndJudges(t *testing.T) {
 		}
 	}()
 	r := need.Get(cfg.stress(ctx, io.Discard))(t)
-	if r.Verdict != "PASS" || time.Duration(r.Duration) > 20*time.Second {
-		t.Errorf("got %s after %v, want PASS soon", r.Verdict, time.Duration(r.Duration))
-	}
+	need.Equal(t, "the verdict", r.Verdict, "PASS")
+	need.AtMost(t, "it ends after", time.Duration(r.Duration), 20*time.Second)
 }
 
 // lockOf returns the path of the test's lock when a run has made it.

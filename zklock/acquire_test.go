@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -84,9 +85,7 @@ func TestWaitBehindAnotherProcessEndsWithTheContextsCauseAlone(t *testing.T) {
 		r := start(t, s).queue(within(t, time.Second))
 		time.Sleep(time.Second)
 		err := r.failed(t)
-		if want := "zklock: acquire " + path + ": " + context.DeadlineExceeded.Error(); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		need.Equal(t, "Acquire", fmt.Sprint(err), "zklock: acquire "+path+": "+context.DeadlineExceeded.Error())
 		n.Release()
 	})
 }
@@ -168,9 +167,8 @@ func TestTryAcquireThatLosesTheConnectionBeforeItsCreateFailsAtOnce(t *testing.T
 		begun := time.Now()
 		n, err := p.lock.TryAcquire(t.Context())
 		wantErr(t, "TryAcquire", err, zk.ErrNoServer)
-		if d := time.Since(begun); n != nil || d > 10*time.Millisecond {
-			t.Errorf("got %v after %v", n, d)
-		}
+		need.Equal(t, "the node", n, nil)
+		need.AtMost(t, "it failed after", time.Since(begun), 10*time.Millisecond)
 	})
 }
 

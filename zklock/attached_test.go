@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -135,11 +136,7 @@ func TestAttachedClientEndsWithItsConnection(t *testing.T) {
 		}
 		began := time.Now()
 		go conn.Close()
-		select {
-		case <-p.Done():
-		case <-time.After(time.Hour): // virtual
-			t.Fatal("the end of the connection was never noticed")
-		}
+		waittest.Ended(t, "the end of the connection is noticed", p.Done())
 		wantWithin(t, 100*time.Millisecond, "to hear of the end of the connection", began)
 		wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
 		wantErr(t, "Acquire over a closed connection", need.ErrOf(p.lock.Acquire(t.Context())), zklock.ErrClosed)
@@ -165,11 +162,8 @@ func TestPollingForACloseSendsNothing(t *testing.T) {
 		<-time.After(time.Minute) // virtual
 		need.That(t, "somebody has asked, though nobody waits", !closed(p.Done()))
 		defer p.PollClose()()
-		select {
-		case <-p.Done():
-		case <-time.After(100 * time.Millisecond): // virtual
-			t.Error("the end of the connection was not noticed")
-		}
+		<-time.After(101 * time.Millisecond) // virtual
+		need.That(t, "the end of the connection was not noticed", closed(p.Done()))
 	})
 }
 
@@ -233,11 +227,8 @@ func TestItIsAskedForACloseAsLongAsSomethingIsHeld(t *testing.T) {
 		hold(t, p)()
 		synctest.Wait() // who was asking has stopped
 		conn.Close()
-		select {
-		case <-p.Done():
-			t.Error("somebody has asked, though nothing is held")
-		case <-time.After(time.Minute): // virtual
-		}
+		<-time.After(time.Minute) // virtual
+		need.That(t, "somebody has asked, though nothing is held", !closed(p.Done()))
 	})
 }
 

@@ -52,10 +52,8 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 		s.OnChange(func(zktest.View, []zktest.Change) { changes++ })
 		tr := record(s)
 		n := p.acquire(t)
-		got, want := tr.take(), []string{"multi", "getChildren2"}
-		if !slices.Equal(got, want) || changes != 1 {
-			t.Errorf("Acquire: got %v and %d transactions, want %v and 1", got, changes, want)
-		}
+		need.List(t, "sent to acquire", tr.take(), "multi", "getChildren2")
+		need.Equal(t, "transactions", changes, 1)
 		pair := pairs(t, s)[0]
 		for _, znode := range pair {
 			if _, stat, _ := s.Get(znode); stat.EphemeralOwner != p.session || stat.Czxid != n.Token() {

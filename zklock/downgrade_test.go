@@ -455,9 +455,8 @@ func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 		}
 		lifted = true
 		mu.Unlock()
-		if err := n.Err(); err != nil || !d.waiting() {
-			t.Errorf("lost: %v", err)
-		}
+		wantErr(t, "Err", n.Err(), nil)
+		need.That(t, "shared before the answer is known", d.waiting())
 		time.Sleep(2 * time.Second)
 		d.granted(t)
 		r.granted(t)

@@ -113,9 +113,7 @@ func TestARequestIsInTheFormThatTheOwnerKnows(t *testing.T) {
 			if data, _, _ := s.Get(name); string(data) != c.after {
 				t.Errorf("%s becomes %s, want %s", c.before, data, c.after)
 			}
-			if queue, err := operator.lock.Contenders(t.Context()); err != nil || !queue[0].Asked {
-				t.Errorf("%s: not asked: %+v, %v", c.after, queue, err)
-			}
+			need.That(t, "not asked: "+c.after, need.Get(operator.lock.Contenders(t.Context()))(t)[0].Asked)
 		})
 	}
 }

@@ -169,9 +169,7 @@ func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 			"data":   data([]byte("a")),
 			"none":   data(nil), // without, a node describes its process
 		} {
-			if base().Equal(other) || other.Equal(base()) {
-				t.Errorf("equal though they differ in %s", name)
-			}
+			need.That(t, "equal though they differ in "+name, !base().Equal(other) && !other.Equal(base()))
 		}
 		need.That(t, "equal though their data differ", !data([]byte("a")).Equal(data([]byte("b"))))
 	})

@@ -168,9 +168,8 @@ func TestEmptyParentThatMayNotBeDeletedIsToldAndLeft(t *testing.T) {
 		p, log := startLogged(t, s, zklock.WithACL(zk.WorldACL(zk.PermRead)))
 		wantErr(t, "Acquire", p.queue(t.Context()).failed(t), zk.ErrNoAuth)
 		line := strings.Join(wantLines(t, log, slog.LevelWarn, "cannot delete an empty parent", 1), "")
-		if !strings.Contains(line, "path="+path+" ") || p.Reaping() > 0 {
-			t.Errorf("reaping %d, logged: %s", p.Reaping(), line)
-		}
+		need.Has(t, "the line", line, "path="+path+" ")
+		need.Equal(t, "nodes still to be deleted", p.Reaping(), 0)
 	})
 }
 
@@ -194,9 +193,8 @@ func TestOnlyMissingParentsAreMade(t *testing.T) {
 		time.Sleep(10 * time.Minute) // the container is taken away by the server
 		_, after, _ := s.Get("/locks")
 		after.Cversion, after.Pzxid = before.Cversion, before.Pzxid // these are of its children
-		if after != before || s.Exists(path) {
-			t.Errorf("the parent was %+v, is %+v; the container is there: %t", before, after, s.Exists(path))
-		}
+		need.Equal(t, "the parent", after, before)
+		need.That(t, "the container is there", !s.Exists(path))
 	})
 }
 

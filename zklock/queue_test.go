@@ -208,10 +208,8 @@ func wantOutlook(t *testing.T, own, ahead, gone string, want outlook) {
 
 func TestAPairStandsWhileBothOfItAreThere(t *testing.T) {
 	const first, second, others = "_c_x-lock-0000000005", "_c_x-__lock__0000000006", "a-lock-0000000003 b__lock__0000000007 "
-	s, err := stand(strings.Fields(others+second+" "+first), first, second)
-	if want := (standing{ahead: 1, nearest: near("a-lock-0000000003"), behind: 1}); err != nil || s != want {
-		t.Errorf("got %+v, %v; want %+v", s, err, want)
-	}
+	s := need.Get(stand(strings.Fields(others+second+" "+first), first, second))(t)
+	need.Equal(t, "the pair stands", s, standing{ahead: 1, nearest: near("a-lock-0000000003"), behind: 1})
 	for _, half := range []string{first, second} {
 		need.WantErr(t, half+" alone", need.ErrOf(stand(strings.Fields(others+half), first, second)), errGone)
 	}

@@ -76,9 +76,8 @@ func TestPathThatIsNotWornYetIsKept(t *testing.T) {
 		synctest.Wait()
 		tr.take()
 		n.Release()
-		if got := tr.take(); len(got) != 1 || !s.Exists(path) {
-			t.Errorf("released with %v, want a delete; the path is there: %t", got, s.Exists(path))
-		}
+		need.Equal(t, "requests to release", len(tr.take()), 1)
+		need.That(t, "the path is gone", s.Exists(path))
 	})
 }
 
@@ -91,9 +90,8 @@ func TestNodeOfAWornPathIsContestedForEver(t *testing.T) {
 		n := p.acquire(t)
 		tr := record(s)
 		<-n.Contested()
-		if got := n.ContestedFor(); got < time.Minute || len(tr.take()) > 0 {
-			t.Errorf("contested for %v; looked to find out", got)
-		}
+		need.AtLeast(t, "contested for", n.ContestedFor(), time.Minute)
+		need.Empty(t, "asked to find that out", tr.take())
 		n.Release()
 	})
 }
@@ -152,9 +150,8 @@ func TestWornPathThatCannotBeDeletedIsQueuedOnAndTriedAgainLater(t *testing.T) {
 					n = p.requeue(t, n).granted(t)
 				}
 				wantWithin(t, 0, "ten turns", begun)
-				if got := log.String(); strings.Count(got, "sequence numbers") != 1 || !strings.Contains(got, "path="+path+" ") {
-					t.Errorf("logged:\n%s", got)
-				}
+				need.Equal(t, "times logged in "+log.String(), strings.Count(log.String(), "sequence numbers"), 1)
+				need.Has(t, "logged", log.String(), "path="+path+" ")
 				n.Release()
 				if obstacle.lift == nil {
 					return
@@ -228,9 +225,8 @@ func TestWaitOutsideAWornPathEndsAfterASessionTimeout(t *testing.T) {
 		r := p.requeue(t, n)
 		need.Equal(t, "nodes in the queue right after the release", len(s.Children(path)), 1)
 		time.Sleep(timeout - time.Millisecond)
-		if names := s.Children(path); len(names) != 1 || strings.Contains(log.String(), "sequence numbers") {
-			t.Errorf("queue shortly before a timeout: %q; logged %s", names, log)
-		}
+		need.Equal(t, "nodes in the queue shortly before a timeout", len(s.Children(path)), 1)
+		need.That(t, "logged "+log.String(), !strings.Contains(log.String(), "sequence numbers"))
 		time.Sleep(2 * time.Millisecond)
 		if names := s.Children(path); len(names) != 2 || strings.Count(log.String(), "sequence numbers") != 1 || p.Watchers(path) > 0 {
 			t.Errorf("queue after a timeout: %q; %d watchers; logged %s", names, p.Watchers(path), log)
@@ -326,9 +322,8 @@ func TestRenewalThatAnOutageEndsIsTriedAgain(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		p.acquire(t).Release()
 		n = p.acquire(t)
-		if got := numberOf(n.Path()); got > 1 || strings.Contains(log.String(), "sequence") {
-			t.Errorf("number %d, logged %s", got, log)
-		}
+		need.AtMost(t, "the number", numberOf(n.Path()), 1)
+		need.That(t, "logged "+log.String(), !strings.Contains(log.String(), "sequence"))
 		n.Release()
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -151,14 +152,10 @@ func submit(f func() (*zklock.Node, error)) *request {
 	return r
 }
 
-// await waits for the end of an acquisition, at most an hour of virtual time.
+// await waits for the end of an acquisition, in virtual time.
 func (r *request) await(t *testing.T) {
 	t.Helper()
-	select {
-	case <-r.done:
-	case <-time.After(time.Hour):
-		t.Fatal("waited for an hour")
-	}
+	waittest.Ended(t, "the end of the acquisition", r.done)
 }
 
 // waiting reports whether the acquisition goes on unless time passes.
@@ -189,14 +186,10 @@ func (r *request) failed(t *testing.T) error {
 	return r.err
 }
 
-// awaitLoss waits until n is lost, at most an hour of virtual time.
+// awaitLoss waits until n is lost, in virtual time.
 func awaitLoss(t *testing.T, n *zklock.Node) {
 	t.Helper()
-	select {
-	case <-n.Lost():
-	case <-time.After(time.Hour):
-		t.Fatal("not lost within an hour")
-	}
+	waittest.Ended(t, "the loss", n.Lost())
 }
 
 // raw returns a plain ZooKeeper connection, for what other programs do to a lock.

@@ -27,9 +27,8 @@ func TestDroppedFrameIsNeverAnswered(t *testing.T) {
 			answered := creating(conn, "/1")
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			if got := s.Exists("/1"); got != applied || len(answered) != 0 {
-				t.Errorf("%v dropped: applied %t, want %t; answered: %t", dir, got, applied, len(answered) != 0)
-			}
+			need.Equal(t, fmt.Sprintf("%v dropped: applied", dir), s.Exists("/1"), applied)
+			need.Equal(t, "answers", len(answered), 0)
 			if _, _, err := conn.Get("/"); err != nil {
 				t.Errorf("a later request fails: %v", err)
 			}

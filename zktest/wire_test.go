@@ -580,9 +580,8 @@ func checkTree(t *testing.T, s *Server) {
 		}
 	}
 	for path, n := range s.tree.nodes {
-		if n.kids != kids[path] || len(s.tree.children[path]) != int(kids[path]) {
-			t.Errorf("%q: counts %d children, lists %d, has %d", path, n.kids, len(s.tree.children[path]), kids[path])
-		}
+		need.Equal(t, path+": children it counts", n.kids, kids[path])
+		need.Equal(t, path+": children it lists", len(s.tree.children[path]), int(kids[path]))
 	}
 	need.Equal(t, "ephemeral nodes after the end of the session", ephemerals, 0)
 	need.Equal(t, "their index", len(s.tree.ephemerals), 0)

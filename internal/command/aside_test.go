@@ -62,13 +62,9 @@ func TestOfTooManyMessagesTheLastAreKept(t *testing.T) {
 		in.flush()
 		lines := strings.Split(strings.TrimSpace(r.text.String()), "\n")
 		kept := len(lines) - 2
-		if kept*long > mostAside || kept*long < mostAside/2 {
-			t.Errorf("%d messages of %d bytes are kept", kept, long)
-		}
+		need.Between(t, "bytes that are kept", kept*long, mostAside/2, mostAside)
 		out := fmt.Sprintf("tierlock: %d messages are left out here: nobody read them in time", many-kept)
-		if lines[0] != "tierlock: the first" || lines[1] != out {
-			t.Errorf("it begins with %q, %q", lines[0], lines[1])
-		}
+		need.List(t, "it begins with", lines[:2], "tierlock: the first", out)
 		for i, line := range lines[2:] {
 			if want := fmt.Sprintf("tierlock: %04d ", many-kept+i); !strings.HasPrefix(line, want) {
 				t.Fatalf("%q, want %q", line[:20], want)

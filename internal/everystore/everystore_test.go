@@ -29,9 +29,7 @@ type place struct {
 }
 
 func (p *place) enter() {
-	if p.taken.Swap(true) {
-		p.t.Error("two are at the place at a time")
-	}
+	need.That(p.t, "two are at the place at a time", !p.taken.Swap(true))
 }
 
 func (p *place) leave() { p.taken.Store(false) }

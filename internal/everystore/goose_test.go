@@ -85,16 +85,14 @@ func TestGooseMigratesOneProcessAtATime(t *testing.T) {
 			waittest.Eventually(t, "the second waits", queued(2))
 			need.That(t, "the second migrates beside the first", !strings.Contains(second.said(), "runs"))
 			first.cmd.Process.Kill()
-			if err := second.cmd.Wait(); err != nil || strings.Contains(second.said(), "runs 1") {
-				t.Errorf("the second: %v\n%s", err, second.said())
-			}
+			need.WantErr(t, "the second", second.cmd.Wait(), nil)
+			need.That(t, "the second begins anew: "+second.said(), !strings.Contains(second.said(), "runs 1"))
 			db := need.Get(sql.Open("pgx", pgserver.PlainURL(database)))(t)
 			defer db.Close()
 			for version, want := range map[int]string{1: "the first", 2: "the second", 3: "the second"} {
 				var who string
-				if err := db.QueryRow(fmt.Sprintf("SELECT who FROM step%d", version)).Scan(&who); err != nil || who != want {
-					t.Errorf("step %d was done by %q, %v; want %s", version, who, err, want)
-				}
+				need.WantErr(t, "SELECT", db.QueryRow(fmt.Sprintf("SELECT who FROM step%d", version)).Scan(&who), nil)
+				need.Equal(t, fmt.Sprintf("step %d was done by", version), who, want)
 			}
 		})
 	}

@@ -100,9 +100,8 @@ func TestHoldsAreLostWhenTheTermIsOverAndNotBefore(t *testing.T) {
 		b.enrol(&b.a) // as when a node is looked up that was granted meanwhile
 		need.That(t, "not valid before", b.Valid())
 		b.wantAt(term, true, true, false)
-		if err := b.a.loss; !errors.Is(err, second.ErrLost) || err.Error() != "lock lost: the lease of session 7 ran out" {
-			t.Errorf("reason: %v", err)
-		}
+		need.WantErr(t, "the loss", b.a.loss, second.ErrLost)
+		need.Equal(t, "the reason", b.a.loss.Error(), "lock lost: the lease of session 7 ran out")
 		if all := b.Contenders(); b.Valid() || len(all) != 3 || all[&b.a] || all[&b.b] || all[&b.c] {
 			t.Errorf("valid %t, held, of all: %v", b.Valid(), all)
 		}

@@ -123,9 +123,8 @@ func TestOrderIsSeededSpreadAndStable(t *testing.T) {
 func TestEquivalentsHaveReasons(t *testing.T) {
 	need.Get(equivalents())(t)
 	got, err := parse("# c\n\na/b.go f: without g()\n\tIt does\n\tnothing.\n")
-	if err != nil || got["a/b.go f: without g()"] != "It does nothing." {
-		t.Errorf("got %q, %v", got, err)
-	}
+	need.WantErr(t, "parse", err, nil)
+	need.Equal(t, "the reason", got["a/b.go f: without g()"], "It does nothing.")
 	for _, text := range []string{"a\nb\n\tfor both\n", "a\n", "\tfor nothing\n", "a\n\tone\na\n\ttwo\n"} {
 		if got, err := parse(text); err == nil {
 			t.Errorf("%q: got %q, want an error", text, got)

@@ -42,9 +42,7 @@ func TestPlainUserOwnsADatabase(t *testing.T) {
 	t.Parallel()
 	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
 	const query = "CREATE TABLE mine(); SELECT usesuper FROM pg_user WHERE usename = current_user"
-	if got, err := ask(t, pgserver.PlainURL(s.Addr()), query); err != nil || !strings.HasSuffix(got, "f") {
-		t.Errorf("got %q, %v, want a table, and no superuser", got, err)
-	}
+	need.That(t, "no table, or a superuser", strings.HasSuffix(need.Get(ask(t, pgserver.PlainURL(s.Addr()), query))(t), "f"))
 }
 
 // A backend is a process of its own: a session that is open when the server is paused has

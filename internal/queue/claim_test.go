@@ -189,9 +189,8 @@ func TestRequeueThatCannotBegin(t *testing.T) {
 func TestTryThatFindsItsSessionOverFails(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Try, f.expired)
-		if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); err == nil || len(f.ops(Try)) != 1 {
-			t.Errorf("%v after %d tries", err, len(f.ops(Try)))
-		}
+		need.That(t, "a try goes on in the next session", need.ErrOf(f.claim(second.Exclusive).TryAcquire(t.Context())) != nil)
+		need.Equal(t, "tries", len(f.ops(Try)), 1)
 	})
 }
 

@@ -319,9 +319,8 @@ func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
 		c := f.ops(Enter)[0]
 		f.Tell(View{ID: c.ID, Known: true, Token: f.places[c.ID], At: 100, Ahead: 2})
 		synctest.Wait()
-		if !w.Behind() || w.Standing().Ahead != 2 {
-			t.Errorf("behind %v: %+v", w.Behind(), w.Standing())
-		}
+		need.That(t, "behind nobody", w.Behind())
+		need.Equal(t, "ahead", w.Standing().Ahead, 2)
 		cancel()
 		f.none()
 		need.Equal(t, "who has left stands behind", w.Standing().Ahead, 0)

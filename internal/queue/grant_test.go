@@ -42,9 +42,8 @@ func TestGuardedWrites(t *testing.T) {
 		time.Sleep(time.Second + 1)
 		need.That(t, "not idle although the answer has come", h.Idle())
 		err = h.Write(ctx, fine, func() (Outcome, error) { t.Error("sent"); return Done, nil })
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, second.ErrUnknown) {
-			t.Errorf("too late: %v", err)
-		}
+		wantErr(t, "too late", err, context.DeadlineExceeded)
+		need.That(t, "too late, and unknown", !errors.Is(err, second.ErrUnknown))
 		f.Close()
 		wantErr(t, "after Close", h.Write(t.Context(), fine, func() (Outcome, error) { return Done, nil }), second.ErrClosed)
 		need.That(t, "not idle after Close", h.Idle())

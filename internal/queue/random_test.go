@@ -106,13 +106,9 @@ func playSchedule(t *testing.T, seed uint64) (grants int) {
 	s.server.Script(nil)
 	time.Sleep(3 * lease) // what is late is executed, and what that has left is found
 	synctest.Wait()
-	if left := s.server.Queue(s.path); len(left) > 0 {
-		s.Errorf("%d are left in the queue: %v", len(left), left)
-	}
+	need.Empty(s, "left in the queue", s.server.Queue(s.path))
 	for i, p := range s.processes {
-		if n := p.Left(); n > 0 {
-			s.Errorf("process %d keeps %d", i, n)
-		}
+		need.Equal(s, fmt.Sprintf("kept by process %d", i), p.Left(), 0)
 		p.Close()
 	}
 	return s.grants
@@ -218,9 +214,7 @@ func (s *schedule) ask(p *memory.Process, acquire func(context.Context, *second.
 	defer cancel()
 	deadline, _ := ctx.Deadline()
 	g, err := acquire(ctx, new(second.Wait))
-	if late := time.Since(deadline); late > lease/3 {
-		s.Errorf("a call went on for %v after its end", late)
-	}
+	need.AtMost(s, "a call went on after its end for", time.Since(deadline), lease/3)
 	if err != nil {
 		return nil
 	}
@@ -243,9 +237,7 @@ func (s *schedule) granted(g *grant) *grant {
 		}
 	}
 	if !g.Shared() {
-		if g.Token() <= s.newest {
-			s.Errorf("token %d after %d", g.Token(), s.newest)
-		}
+		need.AtLeast(s, "the next token", g.Token(), s.newest+1)
 		s.newest = g.Token()
 	}
 	for _, c := range s.server.Queue("/l") {
@@ -353,9 +345,7 @@ func (s *schedule) has(p *memory.Process, c second.Permit, n int) {
 			sum += portion.n
 		}
 	}
-	if sum > permits {
-		s.Errorf("%d permits at a time", sum)
-	}
+	need.AtMost(s, "permits at a time", sum, permits)
 }
 
 // A follower is a store that tells only of those of whom it is to.

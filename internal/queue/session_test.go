@@ -344,16 +344,14 @@ func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 	playFrom(t, func(f *fake) { f.then(Open, refused, refused); f.Deafen(errAway) }, func(t *testing.T, f *fake) {
 		synctest.Wait()
 		wantErr(t, "Acquire without a session", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), nil)), errRefused)
-		if n := strings.Count(f.log.String(), errRefused.Error()); n != 1 || strings.Contains(f.log.String(), errAway.Error()) {
-			t.Errorf("the refusal is logged %d times:\n%s", n, f.log)
-		}
+		need.Equal(t, "times that the refusal is logged", strings.Count(f.log.String(), errRefused.Error()), 1)
+		need.That(t, "another trouble is logged: "+f.log.String(), !strings.Contains(f.log.String(), errAway.Error()))
 		time.Sleep(time.Second)
 		for range 2 {
 			f.Deafen(errAway)
 		}
-		if n := strings.Count(f.log.String(), errAway.Error()); n != 1 || !errors.Is(f.Err(), errAway) {
-			t.Errorf("that no news come is logged %d times; Err is %v", n, f.Err())
-		}
+		need.Equal(t, "times that it is logged that no news come", strings.Count(f.log.String(), errAway.Error()), 1)
+		wantErr(t, "Err", f.Err(), errAway)
 		f.Deafen(nil)
 		wantErr(t, "Err", f.Err(), nil)
 		f.noteAway(errAway)

@@ -285,7 +285,6 @@ func (f *fake) none() {
 	f.mu.Lock()
 	there := len(f.places)
 	f.mu.Unlock()
-	if here := f.Left(); here != 0 || there != 0 {
-		f.Errorf("%d are left here, %d there", here, there)
-	}
+	need.Equal(f.TB, "left here", f.Left(), 0)
+	need.Equal(f.TB, "left there", there, 0)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -206,9 +207,7 @@ func (c cell) start(s *scene, p *actor) *turn {
 
 func (c cell) struck(s *scene, f *fault.Armed) {
 	s.Helper()
-	if f.Struck() != 1 {
-		s.Errorf("the fault struck %d times", f.Struck())
-	}
+	need.Equal(s, "times that the fault struck", f.Struck(), 1)
 }
 
 func playIdle(s *scene, c cell, p, q *actor) {
@@ -278,9 +277,7 @@ func playReleasing(s *scene, c cell, p, q *actor) {
 	f := c.arm(s, p, nil)
 	before := time.Now()
 	holder.end()
-	if took := time.Since(before); took > sessionTimeout/3 {
-		s.Errorf("Release took %v", took)
-	}
+	need.AtMost(s, "Release took", time.Since(before), sessionTimeout/3)
 	next.granted(bound).end()
 	if again != nil {
 		c.settles(s, again)

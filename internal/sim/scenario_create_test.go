@@ -115,9 +115,8 @@ var createScenarios = []scenario{
 		p.acquire().end()
 		behindAll := s.fallBackToLaggard(p, "create")
 		p.acquire()
-		if s.nodes() != 2 || behindAll.Struck() != 1 {
-			s.Errorf("%d nodes were created, want 2", s.nodes())
-		}
+		need.Equal(s, "nodes were created", s.nodes(), 2)
+		need.Equal(s, "times that the fault struck", behindAll.Struck(), 1)
 	})},
 
 	{"07_no_second_create_before_a_look_up_succeeds", each(map[string]fault.Fault{
@@ -140,9 +139,8 @@ var createScenarios = []scenario{
 		}})
 		p.start(s.in(5*time.Millisecond)).failed(5*time.Millisecond, errDeadline)
 		p.acquire()
-		if left := s.srv.Children(lockPath); len(left) != 1 || s.nodes() != 2 {
-			s.Errorf("%d nodes were created, left is %v; want the newer of 2", s.nodes(), left)
-		}
+		need.Equal(s, "nodes were created", s.nodes(), 2)
+		need.Equal(s, "the newer is left", len(s.srv.Children(lockPath)), 1)
 	})},
 
 	{"09_create_run_under_a_new_session_is_bound_to_it", play(func(s *scene) {
@@ -165,9 +163,7 @@ var createScenarios = []scenario{
 		for _, u := range turns {
 			u.granted(bound).keeps()
 		}
-		if got := s.nodes() - before; got != locks {
-			s.Errorf("%d nodes were created for %d locks", got, locks)
-		}
+		need.Equal(s, "nodes were created", s.nodes()-before, locks)
 		s.srv.Expire(p.session())
 		for _, u := range turns {
 			u.lost(time.Second)
@@ -210,9 +206,7 @@ var createScenarios = []scenario{
 		u.waits()
 		u.granted(bound)
 		for _, sess := range s.srv.Sessions() {
-			if sess.ID == old {
-				s.Error("granted while the old session lives")
-			}
+			need.That(s, "granted while the old session lives", sess.ID != old)
 		}
 	})},
 }
@@ -312,9 +306,7 @@ var limitScenarios = []scenario{
 		} else {
 			u.granted(time.Second)
 		}
-		if f.Struck() == 0 {
-			s.Error("nothing was refused")
-		}
+		need.That(s, "nothing was refused", f.Struck() != 0)
 	})},
 
 	{"21_node_exists_on_create_means_exhausted", play(func(s *scene) {

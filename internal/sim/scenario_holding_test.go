@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,9 +33,8 @@ var holdingScenarios = []scenario{
 		}
 		holder.lost(0)
 		waiter.granted(0)
-		if <-ctx.Done(); !errors.Is(context.Cause(ctx), tier.ErrLost) {
-			s.Errorf("cause: %v, want a loss", context.Cause(ctx))
-		}
+		<-ctx.Done()
+		s.wantErr(context.Cause(ctx), tier.ErrLost)
 		s.wantErr(nested.Release(), tier.ErrLost, reason)
 		s.wantErr(holder.release(), tier.ErrLost, reason)
 		time.Sleep(bound)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -109,11 +112,7 @@ func (f fate) armShare(s *scene, p *actor, path string) *fault.Armed {
 // hit waits for a fault to strike.
 func (s *scene) hit(f *fault.Armed) {
 	s.Helper()
-	select {
-	case <-f.Hit:
-	case <-time.After(bound):
-		s.Fatal("the fault did not strike")
-	}
+	waittest.Ended(s, "the fault strikes", f.Hit)
 }
 
 var readerScenarios = []scenario{
@@ -126,9 +125,8 @@ var readerScenarios = []scenario{
 		share := f.armShare(s, p, s.created[0])
 		inside := writer.readsOn()
 		reader.granted(bound)
-		if synctest.Wait(); share.Struck() != 1 {
-			s.Errorf("the fault struck %d times", share.Struck())
-		}
+		synctest.Wait()
+		need.Equal(s, "times that the fault struck", share.Struck(), 1)
 		next.waits()
 		reader.end()
 		if synctest.Wait(); inside.hold.Err() == nil {
@@ -170,9 +168,7 @@ var readerScenarios = []scenario{
 			time.Sleep(2 * time.Second)
 			next.waits()
 			shared := slices.ContainsFunc(s.srv.Children(lockPath), func(name string) bool { return strings.Contains(name, "__READ__") })
-			if shared == before {
-				s.Errorf("queue %v", s.srv.Children(lockPath))
-			}
+			need.Equal(s, fmt.Sprintf("shared, in the queue %v", s.srv.Children(lockPath)), shared, !before)
 			inside.end()
 			next.granted(0)
 		})},
@@ -200,9 +196,7 @@ var readerScenarios = []scenario{
 		})
 		reader.granted(budget).end()
 		next.granted(bound)
-		if took := time.Since(begin); took > budget+2*section {
-			s.Errorf("the writer waited %v", took)
-		}
+		need.AtMost(s, "the writer waited for", time.Since(begin), budget+2*section)
 		stop()
 		next.end()
 	})},

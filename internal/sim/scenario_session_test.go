@@ -67,9 +67,8 @@ var sessionScenarios = []scenario{
 		s.srv.Expire(first)
 		holder.lost(time.Second).end()
 		waiter.granted(bound).keeps()
-		if got := s.owners[s.created[len(s.created)-1]]; got != p.session() || got == first {
-			s.Errorf("granted to session %#x, want %#x", got, p.session())
-		}
+		need.Equal(s, "granted to the session", s.owners[s.created[len(s.created)-1]], p.session())
+		need.That(s, "the session is the first one", p.session() != first)
 	})},
 
 	{"67_session_id_used_again_is_another_session", play(func(s *scene) {
@@ -110,9 +109,7 @@ var sessionScenarios = []scenario{
 		before := time.Now()
 		q.locks.Close()
 		stuck.failed(0, tier.ErrClosed)
-		if took := time.Since(before); took > 3*time.Second {
-			s.Errorf("Close took %v", took)
-		}
+		need.AtMost(s, "Close took", time.Since(before), 3*time.Second)
 	})},
 
 	{"72_retries_are_spread_and_do_not_end", play(func(s *scene) {
@@ -122,9 +119,7 @@ var sessionScenarios = []scenario{
 		const long = 30 * time.Minute // backoff's own limit is a quarter of an hour
 		time.Sleep(long)
 		u.waits()
-		if n := busy.Struck(); n < int(long/(2*time.Second)) || n > int(long/(400*time.Millisecond)) {
-			s.Errorf("%d tries in %v", n, long)
-		}
+		need.Between(s, "tries", busy.Struck(), int(long/(2*time.Second)), int(long/(400*time.Millisecond)))
 		u.cancel()
 		u.failed(0)
 		busy.Lift()

@@ -27,9 +27,8 @@ var waitingScenarios = []scenario{
 				Before: func(*zktest.Frame) { holder.end() }})
 			q.start(s.Context()).granted(0).end()
 		}
-		if synctest.Wait(); s.srv.Watches() > 1 {
-			s.Errorf("%d watches are left", s.srv.Watches())
-		}
+		synctest.Wait()
+		need.AtMost(s, "watches are left", s.srv.Watches(), 1)
 	})},
 
 	{"28_grant_and_timeout_at_once_are_one_decision", each(map[string]string{
@@ -93,9 +92,7 @@ var waitingScenarios = []scenario{
 		}
 		// One read with a watch for each own node, and one for the predecessor of all.
 		need.Equal(s, "reads for 50 waiters", q.requests("getData")-before, 51)
-		if got := s.srv.Watches(); got > 3 {
-			s.Errorf("%d watches are left", got)
-		}
+		need.AtMost(s, "watches are left", s.srv.Watches(), 3)
 	})},
 
 	{"34_own_node_deleted_while_waiting_is_no_claim", play(func(s *scene) {
@@ -175,9 +172,8 @@ var flightScenarios = []scenario{
 			time.AfterFunc(time.Second, func() { s.srv.Cut(session) })
 		}})
 		p.acquire()
-		if s.nodes() != 1 || hole.Struck() != 1 {
-			s.Errorf("%d nodes were created, want 1", s.nodes())
-		}
+		need.Equal(s, "nodes were created", s.nodes(), 1)
+		need.Equal(s, "times that the fault struck", hole.Struck(), 1)
 	})},
 
 	{"f3_list_overtaken_by_a_reconnect_and_a_departure", play(func(s *scene) {
@@ -234,8 +230,7 @@ var flightScenarios = []scenario{
 		u := p.start(s.Context())
 		<-forged.Hit
 		u.granted(bound).keeps()
-		if owner := s.owners[s.created[0]]; owner == p.session() || len(s.created) != 2 {
-			s.Errorf("nodes %v", s.created)
-		}
+		need.That(s, "the first node is that of the session", s.owners[s.created[0]] != p.session())
+		need.Equal(s, "nodes were created", len(s.created), 2)
 	})},
 }

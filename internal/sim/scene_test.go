@@ -169,9 +169,7 @@ func (s *scene) finish() {
 		p.locks.Close()
 	}
 	synctest.Wait()
-	if left := s.leftovers(); left != "" {
-		s.Errorf("after everybody has gone: %s", left)
-	}
+	need.Equal(s, "after everybody has gone", s.leftovers(), "")
 	s.checkExclusion()
 }
 

@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math"
 	"reflect"
@@ -126,9 +127,7 @@ func TestReadFrame(t *testing.T) {
 		"\xff\xff\xff\xff":         "frame of 4294967295 bytes announced: not ZooKeeper's protocol?",
 		"HTTP/1.1 400":             "frame of 1213486160 bytes announced: not ZooKeeper's protocol?",
 	} {
-		if _, err := wire.ReadFrame(strings.NewReader(in), nil, 9); err == nil || err.Error() != want {
-			t.Errorf("%q: %v, want %s", in, err, want)
-		}
+		need.Equal(t, in, fmt.Sprint(need.ErrOf(wire.ReadFrame(strings.NewReader(in), nil, 9))), want)
 	}
 }
 

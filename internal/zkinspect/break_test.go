@@ -2,7 +2,6 @@ package zkinspect_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -145,9 +144,8 @@ func TestBreakEndsWithItsContext(t *testing.T) {
 				defer cancel()
 				begun := time.Now()
 				broken, err := s.reader().Break(ctx, path, hold.Token())
-				if broken != nil || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%s %s: got %+v, %v; want %v", what, op, broken, err, context.DeadlineExceeded)
-				}
+				need.Equal(t, "broken", broken, nil)
+				need.WantErr(t, fmt.Sprintf("%s %s", what, op), err, context.DeadlineExceeded)
 				need.Equal(t, fmt.Sprintf("%s %s: took", what, op), time.Since(begun), time.Second)
 				s.Intercept(nil)
 				if time.Sleep(5 * time.Second); op != "delete" {

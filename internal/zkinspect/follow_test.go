@@ -139,9 +139,8 @@ func TestFollowOutlivesConnectionAndSession(t *testing.T) {
 		s.Freeze()
 		time.Sleep(time.Minute) // every session ends with its server's silence
 		need.Equal(t, "without a server", w.take(), "disconnected")
-		if w.last.Trouble == "" || len(w.last.Queues) != 1 {
-			t.Errorf("got %+v, want what was seen last, and the trouble", w.last)
-		}
+		need.That(t, "no trouble is seen", w.last.Trouble != "")
+		need.Equal(t, "queues, as seen last", len(w.last.Queues), 1)
 		s.Unfreeze()
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -71,9 +71,8 @@ func TestWhatIsReadIsBelowTheConnectString(t *testing.T) {
 		client := need.Get(zklock.Dial(t.Context(), addr+"/app", zklock.WithDialContext(s.DialContext)))(t)
 		defer client.Close()
 		for path, want := range map[string]int{"/locks/x": 1, "/app/locks/x": 0} {
-			if q, err := (zkinspect.Reader{Client: client}).Look(t.Context(), path); err != nil || len(q.Contenders) != want {
-				t.Errorf("%s: got %+v, %v; want %d contenders", path, q, err, want)
-			}
+			q := need.Get((zkinspect.Reader{Client: client}).Look(t.Context(), path))(t)
+			need.Equal(t, path+": contenders", len(q.Contenders), want)
 		}
 		if q, err := (zkinspect.Reader{Client: client}).Look(t.Context(), "/"); err != nil || len(q.Others) != 1 || q.Others[0].Name != "locks" {
 			t.Errorf("/: got %+v, %v; want the node below", q, err)

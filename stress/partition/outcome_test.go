@@ -44,14 +44,12 @@ func TestFlagsNameTheFaults(t *testing.T) {
 		t.Errorf("got %+v, %d labs, %v", p, labs, err)
 	}
 	p, _, err = parseFlags([]string{"-store", "etcd"}, io.Discard)
-	if err != nil || len(p.Faults) != 3 {
-		t.Errorf("etcd: got %+v, %v, want all its faults", p, err)
-	}
+	need.OK(t, err)
+	need.Equal(t, "faults of etcd", len(p.Faults), 3)
 	for _, lone := range []string{"postgres", "postgres-advisory", "redis"} {
 		p, _, err = parseFlags([]string{"-store", lone, "-fault", "stopped,mute,halted"}, io.Discard)
-		if err != nil || len(p.Faults) != 3 {
-			t.Errorf("%s: got %+v, %v", lone, p, err)
-		}
+		need.OK(t, err)
+		need.Equal(t, "faults of "+lone, len(p.Faults), 3)
 	}
 	for _, args := range [][]string{{"-store", "redis", "-fault", "cut"}, {"-fault", "quake"}, {"-store", "etcd", "-fault", "flap"},
 		{"-store", "none"}, {"-trials", "0"}, {"-labs", "0"}, {"more"}} {

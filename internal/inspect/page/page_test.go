@@ -104,9 +104,8 @@ func TestThePageIsReadOnlyAndAlone(t *testing.T) {
 	elsewhere := regexp.MustCompile(`(?i)https?:|//[a-z]|\sstyle=|\son[a-z]+=|innerHTML|eval\(`)
 	for path, kind := range map[string]string{"/": "text/html", "/page.css": "text/css", "/page.js": "text/javascript"} {
 		got := get(s, "localhost", path, "GET")
-		if got.Code != 200 || !strings.HasPrefix(got.Header().Get("Content-Type"), kind) {
-			t.Errorf("%s: %d, %v", path, got.Code, got.Header())
-		}
+		need.Equal(t, path, got.Code, 200)
+		need.That(t, path+" is not "+kind, strings.HasPrefix(got.Header().Get("Content-Type"), kind))
 		if csp := got.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none';") || strings.Contains(csp, "unsafe") {
 			t.Errorf("%s: policy %q", path, csp)
 		}
@@ -138,9 +137,7 @@ func TestTheAlbumIsBounded(t *testing.T) {
 	}
 	last := begin.Add(3 * maxSpans * 100 * time.Millisecond)
 	a.add(inspect.Sight{At: last})
-	if len(a.locks) == 0 || len(a.locks) > maxLocks {
-		t.Errorf("%d locks are remembered that were held a moment ago", len(a.locks))
-	}
+	need.Between(t, "locks that are remembered, held a moment ago", len(a.locks), 1, maxLocks)
 	a.add(inspect.Sight{At: last.Add(window), Trouble: "no answer"})
 	need.That(t, "what was seen is forgotten although there is nothing newer", len(a.locks) != 0)
 	a.add(inspect.Sight{At: last.Add(window + time.Second)})
@@ -301,9 +298,8 @@ func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
 					regexp.MustCompile(`data-\w+="[^"]*"`).FindAllString(dom, -1))
 			}
 		}
-		if strings.Contains(dom, "<img") || strings.Contains(dom, "\u202e") {
-			t.Errorf("%d pixels: a label has become markup, or turns text around", width)
-		}
+		need.That(t, "a label has become markup", !strings.Contains(dom, "<img"))
+		need.That(t, "a label turns text around", !strings.Contains(dom, "\u202e"))
 	}
 }
 

@@ -53,9 +53,8 @@ func TestFenceServesOtherProcesses(t *testing.T) {
 	if err := gate.Write(Access{Token: 5, Process: 1, Fenced: 41}, &answer); err != nil || answer.Refused {
 		t.Fatalf("write: %v, %+v", err, answer)
 	}
-	if err := gate.Read(Access{Token: 5, Process: 1}, &answer); err != nil || answer.Fenced != 42 {
-		t.Errorf("read: %v, %+v, want 42", err, answer)
-	}
+	need.OK(t, gate.Read(Access{Token: 5, Process: 1}, &answer))
+	need.Equal(t, "read", answer.Fenced, 42)
 }
 
 // ask is an access that must be answered.
@@ -88,9 +87,8 @@ func TestFenceLetsReadersInBetweenWriters(t *testing.T) {
 	if readShared(t, f.Check, 7, 2, first).Refused || readShared(t, f.Check, 8, 3, later).Refused {
 		t.Error("readers without a writer after them: refused")
 	}
-	if total := f.Total(); total.Torn != 0 || total.Regressions != 0 {
-		t.Errorf("got %+v, want nothing wrong", total)
-	}
+	need.Equal(t, "torn reads", f.Total().Torn, 0)
+	need.Equal(t, "regressions", f.Total().Regressions, 0)
 	next := readBy(t, f, 9, 1)
 	need.That(t, "a late read after the next writer: admitted", readShared(t, f.Check, 8, 3, later).Refused)
 	writeBack(t, f, 9, 1, next)

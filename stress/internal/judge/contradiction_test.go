@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,9 +41,8 @@ func TestContradictionIsTheHoldsThatDoNotGoTogether(t *testing.T) {
 			holds := turns(100)
 			test.spoil(holds)
 			verdict, found := checkHistory(holds, rule.Mutex(), time.Now().Add(checkingTime))
-			if got := ids(found); verdict != porcupine.Illegal || !slices.Equal(got, test.ids) {
-				t.Errorf("got %v because of the holds %v, want %v", verdict, got, test.ids)
-			}
+			need.Equal(t, "the verdict", verdict, porcupine.Illegal)
+			need.List(t, "the holds", ids(found), test.ids...)
 		})
 	}
 }
