@@ -297,7 +297,7 @@ func (t *tree) answer(x *txn, l *heard, now clock.Instant) error {
 	case x.Op == wire.OpName(wire.OpGetChildren2):
 		return t.lists(x.Path, r.Names, r.Zxid, now)
 	case x.Op == wire.OpName(wire.OpMultiRead):
-		return t.listsAll(x, now)
+		return t.reads(x, now)
 	case x.Op == wire.OpName(wire.OpGetData):
 		n, err := t.sees(x.Path, r.Zxid)
 		if n == nil || err != nil {
@@ -520,13 +520,13 @@ func (t *tree) finds(x *txn, now clock.Instant) error {
 	return nil
 }
 
-// listsAll takes what several lists have shown.
-func (t *tree) listsAll(x *txn, now clock.Instant) error {
-	for i, list := range x.reply.Lists {
-		if list.Code != wire.CodeOK {
+// reads takes what several lists have shown. What else is read with them is a path above nodes.
+func (t *tree) reads(x *txn, now clock.Instant) error {
+	for i, part := range x.reply.Parts {
+		if part.Code != wire.CodeOK || x.Ops[i].Op != wire.OpName(wire.OpGetChildren) {
 			continue
 		}
-		if err := t.lists(x.Ops[i].Path, list.Names, x.reply.Zxid, now); err != nil {
+		if err := t.lists(x.Ops[i].Path, part.Names, x.reply.Zxid, now); err != nil {
 			return err
 		}
 	}

@@ -122,7 +122,7 @@ func replies(op string, f func(q *Request, r *Reply) bool) func([]Event, int) ([
 			return nil, false
 		}
 		r := *e.Reply
-		r.Names, r.Paths, r.Lists = slices.Clone(r.Names), slices.Clone(r.Paths), slices.Clone(r.Lists)
+		r.Names, r.Paths, r.Parts = slices.Clone(r.Names), slices.Clone(r.Paths), slices.Clone(r.Parts)
 		e.Reply = &r
 		return events, f(e.Request, &r)
 	}
@@ -151,9 +151,12 @@ var nodeForgers = []forger{
 		r.Names = append(r.Names, zkqueue.NewID(0)+"lock-0000000000")
 		return true
 	}), "nobody has created it"},
-	{"a node that nobody has created in the last one of several lists", replies("multiRead", func(_ *Request, r *Reply) bool {
-		last := &r.Lists[len(r.Lists)-1]
-		last.Names = append(slices.Clone(last.Names), zkqueue.NewID(0)+"lock-0000000000")
+	{"a node that nobody has created in the last one of several lists", replies("multiRead", func(q *Request, r *Reply) bool {
+		last := len(r.Parts) - 1
+		for q.Ops[last].Op != wire.OpName(wire.OpGetChildren) || r.Parts[last].Code != wire.CodeOK {
+			last--
+		}
+		r.Parts[last].Names = append(slices.Clone(r.Parts[last].Names), zkqueue.NewID(0)+"lock-0000000000")
 		return true
 	}), "nobody has created it"},
 	{"a node that is listed after its end", func(events []Event, at int) ([]Event, bool) {

@@ -32,7 +32,7 @@ type Reply struct {
 	Failed  int           `json:"failed,omitempty"` // which operation of a multi has failed with the code
 	Paths   []string      `json:"paths,omitempty"`  // of nodes that were created, or are gone
 	Names   []string      `json:"names,omitempty"`  // of children
-	Lists   []Reply       `json:"lists,omitempty"`  // of a multiRead
+	Parts   []Reply       `json:"parts,omitempty"`  // of a multiRead
 	Czxid   int64         `json:"czxid,omitempty"`
 	Owner   int64         `json:"owner,omitempty"`
 	Session int64         `json:"session,omitempty"` // 0 in the answer to a handshake: it is over
@@ -202,22 +202,23 @@ func (r *Reply) read(q asked, d *wire.Decoder) {
 	switch q.op {
 	case wire.OpCreate, wire.OpCreateContainer:
 		r.Paths = []string{d.String()}
-	case wire.OpGetChildren2:
+	case wire.OpGetChildren, wire.OpGetChildren2:
 		r.Names = d.Strings()
 	case wire.OpGetData:
 		d.Buffer()
 		r.Czxid = d.Int64()
 		d.Take(3*8 + 3*4) // mzxid, ctime, mtime, and versions
 		r.Owner = d.Int64()
+		d.Take(2*4 + 8) // lengths, pzxid
 	case wire.OpMultiRead:
 		for range q.ops {
-			var list Reply
-			if d.MultiHeader().Op == wire.OpError {
-				list.Code = d.Int32()
+			var part Reply
+			if op := d.MultiHeader().Op; op == wire.OpError {
+				part.Code = d.Int32()
 			} else {
-				list.Names = d.Strings()
+				part.read(asked{op: op}, d)
 			}
-			r.Lists = append(r.Lists, list)
+			r.Parts = append(r.Parts, part)
 		}
 	case wire.OpMulti:
 		for i := range q.ops {

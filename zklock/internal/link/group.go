@@ -28,7 +28,7 @@ const (
 // errAgain says that nothing was done because of another request of the group.
 var errAgain = errors.New("another request of the group has failed")
 
-// Gather is Ask for a transaction about nodes below path, and maybe a list of it behind: they may leave in a group. They
+// Gather is Ask for a transaction about nodes below path, and maybe reads behind it that set no watch: they may leave in a group. They
 // do not leave at all if ctx ends before that; the error is then zk.ErrNoServer. With what makes the path before it they leave alone.
 //
 // A transaction that fails is the end of its group, so one about a path that may be missing leaves alone; and if another one
@@ -36,8 +36,10 @@ var errAgain = errors.New("another request of the group has failed")
 func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (answers []Answer) {
 	b := newBatch(requests)
 	last := len(requests) - 1
-	if _, writes := requests[last].(Transaction); !writes {
-		last--
+	for ; last > 0; last-- {
+		if _, writes := requests[last].(Transaction); writes {
+			break
+		}
 	}
 	if last == 0 && l.paths.known(path) {
 		b.ctx, b.path = ctx, path
@@ -166,7 +168,7 @@ func encodeAll(e *wire.Encoder, places []place) {
 		case Transaction:
 			q.encodeOps(e)
 		case read:
-			e.MultiHeader(wire.MultiHeader{Op: wire.OpGetChildren, Code: -1})
+			e.MultiHeader(wire.MultiHeader{Op: q.part(), Code: -1})
 			q.encode(e)
 		}
 	}
@@ -226,17 +228,17 @@ func failedOf(d wire.Decoder, places []place) (index int, err error) {
 // decodeLists reads each, or why it was refused.
 func (l *dialed) decodeLists(d *wire.Decoder, places []place) {
 	for _, p := range places {
-		a, size := p.answer(), len(d.Rest)
+		q, a, size := p.request().(read), p.answer(), len(d.Rest)
 		switch h := d.MultiHeader(); h.Op {
-		case wire.OpGetChildren:
-			a.Children = d.Strings()
+		case q.part():
+			q.decode(d, a)
 			l.noteList(size - len(d.Rest))
 			continue
 		case wire.OpError: // so is the end, with no code behind it
 			a.Err = wire.CodeError(d.Int32())
 		}
 		if a.Err == nil {
-			a.Err = fmt.Errorf("the server did not answer the list of %s", p.batch.path)
+			a.Err = fmt.Errorf("the server did not answer the read of %s", q.path)
 		}
 	}
 }

@@ -425,6 +425,22 @@ func TestListThatIsRefusedIsRefusedToItsOwnerOnly(t *testing.T) {
 	})
 }
 
+func TestOtherReadsBehindATransactionLeaveWithTheLists(t *testing.T) {
+	inCrowd(t, 3, func(c *crowd) {
+		c.crowded()
+		turns := c.enterAll("/q1")
+		create := &zk.CreateRequest{Path: "/q2/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence}
+		r := c.gather(t.Context(), "/q2", Transaction{create}, List("/q2"), Get("/q2/nothing"), Get("/q2"))
+		synctest.Wait()
+		c.wantEntered(append(turns, r)...)
+		wantErr(t, "what is not there", r.answers[2].Err, zk.ErrNoNode)
+		if _, stat, _ := c.s.Get("/q2"); r.answers[3].Err != nil || r.answers[3].Stat.Czxid != stat.Czxid || r.answers[3].Stat.NumChildren != 1 {
+			t.Errorf("got %+v, want %+v", r.answers[3], stat)
+		}
+		c.wantSent("multi", "multiRead")
+	})
+}
+
 // Servers before 3.6 hang up on what they do not know.
 func TestServersThatListOneByOneAreAskedToOnlyOnce(t *testing.T) {
 	inCrowd(t, 4, func(c *crowd) {
@@ -569,6 +585,7 @@ func TestAnswerThatDoesNotFitAGroupIsNotBelieved(t *testing.T) {
 		"errors of no code":   {wire.OpMulti, body(ok, 0, ok, 0, result(-1, true))},
 		"no lists":            {wire.OpMultiRead, body(result(-1, true))},
 		"other lists":         {wire.OpMultiRead, body(result(wire.OpDelete, false), result(wire.OpDelete, false), result(-1, true))},
+		"nodes for lists":     {wire.OpMultiRead, body(result(wire.OpGetData, false), "", make([]byte, wire.StatSize), result(-1, true))},
 		"lists of no code":    {wire.OpMultiRead, body(ok, 0, ok, 0, result(-1, true))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -604,6 +621,7 @@ func TestMalformedListsEndTheConnection(t *testing.T) {
 		"a billion":            body(result(wire.OpGetChildren, false), huge),
 		"of a negative number": body(result(wire.OpGetChildren, false), -1, result(-1, true)),
 		"without an end":       body(result(wire.OpGetChildren, false), 1, "a"),
+		"behind half a node":   body(result(wire.OpGetData, false), "a", 1),
 	} {
 		if err := checkReply(wire.OpMultiRead, wire.Decoder{Rest: list}); err == nil {
 			t.Errorf("%s: believed", name)

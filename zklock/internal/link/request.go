@@ -45,9 +45,20 @@ type read struct {
 // List is a request for the names of the children of a path.
 func List(path string) Request { return read{path: path, list: true} }
 
+// Get is a request for what a znode is.
+func Get(path string) Request { return read{path: path} }
+
 func (r read) op() int32 {
 	if r.list {
 		return wire.OpGetChildren2
+	}
+	return wire.OpGetData
+}
+
+// part is op among several that are sent as one.
+func (r read) part() int32 {
+	if r.list {
+		return wire.OpGetChildren
 	}
 	return wire.OpGetData
 }

@@ -545,6 +545,9 @@ func passResults(d *wire.Decoder) {
 			d.Take(wire.StatSize)
 		case wire.OpGetChildren:
 			passList(d)
+		case wire.OpGetData:
+			d.Buffer()
+			d.Take(wire.StatSize)
 		case wire.OpCheck, wire.OpDelete:
 		default: // also where nothing is left
 			return
