@@ -18,7 +18,7 @@ import (
 // permits. It is safe for concurrent use.
 //
 // In round trips, with nobody else there and however many permits it is about: one each for Acquire,
-// TryAcquire and Release on etcd, PostgreSQL (in tables) and Redis; on ZooKeeper three for Acquire, five for
+// TryAcquire and Release on etcd, PostgreSQL (in tables) and Redis; on ZooKeeper two for Acquire, three for
 // TryAcquire, or one if too few are free, and one for Release. What is handed off within the process costs
 // none. On ZooKeeper Curator shares the permits; on the other stores nobody else's semaphore is compatible.
 //

@@ -37,8 +37,11 @@ type attempt struct {
 	// old is given up in one transaction with the first create. Whoever takes it out sees to its end.
 	old atomic.Pointer[Node]
 
-	listed   *listed // the list that was asked for right behind the latest create, until it was looked at
-	reported bool    // that there are foreign children
+	beside   []link.Request            // what else to read right behind the queue
+	fits     func([]link.Answer) error // whether a try is worth a node, by the answers to beside; nil if it is
+	listed   *listed                   // what was asked for right behind the latest create
+	inTurn   []link.Answer             // to beside, if the node was the first then; else nil
+	reported bool                      // that there are foreign children
 
 	// parents are the containers that may be there without a child because of the
 	// attempt; true: it made them, false: the answer was lost. Nil unless some were missing.
@@ -51,7 +54,8 @@ type attempt struct {
 // A listed is a look at the queue.
 type listed struct {
 	link.Answer
-	asked time.Duration // when, on the client's clock
+	asked  time.Duration // when, on the client's clock
+	beside []link.Answer // to what was asked for behind it
 }
 
 func (l *Lock) attempt(w *second.Wait) *attempt {
@@ -155,7 +159,13 @@ func (a *attempt) try() (*Node, error) {
 	if err := a.client.Err(); err != nil { // after the wait for an abandoned attempt
 		return nil, err
 	}
-	queue := a.client.link.Ask(link.List(a.lock.path))[0]
+	answers := a.client.link.Ask(append([]link.Request{link.List(a.lock.path)}, a.beside...)...)
+	if a.fits != nil {
+		if err := a.fits(answers[1:]); err != nil {
+			return nil, err
+		}
+	}
+	queue := answers[0]
 	switch classify(queue.Err) {
 	case done:
 		taken, err := occupied(queue.Children, a.lock.mode)
@@ -291,13 +301,14 @@ func (a *attempt) send(ops link.Transaction, list bool) link.Answer {
 	buildings := a.buildings()
 	requests := append(buildings, ops)
 	if list = list && a.client.link.Leased(); list {
-		requests = append(requests, link.List(a.lock.path))
+		requests = append(append(requests, link.List(a.lock.path)), a.beside...)
 	}
 	asked := a.client.link.Now()
 	answers := a.client.link.Gather(a.ctx, a.lock.path, requests...)
 	a.noteBuilt(buildings, answers)
-	if a.listed = nil; list {
-		a.listed = &listed{answers[len(buildings)+1], asked}
+	if a.listed, a.inTurn = nil, nil; list {
+		reads := answers[len(buildings)+1:]
+		a.listed = &listed{reads[0], asked, reads[1:]}
 	}
 	return answers[len(buildings)]
 }
@@ -430,7 +441,11 @@ func (a *attempt) enter(n *Node) (standing, error) {
 	if err := n.bind(n.session, n.token); err != nil {
 		return standing{}, err
 	}
-	return a.stand(n, *a.listed)
+	s, err := a.stand(n, *a.listed)
+	if err == nil && s.ahead == 0 {
+		a.inTurn = a.listed.beside
+	}
+	return s, err
 }
 
 // list looks at the queue, and at the node itself as long as it is not known whose that is.
@@ -450,7 +465,7 @@ func (a *attempt) list(n *Node) (standing, error) {
 			return standing{}, err
 		}
 	}
-	return a.stand(n, listed{answers[0], asked})
+	return a.stand(n, listed{Answer: answers[0], asked: asked})
 }
 
 // verify takes what a look at one of the znodes says of its owner and token. A create that

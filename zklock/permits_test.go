@@ -121,42 +121,54 @@ func throttle(f *zktest.Frame) zktest.Action {
 	return zktest.Pass
 }
 
-// What permits cost does not depend on how many they are.
-func TestRoundTripsOfASemaphore(t *testing.T) {
-	const trip = 10 * time.Millisecond
+const trip = 10 * time.Millisecond
+
+// costs checks how long f takes, and what requests it sends.
+type costs func(what string, trips time.Duration, want string, f func())
+
+// distant runs f with a server half a round trip away, and a semaphore there whose parents are made.
+func distant(t *testing.T, permits int, f func(t *testing.T, s *zktest.Server, sem second.Semaphore, costs costs)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: trip / 2})
-		sem := start(t, s).of(t, 10)
+		sem := start(t, s).of(t, permits)
 		take(t, sem, 1).gives(t) // makes the parents
-		other := start(t, s).of(t, 10)
 		tr := record(s)
-		var permits []second.Permit
-		costs := func(what string, trips time.Duration, requests int, f func()) {
+		f(t, s, sem, func(what string, trips time.Duration, want string, f func()) {
 			t.Helper()
+			time.Sleep(4 * trip) // those who wait do so by then
+			tr.take()
 			begun := time.Now()
 			f()
 			if took := time.Since(begun); took != trips*trip {
 				t.Errorf("%s took %v, want %d round trips of %v", what, took, trips, trip)
 			}
-			if ops := tr.take(); len(ops) != requests {
-				t.Errorf("%s: requests %v, want %d", what, ops, requests)
+			if got := strings.Join(tr.take(), " "); got != want {
+				t.Errorf("%s: requests %s, want %s", what, got, want)
 			}
-		}
+		})
+	})
+}
+
+// What permits cost does not depend on how many they are.
+func TestRoundTripsOfASemaphore(t *testing.T) {
+	distant(t, 10, func(t *testing.T, s *zktest.Server, sem second.Semaphore, costs costs) {
+		var permits []second.Permit
+		release := map[int]string{1: "delete", 10: "multi"}
 		for _, k := range []int{1, 10} {
-			// A turn in the queue, two looks of two reads each at the most, and one write for all permits and the turn.
-			costs(fmt.Sprintf("Acquire of %d", k), 3, 5, func() { permits = take(t, sem, k).taken(t) })
-			costs(fmt.Sprintf("Release of %d", k), 1, 1, func() { wantErr(t, "Release", sem.Release(permits), nil) })
+			// A turn with a look at its queue and at the permits, and one write for all of them and the turn.
+			costs(fmt.Sprintf("Acquire of %d", k), 2, "create multiRead multi", func() { permits = take(t, sem, k).taken(t) })
+			costs(fmt.Sprintf("Release of %d", k), 1, release[k], func() { wantErr(t, "Release", sem.Release(permits), nil) })
 		}
-		costs("TryAcquire", 5, 8, func() {
-			var err error
-			permits, err = sem.TryAcquire(t.Context(), 10)
-			wantErr(t, "TryAcquire", err, nil)
-		})
-		costs("TryAcquire with none free", 1, 2, func() {
-			_, err := other.TryAcquire(t.Context(), 1)
-			wantErr(t, "TryAcquire", err, zklock.ErrLocked)
-		})
-		wantErr(t, "Release", sem.Release(permits), nil)
+		const glance = "getChildren2 getChildren2 getData"
+		costs("TryAcquire", 3, glance+" create multiRead multi", func() { permits = need.Get(sem.TryAcquire(t.Context(), 10))(t) })
+		other := start(t, s).of(t, 10)
+		refused := func() { wantErr(t, "TryAcquire", need.ErrOf(other.TryAcquire(t.Context(), 1)), zklock.ErrLocked) }
+		costs("TryAcquire with none free", 1, glance, refused)
+		wantErr(t, "Release", sem.Release(permits[1:]), nil)
+		waiting := take(t, sem, 10)
+		costs("TryAcquire behind one who waits", 1, glance, refused)
+		wantErr(t, "Release", sem.Release(permits[:1]), nil)
+		waiting.gives(t)
 	})
 }
 
@@ -600,5 +612,102 @@ func TestTheNumberThatMayNotBeWrittenIsNotWrittenAgain(t *testing.T) {
 		if writes != 1 {
 			t.Errorf("asked for it %d times", writes)
 		}
+	})
+}
+
+// takeThen is one that decides what to take when it is told to.
+func takeThen(t *testing.T, sem second.Semaphore) (w *taking, decide func()) {
+	t.Helper()
+	told := make(chan struct{})
+	return takeAs(t, sem, &second.Demand{Take: func(int) int {
+		<-told
+		return 1
+	}}), func() { close(told) }
+}
+
+// What is read with the place in the queue counts only for who is the first in it, and was read no earlier: whoever was ahead may take
+// permits until then.
+func TestPermitsAreCountedInTurn(t *testing.T) {
+	for name, between := range map[string]bool{"taken after the place in the queue": false, "taken between the place and the look": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				one := start(t, s).of(t, 1)
+				take(t, one, 1).gives(t)
+				first, decide := takeThen(t, one)
+				p := start(t, s) // which does not know the path, so it reads one by one
+				if between {
+					s.Intercept(func(f *zktest.Frame) zktest.Action {
+						if f.Session == p.session && is("getChildren2", zktest.Request)(f) && f.Path == limits+"/locks" {
+							s.Intercept(nil)
+							decide()
+							<-first.done
+						}
+						return zktest.Pass
+					})
+				}
+				other := take(t, p.of(t, 1), 1)
+				if !between {
+					decide()
+				}
+				if other.waits(t); len(s.Children(limits+"/leases")) != 1 {
+					t.Errorf("taken: %v, want one", s.Children(limits+"/leases"))
+				}
+				first.gives(t)
+				other.gives(t)
+			})
+		})
+	}
+}
+
+// The look of a turn that is over says nothing of the next one.
+func TestPermitsAreCountedInThisTurn(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, other, p := raw(t, s), start(t, s).of(t, 1), start(t, s)
+		sem := p.of(t, 1)
+		take(t, sem, 1).gives(t)
+		var theirs []second.Permit
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			switch {
+			case f.Session != p.session:
+			case theirs == nil && trades(f):
+				remove(t, conn, f.Path)
+				theirs = need.Get(other.TryAcquire(t.Context(), 1))(t)
+			case theirs != nil && is("create", zktest.Reply)(f):
+				s.Intercept(nil)
+				return zktest.Cut // it is looked up, and nothing was read with it
+			}
+			return zktest.Pass
+		})
+		w := take(t, sem, 1)
+		time.Sleep(time.Second)
+		if w.waits(t); len(s.Children(limits+"/leases")) != 1 {
+			t.Errorf("taken: %v, want one", s.Children(limits+"/leases"))
+		}
+		wantErr(t, "Release", other.Release(theirs), nil)
+		w.gives(t)
+	})
+}
+
+// A server that refuses to answer is asked again, and again, and after a while each time.
+func TestLookAtPermitsThatFailsIsRepeatedLater(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		sem, p := start(t, s).of(t, 1), start(t, s)
+		take(t, sem, 1).gives(t)
+		looks := 0
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Session == p.session && is("getChildren2", zktest.Request)(f) && f.Path == limits+"/leases" {
+				if looks++; looks < 1000 {
+					return zktest.Throttled
+				}
+			}
+			return zktest.Pass
+		})
+		w := take(t, p.of(t, 1), 1)
+		time.Sleep(2 * time.Second)
+		if w.waits(t); looks < 2 || looks > 20 {
+			t.Errorf("looked %d times within two seconds", looks)
+		}
+		s.Intercept(nil)
+		w.gives(t)
 	})
 }

@@ -54,14 +54,14 @@ func (s *semaphore) Equal(other second.Semaphore) bool {
 
 // Acquire begins again at the tail of the queue when its place there is lost.
 func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
-	return permitsOf(run(ctx, s.locks.attempt(&d.Wait), "acquire "+s.path, func(a *attempt) ([]*Node, error) {
+	return permitsOf(run(ctx, s.attempt(&d.Wait), "acquire "+s.path, func(a *attempt) ([]*Node, error) {
 		for pace := retry.New(); ; {
 			turn, err := a.acquire()
 			if err != nil {
 				return nil, err
 			}
 			a.trouble.Store(nil)
-			taken, err := s.newPermitWait(turn, d).take(a.ctx)
+			taken, err := s.newPermitWait(turn, d).take(a.ctx, a.inTurn)
 			if !errors.Is(err, errGone) {
 				return taken, err
 			}
@@ -74,18 +74,26 @@ func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Per
 
 // TryAcquire looks before it writes.
 func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
-	a := s.locks.attempt(nil)
+	a := s.attempt(nil)
 	a.once = true
+	a.fits = func(answers []link.Answer) (err error) {
+		_, err = s.room(k, answers)
+		return err
+	}
 	return permitsOf(run(ctx, a, "try "+s.path, func(a *attempt) ([]*Node, error) {
-		if _, err := s.room(k); err != nil {
-			return nil, err
-		}
 		turn, err := a.try()
 		if err != nil {
 			return nil, err
 		}
-		return s.tryTake(a.ctx, turn, k)
+		return s.tryTake(a, turn, k)
 	}, s.release))
+}
+
+// attempt is one to get the turn, which looks at the permits behind its place in the queue: who is the first there need not look again.
+func (s *semaphore) attempt(w *second.Wait) *attempt {
+	a := s.locks.attempt(w)
+	a.beside = s.looks()
+	return a
 }
 
 func permitsOf(taken []*Node, err error) ([]second.Permit, error) {
@@ -96,23 +104,25 @@ func permitsOf(taken []*Node, err error) ([]second.Permit, error) {
 }
 
 // tryTake takes permits if they are free, and gives the turn up in any case.
-func (s *semaphore) tryTake(ctx context.Context, turn *Node, k int) ([]*Node, error) {
-	seen, err := s.room(k)
+func (s *semaphore) tryTake(a *attempt, turn *Node, k int) ([]*Node, error) {
+	answers := a.inTurn
+	if answers == nil {
+		answers = s.link.Ask(a.beside...)
+	}
+	seen, err := s.room(k, answers)
 	if err == nil {
-		err = cmp.Or(s.mark(seen), context.Cause(ctx))
+		err = cmp.Or(s.mark(seen), context.Cause(a.ctx))
 	}
 	if err != nil {
 		turn.Release()
 		return nil, err
 	}
-	return s.exchange(ctx, turn, k, seen)
+	return s.exchange(a.ctx, turn, k, seen)
 }
 
-// room looks whether k permits are free.
-func (s *semaphore) room(k int) (sight, error) {
-	w := s.newPermitWait(nil, nil)
-	defer w.end()
-	seen, err := s.look(w)
+// room finds out whether k permits are free.
+func (s *semaphore) room(k int, answers []link.Answer) (sight, error) {
+	seen, err := s.see(answers)
 	if err == nil && seen.free < k {
 		err = ErrLocked
 	}
@@ -136,13 +146,20 @@ func (s *semaphore) newPermitWait(turn *Node, d *second.Demand) *permitWait {
 	return w
 }
 
-// take returns what was taken. The turn is given up in any case; with errGone it was lost.
-func (w *permitWait) take(ctx context.Context) ([]*Node, error) {
+// take returns what was taken, by the answers to a look in this turn, if there was one. The turn is given up in any case; with errGone it
+// was lost.
+func (w *permitWait) take(ctx context.Context, answers []link.Answer) ([]*Node, error) {
 	defer w.end()
 	w.demand.Contest(w.turn.beside)
-	for pace := retry.New(); ; {
+	var seen sight
+	for pace := retry.New(); ; answers = nil {
 		w.changed.Clear() // before the look: what comes later ends the wait
-		seen, err := w.look(w)
+		var err error
+		if answers != nil {
+			seen, err = w.see(answers)
+		} else {
+			seen, err = w.look()
+		}
 		if err == nil {
 			err = w.mark(seen)
 		}
@@ -154,9 +171,9 @@ func (w *permitWait) take(ctx context.Context) ([]*Node, error) {
 			w.turn.Release()
 			return nil, err
 		default:
-			again, seen.free = pace.NextBackOff(), 0
+			again, seen = pace.NextBackOff(), sight{heard: true}
 		}
-		k, err := w.wait(ctx, seen.free, again)
+		k, err := w.wait(ctx, seen, again)
 		switch {
 		case err != nil:
 			w.turn.Release()
@@ -168,11 +185,11 @@ func (w *permitWait) take(ctx context.Context) ([]*Node, error) {
 }
 
 // wait returns how many of the free permits are wanted, or none when it is time to look again.
-func (w *permitWait) wait(ctx context.Context, free int, again time.Duration) (k int, err error) {
+func (w *permitWait) wait(ctx context.Context, seen sight, again time.Duration) (k int, err error) {
 	look := time.After(again)
 	for {
 		w.demand.Changed.Clear() // before the question
-		if k := w.demand.Take(min(free, w.Most())); k > 0 {
+		if k := w.demand.Take(min(seen.free, w.Most())); k > 0 || !seen.heard {
 			return k, nil
 		}
 		if w.contested == nil { // whoever does not wait needs not know
@@ -193,6 +210,14 @@ func (w *permitWait) wait(ctx context.Context, free int, again time.Duration) (k
 			return 0, w.link.Explain(context.Cause(ctx))
 		}
 	}
+}
+
+// look sees to it that w hears of changes.
+func (w *permitWait) look() (sight, error) {
+	s := w.semaphore
+	seen, err := s.see(s.link.Read(s.link.Listing(s.leases.path, &w.leases), s.link.Reading(s.path, &w.path)))
+	seen.heard = true
+	return seen, err
 }
 
 func (w *permitWait) end() {
@@ -321,15 +346,20 @@ func (s *semaphore) release(nodes []*Node) error {
 // A sight is what a look at a semaphore shows.
 type sight struct {
 	free    int
+	heard   bool  // whatever becomes free is heard of
 	missing bool  // there is nothing to put permits below
 	blank   bool  // the path does not say how many there are, and may
 	version int32 // of the content of the path
 }
 
-// look counts the permits that are taken, and compares the number of all. It sees to it that w hears
-// of changes. A server that lags may show too many permits to whoever has the turn, never too few.
-func (s *semaphore) look(w *permitWait) (sight, error) {
-	answers := s.link.Read(s.link.Listing(s.leases.path, &w.leases), s.link.Reading(s.path, &w.path))
+// looks are the requests of a look.
+func (s *semaphore) looks() []link.Request {
+	return []link.Request{link.List(s.leases.path), link.Get(s.path)}
+}
+
+// see counts the permits that are taken, and compares the number of all. A server that lags may show too many taken to whoever has
+// the turn, never too few.
+func (s *semaphore) see(answers []link.Answer) (sight, error) {
 	leases, path := answers[0], answers[1]
 	seen := sight{missing: classify(leases.Err) == missing}
 	if leases.Err != nil && !seen.missing {
