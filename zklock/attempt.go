@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -400,9 +401,9 @@ func (a *attempt) climb(n *Node) error {
 	if a.ctx.Err() != nil {
 		return context.Cause(a.ctx)
 	}
-	ahead := &predecessors{attempt: a, node: n, watchers: make(map[string]*link.Watcher)}
+	ahead := &predecessors{attempt: a, node: n, watchlist: newWatchlist(a.lock, n.wake.Set)}
 	defer a.wait.Forget()
-	defer ahead.follow([2]string{})
+	defer ahead.follow()
 	s, err := a.enter(n)
 	for pace := retry.New(); ; {
 		switch {
@@ -510,45 +511,16 @@ func (a *attempt) stand(n *Node, l listed) (standing, error) {
 // that whoever becomes second in line can learn before its turn comes that nobody else is
 // ahead; the departure of the last one then makes it the head without another look.
 type predecessors struct {
-	attempt  *attempt
-	node     *Node
-	departed mutexbool.Bool           // somebody has gone
-	watchers map[string]*link.Watcher // by name
+	attempt *attempt
+	node    *Node
+	watchlist
 }
-
-// follow has those that are given watched, and nobody else. Whoever was known to have gone is
-// still known for that, even if a list that was made before shows it.
-func (p *predecessors) follow(names [2]string) {
-	for name, w := range p.watchers {
-		if !slices.Contains(names[:], name) {
-			p.attempt.client.link.Events.Ignore(p.path(name), w)
-			delete(p.watchers, name)
-		}
-	}
-	for _, name := range names {
-		if name != "" && p.watchers[name] == nil {
-			w := new(link.Watcher)
-			w.Notify = func() { // if nobody has gone, the watch is used up or lost: that ends the wait
-				if w.Gone.Load() {
-					p.departed.Set()
-				} else {
-					p.node.wake.Set()
-				}
-			}
-			p.watchers[name] = w
-		}
-	}
-}
-
-func (p *predecessors) path(name string) string { return p.attempt.lock.path + "/" + name }
-
-func (p *predecessors) gone(name string) bool { return p.watchers[name].Gone.Load() }
 
 // wait returns when those ahead have gone and the node is the head, or when there is another
 // reason to look again.
 func (p *predecessors) wait(s standing) (head bool, err error) {
 	a, n := p.attempt, p.node
-	p.follow(s.nearest)
+	p.follow(s.nearest[:]...)
 	p.tellStanding(s)
 	for name := range p.watchers {
 		if stuck := a.client.reaper.stuck(p.path(name)); stuck != nil {
@@ -617,13 +589,7 @@ func (p *predecessors) seen(name string) zkqueue.Contender {
 // round trip. On the former the grant rests, and so it does on the latter.
 func (p *predecessors) watch(queue *link.Watcher) error {
 	l, n := p.attempt.client.link, p.node
-	var requests []link.Request
-	var names []string
-	for name, w := range p.watchers {
-		if q := l.Reading(p.path(name), w); q.Watch {
-			requests, names = append(requests, q), append(names, name)
-		}
-	}
+	names, requests := p.readings()
 	own := n.znodes.unwatched()
 	requests = append(requests, n.readings(own)...)
 	if len(requests) == 0 {
@@ -662,4 +628,59 @@ func (p *predecessors) watchUnreadable(queue *link.Watcher, name string) error {
 		err = zk.ErrNoNode
 	}
 	return err
+}
+
+// A watchlist is nodes below a path whose end somebody waits for. He hears of it, without another look.
+type watchlist struct {
+	link     *link.Link
+	above    string                   // the path
+	departed mutexbool.Bool           // one has gone
+	wake     func()                   // called when a watch is used up or lost
+	watchers map[string]*link.Watcher // by name
+}
+
+func newWatchlist(l *Lock, wake func()) watchlist {
+	return watchlist{link: l.client.link, above: l.path, wake: wake, watchers: make(map[string]*link.Watcher)}
+}
+
+// follow has those that are given watched, and nobody else. Whoever was known to have gone is
+// still known for that, even if a list that was made before shows it.
+func (l *watchlist) follow(names ...string) {
+	for name, w := range l.watchers {
+		if !slices.Contains(names, name) {
+			l.link.Events.Ignore(l.path(name), w)
+			delete(l.watchers, name)
+		}
+	}
+	for _, name := range names {
+		if name == "" || l.watchers[name] != nil {
+			continue
+		}
+		w := new(link.Watcher)
+		w.Notify = func() {
+			if w.Gone.Load() {
+				l.departed.Set()
+			} else {
+				l.wake()
+			}
+		}
+		l.watchers[name] = w
+	}
+}
+
+// readings are the requests for the watches that are missing, and what they are about.
+func (l *watchlist) readings() (names []string, requests []link.Request) {
+	for _, name := range slices.Sorted(maps.Keys(l.watchers)) {
+		if q := l.link.Reading(l.path(name), l.watchers[name]); q.Watch {
+			names, requests = append(names, name), append(requests, q)
+		}
+	}
+	return names, requests
+}
+
+func (l *watchlist) path(name string) string { return l.above + "/" + name }
+
+func (l *watchlist) gone(name string) bool {
+	w := l.watchers[name]
+	return w != nil && w.Gone.Load()
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,12 +140,8 @@ func distant(t *testing.T, permits int, f func(t *testing.T, s *zktest.Server, s
 			tr.take()
 			begun := time.Now()
 			f()
-			if took := time.Since(begun); took != trips*trip {
-				t.Errorf("%s took %v, want %d round trips of %v", what, took, trips, trip)
-			}
-			if got := strings.Join(tr.take(), " "); got != want {
-				t.Errorf("%s: requests %s, want %s", what, got, want)
-			}
+			need.Equal(t, what, time.Since(begun), trips*trip)
+			need.Equal(t, "requests of "+what, strings.Join(tr.take(), " "), want)
 		})
 	})
 }
@@ -168,6 +165,84 @@ func TestRoundTripsOfASemaphore(t *testing.T) {
 		waiting := take(t, sem, 10)
 		costs("TryAcquire behind one who waits", 1, glance, refused)
 		wantErr(t, "Release", sem.Release(permits[:1]), nil)
+		waiting.gives(t)
+	})
+}
+
+// Whoever has the turn counts the permits that go, and need not look again unless it wants them for several, or they are too many.
+func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
+	const look = "getChildren2 getData "
+	for name, c := range map[string]struct {
+		permits, wants int
+		several        int   // want one each: 1 from the start, 2 later
+		releases       []int // of so many each, one by one
+		trips          time.Duration
+		requests       string // from the last release on
+		taken          int
+	}{
+		"one":                        {10, 1, 0, []int{1}, 2, "delete multi", 1},
+		"all":                        {10, 10, 0, []int{10}, 2, "multi multi", 10},
+		"one by one":                 {10, 3, 0, []int{1, 1, 1}, 2, "delete multi", 3},
+		"for several":                {10, 5, 1, []int{2}, 3, "multi " + look + "multi", 2},
+		"for several who came later": {10, 5, 2, []int{2}, 3, "multi " + look + "multi", 2},
+		"of as many as are heard":    {16, 1, 0, []int{1}, 2, "delete multi", 1},
+		"of more than are heard":     {17, 1, 0, []int{1}, 3, "delete " + look + "multi", 1},
+		"of what is by list heard":   {17, 2, 0, []int{1, 1}, 3, "delete " + look + "multi", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			distant(t, c.permits, func(t *testing.T, s *zktest.Server, sem second.Semaphore, costs costs) {
+				permits := take(t, sem, c.permits).taken(t)
+				var several atomic.Bool
+				several.Store(c.several == 1)
+				p := start(t, s)
+				waiting := takeAs(t, p.of(t, c.permits), &second.Demand{Take: func(free int) int {
+					if free < c.wants && !several.Load() {
+						return 0
+					}
+					return min(free, c.wants)
+				}})
+				time.Sleep(4 * trip)
+				if c.several == 1 {
+					need.AtMost(t, "who is told of events", p.Listeners(), 4) // not of each permit
+				}
+				several.Store(c.several > 0)
+				release := func(k int) {
+					wantErr(t, "Release", sem.Release(permits[:k]), nil)
+					permits = permits[k:]
+				}
+				last := len(c.releases) - 1
+				for _, k := range c.releases[:last] {
+					time.Sleep(4 * trip)
+					release(k)
+				}
+				costs("the hand-over", c.trips, c.requests, func() {
+					release(c.releases[last])
+					waiting.taken(t)
+				})
+				need.Equal(t, "permits", len(waiting.permits), c.taken)
+				waiting.gives(t)
+				need.Equal(t, "who is told of events", p.Listeners(), 0)
+			})
+		})
+	}
+}
+
+// A request for each permit would be a call of the library, and a goroutine that waits for its event.
+func TestPermitsOfOthersAreHeardByListOverAConnectionMadeElsewhere(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p, _ := attach(t, s)
+		one := take(t, start(t, s).of(t, 1), 1)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			switch {
+			case trades(f):
+				s.Intercept(nil)
+			case is("getData", zktest.Request)(f) && f.Session == p.session && strings.HasPrefix(f.Path, limits+"/leases/"):
+				t.Errorf("%v before it has permits", f)
+			}
+			return zktest.Pass
+		})
+		waiting := take(t, p.of(t, 1), 1)
+		one.gives(t)
 		waiting.gives(t)
 	})
 }
@@ -649,9 +724,8 @@ func TestPermitsAreCountedInTurn(t *testing.T) {
 				if !between {
 					decide()
 				}
-				if other.waits(t); len(s.Children(limits+"/leases")) != 1 {
-					t.Errorf("taken: %v, want one", s.Children(limits+"/leases"))
-				}
+				other.waits(t)
+				need.Equal(t, "taken", len(s.Children(limits+"/leases")), 1)
 				first.gives(t)
 				other.gives(t)
 			})
@@ -680,11 +754,84 @@ func TestPermitsAreCountedInThisTurn(t *testing.T) {
 		})
 		w := take(t, sem, 1)
 		time.Sleep(time.Second)
-		if w.waits(t); len(s.Children(limits+"/leases")) != 1 {
-			t.Errorf("taken: %v, want one", s.Children(limits+"/leases"))
-		}
+		w.waits(t)
+		need.Equal(t, "taken", len(s.Children(limits+"/leases")), 1)
 		wantErr(t, "Release", other.Release(theirs), nil)
 		w.gives(t)
+	})
+}
+
+// Whatever becomes of the watches, each permit that goes is heard to do so, before it would be looked for.
+func TestEveryPermitThatGoesIsHeard(t *testing.T) {
+	const theirs = limits + "/leases/x"
+	type row struct {
+		perms int32
+		meet  func(t *testing.T, s *zktest.Server, conn *zk.Conn, p process) // before it is looked at, or nil
+		then  func(t *testing.T, s *zktest.Server, conn *zk.Conn, p process)
+	}
+	gone := func(t *testing.T, _ *zktest.Server, conn *zk.Conn, _ process) { remove(t, conn, theirs) }
+	each(t, map[string]row{
+		"while it is awaited":      {perms: zk.PermAll, then: gone},
+		"one that may not be read": {perms: zk.PermAll &^ zk.PermRead, then: gone},
+		"one that was written to": {perms: zk.PermAll, then: func(t *testing.T, s *zktest.Server, conn *zk.Conn, p process) {
+			need.Get(conn.Set(theirs, []byte("x"), -1))(t)
+			synctest.Wait()
+			remove(t, conn, theirs)
+		}},
+		"while there is no connection": {perms: zk.PermAll, then: func(t *testing.T, s *zktest.Server, conn *zk.Conn, p process) {
+			s.Cut(p.session)
+			remove(t, conn, theirs)
+		}},
+		"between the list and the watch": {perms: zk.PermAll, meet: func(t *testing.T, s *zktest.Server, conn *zk.Conn, p process) {
+			s.Intercept(func(f *zktest.Frame) zktest.Action {
+				if is("getData", zktest.Request)(f) && f.Path == theirs {
+					s.Intercept(nil)
+					remove(t, conn, theirs)
+				}
+				return zktest.Pass
+			})
+		}},
+	}, func(t *testing.T, s *zktest.Server, c row) {
+		conn, p := raw(t, s), start(t, s)
+		sem := p.of(t, 1)
+		take(t, sem, 1).gives(t)
+		create(t, conn, theirs, "", 0, zk.WorldACL(c.perms))
+		if c.meet != nil {
+			c.meet(t, s, conn, p)
+		}
+		w := take(t, sem, 1)
+		if c.then != nil {
+			w.waits(t)
+			c.then(t, s, conn, p)
+		}
+		begun := time.Now()
+		w.gives(t)
+		wantWithin(t, 2*time.Second, "what became free", begun)
+	})
+}
+
+// Others than ours may use a name again.
+func TestPermitOfTheSameNameIsAnotherOne(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, sem := raw(t, s), start(t, s).of(t, 3)
+		take(t, sem, 1).gives(t)
+		var all []string
+		for _, name := range []string{"x", "y", "z"} {
+			all = append(all, limits+"/leases/"+name)
+		}
+		put(t, conn, zk.FlagEphemeral, all...)
+		w := take(t, sem, 2)
+		remove(t, conn, all[0])
+		put(t, conn, zk.FlagEphemeral, all[0])
+		w.waits(t)
+		need.Get(conn.Set(all[1], nil, -1))(t) // has it look again
+		w.waits(t)
+		remove(t, conn, all[1])
+		w.waits(t)
+		need.Equal(t, "taken", len(s.Children(limits+"/leases")), 2)
+		remove(t, conn, all[2])
+		w.gives(t)
+		remove(t, conn, all[0])
 	})
 }
 
@@ -704,9 +851,8 @@ func TestLookAtPermitsThatFailsIsRepeatedLater(t *testing.T) {
 		})
 		w := take(t, p.of(t, 1), 1)
 		time.Sleep(2 * time.Second)
-		if w.waits(t); looks < 2 || looks > 20 {
-			t.Errorf("looked %d times within two seconds", looks)
-		}
+		w.waits(t)
+		need.Between(t, "looks within two seconds", looks, 2, 20)
 		s.Intercept(nil)
 		w.gives(t)
 	})

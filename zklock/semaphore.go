@@ -130,19 +130,23 @@ func (s *semaphore) room(k int, answers []link.Answer) (sight, error) {
 }
 
 // A permitWait is the wait of whoever has the turn, for enough permits to become free. Nobody else may
-// take any meanwhile, so what was free once stays so.
+// take any meanwhile, so what was free once stays so, and each that goes is one more.
 type permitWait struct {
 	*semaphore
-	turn         *Node
-	demand       *second.Demand
-	contested    <-chan struct{}
-	changed      mutexbool.Bool // look again
-	leases, path link.Watcher
+	turn      *Node
+	demand    *second.Demand
+	contested <-chan struct{}
+	changed   mutexbool.Bool // look again
+	path      link.Watcher
+	taken     watchlist    // the permits that are taken, of which each is heard to go
+	list      link.Watcher // of them, where that cannot be:
+	byList    bool         // there are too many, one may not be read, requests have no order, or are for several that are served one by one
 }
 
 func (s *semaphore) newPermitWait(turn *Node, d *second.Demand) *permitWait {
-	w := &permitWait{semaphore: s, turn: turn, demand: d}
-	w.leases.Notify, w.path.Notify = w.changed.Set, w.changed.Set
+	w := &permitWait{semaphore: s, turn: turn, demand: d, byList: !s.link.Leased()}
+	w.path.Notify, w.list.Notify = w.changed.Set, w.changed.Set
+	w.taken = newWatchlist(s.leases, w.changed.Set)
 	return w
 }
 
@@ -158,7 +162,7 @@ func (w *permitWait) take(ctx context.Context, answers []link.Answer) ([]*Node, 
 		if answers != nil {
 			seen, err = w.see(answers)
 		} else {
-			seen, err = w.look()
+			seen, err = w.look(seen.taken)
 		}
 		if err == nil {
 			err = w.mark(seen)
@@ -189,7 +193,8 @@ func (w *permitWait) wait(ctx context.Context, seen sight, again time.Duration) 
 	look := time.After(again)
 	for {
 		w.demand.Changed.Clear() // before the question
-		if k := w.demand.Take(min(seen.free, w.Most())); k > 0 || !seen.heard {
+		w.taken.departed.Clear()
+		if k, decided := w.choose(seen); decided {
 			return k, nil
 		}
 		if w.contested == nil { // whoever does not wait needs not know
@@ -197,6 +202,7 @@ func (w *permitWait) wait(ctx context.Context, seen sight, again time.Duration) 
 		}
 		select {
 		case <-w.demand.Changed.C():
+		case <-w.taken.departed.C():
 		case <-w.contested:
 			w.demand.Contest(1)
 			w.contested = make(chan struct{})
@@ -212,17 +218,57 @@ func (w *permitWait) wait(ctx context.Context, seen sight, again time.Duration) 
 	}
 }
 
-// look sees to it that w hears of changes.
-func (w *permitWait) look() (sight, error) {
-	s := w.semaphore
-	seen, err := s.see(s.link.Read(s.link.Listing(s.leases.path, &w.leases), s.link.Reading(s.path, &w.path)))
-	seen.heard = true
+// choose decides how many permits to take, or to look again, for none. Those that are gone since the look are free without another one,
+// unless more are wanted by now than are free then: others may be about to go with them.
+func (w *permitWait) choose(seen sight) (k int, decided bool) {
+	gone := 0
+	for _, name := range seen.taken {
+		if w.taken.gone(name) {
+			gone++
+		}
+	}
+	k = w.wanted(seen.free + gone)
+	if k > 0 && gone > 0 && k < w.wanted(w.permits) {
+		return 0, true
+	}
+	return k, k > 0 || !seen.heard
+}
+
+// wanted is how many to take if so many are free.
+func (w *permitWait) wanted(free int) int { return w.demand.Take(min(free, w.Most())) }
+
+// mostHeard is how many permits each are heard to go, of those that are taken: it costs a read and an event for each.
+const mostHeard = 16
+
+// look counts the permits that are taken. It has w hear of the end of those that were known before or, by list, of any change.
+func (w *permitWait) look(known []string) (sight, error) {
+	known = slices.DeleteFunc(known, w.taken.gone) // before the list: one of the same name would be another
+	requests := w.looks()
+	if w.byList = w.byList || len(known) > mostHeard || w.wanted(w.wanted(w.permits)-1) > 0; w.byList {
+		requests[0], known = w.link.Listing(w.leases.path, &w.list), nil
+	}
+	w.taken.follow(known...)
+	requests[1] = w.link.Reading(w.semaphore.path, &w.path)
+	names, reads := w.taken.readings()
+	answers := w.link.Read(append(requests, reads...)...)
+	seen, err := w.see(answers)
+	seen.heard = w.byList || !slices.ContainsFunc(seen.taken, func(name string) bool { return w.taken.watchers[name] == nil })
+	for i, name := range names {
+		switch classify(answers[len(requests)+i].Err) {
+		case done:
+		case missing: // since the list
+			w.taken.watchers[name].Gone.Store(true)
+		default:
+			w.byList, seen.heard = true, false
+		}
+	}
 	return seen, err
 }
 
 func (w *permitWait) end() {
-	w.link.Events.Ignore(w.semaphore.leases.path, &w.leases)
+	w.link.Events.Ignore(w.leases.path, &w.list)
 	w.link.Events.Ignore(w.semaphore.path, &w.path)
+	w.taken.follow()
 }
 
 const leaseMarker = "lease-"
@@ -346,10 +392,11 @@ func (s *semaphore) release(nodes []*Node) error {
 // A sight is what a look at a semaphore shows.
 type sight struct {
 	free    int
-	heard   bool  // whatever becomes free is heard of
-	missing bool  // there is nothing to put permits below
-	blank   bool  // the path does not say how many there are, and may
-	version int32 // of the content of the path
+	taken   []string // names of nodes
+	heard   bool     // whatever becomes free is heard of
+	missing bool     // there is nothing to put permits below
+	blank   bool     // the path does not say how many there are, and may
+	version int32    // of the content of the path
 }
 
 // looks are the requests of a look.
@@ -361,11 +408,11 @@ func (s *semaphore) looks() []link.Request {
 // the turn, never too few.
 func (s *semaphore) see(answers []link.Answer) (sight, error) {
 	leases, path := answers[0], answers[1]
-	seen := sight{missing: classify(leases.Err) == missing}
+	seen := sight{taken: leases.Children, missing: classify(leases.Err) == missing}
 	if leases.Err != nil && !seen.missing {
 		return seen, fmt.Errorf("list %s: %w", s.leases.path, zkqueue.Lacking("READ", s.leases.path, leases.Err))
 	}
-	seen.free = s.permits - len(leases.Children)
+	seen.free = s.permits - len(seen.taken)
 	switch {
 	case path.Err == nil:
 		seen.version = path.Stat.Version
