@@ -96,12 +96,10 @@ func TestGuardedWritesStayBelowThePathOfTheConnectString(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		h := hold(t, dial(t, srv, "127.0.0.1:2181/app").Mutex("/lock"))
 		for _, path := range []string{"", "lication"} { // no paths without a slash in front, either
-			if _, err := tierlock.Multi(t.Context(), h, &zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)}); err == nil {
-				t.Errorf("created %q", path)
-			}
-			if _, err := tierlock.Multi(t.Context(), h, &zk.SetDataRequest{Path: path, Data: []byte("x"), Version: -1}); err == nil {
-				t.Errorf("set %q", path)
-			}
+			_, err := tierlock.Multi(t.Context(), h, &zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)})
+			need.That(t, "created "+path, err != nil)
+			_, err = tierlock.Multi(t.Context(), h, &zk.SetDataRequest{Path: path, Data: []byte("x"), Version: -1})
+			need.That(t, "set "+path, err != nil)
 		}
 		need.That(t, "written outside", !srv.Exists("/application"))
 		need.Get(tierlock.Multi(t.Context(), h, &zk.SetDataRequest{Path: "/", Data: []byte("top"), Version: -1}))(t)

@@ -60,9 +60,7 @@ func TestRecordOfAPrimary(t *testing.T) {
 				return
 			}
 			before, _ := strconv.ParseInt(c.longest, 10, 64)
-			if got, _ := outside(t).Get(soon(t), keys[1]).Int64(); got != max(before, c.mine.Microseconds()) {
-				t.Errorf("the longest is %d", got)
-			}
+			need.Equal(t, "the longest", need.Get(outside(t).Get(soon(t), keys[1]).Int64())(t), max(before, c.mine.Microseconds()))
 			need.Between(t, "the record expires in", outside(t).PTTL(soon(t), keys[0]).Val(), month-time.Hour, month)
 		})
 	}

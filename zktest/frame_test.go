@@ -171,9 +171,7 @@ func TestCutLosesWhatIsOnItsWay(t *testing.T) {
 			id := conn.SessionID()
 			start := time.Now()
 			time.AfterFunc(sent, func() { s.Cut(id) })
-			if _, err := conn.Create("/n", nil, 0, everybody); err == nil {
-				t.Errorf("cut after %v: no error", sent)
-			}
+			need.That(t, fmt.Sprintf("cut after %v: no error", sent), need.ErrOf(conn.Create("/n", nil, 0, everybody)) != nil)
 			took(t, "error", start, sent)
 			need.Equal(t, fmt.Sprintf("cut after %v: applied", sent), s.Exists("/n"), applied)
 		})

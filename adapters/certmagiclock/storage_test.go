@@ -97,9 +97,7 @@ func TestWhatIsNotLockedCannotBeUnlockedOrRenewed(t *testing.T) {
 			need.That(t, "Unlock of "+name+": no error", s.Unlock(t.Context(), name) != nil)
 			need.That(t, "RenewLockLease of "+name+": no error", s.RenewLockLease(t.Context(), name, time.Minute) != nil)
 		}
-		if ok, _ := s.TryLock(t.Context(), "a"); ok {
-			t.Error("an Unlock elsewhere gave the lock away")
-		}
+		need.Equal(t, "an Unlock elsewhere gave the lock away", need.Get(s.TryLock(t.Context(), "a"))(t), false)
 		unlock(t, other, "a")
 	})
 }
@@ -124,9 +122,7 @@ func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 		locktest.WantErr(t, "renewed while another process has the lock", s.RenewLockLease(short, "a", time.Hour), context.DeadlineExceeded)
 		unlock(t, other, "a")
 		locktest.WantErr(t, "RenewLockLease of a lock that is free again", s.RenewLockLease(t.Context(), "a", time.Hour), nil)
-		if ok, _ := other.TryLock(t.Context(), "a"); ok {
-			t.Error("RenewLockLease did not take the lock")
-		}
+		need.Equal(t, "RenewLockLease did not take the lock", need.Get(other.TryLock(t.Context(), "a"))(t), false)
 		unlock(t, s, "a")
 		need.That(t, "a second Unlock: no error", s.Unlock(t.Context(), "a") != nil)
 	})
@@ -145,9 +141,7 @@ func TestUnlockAfterALossDoesNotEndTheNextHold(t *testing.T) {
 		defer cancel()
 		locktest.WantErr(t, "renewed while another goroutine has the lock", s.RenewLockLease(short, "a", time.Hour), context.DeadlineExceeded)
 		unlock(t, s, "a") // by whoever lost it
-		if ok, _ := other.TryLock(t.Context(), "a"); ok {
-			t.Error("the lock of the other goroutine was ended")
-		}
+		need.Equal(t, "the lock of the other goroutine was ended", need.Get(other.TryLock(t.Context(), "a"))(t), false)
 		unlock(t, s, "a")
 		lock(t, other, "a")
 		unlock(t, other, "a")

@@ -472,9 +472,7 @@ func take(t *testing.T, scope Scope, schedule []string) (steps []Step, state str
 			steps[at].Take()
 		}
 		state = w.State()
-		if _, wrong := w.End(); wrong != nil {
-			t.Errorf("%q: %v", schedule, wrong)
-		}
+		need.WantErr(t, fmt.Sprintf("the end of %q", schedule), need.ErrOf(w.End()), nil)
 	})
 	return steps, state
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"go/parser"
 	"go/token"
 	"os/exec"
@@ -42,9 +43,7 @@ func TestGuardsAreFound(t *testing.T) {
 			var got []string
 			for _, m := range mutants {
 				got = append(got, strings.TrimPrefix(m.String(), "p/p.go S.m: "))
-				if _, err := parser.ParseFile(token.NewFileSet(), "", m.apply(src), 0); err != nil {
-					t.Errorf("%v does not parse: %v", m, err)
-				}
+				need.WantErr(t, fmt.Sprintf("%v parses", m), need.ErrOf(parser.ParseFile(token.NewFileSet(), "", m.apply(src), 0)), nil)
 			}
 			slices.Sort(got)
 			slices.Sort(c.want)
@@ -126,8 +125,6 @@ func TestEquivalentsHaveReasons(t *testing.T) {
 	need.WantErr(t, "parse", err, nil)
 	need.Equal(t, "the reason", got["a/b.go f: without g()"], "It does nothing.")
 	for _, text := range []string{"a\nb\n\tfor both\n", "a\n", "\tfor nothing\n", "a\n\tone\na\n\ttwo\n"} {
-		if got, err := parse(text); err == nil {
-			t.Errorf("%q: got %q, want an error", text, got)
-		}
+		need.That(t, "no error: "+text, need.ErrOf(parse(text)) != nil)
 	}
 }

@@ -44,9 +44,7 @@ func TestDocumentedContentIsThatOfANode(t *testing.T) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		want = append(want, name)
 		row := regexp.MustCompile("(?m)^\\| `" + name + "` .*$").FindString(string(text))
-		if optional := options == "omitempty"; strings.Contains(row, "left out if") != optional {
-			t.Errorf("docs/nodes.md says %q; left out at times: %v", row, optional)
-		}
+		need.Equal(t, "left out at times, by docs/nodes.md: "+row, strings.Contains(row, "left out if"), options == "omitempty")
 	}
 	_, table, _ := strings.Cut(string(text), "\n| field ")
 	table, _, _ = strings.Cut(table, "\n\n")
@@ -63,9 +61,7 @@ func TestDocumentedContentIsThatOfANode(t *testing.T) {
 	// Encoding sets the time.
 	now := []byte(second.Encode(d.Now(time.Duration(d.Linger) * time.Millisecond)))
 	theTime := regexp.MustCompile(`"time":"[^"]*Z"`)
-	if !bytes.Equal(theTime.ReplaceAll(now, nil), theTime.ReplaceAll(example, nil)) {
-		t.Errorf("docs/nodes.md shows %s, and a node has %s", example, now)
-	}
+	need.Equal(t, "what docs/nodes.md shows", string(theTime.ReplaceAll(example, nil)), string(theTime.ReplaceAll(now, nil)))
 
 	names := regexp.MustCompile(`_c_\S*-lock-\d{10}`).FindAllString(string(text), -1)
 	if queue, others := Parse(names); len(queue) != 3 || len(others) != 0 { // one of them twice

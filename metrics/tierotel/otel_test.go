@@ -117,9 +117,7 @@ func (b *bench) wantMetrics(lines ...string) {
 func (b *bench) wantAttributes(s tracetest.SpanStub, all ...attribute.KeyValue) {
 	b.Helper()
 	for _, want := range all {
-		if !slices.Contains(s.Attributes, want) {
-			b.Errorf("%s has %v, want %v among them", s.Name, s.Attributes, want)
-		}
+		need.That(b, fmt.Sprintf("%s has %v, want %v among them", s.Name, s.Attributes, want), slices.Contains(s.Attributes, want))
 	}
 }
 

@@ -279,9 +279,7 @@ func (m *monitor) wantRules(t *testing.T, number int) {
 			need.That(t, rule.Name+" has no "+annotation, text != "")
 			for _, label := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
 				for _, series := range m.ask(t, fired(fmt.Sprintf("alertname=%q", rule.Name))) {
-					if series[label[1]] == "" {
-						t.Errorf("%s has no label %s: %v", rule.Name, label[1], series)
-					}
+					need.That(t, rule.Name+" has no label "+label[1], series[label[1]] != "")
 				}
 			}
 		}
@@ -309,9 +307,7 @@ func (m *monitor) wantDashboard(t *testing.T) {
 			query := all.Replace(target.Expr)
 			series := m.eventually(t, query) // which may have ended by now
 			for _, label := range regexp.MustCompile(`{{(\w+)}}`).FindAllStringSubmatch(target.LegendFormat, -1) {
-				if series[0][label[1]] == "" {
-					t.Errorf("%s: the legend names the label %s, which is not in %v", panel.Title, label[1], series)
-				}
+				need.That(t, panel.Title+": the legend names a label that is not there: "+label[1], series[0][label[1]] != "")
 			}
 		}
 	}
