@@ -31,6 +31,7 @@ type cohort struct {
 	round   int64              // the newest arrival when the grant came: by rounds, all up to it have a turn
 	spent   chan struct{}      // closed when nobody has to watch a lingering grant any more; nil if nobody does
 	limit   time.Duration      // for how long it may linger
+	credit  int32              // that lingering has; if it is negative, the grant does not linger at so many releases
 	sharing sharing
 	told    told
 	tally   tally
@@ -127,6 +128,7 @@ func (c *cohort) takeLocked(m *Mutex, op string) (*ownership, error) {
 		return nil, nil
 	default:
 		source = resumed
+		c.learnLocked(used)
 	}
 	return c.ownLocked(&ownership{mutex: m}, c.grant, c.registry.now(), source), nil
 }
@@ -376,6 +378,9 @@ func (c *cohort) release(own *ownership) error {
 			return err
 		}
 	}
+	if c.credit < 0 {
+		c.credit++
+	}
 	c.state = leaving
 	c.forgetLocked()
 	c.mu.Unlock()
@@ -449,7 +454,7 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 		return handOff
 	case waiters:
 		return requeue
-	case c.policy.linger > 0 && !c.toldLocked(grant) && !c.registry.draining.Load() && quiet && grant.Contested().For() == 0:
+	case c.policy.linger > 0 && c.credit >= 0 && !c.toldLocked(grant) && !c.registry.draining.Load() && quiet && grant.Contested().For() == 0:
 		return linger
 	}
 	return giveUp
@@ -563,8 +568,33 @@ func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, now boo
 	if left := c.limit - (c.registry.now() - c.since); left > 0 && !now {
 		return left
 	}
+	if now && grant.Err() == nil {
+		c.learnLocked(wasted)
+	}
 	c.offerLocked(grant, resumed)
 	return 0
+}
+
+// What lingering earns and costs; DESIGN.md beside this file has the bound on the waste that comes of it.
+const (
+	used        = 1   // this process has taken the lock again
+	wasted      = -2  // another one has come meanwhile
+	mostCredit  = 64  // so much is kept
+	firstCredit = 8   // at a path of which nothing is known, at most
+	noCredit    = 255 // releases without lingering, and then it is tried again
+)
+
+// learnLocked follows the end of a lingering that was used or wasted.
+func (c *cohort) learnLocked(earned int32) {
+	all := &c.registry.lately
+	before := all.Load()
+	after := min(max(before+earned, -mostCredit), mostCredit)
+	if after != before { // most often it is not, and nobody writes
+		all.Store(after) // of two at the same time one is enough
+	}
+	if c.credit = min(c.credit+earned, mostCredit); c.credit < 0 || c.credit == 0 && after < 0 {
+		c.credit = -noCredit
+	}
 }
 
 // admitsLocked reports whether grant is enough for m: to write, one that others may share is not.

@@ -10,6 +10,13 @@ import (
 // Stakes returns the number of locks and semaphores that a registry knows of.
 func Stakes(r *Registry) int { return len(r.all()) }
 
+// Known returns the number of paths of which the registry of m knows whether lingering pays.
+func Known(m *Mutex) int {
+	m.registry.mu.RLock()
+	defer m.registry.mu.RUnlock()
+	return len(m.registry.credits)
+}
+
 // Derived returns the number of contexts that a hold knows of.
 func Derived(h *Hold) int {
 	h.work.mu.Lock()

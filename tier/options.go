@@ -81,10 +81,12 @@ func WithRounds() Option { return with(func(o *options) { o.rounds = true }) }
 // process that queues ends it at once, and so does one that asks for the lock with [Mutex.Revoke].
 //
 // It is for many locks, such as one per customer, each of which mostly the same process wants.
-// Then a turn costs the store nothing; what lingers is a contender and two watches. It
-// does not help where several processes want the same locks: whoever finds a lock lingering
-// waits two round trips longer than if it had gone, and TryAcquire in another process gets
-// [ErrLocked], which does not end the lingering.
+// Then a turn costs the store nothing; what lingers is a contender and two watches. Where several
+// processes want the same lock it does not help: whoever finds it lingering waits up to two round
+// trips longer than if it had gone. So the process learns at each path whether that pays. Where
+// others come most often the lock goes at once, but for one release in 256; when they stay away it
+// lingers again. TryAcquire in another process gets [ErrLocked], which does not end the lingering,
+// nor is anything learned from it.
 func WithLinger(d time.Duration) Option { return with(func(o *options) { o.linger = d }) }
 
 // WithMaxWait limits how long [Mutex.Acquire] and [Mutex.Do] wait for the lock; 0, the default,

@@ -25,9 +25,12 @@ type Registry struct {
 
 	traces sync.Map // of holds that were not released, each a trace by its weak.Pointer[Hold]: see [WithLeakDetection]
 
+	lately atomic.Int32 // what lingering has earned, at all paths
+
 	mu      sync.RWMutex // guards the fields below; taken last
 	stakes  map[lockKey]stake
-	past    Stats // of cohorts that are gone, and the losses of all
+	credits map[lockKey]int32 // of paths without a stake
+	past    Stats             // of cohorts that are gone, and the losses of all
 	closed  bool
 	drained context.Context // ends when nobody new is let in and there are no stakes any more
 	allGone func()          // ends it
@@ -43,9 +46,10 @@ func New(t second.Tier, opts ...Option) *Registry {
 	}
 	r := &Registry{
 		second: t, options: &o, start: time.Now().Add(-t.Now()),
-		stakes: make(map[lockKey]stake), past: Stats{Losses: make(map[LossCause]int64)},
+		stakes: make(map[lockKey]stake), credits: make(map[lockKey]int32), past: Stats{Losses: make(map[LossCause]int64)},
 	}
 	r.drained, r.allGone = context.WithCancel(context.Background())
+	r.lately.Store(-wasted) // once is no pattern
 	o.observer.follow(t)
 	return r
 }
@@ -204,7 +208,7 @@ func (r *Registry) join(key lockKey, permits int) stake {
 		return nil
 	}
 	if s = r.stakes[key]; s == nil {
-		s = &cohort{members: members{registry: r, key: key}}
+		s = &cohort{members: members{registry: r, key: key}, credit: r.creditLocked(key)}
 		if key.kind == counting {
 			s = &pool{members: members{registry: r, key: key}, permits: permits, last: new(second.Demand)}
 		}
@@ -246,10 +250,35 @@ func (m *members) part() {
 		}
 		if c, ok := r.stakes[m.key].(*cohort); ok {
 			r.past.sum(&c.tally) // nobody counts there any more
+			r.rememberLocked(m.key, c.credit)
 		}
 		delete(r.stakes, m.key)
 		r.noteDrainedLocked()
 	}
+}
+
+// creditLocked is the credit of a path without a stake. One that is not known begins with what the others have earned lately.
+func (r *Registry) creditLocked(key lockKey) int32 {
+	if credit, known := r.credits[key]; known {
+		return credit
+	}
+	if lately := r.lately.Load(); lately >= 0 {
+		return min(lately, firstCredit)
+	}
+	return -noCredit
+}
+
+const mostKnown = 1 << 12
+
+// rememberLocked keeps the credit of a path. When there are too many, all are forgotten.
+func (r *Registry) rememberLocked(key lockKey, credit int32) {
+	if credit == r.creditLocked(key) {
+		return
+	}
+	if len(r.credits) >= mostKnown {
+		clear(r.credits)
+	}
+	r.credits[key] = credit
 }
 
 // Stats are figures of a registry: of now, and sums since it was made.

@@ -1,0 +1,237 @@
+package tier_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A shared lock is one that a process lets linger, and another process wants.
+type shared struct {
+	t            *testing.T
+	s            *memory.Server
+	mine, theirs *tier.Mutex
+	lingers      bool
+	turns        int // of this process
+	used, wasted int
+}
+
+// sharing runs f with two processes, of which one lets locks linger for a minute.
+func sharing(t *testing.T, f func(t *testing.T, s *memory.Server, lock func(path string) *shared)) {
+	t.Helper()
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		here, _ := dial(t, s, "", tier.WithLinger(time.Minute))
+		there := process(t, s)
+		f(t, s, func(path string) *shared {
+			return &shared{t: t, s: s, mine: here.Mutex(path), theirs: there.Mutex(path)}
+		})
+	})
+}
+
+// turn is one of this process.
+func (l *shared) turn() {
+	l.t.Helper()
+	hold := acquire(l.t, l.mine)
+	if l.lingers {
+		l.used++
+	}
+	release(l.t, hold)
+	synctest.Wait()
+	l.lingers = len(l.s.Queue(l.mine.Path())) > 0
+	l.turns++
+}
+
+// come is a turn of the other process.
+func (l *shared) come() {
+	l.t.Helper()
+	if l.lingers {
+		l.wasted++
+	}
+	release(l.t, acquire(l.t, l.theirs))
+	l.lingers = false
+}
+
+// contest is n turns of both.
+func (l *shared) contest(n int) {
+	l.t.Helper()
+	for range n {
+		l.turn()
+		l.come()
+	}
+}
+
+// Whatever others do, no more lingerings are wasted than half of those that are used, five, and one in 256 turns.
+func TestLingeringNeverCosts(t *testing.T) {
+	rng, enough := rand.New(rand.NewPCG(1, 2)), 0
+	sometimes := func(chance float64) func(*shared) bool { return func(*shared) bool { return rng.Float64() < chance } }
+	for name, comes := range map[string]func(*shared) bool{
+		"always":                           func(*shared) bool { return true },
+		"when it lingers":                  func(l *shared) bool { return l.lingers },
+		"every other time that it lingers": func(l *shared) bool { return l.lingers && l.used > l.wasted },
+		"one of three times":               func(l *shared) bool { return l.lingers && l.used > 2*l.wasted },
+		"now and then":                     sometimes(0.2),
+		"a third of the time":              sometimes(0.33),
+		"most of the time":                 sometimes(0.75),
+		"until it lingers no more, and then when it has been used for 20 times": func(l *shared) bool {
+			if !l.lingers {
+				enough = l.used + 20
+			}
+			return l.lingers && l.used >= enough
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
+				l := lock("/locks/a")
+				for range 4000 {
+					l.turn()
+					if comes(l) {
+						l.come()
+					}
+					if most := l.used/2 + 5 + l.turns/256; l.wasted > most {
+						t.Fatalf("in %d turns %d lingerings were used and %d wasted, want at most %d", l.turns, l.used, l.wasted, most)
+					}
+				}
+				t.Logf("in %d turns %d lingerings were used and %d wasted", l.turns, l.used, l.wasted)
+			})
+		})
+	}
+}
+
+// A lock that another process wants now and then lingers all the same, whatever happens to other locks.
+func TestLockThatOneProcessWantsLingers(t *testing.T) {
+	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
+		private, contested := lock("/locks/a"), lock("/locks/b")
+		for i := range 2000 {
+			private.turn()
+			contested.contest(1)
+			if !private.lingers {
+				t.Fatalf("it does not linger after turn %d", i)
+			}
+			if i%20 == 19 {
+				private.come()
+			}
+		}
+	})
+}
+
+func TestLingeringThatEndsByItselfOrWithTheSessionIsNotWasted(t *testing.T) {
+	sharing(t, func(t *testing.T, s *memory.Server, lock func(string) *shared) {
+		for name, end := range map[string]func(path string){
+			"by itself":        func(string) { <-time.After(time.Minute) },
+			"with the session": func(path string) { s.Expire(path, 0) },
+		} {
+			for range 5 {
+				l := lock("/locks/a")
+				if l.turn(); !l.lingers {
+					t.Fatalf("it does not linger, though nobody has ended it before but %s", name)
+				}
+				end(l.mine.Path())
+				synctest.Wait()
+			}
+		}
+	})
+}
+
+// When the others stay away the lock lingers again after 255 turns, and from then on always.
+func TestLockLingersAgainWhenOthersStayAway(t *testing.T) {
+	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
+		known := lock("/locks/a")
+		known.contest(1000)
+		for _, l := range []*shared{known, lock("/locks/b")} {
+			begun := l.turns
+			for !l.lingers {
+				l.turn()
+			}
+			if took := l.turns - begun; took > 256 {
+				t.Errorf("%s lingers after turn %d without others, want 256", l.mine.Path(), took)
+			}
+			for range 10 {
+				if l.turn(); !l.lingers {
+					t.Fatalf("%s does not linger, though that was used", l.mine.Path())
+				}
+			}
+		}
+	})
+}
+
+// However often lingering was used, it ends soon when others begin to come: after 33 times, or 5 at another path.
+func TestLingeringEndsSoonWhenOthersCome(t *testing.T) {
+	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
+		private, other := lock("/locks/a"), lock("/locks/b")
+		for range 1000 {
+			private.turn()
+		}
+		other.contest(200)
+		for range 1000 {
+			private.turn()
+		}
+		private.contest(200)
+		if other.wasted > 5 || private.wasted > 33 {
+			t.Errorf("wasted are %d, and %d where it was used before, want 5 and 33", other.wasted, private.wasted)
+		}
+	})
+}
+
+// What is known of paths has a limit, and what is forgotten is not paid for anew: a path begins with what the others have earned
+// lately.
+func TestManyPathsTeachEachOther(t *testing.T) {
+	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
+		const fruitful = 20
+		var locks []*shared
+		for i := range 5000 {
+			l := lock(fmt.Sprint("/locks/", i))
+			for l.used < 80 && i < fruitful {
+				l.turn()
+			}
+			locks = append(locks, l)
+		}
+		wasted := 0
+		for _, l := range locks[fruitful:] {
+			l.contest(1)
+			wasted += l.wasted
+		}
+		if wasted > 33 {
+			t.Errorf("at new paths %d lingerings were wasted, want 33 at most", wasted)
+		}
+		for _, l := range locks[:fruitful] {
+			l.contest(40)
+		}
+		if known, elsewhere := tier.Known(locks[0].mine), tier.Known(locks[0].theirs); known < fruitful || known > 4096 || elsewhere > 0 {
+			t.Errorf("%d paths are known, and %d where nothing lingers, want 4096 at most, and none", known, elsewhere)
+		}
+		private := lock("/locks/a")
+		for private.used < 80 {
+			private.turn()
+		}
+		next := lock("/locks/b")
+		if next.turn(); !next.lingers {
+			t.Error("lingering was used 80 times, and a new path does not begin with it")
+		}
+	})
+}
+
+// Many contested locks may linger before anything is known. Then each costs one lingering, and the first one two.
+func TestLocksThatLingerAtTheSameTimeTeachEachOther(t *testing.T) {
+	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
+		var locks []*shared
+		for i := range 50 {
+			l := lock(fmt.Sprint("/locks/", i))
+			l.turn()
+			locks = append(locks, l)
+		}
+		wasted := 0
+		for _, l := range locks {
+			l.come()
+			l.contest(20)
+			wasted += l.wasted
+		}
+		if wasted > 51 {
+			t.Errorf("at 50 locks %d lingerings were wasted, want 51 at most", wasted)
+		}
+	})
+}
