@@ -324,7 +324,7 @@ func (c *cohort) forgetLocked() {
 	if c.sharing.quit != nil {
 		c.sharing.quit()
 	}
-	c.sharing, c.told = sharing{}, told{}
+	c.grant, c.sharing, c.told = nil, sharing{}, told{}
 }
 
 // free follows the end of a grant: those who wait get a new one.
@@ -688,12 +688,13 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 	}
 	for extended := false; ; {
 		c.mu.Lock()
+		if ctx.Err() != nil { // given up
+			c.mu.Unlock()
+			return
+		}
 		budget := c.budgetLocked()
 		left := budget - grant.Contested().For()
 		switch {
-		case ctx.Err() != nil: // given up
-			c.mu.Unlock()
-			return
 		case left > 0:
 		case !c.reading(): // whoever reads next begins again
 			c.sharing.quit = nil
