@@ -208,7 +208,7 @@ func (s *Store) told(n *pgconn.Notification) {
 	who, what, _ := strings.Cut(rest, " ")
 	for e := range s.all {
 		switch {
-		case verb == "waits" && e.key == who && e.session.pid != fmt.Sprint(n.PID) && e.token.Load() != 0:
+		case verb == "waits" && e.key == who && e.session.pid != fmt.Sprint(n.PID) && e.token.Load() != 0 && !e.over.Load():
 			s.stir(0)
 		case verb == "asked" && e.session.pid == who:
 			e.revoke(what)

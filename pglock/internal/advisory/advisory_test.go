@@ -1,0 +1,32 @@
+package advisory
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A notification that somebody waits is worth a look to who holds that lock and keeps it, and to nobody else.
+func TestWhoLooksForThoseWhoWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*entry)
+		looks  bool
+	}{
+		"holds":         {func(*entry) {}, true},
+		"waits":         {func(e *entry) { e.token.Store(0) }, false},
+		"gives it up":   {func(e *entry) { e.over.Store(true) }, false},
+		"said it":       {func(e *entry) { e.session.pid = "7" }, false},
+		"has another's": {func(e *entry) { e.key = "2" }, false},
+	} {
+		e := &entry{id: "1", key: "1", session: &line{pid: "8"}}
+		e.token.Store(5)
+		c.change(e)
+		s := &Store{pause: time.Hour}
+		s.entries.Store(e.id, e)
+		s.told(&pgconn.Notification{PID: 7, Payload: "waits 1"})
+		if looks := s.pause != time.Hour; looks != c.looks {
+			t.Errorf("one who %s looks: %v", name, looks)
+		}
+	}
+}
