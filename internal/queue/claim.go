@@ -25,12 +25,12 @@ func (l *claim) Equal(other second.Claim) bool {
 
 // Acquire takes one command if it need not wait for anybody.
 func (l *claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
-	return l.begin(ctx, "acquire", nil, func(c, _ *Contender) error { return c.queueUp(nil, w, nil) })
+	return l.begin(ctx, "acquire", nil, w, nil, (*Contender).enter)
 }
 
 // TryAcquire takes one command, which writes nothing if somebody is in the way.
 func (l *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
-	return l.begin(ctx, try, nil, func(c, _ *Contender) error { return c.tryOnce(0) })
+	return l.begin(ctx, try, nil, nil, nil, func(c, _ *Contender) error { return c.tryOnce(0) })
 }
 
 // Requeue takes one command, which removes the one contender and appends the other.
@@ -40,10 +40,10 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 	if errors.Is(loss, second.ErrReleased) {
 		return nil, loss
 	} else if loss != nil {
-		old.gone <- Kept
+		old.depart(Kept)
 		return l.Acquire(ctx, w)
 	}
-	g, err := l.begin(ctx, "requeue", old, func(c, old *Contender) error { return c.queueUp(old, w, nil) })
+	g, err := l.begin(ctx, "requeue", old, w, nil, (*Contender).enter)
 	if err != nil {
 		old.AwaitRelease() // whoever comes next would queue behind it
 	}
@@ -58,23 +58,20 @@ var errGone = errors.New("the session is over, and the next one begins")
 // begin waits until a contender has the lock, the next one if its place is lost. The first one enters in place of an old one. A caller
 // may leave at any time: the contender then leaves, too, as soon as the commands that are under way have been answered. To end these
 // instead would leave it open whether they are executed.
-func (l *claim) begin(ctx context.Context, op string, old *Contender, enter func(c, old *Contender) error) (second.Grant, error) {
+func (l *claim) begin(ctx context.Context, op string, old *Contender, w *second.Wait, d *second.Demand,
+	enter func(c, old *Contender) error,
+) (second.Grant, error) {
 	for ; ; old = nil {
 		c, err := l.enrol(ctx, op != try, old, enter)
-		if err != nil && old != nil {
-			old.gone <- Kept
-		} else if err == nil {
-			select {
-			case err = <-c.entered:
-			case <-ctx.Done():
-				c.abandon()
-				err = l.tier.explain(context.Cause(ctx))
-			}
+		if err == nil {
+			err = c.await(ctx, w, d)
+		} else if old != nil {
+			old.depart(Kept)
 		}
 		if err == nil {
 			return c, nil
 		}
-		if op == try || !errors.Is(err, errGone) {
+		if op == try || c == nil || !c.IsLost() && !errors.Is(err, errGone) {
 			return nil, l.failure(op, err)
 		}
 	}

@@ -57,8 +57,11 @@ func leaveAt(t *testing.T, f *fake, at time.Duration, requeue bool, script []rep
 	f.then(Enter, script...)
 	f.then(Look, slow, slow)
 	f.then(Leave, slow, slow)
-	ctx := within(t, at)
+	ctx, begun := within(t, at), time.Now()
 	g, err := acquire(ctx)
+	if waited := time.Since(begun); waited > at && !requeue {
+		t.Errorf("left at %v, and waited for %v", at, waited)
+	}
 	if err == nil {
 		g.Release()
 	} else if ctx.Err() == nil && !errors.Is(err, errRefused) {

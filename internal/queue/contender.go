@@ -45,17 +45,19 @@ type Contender struct {
 
 	following sync.Once // in which it follows, unless it was given up before
 	follows   bool      // valid after that
+	departing sync.Once // in which it begins to leave
 
 	mu      sync.Mutex    // guards the fields below; before that of the lease
 	said    View          // the newest; At alone as long as it has not been seen to queue, or once it is missing
 	heard   time.Duration // when that came
 	granted time.Time     // the zero time before
+	lasting *time.Timer   // fires when it has had the lock for long; nil before, or where nothing has to happen then
 
 	Turn     sync.Mutex     // of a guarded write, where a store has one of a contender after the other under way
 	pending  atomic.Int32   // guarded writes that may still take effect
-	entered  chan error     // whether it has the lock, once
+	entered  chan struct{}  // closed once it has entered, or was refused
+	refusal  error          // valid then
 	spent    atomic.Bool    // given up
-	gone     chan Removal   // once it is given up, what has become of it by then
 	fate     error          // what Release says about the end; valid once it is released
 	released mutexbool.Bool // it is gone, or nobody has to wait for that any more
 }
@@ -79,7 +81,7 @@ func (l *claim) enrol(ctx context.Context, patient bool, old *Contender, enter f
 			continue
 		}
 		t.contenders.Store(c.id, c) // first: the end of the tier loses all that are there
-		if !t.Spawn(func() { c.live(old, enter) }) {
+		if !t.Spawn(func() { c.refusal = enter(c, old); close(c.entered) }) {
 			return nil, second.ErrClosed
 		}
 		return c, nil
@@ -93,7 +95,7 @@ func (l *claim) contenderUnder(x *session) *Contender {
 	t := l.tier
 	c := &Contender{
 		claim: l, session: x, id: t.store.Name(x.name), budget: l.prices.Budget(x.ttl - t.margin(x.ttl)),
-		entered: make(chan error, 1), gone: make(chan Removal, 1),
+		entered: make(chan struct{}),
 	}
 	if t.config.Apart {
 		c.session = t.newSession(x.name, x.ttl, t.Now())
@@ -106,36 +108,21 @@ func (l *claim) contenderUnder(x *session) *Contender {
 	return c
 }
 
-// live is all that a contender does: it enters, waits, has the lock, and leaves.
-func (c *Contender) live(old *Contender, enter func(c, old *Contender) error) {
-	err := enter(c, old)
+// await waits until the contender has the lock. If it does not come to that, or the caller leaves, the contender is given up.
+func (c *Contender) await(ctx context.Context, w *second.Wait, d *second.Demand) (err error) {
+	select {
+	case <-c.entered:
+		err = c.refusal
+	case <-ctx.Done():
+		err = c.claim.tier.explain(context.Cause(ctx))
+	}
+	if err == nil && !c.hold() {
+		err = c.wait(ctx, w, d)
+	}
 	if err != nil {
 		c.abandon()
 	}
-	c.entered <- err
-	c.leave(c.awaitEnd())
-}
-
-// awaitEnd waits until the contender has been given up, and returns what has become of it by then. An owner who has lost it may
-// need the margin to come to an end; but others wait behind it.
-func (c *Contender) awaitEnd() Removal {
-	t, lasting := c.claim.tier, time.After(c.session.ttl/6)
-	for !c.IsLost() {
-		select {
-		case removed := <-c.gone:
-			return removed
-		case <-lasting: // a short hold costs no looking; one that lasts has to hear of its removal
-			c.follow()
-		case <-c.life.Done():
-		}
-	}
-	select {
-	case removed := <-c.gone:
-		return removed
-	case <-time.After(t.margin(c.session.ttl)):
-	case <-t.ctx.Done():
-	}
-	return Kept
+	return err
 }
 
 // attend has whoever stands behind be seen.
@@ -182,28 +169,13 @@ func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 	return a
 }
 
-// queueUp enters, with which an old contender leaves that was given up, and waits until the contender has the lock.
-func (c *Contender) queueUp(old *Contender, w *second.Wait, d *second.Demand) error {
-	if d != nil {
-		c.weight.Store(max(1, int64(d.Want())))
-	}
-	err := c.enter(old)
-	if err == nil && !c.hold() {
-		err = c.wait(w, d)
-	}
-	if err != nil && c.IsLost() {
-		return errGone
-	}
-	return err
-}
-
 // enter appends the contender to the queue. The same command is sent until it is answered: a later one finds what an earlier one
 // has done.
 func (c *Contender) enter(old *Contender) error {
 	cmd, removed := c.command(Enter), Kept
 	if old != nil {
 		cmd.Old = old.Ref()
-		defer func() { old.gone <- removed }()
+		defer func() { old.depart(removed) }()
 	}
 	_, err := c.claim.tier.repeat(c.tenure, func() Answer {
 		a := c.send(cmd)
@@ -240,7 +212,7 @@ func (c *Contender) tryOnce(weight int64) error {
 }
 
 // wait waits until the contender has the lock, and holds it.
-func (c *Contender) wait(w *second.Wait, d *second.Demand) error {
+func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) error {
 	c.follow()
 	defer w.Forget()
 	for pace := shortest; ; pace = min(2*pace, longest) {
@@ -250,8 +222,8 @@ func (c *Contender) wait(w *second.Wait, d *second.Demand) error {
 			d.Changed.Clear()
 			changed = d.Changed.C()
 		}
-		if err := cmp.Or(context.Cause(c.tenure), c.newest().Err); err != nil {
-			return err
+		if err := cmp.Or(context.Cause(c.life), c.newest().Err, context.Cause(ctx)); err != nil {
+			return c.claim.tier.explain(err)
 		}
 		if c.hold() { // else it is not its turn, or the lease has run out and may be renewed
 			return nil
@@ -260,18 +232,18 @@ func (c *Contender) wait(w *second.Wait, d *second.Demand) error {
 			w.Stands(c.standing)
 		}
 		if d != nil {
-			if err := c.bid(d); err != nil {
+			if err := c.bid(ctx, d); err != nil {
 				return err
 			}
 		}
-		c.awaitNews(c.tenure, pace, changed) // its end is seen above
+		c.awaitNews(ctx, pace, changed) // the end of ctx is seen above
 	}
 }
 
 // shortest and longest are the times between two looks at somebody who tells nobody.
 const shortest, longest = 10 * time.Millisecond, 100 * time.Millisecond
 
-// awaitNews waits until the contender is told something, something has changed, it has to look again, or ctx is done.
+// awaitNews waits until the contender is told something or is lost, something has changed, it has to look again, or ctx is done.
 func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <-chan struct{}) {
 	var look <-chan time.Time
 	if again := c.newest().Again; again > 0 {
@@ -283,10 +255,12 @@ func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <
 	select {
 	case <-c.wake.C():
 	case <-changed:
+	case <-c.life.Done():
 	case <-ctx.Done():
 	case <-look:
-		if c.send(c.command(Look)).Outcome != Done {
-			c.claim.tier.answering(ctx)
+		t := c.claim.tier
+		if a, _ := second.Do(ctx, t.Spawn, func() (Answer, error) { return c.send(c.command(Look)), nil }, t.explain); a.Outcome != Done {
+			t.answering(ctx)
 		}
 	}
 }
@@ -313,6 +287,11 @@ func (c *Contender) follow() {
 
 func (c *Contender) unfollow() {
 	c.following.Do(func() {}) // nor later
+	c.mu.Lock()
+	if c.lasting != nil {
+		c.lasting.Stop()
+	}
+	c.mu.Unlock()
 	if c.follows {
 		c.claim.tier.follower.Unfollow(c.Ref())
 	}
@@ -390,8 +369,11 @@ func (c *Contender) newest() View {
 func (c *Contender) hold() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.said.Has || !c.session.Hold(c) {
-		return false
+	if !c.granted.IsZero() || !c.said.Has || !c.session.Hold(c) {
+		return !c.granted.IsZero()
+	}
+	if t := c.claim.tier; t.follower != nil { // a short hold costs no looking; one that lasts has to hear of its removal
+		c.lasting = time.AfterFunc(c.session.ttl/6, func() { t.Spawn(c.follow) })
 	}
 	c.granted = time.Now()
 	c.loss.Held()
@@ -432,10 +414,11 @@ func (c *Contender) removed() error {
 	return second.Lost(second.ByDeletion, "%s", c.claim.tier.config.Lost(c.Ref()))
 }
 
-// Lose ends the hold, or the wait.
+// Lose ends the hold, or the wait. An owner may need the margin to come to an end; but others wait behind it.
 func (c *Contender) Lose(reason error) {
 	c.end(reason)
 	c.reportLoss(reason)
+	time.AfterFunc(c.claim.tier.margin(c.session.ttl), func() { c.depart(Kept) })
 }
 
 func (c *Contender) reportLoss(cause error) {
@@ -449,7 +432,7 @@ func (c *Contender) reportLoss(cause error) {
 func (c *Contender) IsLost() bool { return c.life.Err() != nil }
 
 // giveUp comes before the contender leaves the queue, and returns the loss, which is none from then on unless the answer to that
-// says so; [second.ErrReleased] if it was given up before. Whoever does it has to say next what has become of the contender.
+// says so; [second.ErrReleased] if it was given up before. Whoever does it has to have it depart next.
 func (c *Contender) giveUp() error {
 	if c.spent.Swap(true) {
 		return second.ErrReleased
@@ -464,9 +447,18 @@ func (c *Contender) giveUp() error {
 // abandon gives the contender up, which then leaves.
 func (c *Contender) abandon() (loss error) {
 	if loss = c.giveUp(); !errors.Is(loss, second.ErrReleased) {
-		c.gone <- Kept
+		c.depart(Kept)
 	}
 	return loss
+}
+
+// depart has the contender leave, once the commands by which it enters are answered. That has become of it by then.
+func (c *Contender) depart(removed Removal) {
+	c.departing.Do(func() {
+		if removed != Kept || !c.claim.tier.Spawn(func() { <-c.entered; c.leave(Kept) }) {
+			c.leave(removed)
+		}
+	})
 }
 
 // leave removes the contender again and again until it is certain to be gone, as far as the commands that were answered can make

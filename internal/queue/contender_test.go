@@ -159,6 +159,8 @@ func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 		time.Sleep(2)
 		need.Equal(t, "removals after the margin and before it is given up, of which the first fails", len(f.ops(Leave)), 2)
 		wantErr(t, "Release", h.Release(), second.ErrLost)
+		synctest.Wait()
+		need.Equal(t, "removals once it is given up, which is nothing new", len(f.ops(Leave)), 2)
 		time.Sleep(time.Second)
 		need.Equal(t, "removals in all, three that fail and one", len(f.ops(Leave)), 4)
 		if beats := f.ops(Beat); len(beats) != 2 || len(beats[0].Among) != 0 {
@@ -183,6 +185,7 @@ func TestWhoFollows(t *testing.T) {
 		"shares":    {func(f *fake, h *Contender) { go h.Share(f.TB.Context()) }, follow},
 		"waits":     {func(f *fake, _ *Contender) {}, follow},
 		"too late":  {func(_ *fake, h *Contender) { h.Release(); h.Revoked(); h.Contested().C(); time.Sleep(ttl) }, nil},
+		"closed":    {func(f *fake, _ *Contender) { f.Close(); time.Sleep(ttl) }, nil},
 		"after all": {func(_ *fake, h *Contender) { h.Revoked(); h.Release(); h.Revoked(); time.Sleep(ttl) }, both},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -229,6 +229,15 @@ func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 			t.Errorf("%d permits after %v and %d bids, others %d: %v", len(permits), time.Since(begun), len(f.ops(Weigh)), d.Others(), err)
 		}
 		wantErr(t, "Release", s.Release(permits), nil)
+
+		f.then(Enter, view(View{Free: 1}))
+		f.then(Weigh, late(time.Second/2))
+		begun = time.Now()
+		_, err = s.Acquire(within(t, time.Second/10), d)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second/10 {
+			t.Errorf("left during a bid after %v: %v", time.Since(begun), err)
+		}
+		time.Sleep(ttl)
 		f.none()
 	})
 }

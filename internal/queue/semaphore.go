@@ -15,12 +15,15 @@ type semaphore struct{ *claim }
 
 // Acquire takes one command if as many permits are free as the process wants.
 func (s semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
-	return s.permitsOf(s.begin(ctx, "acquire", nil, func(c, _ *Contender) error { return c.queueUp(nil, &d.Wait, d) }))
+	return s.permitsOf(s.begin(ctx, "acquire", nil, &d.Wait, d, func(c, _ *Contender) error {
+		c.weight.Store(max(1, int64(d.Want())))
+		return c.enter(nil)
+	}))
 }
 
 // TryAcquire takes one command, which writes nothing if somebody waits or fewer than k permits are free.
 func (s semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
-	return s.permitsOf(s.begin(ctx, try, nil, func(c, _ *Contender) error { return c.tryOnce(int64(k)) }))
+	return s.permitsOf(s.begin(ctx, try, nil, nil, nil, func(c, _ *Contender) error { return c.tryOnce(int64(k)) }))
 }
 
 // permitsOf are those of a grant: each is the contender, which is lost with all of them.
@@ -57,7 +60,7 @@ func (s semaphore) Equal(other second.Semaphore) bool {
 }
 
 // bid asks for fewer permits if the contender is the first who waits, and the process takes those that are free.
-func (c *Contender) bid(d *second.Demand) error {
+func (c *Contender) bid(ctx context.Context, d *second.Demand) error {
 	v := c.newest()
 	if !v.Known || v.Has {
 		return nil
@@ -68,7 +71,7 @@ func (c *Contender) bid(d *second.Demand) error {
 	}
 	if k := int64(d.Take(v.Free)); k > 0 && k < c.weight.Load() {
 		c.weight.Store(k)
-		_, err := c.weigh()
+		_, err := second.Do(ctx, c.claim.tier.Spawn, c.weigh, c.claim.tier.explain)
 		return err
 	}
 	return nil

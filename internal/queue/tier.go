@@ -232,8 +232,8 @@ func (t *Tier) sayGoodbye() {
 
 // End loses every grant and begins nothing new.
 func (t *Tier) End() {
+	t.cancel(second.ErrClosed) // first: who finds that nothing begins any more sends nothing
 	t.tasks.End()
-	t.cancel(second.ErrClosed)
 	t.contenders.Range(func(_, c any) bool {
 		c.(*Contender).session.End(second.ErrClosed)
 		return true
