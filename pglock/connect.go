@@ -22,12 +22,16 @@ const settings = `SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REA
 	SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off;
 	SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'`
 
-// configLike says how to connect: as the program's pool does, until wires ends. A request is one round trip, so that nothing
-// is prepared, and no connection tried out before.
+// configLike says how to connect: as the program's pool does, until wires ends. A request is one round trip: what is prepared
+// for it is so when the connection is new, and no connection is tried out before.
 func configLike(wires context.Context, pool *pgxpool.Pool) *pgxpool.Config {
 	c := pool.Config()
 	c.MaxConns, c.MinConns, c.MinIdleConns = maxRequests, 0, 0
-	c.PrepareConn, c.BeforeAcquire, c.AfterRelease, c.BeforeClose = nil, nil, nil, nil //nolint:staticcheck // it may be set
+	c.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		err := prepare(ctx, conn, enterSQL, leaveSQL)
+		return err == nil, err
+	}
+	c.BeforeAcquire, c.AfterRelease, c.BeforeClose = nil, nil, nil //nolint:staticcheck // it may be set
 	c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	c.ConnConfig.DialFunc = dialUntil(wires, c.ConnConfig.DialFunc)
@@ -45,6 +49,16 @@ func configLike(wires context.Context, pool *pgxpool.Pool) *pgxpool.Config {
 		return err
 	}
 	return c
+}
+
+// prepare has the server plan statements once on a connection, and not each time: that takes longer than to execute them.
+func prepare(ctx context.Context, conn *pgx.Conn, statements ...string) error {
+	for _, sql := range statements {
+		if _, err := conn.Prepare(ctx, sql, sql); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dialUntil makes connections that end with wires, whatever is under way: the driver takes up to 15 s to

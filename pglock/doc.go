@@ -86,8 +86,9 @@
 // # Connections
 //
 // The tier connects as the pool does, with its hooks BeforeConnect and AfterConnect, but on connections of
-// its own: one that renews and listens, and up to four for requests, which are one round trip each. So a
-// busy pool does not end leases. The pool itself serves Tx. The connections have to reach a server that
+// its own: one that renews and listens, and up to four for requests, which are one round trip each; what a turn
+// needs is prepared when the connection is made. So a busy pool does not end leases. The pool itself serves Tx. The
+// connections have to reach a server that
 // takes writes: name all of them in the URL, with target_session_attrs=read-write. Each needs a session of its
 // own, to listen and for its settings: PgBouncer in session mode will do, in transaction mode it is refused, and
 // acquisitions fail at once. Idle connections stay whatever idle_session_timeout the role has.

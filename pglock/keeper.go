@@ -142,6 +142,9 @@ func (k *keeper) absent(ctx context.Context, c queue.Command) (views []queue.Vie
 	if _, err := k.wire.Exec(ctx, "LISTEN "+pgx.Identifier{"tierlock " + c.Session}.Sanitize()); err != nil {
 		return nil, err
 	}
+	if err := prepare(ctx, k.wire, lookSQL); err != nil {
+		return nil, err
+	}
 	asked := k.store.now()
 	present, err := k.present(ctx, c.Session)
 	if err != nil {

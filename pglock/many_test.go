@@ -2,9 +2,14 @@ package pglock
 
 import (
 	"encoding/json"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // crowd inserts contenders of a session, the i-th at a path that is an expression of $1.
@@ -82,4 +87,34 @@ func TestRowsOfAQueueThatAreNotRemovedYetArePassedByOnce(t *testing.T) {
 			t.Errorf("%s looks at %d rows, %d of which are dead", call.what, n, dead)
 		}
 	}
+}
+
+// Each is one request, planned before, but for the first on a connection.
+func TestTurnIsOneRequest(t *testing.T) {
+	t.Parallel()
+	p := start(t, WithLeaseTTL(unhurried))
+	l := p.at(t, lockPath(t))
+	mustRelease(t, must(t, l))
+	var requests, planned atomic.Int64
+	p.line.onRequest(func(r []byte) {
+		requests.Add(1)
+		if r[0] == 'P' {
+			planned.Add(1)
+		}
+	})
+	var held *queue.Contender
+	for _, c := range []struct {
+		what string
+		do   func()
+	}{
+		{"an acquisition", func() { held = must(t, l) }},
+		{"a try of what is taken", func() { wantErr(t, need.ErrOf(l.TryAcquire(soon(t))), second.ErrLocked) }},
+		{"a requeue", func() { held = need.Get(l.Requeue(soon(t), held))(t).(*queue.Contender) }},
+		{"a release", func() { mustRelease(t, held) }},
+	} {
+		requests.Store(0)
+		c.do()
+		need.Equal(t, "requests of "+c.what, requests.Load(), 1)
+	}
+	need.Equal(t, "statements that were planned", planned.Load(), 0)
 }

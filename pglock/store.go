@@ -107,7 +107,7 @@ func (s *store) request(ctx context.Context, c queue.Command) (a queue.Answer, e
 	var present, all bool
 	switch c.Op {
 	case queue.Leave:
-		err = s.requests.QueryRow(ctx, "SELECT tierlock.leave($1, $2)", c.Path, c.ID).Scan(&present)
+		err = s.requests.QueryRow(ctx, leaveSQL, c.Path, c.ID).Scan(&present)
 		a.Removed = removal(present)
 	case queue.Share, queue.Weigh:
 		var has *bool // nil if it is not there
@@ -137,6 +137,8 @@ func removal(present bool) queue.Removal {
 	}
 	return queue.Missing
 }
+
+const leaveSQL = "SELECT tierlock.leave($1, $2)"
 
 const enterSQL = `SELECT alive, number, coalesce(first, false), coalesce(removed, false), quiet
 	FROM tierlock.enter($1, $2, $3, $4, $5, nullif($6, '')::uuid, $7, $8, $9, $10)`
