@@ -353,8 +353,10 @@ func (k *keeper) tell(v queue.View) {
 	}
 }
 
-const lookSQL = `SELECT c.path, c.id::text, c.token, c.since, c.reads, c.asked, c.linger_ms, c.budget, c.permits, c.weight, s.host, s.pid,
-	s.label FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session WHERE c.path = ANY ($1) ORDER BY c.path, c.token`
+const lookSQL = `SELECT c.* FROM unnest($1::text[]) q LEFT JOIN tierlock.floor f ON f.slot = tierlock.slot(q) AND f.path = q,
+	LATERAL (SELECT c.path, c.id::text, c.token, c.since, c.reads, c.asked, c.linger_ms, c.budget, c.permits, c.weight, s.host, s.pid, s.label
+		FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session
+		WHERE c.path = q AND c.token >= coalesce(f.token, 0) OFFSET 0) c ORDER BY path, token`
 
 // look reads queues, each as it was at one moment. Lower tokens go first. Who waits for permits is there with those that it wants.
 func look(ctx context.Context, q querier, paths []string) (queues map[string][]second.Contender, err error) {

@@ -6,7 +6,7 @@
 
 CREATE SCHEMA tierlock;
 
-CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 5';
+CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 6';
 
 CREATE SEQUENCE tierlock.token;
 
@@ -35,6 +35,14 @@ CREATE TABLE tierlock.contender (
 );
 
 CREATE INDEX ON tierlock.contender (session);
+
+-- No token of the queue at path is lower, nor will any be. What is deleted there stays as long as a transaction is open anywhere in
+-- the database, and who looks from here on need not pass it by. Of the queues of a slot one has this, most often the busiest.
+CREATE TABLE tierlock.floor (
+	slot bigint PRIMARY KEY,
+	path text COLLATE "C" NOT NULL,
+	token bigint NOT NULL
+);
 
 -- What this server may not know: whether whoever was here before it has given a lock to somebody whose contender did not get here.
 -- So after a promotion nobody is given any for as long as a lease may last.
@@ -78,19 +86,7 @@ $$;
 CREATE FUNCTION tierlock.key(queue text) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 	'SELECT hashtextextended(queue, 7308604759847199084)';
 
--- Whoever changes a queue has it alone until its transaction ends. So tokens become visible in their order, and whoever sees
--- its own with none before it is the first for good. It needs a fresh snapshot for each statement. The result is the lowest
--- token there, null in an empty queue: none that is lower comes any more, and who does not look below it passes by what is
--- deleted there once, and not with each statement.
-CREATE FUNCTION tierlock.enclose(queue text) RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-	IF current_setting('transaction_isolation') <> 'read committed' THEN
-		RAISE 'pglock needs transactions that are read committed, not %', current_setting('transaction_isolation');
-	END IF;
-	PERFORM tierlock.durably();
-	PERFORM pg_advisory_xact_lock(tierlock.key(queue));
-	RETURN (SELECT token FROM tierlock.contender WHERE path = queue ORDER BY token LIMIT 1);
-END $$;
+CREATE FUNCTION tierlock.slot(queue text) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT tierlock.key(queue) & 1023';
 
 -- line is a queue with who has the lock: the first, and if that reads, all that read before the first that does not. Those that
 -- have permits are those that, with all ahead, want no more than there are: that is final, as weights only become less.
@@ -100,6 +96,24 @@ CREATE FUNCTION tierlock.line(queue text, lowest bigint)
 		CASE WHEN c.permits > 0 THEN sum(c.weight) OVER w <= c.permits ELSE row_number() OVER w = 1 OR bool_and(c.reads) OVER w END
 	FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest WINDOW w AS (ORDER BY c.token)
 $$;
+
+-- Whoever changes a queue has it alone until its transaction ends. So tokens become visible in their order, and whoever sees
+-- its own with none before it is the first for good. It needs a fresh snapshot for each statement. The result is the lowest
+-- token there, null in an empty queue, and who has the lock.
+CREATE FUNCTION tierlock.enclose(queue text, OUT lowest bigint, OUT heads uuid[]) LANGUAGE plpgsql AS $$
+DECLARE
+	several boolean; -- may have it
+BEGIN
+	IF current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE 'pglock needs transactions that are read committed, not %', current_setting('transaction_isolation');
+	END IF;
+	PERFORM tierlock.durably(), pg_advisory_xact_lock(tierlock.key(queue));
+	SELECT token, ARRAY[id], reads OR permits > 0 INTO lowest, heads, several FROM tierlock.contender WHERE path = queue AND token >=
+		coalesce((SELECT f.token FROM tierlock.floor f WHERE slot = tierlock.slot(queue) AND f.path = queue), 0) ORDER BY token LIMIT 1;
+	IF several THEN
+		heads := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
+	END IF;
+END $$;
 
 CREATE FUNCTION tierlock.notify(session uuid, message text) RETURNS void LANGUAGE sql AS
 	$$ SELECT pg_notify('tierlock ' || session, message) $$;
@@ -134,8 +148,7 @@ CREATE FUNCTION tierlock.enter(queue text, me uuid, mine uuid, reading boolean, 
 	wanted int DEFAULT 0, of int DEFAULT 0, asks int DEFAULT 0,
 	OUT alive boolean, OUT number bigint, OUT first boolean, OUT removed boolean, OUT quiet bigint) LANGUAGE plpgsql AS $$
 DECLARE
-	lowest bigint := tierlock.enclose(queue);
-	before uuid[];
+	was record := tierlock.enclose(queue);
 	changed boolean;
 	others int; -- permits that there are for those who are there
 	calm boolean; -- they all have the lock
@@ -146,38 +159,43 @@ BEGIN
 	IF NOT alive THEN
 		RETURN;
 	END IF;
-	before := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
-	changed := tierlock.expire(queue, lowest);
-	DELETE FROM tierlock.contender WHERE id = old;
-	removed := FOUND;
-	UPDATE tierlock.contender SET linger_ms = lingers WHERE id = me RETURNING token INTO number;
-	SELECT max(permits), count(*) = 1 OR bool_and(reads), CASE WHEN of > 0 THEN coalesce(sum(weight), 0) + wanted <= of
-		ELSE coalesce(bool_and(reads AND reading), true) END INTO others, calm, first
-		FROM tierlock.contender WHERE path = queue AND token >= lowest AND token < coalesce(number, 9223372036854775807);
+	first := wanted <= of; -- in an empty queue
+	IF was.lowest IS NOT NULL THEN
+		changed := tierlock.expire(queue, was.lowest);
+		DELETE FROM tierlock.contender WHERE id = old;
+		removed := FOUND;
+		UPDATE tierlock.contender SET linger_ms = lingers WHERE id = me RETURNING token INTO number;
+		SELECT max(permits), count(*) = 1 OR bool_and(reads), CASE WHEN of > 0 THEN coalesce(sum(weight), 0) + wanted <= of
+			ELSE coalesce(bool_and(reads AND reading), true) END INTO others, calm, first FROM tierlock.contender
+			WHERE path = queue AND token >= was.lowest AND token < coalesce(number, 9223372036854775807);
+	END IF;
 	IF of > 0 AND others <> of THEN
 		RAISE 'the path is for %, not %', others, of USING ERRCODE = 'TL002';
 	END IF;
 	IF number IS NULL AND NOT (try AND (quiet > 0 OR NOT first)) THEN
 		INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms, permits, weight, budget)
 			VALUES (queue, nextval('tierlock.token'), me, mine, reading, lingers, of, wanted, asks) RETURNING token INTO number;
+		IF hashint8(number) & 127 = 0 THEN -- now and then
+			INSERT INTO tierlock.floor VALUES (tierlock.slot(queue), queue, coalesce(was.lowest, number))
+				ON CONFLICT (slot) DO UPDATE SET path = excluded.path, token = excluded.token;
+		END IF;
 	END IF;
 	news := number IS NOT NULL AND NOT first AND calm;
 	IF changed OR removed OR news OR of > 0 THEN -- or nobody has to know
-		PERFORM tierlock.tell(queue, coalesce(lowest, number), before || me, news);
+		PERFORM tierlock.tell(queue, coalesce(was.lowest, number), was.heads || me, news);
 	END IF;
 END $$;
 
 -- leave deletes a contender, and reports whether it was there.
 CREATE FUNCTION tierlock.leave(queue text, me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-	lowest bigint := tierlock.enclose(queue);
-	before uuid[] := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
+	was record := tierlock.enclose(queue);
 BEGIN
 	DELETE FROM tierlock.contender WHERE id = me;
 	IF NOT FOUND THEN
 		RETURN false;
 	END IF;
-	PERFORM tierlock.tell(queue, lowest, before, me <> ALL (before));
+	PERFORM tierlock.tell(queue, was.lowest, was.heads, me <> ALL (was.heads));
 	RETURN true;
 END $$;
 
@@ -197,25 +215,23 @@ END $$;
 -- what it wants, and nothing if it is not there.
 CREATE FUNCTION tierlock.change(queue text, me uuid, reading boolean, wanted int) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-	lowest bigint := tierlock.enclose(queue);
-	before uuid[] := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
+	was record := tierlock.enclose(queue);
 BEGIN
 	UPDATE tierlock.contender SET reads = reads OR reading, weight = least(weight, wanted) WHERE id = me;
 	IF NOT FOUND THEN
 		RETURN NULL;
 	END IF;
-	PERFORM tierlock.tell(queue, lowest, before, false);
-	RETURN (SELECT has FROM tierlock.line(queue, lowest) WHERE id = me);
+	PERFORM tierlock.tell(queue, was.lowest, was.heads, false);
+	RETURN (SELECT has FROM tierlock.line(queue, was.lowest) WHERE id = me);
 END $$;
 
 -- ask asks those that have the lock to give it up.
 CREATE FUNCTION tierlock.ask(queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-	lowest bigint := tierlock.enclose(queue);
+	was record := tierlock.enclose(queue);
 	head record;
 BEGIN
-	FOR head IN SELECT * FROM tierlock.line(queue, lowest) WHERE has AND NOT asked LOOP
-		UPDATE tierlock.contender SET asked = true WHERE id = head.id;
+	FOR head IN UPDATE tierlock.contender SET asked = true WHERE id = ANY (was.heads) AND NOT asked RETURNING session LOOP
 		PERFORM tierlock.notify(head.session, 'look ' || queue);
 	END LOOP;
 END $$;
@@ -223,11 +239,10 @@ END $$;
 -- settle removes from a queue whoever has no session any more.
 CREATE FUNCTION tierlock.settle(queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-	lowest bigint := tierlock.enclose(queue);
-	before uuid[] := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
+	was record := tierlock.enclose(queue);
 BEGIN
-	PERFORM tierlock.expire(queue, lowest);
-	PERFORM tierlock.tell(queue, lowest, before, true);
+	PERFORM tierlock.expire(queue, was.lowest);
+	PERFORM tierlock.tell(queue, was.lowest, was.heads, true);
 END $$;
 
 -- open begins a session.
@@ -261,14 +276,12 @@ END $$;
 CREATE FUNCTION tierlock.finish(me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	queue text;
-	lowest bigint;
-	before uuid[];
+	was record;
 BEGIN
 	FOR queue IN SELECT DISTINCT path FROM tierlock.contender WHERE session = me ORDER BY path LIMIT 100 LOOP
-		lowest := tierlock.enclose(queue);
-		before := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
-		DELETE FROM tierlock.contender WHERE path = queue AND token >= lowest AND session = me;
-		PERFORM tierlock.tell(queue, lowest, before, true);
+		was := tierlock.enclose(queue);
+		DELETE FROM tierlock.contender WHERE path = queue AND token >= was.lowest AND session = me;
+		PERFORM tierlock.tell(queue, was.lowest, was.heads, true);
 	END LOOP;
 	IF EXISTS (SELECT FROM tierlock.contender WHERE session = me) THEN
 		RETURN false;

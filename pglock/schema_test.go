@@ -166,7 +166,10 @@ func TestWhoIsConcernedIsTold(t *testing.T) {
 	weigh := func(name string, n int) string {
 		return fmt.Sprintf("SELECT tierlock.change('/p', '%s', false, %d)", id(name), n)
 	}
-	leave := func(name string) string { return "SELECT tierlock.leave('/q', '" + id(name) + "')" }
+	read := func(name string, reads bool) string {
+		return fmt.Sprintf("SELECT tierlock.enter('/r', '%s', '%s', %t, 0, NULL, false)", id(name), session, reads)
+	}
+	leave := func(path, name string) string { return "SELECT tierlock.leave('" + path + "', '" + id(name) + "')" }
 	for _, step := range []struct{ what, sql, told string }{
 		{"the first enters", enter("a", dying, "NULL"), ""},
 		{"a try of what is taken", try, ""},
@@ -175,13 +178,18 @@ func TestWhoIsConcernedIsTold(t *testing.T) {
 		{"the session of the first is over", "UPDATE tierlock.session SET expires = '-infinity' WHERE id = '" + dying + "'", ""},
 		{"one enters, which finds that", enter("d", session, "NULL"), "turn b true"},
 		{"the lock goes on", enter("e", session, "'"+id("b")+"'"), "turn c true"},
-		{"one does not wait any more", leave("d"), "look /q"},
-		{"a release", leave("c"), "turn e false"},
+		{"one does not wait any more", leave("/q", "d"), "look /q"},
+		{"a release", leave("/q", "c"), "turn e false"},
 		{"all permits are taken", take("1", 2), ""},
 		{"one waits for two", take("2", 2), ""},
 		{"another one waits", take("3", 1), "look /p"},
 		{"one is given back", weigh("1", 1), "look /p"},
 		{"one is enough", weigh("2", 1), "turn 2 true, look /p"},
+		{"one of two gives up what it has", leave("/p", "1"), "turn 3 false"},
+		{"one reads", read("7", true), ""},
+		{"another one reads, too", read("8", true), ""},
+		{"one waits to write", read("9", false), "look /r"},
+		{"one of two does not read any more", leave("/r", "7"), ""},
 	} {
 		exec(t, pool, step.sql)
 		exec(t, pool, "NOTIFY heard")

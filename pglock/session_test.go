@@ -127,6 +127,8 @@ func TestLateRequestForPermitsTakesNothingBack(t *testing.T) {
 	}
 	need.Equal(t, "in the queue for the lock, its holder", left(t, lockPath(t)), 1)
 	mustRelease(t, held)
+	const more = "SELECT first FROM tierlock.enter($1, $2, $3, false, 0, NULL, true, 3, 2)"
+	need.Equal(t, "three of two", ask[bool](t, outside(t), more, lockPath(t)+"-2", newID(), p.session(t)), false)
 }
 
 // The server is full, and only the connection that renews the session is left.
@@ -157,7 +159,7 @@ func TestWhatIsDroppedWaitsForNobody(t *testing.T) {
 	entered(t, pool, lockPath(t), id, session)
 	entered(t, pool, lockPath(t)+"-2", other, session)
 	enclosed, guarded := begun(t, pool), begun(t, pool)
-	ask[any](t, enclosed, "SELECT tierlock.enclose($1)", lockPath(t))
+	ask[any](t, enclosed, "SELECT tierlock.enclose($1)::text", lockPath(t))
 	ask[any](t, guarded, "SELECT tierlock.guard($1)::text", other)
 	drop := func(want ...int) {
 		t.Helper()
