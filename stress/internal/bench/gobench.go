@@ -43,6 +43,9 @@ func (b *benchmark) addGoBench(ctx context.Context) error {
 		return fmt.Errorf("go test: %w: %s", err, bytes.TrimSpace(out))
 	}
 	b.GoBench = parseGoBench(string(out))
+	if len(b.GoBench) < len(goGoals) {
+		return fmt.Errorf("go test ran %d benchmarks, and the goals are about %d", len(b.GoBench), len(goGoals))
+	}
 	for _, found := range b.GoBench {
 		for _, g := range goGoals[found.Name] {
 			j, err := g.hold(g.figures(found), nil)

@@ -1,0 +1,54 @@
+package tier_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+)
+
+// benchMutex is a lock on a private server that syncs its log, like one in production.
+func benchMutex(b *testing.B, opts ...tier.Option) *tier.Mutex {
+	client := need.Get(zklock.Dial(b.Context(), zkservertest.Start(b, zkserver.Config{TickTime: 2 * time.Second}).Addr()))(b)
+	locks := tier.New(second.TierOf(client), opts...)
+	b.Cleanup(func() { locks.Close() })
+	return locks.Mutex("/bench/lock")
+}
+
+// turn calls no helper of tests, which take longer than all else.
+func turn(ctx context.Context, b *testing.B, mu *tier.Mutex) {
+	hold, err := mu.Acquire(ctx)
+	if err == nil {
+		err = hold.Release()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkLinger is a goroutine that locks and unlocks while the node lingers. Goals of stress name it.
+func BenchmarkLinger(b *testing.B) {
+	mu, ctx := benchMutex(b, tier.WithLinger(time.Minute)), b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		turn(ctx, b, mu)
+	}
+}
+
+// BenchmarkReentry acquires and releases below a hold. Goals of stress name it.
+func BenchmarkReentry(b *testing.B) {
+	mu := benchMutex(b)
+	hold := need.Get(mu.Acquire(b.Context()))(b)
+	defer hold.Release()
+	ctx := hold.Context(b.Context())
+	b.ReportAllocs()
+	for b.Loop() {
+		turn(ctx, b, mu)
+	}
+}
