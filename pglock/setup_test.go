@@ -44,7 +44,12 @@ var shared = waittest.Shared[site]{Check: pgservertest.Check, Start: func() (s s
 	if s.server, err = pgserver.Start(context.Background(), pgserver.Config{NoSync: true}); err != nil {
 		return s, nil, err
 	}
-	if s.pool, err = pgxpool.New(context.Background(), pgserver.PlainURL(s.server.Addr())); err == nil {
+	config, err := pgxpool.ParseConfig(pgserver.PlainURL(s.server.Addr()))
+	if err != nil {
+		return s, nil, err
+	}
+	config.MaxConns = 64 // tests in parallel have transactions that wait for one another
+	if s.pool, err = pgxpool.NewWithConfig(context.Background(), config); err == nil {
 		err = Migrate(context.Background(), s.pool)
 	}
 	return s, func() {

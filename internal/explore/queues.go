@@ -803,8 +803,9 @@ func (w *queues) State() string {
 	}
 	fmt.Fprintf(&b, "%q\n", slices.Sorted(slices.Values(pending)))
 	for _, p := range w.processes {
-		s := p.registry.Stats()
-		fmt.Fprintf(&b, "%s: waiters %d, holds %d, err %v\n", p.name, s.Waiters, s.Holds, p.registry.Err())
+		s, err := p.registry.Stats(), p.registry.Err() // the text of one that tells of a connection depends on who saw its end first
+		closed := errors.Is(err, tier.ErrClosed)
+		fmt.Fprintf(&b, "%s: waiters %d, holds %d, fails %t, closed %t\n", p.name, s.Waiters, s.Holds, err != nil, closed)
 		for _, c := range p.callers {
 			fmt.Fprintf(&b, "%s: state %d, %d turns, failed %t", c.name, c.state, c.left, c.err != nil)
 			for _, x := range c.has {
