@@ -50,8 +50,8 @@ type Semaphore struct {
 // package, such as zklock.NodeACL. [WithLinger] and [WithRounds] do not: a permit that nobody
 // wants goes at once.
 //
-// While others queue, a process takes at once its share of all permits, or as many more as its last
-// request needs, and hands them off for three times the budget of [WithHandOff], which is 20 ms here if
+// While others queue, a process takes at once its share of all permits, or twice what the largest of its
+// requests wants if that is more than its share, and hands them off for three times the budget of [WithHandOff], which is 20 ms here if
 // it is not set: on its way to another process a permit is idle for three round trips, where a lock is
 // for one. A part of all permits that was taken at once stays for longer in proportion, half of them for twice as long, but for no more
 // than three budgets for each process that queued then. So the first in the queue waits for so long
@@ -416,9 +416,9 @@ func (p *pool) answeredLocked() {
 	}
 }
 
-// want is how many permits to take of so many that are free: for those who are first, as far as these
-// go, until the process has its share. In strict order it is for the first one alone, so that each
-// has to queue among the processes.
+// want is how many permits to take of so many that are free: for those who are first, its share at most, but as many as the first one
+// wants. What does not go into whole requests now does so with what the next one here releases. In strict order it is for the first
+// one alone, so that each has to queue among the processes.
 func (p *pool) want(request *second.Demand, free int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -429,17 +429,24 @@ func (p *pool) want(request *second.Demand, free int) int {
 	return p.wantLocked(free, request.Others())
 }
 
-func (p *pool) wantLocked(free, others int) (k int) {
-	queueing := 1 + others
-	share := (p.permits-1)/queueing + 1 // rounded up
-	k = -len(p.kept)
-	for w := p.gate.first; w != nil && k < share && k+w.seat.count <= free; w = w.next {
-		k += w.seat.count
+func (p *pool) wantLocked(free, others int) int {
+	if p.gate.empty() {
+		return 0
+	}
+	share, wanted := (p.permits-1)/(1+others)+1, 0 // rounded up
+	for w := p.gate.first; w != nil && wanted < p.permits; w = w.next {
+		wanted += w.seat.count
+		if w.seat.count > 1 { // in less most requests leave a gap that the next one does not fit
+			share = max(share, 2*w.seat.count)
+		}
 		if w.seat.semaphore.options.handOff == 0 {
 			break
 		}
 	}
-	return max(k, 0)
+	if free += len(p.kept); free < p.gate.first.seat.count {
+		return 0
+	}
+	return max(min(wanted, share, free)-len(p.kept), 0)
 }
 
 // idleTrips is for how many round trips a permit is idle on its way to another process, where a lock
