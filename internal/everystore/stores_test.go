@@ -47,7 +47,7 @@ const session = 8 * time.Second
 const patience = 5 * time.Minute
 
 // A connect makes the locks of one more process, at an address.
-type connect func(t *testing.T, addr string) (*tier.Registry, error)
+type connect func(t testing.TB, addr string) (*tier.Registry, error)
 
 // A store is how to start a server, and to connect to one.
 type store struct {
@@ -69,7 +69,7 @@ func startZooKeeper(t *testing.T) string {
 	return zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr()
 }
 
-func zooKeeper(t *testing.T, addr string) (*tier.Registry, error) {
+func zooKeeper(t testing.TB, addr string) (*tier.Registry, error) {
 	return tierlock.Dial(t.Context(), addr, zklock.WithSessionTimeout(session))
 }
 
@@ -77,7 +77,7 @@ func startEtcd(t *testing.T) string {
 	return etcdservertest.Start(t, etcdserver.Config{NoSync: true}).Addr()
 }
 
-func etcd(t *testing.T, addr string) (*tier.Registry, error) {
+func etcd(t testing.TB, addr string) (*tier.Registry, error) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func startPostgres(t *testing.T) string {
 	return addr
 }
 
-func pool(t *testing.T, addr string) (*pgxpool.Pool, error) {
+func pool(t testing.TB, addr string) (*pgxpool.Pool, error) {
 	pool, err := pgxpool.New(t.Context(), pgserver.PlainURL(addr))
 	if err == nil {
 		t.Cleanup(pool.Close)
@@ -105,7 +105,7 @@ func pool(t *testing.T, addr string) (*pgxpool.Pool, error) {
 }
 
 func postgres(open func(*pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)) connect {
-	return func(t *testing.T, addr string) (*tier.Registry, error) {
+	return func(t testing.TB, addr string) (*tier.Registry, error) {
 		own, err := pool(t, addr)
 		if err != nil {
 			return nil, err
@@ -125,13 +125,13 @@ func startRedis(t *testing.T) string {
 	return addr
 }
 
-func redisAt(t *testing.T, addr string, opts ...redislock.Option) (*tier.Registry, error) {
+func redisAt(t testing.TB, addr string, opts ...redislock.Option) (*tier.Registry, error) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { client.Close() })
 	return redislock.New(client, append(opts, redislock.WithLeaseTTL(session))...)
 }
 
-func redisServer(t *testing.T, addr string) (*tier.Registry, error) { return redisAt(t, addr) }
+func redisServer(t testing.TB, addr string) (*tier.Registry, error) { return redisAt(t, addr) }
 
 // A site is a server to which each process has a way of its own.
 type site struct {
