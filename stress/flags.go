@@ -53,6 +53,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	flags.IntVar(&c.Procs, "procs", 4, "worker processes")
 	flags.IntVar(&c.Goroutines, "goroutines", 50, "goroutines per process")
 	flags.IntVar(&c.Paths, "paths", 1, "lock paths; each turn takes one at random")
+	flags.Float64Var(&c.Zipf, "zipf", 0, "take the nth path as often as 1 in n to the power of this `exponent` above 1, not all alike")
 	flags.DurationVar(&c.Section, "cs", 0, "time to stay in the critical section")
 	flags.DurationVar(&c.Think, "think", 0, "mean pause of a goroutine between two turns")
 	flags.DurationVar(&c.RTT, "rtt", 0, "round trip from workers to servers: half of it each way, on top of the network's own")
@@ -137,6 +138,9 @@ func (c *command) check() error {
 	}
 	if min(c.Procs, c.Goroutines, c.Paths) < 1 {
 		return errors.New("-procs, -goroutines and -paths must be at least 1")
+	}
+	if c.Zipf != 0 && !(c.Zipf > 1) { // nor NaN
+		return errors.New("-zipf must be above 1")
 	}
 	if c.Duration <= 0 || min(c.Section, c.Think, c.RTT) < 0 {
 		return errors.New("-duration must be positive, -cs, -think and -rtt not negative")

@@ -12,7 +12,7 @@ import (
 
 func TestWrongUsageExitsWith2(t *testing.T) {
 	for _, args := range []string{
-		"-no-such-flag", "-procs 0", "-goroutines -1", "-paths 0", "-cs -1s", "-think -1s", "-rtt -1s", "-duration 0s", "-seed -1",
+		"-no-such-flag", "-procs 0", "-goroutines -1", "-paths 0", "-zipf 1", "-zipf NaN", "-cs -1s", "-think -1s", "-rtt -1s", "-duration 0s", "-seed -1",
 		"-lock none", "-o xml", "-zk ,", "-zk host/", "-zk host//x", "-zk /x", "surplus",
 		"-ensemble 0", "-ensemble 2", "-ensemble 3 -zk host", "-chaos -zk host", "-chaos -baseline", "-chaos -lock zk",
 		"-handoff -1s", "-linger x", "-handoff 1s -lock zk",

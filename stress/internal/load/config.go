@@ -24,6 +24,7 @@ type Config struct {
 	Procs      int
 	Goroutines int // per process
 	Paths      int
+	Zipf       float64 // exponent of the choice of a path; 0: all alike
 	Section    time.Duration
 	Think      time.Duration
 	RTT        time.Duration // from workers to servers, on top of what it is
@@ -82,7 +83,7 @@ func (c *Config) Place() store.Place {
 func (c *Config) Result() *report.Result {
 	r := &report.Result{
 		Store: c.Store.Name, Lock: c.Lock, Procs: c.Procs, Goroutines: c.Goroutines, Paths: c.Paths,
-		Section: c.Section.Nanoseconds(), Think: c.Think.Nanoseconds(), RTT: c.RTT.Nanoseconds(), Seed: c.Seed,
+		Zipf: c.Zipf, Section: c.Section.Nanoseconds(), Think: c.Think.Nanoseconds(), RTT: c.RTT.Nanoseconds(), Seed: c.Seed,
 	}
 	switch c.Kind().Sort {
 	case store.ReadersWriter:

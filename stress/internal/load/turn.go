@@ -23,8 +23,9 @@ func (w *worker) contend(ctx context.Context, goroutine int) {
 		}
 		contenders[i] = c
 	}
+	choose := w.task.chooser(random, len(contenders))
 	for ctx.Err() == nil {
-		path := random.IntN(len(contenders))
+		path := choose()
 		if err := w.takeTurn(ctx, random, contenders[path], path); err != nil {
 			w.fail(err)
 			clock.Sleep(retryPause, ctx.Done())
@@ -33,6 +34,15 @@ func (w *worker) contend(ctx context.Context, goroutine int) {
 			clock.Sleep(time.Duration(random.Int64N(2*int64(w.task.Think))), ctx.Done())
 		}
 	}
+}
+
+// chooser returns what chooses one of n paths.
+func (c *Config) chooser(random *rand.Rand, n int) func() int {
+	if c.Zipf == 0 {
+		return func() int { return random.IntN(n) }
+	}
+	zipf := rand.NewZipf(random, c.Zipf, 1, uint64(n-1))
+	return func() int { return int(zipf.Uint64()) }
 }
 
 func (w *worker) takeTurn(ctx context.Context, random *rand.Rand, acquire store.Contender, path int) error {

@@ -54,6 +54,9 @@ func (r *Result) work() string {
 	text := fmt.Sprintf("%d × %d%s", r.Procs, r.Goroutines, r.lockText())
 	if r.Paths > 1 {
 		text += fmt.Sprintf(" on %d locks", r.Paths)
+		if r.Zipf > 0 {
+			text += fmt.Sprintf(" by Zipf %g", r.Zipf)
+		}
 	}
 	if r.Section == 0 {
 		text += ", empty section"

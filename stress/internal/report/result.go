@@ -9,16 +9,17 @@ import (
 
 // Result is what a run found. Durations are in nanoseconds.
 type Result struct {
-	Store      string `json:"store"`
-	Lock       string `json:"lock"`
-	Procs      int    `json:"procs"`
-	Goroutines int    `json:"goroutines"`
-	Paths      int    `json:"paths"`
-	Section    int64  `json:"cs_ns"`
-	Think      int64  `json:"think_ns"`
-	RTT        int64  `json:"rtt_ns"`      // added to that of the network
-	Duration   int64  `json:"duration_ns"` // as run, which an interrupt makes shorter than asked for
-	Seed       uint64 `json:"seed"`
+	Store      string  `json:"store"`
+	Lock       string  `json:"lock"`
+	Procs      int     `json:"procs"`
+	Goroutines int     `json:"goroutines"`
+	Paths      int     `json:"paths"`
+	Zipf       float64 `json:"zipf,omitempty"` // exponent of the choice of a path; 0: all alike
+	Section    int64   `json:"cs_ns"`
+	Think      int64   `json:"think_ns"`
+	RTT        int64   `json:"rtt_ns"`      // added to that of the network
+	Duration   int64   `json:"duration_ns"` // as run, which an interrupt makes shorter than asked for
+	Seed       uint64  `json:"seed"`
 
 	Reads   *float64 `json:"reads,omitempty"`   // share of the turns, of a reader/writer lock
 	Permits int      `json:"permits,omitempty"` // of a semaphore

@@ -21,14 +21,21 @@ func (r *Result) Write(w io.Writer, asJSON bool) error {
 	return encoder.Encode(r)
 }
 
+func (r *Result) pathsText() string {
+	if r.Zipf == 0 {
+		return fmt.Sprint(r.Paths)
+	}
+	return fmt.Sprintf("%d by Zipf %g", r.Paths, r.Zipf)
+}
+
 // print writes the result for people; the last line is the verdict.
 func (r *Result) print(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
-	row("run", "%s, lock %s%s, procs %d, goroutines %d, paths %d, cs %v, think %v, rtt %v, duration %v, seed %d",
-		r.Store, r.Lock, r.lockText(), r.Procs, r.Goroutines, r.Paths, ns(r.Section), ns(r.Think), ns(r.RTT), ns(r.Duration), r.Seed)
+	row("run", "%s, lock %s%s, procs %d, goroutines %d, paths %s, cs %v, think %v, rtt %v, duration %v, seed %d",
+		r.Store, r.Lock, r.lockText(), r.Procs, r.Goroutines, r.pathsText(), ns(r.Section), ns(r.Think), ns(r.RTT), ns(r.Duration), r.Seed)
 	row("throughput", "%s/s, %d acquisitions, %s", rate(r.PerSecond), r.Acquisitions, r.usageText())
 	r.Readers.row("readers", row)
 	r.Writers.row("writers", row)
