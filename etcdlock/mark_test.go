@@ -110,12 +110,21 @@ func TestShareThatFindsNoKeyFindsTheLoss(t *testing.T) {
 	release(t, reader.Must(t))
 }
 
-func TestShareOfWhatIsGivenUpIsNotSent(t *testing.T) {
+func TestShareOfWhatIsGivenUpMakesNoKey(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	a := p.store.Do(soon(t), queue.Command{Op: queue.Share, Ref: queue.Ref{Path: lockPath(t), ID: "x", Token: 1}})
-	need.Equal(t, "requests", p.calls.count(""), 0)
-	need.That(t, "shared though it is given up", a.Outcome != queue.Done)
+	need.That(t, "shared though it is given up", !a.View.Known)
+	need.Empty(t, "keys", left(t))
+}
+
+func TestShareOfAKeyThatSomebodyElseHasWrittenIsRefused(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	c, reader := sharing(t, p)
+	does(t, clientv3.OpPut(keyOf(c.Ref()), "mine", clientv3.WithIgnoreLease()))
+	need.WantMention(t, c.Share(soon(t)), "somebody else has written to")
+	release(t, after(t, reader, c))
 }
 
 func TestShareThatIsExecutedLateChangesNothingMore(t *testing.T) {

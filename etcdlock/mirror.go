@@ -1,9 +1,7 @@
 package etcdlock
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -63,7 +61,10 @@ func (s *store) Follow(ref queue.Ref) {
 
 // Unfollow ends what Follow began.
 func (s *store) Unfollow(ref queue.Ref) {
-	if m := s.mirror(prefixOf(ref)); m != nil {
+	s.mu.Lock()
+	m := s.mirrors[prefixOf(ref)]
+	s.mu.Unlock()
+	if m != nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.followers, ref)
@@ -71,13 +72,6 @@ func (s *store) Unfollow(ref queue.Ref) {
 			m.idle.Reset(idleAfter)
 		}
 	}
-}
-
-// mirror returns the one of a queue, nil if there is none.
-func (s *store) mirror(prefix string) *mirror {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mirrors[prefix]
 }
 
 func (m *mirror) endIfIdle() {
@@ -116,11 +110,6 @@ func (m *mirror) tellAllLocked(sent time.Duration) {
 func (m *mirror) replace(revision int64, places []place, sent time.Duration) (news bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i, p := range places {
-		if known := m.indexLocked(p.key); known >= 0 && m.places[known].modified > p.modified {
-			places[i] = m.places[known] // it was written since
-		}
-	}
 	news = !slices.Equal(m.places, places)
 	m.revision, m.places, m.refused = revision, places, nil
 	m.tellAllLocked(sent)
@@ -140,20 +129,17 @@ func (m *mirror) apply(events []*clientv3.Event) {
 		if !isContender(m.prefix, e.Kv) {
 			continue
 		}
-		switch i := m.indexLocked(string(e.Kv.Key)); {
+		of := func(p place) bool { return p.key == string(e.Kv.Key) }
+		switch i := slices.IndexFunc(m.places, of); {
 		case e.Type == clientv3.EventTypeDelete:
-			m.places = slices.DeleteFunc(m.places, func(p place) bool { return p.key == string(e.Kv.Key) })
-		case e.IsCreate():
-			m.places = append(m.places, placeOf(e.Kv))
-		case i >= 0 && m.places[i].modified < e.Kv.ModRevision:
+			m.places = slices.DeleteFunc(m.places, of)
+		case i >= 0:
 			m.places[i] = placeOf(e.Kv)
+		default:
+			m.places = append(m.places, placeOf(e.Kv))
 		}
 	}
 	m.tellAllLocked(0)
-}
-
-func (m *mirror) indexLocked(key string) int {
-	return slices.IndexFunc(m.places, func(p place) bool { return p.key == key })
 }
 
 // refuse ends the wait for a queue that can be neither read nor watched.
@@ -162,28 +148,6 @@ func (m *mirror) refuse(err error) {
 	defer m.mu.Unlock()
 	m.refused = err
 	m.tellAllLocked(0)
-}
-
-// placeOf returns the place of a contender, or one that was never written, so that who means to write to it reads first.
-func (m *mirror) placeOf(ref queue.Ref) place {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if i := m.indexLocked(keyOf(ref)); i >= 0 && m.places[i].Token == ref.Token {
-		return m.places[i]
-	}
-	never := place{key: keyOf(ref), modified: -1}
-	never.Token = ref.Token
-	return never
-}
-
-// write takes over what a contender has written to its place, and returns how it stands then.
-func (m *mirror) write(ref queue.Ref, own place) queue.View {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if i := m.indexLocked(own.key); i >= 0 && m.places[i].Token == own.Token && m.places[i].modified < own.modified {
-		m.places[i] = own
-	}
-	return viewOf(ref, m.revision, m.places)
 }
 
 // run keeps the mirror until ctx is done.
@@ -197,15 +161,13 @@ func (m *mirror) run(ctx context.Context) {
 	}
 }
 
-var errSilent = errors.New("the watch has fallen silent")
-
 // follow watches, then looks, and goes by the events until the watch ends, for whatever reason: a revision that was compacted, a
 // server without a leader, a permission that was taken away. The other way round, the watch would have to begin at a revision of
 // the past, to which the server comes only each 100 ms. If there is no watch, there is a look at least, and only that tells what is
 // permitted: a watch is also refused whose auth token has expired.
 func (m *mirror) follow(ctx context.Context, well func()) {
 	watching, cancel := context.WithCancel(ctx)
-	events, err := m.watch(watching, cancel)
+	events, begun := m.watch(watching, cancel)
 	defer func() {
 		cancel()
 		for range events { // until the client has let go of it
@@ -214,7 +176,7 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 	if _, refusal := m.look(ctx); outcomeOf(refusal) == queue.Denied {
 		m.refuse(refusal)
 		return
-	} else if refusal != nil || err != nil {
+	} else if refusal != nil || !begun {
 		return
 	}
 	well()
@@ -237,21 +199,20 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 	}
 }
 
-// watch begins a watch at the present revision. cancel ends it.
-func (m *mirror) watch(ctx context.Context, cancel func()) (clientv3.WatchChan, error) {
+// watch begins a watch at the present revision, unless that is refused or takes too long. cancel ends it.
+func (m *mirror) watch(ctx context.Context, cancel func()) (events clientv3.WatchChan, begun bool) {
 	s := m.store
 	stream := s.stream.Load()
 	ctx = metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx), "tierlock-stream", strconv.FormatInt(stream, 10))
 	bound := time.AfterFunc(s.tier.Patience(), cancel)
 	defer bound.Stop()
-	events := s.client.Watch(ctx, m.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	events = s.client.Watch(ctx, m.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	created, open := <-events
-	if err := created.Err(); err != nil || !open {
+	if begun = open && created.Err() == nil; !begun {
 		// A stream may take no more watches, as its auth token has expired, and yet live on.
 		s.stream.CompareAndSwap(stream, stream+1)
-		return events, cmp.Or(err, errSilent)
 	}
-	return events, nil
+	return events, begun
 }
 
 // look takes a look at the queue into the mirror, and reports whether it was news.

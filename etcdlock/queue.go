@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,11 +136,16 @@ func placeOf(kv *mvccpb.KeyValue) place {
 // viewOf is how a contender stands in a queue that is known up to a revision.
 func viewOf(ref queue.Ref, revision int64, places []place) queue.View {
 	v := queue.View{ID: ref.ID, Token: ref.Token, At: revision}
-	key := keyOf(ref)
-	if own := slices.IndexFunc(places, func(p place) bool { return p.key == key && p.Token == ref.Token }); own >= 0 {
+	if own := find(places, ref); own >= 0 {
 		v.Stand(own, len(places), func(i int) *second.Contender { return &places[i].Contender })
 	}
 	return v
+}
+
+// find returns which of the places a contender has, below 0 if none.
+func find(places []place, ref queue.Ref) int {
+	key := keyOf(ref)
+	return slices.IndexFunc(places, func(p place) bool { return p.key == key && p.Token == ref.Token })
 }
 
 // read reads the queue, as it was at the revision that it returns.
@@ -167,28 +173,31 @@ func (s *store) list(ctx context.Context, prefix string) (all []second.Contender
 // A span is the keys from one up to another.
 type span struct{ from, to string }
 
-// rivals are where the keys are for which a contender waits, if they come before its own, or beside which there is to be none that
-// wants permits.
+// rivals are where the keys are for which a contender may have to wait.
 func rivals(ref queue.Ref) []span {
-	prefix, kind := prefixOf(ref), kindOf(ref)
-	all := span{prefix, clientv3.GetPrefixRangeEnd(prefix)}
-	if kind == prefix {
-		return []span{all}
+	if prefix := prefixOf(ref); !ref.Reads {
+		return []span{{prefix, clientv3.GetPrefixRangeEnd(prefix)}}
 	}
-	return []span{{all.from, kind}, {clientv3.GetPrefixRangeEnd(kind), all.to}}
+	return others(ref)
 }
 
-// nobody are the conditions that there are no rivals.
-func nobody(ref queue.Ref) (conditions []clientv3.Cmp) {
-	for _, s := range rivals(ref) {
-		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.from), "=", 0).WithRange(s.to))
+// others are where the keys of a queue are that are of another kind.
+func others(ref queue.Ref) []span {
+	prefix, kind := prefixOf(ref), kindOf(ref)
+	return []span{{prefix, kind}, {clientv3.GetPrefixRangeEnd(kind), clientv3.GetPrefixRangeEnd(prefix)}}
+}
+
+// nobody are the conditions that nobody has come there since a revision.
+func nobody(spans []span, since int64) (conditions []clientv3.Cmp) {
+	for _, s := range spans {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.from), "<", since+1).WithRange(s.to))
 	}
 	return conditions
 }
 
-// reads are requests for the keys of rivals, and for a reader what these say.
+// reads are requests for the keys of rivals, and, if it takes that to know whether they are in the way, for what these say.
 func reads(ref queue.Ref, opts ...clientv3.OpOption) (ops []clientv3.Op) {
-	if !ref.Reads {
+	if !ref.Reads && ref.Permits == 0 {
 		opts = append(opts, clientv3.WithKeysOnly())
 	}
 	for _, s := range rivals(ref) {
@@ -224,8 +233,8 @@ func created(ref queue.Ref) clientv3.Cmp {
 func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, removed queue.Removal, err error) {
 	missing := c.Ref
 	missing.Token = 0
-	conditions, heads := []clientv3.Cmp{created(missing)}, heads(c.Ref)
-	then := append([]clientv3.Op{s.put(c)}, heads...)
+	conditions, put, heads := []clientv3.Cmp{created(missing)}, s.put(c), heads(c.Ref)
+	then := append([]clientv3.Op{put}, heads...)
 	if c.Old.ID != "" {
 		conditions = append(conditions, created(c.Old))
 		then = slices.Insert(then, 0, clientv3.OpDelete(keyOf(c.Old)))
@@ -243,47 +252,83 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 		}
 		// By an earlier request, which has deleted the old one most likely. But one for a former key of that name may be late.
 		c.Token, removed = found[0].CreateRevision, queue.Kept
-	} else if c.Old.ID != "" {
-		s.names.put(c.Session, c.Old.ID)
+	} else {
+		s.wrote(put, c.Token)
+		if c.Old.ID != "" {
+			s.written.Delete(keyOf(c.Old))
+			s.names.put(c.Session, c.Old.ID)
+		}
 	}
 	first := firstBy(answer.Responses[len(answer.Responses)-len(heads):], c.Ref)
 	return queue.View{ID: c.ID, Known: true, Token: c.Token, At: c.Token, Has: first, Reads: c.Reads}, removed, nil
 }
 
-// maxBelow is how many keys a try looks at for one that is a contender, and not that of a lock below this one.
-const maxBelow = 64
-
-// try creates the key on the condition that there are no rivals. Behind a writer that has let readers in, or with locks below this
-// one, it takes two transactions.
-func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err error) {
-	rivals := reads(c.Ref, clientv3.WithLimit(maxBelow))
-	answer, err := s.client.Txn(ctx).If(nobody(c.Ref)...).Then(s.put(c)).Else(rivals...).Commit()
+// want creates the key of one who queues for permits, unless there are keys of another number.
+func (s *store) want(ctx context.Context, c queue.Command) (v queue.View, err error) {
+	missing := c.Ref
+	missing.Token = 0
+	conditions := append(nobody(others(c.Ref), 0), created(missing))
+	revision, keys, err := s.putAndRead(ctx, prefixOf(c.Ref), s.put(c), conditions...)
 	if err != nil {
 		return v, err
 	}
-	if answer.Succeeded {
-		token := answer.Header.Revision
-		return queue.View{ID: c.ID, Known: true, Token: token, At: token, Has: true, Reads: c.Reads}, nil
+	places := placesOf(prefixOf(c.Ref), keys)
+	own := slices.IndexFunc(places, func(p place) bool { return p.key == keyOf(c.Ref) })
+	if own < 0 {
+		return v, sameNumber(c.Ref, keys)
 	}
-	for _, r := range answer.Responses {
-		excludes := func(p place) bool { return !c.Reads || !p.Shared }
-		if slices.ContainsFunc(placesOf(prefixOf(c.Ref), r.GetResponseRange().Kvs), excludes) {
+	c.Token = places[own].Token
+	s.written.Store(places[own].key, places[own])
+	return viewOf(c.Ref, revision, places), nil
+}
+
+// sameNumber returns an error if one of the keys is for another number of permits.
+func sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
+	for _, kv := range keys {
+		if other := refOf(string(kv.Key)).Permits; other != ref.Permits {
+			return denied{fmt.Errorf("%w: %s is one for some of %d, not of %d; all processes have to give the same number",
+				second.ErrPermits, second.Text(string(kv.Key)), other, ref.Permits)}
+		}
+	}
+	return nil
+}
+
+// try creates the key on the condition that no rival has come since a revision at which none was in the way, at first that none has
+// ever: no condition can ask what many values say, but those who were there can only want less by then.
+func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err error) {
+	put := s.put(c)
+	own := placeOf(&mvccpb.KeyValue{Key: put.KeyBytes(), Value: put.ValueBytes(), CreateRevision: math.MaxInt64})
+	for since := int64(0); ; {
+		answer, err := s.client.Txn(ctx).If(nobody(rivals(c.Ref), since)...).Then(put).Else(reads(c.Ref)...).Commit()
+		if err != nil {
+			return v, err
+		}
+		since = answer.Header.Revision
+		if answer.Succeeded {
+			s.wrote(put, since)
+			return queue.View{ID: c.ID, Known: true, Token: since, At: since, Has: true, Reads: c.Reads}, nil
+		}
+		var keys []*mvccpb.KeyValue
+		for _, r := range answer.Responses {
+			keys = append(keys, r.GetResponseRange().Kvs...)
+		}
+		if c.Permits > 0 {
+			err = sameNumber(c.Ref, keys)
+		}
+		if err != nil {
+			return v, err
+		}
+		c.Token = own.Token
+		if !viewOf(c.Ref, since, append(placesOf(prefixOf(c.Ref), keys), own)).Has {
 			s.names.put(c.Session, c.ID)
 			return v, second.ErrLocked
 		}
 	}
-	// Nobody but contenders of locks below, and a writer that lets readers in, as far as that showed.
-	if v, _, err = s.enter(ctx, c); err != nil || v.Has {
-		return v, err
-	}
-	revision, places, err := s.read(ctx, prefixOf(c.Ref))
-	c.Token = v.Token
-	return viewOf(c.Ref, revision, places), err
 }
 
 // leave deletes the key that was created at the token, 0 for any.
 func (s *store) leave(ctx context.Context, session string, ref queue.Ref) (removed queue.Removal, err error) {
-	s.wishes.Delete(keyOf(ref))
+	s.written.Delete(keyOf(ref))
 	txn := s.client.Txn(ctx)
 	if ref.Token != 0 {
 		txn = txn.If(created(ref))
@@ -300,22 +345,6 @@ func (s *store) leave(ctx context.Context, session string, ref queue.Ref) (remov
 	return queue.Removed, nil
 }
 
-// share writes to the value of the key that it reads from now on. The create revision, and with it place and token, stay.
-func (s *store) share(ctx context.Context, ref queue.Ref) (v queue.View, err error) {
-	m := s.mirror(prefixOf(ref))
-	if m == nil { // nobody follows: it is given up
-		return v, context.Canceled
-	}
-	own, revision, err := s.mark(ctx, m.placeOf(ref), "shared", func(p place) bool { return p.Shared })
-	switch {
-	case err != nil:
-		return v, err
-	case own.Token != ref.Token:
-		return queue.View{ID: ref.ID, Token: ref.Token, At: revision}, nil
-	}
-	return m.write(ref, own), nil
-}
-
 // ask writes to the keys of those that have the lock, in one transaction for each, that they are asked for it. It is nothing if
 // nobody has the lock.
 func (s *store) ask(ctx context.Context, path string) error {
@@ -328,7 +357,12 @@ func (s *store) ask(ctx context.Context, path string) error {
 			return denied{fmt.Errorf("%s is not a key of this package, and its owner would not hear of it: %w",
 				second.Text(p.key), errors.ErrUnsupported)}
 		}
-		if _, _, err := s.mark(ctx, p, "revoke", func(p place) bool { return p.Asked }); err != nil {
+		if p.Asked {
+			continue
+		}
+		ref := refOf(p.key)
+		ref.Token = p.Token
+		if _, _, err := s.mark(ctx, ref, p, "revoke", "true", func(p place) bool { return p.Asked }); err != nil {
 			return err
 		}
 	}
@@ -344,29 +378,59 @@ func holders(places []place) []place {
 	return places[:together]
 }
 
-// mark sets a field in the value of a key until it is set, or another key, or none, is there. It returns what is there then, and at
-// which revision. The condition of each write is that nothing was written since: else a mark that somebody else has put there
-// would be lost. The key stays on its lease.
-func (s *store) mark(ctx context.Context, p place, field string, set func(place) bool) (found place, revision int64, err error) {
-	for token := p.Token; p.Token == token && !set(p); {
-		value := second.Mark(p.value, field, "true")
-		answer, err := s.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.ModRevision(p.key), "=", p.modified)).
-			Then(clientv3.OpPut(p.key, value, clientv3.WithIgnoreLease())).
-			Else(clientv3.OpGet(p.key)).Commit()
-		if err != nil {
-			return p, 0, err
-		}
-		revision = answer.Header.Revision
-		kv := &mvccpb.KeyValue{Key: []byte(p.key), Value: []byte(value), CreateRevision: token, ModRevision: revision}
-		if !answer.Succeeded {
-			if kvs := answer.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-				kv = kvs[0]
-			} else {
-				return place{}, revision, nil
-			}
-		}
-		p = placeOf(kv)
+// wrote notes what was put.
+func (s *store) wrote(put clientv3.Op, revision int64) {
+	key := string(put.KeyBytes())
+	s.written.Store(key, place{key: key, modified: revision, value: string(put.ValueBytes())})
+}
+
+// change marks the key of a contender of ours. Unless somebody else has written to it, what is there is known. The create revision, and
+// with it place and token, stay.
+func (s *store) change(ctx context.Context, c queue.Command, field, to string, set func(place) bool) (queue.View, error) {
+	known := place{modified: -1} // as no key ever was: it is read first
+	if p, ok := s.written.Load(keyOf(c.Ref)); ok {
+		known = p.(place)
 	}
-	return p, revision, nil
+	found, v, err := s.mark(ctx, c.Ref, known, field, to, set)
+	if v.Known {
+		s.written.Store(found.key, found)
+	}
+	return v, err
+}
+
+// mark sets a field in the value of a key until it is set, or another key, or none, is there. It returns what is there then, and how
+// the contender stands. The condition of each write is that nothing was written since what is known: else a mark that somebody else
+// has put there would be lost. The key stays on its lease.
+func (s *store) mark(ctx context.Context, ref queue.Ref, known place, field, to string, set func(place) bool) (
+	found place, v queue.View, err error) {
+	prefix, key := prefixOf(ref), keyOf(ref)
+	for {
+		put := clientv3.OpPut(key, second.Mark(known.value, field, to), clientv3.WithIgnoreLease())
+		revision, keys, err := s.putAndRead(ctx, prefix, put, clientv3.Compare(clientv3.ModRevision(key), "=", known.modified))
+		if err != nil {
+			return found, v, err
+		}
+		places := placesOf(prefix, keys)
+		i := find(places, ref)
+		switch {
+		case i < 0:
+			return found, viewOf(ref, revision, places), nil
+		case set(places[i]):
+			return places[i], viewOf(ref, revision, places), nil
+		case !places[i].ours:
+			return found, v, denied{fmt.Errorf("somebody else has written to %s", second.Text(key))}
+		}
+		known = places[i]
+	}
+}
+
+// putAndRead puts if that is what conditions allow, and reads the queue in the same transaction.
+func (s *store) putAndRead(ctx context.Context, prefix string, put clientv3.Op, conditions ...clientv3.Cmp) (
+	revision int64, keys []*mvccpb.KeyValue, err error) {
+	read := wholeQueue(prefix)
+	answer, err := s.client.Txn(ctx).If(conditions...).Then(put, read).Else(read).Commit()
+	if err != nil {
+		return 0, nil, err
+	}
+	return answer.Header.Revision, answer.Responses[len(answer.Responses)-1].GetResponseRange().Kvs, nil
 }

@@ -92,7 +92,7 @@ func TestWhatPermitsCost(t *testing.T) {
 	q.give(t, b...)
 	r.give(t, c...)
 	q.costs(t, "a try alone", 1, 1, func() { c = q.try(t, 5, nil) })
-	q.store.wishes.Clear()
+	q.store.written.Clear()
 	q.costs(t, "to give a part of what is not known", 2, 1, func() { q.give(t, c[0]) })
 	q.costs(t, "to give another", 1, 1, func() { q.give(t, c[1]) })
 	p.try(t, 2, nil)

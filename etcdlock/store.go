@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -31,7 +30,7 @@ type store struct {
 	self    second.Description // what keys say of this process
 	tier    *queue.Tier
 	names   names
-	wishes  sync.Map    // the places of those who want permits, or have some, by key, as far as they are known
+	written sync.Map    // the places of our contenders, by key, as far as what is there is known
 	detach  func() bool // from the client
 
 	// The stream that new watches share, among those of the client: they have one for each set of metadata. It is changed when one
@@ -84,17 +83,17 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		_, err = s.client.Revoke(ctx, leaseOf(c.Session))
 	case queue.Enter, queue.Try:
 		switch {
+		case c.Op == queue.Try:
+			a.View, err = s.try(ctx, c)
 		case c.Permits > 0:
 			a.View, err = s.want(ctx, c)
-		case c.Op == queue.Enter:
-			a.View, a.Removed, err = s.enter(ctx, c)
 		default:
-			a.View, err = s.try(ctx, c)
+			a.View, a.Removed, err = s.enter(ctx, c)
 		}
 	case queue.Share:
-		a.View, err = s.share(ctx, c.Ref)
+		a.View, err = s.change(ctx, c, "shared", "true", func(p place) bool { return p.Shared })
 	case queue.Weigh:
-		a.View, err = s.weigh(ctx, c)
+		a.View, err = s.change(ctx, c, "permits", strconv.Itoa(c.Weight), func(p place) bool { return p.Permits <= c.Weight })
 	case queue.Leave:
 		a.Removed, err = s.leave(ctx, c.Session, c.Ref)
 	case queue.List:
@@ -208,7 +207,7 @@ func (s *store) grant(ctx context.Context) (session string, ttl time.Duration, e
 	}
 	session = strconv.FormatInt(int64(granted.ID), 16)
 	s.names.begin(session)
-	s.wishes.Clear()
+	s.written.Clear()
 	s.tier.Spawn(s.checkVersions)
 	return session, ttl, nil
 }
@@ -268,9 +267,7 @@ func (s *store) Name(session string) string {
 		n.free = n.free[:last]
 		return name
 	}
-	var id [16]byte
-	rand.Read(id[:]) // cannot fail
-	return hex.EncodeToString(id[:])
+	return rand.Text()
 }
 
 func (n *names) begin(session string) {
