@@ -60,7 +60,7 @@ import (
 // grants nothing for the longest TTL that any process in the database has ever used, from when a
 // process first connects to it: its quarantine, which a [*tier.QuarantineError] tells. After one TTL that
 // was too long, and once its process has ended, set what is noted to the longest that is in use, in
-// milliseconds: UPDATE tierlock.server SET ttl_ms = 15000.
+// milliseconds: UPDATE tierlock.quarantine SET longest_ms = 15000.
 //
 // # What is different
 //

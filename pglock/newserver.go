@@ -22,12 +22,12 @@ var errUsed = errors.New("WithNewServer: the database has a record of locks befo
 
 // firstSQL makes the record, since long ago, so that there is no quarantine. It is found by who repeats it as the answer
 // was lost.
-const firstSQL = `WITH first AS (UPDATE tierlock.server
-	SET life = tierlock.life(), since = 'epoch'::timestamptz + $1::bigint * interval '1 us', ttl_ms = $2::bigint
-	WHERE ttl_ms = 0 AND NOT EXISTS (SELECT FROM tierlock.session)
-	AND EXISTS (SELECT FROM tierlock.promotion WHERE longest_ms = 0 AND timeline = tierlock.timeline()) RETURNING 1)
+const firstSQL = `WITH first AS (UPDATE tierlock.quarantine
+	SET life = tierlock.life(), since = 'epoch'::timestamptz + $1::bigint * interval '1 us', longest_ms = $2::bigint
+	WHERE locks = 'advisory' AND longest_ms = 0 AND NOT EXISTS (SELECT FROM tierlock.session) AND EXISTS (
+		SELECT FROM tierlock.quarantine WHERE locks = 'tables' AND longest_ms = 0 AND life = tierlock.timeline()) RETURNING 1)
 	SELECT EXISTS (SELECT FROM first)
-		OR EXISTS (SELECT FROM tierlock.server WHERE since = 'epoch'::timestamptz + $1::bigint * interval '1 us')`
+		OR EXISTS (SELECT FROM tierlock.quarantine WHERE since = 'epoch'::timestamptz + $1::bigint * interval '1 us')`
 
 // declare has the server note the word, once, before it is asked for its quarantine. Nil is for a server like any other.
 func (f *firstUse) declare(ctx context.Context, conn *pgx.Conn, ttlMS int64) error {

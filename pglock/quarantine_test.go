@@ -42,7 +42,7 @@ func TestWhoHadSomethingBeforeIsNotQuarantined(t *testing.T) {
 func TestNewServerHasNoQuarantine(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		_, url, outside := alone(t)
-		exec(t, outside, "UPDATE tierlock.server SET life = 'another'")
+		exec(t, outside, advisories.forget)
 		first := f.start(t, url, WithNewServer(), WithLeaseTTL(time.Minute)) // there would be a quarantine of that
 		hold := first.holds(t)
 		f.start(t, url) // for whom there is none, either
@@ -72,13 +72,13 @@ func TestServerWithARecordIsNotNew(t *testing.T) {
 		wantErr(t, f.declare(soon(t), conn.Conn(), 1000), want)
 	}
 	for _, sql := range []string{
-		"UPDATE tierlock.promotion SET timeline = 'another'",
+		tables.forget,
 		"SELECT tierlock.open(gen_random_uuid(), 1000, 'host', 1, '')",
-		"SELECT tierlock.open(gen_random_uuid(), 1000, 'host', 1, ''); UPDATE tierlock.promotion SET longest_ms = 0",
-		"SELECT tierlock.quarantine(1000)",
+		"SELECT tierlock.open(gen_random_uuid(), 1000, 'host', 1, ''); UPDATE tierlock.quarantine SET longest_ms = 0",
+		"SELECT tierlock.quiet_ms('advisory', 1000)",
 	} {
-		const asNew = "UPDATE tierlock.promotion SET timeline = tierlock.timeline(), longest_ms = 0;" +
-			"DELETE FROM tierlock.session; UPDATE tierlock.server SET ttl_ms = 0"
+		const asNew = "DELETE FROM tierlock.session; UPDATE tierlock.quarantine SET longest_ms = 0," +
+			"life = CASE locks WHEN 'tables' THEN tierlock.timeline() ELSE tierlock.life() END, since = 'epoch'"
 		exec(t, outside, asNew)
 		f := newFirstUse()
 		for range 2 {

@@ -18,7 +18,7 @@ import (
 var Schema string
 
 // schemaVersion is what tierlock.version() returns. A change of schema.sql is another version.
-const schemaVersion = 6
+const schemaVersion = 7
 
 // Migrate creates the schema tierlock in the database of pool, in one transaction, and does nothing
 // if it is there. It may run in several processes at once. After an error nothing is changed, unless
@@ -56,7 +56,7 @@ var errRights = errors.New("rights are missing")
 const rightsSQL = `SELECT current_user::text, coalesce(string_agg(privilege || ' ON ' || object, ', ' ORDER BY object, privilege), '')
 	FROM (
 	SELECT 'tierlock.' || name AS object, privilege, has_table_privilege('tierlock.' || name, privilege) AS has
-		FROM unnest(ARRAY['session', 'contender', 'promotion', 'floor']) name, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege
+		FROM unnest(ARRAY['session', 'contender', 'quarantine', 'floor']) name, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege
 		WHERE name IN ('session', 'contender') OR privilege <> 'DELETE'
 	UNION ALL SELECT 'SEQUENCE tierlock.token', 'USAGE', has_sequence_privilege('tierlock.token', 'USAGE')) rights WHERE NOT has`
 

@@ -6,7 +6,7 @@
 
 CREATE SCHEMA tierlock;
 
-CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 6';
+CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 7';
 
 CREATE SEQUENCE tierlock.token;
 
@@ -44,37 +44,49 @@ CREATE TABLE tierlock.floor (
 	token bigint NOT NULL
 );
 
--- What this server may not know: whether whoever was here before it has given a lock to somebody whose contender did not get here.
--- So after a promotion nobody is given any for as long as a lease may last.
+-- What a server may not know: whether whoever was here before it has given a lock to somebody of whom nothing is left. Contenders in
+-- tables may be missing after a promotion. Advisory locks are gone then, too, and when the server starts again, and when one of its
+-- processes has crashed. So whoever finds another life of the server notes when that was, and from then on nobody is given a lock for
+-- the longest lease that anybody has had. What was there before the schema does not count.
+CREATE TABLE tierlock.quarantine (
+	locks text PRIMARY KEY, -- in 'tables', or 'advisory'
+	life text NOT NULL,
+	since timestamptz NOT NULL,
+	longest_ms bigint NOT NULL -- the TTL of any process
+);
+
+-- For contenders in tables, the life is the timeline, which a promotion changes.
 CREATE FUNCTION tierlock.timeline() RETURNS text LANGUAGE sql AS -- none at a standby, which writes nothing
 	'SELECT CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END';
 
-CREATE TABLE tierlock.promotion (
-	one boolean PRIMARY KEY DEFAULT true CHECK (one),
-	timeline text NOT NULL, -- another one with each promotion
-	longest_ms bigint NOT NULL, -- the TTL of any session
-	quiet timestamptz NOT NULL -- until then
-);
+-- For advisory locks it is also when the server was started, and when its statistics began, which are discarded where the locks are
+-- after a crash.
+CREATE FUNCTION tierlock.life() RETURNS text LANGUAGE sql AS $$
+	SELECT extract(epoch FROM pg_postmaster_start_time()) || ' ' || tierlock.timeline() || ' '
+		|| coalesce(extract(epoch FROM stats_reset), 0) FROM pg_stat_bgwriter
+$$;
 
-INSERT INTO tierlock.promotion VALUES (true, tierlock.timeline(), 0, clock_timestamp());
+INSERT INTO tierlock.quarantine VALUES ('tables', tierlock.timeline(), 'epoch', 0), ('advisory', tierlock.life(), 'epoch', 0);
 
--- quiet_ms is for how long nobody is given a lock yet. If that is longer than any lease, the clock has been set back since, and it
--- begins anew. In a database that was restored without its rows it lasts until the sessions that are there may be over.
-CREATE FUNCTION tierlock.quiet_ms() RETURNS bigint LANGUAGE plpgsql AS $$
+-- quiet_ms notes a TTL, and returns for how long nobody is given such locks yet. In a database that was restored without these rows that
+-- is until the sessions that are there may be over.
+CREATE FUNCTION tierlock.quiet_ms(kind text, ttl_ms bigint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-	left_ms bigint;
+	present text := CASE kind WHEN 'tables' THEN tierlock.timeline() ELSE tierlock.life() END;
+	known tierlock.quarantine;
 BEGIN
-	LOOP
-		SELECT greatest(0, ceil(1000 * extract(epoch FROM quiet - clock_timestamp()))) INTO left_ms FROM tierlock.promotion
-			WHERE timeline = tierlock.timeline() AND quiet <= clock_timestamp() + longest_ms * interval '1 ms';
-		IF FOUND THEN
-			RETURN left_ms;
+	SELECT * INTO known FROM tierlock.quarantine WHERE locks = kind;
+	IF NOT FOUND OR known.life IS DISTINCT FROM present OR known.longest_ms < ttl_ms OR known.since > clock_timestamp() THEN -- it was set back
+		PERFORM tierlock.durably();
+		INSERT INTO tierlock.quarantine AS q SELECT kind, present, clock_timestamp(),
+				greatest(ttl_ms, ceil(1000 * extract(epoch FROM max(expires) - clock_timestamp()))) FROM tierlock.session
+			ON CONFLICT (locks) DO UPDATE SET since = CASE q.life WHEN present THEN least(q.since, clock_timestamp()) ELSE clock_timestamp() END,
+				life = present, longest_ms = greatest(q.longest_ms, ttl_ms) RETURNING * INTO known;
+		IF kind = 'advisory' THEN -- whose grants do not wait for the disk, so a crash may have the sequence go back
+			PERFORM setval('tierlock.token', nextval('tierlock.token') + 1000000);
 		END IF;
-		UPDATE tierlock.promotion SET timeline = tierlock.timeline(), quiet = clock_timestamp() + longest_ms * interval '1 ms';
-		left_ms := (SELECT greatest(0, ceil(1000 * extract(epoch FROM max(expires) - clock_timestamp()))) FROM tierlock.session);
-		INSERT INTO tierlock.promotion VALUES (true, tierlock.timeline(), left_ms, clock_timestamp() + left_ms * interval '1 ms')
-			ON CONFLICT DO NOTHING;
-	END LOOP;
+	END IF;
+	RETURN greatest(0, ceil(1000 * extract(epoch FROM known.since + known.longest_ms * interval '1 ms' - clock_timestamp())));
 END $$;
 
 -- What a process was told has to be so after a crash, and after a standby has taken over. The role's own setting may be weaker.
@@ -154,7 +166,7 @@ DECLARE
 	calm boolean; -- they all have the lock
 	news boolean;
 BEGIN
-	quiet := tierlock.quiet_ms();
+	quiet := tierlock.quiet_ms('tables');
 	alive := EXISTS (SELECT FROM tierlock.session WHERE id = mine AND expires > clock_timestamp());
 	IF NOT alive THEN
 		RETURN;
@@ -248,9 +260,7 @@ END $$;
 -- open begins a session.
 CREATE FUNCTION tierlock.open(me uuid, ttl_ms bigint, host text, pid int, label text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM tierlock.durably();
-	PERFORM tierlock.quiet_ms();
-	UPDATE tierlock.promotion SET longest_ms = ttl_ms WHERE longest_ms < ttl_ms;
+	PERFORM tierlock.durably(), tierlock.quiet_ms('tables', ttl_ms);
 	INSERT INTO tierlock.session VALUES (me, clock_timestamp() + ttl_ms * interval '1 ms', host, pid, label);
 END $$;
 
@@ -259,8 +269,7 @@ END $$;
 CREATE FUNCTION tierlock.beat(me uuid, ttl_ms bigint, OUT alive boolean, OUT stale text[], OUT quiet bigint) LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.durably();
-	quiet := tierlock.quiet_ms();
-	UPDATE tierlock.promotion SET longest_ms = ttl_ms WHERE longest_ms < ttl_ms; -- somebody may have reset it
+	quiet := tierlock.quiet_ms('tables', ttl_ms); -- which somebody may have reset
 	PERFORM FROM tierlock.session WHERE id = me FOR NO KEY UPDATE;
 	UPDATE tierlock.session SET expires = clock_timestamp() + ttl_ms * interval '1 ms' WHERE id = me AND expires > clock_timestamp();
 	alive := FOUND;
@@ -301,42 +310,4 @@ BEGIN
 	IF NOT FOUND OR NOT EXISTS (SELECT FROM tierlock.session WHERE id = mine AND expires > clock_timestamp()) THEN
 		RAISE 'the lock is lost' USING ERRCODE = 'TL001';
 	END IF;
-END $$;
-
--- Advisory locks are gone when their server starts again, when one of its processes has crashed, and when another server takes
--- over. A holder that has not heard of it counts on its lock until its lease is over. So whoever finds a new life of the
--- server notes when that was, and for the longest lease that anybody has had nobody is granted an advisory lock. What was
--- there before the schema does not count.
-CREATE TABLE tierlock.server (
-	one boolean PRIMARY KEY DEFAULT true CHECK (one),
-	life text NOT NULL,
-	since timestamptz NOT NULL,
-	ttl_ms bigint NOT NULL
-);
-
--- life is when the server was started, its timeline, which a promotion changes, and when its statistics began, which are
--- discarded where the locks are after a crash.
-CREATE FUNCTION tierlock.life() RETURNS text LANGUAGE sql AS $$
-	SELECT extract(epoch FROM pg_postmaster_start_time()) || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8) || ' '
-		|| coalesce(extract(epoch FROM stats_reset), 0) FROM pg_stat_bgwriter
-$$;
-
-INSERT INTO tierlock.server SELECT true, tierlock.life(), 'epoch', 0;
-
--- quarantine returns for how many milliseconds nobody is granted anything by this server.
-CREATE FUNCTION tierlock.quarantine(ttl bigint) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-	present text := tierlock.life();
-	known tierlock.server;
-BEGIN
-	SELECT * INTO known FROM tierlock.server;
-	IF NOT FOUND OR known.life <> present OR known.ttl_ms < ttl OR known.since > clock_timestamp() THEN -- the clock was set back
-		PERFORM tierlock.durably();
-		INSERT INTO tierlock.server AS s VALUES (true, present, clock_timestamp(), ttl) ON CONFLICT (one) DO UPDATE SET
-			since = CASE s.life WHEN present THEN least(s.since, clock_timestamp()) ELSE clock_timestamp() END,
-			life = present, ttl_ms = greatest(s.ttl_ms, ttl) RETURNING * INTO known;
-		-- A grant does not wait for the disk, so a crash may have the sequence go back.
-		PERFORM setval('tierlock.token', nextval('tierlock.token') + 1000000);
-	END IF;
-	RETURN greatest(0, ceil(extract(epoch FROM known.since + known.ttl_ms * interval '1 ms' - clock_timestamp()) * 1000));
 END $$;

@@ -285,19 +285,15 @@ func TestQuarantineIsNeverLongerThanTheLongestLease(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))
 	opened(t, pool) // for a minute
-	for _, tier := range []struct{ ahead, left, begun string }{
-		{"UPDATE tierlock.promotion SET quiet = clock_timestamp() + interval '1 hour'", "SELECT tierlock.quiet_ms()",
-			"UPDATE tierlock.promotion SET quiet = quiet - interval '20 seconds'"},
-		{"UPDATE tierlock.server SET since = clock_timestamp() + interval '1 hour', ttl_ms = 60000", "SELECT tierlock.quarantine(60000)",
-			"UPDATE tierlock.server SET since = since - interval '20 seconds'"},
-	} {
-		exec(t, pool, tier.ahead)
-		if left := ask[int](t, pool, tier.left); left > 60_000 || left < 40_000 {
-			t.Errorf("%s is %d, want that the quarantine of a minute begins anew", tier.left, left)
+	for _, kind := range []string{"tables", "advisory"} {
+		left := "SELECT tierlock.quiet_ms('" + kind + "', 60000)"
+		exec(t, pool, "UPDATE tierlock.quarantine SET since = clock_timestamp() + interval '1 hour', longest_ms = 60000 WHERE locks = $1", kind)
+		if left := ask[int](t, pool, left); left > 60_000 || left < 40_000 {
+			t.Errorf("%s: %d, want that the quarantine of a minute begins anew", kind, left)
 		}
-		exec(t, pool, tier.begun)
-		if left := ask[int](t, pool, tier.left); left > 40_000 {
-			t.Errorf("%s is %d after 20 s, want that it goes on", tier.left, left)
+		exec(t, pool, "UPDATE tierlock.quarantine SET since = since - interval '20 seconds' WHERE locks = $1", kind)
+		if left := ask[int](t, pool, left); left > 40_000 {
+			t.Errorf("%s: %d after 20 s, want that it goes on", kind, left)
 		}
 	}
 }
@@ -307,11 +303,11 @@ func TestSchemaWithoutItsRowsServes(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	pool := migrated(t, url)
-	const empty = "TRUNCATE tierlock.promotion, tierlock.server, tierlock.session, tierlock.contender"
+	const empty = "TRUNCATE tierlock.quarantine, tierlock.session, tierlock.contender"
 	exec(t, pool, empty)
 	p := tables.begin(t, url)
 	mustRelease(t, p.mustAcquire(t))
-	if n := ask[int64](t, pool, "SELECT longest_ms FROM tierlock.promotion"); n != ttl.Milliseconds() {
+	if n := ask[int64](t, pool, "SELECT longest_ms FROM tierlock.quarantine WHERE locks = 'tables'"); n != ttl.Milliseconds() {
 		t.Errorf("the longest TTL is %v", n)
 	}
 	exec(t, pool, empty)
@@ -326,12 +322,12 @@ func TestRenewalSeesToOthers(t *testing.T) {
 	pool := migrated(t, database(t))
 	id, over, empty := opened(t, pool), opened(t, pool), opened(t, pool)
 	entered(t, pool, "/x", newID(), over)
-	exec(t, pool, "UPDATE tierlock.promotion SET longest_ms = 0")
+	exec(t, pool, "UPDATE tierlock.quarantine SET longest_ms = 0")
 	exec(t, pool, "UPDATE tierlock.session SET expires = expires - interval '1 hour' WHERE id <> $1", id)
 	if stale := ask[[]string](t, pool, "SELECT stale FROM tierlock.beat($1, 60000)", id); len(stale) != 1 || stale[0] != "/x" {
 		t.Errorf("the queues with one whose session is over are %v, want /x", stale)
 	}
-	if n := ask[int](t, pool, "SELECT longest_ms FROM tierlock.promotion"); n != 60_000 {
+	if n := ask[int](t, pool, "SELECT longest_ms FROM tierlock.quarantine WHERE locks = 'tables'"); n != 60_000 {
 		t.Errorf("the longest TTL is %v, want that of who runs", n)
 	}
 	if n := ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"); n != 1 {

@@ -118,8 +118,8 @@ type flavour struct {
 }
 
 var (
-	tables     = flavour{"tables", New, open, "UPDATE tierlock.promotion SET timeline = 'another'"}
-	advisories = flavour{"advisory", NewAdvisory, openAdvisory, "UPDATE tierlock.server SET life = 'another'"}
+	tables     = flavour{"tables", New, open, "UPDATE tierlock.quarantine SET life = 'another' WHERE locks = 'tables'"}
+	advisories = flavour{"advisory", NewAdvisory, openAdvisory, "UPDATE tierlock.quarantine SET life = 'another' WHERE locks = 'advisory'"}
 	flavours   = []flavour{tables, advisories}
 )
 

@@ -168,18 +168,19 @@ func (s *store) enter(ctx context.Context, c queue.Command) (a queue.Answer, err
 	return queue.Answer{Outcome: queue.Done, Removed: removal(removed), View: s.grant(v, first)}, nil
 }
 
-// quietSQL is quiet_ms for one who only looks: of a promotion that nobody has noted, it begins now.
-const quietSQL = `SELECT greatest(0, least(longest_ms, ceil(1000 * extract(epoch FROM CASE WHEN pg_is_in_recovery() THEN interval '0'
-	WHEN timeline = tierlock.timeline() THEN quiet - clock_timestamp() ELSE longest_ms * interval '1 ms' END))))::bigint,
-	longest_ms, clock_timestamp() FROM tierlock.promotion`
+// quietSQL is quiet_ms for one who only looks, and since when: of a promotion that nobody has noted, it begins now.
+const quietSQL = `SELECT greatest(0, least(longest_ms,
+	ceil(1000 * extract(epoch FROM begun + longest_ms * interval '1 ms' - clock_timestamp()))))::bigint, begun
+	FROM tierlock.quarantine, LATERAL (SELECT CASE WHEN pg_is_in_recovery() THEN 'epoch' WHEN life = tierlock.timeline() THEN since
+	ELSE clock_timestamp() END AS begun) b WHERE locks = 'tables'`
 
 // list reads the queue as it was at one moment. In a quarantine, whoever is first has the lock if it was in the queue before
 // that, as it then had it already.
 func (s *store) list(ctx context.Context, path string) ([]second.Contender, error) {
-	var quiet, longest int64
-	var now time.Time
+	var quiet int64
+	var begun time.Time
 	sent := time.Now()
-	if err := s.requests.QueryRow(ctx, quietSQL).Scan(&quiet, &longest, &now); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	if err := s.requests.QueryRow(ctx, quietSQL).Scan(&quiet, &begun); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, err
 	}
 	s.hush(quiet, sent)
@@ -187,7 +188,6 @@ func (s *store) list(ctx context.Context, path string) ([]second.Contender, erro
 	list := queues[path]
 	queue.Waiting(list)
 	if quiet > 0 {
-		begun := now.Add(time.Duration(quiet-longest) * time.Millisecond)
 		second.Quarantined(list, func(i int) bool { return !list[i].Since.After(begun) })
 	}
 	return list, err

@@ -62,7 +62,7 @@ func TestCommand(t *testing.T) {
 				return pglock.New(pool, pglock.WithLabel(label))
 			},
 			Forget: func() error {
-				execute(t, pgserver.PlainURL(server.Addr()), "UPDATE tierlock.promotion SET timeline = 'another'")
+				execute(t, pgserver.PlainURL(server.Addr()), "UPDATE tierlock.quarantine SET life = 'another'")
 				return nil
 			},
 		}

@@ -139,7 +139,7 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn, sent time.Time) err
 	}
 	var calm time.Duration
 	var granted string
-	const both = "SELECT tierlock.quarantine($1), setting FROM pg_settings WHERE name = 'idle_session_timeout'"
+	const both = "SELECT tierlock.quiet_ms('advisory', $1), setting FROM pg_settings WHERE name = 'idle_session_timeout'"
 	err := conn.QueryRow(ctx, both, pgx.QueryExecModeExec, s.config.TTL.Milliseconds()).Scan(&calm, &granted)
 	if want := milliseconds(s.config.TTL); err == nil && granted != want {
 		err = fmt.Errorf("%w: it is %s ms where %s was asked for", ErrNoLease, granted, want)
