@@ -45,7 +45,7 @@ func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
 	if c, ok := second.GrantOf(hold).(*queue.Contender); ok {
 		switch s := c.Store().(type) {
 		case *store:
-			err = guard{c, s}.Tx(ctx, hold.Err, f)
+			err = s.Tx(ctx, c, hold.Err, f)
 		case *advisory.Store:
 			err = s.Tx(ctx, c, hold.Err, f)
 		}
@@ -64,24 +64,18 @@ const beginQuery = `begin isolation level read committed read write;
 // lock meanwhile.
 const checkDeferred = "set constraints all immediate"
 
-// A guard is a contender under which transactions are.
-type guard struct {
-	*queue.Contender
-	store *store
-}
-
-// Tx is [Tx] for one that has just been asked.
-func (g guard) Tx(ctx context.Context, check func() error, f func(pgx.Tx) error) error {
+// Tx is [Tx] under a contender of which check has to say that the lock is ours.
+func (s *store) Tx(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
 	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
 		return err
 	}
-	conn, err := g.store.pool.Acquire(ctx)
+	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	t := g.transaction(conn)
+	t := s.transaction(conn, c)
 	defer t.end(ctx)
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, g.store.options.TTL.Milliseconds())})
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, s.options.TTL.Milliseconds())})
 	if err == nil {
 		err = f(body{tx})
 	}
@@ -92,7 +86,7 @@ func (g guard) Tx(ctx context.Context, check func() error, f func(pgx.Tx) error)
 		err = errors.New("the function has ended the transaction, or a statement has failed")
 	}
 	if err != nil || !t.spare() {
-		return cmp.Or(check(), err, context.Cause(g.Tenure()))
+		return cmp.Or(check(), err, context.Cause(c.Tenure()))
 	}
 	return t.commit(ctx, check)
 }
@@ -109,17 +103,18 @@ func (body) Commit(context.Context) error {
 // A transaction is one under a contender.
 type transaction struct {
 	*pgxpool.Conn
-	guard  guard
-	passed bool          // on to the one who commits
-	spare  func() bool   // reports whether the connection is not broken, and will not be
-	broken chan struct{} // closed when it is
+	tier      *queue.Tier
+	contender *queue.Contender
+	taken     atomic.Bool   // by the one who commits, or ends it without
+	spare     func() bool   // reports whether the connection is not broken, and will not be
+	broken    chan struct{} // closed when it is
 }
 
 // transaction returns one whose connection is broken, whoever uses it, at the end of the tenure.
-func (g guard) transaction(conn *pgxpool.Conn) *transaction {
-	t := &transaction{Conn: conn, guard: g, broken: make(chan struct{})}
+func (s *store) transaction(conn *pgxpool.Conn, c *queue.Contender) *transaction {
+	t := &transaction{Conn: conn, tier: s.tier, contender: c, broken: make(chan struct{})}
 	wire := conn.Conn().PgConn().Conn() // asked now: the pool takes conn back
-	t.spare = sync.OnceValue(context.AfterFunc(g.Tenure(), func() {
+	t.spare = sync.OnceValue(context.AfterFunc(c.Tenure(), func() {
 		defer close(t.broken)
 		wire.Close()
 	}))
@@ -129,11 +124,11 @@ func (g guard) transaction(conn *pgxpool.Conn) *transaction {
 // end gives the connection back, unless that is left to somebody else: not before nobody breaks it any more, or else
 // that may be somebody else's by then. The pool closes one that is in a transaction, which rolls that back.
 func (t *transaction) end(ctx context.Context) {
-	if t.passed {
+	if t.taken.Swap(true) {
 		return
 	}
 	if t.Conn.Conn().PgConn().TxStatus() != 'I' {
-		ctx, cancel := context.WithTimeout(ctx, t.guard.store.tier.Patience())
+		ctx, cancel := context.WithTimeout(ctx, t.tier.Patience())
 		defer cancel()
 		t.Exec(ctx, "rollback")
 	}
@@ -146,28 +141,25 @@ func (t *transaction) end(ctx context.Context) {
 
 // commit commits the transaction if the server still has the contender. It does nothing if check returns an error.
 func (t *transaction) commit(ctx context.Context, check func() error) error {
-	var begun atomic.Bool // whoever sets it has the connection
-	err := t.guard.Write(ctx, check, func() (queue.Outcome, error) {
-		if begun.Swap(true) {
+	err := t.contender.Write(ctx, check, func() (queue.Outcome, error) {
+		if t.taken.Swap(true) {
 			return queue.Failed, context.Cause(ctx)
 		}
 		defer t.Release()
 		err := t.commitOnce()
 		return classify(err), err
 	})
-	t.passed = begun.Swap(true)
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && refusal.Code == "TL001" {
-		return cmp.Or(check(), t.guard.Missing())
+		return cmp.Or(check(), t.contender.Missing())
 	}
 	return err
 }
 
 // commitOnce sends one message, so that the server has both statements or none.
 func (t *transaction) commitOnce() error {
-	tier := t.guard.store.tier
-	ctx, cancel := context.WithTimeout(tier.Context(), tier.Patience())
+	ctx, cancel := context.WithTimeout(t.tier.Context(), t.tier.Patience())
 	defer cancel()
-	_, err := t.Conn.Conn().PgConn().Exec(ctx, fmt.Sprintf("select tierlock.guard('%s'); commit", t.guard.Ref().ID)).ReadAll()
+	_, err := t.Conn.Conn().PgConn().Exec(ctx, fmt.Sprintf("select tierlock.guard('%s'); commit", t.contender.Ref().ID)).ReadAll()
 	return err
 }

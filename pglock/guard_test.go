@@ -39,7 +39,7 @@ func increment(ctx context.Context, table string) func(pgx.Tx) error {
 
 // transact runs a transaction under a contender of a lock in tables.
 func transact(t *testing.T, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
-	return guard{c, c.Store().(*store)}.Tx(soon(t), check, f)
+	return c.Store().(*store).Tx(soon(t), c, check, f)
 }
 
 func TestTransactionIsCommittedWhileHeld(t *testing.T) {
