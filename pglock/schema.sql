@@ -280,17 +280,14 @@ BEGIN
 		AND NOT EXISTS (SELECT FROM tierlock.contender c WHERE c.session = s.id) FOR UPDATE OF s SKIP LOCKED);
 END $$;
 
--- finish ends a session with its contenders, in a hundred queues at a time, as the server has room for some thousand locks only.
+-- finish ends a session with its contenders, a hundred at a time, as the server has room for some thousand locks only.
 -- It reports whether that is all. It encloses queues in one order, as others may do the same.
 CREATE FUNCTION tierlock.finish(me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-	queue text;
-	was record;
+	c tierlock.contender;
 BEGIN
-	FOR queue IN SELECT DISTINCT path FROM tierlock.contender WHERE session = me ORDER BY path LIMIT 100 LOOP
-		was := tierlock.enclose(queue);
-		DELETE FROM tierlock.contender WHERE path = queue AND token >= was.lowest AND session = me;
-		PERFORM tierlock.tell(queue, was.lowest, was.heads, true);
+	FOR c IN SELECT * FROM tierlock.contender WHERE session = me ORDER BY path LIMIT 100 LOOP
+		PERFORM tierlock.leave(c.path, c.id);
 	END LOOP;
 	IF EXISTS (SELECT FROM tierlock.contender WHERE session = me) THEN
 		RETURN false;
