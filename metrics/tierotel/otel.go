@@ -38,6 +38,7 @@
 //	tierlock.give_up.time   counter, s     from these releases to the store's answers; a hand-over is that and the way of the news
 //	tierlock.groups         counter        requests to the store that had commands about several locks, as on ZooKeeper
 //	tierlock.grouped        counter        commands in these
+//	tierlock.budget         gauge, s       for how long this process asks to hand a lock off inside while others wait
 //
 // From tierlock.held_locks on they come once [Telemetry.Register] has the registry. From then on losses, slots and failures
 // are there at 0, for each pattern and each cause, outcome or type, so that the first one is an increase. Those down to

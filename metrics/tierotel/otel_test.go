@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -242,7 +243,7 @@ func TestMetricsTellWhatARegistryDoes(t *testing.T) {
 		b.telemetry.Slot("/jobs/a", nil)
 		b.telemetry.Slot("/jobs/a", tier.ErrLocked)
 		b.wantMetrics("tierlock.holds 0", "tierlock.waiters 0", "tierlock.give_ups 2", "tierlock.give_up.time 0",
-			"tierlock.groups 0", "tierlock.grouped 0",
+			"tierlock.groups 0", "tierlock.grouped 0", "tierlock.budget 0.02",
 			"tierlock.slots 1 tierlock.outcome=run,tierlock.path=/jobs/*", "tierlock.slots 1 tierlock.outcome=skipped,tierlock.path=/jobs/*",
 			"tierlock.oldest_hold 0 tierlock.path=/jobs/*", "tierlock.oldest_wait 0 tierlock.path=/jobs/*",
 			"tierlock.acquisitions 2 tierlock.source=found", "tierlock.acquisitions 1 tierlock.source=hand-off",
@@ -254,6 +255,11 @@ func TestMetricsTellWhatARegistryDoes(t *testing.T) {
 		b.acquire(b.Context(), b.locks.Mutex("/customers/8", tier.WithLinger(time.Minute))).Release()
 		time.Sleep(time.Second)
 		b.wantMetrics("tierlock.held_locks 0 tierlock.path=other", "tierlock.oldest_hold 0 tierlock.path=other") // it lingers
+		documentation := string(need.Get(os.ReadFile("otel.go"))(b))
+		for line := range strings.Lines(b.metrics()) {
+			name := strings.Fields(line)[0]
+			need.That(b, "the documentation does not have "+name, strings.Contains(documentation, "\n//\t"+name+" "))
+		}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -119,6 +120,7 @@ func TestScrape(t *testing.T) {
 		`tierlock_slots_total{outcome="failed",path="/jobs/*"} 1`,
 		`tierlock_slots_total{outcome="run",path="other"} 0`,
 		"tierlock_give_up_seconds_count 300\n", "tierlock_groups_total ", "tierlock_grouped_commands_total ",
+		"tierlock_budget_seconds 3600\n",
 		"tierlock_holds 1\n", "tierlock_waiters 0\n", "tierlock_connected 1\n", "tierlock_quarantined 0\n",
 		"tierlock_held_locks{path=\"/jobs/*\"} 1\n", "tierlock_held_locks{path=\"other\"} 0\n",
 		"tierlock_oldest_hold_seconds{path=\"other\"} 0\n",
@@ -126,6 +128,19 @@ func TestScrape(t *testing.T) {
 	need.AtMost(t, "lines on the page", strings.Count(text, "\n"), 360)
 	hold.Release()
 	locks.Close()
+}
+
+// What is told is listed in the documentation of the package, where names that follow one another begin alike.
+func TestEachMetricIsInTheDocumentation(t *testing.T) {
+	text := string(need.Get(os.ReadFile("tierprom.go"))(t))
+	list, _, _ := strings.Cut(text, "\npackage ")
+	all := make(chan *prometheus.Desc, 100)
+	need.Get(tierprom.New())(t).Describe(all)
+	close(all)
+	for desc := range all {
+		name := regexp.MustCompile(`"tierlock(_\w+)"`).FindStringSubmatch(desc.String())[1]
+		need.That(t, "the documentation does not have "+name, regexp.MustCompile(`\b(tierlock|, )`+name+`\b`).MatchString(list))
+	}
 }
 
 // A hold and a wait have an age while they last, and none when they are over.

@@ -29,6 +29,7 @@
 //	tierlock_give_up_seconds            releases that gave a lock back to the store, until its answer; a summary without quantiles
 //	tierlock_groups_total               requests to the store that had commands about several locks, as on ZooKeeper
 //	tierlock_grouped_commands_total     commands in these
+//	tierlock_budget_seconds             for how long this process asks to hand a lock off inside while others wait
 //	tierlock_held_seconds_total, tierlock_waited_seconds_total
 //	                                    sums that go on while a hold or a wait does
 //
