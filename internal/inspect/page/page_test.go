@@ -34,6 +34,9 @@ func sight(at time.Time, turn, length int) inspect.Sight {
 		})
 	}
 	q.Contenders[0].State = inspect.Holds
+	if length > 2 {
+		q.Contenders[2].Behind = q.Contenders[0].Node // and not the one right before it
+	}
 	return inspect.Sight{At: at, Queues: []*inspect.Queue{q}, Complete: true}
 }
 
@@ -230,7 +233,8 @@ func TestALongSpanOutlastsManyShortOnes(t *testing.T) {
 }
 
 // probe tells what a browser makes of the page, in a frame as wide as a window could not be: how wide it is, and what
-// text does not fit; whether 500 processes have as many colours, and what a search finds.
+// text does not fit; whether 500 processes have as many colours, what a search finds, and how many of 200 locks are open, and stay so
+// while the page is drawn again, before a click on one and after it; it is not drawn while a click is under way.
 const probe = `
 setTimeout(() => {
   const bad = [...document.querySelectorAll("body *")].filter((e) =>
@@ -246,6 +250,23 @@ setTimeout(() => {
     search.dispatchEvent(new Event("input"));
     return document.querySelectorAll(".lock").length;
   }).join(" ");
+  const one = latest, open = () => {
+    show(latest);
+    return [...[".lock", ".lock[open]"].map((s) => document.querySelectorAll(s).length), document.querySelector(".lane") !== null];
+  };
+  latest = { ...one, locks: Array.from({ length: 200 }, (_, i) => ({ ...one.locks[0], path: "/" + i })) };
+  body.dataset.lines = open();
+  document.querySelectorAll("summary")[5].focus();
+  document.activeElement.click();
+  body.dataset.opened = [...open(), document.querySelectorAll("summary").item(5) === document.activeElement];
+  document.activeElement.click();
+  body.dataset.closed = open();
+  latest = one;
+  body.dataset.drawn = ["pointerdown", "pointerup"].map((event) => {
+    dispatchEvent(new Event(event));
+    show(latest);
+    return document.querySelectorAll(".lock").length;
+  });
   for (const part of ["header", "main"]) body.append(parent.document.importNode(document.querySelector(part), true));
 }, 1500);`
 
@@ -282,7 +303,7 @@ func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
 			"holder": `holds</span><span class="who">worker 5 · host.example:1005</span>`,
 			"token":  "token 4611686018427387933",
 			"asked":  "asked to give it up",
-			"for":    `waits for worker 5 · host.example:1005`,
+			"for":    `<span class="soft for">waits for worker 5 · host.example:1005`,
 			"waiter": `<span class="who">worker 6 · host.example:1006</span>`,
 			"evil":   `&lt;img src=x onerror=alert(1)&gt;\u202eWWW`,
 			"more":   "and 3 more",
@@ -292,12 +313,17 @@ func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
 			"search": `data-found="1 0 1"`,
 			"store":  `>ZooKeeper</span>`,
 			"held":   "held for ",
+			"lines":  `data-lines="200,0,false"`,
+			"opened": `data-opened="200,1,true,true"`,
+			"drawn":  `data-drawn="200,1"`,
+			"closed": `data-closed="200,0,false"`,
 		} {
 			if !strings.Contains(dom, want) {
 				t.Errorf("%d pixels: %s: no %s in the page; it has %s", width, what, want,
 					regexp.MustCompile(`data-\w+="[^"]*"`).FindAllString(dom, -1))
 			}
 		}
+		need.Equal(t, "it is said whom somebody waits for, in a row of 12", strings.Count(dom, "waits for "), 1)
 		need.That(t, "a label has become markup", !strings.Contains(dom, "<img"))
 		need.That(t, "a label turns text around", !strings.Contains(dom, "\u202e"))
 	}

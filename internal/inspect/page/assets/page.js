@@ -3,6 +3,7 @@
 
 const svgNS = "http://www.w3.org/2000/svg";
 const maxLanes = 8, maxListed = 8;
+const maxOpen = 12; // if there are more locks, each is a line until it is opened
 
 function element(name, className, ...children) {
   const e = document.createElement(name);
@@ -28,16 +29,31 @@ function age(ms) {
   return Math.floor(s / 86400) + " days";
 }
 
+function dot(fill) {
+  return drawing("svg", { class: "dot", viewBox: "0 0 2 2", "aria-hidden": "true" }, drawing("circle", { fill, cx: 1, cy: 1, r: 1 }));
+}
+
 function holders(lock, colour) {
-  const list = lock.holders.slice(0, maxListed).map((h) => element("p", "holder",
+  const list = lock.holders.slice(0, maxListed).map((h) => element("p", "holder", dot(colour.get(h.who)),
     element("span", "tag", h.permits || "holds"),
     element("span", "who", h.who),
     element("span", "soft", [h.kind, "held for " + (h.at_most ? "at most " : "") + age(h.held), h.token && "token " + h.token, h.asked && "asked to give it up"].filter(Boolean).join(" · "))));
   const hidden = lock.holding - list.length;
   if (hidden > 0) list.push(element("p", "holder", element("span", "soft", `and ${hidden} more`)));
   if (lock.permits) list.unshift(element("p", "holder", element("span", "tag free", "semaphore"), element("span", "soft", lock.permits)), ...permits(lock, colour));
-  else if (!lock.holding) list.push(element("p", "holder", element("span", "tag free", lock.waiting ? "granted to nobody yet" : "free")));
+  else if (!lock.holding) list.push(element("p", "holder", element("span", "tag free", vacant(lock))));
   return list;
+}
+
+function vacant(lock) { return lock.waiting ? "granted to nobody yet" : "free"; }
+
+// The holders of a lock that is not open, in a line.
+function brief(lock, colour) {
+  if (lock.permits) return [element("span", "soft", lock.permits)];
+  if (!lock.holding) return [element("span", "tag free", vacant(lock))];
+  const [h] = lock.holders;
+  return [dot(colour.get(h.who)), element("span", "who", h.who),
+    element("span", "soft", (lock.holding > 1 ? `and ${lock.holding - 1} more · ` : "") + "held for " + (h.at_most ? "at most " : "") + age(h.held))];
 }
 
 // A semaphore's permits in a row: who has how many, and how many are free, as far as their number is known.
@@ -56,12 +72,14 @@ function permits(lock, colour) {
 function waiters(lock) {
   const list = element("ol", "");
   const longest = Math.max(1000, ...lock.waiters.map((w) => w.age));
+  let above = lock.holding === 1 ? lock.holders[0].who : "";
   for (const w of lock.waiters.slice(0, maxListed)) {
     const state = { waits: "", quarantined: " · is first", next: " · is next" }[w.state] ?? " · may hold too";
     const bar = drawing("svg", { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" },
       drawing("rect", { x: 0, y: 0, height: 1, width: Math.max(0, 100 * w.age / longest) }));
     list.append(element("li", "waiter", element("span", "who", w.who), element("span", "soft", `${w.kind}${state} · ${age(w.age)}`),
-      ...(w.for ? [element("span", "soft for", "waits for " + w.for)] : []), bar));
+      ...(w.for && w.for !== above ? [element("span", "soft for", "waits for " + w.for)] : []), bar));
+    above = w.who;
   }
   const hidden = lock.waiting - Math.min(lock.waiters.length, maxListed);
   if (hidden > 0) list.append(element("li", "", element("span", "soft", `and ${hidden} more`)));
@@ -103,16 +121,31 @@ function timeline(lock, state, colour) {
     box.append(element("div", "lane", name,
       drawing("svg", { viewBox: "0 0 1000 10", preserveAspectRatio: "none", role: "img", "aria-label": `${who}: ${spans.length} times` }, ...rects)));
   }
-  if (lanes.size > maxLanes) box.append(element("p", "soft", `and ${lanes.size - maxLanes} more processes`));
+  if (lanes.size > maxLanes) box.append(element("p", "soft", `and ${lanes.size - maxLanes} more ${lanes.size - maxLanes === 1 ? "process" : "processes"}`));
   box.append(element("div", "axis", element("span", "", age(length) + " ago"), element("span", "", "now")));
   const turns = lock.spans.length;
   box.append(element("p", "soft", (turns === 1 ? "1 turn" : turns + " turns") + " seen" + (lock.unseen ? `, ${lock.unseen} more came and went between two looks` : "")));
   return box;
 }
 
-function card(lock, state, colour) {
+const opened = new Map(); // by path, whether somebody wants it so
+
+function card(lock, state, colour, open) {
   const count = element("span", lock.waiting ? "count" : "count none", lock.waiting === 1 ? "1 waits" : lock.waiting + " wait");
-  const c = element("section", "lock", element("div", "top", element("h2", "", lock.path), count), ...holders(lock, colour));
+  const summary = element("summary", "", element("h2", "", lock.path), count);
+  summary.dataset.path = lock.path;
+  summary.addEventListener("click", (e) => {
+    e.preventDefault();
+    opened.set(lock.path, !open);
+    show(latest);
+  });
+  const c = element("details", "lock", summary);
+  c.open = open;
+  if (!open) {
+    summary.append(element("p", "brief", ...brief(lock, colour)));
+    return c;
+  }
+  c.append(...holders(lock, colour));
   if (lock.waiting) c.append(waiters(lock));
   if (lock.spans.length) c.append(timeline(lock, state, colour));
   return c;
@@ -135,16 +168,20 @@ function show(state) {
   document.title = "tierlock " + state.store + " " + state.path;
   document.getElementById("about").textContent = `Looks every ${state.every} ms; what begins and ends between two looks is not seen.` +
     (state.complete && !state.more ? "" : " There are more locks than are shown, and than are searched.");
-  if (!getSelection().isCollapsed) return; // somebody is about to copy
-  const colour = colours(state);
-  const cards = state.locks.filter(wanted).map((l) => card(l, state, colour));
+  if (pressed || !getSelection().isCollapsed) return; // somebody is about to click, or to copy
+  const colour = colours(state), locks = state.locks.filter(wanted);
+  const cards = locks.map((l) => card(l, state, colour, opened.get(l.path) ?? locks.length <= maxOpen));
   if (!cards.length) cards.push(element("p", "empty", state.locks.length ? "No lock has this text in its path or in the name of a process." :
     "Nobody holds a lock here, and nobody waits for one."));
+  const focused = document.activeElement.dataset.path;
   document.getElementById("locks").replaceChildren(...cards);
+  if (focused !== undefined) cards.find((c) => c.firstChild.dataset?.path === focused)?.firstChild.focus({ preventScroll: true });
 }
 
 const search = document.getElementById("search");
-let latest;
+let latest, pressed = false;
+addEventListener("pointerdown", () => { pressed = true; });
+for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { pressed = false; });
 
 function wanted(lock) {
   const text = search.value.trim().toLowerCase();
