@@ -80,6 +80,9 @@ type MultiHeader struct {
 	Code int32
 }
 
+// MultiHeaderSize is the length of one.
+const MultiHeaderSize = 4 + 1 + 4
+
 // LastOfMulti is the header behind the last operation or result.
 var LastOfMulti = MultiHeader{Op: -1, Done: true, Code: -1}
 

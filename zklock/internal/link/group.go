@@ -3,7 +3,6 @@ package link
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -25,8 +24,12 @@ const (
 	mostPaths      = 1 << 15   // that are remembered
 )
 
-// errAgain says that nothing was done because of another request of the group.
-var errAgain = errors.New("another request of the group has failed")
+var (
+	// errAgain says that nothing was done because of another request of the group.
+	errAgain = errors.New("another request of the group has failed")
+	// errMisfit leaves the outcome unknown.
+	errMisfit = errors.New("the server answered something else than was asked")
+)
 
 // Gather is Ask for a transaction about nodes below path, and maybe reads behind it that set no watch: they may leave in a group. They
 // do not leave at all if ctx ends before that; the error is then zk.ErrNoServer. With what makes the path before it they leave alone.
@@ -97,9 +100,9 @@ func (l *dialed) join(batches []*batch) [][]place {
 	for _, b := range batches {
 		for i, q := range b.requests {
 			p := place{b, i}
-			switch q := q.(type) {
+			switch q.(type) {
 			case Transaction:
-				size := q.size()
+				size := len(b.encoded[i])
 				bytes += size
 				if n := len(writes); n == 0 || len(writes[n-1]) == mostOfGroup || bytes > mostBytes || about(writes[n-1], b.path) {
 					writes, bytes = append(writes, nil), size
@@ -129,117 +132,64 @@ func (l *dialed) listsInOne() int {
 	return max(1, min(mostOfGroup, mostListed/int(1+l.longest.Load())))
 }
 
-// size is about how long the transaction is.
-func (t Transaction) size() (bytes int) {
-	for _, op := range t {
-		switch op := op.(type) {
-		case *zk.CreateRequest:
-			bytes += 64 + len(op.Path) + len(op.Data)
-			for _, a := range op.Acl {
-				bytes += 12 + len(a.Scheme) + len(a.ID)
-			}
-		case *zk.DeleteRequest:
-			bytes += 32 + len(op.Path)
-		}
-	}
-	return bytes
-}
-
 // opOfAll is the type of requests that are sent as one.
 func opOfAll(places []place) int32 {
-	_, writes := places[0].request().(Transaction)
-	switch {
-	case len(places) == 1:
-		return places[0].request().op()
-	case writes:
+	ops := places[0].request().ops()
+	_, reads := ops[0].(read)
+	switch op := opOf(ops[0]); {
+	case len(places) > 1 && reads:
+		return wire.OpMultiRead
+	case len(places) > 1, len(ops) > 1, op == wire.OpCheck: // which a server takes in no other way
 		return wire.OpMulti
+	case op == wire.OpGetChildren:
+		return wire.OpGetChildren2 // as the library does
+	default:
+		return op
 	}
-	return wire.OpMultiRead
 }
 
-// encodeAll writes the body of requests that are sent as one.
-func encodeAll(e *wire.Encoder, places []place) {
-	if len(places) == 1 {
-		places[0].request().encode(e)
-		return
-	}
+// several reports whether requests of a type are operations with headers.
+func several(op int32) bool { return op == wire.OpMulti || op == wire.OpMultiRead }
+
+// bodyOf requests that are sent as one.
+func bodyOf(op int32, places []place) (e wire.Encoder) {
 	for _, p := range places {
-		switch q := p.request().(type) {
-		case Transaction:
-			q.encodeOps(e)
-		case read:
-			e.MultiHeader(wire.MultiHeader{Op: q.part(), Code: -1})
-			q.encode(e)
-		}
+		e = append(e, p.batch.encoded[p.index]...)
+	}
+	if !several(op) {
+		return e[wire.MultiHeaderSize:]
 	}
 	e.MultiHeader(wire.LastOfMulti)
+	return e
 }
 
-// decodeAll reads what a server has answered to requests that were sent as one.
-func (l *dialed) decodeAll(d *wire.Decoder, places []place) {
-	switch opOfAll(places) {
-	case wire.OpMulti:
-		if len(places) > 1 {
-			decodeTransactions(d, places)
-			return
-		}
-	case wire.OpMultiRead:
-		l.decodeLists(d, places)
-		return
-	}
-	size := len(d.Rest)
-	places[0].request().decode(d, places[0].answer())
-	if r, ok := places[0].request().(read); ok && r.list {
-		l.noteList(size)
-	}
-}
-
-// decodeTransactions tells of one that has failed why it did. Then none was executed.
-func decodeTransactions(d *wire.Decoder, places []place) {
-	failed, err := failedOf(*d, places)
-	for i, p := range places {
-		switch {
-		case err == nil:
-			p.request().(Transaction).decodeOps(d, p.answer())
-		case i == failed:
-			p.answer().Err = err
-		default:
-			p.answer().Err = errAgain
-		}
-	}
-}
-
-// failedOf returns which transaction has failed, and why. An error is answered to each operation, which says of those before that they have
-// not failed.
-func failedOf(d wire.Decoder, places []place) (index int, err error) {
-	for i, p := range places {
-		for range p.request().(Transaction) {
-			if d.MultiHeader().Op != wire.OpError {
-				return 0, nil
-			}
-			if err := wire.CodeError(d.Int32()); err != nil {
-				return i, err
-			}
-		}
-	}
-	return 0, nil
-}
-
-// decodeLists reads each, or why it was refused.
-func (l *dialed) decodeLists(d *wire.Decoder, places []place) {
+// decodeAll reads what a server has answered to requests that were sent as one. The refusal of an operation is that of all transactions:
+// what is answered to the others says nothing.
+func (l *dialed) decodeAll(d *wire.Decoder, op int32, places []place) {
 	for _, p := range places {
-		q, a, size := p.request().(read), p.answer(), len(d.Rest)
-		switch h := d.MultiHeader(); h.Op {
-		case q.part():
-			q.decode(d, a)
+		a, size := p.answer(), len(d.Rest)
+		for _, part := range p.request().ops() {
+			if !several(op) {
+				a.decode(d, part)
+			} else if refusal := a.decodeOneOf(d, part); refusal != nil && op == wire.OpMulti {
+				fail(places, errAgain)
+				a.Err = refusal
+				return
+			}
+		}
+		if op != wire.OpGetData { // a node that is read alone is none that would be read in a group
 			l.noteList(size - len(d.Rest))
-			continue
-		case wire.OpError: // so is the end, with no code behind it
-			a.Err = wire.CodeError(d.Int32())
 		}
-		if a.Err == nil {
-			a.Err = fmt.Errorf("the server did not answer the read of %s", q.path)
-		}
+	}
+	if several(op) && !d.MultiHeader().Done {
+		fail(places, errMisfit)
+	}
+}
+
+// fail has requests that were sent as one share an error.
+func fail(places []place, err error) {
+	for _, p := range places {
+		p.answer().Err = err
 	}
 }
 

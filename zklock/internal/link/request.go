@@ -10,12 +10,10 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// A Request is asked of the server, alone or together with others; see [Link.Ask].
+// A Request is asked of the server, alone or together with others; see [Link.Ask]. It is one [read] or a [Transaction].
 type Request interface {
-	op() int32
-	// encode writes the body of the request, decode reads that of a successful reply.
-	encode(*wire.Encoder)
-	decode(*wire.Decoder, *Answer)
+	// ops are its operations.
+	ops() []any
 	// call asks by way of the client library.
 	call(*attached) Answer
 }
@@ -48,38 +46,7 @@ func List(path string) Request { return read{path: path, list: true} }
 // Get is a request for what a znode is.
 func Get(path string) Request { return read{path: path} }
 
-func (r read) op() int32 {
-	if r.list {
-		return wire.OpGetChildren2
-	}
-	return wire.OpGetData
-}
-
-// part is op among several that are sent as one.
-func (r read) part() int32 {
-	if r.list {
-		return wire.OpGetChildren
-	}
-	return wire.OpGetData
-}
-
-func (r read) encode(e *wire.Encoder) {
-	e.String(r.path)
-	e.Bool(r.Watch)
-}
-
-func (r read) decode(d *wire.Decoder, a *Answer) {
-	if r.list {
-		a.Children = d.Strings()
-		return
-	}
-	a.Data = kept(d.Buffer()) // the frame is read into again
-	a.Stat = zk.Stat{
-		Czxid: d.Int64(), Mzxid: d.Int64(), Ctime: d.Int64(), Mtime: d.Int64(),
-		Version: d.Int32(), Cversion: d.Int32(), Aversion: d.Int32(),
-		EphemeralOwner: d.Int64(), DataLength: d.Int32(), NumChildren: d.Int32(), Pzxid: d.Int64(),
-	}
-}
+func (r read) ops() []any { return []any{r} }
 
 // maxData is what a node may say of its owner: more than any of this package does.
 const maxData = 1 << 10
@@ -114,19 +81,52 @@ func (r read) call(c *attached) (a Answer) {
 	return a
 }
 
-// A Transaction creates and deletes znodes, all or none. One operation alone needs no multi,
-// unless it is a check, which a server takes in no other way. A container, which the server removes when it is empty, is created alone.
+// A Transaction creates and deletes znodes, all or none. A container, which the server removes when it is empty, is created alone.
 type Transaction []any
 
-func (t Transaction) op() int32 {
-	if len(t) == 1 && opOf(t[0]) != wire.OpCheck {
-		return opOf(t[0])
+func (t Transaction) ops() []any { return t }
+
+func (t Transaction) call(c *attached) (a Answer) {
+	if op, ok := t[0].(*zk.CreateRequest); ok && op.Flags == zk.FlagContainer {
+		path, err := c.link.Conn.CreateContainer(op.Path, op.Data, op.Flags, op.Acl)
+		if err != nil {
+			return Answer{Err: err}
+		}
+		a.create(op, path)
+		return a
 	}
-	return wire.OpMulti
+	results, err := c.link.Conn.Multi(t...)
+	switch {
+	case err != nil:
+		return Answer{Err: err}
+	case len(results) != len(t):
+		return Answer{Err: errMisfit}
+	}
+	for i, r := range results {
+		if op, creates := t[i].(*zk.CreateRequest); creates {
+			a.create(op, r.String)
+		}
+	}
+	return a
 }
 
+// create takes the path of what was created. One that the server cannot have given it leaves the outcome unknown.
+func (a *Answer) create(op *zk.CreateRequest, path string) {
+	number, ok := strings.CutPrefix(path, op.Path)
+	if !ok || (number != "") != (op.Flags&zk.FlagSequence != 0) || strings.Contains(number, "/") {
+		a.Err = fmt.Errorf("the server answered %q to the creation of %s", path, op.Path)
+	}
+	a.Created = append(a.Created, path)
+}
+
+// opOf is the type of an operation among several.
 func opOf(op any) int32 {
 	switch op := op.(type) {
+	case read:
+		if op.list {
+			return wire.OpGetChildren
+		}
+		return wire.OpGetData
 	case *zk.CreateRequest:
 		if op.Flags == zk.FlagContainer {
 			return wire.OpCreateContainer
@@ -137,134 +137,70 @@ func opOf(op any) int32 {
 	case *zk.CheckVersionRequest:
 		return wire.OpCheck
 	}
-	panic(fmt.Sprintf("zklock: no operation of a transaction: %T", op))
+	panic(fmt.Sprintf("zklock: no operation of a request: %T", op))
 }
 
-func (t Transaction) encode(e *wire.Encoder) {
-	if t.op() != wire.OpMulti {
-		encodeOp(e, t[0])
-		return
-	}
-	t.encodeOps(e)
-	e.MultiHeader(wire.LastOfMulti)
-}
-
-// encodeOps writes the operations as a multi has them.
-func (t Transaction) encodeOps(e *wire.Encoder) {
-	for _, op := range t {
+// encode returns the operations of a request as several are sent, each behind its header.
+func encode(q Request) (e wire.Encoder) {
+	for _, op := range q.ops() {
 		e.MultiHeader(wire.MultiHeader{Op: opOf(op), Code: -1})
-		encodeOp(e, op)
+		switch op := op.(type) {
+		case read:
+			e.String(op.path)
+			e.Bool(op.Watch)
+		case *zk.CreateRequest:
+			e.String(op.Path)
+			e.Buffer(op.Data)
+			e.Int32(int32(len(op.Acl)))
+			for _, a := range op.Acl {
+				e.Int32(a.Perms)
+				e.String(a.Scheme)
+				e.String(a.ID)
+			}
+			e.Int32(op.Flags)
+		case *zk.DeleteRequest:
+			e.String(op.Path)
+			e.Int32(op.Version)
+		case *zk.CheckVersionRequest:
+			e.String(op.Path)
+			e.Int32(op.Version)
+		}
 	}
+	return e
 }
 
-func encodeOp(e *wire.Encoder, op any) {
+// decode reads the result of an operation that has succeeded.
+func (a *Answer) decode(d *wire.Decoder, op any) {
 	switch op := op.(type) {
+	case read:
+		if op.list {
+			a.Children = d.Strings()
+			return
+		}
+		a.Data = kept(d.Buffer()) // the frame is read into again
+		a.Stat = zk.Stat{
+			Czxid: d.Int64(), Mzxid: d.Int64(), Ctime: d.Int64(), Mtime: d.Int64(),
+			Version: d.Int32(), Cversion: d.Int32(), Aversion: d.Int32(),
+			EphemeralOwner: d.Int64(), DataLength: d.Int32(), NumChildren: d.Int32(), Pzxid: d.Int64(),
+		}
 	case *zk.CreateRequest:
-		e.String(op.Path)
-		e.Buffer(op.Data)
-		e.Int32(int32(len(op.Acl)))
-		for _, a := range op.Acl {
-			e.Int32(a.Perms)
-			e.String(a.Scheme)
-			e.String(a.ID)
-		}
-		e.Int32(op.Flags)
-	case *zk.DeleteRequest:
-		e.String(op.Path)
-		e.Int32(op.Version)
-	case *zk.CheckVersionRequest:
-		e.String(op.Path)
-		e.Int32(op.Version)
+		a.create(op, d.String())
 	}
 }
 
-func (t Transaction) decode(d *wire.Decoder, a *Answer) {
-	if t.op() != wire.OpMulti {
-		if _, creates := t[0].(*zk.CreateRequest); creates {
-			a.Created = []string{d.String()}
+// decodeOneOf reads the result of an operation among several. It returns why that was refused.
+func (a *Answer) decodeOneOf(d *wire.Decoder, op any) (refusal error) {
+	switch h := d.MultiHeader(); {
+	case h.Done:
+	case h.Op == opOf(op):
+		a.decode(d, op)
+		return nil
+	case h.Op == wire.OpError:
+		if refusal = wire.CodeError(d.Int32()); refusal != nil {
+			a.Err = refusal
+			return refusal
 		}
-		t.verify(a, 1)
-		return
 	}
-	t.decodeOps(d, a)
-	if a.Err == nil && !d.MultiHeader().Done {
-		a.Err = fmt.Errorf("the server answered more than %d results to as many operations", len(t))
-	}
-}
-
-// decodeOps reads the results of the operations.
-func (t Transaction) decodeOps(d *wire.Decoder, a *Answer) {
-	results := 0
-	for range t {
-		h := d.MultiHeader()
-		if h.Done || d.Bad {
-			break
-		}
-		switch h.Op {
-		case wire.OpError: // that of an operation before the one that failed is nil
-			if a.Err = wire.CodeError(d.Int32()); a.Err != nil {
-				return
-			}
-		case wire.OpCreate:
-			a.Created = append(a.Created, d.String())
-		}
-		results++
-	}
-	t.verify(a, results)
-}
-
-func (t Transaction) call(c *attached) (a Answer) {
-	results := 1
-	switch t.op() {
-	case wire.OpCreate, wire.OpCreateContainer:
-		op, create := t[0].(*zk.CreateRequest), c.link.Conn.Create
-		if t.op() == wire.OpCreateContainer {
-			create = c.link.Conn.CreateContainer
-		}
-		var path string
-		path, a.Err = create(op.Path, op.Data, op.Flags, op.Acl)
-		a.Created = []string{path}
-	case wire.OpDelete:
-		op := t[0].(*zk.DeleteRequest)
-		a.Err = c.link.Conn.Delete(op.Path, op.Version)
-	default:
-		var all []zk.MultiResponse
-		all, a.Err = c.link.Conn.Multi(t...)
-		for _, r := range all {
-			if r.String != "" {
-				a.Created = append(a.Created, r.String)
-			}
-		}
-		results = len(all)
-	}
-	if a.Err == nil {
-		t.verify(&a, results)
-	}
-	return a
-}
-
-// verify refuses results that do not fit, such as a path that the server cannot have given to a
-// sequential znode. They leave the outcome unknown.
-func (t Transaction) verify(a *Answer, results int) {
-	if results != len(t) {
-		a.Err = fmt.Errorf("the server answered %d results to %d operations", results, len(t))
-		return
-	}
-	paths := a.Created
-	for _, op := range t {
-		op, ok := op.(*zk.CreateRequest)
-		if !ok {
-			continue
-		}
-		if len(paths) == 0 {
-			a.Err = fmt.Errorf("the server did not answer the creation of %s", op.Path)
-			return
-		}
-		number, ok := strings.CutPrefix(paths[0], op.Path)
-		if !ok || (number != "") != (op.Flags&zk.FlagSequence != 0) || strings.Contains(number, "/") {
-			a.Err = fmt.Errorf("the server answered %q to the creation of %s", paths[0], op.Path)
-			return
-		}
-		paths = paths[1:]
-	}
+	a.Err = errMisfit
+	return nil
 }

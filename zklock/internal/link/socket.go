@@ -311,6 +311,7 @@ const firstXid = -1000
 // of a session in the order in which they were sent.
 type batch struct {
 	requests []Request
+	encoded  []wire.Encoder
 	answers  []Answer
 	missing  sync.WaitGroup // answers to come
 
@@ -321,6 +322,9 @@ type batch struct {
 
 func newBatch(requests []Request) *batch {
 	b := &batch{requests: requests, answers: make([]Answer, len(requests))}
+	for _, q := range requests {
+		b.encoded = append(b.encoded, encode(q))
+	}
 	b.missing.Add(len(requests))
 	return b
 }
@@ -409,9 +413,8 @@ func (s *socket) encodeLocked(frames wire.Encoder, places []place, last bool) wi
 	h := wire.RequestHeader{Xid: s.lastXid, Op: opOfAll(places)}
 	var e wire.Encoder
 	e.RequestHeader(h)
-	encodeAll(&e, places)
 	s.noteLocked(h, now, places, last)
-	return append(frames, wire.Frame(e)...)
+	return append(frames, wire.Frame(append(e, bodyOf(h.Op, places)...))...)
 }
 
 // answer hands out an answer. To those of a connection that has ended meanwhile that was done then.
@@ -422,24 +425,15 @@ func (u unanswered) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder)
 	switch {
 	case len(u.places) == 0:
 	case reply.Code == wire.CodeOK:
-		s.dialed.decodeAll(&body, u.places)
+		s.dialed.decodeAll(&body, u.op, u.places)
+	case u.op == wire.OpMultiRead && reply.Code == wire.CodeUnimplemented: // and hangs up
+		s.dialed.oneByOne.Store(true)
+		fail(u.places, zk.ErrConnectionClosed)
 	default:
-		s.dialed.refused(u, reply.Code)
+		fail(u.places, wire.CodeError(reply.Code))
 	}
 	for _, p := range u.places {
 		p.batch.missing.Done()
-	}
-}
-
-// refused takes an answer that says why there is none. A server that does not know what was asked for hangs up.
-func (l *dialed) refused(u unanswered, code int32) {
-	err := wire.CodeError(code)
-	if u.op == wire.OpMultiRead && code == wire.CodeUnimplemented {
-		l.oneByOne.Store(true)
-		err = zk.ErrConnectionClosed
-	}
-	for _, p := range u.places {
-		p.answer().Err = err
 	}
 }
 

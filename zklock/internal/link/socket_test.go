@@ -88,7 +88,7 @@ func TestReadingAReplyAllocatesNothing(t *testing.T) {
 func TestXidsOfBatchesBeginAnewAtTheEndOfTheirRange(t *testing.T) {
 	s := newSocket(&replay{}, "server", newDialed())
 	s.lastXid = math.MinInt32 + 1
-	s.encode(&batch{requests: []Request{List("/x"), List("/x"), List("/x")}})
+	s.encode(newBatch([]Request{List("/x"), List("/x"), List("/x")}))
 	got := slices.Sorted(maps.Keys(s.sent))
 	need.List(t, "xids", got, math.MinInt32, firstXid-1, firstXid)
 }
