@@ -57,7 +57,7 @@ func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *test
 // It would never be held, and go only when the server says so.
 func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
 	c := &Client{link: link.New(link.Config{})}
-	s := link.NewUnleased(c.link, 1, time.Second)
+	s := link.NewUnleased(c.link, 1, time.Second, func() bool { return true })
 	s.End(zk.ErrSessionExpired)
 	l := &Lock{client: c, path: "/x"}
 	n := newNode(l, s, link.Answer{Created: []string{"/x/lock-0000000001"}, Zxid: 1})

@@ -62,7 +62,8 @@ func (l *attached) Session() *Session {
 	}
 	l.current = nil
 	if id != 0 {
-		l.current = NewUnleased(l.link, id, l.link.config.SessionTimeout)
+		// In place of a lease: a connection that is down loses nothing by itself. It must not end the session, whose mutex is held.
+		l.current = NewUnleased(l.link, id, l.link.config.SessionTimeout, func() bool { return l.id() == id })
 	}
 	s := l.current
 	l.mu.Unlock()
@@ -120,10 +121,6 @@ func (l *attached) Closed() bool {
 	}
 	return closed
 }
-
-// vouches stands in for the lease. A connection that is down loses nothing by itself.
-// It must not end a session: it is asked under the session's mutex.
-func (l *attached) vouches(s *Session) bool { return l.id() == s.ID }
 
 func (l *attached) Leased() bool { return false }
 

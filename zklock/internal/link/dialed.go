@@ -132,8 +132,6 @@ func (l *dialed) PollClose() (stopPolling func()) { return func() {} } // nobody
 
 func (l *dialed) Closed() bool { return false }
 
-func (l *dialed) vouches(*Session) bool { return true } // the lease says it all
-
 func (l *dialed) Leased() bool { return true }
 
 func (l *dialed) disconnected() error {
@@ -202,13 +200,13 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 	}
 	old := l.current.Load()
 	if old != nil && old.ID == id {
-		old.resume(timeout) // refused or not: the server has set its clock to it
+		old.resume(timeout, timeout-margin) // refused or not: the server has set its clock to it
 		return old, refusal
 	}
 	if refusal != nil {
 		return nil, refusal
 	}
-	s := newSession(c, id, timeout, sentAt, timeout-margin) // it began with a write
+	s := newSession(c, id, timeout, sentAt, timeout-margin, func() bool { return true }) // it began with a write; the lease says it all
 	l.current.Store(s)
 	if old != nil {
 		old.End(zk.ErrSessionExpired)

@@ -72,9 +72,6 @@ type transport interface {
 	// Leased reports whether sessions have a lease; then requests are executed in order and answered within one round trip, and the
 	// answers tell transaction and session.
 	Leased() bool
-	// vouches reports whether s is still the session, as far as its lease does not
-	// tell.
-	vouches(s *Session) bool
 	// Close ends the connection, if it is the link's own, and waits for the end of the
 	// tasks, if that depends on nobody else.
 	Close()

@@ -19,25 +19,24 @@ import (
 type Session struct {
 	*lease.Lease[Member]
 	ID      int64
-	link    *Link
 	timeout atomic.Int64 // a time.Duration, the shortest that was negotiated for the session
 }
 
-// newSession returns a session whose lease begins at a time on the client's clock.
-func newSession(l *Link, id int64, timeout, begun, term time.Duration) *Session {
-	s := &Session{ID: id, link: l}
+// newSession returns a session whose lease begins at a time on the client's clock, and which stands as long as vouches reports so.
+func newSession(l *Link, id int64, timeout, begun, term time.Duration, vouches func() bool) *Session {
+	s := &Session{ID: id}
 	s.Lease = lease.New[Member](lease.Config{
 		Name:    fmt.Sprintf("session %v", s),
 		Now:     l.Now,
-		Vouches: func() bool { return l.vouches(s) },
+		Vouches: vouches,
 	}, begun, term)
 	s.timeout.Store(int64(timeout))
 	return s
 }
 
 // NewUnleased returns a session of which only the server knows how long it lasts.
-func NewUnleased(l *Link, id int64, timeout time.Duration) *Session {
-	return newSession(l, id, timeout, l.Now(), lease.Forever)
+func NewUnleased(l *Link, id int64, timeout time.Duration, vouches func() bool) *Session {
+	return newSession(l, id, timeout, l.Now(), lease.Forever, vouches)
 }
 
 func (s *Session) String() string { return fmt.Sprintf("0x%x", uint64(s.ID)) }
@@ -46,9 +45,9 @@ func (s *Session) Negotiated() time.Duration { return time.Duration(s.timeout.Lo
 
 // resume continues the session on a new connection. The server may have granted another
 // timeout; which of its members go by which is not known, so the shortest counts.
-func (s *Session) resume(timeout time.Duration) {
+func (s *Session) resume(timeout, term time.Duration) {
 	s.timeout.Store(int64(min(timeout, s.Negotiated())))
-	s.Shorten(timeout - s.link.Margin(timeout))
+	s.Shorten(term)
 }
 
 // A Member is a node that is queued or held under a session.

@@ -48,7 +48,7 @@ func replySocket(op int32, body []byte) (read func() ([]byte, error)) {
 	reply.ReplyHeader(wire.ReplyHeader{Xid: 7, Zxid: 1})
 	answer := wire.Frame(append(reply, body...))
 	s := newSocket(&replay{frame: answer}, "server", l)
-	s.session = newSession(l.link, 1, 6*time.Second, 0, 4*time.Second)
+	s.session = newSession(l.link, 1, 6*time.Second, 0, 4*time.Second, func() bool { return true })
 	buf := make([]byte, len(answer))
 	return func() ([]byte, error) {
 		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, l.link.Now(), nil, false)
