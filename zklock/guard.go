@@ -30,27 +30,23 @@ func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 // error. A write counts from before that is asked. So whoever makes check fail first and
 // then finds that nobody is writing may hand the node on: no write of the former user
 // takes effect any more.
-func (g grant) MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {
-	results, err := g.multi(ctx, check, ops)
+func (g grant) MultiIf(ctx context.Context, check func() error, ops ...any) (results []zk.MultiResponse, err error) {
+	l := g.lock.client.link
+	ops, err = g.lock.client.below(ops)
+	if err == nil {
+		err = cmp.Or(check(), context.Cause(ctx))
+	}
+	if err == nil {
+		results, err = second.Do(ctx, l.Spawn, func() ([]zk.MultiResponse, error) {
+			g.writing.Add(1) // count first, ask again after
+			defer g.writing.Add(-1)
+			return g.write(check, ops)
+		}, func(cause error) error { return fmt.Errorf("%w: %w", ErrUnknown, cause) })
+	}
 	if err != nil {
 		return nil, fmt.Errorf("zklock: multi under %s: %w", g.Path(), err)
 	}
 	return results, nil
-}
-
-func (n *Node) multi(ctx context.Context, check func() error, ops []any) ([]zk.MultiResponse, error) {
-	ops, err := n.lock.client.below(ops)
-	if err != nil {
-		return nil, err
-	}
-	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
-		return nil, err
-	}
-	return second.Do(ctx, n.lock.client.link.Spawn, func() ([]zk.MultiResponse, error) {
-		n.writing.Add(1) // count first, ask again after: see MultiIf
-		defer n.writing.Add(-1)
-		return n.write(check, ops)
-	}, func(cause error) error { return fmt.Errorf("%w: %w", ErrUnknown, cause) })
 }
 
 // write sends operations behind a check of the node. That may have become a reader's since check was asked: its user
