@@ -105,6 +105,7 @@ func permitsOf(taken []*Node, err error) ([]second.Permit, error) {
 
 // tryTake takes permits if they are free, and gives the turn up in any case.
 func (s *semaphore) tryTake(a *attempt, turn *Node, k int) ([]*Node, error) {
+	defer turn.Release() // unless it is exchanged
 	answers := a.inTurn
 	if answers == nil {
 		answers = s.link.Ask(a.beside...)
@@ -114,7 +115,6 @@ func (s *semaphore) tryTake(a *attempt, turn *Node, k int) ([]*Node, error) {
 		err = cmp.Or(s.mark(seen), context.Cause(a.ctx))
 	}
 	if err != nil {
-		turn.Release()
 		return nil, err
 	}
 	return s.exchange(a.ctx, turn, k, seen)
@@ -153,6 +153,7 @@ func (s *semaphore) newPermitWait(turn *Node, d *second.Demand) *permitWait {
 // take returns what was taken, by the answers to a look in this turn, if there was one. The turn is given up in any case; with errGone it
 // was lost.
 func (w *permitWait) take(ctx context.Context, answers []link.Answer) ([]*Node, error) {
+	defer w.turn.Release() // unless it is exchanged
 	defer w.end()
 	w.demand.Contest(w.turn.beside)
 	var seen sight
@@ -172,7 +173,6 @@ func (w *permitWait) take(ctx context.Context, answers []link.Answer) ([]*Node, 
 		case err == nil:
 			pace.Reset()
 		case classify(err) == permanent, errors.Is(err, second.ErrPermits):
-			w.turn.Release()
 			return nil, err
 		default:
 			again, seen = pace.NextBackOff(), sight{heard: true}
@@ -180,7 +180,6 @@ func (w *permitWait) take(ctx context.Context, answers []link.Answer) ([]*Node, 
 		k, err := w.wait(ctx, seen, again)
 		switch {
 		case err != nil:
-			w.turn.Release()
 			return nil, err
 		case k > 0:
 			return w.exchange(ctx, w.turn, k, seen)
@@ -286,7 +285,7 @@ func (s *semaphore) Most() int {
 }
 
 // exchange gives the turn up for k permits, in one transaction: it takes effect only while the turn
-// is ours, and all of it or nothing does. The turn is given up in any case. With errGone nothing
+// is ours, and all of it or nothing does. The turn is given up then, unless nothing was asked for. With errGone nothing
 // was taken, and another turn is needed.
 func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight) ([]*Node, error) {
 	a := s.leases.attempt(nil)
@@ -299,7 +298,6 @@ func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight)
 		err = a.beginBuilding()
 	}
 	if err != nil {
-		turn.Release()
 		return nil, err
 	}
 	turn.leave() // so that its end is no loss
