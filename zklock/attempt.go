@@ -241,7 +241,7 @@ func (a *attempt) enqueue() (n *Node, err error) {
 		return a.replace(old)
 	}
 	if !a.once {
-		if err := a.client.renewals.await(a.ctx, a.lock.path); err != nil {
+		if err := a.client.awaitRenewal(a.ctx, a.lock.path); err != nil {
 			return nil, err
 		}
 	}
@@ -502,7 +502,7 @@ func (a *attempt) stand(n *Node, l listed) (standing, error) {
 	n.heard.Store(int64(l.asked))
 	if s.foreign > 0 && !a.reported { // once per attempt, and not more often than the logger wants
 		a.reported = true
-		a.client.options.logger.Info("zklock: children that are no lock nodes are ignored", "path", a.lock.path, "count", s.foreign)
+		a.client.options.Logger.Info("zklock: children that are no lock nodes are ignored", "path", a.lock.path, "count", s.foreign)
 	}
 	return s, nil
 }

@@ -74,9 +74,9 @@ func TestTheConfigurationOfTLSIsCopied(t *testing.T) {
 	cfg := &tls.Config{ServerName: "before"}
 	WithTLS(cfg).apply(&o)
 	cfg.ServerName = "after"
-	need.That(t, "changed after Dial", o.tls.ServerName == "before")
+	need.That(t, "changed after Dial", o.TLS.ServerName == "before")
 	WithTLS(nil).apply(&o)
-	need.That(t, "no configuration is no TLS", o.tls != nil)
+	need.That(t, "no configuration is no TLS", o.TLS != nil)
 }
 
 // What is not known to be harmless may have been applied.

@@ -35,19 +35,15 @@ func newClient(o options) *Client {
 	c := &Client{
 		options:     o,
 		description: second.Describe(o.label),
-		link: link.New(link.Config{
-			SessionTimeout: o.sessionTimeout, Margin: o.margin,
-			Dial: o.dial, LookUp: o.lookUp, TLS: o.tls,
-			Logger: o.logger,
-		}),
-		renewals: renewals{underWay: make(map[string]*renewal), failed: make(map[string]int32)},
+		link:        link.New(o.Config),
+		renewals:    renewals{underWay: make(map[string]context.Context), failed: make(map[string]int32)},
 	}
 	c.reaper = reaper{client: c, items: make(map[*remains]remains)}
 	return c
 }
 
 // log is where people are told of its locks.
-func (c *Client) log() notice.Log { return notice.Log{Logger: c.options.logger, Package: "zklock"} }
+func (c *Client) log() notice.Log { return notice.Log{Logger: c.options.Logger, Package: "zklock"} }
 
 // Close ends the session: every lock of the client is lost, its nodes vanish from the
 // server, and whoever waits gets [ErrClosed]. While the server cannot be reached the

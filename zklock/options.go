@@ -42,16 +42,11 @@ type (
 )
 
 type options struct {
-	sessionTimeout time.Duration
-	margin         time.Duration // 0: a third of the negotiated session timeout
-	acl            []zk.ACL
-	auth           []credential
-	dial           func(ctx context.Context, network, address string) (net.Conn, error)
-	lookUp         link.LookUp // nil: dial takes names
-	tls            *tls.Config // nil: none
-	logger         *slog.Logger
-	label          string
-	kazoo          bool
+	link.Config
+	acl   []zk.ACL
+	auth  []credential
+	label string
+	kazoo bool
 }
 
 type credential struct {
@@ -65,7 +60,7 @@ type credential struct {
 // lock of a process that died stays taken, and with the margin it bounds the lease; the
 // package comment has the table.
 func WithSessionTimeout(d time.Duration) Option {
-	return option{set: func(o *options) { o.sessionTimeout = d }}
+	return option{set: func(o *options) { o.SessionTimeout = d }}
 }
 
 // WithLeaseMargin sets how long before the server can give it away a lock counts as
@@ -74,7 +69,7 @@ func WithSessionTimeout(d time.Duration) Option {
 // left of the session timeout, less a quarter for the renewals, is how long an outage
 // may last without a loss.
 func WithLeaseMargin(d time.Duration) Option {
-	return option{set: func(o *options) { o.margin = d }}
+	return option{set: func(o *options) { o.Margin = d }}
 }
 
 // WithACL sets the ACL of lock nodes and of the parents that are created for them;
@@ -106,14 +101,14 @@ func WithAuth(scheme string, credentials []byte) Option {
 //
 // The handshake may take a sixth of the session timeout, at most 2 s, on each connection anew.
 func WithTLS(cfg *tls.Config) Option {
-	return option{set: func(o *options) { o.tls = cmp.Or(cfg.Clone(), new(tls.Config)) }}
+	return option{set: func(o *options) { o.TLS = cmp.Or(cfg.Clone(), new(tls.Config)) }}
 }
 
 // WithDialContext replaces the dialing of TCP connections, as for a proxy or for tests. The address
 // is host:port as in the connect string, so names are the dialer's to look up; ctx gives it a
 // second. TLS comes on top, if WithTLS is given.
 func WithDialContext(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
-	return option{set: func(o *options) { o.dial, o.lookUp = dial, nil }}
+	return option{set: func(o *options) { o.Dial, o.LookUp = dial, nil }}
 }
 
 // WithLogger sets where to report what no return value can carry; by default what is of WARN or above goes to [slog.Default], as it
@@ -131,7 +126,7 @@ func WithDialContext(dial func(ctx context.Context, network, address string) (ne
 //
 // Of a client made by [Attach] the connection is not followed.
 func WithLogger(logger *slog.Logger) Option {
-	return option{set: func(o *options) { o.logger = logger }}
+	return option{set: func(o *options) { o.Logger = logger }}
 }
 
 // WithLabel sets a name for this process that Contenders shows beside its host and pid;
@@ -164,11 +159,13 @@ func WithKazoo() Option {
 
 func newOptions(opts []Option) (options, error) {
 	o := options{
-		sessionTimeout: 15 * time.Second,
-		acl:            zk.WorldACL(zk.PermAll),
-		dial:           new(net.Dialer).DialContext,
-		lookUp:         net.DefaultResolver.LookupHost,
-		logger:         second.Defaults.Logger,
+		Config: link.Config{
+			SessionTimeout: 15 * time.Second,
+			Dial:           new(net.Dialer).DialContext,
+			LookUp:         net.DefaultResolver.LookupHost,
+			Logger:         second.Defaults.Logger,
+		},
+		acl: zk.WorldACL(zk.PermAll),
 	}
 	for _, opt := range opts {
 		opt.apply(&o)
@@ -178,17 +175,17 @@ func newOptions(opts []Option) (options, error) {
 
 func (o options) check() error {
 	switch {
-	case o.sessionTimeout < time.Millisecond || o.sessionTimeout > math.MaxInt32*time.Millisecond:
-		return fmt.Errorf("session timeout %v: not within 1ms and %v", o.sessionTimeout, math.MaxInt32*time.Millisecond)
-	case o.margin < 0:
-		return fmt.Errorf("lease margin %v: negative", o.margin)
-	case o.margin > o.sessionTimeout/2:
-		return fmt.Errorf("lease margin %v: more than half of the session timeout %v", o.margin, o.sessionTimeout)
+	case o.SessionTimeout < time.Millisecond || o.SessionTimeout > math.MaxInt32*time.Millisecond:
+		return fmt.Errorf("session timeout %v: not within 1ms and %v", o.SessionTimeout, math.MaxInt32*time.Millisecond)
+	case o.Margin < 0:
+		return fmt.Errorf("lease margin %v: negative", o.Margin)
+	case o.Margin > o.SessionTimeout/2:
+		return fmt.Errorf("lease margin %v: more than half of the session timeout %v", o.Margin, o.SessionTimeout)
 	case len(o.acl) == 0:
 		return errors.New("empty ACL")
-	case o.dial == nil:
+	case o.Dial == nil:
 		return errors.New("nil dial function")
-	case o.logger == nil:
+	case o.Logger == nil:
 		return errors.New("nil logger")
 	}
 	for _, c := range o.auth {

@@ -113,7 +113,7 @@ func (c *Client) prune(p parent) (finished bool) {
 		err = c.link.Conn.Delete(p.path, 0)
 	}
 	if errors.Is(err, zk.ErrNoAuth) {
-		c.options.logger.Warn("zklock: cannot delete an empty parent; it stays", "path", p.path, "err", err)
+		c.options.Logger.Warn("zklock: cannot delete an empty parent; it stays", "path", p.path, "err", err)
 	}
 	return classify(err) != refused && classify(err) != unknown
 }
@@ -145,83 +145,70 @@ const renewStep = 1 << 20
 
 // overflows reports whether the path of the node should be made anew.
 func (n *Node) overflows() bool {
+	r := &n.lock.client.renewals
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return n.number() >= max(zkqueue.RenewFrom, r.failed[n.lock.path])
+}
+
+// number is that of the node in the queue.
+func (n *Node) number() int32 {
 	_, number, _ := zkqueue.ParseName(baseOf(n.path()))
-	return n.lock.client.renewals.due(n.lock.path, number)
+	return number
 }
 
 // stepAside is called when a node that had its turn is given up. It reports whether its
 // process stays out of the queue for a while.
-func (n *Node) stepAside() bool {
-	return n.overflows() && n.lock.client.renewals.begin(n)
-}
+func (n *Node) stepAside() bool { return n.overflows() && n.renew() }
 
-// renewals are the lock paths that a client waits to see new.
+// renewals are the lock paths that a client waits to see new. For as long as one is under way this client does not queue
+// there. It ends with success, when there is no hope, and after a session timeout.
 type renewals struct {
-	mu       sync.Mutex // guards the fields below
-	underWay map[string]*renewal
-	failed   map[string]int32 // number from which to try again, of paths that could not be made anew
+	mu       sync.Mutex                 // guards the fields below
+	underWay map[string]context.Context // ends when it does
+	failed   map[string]int32           // number from which to try again, of paths that could not be made anew
 }
 
-// A renewal makes one lock path anew. For as long as it is under way this client does not
-// queue there. It ends with success, when there is no hope, and after a session timeout.
-type renewal struct {
-	node   *Node // with such a number
-	ctx    context.Context
-	cancel context.CancelFunc
-}
-
-func (r *renewals) due(path string, number int32) bool {
-	if number < zkqueue.RenewFrom {
-		return false
-	}
+// renew sees to it that the path of a node with such a number is being made anew. It reports false on a closed client.
+func (n *Node) renew() bool {
+	r, l, path := &n.lock.client.renewals, n.lock.client.link, n.lock.path
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return number >= r.failed[path]
-}
-
-// begin sees to it that the path of n is being renewed. It reports false on a closed
-// client.
-func (r *renewals) begin(n *Node) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.underWay[n.lock.path] != nil {
+	if r.underWay[path] != nil {
 		return true
 	}
-	c := n.lock.client
-	ctx, cancel := context.WithTimeout(c.link.Context(), n.session.Negotiated())
-	renewal := &renewal{n, ctx, cancel}
-	if !c.link.Spawn(renewal.run) {
+	ctx, cancel := context.WithTimeout(l.Context(), n.session.Negotiated())
+	if !l.Spawn(func() {
+		n.renewed(n.drain(ctx))
+		cancel() // after the entry is gone: whoever waited finds the path settled
+	}) {
 		cancel()
 		return false
 	}
-	r.underWay[n.lock.path] = renewal
+	r.underWay[path] = ctx
 	return true
 }
 
-// await waits until path is not being renewed.
-func (r *renewals) await(ctx context.Context, path string) error {
-	r.mu.Lock()
-	renewal := r.underWay[path]
-	r.mu.Unlock()
-	if renewal == nil {
+// awaitRenewal waits until path is not being made anew.
+func (c *Client) awaitRenewal(ctx context.Context, path string) error {
+	c.renewals.mu.Lock()
+	underWay := c.renewals.underWay[path]
+	c.renewals.mu.Unlock()
+	if underWay == nil {
 		return nil
 	}
 	select {
-	case <-renewal.ctx.Done(): // the goroutine may take longer, in a call without an answer
-		return context.Cause(renewal.node.lock.client.link.Context()) // the end of the client is that of the renewal, too
+	case <-underWay.Done(): // the goroutine may take longer, in a call without an answer
+		return context.Cause(c.link.Context()) // the end of the client is that of the renewal, too
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (r *renewal) run() {
-	r.node.lock.client.renewals.end(r, r.drain())
-	r.cancel() // after the entry is gone: whoever waited finds the path settled
-}
-
-// end follows a renewal that failed for a reason, or not.
-func (r *renewals) end(renewal *renewal, err error) {
-	client, path := renewal.node.lock.client, renewal.node.lock.path
+// renewed follows a renewal that failed for a reason, or not.
+func (n *Node) renewed(err error) {
+	c, path := n.lock.client, n.lock.path
+	r := &c.renewals
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.underWay, path)
@@ -229,23 +216,22 @@ func (r *renewals) end(renewal *renewal, err error) {
 		delete(r.failed, path)
 		return
 	}
-	if classify(err) == permanent && client.link.Context().Err() == nil {
-		_, number, _ := zkqueue.ParseName(baseOf(renewal.node.path()))
+	if classify(err) == permanent && c.link.Context().Err() == nil {
+		number := n.number()
 		r.failed[path] = (number/renewStep + 1) * renewStep
-		client.options.logger.Warn("zklock: half of the sequence numbers of a lock path are used up, and it cannot be"+
+		c.options.Logger.Warn("zklock: half of the sequence numbers of a lock path are used up, and it cannot be"+
 			" deleted to begin anew", "path", path, "number", number, "next try", r.failed[path], "err", err)
 	}
 }
 
 // drain waits for the queue to be empty and deletes the path. It returns nil once the path
 // is new.
-func (r *renewal) drain() (err error) {
-	n := r.node
-	n.follow(r.ctx, new(mutexbool.Bool), func(w *link.Watcher) (again time.Duration, enough bool) {
-		if _, err = n.lock.client.link.AwaitSession(r.ctx); err != nil {
+func (n *Node) drain(ctx context.Context) (err error) {
+	n.follow(ctx, new(mutexbool.Bool), func(w *link.Watcher) (again time.Duration, enough bool) {
+		if _, err = n.lock.client.link.AwaitSession(ctx); err != nil {
 			return 0, true
 		}
-		err = r.tryDelete(w)
+		err = n.deletePath(w)
 		switch outcome := classify(err); {
 		case outcome == done, outcome == missing:
 			err = nil
@@ -258,28 +244,23 @@ func (r *renewal) drain() (err error) {
 	return err
 }
 
-// tryDelete deletes the path if it can be. It returns zk.ErrNoNode or nothing if the path is gone
-// or a new one, and zk.ErrNotEmpty if somebody queues.
-func (r *renewal) tryDelete(w *link.Watcher) error {
-	c, path := r.node.lock.client, r.node.lock.path
+// deletePath deletes the path if it can be. It returns zk.ErrNoNode or nothing if the path is gone
+// or a new one, and zk.ErrNotEmpty if somebody queues who is likely to go.
+func (n *Node) deletePath(w *link.Watcher) error {
+	c, path := n.lock.client, n.lock.path
 	children, err := c.link.WatchQueue(path, w)
 	if err != nil {
 		return err
 	}
 	stat, err := c.container(parent{path: path})
 	switch {
-	case stat != nil && stat.Czxid > r.node.token: // it could not go before the node, so it came later
+	case stat != nil && stat.Czxid > n.token: // it could not go before the node, so it came later
 		return nil
 	case err != nil:
 		return err
-	case stat.NumChildren > 0:
-		return stillUsed(children)
+	case stat.NumChildren == 0:
+		return c.link.Conn.Delete(path, 0)
 	}
-	return c.link.Conn.Delete(path, 0)
-}
-
-// stillUsed tells whether these children are likely to go.
-func stillUsed(children []string) error {
 	if _, others := zkqueue.Parse(children); len(others) > 0 {
 		return fmt.Errorf("%w: %q is no lock node", errNotOurs, others[0])
 	}

@@ -53,7 +53,7 @@ func (t secondTier) Groups() (requests, commands int64) {
 func (t secondTier) Now() time.Duration { return t.link.Now() }
 
 // Logger is where people are told.
-func (t secondTier) Logger() *slog.Logger { return t.options.logger }
+func (t secondTier) Logger() *slog.Logger { return t.options.Logger }
 
 // Reaping returns the number of nodes that are still to be deleted in the background.
 func (t secondTier) Reaping() int { return t.reaper.count() }
