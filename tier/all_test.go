@@ -3,8 +3,7 @@ package tier_test
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,9 +36,7 @@ func wantQueues(t *testing.T, s *memory.Server, when string, want ...int) {
 	for _, name := range []string{"a", "b", "c"} {
 		got = append(got, len(s.Queue("/locks/"+name)))
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: queues of a, b, c: %d, want %d", when, got, want)
-	}
+	need.List(t, when+": queues of a, b, c", got, want...)
 }
 
 func TestAcquireAllTakesLocksInTheOrderOfTheirPaths(t *testing.T) {
@@ -52,14 +49,10 @@ func TestAcquireAllTakesLocksInTheOrderOfTheirPaths(t *testing.T) {
 			wantQueues(t, s, "while b is held elsewhere", 1, 2, 0)
 			release(t, hold)
 			<-g.done
-			if g.err != nil {
-				t.Fatal(g.err)
-			}
+			need.OK(t, g.err)
 			wantQueues(t, s, "with all", 1, 1, 1)
 			for i, h := range g.got.Holds() {
-				if h.Path() != all[i].Path() {
-					t.Errorf("hold %d is of %s, want %s", i, h.Path(), all[i].Path())
-				}
+				need.Equal(t, "the path of a hold", h.Path(), all[i].Path())
 			}
 			release(t, g.got)
 			wantQueues(t, s, "after the release", 0, 0, 0)
@@ -110,9 +103,7 @@ func TestAcquireAllRefusesBeforeItAcquires(t *testing.T) {
 			"a mutex and one to read":          {[]*tier.Mutex{b, locks.RWMutex("/locks/b").Reader()}, "two locks at /locks/b"},
 			"the same, with others in between": {[]*tier.Mutex{again, b, a, a}, "two locks at /locks/a"},
 		} {
-			if _, err := tier.AcquireAll(t.Context(), c.mutexes...); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: got %v, want %q", what, err, c.want)
-			}
+			need.Has(t, what, fmt.Sprint(errOf(tier.AcquireAll(t.Context(), c.mutexes...))), c.want)
 		}
 		synctest.Wait()
 		need.Empty(t, "sent", m.take())
@@ -126,9 +117,8 @@ func TestAcquireAllEntersAgain(t *testing.T) {
 		outer := acquire(t, a)
 		bundle := acquireAll(t, outer.Context(soon(t)), b, locks.Mutex("/locks/b"), a, b)
 		holds := bundle.Holds()
-		if holds[0].Token() != holds[1].Token() || holds[0].Token() != holds[3].Token() || holds[2].Token() != outer.Token() {
-			t.Error("what is there twice, or held already, was not entered again")
-		}
+		need.That(t, "what is there twice was not entered again", holds[0].Token() == holds[1].Token() && holds[0].Token() == holds[3].Token())
+		need.Equal(t, "the token of what was held already", holds[2].Token(), outer.Token())
 		wantQueues(t, s, "with holds of a and b", 1, 1, 0)
 		inner := acquireAll(t, bundle.Context(soon(t)), c, b, a)
 		release(t, inner)
@@ -159,9 +149,8 @@ func TestABundleReleasesInReverseAndOnce(t *testing.T) {
 		a, b, c := abc(process(t, s))
 		bundle := acquireAll(t, soon(t), c, a, b)
 		work := bundle.Context(t.Context())
-		if work != bundle.Context(t.Context()) || bundle.Err() != nil {
-			t.Errorf("another context, or an error: %v", bundle.Err())
-		}
+		need.That(t, "another context", work == bundle.Context(t.Context()))
+		wantErr(t, "Err", bundle.Err(), nil)
 		paths := make(chan string, 9) // of what is deleted, in order
 		s.Script(func(_ string, c queue.Command) memory.Fault {
 			if c.Op == queue.Leave {
@@ -174,14 +163,11 @@ func TestABundleReleasesInReverseAndOnce(t *testing.T) {
 		for range len(paths) {
 			order = append(order, <-paths)
 		}
-		if want := []string{"/locks/c", "/locks/b", "/locks/a"}; !slices.Equal(order, want) {
-			t.Errorf("released %v, want %v", order, want)
-		}
+		need.List(t, "released", order, "/locks/c", "/locks/b", "/locks/a")
 		wantErr(t, "cause of the context", context.Cause(work), tier.ErrReleased)
 		next := acquire(t, b)
-		if err := bundle.Release(); !errors.Is(err, tier.ErrReleased) || !errors.Is(bundle.Err(), tier.ErrReleased) {
-			t.Errorf("second Release: %v, Err: %v; want ErrReleased", err, bundle.Err())
-		}
+		wantErr(t, "second Release", bundle.Release(), tier.ErrReleased)
+		wantErr(t, "Err", bundle.Err(), tier.ErrReleased)
 		wantQueues(t, s, "with the next hold of b", 0, 1, 0)
 		release(t, next)
 	})
@@ -193,14 +179,11 @@ func TestABundleOfWhichOneHoldWasReleased(t *testing.T) {
 		a, b, c := abc(process(t, s))
 		bundle := acquireAll(t, soon(t), c, a, b)
 		work := bundle.Context(t.Context())
-		if tier.HoldFrom(work, a) != bundle.Holds()[1] {
-			t.Error("the context of the bundle does not carry the hold of a")
-		}
+		need.That(t, "the context of the bundle does not carry the hold of a", tier.HoldFrom(work, a) == bundle.Holds()[1])
 		release(t, bundle.Holds()[1])
 		wantQueues(t, s, "without a", 0, 1, 1)
-		if err := bundle.Err(); !errors.Is(err, tier.ErrReleased) || !strings.Contains(err.Error(), a.Path()) {
-			t.Errorf("Err: %v, want ErrReleased of %s", err, a.Path())
-		}
+		wantErr(t, "Err", bundle.Err(), tier.ErrReleased)
+		need.WantMention(t, bundle.Err(), a.Path())
 		wantErr(t, "cause of the context", context.Cause(work), tier.ErrReleased)
 		wantErr(t, "Release", bundle.Release(), tier.ErrReleased)
 		wantQueues(t, s, "after the release", 0, 0, 0)
@@ -217,9 +200,8 @@ func TestABundleIsLostWithAnyOfItsLocks(t *testing.T) { // I7
 			s.Remove(gone.Path(), 0)
 			<-work.Done()
 			wantErr(t, gone.Path()+": cause of the context", context.Cause(work), tier.ErrLost)
-			if err := bundle.Err(); !errors.Is(err, tier.ErrLost) || !strings.Contains(err.Error(), "hold of "+gone.Path()) {
-				t.Errorf("Err: %v, want the loss of %s", err, gone.Path())
-			}
+			wantErr(t, gone.Path()+": Err", bundle.Err(), tier.ErrLost)
+			need.WantMention(t, bundle.Err(), "hold of "+gone.Path())
 			wantErr(t, gone.Path()+": Release", bundle.Release(), tier.ErrLost)
 			wantQueues(t, s, "after the release", 0, 0, 0)
 		}
@@ -236,9 +218,8 @@ func TestALockThatIsLostWhileOthersAreWaitedForEndsTheWait(t *testing.T) { // I7
 		wantQueues(t, s, "while c is waited for", 1, 1, 2)
 		s.Expire("/locks/a", 0)
 		<-g.done
-		if !errors.Is(g.err, tier.ErrLost) || !strings.Contains(g.err.Error(), "hold of /locks/a") {
-			t.Errorf("got %v, want the loss of a", g.err)
-		}
+		wantErr(t, "AcquireAll", g.err, tier.ErrLost)
+		need.WantMention(t, g.err, "hold of /locks/a")
 		wantQueues(t, s, "after the loss", 0, 0, 1)
 		release(t, hold)
 	})
@@ -250,9 +231,8 @@ func TestAcquireAllReturnsNoLockThatIsLost(t *testing.T) { // I1
 		first := process(t, s)
 		second := observed(t, s, tier.Observer{Acquired: func(context.Context, tier.AcquiredEvent) { first.Close() }})
 		bundle, err := tier.AcquireAll(soon(t), second.Mutex("/locks/b"), first.Mutex("/locks/a"))
-		if bundle != nil || !errors.Is(err, tier.ErrLost) {
-			t.Errorf("got %v, %v; want ErrLost", bundle, err)
-		}
+		need.That(t, "a bundle with a lost lock", bundle == nil)
+		wantErr(t, "AcquireAll", err, tier.ErrLost)
 		wantQueues(t, s, "after the loss", 0, 0, 0)
 	})
 }
@@ -274,9 +254,7 @@ func TestAcquireAllLeavesNoContextBehind(t *testing.T) { // I10
 		bundle := acquireAll(t, soon(t), a, b)
 		synctest.Wait()
 		for _, h := range bundle.Holds() {
-			if n := tier.Derived(h); n != 0 {
-				t.Errorf("%s: %d contexts", h.Path(), n)
-			}
+			need.Equal(t, h.Path()+": contexts", tier.Derived(h), 0)
 		}
 		release(t, bundle)
 	})

@@ -27,9 +27,7 @@ func turn(ctx context.Context, b *testing.B, mu *tier.Mutex) {
 	if err == nil {
 		err = hold.Release()
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	need.OK(b, err)
 }
 
 // BenchmarkLinger is a goroutine that locks and unlocks while the node lingers. Goals of stress name it.

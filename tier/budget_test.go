@@ -8,6 +8,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zktest"
@@ -65,9 +66,7 @@ func TestALockFarAwayIsInUse(t *testing.T) {
 		mutexes := several(4, process)
 		contend(t, mutexes, time.Millisecond, 10) // until all have measured
 		had, took := contend(t, mutexes, time.Millisecond, 20)
-		if all := sum(had); all < took*95/100 {
-			t.Errorf("in use for %v of %v", all, took)
-		}
+		need.AtLeast(t, "the time in use", sum(had), took*95/100)
 		wantEqual(t, had)
 	})
 }
@@ -87,9 +86,8 @@ func TestReadersHaveTheBudgetThatIsMeasured(t *testing.T) {
 		release(t, write)
 		begun := time.Now()
 		other := start(soon(t), b.Reader()).granted(t)
-		if d := time.Since(begun); budget < 19*roundTrip || d != budget {
-			t.Errorf("a reader of another process got in after %v, want the budget, %v", d, budget)
-		}
+		need.AtLeast(t, "the budget", budget, 19*roundTrip)
+		need.Equal(t, "the wait of a reader of another process", time.Since(begun), budget)
 		release(t, read)
 		release(t, other)
 	})
@@ -112,12 +110,8 @@ func TestProcessesNearAndFarHaveEqualShares(t *testing.T) {
 		}
 		had, took := contend(t, mutexes, 5*time.Millisecond, 100)
 		wantEqual(t, had)
-		if mean := took / (4 * 100); mean < 19*roundTrip*9/10 {
-			t.Errorf("a tenure of %v on average", mean)
-		}
-		near, far := all[0].Stats().Budget, all[2].Stats().Budget
-		if near != 20*time.Millisecond || far < 19*roundTrip || far > 19*roundTrip*11/10 {
-			t.Errorf("processes that are near ask for %v, the one that is far for %v", near, far)
-		}
+		need.AtLeast(t, "a tenure on average", took/(4*100), 19*roundTrip*9/10)
+		need.Equal(t, "the budget of a process that is near", all[0].Stats().Budget, 20*time.Millisecond)
+		need.Between(t, "the budget of the one that is far", all[2].Stats().Budget, 19*roundTrip, 19*roundTrip*11/10)
 	})
 }

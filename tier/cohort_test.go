@@ -2,7 +2,7 @@ package tier_test
 
 import (
 	"context"
-	"slices"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,17 +35,11 @@ func TestNodeGoesBeforeTheGateOpens(t *testing.T) { // I3 I4
 				}
 				waiter.blocked(t)
 				for _, left := range s.Queue("/locks/a") {
-					if left.Token == hold.Token() {
-						t.Errorf("the contender is there while the release is not answered: %v", left)
-					}
+					need.That(t, "the contender is there while the release is not answered", left.Token != hold.Token())
 				}
 				next := waiter.granted(t)
-				if waited := time.Since(began); waited < time.Second {
-					t.Errorf("the gate opened %v before the answer", time.Second-waited)
-				}
-				if next.Token() <= hold.Token() {
-					t.Errorf("token of the next owner: got %d, want above %d", next.Token(), hold.Token())
-				}
+				need.AtLeast(t, "until the gate opens", time.Since(began), time.Second)
+				need.AtLeast(t, "the token of the next owner", next.Token(), hold.Token()+1)
 				released.granted(t)
 				s.Script(nil)
 				release(t, next)
@@ -87,9 +81,7 @@ func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
 		}
 		release(t, hold)
 		next := stay.granted(t)
-		if next.Token() != before[1].Token {
-			t.Errorf("token: got %d, want %d of the first node", next.Token(), before[1].Token)
-		}
+		need.Equal(t, "the token, of the first node", next.Token(), before[1].Token)
 		release(t, next)
 	})
 }
@@ -138,9 +130,8 @@ func TestWhoWaitedWhenTheNodeCameHasATurnBeforeAnotherProcess(t *testing.T) { //
 					patient = nil
 					token := hold.Token()
 					release(t, hold)
-					if hold = acquire(t, mu); hold.Token() != token {
-						t.Fatal("the node did not linger")
-					}
+					hold = acquire(t, mu)
+					need.Equal(t, "the token of the node that lingers", hold.Token(), token)
 				}
 				elsewhere := start(soon(t), other).blocked(t)
 				latecomers := startAll(soon(t), t, 20, mu)
@@ -173,9 +164,7 @@ func TestNodeThatOthersWaitForDoesNotLinger(t *testing.T) {
 		answerLate(s, queue.Leave, time.Second)
 		begun := time.Now()
 		release(t, hold)
-		if took := time.Since(begun); took != time.Second {
-			t.Errorf("Release returned after %v, want with the answer after a second", took)
-		}
+		need.Equal(t, "until Release returns", time.Since(begun), time.Second)
 		release(t, next.granted(t))
 	})
 }
@@ -203,25 +192,19 @@ func TestLingerEnds(t *testing.T) {
 func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
 	metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(tier.WithLinger(time.Minute)), process()
-		look := func(mu *tier.Mutex) tier.Contender {
-			queue, err := mu.Contenders(soon(t))
-			if err != nil || len(queue) != 1 {
-				t.Fatalf("Contenders: %+v, %v, want one", queue, err)
+		shows := func(when string, mu *tier.Mutex, lingering bool) {
+			t.Helper()
+			queue := need.Get(mu.Contenders(soon(t)))(t)
+			if len(queue) != 1 || queue[0].Lingering != lingering || queue[0].Linger != time.Minute {
+				t.Errorf("%s: %+v, want one, lingering %t, for up to 1m", when, queue, lingering)
 			}
-			return queue[0]
 		}
 		for range 2 { // a node that lingered can be held again
 			hold := acquire(t, mu)
-			if c := look(mu); c.Lingering || c.Linger != time.Minute {
-				t.Errorf("while held: lingering %t, for up to %v, want false, 1m", c.Lingering, c.Linger)
-			}
+			shows("while held", mu, false)
 			release(t, hold)
-			if c := look(mu); !c.Lingering || c.Linger != time.Minute {
-				t.Errorf("after the release: lingering %t, for up to %v, want true, 1m", c.Lingering, c.Linger)
-			}
-			if c := look(other); c.Lingering || c.Linger != time.Minute {
-				t.Errorf("seen from another process: lingering %t, for up to %v, want false, 1m", c.Lingering, c.Linger)
-			}
+			shows("after the release", mu, true)
+			shows("seen from another process", other, false)
 		}
 	})
 }
@@ -238,9 +221,7 @@ func TestNodeIsNeitherHandedOffNorKeptWhileTheConnectionIsDown(t *testing.T) {
 				waiter = start(soon(t), mu).blocked(t)
 			}
 			heal := cut(p)
-			if hold.Err() != nil || locks.Err() == nil {
-				t.Fatalf("the lock is not suspended: %v, %v", hold.Err(), locks.Err())
-			}
+			need.That(t, "the lock is not suspended", hold.Err() == nil && locks.Err() != nil)
 			hold.Release()
 			if waiter == nil {
 				waiter = start(soon(t), mu)
@@ -248,9 +229,7 @@ func TestNodeIsNeitherHandedOffNorKeptWhileTheConnectionIsDown(t *testing.T) {
 			waiter.blocked(t)
 			heal()
 			next := waiter.granted(t)
-			if next.Token() == hold.Token() {
-				t.Errorf("the next one got the node of the former owner; it waited before: %t", waits)
-			}
+			need.That(t, fmt.Sprintf("the next one got the node of the former owner; it waited before: %t", waits), next.Token() != hold.Token())
 			release(t, next)
 		})
 	}
@@ -267,9 +246,8 @@ func TestLostNodeIsNotOffered(t *testing.T) {
 		tier.Offer(hold)
 		for _, w := range waiters {
 			next := w.granted(t)
-			if err := next.Err(); err != nil || next.Token() == hold.Token() {
-				t.Errorf("granted with Err %v, token %d after %d; want a node that is not lost", err, next.Token(), hold.Token())
-			}
+			wantErr(t, "the next one", next.Err(), nil)
+			need.That(t, "the next one got the node that is lost", next.Token() != hold.Token())
 			release(t, next)
 		}
 	})
@@ -288,9 +266,7 @@ func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
 			<-lease.Lost() // of both
 			next := start(soon(t), mu)
 			synctest.Wait()
-			if !next.pending() && next.got != nil {
-				t.Fatalf("a lost node was taken back: %v", next.got.Err())
-			}
+			need.That(t, "a lost node was taken back", next.pending() || next.got == nil)
 			thaw()
 			release(t, next.granted(t))
 		})
@@ -317,9 +293,7 @@ func TestNobodyQueuesBehindTheOwnNodeThatIsBeingGivenUp(t *testing.T) { // I3, I
 		tier.Offer(hold)
 		synctest.Wait()
 		next := start(soon(t), mu).blocked(t)
-		if ops := m.take(); !slices.Equal(ops, []queue.Op{queue.Leave}) {
-			t.Errorf("sent before the command to leave was answered: %v, want nothing but that", ops)
-		}
+		need.List(t, "sent before the command to leave was answered", m.take(), queue.Leave)
 		close(answer)
 		release(t, next.granted(t))
 	})

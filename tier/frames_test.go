@@ -61,9 +61,8 @@ func (c *traffic) take() (frames int, requests []string) {
 // wantSent checks what was sent since the last call, in any order.
 func (c *traffic) wantSent(t *testing.T, what string, want ...string) {
 	t.Helper()
-	if _, got := c.take(); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
-		t.Errorf("sent for %s: %v, want %v", what, got, want)
-	}
+	_, got := c.take()
+	need.List(t, "sent for "+what, slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))...)
 }
 
 // Looking for others costs a read and a watch, which fires whenever the queue changes. Where nobody waits locally nobody looks, and a
@@ -130,13 +129,9 @@ func TestFramesOfAStrictTurn(t *testing.T) {
 								c.take()
 							case first + turns:
 								frames, requests := c.take()
-								if got := float64(frames) / float64(turns); got > row.want {
-									t.Errorf("%v frames for each turn, want %v at most", got, row.want)
-								}
+								need.AtMost(t, "frames for each turn", float64(frames)/float64(turns), row.want)
 								reads := func(op string) bool { return op != "multi" && op != "create" && op != "delete" }
-								if writes := slices.DeleteFunc(requests, reads); len(writes) != turns {
-									t.Errorf("%d writes for %d turns, want one each", len(writes), turns)
-								}
+								need.Equal(t, "writes for as many turns", len(slices.DeleteFunc(requests, reads)), turns)
 							}
 						})
 					})

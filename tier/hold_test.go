@@ -25,15 +25,12 @@ func TestReleaseAtKeepsTheLockUntilThenWithoutWaiting(t *testing.T) {
 		hold := acquire(t, process(t, s).Mutex("/locks/a"))
 		other := process(t, s).Mutex("/locks/a")
 		start := time.Now()
-		if err := hold.ReleaseAt(start.Add(time.Minute)); err != nil || time.Since(start) != 0 {
-			t.Errorf("ReleaseAt: %v after %v, want nil at once", err, time.Since(start))
-		}
+		need.OK(t, hold.ReleaseAt(start.Add(time.Minute)))
+		need.Equal(t, "the time that ReleaseAt takes", time.Since(start), 0)
 		wantErr(t, "try before the time has come", errOf(other.TryAcquire(t.Context())), tier.ErrLocked)
 		wantErr(t, "hold before the time has come", hold.Err(), nil)
 		next := acquire(t, other)
-		if took := time.Since(start); took < time.Minute || took > time.Minute+time.Second {
-			t.Errorf("the next process has the lock after %v, want a minute", took)
-		}
+		need.Between(t, "until the next process has the lock", time.Since(start), time.Minute, time.Minute+time.Second)
 		wantErr(t, "hold after its time", hold.Err(), tier.ErrReleased)
 		release(t, next)
 	})
@@ -43,16 +40,13 @@ func TestReleaseAtInThePastIsRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
 		hold := acquire(t, locks.Mutex("/locks/a"))
-		if err := hold.ReleaseAt(time.Now()); err != nil || !errors.Is(hold.Err(), tier.ErrReleased) {
-			t.Errorf("ReleaseAt: %v, the hold then: %v; want nil, ErrReleased", err, hold.Err())
-		}
+		need.OK(t, hold.ReleaseAt(time.Now()))
+		wantErr(t, "the hold then", hold.Err(), tier.ErrReleased)
 		wantErr(t, "a second ReleaseAt", hold.ReleaseAt(time.Now()), tier.ErrReleased)
 		lost := acquire(t, locks.Mutex("/locks/a"))
 		locks.Close()
 		for _, when := range []time.Time{time.Now(), time.Now().Add(time.Minute)} {
-			if err := lost.ReleaseAt(when); err == nil {
-				t.Errorf("ReleaseAt of a closed registry's hold: nil, want an error")
-			}
+			need.That(t, "ReleaseAt of a closed registry's hold: no error", lost.ReleaseAt(when) != nil)
 		}
 	})
 }
@@ -71,9 +65,7 @@ func TestReleaseAtEndsWithItsHold(t *testing.T) {
 				if begun := time.Now(); closes {
 					locks.Close()
 					wantEnded(t, "the work", work, tier.ErrLost)
-					if took := time.Since(begun); took > time.Minute {
-						t.Errorf("Close took %v", took)
-					}
+					need.AtMost(t, "the time that Close takes", time.Since(begun), time.Minute)
 					return
 				}
 				release(t, early)
@@ -133,9 +125,8 @@ func TestConcurrentReleasesOfOneHoldReleaseItOnce(t *testing.T) {
 					t.Errorf("Release: got %v, want nil or ErrReleased", err)
 				}
 			}
-			if succeeded != 1 || hold.Err() != nil {
-				t.Fatalf("%d of 8 releases succeeded, outer hold %v; want 1, nil", succeeded, hold.Err())
-			}
+			need.Equal(t, "how many of 8 releases succeed", succeeded, 1)
+			wantErr(t, "the outer hold", hold.Err(), nil)
 			release(t, hold)
 		}
 	})
@@ -202,14 +193,9 @@ func wantEnded(t *testing.T, what string, ctx context.Context, want error) {
 	derived, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, ctx := range []context.Context{ctx, derived} {
-		select {
-		case <-ctx.Done():
-		default:
-			t.Errorf("%s: not done", what)
-		}
-		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), want) {
-			t.Errorf("%s: err %v, cause %v; want the cause to be %v", what, ctx.Err(), context.Cause(ctx), want)
-		}
+		need.That(t, what+": not done", closedNow(ctx.Done()))
+		need.That(t, what+": no error", ctx.Err() != nil)
+		wantErr(t, what+": cause", context.Cause(ctx), want)
 	}
 }
 
@@ -227,9 +213,7 @@ func TestContextOfAHoldThatIsOverIsDoneWhenItReturns(t *testing.T) {
 		for name, parent := range parents {
 			wantEnded(t, "released, "+name, hold.Context(parent), tier.ErrReleased)
 		}
-		if n := tier.Derived(hold); n != 0 {
-			t.Errorf("the hold knows of %d contexts, want 0", n)
-		}
+		need.Equal(t, "contexts that the hold knows of", tier.Derived(hold), 0)
 	})
 }
 
@@ -289,9 +273,7 @@ func TestContextEndsWhenItsHoldOrItsParentDoes(t *testing.T) {
 			wantEnded(t, "end of the parent, context "+strconv.Itoa(i), ctx, enough)
 		}
 		for i, ctx := range withHold {
-			if ctx.Err() != nil || context.Cause(ctx) != nil {
-				t.Errorf("context %d has ended with another one's parent: %v", i, context.Cause(ctx))
-			}
+			need.Equal(t, "context "+strconv.Itoa(i)+" at the end of another one's parent", [2]error{ctx.Err(), context.Cause(ctx)}, [2]error{})
 		}
 		release(t, hold)
 		for i, ctx := range withHold {
@@ -310,9 +292,7 @@ func TestContextHasTheValuesAndTheDeadlineOfItsParent(t *testing.T) {
 			first := hold.Context(context.WithValue(parent, jobKey{}, 1))
 			second := hold.Context(context.WithValue(parent, jobKey{}, 2))
 			none := hold.Context(parent)
-			if first.Value(jobKey{}) != 1 || second.Value(jobKey{}) != 2 || none.Value(jobKey{}) != nil {
-				t.Errorf("values: got %v, %v, %v; want 1, 2, <nil>", first.Value(jobKey{}), second.Value(jobKey{}), none.Value(jobKey{}))
-			}
+			need.Equal(t, "values", [3]any{first.Value(jobKey{}), second.Value(jobKey{}), none.Value(jobKey{})}, [3]any{1, 2, nil})
 			got, ok := none.Deadline()
 			if want, has := parent.Deadline(); got != want || ok != has {
 				t.Errorf("deadline: got %v %t, want %v %t", got, ok, want, has)
@@ -321,9 +301,7 @@ func TestContextHasTheValuesAndTheDeadlineOfItsParent(t *testing.T) {
 		ctx := hold.Context(hour)
 		<-ctx.Done()
 		wantEnded(t, "deadline", ctx, context.DeadlineExceeded)
-		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			t.Errorf("err after the deadline: got %v, want %v", ctx.Err(), context.DeadlineExceeded)
-		}
+		wantErr(t, "err after the deadline", ctx.Err(), context.DeadlineExceeded)
 	})
 }
 
@@ -357,10 +335,7 @@ func contextsKeepNothing(t *testing.T, opts ...tier.Option) {
 		hold := acquire(t, mu)
 		renew := func() { // with one context for all
 			release(t, hold)
-			var err error
-			if hold, err = mu.Acquire(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			hold = need.Get(mu.Acquire(t.Context()))(t)
 		}
 		use := func(ctx context.Context) { hold.Context(ctx).Done() } // asked for its end, as work does
 		for name, f := range map[string]func(i int){
@@ -440,14 +415,8 @@ func TestHoldThatWasForgottenIsWarnedOf(t *testing.T) {
 				forgetting(t, c.mutex(locks), c.forget)
 				collected(t, locks, log)
 				line := wantWarnings(t, log, "after a collection", "path=/locks/a", 1)
-				for _, part := range []string{forgot, "token=", "since=2000-01-01T", "_test.go:"} {
-					if !strings.Contains(line, part) {
-						t.Errorf("want %q in %s", part, line)
-					}
-				}
-				if strings.Contains(line, "/tier/mutex.go:") {
-					t.Errorf("the place is in this package: %s", line)
-				}
+				need.Has(t, "told", line, forgot, "token=", "since=2000-01-01T", "_test.go:")
+				need.That(t, "the place is in this package: "+line, !strings.Contains(line, "/tier/mutex.go:"))
 			})
 		})
 	}
@@ -505,9 +474,9 @@ func TestWaitSaysWhereTheHoldInTheWayWasAcquired(t *testing.T) {
 			wait := start(soon(t), mu)
 			time.Sleep(10 * time.Second)
 			line := wantWarnings(t, log, "after 10 s", ownHold, 1)
-			if _, acquired, _ := strings.Cut(line, "acquired="); !strings.Contains(acquired, place) || strings.Contains(acquired, ";") {
-				t.Errorf("want one place, with %q, in %s", place, line)
-			}
+			_, acquired, _ := strings.Cut(line, "acquired=")
+			need.Has(t, "the place", acquired, place)
+			need.That(t, "several places: "+acquired, !strings.Contains(acquired, ";"))
 			release(t, hold)
 			release(t, another)
 			release(t, wait.granted(t))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -147,9 +148,7 @@ func TestLockLingersAgainWhenOthersStayAway(t *testing.T) {
 			for !l.lingers {
 				l.turn()
 			}
-			if took := l.turns - begun; took > 256 {
-				t.Errorf("%s lingers after turn %d without others, want 256", l.mine.Path(), took)
-			}
+			need.AtMost(t, l.mine.Path()+": turns without others until it lingers", l.turns-begun, 256)
 			for range 10 {
 				if l.turn(); !l.lingers {
 					t.Fatalf("%s does not linger, though that was used", l.mine.Path())
@@ -171,9 +170,8 @@ func TestLingeringEndsSoonWhenOthersCome(t *testing.T) {
 			private.turn()
 		}
 		private.contest(200)
-		if other.wasted > 5 || private.wasted > 33 {
-			t.Errorf("wasted are %d, and %d where it was used before, want 5 and 33", other.wasted, private.wasted)
-		}
+		need.AtMost(t, "wasted lingerings", other.wasted, 5)
+		need.AtMost(t, "wasted lingerings where it was used before", private.wasted, 33)
 	})
 }
 
@@ -195,23 +193,19 @@ func TestManyPathsTeachEachOther(t *testing.T) {
 			l.contest(1)
 			wasted += l.wasted
 		}
-		if wasted > 33 {
-			t.Errorf("at new paths %d lingerings were wasted, want 33 at most", wasted)
-		}
+		need.AtMost(t, "wasted lingerings at new paths", wasted, 33)
 		for _, l := range locks[:fruitful] {
 			l.contest(40)
 		}
-		if known, elsewhere := tier.Known(locks[0].mine), tier.Known(locks[0].theirs); known < fruitful || known > 4096 || elsewhere > 0 {
-			t.Errorf("%d paths are known, and %d where nothing lingers, want 4096 at most, and none", known, elsewhere)
-		}
+		need.Between(t, "paths that are known", tier.Known(locks[0].mine), fruitful, 4096)
+		need.Equal(t, "paths that are known where nothing lingers", tier.Known(locks[0].theirs), 0)
 		private := lock("/locks/a")
 		for private.used < 80 {
 			private.turn()
 		}
 		next := lock("/locks/b")
-		if next.turn(); !next.lingers {
-			t.Error("lingering was used 80 times, and a new path does not begin with it")
-		}
+		next.turn()
+		need.That(t, "lingering was used 80 times, and a new path does not begin with it", next.lingers)
 	})
 }
 
@@ -230,8 +224,6 @@ func TestLocksThatLingerAtTheSameTimeTeachEachOther(t *testing.T) {
 			l.contest(20)
 			wasted += l.wasted
 		}
-		if wasted > 51 {
-			t.Errorf("at 50 locks %d lingerings were wasted, want 51 at most", wasted)
-		}
+		need.AtMost(t, "wasted lingerings at 50 locks", wasted, 51)
 	})
 }

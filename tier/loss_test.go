@@ -26,9 +26,8 @@ func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 		waiter.blocked(t)
 		wantErr(t, "Release of the inner hold", inner.Release(), tier.ErrLost)
 		next := waiter.granted(t)
-		if next.Err() != nil || next.Token() <= hold.Token() {
-			t.Errorf("next owner: err %v, token %d; want a node of its own, above %d", next.Err(), next.Token(), hold.Token())
-		}
+		wantErr(t, "the next owner", next.Err(), nil)
+		need.AtLeast(t, "the token of the next owner", next.Token(), hold.Token()+1)
 		release(t, next)
 	})
 }
@@ -74,9 +73,7 @@ func TestWriteThatOverlapsTheReleaseTakesNoEffectUnderTheNextOwner(t *testing.T)
 					waiter = start(soon(t), mu)
 				}
 				next := waiter.granted(t)
-				if next.Token() <= outer.Token() {
-					t.Errorf("the next owner has the contender of the one that was writing")
-				}
+				need.That(t, "the next owner has the contender of the one that was writing", next.Token() > outer.Token())
 				finish()
 				release(t, next)
 			})

@@ -39,14 +39,10 @@ func TestWaiterIsCheap(t *testing.T) {
 				}()
 			}
 		})
-		if n := len(s.Queue("/locks/a")); n != 2 {
-			t.Errorf("%d waiting goroutines of one process: %d nodes with the holder's, want 2", waiters, n)
-		}
+		wantQueue(t, s, "with all the goroutines that wait", 2)
 		each := (waiting - idle) / waiters
 		t.Logf("%d B for each waiter", each)
-		if each > 512 {
-			t.Errorf("%d B for each waiter, want at most 512", each)
-		}
+		need.AtMost(t, "bytes for each waiter", each, 512)
 		close(never)
 		release(t, hold)
 		for range 3 * waiters {

@@ -3,6 +3,7 @@ package tier_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"path"
 	"strings"
@@ -29,14 +30,10 @@ func TestHandOffGoesByTheMutexOfTheOwner(t *testing.T) {
 		third := start(soon(t), strict).blocked(t)
 		release(t, first)
 		handed := second.granted(t)
-		if handed.Token() != first.Token() {
-			t.Error("the owner that hands off did not")
-		}
+		need.That(t, "the owner that hands off did not", handed.Token() == first.Token())
 		release(t, handed)
 		next := third.granted(t)
-		if next.Token() == handed.Token() {
-			t.Error("the strict owner handed off")
-		}
+		need.That(t, "the strict owner handed off", next.Token() != handed.Token())
 		release(t, next)
 	})
 }
@@ -56,25 +53,15 @@ func TestLingerGoesByTheMutexOfTheLastOwner(t *testing.T) {
 			return hold.Token()
 		}
 		first := token(short)
-		if token(long) != first {
-			t.Error("the node did not linger")
-		}
-		if gone(59 * time.Second) {
-			t.Error("the node lingered for less than the last owner's mutex says")
-		}
-		if !gone(time.Second) {
-			t.Error("the node lingers for longer than the last owner's mutex says")
-		}
+		need.That(t, "the node did not linger", token(long) == first)
+		need.That(t, "the node lingered for less than the last owner's mutex says", !gone(59*time.Second))
+		need.That(t, "the node lingers for longer than the last owner's mutex says", gone(time.Second))
 		token(long)
 		token(short)
-		if !gone(time.Second) {
-			t.Error("the node lingers as the mutex of an earlier owner says")
-		}
+		need.That(t, "the node lingers as the mutex of an earlier owner says", gone(time.Second))
 		token(short)
 		token(locks.Mutex("/locks/a"))
-		if !gone(0) {
-			t.Error("the node lingers though the last owner's mutex does not")
-		}
+		need.That(t, "the node lingers though the last owner's mutex does not", gone(0))
 	})
 }
 
@@ -92,9 +79,7 @@ func TestWrongOptionIsReportedByTheMethodsOfTheMutex(t *testing.T) {
 			_, tried := mu.TryAcquire(t.Context())
 			_, listed := mu.Contenders(t.Context())
 			for _, err := range []error{acquired, tried, listed, mu.Do(t.Context(), nil), mu.Revoke(t.Context())} {
-				if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "/locks/a") {
-					t.Errorf("got %v, want it to say %q and the path", err, want)
-				}
+				need.WantMention(t, err, want, "/locks/a")
 			}
 		}
 		wantQueue(t, s, "of wrong mutexes", 0)
@@ -107,14 +92,11 @@ func TestMaxWaitLimitsTheWaitAndNotTheWork(t *testing.T) {
 		mu := locks.Mutex("/locks/a", tier.WithMaxWait(time.Second))
 		if err := mu.Do(soon(t), func(ctx context.Context) error {
 			time.Sleep(time.Minute)
-			if ctx.Err() != nil {
-				t.Errorf("the work's context ended: %v", context.Cause(ctx))
-			}
+			wantErr(t, "the work's context", context.Cause(ctx), nil)
 			began := time.Now()
 			err := mu.Do(t.Context(), func(context.Context) error { t.Error("got the lock twice"); return nil })
-			if !errors.Is(err, tier.ErrWaitLimit) || errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("got %v, want ErrWaitLimit", err)
-			}
+			wantErr(t, "Do of another one", err, tier.ErrWaitLimit)
+			need.That(t, fmt.Sprintf("the end of a context: %v", err), !errors.Is(err, context.DeadlineExceeded))
 			need.Equal(t, "waited for", time.Since(began), time.Second)
 			return nil
 		}); err != nil {
@@ -131,19 +113,13 @@ func TestDoRunsUnderTheLock(t *testing.T) {
 		err := mu.Do(soon(t), func(ctx context.Context) error {
 			inside = ctx
 			hold := tier.HoldFrom(ctx, mu)
-			if hold == nil || hold.Err() != nil {
-				t.Errorf("HoldFrom inside Do: %v, want the hold", hold)
-			}
+			need.That(t, "inside Do the context has no hold", hold != nil && hold.Err() == nil)
 			wantQueue(t, s, "inside Do", 1)
 			return mu.Do(ctx, func(context.Context) error { return nil }) // enters again
 		})
 		need.WantErr(t, "Do", err, nil)
-		if hold := tier.HoldFrom(inside, mu); hold != nil {
-			t.Errorf("HoldFrom after Do: %v, want none", hold)
-		}
-		if !errors.Is(context.Cause(inside), tier.ErrReleased) {
-			t.Errorf("cause of the context after Do: got %v, want ErrReleased", context.Cause(inside))
-		}
+		need.That(t, "after Do the context has a hold", tier.HoldFrom(inside, mu) == nil)
+		wantErr(t, "cause of the context after Do", context.Cause(inside), tier.ErrReleased)
 		wantQueue(t, s, "after Do", 0)
 	})
 }
@@ -157,15 +133,9 @@ func TestDoReleasesHoweverItsFunctionEnds(t *testing.T) {
 			<-ctx.Done()
 			return failed
 		})
-		if !errors.Is(err, failed) || !errors.Is(err, tier.ErrLost) {
-			t.Errorf("Do: got %v, want the function's error and ErrLost", err)
-		}
+		wantErr(t, "Do", err, failed, tier.ErrLost)
 		func() {
-			defer func() {
-				if r := recover(); r != "oops" {
-					t.Errorf("recovered %v, want the panic of the function", r)
-				}
-			}()
+			defer func() { need.Equal(t, "recovered", recover(), "oops") }()
 			_ = mu.Do(soon(t), func(context.Context) error { panic("oops") })
 		}()
 		wantQueue(t, s, "after a panic", 0)
@@ -190,9 +160,7 @@ func TestTryAcquireSendsNothingWhileTheGateIsTaken(t *testing.T) {
 			s.Script(m.note)
 			wantErr(t, "TryAcquire while "+when, errOf(mu.TryAcquire(soon(t))), tier.ErrLocked)
 			synctest.Wait()
-			if ops := m.take(); len(ops) != 0 {
-				t.Errorf("TryAcquire while %s sent %v, want nothing", when, ops)
-			}
+			need.Empty(t, "sent by TryAcquire while "+when, m.take())
 			s.Script(nil)
 		}
 		hold := acquire(t, owner)
@@ -277,9 +245,7 @@ func TestNameIsAReadablePath(t *testing.T) {
 		{"/jobs", "lock-0000000001", "/jobs/lock-000000000%31"},
 		{"{jobs}", "a:tierlock:queue", "{jobs}/a:tierlock:queu%65"},
 	} {
-		if got := tier.Name(c.dir, c.name); got != c.want {
-			t.Errorf("Name(%q, %q): got %q, want %q", c.dir, c.name, got, c.want)
-		}
+		need.Equal(t, fmt.Sprintf("Name(%q, %q)", c.dir, c.name), tier.Name(c.dir, c.name), c.want)
 	}
 }
 
@@ -326,9 +292,7 @@ func TestNoNameIsAContenderOfTheLockAbove(t *testing.T) {
 				release(t, hold)
 			}
 			release(t, below)
-			if got, err := url.PathUnescape(path.Base(tier.Name("/jobs", name))); err != nil || got != name {
-				t.Errorf("%q unescapes to %q, %v", name, got, err)
-			}
+			need.Equal(t, "a name unescaped", need.Get(url.PathUnescape(path.Base(tier.Name("/jobs", name))))(t), name)
 		}
 	})
 }

@@ -69,9 +69,7 @@ func (d *diary) want(t *testing.T, want ...string) {
 	if !slices.Equal(d.lines, want) {
 		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(d.lines, "\n"), strings.Join(want, "\n"))
 	}
-	if !slices.IsSortedFunc(d.ats, time.Time.Compare) {
-		t.Errorf("the times are not in order: %v", d.ats)
-	}
+	need.That(t, fmt.Sprintf("the times are not in order: %v", d.ats), slices.IsSortedFunc(d.ats, time.Time.Compare))
 	d.lines, d.ats = nil, nil
 }
 
@@ -199,9 +197,7 @@ func TestCloseWaitsUntilTheObserverKnowsOfTheLosses(t *testing.T) {
 		}})
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		locks.Close()
-		if !slices.Equal(told, []string{"close"}) {
-			t.Errorf("told of %q", told)
-		}
+		need.List(t, "told of", told, "close")
 		hold.Release()
 	})
 }
@@ -266,9 +262,8 @@ func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 
 func TestObserverIsForARegistry(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
-		if _, err := process(t, s).Mutex("/locks/a", tier.WithObserver(tier.Observer{})).TryAcquire(t.Context()); err == nil {
-			t.Error("one lock got an observer")
-		}
+		mu := process(t, s).Mutex("/locks/a", tier.WithObserver(tier.Observer{}))
+		need.That(t, "one lock got an observer", errOf(mu.TryAcquire(t.Context())) != nil)
 	})
 }
 
@@ -293,9 +288,7 @@ func TestAllObserversAreTold(t *testing.T) {
 		<-hold.Lost()
 		synctest.Wait()
 		hold.Release()
-		if order != "ab" {
-			t.Errorf("told in the order %q", order)
-		}
+		need.Equal(t, "told in the order", order, "ab")
 		want := []string{"connected", "A acquired found after 0s", "B waits 100ms for 0 ahead 0 here true", "B failed after 500ms"}
 		for _, d := range []*diary{first, second} {
 			synctest.Wait()
@@ -320,9 +313,7 @@ func inVain(t *testing.T, s *tier.Semaphore, k int) *tier.WaitError {
 	if !errors.As(err, &wait) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v, want a WaitError", err)
 	}
-	if wait.Path != pool || wait.Permits != k || wait.Waited != 2*time.Second {
-		t.Errorf("%s waited %v for %d permits, want 2 s for %d", wait.Path, wait.Waited, wait.Permits, k)
-	}
+	need.Equal(t, "path, permits and time", [3]any{wait.Path, wait.Permits, wait.Waited}, [3]any{pool, k, 2 * time.Second})
 	return wait
 }
 
@@ -336,9 +327,8 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 		err := inVain(t, p, 3)
 		text := "tier: acquire " + pool + ": waited 2s for 3 permits: context deadline exceeded; " +
 			"this process is first in the queue, and too few are free: see Contenders"
-		if err.Position != 0 || err.Taken != 0 || !err.First || err.Error() != text {
-			t.Errorf("nobody else queues: %+v", err)
-		}
+		need.That(t, fmt.Sprintf("nobody else queues: %+v", err), err.Position == 0 && err.Taken == 0 && err.First)
+		need.Equal(t, "the error", err.Error(), text)
 		err = inVain(t, holder, 3)
 		if err.Taken != 2 || !strings.HasSuffix(err.Error(), ": see Contenders; this process has 2 permits") {
 			t.Errorf("one that waits for itself: %v", err)
@@ -382,9 +372,7 @@ func TestObserverIsToldOfPermits(t *testing.T) {
 		d.want(t, "B waits 1s for 3 ahead 0 here false") // once
 		ctx, cancel := context.WithTimeout(caller(t, "C"), time.Second/2)
 		defer cancel()
-		if _, err := s.Acquire(ctx, 1); err == nil {
-			t.Error("C got a permit")
-		}
+		need.That(t, "C got a permit", errOf(s.Acquire(ctx, 1)) != nil)
 		d.want(t, "C failed after 500ms")
 		wantErr(t, "TryAcquire", errOf(s.TryAcquire(caller(t, "D"), 1)), tier.ErrLocked)
 		d.want(t)

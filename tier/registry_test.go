@@ -3,12 +3,13 @@ package tier_test
 import (
 	"context"
 	"errors"
-	"strings"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -20,9 +21,7 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 		entries := func(want int, when string) {
 			t.Helper()
 			synctest.Wait()
-			if n := tier.Stakes(locks); n != want {
-				t.Errorf("%d entries %s, want %d", n, when, want)
-			}
+			need.Equal(t, "entries "+when, tier.Stakes(locks), want)
 		}
 		entries(0, "for a mutex nobody uses")
 		elsewhere := acquire(t, other.Mutex("/locks/a"))
@@ -32,9 +31,7 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 		cancel(errChangedMind)
 		waiter.cancelled(t)
 		entries(0, "after it gave up")
-		if _, err := mu.TryAcquire(soon(t)); err == nil {
-			t.Error("TryAcquire of a taken lock succeeded")
-		}
+		need.That(t, "TryAcquire of a taken lock succeeded", errOf(mu.TryAcquire(soon(t))) != nil)
 		entries(0, "after TryAcquire failed")
 		release(t, elsewhere)
 		hold := acquire(t, mu)
@@ -96,11 +93,9 @@ func TestTryAfterCloseSaysSoWhileALostHoldIsLeft(t *testing.T) {
 		permits := take(t, sem, 1)
 		wantErr(t, "TryAcquire before Close", errOf(mu.TryAcquire(soon(t))), tier.ErrLocked)
 		locks.Close()
-		if _, err := mu.TryAcquire(soon(t)); !errors.Is(err, tier.ErrClosed) || errors.Is(err, tier.ErrLocked) {
-			t.Errorf("TryAcquire: %v, want ErrClosed", err)
-		}
-		if _, err := sem.TryAcquire(soon(t), 1); !errors.Is(err, tier.ErrClosed) || errors.Is(err, tier.ErrLocked) {
-			t.Errorf("TryAcquire of a permit: %v, want ErrClosed", err)
+		for _, err := range []error{errOf(mu.TryAcquire(soon(t))), errOf(sem.TryAcquire(soon(t), 1))} {
+			wantErr(t, "TryAcquire", err, tier.ErrClosed)
+			need.That(t, fmt.Sprintf("said to be locked: %v", err), !errors.Is(err, tier.ErrLocked))
 		}
 		hold.Release()
 		permits.Release()
@@ -124,9 +119,8 @@ func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
 		done := shutdown(soon(t), locks)
 		for _, w := range waiters {
 			<-w.done
-			if wait := (*tier.WaitError)(nil); !errors.Is(w.err, tier.ErrClosed) || !errors.As(w.err, &wait) {
-				t.Errorf("a waiter: got %v, want ErrClosed and a WaitError", w.err)
-			}
+			wantErr(t, "a waiter", w.err, tier.ErrClosed)
+			need.That(t, fmt.Sprintf("a waiter: got %v, want a WaitError", w.err), errors.As(w.err, new(*tier.WaitError)))
 		}
 		wantErr(t, "Err", locks.Err(), tier.ErrClosed)
 		for _, path := range []string{"/locks/a", "/locks/new"} {
@@ -154,13 +148,9 @@ func TestShutdownGivesALingeringNodeUp(t *testing.T) {
 		release(t, acquire(t, idle))
 		hold, later := acquire(t, kept), acquire(t, lingers)
 		done := shutdown(soon(t), locks)
-		if n := len(s.Queue("/locks/idle")); n != 0 {
-			t.Error("a node goes on lingering")
-		}
+		need.Empty(t, "nodes that go on lingering", s.Queue("/locks/idle"))
 		release(t, later)
-		if n := len(s.Queue("/locks/lingers")); n != 0 {
-			t.Error("a node begins to linger")
-		}
+		need.Empty(t, "nodes that begin to linger", s.Queue("/locks/lingers"))
 		release(t, hold)
 		done.granted(t)
 	})
@@ -173,9 +163,8 @@ func TestShutdownEndsWithItsContextAndNamesWhatIsHeld(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := locks.Shutdown(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "/locks/a") {
-			t.Errorf("got %v, want the deadline and the path", err)
-		}
+		wantErr(t, "Shutdown", err, context.DeadlineExceeded)
+		need.WantMention(t, err, "/locks/a")
 		wantErr(t, "Release", hold.Release(), tier.ErrLost)
 		wantQueue(t, s, "after the shutdown", 0)
 	})

@@ -106,12 +106,9 @@ func TestLockAmongOthersTakesAQuarterOfARoundTripMore(t *testing.T) {
 		}
 		close(done)
 		others.Wait()
-		if slices.Sort(took); inTrips(took[25]) > 1.25 || inTrips(took[49]) > 1.25 {
-			t.Errorf("Acquire takes %v round trips, %v at most", inTrips(took[25]), inTrips(took[49]))
-		}
-		if s := tier.RegistryOf(tier.RWSibling(idle)).Stats(); s.Groups == 0 || s.Grouped < 2*s.Groups {
-			t.Errorf("counted %d groups of %d", s.Groups, s.Grouped)
-		}
+		need.AtMost(t, "round trips of an Acquire", inTrips(slices.Max(took)), 1.25)
+		stats := tier.RegistryOf(tier.RWSibling(idle)).Stats()
+		need.That(t, fmt.Sprintf("counted %d groups of %d", stats.Groups, stats.Grouped), stats.Groups > 0 && stats.Grouped >= 2*stats.Groups)
 	})
 }
 
@@ -196,9 +193,8 @@ func TestRoundTripsOfAHandOver(t *testing.T) {
 					mutexes := several(row.processes, process, tier.WithHandOff(row.handOff))
 					took := takeTurns(t, mutexes, row.goroutines, trips(section), changes, func(int) {})
 					took = took[changes/2:] // until then the queue takes its shape
-					if least, most := inTrips(slices.Min(took)), inTrips(slices.Max(took)); least < 1 || most > row.want[section] {
-						t.Errorf("%v to %v round trips, want 1 to %v", least, most, row.want[section])
-					}
+					need.AtLeast(t, "round trips", inTrips(slices.Min(took)), 1)
+					need.AtMost(t, "round trips", inTrips(slices.Max(took)), row.want[section])
 				})
 			})
 		}

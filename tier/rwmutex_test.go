@@ -38,9 +38,7 @@ func TestReadersOfAProcessAreOneNode(t *testing.T) {
 				t.Errorf("Holds: %+v, want one lock with %d readers", held, readers)
 			}
 			for _, hold := range append(holds, first) {
-				if nodes := s.Queue("/locks/a"); len(nodes) != 1 {
-					t.Fatalf("contenders %v while somebody reads", nodes)
-				}
+				wantQueue(t, s, "while somebody reads", 1)
 				release(t, hold)
 			}
 			wantQueue(t, s, "after the last release", 0)
@@ -55,29 +53,22 @@ func TestEnteringAgainInBothModes(t *testing.T) {
 		write := acquire(t, mu.Writer())
 		inWrite := write.Context(soon(t))
 		m.take()
-		again, err := mu.Writer().Acquire(inWrite)
-		if err != nil || again.Shared() {
-			t.Fatalf("write in write: %v, %v", again, err)
-		}
-		read, err := mu.Reader().Acquire(inWrite)
-		if err != nil || !read.Shared() {
-			t.Fatalf("read in write: %v, %v", read, err)
-		}
+		again := need.Get(mu.Writer().Acquire(inWrite))(t)
+		need.That(t, "write in write is shared", !again.Shared())
+		read := need.Get(mu.Reader().Acquire(inWrite))(t)
+		need.That(t, "read in write is not shared", read.Shared())
 		inRead := read.Context(soon(t))
 		more := start(inRead, mu.Writer()).granted(t)
 		for _, h := range []*tier.Hold{more, again, write} {
 			release(t, h)
 		}
-		if !read.Shared() || read.Err() != nil {
-			t.Errorf("after the downgrade: shared %t, err %v", read.Shared(), read.Err())
-		}
+		need.That(t, "after the downgrade it is not shared", read.Shared())
+		wantErr(t, "after the downgrade", read.Err(), nil)
 		for _, take := range []func(context.Context) (*tier.Hold, error){mu.Writer().Acquire, mu.Writer().TryAcquire} {
 			wantErr(t, "to write with the context of a hold to read", errOf(take(inRead)), tier.ErrUpgrade)
 		}
 		deeper := start(inRead, mu.Reader()).granted(t)
-		if ops := m.take(); writes(ops) > 0 {
-			t.Errorf("entering again and the downgrade: requests %v, want no write", ops)
-		}
+		m.wantWrites(t, "entering again and the downgrade", 0)
 		// Others of the process come in now, and a writer has to wait.
 		beside := acquire(t, mu.Reader())
 		writer := start(soon(t), mu.Writer()).blocked(t)
@@ -143,9 +134,7 @@ func TestPhasesAreFair(t *testing.T) { // I6
 				release(t, a.got)
 			}
 		}
-		if ops := m.take(); writes(ops) != 1 {
-			t.Errorf("%d phases: requests %v, want one write, the last release", len(phases), ops)
-		}
+		m.wantWrites(t, "all phases, of which the last releases", 1)
 	})
 }
 
@@ -190,17 +179,13 @@ func TestReadersWithoutEndDoNotKeepAWriterOut(t *testing.T) { // I11
 				}
 			}
 			time.Sleep(time.Second)
-			if ops := m.take(); writes(ops) > 2*crowds+3 {
-				t.Errorf("%d processes only read for a second: %d writes, want one contender each", crowds, writes(ops))
-			}
+			need.AtMost(t, "writes of processes that only read, for a second", writes(m.take()), 2*crowds+3)
 			const bound = budget + 2*section + 5*time.Millisecond
 			for name, mu := range map[string]*tier.RWMutex{"of another process": process(), "of theirs": mutexes[0]} {
 				for range 5 {
 					begun := time.Now()
 					hold := acquire(t, mu.Writer())
-					if d := time.Since(begun); d > bound {
-						t.Errorf("%d processes read without end: a writer %s waited %v, at most %v are due", crowds, name, d, bound)
-					}
+					need.AtMost(t, "the wait of a writer "+name+" while others read without end", time.Since(begun), bound)
 					release(t, hold)
 					time.Sleep(50 * time.Millisecond)
 				}
@@ -219,9 +204,7 @@ func TestLingeringReader(t *testing.T) {
 		synctest.Wait()
 		m.take()
 		release(t, acquire(t, a.Reader()))
-		if ops := m.take(); len(ops) > 0 {
-			t.Errorf("to read what lingers: requests %v, want none", ops)
-		}
+		need.Empty(t, "sent to read what lingers", m.take())
 		other := acquire(t, b.Reader())
 		synctest.Wait()
 		wantQueue(t, s, "with one that lingers and one that reads", 2)
@@ -236,10 +219,7 @@ func TestLingeringReader(t *testing.T) {
 		}
 		release(t, acquire(t, b.Writer())) // ends the lingering
 		release(t, acquire(t, a.Reader()))
-		hold, err := a.Writer().TryAcquire(soon(t)) // a node to read lingers
-		if err != nil {
-			t.Fatalf("TryAcquire while a node to read lingers here: %v", err)
-		}
+		hold := need.Get(a.Writer().TryAcquire(soon(t)))(t) // a node to read lingers
 		release(t, hold)
 	})
 }
@@ -318,9 +298,7 @@ func TestLossIsToldToAllReaders(t *testing.T) { // I7
 		for i, hold := range holds {
 			wantErr(t, fmt.Sprintf("release of reader %d after the loss", i), hold.Release(), tier.ErrLost)
 		}
-		if losses := tier.RegistryOf(mu).Stats().Losses; losses[tier.LossOfSession] != 3 {
-			t.Errorf("losses %v, want 3 of the session", losses)
-		}
+		need.Equal(t, "losses of the session", tier.RegistryOf(mu).Stats().Losses[tier.LossOfSession], 3)
 		release(t, next.granted(t))
 	})
 }
@@ -356,9 +334,7 @@ func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 		writer := start(soon(t), c.Writer()).blocked(t)
 		queue := s.Queue("/locks/a")
 		other := remote.granted(t)
-		if d := time.Since(begun); d < budget || d > budget+10*time.Millisecond {
-			t.Errorf("a reader of another process got in after %v, want the budget, %v", d, budget)
-		}
+		need.Between(t, "the wait of a reader of another process", time.Since(begun), budget, budget+10*time.Millisecond)
 		if now := s.Queue("/locks/a"); len(now) != len(queue) || !now[0].Shared || now[0].Token != read.Token() {
 			t.Errorf("contenders %v, of %v before, want a reader's in the place of the first", now, queue)
 		}
@@ -414,9 +390,7 @@ func TestGrantThatIsAboutToBeSharedIsNotForAWriter(t *testing.T) { // I1
 			cancel()
 			<-obstacle.done
 			synctest.Wait()
-			if !reader.pending() {
-				t.Error("a reader of another process got in beside a writer")
-			}
+			need.That(t, "a reader of another process got in beside a writer", reader.pending())
 			t.Fatal("a writer was given a grant that is about to be shared")
 		}
 		release(t, obstacle.granted(t))
@@ -485,9 +459,7 @@ func TestLockThatTheStoreDoesNotVouchForIsNotHandedOff(t *testing.T) { // I1
 			}
 			reader := locks.RWMutex("/locks/rw").Reader()
 			first, last := acquire(t, reader), acquire(t, reader)
-			if err := first.Release(); (err == nil) != certain {
-				t.Errorf("certain %t: a reader that leaves is told %v", certain, err)
-			}
+			need.Equal(t, "whether a reader that leaves is told of nothing", first.Release() == nil, certain)
 			release(t, last)
 		}
 	})
@@ -512,9 +484,8 @@ func TestReadersThatWaitHereComeInOnceTheGrantIsShared(t *testing.T) {
 		there.blocked(t)
 		time.Sleep(budget)
 		synctest.Wait()
-		if here.pending() || there.pending() {
-			t.Fatalf("after two budgets a reader waits here: %t, there: %t; want both inside", here.pending(), there.pending())
-		}
+		need.That(t, "after two budgets a reader waits here", !here.pending())
+		need.That(t, "after two budgets a reader waits there", !there.pending())
 		release(t, here.granted(t))
 		release(t, there.granted(t))
 		release(t, read)

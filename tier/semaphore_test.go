@@ -7,8 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -48,13 +46,9 @@ func limited(t *testing.T, n int, f func(t *testing.T, srv *memory.Server, proce
 		})
 		<-time.After(sessionTimeout) // for the reaper
 		synctest.Wait()
-		if left := s.Queue(queueOf(pool)); len(left) > 0 {
-			t.Errorf("left: %v", left)
-		}
+		need.Empty(t, "left", s.Queue(queueOf(pool)))
 		for i, r := range all {
-			if n := tier.Stakes(r); n != 0 {
-				t.Errorf("registry %d knows of %d pools", i, n)
-			}
+			need.Equal(t, fmt.Sprintf("pools that registry %d knows of", i), tier.Stakes(r), 0)
 		}
 	})
 }
@@ -70,9 +64,7 @@ func wantTaken(t *testing.T, s *memory.Server, when string, want int) {
 	for _, c := range s.Queue(queueOf(pool)) {
 		taken += c.Permits
 	}
-	if taken != want {
-		t.Errorf("%s: %d permits are taken, want %d", when, taken, want)
-	}
+	need.Equal(t, when+": permits that are taken", taken, want)
 }
 
 // While another process waits, permits stay here for three budgets, and one of two that came by itself while that one was queueing
@@ -99,9 +91,7 @@ func TestBudgetOfASemaphore(t *testing.T) {
 						break
 					}
 				}
-				if took, want := time.Since(begun), time.Duration(c.budgets)*budget; took != want {
-					t.Errorf("another process waited %v, want %d budgets of %v", took, c.budgets, budget)
-				}
+				need.Equal(t, "the wait of another process", time.Since(begun), time.Duration(c.budgets)*budget)
 				release(t, theirs.got)
 				release(t, mine.granted(t))
 			})
@@ -166,9 +156,7 @@ func TestStrictOrderOfASemaphore(t *testing.T) {
 		for _, w := range waiting {
 			holds = append(holds, w.granted(t))
 		}
-		if ops := m.take(); writes(ops) != 3 {
-			t.Errorf("requests %v, want a release, and a place in the queue for each behind the first", ops)
-		}
+		m.wantWrites(t, "a release, and a place in the queue for each behind the first", 3)
 		for _, h := range holds {
 			release(t, h)
 		}
@@ -186,9 +174,7 @@ func TestPermitsThatNobodyWantsGoInOneWrite(t *testing.T) {
 		release(t, permits)
 		got := waiting.granted(t)
 		wantTaken(t, srv, "two were handed off", 2)
-		if ops := m.take(); writes(ops) != 2 {
-			t.Errorf("requests %v, want one write for six permits and one for the place in the queue", ops)
-		}
+		m.wantWrites(t, "one for six permits, and one for the place in the queue", 2)
 		release(t, got)
 	})
 }
@@ -211,9 +197,8 @@ func TestWaitersAreServedTogether(t *testing.T) {
 			tokens[permits.Token()] = true
 			defer release(t, permits)
 		}
-		if ops := m.take(); writes(ops) != 2 || len(tokens) != 2 {
-			t.Errorf("requests %v and tokens %v, want one write to give up and one to take for all but the first", ops, tokens)
-		}
+		m.wantWrites(t, "one to give up, and one to take for all but the first", 2)
+		need.Equal(t, "different tokens", len(tokens), 2)
 	})
 }
 
@@ -261,9 +246,7 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 				all = append(all, listed)
 			}
 			for _, err := range all {
-				if err == nil || !strings.Contains(err.Error(), c.want) {
-					t.Errorf("%d: got %v, want an error that says %q", c.k, err, c.want)
-				}
+				need.WantMention(t, err, c.want)
 			}
 		}
 		wantTaken(t, srv, "nothing was served", 0)
@@ -278,12 +261,9 @@ func TestNumberOfPermitsIsTheSameInAProcess(t *testing.T) {
 		var m meter
 		srv.Script(m.note)
 		_, err := locks.Semaphore(pool, 4).Acquire(soon(t), 1)
-		if !errors.Is(err, tier.ErrPermits) || !strings.Contains(err.Error(), "3") || !strings.Contains(err.Error(), "4") {
-			t.Errorf("got %v, want ErrPermits with both numbers", err)
-		}
-		if ops := m.take(); len(ops) > 0 {
-			t.Errorf("requests %v, want none", ops)
-		}
+		wantErr(t, "another number", err, tier.ErrPermits)
+		need.WantMention(t, err, "3", "4")
+		need.Empty(t, "requests", m.take())
 		release(t, permits)
 	})
 }
@@ -314,14 +294,11 @@ func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
 		cancel()
 		begun := time.Now()
 		release(t, small.granted(t))
-		if d := time.Since(begun); d > 0 {
-			t.Errorf("waited %v more, want no time at all", d)
-		}
+		need.Equal(t, "the wait after that", time.Since(begun), 0)
 		<-big.done
 		var wait *tier.WaitError
-		if !errors.As(big.err, &wait) || !errors.Is(big.err, context.Canceled) || wait.Path != pool {
-			t.Errorf("got %v, want a WaitError for the end of the context", big.err)
-		}
+		wantErr(t, "the first one", big.err, context.Canceled)
+		need.That(t, fmt.Sprintf("got %v, want a WaitError", big.err), errors.As(big.err, &wait) && wait.Path == pool)
 		release(t, two)
 	})
 }
@@ -330,10 +307,8 @@ func TestWaitLimitOfASemaphore(t *testing.T) {
 	limited(t, 1, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		one := take(t, process(), 1)
 		begun := time.Now()
-		_, err := process(tier.WithMaxWait(3*time.Second)).Acquire(soon(t), 1)
-		if d := time.Since(begun); !errors.Is(err, tier.ErrWaitLimit) || d != 3*time.Second {
-			t.Errorf("got %v after %v, want ErrWaitLimit after 3s", err, d)
-		}
+		wantErr(t, "Acquire", errOf(process(tier.WithMaxWait(3*time.Second)).Acquire(soon(t), 1)), tier.ErrWaitLimit)
+		need.Equal(t, "waited", time.Since(begun), 3*time.Second)
 		release(t, one)
 	})
 }
@@ -358,9 +333,7 @@ func TestPermitsThatNobodyIsSureOfAreNotHandedOff(t *testing.T) {
 				release(t, two)
 				heal()
 				got := waiting.granted(t)
-				if got.Token() <= two.Token() {
-					t.Errorf("token %d after %d, want permits from the store", got.Token(), two.Token())
-				}
+				need.AtLeast(t, "the token of permits from the store", got.Token(), two.Token()+1)
 				release(t, got)
 			})
 		})
@@ -437,13 +410,9 @@ func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 				for p := range taken {
 					got := int(taken[p].Load())
 					sum += got
-					if got < most*c.want/200/processes {
-						t.Errorf("process %d had %d permits of %d, want half its share at least", p, got, most)
-					}
+					need.AtLeast(t, fmt.Sprintf("permits of process %d", p), got, most*c.want/200/processes)
 				}
-				if sum*100 < most*c.want {
-					t.Errorf("%d permits of %d, want %d %%", sum, most, c.want)
-				}
+				need.AtLeast(t, "per cent of the permits", sum*100/most, c.want)
 				t.Logf("%d %%", sum*100/most)
 			})
 		})
@@ -476,9 +445,7 @@ func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		t.Log(asked)
-		if !slices.Equal(asked, []int{4, 4, 4}) {
-			t.Errorf("each of three processes asks for one of ten permits, and then these ask for %v, want 4 each", asked)
-		}
+		need.List(t, "each of three processes asked for one of ten permits, and then these ask for", asked, 4, 4, 4)
 		mu.Unlock()
 		for _, c := range waiting {
 			release(t, c.granted(t))
@@ -504,9 +471,7 @@ func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 		}
 		got := big.granted(t)
 		synctest.Wait()
-		if ops := m.take(); writes(ops) != 1 {
-			t.Errorf("requests %v, want one write, to leave the queue", ops)
-		}
+		m.wantWrites(t, "one to leave the queue", 1)
 		release(t, got)
 		release(t, held[3])
 	})
@@ -597,9 +562,7 @@ func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
 		big.blocked(t)
 		release(t, theirs)
 		synctest.Wait()
-		if big.pending() {
-			t.Error("a request for four waits, with three kept for it and one free")
-		}
+		need.That(t, "a request for four waits, with three kept for it and one free", !big.pending())
 		release(t, big.granted(t))
 		release(t, one)
 	})
@@ -611,9 +574,7 @@ func TestContextThatEndsWhenPermitsCome(t *testing.T) {
 		begin := time.Now()
 		var thaw func()
 		need.OK(t, tier.LeaveServed(soon(t), process(), 2, func() { thaw = srv.Freeze() }))
-		if took := time.Since(begin); took > 0 {
-			t.Errorf("it took %v to leave while the server is silent", took)
-		}
+		need.Equal(t, "the time to leave while the server is silent", time.Since(begin), 0)
 		thaw()
 	})
 }
@@ -630,17 +591,12 @@ func TestPermitsAreReleasedOnce(t *testing.T) {
 		wantErr(t, "the context", context.Cause(work), tier.ErrReleased)
 		wantErr(t, "a later context", context.Cause(two.Context(context.Background())), tier.ErrReleased)
 		later := take(t, s, 4)
-		if err := two.Release(); !errors.Is(err, tier.ErrReleased) || !errors.Is(two.Err(), tier.ErrReleased) {
-			t.Errorf("Release again: %v, Err %v, want ErrReleased", err, two.Err())
-		}
+		wantErr(t, "Release again", two.Release(), tier.ErrReleased)
+		wantErr(t, "Err", two.Err(), tier.ErrReleased)
 		wantTaken(t, srv, "after a second release", 4)
-		if later.Token() <= two.Token() {
-			t.Errorf("token %d after %d", later.Token(), two.Token())
-		}
+		need.AtLeast(t, "a later token", later.Token(), two.Token()+1)
 		release(t, later)
-		if closed(two.Lost()) {
-			t.Error("a release is told as a loss")
-		}
+		need.That(t, "a release is told as a loss", !closed(two.Lost()))
 	})
 }
 
@@ -668,9 +624,7 @@ func TestShutdownOfASemaphore(t *testing.T) {
 		<-waiting.done
 		_, late := s.Acquire(soon(t), 1)
 		for _, err := range []error{waiting.err, late} {
-			if !errors.Is(err, tier.ErrClosed) {
-				t.Errorf("got %v, want ErrClosed", err)
-			}
+			wantErr(t, "Acquire", err, tier.ErrClosed)
 		}
 		release(t, two)
 		over.granted(t)
@@ -683,9 +637,7 @@ func TestPermitsAreLostTogether(t *testing.T) { // I7
 		locks, p := dial(t, srv, "")
 		three := take(t, locks.Semaphore(pool, 4), 3)
 		work := three.Context(context.Background())
-		if until := three.ValidUntil(); until.Before(time.Now()) {
-			t.Errorf("valid until %v, want later than now", until)
-		}
+		need.That(t, "the permits are valid no more", three.ValidUntil().After(time.Now()))
 		p.Cut()
 		<-three.Lost()
 		<-work.Done()
@@ -700,9 +652,8 @@ func TestReleaseThatFindsPermitsLostTellsOfIt(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		two := take(t, process(t, srv).Semaphore(pool, 3), 2)
 		srv.Remove(queueOf(pool), 0)
-		if err := two.Release(); !errors.Is(err, tier.ErrLost) || !closedNow(two.Lost()) {
-			t.Errorf("Release of what was deleted: %v, and Lost: %t; want ErrLost, and true", err, closedNow(two.Lost()))
-		}
+		wantErr(t, "Release of what was deleted", two.Release(), tier.ErrLost)
+		need.That(t, "Lost is open", closedNow(two.Lost()))
 	})
 }
 
@@ -715,14 +666,10 @@ func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 		next := ask(soon(t), s, 1).blocked(t)
 		release(t, one)
 		got := next.granted(t)
-		if got.Token() != one.Token() {
-			t.Fatal("not handed off")
-		}
+		need.That(t, "not handed off", got.Token() == one.Token())
 		srv.Expire(queueOf(pool), 0)
 		<-got.Lost()
-		if closed(one.Lost()) {
-			t.Error("lost by whoever had released it")
-		}
+		need.That(t, "lost by whoever had released it", !closed(one.Lost()))
 		wantErr(t, "Release", got.Release(), tier.ErrLost)
 	})
 }
@@ -774,9 +721,7 @@ func TestReleaseOfPermitsAtTheMomentOfTheirLoss(t *testing.T) {
 		store.errAt = func() error { return context.Cause(store.life) }
 		released := make(chan error, 2)
 		watch := lookout{t.Context(), func() {
-			if !closedNow(one.Lost()) {
-				t.Error("a context has ended, and Lost is open")
-			}
+			need.That(t, "a context has ended, and Lost is open", closedNow(one.Lost()))
 			go func() { released <- one.Release() }()
 			for range 1000 { // it may wait for a mutex, which no bubble waits for
 				runtime.Gosched()

@@ -91,6 +91,14 @@ func (m *meter) take() []queue.Op {
 	return ops
 }
 
+// wantWrites fails unless so many of the commands since the last call change something.
+func (m *meter) wantWrites(t *testing.T, what string, want int) {
+	t.Helper()
+	if ops := m.take(); writes(ops) != want {
+		t.Errorf("%s: requests %v, want %d writes", what, ops, want)
+	}
+}
+
 // writes counts the commands that change something.
 func writes(ops []queue.Op) (n int) {
 	for _, op := range ops {
@@ -153,9 +161,7 @@ var wantErr = need.WantErr
 // wantQueue fails unless the queue for the lock has so many contenders.
 func wantQueue(t *testing.T, s *memory.Server, when string, want int) {
 	t.Helper()
-	if queue := s.Queue("/locks/a"); len(queue) != want {
-		t.Errorf("%s: contenders %v, want %d", when, queue, want)
-	}
+	need.Len(t, when+": contenders", s.Queue("/locks/a"), want)
 }
 
 // A call is one in a goroutine of its own.

@@ -2,6 +2,8 @@ package tier_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"reflect"
 	"sync"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -16,18 +19,9 @@ func wantStats(t *testing.T, when string, locks *tier.Registry, want tier.Stats)
 	t.Helper()
 	synctest.Wait()
 	got := locks.Stats()
-	for cause, n := range want.Losses {
-		if got.Losses[cause] != n {
-			t.Errorf("%s: %d losses by %s, want %d", when, got.Losses[cause], cause, n)
-		}
-	}
-	if len(got.Losses) != len(want.Losses) {
-		t.Errorf("%s: losses %v, want %v", when, got.Losses, want.Losses)
-	}
+	need.That(t, fmt.Sprintf("%s: losses %v, want %v", when, got.Losses, want.Losses), maps.Equal(got.Losses, want.Losses))
 	got.Losses, want.Losses = nil, nil
-	if sum := got.Found + got.HandOvers + got.HandOffs + got.Resumptions; got.Acquisitions != sum {
-		t.Errorf("%s: %d acquisitions from %d sources", when, got.Acquisitions, sum)
-	}
+	need.Equal(t, when+": acquisitions", got.Acquisitions, got.Found+got.HandOvers+got.HandOffs+got.Resumptions)
 	want.Acquisitions = got.Acquisitions
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%s:\ngot  %+v\nwant %+v", when, got, want)
@@ -88,9 +82,7 @@ func TestStatsCountWaitsInVain(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if _, err := mu.TryAcquire(t.Context()); err == nil {
-			t.Error("taken twice")
-		}
+		need.That(t, "taken twice", errOf(mu.TryAcquire(t.Context())) != nil)
 		wantStats(t, "after the waits", locks, tier.Stats{Holds: 1, Found: 1, WaitTime: 55 * time.Second, HoldTime: 10 * time.Second})
 		waiting := start(soon(t), mu).blocked(t)
 		locks.Close()
@@ -140,9 +132,7 @@ func TestStatsOfATurnThatNobodyTakes(t *testing.T) {
 			cancel()
 		}
 		synctest.Wait()
-		if turns == 2*rounds {
-			t.Error("nobody gave up a turn")
-		}
+		need.That(t, "nobody gave up a turn", turns != 2*rounds)
 		got := locks.Stats()
 		if got.Acquisitions != int64(turns) || got.HoldTime != rounds*time.Second || got.WaitTime != rounds*time.Second ||
 			got.Holds != 0 || got.Waiters != 0 {
@@ -235,10 +225,8 @@ func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 			t.Errorf("holds: %+v", held)
 		}
 		for _, asker := range []*tier.Registry{locks, other} {
-			queue, err := asker.Mutex("/locks/a").Contenders(soon(t))
-			if err != nil || len(queue) != 1 {
-				t.Fatal(queue, err)
-			}
+			queue := need.Get(asker.Mutex("/locks/a").Contenders(soon(t)))(t)
+			need.Len(t, "contenders", queue, 1)
 			want := since
 			if asker == other {
 				want = time.Time{}
@@ -251,9 +239,7 @@ func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 		release(t, last.granted(t))
 		release(t, theirs)
 		release(t, wanted.granted(t))
-		if held := locks.HeldLocks(); len(held) != 1 {
-			t.Errorf("holds after all: %+v", held)
-		}
+		need.Len(t, "holds after all", locks.HeldLocks(), 1)
 	})
 }
 
@@ -269,9 +255,7 @@ func TestHoldTimeOfReaders(t *testing.T) {
 			time.Sleep(time.Second)
 			release(t, hold)
 			want := time.Duration(i+1) * time.Second
-			if got := tier.RegistryOf(mu).Stats().HoldTime; got < want || got > want+100*time.Millisecond {
-				t.Errorf("after %d releases: %v held in all, want %v", i+1, got, want)
-			}
+			need.Between(t, "the time held in all", tier.RegistryOf(mu).Stats().HoldTime, want, want+100*time.Millisecond)
 		}
 	})
 }
@@ -301,9 +285,7 @@ func TestStatsOfAWriterInTheTurnOfAReader(t *testing.T) {
 			cancel()
 		}
 		synctest.Wait()
-		if joined == rounds {
-			t.Error("nobody gave up a turn")
-		}
+		need.That(t, "nobody gave up a turn", joined != rounds)
 		if s := locks.Stats(); s.Joins != joined || s.HandOffs != 2*rounds || s.Found != rounds {
 			t.Errorf("%d who joined stayed: %+v; want as many joins, %d hand-offs, %d found", joined, s, 2*rounds, rounds)
 		}

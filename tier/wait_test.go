@@ -14,6 +14,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/memory"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -34,22 +35,15 @@ func waitError(t *testing.T, ctx context.Context, mu *tier.Mutex) *tier.WaitErro
 	if !errors.As(err, &wait) {
 		t.Fatalf("no WaitError: %v", err)
 	}
-	if wait.Path != mu.Path() || wait.Waited.Round(100*time.Millisecond) != 2*time.Second {
-		t.Errorf("%s waited for %v", wait.Path, wait.Waited)
-	}
+	need.Equal(t, "the path", wait.Path, mu.Path())
+	need.Equal(t, "waited", wait.Waited.Round(100*time.Millisecond), 2*time.Second)
 	return wait
 }
 
 func wantText(t *testing.T, err error, parts ...string) {
 	t.Helper()
-	if !strings.HasPrefix(err.Error(), "tier: acquire /locks/a: waited 2s: context deadline exceeded") {
-		t.Errorf("error: %v", err)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %v: want it to say %q", err, part)
-		}
-	}
+	need.That(t, "the error: "+err.Error(), strings.HasPrefix(err.Error(), "tier: acquire /locks/a: waited 2s: context deadline exceeded"))
+	need.WantMention(t, err, parts...)
 }
 
 func TestWaitErrorNamesTheProcessThatHolds(t *testing.T) {
@@ -74,9 +68,7 @@ func TestWaitErrorNamesTheProcessAhead(t *testing.T) {
 		hold := acquire(t, holder.Mutex("/locks/a"))
 		ahead := start(soon(t), second.Mutex("/locks/a")).blocked(t)
 		err := waitError(t, t.Context(), p.Mutex("/locks/a"))
-		if err.Position != 2 || err.AheadHolds || err.Ahead.Label != "ahead" || err.Here != nil {
-			t.Errorf("%+v", err)
-		}
+		need.That(t, fmt.Sprintf("%+v", err), err.Position == 2 && !err.AheadHolds && err.Ahead.Label == "ahead" && err.Here == nil)
 		wantText(t, err, "; 2 processes are ahead, of which the last is process ", "(ahead), in the queue since 2000-01-01T00:00:00Z")
 		release(t, hold)
 		release(t, ahead.granted(t))
@@ -130,16 +122,14 @@ func TestWaitErrorAfterCloseAndAfterTheLimit(t *testing.T) {
 		hold := acquire(t, p.Mutex("/locks/a"))
 		var wait *tier.WaitError
 		_, err := p.Mutex("/locks/a", tier.WithMaxWait(time.Second)).Acquire(t.Context())
-		if !errors.As(err, &wait) || !errors.Is(err, tier.ErrWaitLimit) || wait.Here == nil {
-			t.Errorf("after the limit: %v", err)
-		}
+		wantErr(t, "after the limit", err, tier.ErrWaitLimit)
+		need.That(t, fmt.Sprintf("%v, want that it is here", err), errors.As(err, &wait) && wait.Here != nil)
 		other := process(t, s)
 		a := start(soon(t), other.Mutex("/locks/a")).blocked(t)
 		other.Close()
 		synctest.Wait()
-		if !errors.As(a.err, &wait) || !errors.Is(a.err, tier.ErrClosed) {
-			t.Errorf("after Close: %v", a.err)
-		}
+		wantErr(t, "after Close", a.err, tier.ErrClosed)
+		need.That(t, fmt.Sprintf("%v, want a WaitError", a.err), errors.As(a.err, &wait))
 		release(t, hold)
 	})
 }
@@ -162,14 +152,11 @@ func TestPermanentErrorReachesEveryWaiterAtOnce(t *testing.T) {
 			waiters = append(waiters, start(soon(t), locks.Mutex("/locks/a")).blocked(t))
 		}
 		other := start(soon(t), locks.Mutex("/locks/a", tier.WithLinger(time.Second))).blocked(t)
-		for i, w := range waiters {
-			if <-w.done; w.err == nil || !strings.Contains(w.err.Error(), "refused") {
-				t.Errorf("waiter %d: got %v, want the refusal", i, w.err)
-			}
+		for _, w := range waiters {
+			<-w.done
+			need.WantMention(t, w.err, "refused")
 		}
-		if attempts != 1 {
-			t.Errorf("%d attempts, want one", attempts)
-		}
+		need.Equal(t, "attempts", attempts, 1)
 		release(t, other.granted(t))
 	})
 }
@@ -182,9 +169,7 @@ func seclusion(length time.Duration) *second.QuarantineError {
 func wantQuarantine(t *testing.T, err error, want *second.QuarantineError) {
 	t.Helper()
 	var q *tier.QuarantineError
-	if !errors.As(err, &q) || !q.Until.Equal(want.Until) || q.Reason != want.Reason {
-		t.Errorf("error %v, want one of %v", err, want)
-	}
+	need.That(t, fmt.Sprintf("%v, want one of %v", err, want), errors.As(err, &q) && q.Until.Equal(want.Until) && q.Reason == want.Reason)
 }
 
 func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
@@ -193,9 +178,7 @@ func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
 		locks := specially(t, s, &special{quarantine: q})
 		mu := locks.Mutex("/locks/a")
 		wantQuarantine(t, locks.Err(), q)
-		if errors.Is(locks.Err(), tier.ErrLocked) {
-			t.Errorf("Err is about no lock: %v", locks.Err())
-		}
+		need.That(t, fmt.Sprintf("of no lock: %v", locks.Err()), !errors.Is(locks.Err(), tier.ErrLocked))
 		for _, err := range []error{errOf(mu.TryAcquire(t.Context())), errOf(locks.Semaphore(pool, 1).TryAcquire(t.Context(), 1))} {
 			wantQuarantine(t, err, q)
 			wantErr(t, "TryAcquire", err, tier.ErrLocked)
@@ -203,18 +186,13 @@ func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
 		wait := waitError(t, t.Context(), mu)
 		wantQuarantine(t, wait, q)
 		wantText(t, wait, ": no grants until "+q.Until.Format(time.TimeOnly)+": the server is new")
-		if wait.Quarantine != q || wait.Position != 0 || wait.AheadHolds || errors.Is(wait, tier.ErrLocked) {
-			t.Errorf("%+v", wait)
-		}
+		need.That(t, fmt.Sprintf("%+v", wait), wait.Quarantine == q && wait.Position == 0 && !wait.AheadHolds && !errors.Is(wait, tier.ErrLocked))
 
 		hold := acquire(t, mu)
-		if time.Now().Before(q.Until) {
-			t.Errorf("granted in the quarantine")
-		}
+		need.That(t, "granted in the quarantine", !time.Now().Before(q.Until))
 		wantErr(t, "Err after the quarantine", locks.Err(), nil)
-		if wait := waitError(t, t.Context(), mu); wait.Quarantine != nil || wait.Here == nil {
-			t.Errorf("%+v, want a wait for another goroutine", wait)
-		}
+		wait = waitError(t, t.Context(), mu)
+		need.That(t, fmt.Sprintf("%+v, want a wait for another goroutine", wait), wait.Quarantine == nil && wait.Here != nil)
 		release(t, hold)
 	})
 }
@@ -234,9 +212,8 @@ func TestWaitInAQuarantineNamesNoHolder(t *testing.T) {
 	wait := tier.StandingWait(second.Standing{Ahead: 1, Nearest: second.Contender{PID: 7, Host: "there"}, Quarantine: q})
 	err := &tier.WaitError{Wait: wait, Err: q.Explain(tier.ErrWaitLimit)}
 	want := "tier: acquire : waited 0s: wait limit reached: " + q.Error() + "; process 7 on there is ahead"
-	if wait.AheadHolds || err.Error() != want {
-		t.Errorf("%v, want %q", err, want)
-	}
+	need.That(t, "the one ahead is said to have the lock", !wait.AheadHolds)
+	need.Equal(t, "the error", err.Error(), want)
 	if wait := tier.StandingWait(second.Standing{Ahead: 1}); !wait.AheadHolds { // none is asked for: it matters to those who are first
 		t.Errorf("%+v, want a wait for who has the lock", wait)
 	}
@@ -244,9 +221,7 @@ func TestWaitInAQuarantineNamesNoHolder(t *testing.T) {
 
 func TestWaitForNobodyNamesNobody(t *testing.T) {
 	err := &tier.WaitError{Wait: tier.Wait{Path: "/a", Waited: time.Second}, Err: tier.ErrWaitLimit}
-	if want := "tier: acquire /a: waited 1s: wait limit reached"; err.Error() != want {
-		t.Errorf("got %q, want %q", err, want)
-	}
+	need.Equal(t, "the error", err.Error(), "tier: acquire /a: waited 1s: wait limit reached")
 }
 
 // A holder that was granted the lock before keeps it, and can hand it off.
@@ -259,9 +234,7 @@ func TestQuarantineKeepsNobodyFromWhatItHolds(t *testing.T) {
 		next := start(soon(t), locks.Mutex("/locks/a")).blocked(t)
 		release(t, hold)
 		release(t, next.granted(t))
-		if time.Now().After(q.Until) {
-			t.Errorf("the lock was not handed off in the quarantine")
-		}
+		need.That(t, "the lock was not handed off in the quarantine", !time.Now().After(q.Until))
 	})
 }
 
@@ -325,16 +298,10 @@ func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 				wantWarnings(t, log, "in 10 s", "", 0)
 				time.Sleep(1)
 				line := wantWarnings(t, log, "after 10 s", "", 1)
-				for _, part := range append(c.says, "waited=10s", "waiters=2") {
-					if !strings.Contains(line, part) {
-						t.Errorf("want %q in %s", part, line)
-					}
-				}
+				need.Has(t, "told", line, append(c.says, "waited=10s", "waiters=2")...)
 				time.Sleep(3 * time.Hour)
 				wantWarnings(t, log, "after hours", "", 1)
-				if time.Since(begun) < 3*time.Hour {
-					t.Error("time stands still")
-				}
+				need.AtLeast(t, "the time that has passed", time.Since(begun), 3*time.Hour)
 				release(t, hold)
 				release(t, wait.granted(t))
 				release(t, later.granted(t))
@@ -501,9 +468,7 @@ func TestWaitWithoutEndIsADeadlockAfterADay(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		select {
 		case what := <-told:
-			if !strings.Contains(what, ownHold) || !strings.Contains(what, "path=/locks/a") {
-				t.Errorf("told %s", what)
-			}
+			need.Has(t, "told", what, ownHold, "path=/locks/a")
 		default:
 			t.Error("not told after a day")
 		}

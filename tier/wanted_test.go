@@ -1,7 +1,7 @@
 package tier_test
 
 import (
-	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,28 +21,21 @@ func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 			metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 				a, b := process(tier.WithHandOff(time.Hour), tier.WithRounds(), tier.WithLinger(time.Hour)), process()
 				hold := acquire(t, a)
-				if listen != nil && closed(listen(hold)) {
-					t.Error("told that it is wanted, by nobody")
-				}
+				need.That(t, "told that it is wanted, by nobody", listen == nil || !closed(listen(hold)))
 				next := start(soon(t), a).blocked(t)
 				release(t, hold)
-				if got := next.granted(t); got.Token() != hold.Token() {
-					t.Error("not handed off, although nobody else wants it")
-				}
+				need.That(t, "not handed off, although nobody else wants it", next.granted(t).Token() == hold.Token())
 				hold = next.got
 				here := start(soon(t), a).blocked(t)
 				there := start(soon(t), b).blocked(t)
 				if name == "revoked" {
 					revoke(t, b)
 				}
-				if listen != nil && !closed(listen(hold)) {
-					t.Error("not told")
-				}
+				need.That(t, "not told", listen == nil || closed(listen(hold)))
 				release(t, hold)
 				synctest.Wait()
-				if there.pending() == (listen != nil) || here.pending() != (listen != nil) {
-					t.Errorf("waiting after the release: %t here, %t there", here.pending(), there.pending())
-				}
+				need.Equal(t, "whether it waits there", there.pending(), listen == nil)
+				need.Equal(t, "whether it waits here", here.pending(), listen != nil)
 				first, second := there, here
 				if listen == nil {
 					first, second = here, there
@@ -55,9 +48,7 @@ func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 					revoke(t, b)
 					<-revoked
 					release(t, hold)
-					if nodes := s.Queue("/locks/a"); len(nodes) > 0 {
-						t.Errorf("contenders %v linger, though somebody asked for the lock", nodes)
-					}
+					need.Empty(t, "nodes that linger, though somebody asked for the lock", s.Queue("/locks/a"))
 				}
 			})
 		})
@@ -86,9 +77,7 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 				}
 				there := start(soon(t), b.Writer()).blocked(t)
 				revoke(t, b.Writer())
-				if listen != nil && !closed(told) {
-					t.Fatal("was not told")
-				}
+				need.That(t, "was not told", listen == nil || closed(told))
 				if listen == nil {
 					release(t, acquire(t, a.Reader()))
 					release(t, first)
@@ -122,24 +111,18 @@ func TestRequestEndsTheLingering(t *testing.T) {
 			if resumed {
 				inUse = acquire(t, a) // by one who does not want to know
 			}
-			if _, err := b.TryAcquire(soon(t)); !errors.Is(err, tier.ErrLocked) {
-				t.Fatalf("try of a lock that lingers: %v, want %v", err, tier.ErrLocked)
-			}
+			wantErr(t, "try of a lock that lingers", errOf(b.TryAcquire(soon(t))), tier.ErrLocked)
 			revoke(t, b)
 			if resumed {
 				release(t, inUse)
 			}
-			if nodes := s.Queue("/locks/a"); len(nodes) > 0 {
-				t.Fatalf("resumed %t: contenders %v linger, though somebody has asked for the lock", resumed, nodes)
-			}
+			need.Empty(t, fmt.Sprintf("nodes that linger, though somebody has asked for the lock; resumed: %t", resumed), s.Queue("/locks/a"))
 			hold := need.Get(b.TryAcquire(soon(t)))(t)
 			release(t, hold)
 			release(t, acquire(t, a))
 			wantQueue(t, s, "after the next release", 1)
 			next := acquire(t, a)
-			if closed(next.Revoked()) {
-				t.Error("the next hold is asked for, though nobody has asked since")
-			}
+			need.That(t, "the next hold is asked for, though nobody has asked since", !closed(next.Revoked()))
 			release(t, next)
 			revoke(t, b)
 		}

@@ -86,6 +86,14 @@ func List[V comparable](t testing.TB, what string, got []V, want ...V) {
 	}
 }
 
+// Len fails unless what a test got is so many.
+func Len[V any](t testing.TB, what string, got []V, want int) {
+	t.Helper()
+	if len(got) != want {
+		t.Errorf("%s: got %+v, want %d", what, got, want)
+	}
+}
+
 // Empty fails unless there is nothing in what a test got.
 func Empty[V any](t testing.TB, what string, got []V) {
 	t.Helper()
