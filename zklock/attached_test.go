@@ -121,9 +121,8 @@ func TestAttachedCloseEndsEveryTaskAndNotTheConnection(t *testing.T) { // I10
 		wantWithin(t, time.Second, "Close", began)
 		wantErr(t, "waiter", waiter.failed(t), zklock.ErrClosed)
 		wantErr(t, "Err", n.Err(), zklock.ErrLost)
-		if _, _, err := conn.Exists("/"); err != nil {
-			t.Errorf("the connection after Close: %v", err)
-		}
+		_, _, err := conn.Exists("/")
+		wantErr(t, "the connection after Close", err, nil)
 		wantErr(t, "Release", barrier.Release(), nil)
 	})
 }

@@ -3,6 +3,7 @@ package zklock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,9 +57,8 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 		need.Equal(t, "transactions", changes, 1)
 		pair := pairs(t, s)[0]
 		for _, znode := range pair {
-			if _, stat, _ := s.Get(znode); stat.EphemeralOwner != p.session || stat.Czxid != n.Token() {
-				t.Errorf("%s: got %+v, want session %#x, czxid %d", znode, stat, p.session, n.Token())
-			}
+			_, stat, _ := s.Get(znode)
+			need.Equal(t, znode+": session and czxid", [2]int64{stat.EphemeralOwner, stat.Czxid}, [2]int64{p.session, n.Token()})
 		}
 		need.Equal(t, "Path", n.Path(), pair[0])
 		// Curator compares the whole of a name that it does not know with the numbers of those it knows.
@@ -66,9 +66,8 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 		wantErr(t, "Release", n.Release(), nil)
 		need.List(t, "sent to release", tr.take(), "multi")
 		need.Equal(t, "transactions", changes, 2)
-		if wantEmpty(t, s); s.Watches() != 0 || p.Reaping() != 0 {
-			t.Errorf("left: %d watches, %d nodes to reap", s.Watches(), p.Reaping())
-		}
+		wantEmpty(t, s)
+		need.Equal(t, "watches, and nodes to reap", [2]int{s.Watches(), p.Reaping()}, [2]int{})
 	})
 }
 
@@ -82,9 +81,8 @@ func TestBridgedNodeIsContestedByOthersAloneAndRequeuedInOneTransaction(t *testi
 		s.OnChange(func(zktest.View, []zktest.Change) { changes++ })
 		again := submit(func() (*zklock.Node, error) { return n.Requeue(t.Context()) })
 		need.Equal(t, "transactions", changes, 1)
-		if got := len(pairs(t, s)); got != 2 || !again.waiting() {
-			t.Fatalf("%d pairs in the queue, want 2 with the new one waiting", got)
-		}
+		need.Len(t, "pairs in the queue", pairs(t, s), 2)
+		need.That(t, "the new one does not wait", again.waiting())
 		next.granted(t).Release()
 		need.AtLeast(t, "the next token", again.granted(t).Token(), next.node.Token()+1)
 		again.node.Release()
@@ -122,12 +120,9 @@ func TestZnodeForKazooIsADescriptionWhateverTheData(t *testing.T) {
 		p := bridge(t, s, zklock.WithLabel("mine"))
 		n := acquire(t, lockAt(t, p.Client, path, zklock.NodeData([]byte{0xff})))
 		pair := pairs(t, s)[0]
-		if data, _, _ := s.Get(pair[0]); string(data) != "\xff" {
-			t.Errorf("%s: got %q, want the data", pair[0], data)
-		}
-		if data, _, _ := s.Get(pair[1]); !utf8.Valid(data) || !strings.Contains(string(data), `"label":"mine"`) {
-			t.Errorf("%s: got %q, want a description", pair[1], data)
-		}
+		need.Equal(t, pair[0], content(s, pair[0]), "\xff")
+		need.That(t, pair[1]+" is no text", utf8.ValidString(content(s, pair[1])))
+		need.Has(t, pair[1], content(s, pair[1]), `"label":"mine"`)
 		n.Release()
 	})
 }
@@ -226,9 +221,8 @@ func TestGuardAndReleaseNoticeThatAZnodeIsGone(t *testing.T) {
 		remove(t, conn, znodesOf(s, n)[i])
 		wantErr(t, "knows already", n.Err(), nil)
 		_, err := n.Multi(t.Context(), write("/b"))
-		if wantErr(t, "Multi", err, zklock.ErrLost); s.Exists("/b") || errors.Is(err, zklock.ErrUnknown) {
-			t.Errorf("written without the lock: %t; %v", s.Exists("/b"), err)
-		}
+		wantErr(t, "Multi", err, zklock.ErrLost)
+		need.That(t, fmt.Sprintf("written, or perhaps, without the lock: %v", err), !s.Exists("/b") && !errors.Is(err, zklock.ErrUnknown))
 		wantErr(t, "Release", n.Release(), zklock.ErrLost)
 		time.Sleep(time.Second)
 		wantEmpty(t, s)

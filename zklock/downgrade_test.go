@@ -3,6 +3,7 @@ package zklock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,9 +88,7 @@ func TestNoWriteOfTheWriterTakesEffectBesideAReader(t *testing.T) { // I1
 			return n, err
 		})
 		s.OnChange(func(v zktest.View, changes []zktest.Change) {
-			if changes[0].Path == "/a" && !v.Exists(n.Path()) {
-				t.Error("written beside a reader")
-			}
+			need.That(t, "written beside a reader", changes[0].Path != "/a" || v.Exists(n.Path()))
 		})
 		d := sharing(t.Context(), n)
 		var over bool
@@ -287,9 +286,7 @@ func shareAmid(t *testing.T, s *zktest.Server, nth int, happen event, opts ...zk
 		t.Errorf("Share: %v", d.err)
 	}
 	time.Sleep(timeout / 2)
-	if g.node.Err() == nil && !s.Exists(g.node.Path()) {
-		t.Errorf("%s is held, but not there", g.node.Path())
-	}
+	need.That(t, g.node.Path()+" is held, but not there", g.node.Err() != nil || s.Exists(g.node.Path()))
 	if in := !g.reader.waiting(); in && g.node.Err() == nil && !g.node.Shared() {
 		t.Error("a reader beside a writer")
 	} else if in && !g.another.waiting() {
@@ -316,9 +313,8 @@ func shareAmid(t *testing.T, s *zktest.Server, nth int, happen event, opts ...zk
 		}
 		left = waiting
 	}
-	if wantEmpty(t, s); g.writer.Reaping() != 0 || g.writer.Listeners() != 0 {
-		t.Errorf("left: %d nodes to reap, %d listeners", g.writer.Reaping(), g.writer.Listeners())
-	}
+	wantEmpty(t, s)
+	need.Equal(t, "nodes to reap, and listeners", [2]int{g.writer.Reaping(), g.writer.Listeners()}, [2]int{})
 	return struck() != ""
 }
 
@@ -397,9 +393,7 @@ func TestNothingIsSharedThatIsGivenUp(t *testing.T) {
 		time.Sleep(time.Second)
 		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
 			for _, c := range changes {
-				if c.Op == "create" && strings.Contains(c.Path, "__READ__") {
-					t.Errorf("%s was made", c.Path)
-				}
+				need.That(t, c.Path+" was made", c.Op != "create" || !strings.Contains(c.Path, "__READ__"))
 			}
 		})
 		go n.Share(t.Context())
@@ -450,9 +444,8 @@ func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 		})
 		d := sharing(t.Context(), n)
 		time.Sleep(3 * timeout)
-		if mu.Lock(); beats < 20 || !lost {
-			t.Errorf("%d heartbeats in %v", beats, 3*timeout)
-		}
+		mu.Lock()
+		need.That(t, fmt.Sprintf("%d heartbeats in %v", beats, 3*timeout), beats >= 20 && lost)
 		lifted = true
 		mu.Unlock()
 		wantErr(t, "Err", n.Err(), nil)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"testing"
@@ -142,9 +143,8 @@ func TestMultiThatIsNotSentIsNotWriting(t *testing.T) {
 			return c.check
 		}, write("/a"))
 		wantErr(t, "MultiIf", err, c.want)
-		if got := tr.take(); len(got) > 0 && !c.closes || n.Writing() {
-			t.Errorf("sent: %v; writing: %t", got, n.Writing())
-		}
+		got := tr.take()
+		need.That(t, fmt.Sprintf("sent: %v; writing: %t", got, n.Writing()), (len(got) == 0 || c.closes) && !n.Writing())
 	})
 }
 
@@ -157,8 +157,7 @@ func TestMultiIsWritingBeforeItsUserIsAskedForTheLastTime(t *testing.T) {
 			writing = n.Writing()
 			return nil
 		}, write("/a"))
-		if err != nil || !writing || n.Writing() {
-			t.Errorf("%v; writing when asked: %t, in the end: %t", err, writing, n.Writing())
-		}
+		wantErr(t, "MultiIf", err, nil)
+		need.Equal(t, "whether it writes when asked, and in the end", [2]bool{writing, n.Writing()}, [2]bool{true, false})
 	})
 }

@@ -2,8 +2,10 @@ package zklock_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -178,9 +180,8 @@ func TestManyHeldLocksShareOneHeartbeat(t *testing.T) {
 		awaitWatch()
 		tr := record(s)
 		time.Sleep(10*beat + beat/2)
-		if got := tr.take(); tr.beats != 10 || len(got) != 10 || got[0] != "multi" {
-			t.Errorf("ten beats took %d syncs and %v, want a sync and a write each", tr.beats, got)
-		}
+		need.List(t, "sent for ten beats", tr.take(), slices.Repeat([]string{"multi"}, 10)...)
+		need.Equal(t, "syncs for ten beats", tr.beats, 10)
 	})
 }
 
@@ -304,9 +305,8 @@ func TestRequeueOfALostNodeDeletesItBeforeTheNewOneIsCreated(t *testing.T) {
 		tr, begun := record(s), time.Now()
 		next := need.Get(n.Requeue(t.Context()))(t)
 		wantWithin(t, 0, "Requeue", begun)
-		if ops := tr.take(); len(ops) < 2 || ops[0] != "delete" || ops[1] != "create" {
-			t.Errorf("requests: %v, want the delete before the create", ops)
-		}
+		ops := tr.take()
+		need.List(t, "the first requests", ops[:min(2, len(ops))], "delete", "create")
 		next.Release()
 		wantEmpty(t, s)
 	})
@@ -326,9 +326,8 @@ func TestTimeoutThatMayBeTooShortForTheTickIsToldAtWarn(t *testing.T) {
 			s := zktest.Start(t, zktest.Config{MinSessionTimeout: tt.least})
 			p, log := startLogged(t, s, zklock.WithSessionTimeout(tt.asked))
 			p.Close()
-			if got := len(log.Lines(slog.LevelWarn, "tick")) > 0; got != tt.want {
-				t.Errorf("asked for %v, granted at least %v: warned %t, log %q", tt.asked, tt.least, got, log)
-			}
+			warned := len(log.Lines(slog.LevelWarn, "tick")) > 0
+			need.Equal(t, fmt.Sprintf("asked for %v, granted at least %v: warned, in %q", tt.asked, tt.least, log), warned, tt.want)
 		})
 	}
 }

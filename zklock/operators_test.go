@@ -36,9 +36,8 @@ func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
 			if err != nil || len(queue) != 1 || path+"/"+queue[0].Node != node || queue[0].Data != nil {
 				t.Fatalf("got %+v, %v; want %s", queue, err, node)
 			}
-			if known := queue[0].Session != 0; known == (c.op == "exists" && c.fate != zktest.Cut) {
-				t.Errorf("%s meets %v: session %#x", c.op, c.fate, queue[0].Session)
-			}
+			known := c.op != "exists" || c.fate == zktest.Cut
+			need.Equal(t, fmt.Sprintf("%s meets %v: whether the session is known", c.op, c.fate), queue[0].Session != 0, known)
 		})
 	}
 }
@@ -51,14 +50,10 @@ func TestContentInAnotherFormSaysNothingOfItsProcess(t *testing.T) {
 		for i, data := range []string{`{"v":2,"host":"a","pid":7,"linger_ms":5}`, `{"host":"a","pid":7}`, `{"v":1,"host":"a","pid":7`, ``} {
 			create(t, conn, fmt.Sprintf("%s/lock-%010d", path, i), data, 0, zk.WorldACL(zk.PermAll))
 		}
-		queue, err := p.lock.Contenders(t.Context())
-		if err != nil || len(queue) != 4 {
-			t.Fatalf("got %+v, %v; want 4", queue, err)
-		}
+		queue := need.Get(p.lock.Contenders(t.Context()))(t)
+		need.Len(t, "contenders", queue, 4)
 		for _, c := range queue {
-			if c.Host != "" || c.PID != 0 || c.Linger != 0 {
-				t.Errorf("%s: read %+v", c.Data, c)
-			}
+			need.That(t, fmt.Sprintf("%s: read %+v", c.Data, c), c.Host == "" && c.PID == 0 && c.Linger == 0)
 		}
 	})
 }
@@ -110,9 +105,7 @@ func TestARequestIsInTheFormThatTheOwnerKnows(t *testing.T) {
 			name := create(t, conn, path+"/"+c.prefix, c.before, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			operator := start(t, s)
 			need.Get(operator.lock.Revoke(t.Context()))(t)
-			if data, _, _ := s.Get(name); string(data) != c.after {
-				t.Errorf("%s becomes %s, want %s", c.before, data, c.after)
-			}
+			need.Equal(t, "what becomes of "+c.before, content(s, name), c.after)
 			need.That(t, "not asked: "+c.after, need.Get(operator.lock.Contenders(t.Context()))(t)[0].Asked)
 		})
 	}

@@ -157,9 +157,8 @@ func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 		p := start(t, s)
 		base := func(opts ...zklock.LockOption) *zklock.Lock { return lockAt(t, p.Client, path, opts...) }
 		data := func(data []byte) *zklock.Lock { return base(zklock.NodeData(data)) }
-		if !base().Equal(base()) || !data([]byte("a")).Equal(data([]byte("a"))) || !data(nil).Equal(data([]byte{})) {
-			t.Error("locks made alike are not equal")
-		}
+		need.That(t, "locks made alike are not equal", base().Equal(base()) && data([]byte("a")).Equal(data([]byte("a"))))
+		need.That(t, "locks without data are not equal", data(nil).Equal(data([]byte{})))
 		for name, other := range map[string]*zklock.Lock{
 			"client": lockAt(t, start(t, s).Client, path),
 			"path":   lockAt(t, p.Client, path+"y"),
@@ -238,14 +237,10 @@ func TestNodeOptionsAreForOneLock(t *testing.T) {
 		p, conn := start(t, s), raw(t, s)
 		data, acl := zklock.NodeData([]byte("mine")), zklock.NodeACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin))
 		n := acquire(t, lockAt(t, p.Client, "/locks/a", data, acl))
-		content, _, _ := s.Get(n.Path())
+		need.Equal(t, "the content", content(s, n.Path()), "mine")
 		perms, _, err := conn.GetACL(n.Path())
-		if err != nil || string(content) != "mine" || len(perms) != 1 || perms[0].Perms != zk.PermAll&^zk.PermAdmin {
-			t.Errorf("content %q, ACL %v, %v; want those of the options", content, perms, err)
-		}
-		if data, _, _ := s.Get(p.acquire(t).Path()); !strings.Contains(string(data), `"pid"`) {
-			t.Errorf("content of the other lock: %q, want a description", data)
-		}
+		need.That(t, fmt.Sprintf("ACL %v, %v", perms, err), len(perms) == 1 && perms[0].Perms == zk.PermAll&^zk.PermAdmin)
+		need.Has(t, "content of the other lock", content(s, p.acquire(t).Path()), `"pid"`)
 		for want, opt := range map[string]zklock.LockOption{
 			"empty ACL": zklock.NodeACL(nil), "data of 524289 bytes": zklock.NodeData(make([]byte, 512<<10+1)),
 		} {

@@ -3,6 +3,7 @@ package zklock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -24,9 +25,8 @@ const ours = "tierlock: a container, which goes when it is empty"
 // wantNoParents fails unless everything above the lock nodes goes, be it by the server's hand, and soon.
 func wantNoParents(t *testing.T, s *zktest.Server) {
 	t.Helper()
-	if time.Sleep(10 * time.Minute); s.Exists("/locks") {
-		t.Errorf("/locks is left, with %q below", s.Children("/locks"))
-	}
+	time.Sleep(10 * time.Minute)
+	need.That(t, fmt.Sprintf("/locks is left, with %q below", s.Children("/locks")), !s.Exists("/locks"))
 }
 
 // The server never deletes a container that had no child. Whatever befalls the acquisition, at whatever frame, none of
@@ -84,9 +84,7 @@ func acquireAmid(t *testing.T, s *zktest.Server, nth int, acl []zk.ACL, trouble 
 		n.Release()
 	}
 	time.Sleep(timeout) // for a lost create to be looked up
-	if n := p.Reaping(); n > 0 && !errors.Is(p.Err(), zklock.ErrClosed) {
-		t.Errorf("reaping %d", n)
-	}
+	need.That(t, fmt.Sprintf("reaping %d", p.Reaping()), p.Reaping() == 0 || errors.Is(p.Err(), zklock.ErrClosed))
 	if wantNoParents(t, s); t.Failed() {
 		t.Errorf("after trouble at %s, acquired with %v", struck(), err)
 	}
@@ -156,9 +154,8 @@ func TestParentOfSomebodyElseIsNeverDeleted(t *testing.T) {
 			return zktest.Cut
 		})
 		p.queue(ctx).failed(t)
-		if time.Sleep(10 * time.Minute); !s.Exists(path) || p.Reaping() > c.unknown {
-			t.Errorf("the parent is there: %t; reaping %d", s.Exists(path), p.Reaping())
-		}
+		time.Sleep(10 * time.Minute)
+		need.That(t, fmt.Sprintf("the parent is there: %t; reaping %d", s.Exists(path), p.Reaping()), s.Exists(path) && p.Reaping() <= c.unknown)
 	})
 }
 
@@ -177,9 +174,8 @@ func TestParentsArePersistentWhereTheServerKnowsNoContainers(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		meet(s, is("createContainer", zktest.Request), zktest.Action{Verb: fate.Error, Code: wire.CodeUnimplemented})
 		start(t, s).acquire(t).Release()
-		if _, stat, ok := s.Get(path); !ok || stat.EphemeralOwner != 0 {
-			t.Errorf("parent: there %t, owner %#x; want a persistent node", ok, stat.EphemeralOwner)
-		}
+		_, stat, ok := s.Get(path)
+		need.That(t, fmt.Sprintf("the parent: %t, of %#x; want a persistent node", ok, stat.EphemeralOwner), ok && stat.EphemeralOwner == 0)
 	})
 }
 
@@ -239,9 +235,8 @@ func TestAbsenceOfAParentIsNotBelievedOfAServerThatLags(t *testing.T) {
 			return zktest.Pass
 		})
 		wantErr(t, "Acquire", need.ErrOf(lockAt(t, c, path).Acquire(within(t, time.Millisecond))), context.DeadlineExceeded)
-		if time.Sleep(timeout); c.Reaping() > 0 || s.Exists(path) {
-			t.Errorf("reaping %d, the parent is there: %t", c.Reaping(), s.Exists(path))
-		}
+		time.Sleep(timeout)
+		need.That(t, fmt.Sprintf("reaping %d, the parent is there: %t", c.Reaping(), s.Exists(path)), c.Reaping() == 0 && !s.Exists(path))
 	})
 }
 
@@ -267,9 +262,8 @@ func TestParentsThatDoNotStayEndATryAndHoldUpAnAcquisition(t *testing.T) {
 func TestChrootThatIsMissingComesWithTheFirstLockAndGoesWithTheLast(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := lockAt(t, dialTo(t, s, addr+"/app/team"), path)
-		if queue, err := l.Contenders(t.Context()); err != nil || len(queue) > 0 || s.Exists("/app") {
-			t.Errorf("before the first lock: %v, %v; /app is there: %t", queue, err, s.Exists("/app"))
-		}
+		need.Empty(t, "contenders before the first lock", need.Get(l.Contenders(t.Context()))(t))
+		need.That(t, "/app is there before the first lock", !s.Exists("/app"))
 		for _, take := range []func(context.Context) (*zklock.Node, error){l.TryAcquire, l.Acquire} {
 			n := need.Get(take(t.Context()))(t)
 			wantErr(t, "Release", n.Release(), nil)

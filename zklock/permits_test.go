@@ -75,9 +75,8 @@ func (w *taking) waits(t *testing.T) {
 
 func (w *taking) taken(t *testing.T) []second.Permit {
 	t.Helper()
-	if <-w.done; w.err != nil {
-		t.Fatal(w.err)
-	}
+	<-w.done
+	need.OK(t, w.err)
 	return w.permits
 }
 
@@ -104,9 +103,8 @@ func calls(t *testing.T, sem second.Semaphore) map[string]func() ([]second.Permi
 func wantTaken(t *testing.T, s *zktest.Server, want int) {
 	t.Helper()
 	synctest.Wait()
-	if taken, queue := s.Children(limits+"/leases"), s.Children(limits+"/locks"); len(taken) != want || len(queue) != 0 {
-		t.Errorf("taken are %v, and those who queue %v; want %d, and nobody", taken, queue, want)
-	}
+	need.Len(t, "taken", s.Children(limits+"/leases"), want)
+	need.Empty(t, "those who queue", s.Children(limits+"/locks"))
 }
 
 // trades reports whether a frame is of the transaction that gives a turn up for permits.
@@ -277,16 +275,10 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 						continue
 					}
 					wantErr(t, call, err, second.ErrPermits)
-					for _, part := range c.want {
-						if !strings.Contains(fmt.Sprint(err), part) {
-							t.Errorf("%s: got %v, want it to say %s", call, err, part)
-						}
-					}
+					need.Has(t, call, fmt.Sprint(err), c.want...)
 					wantTaken(t, s, 0)
 				}
-				if data, _, _ := s.Get(limits); string(data) != c.after {
-					t.Errorf("content of the path: %q, want %q", data, c.after)
-				}
+				need.Equal(t, "content of the path", content(s, limits), c.after)
 				if c.advice {
 					_, err := sem.TryAcquire(t.Context(), 1)
 					advice := regexp.MustCompile(`set the content of (\S+) to "(.*)"`).FindStringSubmatch(fmt.Sprint(err))
@@ -306,9 +298,8 @@ func TestThoseWhoHavePermitsAreShownWithoutTheNumberOfAll(t *testing.T) {
 		sem := start(t, s).of(t, 3)
 		take(t, sem, 2).taken(t)
 		meet(s, func(f *zktest.Frame) bool { return is("getData", zktest.Request)(f) && f.Path == limits }, zktest.Error(refusal))
-		if all, err := sem.Contenders(t.Context()); err != nil || len(all) != 1 || all[0].Permits != 2 || all[0].Of != 0 {
-			t.Errorf("got %+v, %v, want two permits, of a number that is not known", all, err)
-		}
+		all := need.Get(sem.Contenders(t.Context()))(t)
+		need.That(t, fmt.Sprintf("%+v, want 2 permits of an unknown number", all), len(all) == 1 && all[0].Permits == 2 && all[0].Of == 0)
 	})
 }
 
@@ -328,12 +319,8 @@ func TestNumberOfPermitsOfSomebodyElseIsNotOverwritten(t *testing.T) {
 				}
 				return zktest.Pass
 			})
-			if _, err := calls(t, sem)[call](); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: got %v, want an error that says %q", call, err, want)
-			}
-			if data, _, _ := s.Get(limits); string(data) != theirs {
-				t.Errorf("%s: content of the path: %q, want what was written meanwhile", call, data)
-			}
+			need.Has(t, call, fmt.Sprint(need.ErrOf(calls(t, sem)[call]())), want)
+			need.Equal(t, call+": content of the path", content(s, limits), theirs)
 			wantTaken(t, s, 0)
 		})
 	}
@@ -406,9 +393,8 @@ func TestTurnThatIsDeleted(t *testing.T) {
 		turn := s.Children(limits + "/locks")[0]
 		remove(t, raw(t, s), limits+"/locks/"+turn)
 		time.Sleep(time.Second)
-		if now := s.Children(limits + "/locks"); len(now) != 1 || now[0] == turn {
-			t.Errorf("a second later those who queue are %v, want one more turn", now)
-		}
+		now := s.Children(limits + "/locks")
+		need.That(t, fmt.Sprintf("a second later those who queue are %v, want one more turn", now), len(now) == 1 && now[0] != turn)
 		one.gives(t)
 		waiting.gives(t)
 	})
@@ -453,13 +439,9 @@ func TestPermitsAreNotTakenWithoutALease(t *testing.T) { // I1
 		<-late
 		time.Sleep(time.Second)
 		waiting.waits(t)
-		if left := s.Children(limits + "/leases"); len(left) != 0 {
-			t.Errorf("taken: %v, by one whose lease is over", left)
-		}
+		need.Empty(t, "taken by one whose lease is over", s.Children(limits+"/leases"))
 		s.Intercept(nil)
-		if until := waiting.taken(t)[0].ValidUntil(); !until.After(time.Now()) {
-			t.Errorf("valid until %v", until)
-		}
+		need.That(t, "the permits are valid no more", waiting.taken(t)[0].ValidUntil().After(time.Now()))
 		waiting.gives(t)
 	})
 }
@@ -510,9 +492,7 @@ func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
 				}
 				time.Sleep(timeout)
 				wantTaken(t, s, 0)
-				if requests > 20 {
-					t.Errorf("%d requests, want 20 at most", requests)
-				}
+				need.AtMost(t, "requests", requests, 20)
 			})
 		})
 	}
@@ -524,9 +504,7 @@ func TestTurnWhoseLeaseRanOutTakesNothing(t *testing.T) { // I1
 		sem := start(t, s).of(t, 2)
 		s.OnChange(func(_ zktest.View, changes []zktest.Change) {
 			for _, c := range changes {
-				if c.Op == "create" && strings.HasPrefix(c.Path, limits+"/leases/") {
-					t.Errorf("%s was taken without a lease", c.Path)
-				}
+				need.That(t, c.Path+" was taken without a lease", c.Op != "create" || !strings.HasPrefix(c.Path, limits+"/leases/"))
 			}
 		})
 		s.Intercept(throttle)
@@ -540,9 +518,8 @@ func TestTurnWhoseLeaseRanOutTakesNothing(t *testing.T) { // I1
 		}})
 		time.Sleep(lease + time.Second)
 		synctest.Wait()
-		if queue := s.Children(limits + "/locks"); len(queue) != 1 || queue[0] == first {
-			t.Errorf("the queue is %v, want another turn in the place of %s", queue, first)
-		}
+		queue := s.Children(limits + "/locks")
+		need.That(t, fmt.Sprintf("the queue is %v, want another turn in the place of %s", queue, first), len(queue) == 1 && queue[0] != first)
 		s.OnChange(nil)
 		s.Intercept(nil)
 		w.gives(t)
@@ -565,17 +542,14 @@ func TestPermitsAreAskedForOnceTheirParentsAreThere(t *testing.T) {
 				asked--
 				return zktest.Pass
 			}
-			if asked++; asked > 1 {
-				t.Errorf("%v while another one is not answered", f)
-			}
+			asked++
+			need.That(t, fmt.Sprintf("%v while another one is not answered", f), asked <= 1)
 			traded = traded || trades(f)
 			return zktest.Delay(time.Millisecond)
 		})
 		sem := p.of(t, 2)
 		permits := need.Get(sem.TryAcquire(t.Context(), 2))(t)
-		if !traded {
-			t.Error("no turn was traded")
-		}
+		need.That(t, "no turn was traded", traded)
 		wantErr(t, "Release", sem.Release(permits), nil)
 	})
 }
@@ -592,13 +566,10 @@ func TestParentsOfPermitsThatAreNotTakenGo(t *testing.T) {
 			}
 			return zktest.Pass
 		})
-		if _, err := sem.TryAcquire(t.Context(), 2); err == nil {
-			t.Error("permits were taken without the turn")
-		}
+		need.That(t, "permits were taken without the turn", need.ErrOf(sem.TryAcquire(t.Context(), 2)) != nil)
 		synctest.Wait()
-		if left := s.Exists(limits + "/leases"); !made || left {
-			t.Errorf("the parent was made: %t, and is left: %t", made, left)
-		}
+		need.That(t, "the parent was not made", made)
+		need.That(t, "the parent is left", !s.Exists(limits+"/leases"))
 	})
 }
 
@@ -615,9 +586,8 @@ func TestQueueForPermitsBeginsAnewWhenItIsWorn(t *testing.T) {
 		})
 		for i, want := range []int32{0, wornFrom, 0} {
 			w := take(t, sem, 2)
-			if w.taken(t); number != want {
-				t.Errorf("turn %d has the number %d, want %d", i, number, want)
-			}
+			w.taken(t)
+			need.Equal(t, fmt.Sprintf("the number of turn %d", i), number, want)
 			if i == 0 {
 				s.SetSequence(limits+"/locks", wornFrom)
 			}
@@ -658,9 +628,8 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 		w := take(t, sem, 2)
 		wantErr(t, "Acquire", w.failed(), c.want)
 		time.Sleep(timeout / 2) // by then nothing is left of those that were given up
-		if taken := s.Children(limits + "/leases"); len(taken) != len(w.permits) || (w.err == nil) != (len(w.permits) == 2) {
-			t.Errorf("%d permits are had, and taken are %v", len(w.permits), taken)
-		}
+		need.Len(t, "taken", s.Children(limits+"/leases"), len(w.permits))
+		need.Equal(t, "whether both permits are had", len(w.permits) == 2, w.err == nil)
 		if w.err == nil {
 			w.gives(t)
 		}
@@ -684,9 +653,7 @@ func TestTheNumberThatMayNotBeWrittenIsNotWrittenAgain(t *testing.T) {
 				writes++
 			}
 		}
-		if writes != 1 {
-			t.Errorf("asked for it %d times", writes)
-		}
+		need.Equal(t, "how often it was asked for", writes, 1)
 	})
 }
 

@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,9 +87,7 @@ func TestStand(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := stand(strings.Fields(tt.children), tt.own)
-			if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
-				t.Fatalf("got error %v, want %v", err, tt.err)
-			}
+			need.WantErr(t, "stand", err, tt.err)
 			need.Equal(t, "the standing", got, tt.want)
 		})
 	}
@@ -201,9 +198,8 @@ func TestADepartureTellsUnlessAReaderWithItsNumberMayBeLeft(t *testing.T) {
 func wantOutlook(t *testing.T, own, ahead, gone string, want outlook) {
 	t.Helper()
 	s := need.Get(stand(append(strings.Fields(ahead), own), own))(t)
-	if got := s.after(func(name string) bool { return slices.Contains(strings.Fields(gone), name) }); got != want {
-		t.Errorf("%q behind %q, gone %q: got %d, want %d", own, ahead, gone, got, want)
-	}
+	left := func(name string) bool { return slices.Contains(strings.Fields(gone), name) }
+	need.Equal(t, fmt.Sprintf("%q behind %q, gone %q", own, ahead, gone), s.after(left), want)
 }
 
 func TestAPairStandsWhileBothOfItAreThere(t *testing.T) {

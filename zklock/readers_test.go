@@ -1,6 +1,7 @@
 package zklock_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -61,10 +62,8 @@ func TestReadersAndWritersArePairsForKazoo(t *testing.T) {
 			if len(names) != 2 || names[0][39:] != want[0] || names[1][39:] != want[1] || names[0][:39] != names[1][:39] {
 				t.Errorf("got %q, want …%s and …%s of one id", names, want[0], want[1])
 			}
-			queue, err := p.lock.Contenders(t.Context())
-			if err != nil || len(queue) != 1 || path+"/"+queue[0].Node != n.Path() || queue[0].Pair == "" {
-				t.Errorf("Contenders: got %+v, %v", queue, err)
-			}
+			queue := need.Get(p.lock.Contenders(t.Context()))(t)
+			need.That(t, fmt.Sprintf("Contenders: %+v", queue), len(queue) == 1 && path+"/"+queue[0].Node == n.Path() && queue[0].Pair != "")
 			again := submit(func() (*zklock.Node, error) { return n.Requeue(t.Context()) }).granted(t)
 			again.Release()
 			wantEmpty(t, s)

@@ -264,9 +264,9 @@ func TestWaitOutsideAWornPathEndsWithContextAndClient(t *testing.T) {
 		other.granted(t).Release()
 		time.Sleep(2 * timeout)
 		ops := tr.take()
-		if wantEmpty(t, s); strings.Contains(log.String(), "sequence numbers") || slices.Contains(ops, "create") {
-			t.Errorf("sent %v, want no create; logged:\n%s", ops, log)
-		}
+		wantEmpty(t, s)
+		need.That(t, fmt.Sprintf("sent %v, want no create", ops), !slices.Contains(ops, "create"))
+		need.That(t, "logged "+log.String(), !strings.Contains(log.String(), "sequence numbers"))
 	})
 }
 
@@ -284,9 +284,8 @@ func TestTryAcquireDoesNotWaitOutside(t *testing.T) {
 		wantErr(t, "TryAcquire of a busy path", err, zklock.ErrLocked)
 		meet(s, pushed, zktest.Drop) // so that the path is not made anew yet
 		remove(t, conn, foreign)
-		if n, err = p.lock.TryAcquire(t.Context()); err != nil || time.Since(begun) > 0 {
-			t.Fatalf("after %v: %v", time.Since(begun), err)
-		}
+		n = need.Get(p.lock.TryAcquire(t.Context()))(t)
+		wantWithin(t, 0, "TryAcquire", begun)
 		n.Release()
 	})
 }

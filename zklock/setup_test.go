@@ -200,6 +200,12 @@ func raw(t *testing.T, s *zktest.Server) *zk.Conn {
 	return conn
 }
 
+// content returns what is in a node.
+func content(s *zktest.Server, node string) string {
+	data, _, _ := s.Get(node)
+	return string(data)
+}
+
 // put creates nodes as another program would.
 func put(t *testing.T, conn *zk.Conn, flags int32, paths ...string) {
 	t.Helper()

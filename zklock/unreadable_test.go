@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -50,9 +51,8 @@ func TestTwoBehindAnUnreadablePredecessorComeToRest(t *testing.T) {
 		node, p := secret(t, conn), start(t, s)
 		first, second := p.queue(t.Context()), p.queue(t.Context())
 		tr := record(s)
-		if got := tr.take(); len(got) > 0 || !first.waiting() || !second.waiting() {
-			t.Errorf("sent while they wait: %v", got)
-		}
+		need.Empty(t, "sent while they wait", tr.take())
+		need.That(t, "one of them does not wait", first.waiting() && second.waiting())
 		remove(t, conn, node)
 		synctest.Wait()
 		first.granted(t).Release()
@@ -69,14 +69,11 @@ func TestChangeBehindAnUnreadablePredecessorIsNotTakenForItsEnd(t *testing.T) { 
 		p := start(t, s)
 		r := p.queue(t.Context())
 		start(t, s).queue(t.Context())
-		if !r.waiting() {
-			t.Errorf("after somebody joined: %v, %v, want it to wait for %s", r.node, r.err, node)
-		}
+		need.That(t, "it does not wait after somebody joined", r.waiting())
 		listeners := p.Listeners()
 		time.Sleep(20 * timeout) // and looked again, many times, by the clock
-		if !r.waiting() || p.Listeners() > listeners {
-			t.Errorf("after a while: %v, %v, want it to wait for %s; %d listeners, then %d", r.node, r.err, node, listeners, p.Listeners())
-		}
+		need.That(t, "it does not wait after a while", r.waiting())
+		need.AtMost(t, "listeners after a while", p.Listeners(), listeners)
 		remove(t, conn, node)
 		r.granted(t).Release()
 	})
