@@ -29,9 +29,8 @@ func TestDroppedFrameIsNeverAnswered(t *testing.T) {
 			synctest.Wait()
 			need.Equal(t, fmt.Sprintf("%v dropped: applied", dir), s.Exists("/1"), applied)
 			need.Equal(t, "answers", len(answered), 0)
-			if _, _, err := conn.Get("/"); err != nil {
-				t.Errorf("a later request fails: %v", err)
-			}
+			_, _, err := conn.Get("/")
+			locktest.WantErr(t, "a later request", err, nil)
 			s.CutAll()
 			locktest.WantErr(t, "after the cut", <-answered, zk.ErrConnectionClosed)
 		})
@@ -49,9 +48,7 @@ func TestDroppedRequestsDoNotProlongTheSession(t *testing.T) {
 		})
 		// The client gives up after 6 s without an answer, reconnects at once, and so on.
 		time.Sleep(9*time.Second - 1)
-		if got := len(s.Sessions()); got != 1 {
-			t.Fatalf("%d sessions, want 1", got)
-		}
+		need.Len(t, "sessions", s.Sessions(), 1)
 		s.Intercept(func(f *zktest.Frame) zktest.Action { return zktest.Drop })
 		time.Sleep(9 * time.Second)
 		need.Empty(t, "sessions that live on", s.Sessions())
@@ -73,9 +70,8 @@ func TestFramesAreCounted(t *testing.T) {
 		want := zktest.Frame{
 			Dir: zktest.Reply, Op: "create", Path: "/b", Session: b.SessionID(), Member: addr, Nth: 2, NthOfSession: 1,
 		}
-		if len(seen) != 4 || seen[3] != want {
-			t.Errorf("frames: got %v, want 4, the last of which is %v", seen, want)
-		}
+		need.Len(t, "frames", seen, 4)
+		need.Equal(t, "the last one", seen[len(seen)-1], want)
 	})
 }
 
@@ -94,9 +90,8 @@ func TestReplyBeforeACutArrives(t *testing.T) {
 			for range 2 {
 				go func() { first <- exists() }()
 			}
-			if a, b := <-first, <-first; (a == nil) == (b == nil) {
-				t.Errorf("answers: %v and %v, want one and a cut", a, b)
-			}
+			a, b := <-first, <-first
+			need.That(t, fmt.Sprintf("answers: %v and %v, want one and a cut", a, b), (a == nil) != (b == nil))
 		})
 	}
 }
@@ -124,18 +119,16 @@ func TestHandshakeAndRequestsTakeARoundTripEachAndTheirDelay(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				if _, _, err := conn.Exists("/"); err != nil {
-					t.Error(err)
-				}
+				_, _, err := conn.Exists("/")
+				locktest.WantErr(t, "Exists", err, nil)
 				took(t, "one of several that were sent together", start, 2*oneWay)
 			})
 		}
 		all.Wait()
 		s.Intercept(func(*zktest.Frame) zktest.Action { return zktest.Delay(time.Millisecond) })
 		start = time.Now()
-		if _, _, err := conn.Get("/"); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err := conn.Get("/")
+		need.OK(t, err)
 		took(t, "a request that is delayed twice", start, 2*oneWay+2*time.Millisecond)
 	})
 }

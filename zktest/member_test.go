@@ -1,6 +1,7 @@
 package zktest_test
 
 import (
+	"fmt"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -38,9 +39,8 @@ func TestRefusedMemberKeepsItsConnections(t *testing.T) {
 		id := conn.SessionID()
 		s.Member(addr).Refuse()
 		locktest.WantErr(t, "DialContext", need.ErrOf(s.DialContext(t.Context(), "tcp", addr)), syscall.ECONNREFUSED)
-		if _, _, err := conn.Get("/"); err != nil {
-			t.Errorf("Get on the standing connection: %v", err)
-		}
+		_, _, err := conn.Get("/")
+		locktest.WantErr(t, "Get on the standing connection", err, nil)
 		s.Member(addr2).Cut()
 		need.That(t, "Cut of another member took the connection", s.Sessions()[0].Member == addr)
 		s.Member(addr).Cut()
@@ -57,9 +57,8 @@ func TestLaggingMemberServesThePast(t *testing.T) {
 		ahead, behind := connect(t, s, timeout, addr), connect(t, s, timeout, addr2)
 		shows := func(when, path string, want bool) {
 			t.Helper()
-			if got, _, err := behind.Exists(path); got != want || err != nil {
-				t.Errorf("%s: %s is there: %t, %v; want %t", when, path, got, err, want)
-			}
+			got, _, err := behind.Exists(path)
+			need.That(t, fmt.Sprintf("%s: %s is there: %t, %v; want %t", when, path, got, err, want), got == want && err == nil)
 		}
 		watch := func(path string) <-chan zk.Event {
 			t.Helper()
@@ -109,9 +108,8 @@ func TestLaggingMemberHangsUpOnClientsAheadOfIt(t *testing.T) {
 		need.Equal(t, "connected, though that is behind the client, to", s.Sessions()[0].Member, "")
 		s.Member(addr2).CatchUp()
 		time.Sleep(2 * time.Second)
-		if got := s.Sessions()[0]; got.Member != addr2 || got.ID != id {
-			t.Errorf("after CatchUp: got %+v, want session %#x on %s", got, id, addr2)
-		}
+		got := s.Sessions()[0]
+		need.That(t, fmt.Sprintf("after CatchUp: got %+v, want session %#x on %s", got, id, addr2), got.Member == addr2 && got.ID == id)
 	})
 }
 
@@ -145,9 +143,8 @@ func TestIsolatedMemberAnswersReadsFromThePastWhileItsSessionsExpire(t *testing.
 		create(t, outside, "/new", 0)
 		time.Sleep(2 * time.Second)
 		for path, want := range map[string]bool{"/e": true, "/new": false} {
-			if got, _, err := inside.Exists(path); got != want || err != nil {
-				t.Errorf("a read of %s on the isolated member: %t, %v; want %t", path, got, err, want)
-			}
+			got, _, err := inside.Exists(path)
+			need.That(t, fmt.Sprintf("%s on the isolated member: %t, %v; want %t", path, got, err, want), got == want && err == nil)
 		}
 		write := creating(inside, "/n")
 		s.Member(addr).Glimpse(1) // lets the write through, and not the report
@@ -190,9 +187,8 @@ func TestIsolatedMemberGivesItsClientsUpAfterFiveTicks(t *testing.T) {
 func TestLeaderHearsOfASessionWhenItPingsTheFollower(t *testing.T) {
 	ticking(t, func(t *testing.T, s *zktest.Server, conn *zk.Conn, gone <-chan time.Time) {
 		time.Sleep(tick/2 - 1) // a ping is due
-		if _, _, err := conn.Exists("/e"); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err := conn.Exists("/e")
+		need.OK(t, err)
 		asked := time.Now()
 		time.Sleep(1)
 		s.Mute(conn.SessionID(), zktest.Request)

@@ -59,9 +59,8 @@ func TestServerOfATestClosesAtItsEnd(t *testing.T) {
 		conn := connect(t, s, timeout, addr)
 		need.Equal(t, "the session timeout, that of the Config,", s.Sessions()[0].Timeout, 5*time.Second)
 		t.Cleanup(func() { // before the server goes
-			if _, _, err := conn.Exists("/"); err != nil {
-				t.Errorf("while the test cleans up: %v", err)
-			}
+			_, _, err := conn.Exists("/")
+			locktest.WantErr(t, "while the test cleans up", err, nil)
 		})
 	})
 	locktest.WantErr(t, "DialContext after the test", need.ErrOf(s.DialContext(t.Context(), "tcp", addr)), syscall.ECONNREFUSED)
@@ -159,9 +158,7 @@ func TestExpireEndsSessionAndItsNodesAtOnce(t *testing.T) {
 		var last []zktest.Change
 		s.OnChange(func(_ zktest.View, changes []zktest.Change) { last = changes })
 		before := s.Zxid()
-		if !s.Expire(id) {
-			t.Fatalf("Expire(%#x): no such session", id)
-		}
+		need.That(t, "no such session", s.Expire(id))
 		want := []zktest.Change{
 			{Zxid: before + 1, Op: "delete", Path: "/1", Session: id},
 			{Zxid: before + 1, Op: "delete", Path: "/2", Session: id},
@@ -194,9 +191,8 @@ func TestFrozenServerExpiresTheOverdueAndHandlesTheRestWhenItContinues(t *testin
 		need.Equal(t, "sessions while it is frozen", len(s.Sessions()), 2)
 		need.That(t, "a request is applied while it is frozen", !s.Exists("/n"))
 		s.Unfreeze()
-		if sessions := s.Sessions(); len(sessions) != 1 || sessions[0].ID != second {
-			t.Errorf("after Unfreeze: got %+v, want only %#x", sessions, second)
-		}
+		sessions := s.Sessions()
+		need.That(t, fmt.Sprintf("after Unfreeze: got %+v, want only %#x", sessions, second), len(sessions) == 1 && sessions[0].ID == second)
 		locktest.WantErr(t, "Create", <-answer, nil)
 		time.Sleep(3 * time.Minute) // a client's handshake with a mute server ends after 6.67 timeouts
 		connected(t, short, first, false)
@@ -222,13 +218,11 @@ func TestWatchesAreCountedUntilTheConnectionEnds(t *testing.T) {
 		conn := connect(t, s, timeout, addr)
 		for range 2 { // the second time adds nothing at the server
 			for _, path := range []string{"/", "/none"} {
-				if _, _, _, err := conn.ExistsW(path); err != nil {
-					t.Fatal(err)
-				}
+				_, _, _, err := conn.ExistsW(path)
+				need.OK(t, err)
 			}
-			if _, _, _, err := conn.ChildrenW("/"); err != nil {
-				t.Fatal(err)
-			}
+			_, _, _, err := conn.ChildrenW("/")
+			need.OK(t, err)
 		}
 		need.Equal(t, "Watches", s.Watches(), 3)
 		s.Member(addr).Refuse()
@@ -246,9 +240,8 @@ func TestOnChangeSeesEachTransactionWhole(t *testing.T) {
 			for _, c := range changes {
 				ops = append(ops, c.Op)
 			}
-			if data, stat, ok := v.Get("/n"); !ok || string(data) != "new" || stat.Mzxid != v.Zxid() {
-				t.Errorf("view of %d: got %q, %+v, %t", v.Zxid(), data, stat, ok)
-			}
+			data, stat, ok := v.Get("/n")
+			need.That(t, fmt.Sprintf("view of %d: got %q, %+v, %t", v.Zxid(), data, stat, ok), ok && string(data) == "new" && stat.Mzxid == v.Zxid())
 			need.List(t, "children in the view", v.Children("/n"), "kid")
 			need.That(t, "a child in the view is not there", v.Exists("/n/kid"))
 		})

@@ -565,15 +565,13 @@ func checkTree(t *testing.T, s *Server) {
 		parent, name := splitPath(path)
 		if path != "/" {
 			kids[parent]++
-			if _, ok := s.tree.children[parent][name]; !ok || s.tree.nodes[parent] == nil {
-				t.Errorf("%q is not a child of its parent", path)
-			}
+			_, ok := s.tree.children[parent][name]
+			need.That(t, fmt.Sprintf("%q is not a child of its parent", path), ok && s.tree.nodes[parent] != nil)
 		}
 		if n.ephemeral() {
 			ephemerals++
-			if _, ok := s.tree.ephemerals[n.stat.EphemeralOwner][path]; !ok {
-				t.Errorf("%q is not among the nodes of its session", path)
-			}
+			_, ok := s.tree.ephemerals[n.stat.EphemeralOwner][path]
+			need.That(t, fmt.Sprintf("%q is not among the nodes of its session", path), ok)
 		}
 		if n.container() {
 			containers++
@@ -596,11 +594,7 @@ func TestActionThatDoesNotFitPanics(t *testing.T) {
 		s := NewServer(Config{})
 		s.Intercept(func(*Frame) Action { return action })
 		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%+v for %v: no panic", action, f)
-				}
-			}()
+			defer func() { need.That(t, fmt.Sprintf("%+v for %v: no panic", action, f), recover() != nil) }()
 			(&conn{server: s}).fate(&f)
 		}()
 		s.Close()

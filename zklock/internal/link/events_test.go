@@ -1,6 +1,7 @@
 package link
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -35,9 +36,8 @@ func TestWatchOfAReadThatFailedIsNone(t *testing.T) {
 		if again := !e.listen("/a", list, relies); told != 1 || !again {
 			t.Errorf("list: %t; told %d times, want once; whoever looks again asks for the watch: %t, want true", list, told, again)
 		}
-		if _, ok := e.Seen("/a"); ok {
-			t.Errorf("list: %t; something was seen", list)
-		}
+		_, ok := e.Seen("/a")
+		need.That(t, fmt.Sprintf("list: %t; something was seen", list), !ok)
 	}
 }
 
@@ -56,9 +56,8 @@ func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
 	}}
 	e.listen("/x", false, other)
 	e.fire(zk.Event{Type: zk.EventNodeDeleted, Path: "/x"})
-	if !e.listen("/x", false, w) || again > 0 || len(e.watches) > 0 {
-		t.Errorf("asked again %d times, listening to %d paths", again, len(e.watches))
-	}
+	need.That(t, fmt.Sprintf("asked again %d times", again), e.listen("/x", false, w) && again == 0)
+	need.Equal(t, "paths that are listened to", len(e.watches), 0)
 	changed := &Watcher{Notify: func() {}}
 	e.listen("/y", false, changed)
 	e.fire(zk.Event{Type: zk.EventNodeDataChanged, Path: "/y"})

@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/fate"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -191,22 +192,16 @@ func TestWhatWaitsAnywayLeavesAsOne(t *testing.T) {
 		synctest.Wait()
 		c.wantEntered(append(turns, under...)...)
 		wantErr(t, "the delete", gone.wait().answers[0].Err, nil)
-		if c.s.Exists(node) {
-			t.Error("not deleted")
-		}
+		need.That(t, "not deleted", !c.s.Exists(node))
 		c.wantSent("multi", "multiRead")
-		if n, of := c.Groups.Load(), c.Grouped.Load(); n != 2 || of != 5+4 {
-			t.Errorf("counted %d groups of %d", n, of)
-		}
+		need.Equal(t, "groups, and those in them", [2]int64{c.Groups.Load(), c.Grouped.Load()}, [2]int64{2, 5 + 4})
 	})
 }
 
 func TestOneAloneLeavesAtOnceAsItIs(t *testing.T) {
 	inCrowd(t, 2, func(c *crowd) {
 		for range 3 {
-			if r := c.enter(c.paths[1]).wait(); r.took != trip {
-				t.Errorf("took %v", r.took)
-			}
+			need.Equal(t, "it took", c.enter(c.paths[1]).wait().took, trip)
 			c.wantSent("create", "getChildren2")
 		}
 	})
@@ -227,9 +222,7 @@ func TestNobodyWaitsForOthersForLongerThanAQuarterOfARoundTrip(t *testing.T) {
 		}
 		time.Sleep(3 * trip)
 		for _, path := range c.paths[50:] {
-			if r := c.enter(path).wait(); r.took > trip*5/4 {
-				t.Errorf("took %v among others", r.took)
-			}
+			need.AtMost(t, "it took among others", c.enter(path).wait().took, trip*5/4)
 		}
 		all.Wait()
 	})
@@ -238,9 +231,7 @@ func TestNobodyWaitsForOthersForLongerThanAQuarterOfARoundTrip(t *testing.T) {
 		c.crowded()
 		c.s.Intercept(c.note)
 		time.Sleep(10 * trip)
-		if r := c.enter(c.paths[1]).wait(); r.took > trip*5/4 {
-			t.Errorf("took %v behind what is not answered", r.took)
-		}
+		need.AtMost(t, "it took behind what is not answered", c.enter(c.paths[1]).wait().took, trip*5/4)
 		c.s.CutAll()
 	})
 }
@@ -258,9 +249,7 @@ func TestWhatWaitsLeavesWhenAllOfAGroupIsAnswered(t *testing.T) {
 			time.Sleep(row.after)
 			r := c.enterAll("/q1")[0]
 			c.s.Intercept(nil)
-			if r.wait(); r.took != row.want {
-				t.Errorf("%s: took %v, want %v", name, r.took, row.want)
-			}
+			need.Equal(t, name+": it took", r.wait().took, row.want)
 		})
 	}
 }
@@ -271,15 +260,12 @@ func TestGroupHasOneTransactionForEachPath(t *testing.T) {
 		c.crowded()
 		turns := c.enterAll("/q1", "/q2", "/q2", "/q3", "/q2", "/q1")
 		c.wantEntered(turns...)
-		if c.wantSent("multi", "multi", "multi", "multiRead"); turns[0].answers[0].Zxid != turns[1].answers[0].Zxid {
-			t.Error("nothing was sent as one")
-		}
+		c.wantSent("multi", "multi", "multi", "multiRead")
+		need.Equal(t, "the transaction of the second", turns[1].answers[0].Zxid, turns[0].answers[0].Zxid)
 		tokens := map[string]bool{}
 		for _, r := range turns {
 			token := fmt.Sprint(r.path, r.answers[0].Zxid)
-			if tokens[token] {
-				t.Errorf("two nodes of %s", token)
-			}
+			need.That(t, "two nodes of "+token, !tokens[token])
 			tokens[token] = true
 		}
 	})
@@ -291,9 +277,8 @@ func TestPathThatIsNotKnownToBeThereGoesAlone(t *testing.T) {
 		turns := c.enterAll("/q1", "/q2")
 		missing := c.enterAll("/qx")[0]
 		c.wantFailed(zk.ErrNoNode, missing)
-		if c.wantEntered(turns...); missing.took != trip {
-			t.Errorf("took %v", missing.took)
-		}
+		c.wantEntered(turns...)
+		need.Equal(t, "it took", missing.took, trip)
 		c.wantSent("create", "getChildren2", "multi", "multiRead")
 		put(t, c.Conn, "/qx")
 		c.wantEntered(c.enter("/qx").wait())
@@ -315,9 +300,8 @@ func TestWhatMakesAPathGoesAloneAndThePathIsKnownThen(t *testing.T) {
 			create := &zk.CreateRequest{Path: "/qx/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence}
 			made := c.gather(c.t.Context(), "/qx", Transaction{&zk.CreateRequest{Path: "/qx", Acl: all, Flags: zk.FlagContainer}},
 				Transaction{create}, List("/qx")).wait()
-			if err := errors.Join(made.answers[0].Err, made.answers[1].Err, made.answers[2].Err); err != nil || made.took != trip {
-				t.Errorf("%v after %v", err, made.took)
-			}
+			wantErr(t, "together", errors.Join(made.answers[0].Err, made.answers[1].Err, made.answers[2].Err), nil)
+			need.Equal(t, "it took", made.took, trip)
 			c.wantSent("createContainer", "create", "getChildren2")
 			c.crowded()
 			gone := c.leave("/qx", made.answers[1].Created[0])
@@ -459,9 +443,7 @@ func TestServersThatListOneByOneAreAskedToOnlyOnce(t *testing.T) {
 		for _, r := range c.enterAll("/q1", "/q2", "/q3") {
 			wantErr(t, "the list", r.wait().answers[1].Err, zk.ErrConnectionClosed)
 		}
-		if !hungUp {
-			t.Error("nobody has asked for several lists")
-		}
+		need.That(t, "nobody has asked for several lists", hungUp)
 		c.take()
 		c.crowded()
 		c.wantEntered(c.enterAll("/q1", "/q2", "/q3")...)
@@ -485,9 +467,7 @@ func TestWhoLeavesBeforeTheGroupDoesIsNotInIt(t *testing.T) {
 		c.crowded()
 		c.wantFailed(zk.ErrNoServer, c.enterWith(ctx, "/q1", nil)) // all that waits
 		time.Sleep(2 * trip)
-		if r := c.enter("/q2").wait(); r.took != trip {
-			t.Errorf("took %v when nothing was under way", r.took)
-		}
+		need.Equal(t, "it took when nothing was under way", c.enter("/q2").wait().took, trip)
 	})
 }
 
@@ -498,9 +478,7 @@ func TestGroupThatWaitsDoesNotLeaveWhenTheConnectionHasEnded(t *testing.T) {
 		begun := time.Now()
 		c.s.CutAll()
 		c.wantFailed(zk.ErrNoServer, turns...)
-		if took := time.Since(begun); took > 0 {
-			t.Errorf("known after %v", took)
-		}
+		need.Equal(t, "until that is known", time.Since(begun), 0)
 		c.wantSent()
 	})
 }
@@ -536,40 +514,30 @@ func TestLongestListIsRemembered(t *testing.T) {
 			put(t, c.Conn, fmt.Sprintf("/q1/%096d", i))
 		}
 		c.enter("/q1").wait()
-		if got := longest(); got < 10_000 || got > 11_000 {
-			t.Errorf("%d bytes", got)
-		}
+		need.Between(t, "bytes", longest(), 10_000, 11_000)
 		for i := range 100 {
 			put(t, c.Conn, fmt.Sprintf("/q2/%0196d", i))
 		}
 		c.crowded()
 		c.wantEntered(c.enterAll("/q0", "/q2")...)
-		if got := longest(); got < 20_000 || got > 21_000 {
-			t.Errorf("%d bytes in a group", got)
-		}
+		need.Between(t, "bytes in a group", longest(), 20_000, 21_000)
 	})
 }
 
 // One more that is there must not cost memory for ever.
 func TestPathsAreForgottenInTime(t *testing.T) {
 	var p paths
-	if p.note("unknown", zk.ErrConnectionClosed); p.known("unknown") {
-		t.Error("known by an answer that was lost")
-	}
+	p.note("unknown", zk.ErrConnectionClosed)
+	need.That(t, "known by an answer that was lost", !p.known("unknown"))
 	for i := range mostPaths + 1 {
 		p.note(fmt.Sprint(i), nil)
 	}
-	if len(p.there) > mostPaths || !p.known(fmt.Sprint(mostPaths)) {
-		t.Errorf("%d paths", len(p.there))
-	}
+	need.AtMost(t, "paths", len(p.there), mostPaths)
+	need.That(t, "the last one is not known", p.known(fmt.Sprint(mostPaths)))
 	p.note(fmt.Sprint(mostPaths), zk.ErrConnectionClosed)
-	if !p.known(fmt.Sprint(mostPaths)) {
-		t.Error("forgotten because of a connection")
-	}
+	need.That(t, "forgotten because of a connection", p.known(fmt.Sprint(mostPaths)))
 	p.note(fmt.Sprint(mostPaths), zk.ErrNoNode)
-	if p.known(fmt.Sprint(mostPaths)) {
-		t.Error("not forgotten")
-	}
+	need.That(t, "not forgotten", !p.known(fmt.Sprint(mostPaths)))
 }
 
 // What was executed, and of which the server said nothing or something else, is an error of no code: the outcome is unknown.
@@ -608,9 +576,7 @@ func TestAnswerThatDoesNotFitAGroupIsNotBelieved(t *testing.T) {
 						t.Errorf("%s: believed %v", r.path, r.answers[at])
 					}
 				}
-				if !f.done() {
-					t.Error("not forged")
-				}
+				need.That(t, "not forged", f.done())
 			})
 		})
 	}
@@ -623,8 +589,6 @@ func TestMalformedListsEndTheConnection(t *testing.T) {
 		"without an end":       body(result(wire.OpGetChildren, false), 1, "a"),
 		"behind half a node":   body(result(wire.OpGetData, false), "a", 1),
 	} {
-		if err := checkReply(wire.OpMultiRead, wire.Decoder{Rest: list}); err == nil {
-			t.Errorf("%s: believed", name)
-		}
+		need.That(t, name+": believed", checkReply(wire.OpMultiRead, wire.Decoder{Rest: list}) != nil)
 	}
 }

@@ -328,9 +328,8 @@ func TestAnswerThatDoesNotFitATransactionIsNotBelieved(t *testing.T) {
 		f := newForger(s)
 		l := dial(t, f.config(), addr)
 		f.next(wire.OpMulti, with(reply))
-		if created, err := l.Transact(node, &zk.CreateRequest{Path: "/z", Acl: all}); err == nil || !f.done() {
-			t.Errorf("forged: %t; believed %q", f.done(), created)
-		}
+		created, err := l.Transact(node, &zk.CreateRequest{Path: "/z", Acl: all})
+		need.That(t, fmt.Sprintf("forged: %t; believed %q", f.done(), created), err != nil && f.done())
 		need.That(t, "not done", s.Exists("/x") && s.Exists("/z"))
 	})
 }
@@ -352,9 +351,7 @@ func TestPathThatWasNotAskedForIsNotBelieved(t *testing.T) {
 			return body(forge(d.String()))
 		})
 		created, err := l.Transact(&zk.CreateRequest{Path: "/q/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence})
-		if err == nil || !f.done() || len(s.Children("/q")) != 1 {
-			t.Errorf("forged: %t; believed %q", f.done(), created)
-		}
+		need.That(t, fmt.Sprintf("forged: %t; believed %q", f.done(), created), err != nil && f.done() && len(s.Children("/q")) == 1)
 	})
 }
 
@@ -389,9 +386,7 @@ func FuzzHostileServer(f *testing.F) {
 			_, _, err = l.Conn.Get("/")
 		}
 		need.OK(t, err)
-		if got, bound := allocated()-before, uint64(4<<20+100*len(reply)); got > bound {
-			t.Errorf("allocated %d bytes, want at most %d", got, bound)
-		}
+		need.AtMost(t, "bytes allocated", allocated()-before, uint64(4<<20+100*len(reply)))
 	})
 }
 

@@ -189,9 +189,8 @@ func TestWatchesAreSetBeforeARequestThatHasQueued(t *testing.T) {
 		}()
 		s.Unmute(l.Session().ID, zktest.Request)
 		<-done
-		if ops := ops(); len(ops) == 0 || ops[0] != "setWatches" {
-			t.Errorf("asked: %v, want the watches first", ops)
-		}
+		asked := ops()
+		need.That(t, fmt.Sprintf("asked: %v, want the watches first", asked), len(asked) > 0 && asked[0] == "setWatches")
 		need.That(t, "the answer came before the event", told(fired))
 	})
 }
