@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -142,23 +141,15 @@ func TestOutcomeOfAnAdvisoryTransaction(t *testing.T) {
 				}
 				return err
 			})
-			if err == nil || !strings.Contains(err.Error(), c.text) {
-				t.Fatalf("Tx: %v, want %q", err, c.text)
-			}
+			need.WantMention(t, err, c.text)
 			for _, is := range []error{tier.ErrUnknown, tier.ErrLost, mine} {
-				if errors.Is(err, is) != slices.Contains(c.want, is) {
-					t.Errorf("Tx: %v, want %v", err, c.want)
-				}
+				need.Equal(t, fmt.Sprintf("whether %v is %v", err, is), errors.Is(err, is), slices.Contains(c.want, is))
 			}
-			if lost := s.hold.Err(); errors.Is(lost, tier.ErrLost) == c.survives {
-				t.Errorf("the hold: %v, want it to survive: %v", lost, c.survives)
-			}
+			need.Equal(t, "whether the hold survives", !errors.Is(s.hold.Err(), tier.ErrLost), c.survives)
 			if !c.survives {
 				mustRelease(t, advisories.start(t, sharedURL(t)).mustAcquire(t))
 			}
-			if n := value(t, s.table); n != 0 && !errors.Is(err, tier.ErrUnknown) {
-				t.Errorf("%d were committed", n)
-			}
+			need.That(t, "something was committed", errors.Is(err, tier.ErrUnknown) || value(t, s.table) == 0)
 		})
 	}
 }
@@ -169,9 +160,7 @@ func TestAdvisoryTransactionHasAWholeLease(t *testing.T) {
 	time.Sleep(ttl / 10) // since when the lease has not been renewed, as a rule
 	begun := time.Now()
 	if err := Tx(soon(t), hold, func(pgx.Tx) error {
-		if end := second.GrantOf(hold).ValidUntil(); end.Before(begun.Add(ttl - ttl/3 - time.Millisecond)) {
-			t.Errorf("at the beginning the lease ends %v after it", end.Sub(begun))
-		}
+		need.AtLeast(t, "the lease at the beginning", second.GrantOf(hold).ValidUntil().Sub(begun), ttl-ttl/3-time.Millisecond)
 		return nil
 	}); err != nil {
 		t.Error(err)

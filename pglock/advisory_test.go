@@ -122,9 +122,9 @@ func TestAdvisoryLockOfAnotherProgramExcludes(t *testing.T) {
 	_, err := claim.TryAcquire(soon(t))
 	wantErr(t, err, second.ErrLocked)
 	wantErr(t, claim.Revoke(soon(t)), errors.ErrUnsupported)
-	if all := contenders(t, claim); len(all) != 1 || all[0].ID != strconv.Itoa(int(other.Conn().PgConn().PID())) {
-		t.Errorf("Contenders: %+v, want process %d", all, other.Conn().PgConn().PID())
-	}
+	all := contenders(t, claim)
+	need.Len(t, "contenders", all, 1)
+	need.Equal(t, "the process that has it", all[0].ID, strconv.Itoa(int(other.Conn().PgConn().PID())))
 }
 
 // A wait that is cancelled costs no connection.
@@ -141,9 +141,8 @@ func TestCancelledWaiterKeepsItsSession(t *testing.T) {
 		wantErr(t, w.Err, context.Canceled)
 		eventually(t, "nobody waits", func() bool { return seen(t, outside(t), false) == 0 })
 	}
-	if slices.Sort(pids); len(slices.Compact(pids)) > 2 {
-		t.Errorf("three waits in the sessions %v", pids)
-	}
+	slices.Sort(pids)
+	need.AtMost(t, "sessions of three waits", len(slices.Compact(pids)), 2)
 	mustRelease(t, c)
 }
 

@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -23,9 +24,7 @@ func TestIdleConnectionsStay(t *testing.T) {
 	}
 	before := backends()
 	time.Sleep(ttl / 4)
-	if after := backends(); after != before {
-		t.Errorf("processes %v, then %v", before, after)
-	}
+	need.Equal(t, "processes", backends(), before)
 }
 
 // A role may have settings of how values are written, text is encoded, and transactions begin.
@@ -46,9 +45,7 @@ func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 	mustRelease(t, c)
 	tx := need.Get(outside(t).BeginTx(soon(t), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
 	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(soon(t), "SELECT tierlock.leave('/q', $1)", newID()); err == nil || !strings.Contains(err.Error(), "read committed") {
-		t.Errorf("%v", err)
-	}
+	need.WantMention(t, need.ErrOf(tx.Exec(soon(t), "SELECT tierlock.leave('/q', $1)", newID())), "read committed")
 }
 
 func TestBadOptionsAreNamed(t *testing.T) {
@@ -65,9 +62,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		"option of type pglock.elsewhere": elsewhere{},
 	})
 	for _, f := range flavours {
-		if _, err := f.front(nil); err == nil || !strings.Contains(err.Error(), "nil pool") {
-			t.Errorf("%s without a pool: %v", f.name, err)
-		}
+		need.Has(t, f.name+" without a pool", fmt.Sprint(need.ErrOf(f.front(nil))), "nil pool")
 	}
 }
 

@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"context"
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -90,12 +89,8 @@ func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 			c.forget(t, s)
 			next := advisories.start(t, url)
 			granted := func(mine second.Grant, how string) {
-				if err := g.Err(); !errors.Is(err, second.ErrLost) {
-					t.Errorf("%s is granted the lock while the holder has it: %v", how, err)
-				}
-				if mine.Token() <= g.Token() {
-					t.Errorf("token %d after %d", mine.Token(), g.Token())
-				}
+				need.WantErr(t, "the holder, as "+how+" is granted the lock,", g.Err(), second.ErrLost)
+				need.AtLeast(t, "the token of "+how, mine.Token(), g.Token()+1)
 				mustRelease(t, mine)
 			}
 			if mine, err := next.at(t, lockPath(t)).TryAcquire(soon(t)); err == nil {
@@ -120,9 +115,7 @@ func TestRowsMayBeMissingOrBackAtTheNewPrimary(t *testing.T) {
 	missing := p.mustAcquire(t)
 	standby := poolAt(t, pgserver.PlainURL(e.standby.Addr()))
 	contenders := func() int { return ask[int](t, standby, "SELECT count(*) FROM tierlock.contender") }
-	if n := contenders(); n != 1 {
-		t.Fatalf("%d contenders at the standby", n)
-	}
+	need.Equal(t, "contenders at the standby", contenders(), 1)
 	e.failOver(t)
 	knows(t, missing, 20*time.Second)
 	eventually(t, "the contender that is back is removed", func() bool { return contenders() == 0 })

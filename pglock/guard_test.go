@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,9 +49,7 @@ func TestTransactionIsCommittedWhileHeld(t *testing.T) {
 		tab, ctx, wrong := table(t), soon(t), errors.New("wrong")
 		committed := func(want int) {
 			t.Helper()
-			if n := value(t, tab); n != want {
-				t.Errorf("%d, want %d", n, want)
-			}
+			need.Equal(t, "committed", value(t, tab), want)
 		}
 		works := increment(ctx, tab)
 		need.OK(t, Tx(ctx, hold, works))
@@ -65,9 +64,7 @@ func TestTransactionIsCommittedWhileHeld(t *testing.T) {
 				func(tx pgx.Tx) error { works(tx); return tx.Rollback(ctx) })
 		}
 		for _, f := range fails {
-			if err := Tx(ctx, hold, f); err == nil {
-				t.Error("no error")
-			}
+			need.That(t, "no error", Tx(ctx, hold, f) != nil)
 		}
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
@@ -143,13 +140,11 @@ func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 				checked, want = ends(t, p, c)
 				return increment(soon(t), tab)(tx)
 			}), want)
-			if n := value(t, tab); n != 0 || !c.Idle() {
-				t.Errorf("%d was committed; idle: %t", n, c.Idle())
-			}
+			need.Equal(t, "committed", value(t, tab), 0)
+			need.That(t, "not idle", c.Idle())
 			lost := errors.Is(want, second.ErrLost)
-			if errors.Is(c.Err(), second.ErrLost) != lost || errors.Is(c.Release(), second.ErrLost) != lost {
-				t.Errorf("the contender: %v, want that it is lost: %t", c.Err(), lost)
-			}
+			need.Equal(t, fmt.Sprintf("whether it is lost: %v", c.Err()), errors.Is(c.Err(), second.ErrLost), lost)
+			need.Equal(t, "whether Release says so", errors.Is(c.Release(), second.ErrLost), lost)
 		})
 	}
 }
@@ -208,15 +203,11 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 				_, err := tx.Exec(soon(t), "UPDATE "+tab+" SET n = n + 2")
 				return err
 			}))
-			if took := time.Since(begun); took > 3*ttl {
-				t.Errorf("the next one had the row after %v", took)
-			}
+			need.AtMost(t, "until the next one had the row", time.Since(begun), 3*ttl)
 			goOn()
 			heal()
 			wantErr(t, <-result, tier.ErrLost)
-			if n := value(t, tab); n != 2 {
-				t.Errorf("%d, want what the next one has written", n)
-			}
+			need.Equal(t, "what the next one has written", value(t, tab), 2)
 			mustRelease(t, next)
 		})
 	}
@@ -266,7 +257,5 @@ func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 
 	commit(soon(t), func() bool { return true })
 	mustRelease(t, hold)
-	if n := value(t, tab); n != 2 {
-		t.Errorf("%d, want 2", n)
-	}
+	need.Equal(t, "committed", value(t, tab), 2)
 }

@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,9 +40,7 @@ func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 		what          string
 		before, after int
 	}{{"a renewal", before, blocks(t, renewal)}, {"an entry in another queue", beforeEntry, blocks(t, entry)}} {
-		if c.after > c.before+dead/100 {
-			t.Errorf("%s looks at %d blocks with %d dead rows, %d before", c.what, c.after, dead, c.before)
-		}
+		need.AtMost(t, fmt.Sprintf("blocks that %s looks at with %d dead rows", c.what, dead), c.after, c.before+dead/100)
 	}
 }
 
@@ -87,9 +86,7 @@ func TestRowsOfAQueueThatAreNotRemovedYetAreNotPassedBy(t *testing.T) {
 		const entries = "SELECT pg_stat_get_xact_tuples_returned('tierlock.contender_pkey'::regclass)"
 		before := ask[int](t, tx, entries)
 		ask[any](t, tx, c.sql)
-		if n := ask[int](t, tx, entries) - before; n > dead/20 {
-			t.Errorf("%s looks at %d rows, %d of which are dead", c.what, n, dead)
-		}
+		need.AtMost(t, fmt.Sprintf("rows that %s looks at with %d dead ones", c.what, dead), ask[int](t, tx, entries)-before, dead/20)
 	}
 }
 
@@ -186,8 +183,6 @@ func TestTurnTakesFewStatements(t *testing.T) {
 	} {
 		statements.Store(0)
 		exec(t, pool, c.sql, c.args...)
-		if n := statements.Load(); n == 0 || n > c.most {
-			t.Errorf("%s takes %d statements, want at most %d", c.what, n, c.most)
-		}
+		need.Between(t, "statements of "+c.what, statements.Load(), 1, c.most)
 	}
 }

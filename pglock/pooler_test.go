@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/pglock/internal/advisory"
@@ -79,9 +81,8 @@ func TestPoolerOfTransactionsIsRefused(t *testing.T) {
 					if settings == nil && f.name == advisories.name {
 						want = advisory.ErrNoLease
 					}
-					if !errors.Is(err, want) || !strings.Contains(err.Error(), "PgBouncer") {
-						t.Errorf("%s: %v, want that it is PgBouncer's transaction mode", f.name, err)
-					}
+					need.WantErr(t, f.name, err, want)
+					need.WantMention(t, err, "PgBouncer")
 				}
 			}
 			cancel()
@@ -109,7 +110,6 @@ func TestPoolerOfSessionsServes(t *testing.T) {
 	q.Close()
 	undisturbed(t, url)
 	_, err = advisories.begin(t, url).at(t, lockPath(t)).Acquire(soon(t))
-	if !errors.Is(err, advisory.ErrNoLease) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v, want at once that there is no lease", err)
-	}
+	wantErr(t, err, advisory.ErrNoLease)
+	need.That(t, fmt.Sprintf("not at once: %v", err), !errors.Is(err, context.DeadlineExceeded))
 }

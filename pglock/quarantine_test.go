@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -20,9 +21,7 @@ func TestWhoHadSomethingBeforeIsNotQuarantined(t *testing.T) {
 	permits, taken := other.Semaphore(lockPath(t), 5), make(chan *tier.Permits, 1)
 	go func() {
 		p, err := permits.Acquire(soon(t), 1)
-		if err != nil {
-			t.Error(err)
-		}
+		need.WantErr(t, "Acquire", err, nil)
 		taken <- p
 	}()
 	eventually(t, "one that is given none yet", func() bool {
@@ -30,9 +29,8 @@ func TestWhoHadSomethingBeforeIsNotQuarantined(t *testing.T) {
 		return err == nil && len(q) == 2 && q[0].Permits == 2 && !q[0].Quarantined && q[1].Permits == 0 && q[1].Quarantined
 	})
 	later := <-taken
-	if q, err := permits.Contenders(soon(t)); err != nil || len(q) != 2 || q[1].Permits != 1 || q[1].Quarantined {
-		t.Errorf("after the quarantine: %+v, %v", q, err)
-	}
+	q := need.Get(permits.Contenders(soon(t)))(t)
+	need.That(t, fmt.Sprintf("after the quarantine: %+v", q), len(q) == 2 && q[1].Permits == 1 && !q[1].Quarantined)
 	mustRelease(t, held)
 	mustRelease(t, later)
 }

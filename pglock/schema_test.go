@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,9 +48,7 @@ func TestNumbersAreDrawnUnderTheLockOfTheQueue(t *testing.T) {
 	pool := outside(t)
 	mine, theirs := opened(t, pool), opened(t, pool)
 	slow := begun(t, pool)
-	if !entered(t, slow, lockPath(t), newID(), mine) {
-		t.Fatal("the only one is not the first")
-	}
+	need.That(t, "the only one is not the first", entered(t, slow, lockPath(t), newID(), mine))
 	first := make(chan bool, 1)
 	go func() {
 		var is bool
@@ -64,9 +61,7 @@ func TestNumbersAreDrawnUnderTheLockOfTheQueue(t *testing.T) {
 		return len(first) > 0 || ask[int](t, pool, waiting, lockPath(t)) == 1
 	})
 	slow.Commit(soon(t))
-	if <-first {
-		t.Error("both are first")
-	}
+	need.That(t, "both are first", !<-first)
 	for _, session := range []string{mine, theirs} {
 		exec(t, pool, "SELECT tierlock.finish($1)", session)
 	}
@@ -86,12 +81,8 @@ func TestSessionThatWasFoundOverIsNotRenewed(t *testing.T) {
 	}()
 	time.Sleep(600 * time.Millisecond) // it is over
 	finder.Rollback(soon(t))
-	if <-late {
-		t.Error("renewed")
-	}
-	if !renewed(t, pool, id) {
-		t.Error("one that is not over was not renewed")
-	}
+	need.That(t, "renewed", !<-late)
+	need.That(t, "one that is not over was not renewed", renewed(t, pool, id))
 }
 
 // A renewal has come in time, and is slow to commit. Who finds the session over meanwhile waits for it.
@@ -102,9 +93,7 @@ func TestRenewalUnderWayCounts(t *testing.T) {
 	session := openedFor(t, pool, lease)
 	entered(t, pool, lockPath(t), newID(), session)
 	renewal := begun(t, pool)
-	if !renewed(t, renewal, session) {
-		t.Fatal("not renewed")
-	}
+	need.That(t, "not renewed", renewed(t, renewal, session))
 	time.Sleep(lease)
 	settled := make(chan error)
 	go func() {
@@ -113,9 +102,8 @@ func TestRenewalUnderWayCounts(t *testing.T) {
 	}()
 	time.Sleep(100 * time.Millisecond)
 	renewal.Commit(soon(t))
-	if err := <-settled; err != nil || left(t, lockPath(t)) != 1 {
-		t.Errorf("%v, or the contender was deleted", err)
-	}
+	need.OK(t, <-settled)
+	need.Equal(t, "contenders that are left", left(t, lockPath(t)), 1)
 	exec(t, pool, "SELECT tierlock.finish($1)", session)
 }
 
@@ -201,9 +189,7 @@ func TestWhoIsConcernedIsTold(t *testing.T) {
 			}
 			told = append(told, strings.Replace(n.Payload, id(""), "", 1))
 		}
-		if got := strings.Join(told, ", "); got != step.told {
-			t.Errorf("%s: told %q, want %q", step.what, got, step.told)
-		}
+		need.Equal(t, step.what+": told", strings.Join(told, ", "), step.told)
 	}
 }
 
@@ -224,9 +210,7 @@ func TestWhatCountsIsDurableWhateverTheRoleHas(t *testing.T) {
 		tx := begun(t, pool)
 		need.Get(tx.Exec(soon(t), "SET LOCAL synchronous_commit = off"))(t)
 		ask[any](t, tx, call)
-		if got := ask[string](t, tx, "SELECT current_setting('synchronous_commit')"); got != "on" {
-			t.Errorf("%s with synchronous_commit %v", call, got)
-		}
+		need.Equal(t, call+": synchronous_commit", ask[string](t, tx, "SELECT current_setting('synchronous_commit')"), "on")
 		tx.Rollback(soon(t))
 	}
 	exec(t, pool, "SELECT tierlock.finish($1)", session)
@@ -288,13 +272,9 @@ func TestQuarantineIsNeverLongerThanTheLongestLease(t *testing.T) {
 	for _, kind := range []string{"tables", "advisory"} {
 		left := "SELECT tierlock.quiet_ms('" + kind + "', 60000)"
 		exec(t, pool, "UPDATE tierlock.quarantine SET since = clock_timestamp() + interval '1 hour', longest_ms = 60000 WHERE locks = $1", kind)
-		if left := ask[int](t, pool, left); left > 60_000 || left < 40_000 {
-			t.Errorf("%s: %d, want that the quarantine of a minute begins anew", kind, left)
-		}
+		need.Between(t, kind+": the quarantine of a minute, which begins anew", ask[int](t, pool, left), 40_000, 60_000)
 		exec(t, pool, "UPDATE tierlock.quarantine SET since = since - interval '20 seconds' WHERE locks = $1", kind)
-		if left := ask[int](t, pool, left); left > 40_000 {
-			t.Errorf("%s: %d after 20 s, want that it goes on", kind, left)
-		}
+		need.AtMost(t, kind+": the quarantine after 20 s", ask[int](t, pool, left), 40_000)
 	}
 }
 
@@ -307,9 +287,8 @@ func TestSchemaWithoutItsRowsServes(t *testing.T) {
 	exec(t, pool, empty)
 	p := tables.begin(t, url)
 	mustRelease(t, p.mustAcquire(t))
-	if n := ask[int64](t, pool, "SELECT longest_ms FROM tierlock.quarantine WHERE locks = 'tables'"); n != ttl.Milliseconds() {
-		t.Errorf("the longest TTL is %v", n)
-	}
+	const longest = "SELECT longest_ms FROM tierlock.quarantine WHERE locks = 'tables'"
+	need.Equal(t, "the longest TTL", ask[int64](t, pool, longest), ttl.Milliseconds())
 	exec(t, pool, empty)
 	mustRelease(t, p.mustAcquire(t)) // the process has a session again, and nobody else a lease
 	need.Equal(t, "contenders are left", ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"), 0)
@@ -324,18 +303,12 @@ func TestRenewalSeesToOthers(t *testing.T) {
 	entered(t, pool, "/x", newID(), over)
 	exec(t, pool, "UPDATE tierlock.quarantine SET longest_ms = 0")
 	exec(t, pool, "UPDATE tierlock.session SET expires = expires - interval '1 hour' WHERE id <> $1", id)
-	if stale := ask[[]string](t, pool, "SELECT stale FROM tierlock.beat($1, 60000)", id); len(stale) != 1 || stale[0] != "/x" {
-		t.Errorf("the queues with one whose session is over are %v, want /x", stale)
-	}
-	if n := ask[int](t, pool, "SELECT longest_ms FROM tierlock.quarantine WHERE locks = 'tables'"); n != 60_000 {
-		t.Errorf("the longest TTL is %v, want that of who runs", n)
-	}
-	if n := ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"); n != 1 {
-		t.Errorf("%v contenders, want the one that is to be settled", n)
-	}
-	if n := ask[int](t, pool, "SELECT count(*) FROM tierlock.session WHERE id = $1", empty); n != 0 {
-		t.Error("a session that is long over is there")
-	}
+	stale := ask[[]string](t, pool, "SELECT stale FROM tierlock.beat($1, 60000)", id)
+	need.List(t, "the queues with one whose session is over", stale, "/x")
+	longest := ask[int](t, pool, "SELECT longest_ms FROM tierlock.quarantine WHERE locks = 'tables'")
+	need.Equal(t, "the longest TTL, of who runs", longest, 60_000)
+	need.Equal(t, "contenders, of which one is to be settled", ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"), 1)
+	need.Equal(t, "sessions long over", ask[int](t, pool, "SELECT count(*) FROM tierlock.session WHERE id = $1", empty), 0)
 }
 
 func TestWhatTheDatabaseCannotEncodeIsNamed(t *testing.T) {
@@ -348,17 +321,12 @@ func TestWhatTheDatabaseCannotEncodeIsNamed(t *testing.T) {
 		_, err := l.Acquire(soon(t))
 		if !refuses {
 			need.OK(t, err)
-			if all := contenders(t, l); all[0].Label != label {
-				t.Errorf("%s: %v", encoding, all)
-			}
+			need.Equal(t, encoding+": the label", contenders(t, l)[0].Label, label)
 			continue
 		}
-		if !errors.Is(err, errEncoding) || !strings.Contains(err.Error(), label) || !strings.Contains(err.Error(), encoding) {
-			t.Errorf("%s: %v, want that it cannot encode the label", encoding, err)
-		}
+		need.WantErr(t, encoding, err, errEncoding)
+		need.WantMention(t, err, label, encoding)
 		_, err = tables.begin(t, url).at(t, path).Acquire(soon(t))
-		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), encoding) {
-			t.Errorf("%s: %v, want that it cannot encode the path", encoding, err)
-		}
+		need.WantMention(t, err, path, encoding)
 	}
 }

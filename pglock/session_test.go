@@ -3,7 +3,6 @@ package pglock
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -59,9 +58,7 @@ func TestOneRenewalIsForAllLocks(t *testing.T) {
 		eventually(t, "a renewal", func() bool { return requests.Load() > before })
 		held.Store().Do(soon(t), queue.Command{Op: queue.Audit, Session: p.session(t)}) // waits for its end
 	}
-	if n, most := requests.Load(), rounds+int64(time.Since(begun)/(unhurried/4)); n > most {
-		t.Errorf("%d requests for %d renewals", n, most)
-	}
+	need.AtMost(t, "requests for renewals", requests.Load(), rounds+int64(time.Since(begun)/(unhurried/4)))
 }
 
 // Notifications get lost, and nobody is told: all is known by the next renewal.
@@ -99,9 +96,7 @@ func TestLateRequestLeavesNothing(t *testing.T) {
 		enter()
 		happens()
 		eventually(t, name+": an empty queue", func() bool { return left(t, lockPath(t)) == 0 })
-		if p.session(t) != x {
-			t.Errorf("%s: it was removed for another reason", name)
-		}
+		need.Equal(t, name+": the session, or it was removed for another reason", p.session(t), x)
 	}
 	p.Close()
 	enter()
@@ -116,9 +111,7 @@ func TestLateRequestForPermitsTakesNothingBack(t *testing.T) {
 	do := func(op queue.Op, weight int) {
 		t.Helper()
 		c := queue.Command{Op: op, Session: p.session(t), Ref: queue.Ref{Path: lockPath(t), ID: id, Permits: 5}, Weight: weight}
-		if v := held.Store().Do(soon(t), c).View; !v.Has {
-			t.Errorf("%s %d: %+v", op, weight, v)
-		}
+		need.That(t, fmt.Sprintf("%s %d: it has nothing", op, weight), held.Store().Do(soon(t), c).View.Has)
 	}
 	do(queue.Try, 4)
 	for _, weight := range []int{2, 3, 4} {
@@ -146,9 +139,7 @@ func TestReleaseAtAFullServerMakesWay(t *testing.T) {
 	mustRelease(t, c)
 	mustRelease(t, w.Within(t, ttl))
 	const alive = "SELECT count(*) FROM tierlock.session WHERE label = $1 AND expires > clock_timestamp()"
-	if ask[int](t, admin, alive, p.label) != 1 {
-		t.Error("the session is over: nothing was tested")
-	}
+	need.Equal(t, "sessions, without which nothing is tested", ask[int](t, admin, alive, p.label), 1)
 }
 
 // Nobody may be waited for on the connection that renews the session.
@@ -164,9 +155,7 @@ func TestWhatIsDroppedWaitsForNobody(t *testing.T) {
 	drop := func(want ...int) {
 		t.Helper()
 		exec(t, pool, "SELECT tierlock.drop($1)", []string{id, other})
-		if got := []int{left(t, lockPath(t)), left(t, lockPath(t)+"-2")}; !slices.Equal(got, want) {
-			t.Errorf("%v contenders are left, want %v", got, want)
-		}
+		need.List(t, "contenders that are left", []int{left(t, lockPath(t)), left(t, lockPath(t)+"-2")}, want...)
 	}
 	drop(1, 1)
 	enclosed.Rollback(soon(t))
@@ -184,13 +173,10 @@ func TestEndOfAProcessWithManyLocksTakesFewAtATime(t *testing.T) {
 	crowd(t, id, "$1 || '/' || i", lockPath(t), 250)
 	tx := begun(t, outside(t))
 	ask[any](t, tx, "SELECT tierlock.finish($1)", id)
-	if n := ask[int](t, tx, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"); n == 0 || n > 100 {
-		t.Errorf("%d at a time, want 1 to 100", n)
-	}
+	const locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+	need.Between(t, "locks at a time", ask[int](t, tx, locks), 1, 100)
 	tx.Rollback(soon(t))
 	p.Close()
 	const rows = "SELECT (SELECT count(*) FROM tierlock.contender WHERE session = $1) + (SELECT count(*) FROM tierlock.session WHERE id = $1)"
-	if n := ask[int](t, outside(t), rows, id); n > 0 {
-		t.Errorf("%d rows are left", n)
-	}
+	need.Equal(t, "rows that are left", ask[int](t, outside(t), rows, id), 0)
 }

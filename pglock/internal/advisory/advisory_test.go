@@ -1,10 +1,13 @@
 package advisory
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // A notification that somebody waits is worth a look to who holds that lock and keeps it, and to nobody else.
@@ -25,8 +28,6 @@ func TestWhoLooksForThoseWhoWait(t *testing.T) {
 		s := &Store{pause: time.Hour}
 		s.entries.Store(e.id, e)
 		s.told(&pgconn.Notification{PID: 7, Payload: "waits 1"})
-		if looks := s.pause != time.Hour; looks != c.looks {
-			t.Errorf("one who %s looks: %v", name, looks)
-		}
+		need.Equal(t, fmt.Sprintf("whether one who %s looks", name), s.pause != time.Hour, c.looks)
 	}
 }

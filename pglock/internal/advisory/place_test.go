@@ -21,9 +21,7 @@ func TestNameSaysWhoItIs(t *testing.T) {
 	}
 	p.granted = false
 	want.Token, want.Asked = 0, false
-	if got := p.describe(); got != want {
-		t.Errorf("one that waits: got  %+v\nwant %+v", got, want)
-	}
+	need.Equal(t, "one that waits", p.describe(), want)
 	p.name = p.name[:strings.Index(p.name, "night")+2] // as a server cuts it
 	if got := p.describe(); got.Label != "ni" || got.PID != os.Getpid() {
 		t.Errorf("cut: %+v", got)
@@ -47,9 +45,7 @@ func TestPlacesAreInTheOrderOfTokensThenOfTheWait(t *testing.T) {
 	var order string
 	for _, p := range places["-5"] {
 		order += p.pid
-		if p.reads != (p.pid == "1" || p.pid == "6") {
-			t.Errorf("%+v", p)
-		}
+		need.Equal(t, "whether "+p.pid+" reads", p.reads, p.pid == "1" || p.pid == "6")
 	}
 	need.Equal(t, "order", order, "2176")
 }
