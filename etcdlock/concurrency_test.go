@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -42,9 +43,8 @@ func TestEtcdsMutexAndWeExcludeEachOther(t *testing.T) {
 		wantErr(t, <-locks, nil)
 		locked(t, p)
 		behind.Pending(t)
-		if all, err := p.Contenders(soon(t)); err != nil || len(all) != 2 || all[0].PID != 0 || all[1].PID != os.Getpid() {
-			t.Errorf("contenders %v, %v", all, err)
-		}
+		all := need.Get(p.Contenders(soon(t)))(t)
+		need.That(t, fmt.Sprintf("contenders %v", all), len(all) == 2 && all[0].PID == 0 && all[1].PID == os.Getpid())
 		need.OK(t, m.Unlock(soon(t)))
 		release(t, behind.Must(t))
 	}

@@ -84,9 +84,7 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 				c.trouble(t, p, keyOf(second.GrantOf(hold).(*queue.Contender).Ref()))
 			}
 			_, err := Txn(soon(t), hold, append(c.ops, clientv3.OpPut(data(t), "1"))...)
-			if err == nil {
-				t.Fatal("no error")
-			}
+			need.That(t, "no error", err != nil)
 			for _, want := range c.want {
 				wantErr(t, err, want)
 			}
@@ -107,11 +105,7 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 func TestTxnThatIsNonePanicsInItsCaller(t *testing.T) {
 	t.Parallel()
 	hold := mustHold(t, tier.New(start(t)))
-	defer func() {
-		if recover() == nil || !second.GrantOf(hold).Idle() {
-			t.Errorf("no panic, or not idle")
-		}
-	}()
+	defer func() { need.That(t, "no panic, or not idle", recover() != nil && second.GrantOf(hold).Idle()) }()
 	_, err := Txn(soon(t), hold, clientv3.Op{})
 	t.Errorf("no panic: %v", err)
 }

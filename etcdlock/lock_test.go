@@ -83,13 +83,10 @@ func TestKeyTellsOfItsOwner(t *testing.T) {
 	p := start(t, WithLabel("<the label>"))
 	l := need.Get(p.Claim(lockPath(t), second.Options{MayLinger: 3 * time.Second}))(t)
 	c := acquire(t, lock{Claim: l})
-	if kv, _ := stored(t, keyOf(c.Ref())); kv.CreateRevision != c.Token() || kv.Lease != int64(p.lease()) {
-		t.Errorf("token %d, lease %d, key %v", c.Token(), p.lease(), kv)
-	}
-	all, err := l.Contenders(soon(t))
-	if err != nil || len(all) != 1 {
-		t.Fatalf("%v, %v", all, err)
-	}
+	kv, _ := stored(t, keyOf(c.Ref()))
+	need.Equal(t, "revision and lease", [2]int64{kv.CreateRevision, kv.Lease}, [2]int64{c.Token(), int64(p.lease())})
+	all := need.Get(l.Contenders(soon(t)))(t)
+	need.Len(t, "contenders", all, 1)
 	if o := all[0]; o.Token != c.Token() || o.ID != c.Ref().ID || o.Label != "<the label>" || o.Linger != 3*time.Second {
 		t.Errorf("%+v", o)
 	}

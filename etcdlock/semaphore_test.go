@@ -62,9 +62,7 @@ func (s semaphore) waits(t *testing.T, k int) (granted func() []second.Permit) {
 	go func() {
 		defer close(taken)
 		got, err := s.acquire(ctx, k)
-		if err != nil {
-			t.Error(err)
-		}
+		need.WantErr(t, "Acquire", err, nil)
 		taken <- got
 	}()
 	t.Cleanup(func() { <-taken })
@@ -107,9 +105,8 @@ func TestTryThatIsOvertakenTakesNothing(t *testing.T) {
 		return one.send(one)
 	})
 	q.try(t, 1, second.ErrLocked)
-	if keys := left(t); len(keys) != 2 || q.count(queue.Try, queue.Locked) != 1 {
-		t.Errorf("keys %v, want those of two who have permits, and that nobody else has queued", keys)
-	}
+	need.Len(t, "the keys of those who have permits", left(t), 2)
+	need.Equal(t, "how often nobody else has queued", q.count(queue.Try, queue.Locked), 1)
 }
 
 // What one has only becomes less, in whatever order that is executed.
@@ -152,9 +149,8 @@ func TestLateRequestTakesNothingBack(t *testing.T) {
 	} {
 		p, q := start(t).of(t, 3), start(t).of(t, 3)
 		rest := late(p)
-		if _, o := stored(t, left(t)[0]); o.Permits != 1 {
-			t.Errorf("%s: it has %d permits, want one", what, o.Permits)
-		}
+		_, o := stored(t, left(t)[0])
+		need.Equal(t, what+": permits that it has", o.Permits, 1)
 		q.give(t, q.try(t, 2, nil)...)
 		p.give(t, rest...)
 	}
@@ -168,9 +164,8 @@ func TestKeysOfOthersCountAsAllPermits(t *testing.T) {
 		key := lockPath(t) + "//permits/3-stranger"
 		does(t, clientv3.OpPut(key, value))
 		p.try(t, 1, second.ErrLocked)
-		if all, err := p.Contenders(soon(t)); err != nil || len(all) != 1 || all[0].Permits != 3 || all[0].Of != 3 {
-			t.Errorf("with %s there are %+v, %v", value, all, err)
-		}
+		all := need.Get(p.Contenders(soon(t)))(t)
+		need.That(t, fmt.Sprintf("with %s there are %+v", value, all), len(all) == 1 && all[0].Permits == 3 && all[0].Of == 3)
 		does(t, clientv3.OpDelete(key))
 	}
 	p.take(t, 3)

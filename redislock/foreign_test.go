@@ -166,9 +166,9 @@ func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 	p := start(t, WithLeaseTTL(long))
 	a, b := p.anew(lockPath(t)), p.anew(lockPath(t))
 	state := keysOf(a.Path)[3]
-	if v := p.stands(t, queue.Enter, a, 0); !v.Has || v.Yield > 10*time.Second || v.Yield < time.Second {
-		t.Errorf("%+v, want to leave the key in ten seconds", v)
-	}
+	v := p.stands(t, queue.Enter, a, 0)
+	need.That(t, fmt.Sprintf("%+v", v), v.Has)
+	need.Between(t, "until it leaves the key", v.Yield, time.Second, 10*time.Second)
 	p.stands(t, queue.Enter, b, 0)
 	pass := func() (next queue.View) { // from a to b
 		t.Helper()

@@ -61,10 +61,8 @@ func TestEvalRunsAScriptWithItsKeysAndArguments(t *testing.T) {
 		`return redis.call('PING')`: "PONG",
 		`if #ARGV > 5 then return 1 end return 2`: int64(2),
 	} {
-		got, err := Eval(soon(t), h.Hold, script, []string{"a", "b"}, "x")
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got %#v, %v, want %#v", script, got, err, want)
-		}
+		got := need.Get(Eval(soon(t), h.Hold, script, []string{"a", "b"}, "x"))(t)
+		need.That(t, fmt.Sprintf("%s: got %#v, want %#v", script, got, want), reflect.DeepEqual(got, want))
 	}
 	for script, want := range map[string]string{
 		`return redis.error_reply('MINE refuses')`: "MINE refuses", `error('MINE refuses')`: "MINE refuses",
@@ -162,8 +160,7 @@ func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	// Until it is known what became of one, the lock may not be handed on.
 	h.process.wire.on("script", func() bool { return true })
 	err = h.counts(soon(t))
-	if wantErr(t, err, tier.ErrUnknown); errors.Is(err, tier.ErrLost) || c.Idle() {
-		t.Errorf("without an answer: %v, idle %v", err, c.Idle())
-	}
+	wantErr(t, err, tier.ErrUnknown)
+	need.That(t, fmt.Sprintf("without an answer: %v, idle: %t", err, c.Idle()), !errors.Is(err, tier.ErrLost) && !c.Idle())
 	mustRelease(t, h)
 }

@@ -55,9 +55,8 @@ func TestPathsOfLocks(t *testing.T) {
 		need.Equal(t, fmt.Sprintf("%.40q is a path", path), ValidatePath(path) == nil, ok)
 		for permits := 0; ok && permits < 2; permits++ {
 			queue := keysOf(at(queue.Ref{Path: path, Permits: permits}))[1]
-			if other, shared := of[queue]; shared {
-				t.Errorf("%q and %q share %q", path, other, queue)
-			}
+			other, shared := of[queue]
+			need.That(t, fmt.Sprintf("%q and %q share %q", path, other, queue), !shared)
 			of[queue] = path
 		}
 	}

@@ -111,14 +111,11 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	reading := second.Options{Mode: second.Reading}
 	reader := mustAcquire(t, p.with(t, "read", reading))
 	untold := p.anew("untold")
-	if v := p.stands(t, queue.Enter, untold, 0); !v.Has {
-		t.Fatalf("%+v", v)
-	}
+	need.That(t, "one that is free was not granted", p.stands(t, queue.Enter, untold, 0).Has)
 	renew(t, s)
 
-	if v := p.does(t, queue.Command{Op: queue.Beat, Among: []queue.Ref{untold}}).Views[0]; v.Has || v.Again == 0 || !v.Quarantined {
-		t.Errorf("one that was not told has the lock: %+v", v)
-	}
+	v := p.does(t, queue.Command{Op: queue.Beat, Among: []queue.Ref{untold}}).Views[0]
+	need.That(t, fmt.Sprintf("one that was not told has the lock: %+v", v), !v.Has && v.Again != 0 && v.Quarantined)
 	_, err := p.at(t, "free").TryAcquire(soon(t))
 	var quarantine *second.QuarantineError
 	if !errors.Is(err, second.ErrLocked) || !errors.As(err, &quarantine) || !strings.HasSuffix(err.Error(), ": "+quarantine.Error()) {
@@ -129,9 +126,8 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	free, other := q.anew("free"), q.anew("read")
 	other.Reads = true
 	for _, c := range []queue.Ref{free, other} {
-		if v := q.stands(t, queue.Enter, c, 0); v.Has || !v.Quarantined || v.Again == 0 {
-			t.Errorf("%s: %+v, want to wait for the end of the quarantine", c.Path, v)
-		}
+		v := q.stands(t, queue.Enter, c, 0)
+		need.That(t, fmt.Sprintf("%s: %+v, want to wait for the end of the quarantine", c.Path, v), !v.Has && v.Quarantined && v.Again != 0)
 	}
 	need.Equal(t, "the key of a lock that nobody has says", need.Get(redisserver.Ask(s.Addr(), "GET", "free"))(t)[0], "")
 	for path, want := range map[string]bool{"free": true, "read": false} {

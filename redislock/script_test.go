@@ -77,9 +77,8 @@ func TestKeyIsThereForAsLongAsReadersAre(t *testing.T) {
 	a, b := p.anew(lockPath(t)), p.anew(lockPath(t))
 	a.Reads, b.Reads = true, true
 	for _, c := range []queue.Ref{a, b} {
-		if v := p.stands(t, queue.Enter, c, 0); !v.Has || !v.Reads {
-			t.Fatalf("%+v, want a reader", v)
-		}
+		v := p.stands(t, queue.Enter, c, 0)
+		need.That(t, fmt.Sprintf("%+v, want a reader", v), v.Has && v.Reads)
 	}
 	p.stands(t, queue.Leave, a, 0)
 	need.Equal(t, "the key says", key(t, b.Path), b.ID)
@@ -206,15 +205,13 @@ func TestCommandsAboutPermitsMayBeRepeated(t *testing.T) {
 	p := start(t, WithLeaseTTL(long))
 	a, b := p.taker(t, 5), p.taker(t, 5)
 	for range 2 {
-		if v := p.stands(t, queue.Try, a, 4); !v.Has || v.Yield != 0 {
-			t.Errorf("%+v, want 4 of 5, without a thought of other libraries", v)
-		}
+		v := p.stands(t, queue.Try, a, 4)
+		need.That(t, fmt.Sprintf("%+v, want 4 of 5, without a thought of other libraries", v), v.Has && v.Yield == 0)
 		need.Equal(t, "a try for more than there are", p.Do(soon(t), queue.Command{Op: queue.Try, Ref: b, Weight: 2}).Outcome, queue.Locked)
 	}
 	for range 2 {
-		if v := p.stands(t, queue.Enter, b, 3); v.Has || v.Free != 1 || v.Ahead != 0 {
-			t.Errorf("%+v, want to be first, with one that is free", v)
-		}
+		v := p.stands(t, queue.Enter, b, 3)
+		need.That(t, fmt.Sprintf("%+v, want to be first, with one that is free", v), !v.Has && v.Free == 1 && v.Ahead == 0)
 		r := p.Do(soon(t), queue.Command{Op: queue.Try, Ref: p.taker(t, 5), Weight: 1})
 		need.Equal(t, "a try while somebody waits", r.Outcome, queue.Locked)
 	}
@@ -222,14 +219,11 @@ func TestCommandsAboutPermitsMayBeRepeated(t *testing.T) {
 		p.stands(t, queue.Weigh, a, weight)
 	}
 	all := need.Get(p.tier.Semaphore(a.Path, 5, second.Options{}))(t)
-	queue, err := all.Contenders(soon(t))
-	if err != nil || len(queue) != 2 || queue[0].Permits != 2 || queue[1].Permits != 3 {
-		t.Errorf("%+v, %v, want 2 and 3 permits", queue, err)
-	}
+	queue := need.Get(all.Contenders(soon(t)))(t)
+	need.That(t, fmt.Sprintf("%+v, want 2 and 3 permits", queue), len(queue) == 2 && queue[0].Permits == 2 && queue[1].Permits == 3)
 	p.leaves(t, a, b)
-	if fields := outside(t).HKeys(soon(t), keysOf(at(a))[3]).Val(); strings.Contains(strings.Join(fields, " "), a.ID) {
-		t.Errorf("%q is left of one who has gone", fields)
-	}
+	fields := strings.Join(outside(t).HKeys(soon(t), keysOf(at(a))[3]).Val(), " ")
+	need.That(t, fields+": left of one who has gone", !strings.Contains(fields, a.ID))
 }
 
 func (p *process) leaves(t *testing.T, all ...queue.Ref) {
@@ -259,9 +253,8 @@ func TestMessageTellsTheFirstWhoWaitsForPermits(t *testing.T) {
 	holder, first, second, third := p.taker(t, 5), p.taker(t, 5), p.taker(t, 5), p.taker(t, 5)
 	p.stands(t, queue.Enter, holder, 5)
 	p.stands(t, queue.Enter, first, 4)
-	if v := p.stands(t, queue.Enter, second, 2); v.Ahead != 1 || v.Nearest.ID != first.ID || v.Waiting != 1 {
-		t.Errorf("%+v, want to stand behind the first", v)
-	}
+	v := p.stands(t, queue.Enter, second, 2)
+	need.That(t, fmt.Sprintf("%+v, want to stand behind the first", v), v.Ahead == 1 && v.Nearest.ID == first.ID && v.Waiting == 1)
 	tells(first, queue.View{Waiting: 1})
 	p.stands(t, queue.Weigh, holder, 4)
 	tells(first, queue.View{Waiting: 1, Free: 1})
