@@ -88,7 +88,7 @@ var scopes = []scopeOfTest{
 	{"seam, two processes: two candidates each, one closes or shuts down", 0, 0, 9406, true, Scope{
 		Seam: true, Processes: 2, Calls: []Call{Lead, Lead}, Close: true, Stop: true,
 	}},
-	{"seam, two processes: one and two permits each", 8, 0, 311653, true, Scope{Seam: true, Processes: 2, Calls: []Call{One, Two}}},
+	{"seam, two processes: one and two permits each", 8, 0, 329338, true, Scope{Seam: true, Processes: 2, Calls: []Call{One, Two}}},
 	{"seam, two processes: a limit of waiting, two goroutines each", 0, 0, 74958, true, Scope{
 		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, MaxWait: time.Second, Clock: time.Second,
 	}},
@@ -151,9 +151,9 @@ var scopes = []scopeOfTest{
 	})},
 	{"one process: a writer between readers", 4, 0, 4358, true, Scope{Processes: 1, Calls: []Call{Read, Write, Read}}},
 	{"two processes: one and two permits each", 2, 0, 1450, true, Scope{Processes: 2, Calls: []Call{One, Two}}},
-	{"two processes: one and two permits each, a session ends", 2, 0, 3438, true, Scope{Processes: 2, Calls: []Call{One, Two}, Expire: true}},
+	{"two processes: one and two permits each, a session ends", 2, 0, 3478, true, Scope{Processes: 2, Calls: []Call{One, Two}, Expire: true}},
 	{"two processes: a permit each, any fault but of the clock", 0, 0, 70209, true, anyFault(Scope{Processes: 2, Calls: []Call{One}})},
-	{"two processes: one and two permits each, any fault but of the clock", 2, 0, 14620, true, anyFault(Scope{
+	{"two processes: one and two permits each, any fault but of the clock", 2, 0, 14704, true, anyFault(Scope{
 		Processes: 2, Calls: []Call{One, Two},
 	})},
 	{"two processes: linger, any fault but of the clock", 0, 0, 132615, true, anyFault(Scope{
