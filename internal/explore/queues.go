@@ -706,7 +706,7 @@ func (c *caller) write() {
 		Write(ctx context.Context, check func() error, send func() (queue.Outcome, error)) error
 	})
 	go grant.Write(context.Background(), hold.Err, func() (queue.Outcome, error) {
-		if w.post(c.process, fmt.Sprint("write under token ", x.token), both) == lose {
+		if w.post(c.process, "write of "+x.name, both) == lose {
 			return queue.Unknown, errors.New("no answer")
 		}
 		w.mu.Lock()

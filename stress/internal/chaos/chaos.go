@@ -23,8 +23,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 
-// recovery is what the lock may take to go on after the last fault, on top of the
-// session timeout: connecting again, electing a leader, a busy machine.
+// recovery is what the lock needs to go on after the last fault, on top of the session timeout.
 const recovery = 3 * time.Second
 
 // Run runs the workers of one lock on a cluster amid faults, then lets them recover, and
@@ -128,7 +127,9 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	d := &diary{stderr: t.stderr, begin: c.Begin, faults: judge.Faults{Counts: map[string]int64{}}}
 	t.rage(ctx, d, fleet, fence)
 	c.Healed = clock.Now()
-	clock.Sleep(calm, ctx.Done())
+	if err := t.settle(ctx, c, calm); err != nil {
+		return nil, err
+	}
 	c.End = clock.Now()
 	c.Interrupted = ctx.Err() != nil
 
@@ -156,6 +157,18 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 		c.Undecided, c.Impossible = trace.Check(events, cfg.Store.Model)
 	}
 	return c, err
+}
+
+// settle lets the workers go on for so long after the last fault, and on a busy machine until each path was acquired.
+func (t *torment) settle(ctx context.Context, c *judge.Case, calm time.Duration) error {
+	limit := time.Now().Add(calm + judge.Recovery)
+	for clock.Sleep(calm, ctx.Done()); ctx.Err() == nil && time.Now().Before(limit); clock.Sleep(time.Second, ctx.Done()) {
+		holds, err := evidence.ReadJournals(t.dir)
+		if c.Holds = holds; err != nil || c.Resumed(t.cfg.Paths) {
+			return err
+		}
+	}
+	return nil
 }
 
 // gotten is what became of the holds, which the trace of their processes has to explain.

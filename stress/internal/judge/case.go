@@ -12,13 +12,12 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
-const (
-	// checkingTime bounds the search for a legal order of the history.
-	checkingTime = 20 * time.Second
-	// recovery is what the lock may take to go on amid faults, on top of the session
-	// timeout: connecting again, electing a leader, a busy machine.
-	recovery = 5 * time.Second
-)
+// checkingTime bounds the search for a legal order of the history.
+const checkingTime = 20 * time.Second
+
+// Recovery is what the lock may take to go on amid faults, on top of the session timeout: connecting again, electing a leader, a busy
+// machine.
+const Recovery = 15 * time.Second
 
 // Case is what a run with faults is judged by.
 type Case struct {
@@ -80,10 +79,20 @@ func (c *Case) Judge(r *report.Result) {
 
 // judgeProgress looks at some holds of one path, in the order of Got.
 func (c *Case) judgeProgress(found *report.Chaos, holds []evidence.Hold) {
-	n, gap := stalls(holds, c.Begin, c.End, c.Faults.Disturbances, c.SessionTimeout+recovery)
+	n, gap := stalls(holds, c.Begin, c.End, c.Faults.Disturbances, c.SessionTimeout+Recovery)
 	found.Stalls += n
 	found.LongestGap = max(found.LongestGap, gap.Nanoseconds())
 	found.AfterFaults = min(found.AfterFaults, countSince(holds, c.Healed))
+}
+
+// Resumed reports whether each path was acquired after the last fault.
+func (c *Case) Resumed(paths int) bool {
+	for _, holds := range perPath(c.Holds, paths) {
+		if countSince(holds, c.Healed) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // count adds what any run has: throughput, waits and the tallies of the workers. Those
