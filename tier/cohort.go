@@ -146,10 +146,7 @@ func (c *cohort) drop(ctx context.Context, kept second.Grant) bool {
 		return true
 	case <-ctx.Done():
 	}
-	if !c.spawn(func() { <-gone; c.free() }) {
-		<-gone
-		c.free()
-	}
+	c.spawn(func() { <-gone; c.free() })
 	return false
 }
 
@@ -200,8 +197,8 @@ func (c *cohort) refuseLocked(err error, concerned func(*ownership) bool) {
 // requestLocked starts the one goroutine that goes to the second tier for the waiters: in the name of the
 // first of them that is to write, as such a grant serves those who read as well, or of the first one. If
 // old is not nil, that is given up in the same write. The request is abandoned only when the last of them
-// has left, so a waiter that gives up does not cost the process its place in the queue. When the registry
-// is closed, the waiters are turned away; it then reports false, and old is not given up.
+// has left, so a waiter that gives up does not cost the process its place in the queue. It reports false
+// when the registry is closed: then old is not given up.
 func (c *cohort) requestLocked(old second.Grant) bool {
 	w := c.gate.first
 	for w != nil && w.seat.mutex.reads() {
@@ -218,17 +215,11 @@ func (c *cohort) requestLocked(old second.Grant) bool {
 	ctx, quit := context.WithCancel(context.Background())
 	request := new(second.Wait)
 	c.request, c.quit = request, quit
-	if c.spawn(func() {
+	return c.spawn(func() {
 		defer quit()
 		grant, err := acquire(ctx, request)
 		c.deliver(ctx, claim, grant, err)
-	}) {
-		return true
-	}
-	quit()
-	c.state = idle
-	c.refuseLocked(c.key.failure("acquire", ErrClosed), nil)
-	return false
+	})
 }
 
 // deliver gives what a request has brought to the waiters. An error that retrying cannot fix
@@ -259,18 +250,15 @@ func (c *cohort) offerLocked(grant second.Grant, source source) {
 			c.admitLocked(grant, now, source)
 			return
 		}
-		if c.requestLocked(grant) {
-			return
-		}
+		c.requestLocked(grant)
+		return
 	}
 	c.state = leaving
 	c.forgetLocked()
-	if !c.spawn(func() {
+	c.spawn(func() {
 		grant.Release() // if it does not go at once, that is the second tier's business
 		c.free()
-	}) {
-		c.freeLocked()
-	}
+	})
 }
 
 // admitLocked lets the first waiter through with grant, now, and if it reads, those right behind
@@ -669,12 +657,10 @@ func (c *cohort) shareLaterLocked(grant second.Grant) {
 	}
 	ctx, quit := context.WithCancel(grant.Context())
 	c.sharing.quit = quit
-	if !c.spawn(func() {
+	c.spawn(func() {
 		defer quit()
 		c.watchSharing(ctx, grant)
-	}) {
-		quit() // closed: nobody gets in any more
-	}
+	})
 }
 
 // watchSharing has grant shared once another process has waited for the hand-off budget. Those who

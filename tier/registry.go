@@ -218,8 +218,8 @@ func (r *Registry) join(key lockKey, permits int) stake {
 	return s
 }
 
-// spawn runs f as a task, of which Close waits for the end. It reports false when the registry is
-// closed.
+// spawn runs f as a task, of which Close waits for the end. When the registry is closed it reports false, and whatever was to
+// come of f is no matter any more: every grant is lost, and whoever waits learns by himself that the second tier is done.
 func (m *members) spawn(f func()) bool {
 	r := m.registry
 	r.mu.Lock()

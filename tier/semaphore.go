@@ -389,7 +389,7 @@ func (p *pool) requestLocked() {
 	// Not derived from anybody's context: it serves whoever is first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
 	p.request, p.quit = request, quit
-	if p.spawn(func() {
+	p.spawn(func() {
 		defer quit()
 		permits, err := store.Acquire(ctx, request)
 		p.mu.Lock()
@@ -400,12 +400,7 @@ func (p *pool) requestLocked() {
 		p.answeredLocked()
 		p.mu.Unlock()
 		giveBack(rest)
-	}) {
-		return
-	}
-	quit()
-	p.request, p.quit = nil, nil
-	p.gate.refuse(ErrClosed, nil)
+	})
 }
 
 // answeredLocked follows the end of a request.
