@@ -86,8 +86,7 @@ func (c *cohort) try(ctx context.Context, lock *Mutex, _ time.Duration) (*owners
 		c.mu.Unlock()
 		return nil, c.key.failure("try", ErrLocked)
 	}
-	c.state = requesting
-	c.forgetLocked()
+	c.forgetLocked(requesting)
 	c.mu.Unlock()
 
 	if kept != nil && !c.drop(ctx, kept) {
@@ -180,7 +179,7 @@ func (c *cohort) withdraw(w *waiter[ownership]) {
 func (c *cohort) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refuseLocked(c.key.failure("acquire", ErrClosed), nil)
+	c.refuseLocked(ErrClosed, nil)
 	if c.quit != nil {
 		c.quit()
 	}
@@ -205,8 +204,7 @@ func (c *cohort) requestLocked(old second.Grant) bool {
 		w = w.next
 	}
 	claim := cmp.Or(w, c.gate.first).seat.mutex.claim
-	c.state = requesting
-	c.forgetLocked()
+	c.forgetLocked(requesting)
 	acquire := claim.Acquire
 	if old != nil {
 		acquire = func(ctx context.Context, w *second.Wait) (second.Grant, error) { return claim.Requeue(ctx, old, w) }
@@ -253,8 +251,7 @@ func (c *cohort) offerLocked(grant second.Grant, source source) {
 		c.requestLocked(grant)
 		return
 	}
-	c.state = leaving
-	c.forgetLocked()
+	c.forgetLocked(leaving)
 	c.spawn(func() {
 		grant.Release() // if it does not go at once, that is the second tier's business
 		c.free()
@@ -306,8 +303,9 @@ func (c *cohort) disownLocked(own *ownership, now time.Duration) (others bool) {
 	return false
 }
 
-// forgetLocked ends what is done for a grant that this process is to keep no longer.
-func (c *cohort) forgetLocked() {
+// forgetLocked goes on to a state without a grant, and ends what is done for the one that this process has had.
+func (c *cohort) forgetLocked(next state) {
+	c.state = next
 	c.stopWatchLocked()
 	if c.sharing.quit != nil {
 		c.sharing.quit()
@@ -356,38 +354,29 @@ func (c *cohort) release(own *ownership) error {
 		c.lingerLocked(grant, now)
 		c.mu.Unlock()
 		return nil
-	case requeue:
-		if c.requestLocked(grant) {
-			c.mu.Unlock()
-			err := c.noteLoss(grant.AwaitRelease())
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.givenUpLocked(now, err)
-			return err
+	}
+	end, requeued := grant.AwaitRelease, next == requeue && c.requestLocked(grant)
+	if !requeued {
+		end = grant.Release
+		c.forgetLocked(leaving)
+		if c.credit < 0 {
+			c.credit++
 		}
 	}
-	if c.credit < 0 {
-		c.credit++
-	}
-	c.state = leaving
-	c.forgetLocked()
 	c.mu.Unlock()
-	err := c.noteLoss(grant.Release())
+	err := c.noteLoss(end())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.givenUpLocked(now, err)
-	c.freeLocked()
-	return err
-}
-
-// givenUpLocked counts a grant that was to be given up from then on. Where that has failed, the time is that of a wait.
-func (c *cohort) givenUpLocked(begun time.Duration, err error) {
-	if err == nil {
+	if err == nil { // else the time is that of a wait
+		took := c.registry.now() - now
 		c.tally.given++
-		took := c.registry.now() - begun
 		c.tally.giving += took
 		c.registry.options.prices.Paid(took)
 	}
+	if !requeued {
+		c.freeLocked()
+	}
+	return err
 }
 
 // noteLoss counts the loss of a lock, if err is one.
