@@ -212,15 +212,19 @@ type trace struct {
 	callers []uintptr // of Acquire
 }
 
-// trace returns the hold again, or another one for it to which its ownership does not refer, and has it told if that is forgotten.
-func (h *Hold) trace() *Hold {
+// traced returns the hold that a caller gets. If leaks are to be found, it is one to which its ownership does not refer, and it is told
+// if that is forgotten.
+func (m *Mutex) traced(h *Hold) *Hold {
+	if !m.options.traced {
+		return h
+	}
 	if h == &h.own.first {
 		h = &Hold{own: h.own, shared: h.shared}
 	}
 	h.traced = true
 	t := trace{h.own, make([]uintptr, 16)}
 	t.callers = t.callers[:runtime.Callers(2, t.callers)]
-	r, key := h.own.mutex.registry, weak.Make(h)
+	r, key := m.registry, weak.Make(h)
 	r.traces.Store(key, t)
 	runtime.AddCleanup(h, r.forgotten, key)
 	return h

@@ -109,14 +109,6 @@ func (m *Mutex) acquire(ctx context.Context, op string,
 	return m.traced(hold), nil
 }
 
-// traced returns the hold that a caller gets.
-func (m *Mutex) traced(hold *Hold) *Hold {
-	if m.options.traced {
-		return hold.trace()
-	}
-	return hold
-}
-
 // reenter returns another hold if ctx carries a live one that lets it, neither hold nor error if
 // there is none.
 func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
