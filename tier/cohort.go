@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,9 +15,8 @@ import (
 // behind it, and the grant they share. This file is its life: who comes and leaves, the request to the
 // second tier, what becomes of a grant, lingering, readers, and owners who are told.
 type cohort struct {
-	members
+	members // whose mutex guards the fields below
 
-	mu      sync.Mutex // guards the fields below; never held across a client call or a wait
 	gate    gate[ownership]
 	state   state
 	grant   second.Grant       // of the owners, or that lingers; meaningful while held or lingering
@@ -761,15 +759,11 @@ func (c *cohort) wait(ctx context.Context, w *waiter[ownership], begun time.Dura
 func (c *cohort) lookAtWait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.alarm.set = false; c.state != held || c.gate.empty() {
-		return
-	}
-	now, waits := c.registry.now(), c.gate.first.seat.since
-	if v := c.alarm.judge(now, c.since, waits, c.lookAtWait); v != healthy {
-		c.warn(v, "tier: a goroutine waits for long behind a hold of its own process; if the hold is its own, it waits for ever: "+
-			"Acquire with the context of the hold enters again",
-			"path", c.key.path, "token", c.grant.Token(), "since", c.registry.at(c.since), "waited", now-waits, "waiters", c.gate.waiting,
-			"acquired", c.registry.placesOf(c))
+	if c.alarm.set = false; c.state == held && !c.gate.empty() {
+		c.judgeLocked(c.since, c.gate.first.seat.since, c.lookAtWait,
+			"tier: a goroutine waits for long behind a hold of its own process; if the hold is its own, it waits for ever: "+
+				"Acquire with the context of the hold enters again",
+			"token", c.grant.Token(), "waiters", c.gate.waiting, "acquired", c.registry.placesOf(c))
 	}
 }
 

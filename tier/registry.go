@@ -182,7 +182,8 @@ type members struct {
 	registry *Registry
 	key      lockKey
 	number   atomic.Int64 // the first one comes, and the last one goes, under registry.mu
-	alarm    alarm        // about those who wait; guarded by the mutex of the stake
+	mu       sync.Mutex   // guards what is below, and the stake; never held across a client call or a wait
+	alarm    alarm        // about those who wait
 }
 
 func (m *members) base() *members { return m }

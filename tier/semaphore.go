@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -280,10 +279,9 @@ func (p *Permits) Release() error {
 // What is released goes to whoever is first. It keeps permits only for him, and only while this
 // process has enough for all that he wants.
 type pool struct {
-	members
-	permits int // of all processes together
+	members     // whose mutex guards the fields below
+	permits int // of all processes together; it never changes
 
-	mu      sync.Mutex // guards the fields below
 	gate    gate[Permits]
 	request *second.Demand     // what is under way in the store; nil while nothing is
 	asked   *second.Demand     // the one that was last asked what to take, as it was first in the queue then
@@ -621,15 +619,12 @@ func (p *pool) stuckLocked() bool {
 func (p *pool) lookAtWait() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.alarm.set = false; !p.stuckLocked() {
-		return
-	}
-	now, first := p.registry.now(), &p.gate.first.seat
-	if v := p.alarm.judge(now, p.moved, first.since, p.lookAtWait); v != healthy {
-		p.warn(v, "tier: a goroutine waits for long for permits that its own process has; if they are its own, it waits for ever: "+
-			"ask for all at once",
-			"path", p.key.path, "permits", first.count, "taken", p.taken, "of", p.permits, "since", p.registry.at(p.moved),
-			"waited", now-first.since, "waiters", p.gate.waiting)
+	if p.alarm.set = false; p.stuckLocked() {
+		first := &p.gate.first.seat
+		p.judgeLocked(p.moved, first.since, p.lookAtWait,
+			"tier: a goroutine waits for long for permits that its own process has; if they are its own, it waits for ever: "+
+				"ask for all at once",
+			"permits", first.count, "taken", p.taken, "of", p.permits, "waiters", p.gate.waiting)
 	}
 }
 

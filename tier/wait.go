@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,46 +101,36 @@ const (
 	endless  = 24 * time.Hour   // is such a wait, where time costs nothing
 )
 
-// goOff has look called in a while. It calls judge.
+// goOff has look called in a while, which calls judgeLocked.
 func (a *alarm) goOff(in time.Duration, look func()) {
 	a.set, a.timer = true, time.AfterFunc(in, look)
 }
 
-// A verdict says what a wait is by now.
-type verdict int
-
-const (
-	healthy verdict = iota
-	long
-	deadlock
-)
-
-// judge is about what has been in the way since a time, and the first who waits, since another. The alarm goes off again.
-func (a *alarm) judge(now, since, waits time.Duration, look func()) (v verdict) {
+// judgeLocked tells of the first who waits, since a time, behind what has been in the way since another, if that is long by now. The
+// alarm goes off again.
+func (m *members) judgeLocked(since, waits time.Duration, look func(), text string, about ...any) {
+	now := m.registry.now()
 	kept, next := now-max(since, waits), patience
-	switch told := a.told > since; {
+	var tell func(text string, about ...any)
+	switch told := m.alarm.told > since; {
 	case kept < patience:
 		next -= kept
-	case !told && (a.told == 0 || now-a.told >= rarest):
-		a.told, v = now, long
+	case !told && (m.alarm.told == 0 || now-m.alarm.told >= rarest):
+		m.alarm.told, tell = now, m.registry.second.Logger().Warn
 	case told && kept >= endless:
-		return deadlock
+		next, tell = endless, deadlock
 	}
-	a.goOff(next, look)
-	return v
+	m.alarm.goOff(next, look)
+	if tell != nil {
+		about = slices.Concat([]any{"path", m.key.path}, about, []any{"since", m.registry.at(since), "waited", now - waits})
+		m.spawn(func() { tell(text, about...) })
+	}
 }
 
-// warn tells of a wait.
-func (m *members) warn(v verdict, text string, about ...any) {
-	m.spawn(func() {
-		if v == long {
-			m.registry.second.Logger().Warn(text, about...)
-			return
-		}
-		var line strings.Builder
-		slog.New(slog.NewTextHandler(&line, nil)).Warn(text, about...)
-		second.Deadlock(line.String())
-	})
+func deadlock(text string, about ...any) {
+	var line strings.Builder
+	slog.New(slog.NewTextHandler(&line, nil)).Warn(text, about...)
+	second.Deadlock(line.String())
 }
 
 // A Wait is one for a lock, or for permits, with what this process knows of who is in the way. It knows what it
