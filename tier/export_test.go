@@ -37,7 +37,7 @@ func Offer(h *Hold) {
 
 // Arrive is the first half of an acquisition; the second half queues.
 func Arrive(m *Mutex) (queue, try func(context.Context) error) {
-	c := m.registry.join(m.at, 1).(*cohort)
+	c := m.registry.join(m.at, nil).(*cohort)
 	take := func(take func(*cohort, context.Context, *Mutex, time.Duration) (*ownership, error)) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, err := take(c, ctx, m, m.registry.now())
@@ -58,7 +58,7 @@ func RegistryOf(m *RWMutex) *Registry { return m.writer.registry }
 
 // LeaveServed takes permits, calls then, and does what a waiter does whose context ends in that moment.
 func LeaveServed(ctx context.Context, s *Semaphore, k int, then func()) error {
-	p := s.registry.join(s.at, s.permits).(*pool)
+	p := s.registry.join(s.at, s).(*pool)
 	defer p.part()
 	p.mu.Lock()
 	w := p.gate.join()

@@ -92,7 +92,7 @@ func (m *Mutex) acquire(ctx context.Context, op string,
 		return m.traced(hold), nil
 	}
 	r := m.registry
-	c, ok := r.join(m.at, 1).(*cohort)
+	c, ok := r.join(m.at, nil).(*cohort)
 	if !ok {
 		return nil, m.at.failure(op, ErrClosed)
 	}

@@ -193,8 +193,9 @@ func (k lockKey) failure(op string, err error) error {
 	return fmt.Errorf("tier: %s %s: %w", op, k.path, err)
 }
 
-// join returns a stake, which stays until as many calls of part; nil if there is to be nothing new.
-func (r *Registry) join(key lockKey, permits int) stake {
+// join returns a stake, which stays until as many calls of part; nil if there is to be nothing new. It is for permits by way
+// of a semaphore, or else for a lock.
+func (r *Registry) join(key lockKey, permits *Semaphore) stake {
 	r.mu.RLock() // most often it is there, as of a lock that many want
 	s := r.stakes[key]
 	if s != nil && !r.draining.Load() {
@@ -210,8 +211,8 @@ func (r *Registry) join(key lockKey, permits int) stake {
 	}
 	if s = r.stakes[key]; s == nil {
 		s = &cohort{members: members{registry: r, key: key}, credit: r.creditLocked(key)}
-		if key.kind == counting {
-			s = &pool{members: members{registry: r, key: key}, permits: permits, last: new(second.Demand)}
+		if permits != nil {
+			s = &pool{members: members{registry: r, key: key}, permits: permits.permits, store: permits.store, last: new(second.Demand)}
 		}
 		r.stakes[key] = s
 	}

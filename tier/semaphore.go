@@ -115,7 +115,7 @@ func (s *Semaphore) take(ctx context.Context, op string, k int,
 		return nil, s.at.failure(op, err)
 	}
 	r := s.registry
-	p, ok := r.join(s.at, s.permits).(*pool)
+	p, ok := r.join(s.at, s).(*pool)
 	if !ok {
 		return nil, s.at.failure(op, ErrClosed)
 	}
@@ -199,15 +199,6 @@ func (p *Permits) begin(from *pool) {
 	}
 }
 
-func (p *Permits) errAt(now time.Duration) error {
-	for _, one := range p.taken {
-		if err := one.ErrAt(now); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Count returns how many permits they are.
 func (p *Permits) Count() int { return len(p.taken) }
 
@@ -220,8 +211,11 @@ func (p *Permits) Lost() <-chan struct{} { return p.lost.Done() }
 
 // Err returns nil while all permits are held, an error wrapping [ErrLost] once one is lost, and
 // [ErrReleased] once they were released. It reads the clock itself, like [Hold.Err].
-func (p *Permits) Err() error {
-	err := p.errAt(p.pool.registry.now())
+func (p *Permits) Err() (err error) {
+	now := p.pool.registry.now()
+	for _, one := range p.taken {
+		err = cmp.Or(err, one.ErrAt(now))
+	}
 	if p.released.Load() { // asked last: the end of permits that were given up is no loss
 		return ErrReleased
 	}
@@ -279,8 +273,9 @@ func (p *Permits) Release() error {
 // What is released goes to whoever is first. It keeps permits only for him, and only while this
 // process has enough for all that he wants.
 type pool struct {
-	members     // whose mutex guards the fields below
-	permits int // of all processes together; it never changes
+	members                  // whose mutex guards the fields below, but for two that never change:
+	permits int              // of all processes together
+	store   second.Semaphore // for all of them, to give permits back
 
 	gate    gate[Permits]
 	request *second.Demand     // what is under way in the store; nil while nothing is
@@ -294,15 +289,9 @@ type pool struct {
 	alone   time.Duration      // when it was last looked while no other process was known to wait
 }
 
-// A permit is one of a portion.
+// A permit is one of those that came from the store in one write.
 type permit struct {
 	second.Permit
-	*portion
-}
-
-// A portion is what came from the store in one write.
-type portion struct {
-	store   second.Semaphore // to give it back to
 	since   time.Duration
 	budgets float64 // for how many of them it may stay while others wait
 }
@@ -343,7 +332,7 @@ func (p *pool) try(ctx context.Context, s *Semaphore, k int, _ time.Duration) (*
 	permits, err := s.store.TryAcquire(ctx, k)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	own := &Permits{semaphore: s, taken: p.portionOf(permits, s.store), since: p.registry.now()}
+	own := &Permits{semaphore: s, taken: p.portionOf(permits), since: p.registry.now()}
 	p.haveLocked(len(permits), own.since)
 	p.answeredLocked()
 	p.alarmLocked()
@@ -394,10 +383,10 @@ func (p *pool) requestLocked() {
 		if err != nil && ctx.Err() == nil { // else it was abandoned, and somebody may have come since
 			p.gate.refuse(err, func(one *Permits) bool { return one.semaphore.store.Equal(store) })
 		}
-		rest := p.offerLocked(p.portionOf(permits, store))
+		rest := p.offerLocked(p.portionOf(permits))
 		p.answeredLocked()
 		p.mu.Unlock()
-		giveBack(rest)
+		p.giveBack(rest)
 	})
 }
 
@@ -446,16 +435,16 @@ func (p *pool) wantLocked(free, others int) int {
 // is for one: the release, the look, the exchange. For as many budgets it stays.
 const idleTrips = 3
 
-// portionOf makes a portion of what a request has brought. A part of all permits stays for longer in
+// portionOf says of what a request has brought how long it may stay. A part of all permits stays for longer in
 // proportion, up to once for each process that queues. Others wait as if each of these had all
 // permits in turn, but fewer have to move.
-func (p *pool) portionOf(permits []second.Permit, store second.Semaphore) []permit {
+func (p *pool) portionOf(permits []second.Permit) []permit {
 	parts := float64(p.permits) / float64(len(permits))
 	queueing := float64(1 + p.request.Others())
-	from := &portion{store, p.registry.now(), idleTrips * min(parts, queueing)}
+	now, budgets := p.registry.now(), idleTrips*min(parts, queueing)
 	all := make([]permit, len(permits))
 	for i, one := range permits {
-		all[i] = permit{one, from}
+		all[i] = permit{one, now, budgets}
 	}
 	return all
 }
@@ -473,7 +462,7 @@ func (p *pool) release(permits *Permits) error {
 	fair, rest := p.sortLocked(permits.taken)
 	rest = append(rest, p.offerLocked(fair)...)
 	p.mu.Unlock()
-	return giveBack(rest)
+	return p.giveBack(rest)
 }
 
 // sortLocked tells permits that may stay in the process from those that have to go. They may stay
@@ -546,12 +535,12 @@ func (p *pool) serveLocked(permits []permit) []permit {
 // dropLocked gives up what nobody has.
 func (p *pool) dropLocked(permits []permit) {
 	if len(permits) > 0 {
-		p.spawn(func() { giveBack(permits) }) // when the registry is closed they go with the session
+		p.spawn(func() { p.giveBack(permits) }) // when the registry is closed they go with the session
 	}
 }
 
 // giveBack releases permits in the store.
-func giveBack(permits []permit) error {
+func (p *pool) giveBack(permits []permit) error {
 	if len(permits) == 0 {
 		return nil
 	}
@@ -559,7 +548,7 @@ func giveBack(permits []permit) error {
 	for i, one := range permits {
 		all[i] = one.Permit
 	}
-	return permits[0].store.Release(all)
+	return p.store.Release(all)
 }
 
 // changedLocked tells the request of another demand, and sees to the end of what is kept.
