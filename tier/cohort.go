@@ -425,7 +425,7 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 	switch {
 	case grant.ErrAt(now) != nil || c.registry.second.Err() != nil:
 		return giveUp
-	case waiters && quiet && !c.toldLocked(grant) && c.admitsLocked(grant, c.gate.first.seat.mutex) && c.fairToHandOffLocked(grant):
+	case waiters && quiet && !c.toldLocked(grant) && c.admitsLocked(grant, c.gate.first.seat.mutex) && c.fairLocked(c.gate.first.arrival, true):
 		return handOff
 	case waiters:
 		return requeue
@@ -435,18 +435,20 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 	return giveUp
 }
 
-// fairToHandOffLocked: while no other process waits there is no limit; once one does,
-// the limit is the hand-off budget. By rounds, whoever waited when the grant came has a
+// fairLocked reports whether the grant may stay here for one who came so, after a release or beside those who read.
+// While no other process waits there is no limit; once one does, the limit is the hand-off budget, and
+// in strict order nothing is handed off. By rounds, whoever waited when the grant came has a
 // turn in any case: as many for the process as if each queued by itself. Whoever gives up
 // leaves its turn to nobody, and whoever comes later has none.
-func (c *cohort) fairToHandOffLocked(grant second.Grant) bool {
-	o := c.policy
-	return o.rounds && c.gate.first.arrival <= c.round || o.handOff > 0 && c.withinBudgetLocked(grant.Contested().For())
-}
-
-// withinBudgetLocked reports whether the grant may stay here although others have waited for so long. Most often nobody has.
-func (c *cohort) withinBudgetLocked(waited time.Duration) bool {
-	return waited == 0 || waited < c.budgetLocked()
+func (c *cohort) fairLocked(arrival int64, released bool) bool {
+	switch {
+	case c.policy.rounds && arrival <= c.round:
+		return true
+	case released && c.policy.handOff == 0:
+		return false
+	}
+	waited := c.grant.Contested().For()
+	return waited == 0 || waited < c.budgetLocked() // most often nobody has
 }
 
 // budgetLocked is for how long the grant may stay here while others wait. One that is shared has used its
@@ -578,12 +580,9 @@ func (c *cohort) admitsLocked(grant second.Grant, m *Mutex) bool {
 }
 
 // openLocked reports whether one more may join those who read: as long as that is fair to others. If
-// not, they come to an end, and with them the grant. Who came before the grant counts for a round.
+// not, they come to an end, and with them the grant.
 func (c *cohort) openLocked(now time.Duration, arrival int64) bool {
-	if c.state != held || !c.reading() || c.grant.ErrAt(now) != nil || c.toldLocked(c.grant) {
-		return false
-	}
-	return c.policy.rounds && arrival <= c.round || c.withinBudgetLocked(c.grant.Contested().For())
+	return c.state == held && c.reading() && c.grant.ErrAt(now) == nil && !c.toldLocked(c.grant) && c.fairLocked(arrival, false)
 }
 
 // admitReadersLocked lets those at the head of the gate who read join those inside who do.
@@ -676,9 +675,9 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 		case c.gate.empty() || extended:
 			c.sharing.begun = true
 			c.mu.Unlock()
-			err := grant.Share(ctx)
+			_ = grant.Share(ctx) // where it could not be, or has gone meanwhile, nobody gets in who could not before
 			c.mu.Lock()
-			if err == nil && ctx.Err() == nil && c.state == held {
+			if c.state == held {
 				c.admitReadersLocked(c.registry.now())
 				c.expectHandOffLocked()
 			}
