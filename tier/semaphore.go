@@ -345,7 +345,7 @@ func (p *pool) withdraw(w *waiter[Permits]) {
 	first := p.gate.first == w
 	served := !p.gate.leave(w) && w.refusal == nil
 	if first {
-		p.offerLocked(nil)
+		p.dropLocked(p.offerLocked(nil))
 	}
 	p.mu.Unlock()
 	if served { // when the registry is closed they go with the session
@@ -358,7 +358,7 @@ func (p *pool) drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gate.refuse(ErrClosed, nil)
-	p.offerLocked(nil)
+	p.dropLocked(p.offerLocked(nil))
 }
 
 // requestLocked starts the one goroutine that goes to the store for all who wait, by way of the first
@@ -497,16 +497,11 @@ func (p *pool) budgetLocked() time.Duration { return p.gate.first.seat.semaphore
 // others of this process have. Else two processes that each kept a part would wait for each other.
 func (p *pool) offerLocked(permits []permit) (rest []permit) {
 	kept, due := p.sortLocked(p.kept)
-	left := p.serveLocked(slices.Concat(kept, permits))
-	older := max(len(left)-len(permits), 0)
-	fair, rest := p.sortLocked(left[older:])
-	p.kept = slices.Concat(left[:older], fair)
+	p.dropLocked(due) // apart: one that was lost is no loss of who releases others
+	p.kept, rest = p.sortLocked(p.serveLocked(slices.Concat(kept, permits)))
 	if p.gate.empty() || p.taken+len(p.kept) < p.gate.first.seat.count {
-		rest = append(rest, fair...)
-		due = append(due, left[:older]...)
-		p.kept = nil
+		rest, p.kept = append(rest, p.kept...), nil
 	}
-	p.dropLocked(due)
 	p.changedLocked()
 	return rest
 }
@@ -558,8 +553,8 @@ func (p *pool) changedLocked() {
 		p.expiry.Stop()
 	}
 	if len(p.kept) > 0 {
-		end := p.kept[0].ends(p.alone, p.budgetLocked())
-		for _, one := range p.kept[1:] {
+		end := time.Duration(math.MaxInt64)
+		for _, one := range p.kept {
 			end = min(end, one.ends(p.alone, p.budgetLocked()))
 		}
 		p.expiry = time.AfterFunc(end-p.registry.now(), func() {
