@@ -178,5 +178,5 @@ func TestProcessEndsWithItsClient(t *testing.T) {
 	c := acquire(t, p.mutex(t))
 	p.client.Close()
 	ended(t, "the hold", c.Context().Done())
-	ended(t, "Done", p.Done())
+	ended(t, "the tier", p.Context().Done())
 }

@@ -19,7 +19,7 @@ type cohort struct {
 
 	gate    gate[ownership]
 	state   state
-	grant   second.Grant       // of the owners, or that lingers; meaningful while held or lingering
+	grant   second.Grant       // of the owners, or that lingers; else nil
 	owner   *ownership         // while held by one alone; else nil
 	readers atomic.Int64       // owners that read, at the same time; all but the last one leave without the mutex
 	since   time.Duration      // when the present hold began, or the lingering, on the registry's clock
@@ -108,7 +108,7 @@ func (c *cohort) try(ctx context.Context, lock *Mutex, _ time.Duration) (*owners
 // takeLocked makes one who comes by way of m an owner at once: of the grant that lingers, or
 // beside those who read unless somebody waits for them to end. It returns nil if that cannot be.
 func (c *cohort) takeLocked(m *Mutex, op string) (*ownership, error) {
-	if c.registry.draining.Load() {
+	if c.registry.draining() {
 		return nil, c.key.failure(op, ErrClosed)
 	}
 	source := joined
@@ -173,24 +173,6 @@ func (c *cohort) withdraw(w *waiter[ownership]) {
 	}
 }
 
-// drain turns the waiters away, and keeps the grant for nobody but its owner.
-func (c *cohort) drain() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refuseLocked(ErrClosed, nil)
-	if c.quit != nil {
-		c.quit()
-	}
-	if grant := c.lingeringLocked(); grant != nil {
-		c.offerLocked(grant, resumed)
-	}
-}
-
-// refuseLocked turns waiters away, all if nothing says which.
-func (c *cohort) refuseLocked(err error, concerned func(*ownership) bool) {
-	c.tally.waited += time.Duration(c.gate.refuse(err, concerned)) * c.registry.now()
-}
-
 // requestLocked starts the one goroutine that goes to the second tier for the waiters: in the name of the
 // first of them that is to write, as such a grant serves those who read as well, or of the first one. If
 // old is not nil, that is given up in the same write. The request is abandoned only when the last of them
@@ -234,7 +216,8 @@ func (c *cohort) deliver(ctx context.Context, claim second.Claim, grant second.G
 		return
 	}
 	if ctx.Err() == nil { // else it was abandoned, and somebody may have come since
-		c.refuseLocked(err, func(own *ownership) bool { return own.mutex.claim.Equal(claim) })
+		refused := c.gate.refuse(err, func(own *ownership) bool { return own.mutex.claim.Equal(claim) })
+		c.tally.waited += time.Duration(refused) * c.registry.now()
 	}
 	c.freeLocked()
 }
@@ -429,7 +412,7 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 		return handOff
 	case waiters:
 		return requeue
-	case c.policy.linger > 0 && c.credit >= 0 && !c.toldLocked(grant) && !c.registry.draining.Load() && quiet && grant.Contested().For() == 0:
+	case c.policy.linger > 0 && c.credit >= 0 && !c.toldLocked(grant) && !c.registry.draining() && quiet && grant.Contested().For() == 0:
 		return linger
 	}
 	return giveUp
@@ -510,7 +493,7 @@ func (c *cohort) lingeringLocked() second.Grant {
 
 // watchLingering runs from the first time that a grant lingers until it never will
 // again. It lets the grant go when nobody has come for long enough, when another process
-// wants the lock or has asked for it, and when the lock is lost.
+// wants the lock or has asked for it, when the lock is lost, and when nobody is let in any more.
 func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <-chan struct{}) {
 	revoked := c.revokedOf(grant)
 	timer := time.NewTimer(limit)
@@ -524,6 +507,7 @@ func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <
 		case <-grant.Contested().C(): // from now on a release does not leave it lingering, unless it is shared
 		case <-revoked: // nor from now on
 		case <-grant.Context().Done():
+		case <-c.registry.open.Done(): // nor from now on
 		}
 		c.endLingering(grant, spent, true)
 		return
@@ -701,7 +685,7 @@ type told struct {
 // contestedOf returns what tells that another process waits because of grant.
 func (c *cohort) contestedOf(grant second.Grant) <-chan struct{} {
 	c.mu.Lock()
-	c.told.contested = c.told.contested || c.hasLocked(grant)
+	c.told.contested = c.told.contested || c.grant == grant
 	c.mu.Unlock()
 	return grant.Contested().C()
 }
@@ -711,14 +695,10 @@ func (c *cohort) revokedOf(grant second.Grant) <-chan struct{} {
 	revoked := grant.Revoked()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.hasLocked(grant) {
+	if c.grant == grant {
 		c.told.revoked = revoked
 	}
 	return revoked
-}
-
-func (c *cohort) hasLocked(grant second.Grant) bool {
-	return (c.state == held || c.state == lingering) && c.grant == grant
 }
 
 // toldLocked reports whether somebody who asked was told that grant is wanted elsewhere. It begins no
@@ -786,7 +766,7 @@ func (c *cohort) addTo(s *Stats) {
 func (c *cohort) heldLock() (l HeldLock, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state != held && c.state != lingering {
+	if c.grant == nil {
 		return HeldLock{}, false
 	}
 	return HeldLock{

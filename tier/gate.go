@@ -41,12 +41,11 @@ func (g *gate[S]) admit() {
 	close(w.turn)
 }
 
-// refuse turns away those with a seat that is concerned, or all if nothing says which. It returns
-// how many they were.
+// refuse turns away those with a seat that is concerned. It returns how many they were.
 func (g *gate[S]) refuse(err error, concerned func(*S) bool) (n int) {
 	for w := g.first; w != nil; {
 		next := w.next
-		if concerned == nil || concerned(&w.seat) {
+		if concerned(&w.seat) {
 			g.leave(w)
 			w.refusal = err
 			close(w.turn)

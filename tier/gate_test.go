@@ -58,7 +58,7 @@ func TestGateIsAQueue(t *testing.T) { // I6 I9
 				}
 			},
 			"refuse": func(t *rapid.T) {
-				g.refuse(errors.New("no"), nil)
+				g.refuse(errors.New("no"), func(*int) bool { return true })
 				for _, w := range model {
 					if w.refusal == nil || !turned(w) {
 						t.Fatal("refuse forgot a waiter")

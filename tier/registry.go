@@ -18,10 +18,11 @@ import (
 // process and store: another one competes with the first like another process. It is safe
 // for concurrent use.
 type Registry struct {
-	second   second.Tier
-	options  *options
-	start    time.Time   // of the clock of the leases
-	draining atomic.Bool // nobody new is let in: it is being shut down, or closed
+	second  second.Tier
+	options *options
+	start   time.Time       // of the clock of the leases
+	open    context.Context // ends when nobody new is let in, and whoever waits gives up: at a shutdown, and with the second tier
+	refuse  func()          // ends it
 
 	traces sync.Map // of holds that were not released, each a trace by its weak.Pointer[Hold]: see [WithLeakDetection]
 
@@ -32,7 +33,7 @@ type Registry struct {
 	credits map[lockKey]int32 // of paths without a stake
 	past    Stats             // of cohorts that are gone, and the losses of all
 	closed  bool
-	drained context.Context // ends when nobody new is let in and there are no stakes any more
+	drained context.Context // ends when nobody new is let in and there are no stakes any more, and with the second tier
 	allGone func()          // ends it
 	tasks   sync.WaitGroup  // goroutines of the stakes
 }
@@ -48,7 +49,8 @@ func New(t second.Tier, opts ...Option) *Registry {
 		second: t, options: &o, start: time.Now().Add(-t.Now()),
 		stakes: make(map[lockKey]stake), credits: make(map[lockKey]int32), past: Stats{Losses: make(map[LossCause]int64)},
 	}
-	r.drained, r.allGone = context.WithCancel(context.Background())
+	r.open, r.refuse = context.WithCancel(t.Context())
+	r.drained, r.allGone = context.WithCancel(t.Context())
 	r.lately.Store(-wasted) // once is no pattern
 	o.observer.follow(t)
 	return r
@@ -67,7 +69,7 @@ func (r *Registry) at(now time.Duration) time.Time { return r.start.Add(now) }
 // Close waits until the [Observer] has been told of all losses. Called by an observer's Lost or
 // Connection it returns at once, and the rest is done in the background.
 func (r *Registry) Close() error {
-	r.draining.Store(true)
+	r.refuse()
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
@@ -88,7 +90,7 @@ func (r *Registry) Close() error {
 // lost, for as long as their lease runs. Of a store that can be reached and grants nothing it
 // returns a [*QuarantineError].
 func (r *Registry) Err() error {
-	if r.draining.Load() {
+	if r.draining() {
 		return ErrClosed
 	}
 	if err := r.second.Err(); err != nil {
@@ -101,7 +103,7 @@ func (r *Registry) Err() error {
 }
 
 // Done returns a channel that is closed when the registry is.
-func (r *Registry) Done() <-chan struct{} { return r.second.Done() }
+func (r *Registry) Done() <-chan struct{} { return r.second.Context().Done() }
 
 // Shutdown ends the work of the registry in good order: whoever waits and whoever comes gets
 // [ErrClosed]; owners may finish, and enter again with the contexts of their holds; when the last
@@ -114,27 +116,24 @@ func (r *Registry) Done() <-chan struct{} { return r.second.Done() }
 // error then wraps the cause of ctx and names their locks. Call it once; Close may be called at any
 // time.
 func (r *Registry) Shutdown(ctx context.Context) error {
-	if !r.draining.Swap(true) {
-		for _, s := range r.all() {
-			s.drain()
-		}
-		r.mu.Lock()
-		r.noteDrainedLocked()
-		r.mu.Unlock()
-	}
+	r.refuse()
+	r.mu.Lock()
+	r.noteDrainedLocked()
+	r.mu.Unlock()
 	var err error
 	select {
 	case <-r.drained.Done():
-	case <-r.second.Done():
 	case <-ctx.Done():
 		err = fmt.Errorf("tier: shutdown: still in use: %s: %w", r.paths(), context.Cause(ctx))
 	}
 	return cmp.Or(err, r.Close())
 }
 
+func (r *Registry) draining() bool { return r.open.Err() != nil }
+
 // noteDrainedLocked is called when there may be no stakes any more.
 func (r *Registry) noteDrainedLocked() {
-	if r.draining.Load() && len(r.stakes) == 0 {
+	if r.draining() && len(r.stakes) == 0 {
 		r.allGone()
 	}
 }
@@ -158,7 +157,6 @@ func (r *Registry) paths() string {
 // A stake is what this process has at one path: a cohort for a lock, a pool for permits.
 type stake interface {
 	base() *members
-	drain()       // turns away those who wait
 	addTo(*Stats) // adds what it counts
 }
 
@@ -198,7 +196,7 @@ func (k lockKey) failure(op string, err error) error {
 func (r *Registry) join(key lockKey, permits *Semaphore) stake {
 	r.mu.RLock() // most often it is there, as of a lock that many want
 	s := r.stakes[key]
-	if s != nil && !r.draining.Load() {
+	if s != nil && !r.draining() {
 		defer r.mu.RUnlock()
 		s.base().number.Add(1)
 		return s
@@ -206,7 +204,7 @@ func (r *Registry) join(key lockKey, permits *Semaphore) stake {
 	r.mu.RUnlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.draining.Load() {
+	if r.draining() {
 		return nil
 	}
 	if s = r.stakes[key]; s == nil {

@@ -139,6 +139,29 @@ func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
 	})
 }
 
+// Each has the turn, and hears of the shutdown, before it looks.
+func TestShutdownTurnsAwayWhoHasTheNextTurn(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		told := make(chan struct{})
+		locks := observed(t, s, tier.Observer{Waiting: func(context.Context, tier.Wait) { <-told }})
+		mu := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour))
+		hold := acquire(t, mu)
+		var waiters []*call[*tier.Hold]
+		for range 20 {
+			waiters = append(waiters, start(soon(t), mu).blocked(t))
+		}
+		time.Sleep(2 * time.Second)
+		done := shutdown(soon(t), locks)
+		release(t, hold)
+		close(told)
+		for _, w := range waiters {
+			<-w.done
+			wantErr(t, "a waiter", w.err, tier.ErrClosed)
+		}
+		done.granted(t)
+	})
+}
+
 func TestShutdownGivesALingeringNodeUp(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)

@@ -211,7 +211,8 @@ func (p *Permits) Lost() <-chan struct{} { return p.lost.Done() }
 
 // Err returns nil while all permits are held, an error wrapping [ErrLost] once one is lost, and
 // [ErrReleased] once they were released. It reads the clock itself, like [Hold.Err].
-func (p *Permits) Err() (err error) {
+func (p *Permits) Err() error {
+	var err error
 	now := p.pool.registry.now()
 	for _, one := range p.taken {
 		err = cmp.Or(err, one.ErrAt(now))
@@ -299,10 +300,6 @@ type permit struct {
 // enter waits until k permits have come, or ctx is done.
 func (p *pool) enter(ctx context.Context, s *Semaphore, k int, begun time.Duration) (*Permits, error) {
 	p.mu.Lock()
-	if p.registry.draining.Load() {
-		p.mu.Unlock()
-		return nil, p.key.failure("acquire", ErrClosed)
-	}
 	w := p.gate.join()
 	w.seat.semaphore, w.seat.count, w.seat.since = s, k, begun
 	if p.request == nil {
@@ -320,7 +317,7 @@ func (p *pool) enter(ctx context.Context, s *Semaphore, k int, begun time.Durati
 func (p *pool) try(ctx context.Context, s *Semaphore, k int, _ time.Duration) (*Permits, error) {
 	p.mu.Lock()
 	switch {
-	case p.registry.draining.Load():
+	case p.registry.draining():
 		p.mu.Unlock()
 		return nil, p.key.failure("try", ErrClosed)
 	case p.request != nil:
@@ -351,14 +348,6 @@ func (p *pool) withdraw(w *waiter[Permits]) {
 	if served { // when the registry is closed they go with the session
 		p.spawn(func() { p.release(&w.seat) })
 	}
-}
-
-// drain turns away those who wait.
-func (p *pool) drain() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.gate.refuse(ErrClosed, nil)
-	p.dropLocked(p.offerLocked(nil))
 }
 
 // requestLocked starts the one goroutine that goes to the store for all who wait, by way of the first

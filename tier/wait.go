@@ -66,16 +66,16 @@ func await[S any](ctx context.Context, r *Registry, d door[S], w *waiter[S], lim
 		var cause error
 		select {
 		case <-w.turn:
-			if errors.Is(w.refusal, ErrClosed) {
-				return &WaitError{d.wait(ctx, w, begun), ErrClosed}
+			if err := w.refusal; err == nil && !r.draining() || err != nil && !errors.Is(err, ErrClosed) {
+				return err
 			}
-			return w.refusal
+			cause = ErrClosed
 		case <-long:
 			r.options.observer.Waiting(ctx, d.wait(ctx, w, begun))
 			continue
 		case <-ctx.Done():
 			cause = context.Cause(ctx)
-		case <-r.second.Done():
+		case <-r.open.Done():
 			cause = ErrClosed
 		}
 		wait := d.wait(ctx, w, begun)

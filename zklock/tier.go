@@ -38,6 +38,9 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 	return claim{l}, nil
 }
 
+// Context ends with the client.
+func (t secondTier) Context() context.Context { return t.link.Context() }
+
 // Notify never calls f over a connection that was made elsewhere.
 func (t secondTier) Notify(f func(second.Connection)) { t.link.Notice.Notify(f) }
 

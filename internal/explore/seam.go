@@ -95,7 +95,7 @@ func (t *side) do(what string, execute func()) (done chan struct{}) {
 		t.world.post(t.process, what, both)
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if t.Context.Err() == nil {
+		if t.ctx.Err() == nil {
 			execute()
 		}
 		close(done)
@@ -193,8 +193,8 @@ type side struct {
 	*seam
 	process *process
 	origin  time.Time
-	context.Context
-	close context.CancelFunc
+	ctx     context.Context
+	close   context.CancelFunc
 }
 
 func (s *seam) dial(p *process) second.Tier {
@@ -211,12 +211,13 @@ func (t *side) Semaphore(path string, permits int, _ second.Options) (second.Sem
 }
 
 func (t *side) Err() error {
-	if t.Context.Err() != nil {
+	if t.ctx.Err() != nil {
 		return second.ErrClosed
 	}
 	return nil
 }
 
+func (t *side) Context() context.Context            { return t.ctx }
 func (t *side) Quarantine() *second.QuarantineError { return nil }
 func (t *side) Groups() (_, _ int64)                { return 0, 0 }
 func (t *side) Now() time.Duration                  { return time.Since(t.origin) }
@@ -298,7 +299,7 @@ func (x *place) await(ctx context.Context, w *second.Wait, entered chan struct{}
 			return nil
 		case <-x.life.Done():
 			return context.Cause(x.life)
-		case <-x.side.Done():
+		case <-x.side.ctx.Done():
 			return second.ErrClosed
 		case <-ctx.Done():
 			x.abandon(entered)
@@ -362,7 +363,7 @@ func (c *claim) try(ctx context.Context, x *place, take func() bool) error {
 			return second.ErrLocked
 		}
 		return nil
-	case <-c.Done():
+	case <-c.side.ctx.Done():
 		return second.ErrClosed
 	case <-ctx.Done():
 	}
@@ -551,7 +552,7 @@ func (s *semaphore) bid(ctx context.Context, x *place, d *second.Demand, entered
 			continue
 		case <-x.life.Done():
 			return context.Cause(x.life)
-		case <-s.Done():
+		case <-s.side.ctx.Done():
 			return second.ErrClosed
 		case <-ctx.Done():
 			x.abandon(entered)

@@ -156,9 +156,6 @@ func (t *Tier) Logger() *slog.Logger { return t.config.Logger }
 // Context ends with the tier.
 func (t *Tier) Context() context.Context { return t.ctx }
 
-// Done is closed with the tier.
-func (t *Tier) Done() <-chan struct{} { return t.ctx.Done() }
-
 // Renew has the session renewed at once.
 func (t *Tier) Renew() { t.renew.Set() }
 

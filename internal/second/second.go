@@ -33,8 +33,8 @@ type Tier interface {
 	Now() time.Duration
 	// Logger is where people are told what no return value can carry.
 	Logger() *slog.Logger
-	// Done returns a channel that is closed when the tier is.
-	Done() <-chan struct{}
+	// Context ends when the tier is closed.
+	Context() context.Context
 	// Notify has f called with how the connection stands, and for each change from then on, one
 	// at a time, until Close, which waits for the last call. Changes during a call are told as
 	// one. It is called once at most.

@@ -242,9 +242,9 @@ func (s *scene) closeEnds(a, b *proc) {
 		s.Errorf("a waiter gets %v, want ErrClosed", waiting.err)
 	}
 	select {
-	case <-a.Done():
+	case <-a.Tier.Context().Done():
 	default:
-		s.Errorf("Done is not closed")
+		s.Errorf("the context of the tier has not ended")
 	}
 	if err := a.Err(); !errors.Is(err, second.ErrClosed) {
 		s.Errorf("Err: %v, want ErrClosed", err)
