@@ -60,7 +60,6 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex, begun time.Duration) (*
 	case idle:
 		c.requestLocked(nil)
 	case held:
-		c.admitReadersLocked(begun)
 		c.expectHandOffLocked()
 	case lingering: // what is kept is to read, and that is not enough
 		c.requestLocked(c.grant)
