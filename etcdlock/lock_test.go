@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -75,6 +76,22 @@ func TestLocksBelowAreOtherLocks(t *testing.T) {
 		locked(t, p.mutex(t))
 		need.Equal(t, "contenders", len(need.Get(l.Contenders(soon(t)))(t)), 2)
 		release(t, after(t, w, tried))
+	}
+}
+
+// A try that is sent again for each key that comes below would be so for as long as locks there are in use.
+func TestTryBesideBusyLocksBelow(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []second.Mode{second.Exclusive, second.Reading} {
+		p, n := start(t), 0
+		p.calls.on("Txn", func(call) (bool, error) {
+			n++
+			_, err := outside(t).Put(soon(t), fmt.Sprintf("%s/below/%v/%d", lockPath(t), mode, n), "")
+			return false, err
+		})
+		tried := try(t, p.at(t, lockPath(t), mode))
+		need.AtMost(t, "transactions of a try", n, 4)
+		release(t, tried)
 	}
 }
 

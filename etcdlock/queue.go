@@ -298,7 +298,7 @@ func sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
 func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err error) {
 	put := s.put(c)
 	own := placeOf(&mvccpb.KeyValue{Key: put.KeyBytes(), Value: put.ValueBytes(), CreateRevision: math.MaxInt64})
-	for since := int64(0); ; {
+	for since, asked := int64(0), 1; ; asked++ {
 		answer, err := s.client.Txn(ctx).If(nobody(rivals(c.Ref), since)...).Then(put).Else(reads(c.Ref)...).Commit()
 		if err != nil {
 			return v, err
@@ -323,7 +323,20 @@ func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err err
 			s.names.put(c.Session, c.ID)
 			return v, second.ErrLocked
 		}
+		if c.Token = 0; c.Permits == 0 && asked > 1 { // the conditions count the keys of locks below: while these are in use it has no end
+			return s.enterAndLook(ctx, c)
+		}
 	}
+}
+
+// enterAndLook queues behind those who do not seem to be in the way, and tells whether they are.
+func (s *store) enterAndLook(ctx context.Context, c queue.Command) (v queue.View, err error) {
+	if v, _, err = s.enter(ctx, c); err != nil || v.Has {
+		return v, err
+	}
+	c.Token = v.Token
+	revision, places, err := s.read(ctx, prefixOf(c.Ref))
+	return viewOf(c.Ref, revision, places), err
 }
 
 // leave deletes the key that was created at the token, 0 for any.
