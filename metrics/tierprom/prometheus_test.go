@@ -51,7 +51,10 @@ func followed(t *testing.T, store second.Tier, metrics *tierprom.Metrics) (*tier
 	metrics.Follow(locks)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(metrics)
-	page := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	page := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.HTTPErrorOnError, DisableCompression: true,
+		MaxRequestsInFlight: 1, // those that nobody waits for any more do not pile up on a busy machine
+	}))
 	t.Cleanup(page.Close)
 	return locks, page
 }
