@@ -233,8 +233,8 @@ func TestALongSpanOutlastsManyShortOnes(t *testing.T) {
 }
 
 // probe tells what a browser makes of the page, in a frame as wide as a window could not be: how wide it is, and what
-// text does not fit; whether 500 processes have as many colours, what a search finds, and how many of 200 locks are open, and stay so
-// while the page is drawn again, before a click on one and after it; it is not drawn while a click is under way.
+// text does not fit; whether 500 processes have as many colours, and 12 such as can be told apart at sight; what a search finds; how many of
+// 200 locks are open, also when the page is drawn again, before a click on one and after it; and whether it is drawn during a click.
 const probe = `
 setTimeout(() => {
   const bad = [...document.querySelectorAll("body *")].filter((e) =>
@@ -245,6 +245,9 @@ setTimeout(() => {
   body.dataset.bad = bad.map((e) => e.className || e.tagName).join(" ");
   const all = { locks: [{ spans: Array.from({ length: 500 }, (_, i) => ({ who: i })), holders: [] }] };
   body.dataset.colours = new Set(colours(all).values()).size;
+  const twelve = [...colours(all).values()].slice(0, 12).map((c) => c.match(/[\d.]+/g).map(Number));
+  body.dataset.near = twelve.flatMap((a, i) => twelve.slice(0, i).filter((b) =>
+    Math.abs((a[0] - b[0] + 540) % 360 - 180) < 50 && Math.abs(a[1] - b[1]) < 20 && Math.abs(a[2] - b[2]) < 15)).length;
   body.dataset.found = ["WORKER 6", "nobody", ""].map((text) => {
     search.value = text;
     search.dispatchEvent(new Event("input"));
@@ -310,6 +313,7 @@ func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
 			"lanes":  `class="lane"`,
 			"spans":  `<rect fill="hsl(`,
 			"colour": `data-colours="500"`,
+			"near":   `data-near="0"`,
 			"search": `data-found="1 0 1"`,
 			"store":  `>ZooKeeper</span>`,
 			"held":   "held for ",

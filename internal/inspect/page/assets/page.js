@@ -82,11 +82,12 @@ function waiters(lock) {
     above = w.who;
   }
   const hidden = lock.waiting - Math.min(lock.waiters.length, maxListed);
-  if (hidden > 0) list.append(element("li", "", element("span", "soft", `and ${hidden} more`)));
+  if (hidden > 0) list.append(element("li", "", element("span", "soft for", `and ${hidden} more`)));
   return list;
 }
 
-// Each process that is shown has a colour of its own, for as long as it is: steps of the golden angle never meet, and stay far apart.
+// Each process that is shown has a colour of its own, for as long as it is: steps of the golden angle never meet, and those that come near
+// differ in how light they are.
 const places = new Map();
 function colours(state) {
   const all = new Set(state.locks.flatMap((l) => [...l.spans, ...l.holders].map((s) => s.who)));
@@ -98,7 +99,7 @@ function colours(state) {
     while (taken.has(next)) next++;
     places.set(who, next++);
   }
-  return new Map([...places].map(([who, i]) => [who, `hsl(${(215 + i * 137.508) % 360} ${70 - 25 * (i >> 3 & 1)}% ${52 - 14 * (i >> 4 & 1)}%)`]));
+  return new Map([...places].map(([who, i]) => [who, `hsl(${(215 + i * 137.508) % 360} ${70 - 25 * (i >> 3 & 1)}% ${57 - 17 * (i >> 2 & 1)}%)`]));
 }
 
 // Who had the lock when: a lane for each process that had it lately.
