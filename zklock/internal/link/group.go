@@ -64,7 +64,7 @@ func (s *socket) gather(b *batch) bool {
 	s.waiting = append(s.waiting, b)
 	first, wait := len(s.waiting) == 1, s.trip/4
 	var leave chan struct{}
-	if first && s.underWay >= enoughUnderWay {
+	if first && !s.dead && s.underWay >= enoughUnderWay { // no group lands any more, once it is
 		leave = make(chan struct{})
 		s.leave = leave
 	}

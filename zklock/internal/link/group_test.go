@@ -483,6 +483,20 @@ func TestGroupThatWaitsDoesNotLeaveWhenTheConnectionHasEnded(t *testing.T) {
 	})
 }
 
+// The library tells of the end a little later, and a process that was stopped for long takes that for its last round trip.
+func TestNobodyWaitsForOthersWhenTheConnectionHasEnded(t *testing.T) {
+	inCrowd(t, 2, func(c *crowd) {
+		c.crowded()
+		s := c.transport.(*dialed).socket.Load()
+		s.kill()
+		begun := time.Now()
+		s.gather(&batch{path: "/q1"})
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("waited for %v", took)
+		}
+	})
+}
+
 func TestFramesOfGroupsAreBounded(t *testing.T) {
 	inCrowd(t, 150, func(c *crowd) {
 		c.crowded()
