@@ -5,6 +5,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -14,7 +15,7 @@ import (
 
 // Every process of the fleet runs this; each slot is run by one of them.
 func Example() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	locks, err := tierlock.Dial(ctx, os.Getenv("ZK_SERVERS"))
 	if err != nil {

@@ -49,7 +49,7 @@ func OnSlot(f func(path string, err error)) Option {
 
 // Job returns a job that calls f while it holds mutex. The context of f carries the hold, for
 // [tier.HoldFrom], and ends if the lock is lost. Each run is an owner of its own, so two runs in one
-// process exclude each other as well.
+// process exclude each other as well. A slot is a time on the clock: those of @every differ in each process.
 func Job(mutex *tier.Mutex, f func(ctx context.Context), opts ...Option) cron.Job {
 	var rule slot.Rule
 	for _, opt := range opts {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,6 +52,26 @@ func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 			need.Equal(t, kind+": the most runs of a slot", most, want)
 		}
 	})
+}
+
+// Intervals begin when a process starts, so their ends are no slots that processes share, unless AtLeast fills them.
+func TestIntervalsAreRunByEachProcessUnlessAtLeastFillsThem(t *testing.T) {
+	const every, intervals = 10 * time.Second, 10
+	for atLeast, want := range map[time.Duration]int{0: 2 * intervals, every - time.Second: intervals} {
+		locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+			var runs atomic.Int64
+			for range 2 {
+				scheduler, mutex := cron.New(), locktest.Dial(t, srv).Mutex("/job")
+				job := cronlock.Job(mutex, func(context.Context) { runs.Add(1) }, cronlock.AtLeast(atLeast))
+				need.Get(scheduler.AddJob("@every 10s", job))(t)
+				scheduler.Start()
+				defer func() { <-scheduler.Stop().Done() }()
+				time.Sleep(every / 2)
+			}
+			time.Sleep(intervals*every - every/4)
+			need.Equal(t, fmt.Sprintf("runs with AtLeast(%v)", atLeast), int(runs.Load()), want)
+		})
+	}
 }
 
 // seconds is a schedule with a slot each second, as a clock sees it that is ahead of the real one.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
@@ -15,7 +16,7 @@ import (
 
 // Every process of the fleet runs this; each slot is run by one of them.
 func ExampleNewLocker() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	locks, err := tierlock.Dial(ctx, os.Getenv("ZK_SERVERS"))
 	if err != nil {
@@ -40,7 +41,7 @@ func ExampleNewLocker() {
 
 // Every process of the fleet runs this; one of them runs the jobs.
 func ExampleNewElector() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	locks, err := tierlock.Dial(ctx, os.Getenv("ZK_SERVERS"))
 	if err != nil {

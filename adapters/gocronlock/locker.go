@@ -62,7 +62,7 @@ type Locker struct {
 
 // NewLocker returns a locker that has a lock for each job name, below dir: [tier.Name] of both.
 // Jobs of one name exclude one another, so give each a name of its own: gocron's default is that of
-// its function.
+// its function. A slot is a time on the clock: those of [gocron.DurationJob] differ in each process.
 func NewLocker(locks *tier.Registry, dir string, opts ...Option) *Locker {
 	l := &Locker{locks: locks, dir: dir}
 	for _, opt := range opts {
