@@ -50,9 +50,9 @@
 //     when it connects. Tokens may start lower again.
 //   - In either case the new primary gives nobody a lock for as long as the longest TTL that was ever used
 //     in the database, from when a process first calls it: for so long it cannot know who has it, which
-//     a [tier.QuarantineError] says; in a new database, [WithNewServer] that there is no need for it. After one
-//     TTL that was too long, and once its process has ended, set what is noted to the longest that is in use, in
-//     milliseconds: UPDATE tierlock.quarantine SET longest_ms = 15000.
+//     a [tier.QuarantineError] says. A new database has none. After one TTL that was too long, and once its
+//     process has ended, set what is noted to the longest that is in use, in milliseconds:
+//     UPDATE tierlock.quarantine SET longest_ms = 15000.
 //   - The old primary has to be dead. One that goes on, with clients that go on to reach it, keeps their
 //     leases, and two processes may have one lock; unless it acknowledges nothing without a standby, which
 //     synchronous ones see to. Fence it.

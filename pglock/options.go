@@ -58,9 +58,9 @@ func WithLabel(label string) Option {
 	return option{Set: func(o *options) { o.Label = label }}
 }
 
-// WithNewServer says that nobody has had a lock in the database before, so that its server grants locks at once
-// though it was started or promoted a moment ago: for tests, and for the first program of a new server. Where there
-// is a record of any process before this one, or the server was promoted since [Migrate], there is no session:
+// WithNewServer says that nobody has had a lock in the database before, so that its server grants those of [NewAdvisory]
+// at once though it was started since [Migrate]: for tests, and for the first program of a new server. Where there
+// is a record of any process before this one, or the server was promoted since Migrate, there is no session:
 // acquisitions fail, and [tier.Registry.Err] says so as well. Later quarantines are as ever.
 func WithNewServer() Option {
 	return option{Set: func(o *options) { o.first = newFirstUse() }}
