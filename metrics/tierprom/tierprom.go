@@ -12,8 +12,9 @@
 //
 // The metrics, where _seconds are histograms:
 //
-//	tierlock_wait_seconds{path,from}    waits; from is found, hand-over, hand-off, resumption, join,
-//	                                    permits (of a semaphore) or failed
+//	tierlock_wait_seconds{path,from}    waits; from is a tier.Source: found (nobody was there), hand-over (from another process),
+//	                                    hand-off (from another goroutine here), resumption (it lingered here), join (others here
+//	                                    read, too); or permits (of a semaphore); or failed
 //	tierlock_hold_seconds{path}         holds that are over
 //	tierlock_long_waits_total{path}     waits that took longer than a second
 //	tierlock_permits{path}              permits of semaphores that are held
