@@ -233,8 +233,9 @@ func TestALongSpanOutlastsManyShortOnes(t *testing.T) {
 }
 
 // probe tells what a browser makes of the page, in a frame as wide as a window could not be: how wide it is, and what
-// text does not fit; whether 500 processes have as many colours, and 12 such as can be told apart at sight; what a search finds; how many of
-// 200 locks are open, also when the page is drawn again, before a click on one and after it; and whether it is drawn during a click.
+// text does not fit; whether 500 processes have as many colours, and 12 such as can be told apart at sight; what a search
+// finds; how many of 200 locks are open, also when the page is drawn again, before a click on one and after it; and
+// whether it is drawn during a click.
 const probe = `
 setTimeout(() => {
   const bad = [...document.querySelectorAll("body *")].filter((e) =>
