@@ -7,15 +7,7 @@ import (
 
 // A warner passes warnings, and nothing below, on to slog.Default() as it is at that time: a program may set it after it has connected.
 type warner struct {
-	with func(slog.Handler) slog.Handler // adds what was added to this one; nil for nothing
-}
-
-func (w warner) now() slog.Handler {
-	h := slog.Default().Handler()
-	if w.with != nil {
-		h = w.with(h)
-	}
-	return h
+	now func() slog.Handler // that of slog.Default(), with what was added to this one
 }
 
 func (w warner) Enabled(ctx context.Context, level slog.Level) bool {
@@ -25,9 +17,9 @@ func (w warner) Enabled(ctx context.Context, level slog.Level) bool {
 func (w warner) Handle(ctx context.Context, r slog.Record) error { return w.now().Handle(ctx, r) }
 
 func (w warner) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return warner{func(slog.Handler) slog.Handler { return w.now().WithAttrs(attrs) }}
+	return warner{func() slog.Handler { return w.now().WithAttrs(attrs) }}
 }
 
 func (w warner) WithGroup(name string) slog.Handler {
-	return warner{func(slog.Handler) slog.Handler { return w.now().WithGroup(name) }}
+	return warner{func() slog.Handler { return w.now().WithGroup(name) }}
 }
