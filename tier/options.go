@@ -34,7 +34,7 @@ func with(set func(*options)) Option {
 }
 
 type options struct {
-	handOff time.Duration  // of locks only without prices
+	handOff time.Duration  // of locks only without prices; permits have the least budget unless it is set
 	prices  *second.Prices // of the registry, by which all who queue agree on the budget; nil if it is set
 	rounds  bool
 	linger  time.Duration
@@ -65,9 +65,6 @@ type options struct {
 func WithHandOff(budget time.Duration) Option {
 	return with(func(o *options) { o.handOff, o.prices = budget, nil })
 }
-
-// permitHandOff is the budget for permits unless it is set; DESIGN.md beside this file has the figures.
-const permitHandOff = 20 * time.Millisecond
 
 // WithRounds gives a turn to every goroutine that was waiting when the lock came, before
 // another process gets its turn, even if that takes longer than the hand-off budget. It

@@ -41,7 +41,7 @@ type Registry struct {
 // New returns a registry over a second tier, for the packages of the stores, which have refused
 // options that are wrong. The registry owns the tier and closes it.
 func New(t second.Tier, opts ...Option) *Registry {
-	o := options{handOff: permitHandOff, prices: new(second.Prices)}
+	o := options{handOff: second.Budget(0).Duration(), prices: new(second.Prices)}
 	for _, opt := range opts {
 		opt.apply(&o)
 	}
