@@ -35,23 +35,20 @@ var tlsAdvice = []struct{ text, flag string }{
 	{"certificate signed by unknown authority", "-tls-ca has to name the authority of the server's certificate"},
 	{"certificate is valid for", anotherName},
 	{"contain any IP SANs", anotherName},
-	{"first record does not look like a TLS handshake", "this port may be one without TLS, for which there must be no -tls flag"},
+	{"first record does not look like a TLS handshake", "this port may be one without TLS: for it, no -tls flag, and no URL that asks for it"},
 	{"remote error: tls: ", "the server may want a certificate that it trusts: -tls-cert and -tls-key"},
 }
 
-// Advise adds to an error of a connection which flag may help.
+// Advise adds to an error of a connection which flag may help. TLS may also be asked for by a URL, without any flag.
 func (t *TLS) Advise(err error) error {
 	text := err.Error()
-	if *t == (TLS{}) {
-		if strings.HasSuffix(text, "EOF") || strings.Contains(text, "EOF\"") {
-			return fmt.Errorf("%w; the server may want TLS: -tls", err)
-		}
-		return err
-	}
 	for _, advice := range tlsAdvice {
 		if strings.Contains(text, advice.text) {
 			return fmt.Errorf("%w; %s", err, advice.flag)
 		}
+	}
+	if *t == (TLS{}) && (strings.HasSuffix(text, "EOF") || strings.Contains(text, "EOF\"")) {
+		return fmt.Errorf("%w; the server may want TLS: -tls", err)
 	}
 	return err
 }

@@ -36,6 +36,7 @@ func TestAdviceNamesFlags(t *testing.T) {
 		text, want string
 	}{
 		{TLS{on: true}, refusal(secure, nil), "-tls-ca"},
+		{TLS{}, refusal(secure, nil), "-tls-ca"}, // of a URL such as rediss://
 		{TLS{on: true}, refusal(secure, &tls.Config{RootCAs: known, ServerName: "other.test"}), "-tls-server-name"},
 		{TLS{on: true}, refusal(secure, &tls.Config{RootCAs: known}), "-tls-cert"},
 		{TLS{on: true}, x509.HostnameError{Certificate: named, Host: "127.0.0.1"}.Error(), "-tls-server-name"},
