@@ -72,6 +72,16 @@ func TestDocumentsNameTargetsThatAreThere(t *testing.T) {
 	}
 }
 
+// An example can be copied: it imports nothing that programs elsewhere may not.
+func TestExamplesImportNothingInternal(t *testing.T) {
+	for _, pattern := range []string{"example*_test.go", "*/example*_test.go", "*/*/example*_test.go", "examples/*/main.go"} {
+		for _, name := range need.Get(filepath.Glob(pattern))(t) {
+			text := need.Get(os.ReadFile(name))(t)
+			need.That(t, name+" imports what is internal", !strings.Contains(string(text), "tierlock/internal/"))
+		}
+	}
+}
+
 // Who reads a log finds there what a line means. What a store alone has is in the documentation of its WithLogger.
 func TestMessagesOfTheLogAreListed(t *testing.T) {
 	message := regexp.MustCompile(`(?:Package ?\+ ?": |"tier: (?:a goroutine|a hold) )([a-z][a-z ]+)`)

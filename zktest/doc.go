@@ -23,7 +23,7 @@
 //	synctest.Test(t, func(t *testing.T) {
 //		s := zktest.Start(t)
 //		…
-//		s.Mute(conn.SessionID(), zktest.Request)
+//		s.Mute(conn.SessionID(), zktest.Request) // of a tier.Registry: see Server.Sessions
 //		time.Sleep(10 * time.Second) // the session has expired, to the nanosecond
 //	})
 //

@@ -2,12 +2,12 @@ package zktest_test
 
 import (
 	"fmt"
+	"io"
 	"log"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -105,7 +105,7 @@ func ExampleMember() {
 
 func exampleConn(s *zktest.Server, members ...string) *zk.Conn {
 	conn, _, err := zk.Connect(append(members, "127.0.0.1:2181"), 10*time.Second,
-		zk.WithDialer(s.DialTimeout), zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false))
+		zk.WithDialer(s.DialTimeout), zk.WithLogger(log.New(io.Discard, "", 0)), zk.WithLogInfo(false))
 	if err != nil {
 		log.Fatal(err)
 	}

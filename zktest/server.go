@@ -237,7 +237,8 @@ type Session struct {
 	Ephemerals []string      // paths of its nodes, sorted
 }
 
-// Sessions returns the live sessions in order of creation.
+// Sessions returns the live sessions in order of creation. A registry of tierlock.Dial has one session, which is the last when
+// Dial returns.
 func (s *Server) Sessions() []Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
