@@ -65,7 +65,8 @@
 // is a new one, until the leases of all who could have one are over: for the TTL, plus, if min-replicas-to-write is set,
 // min-replicas-max-lag and two seconds. That is its quarantine. Locks that are held and known to the new primary stay held,
 // those that it does not know are lost, tries fail, and waiters keep their place. A [tier.QuarantineError] says until when, in
-// all that asks. A server that has just been started has one as well; [WithNewServer] says that it needs none.
+// all that asks. A server that has just been started has one as well, also one that never had a lock; [WithNewServer] says that
+// it needs none.
 //
 // A server takes another replication id whenever it becomes the primary. Since when there has been one with that id, is the key
 // {tierlock:primary}:ID, which expires when no process has come for a month. One that has no such key is as old as the server,
@@ -118,10 +119,13 @@
 //
 // The client belongs to the program. Its ReadTimeout should not be longer than a sixth of the TTL with a ClusterClient; for a
 // Client, calls have that already. Close may take as long as such a timeout if Redis does not answer. A Redis user needs the
-// keys above, the channels tierlock:*, CONFIG GET (optional), what a ClusterClient asks for itself, and
+// keys above, the channels tierlock:*, CONFIG GET (without it quarantines are twelve seconds longer), what a ClusterClient asks
+// for itself, and
 //
 //	+eval +evalsha +script|load +info +ping +publish +subscribe +time +type +get +set +del +pexpire +pttl +hget +hmget
 //	+hset +hdel +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore
+//
+// The subcommands ls and watch of tierlock-redis also need +scan.
 //
 // Of these, what is missing when a session begins refuses it: [tier.Registry.Err], acquisitions and a line on the logger say
 // what to allow. Before Redis 7, what is missing within the script is refused there, and not named. A process that may not
