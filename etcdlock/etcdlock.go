@@ -37,39 +37,30 @@ func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 // TTL, or ctx ends first, the error wraps [tier.ErrUnknown], and the cause of ctx: ops may still take effect, but never after the
 // lock went to another process. Until the outcome is known the lock is not handed on within the process either; if it never is
 // known, the lock leaves the process with the release.
-func Txn(ctx context.Context, hold *tier.Hold, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
+func Txn(ctx context.Context, hold *tier.Hold, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	c, ok := second.GrantOf(hold).(*queue.Contender)
+	var s *store
 	if ok {
-		_, ok = c.Store().(*store)
+		s, ok = c.Store().(*store)
 	}
 	if !ok {
 		return nil, fmt.Errorf("etcdlock: transaction under %s: that lock is not on etcd", hold.Path())
 	}
-	if resp, err = guarded(ctx, c, hold.Err, ops); err != nil {
-		return nil, fmt.Errorf("etcdlock: transaction under %s: %w", hold.Path(), err)
-	}
-	return resp, nil
-}
-
-// guarded runs ops in a transaction that takes effect only while the key is there; see [queue.Contender.Write]. A key that is not
-// there has been deleted, and the lock is lost.
-func guarded(ctx context.Context, c *queue.Contender, check func() error, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
-	s := c.Store().(*store)
 	s.client.Txn(ctx).Then(ops...) // panics for an op that is none, and that is for the caller to see
-	var resp *clientv3.TxnResponse
-	err := c.Write(ctx, check, func() (queue.Outcome, error) {
+	var resp *clientv3.TxnResponse // whoever does not wait for the end does not look at it
+	err := c.Write(ctx, hold.Err, func() (queue.Outcome, error) {
 		err := s.call(s.tier.Context(), func(ctx context.Context) (err error) {
 			resp, err = s.client.Txn(ctx).If(created(c.Ref())).Then(ops...).Commit()
 			return err
 		})
-		if err == nil && !resp.Succeeded {
+		if err == nil && !resp.Succeeded { // the key was deleted
 			err = c.Missing()
-			return queue.Done, cmp.Or(check(), err)
+			return queue.Done, cmp.Or(hold.Err(), err)
 		}
 		return outcomeOf(err), err
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("etcdlock: transaction under %s: %w", hold.Path(), err)
 	}
 	return resp, nil
 }

@@ -1,7 +1,6 @@
 package pglock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -83,7 +82,7 @@ func NewAdvisory(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
 
 func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	return advisory.Open(advisory.Config{
-		Pool: pool, TTL: o.TTL, Margin: cmp.Or(o.Margin, o.TTL/3), Logger: o.Logger, Label: o.Label,
+		Pool: pool, Settings: o.Settings,
 		CheckSchema: func(ctx context.Context, conn *pgx.Conn) error {
 			if err := checkPooler(ctx, conn); err != nil {
 				return err

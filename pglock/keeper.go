@@ -34,12 +34,12 @@ type keeper struct {
 	told      map[string]queue.View  // by ID: of who follows, the last
 	followers map[string][]queue.Ref // by path
 	unread    map[string]bool        // paths of queues that are to be read
-	stirred   bool                   // there is something to do
-	wake      context.CancelFunc     // ends the rest, nil before the first
+	wake      context.CancelFunc     // ends the rest under way
 }
 
 func newKeeper(s *store) *keeper {
-	return &keeper{store: s, told: make(map[string]queue.View), followers: make(map[string][]queue.Ref), unread: make(map[string]bool)}
+	return &keeper{store: s, told: make(map[string]queue.View), followers: make(map[string][]queue.Ref), unread: make(map[string]bool),
+		wake: func() {}}
 }
 
 // keep executes a command on the connection. On a new one that is to be a renewal that was asked for since, so that it names all who
@@ -216,28 +216,22 @@ func (k *keeper) Unfollow(r queue.Ref) {
 	}
 }
 
-// stir ends the rest under way, or else the next one. The queue at path is read, if anybody follows it.
+// stir ends the rest under way. The queue at path is read, if anybody follows it.
 func (k *keeper) stir(path string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.followers[path] != nil {
 		k.unread[path] = true
 	}
-	k.stirred = true
-	if k.wake != nil {
-		k.wake()
-	}
+	k.wake()
 }
 
-// rest returns a context that ends when there is something to do.
+// rest returns a context that ends when there is something to do. It begins before the look whether there is.
 func (k *keeper) rest() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(k.store.tier.Context())
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.wake = cancel; k.stirred {
-		cancel()
-	}
-	k.stirred = false
+	k.wake = cancel
 	return ctx, cancel
 }
 
@@ -246,9 +240,11 @@ func (k *keeper) listen() {
 	for k.store.tier.Context().Err() == nil {
 		k.next.Lock()
 		k.conn.Lock()
-		k.next.Unlock()
+		rest, wake := k.rest()
+		k.next.Unlock() // who has the connection next wakes it
 		k.read()
-		k.hear()
+		k.hear(rest)
+		wake()
 		k.conn.Unlock()
 	}
 }
@@ -298,15 +294,13 @@ func (k *keeper) read() {
 	}
 }
 
-// hear waits for news until there is something else to do.
-func (k *keeper) hear() {
-	ctx, cancel := k.rest()
-	defer cancel()
+// hear waits for news until the rest ends.
+func (k *keeper) hear(rest context.Context) {
 	if !k.known {
-		<-ctx.Done()
+		<-rest.Done()
 		return
 	}
-	n, err := k.wire.WaitForNotification(ctx)
+	n, err := k.wire.WaitForNotification(rest)
 	switch {
 	case n != nil:
 		k.pass(n.Payload)

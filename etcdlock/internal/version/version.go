@@ -13,16 +13,6 @@ func TooOld(version string) bool {
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 {
 		return false // nobody knows
 	}
-	if major != 3 {
-		return major < 3
-	}
-	switch minor {
-	case 4:
-		return patch < 38
-	case 5:
-		return patch < 23
-	case 6:
-		return patch < 5
-	}
-	return minor < 4
+	patches := map[int]int{4: 38, 5: 23, 6: 5}
+	return major < 3 || major == 3 && (minor < 4 || patch < patches[minor])
 }

@@ -16,7 +16,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,11 +34,8 @@ import (
 
 // A Config is what the store has to know of the server and of its user.
 type Config struct {
-	Pool   *pgxpool.Pool // says how to connect
-	TTL    time.Duration
-	Margin time.Duration // how long before its end at the server a lease counts as over
-	Logger *slog.Logger
-	Label  string
+	second.Settings
+	Pool *pgxpool.Pool // says how to connect
 	// CheckSchema says whether the database has what the store needs.
 	CheckSchema func(context.Context, *pgx.Conn) error
 	// Permanent reports whether retrying cannot fix an error.
@@ -75,6 +71,7 @@ type Store struct {
 
 // Open returns a tier on a store that begins to connect.
 func Open(c Config) *queue.Tier {
+	c.Margin = cmp.Or(c.Margin, c.TTL/3)
 	self := second.Describe(c.Label)
 	self.Host, _, _ = strings.Cut(self.Host, ".")
 	s := &Store{config: c, self: self, pause: c.TTL, tasks: queue.NewTasks()}
