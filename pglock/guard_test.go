@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +20,7 @@ import (
 // A table of the test's own, which its transactions write to.
 func table(t *testing.T) string {
 	t.Helper()
-	name := "t_" + strings.ReplaceAll(newID(), "-", "")
+	name := "t_" + newID()
 	exec(t, outside(t), "CREATE TABLE "+name+" AS SELECT 0 AS n")
 	return name
 }

@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -95,7 +96,7 @@ func (k *keeper) open(ctx context.Context) (a queue.Answer, err error) {
 	if err := s.options.first.declare(ctx, k.wire, ttl); err != nil {
 		return a, err
 	}
-	id, label := newID(), s.options.Label
+	id, label := rand.Text(), s.options.Label
 	_, err = k.wire.Exec(ctx, "SELECT tierlock.open($1, $2, $3, $4, $5)", id, ttl, s.host, os.Getpid(), label)
 	var refusal *pgconn.PgError
 	switch {
@@ -164,7 +165,7 @@ func (k *keeper) absent(ctx context.Context, c queue.Command) (views []queue.Vie
 
 // present returns those that the server has under a session.
 func (k *keeper) present(ctx context.Context, session string) ([]queue.Ref, error) {
-	rows, err := k.wire.Query(ctx, "SELECT path, id::text FROM tierlock.contender WHERE session = $1", session)
+	rows, err := k.wire.Query(ctx, "SELECT path, id FROM tierlock.contender WHERE session = $1", session)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +180,7 @@ func (k *keeper) drop(ctx context.Context, refs []queue.Ref) error {
 	for _, r := range refs[:min(len(refs), maxDrops)] {
 		ids = append(ids, r.ID)
 	}
-	_, err := k.wire.Exec(ctx, "SELECT tierlock.drop($1::uuid[])", ids)
+	_, err := k.wire.Exec(ctx, "SELECT tierlock.drop($1)", ids)
 	return err
 }
 
@@ -348,7 +349,7 @@ func (k *keeper) tell(v queue.View) {
 }
 
 const lookSQL = `SELECT c.* FROM unnest($1::text[]) q LEFT JOIN tierlock.floor f ON f.slot = tierlock.slot(q) AND f.path = q,
-	LATERAL (SELECT c.path, c.id::text, c.token, c.since, c.reads, c.asked, c.linger_ms, c.budget, c.permits, c.weight, s.host, s.pid, s.label
+	LATERAL (SELECT c.path, c.id, c.token, c.since, c.reads, c.asked, c.linger_ms, c.budget, c.permits, c.weight, s.host, s.pid, s.label
 		FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session
 		WHERE c.path = q AND c.token >= coalesce(f.token, 0) OFFSET 0) c ORDER BY path, token`
 

@@ -20,7 +20,7 @@ import (
 func crowd(t *testing.T, session, path, of string, n int) {
 	t.Helper()
 	exec(t, outside(t), `INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
-		SELECT `+path+`, nextval('tierlock.token'), gen_random_uuid(), $2, false, 0 FROM generate_series(1, $3::int) i`, of, session, n)
+		SELECT `+path+`, nextval('tierlock.token'), gen_random_uuid()::text, $2, false, 0 FROM generate_series(1, $3::int) i`, of, session, n)
 }
 
 // While a transaction is open anywhere in the database, rows that are deleted are not removed. That concerns
@@ -30,7 +30,7 @@ func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 	keepDeadRows(t)
 	id := p.session(t)
 	renewal := "SELECT tierlock.beat('" + id + "', 60000)"
-	entry := "SELECT tierlock.enter('" + path + "', gen_random_uuid(), '" + id + "', false, 0, NULL, false)"
+	entry := "SELECT tierlock.enter('" + path + "', gen_random_uuid()::text, '" + id + "', false, 0, NULL, false)"
 	before, beforeEntry := blocks(t, renewal), blocks(t, entry)
 	const dead = 50_000
 	crowd(t, id, "$1 || '/crowd/' || i", path, dead)

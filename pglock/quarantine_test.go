@@ -71,8 +71,8 @@ func TestServerWithARecordIsNotNew(t *testing.T) {
 	}
 	for _, sql := range []string{
 		tables.forget,
-		"SELECT tierlock.open(gen_random_uuid(), 1000, 'host', 1, '')",
-		"SELECT tierlock.open(gen_random_uuid(), 1000, 'host', 1, ''); UPDATE tierlock.quarantine SET longest_ms = 0",
+		"SELECT tierlock.open(gen_random_uuid()::text, 1000, 'host', 1, '')",
+		"SELECT tierlock.open(gen_random_uuid()::text, 1000, 'host', 1, ''); UPDATE tierlock.quarantine SET longest_ms = 0",
 		"SELECT tierlock.quiet_ms('advisory', 1000)",
 	} {
 		const asNew = "DELETE FROM tierlock.session; UPDATE tierlock.quarantine SET longest_ms = 0," +

@@ -12,7 +12,7 @@ CREATE SEQUENCE tierlock.token;
 
 -- A session is over once it has expired, for whoever looks: it is never renewed then.
 CREATE TABLE tierlock.session (
-	id uuid PRIMARY KEY,
+	id text COLLATE "C" PRIMARY KEY,
 	expires timestamptz NOT NULL,
 	host text NOT NULL,
 	pid int NOT NULL,
@@ -22,8 +22,8 @@ CREATE TABLE tierlock.session (
 CREATE TABLE tierlock.contender (
 	path text COLLATE "C" NOT NULL,
 	token bigint NOT NULL,
-	id uuid NOT NULL UNIQUE,
-	session uuid NOT NULL REFERENCES tierlock.session ON DELETE CASCADE,
+	id text COLLATE "C" NOT NULL UNIQUE,
+	session text COLLATE "C" NOT NULL REFERENCES tierlock.session ON DELETE CASCADE,
 	reads boolean NOT NULL, -- so that it shares the lock with others that do
 	asked boolean NOT NULL DEFAULT false, -- to give the lock up
 	linger_ms bigint NOT NULL,
@@ -103,7 +103,7 @@ CREATE FUNCTION tierlock.slot(queue text) RETURNS bigint LANGUAGE sql IMMUTABLE 
 -- line is a queue with who has the lock: the first, and if that reads, all that read before the first that does not. Those that
 -- have permits are those that, with all ahead, want no more than there are: that is final, as weights only become less.
 CREATE FUNCTION tierlock.line(queue text, lowest bigint)
-	RETURNS TABLE (id uuid, session uuid, token bigint, permits int, asked boolean, has boolean) LANGUAGE sql STABLE AS $$
+	RETURNS TABLE (id text, session text, token bigint, permits int, asked boolean, has boolean) LANGUAGE sql STABLE AS $$
 	SELECT c.id, c.session, c.token, c.permits, c.asked,
 		CASE WHEN c.permits > 0 THEN sum(c.weight) OVER w <= c.permits ELSE row_number() OVER w = 1 OR bool_and(c.reads) OVER w END
 	FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest WINDOW w AS (ORDER BY c.token)
@@ -112,7 +112,7 @@ $$;
 -- Whoever changes a queue has it alone until its transaction ends. So tokens become visible in their order, and whoever sees
 -- its own with none before it is the first for good. It needs a fresh snapshot for each statement. The result is the lowest
 -- token there, null in an empty queue, and who has the lock.
-CREATE FUNCTION tierlock.enclose(queue text, OUT lowest bigint, OUT heads uuid[]) LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.enclose(queue text, OUT lowest bigint, OUT heads text[]) LANGUAGE plpgsql AS $$
 DECLARE
 	several boolean; -- may have it
 BEGIN
@@ -127,12 +127,12 @@ BEGIN
 	END IF;
 END $$;
 
-CREATE FUNCTION tierlock.notify(session uuid, message text) RETURNS void LANGUAGE sql AS
+CREATE FUNCTION tierlock.notify(session text, message text) RETURNS void LANGUAGE sql AS
 	$$ SELECT pg_notify('tierlock ' || session, message) $$;
 
 -- tell tells those that have the lock and were not among the heads before that it is their turn, and whether somebody waits
 -- behind them; if there is other news, the others. The first who waits for permits may find that more are free, or more who wait.
-CREATE FUNCTION tierlock.tell(queue text, lowest bigint, before uuid[], news boolean) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.tell(queue text, lowest bigint, before text[], news boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.notify(session, CASE WHEN has AND id <> ALL (before) THEN 'turn ' || id || ' ' || (next IS NOT NULL)
 			ELSE 'look ' || queue END)
@@ -144,7 +144,7 @@ END $$;
 -- renewals under way.
 CREATE FUNCTION tierlock.expire(queue text, lowest bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-	dead uuid[] := ARRAY(SELECT id FROM tierlock.session WHERE expires <= clock_timestamp() AND id = ANY (ARRAY(SELECT session
+	dead text[] := ARRAY(SELECT id FROM tierlock.session WHERE expires <= clock_timestamp() AND id = ANY (ARRAY(SELECT session
 		FROM tierlock.contender WHERE path = queue AND token >= lowest ORDER BY token)) FOR SHARE); -- by the index of that
 BEGIN
 	IF dead <> '{}' THEN
@@ -156,7 +156,7 @@ END $$;
 -- enter puts a contender at the tail of a queue, and deletes an old one with that; a try, only if nobody is in the way. If it is
 -- repeated it finds what it did before, and yet writes: so it waits for the standby that the first one may not have waited for.
 -- A queue for another number of permits refuses it.
-CREATE FUNCTION tierlock.enter(queue text, me uuid, mine uuid, reading boolean, lingers bigint, old uuid, try boolean,
+CREATE FUNCTION tierlock.enter(queue text, me text, mine text, reading boolean, lingers bigint, old text, try boolean,
 	wanted int DEFAULT 0, of int DEFAULT 0, asks int DEFAULT 0,
 	OUT alive boolean, OUT number bigint, OUT first boolean, OUT removed boolean, OUT quiet bigint) LANGUAGE plpgsql AS $$
 DECLARE
@@ -199,7 +199,7 @@ BEGIN
 END $$;
 
 -- leave deletes a contender, and reports whether it was there.
-CREATE FUNCTION tierlock.leave(queue text, me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.leave(queue text, me text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
 BEGIN
@@ -212,7 +212,7 @@ BEGIN
 END $$;
 
 -- drop deletes contenders as far as it need not wait for anybody, which a renewal that comes next could not.
-CREATE FUNCTION tierlock.drop(unwanted uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.drop(unwanted text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	c tierlock.contender;
 BEGIN
@@ -225,7 +225,7 @@ END $$;
 
 -- change has a contender read from now on, and want no more than so many permits, or have none above that. It reports whether it has
 -- what it wants, and nothing if it is not there.
-CREATE FUNCTION tierlock.change(queue text, me uuid, reading boolean, wanted int) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.change(queue text, me text, reading boolean, wanted int) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
 BEGIN
@@ -258,7 +258,7 @@ BEGIN
 END $$;
 
 -- open begins a session.
-CREATE FUNCTION tierlock.open(me uuid, ttl_ms bigint, host text, pid int, label text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.open(me text, ttl_ms bigint, host text, pid int, label text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.durably(), tierlock.quiet_ms('tables', ttl_ms);
 	INSERT INTO tierlock.session VALUES (me, clock_timestamp() + ttl_ms * interval '1 ms', host, pid, label);
@@ -266,7 +266,7 @@ END $$;
 
 -- beat renews a session unless it is over, and names the queues with contenders whose sessions are. It locks the row first: once
 -- it has seen that the session is not over, nobody else can find the opposite. It waits for nobody but those who just have.
-CREATE FUNCTION tierlock.beat(me uuid, ttl_ms bigint, OUT alive boolean, OUT stale text[], OUT quiet bigint) LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.beat(me text, ttl_ms bigint, OUT alive boolean, OUT stale text[], OUT quiet bigint) LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.durably();
 	quiet := tierlock.quiet_ms('tables', ttl_ms); -- which somebody may have reset
@@ -282,7 +282,7 @@ END $$;
 
 -- finish ends a session with its contenders, a hundred at a time, as the server has room for some thousand locks only.
 -- It reports whether that is all. It encloses queues in one order, as others may do the same.
-CREATE FUNCTION tierlock.finish(me uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.finish(me text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	c tierlock.contender;
 BEGIN
@@ -298,9 +298,9 @@ END $$;
 
 -- guard fails unless a contender is there and its session not over. From then until the end of the transaction the contender
 -- cannot be deleted, so that nobody else gets the lock.
-CREATE FUNCTION tierlock.guard(me uuid) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.guard(me text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-	mine uuid;
+	mine text;
 BEGIN
 	PERFORM tierlock.durably();
 	SELECT session INTO mine FROM tierlock.contender WHERE id = me FOR KEY SHARE;

@@ -129,7 +129,7 @@ func TestReleaseAtAFullServerMakesWay(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	admin := migrated(t, url)
-	role := "few_" + strings.ReplaceAll(newID(), "-", "")
+	role := "few_" + newID()
 	exec(t, admin, "CREATE ROLE "+role+" LOGIN SUPERUSER")
 	p, q := tables.start(t, strings.Replace(url, "//postgres@", "//"+role+"@", 1)), tables.start(t, url)
 	c, w := p.mustAcquire(t), q.waits(t)

@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"crypto/rand"
 	"flag"
 	"strings"
 	"testing"
@@ -100,11 +101,14 @@ func migrated(t testing.TB, url string) *pgxpool.Pool {
 	return pool
 }
 
+// newID returns a random name, also for what PostgreSQL writes in lower case.
+func newID() string { return strings.ToLower(rand.Text()) }
+
 // database makes an empty database at the shared server, for a superuser.
 func database(t *testing.T, with ...string) (url string) {
 	t.Helper()
 	url = pgserver.URL(server(t).Addr())
-	name := "db_" + strings.ReplaceAll(newID(), "-", "")
+	name := "db_" + newID()
 	exec(t, poolAt(t, url), "CREATE DATABASE "+name+" "+strings.Join(with, " "))
 	return strings.Replace(url, "/postgres?", "/"+name+"?", 1)
 }
@@ -202,7 +206,7 @@ func (p *process) holds(t *testing.T) *tier.Hold { return waittest.Hold(t, tier.
 // session is that of a process with locks in tables, as the shared server knows it.
 func (p *process) session(t *testing.T) string {
 	t.Helper()
-	return ask[string](t, outside(t), "SELECT id::text FROM tierlock.session WHERE label = $1 AND expires > clock_timestamp()", p.label)
+	return ask[string](t, outside(t), "SELECT id FROM tierlock.session WHERE label = $1 AND expires > clock_timestamp()", p.label)
 }
 
 func (p *process) at(t testing.TB, path string) lock {

@@ -50,15 +50,7 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	return s.tier, nil
 }
 
-func (s *store) Name(string) string { return newID() }
-
-// newID returns a random uuid.
-func newID() string {
-	var b [16]byte
-	rand.Read(b[:]) // cannot fail
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
+func (s *store) Name(string) string { return rand.Text() }
 
 // Close takes a second at most.
 func (s *store) Close() {
@@ -141,7 +133,7 @@ func removal(present bool) queue.Removal {
 const leaveSQL = "SELECT tierlock.leave($1, $2)"
 
 const enterSQL = `SELECT alive, number, coalesce(first, false), coalesce(removed, false), quiet
-	FROM tierlock.enter($1, $2, $3, $4, $5, nullif($6, '')::uuid, $7, $8, $9, $10)`
+	FROM tierlock.enter($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 
 func (s *store) enter(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
 	var alive, first, removed bool
