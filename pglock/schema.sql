@@ -6,7 +6,7 @@
 
 CREATE SCHEMA tierlock;
 
-CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 7';
+CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 8';
 
 CREATE SEQUENCE tierlock.token;
 
