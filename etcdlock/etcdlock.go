@@ -37,7 +37,7 @@ func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 // TTL, or ctx ends first, the error wraps [tier.ErrUnknown], and the cause of ctx: ops may still take effect, but never after the
 // lock went to another process. Until the outcome is known the lock is not handed on within the process either; if it never is
 // known, the lock leaves the process with the release.
-func Txn(ctx context.Context, hold *tier.Hold, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
+func Txn(ctx context.Context, hold *tier.Hold, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
 	c, ok := second.GrantOf(hold).(*queue.Contender)
 	var s *store
 	if ok {
@@ -46,14 +46,14 @@ func Txn(ctx context.Context, hold *tier.Hold, ops ...clientv3.Op) (*clientv3.Tx
 	if !ok {
 		return nil, fmt.Errorf("etcdlock: transaction under %s: that lock is not on etcd", hold.Path())
 	}
-	s.client.Txn(ctx).Then(ops...) // panics for an op that is none, and that is for the caller to see
-	var resp *clientv3.TxnResponse // whoever does not wait for the end does not look at it
-	err := c.Write(ctx, hold.Err, func() (queue.Outcome, error) {
+	s.client.Txn(ctx).Then(ops...)   // panics for an op that is none, and that is for the caller to see
+	var answer *clientv3.TxnResponse // whoever does not wait for the end does not look at it
+	err = c.Write(ctx, hold.Err, func() (queue.Outcome, error) {
 		err := s.call(s.tier.Context(), func(ctx context.Context) (err error) {
-			resp, err = s.client.Txn(ctx).If(created(c.Ref())).Then(ops...).Commit()
+			answer, err = s.client.Txn(ctx).If(created(c.Ref())).Then(ops...).Commit()
 			return err
 		})
-		if err == nil && !resp.Succeeded { // the key was deleted
+		if err == nil && !answer.Succeeded { // the key was deleted
 			err = c.Missing()
 			return queue.Done, cmp.Or(hold.Err(), err)
 		}
@@ -62,5 +62,5 @@ func Txn(ctx context.Context, hold *tier.Hold, ops ...clientv3.Op) (*clientv3.Tx
 	if err != nil {
 		return nil, fmt.Errorf("etcdlock: transaction under %s: %w", hold.Path(), err)
 	}
-	return resp, nil
+	return answer, nil
 }
