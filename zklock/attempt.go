@@ -476,7 +476,6 @@ func (a *attempt) verify(n *Node, z *znode, seen link.Answer) error {
 	if err := z.unseen(seen.Err); err != nil {
 		return err
 	}
-	z.watched = true
 	s := n.session
 	if seen.Stat.EphemeralOwner != s.ID {
 		if s = a.client.link.Session(); s == nil || seen.Stat.EphemeralOwner != s.ID {
@@ -590,7 +589,7 @@ func (p *predecessors) seen(name string) zkqueue.Contender {
 func (p *predecessors) watch(queue *link.Watcher) error {
 	l, n := p.attempt.client.link, p.node
 	names, requests := p.readings()
-	own := n.znodes.unwatched()
+	own := n.unwatched()
 	requests = append(requests, n.readings(own)...)
 	if len(requests) == 0 {
 		return nil
@@ -614,7 +613,6 @@ func (p *predecessors) watch(queue *link.Watcher) error {
 		if err := z.unseen(answers[len(names)+i].Err); err != nil {
 			return err
 		}
-		z.watched = true
 	}
 	return failed
 }

@@ -94,7 +94,7 @@ func (n *Node) grant(s standing) bool {
 	n.beside = s.ahead + s.behind
 	n.noteBudget(s)
 	n.stopPolling = n.lock.client.link.PollClose()
-	if len(n.znodes.unwatched()) > 0 { // a short hold ends before its end need be watched
+	if len(n.unwatched()) > 0 { // a short hold ends before its end need be watched
 		n.checking = n.checkLater()
 	}
 	switch {
@@ -624,7 +624,6 @@ func (n *Node) unknownFate(err error) error {
 type znode struct {
 	path    string
 	watcher link.Watcher // of the znode itself
-	watched bool         // its end is heard of; used by the attempt only
 	version atomic.Int32 // of its content, as last seen
 }
 
@@ -634,7 +633,7 @@ type znodes []*znode
 func (n *Node) newZnodes(paths []string) znodes {
 	return each(paths, func(path string) *znode {
 		z := &znode{path: path}
-		z.watcher.Notify = func() { n.changed(z) }
+		z.watcher.Notify, z.watcher.Checked = func() { n.changed(z) }, true
 		return z
 	})
 }
@@ -667,9 +666,10 @@ func (zs znodes) checks() []any {
 	return each(zs, func(z *znode) any { return &zk.CheckVersionRequest{Path: z.path, Version: -1} }) // any version
 }
 
-// unwatched returns those whose end would not be heard of.
-func (zs znodes) unwatched() znodes {
-	return slices.DeleteFunc(slices.Clone(zs), func(z *znode) bool { return z.watched })
+// unwatched returns the znodes whose end would not be heard of.
+func (n *Node) unwatched() znodes {
+	events := &n.lock.client.link.Events
+	return slices.DeleteFunc(slices.Clone(n.znodes), func(z *znode) bool { return events.Hears(z.path, &z.watcher) })
 }
 
 // unseen is why a read of the znode failed.

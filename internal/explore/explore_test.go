@@ -93,13 +93,13 @@ var scopes = []scopeOfTest{
 		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, MaxWait: time.Second, Clock: time.Second,
 	}},
 	{"ZooKeeper, two processes", 2, 0, 80, false, Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}}},
-	{"ZooKeeper, two processes: any fault", 2, 0, 3312, true, anyFault(Scope{
+	{"ZooKeeper, two processes: any fault", 2, 0, 3268, true, anyFault(Scope{
 		ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Clock: lease / 4,
 	})},
-	{"ZooKeeper, one process: a guarded write, any fault but of the clock", 2, 0, 1252, true, anyFault(Scope{
+	{"ZooKeeper, one process: a guarded write, any fault but of the clock", 2, 0, 1223, true, anyFault(Scope{
 		ZooKeeper: true, Processes: 1, Calls: []Call{Guarded, Lock},
 	})},
-	{"ZooKeeper, one process: a guarded write, a connection breaks and a session ends", 3, 2, 4263, true, Scope{
+	{"ZooKeeper, one process: a guarded write, a connection breaks and a session ends", 3, 2, 4211, true, Scope{
 		ZooKeeper: true, Processes: 1, Calls: []Call{Guarded}, Lost: true, Expire: true,
 	}},
 	{"one process, two goroutines", 0, 0, 1788, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}}},

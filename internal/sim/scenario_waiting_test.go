@@ -68,8 +68,8 @@ var waitingScenarios = []scenario{
 	})},
 
 	{"32_lost_watch_is_made_up_for", each(map[string]fault.Fault{
-		"event lost":        {Op: "event", At: zktest.Reply, Do: zktest.Drop},
-		"set watches fails": {Op: "setWatches", At: zktest.Request, Do: fault.Refusal(wire.CodeOperationTimeout)},
+		"event lost":    {Op: "event", At: zktest.Reply, Do: zktest.Drop},
+		"watch refused": {Op: "getData", At: zktest.Request, Do: fault.Refusal(wire.CodeOperationTimeout)},
 	}, func(s *scene, loss fault.Fault) {
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()

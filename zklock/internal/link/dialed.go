@@ -105,6 +105,7 @@ func (l *dialed) onEvent(ev zk.Event) {
 	case ev.State == zk.StateHasSession:
 		l.left = 0
 		l.link.Notice.Reach(true) // before anybody who waits for it goes on
+		l.link.Events.lapse()     // before anything is asked on this connection
 		l.connected.Set()
 		l.verify.Set()
 		for n := range l.Session().Contenders() { // it began right before, or goes on
@@ -249,7 +250,6 @@ func (l *dialed) expired() {
 		old.End(zk.ErrSessionExpired)
 	}
 	l.seen.Store(0)
-	l.link.Events.lapse()
 }
 
 // warnOfTick says when the session timeout may be too short for the lease, which takes

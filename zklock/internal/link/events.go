@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/tierlock/tierlock/internal/wire"
 )
 
 // Events brings what the client library pushes to those who wait for it. The library
@@ -17,7 +15,7 @@ import (
 // it sets a boolean and the waiting side looks again.
 //
 // A watch cannot be removed, so there is at most one on a path: it stays when its
-// waiter leaves, and serves the next one. The library knows of none.
+// waiter leaves, and serves the next one. It ends with its connection. The library knows of none.
 type Events struct {
 	mu      sync.Mutex            // guards the field below
 	watches map[string]*pathWatch // by path
@@ -25,22 +23,22 @@ type Events struct {
 
 // A pathWatch is asked of the server, and over with its first event.
 type pathWatch struct {
-	list     bool // of the children, not of the node itself
 	watchers map[*Watcher]struct{}
 	seen     *Answer // to the read that began it; nil for a list, or if there is none so far
 }
 
 // A Watcher wants to know about one path.
 type Watcher struct {
-	Gone   atomic.Bool // the node is gone; set before Notify is called
-	Notify func()      // must not block
+	Gone    atomic.Bool // the node is gone; set before Notify is called
+	Notify  func()      // must not block
+	Checked bool        // at each reconnect, so that nobody has to be told that the watch has lapsed
 }
 
 // listen adds w to those who hear of path. It reports whether the path is watched
 // already; if not, the caller has to ask for the watch. The entry is made before that,
 // so that an event right behind the answer finds it. Of a node whose end w has heard of there
 // is nothing to ask.
-func (e *Events) listen(path string, list bool, w *Watcher) (watched bool) {
+func (e *Events) listen(path string, w *Watcher) (watched bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if w.Gone.Load() {
@@ -48,11 +46,23 @@ func (e *Events) listen(path string, list bool, w *Watcher) (watched bool) {
 	}
 	known, watched := e.watches[path]
 	if !watched {
-		known = &pathWatch{list: list, watchers: make(map[*Watcher]struct{})}
+		known = &pathWatch{watchers: make(map[*Watcher]struct{})}
 		e.watches[path] = known
 	}
 	known.watchers[w] = struct{}{}
 	return watched
+}
+
+// Hears reports whether w is told of what happens to path.
+func (e *Events) Hears(path string, w *Watcher) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	known := e.watches[path]
+	if known == nil {
+		return false
+	}
+	_, hears := known.watchers[w]
+	return hears
 }
 
 // Ignore ends what listen began; the watch stays.
@@ -113,7 +123,7 @@ func (e *Events) fire(ev zk.Event) {
 	}
 }
 
-// lapse says that no path is watched any more. All have to look for themselves.
+// lapse says that no path is watched any more, as on a new connection. All have to look for themselves.
 func (e *Events) lapse() {
 	e.mu.Lock()
 	lapsed := e.watches
@@ -121,7 +131,9 @@ func (e *Events) lapse() {
 	e.mu.Unlock()
 	for _, known := range lapsed {
 		for w := range known.watchers {
-			w.Notify()
+			if !w.Checked {
+				w.Notify()
+			}
 		}
 	}
 }
@@ -133,32 +145,6 @@ func (e *Events) takeLocked(path string) []*Watcher {
 	}
 	delete(e.watches, path)
 	return slices.Collect(maps.Keys(known.watchers))
-}
-
-// restoreLimit bounds a request that sets watches, as the library and the Java client
-// bound theirs: servers refuse a frame above their jute.maxbuffer, 1 MB by default.
-const restoreLimit = 128 << 10
-
-// restore returns what sets all watches again on a new connection, in as many requests as it takes. Those whose node has
-// changed since zxid fire at once. One that was asked for without an answer is set, too: its event then tells nobody.
-func (e *Events) restore(zxid int64) []wire.SetWatches {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var requests []wire.SetWatches
-	size := restoreLimit
-	for _, path := range slices.Sorted(maps.Keys(e.watches)) {
-		known := e.watches[path]
-		if size += 4 + len(path); size > restoreLimit {
-			requests = append(requests, wire.SetWatches{Zxid: zxid})
-			size = 4 + len(path)
-		}
-		if q := &requests[len(requests)-1]; known.list {
-			q.Children = append(q.Children, path)
-		} else {
-			q.Data = append(q.Data, path)
-		}
-	}
-	return requests
 }
 
 // Watchers returns the number of those who hear of each path. It is for tests.
@@ -181,12 +167,12 @@ func (l *Link) Transact(ops ...any) (created []string, err error) {
 // Reading is a request that reads a znode and has w hear of its end: it asks for the watch,
 // unless there is one.
 func (l *Link) Reading(path string, w *Watcher) read {
-	return read{path: path, Watch: !l.Events.listen(path, false, w), watcher: w}
+	return read{path: path, Watch: !l.Events.listen(path, w), watcher: w}
 }
 
 // Listing is a request that lists the queue at path and has w hear of its next change.
 func (l *Link) Listing(path string, w *Watcher) Request {
-	return read{path: path, list: true, Watch: !l.Events.listen(path, true, w), watcher: w}
+	return read{path: path, list: true, Watch: !l.Events.listen(path, w), watcher: w}
 }
 
 // Read asks, and sees to the watches that were asked for before anything is made of the answers.

@@ -2,7 +2,6 @@ package link
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -16,12 +15,12 @@ func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
 	var first, second int
 	asks := &Watcher{Notify: func() { first++ }}
 	relies := &Watcher{Notify: func() { second++ }}
-	need.That(t, "the first one does not have to ask for the watch", !e.listen("/a", true, asks))
-	need.That(t, "the second one has to ask for the watch, too", e.listen("/a", true, relies))
+	need.That(t, "the first one does not have to ask for the watch", !e.listen("/a", asks))
+	need.That(t, "the second one has to ask for the watch, too", e.listen("/a", relies))
 	e.answered(read{path: "/a", list: true, watcher: asks}, Answer{})
 	need.Equal(t, "the first one was told", first, 0)
 	need.Equal(t, "the second one was told", second, 1)
-	need.That(t, "the watch is not armed any more", e.listen("/a", true, asks))
+	need.That(t, "the watch is not armed any more", e.listen("/a", asks))
 }
 
 // Else whoever comes later would take the path for watched, and nobody would ask for the watch again.
@@ -30,10 +29,10 @@ func TestWatchOfAReadThatFailedIsNone(t *testing.T) {
 		e := Events{watches: make(map[string]*pathWatch)}
 		told := 0
 		asks, relies := &Watcher{Notify: func() { t.Error("whoever has the answer was told") }}, &Watcher{Notify: func() { told++ }}
-		e.listen("/a", list, asks)
-		e.listen("/a", list, relies)
+		e.listen("/a", asks)
+		e.listen("/a", relies)
 		e.answered(read{path: "/a", list: list, watcher: asks}, Answer{Err: zk.ErrNoAuth})
-		if again := !e.listen("/a", list, relies); told != 1 || !again {
+		if again := !e.listen("/a", relies); told != 1 || !again {
 			t.Errorf("list: %t; told %d times, want once; whoever looks again asks for the watch: %t, want true", list, told, again)
 		}
 		_, ok := e.Seen("/a")
@@ -48,38 +47,18 @@ func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
 	again := 0
 	w := &Watcher{}
 	w.Notify = func() {}
-	need.That(t, "watched before anybody asked for it", !e.listen("/x", false, w))
+	need.That(t, "watched before anybody asked for it", !e.listen("/x", w))
 	other := &Watcher{Notify: func() {
-		if !e.listen("/x", false, w) { // between the event and what w makes of it
+		if !e.listen("/x", w) { // between the event and what w makes of it
 			again++
 		}
 	}}
-	e.listen("/x", false, other)
+	e.listen("/x", other)
 	e.fire(zk.Event{Type: zk.EventNodeDeleted, Path: "/x"})
-	need.That(t, fmt.Sprintf("asked again %d times", again), e.listen("/x", false, w) && again == 0)
+	need.That(t, fmt.Sprintf("asked again %d times", again), e.listen("/x", w) && again == 0)
 	need.Equal(t, "paths that are listened to", len(e.watches), 0)
 	changed := &Watcher{Notify: func() {}}
-	e.listen("/y", false, changed)
+	e.listen("/y", changed)
 	e.fire(zk.Event{Type: zk.EventNodeDataChanged, Path: "/y"})
-	need.That(t, "a watch that a change has used up counts as one", !e.listen("/y", false, changed))
-}
-
-// A server refuses a frame that is too long.
-func TestWatchesAreSetAgainInFramesUpToALimit(t *testing.T) {
-	for over, want := range []int{1, 2} {
-		const last = 100
-		e := Events{watches: map[string]*pathWatch{
-			strings.Repeat("a", restoreLimit-4-4-last): {},
-			strings.Repeat("b", last+over):             {list: true},
-		}}
-		data, children := 0, 0
-		requests := e.restore(7)
-		for _, q := range requests {
-			data, children = data+len(q.Data), children+len(q.Children)
-		}
-		if len(requests) != want || data != 1 || children != 1 || requests[0].Zxid != 7 {
-			t.Errorf("%d bytes more than the limit: %d requests for %d nodes and %d lists, want %d for one each",
-				over, len(requests), data, children, want)
-		}
-	}
+	need.That(t, "a watch that a change has used up counts as one", !e.listen("/y", changed))
 }

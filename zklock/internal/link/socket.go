@@ -34,8 +34,6 @@ const maxFrame = 32 << 20
 //     685), bounds their size (690 allocates what it is told; 831 panics on a short one),
 //     and looks at every count in them first.
 //   - It closes the connection of an expired session, which the library forgets (435).
-//   - It sets the watches again after a reconnect, which the library does too late, in
-//     parts, or not at all; see rewatch.
 //   - It sends requests together that the library would send one by one; see batch and [dialed.Gather].
 type socket struct {
 	net.Conn
@@ -50,8 +48,8 @@ type socket struct {
 	session *Session      // nil before the answer to the handshake
 	shookAt time.Duration // when that was sent
 
-	// open is closed when the library has sent its first request behind its credentials, so that the watches
-	// are set again, and when the connection has ended.
+	// open is closed when the library has sent its first request behind its credentials, which a server may want to see first, and when
+	// the connection has ended.
 	open    chan struct{}
 	opening func() // closes it
 
@@ -147,9 +145,6 @@ func (s *socket) send(frame []byte, now time.Duration) error {
 	s.noteLocked(h, now, nil, false)
 	s.mu.Unlock()
 	if h.Op != wire.OpSetAuth {
-		if err := s.rewatch(); err != nil {
-			return err
-		}
 		defer s.opening()
 	}
 	_, err := s.Conn.Write(frame)
@@ -222,9 +217,6 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 	switch {
 	case d.Bad:
 		return nil, fmt.Errorf("reply of %d bytes", len(frame))
-	case reply.Xid == xidRewatch:
-		s.rewatched(reply)
-		return nil, nil // it asked for nothing
 	case reply.Xid == wire.XidEvent:
 		return frame, checkEvent(d)
 	}
@@ -449,44 +441,6 @@ func (s *socket) end() {
 	}
 	clear(s.sent)
 	s.leaveLocked()
-}
-
-// xidRewatch is that of the socket's own requests, one that the library never uses.
-const xidRewatch = -8
-
-// rewatch sets the watches again on a new connection, before any request but those
-// that present credentials: a server may want these to show an event. As requests are
-// answered in order, every reply then comes after the events that it may make one
-// expect, and the zxid of a reply says what has been seen.
-//
-// The library knows nothing of these watches, and could not do it that well. It builds its
-// SetWatches from a zxid that its reader already advances (614, 849); sends it behind the requests
-// that have queued up; sends one above 128 KB in parts, each after the answer to the one before;
-// and drops what is left of it when the connection breaks (528, 650) or the next dial fails (376).
-func (s *socket) rewatch() error {
-	select {
-	case <-s.open:
-		return nil // done
-	default:
-	}
-	for _, q := range s.dialed.link.Events.restore(s.dialed.seen.Load()) {
-		var e wire.Encoder
-		e.RequestHeader(wire.RequestHeader{Xid: xidRewatch, Op: wire.OpSetWatches})
-		e.SetWatches(q)
-		if _, err := s.Conn.Write(wire.Frame(e)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// rewatched takes the answer. A server that refuses may do so again and again, so the
-// connection goes on: whoever waits for an event looks again after a while.
-func (s *socket) rewatched(reply wire.ReplyHeader) {
-	if reply.Code != wire.CodeOK {
-		s.dialed.link.config.Logger.Warn("zklock: the server refused to set watches again", "code", reply.Code)
-		s.dialed.link.Events.lapse()
-	}
 }
 
 // A library that trusts a count allocates what it says, reads beyond the frame, or
