@@ -460,7 +460,7 @@ func (a *attempt) list(n *Node) (standing, error) {
 	if !n.bound.Load() {
 		requests = append(requests, n.readings(n.znodes)...)
 	}
-	answers := a.client.link.Read(requests...)
+	answers := a.client.link.Ask(requests...)
 	for i, seen := range answers[1:] {
 		if err := a.verify(n, n.znodes[i], seen); err != nil {
 			return standing{}, err
@@ -594,7 +594,7 @@ func (p *predecessors) watch(queue *link.Watcher) error {
 	if len(requests) == 0 {
 		return nil
 	}
-	answers := l.Read(requests...)
+	answers := l.Ask(requests...)
 	var failed error
 	for i, name := range names {
 		err := answers[i].Err

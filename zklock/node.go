@@ -302,7 +302,7 @@ func (n *Node) checkLater() *time.Timer {
 func (n *Node) look(zs znodes) {
 	c := n.lock.client
 	again := false
-	for i, seen := range c.link.Read(n.readings(zs)...) {
+	for i, seen := range c.link.Ask(n.readings(zs)...) {
 		z := zs[i]
 		switch {
 		case errors.Is(seen.Err, zk.ErrNoNode):

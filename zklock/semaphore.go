@@ -249,7 +249,7 @@ func (w *permitWait) look(known []string) (sight, error) {
 	w.taken.follow(known...)
 	requests[1] = w.link.Reading(w.semaphore.path, &w.path)
 	names, reads := w.taken.readings()
-	answers := w.link.Read(append(requests, reads...)...)
+	answers := w.link.Ask(append(requests, reads...)...)
 	seen, err := w.see(answers)
 	seen.heard = w.byList || !slices.ContainsFunc(seen.taken, func(name string) bool { return w.taken.watchers[name] == nil })
 	for i, name := range names {
@@ -351,7 +351,7 @@ func (s *semaphore) adopt(a *attempt, turn *Node, made link.Answer) ([]*Node, er
 		case made.Session != nil:
 			err = n.bind(made.Session, turn.token)
 		default:
-			err = a.verify(n, n.znodes[0], s.link.Read(n.readings(n.znodes)...)[0])
+			err = a.verify(n, n.znodes[0], s.link.Ask(n.readings(n.znodes)...)[0])
 			n.token = turn.token
 		}
 		if err == nil && !n.grant(standing{}) {

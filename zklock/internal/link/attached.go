@@ -124,8 +124,8 @@ func (l *attached) Closed() bool {
 
 func (l *attached) Leased() bool { return false }
 
-// Ask makes one call of the library for each request: reads together, writes one after the other. None is behind a read.
-func (l *attached) Ask(requests ...Request) []Answer {
+// ask makes one call of the library for each request: reads together, writes one after the other. None is behind a read.
+func (l *attached) ask(requests ...Request) []Answer {
 	answers := make([]Answer, len(requests))
 	var reads sync.WaitGroup
 	for i, q := range requests {
@@ -141,7 +141,7 @@ func (l *attached) Ask(requests ...Request) []Answer {
 
 // Gather has no way to send requests together.
 func (l *attached) Gather(_ context.Context, _ string, requests ...Request) []Answer {
-	return l.Ask(requests...)
+	return l.ask(requests...)
 }
 
 // forward passes on the event of one watch, there being no callback.

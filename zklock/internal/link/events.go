@@ -175,9 +175,10 @@ func (l *Link) Listing(path string, w *Watcher) Request {
 	return read{path: path, list: true, Watch: !l.Events.listen(path, w), watcher: w}
 }
 
-// Read asks, and sees to the watches that were asked for before anything is made of the answers.
-func (l *Link) Read(requests ...Request) []Answer {
-	answers := l.Ask(requests...)
+// Ask sends requests and waits for the answers, or the end of the connection. It sees to the watches that were asked for before anything
+// is made of the answers.
+func (l *Link) Ask(requests ...Request) []Answer {
+	answers := l.ask(requests...)
 	for i, q := range requests {
 		if r, ok := q.(read); ok && r.Watch {
 			l.Events.answered(r, answers[i])
@@ -188,6 +189,6 @@ func (l *Link) Read(requests ...Request) []Answer {
 
 // WatchQueue lists the queue at path and sees to it that w hears of its next change.
 func (l *Link) WatchQueue(path string, w *Watcher) ([]string, error) {
-	queue := l.Read(l.Listing(path, w))[0]
+	queue := l.Ask(l.Listing(path, w))[0]
 	return queue.Children, queue.Err
 }

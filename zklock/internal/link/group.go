@@ -49,7 +49,7 @@ func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (
 	}
 	answers = l.send(b)
 	if errors.Is(answers[last].Err, errAgain) {
-		answers = l.Ask(requests...)
+		answers = l.ask(requests...)
 	}
 	l.paths.note(path, answers[last].Err)
 	return answers

@@ -85,7 +85,7 @@ func TestWatchEndsWithItsConnection(t *testing.T) {
 		for range 3 {
 			node, children := watch(t, l, "/x", false), watch(t, l, "/y", true)
 			checked := &Watcher{Checked: true, Notify: func() { t.Error("told, though it is looked at anyway") }}
-			l.Read(l.Reading("/x", checked))
+			l.Ask(l.Reading("/x", checked))
 			need.That(t, "who hears of the path is mistaken", l.Events.Hears("/x", checked) && !l.Events.Hears("/x", new(Watcher)))
 			s.CutAll()
 			need.That(t, "not told to look again", told(node) && told(children))
@@ -110,7 +110,7 @@ func TestWatchThatBeginsOnANewConnectionIsHeardOf(t *testing.T) {
 		go func() {
 			for !w.Gone.Load() {
 				l.AwaitSession(t.Context())
-				l.Read(l.Reading("/x", w))
+				l.Ask(l.Reading("/x", w))
 				<-looks
 			}
 			close(gone)
@@ -169,7 +169,7 @@ func TestWhatIsAskedAfterAReconnectIsBehindTheCredentials(t *testing.T) {
 				l.Ask(Get("/x"))
 			}()
 		}}
-		l.Read(l.Reading("/x", w))
+		l.Ask(l.Reading("/x", w))
 		ops := asked(s)
 		s.CutAll()
 		<-looked

@@ -113,7 +113,7 @@ func watch(t *testing.T, l *Link, path string, children bool) (fired chan struct
 	if children {
 		ask = func() Request { return l.Listing(path, w) }
 	}
-	need.OK(t, l.Read(ask())[0].Err)
+	need.OK(t, l.Ask(ask())[0].Err)
 	return fired
 }
 

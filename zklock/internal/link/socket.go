@@ -336,8 +336,7 @@ func (p place) fail(err error) {
 	p.batch.missing.Done()
 }
 
-// Ask waits for all the answers, or the end of the connection.
-func (l *dialed) Ask(requests ...Request) []Answer { return l.send(newBatch(requests)) }
+func (l *dialed) ask(requests ...Request) []Answer { return l.send(newBatch(requests)) }
 
 func (l *dialed) send(b *batch) []Answer {
 	s := l.socket.Load()
