@@ -342,7 +342,7 @@ func (p *pool) withdraw(w *waiter[Permits]) {
 	first := p.gate.first == w
 	served := !p.gate.leave(w) && w.refusal == nil
 	if first {
-		p.dropLocked(p.offerLocked(nil))
+		p.offerLocked(nil)
 	}
 	p.mu.Unlock()
 	if served { // when the registry is closed they go with the session
@@ -486,11 +486,16 @@ func (p *pool) budgetLocked() time.Duration { return p.gate.first.seat.semaphore
 // others of this process have. Else two processes that each kept a part would wait for each other.
 func (p *pool) offerLocked(permits []permit) (rest []permit) {
 	kept, due := p.sortLocked(p.kept)
-	p.dropLocked(due) // apart: one that was lost is no loss of who releases others
-	p.kept, rest = p.sortLocked(p.serveLocked(slices.Concat(kept, permits)))
+	left := p.serveLocked(slices.Concat(kept, permits))
+	older := max(len(left)-len(permits), 0)
+	fair, rest := p.sortLocked(left[older:])
+	p.kept = slices.Concat(left[:older], fair)
 	if p.gate.empty() || p.taken+len(p.kept) < p.gate.first.seat.count {
-		rest, p.kept = append(rest, p.kept...), nil
+		rest = append(rest, fair...)
+		due = append(due, left[:older]...)
+		p.kept = nil
 	}
+	p.dropLocked(due) // apart: if one was lost, that is no loss of who releases others
 	p.changedLocked()
 	return rest
 }
