@@ -57,8 +57,8 @@ func (k keys) paths(ctx context.Context, below string, limit int) (paths []strin
 	return paths, looked, false, nil
 }
 
-// ours are the names of the keys of etcdlock.
-var ours = regexp.MustCompile(`^(read-|[1-9][0-9]*-)?[0-9a-f]{32}$`)
+// ours are the names of the keys of etcdlock, which end in a rand.Text.
+var ours = regexp.MustCompile(`^(read-|[1-9][0-9]*-)?[A-Z2-7]{26,}$`)
 
 // contends reports whether a key is one of those with which etcdlock, or concurrency.Mutex, which
 // takes the lease for a name, competes for a lock. There may be anything else in an etcd.

@@ -30,7 +30,7 @@ func TestLocksOfTheClientAreSeen(t *testing.T) {
 	mutex := concurrency.NewMutex(session, "/others/report")
 	need.OK(t, mutex.Lock(t.Context()))
 	put(t, client, "/others/config", "of a program")
-	put(t, client, "/others/d41d8cd98f00b204e9800998ecf8427e", "a name like one of ours, under no lease")
+	put(t, client, "/others/VQSESKCG33GCUL7JY7NORDWGVB", "a name like one of ours, under no lease")
 	env := at(server.Addr())
 	commandtest.Want(t, env, "ls /others", 0, `(?m)^/others/report +1 +\? +other -$`)
 	if out := commandtest.Want(t, env, "ls /others -o json", 0); !json.Valid([]byte(out)) {
