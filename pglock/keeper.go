@@ -29,7 +29,6 @@ type keeper struct {
 	conn  sync.Mutex // guards the fields below, for as long as a request takes
 	wire  *pgx.Conn  // nil before the first
 	known bool       // the session was renewed over it
-	all   bool       // the queues that are followed are to be read
 
 	mu        sync.Mutex             // guards the fields below
 	told      map[string]queue.View  // by ID: of who follows, the last
@@ -131,7 +130,11 @@ func (k *keeper) beat(ctx context.Context, c queue.Command) (a queue.Answer, err
 		return a, errOver
 	}
 	a.Outcome, k.known = queue.Done, true
-	k.all = true // a notification may be lost, be it with the connection before this one
+	k.mu.Lock()
+	for path := range k.followers { // a notification may be lost, be it with the connection before this one
+		k.unread[path] = true
+	}
+	k.mu.Unlock()
 	if len(stale) > 0 {
 		k.store.tier.Spawn(func() { k.store.settle(stale) })
 	}
@@ -254,18 +257,12 @@ func (k *keeper) listen() {
 func (k *keeper) due() map[string][]queue.Ref {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.all {
-		for path := range k.followers {
-			k.unread[path] = true
-		}
-	}
 	due := make(map[string][]queue.Ref)
 	for path := range k.unread {
 		if refs := k.followers[path]; refs != nil {
 			due[path] = slices.Clone(refs)
 		}
 	}
-	k.all = false
 	clear(k.unread)
 	return due
 }

@@ -302,20 +302,16 @@ func (s *Store) ask(ctx context.Context, key string) queue.Answer {
 	if err != nil {
 		return s.failed(err)
 	}
-	known := make(chan struct{})
-	s.tasks.Go(func() {
-		defer close(known)
+	moment, cancel := context.WithTimeout(ctx, s.config.TTL/8)
+	defer cancel()
+	second.Do(moment, s.tasks.Go, func() (any, error) {
 		ctx, cancel := context.WithTimeout(s.tier.Context(), s.config.TTL) // after which whoever had the lock and is not heard from has lost it
 		defer cancel()
 		for pace := retry.New(); (unaware || err != nil) && retry.Pause(ctx, pace.NextBackOff()) == nil; {
 			unaware, err = s.askOnce(ctx, key)
 		}
-	})
-	select {
-	case <-known:
-	case <-time.After(s.config.TTL / 8):
-	case <-ctx.Done():
-	}
+		return nil, nil
+	}, func(cause error) error { return cause })
 	return queue.Answer{Outcome: queue.Done}
 }
 
