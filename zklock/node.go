@@ -251,8 +251,6 @@ type member struct{ *Node }
 
 func (m member) IsLost() bool { return m.life.Err() != nil }
 
-func (m member) Wake() { m.wake.Set() }
-
 // Lose ends the hold. If the node is still there, others wait behind it: it goes when the
 // owner has released it, who may need the margin to come to an end.
 func (m member) Lose(reason error) {
@@ -382,6 +380,9 @@ func (n *Node) reportLoss(cause error) {
 func (n *Node) observe(f *form) {
 	n.follow(n.open, &f.wake, func(w *link.Watcher) (again time.Duration, enough bool) {
 		if n.spent.Load() || n.now() != f {
+			return 0, true
+		}
+		if _, err := n.lock.client.link.AwaitSession(n.open); err != nil {
 			return 0, true
 		}
 		asked := time.Now()
@@ -712,7 +713,7 @@ const allNames = 1 << 30
 type form struct {
 	znodes    znodes
 	contested *contention.Signal // whether another contender waits behind it
-	wake      mutexbool.Bool     // look again: the queue, the connection or the session changed
+	wake      mutexbool.Bool     // look again: the queue or the session changed
 	missed    atomic.Bool        // something happened to a znode that this may replace
 }
 

@@ -108,9 +108,6 @@ func (l *dialed) onEvent(ev zk.Event) {
 		l.link.Events.lapse()     // before anything is asked on this connection
 		l.connected.Set()
 		l.verify.Set()
-		for n := range l.Session().Contenders() { // it began right before, or goes on
-			n.Wake()
-		}
 	case ev.State == zk.StateDisconnected: // also after each attempt to connect
 		l.connected.Clear()
 		l.link.Notice.Reach(false)

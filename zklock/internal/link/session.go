@@ -56,8 +56,6 @@ type Member interface {
 	Lose(reason error)
 	// IsLost reports whether it has ended.
 	IsLost() bool
-	// Wake has the node look again at what it waits for.
-	Wake()
 	// Prove has the server agree, by a write, that the node is there.
 	Prove()
 	// Check looks whether the node is still there.
