@@ -425,7 +425,10 @@ func authBody(scheme, auth string) (e wire.Encoder) {
 }
 
 func setWatchesBody(zxid int64, data ...string) (e wire.Encoder) {
-	e.SetWatches(wire.SetWatches{Zxid: zxid, Data: data})
+	e.Int64(zxid)
+	e.Strings(data)
+	e.Strings(nil) // for nodes that do not exist
+	e.Strings(nil) // for children
 	return e
 }
 

@@ -66,13 +66,6 @@ func (d *Decoder) SetWatches() SetWatches {
 	return SetWatches{Zxid: d.Int64(), Data: d.Strings(), Exist: d.Strings(), Children: d.Strings()}
 }
 
-func (e *Encoder) SetWatches(q SetWatches) {
-	e.Int64(q.Zxid)
-	e.Strings(q.Data)
-	e.Strings(q.Exist)
-	e.Strings(q.Children)
-}
-
 // A MultiHeader stands before each operation and each result of a multi or a multiRead, and behind the last one.
 type MultiHeader struct {
 	Op   int32
