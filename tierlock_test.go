@@ -2,6 +2,7 @@ package tierlock_test
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -24,9 +25,7 @@ import (
 func TestEngineKnowsNoStore(t *testing.T) {
 	out := need.Get(exec.Command("go", "list", "-deps", "./tier", "./election").Output())(t)
 	for _, pkg := range strings.Fields(string(out)) {
-		if pkg == "github.com/go-zookeeper/zk" || pkg == "github.com/tierlock/tierlock/zklock" {
-			t.Errorf("tier or election imports %s", pkg)
-		}
+		need.That(t, "tier or election imports "+pkg, pkg != "github.com/go-zookeeper/zk" && pkg != "github.com/tierlock/tierlock/zklock")
 	}
 }
 
@@ -68,13 +67,11 @@ func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
 		below, whole := dial(t, srv, "127.0.0.1:2181/app/a"), dial(t, srv, "127.0.0.1:2181/")
 		h := hold(t, below.Mutex("/lock"))
 		locktest.WantErr(t, "TryAcquire of the same path", need.ErrOf(whole.Mutex("/app/a/lock").TryAcquire(t.Context())), tier.ErrLocked)
-		if queue, err := below.Mutex("/lock").Contenders(t.Context()); err != nil || len(queue) != 1 || queue[0].Token != h.Token() {
-			t.Errorf("contenders: got %v, %v; want the holder", queue, err)
-		}
+		queue := need.Get(below.Mutex("/lock").Contenders(t.Context()))(t)
+		need.That(t, fmt.Sprintf("contenders: %v, want the holder", queue), len(queue) == 1 && queue[0].Token == h.Token())
 		node := second.GrantOf(h).(interface{ Path() string })
-		if !strings.HasPrefix(node.Path(), "/lock/") || h.Path() != "/lock" {
-			t.Errorf("paths %s, %s; want them below", node.Path(), h.Path())
-		}
+		need.That(t, node.Path()+" is not below", strings.HasPrefix(node.Path(), "/lock/"))
+		need.Equal(t, "the path of the hold", h.Path(), "/lock")
 		results, err := tierlock.Multi(t.Context(), h,
 			&zk.CreateRequest{Path: "/data", Data: []byte("a"), Acl: zk.WorldACL(zk.PermAll)},
 			&zk.CheckVersionRequest{Path: "/data", Version: 0},
@@ -84,9 +81,8 @@ func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
 		if err != nil || len(results) != 5 || results[0].String != "/data" {
 			t.Errorf("Multi: got %+v, %v", results, err)
 		}
-		if data, _, _ := srv.Get("/app/a/data"); string(data) != "b" {
-			t.Errorf("/app/a/data is %q", data)
-		}
+		data, _, _ := srv.Get("/app/a/data")
+		need.Equal(t, "/app/a/data", string(data), "b")
 		locktest.WantErr(t, "Release", h.Release(), nil)
 		need.List(t, "left", srv.Children("/app/a"), "data", "lock")
 	})
@@ -103,9 +99,8 @@ func TestGuardedWritesStayBelowThePathOfTheConnectString(t *testing.T) {
 		}
 		need.That(t, "written outside", !srv.Exists("/application"))
 		need.Get(tierlock.Multi(t.Context(), h, &zk.SetDataRequest{Path: "/", Data: []byte("top"), Version: -1}))(t)
-		if data, _, _ := srv.Get("/app"); string(data) != "top" {
-			t.Errorf("/app is %q", data)
-		}
+		data, _, _ := srv.Get("/app")
+		need.Equal(t, "/app", string(data), "top")
 		results, err := tierlock.Multi(t.Context(), h,
 			&zk.CreateRequest{Path: "/", Flags: zk.FlagSequence, Acl: zk.WorldACL(zk.PermAll)})
 		if err != nil || !strings.HasPrefix(results[0].String, "/0") || len(results[0].String) != len("/0000000001") {

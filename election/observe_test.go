@@ -71,9 +71,7 @@ func (o *observation) saw(t *testing.T, labels string) {
 	need.Equal(t, "observed", strings.Join(o.labels, ""), labels)
 	need.WantErr(t, "observed", o.err, nil)
 	for i, term := range o.terms {
-		if i > 0 && term <= o.terms[i-1] {
-			t.Errorf("terms %v, want them to grow", o.terms)
-		}
+		need.That(t, fmt.Sprintf("terms %v, want them to grow", o.terms), i == 0 || term > o.terms[i-1])
 	}
 }
 

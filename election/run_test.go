@@ -3,6 +3,7 @@ package election_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -121,9 +122,7 @@ func TestPanicResigns(t *testing.T) {
 			p.leads(next)
 			p.reign <- nil
 			<-p.ended
-			if name == "panic" && p.err.Error() != "panic: in the function" {
-				t.Errorf("Run: got %v, want the panic", p.err)
-			}
+			need.That(t, fmt.Sprintf("Run: got %v, want the panic", p.err), name != "panic" || p.err.Error() == "panic: in the function")
 			next.leads(p)
 		})
 	}

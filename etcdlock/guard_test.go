@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -89,9 +90,7 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 				wantErr(t, err, want)
 			}
 			for _, not := range []error{tier.ErrUnknown, tier.ErrLost} {
-				if errors.Is(err, not) && (len(c.want) == 0 || !errors.Is(c.want[0], not)) {
-					t.Errorf("error %v, which is not %v", err, not)
-				}
+				need.That(t, fmt.Sprintf("error %v, which is not %v", err, not), !errors.Is(err, not) || len(c.want) > 0 && errors.Is(c.want[0], not))
 			}
 			if !errors.Is(err, tier.ErrUnknown) {
 				wantData(t, "")

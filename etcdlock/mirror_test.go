@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -130,7 +131,5 @@ func TestMirrorKeepsWhatALookHasShown(t *testing.T) {
 	m := &mirror{prefix: "/x/"}
 	m.replace(3, []place{placeOf(key(3, `{"v":1,"shared":true}`))}, 0)
 	m.apply([]*clientv3.Event{{Kv: key(1, `{"v":1}`)}, {Kv: key(2, `{"v":1}`)}})
-	if m.revision != 3 || len(m.places) != 1 || !m.places[0].Shared {
-		t.Errorf("at %d: %+v", m.revision, m.places)
-	}
+	need.That(t, fmt.Sprintf("at %d: %+v", m.revision, m.places), m.revision == 3 && len(m.places) == 1 && m.places[0].Shared)
 }

@@ -35,9 +35,7 @@ func share(t *testing.T, l load, drivers []*driver, turns []string) record {
 			d.kind, turns[i%len(turns)], a.Turns, a.Alone, a.Fewest, givenUp(a))
 		alone += a.Alone
 		need.Equal(t, d.kind+": turns that overlap with somebody else's", a.Overlaps, 0)
-		if a.Fewest == 0 && a.GivenUp == 0 {
-			t.Errorf("%s: a thread never had the lock", d.kind)
-		}
+		need.That(t, d.kind+": a thread never had the lock", a.Fewest != 0 || a.GivenUp != 0)
 	}
 	r := recorded(t, name)
 	need.Equal(t, "the counter after turns that were alone", r.alone, alone)

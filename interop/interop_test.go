@@ -145,8 +145,7 @@ func start(ctx context.Context, mu *tier.Mutex) *acquisition {
 // granted waits for the lock.
 func (a *acquisition) granted(t *testing.T) *tier.Hold {
 	t.Helper()
-	if <-a.done; a.err != nil {
-		t.Fatal(a.err)
-	}
+	<-a.done
+	need.OK(t, a.err)
 	return a.hold
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // Curator takes permits one by one, and queues anew for each: two that each want all of two permits get one each, and
@@ -35,15 +37,11 @@ func TestHalvesOfPermits(t *testing.T) {
 			}
 			holder.release(t)
 			if c.givesUp {
-				if !second.answer(t).TimedOut {
-					t.Error("the one that is to give up has both permits")
-				}
+				need.That(t, "the one that is to give up has both permits", second.answer(t).TimedOut)
 				second = first
 			} else {
 				time.Sleep(2 * time.Second)
-				if len(first.answers)+len(second.answers) > 0 {
-					t.Error("somebody has both permits: the documentation says that nobody gets them")
-				}
+				need.Equal(t, "answers: the documentation says that nobody gets both permits,", len(first.answers)+len(second.answers), 0)
 				first.dismiss()
 			}
 			second.answer(t)

@@ -159,12 +159,10 @@ func TestAdvisoryTransactionHasAWholeLease(t *testing.T) {
 	hold := advisories.start(t, sharedURL(t)).holds(t)
 	time.Sleep(ttl / 10) // since when the lease has not been renewed, as a rule
 	begun := time.Now()
-	if err := Tx(soon(t), hold, func(pgx.Tx) error {
+	need.OK(t, Tx(soon(t), hold, func(pgx.Tx) error {
 		need.AtLeast(t, "the lease at the beginning", second.GrantOf(hold).ValidUntil().Sub(begun), ttl-ttl/3-time.Millisecond)
 		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 func TestNobodyGetsAnAdvisoryLockDuringATransaction(t *testing.T) {

@@ -224,9 +224,8 @@ func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 			p.line.messages(func() bool { return answers.Add(1) == 2 && answered() }) // behind that of the check of what is deferred
 			return err
 		})
-		if !errors.Is(err, tier.ErrUnknown) || errors.Is(err, tier.ErrLost) || second.GrantOf(hold).Idle() {
-			t.Errorf("%v; idle: %t", err, second.GrantOf(hold).Idle())
-		}
+		need.WantErr(t, "the commit", err, tier.ErrUnknown)
+		need.That(t, fmt.Sprintf("lost, or idle: %v", err), !errors.Is(err, tier.ErrLost) && !second.GrantOf(hold).Idle())
 		p.line.messages(nil)
 		return err
 	}

@@ -23,16 +23,14 @@ func TestRenewalsWaitForNobody(t *testing.T) {
 	hold := need.Get(locks.Mutex(lockPath(t)).Acquire(soon(t)))(t)
 	tx := begun(t, outside(t))
 	ask[any](t, tx, "SELECT pg_advisory_xact_lock(tierlock.key($1))::text", lockPath(t))
-	if err := Tx(soon(t), hold, func(tx pgx.Tx) error {
+	need.OK(t, Tx(soon(t), hold, func(tx pgx.Tx) error {
 		for end := time.Now().Add(2 * ttl); time.Now().Before(end); { // each statement shorter than the lease
 			if _, err := tx.Exec(soon(t), "SELECT pg_sleep(0.2)"); err != nil {
 				return err
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+	}))
 	tx.Rollback(soon(t))
 	mustRelease(t, hold)
 }

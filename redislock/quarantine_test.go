@@ -131,10 +131,8 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	}
 	need.Equal(t, "the key of a lock that nobody has says", need.Get(redisserver.Ask(s.Addr(), "GET", "free"))(t)[0], "")
 	for path, want := range map[string]bool{"free": true, "read": false} {
-		queue, err := p.at(t, path).Contenders(soon(t))
-		if err != nil || len(queue) == 0 || queue[0].Quarantined != want {
-			t.Errorf("%s: %+v, %v, want the first to be quarantined: %v", path, queue, err, want)
-		}
+		queue := need.Get(p.at(t, path).Contenders(soon(t)))(t)
+		need.That(t, fmt.Sprintf("%s: %+v, want the first quarantined: %t", path, queue, want), len(queue) > 0 && queue[0].Quarantined == want)
 	}
 	before := reader.ValidUntil()
 	p.tier.Renew()

@@ -245,10 +245,9 @@ func TestMessageTellsTheFirstWhoWaitsForPermits(t *testing.T) {
 		m := need.Get(sub.ReceiveMessage(soon(t)))(t)
 		var words []string
 		json.Unmarshal([]byte(m.Payload), &words)
-		v, err := view(words[0], words[1:])
-		if err != nil || v.ID != c.ID || v.Has != want.Has || v.Waiting != want.Waiting || v.Free != want.Free {
-			t.Errorf("told of %+v, %v, want %+v of %s", v, err, want, c.ID)
-		}
+		v := need.Get(view(words[0], words[1:]))(t)
+		need.Equal(t, "told of", v.ID, c.ID)
+		need.Equal(t, "told of what it has, who waits, what is free", [3]any{v.Has, v.Waiting, v.Free}, [3]any{want.Has, want.Waiting, want.Free})
 	}
 	holder, first, second, third := p.taker(t, 5), p.taker(t, 5), p.taker(t, 5), p.taker(t, 5)
 	p.stands(t, queue.Enter, holder, 5)

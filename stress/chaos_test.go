@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -42,18 +43,10 @@ func survives(t *testing.T, sort store.Sort, r report.Result) {
 	if r.Verdict != "PASS" || c == nil {
 		t.Fatalf("got %+v", r)
 	}
-	if len(c.Faults) == 0 || c.AfterFaults == 0 || c.History != "Ok" || c.Drawing != "" {
-		t.Errorf("got %+v", c)
-	}
-	if sort != store.Semaphore && c.FencedWrites == 0 {
-		t.Errorf("nothing was written: %+v", c)
-	}
-	if sort == store.ReadersWriter && r.Readers.Acquisitions == 0 {
-		t.Errorf("nobody has read: %+v", r)
-	}
-	if sort == store.Semaphore && (r.Permits != 3 || r.Busy == 0) {
-		t.Errorf("no permits in use: %+v", r)
-	}
+	need.That(t, fmt.Sprintf("%+v", c), len(c.Faults) != 0 && c.AfterFaults != 0 && c.History == "Ok" && c.Drawing == "")
+	need.That(t, fmt.Sprintf("nothing was written: %+v", c), sort == store.Semaphore || c.FencedWrites != 0)
+	need.That(t, fmt.Sprintf("nobody has read: %+v", r), sort != store.ReadersWriter || r.Readers.Acquisitions != 0)
+	need.That(t, fmt.Sprintf("no permits in use: %+v", r), sort != store.Semaphore || r.Permits == 3 && r.Busy != 0)
 }
 
 func TestBrokenLockDoesNotSurviveChaos(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 
 func TestWrongUsageExitsWith2(t *testing.T) {
 	for _, args := range []string{
-		"-no-such-flag", "-procs 0", "-goroutines -1", "-paths 0", "-zipf 1", "-zipf NaN", "-cs -1s", "-think -1s", "-rtt -1s", "-duration 0s", "-seed -1",
+		"-no-such-flag", "-procs 0", "-goroutines -1", "-paths 0", "-zipf 1", "-zipf NaN", "-cs -1s", "-think -1s", "-rtt -1s",
+		"-duration 0s", "-seed -1",
 		"-lock none", "-o xml", "-zk ,", "-zk host/", "-zk host//x", "-zk /x", "surplus",
 		"-ensemble 0", "-ensemble 2", "-ensemble 3 -zk host", "-chaos -zk host", "-chaos -baseline", "-chaos -lock zk",
 		"-handoff -1s", "-linger x", "-handoff 1s -lock zk",
@@ -52,18 +53,14 @@ func TestBaselineIsTheFirstOneUnlessNamed(t *testing.T) {
 
 func TestShapeOfChaos(t *testing.T) {
 	c := need.Get(parseFlags(strings.Fields("-chaos -paths 7 -handoff 0 -linger 5ms"), os.Stderr))(t)
-	if c.Paths != 7 || c.Section == 0 || *c.HandOff != 0 || *c.Linger != 5*time.Millisecond {
-		t.Errorf("got %+v", c)
-	}
+	need.That(t, fmt.Sprintf("%+v", c), c.Paths == 7 && c.Section != 0 && *c.HandOff == 0 && *c.Linger == 5*time.Millisecond)
 	for args, want := range map[string]int{"-weight 2": 3, "-weight 4": 4, "-permits 7": 7} {
 		c, err := parseFlags(strings.Fields("-chaos -lock semaphore "+args), os.Stderr)
 		need.WantErr(t, args, err, nil)
 		need.Equal(t, args+": permits", c.Permits, want)
 	}
-	c, err := parseFlags([]string{"-chaos", "-cs", "0s"}, os.Stderr)
-	if err != nil || c.Section != 0 || c.HandOff != nil {
-		t.Errorf("got %+v, %v", c, err)
-	}
+	c = need.Get(parseFlags([]string{"-chaos", "-cs", "0s"}, os.Stderr))(t)
+	need.That(t, fmt.Sprintf("%+v", c), c.Section == 0 && c.HandOff == nil)
 }
 
 func TestShapeOfABench(t *testing.T) {

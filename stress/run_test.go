@@ -107,9 +107,7 @@ func TestRealLocksPass(t *testing.T) {
 				t.Errorf("got %d points, quorum write %d, writes %v, away %v, release %v, want all but the last two",
 					len(r.Curve), r.QuorumWrite, r.Writes, r.Away, r.Release)
 			}
-			if len(r.Errors) > 0 || r.Lost > 0 {
-				t.Errorf("errors on a healthy server: %v, lost %d", r.Errors, r.Lost)
-			}
+			need.That(t, fmt.Sprintf("errors on a healthy server: %v, lost %d", r.Errors, r.Lost), len(r.Errors) == 0 && r.Lost == 0)
 		})
 	}
 }
@@ -148,9 +146,7 @@ func TestRealLocksPassOnTheOtherStores(t *testing.T) {
 				if r.Verdict != "PASS" || r.Store != name || r.Acquisitions == 0 || r.QuorumWrite == 0 {
 					t.Errorf("%s: got %+v", lock, r)
 				}
-				if len(r.Errors) > 0 || r.Lost > 0 {
-					t.Errorf("%s: errors on a healthy server: %v, lost %d", lock, r.Errors, r.Lost)
-				}
+				need.That(t, fmt.Sprintf("%s: errors on a healthy server: %v, lost %d", lock, r.Errors, r.Lost), len(r.Errors) == 0 && r.Lost == 0)
 			}
 			checkTraffic(t, name, c.lock, r)
 		})
@@ -162,13 +158,9 @@ func checkTraffic(t *testing.T, name, lock string, r report.Result) {
 	t.Helper()
 	e := r.Environment
 	versions := map[string]string{"etcd": e.Etcd, "postgres": e.PostgreSQL, "postgres-advisory": e.PostgreSQL, "redis": e.Redis}
-	if versions[name] == "" || e.ZooKeeper != "" {
-		t.Errorf("got version %q, ZooKeeper's %q", versions[name], e.ZooKeeper)
-	}
+	need.That(t, fmt.Sprintf("version %q, ZooKeeper's %q", versions[name], e.ZooKeeper), versions[name] != "" && e.ZooKeeper == "")
 	volatile := lock == "advisory" || name == "postgres-advisory"
-	if r.Writes == nil || *r.Writes == 0 && !volatile {
-		t.Errorf("got %v writes per turn", r.Writes)
-	}
+	need.That(t, fmt.Sprintf("%v writes per turn", r.Writes), r.Writes != nil && (*r.Writes != 0 || volatile))
 	need.Equal(t, "packets per turn are counted", r.Packets != nil, e.PostgreSQL == "")
 }
 

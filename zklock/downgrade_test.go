@@ -279,12 +279,8 @@ func shareAmid(t *testing.T, s *zktest.Server, nth int, happen event, opts ...zk
 	s.Intercept(nil)
 	wantWithin(t, 2*timeout, "Share", began)
 	held := g.node.Err() == nil
-	if held && (d.err == nil) != g.node.Shared() {
-		t.Errorf("Share: %v; shared: %t", d.err, g.node.Shared())
-	}
-	if held && d.err != nil && !errors.Is(d.err, context.DeadlineExceeded) {
-		t.Errorf("Share: %v", d.err)
-	}
+	need.That(t, fmt.Sprintf("Share: %v; shared: %t", d.err, g.node.Shared()), !held || (d.err == nil) == g.node.Shared())
+	need.That(t, fmt.Sprintf("Share: %v", d.err), !held || d.err == nil || errors.Is(d.err, context.DeadlineExceeded))
 	time.Sleep(timeout / 2)
 	need.That(t, g.node.Path()+" is held, but not there", g.node.Err() != nil || s.Exists(g.node.Path()))
 	if in := !g.reader.waiting(); in && g.node.Err() == nil && !g.node.Shared() {

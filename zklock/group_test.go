@@ -53,9 +53,8 @@ func useAll(t *testing.T, locks []*zklock.Lock, released func(error) bool) {
 					return
 				}
 				mu.Lock()
-				if n.Err() == nil && (held[l.Path()] || n.Token() <= tokens[l.Path()]) {
-					t.Errorf("%s: held by another one: %t; token %d after %d", l.Path(), held[l.Path()], n.Token(), tokens[l.Path()])
-				}
+				need.That(t, l.Path()+": held by another one", n.Err() != nil || !held[l.Path()])
+				need.That(t, l.Path()+": the token does not grow", n.Err() != nil || n.Token() > tokens[l.Path()])
 				held[l.Path()], tokens[l.Path()] = true, n.Token()
 				mu.Unlock()
 				time.Sleep(time.Millisecond)

@@ -213,9 +213,8 @@ func TestDialEndsWithItsContext(t *testing.T) {
 						}
 					}
 					late := time.Since(began) - patience
-					if c.left == 0 && late > 10*time.Millisecond || late > 100*time.Millisecond {
-						t.Errorf("returned %v after its context", late)
-					}
+					need.AtMost(t, "until it returned", late, 100*time.Millisecond)
+					need.That(t, fmt.Sprintf("returned %v after its context", late), c.left > 0 || late <= 10*time.Millisecond)
 					time.Sleep(c.left)
 					s.Unfreeze()
 				})

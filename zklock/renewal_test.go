@@ -348,9 +348,8 @@ func TestRenewalThatEndsInAnOutageAsksForNothingAfterIt(t *testing.T) {
 		})
 		s.Member(addr).Accept()
 		time.Sleep(timeout / 4)
-		if synctest.Wait(); looks > 0 || p.Err() != nil {
-			t.Errorf("looked %d times; connection: %v", looks, p.Err())
-		}
+		synctest.Wait()
+		need.That(t, fmt.Sprintf("looked %d times; connection: %v", looks, p.Err()), looks == 0 && p.Err() == nil)
 		other.granted(t).Release()
 	})
 }

@@ -130,9 +130,8 @@ func TestMutedSessionExpiresAtItsTimeoutAndComesBackAsAnother(t *testing.T) {
 			s.Mute(id, dir)
 			time.Sleep(9*time.Second - 1)
 			synctest.Wait()
-			if conn.State() == zk.StateHasSession || !s.Exists("/e") {
-				t.Errorf("%v muted for less than the timeout: client %v, node %t", dir, conn.State(), s.Exists("/e"))
-			}
+			need.That(t, fmt.Sprintf("%v muted for less than the timeout: the client has a session", dir), conn.State() != zk.StateHasSession)
+			need.That(t, fmt.Sprintf("%v muted for less than the timeout: the node is gone", dir), s.Exists("/e"))
 			time.Sleep(1)
 			synctest.Wait()
 			need.Equal(t, fmt.Sprintf("%v muted for the timeout: expired", dir), !s.Exists("/e"), expires)

@@ -149,11 +149,7 @@ func TestALockThatIsLetGoIsNoLoss(t *testing.T) {
 
 func begin(t *testing.T, locker gocron.Locker, name string) gocron.Lock {
 	t.Helper()
-	run, err := locker.Lock(t.Context(), name)
-	if err != nil {
-		t.Fatalf("Lock(%q): %v", name, err)
-	}
-	return run
+	return need.Get(locker.Lock(t.Context(), name))(t)
 }
 
 func end(t *testing.T, run gocron.Lock) {

@@ -100,9 +100,9 @@ func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 	}
 	c.want(t, "who /rw/report", 0, `0 +holds, asked +tierlock read .* billing\n`, `1 +holds, asked +curator read`)
 	p.Prints(p.Stdout, `/rw/report wanted: somebody has asked tierlock read .* billing for it$`)
-	if data, _, err := conn.Get(curators); err != nil || string(data) != "__REVOKE__" {
-		t.Errorf("Curator's node says %q, %v", data, err)
-	}
+	data, _, err := conn.Get(curators)
+	need.WantErr(t, "Curator's node", err, nil)
+	need.Equal(t, "what Curator's node says", string(data), "__REVOKE__")
 	<-hold.Revoked()
 
 	kazoos := need.Get(conn.Create("/rw/kazoo", nil, 0, zk.WorldACL(zk.PermAll)))(t)

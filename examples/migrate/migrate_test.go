@@ -39,9 +39,8 @@ func TestMixedFleetCountsCorrectly(t *testing.T) {
 	for _, program := range fleet {
 		wg.Go(func() {
 			cmd := exec.CommandContext(ctx, filepath.Join(dir, program), server.Addr(), file, strconv.Itoa(turns))
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%s: %v\n%s", program, err, out)
-			}
+			out, err := cmd.CombinedOutput()
+			need.WantErr(t, program+": "+string(out), err, nil)
 		})
 	}
 	wg.Wait()
@@ -57,9 +56,7 @@ func TestProgramsDifferByAnImportAndAName(t *testing.T) {
 	migrated := strings.Replace(before, "zk.NewLock(", "dropin.NewLock(", 1)
 	const imported = "\t\"github.com/go-zookeeper/zk\"\n"
 	migrated = strings.Replace(migrated, imported, imported+"\t\"github.com/tierlock/tierlock/dropin\"\n", 1)
-	if migrated != after {
-		t.Error("before and after differ by more than the import of dropin and dropin.NewLock")
-	}
+	need.That(t, "before and after differ by more than the import of dropin and dropin.NewLock", migrated == after)
 }
 
 // code returns a program without the comment on top.

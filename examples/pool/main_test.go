@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
@@ -32,17 +33,14 @@ func TestNoTurnIsLost(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0])
 			cmd.Env = append(os.Environ(), "POOL=1", "ZK_SERVERS="+server.Addr(), "DIR="+dir)
 			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Errorf("%v: %s", err, out)
-			}
+			need.WantErr(t, string(out), err, nil)
 			t.Logf("%s", out)
 		})
 	}
 	wg.Wait()
 	for i := range keys {
 		key := fmt.Sprint("customer ", i)
-		if text, _ := os.ReadFile(filepath.Join(dir, key)); string(text) != fmt.Sprint(processes) {
-			t.Errorf("the number of %s is %q after %d turns", key, text, processes)
-		}
+		text, _ := os.ReadFile(filepath.Join(dir, key))
+		need.Equal(t, "the number of "+key+", of turns", string(text), fmt.Sprint(processes))
 	}
 }

@@ -55,9 +55,7 @@ func TestEachSlotIsRunByOneProcess(t *testing.T) {
 		need.WantErr(t, "Stop", p.Stop(), nil)
 	}
 	for slot, runs := range slots(t, file) {
-		if runs != 1 {
-			t.Errorf("slot %d was run %d times", slot, runs)
-		}
+		need.Equal(t, fmt.Sprintf("runs of slot %d", slot), runs, 1)
 	}
 }
 

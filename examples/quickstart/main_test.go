@@ -38,9 +38,8 @@ func twoTerminals(t *testing.T, server string) {
 		processes.Go(func() {
 			cmd := exec.CommandContext(t.Context(), os.Args[0])
 			cmd.Env = append(os.Environ(), "QUICKSTART=1", "ZK_SERVERS="+server, "TMPDIR="+dir)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v: %s", err, out)
-			}
+			out, err := cmd.CombinedOutput()
+			need.WantErr(t, string(out), err, nil)
 		})
 	}
 	processes.Wait()
@@ -49,7 +48,6 @@ func twoTerminals(t *testing.T, server string) {
 
 func wantTurns(t *testing.T, dir string) {
 	t.Helper()
-	if text, _ := os.ReadFile(filepath.Join(dir, "quickstart")); string(text) != "24" {
-		t.Errorf("the number is %q after 24 turns", text)
-	}
+	text, _ := os.ReadFile(filepath.Join(dir, "quickstart"))
+	need.Equal(t, "the number after 24 turns", string(text), "24")
 }

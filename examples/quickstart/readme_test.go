@@ -45,9 +45,7 @@ func TestAsReadmeSays(t *testing.T) {
 	var terminals sync.WaitGroup
 	for range 2 {
 		terminals.Go(func() {
-			if err := shell(commands[1]).Run(); err != nil {
-				t.Error(err)
-			}
+			need.WantErr(t, "a client", shell(commands[1]).Run(), nil)
 		})
 	}
 	terminals.Wait()

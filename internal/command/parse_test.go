@@ -67,13 +67,9 @@ func TestHelp(t *testing.T) {
 		need.Equal(t, "plainlock "+line+", beside plainlock help", ask(line), all)
 	}
 	for _, sub := range plain().subcommands() {
-		if !sub.hidden && !strings.Contains(all, "\n  "+sub.name+" ") {
-			t.Errorf("help does not list %s", sub.name)
-		}
+		need.That(t, "help does not list "+sub.name, sub.hidden || strings.Contains(all, "\n  "+sub.name+" "))
 		text := ask("help " + sub.name)
-		if !sub.hidden && !strings.Contains(text, "\n  plainlock "+sub.name+" ") {
-			t.Errorf("help %s has no example", sub.name)
-		}
+		need.That(t, "help "+sub.name+" has no example", sub.hidden || strings.Contains(text, "\n  plainlock "+sub.name+" "))
 		for _, line := range []string{sub.name + " -h", "-o json " + sub.name + " /x --help"} {
 			need.Equal(t, "plainlock "+line+", beside plainlock help "+sub.name, ask(line), text)
 		}

@@ -40,9 +40,7 @@ func TestFateOfARequestDecidesWhetherItIsApplied(t *testing.T) {
 				b.proxy.Cut()
 			}
 			need.WantErr(t, "create", <-created, test.err)
-			if test.err == nil && time.Since(begun) < 10*time.Millisecond {
-				t.Error("not delayed")
-			}
+			need.That(t, "not delayed", test.err != nil || time.Since(begun) >= 10*time.Millisecond)
 			need.Equal(t, "applied", b.srv.Exists("/a"), test.applied)
 		})
 	}
@@ -96,9 +94,7 @@ func TestFramesKeepTheirOrder(t *testing.T) {
 			for xid := range int32(5) {
 				for _, want := range []int32{xid, xid + 100} {
 					got := c.reply()
-					if got.xid != want {
-						t.Fatalf("reply to %d, want that to %d", got.xid, want)
-					}
+					need.Equal(t, "it is the reply to", got.xid, want)
 					if first := (reply{xid: 100, code: wire.CodeThrottled}); want == first.xid && (got == first) != (test.do == zktest.Throttled) {
 						t.Errorf("the reply is %+v, want a refusal to be %+v, with no body", got, first)
 					}

@@ -58,9 +58,7 @@ func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 		for _, c := range q.Contenders {
 			got = append(got, fmt.Sprint(c.Label, ": ", c.Kind, " ", c.State, " #", c.Sequence, " ahead ", c.Ahead, " beside ", c.Beside,
 				" nearest ", c.Nearest))
-			if c.State == inspect.Waits && c.Behind != q.Contenders[c.Nearest].Node {
-				t.Errorf("%s waits for %s", c.Label, c.Behind)
-			}
+			need.That(t, c.Label+" waits for "+c.Behind, c.State != inspect.Waits || c.Behind == q.Contenders[c.Nearest].Node)
 		}
 		want := []string{
 			"reader a: tierlock-read holds #0 ahead 0 beside 0 nearest 0",
@@ -94,9 +92,8 @@ func TestARegistryListsAndExamines(t *testing.T) {
 			l.Locks[0].Holder != nil {
 			t.Errorf("with all: got %+v, %v", l, err)
 		}
-		if refusal := (*inspect.Refusal)(nil); !errors.As(errorOf(r.List(t.Context(), "/secret", 7, false)), &refusal) {
-			t.Error("an error that comes in time is no refusal")
-		}
+		refused := errors.As(errorOf(r.List(t.Context(), "/secret", 7, false)), new(*inspect.Refusal))
+		need.That(t, "an error that comes in time is no refusal", refused)
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err, refusal := errorOf(r.Look(over, path)), (*inspect.Refusal)(nil); err == nil || errors.As(err, &refusal) {
@@ -138,15 +135,12 @@ func TestARegistryTellsWhoHasPermits(t *testing.T) {
 		if len(w) != 2 || w[0].Label != "first" || w[0].State != inspect.Next || w[1].State != inspect.Waits || w[1].Behind != w[0].Node {
 			t.Errorf("waiting: %+v", w)
 		}
-		l, err := r.List(t.Context(), "/", 9, false)
-		if err != nil || len(l.Locks) != 1 || *l.Locks[0].Permits != q.Semaphore.Permits || l.Locks[0].Queue != 2 {
-			t.Errorf("listed: %+v, %v", l, err)
-		}
+		l := need.Get(r.List(t.Context(), "/", 9, false))(t)
+		need.That(t, fmt.Sprintf("listed: %+v", l), len(l.Locks) == 1 && *l.Locks[0].Permits == q.Semaphore.Permits && l.Locks[0].Queue == 2)
 		report, err := r.Examine(t.Context(), path, func(context.Context, *inspect.Report) error { return nil })
 		want = "a semaphore, 4 of 5 permits in use, 2 in the queue for permits"
-		if err != nil || len(report.Findings) != 1 || report.Findings[0].Text != want {
-			t.Errorf("examined: %+v, %v", report, err)
-		}
+		need.WantErr(t, "Examine", err, nil)
+		need.That(t, fmt.Sprintf("examined: %+v", report), len(report.Findings) == 1 && report.Findings[0].Text == want)
 	})
 }
 

@@ -50,9 +50,7 @@ func leader(t *testing.T, e *pgserver.Ensemble) *pgserver.Server {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	s := need.Get(e.Leader(ctx))(t)
-	if !slices.Contains(e.Members, s) {
-		t.Fatalf("%s is no member", s.Addr())
-	}
+	need.That(t, s.Addr()+" is no member", slices.Contains(e.Members, s))
 	return s
 }
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestABudgetKeepsALockInUse(t *testing.T) {
@@ -25,9 +27,7 @@ func TestABudgetKeepsALockInUse(t *testing.T) {
 		{"of a short one", nine(time.Second), 100 * ms, 20 * ms, 20 * ms},
 		{"of a long one", nine(time.Hour), 1000 * time.Hour, 4690 * ms, 4700 * ms},
 	} {
-		if d := budgetFor(c.took, c.lease).Duration(); d < c.least || d > c.most {
-			t.Errorf("%s: %v, want %v to %v", c.name, d, c.least, c.most)
-		}
+		need.Between(t, c.name, budgetFor(c.took, c.lease).Duration(), c.least, c.most)
 	}
 }
 
@@ -35,17 +35,12 @@ func TestPricesAreThoseOfTheLastTimes(t *testing.T) {
 	var p Prices
 	p.Paid(time.Hour)
 	for i := range 20 {
-		if i == 3 && p.Budget(10*time.Second) != 0 {
-			t.Errorf("after four of nine: %d", p.Said())
-		}
+		need.That(t, "a budget after four of nine", i != 3 || p.Budget(10*time.Second) == 0)
 		p.Paid(20 * time.Millisecond)
 	}
-	if b := p.Budget(10 * time.Second); b != 34 || p.Said() != b {
-		t.Errorf("got %d, said %d", b, p.Said())
-	}
+	need.Equal(t, "the budget", p.Budget(10*time.Second), 34)
+	need.Equal(t, "what is said", p.Said(), 34)
 	var none *Prices
 	none.Paid(time.Hour)
-	if b := none.Budget(time.Hour); b != 0 {
-		t.Errorf("without prices: %d", b)
-	}
+	need.Equal(t, "without prices", none.Budget(time.Hour), 0)
 }

@@ -24,9 +24,7 @@ func TestThoseWhomAQuarantineKeepsFromTheLock(t *testing.T) {
 		var got []bool
 		for _, c := range test.queue {
 			got = append(got, c.Quarantined)
-			if c.Quarantined && c.Permits > 0 {
-				t.Errorf("%v: has %d permits", test, c.Permits)
-			}
+			need.That(t, fmt.Sprintf("%v: has %d permits", test, c.Permits), !c.Quarantined || c.Permits == 0)
 		}
 		need.Equal(t, fmt.Sprint(test), fmt.Sprint(got), test.want)
 	}

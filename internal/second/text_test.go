@@ -31,9 +31,7 @@ func FuzzTextIsAShortLineThatIsPrinted(f *testing.F) {
 		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%q", text)
 		}
-		if CheckLabel(s) == nil && text != s {
-			t.Errorf("the label %q is %q to others", s, text)
-		}
+		need.That(t, fmt.Sprintf("the label %q is %q to others", s, text), CheckLabel(s) != nil || text == s)
 	})
 }
 

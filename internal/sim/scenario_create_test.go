@@ -68,7 +68,7 @@ var notPlayed = map[int]string{
 	52: "a panic in the section: tier, TestDoReleasesHoweverItsFunctionEnds",
 	53: "close of the holder: 41",
 	54: "hand-offs end with the budget and with the lease: internal/explore, and tiertest, budget and hold-lost",
-	55: "waiters do not inherit a loss: tier, TestLostGrantIsNotHandedOff and TestGateStaysShutUntilTheLostHoldIsReleased",
+	55: "waiters do not inherit a loss: tier, TestLostNodeIsNotOffered and TestGateStaysShutUntilTheLostHoldIsReleased",
 	56: "shorter timeout from another server: zklock, TestReconnectRenewsTheLeaseFromItsHandshake",
 	57: "a single server is dialed at once: zklock/internal/link, TestALoneServerIsDialedAgainWithoutAPause",
 	58: "hung server: TestHungMemberDoesNotCostTheSession, and zklock/internal/link, TestEachAddressOfANameIsTriedWithoutAPause",

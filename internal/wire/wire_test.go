@@ -75,9 +75,8 @@ func TestTruncatedBodiesAreBad(t *testing.T) {
 		body := []byte(f.frame[4:])
 		for n := range body {
 			d := wire.Decoder{Rest: body[:n:n]}
-			if got := f.decode(&d); !d.Bad {
-				t.Errorf("%s: %d of %d bytes read as %+v", f.name, n, len(body), got)
-			}
+			got := f.decode(&d)
+			need.That(t, fmt.Sprintf("%s: %d of %d bytes read as %+v", f.name, n, len(body), got), d.Bad)
 		}
 	}
 }
@@ -86,12 +85,9 @@ func TestHandshakesOfClientsThatKnowReadOnlyServersKeepTheirLastByte(t *testing.
 	var q, r wire.Encoder
 	q.ConnectRequest(wire.ConnectRequest{ReadOnly: true})
 	r.ConnectReply(wire.ConnectReply{ReadOnly: true})
-	if d := (wire.Decoder{Rest: q}); !d.ConnectRequest().ReadOnly {
-		t.Error("lost in the request")
-	}
-	if d := (wire.Decoder{Rest: r}); !d.ConnectReply().ReadOnly {
-		t.Error("lost in the answer")
-	}
+	sent, answered := wire.Decoder{Rest: q}, wire.Decoder{Rest: r}
+	need.That(t, "lost in the request", sent.ConnectRequest().ReadOnly)
+	need.That(t, "lost in the answer", answered.ConnectReply().ReadOnly)
 }
 
 func TestNullAndNegativeCounts(t *testing.T) {

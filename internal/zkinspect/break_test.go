@@ -99,9 +99,7 @@ func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
 			done := make(chan *inspect.Contender, 1)
 			go func() { done <- s.takeOver(t, stat.Czxid) }()
 			synctest.Wait()
-			if !replaced {
-				t.Fatalf("no %v", moment)
-			}
+			need.That(t, fmt.Sprint("no ", moment), replaced)
 			s.conn.Delete(node, -1)
 			s.conn.Delete(path, -1)
 			need.Equal(t, "the name, which is used again", s.put(t, path+"/lock-", "new", ephemeral, zk.PermAll), node)
@@ -174,9 +172,8 @@ func TestBreakTakesTheReaderWithTheToken(t *testing.T) {
 		s.put(t, path+"/_c_"+uuid+"-__WRIT__", "", ephemeral, zk.PermAll)
 		late := s.put(t, path+"/_c_"+uuid+"-__READ__", "", ephemeral, zk.PermAll)
 		before := s.look(t).Contenders
-		if broken := s.takeOver(t, second.Token()); broken == nil || broken.Node != before[1].Node {
-			t.Errorf("got %+v, want %s", broken, before[1].Node)
-		}
+		broken := s.takeOver(t, second.Token())
+		need.That(t, fmt.Sprintf("%+v, want %s", broken, before[1].Node), broken != nil && broken.Node == before[1].Node)
 		_, stat, _ := s.Get(late)
 		need.Equal(t, "one that waits behind a writer: broken", s.takeOver(t, stat.Czxid), nil)
 		s.wantQueue(t, "afterwards", 3)

@@ -106,9 +106,8 @@ func TestLookTellsWhoWaitsForWhom(t *testing.T) {
 			"kazoo perhaps 0 2 1 kazoo says", "tierlock waits 4 0 0 ",
 		} {
 			c := q.Contenders[i]
-			if got := fmt.Sprint(c.Kind, " ", c.State, " ", c.Ahead, " ", c.Perhaps, " ", c.Ignored, " ", c.Label+c.Content); got != want {
-				t.Errorf("contender %d: got %s, want %s", i, got, want)
-			}
+			got := fmt.Sprint(c.Kind, " ", c.State, " ", c.Ahead, " ", c.Perhaps, " ", c.Ignored, " ", c.Label+c.Content)
+			need.Equal(t, fmt.Sprint("contender ", i), got, want)
 			if !c.Ephemeral || !c.Readable || c.Token == 0 || c.Age() < time.Minute || c.Age() > 2*time.Minute {
 				t.Errorf("contender %d: got %+v", i, c)
 			}
@@ -141,18 +140,14 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 		if third := l.Locks[3]; third.Path != "/app/3/lock" || third.Queue != 2 || third.Holder == nil || third.Holder.PID == 0 {
 			t.Errorf("got %+v", third)
 		}
-		if l := list("/", 1000, true); len(l.Locks) != 7 || l.Locks[5].Path != "/other/deep/idle" || l.Locks[6].Path != "/pool" {
-			t.Errorf("with all: got %+v", l.Locks)
-		}
-		if l := list("/", 6, false); l.Complete || l.Looked != 6 {
-			t.Errorf("with a limit of 6: got %+v", l)
-		}
-		if l := list("/app/3/lock", 10, false); len(l.Locks) != 1 || l.Locks[0].Queue != 2 {
-			t.Errorf("of a lock itself: got %+v", l)
-		}
-		if l := list("/none", 10, false); len(l.Locks) != 0 || !l.Complete {
-			t.Errorf("of nothing: got %+v", l)
-		}
+		l = list("/", 1000, true)
+		need.That(t, fmt.Sprintf("all: %+v", l.Locks), len(l.Locks) == 7 && l.Locks[5].Path == "/other/deep/idle" && l.Locks[6].Path == "/pool")
+		l = list("/", 6, false)
+		need.That(t, fmt.Sprintf("with a limit of 6: %+v", l), !l.Complete && l.Looked == 6)
+		l = list("/app/3/lock", 10, false)
+		need.That(t, fmt.Sprintf("of a lock itself: %+v", l), len(l.Locks) == 1 && l.Locks[0].Queue == 2)
+		l = list("/none", 10, false)
+		need.That(t, fmt.Sprintf("of nothing: %+v", l), len(l.Locks) == 0 && l.Complete)
 		need.WantErr(t, "List of what may not be read", need.ErrOf(s.reader().List(t.Context(), "/secret", 10, false)), zk.ErrNoAuth)
 	})
 }
@@ -266,12 +261,8 @@ func TestDoctorFinds(t *testing.T) {
 				for _, f := range report.Findings {
 					found = found || f.Grade == c.grade && strings.Contains(f.Text, c.text)
 				}
-				if !found {
-					t.Errorf("no %s with %q in %+v", c.grade, c.text, report.Findings)
-				}
-				if !c.grade.Bad() && report.Bad() {
-					t.Errorf("found something bad: %+v", report.Findings)
-				}
+				need.That(t, fmt.Sprintf("no %s with %q in %+v", c.grade, c.text, report.Findings), found)
+				need.That(t, fmt.Sprintf("found something bad: %+v", report.Findings), c.grade.Bad() || !report.Bad())
 			})
 		})
 	}

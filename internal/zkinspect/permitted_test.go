@@ -74,8 +74,7 @@ func TestWhatIsReadIsBelowTheConnectString(t *testing.T) {
 			q := need.Get((zkinspect.Reader{Client: client}).Look(t.Context(), path))(t)
 			need.Equal(t, path+": contenders", len(q.Contenders), want)
 		}
-		if q, err := (zkinspect.Reader{Client: client}).Look(t.Context(), "/"); err != nil || len(q.Others) != 1 || q.Others[0].Name != "locks" {
-			t.Errorf("/: got %+v, %v; want the node below", q, err)
-		}
+		q := need.Get((zkinspect.Reader{Client: client}).Look(t.Context(), "/"))(t)
+		need.That(t, fmt.Sprintf("/: %+v, want the node below", q), len(q.Others) == 1 && q.Others[0].Name == "locks")
 	})
 }

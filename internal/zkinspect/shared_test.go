@@ -102,12 +102,10 @@ func TestAskedIsSeenAndTheHolderStillKnown(t *testing.T) {
 		w.want(t, "a while after the request", "asked /locks/x #0")
 		time.Sleep(10 * time.Second)
 		w.want(t, "later", "")
-		if c := w.last.Queues[0].Contenders[0]; !c.Asked || c.Label != "billing" {
-			t.Errorf("followed: %+v", c)
-		}
-		if c := s.look(t).Contenders[0]; !c.Asked || c.Content != "" {
-			t.Errorf("seen for the first time: %+v", c)
-		}
+		c := w.last.Queues[0].Contenders[0]
+		need.That(t, fmt.Sprintf("followed: %+v", c), c.Asked && c.Label == "billing")
+		c = s.look(t).Contenders[0]
+		need.That(t, fmt.Sprintf("seen for the first time: %+v", c), c.Asked && c.Content == "")
 	})
 }
 
@@ -149,16 +147,12 @@ func TestOtherSemaphoresAndNone(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		s.put(t, path+"/locks/tenant/a", "", 0, zk.PermAll)
 		s.queue(t, path+"/leases/b")
-		if q := s.look(t); q.Semaphore != nil || len(q.Others) != 2 {
-			t.Errorf("two directories: %+v", q)
-		}
-		if l, err := s.reader().List(t.Context(), "/", 100, false); err != nil || len(l.Locks) != 1 || l.Locks[0].Path != path+"/leases/b" {
-			t.Errorf("listed: %+v, %v", l, err)
-		}
+		q := s.look(t)
+		need.That(t, fmt.Sprintf("two directories: %+v", q), q.Semaphore == nil && len(q.Others) == 2)
+		l := need.Get(s.reader().List(t.Context(), "/", 100, false))(t)
+		need.That(t, fmt.Sprintf("listed: %+v", l), len(l.Locks) == 1 && l.Locks[0].Path == path+"/leases/b")
 		s.put(t, "/curator/leases/_c_"+uuid+"-lease-", "", ephemeral, zk.PermAll)
-		q, err := s.reader().Look(t.Context(), "/curator")
-		if err != nil || q.Semaphore == nil || q.Semaphore.String() != "1 permit in use" {
-			t.Errorf("Curator's: %+v, %v", q, err)
-		}
+		q = need.Get(s.reader().Look(t.Context(), "/curator"))(t)
+		need.That(t, fmt.Sprintf("Curator's: %+v", q), q.Semaphore != nil && q.Semaphore.String() == "1 permit in use")
 	})
 }

@@ -2,7 +2,6 @@ package tierotel_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -159,9 +158,7 @@ func TestWaitInVainIsASpanWithTheError(t *testing.T) {
 		ctx, cancel := context.WithTimeout(b.Context(), 2*time.Second)
 		defer cancel()
 		_, err := b.locks.Mutex("/jobs/a").Acquire(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			b.Fatal(err)
-		}
+		need.WantErr(b, "Acquire", err, context.DeadlineExceeded)
 		waits := b.ended("tierlock wait")
 		if len(waits) != 1 || waits[0].Status.Code != codes.Error || waits[0].EndTime.Sub(waits[0].StartTime) != 2*time.Second {
 			b.Errorf("got %+v, want one of 2s with an error", waits)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -53,8 +54,7 @@ func TestFlagsNameTheFaults(t *testing.T) {
 	}
 	for _, args := range [][]string{{"-store", "redis", "-fault", "cut"}, {"-fault", "quake"}, {"-store", "etcd", "-fault", "flap"},
 		{"-store", "none"}, {"-trials", "0"}, {"-labs", "0"}, {"more"}} {
-		if _, _, err := parseFlags(args, io.Discard); err == nil {
-			t.Errorf("%q: no error", args)
-		}
+		_, _, err := parseFlags(args, io.Discard)
+		need.That(t, fmt.Sprintf("%q: no error", args), err != nil)
 	}
 }

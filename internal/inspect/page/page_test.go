@@ -169,9 +169,7 @@ func TestAllHoldersAreShown(t *testing.T) {
 		if i == 0 {
 			want = begin.UnixMilli() - 5000 // as old as its node
 		}
-		if s.From != want || s.To != last || s.Who != l.Holders[i].Who {
-			t.Errorf("span %d: %+v, want it from %d to %d", i, s, want, last)
-		}
+		need.That(t, fmt.Sprintf("span %d: %+v, not %d to %d", i, s, want, last), s.From == want && s.To == last && s.Who == l.Holders[i].Who)
 	}
 	need.Equal(t, "spans", len(l.Spans), 3)
 }
@@ -390,12 +388,10 @@ func TestASemaphoreIsOneOnThePage(t *testing.T) {
 		t.Fatalf("got %+v", got.Locks)
 	}
 	l := got.Locks[0]
-	if l.Permits != "4 of 5 permits in use" || l.Holding != 2 || l.Waiting != 1 || l.Waiters[0].State != "next" {
-		t.Errorf("got %+v", l)
-	}
-	if l.All != 5 || l.Holders[0].Count != 3 || l.Holders[0].Held != 2000 {
-		t.Errorf("%d permits, the first holder: %+v; want 5, and one with 3 for 2 s", l.All, l.Holders[0])
-	}
+	need.That(t, fmt.Sprintf("%+v", l), l.Holding == 2 && l.Waiting == 1 && l.Waiters[0].State == "next")
+	need.Equal(t, "permits", l.Permits, "4 of 5 permits in use")
+	need.Equal(t, "all permits", l.All, 5)
+	need.That(t, fmt.Sprintf("the first holder: %+v, want 3 for 2 s", l.Holders[0]), l.Holders[0].Count == 3 && l.Holders[0].Held == 2000)
 	if h := l.Holders; len(h) != 2 || h[0].Who+h[0].Permits != "billing · h:73 permits" || h[1].Who+h[1].Permits != "h:81 permit" {
 		t.Errorf("holders: %+v", h)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -53,9 +54,8 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 			t.Errorf("beside the baseline of another trial: got %+v", r)
 		}
 	}
-	if e := read.Environment; e.Sync != "forced" || e.ZooKeeper == "" || e.CPUs == 0 || e.Go == "" {
-		t.Errorf("environment: got %+v", e)
-	}
+	e := read.Environment
+	need.That(t, fmt.Sprintf("environment: %+v", e), e.Sync == "forced" && e.ZooKeeper != "" && e.CPUs != 0 && e.Go != "")
 	for name, text := range map[string]string{"report.html": many, "bench.svg": ">tierlock<"} {
 		need.Has(t, name, string(content(t, dir, name)), text)
 	}
@@ -112,9 +112,7 @@ func TestTrialsShareTheBaselineOfTheSameWork(t *testing.T) {
 				own, other := tr.shape, before[tr.beside]
 				own.HandOff, own.Linger = nil, nil // which the store's own lock does not have
 				own.Baseline = other.Baseline
-				if !reflect.DeepEqual(own, other) {
-					t.Errorf("%s, %s: got the baseline of %+v for %+v", name, tr.name, other, own)
-				}
+				need.That(t, fmt.Sprintf("%s, %s: the baseline of %+v for %+v", name, tr.name, other, own), reflect.DeepEqual(own, other))
 			}
 			before[tr.name] = tr.shape
 		}
@@ -129,9 +127,8 @@ func TestGoalIsHeldAgainstTheMedian(t *testing.T) {
 		want   bool
 	}{{2, false, true}, {2.1, false, false}, {2, true, true}, {1.9, true, false}} {
 		g := goal{trial: "x", limit: test.limit, atMost: test.atMost, of: func(r round) float64 { return r["x"].Jain }}
-		if j, err := g.judge(rounds); err != nil || j.Median != 2 || j.Met != test.want {
-			t.Errorf("limit %v, at most %t: got %+v, %v", test.limit, test.atMost, j, err)
-		}
+		j := need.Get(g.judge(rounds))(t)
+		need.That(t, fmt.Sprintf("limit %v, at most %t: %+v", test.limit, test.atMost, j), j.Median == 2 && j.Met == test.want)
 	}
 	unknown := goal{of: func(round) float64 { return math.NaN() }}
 	need.That(t, "what could not be measured is judged", need.ErrOf(unknown.judge(rounds)) != nil)
@@ -150,9 +147,8 @@ func TestParseGoBench(t *testing.T) {
 	const out = "goos: linux\ncpu: AMD\nBenchmarkLinger-2  \t 887582\t 394.3 ns/op\t 64 B/op\t 1 allocs/op\n" +
 		"BenchmarkLinger-2  \t 887582\t 400 ns/op\t 64 B/op\t 2 allocs/op\nBenchmarkReentry  \t 5\t 7 ns/op\nPASS\n"
 	want := []goBench{{"Linger", []float64{394.3, 400}, []float64{1, 2}}, {"Reentry", []float64{7}, nil}}
-	if got := parseGoBench(out); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	got := parseGoBench(out)
+	need.That(t, fmt.Sprintf("got %+v, want %+v", got, want), reflect.DeepEqual(got, want))
 }
 
 func content(t *testing.T, dir, name string) []byte {

@@ -84,9 +84,8 @@ func TestFenceLetsReadersInBetweenWriters(t *testing.T) {
 		t.Fatalf("readers after a writer, in any order: got %+v, %+v", first, later)
 	}
 	need.That(t, "a late write beside readers: accepted", writeBack(t, f, 5, 1, written).Refused)
-	if readShared(t, f.Check, 7, 2, first).Refused || readShared(t, f.Check, 8, 3, later).Refused {
-		t.Error("readers without a writer after them: refused")
-	}
+	need.That(t, "a reader without a writer after it: refused", !readShared(t, f.Check, 7, 2, first).Refused)
+	need.That(t, "another one: refused", !readShared(t, f.Check, 8, 3, later).Refused)
 	need.Equal(t, "torn reads", f.Total().Torn, 0)
 	need.Equal(t, "regressions", f.Total().Regressions, 0)
 	next := readBy(t, f, 9, 1)
@@ -100,9 +99,8 @@ func TestReaderBesideAWriterSeesTheWrite(t *testing.T) {
 		f := NewFence(1)
 		was := readShared(t, f.Read, token, 2, Answer{})
 		writeBack(t, f, 5, 2, readBy(t, f, 5, 2))
-		if readShared(t, f.Check, token, 2, was).Refused || f.Total().Torn != 1 {
-			t.Errorf("token %d: got %+v, want one torn read", token, f.Total())
-		}
+		need.That(t, "a reader of what is torn: refused", !readShared(t, f.Check, token, 2, was).Refused)
+		need.Equal(t, fmt.Sprintf("torn reads with token %d", token), f.Total().Torn, 1)
 	}
 }
 

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -27,10 +28,8 @@ func TestJournalSurvivesATornEnd(t *testing.T) {
 
 func checkJournals(t *testing.T, dir string, want ...Hold) {
 	t.Helper()
-	got, err := ReadJournals(dir)
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
+	got := need.Get(ReadJournals(dir))(t)
+	need.That(t, fmt.Sprintf("got %+v, want %+v", got, want), reflect.DeepEqual(got, want))
 }
 
 func TestGarbageInAJournalIsAnError(t *testing.T) {

@@ -50,9 +50,8 @@ func TestVerdictOfChaosFailsOn(t *testing.T) {
 			r := &report.Result{Procs: 2, Goroutines: 1, Paths: 1}
 			e.Judge(r)
 			found := strings.Join(r.Violations(), "; ")
-			if (r.Verdict == "PASS") != (test.want == "") || !strings.Contains(found, test.want) {
-				t.Errorf("got %s because of %q, want %q", r.Verdict, found, test.want)
-			}
+			need.Equal(t, "whether it passes, because of "+found, r.Verdict == "PASS", test.want == "")
+			need.Has(t, "what is found", found, test.want)
 			need.WantErr(t, "Write", r.Write(io.Discard, false), nil)
 		})
 	}
@@ -67,7 +66,6 @@ func TestReadersDoNotHideThatNobodyWrites(t *testing.T) {
 	}
 	r := &report.Result{Procs: 1, Goroutines: 1, Paths: 1}
 	e.Judge(r)
-	if r.Chaos.Stalls != 1 || r.Chaos.AfterFaults != 0 || r.Verdict != "FAIL" {
-		t.Errorf("got %s, %d stalls, %d acquisitions after the faults, want FAIL, 1, 0", r.Verdict, r.Chaos.Stalls, r.Chaos.AfterFaults)
-	}
+	need.Equal(t, "the verdict", r.Verdict, "FAIL")
+	need.Equal(t, "stalls, and acquisitions after the faults", [2]int64{int64(r.Chaos.Stalls), int64(r.Chaos.AfterFaults)}, [2]int64{1, 0})
 }

@@ -57,9 +57,7 @@ func ids(holds []evidence.Hold) (all []int) {
 func TestContradictionStaysWholeWithoutTimeToFindIt(t *testing.T) {
 	holds := turns(3)
 	holds[1].Token = holds[0].Token
-	if found := contradiction(holds, rule.Mutex(), time.Now()); len(found) != 3 {
-		t.Errorf("got the holds %v, want all of what is known to be illegal", ids(found))
-	}
+	need.Len(t, "holds, of which all are known to be illegal", contradiction(holds, rule.Mutex(), time.Now()), 3)
 }
 
 func TestDrawingNamesTheOperationsAndTheFaultsOfTheirTime(t *testing.T) {

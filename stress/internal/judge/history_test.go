@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -66,9 +67,8 @@ func TestHistory(t *testing.T) {
 		{"two after two that were lost", three, []evidence.Hold{weighing(2, late(1, 0, 10, 20, 90)), weighing(2, span(2, 0, 25, 30))}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got, _ := checkHistory(test.holds, test.rule, time.Now().Add(checkingTime)); (got == porcupine.Ok) != test.legal {
-				t.Errorf("got %v, want legal %t", got, test.legal)
-			}
+			got, _ := checkHistory(test.holds, test.rule, time.Now().Add(checkingTime))
+			need.Equal(t, fmt.Sprintf("whether it is legal, which is %v,", got), got == porcupine.Ok, test.legal)
 		})
 	}
 }
@@ -90,27 +90,23 @@ func TestManyReadersWaitAtTheSameTime(t *testing.T) {
 func TestReleaseWithoutOwnershipIsIllegal(t *testing.T) {
 	held := state{inside: []entry{{owner{1, 1}, 1, 5, 1}}, seen: mark{5, 1}, alone: mark{5, 1}}
 	for _, s := range []state{{}, held} {
-		if legal, _ := s.step(operation{kind: opRelease, owner: owner{2, 2}}, rule.Mutex()); legal {
-			t.Errorf("release by a stranger in %+v: legal", s)
-		}
+		legal, _ := s.step(operation{kind: opRelease, owner: owner{2, 2}}, rule.Mutex())
+		need.That(t, fmt.Sprintf("release by a stranger in %+v: legal", s), !legal)
 	}
 }
 
 func TestLongHistoryIsCheckedToItsEnd(t *testing.T) {
 	holds := turns(3 * windowSize)
 	deadline := time.Now().Add(checkingTime)
-	if got, _ := checkHistory(holds, rule.Mutex(), deadline); got != porcupine.Ok {
-		t.Fatalf("correct history: got %v", got)
-	}
+	got, _ := checkHistory(holds, rule.Mutex(), deadline)
+	need.Equal(t, "a correct history", got, porcupine.Ok)
 	for _, at := range []int{1, windowSize - 1, windowSize, 2 * (windowSize - windowOverlap), len(holds) - 1} {
 		token := holds[at].Token
 		holds[at].Token = holds[at-1].Token
-		if got, _ := checkHistory(holds, rule.Mutex(), deadline); got != porcupine.Illegal {
-			t.Errorf("token of hold %d belongs to the one before: got %v, want Illegal", at, got)
-		}
+		got, _ := checkHistory(holds, rule.Mutex(), deadline)
+		need.Equal(t, fmt.Sprintf("token of hold %d belongs to the one before", at), got, porcupine.Illegal)
 		holds[at].Token = token
 	}
-	if got, _ := checkHistory(holds, rule.Mutex(), time.Now()); got != porcupine.Unknown {
-		t.Errorf("no time to check: got %v, want Unknown", got)
-	}
+	got, _ = checkHistory(holds, rule.Mutex(), time.Now())
+	need.Equal(t, "no time to check", got, porcupine.Unknown)
 }

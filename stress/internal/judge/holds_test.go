@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/need"
@@ -128,9 +129,7 @@ func TestStoppedHolderMustFindTheLoss(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			spanned, lost, blind := stopped([]evidence.Hold{test.hold}, []Stop{test.stop}, lease)
-			if spanned != test.spanned || lost != test.lost || blind != test.blind {
-				t.Errorf("got %d, %d, %d, want %d, %d, %d", spanned, lost, blind, test.spanned, test.lost, test.blind)
-			}
+			need.Equal(t, "spanned, lost, blind", [3]any{spanned, lost, blind}, [3]any{test.spanned, test.lost, test.blind})
 		})
 	}
 }
@@ -154,7 +153,6 @@ func TestStallsAreGapsBeyondTheFaults(t *testing.T) {
 			need.Equal(t, "stalls", got, test.want)
 		})
 	}
-	if n, longest := stalls(nil, 0, 500, nil, 100); n != 1 || longest != 500 {
-		t.Errorf("never acquired: got %d stalls, longest gap %d, want 1, 500", n, longest)
-	}
+	n, longest := stalls(nil, 0, 500, nil, 100)
+	need.That(t, fmt.Sprintf("never acquired: got %d stalls, longest gap %d, want 1, 500", n, longest), n == 1 && longest == 500)
 }

@@ -25,9 +25,8 @@ func TestSummaryAddsUpTheWorkers(t *testing.T) {
 	if r.Acquisitions != 80 || r.PerSecond != 40 || r.PerProcess[0] != 40 || r.PerProcess[1] != 40 || r.Jain != 1 {
 		t.Errorf("got %d acquisitions, %v/s, %v, Jain %v", r.Acquisitions, r.PerSecond, r.PerProcess, r.Jain)
 	}
-	if want := map[string]int64{"x": 3, "y": 1}; r.Lost != 3 || !maps.Equal(r.Errors, want) {
-		t.Errorf("got lost %d, errors %v, want 3, %v", r.Lost, r.Errors, want)
-	}
+	need.Equal(t, "lost", r.Lost, 3)
+	need.That(t, fmt.Sprintf("errors %v", r.Errors), maps.Equal(r.Errors, map[string]int64{"x": 3, "y": 1}))
 	need.Between(t, "the longest wait, to within one per cent", time.Duration(r.Wait.Max), time.Millisecond, 1020*time.Microsecond)
 }
 

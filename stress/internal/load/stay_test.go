@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -30,39 +31,29 @@ func TestHolderThatTheFenceRefusesMustSeeItsLoss(t *testing.T) {
 	w, f := newTestWitness(t)
 	access := evidence.Access{Token: 6, Process: 2}
 	need.OK(t, f.Read(access, &evidence.Answer{}))
-	if h := turn(t, w, storetest.Hold{Fence: 5}); !h.Refused || !h.Blind || h.Lost {
-		t.Errorf("Err is nil after all: got %+v, want refused and blind", h)
-	}
-	if h := turn(t, w, &lateHold{storetest.Hold{Fence: 5}, 1}); !h.Refused || h.Blind || !h.Lost || h.Over == 0 {
-		t.Errorf("Err tells: got %+v, want refused and lost", h)
-	}
+	h := turn(t, w, storetest.Hold{Fence: 5})
+	need.That(t, fmt.Sprintf("Err is nil after all: %+v, want refused and blind", h), h.Refused && h.Blind && !h.Lost)
+	h = turn(t, w, &lateHold{storetest.Hold{Fence: 5}, 1})
+	need.That(t, fmt.Sprintf("Err tells: %+v, want refused and lost", h), h.Refused && !h.Blind && h.Lost && h.Over != 0)
 	need.Equal(t, "accepted writes", f.Total().Accepted, 0)
 }
 
 func TestTurnIsWrittenDown(t *testing.T) {
 	w, f := newTestWitness(t)
 	h := turn(t, w, storetest.Hold{Fence: 5})
-	if h.Token != 5 || h.Lost || h.Met != nil || f.Total().Accepted != 1 {
-		t.Errorf("got %+v, %+v", h, f.Total())
-	}
-	if !(h.Asked <= h.Got && h.Got <= h.Left && h.Left <= h.Valid && h.Valid <= h.Over) {
-		t.Errorf("times out of order: %+v", h)
-	}
+	need.That(t, fmt.Sprintf("%+v, %+v", h, f.Total()), h.Token == 5 && !h.Lost && h.Met == nil && f.Total().Accepted == 1)
+	need.That(t, fmt.Sprintf("times out of order: %+v", h), h.Asked <= h.Got && h.Got <= h.Left && h.Left <= h.Valid && h.Valid <= h.Over)
 	register := need.Get(evidence.NewRegister(w.worker.task.Dir, 0, w.worker.rule, w.worker.task.judging()))(t)
 	inside := need.Get(register.Enter(1))(t)
 	h = turn(t, w, storetest.Hold{Fence: 5})
-	if h.Met == nil || h.Met.From < h.Got || h.Met.Until > h.Left {
-		t.Errorf("met somebody inside: got %+v", h)
-	}
+	need.That(t, fmt.Sprintf("met somebody inside: %+v", h), h.Met != nil && h.Met.From >= h.Got && h.Met.Until <= h.Left)
 	need.OK(t, inside.Abandon())
 }
 
 func TestLossAtReleaseEndsTheClaimBefore(t *testing.T) {
 	w, _ := newTestWitness(t)
 	h := turn(t, w, &lateHold{storetest.Hold{Fence: 5}, 1})
-	if !h.Lost || h.Valid == 0 || h.Valid > h.Left {
-		t.Errorf("got %+v, want lost, and valid no longer than at the first look", h)
-	}
+	need.That(t, fmt.Sprintf("%+v, want lost, and valid no longer than at the first look", h), h.Lost && h.Valid != 0 && h.Valid <= h.Left)
 }
 
 func newTestWitness(t *testing.T) (*witness, *evidence.Fence) {

@@ -58,9 +58,7 @@ func testLocks(t *testing.T, s *Store, server string) {
 			hold := need.Get(first(t.Context(), weight))(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			if _, err := second(ctx, weight); err == nil {
-				t.Fatal("two processes have the lock")
-			}
+			need.That(t, "two processes have the lock", need.ErrOf(second(ctx, weight)) != nil)
 			need.AtLeast(t, "orphans while the lock is held", need.Get(o.Orphans())(t), 1)
 			releases := func(hold Hold) {
 				t.Helper()
@@ -68,9 +66,7 @@ func testLocks(t *testing.T, s *Store, server string) {
 				need.Equal(t, "orphans after a release", need.Get(Leaked(t.Context(), o, 20*time.Second))(t), 0)
 			}
 			releases(hold)
-			if hold, err = second(t.Context(), weight); err != nil {
-				t.Fatal(err)
-			}
+			hold = need.Get(second(t.Context(), weight))(t)
 			releases(hold)
 		})
 	}

@@ -471,9 +471,7 @@ func TestTraceIsReadAsItWasWritten(t *testing.T) {
 	need.Get(w.file.WriteString(`{"at": 5, "proc`))(t) // killed
 	got := need.Get(Read(dir))(t)
 	for i := range got {
-		if i > 0 && got[i].At < got[i-1].At {
-			t.Errorf("event %d is before the last one", i)
-		}
+		need.That(t, fmt.Sprintf("event %d is before the last one", i), i == 0 || got[i].At >= got[i-1].At)
 		got[i].At = 0
 	}
 	r := Ref{Path: "/a", ID: "x", Token: 3, Permits: 2}
@@ -482,9 +480,7 @@ func TestTraceIsReadAsItWasWritten(t *testing.T) {
 		{Process: "7", Kind: Answered, Number: 1, Answer: &Answer{Outcome: queue.Done, View: viewOf(view), TTL: ttl}},
 		{Process: "7", Kind: News, News: &View{ID: "x"}},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	need.That(t, fmt.Sprintf("got %+v, want %+v", got, want), reflect.DeepEqual(got, want))
 	need.OK(t, os.WriteFile(filepath.Join(dir, "trace-8"), []byte("nonsense\n"), 0o666))
 	need.WantMention(t, need.ErrOf(Read(dir)), "trace-8")
 }
