@@ -83,27 +83,8 @@ func TestUncontendedTurnIsACreateAListAndADelete(t *testing.T) {
 	})
 }
 
-// In strict order it is of no use to know who waits elsewhere.
-func TestStrictOrderLooksForNobody(t *testing.T) {
-	far(t, func(t *testing.T, s *zktest.Server, process func(...tier.Option) *tier.Mutex) {
-		mu := process(tier.WithHandOff(0))
-		hold := acquire(t, mu)
-		var c traffic
-		s.Intercept(c.note)
-		for range 3 {
-			next := start(soon(t), mu).blocked(t)
-			time.Sleep(roundTrip)
-			c.wantSent(t, "one who waits")
-			release(t, hold)
-			hold = next.granted(t)
-			time.Sleep(roundTrip)
-			c.wantSent(t, "the turn", "multi", "getChildren2")
-		}
-		release(t, hold)
-	})
-}
-
-// A turn in strict order is one write, whatever the number of goroutines; and frames are bounded.
+// A turn in strict order is one write, whatever the number of goroutines; and frames are bounded, as it is of no use there to know who
+// waits elsewhere.
 func TestFramesOfAStrictTurn(t *testing.T) {
 	const next = 0.0001 // to no time at all, so that nothing else happens in the section
 	for _, row := range []struct {

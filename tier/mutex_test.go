@@ -90,7 +90,7 @@ func TestMaxWaitLimitsTheWaitAndNotTheWork(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
 		mu := locks.Mutex("/locks/a", tier.WithMaxWait(time.Second))
-		if err := mu.Do(soon(t), func(ctx context.Context) error {
+		need.OK(t, mu.Do(soon(t), func(ctx context.Context) error {
 			time.Sleep(time.Minute)
 			wantErr(t, "the work's context", context.Cause(ctx), nil)
 			began := time.Now()
@@ -99,9 +99,7 @@ func TestMaxWaitLimitsTheWaitAndNotTheWork(t *testing.T) {
 			need.That(t, fmt.Sprintf("the end of a context: %v", err), !errors.Is(err, context.DeadlineExceeded))
 			need.Equal(t, "waited for", time.Since(began), time.Second)
 			return nil
-		}); err != nil {
-			t.Error(err)
-		}
+		}))
 		wantQueue(t, s, "after the work", 0)
 	})
 }

@@ -330,9 +330,8 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 		need.That(t, fmt.Sprintf("nobody else queues: %+v", err), err.Position == 0 && err.Taken == 0 && err.First)
 		need.Equal(t, "the error", err.Error(), text)
 		err = inVain(t, holder, 3)
-		if err.Taken != 2 || !strings.HasSuffix(err.Error(), ": see Contenders; this process has 2 permits") {
-			t.Errorf("one that waits for itself: %v", err)
-		}
+		need.Equal(t, "taken by one that waits for itself", err.Taken, 2)
+		need.That(t, err.Error(), strings.HasSuffix(err.Error(), ": see Contenders; this process has 2 permits"))
 		queued := time.Now().UTC().Format(time.RFC3339)
 		ahead := ask(soon(t), first, 3).blocked(t)
 		err = inVain(t, p, 1)

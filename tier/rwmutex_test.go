@@ -25,18 +25,14 @@ func TestReadersOfAProcessAreOneNode(t *testing.T) {
 			for range readers - 1 {
 				holds = append(holds, acquire(t, mu.Reader()))
 			}
-			if nodes := s.Queue("/locks/a"); len(nodes) != 1 || !nodes[0].Shared {
-				t.Errorf("%d readers of a process: contenders %v, want one to read", readers, nodes)
-			}
-			if ops := m.take(); writes(ops) > 0 || len(ops) > 1 {
-				t.Errorf("%d readers beside the first: requests %v, want at most a look at the queue", readers-1, ops)
-			}
-			if stats := tier.RegistryOf(mu).Stats(); stats.Joins != readers-1 || stats.Found != 1 || stats.Holds != 1 {
-				t.Errorf("stats: %+v, want %d joins, 1 found, 1 lock", stats, readers-1)
-			}
-			if held := tier.RegistryOf(mu).HeldLocks(); len(held) != 1 || held[0].Readers != readers {
-				t.Errorf("Holds: %+v, want one lock with %d readers", held, readers)
-			}
+			nodes := s.Queue("/locks/a")
+			need.That(t, fmt.Sprintf("%d readers of a process: contenders %v", readers, nodes), len(nodes) == 1 && nodes[0].Shared)
+			ops := m.take()
+			need.That(t, fmt.Sprintf("%d readers beside the first: requests %v", readers-1, ops), writes(ops) == 0 && len(ops) <= 1)
+			stats := tier.RegistryOf(mu).Stats()
+			need.Equal(t, "joins, found, and locks", [3]any{stats.Joins, stats.Found, stats.Holds}, [3]any{int64(readers - 1), int64(1), 1})
+			held := tier.RegistryOf(mu).HeldLocks()
+			need.That(t, fmt.Sprintf("%+v, want one lock with %d readers", held, readers), len(held) == 1 && held[0].Readers == readers)
 			for _, hold := range append(holds, first) {
 				wantQueue(t, s, "while somebody reads", 1)
 				release(t, hold)
@@ -254,9 +250,8 @@ func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 			release(t, hold)
 			got := other.granted(t)
 			synctest.Wait()
-			if queue := s.Queue("/locks/a"); len(queue) != 2 || queue[1].Shared != reads {
-				t.Errorf("%s wait: contenders %v, want one more, which reads: %t", waiters, queue, reads)
-			}
+			queue := s.Queue("/locks/a")
+			need.That(t, fmt.Sprintf("%s wait: %v, want one more, reading: %t", waiters, queue, reads), len(queue) == 2 && queue[1].Shared == reads)
 			release(t, got)
 			for _, w := range waiting {
 				go func() { <-w.done; release(t, w.got) }()

@@ -394,9 +394,7 @@ func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 									return
 								}
 								waited, limit := time.Since(asked), processes*(budgets+section+3*c.trip)
-								if c.weight == 1 && waited > limit {
-									t.Errorf("somebody waited %v, want %v at most", waited, limit)
-								}
+								need.That(t, fmt.Sprintf("somebody waited %v, want %v at most", waited, limit), c.weight != 1 || waited <= limit)
 								time.Sleep(section)
 								taken[p].Add(int64(permits.Count()))
 								release(t, permits)

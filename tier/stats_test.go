@@ -23,9 +23,7 @@ func wantStats(t *testing.T, when string, locks *tier.Registry, want tier.Stats)
 	got.Losses, want.Losses = nil, nil
 	need.Equal(t, when+": acquisitions", got.Acquisitions, got.Found+got.HandOvers+got.HandOffs+got.Resumptions)
 	want.Acquisitions = got.Acquisitions
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s:\ngot  %+v\nwant %+v", when, got, want)
-	}
+	need.That(t, fmt.Sprintf("%s:\ngot  %+v\nwant %+v", when, got, want), reflect.DeepEqual(got, want))
 }
 
 func TestStatsCountFromWhereEachLockCame(t *testing.T) {
@@ -171,9 +169,8 @@ func TestStatsTellHowLongTheStoreTakesToTakeALockBack(t *testing.T) {
 		locks := process(t, s)
 		want := func(when string, number int64, sum time.Duration) {
 			t.Helper()
-			if got := locks.Stats(); got.GiveUps != number || got.GiveUpTime != sum {
-				t.Errorf("%s: %d in %v, want %d in %v", when, got.GiveUps, got.GiveUpTime, number, sum)
-			}
+			got := locks.Stats()
+			need.Equal(t, when+": how many were given up, and in what time", [2]any{got.GiveUps, got.GiveUpTime}, [2]any{number, sum})
 		}
 		slowly := func(hold *tier.Hold, answered time.Duration) {
 			thaw := s.Freeze()
@@ -286,8 +283,7 @@ func TestStatsOfAWriterInTheTurnOfAReader(t *testing.T) {
 		}
 		synctest.Wait()
 		need.That(t, "nobody gave up a turn", joined != rounds)
-		if s := locks.Stats(); s.Joins != joined || s.HandOffs != 2*rounds || s.Found != rounds {
-			t.Errorf("%d who joined stayed: %+v; want as many joins, %d hand-offs, %d found", joined, s, 2*rounds, rounds)
-		}
+		got := locks.Stats()
+		need.That(t, fmt.Sprintf("%d joined and stayed: %+v", joined, got), got.Joins == joined && got.HandOffs == 2*rounds && got.Found == rounds)
 	})
 }

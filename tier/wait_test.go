@@ -98,9 +98,8 @@ func TestWaitErrorTellsOfAnInnerHoldThatWasNotReleased(t *testing.T) {
 		inner := start(ctx, mu).granted(t)
 		release(t, outer)
 		wait := waitError(t, ctx, mu)
-		if h := wait.Here; h == nil || !h.Carried || h.Holds != 1 {
-			t.Errorf("%+v, here %+v", wait, h)
-		}
+		h := wait.Here
+		need.That(t, fmt.Sprintf("%+v, here %+v", wait, h), h != nil && h.Carried && h.Holds == 1)
 		wantText(t, wait, "; this process has the lock, since 2000-01-01T00:00:00Z: "+
 			"the hold in the context of this call was released, and 1 that entered again not yet")
 		release(t, inner)
@@ -440,9 +439,8 @@ func TestPathIsWarnedOfOnceAnHour(t *testing.T) {
 			release(t, hold)
 			hold = next.granted(t)
 		}
-		if line := wantWarnings(t, log, "after two hours", ownHold, 2); !strings.HasPrefix(line, "time=2000-01-01T01:00:10.000Z") {
-			t.Errorf("the second one is %s, want it an hour after the first", line)
-		}
+		line := wantWarnings(t, log, "after two hours", ownHold, 2)
+		need.That(t, line+": it is not an hour after the first", strings.HasPrefix(line, "time=2000-01-01T01:00:10.000Z"))
 		last := start(soonish(t), mu)
 		time.Sleep(time.Hour)
 		wantWarnings(t, log, "an hour later", ownHold, 3)
@@ -462,9 +460,8 @@ func TestWaitWithoutEndIsADeadlockAfterADay(t *testing.T) {
 		hold := acquire(t, mu)
 		wait := start(soonish(t), mu).blocked(t)
 		time.Sleep(24*time.Hour - time.Minute)
-		if wantWarnings(t, log, "within a day", ownHold, 1); len(told) > 0 {
-			t.Errorf("told in less than a day: %s", <-told)
-		}
+		wantWarnings(t, log, "within a day", ownHold, 1)
+		need.Equal(t, "what is told in less than a day", len(told), 0)
 		time.Sleep(2 * time.Minute)
 		select {
 		case what := <-told:
@@ -473,9 +470,8 @@ func TestWaitWithoutEndIsADeadlockAfterADay(t *testing.T) {
 			t.Error("not told after a day")
 		}
 		time.Sleep(time.Hour)
-		if synctest.Wait(); len(told) > 0 {
-			t.Errorf("told again: %s", <-told)
-		}
+		synctest.Wait()
+		need.Equal(t, "what is told again", len(told), 0)
 		release(t, hold)
 		release(t, wait.granted(t))
 	})
