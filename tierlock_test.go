@@ -1,7 +1,6 @@
 package tierlock_test
 
 import (
-	"context"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -56,9 +55,7 @@ func dial(t *testing.T, srv *zktest.Server, connect string, opts ...tierlock.Opt
 
 func hold(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	return need.Get(mu.Acquire(ctx))(t)
+	return need.Get(mu.Acquire(need.Within(t, time.Minute)))(t)
 }
 
 // What is below a path for one process is the whole for another.

@@ -1,7 +1,6 @@
 package dropin_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -20,9 +19,8 @@ type locker func() zkLock
 // and returns how many each locker had.
 func fleet(t *testing.T, section time.Duration, lockers ...locker) []int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second+500*section) // 16 rounds at least
-	defer cancel()
-	turns := make([]int, len(lockers)) // guarded by the lock under test
+	ctx := need.Within(t, 5*time.Second+500*section) // 16 rounds at least
+	turns := make([]int, len(lockers))               // guarded by the lock under test
 	var wg sync.WaitGroup
 	for i, newLock := range lockers {
 		for range 10 {

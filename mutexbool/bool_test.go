@@ -57,8 +57,7 @@ func TestBoolIsALevelUntilClear(t *testing.T) {
 		}
 		b.Clear()
 		need.That(t, "set after Clear", !b.IsSet())
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+		ctx := need.Within(t, time.Hour)
 		start := time.Now()
 		need.WantErr(t, "Wait after Clear", b.Wait(ctx), context.DeadlineExceeded)
 		need.Equal(t, "Wait after Clear took", time.Since(start), time.Hour)

@@ -79,9 +79,7 @@ func TestOutcomeOfAnAdvisoryTransaction(t *testing.T) {
 		},
 		"the context of a statement ends": { // the driver closes the connection then, in the background
 			during: func(s scene, tx pgx.Tx) error {
-				ctx, cancel := context.WithTimeout(s.Context(), 20*time.Millisecond)
-				defer cancel()
-				if err := sleep(ctx, tx); err == nil || !errors.Is(s.hold.Err(), tier.ErrLost) {
+				if err := sleep(need.Within(s, 20*time.Millisecond), tx); err == nil || !errors.Is(s.hold.Err(), tier.ErrLost) {
 					s.Errorf("the connection is being closed while the hold says %v", s.hold.Err())
 				}
 				return nil

@@ -119,8 +119,7 @@ func TestAdvisoryLockOfAnotherProgramExcludes(t *testing.T) {
 	const take = `SELECT pg_advisory_xact_lock(
 		('x' || left(encode(sha256(convert_to('tierlock:' || $1::text, 'UTF8')), 'hex'), 16))::bit(64)::bigint)::text`
 	ask[any](t, other, take, lockPath(t))
-	_, err := claim.TryAcquire(soon(t))
-	wantErr(t, err, second.ErrLocked)
+	wantErr(t, need.ErrOf(claim.TryAcquire(soon(t))), second.ErrLocked)
 	wantErr(t, claim.Revoke(soon(t)), errors.ErrUnsupported)
 	all := contenders(t, claim)
 	need.Len(t, "contenders", all, 1)

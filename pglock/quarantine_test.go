@@ -46,8 +46,7 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 		f.start(t, url) // for whom there is none, either
 		mustRelease(t, hold)
 		for _, other := range flavours { // whose record it is does not matter
-			_, err := other.begin(t, url, WithNewServer()).at(t, lockPath(t)).Acquire(soon(t))
-			wantErr(t, err, errUsed)
+			wantErr(t, need.ErrOf(other.begin(t, url, WithNewServer()).at(t, lockPath(t)).Acquire(soon(t))), errUsed)
 		}
 		exec(t, outside, f.forget)
 		next := f.start(t, url).at(t, lockPath(t))

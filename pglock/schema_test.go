@@ -116,9 +116,7 @@ func TestRepeatedRequestWaitsForTheStandby(t *testing.T) {
 	session, id := opened(t, pool), newID()
 	e.Isolate(e.Members[0])
 	enter := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer cancel()
-		return pool.QueryRow(ctx, enterSession, "/q", id, session).Scan(new(bool))
+		return pool.QueryRow(need.Within(t, 500*time.Millisecond), enterSession, "/q", id, session).Scan(new(bool))
 	}
 	wantErr(t, enter(), context.DeadlineExceeded)
 	eventually(t, "the contender at the primary", func() bool { return ask[int](t, pool, "SELECT count(*) FROM tierlock.contender") == 1 })
@@ -220,9 +218,7 @@ func TestWhatCountsIsDurableWhateverTheRoleHas(t *testing.T) {
 func (p *process) refused(t *testing.T, want ...string) {
 	t.Helper()
 	eventually(t, "an error that names "+strings.Join(want, ", "), func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := p.at(t, "/x").Acquire(ctx)
+		_, err := p.at(t, "/x").Acquire(need.Within(t, time.Second))
 		return err != nil && !slices.ContainsFunc(want, func(text string) bool { return !strings.Contains(err.Error(), text) })
 	})
 }

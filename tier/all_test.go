@@ -66,8 +66,7 @@ func TestAcquireAllHoldsNothingAfterAnError(t *testing.T) {
 		a, b, c := abc(locks)
 		_, _, other := abc(process(t, s))
 		hold := acquire(t, other)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
+		ctx := need.Within(t, 2*time.Second)
 		_, err := tier.AcquireAll(ctx, c, a, b)
 		var wait *tier.WaitError
 		if !errors.As(err, &wait) || wait.Path != c.Path() || wait.Ahead.Token != hold.Token() || !errors.Is(err, context.DeadlineExceeded) {

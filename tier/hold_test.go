@@ -286,8 +286,7 @@ func TestContextHasTheValuesAndTheDeadlineOfItsParent(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		hold := acquire(t, process(t, s).Mutex("/locks/a"))
 		defer release(t, hold)
-		hour, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
+		hour := need.Within(t, time.Hour)
 		for _, parent := range []context.Context{context.Background(), t.Context(), hour} {
 			first := hold.Context(context.WithValue(parent, jobKey{}, 1))
 			second := hold.Context(context.WithValue(parent, jobKey{}, 2))

@@ -306,9 +306,7 @@ func TestAllObserversAreTold(t *testing.T) {
 // inVain is the error of a wait for k permits that lasts for two seconds.
 func inVain(t *testing.T, s *tier.Semaphore, k int) *tier.WaitError {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	_, err := s.Acquire(ctx, k)
+	_, err := s.Acquire(need.Within(t, 2*time.Second), k)
 	var wait *tier.WaitError
 	if !errors.As(err, &wait) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v, want a WaitError", err)

@@ -183,9 +183,7 @@ func TestShutdownEndsWithItsContextAndNamesWhatIsHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
 		hold := acquire(t, locks.Mutex("/locks/a"))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		err := locks.Shutdown(ctx)
+		err := locks.Shutdown(need.Within(t, time.Second))
 		wantErr(t, "Shutdown", err, context.DeadlineExceeded)
 		need.WantMention(t, err, "/locks/a")
 		wantErr(t, "Release", hold.Release(), tier.ErrLost)

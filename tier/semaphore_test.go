@@ -378,8 +378,7 @@ func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			limited(t, n, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 				srv.Script(func(string, queue.Command) memory.Fault { return memory.Fault{Before: c.trip / 2, After: c.trip / 2} })
-				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-				defer cancel()
+				ctx := need.Within(t, 4*time.Second)
 				var taken [processes]atomic.Int64
 				var all sync.WaitGroup
 				begun := time.Now()

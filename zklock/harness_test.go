@@ -73,8 +73,7 @@ func (w *cord) see(f *zktest.Frame) zktest.Action {
 // process starts one at the end of the cord.
 func (w *cord) process(tb testing.TB, lease time.Duration) *tiertest.Process {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
-	defer cancel()
+	ctx := need.Within(tb, time.Minute)
 	// The library pauses for a second at the end of its list.
 	servers := strings.Join(slices.Concat(slices.Repeat([][]string{w.addrs}, 12)...), ",")
 	c := need.Get(zklock.Dial(ctx, servers, zklock.WithSessionTimeout(lease), zklock.WithDialContext(w.dial)))(tb)

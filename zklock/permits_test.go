@@ -479,8 +479,7 @@ func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
 					return zktest.Cut
 				})
 				if permits == nil {
-					_, err := sem.Acquire(ctx, wanting(many))
-					wantErr(t, "Acquire", err, context.Canceled)
+					wantErr(t, "Acquire", need.ErrOf(sem.Acquire(ctx, wanting(many))), context.Canceled)
 				} else {
 					if stage == 0 { // nothing was struck
 						s.Member(addr).Refuse()

@@ -280,8 +280,7 @@ func TestTryAcquireDoesNotWaitOutside(t *testing.T) {
 		n.Release()
 		synctest.Wait()
 		begun := time.Now()
-		_, err := p.lock.TryAcquire(t.Context())
-		wantErr(t, "TryAcquire of a busy path", err, zklock.ErrLocked)
+		wantErr(t, "TryAcquire of a busy path", need.ErrOf(p.lock.TryAcquire(t.Context())), zklock.ErrLocked)
 		meet(s, pushed, zktest.Drop) // so that the path is not made anew yet
 		remove(t, conn, foreign)
 		n = need.Get(p.lock.TryAcquire(t.Context()))(t)

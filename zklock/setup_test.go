@@ -47,14 +47,6 @@ func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *zktes
 	}
 }
 
-// within returns a context that ends after d.
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // is tells the frames of an operation in one direction.
 func is(op string, dir zktest.Direction) func(*zktest.Frame) bool {
 	return func(f *zktest.Frame) bool { return f.Op == op && f.Dir == dir }
@@ -287,7 +279,7 @@ func wantWithin(t *testing.T, most time.Duration, what string, begun time.Time) 
 	need.AtMost(t, what+" took", time.Since(begun), most)
 }
 
-var wantErr, wantMention = need.WantErr, need.WantMention
+var within, wantErr, wantMention = need.Within, need.WantErr, need.WantMention
 
 // wantEmpty fails unless the queue is empty now.
 func wantEmpty(t *testing.T, s *zktest.Server) {

@@ -3,7 +3,6 @@
 package main_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -42,9 +41,7 @@ func (c console) locks(t *testing.T, opts ...tierlock.Option) *tier.Registry {
 // acquire has one more process hold a lock.
 func (c console) acquire(t *testing.T, path, label string) *tier.Hold {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	return need.Get(c.locks(t, zklock.WithLabel(label)).Mutex(path).Acquire(ctx))(t)
+	return need.Get(c.locks(t, zklock.WithLabel(label)).Mutex(path).Acquire(need.Within(t, time.Minute)))(t)
 }
 
 // evil is what a process may write into a node that a terminal would obey.

@@ -3,7 +3,6 @@
 package migrate
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,8 +26,7 @@ func TestMixedFleetCountsCorrectly(t *testing.T) {
 	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
 	dir := t.TempDir()
 	file := filepath.Join(dir, "number")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := need.Within(t, 2*time.Minute)
 	// The path ends in a separator: go build then puts both programs there.
 	build := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator), "./before", "./after")
 	if out, err := build.CombinedOutput(); err != nil {

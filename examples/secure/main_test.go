@@ -33,8 +33,7 @@ func service(ctx context.Context, ca, cert, servers, digest string) *exec.Cmd {
 func TestOnlyTheServiceGetsItsLock(t *testing.T) {
 	authority := zkservertest.NewAuthority(t)
 	server := zkservertest.Start(t, zkserver.Config{NoSync: true, TLS: authority.TLS("127.0.0.1")})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := need.Within(t, 2*time.Minute)
 	servers, cert := zkserver.SecureAddr(server)+"/app", authority.Issue("service").File
 
 	out, err := os.Create(t.TempDir() + "/out") // of both, in the order in which they write

@@ -62,8 +62,7 @@ func TestServerDiesWithItsParent(t *testing.T) {
 		return
 	}
 	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
+	ctx := need.Within(t, 20*time.Second)
 	if err := child.Until(ctx, func() bool {
 		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid)
 	}); err != nil {

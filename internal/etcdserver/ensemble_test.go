@@ -1,7 +1,6 @@
 package etcdserver_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -51,9 +50,7 @@ func TestKilledMemberComesBackWhileAnotherIsIsolated(t *testing.T) {
 
 func leader(t *testing.T, e *etcdserver.Ensemble) *etcdserver.Server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	return need.Get(e.Leader(ctx))(t)
+	return need.Get(e.Leader(need.Within(t, 20*time.Second)))(t)
 }
 
 func others(e *etcdserver.Ensemble, s *etcdserver.Server) []*etcdserver.Server {

@@ -38,8 +38,7 @@ func TestFollowerTellsOfTheBeginningAndTheEndOfAQuarantine(t *testing.T) {
 		q := &tier.QuarantineError{Until: time.Now().Add(10 * time.Second), Reason: "the server is new"}
 		f := inspect.Follower{Reader: newStore{q}, Path: path, Every: time.Second, Limit: 1}
 		var told []string
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := need.Within(t, time.Minute)
 		need.OK(t, f.Follow(ctx, func(s inspect.Sight) {
 			if quarantined := time.Now().Before(q.Until); (s.Quarantine != nil) != quarantined || (s.Queues[0].Holder() == nil) != quarantined {
 				t.Errorf("at %v: %v, held by %v", s.At, s.Quarantine, s.Queues[0].Holder())

@@ -3,10 +3,12 @@ package need
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // OK ends the test unless err is nil.
@@ -28,6 +30,14 @@ func Get[V any](value V, err error) func(testing.TB) V {
 
 // ErrOf is the error of a call that returns a value as well.
 func ErrOf[V any](_ V, err error) error { return err }
+
+// Within returns a context that ends after d, or with the test.
+func Within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
 
 // WantErr fails unless an error is, or wraps, the one that is wanted, nil if there is to be none, and others, too.
 func WantErr(t testing.TB, what string, err, want error, others ...error) {

@@ -1,7 +1,6 @@
 package pgserver_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -47,9 +46,7 @@ func TestIsolatedPrimaryGoesOnAndReachesNobody(t *testing.T) {
 
 func leader(t *testing.T, e *pgserver.Ensemble) *pgserver.Server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	s := need.Get(e.Leader(ctx))(t)
+	s := need.Get(e.Leader(need.Within(t, 20*time.Second)))(t)
 	need.That(t, s.Addr()+" is no member", slices.Contains(e.Members, s))
 	return s
 }

@@ -1,7 +1,6 @@
 package pgserver_test
 
 import (
-	"context"
 	"os/exec"
 	"slices"
 	"strings"
@@ -88,9 +87,7 @@ func segments(t *testing.T) []string {
 // ask returns what psql prints.
 func ask(t *testing.T, url, query string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, psqlPath(t), "-qAtX", "-c", query, url).CombinedOutput()
+	out, err := exec.CommandContext(need.Within(t, 20*time.Second), psqlPath(t), "-qAtX", "-c", query, url).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
 

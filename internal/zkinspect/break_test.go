@@ -138,8 +138,7 @@ func TestBreakEndsWithItsContext(t *testing.T) {
 					}
 					return fate
 				})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
+				ctx := need.Within(t, time.Second)
 				begun := time.Now()
 				broken, err := s.reader().Break(ctx, path, hold.Token())
 				need.Equal(t, "broken", broken, nil)

@@ -155,10 +155,7 @@ func TestWaitInVainIsASpanWithTheError(t *testing.T) {
 	bubble(t, func(b *bench) {
 		taken := b.acquire(b.Context(), b.others.Mutex("/jobs/a"))
 		defer taken.Release()
-		ctx, cancel := context.WithTimeout(b.Context(), 2*time.Second)
-		defer cancel()
-		_, err := b.locks.Mutex("/jobs/a").Acquire(ctx)
-		need.WantErr(b, "Acquire", err, context.DeadlineExceeded)
+		need.WantErr(b, "Acquire", need.ErrOf(b.locks.Mutex("/jobs/a").Acquire(need.Within(b, 2*time.Second))), context.DeadlineExceeded)
 		waits := b.ended("tierlock wait")
 		if len(waits) != 1 || waits[0].Status.Code != codes.Error || waits[0].EndTime.Sub(waits[0].StartTime) != 2*time.Second {
 			b.Errorf("got %+v, want one of 2s with an error", waits)
@@ -275,9 +272,7 @@ func TestPermitsAreMeasured(t *testing.T) {
 		<-done
 		b.wantMetrics("tierlock.permits 2 tierlock.path=/jobs/*", "tierlock.permit_waiters 0", "tierlock.holds 0",
 			"tierlock.wait.duration 1×, 3s tierlock.path=/jobs/*,tierlock.source=permits")
-		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
-		defer cancel()
-		need.That(b, "got four permits of three", need.ErrOf(s.Acquire(ctx, 2)) != nil)
+		need.That(b, "got four permits of three", need.ErrOf(s.Acquire(need.Within(b, time.Second), 2)) != nil)
 		b.wantMetrics("tierlock.wait.duration 1×, 1s error.type=timeout,tierlock.path=/jobs/*",
 			"tierlock.oldest_wait 0 tierlock.path=/jobs/*")
 		b.server.Freeze()

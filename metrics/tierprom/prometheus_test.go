@@ -107,9 +107,7 @@ func TestScrape(t *testing.T) {
 	metrics.Slot("/jobs/report", nil)
 	metrics.Slot("/jobs/report", fmt.Errorf("try: %w", tier.ErrLocked))
 	metrics.Slot("/jobs/sweep", context.Canceled)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	need.That(t, "acquired twice", need.ErrOf(locks.Mutex("/jobs/kept").Acquire(ctx)) != nil)
+	need.That(t, "acquired twice", need.ErrOf(locks.Mutex("/jobs/kept").Acquire(need.Within(t, 10*time.Millisecond))) != nil)
 	text := wantOn(t, page,
 		`tierlock_hold_seconds_count{path="/jobs/*"} 200`,
 		`tierlock_hold_seconds_count{path="/customers/*/*"} 200`,
@@ -185,9 +183,7 @@ func TestScrapeOfASemaphore(t *testing.T) {
 	locks, page := process(t, srv, "/limits/*")
 	s := locks.Semaphore("/limits/a", 5)
 	three := need.Get(s.Acquire(t.Context(), 3))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 1100*time.Millisecond)
-	defer cancel()
-	need.That(t, "got six permits of five", need.ErrOf(s.Acquire(ctx, 3)) != nil)
+	need.That(t, "got six permits of five", need.ErrOf(s.Acquire(need.Within(t, 1100*time.Millisecond), 3)) != nil)
 	other := need.Get(locks.Semaphore("/elsewhere", 1).Acquire(t.Context(), 1))(t)
 	wantOn(t, page,
 		"tierlock_permits{path=\"/limits/*\"} 3\n", "tierlock_permits{path=\"other\"} 1\n",

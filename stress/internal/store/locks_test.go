@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -56,9 +55,7 @@ func testLocks(t *testing.T, s *Store, server string) {
 			t.Cleanup(o.Close)
 			first, second := contender(t, s, lock, server, o.Paths()[1]), contender(t, s, lock, server, o.Paths()[1])
 			hold := need.Get(first(t.Context(), weight))(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
-			need.That(t, "two processes have the lock", need.ErrOf(second(ctx, weight)) != nil)
+			need.That(t, "two processes have the lock", need.ErrOf(second(need.Within(t, 300*time.Millisecond), weight)) != nil)
 			need.AtLeast(t, "orphans while the lock is held", need.Get(o.Orphans())(t), 1)
 			releases := func(hold Hold) {
 				t.Helper()

@@ -36,8 +36,7 @@ func runNodes(t *testing.T, long time.Duration, faults bool) (events []Event) {
 			events = append(events, e)
 		}
 		server := zktest.Start(t, zktest.Config{Latency: time.Millisecond})
-		ctx, cancel := context.WithTimeout(t.Context(), long)
-		defer cancel()
+		ctx := need.Within(t, long)
 		var work sync.WaitGroup
 		for i := range 3 {
 			process := fmt.Sprint(i + 1)

@@ -45,8 +45,7 @@ func run(t *testing.T, seed uint64, long time.Duration, faults bool) (events []E
 			f.Lost = faults && c.Op != queue.Open && random.IntN(40) == 0
 			return f
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), long)
-		defer cancel()
+		ctx := need.Within(t, long)
 		var work sync.WaitGroup
 		for i := range 3 {
 			name := fmt.Sprint(i + 1)

@@ -75,8 +75,7 @@ func TestDialTellsWhatIsWrongWithThePort(t *testing.T) {
 		{"TLS on a port without", addr, overTLS, []string{"dial " + addr, "no TLS on this port"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-			defer cancel()
+			ctx := need.Within(t, 500*time.Millisecond)
 			config := Config{SessionTimeout: 600 * time.Millisecond, Dial: c.dial, Logger: slog.New(slog.DiscardHandler)}
 			if c.dial == nil {
 				config.Dial = new(net.Dialer).DialContext

@@ -371,9 +371,7 @@ func FuzzHostileServer(f *testing.F) {
 	s := zktest.NewServer(zktest.Config{})
 	f.Cleanup(s.Close)
 	forger := newForger(s)
-	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
-	defer cancel()
-	l, err := tryDial(ctx, forger.config(), addr)
+	l, err := tryDial(need.Within(f, time.Minute), forger.config(), addr)
 	need.OK(f, err)
 	f.Cleanup(func() { shut(l) })
 	f.Fuzz(func(t *testing.T, op int32, reply []byte) {

@@ -128,8 +128,7 @@ func TestEachServerShowsACertificateForItsName(t *testing.T) {
 				}
 				s.Member("zk1:2181").Refuse()
 				f.set(server, shows(f.ca.Issue(c.cert)))
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
+				ctx := need.Within(t, 10*time.Second)
 				config := f.config()
 				config.TLS.ServerName = c.asked
 				l, err := tryDial(ctx, config, server)
@@ -216,9 +215,7 @@ func TestTheRefusalOfAClientCertificateIsTold(t *testing.T) {
 				server := shows(f.ca.Issue("zk1"))
 				server.ClientAuth, server.ClientCAs, server.MaxVersion = tls.RequireAndVerifyClientCert, f.ca.Pool, version
 				f.set("zk1:2181", server)
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				defer cancel()
-				_, err := tryDial(ctx, f.config(), "zk1:2181")
+				_, err := tryDial(need.Within(t, 5*time.Second), f.config(), "zk1:2181")
 				wantErr(t, "Dial", err, zk.ErrNoServer)
 				wantMention(t, err, "handshake with zk1:2181", "the server may want a client certificate that it trusts")
 			})

@@ -152,9 +152,7 @@ func TestServersThatAllRefuseAreTriedOncePerSecond(t *testing.T) {
 		for _, server := range servers {
 			s.Member(server).Refuse()
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 9500*time.Millisecond)
-		defer cancel()
-		wantErr(t, "Dial", need.ErrOf(tryDial(ctx, config, servers...)), context.DeadlineExceeded)
+		wantErr(t, "Dial", need.ErrOf(tryDial(need.Within(t, 9500*time.Millisecond), config, servers...)), context.DeadlineExceeded)
 		need.Equal(t, "dials, ten of each of three", dials, 30)
 	})
 }
@@ -224,11 +222,9 @@ func TestOneNameIsEnough(t *testing.T) {
 
 func TestDialEndsALookUpWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := need.Within(t, time.Second)
 		begun := time.Now()
-		_, err := tryDial(ctx, by(s, &nameService{mute: true}), "zk1:2181")
-		wantErr(t, "Dial", err, context.DeadlineExceeded)
+		wantErr(t, "Dial", need.ErrOf(tryDial(ctx, by(s, &nameService{mute: true}), "zk1:2181")), context.DeadlineExceeded)
 		need.Equal(t, "returned after", time.Since(begun), time.Second)
 	})
 }

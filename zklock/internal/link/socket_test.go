@@ -110,8 +110,7 @@ func TestConnectionThatIsMadeAfterTheEndIsKilled(t *testing.T) {
 		shut(l)
 		late, far := net.Pipe()
 		l.config.Dial = func(context.Context, string, string) (net.Conn, error) { return late, nil } // takes no notice of the end
-		_, err := l.transport.(*dialed).dial("tcp", addr, time.Second)
-		wantErr(t, "dial", err, second.ErrClosed)
+		wantErr(t, "dial", need.ErrOf(l.transport.(*dialed).dial("tcp", addr, time.Second)), second.ErrClosed)
 		far.SetDeadline(time.Now().Add(time.Second))
 		wantErr(t, "at the other end", need.ErrOf(far.Read(make([]byte, 1))), io.EOF)
 	})
