@@ -1,15 +1,13 @@
 package interop_test
 
 import (
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/zkconn"
 )
 
 // A writer takes all units of a reader/writer lock, of which a reader takes one.
@@ -28,9 +26,7 @@ func (e *ensemble) keepPath(t *testing.T) {
 	path := ""
 	for name := range strings.SplitSeq(e.path[1:], "/") {
 		path += "/" + name
-		if _, err := e.conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-			t.Fatal(err)
-		}
+		zkconn.Put(t, e.conn, 0, path)
 	}
 }
 

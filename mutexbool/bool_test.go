@@ -15,19 +15,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 func TestZeroBoolIsFalse(t *testing.T) {
 	var b mutexbool.Bool
 	need.That(t, "the zero Bool is set", !b.IsSet())
-	need.That(t, "the channel of the zero Bool is closed", !isClosed(b.C()))
+	need.That(t, "the channel of the zero Bool is closed", !need.Closed(b.C()))
 }
 
 func TestSetWakesEveryWaiter(t *testing.T) {
@@ -51,8 +42,8 @@ func TestBoolIsALevelUntilClear(t *testing.T) {
 		b.Set()
 		b.Set()
 		for range 2 {
-			if err := b.Wait(t.Context()); err != nil || !b.IsSet() || !isClosed(b.C()) {
-				t.Fatalf("true Bool: Wait %v, IsSet %t, C is closed: %t", err, b.IsSet(), isClosed(b.C()))
+			if err := b.Wait(t.Context()); err != nil || !b.IsSet() || !need.Closed(b.C()) {
+				t.Fatalf("true Bool: Wait %v, IsSet %t, C is closed: %t", err, b.IsSet(), need.Closed(b.C()))
 			}
 		}
 		b.Clear()
@@ -70,7 +61,7 @@ func TestChannelTakenBeforeSetStaysClosed(t *testing.T) {
 	before := b.C()
 	b.Set()
 	b.Clear()
-	need.That(t, "a channel taken before Set is open after Set and Clear", isClosed(before))
+	need.That(t, "a channel taken before Set is open after Set and Clear", need.Closed(before))
 }
 
 func TestWaitReturnsCause(t *testing.T) {

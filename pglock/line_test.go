@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/tierlock/tierlock/internal/need"
 )
 
 // advisoryWrites counts the requests on all lines that change who has or wants an advisory lock: what that tier has for writes.
@@ -170,12 +172,7 @@ func (c *lane) pass() bool {
 	case <-whole:
 	case <-c.ended:
 	}
-	select {
-	case <-c.ended:
-		return false
-	default:
-		return true
-	}
+	return !need.Closed(c.ended)
 }
 
 // hang ends the connection when one side has: the other one hears of that if the line is whole.

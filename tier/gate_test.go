@@ -5,19 +5,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"pgregory.net/rapid"
 )
 
 // turned reports whether the waiter's turn has come, for better or worse.
-func turned(w *waiter[int]) bool {
-	select {
-	case <-w.turn:
-		return true
-	default:
-		return false
-	}
-}
+func turned(w *waiter[int]) bool { return need.Closed(w.turn) }
 
 // The gate does what a slice would do, whatever the order of calls.
 func TestGateIsAQueue(t *testing.T) { // I6 I9

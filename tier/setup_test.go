@@ -156,7 +156,7 @@ func must[T any](got T, err error) func(testing.TB) T { return need.Get(got, err
 // errOf is the error of a call that returns something else as well.
 func errOf[T any](_ T, err error) error { return err }
 
-var wantErr = need.WantErr
+var wantErr, closedNow = need.WantErr, need.Closed[struct{}]
 
 // wantQueue fails unless the queue for the lock has so many contenders.
 func wantQueue(t *testing.T, s *memory.Server, when string, want int) {
@@ -219,15 +219,6 @@ func (c *call[T]) cancelled(t *testing.T) {
 func closed(c <-chan struct{}) bool {
 	synctest.Wait()
 	return closedNow(c)
-}
-
-func closedNow(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // A special store is one in memory that differs in what a test says.

@@ -2,7 +2,6 @@ package zklock_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -69,15 +68,6 @@ func meet(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Action) {
 func meetOnce(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Action) {
 	var met atomic.Bool
 	meet(s, func(f *zktest.Frame) bool { return such(f) && !met.Swap(true) }, fate)
-}
-
-func closed[E any](c <-chan E) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // kinds are the options of nodes of one znode and of two.
@@ -199,14 +189,7 @@ func content(s *zktest.Server, node string) string {
 }
 
 // put creates nodes as another program would.
-func put(t *testing.T, conn *zk.Conn, flags int32, paths ...string) {
-	t.Helper()
-	for _, p := range paths {
-		if _, err := conn.Create(p, nil, flags, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-			t.Fatal(err)
-		}
-	}
-}
+var put = zkconn.Put
 
 // create creates a node as another program would, and returns its path.
 func create(t *testing.T, conn *zk.Conn, node, data string, flags int32, acl []zk.ACL) string {
@@ -279,7 +262,7 @@ func wantWithin(t *testing.T, most time.Duration, what string, begun time.Time) 
 	need.AtMost(t, what+" took", time.Since(begun), most)
 }
 
-var within, wantErr, wantMention = need.Within, need.WantErr, need.WantMention
+var within, closed, wantErr, wantMention = need.Within, need.Closed[struct{}], need.WantErr, need.WantMention
 
 // wantEmpty fails unless the queue is empty now.
 func wantEmpty(t *testing.T, s *zktest.Server) {

@@ -62,14 +62,7 @@ func TestOldestFaultCountsUntilItIsOverOrLifted(t *testing.T) {
 func TestHitIsToldAfterBefore(t *testing.T) {
 	var s fault.Set
 	var a *fault.Armed
-	hit := func() bool {
-		select {
-		case <-a.Hit:
-			return true
-		default:
-			return false
-		}
-	}
+	hit := func() bool { return need.Closed(a.Hit) }
 	a = s.Arm(fault.Fault{At: zktest.Request, Times: 1, Do: zktest.Drop, Before: func(*zktest.Frame) {
 		need.That(t, "hit before Before has returned", !hit())
 		s.Arm(fault.Fault{At: zktest.Request, Do: zktest.Cut})

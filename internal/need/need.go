@@ -39,6 +39,16 @@ func Within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
+// Closed reports whether c is, or has something to be received.
+func Closed[E any](c <-chan E) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // WantErr fails unless an error is, or wraps, the one that is wanted, nil if there is to be none, and others, too.
 func WantErr(t testing.TB, what string, err, want error, others ...error) {
 	t.Helper()

@@ -4,6 +4,7 @@ package zkconn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"testing"
@@ -48,6 +49,16 @@ func Start(tb testing.TB, servers []string, timeout time.Duration, dial zk.Diale
 		}
 	})
 	return conn
+}
+
+// Put creates those nodes that are not there, without content, for everybody.
+func Put(tb testing.TB, conn *zk.Conn, flags int32, paths ...string) {
+	tb.Helper()
+	for _, p := range paths {
+		if _, err := conn.Create(p, nil, flags, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			tb.Fatal(err)
+		}
+	}
 }
 
 // Silent is a logger that says nothing.

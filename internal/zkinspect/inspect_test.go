@@ -1,7 +1,6 @@
 package zkinspect_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -64,9 +63,7 @@ func (s site) put(t *testing.T, path, data string, flags int32, perms int32) str
 	t.Helper()
 	for i := 1; i < len(path); i++ {
 		if path[i] == '/' {
-			if _, err := s.conn.Create(path[:i], nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-				t.Fatal(err)
-			}
+			zkconn.Put(t, s.conn, 0, path[:i])
 		}
 	}
 	return need.Get(s.conn.Create(path, []byte(data), flags, zk.WorldACL(perms)))(t)

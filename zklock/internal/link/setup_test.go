@@ -2,7 +2,6 @@ package link
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -12,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -90,11 +90,7 @@ func member(t *testing.T, s *zktest.Server) string {
 // put creates nodes.
 func put(t *testing.T, conn *zk.Conn, paths ...string) {
 	t.Helper()
-	for _, p := range paths {
-		if _, err := conn.Create(p, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-			t.Fatal(err)
-		}
-	}
+	zkconn.Put(t, conn, 0, paths...)
 }
 
 // watch has l watch a node, or its children. The channel is closed at the first event.
@@ -120,12 +116,7 @@ func watch(t *testing.T, l *Link, path string, children bool) (fired chan struct
 // told reports whether there was an event.
 func told(fired <-chan struct{}) bool {
 	synctest.Wait()
-	select {
-	case <-fired:
-		return true
-	default:
-		return false
-	}
+	return need.Closed(fired)
 }
 
 var wantErr, wantMention = need.WantErr, need.WantMention
