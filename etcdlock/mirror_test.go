@@ -74,8 +74,7 @@ func TestWaiterNoticesAWatchThatIsSilent(t *testing.T) {
 	eventually(t, "a look", func() bool { return p.calls.count("Range") > 0 })
 	p.calls.silence() // before another watch begins
 	holder := acquire(t, q.mutex(t))
-	w := queues(t, p.mutex(t))
-	release(t, after(t, w, holder))
+	release(t, after(t, queues(t, p.mutex(t)), holder))
 	need.Equal(t, "other streams for watches", p.store.stream.Load(), 1)
 	holder = acquire(t, q.writer(t))
 	reader, watches := queues(t, p.reader(t)), len(p.calls.begun())

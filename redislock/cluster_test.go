@@ -55,8 +55,7 @@ func TestLockInACluster(t *testing.T) {
 	for _, path := range []string{"job", "{job}:1", "b:{job}:c"} {
 		hold := need.Get(a.Mutex(path).Acquire(soon(t)))(t)
 		need.That(t, "Eval: no result", need.Get(Eval(soon(t), hold, increment, []string{tagged(path) + ":count"}))(t) != nil)
-		some := need.Get(a.Semaphore(path, 2).TryAcquire(soon(t), 1))(t)
-		mustRelease(t, some)
+		mustRelease(t, need.Get(a.Semaphore(path, 2).TryAcquire(soon(t), 1))(t))
 		next := make(chan error, 1)
 		go func() { next <- b.Mutex(path).Do(soon(t), func(context.Context) error { return nil }) }()
 		ended(t, "the holder hears of the one who waits", hold.Contested())

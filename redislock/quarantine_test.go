@@ -162,8 +162,7 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 		wantErr(t, locks.Err(), errUsed)
 	}
 	for _, p := range []*process{first, startAt(t, []string{s.Addr()}, WithLeaseTTL(long))} { // for others there is none, either
-		g := need.Get(p.at(t, "x").TryAcquire(soon(t)))(t)
-		mustRelease(t, g)
+		mustRelease(t, need.Get(p.at(t, "x").TryAcquire(soon(t)))(t))
 	}
 	refused() // as there is a record
 	first.declared.Store(false)

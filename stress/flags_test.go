@@ -46,8 +46,7 @@ func TestBaselineIsTheFirstOneUnlessNamed(t *testing.T) {
 		"-baseline -store redis": "rueidislock", "-baseline=redsync -store redis": "redsync",
 		"-baseline -store postgres": "advisory", "-baseline=version -store postgres-advisory": "version",
 	} {
-		c := need.Get(parseFlags(strings.Fields(args), os.Stderr))(t)
-		need.Equal(t, args, c.Baseline, want)
+		need.Equal(t, args, need.Get(parseFlags(strings.Fields(args), os.Stderr))(t).Baseline, want)
 	}
 }
 

@@ -260,8 +260,7 @@ func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
 			mu := process(tier.WithLinger(time.Hour))
 			other := tier.Sibling(mu, "/locks/b")
 			lease := acquire(t, other)
-			first := acquire(t, mu)
-			release(t, first)
+			release(t, acquire(t, mu))
 			thaw := s.Freeze()
 			<-lease.Lost() // of both
 			next := start(soon(t), mu)

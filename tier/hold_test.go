@@ -164,8 +164,7 @@ func TestDetachedContextDoesNotReviveAHold(t *testing.T) {
 		s.Expire("/locks/a", 0)
 		<-lostHold.Lost()
 		_ = lostHold.Release() // ErrLost
-		next := start(dead, mu).granted(t)
-		release(t, next)
+		release(t, start(dead, mu).granted(t))
 	})
 }
 

@@ -250,8 +250,7 @@ func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 					t.Error(err)
 				}
 				first.Release()
-				other := acquire(t, locks.Mutex("/locks/b"))
-				release(t, other)
+				release(t, acquire(t, locks.Mutex("/locks/b")))
 				need.Equal(t, "calls that block", len(blocked), 1)
 				close(until)
 				<-slow
@@ -378,8 +377,7 @@ func TestObserverIsToldOfPermits(t *testing.T) {
 		time.Sleep(time.Second)
 		release(t, b.granted(t))
 		d.want(t, "B released 3 after 1s lost false")
-		tried := need.Get(s.TryAcquire(caller(t, "D"), 1))(t)
-		release(t, tried)
+		release(t, need.Get(s.TryAcquire(caller(t, "D"), 1))(t))
 		d.want(t, "D acquired 1  after 0s", "D released 1 after 0s lost false")
 	})
 }

@@ -67,8 +67,7 @@ func TestRoundTripsOfEachCall(t *testing.T) {
 			far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
 				mu, elsewhere := process(), process()
 				release(t, acquire(t, mu))
-				got := row.run(t, mu, elsewhere)
-				need.Equal(t, "round trips", got, row.want)
+				need.Equal(t, "round trips", row.run(t, mu, elsewhere), row.want)
 			})
 		})
 	}

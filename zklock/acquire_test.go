@@ -84,8 +84,7 @@ func TestWaitBehindAnotherProcessEndsWithTheContextsCauseAlone(t *testing.T) {
 		n := start(t, s).acquire(t)
 		r := start(t, s).queue(within(t, time.Second))
 		time.Sleep(time.Second)
-		err := r.failed(t)
-		need.Equal(t, "Acquire", fmt.Sprint(err), "zklock: acquire "+path+": "+context.DeadlineExceeded.Error())
+		need.Equal(t, "Acquire", fmt.Sprint(r.failed(t)), "zklock: acquire "+path+": "+context.DeadlineExceeded.Error())
 		n.Release()
 	})
 }

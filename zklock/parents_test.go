@@ -265,8 +265,7 @@ func TestChrootThatIsMissingComesWithTheFirstLockAndGoesWithTheLast(t *testing.T
 		need.Empty(t, "contenders before the first lock", need.Get(l.Contenders(t.Context()))(t))
 		need.That(t, "/app is there before the first lock", !s.Exists("/app"))
 		for _, take := range []func(context.Context) (*zklock.Node, error){l.TryAcquire, l.Acquire} {
-			n := need.Get(take(t.Context()))(t)
-			wantErr(t, "Release", n.Release(), nil)
+			wantErr(t, "Release", need.Get(take(t.Context()))(t).Release(), nil)
 			time.Sleep(10 * time.Minute)
 			need.That(t, "/app is left", !s.Exists("/app"))
 		}

@@ -95,7 +95,6 @@ func TestAPanicLetsTheLockGo(t *testing.T) {
 		mu := locktest.Dial(t, srv).Mutex("/jobs/report")
 		chain := cron.NewChain(cron.Recover(cron.DiscardLogger), cronlock.Locked(mu))
 		chain.Then(cron.FuncJob(func() { panic("a job's") })).Run()
-		hold := need.Get(mu.TryAcquire(t.Context()))(t)
-		locktest.WantErr(t, "Release", hold.Release(), nil)
+		locktest.WantErr(t, "Release", need.Get(mu.TryAcquire(t.Context()))(t).Release(), nil)
 	})
 }
