@@ -3,7 +3,6 @@ package election_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -71,8 +70,7 @@ func TestOneThatCannotResignSaysSo(t *testing.T) {
 			}
 			return led
 		})
-		if err == nil || !strings.Contains(err.Error(), "leave refused") || !errors.Is(err, led) {
-			t.Errorf("Run: got %v, want that it cannot resign, and the failure", err)
-		}
+		need.WantErr(t, "Run", err, led)
+		need.WantMention(t, err, "leave refused")
 	})
 }

@@ -23,17 +23,14 @@ func TestLeaderIsTheOneThatLeads(t *testing.T) {
 		p := start(t, s, d, "a", "b")
 		_, term := d.reigns()
 		for _, e := range []*election.Election{observer, p[0].Election, p[1].Election} {
-			leader, err := e.Leader(t.Context())
-			if err != nil || leader.Label != "a" || leader.Token != term || leader.PID != os.Getpid() {
-				t.Errorf("Leader: got %+v, %v; want a in term %d", leader, err, term)
-			}
+			leader := need.Get(e.Leader(t.Context()))(t)
+			need.Equal(t, "Leader", [3]any{leader.Label, leader.Token, leader.PID}, [3]any{"a", term, os.Getpid()})
 		}
 		p[0].stop()
 		p[1].leads(p[0])
 		_, term = d.reigns()
-		if leader, err := observer.Leader(t.Context()); err != nil || leader.Label != "b" || leader.Token != term {
-			t.Errorf("Leader: got %+v, %v; want b in term %d", leader, err, term)
-		}
+		leader := need.Get(observer.Leader(t.Context()))(t)
+		need.Equal(t, "Leader", [2]any{leader.Label, leader.Token}, [2]any{"b", term})
 	})
 }
 

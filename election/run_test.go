@@ -148,9 +148,8 @@ func TestErrorOfTheFunctionIsReturnedAtTheEnd(t *testing.T) {
 				<-ctx.Done()
 				return c.led(ctx)
 			})
-			if err == nil || err.Error() != c.want || !errors.Is(err, end) {
-				t.Errorf("Run: got %v, want %s", err, c.want)
-			}
+			need.WantErr(t, "Run", err, end)
+			need.Equal(t, "Run", fmt.Sprint(err), c.want)
 		})
 	}
 }

@@ -52,9 +52,8 @@ func survives(t *testing.T, sort store.Sort, r report.Result) {
 func TestBrokenLockDoesNotSurviveChaos(t *testing.T) {
 	t.Parallel()
 	r := runJSON(t, exitViolation, "-chaos", "-duration", "1s", "-procs", "2", "-lock", "broken")
-	if r.Overlaps == 0 || r.LostUpdates == 0 || r.TokenRegressions == 0 || r.Chaos.History != "Illegal" {
-		t.Errorf("a lock that lets everybody in: got %+v, %+v", r, r.Chaos)
-	}
+	need.Equal(t, "the history of a lock that lets everybody in", r.Chaos.History, "Illegal")
+	need.That(t, fmt.Sprintf("%+v", r), r.Overlaps != 0 && r.LostUpdates != 0 && r.TokenRegressions != 0)
 	drawing, err := os.ReadFile(r.Chaos.Drawing)
 	if err != nil || !strings.HasPrefix(r.Chaos.Drawing, os.TempDir()) || !strings.Contains(string(drawing), ": acquire, token 1") {
 		t.Errorf("drawn in %q: %v, want a page beside what the workers saw, with the operations", r.Chaos.Drawing, err)

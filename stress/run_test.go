@@ -100,9 +100,8 @@ func TestRealLocksPass(t *testing.T) {
 		t.Run(lock, func(t *testing.T) {
 			r := runJSON(t, exitPass, "-zk", servers(t), "-lock", lock,
 				"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
-			if r.Verdict != "PASS" || r.Acquisitions == 0 || len(r.PerProcess) != 2 || r.Packets == nil || r.Wait.Max == 0 {
-				t.Errorf("got %+v", r)
-			}
+			need.Equal(t, "the verdict", r.Verdict, "PASS")
+			need.That(t, fmt.Sprintf("%+v", r), r.Acquisitions != 0 && len(r.PerProcess) == 2 && r.Packets != nil && r.Wait.Max != 0)
 			if len(r.Curve) == 0 || r.QuorumWrite == 0 || r.Writes == nil || r.Away != nil || r.Release != nil {
 				t.Errorf("got %d points, quorum write %d, writes %v, away %v, release %v, want all but the last two",
 					len(r.Curve), r.QuorumWrite, r.Writes, r.Away, r.Release)
@@ -119,9 +118,8 @@ func TestReaderWriterLockPasses(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	reads := float64(r.Readers.Acquisitions) / float64(r.Acquisitions)
-	if reads < 0.7 || reads > 0.9 || r.Writers.Wait.Max == 0 || r.Writers.Jain == 0 {
-		t.Errorf("got readers %+v, writers %+v", r.Readers, r.Writers)
-	}
+	need.Between(t, "the share of readers", reads, 0.7, 0.9)
+	need.That(t, fmt.Sprintf("writers %+v", r.Writers), r.Writers.Wait.Max != 0 && r.Writers.Jain != 0)
 }
 
 func TestSemaphorePasses(t *testing.T) {
@@ -143,9 +141,7 @@ func TestRealLocksPassOnTheOtherStores(t *testing.T) {
 			r := runJSON(t, exitPass, "-store", name, "-lock", c.lock, "-baseline="+c.baseline,
 				"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
 			for lock, r := range map[string]report.Result{c.lock: r, c.baseline: *r.Baseline} {
-				if r.Verdict != "PASS" || r.Store != name || r.Acquisitions == 0 || r.QuorumWrite == 0 {
-					t.Errorf("%s: got %+v", lock, r)
-				}
+				need.That(t, fmt.Sprintf("%s: %+v", lock, r), r.Verdict == "PASS" && r.Store == name && r.Acquisitions != 0 && r.QuorumWrite != 0)
 				need.That(t, fmt.Sprintf("%s: errors on a healthy server: %v, lost %d", lock, r.Errors, r.Lost), len(r.Errors) == 0 && r.Lost == 0)
 			}
 			checkTraffic(t, name, c.lock, r)
@@ -202,9 +198,7 @@ func TestPageOfARun(t *testing.T) {
 func TestBrokenLockFailsBesideItsBaseline(t *testing.T) {
 	r := runJSON(t, exitViolation, "-zk", servers(t), "-lock", "broken", "-baseline",
 		"-procs", "2", "-goroutines", "10", "-cs", "1ms", "-duration", "1s")
-	if r.Verdict != "FAIL" || r.Overlaps == 0 || r.LostUpdates == 0 {
-		t.Errorf("a lock that lets everybody in: got %s, %d overlaps, %d lost updates", r.Verdict, r.Overlaps, r.LostUpdates)
-	}
+	need.That(t, fmt.Sprintf("a lock that lets everybody in: %+v", r), r.Verdict == "FAIL" && r.Overlaps != 0 && r.LostUpdates != 0)
 	if b := r.Baseline; b == nil || b.Lock != "zk" || b.Verdict != "PASS" || r.Ratio <= 1 {
 		t.Errorf("baseline: got %+v, ratio %v", b, r.Ratio)
 	}

@@ -3,6 +3,7 @@ package cronlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -55,9 +56,7 @@ func TestOnSlotIsToldOfRunsAndOfThoseThatAreSkipped(t *testing.T) {
 			return cronlock.Job(locktest.Dial(t, srv).Mutex("/jobs/report"), f, onSlot)
 		}
 		job(func(context.Context) { job(func(context.Context) {}).Run() }).Run()
-		if len(told) != 2 || told[0] != nil || !errors.Is(told[1], tier.ErrLocked) {
-			t.Errorf("told %v, want a run and ErrLocked", told)
-		}
+		need.That(t, fmt.Sprintf("%v, want a run and ErrLocked", told), len(told) == 2 && told[0] == nil && errors.Is(told[1], tier.ErrLocked))
 	})
 }
 

@@ -2,6 +2,7 @@ package gocronlock_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -65,9 +66,8 @@ func TestOnSlotIsToldWhoLeads(t *testing.T) {
 		e.IsLeader(t.Context())
 		leader.Close()
 		leads(t, e)
-		if len(told) != 3 || !errors.Is(told[0], election.ErrNotLeader) || told[2] != nil {
-			t.Errorf("told %v, want ErrNotLeader twice, and a run", told)
-		}
+		need.Len(t, "told", told, 3)
+		need.That(t, fmt.Sprintf("%v, want ErrNotLeader twice, and a run", told), errors.Is(told[0], election.ErrNotLeader) && told[2] == nil)
 	})
 }
 

@@ -5,6 +5,7 @@ package everystore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,9 +65,7 @@ func TestEveryStore(t *testing.T) {
 func testUnknownCommand(t *testing.T, s site) {
 	c := second.GrantOf(held(t, s)).(*queue.Contender)
 	a := c.Store().Do(soon(t), queue.Command{Op: "unknown", Ref: c.Ref()})
-	if a.Outcome != queue.Denied || !errors.Is(a.Err, errors.ErrUnsupported) || a.Away != nil {
-		t.Errorf("%+v, want Denied with ErrUnsupported", a)
-	}
+	need.That(t, fmt.Sprintf("%+v, want Denied", a), a.Outcome == queue.Denied && errors.Is(a.Err, errors.ErrUnsupported) && a.Away == nil)
 }
 
 // fences are the writes under a lock of the stores that have one, by how their names begin.

@@ -4,6 +4,7 @@ package everystore
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -154,9 +155,7 @@ func measureTrips(t *testing.T, locks [2]*tier.Registry, want trips) {
 		slices.Sort(all)
 		least, median := float64(all[0])/float64(away), float64(all[len(all)/2])/float64(away)
 		t.Logf("%-18s %.2f round trips, median of %d %.2f", what, least, len(all), median)
-		if n > 0 && (least < n-0.25 || least > n+0.5) {
-			t.Errorf("%s takes %.2f round trips, want %v", what, least, n)
-		}
+		need.That(t, fmt.Sprintf("%s takes %.2f round trips, want %v", what, least, n), n == 0 || least >= n-0.25 && least <= n+0.5)
 	}
 }
 

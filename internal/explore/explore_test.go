@@ -410,9 +410,8 @@ func (p *pair) End() (outcome string, wrong error) {
 func TestAPointIsLeftWhereItWasReachedBefore(t *testing.T) {
 	begin := func(*testing.T) World { return &pair{[]string{"a", "b"}} }
 	r := Search{Begin: begin, Delays: 1}.Run(t)
-	if r.Violation != nil || r.Executions != 2 || r.Pruned != 1 {
-		t.Errorf("%d executions, %d left, %v; want 2, 1, and nothing wrong", r.Executions, r.Pruned, r.Violation)
-	}
+	need.Equal(t, "violations", r.Violation, nil)
+	need.Equal(t, "executions, and those that were left", [2]int{r.Executions, r.Pruned}, [2]int{2, 1})
 }
 
 // A moody world has others of its steps behind the first one in some executions.

@@ -1,7 +1,6 @@
 package faultproxy_test
 
 import (
-	"slices"
 	"sync"
 	"testing"
 
@@ -41,9 +40,8 @@ func (r *record) compare(t *testing.T, want *record) {
 	for _, side := range []struct{ got, want []zktest.Frame }{
 		{r.requests, want.requests}, {r.replies, want.replies},
 	} {
-		if len(side.want) == 0 || !slices.Equal(side.got, side.want) {
-			t.Errorf("through the proxy:\n%v\nat the server:\n%v", side.got, side.want)
-		}
+		need.That(t, "there are no frames", len(side.want) != 0)
+		need.List(t, "through the proxy", side.got, side.want...)
 	}
 }
 

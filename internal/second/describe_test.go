@@ -26,7 +26,5 @@ func TestMarkKeepsWhatOthersSay(t *testing.T) {
 	value := Mark(`{"v":1,"pid":7,"label":"`+label+`","revoke":false,"later":{"a":[1]}}`, "revoke", "true")
 	var fields map[string]any
 	need.OK(t, json.Unmarshal([]byte(value), &fields))
-	if fields["revoke"] != true || fields["pid"] != 7.0 || fields["later"] == nil || !strings.Contains(value, label) {
-		t.Errorf("marked: %s", value)
-	}
+	need.That(t, "it is "+value, fields["revoke"] == true && fields["pid"] == 7.0 && fields["later"] != nil && strings.Contains(value, label))
 }

@@ -308,9 +308,7 @@ func (m *monitor) wantDashboard(t *testing.T) {
 	}
 	all := strings.NewReplacer("$instance", ".*", "$path", ".*", "$__rate_interval", "1h", "[5m]", "[1h]")
 	for _, panel := range dashboard.Panels {
-		if panel.Description == "" || len(panel.Targets) == 0 {
-			t.Errorf("%s has no description, or no query", panel.Title)
-		}
+		need.That(t, panel.Title+" has no description, or no query", panel.Description != "" && len(panel.Targets) != 0)
 		for _, target := range panel.Targets {
 			query := all.Replace(target.Expr)
 			series := m.eventually(t, query) // which may have ended by now

@@ -41,9 +41,8 @@ func TestSummaryCountsAnAcquisitionBeforeTheLossAsBreach(t *testing.T) {
 
 func TestFlagsNameTheFaults(t *testing.T) {
 	p, labs, err := parseFlags([]string{"-fault", "leader,flap", "-trials", "2"}, io.Discard)
-	if err != nil || len(p.Faults) != 2 || p.Trials != 2 || labs < 1 {
-		t.Errorf("got %+v, %d labs, %v", p, labs, err)
-	}
+	need.OK(t, err)
+	need.That(t, fmt.Sprintf("%+v, %d labs", p, labs), len(p.Faults) == 2 && p.Trials == 2 && labs >= 1)
 	p, _, err = parseFlags([]string{"-store", "etcd"}, io.Discard)
 	need.OK(t, err)
 	need.Equal(t, "faults of etcd", len(p.Faults), 3)

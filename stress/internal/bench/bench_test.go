@@ -45,9 +45,8 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 		t.Fatalf("got %+v", read)
 	}
 	r := read.Trials[0].Runs[read.Trials[0].Median]
-	if r.Ratio != read.Goals[0].Median || r.Baseline == nil || r.Away == nil || r.AwayBound == 0 || r.QuorumWrite == 0 {
-		t.Errorf("the run in the middle: got %+v", r)
-	}
+	need.Equal(t, "the ratio of the run in the middle", r.Ratio, read.Goals[0].Median)
+	need.That(t, fmt.Sprintf("the run in the middle: %+v", r), r.Baseline != nil && r.Away != nil && r.AwayBound != 0 && r.QuorumWrite != 0)
 	for i, r := range read.Trials[1].Runs {
 		if b := read.Trials[0].Runs[i].Baseline; r.Paths != 3 || r.Baseline == nil || r.Baseline.Seed != b.Seed ||
 			r.Ratio != r.PerSecond/b.PerSecond {

@@ -74,9 +74,8 @@ func TestSidesOfAReaderWriterLock(t *testing.T) {
 	share := 0.8
 	r := report.Result{Reads: &share, Paths: 1}
 	Summarize(&r, rule.ReadersWriter(share), []*evidence.Tally{a, b}, []int64{12})
-	if r.Verdict != "PASS" || r.Acquisitions != 60 || r.Away != nil {
-		t.Errorf("got %s with %v, %d turns, away %v", r.Verdict, r.Violations(), r.Acquisitions, r.Away)
-	}
+	need.Equal(t, fmt.Sprintf("the verdict because of %v", r.Violations()), r.Verdict, "PASS")
+	need.That(t, fmt.Sprintf("%d turns, away %v", r.Acquisitions, r.Away), r.Acquisitions == 60 && r.Away == nil)
 	if r.Readers.PerSecond != 48 || r.Writers.PerSecond != 12 || r.Writers.PerProcess[0] != 2 || r.Writers.Jain == 1 || r.Inside != 5 {
 		t.Errorf("got %+v, %+v, %v inside", r.Readers, r.Writers, r.Inside)
 	}

@@ -22,9 +22,8 @@ func TestSectionOfALostHoldIsNotCounted(t *testing.T) {
 	acquire := func(context.Context, int64) (store.Hold, error) { return lostHold{}, nil }
 	need.OK(t, w.turn(t.Context(), acquire, 0, 1))
 	r := w.tally(0, 0)
-	if r.Lost != 1 || r.Sections[0] != 0 || w.registers[0].Counted() != 0 {
-		t.Errorf("got lost %d, reported %d, counted %d, want 1, 0, 0", r.Lost, r.Sections[0], w.registers[0].Counted())
-	}
+	need.Equal(t, "lost", r.Lost, 1)
+	need.That(t, fmt.Sprintf("reported are %d sections", r.Sections[0]), r.Sections[0] == 0 && w.registers[0].Counted() == 0)
 }
 
 func TestTurnAfterTheEndDoesNotEnter(t *testing.T) {
