@@ -45,7 +45,8 @@ func TestStatsCountFromWhereEachLockCame(t *testing.T) {
 		wantStats(t, "lingering", locks, want)
 
 		hold = acquire(t, mu) // resumed
-		release(t, start(hold.Context(t.Context()), mu).granted(t)) // entering again is no acquisition
+		inner := start(hold.Context(t.Context()), mu).granted(t)
+		release(t, inner) // entering again is no acquisition
 		release(t, hold)
 		want.Resumptions++
 		wantStats(t, "lingering again", locks, want)
