@@ -402,14 +402,14 @@ func (c *cohort) decideLocked(grant second.Grant, now time.Duration) decision {
 // nor while a guarded write of its last owner has not been answered, which could otherwise
 // take effect under the next one; nor once somebody was told that it is wanted elsewhere.
 func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decision {
-	waiters := !c.gate.empty()
+	first := c.gate.first
 	quiet := grant.Idle() // before the connection: its end answers a write that may be on its way
 	switch {
 	case grant.ErrAt(now) != nil || c.registry.second.Err() != nil:
 		return giveUp
-	case waiters && quiet && !c.toldLocked(grant) && c.admitsLocked(grant, c.gate.first.seat.mutex) && c.fairLocked(c.gate.first.arrival, true):
+	case first != nil && quiet && !c.toldLocked(grant) && c.admitsLocked(grant, first.seat.mutex) && c.fairLocked(first.arrival, true):
 		return handOff
-	case waiters:
+	case first != nil:
 		return requeue
 	case c.policy.linger > 0 && c.credit >= 0 && !c.toldLocked(grant) && !c.registry.draining() && quiet && grant.Contested().For() == 0:
 		return linger
