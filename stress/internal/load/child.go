@@ -57,7 +57,7 @@ func StartChild(life context.Context, t Task) (*Child, error) {
 	e := &Child{ready: make(chan struct{}), reported: make(chan struct{}), gone: make(chan struct{})}
 	e.progress.Store(&live{})
 	e.cmd = exec.CommandContext(life, self)
-	e.cmd.Env = append(os.Environ(), workerEnv+"="+string(encoded))
+	e.cmd.Env = append(os.Environ(), workerEnv+"=1")
 	e.cmd.Stderr = os.Stderr
 	if err := child.Apart(e.cmd); err != nil { // Ctrl-C is for the coordinator, which tells its workers
 		return nil, err
@@ -72,6 +72,7 @@ func StartChild(life context.Context, t Task) (*Child, error) {
 	}
 	e.in = in
 	go e.listen(out)
+	_, _ = in.Write(append(encoded, '\n')) // too long for the environment; a worker that died is found out by its missing tally
 	return e, nil
 }
 

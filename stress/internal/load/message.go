@@ -12,7 +12,7 @@ type Task struct {
 
 // message is one line of a worker's standard output.
 //
-// A worker says that it is ready, waits for a line on its standard input, works,
+// A worker gets its task on the first line of its standard input, says that it is ready, waits for another one, works,
 // reports, and keeps its session until its input ends, so that the nodes it leaves can
 // be counted. Another line, or the end of the input, stops it early: that is how the
 // coordinator interrupts it and how it notices that the coordinator is gone.

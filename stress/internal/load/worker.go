@@ -2,6 +2,7 @@ package load
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 
-// workerEnv marks a worker process; its value is the task.
+// workerEnv marks a worker process.
 const workerEnv = "TIERLOCK_STRESS_WORKER"
 
 const (
@@ -35,11 +36,10 @@ const (
 // BeWorker does the work and exits, if this process was started as a worker. The main
 // function calls it first.
 func BeWorker() {
-	task := os.Getenv(workerEnv)
-	if task == "" {
+	if os.Getenv(workerEnv) == "" {
 		return
 	}
-	if err := work(task, os.Stdin, os.Stdout); err != nil {
+	if err := work(bufio.NewReader(os.Stdin), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "stress worker:", err)
 		os.Exit(1)
 	}
@@ -47,9 +47,10 @@ func BeWorker() {
 }
 
 // work is the main function of a worker.
-func work(taskJSON string, in io.Reader, out io.Writer) error {
+func work(in *bufio.Reader, out io.Writer) error {
 	var t Task
-	if err := json.Unmarshal([]byte(taskJSON), &t); err != nil {
+	task, err := in.ReadBytes('\n')
+	if err = cmp.Or(err, json.Unmarshal(task, &t)); err != nil {
 		return err
 	}
 	locker, err := dial(t)
