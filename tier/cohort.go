@@ -715,8 +715,8 @@ func (c *cohort) toldLocked(grant second.Grant) bool {
 func (c *cohort) wait(ctx context.Context, w *waiter[ownership], begun time.Duration) Wait {
 	wait := Wait{Path: c.key.path, Waited: c.registry.now() - begun}
 	c.mu.Lock()
-	request := c.request
-	if c.state == held {
+	request, served := c.request, w.served()
+	if c.state == held && !served { // else it may be its own
 		carried, _ := ctx.Value(w.seat.mutex.key).(*Hold)
 		wait.Here = &Here{
 			Since: c.registry.at(c.since), Token: c.grant.Token(), Holds: int(c.readers.Load()),
@@ -727,7 +727,7 @@ func (c *cohort) wait(ctx context.Context, w *waiter[ownership], begun time.Dura
 		}
 	}
 	c.mu.Unlock()
-	if wait.Here == nil {
+	if wait.Here == nil && !served {
 		wait.stand(request.Standing(), c.registry.second)
 	}
 	return wait

@@ -41,6 +41,9 @@ func (g *gate[S]) admit() {
 	close(w.turn)
 }
 
+// served reports whether the waiter was let through.
+func (w *waiter[S]) served() bool { return w.arrival == 0 && w.refusal == nil }
+
 // refuse turns away those with a seat that is concerned. It returns how many they were.
 func (g *gate[S]) refuse(err error, concerned func(*S) bool) (n int) {
 	for w := g.first; w != nil; {

@@ -572,10 +572,12 @@ func (p *pool) changedLocked() {
 func (p *pool) wait(_ context.Context, w *waiter[Permits], begun time.Duration) Wait {
 	wait := Wait{Path: p.key.path, Waited: p.registry.now() - begun, Permits: w.seat.count}
 	p.mu.Lock()
-	request := p.request
-	wait.Taken, wait.First = p.taken, request != nil && request == p.asked
+	request, served := p.request, w.served()
+	if !served { // else they may be its own
+		wait.Taken, wait.First = p.taken, request != nil && request == p.asked
+	}
 	p.mu.Unlock()
-	if request != nil {
+	if request != nil && !served {
 		wait.stand(request.Standing(), p.registry.second)
 	}
 	return wait
