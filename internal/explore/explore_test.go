@@ -374,12 +374,13 @@ func TestIndependentStepsCommute(t *testing.T) {
 func TestShutdownAsPermitsCome(t *testing.T) {
 	need.OK(t, Replay(t, anyFault(Scope{Processes: 2, Calls: []Call{One, Two}}).Begin,
 		"p1.g1 begins", "p1 enter 1.2 is executed", "p1 answer to enter 1.2 arrives",
-		"p1 news of 1.2: known true, has true, behind false arrives", "p1.g2 begins", "p2.g2 begins", "p2 enter 2.2 is executed", "p1 news of 1.2: known true, has true, behind true arrives",
-		"p2 answer to enter 2.2 arrives", "p2 news of 2.2: known true, has false, behind false arrives", "p1 enter 1.3 is executed",
-		"p1 answer to enter 1.3 arrives", "p1 news of 1.2: known true, has true, behind true #2 arrives",
-		"p1 news of 1.3: known true, has false, behind false arrives", "p2 news of 2.2: known true, has false, behind true arrives",
-		"p2.g1 begins", "p1.g1 releases", "p1 leave 1.2 is executed", "p1 answer to leave 1.2 arrives",
-		"p1 news of 1.2: known false, has false, behind false arrives", "p1 news of 1.3: known true, has false, behind false #2 arrives",
+		"p1 news of 1.2: known true, has true, behind false arrives", "p1.g2 begins", "p2.g2 begins", "p2 enter 2.2 is executed",
+		"p1 news of 1.2: known true, has true, behind true arrives", "p2 answer to enter 2.2 arrives",
+		"p2 news of 2.2: known true, has false, behind false arrives", "p1 enter 1.3 is executed", "p1 answer to enter 1.3 arrives",
+		"p1 news of 1.2: known true, has true, behind true #2 arrives", "p1 news of 1.3: known true, has false, behind false arrives",
+		"p2 news of 2.2: known true, has false, behind true arrives", "p2.g1 begins", "p1.g1 releases", "p1 leave 1.2 is executed",
+		"p1 answer to leave 1.2 arrives", "p1 news of 1.2: known false, has false, behind false arrives",
+		"p1 news of 1.3: known true, has false, behind false #2 arrives",
 		"p2 shuts down"))
 }
 
