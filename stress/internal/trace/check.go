@@ -23,7 +23,8 @@ type Rules struct {
 const (
 	// skew is by how much the clocks of two processes may differ in what they wrote down.
 	skew = 100 * time.Microsecond
-	// forgotten is for how long before a server says that it grants nothing it may already have lost what it knew.
+	// forgotten is for how long before a server says that it grants nothing it may already have lost what it knew. Until it has said so
+	// for the last time, others hear of that.
 	forgotten = 2 * time.Second
 )
 
@@ -82,7 +83,7 @@ type checker struct {
 	leases     map[session]*lease
 	contenders map[string]*contender
 	told       map[grant]told
-	silent     []clock.Instant // when servers began to say that they grant nothing
+	silent     []clock.Instant // when servers have said that they grant nothing
 }
 
 type (
@@ -170,7 +171,6 @@ func (c *checker) prepare(events []Event) []Event {
 		}
 	}
 	events = inOrder(events)
-	var silent clock.Instant
 	for _, e := range events {
 		switch o := c.ops[command{e.Process, e.Number}]; {
 		case e.Kind == Sent:
@@ -193,10 +193,7 @@ func (c *checker) prepare(events []Event) []Event {
 			c.tells(e.At, *e.News, 0)
 		}
 		if c.rules.Forgets && e.quarantined() {
-			if silent == 0 || e.At.Sub(silent) > forgotten {
-				c.silent = append(c.silent, e.At)
-			}
-			silent = e.At
+			c.silent = append(c.silent, e.At)
 		}
 	}
 	for _, o := range c.ops {
