@@ -157,6 +157,10 @@ func TestShutdownTurnsAwayWhoHasTheNextTurn(t *testing.T) {
 			<-w.done
 			wantErr(t, "a waiter", w.err, tier.ErrClosed)
 		}
+		var first *tier.WaitError
+		if errors.As(waiters[0].err, &first); first.Here != nil {
+			t.Errorf("what was in the way of the first one is its own: %v", first)
+		}
 		done.granted(t)
 	})
 }
