@@ -390,6 +390,29 @@ func TestEnterThatWasRepeatedMayBeExecutedLate(t *testing.T) {
 	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{})), nil)
 }
 
+// What a fail-over has lost is seen by some after the new server has said to others that it grants nothing, and not once that is over.
+func TestWhatAFailOverHasLostIsSeenInItsQuarantine(t *testing.T) {
+	x, y := Ref{Path: "/mutex", ID: "x"}, Ref{Path: "/other", ID: "y"}
+	for _, lasts := range []bool{true, false} {
+		var events []Event
+		add := adding(&events)
+		nothing := func() { add("b", int64(len(events)+1), Command{Op: queue.Try, Ref: y}, &Answer{Outcome: queue.Locked, Quarantined: true}) }
+		add("a", 1, Command{Op: queue.Open}, &Answer{Outcome: queue.Done, Session: "s", TTL: time.Hour})
+		add("a", 2, Command{Op: queue.Enter, Session: "s", Ref: x},
+			&Answer{Outcome: queue.Done, View: View{ID: "x", Known: true, Has: true, Token: 1}})
+		nothing()
+		add("a", 3, Command{Op: queue.Look, Session: "s", Ref: x}, &Answer{Outcome: queue.Done, View: View{ID: "x"}})
+		if lasts {
+			nothing()
+		}
+		for i := range events {
+			events[i].At /= 10 // so that all of it is within the time for which a server may have lost what it knew
+		}
+		_, err := Check(events, Rules{Forgets: true})
+		need.That(t, fmt.Sprintf("the quarantine lasts, %t: got %v", lasts, err), (err == nil) == lasts)
+	}
+}
+
 // Whoever was killed before it was answered has permits for as long as its lease lasts, although nobody has seen it.
 func TestPermitsOfWhoWasKilledBeforeTheAnswer(t *testing.T) {
 	var events []Event
