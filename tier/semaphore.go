@@ -50,12 +50,12 @@ type Semaphore struct {
 // wants goes at once.
 //
 // While others queue, a process takes at once its share of all permits, or twice what the largest of its
-// requests wants if that is more than its share, and hands them off for three times the budget of [WithHandOff], which is 20 ms here if
-// it is not set: on its way to another process a permit is idle for three round trips, where a lock is
-// for one. A part of all permits that was taken at once stays for longer in proportion, half of them for twice as long, but for no more
-// than three budgets for each process that queued then. So the first in the queue waits for so long
-// and a section at most, whatever it wants, and where requests are alike the others wait for about
-// three budgets for each process ahead.
+// requests wants if that is more than its share, and hands them off for three times the budget of [WithHandOff],
+// which is 20 ms here if it is not set: on its way to another process a permit is idle for three round trips,
+// where a lock is for one. A part of all permits that was taken at once stays for longer in proportion, half of
+// them for twice as long, but for no more than three budgets for each process that queued then. So the first in
+// the queue waits for so long and a section at most, whatever it wants, and where requests are alike the others
+// wait for about three budgets for each process ahead.
 func (r *Registry) Semaphore(path string, permits int, opts ...MutexOption) *Semaphore {
 	s := &Semaphore{registry: r, at: lockKey{path, counting}, permits: permits}
 	var own []second.MutexOption

@@ -396,7 +396,9 @@ func TestWhatAFailOverHasLostIsSeenInItsQuarantine(t *testing.T) {
 	for _, lasts := range []bool{true, false} {
 		var events []Event
 		add := adding(&events)
-		nothing := func() { add("b", int64(len(events)+1), Command{Op: queue.Try, Ref: y}, &Answer{Outcome: queue.Locked, Quarantined: true}) }
+		nothing := func() {
+			add("b", int64(len(events)+1), Command{Op: queue.Try, Ref: y}, &Answer{Outcome: queue.Locked, Quarantined: true})
+		}
 		add("a", 1, Command{Op: queue.Open}, &Answer{Outcome: queue.Done, Session: "s", TTL: time.Hour})
 		add("a", 2, Command{Op: queue.Enter, Session: "s", Ref: x},
 			&Answer{Outcome: queue.Done, View: View{ID: "x", Known: true, Has: true, Token: 1}})
