@@ -69,15 +69,15 @@ func (r *Registry) at(now time.Duration) time.Time { return r.start.Add(now) }
 // Close waits until the [Observer] has been told of all losses. Called by an observer's Lost or
 // Connection it returns at once, and the rest is done in the background.
 func (r *Registry) Close() error {
-	r.refuse()
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
 	end := func() error {
 		defer r.tasks.Wait()
-		return r.second.Close()
+		return r.second.Close() // which has whoever waits give up, but sends nothing for each
 	}
 	if telling() {
+		r.refuse()
 		go end()
 		return nil
 	}

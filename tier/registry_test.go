@@ -54,6 +54,7 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 			closes := func() {
 				<-begin
 				wantErr(t, "Close from "+from, locks.Close(), nil)
+				wantErr(t, "Err right after it", locks.Err(), tier.ErrClosed)
 			}
 			observer := map[string]tier.Observer{
 				"Lost":       {Lost: func(context.Context, tier.LostEvent) { closes() }},
