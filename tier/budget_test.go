@@ -16,7 +16,9 @@ import (
 
 // contend has eight goroutines of each process loop over the lock until it has changed process so many times for each. It returns for how
 // long each process had it, and how long that took.
-func contend(t *testing.T, mutexes []*tier.Mutex, section time.Duration, rounds int) (had []time.Duration, took time.Duration) {
+func contend(t *testing.T, mutexes []*tier.Mutex, section func(process int) time.Duration, rounds int) (
+	had []time.Duration, took time.Duration,
+) {
 	t.Helper()
 	had = make([]time.Duration, len(mutexes)) // guarded by the lock under test, as are the next two
 	changes, owner := 0, -1
@@ -32,8 +34,8 @@ func contend(t *testing.T, mutexes []*tier.Mutex, section time.Duration, rounds 
 					}
 					owner, enough = i, changes > rounds*len(mutexes)
 					if !enough {
-						time.Sleep(section)
-						had[i] += section
+						time.Sleep(section(i))
+						had[i] += section(i)
 						took = time.Since(begun)
 					}
 					release(t, hold)
@@ -43,6 +45,10 @@ func contend(t *testing.T, mutexes []*tier.Mutex, section time.Duration, rounds 
 	}
 	all.Wait()
 	return had, took
+}
+
+func each(section time.Duration) func(int) time.Duration {
+	return func(int) time.Duration { return section }
 }
 
 func sum(had []time.Duration) (all time.Duration) {
@@ -64,8 +70,8 @@ func wantEqual(t *testing.T, had []time.Duration) {
 func TestALockFarAwayIsInUse(t *testing.T) {
 	far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
 		mutexes := several(4, process)
-		contend(t, mutexes, time.Millisecond, 10) // until all have measured
-		had, took := contend(t, mutexes, time.Millisecond, 20)
+		contend(t, mutexes, each(time.Millisecond), 10) // until all have measured
+		had, took := contend(t, mutexes, each(time.Millisecond), 20)
 		need.AtLeast(t, "the time in use", sum(had), took*95/100)
 		wantEqual(t, had)
 	})
@@ -108,10 +114,33 @@ func TestProcessesNearAndFarHaveEqualShares(t *testing.T) {
 			locks, _ := dial(t, s, name)
 			all, mutexes = append(all, locks), append(mutexes, locks.Mutex("/locks/a"))
 		}
-		had, took := contend(t, mutexes, 5*time.Millisecond, 100)
+		had, took := contend(t, mutexes, each(5*time.Millisecond), 100)
 		wantEqual(t, had)
 		need.AtLeast(t, "a tenure on average", took/(4*100), 19*roundTrip*9/10)
 		need.Equal(t, "the budget of a process that is near", all[0].Stats().Budget, 20*time.Millisecond)
 		need.Between(t, "the budget of the one that is far", all[2].Stats().Budget, 19*roundTrip, 19*roundTrip*11/10)
 	})
+}
+
+// A process has the lock for the budget and a part of its last section, whatever the sections of the other one are.
+func TestProcessesWithUnlikeSections(t *testing.T) { // I11
+	const budget, short, rounds = 20 * time.Millisecond, time.Millisecond, 100
+	for _, long := range []time.Duration{7 * time.Millisecond, 19 * time.Millisecond, 100 * time.Millisecond} {
+		t.Run(long.String(), func(t *testing.T) {
+			locktest.InMemory(t, func(t *testing.T, s *memory.Server) {
+				s.Script(func(string, queue.Command) memory.Fault {
+					return memory.Fault{Before: time.Millisecond / 2, After: time.Millisecond / 2}
+				})
+				a, _ := dial(t, s, "a")
+				b, _ := dial(t, s, "b")
+				had, took := contend(t, []*tier.Mutex{a.Mutex("/locks/a"), b.Mutex("/locks/a")}, func(process int) time.Duration {
+					return []time.Duration{short, long}[process]
+				}, rounds)
+				need.Between(t, "a tenure of short sections", had[0]/rounds, budget*9/10, budget+short)
+				need.Between(t, "a tenure of long sections", had[1]/rounds, max(budget, long)*9/10, budget+long)
+				need.AtLeast(t, "the time in use", sum(had), took*97/100)
+				t.Logf("%v of %v", had, took)
+			})
+		})
+	}
 }

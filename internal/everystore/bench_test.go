@@ -3,11 +3,14 @@
 package everystore
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
@@ -18,6 +21,9 @@ import (
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/redislock"
 	"github.com/tierlock/tierlock/tier"
@@ -52,12 +58,10 @@ func BenchmarkManyLocks(b *testing.B) {
 			hold := need.Get(locks.Mutex("/first").Acquire(b.Context()))(b)
 			store := second.GrantOf(hold).(*queue.Contender).Store()
 			need.OK(b, hold.Release())
-			turns(b, "locks", func(ctx context.Context, path string) error {
-				return locks.Mutex(path).Do(ctx, func(context.Context) error { return nil })
-			})
-			turns(b, "requests", func(ctx context.Context, path string) error {
+			turns(b, "locks", 1, locking(locks))
+			turns(b, "requests", 1, func(ctx context.Context, paths []string) error {
 				c := queue.Command{Op: queue.Enter, Session: session.Load().(string)}
-				c.Path, c.ID = path, store.Name(c.Session)
+				c.Path, c.ID = paths[0], store.Name(c.Session)
 				a := store.Do(ctx, c)
 				if a.Outcome == queue.Done {
 					c.Op, c.Token = queue.Leave, a.View.Token
@@ -69,16 +73,141 @@ func BenchmarkManyLocks(b *testing.B) {
 	}
 }
 
-func turns(b *testing.B, name string, turn func(ctx context.Context, path string) error) {
+// On ZooKeeper what waits anyway leaves in groups. Beside them are groups of a fixed size, of which as many turns are under way: without
+// errors, promises, or a look at what is answered to the lists.
+func BenchmarkManyLocksOnZooKeeper(b *testing.B) {
+	addr := zkservertest.Start(b, zkserver.Config{TickTime: 2 * time.Second}).Addr()
+	locks := need.Get(zooKeeper(b, addr))(b)
+	defer locks.Close()
+	for i := range keys {
+		need.OK(b, locks.Mutex(key(i)).Do(b.Context(), func(context.Context) error { return nil }))
+	}
+	turns(b, "locks", 1, locking(locks))
+	for _, size := range []int{16, 64} {
+		connections := make(chan *rawConn, underWay/size+1)
+		for range cap(connections) {
+			connections <- dialRaw(b, addr)
+		}
+		turns(b, fmt.Sprintf("groups of %d", size), size, func(_ context.Context, paths []string) error {
+			c := <-connections
+			defer func() { connections <- c }()
+			return c.turns(paths)
+		})
+	}
+}
+
+const (
+	keys     = 1000
+	underWay = 200 // turns
+)
+
+func key(i int) string { return fmt.Sprint("/many/", i) }
+
+func locking(locks *tier.Registry) func(context.Context, []string) error {
+	return func(ctx context.Context, paths []string) error {
+		return locks.Mutex(paths[0]).Do(ctx, func(context.Context) error { return nil })
+	}
+}
+
+// turns has so many at a time taken together.
+func turns(b *testing.B, name string, size int, take func(ctx context.Context, paths []string) error) {
 	b.Run(name, func(b *testing.B) {
-		b.SetParallelism(100) // on each of two cores
+		b.SetParallelism((underWay/size + 1) / 2) // on each of two cores
 		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				need.OK(b, turn(b.Context(), fmt.Sprint("/many/", rand.IntN(1000))))
+			for paths := []string{}; ; paths = paths[:0] {
+				first := rand.IntN(keys)
+				for len(paths) < size && pb.Next() {
+					paths = append(paths, key((first+len(paths)*61)%keys)) // another one each time
+				}
+				if len(paths) == 0 {
+					return
+				}
+				need.OK(b, take(b.Context(), paths))
 			}
 		})
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "turns/s")
 	})
+}
+
+// A rawConn is a session of ZooKeeper on which requests are sent as they are.
+type rawConn struct {
+	net.Conn
+	answers *bufio.Reader
+}
+
+func dialRaw(b *testing.B, addr string) *rawConn {
+	conn := need.Get(net.Dial("tcp", addr))(b)
+	b.Cleanup(func() { conn.Close() })
+	var e wire.Encoder
+	e.ConnectRequest(wire.ConnectRequest{Timeout: 30 * time.Second, Password: make([]byte, 16)})
+	need.Get(conn.Write(wire.Frame(e)))(b)
+	c := &rawConn{conn, bufio.NewReader(conn)}
+	need.Get(wire.ReadFrame(c.answers, nil, 1<<20))(b)
+	return c
+}
+
+// turns creates a node below each path, lists them, and deletes the nodes.
+func (c *rawConn) turns(paths []string) error {
+	var creates, lists, deletes wire.Encoder
+	for _, path := range paths {
+		creates.MultiHeader(wire.MultiHeader{Op: wire.OpCreate, Code: -1})
+		creates.String(path + "/_c_12345678-1234-8123-8123-123456789abc-lock-")
+		creates.Buffer(make([]byte, 150))
+		creates.Int32(1) // entry of the ACL
+		creates.Int32(31)
+		creates.String("world")
+		creates.String("anyone")
+		creates.Int32(3) // ephemeral and sequential
+		lists.MultiHeader(wire.MultiHeader{Op: wire.OpGetChildren, Code: -1})
+		lists.String(path)
+		lists.Bool(false)
+	}
+	created, err := c.ask(wire.OpMulti, creates, wire.OpMultiRead, lists)
+	for range paths {
+		if err == nil {
+			err = wire.CodeError(created.MultiHeader().Code)
+		}
+		deletes.MultiHeader(wire.MultiHeader{Op: wire.OpDelete, Code: -1})
+		deletes.String(created.String())
+		deletes.Int32(-1)
+	}
+	if err == nil {
+		_, err = c.ask(wire.OpMulti, deletes, 0, nil)
+	}
+	return err
+}
+
+// ask sends one request or two, and returns what is answered to the first.
+func (c *rawConn) ask(op int32, body wire.Encoder, behind int32, other wire.Encoder) (*wire.Decoder, error) {
+	frames := c.frame(op, body)
+	if other != nil {
+		frames = append(frames, c.frame(behind, other)...)
+	}
+	if _, err := c.Write(frames); err != nil {
+		return nil, err
+	}
+	first, err := c.answer()
+	if err == nil && other != nil {
+		_, err = c.answer()
+	}
+	return first, err
+}
+
+func (c *rawConn) frame(op int32, body wire.Encoder) []byte {
+	var e wire.Encoder
+	e.RequestHeader(wire.RequestHeader{Xid: 1, Op: op})
+	e = append(e, body...)
+	e.MultiHeader(wire.LastOfMulti)
+	return wire.Frame(e)
+}
+
+func (c *rawConn) answer() (*wire.Decoder, error) {
+	frame, err := wire.ReadFrame(c.answers, nil, 1<<20)
+	if err != nil {
+		return nil, err
+	}
+	d := &wire.Decoder{Rest: wire.Body(frame)}
+	return d, wire.CodeError(d.ReplyHeader().Code)
 }
 
 func redisNew(t testing.TB, addr string) (*tier.Registry, error) {

@@ -182,7 +182,7 @@ var nightly = []scopeOfTest{
 	{"seam, two processes: one and two permits each, in any order", 0, 0, 0, true, Scope{
 		Seam: true, Processes: 2, Calls: []Call{One, Two},
 	}},
-	{"seam, two processes: one and two permits each, a session ends", 0, 0, 0, true, Scope{
+	{"seam, two processes: one and two permits each, a session ends", 8, 0, 0, true, Scope{
 		Seam: true, Processes: 2, Calls: []Call{One, Two}, Expire: true,
 	}},
 	{"ZooKeeper, two processes: two goroutines each, any fault but of the clock", 2, 0, 0, true, anyFault(Scope{
