@@ -53,7 +53,7 @@ func (c *Client) log() notice.Log { return notice.Log{Logger: c.options.Logger, 
 func (c *Client) Close() error {
 	c.closing.Do(func() {
 		c.link.End()
-		link.WaitFor(&c.parents.building, time.Second)
+		link.WaitFor(c.parents.building.Wait, time.Second)
 		c.link.Close()
 	})
 	return nil

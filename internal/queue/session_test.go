@@ -376,20 +376,6 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-func TestFewGoroutinesWaitForTheNextTask(t *testing.T) {
-	play(t, Config{}, func(t *testing.T, f *fake) {
-		for _, tasks := range []int{1, 1, 2 * spare} {
-			end := make(chan struct{})
-			for range tasks {
-				f.Spawn(func() { <-end })
-			}
-			close(end)
-			synctest.Wait()
-			need.Equal(t, fmt.Sprintf("goroutines that wait after %d tasks at once", tasks), f.tasks.idle.Load(), int64(min(tasks, spare)))
-		}
-	})
-}
-
 func TestSessionThatEndsBeforeAContenderIsEnrolledIsNotUsed(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		x := f.status.Load().session

@@ -54,8 +54,8 @@ type Tier struct {
 	commands   atomic.Int64           // that were sent
 
 	closing sync.Once
-	mu      sync.Mutex // guards changes of the status; never held across a command
-	tasks   *Tasks     // every goroutine
+	mu      sync.Mutex    // guards changes of the status; never held across a command
+	tasks   *second.Tasks // every goroutine
 }
 
 // A status is what is known of the store.
@@ -76,7 +76,7 @@ func New(config Config, store Store) *Tier {
 	if config.Record == nil {
 		config.Record = Recorder
 	}
-	t := &Tier{config: config, store: store, origin: time.Now(), tasks: NewTasks()}
+	t := &Tier{config: config, store: store, origin: time.Now(), tasks: second.NewTasks()}
 	t.log = notice.Log{Logger: config.Logger, Package: config.Package}
 	t.follower, _ = store.(Follower)
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())

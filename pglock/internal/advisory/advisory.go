@@ -60,7 +60,7 @@ type Store struct {
 	soon    atomic.Bool  // holders will be attended
 	heard   atomic.Int64 // on the tier's clock, when that was sent what the server has answered last on the ear
 
-	tasks *queue.Tasks // every goroutine of the store, for waits outlast those of the tier
+	tasks *second.Tasks // every goroutine of the store, for waits outlast those of the tier
 
 	mu      sync.Mutex    // guards the fields below; never held across a request
 	ear     *line         // nil while there is none
@@ -74,7 +74,7 @@ func Open(c Config) *queue.Tier {
 	c.Margin = cmp.Or(c.Margin, c.TTL/3)
 	self := second.Describe(c.Label)
 	self.Host, _, _ = strings.Cut(self.Host, ".")
-	s := &Store{config: c, self: self, pause: c.TTL, tasks: queue.NewTasks()}
+	s := &Store{config: c, self: self, pause: c.TTL, tasks: second.NewTasks()}
 	s.tier = queue.New(queue.Config{
 		Package: "pglock", Store: "PostgreSQL", TTL: c.TTL, Margin: c.Margin, Logger: c.Logger, Apart: true, Paths: second.Components,
 		Elsewhere: "pglock.New, which keeps locks in tables,",

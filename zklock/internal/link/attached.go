@@ -156,4 +156,4 @@ func (l *attached) forward(events <-chan zk.Event) {
 }
 
 // Close gives calls of the library a second to return, which are not ours to end.
-func (l *attached) Close() { WaitFor(&l.link.tasks, time.Second) }
+func (l *attached) Close() { WaitFor(l.link.tasks.Wait, time.Second) }

@@ -47,8 +47,8 @@ type Link struct {
 	ctx    context.Context // ends, with cause ErrClosed, when the link does
 	cancel context.CancelCauseFunc
 
-	mu    sync.Mutex     // for the end of ctx, and for what none may begin after it; never held across a call of the library
-	tasks sync.WaitGroup // every goroutine of the client, but those of the library
+	tasks *second.Tasks // every goroutine of the client, but those of the library
+	mu    sync.Mutex    // for the end of ctx, and for what none may begin after it; never held across a call of the library
 }
 
 // A transport is what a link knows of its connection and session: everything if it dials
@@ -81,6 +81,7 @@ func New(c Config) *Link {
 	l := &Link{
 		config: c,
 		start:  time.Now(),
+		tasks:  second.NewTasks(),
 		Events: Events{watches: make(map[string]*pathWatch)},
 	}
 	l.Notice = notice.NewConnection(notice.Config{
@@ -99,25 +100,23 @@ func (l *Link) End() {
 	l.mu.Lock()
 	l.cancel(second.ErrClosed)
 	l.mu.Unlock()
+	l.tasks.End()
 	if s := l.Session(); s != nil {
 		s.End(second.ErrClosed)
 	}
 }
 
 // Spawn runs f as a task, whose end Close waits for. It reports false when the link has ended.
-func (l *Link) Spawn(f func()) bool { return l.begin(func() { l.tasks.Go(f) }) }
+func (l *Link) Spawn(f func()) bool { return l.tasks.Go(f) }
 
 // Count adds one to g, unless the link has ended.
-func (l *Link) Count(g *sync.WaitGroup) bool { return l.begin(func() { g.Add(1) }) }
-
-// begin does what may not begin after the end.
-func (l *Link) begin(what func()) bool {
+func (l *Link) Count(g *sync.WaitGroup) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
 		return false
 	}
-	what()
+	g.Add(1)
 	return true
 }
 
@@ -184,11 +183,11 @@ func (l *Link) Explain(cause error) error {
 	return cause
 }
 
-// WaitFor waits for g, but not longer than bound.
-func WaitFor(g *sync.WaitGroup, bound time.Duration) {
+// WaitFor calls wait, but does not stay there longer than bound.
+func WaitFor(wait func(), bound time.Duration) {
 	waiting, done := context.WithCancel(context.Background())
 	go func() {
-		g.Wait()
+		wait()
 		done()
 	}()
 	retry.Pause(waiting, bound)

@@ -1,11 +1,11 @@
-package queue
+package second
 
 import (
 	"sync"
 	"sync/atomic"
 )
 
-// Tasks are the goroutines of a tier, or of a store. One that has come to the end of its task waits for the next: the stack of a new one
+// Tasks are the goroutines of a second tier, or of a store. One that has come to the end of its task waits for the next: the stack of a new one
 // has to grow for a command, which takes longer than all else that is done here for it.
 type Tasks struct {
 	all  sync.WaitGroup

@@ -1,0 +1,27 @@
+package second
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tierlock/tierlock/internal/need"
+)
+
+func TestFewGoroutinesWaitForTheNextTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := NewTasks()
+		for _, tasks := range []int{1, 1, 2 * spare} {
+			end := make(chan struct{})
+			for range tasks {
+				all.Go(func() { <-end })
+			}
+			close(end)
+			synctest.Wait()
+			need.Equal(t, fmt.Sprintf("goroutines that wait after %d tasks at once", tasks), all.idle.Load(), int64(min(tasks, spare)))
+		}
+		all.End()
+		need.That(t, "a task began after the end", !all.Go(func() {}))
+		all.Wait()
+	})
+}
