@@ -5,9 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// Tasks are the goroutines of a second tier, or of a store. One that has come to the end of its task waits for the next: the stack of a new one
-// has to grow for a command, which takes longer than all else that is done here for it.
+// Tasks are the goroutines of a second tier, or of a store. One that has come to the end of its task waits for the next: the stack of a
+// new one has to grow for a command, which takes longer than all else that is done here for it.
 type Tasks struct {
+	Spare int64 // how many may wait
+
 	all  sync.WaitGroup
 	next chan func()  // for one that waits
 	idle atomic.Int64 // so many wait
@@ -17,7 +19,7 @@ type Tasks struct {
 }
 
 // NewTasks returns tasks of which none has begun.
-func NewTasks() *Tasks { return &Tasks{next: make(chan func())} }
+func NewTasks() *Tasks { return &Tasks{Spare: 16, next: make(chan func())} }
 
 // Go runs f. It does nothing after End, and then reports false.
 func (t *Tasks) Go(f func()) bool {
@@ -34,13 +36,10 @@ func (t *Tasks) Go(f func()) bool {
 	return true
 }
 
-// spare is how many goroutines may wait.
-const spare = 16
-
 func (t *Tasks) work(task func()) {
 	for ok := true; ok; t.idle.Add(-1) {
 		task()
-		if ok = t.idle.Add(1) <= spare; ok {
+		if ok = t.idle.Add(1) <= t.Spare; ok {
 			task, ok = <-t.next
 		}
 	}

@@ -37,6 +37,7 @@ type attached struct {
 // Attach makes conn the connection of the link.
 func (l *Link) Attach(conn *zk.Conn) {
 	l.Conn, l.transport = conn, &attached{link: l, id: conn.SessionID}
+	l.tasks.Spare = 0 // nobody has to close the link, which would end those that wait
 }
 
 // AfterReadingID is for tests: f is called each time when the id of the connection's session has
