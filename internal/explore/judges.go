@@ -71,7 +71,7 @@ func (w *queues) judgeGrantLocked(x *span) {
 		w.blameLocked("exclusion", "%s has it beside %s", x.name, crowd[1].name)
 	}
 	for _, y := range w.spans {
-		if x.token == 0 || y.token == 0 || y.end < 0 || x.weight+y.weight <= whole {
+		if x.token == 0 || y.token == 0 || y.end < 0 || x.weight+y.weight <= whole || x.paths[0] != y.paths[0] {
 			continue
 		}
 		if x.token < y.token || x.token == y.token && x.process != y.process {
@@ -79,7 +79,7 @@ func (w *queues) judgeGrantLocked(x *span) {
 		}
 	}
 	for _, c := range x.process.callers {
-		if c.state == waiting && c.after < x.after && c.call != Try && x.call != Try {
+		if c.state == waiting && c.after < x.after && c.call.mutex() == x.call.mutex() && c.call != Try && x.call != Try {
 			w.blameLocked("order", "%s is served before %s, which came before it", x.name, c.name)
 		}
 	}
@@ -314,9 +314,9 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	if !errors.As(c.err, &e) {
 		return
 	}
-	holds, permits := w.hasLocked(c.process)
-	if waited := time.Since(c.since); e.Waited != waited || e.Permits == 0 && (e.Here != nil) != (holds > 0) || e.Taken != permits {
-		w.blameLocked("told", "%s after %v: %d holds and %d permits are here; got %v", c.name, waited, holds, permits, e)
+	locks, permits := w.hasLocked(c.process)
+	if waited := time.Since(c.since); e.Waited != waited || e.Permits == 0 && (e.Here != nil) != locks[c.call.mutex()] || e.Taken != permits {
+		w.blameLocked("told", "%s after %v: %v and %d permits are here; got %v", c.name, waited, locks, permits, e)
 	}
 }
 
@@ -334,8 +334,9 @@ func (w *queues) judgeReleaseLocked(c *caller, err error) {
 	}
 }
 
-// hasLocked is how many locks and permits a process has.
-func (w *queues) hasLocked(p *process) (holds, permits int) {
+// hasLocked is which locks, and how many permits, a process has.
+func (w *queues) hasLocked(p *process) (locks map[string]bool, permits int) {
+	locks = make(map[string]bool)
 	for _, c := range p.callers {
 		switch {
 		case c.state != holding:
@@ -344,10 +345,10 @@ func (w *queues) hasLocked(p *process) (holds, permits int) {
 		case c.call == Two:
 			permits += 2
 		default:
-			holds = 1
+			locks[c.call.mutex()] = true
 		}
 	}
-	return holds, permits
+	return locks, permits
 }
 
 // judgeFiguresLocked judges the figures of a process.
@@ -356,7 +357,8 @@ func (w *queues) judgeFiguresLocked(p *process) {
 		return
 	}
 	var want tier.Stats
-	want.Holds, want.Permits = w.hasLocked(p)
+	locks, permits := w.hasLocked(p)
+	want.Holds, want.Permits = len(locks), permits
 	for _, c := range p.callers {
 		switch {
 		case c.state != waiting || c.call == Try:

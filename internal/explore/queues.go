@@ -24,6 +24,7 @@ const (
 	lease = 9 * time.Second
 	path  = "/lock"
 	other = "/other"
+	third = "/third"
 
 	permitsOf    = "permits of " // a path, where those are
 	permitsThere = 2
@@ -69,7 +70,9 @@ const (
 	Downgrade Call = "downgrade" // writes, and then reads
 	One       Call = "one"       // of two permits
 	Two       Call = "two"
-	Both      Call = "both"    // of two locks
+	Both      Call = "both"   // of two locks
+	Second    Call = "second" // lock
+	Third     Call = "third"
 	Guarded   Call = "guarded" // and writes under the lock, which the release does not wait for
 	Yield     Call = "yield"   // and wants to be told that somebody waits, or asks for it
 	Lead      Call = "lead"    // is elected
@@ -498,7 +501,10 @@ func (w *queues) faults() (steps []Step) {
 }
 
 // queueAt are the queues of the store.
-var queueAt = []string{path, other, permitsOf + path}
+var queueAt = []string{path, other, third, permitsOf + path}
+
+// mutex is the path of the one that a call is of, or the first of them.
+func (c Call) mutex() string { return cmp.Or(map[Call]string{Second: other, Third: third}[c], path) }
 
 // placeOf is where a process queues, if it does.
 func (w *queues) placeOf(p *process) (at string, i int) {
@@ -606,7 +612,7 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 			if err = failed; err != nil {
 				return nil
 			}
-			has = append(has, &span{caller: c, paths: []string{path}, weight: weight, token: h.Token(), hold: h})
+			has = append(has, &span{caller: c, paths: []string{c.call.mutex()}, weight: weight, token: h.Token(), hold: h})
 			return h
 		}
 	}
@@ -616,9 +622,9 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 			has = append(has, &span{caller: c, paths: []string{permitsOf + path}, weight: n * whole / permitsThere, hold: p})
 		}
 	}
-	mutex, rw := r.Mutex(path), r.RWMutex(path)
+	mutex, rw := r.Mutex(c.call.mutex()), r.RWMutex(path)
 	switch c.call {
-	case Lock, Guarded:
+	case Lock, Second, Third, Guarded:
 		take(whole)(mutex.Acquire(ctx))
 	case Yield:
 		if h := take(whole)(mutex.Acquire(ctx)); h != nil {

@@ -73,8 +73,12 @@ func (e *ensemble) dial(p *process) second.Tier {
 	if err != nil {
 		e.world.Fatal(err)
 	}
-	if !e.Exists(path) { // as after the first lock there
-		lock, _ := client.Lock(path)
+	for _, call := range append([]Call{Lock}, e.world.scope.Calls...) {
+		if e.Exists(call.mutex()) && !e.world.scope.grouped() {
+			continue
+		}
+		// As after the first lock there, at a distance.
+		lock, _ := client.Lock(call.mutex())
 		node, err := lock.Acquire(context.Background())
 		if err != nil {
 			e.world.Fatal(err)
@@ -83,6 +87,11 @@ func (e *ensemble) dial(p *process) second.Tier {
 	}
 	return second.TierOf(client)
 }
+
+// grouped reports whether requests may leave together, which wait for that only where the server has been far away.
+func (s Scope) grouped() bool { return slices.Contains(s.Calls, Third) }
+
+const distance = 100 * time.Millisecond
 
 func (e *ensemble) isMended(p *process) bool {
 	e.mu.Lock()
@@ -145,8 +154,11 @@ func (e *ensemble) token(v zktest.View, node string) int64 {
 // hold has a frame wait for its step.
 func (e *ensemble) hold(f *zktest.Frame) zktest.Action {
 	p := e.world.named(strings.TrimSuffix(f.Member, port))
-	if e.passes(p, f) || !e.opened.Load() {
+	switch open := e.opened.Load(); {
+	case e.passes(p, f), !open && !e.world.scope.grouped():
 		return zktest.Pass
+	case !open:
+		return zktest.Delay(distance)
 	}
 	what, to := f.Op+" "+e.place(p, f.Path), toStore
 	if f.Dir == zktest.Reply {
