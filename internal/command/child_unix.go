@@ -5,28 +5,37 @@ package command
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"syscall"
 )
 
 // A child is the command, with all that it starts.
 type child struct {
-	group  int // also the pid of the command
+	pid    int // also its process group
 	ended  bool
 	events chan syscall.WaitStatus
 	gone   chan struct{} // closed when nothing is left of the command nor of what it started
+
+	terminal terminal
+	shell    int  // the process group that the terminal is given back to
+	had      bool // it had the terminal when it was stopped
 }
 
-// startChild starts the command in a process group of its own, to which it gives the terminal
-// if foreground.
-func startChild(command, env []string, foreground bool) (*child, error) {
+// startChild starts the command in a process group of its own, to which it gives the terminal if nobody else wants it.
+func startChild(command, env []string) (*child, error) {
+	c := &child{events: make(chan syscall.WaitStatus), gone: make(chan struct{}), terminal: openTerminal()}
+	c.shell, _ = syscall.Getpgid(os.Getppid())
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	// In a pipeline others may want the terminal as well: there the command gets it when it asks.
+	foreground := isOurTerminal(os.Stdin) && isOurTerminal(os.Stdout) && c.terminal.foreground() == c.shell
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: foreground, Ctty: 0}
 	dieWithParent(cmd.SysProcAttr)
 	adopt()
-	c := &child{events: make(chan syscall.WaitStatus), gone: make(chan struct{})}
+	unignoreTTOU() // which the command would inherit
+	defer signal.Ignore(syscall.SIGTTOU)
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // whose end the kernel takes for the parent's
@@ -42,7 +51,7 @@ func startChild(command, env []string, foreground bool) (*child, error) {
 	if err := <-started; err != nil {
 		return nil, err
 	}
-	c.group = cmd.Process.Pid
+	c.pid = cmd.Process.Pid
 	return c, nil
 }
 
@@ -66,10 +75,29 @@ func reap(pid int, tell func(syscall.WaitStatus)) {
 // number of the group may then be another's.
 func (c *child) signal(sig syscall.Signal) {
 	if c.ended {
-		signalRest(c.group, sig)
+		signalRest(c.pid, sig)
 		return
 	}
-	syscall.Kill(-c.group, sig)
+	syscall.Kill(-c.pid, sig)
+}
+
+// forward passes a signal on. What goes on after a stop has the terminal as before.
+func (c *child) forward(sig syscall.Signal) {
+	if sig == syscall.SIGCONT && c.had && c.terminal.foreground() == c.shell {
+		c.terminal.give(c.pid)
+	}
+	c.signal(sig)
+}
+
+// goesOn has the command go on, and reports so, if it was stopped because it does not have the terminal, and may have it.
+func (c *child) goesOn(stop syscall.Signal) bool {
+	if (stop == syscall.SIGTTIN || stop == syscall.SIGTTOU) && c.terminal.foreground() == c.shell {
+		c.terminal.give(c.pid)
+		c.signal(syscall.SIGCONT)
+		return true
+	}
+	c.had = c.terminal.foreground() == c.pid
+	return false
 }
 
 // end asks the command to end, even if it is stopped.
@@ -78,10 +106,8 @@ func (c *child) end() {
 	c.signal(syscall.SIGCONT)
 }
 
-// exit returns the status of a command that has ended, as a shell would.
-func exitOf(status syscall.WaitStatus) int {
-	if status.Signaled() {
-		return exitSignal + int(status.Signal())
-	}
-	return status.ExitStatus()
-}
+// kill returns when nothing is left. It calls resisted once if that takes long.
+func (c *child) kill(resisted func(pids []int)) { slay(c.pid, c.gone, resisted) }
+
+// left returns the processes that are left, as far as the system tells.
+func (c *child) left() []int { return descendants() }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func TestWrongCommandLines(t *testing.T) {
 		{"run /x -grace -1s -- true", "too short"},
 		{"run -q /x -- true", "not defined: -q; plainlock help run lists the flags"},
 		{"run /wrong -- true", "not like that"},
-		{"run /x -at nowhere -- true", "nowhere"},
+		{"run /x -at nowhere -- " + os.Args[0], "nowhere"},
 		{"-o xml run /x -- true", "want text or json"},
 		{"run /x -o xml -- true", "want text or json"},
 	} {

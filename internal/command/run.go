@@ -39,7 +39,7 @@ The command runs in a process group of its own, with TIERLOCK_PATH and TIERLOCK_
 environment. Give the token to what the command writes to, and have it refuse lower ones:
 no lock can stop a write that is on its way. A terminal is the command's when it wants it.
 
-The lock is released when the command and all that it started have ended. On Linux that
+The lock is released when the command and all that it started have ended. On Linux and Windows that
 includes what went into the background or to another session; elsewhere it is the process group.
 What others start for the command (docker run, systemd-run, ssh) is not part of it. Daemons that
 should not keep the lock have to be started outside of run.
@@ -75,6 +75,11 @@ KILL, and the lock is free when its session is over. If tierlock keep is stopped
 everything gets KILL while the servers still keep the lock. If both are killed at once, the
 command is killed, too (Linux), but not what it has started; if both are stopped, nobody acts.
 What runs as another user (sudo) cannot be killed: run tierlock as that user.
+
+Windows:  The command and all that it starts are in a job object instead of a process group, which
+nobody leaves; when tierlock keep is killed, Windows ends it. Ctrl-C and Ctrl-Break are the command's,
+or end tierlock before it has begun. TERM is Ctrl-Break, which asks nobody who has left the console;
+there are no other signals, and nothing is suspended.
 
 exit status:
   that of the command; 128+N if signal N ended it, or ended tierlock while it waited

@@ -1,4 +1,4 @@
-//go:build !(linux || darwin || freebsd)
+//go:build !(linux || darwin || freebsd || windows)
 
 package command
 
@@ -14,5 +14,5 @@ func (o *runOptions) keep(context.Context, *invocation) error { return errUnsupp
 // errUnsupported says so before anything has begun. Without process groups and signals nobody
 // could promise that the command ends in time.
 func errUnsupported() error {
-	return usageError("run is not supported on %s, only on Linux, macOS and FreeBSD", runtime.GOOS)
+	return usageError("run is not supported on %s, only on Linux, macOS, FreeBSD and Windows", runtime.GOOS)
 }

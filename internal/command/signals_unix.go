@@ -25,6 +25,18 @@ func catch() <-chan os.Signal {
 	return caught
 }
 
+// catchInBackground is catch for the keeper: in the background of the terminal it may have to print something.
+func catchInBackground() <-chan os.Signal {
+	signal.Ignore(syscall.SIGTTOU)
+	return catch()
+}
+
+// suspends reports whether sig is to stop whoever waits.
+func suspends(sig os.Signal) bool { return sig == syscall.SIGTSTP }
+
+// endedBy returns the signal that ended a process.
+func endedBy(status syscall.WaitStatus) syscall.Signal { return status.Signal() }
+
 // unignoreTTOU makes a signal that this process ignores one with its default action for the next
 // process that is executed. Reset does not.
 func unignoreTTOU() { signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU) }

@@ -5,7 +5,9 @@ package command
 import (
 	"errors"
 	"os"
+	"os/signal"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -55,3 +57,32 @@ func isOurTerminal(file *os.File) bool {
 
 // groupEnded reports whether nobody is left in a process group.
 func groupEnded(group int) bool { return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) }
+
+// takeFrom takes the terminal back from the process group of the command.
+func (t terminal) takeFrom(command int) {
+	if group := t.foreground(); group > 1 && group != syscall.Getpgrp() && (group == command || groupEnded(group)) {
+		t.give(syscall.Getpgrp())
+	}
+}
+
+// stop stops this process like the command, which gives the terminal back to the shell. The
+// keeper goes on, and the lock stays.
+func (t terminal) stop(command int) {
+	if t.file == nil {
+		return
+	}
+	t.takeFrom(command)
+	syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+}
+
+// leave ends this process by SIGINT if the command has ended so at the terminal: a shell whose loop it is part of
+// ends the loop then.
+func (t terminal) leave(command, status int) {
+	if status != exitSignal+int(syscall.SIGINT) || !isOurTerminal(os.Stdin) {
+		return
+	}
+	t.takeFrom(command)
+	signal.Reset(syscall.SIGINT)
+	syscall.Kill(os.Getpid(), syscall.SIGINT)
+	time.Sleep(100 * time.Millisecond) // unless it is ignored
+}

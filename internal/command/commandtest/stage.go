@@ -1,16 +1,13 @@
-//go:build linux || darwin || freebsd
+//go:build linux || darwin || freebsd || windows
 
 package commandtest
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,12 +16,12 @@ import (
 	"time"
 )
 
-// A Stage is where commands under the lock tell the test that they are there. A lock of the
-// kernel, which goes at the death of its process, tells whether two are there at once.
+// A Stage is where commands under the lock tell the test that they are there. What the kernel lets
+// one process have, until it dies, tells whether two are there at once.
 type Stage struct {
 	t        *testing.T
 	listener net.Listener
-	file     string
+	room     string // that one of them can have
 	entries  chan *Section
 }
 
@@ -47,7 +44,7 @@ func NewStage(t *testing.T) *Stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Stage{t: t, listener: listener, file: filepath.Join(t.TempDir(), "occupied"), entries: make(chan *Section, 16)}
+	s := &Stage{t: t, listener: listener, room: newRoom(t, listener.Addr()), entries: make(chan *Section, 16)}
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -78,10 +75,10 @@ func (s *Stage) enter(conn net.Conn) {
 	close(e.ended)
 }
 
-// Command is what to run to get on the stage. Modes: stubborn ignores TERM; family has a
+// Command is what to run to get on the stage. Modes: stubborn ignores TERM, on Windows Ctrl-C and Ctrl-Break; family has a
 // grandchild on the stage, too, and daemon one in a session of its own, which outlives it.
 func (s *Stage) Command(modes ...string) []string {
-	return append([]string{os.Args[0], "section", s.listener.Addr().String(), s.file}, modes...)
+	return append([]string{os.Args[0], "section", s.listener.Addr().String(), s.room}, modes...)
 }
 
 // Next returns the next one to get there.
@@ -119,14 +116,6 @@ func (s *Stage) Nobody() {
 // Leave makes the command exit.
 func (e *Section) Leave(status int) { fmt.Fprintln(e.conn, "exit", status) }
 
-// Signal sends sig to the command itself.
-func (e *Section) Signal(sig syscall.Signal) {
-	e.t.Helper()
-	if err := syscall.Kill(e.pid, sig); err != nil {
-		e.t.Fatal(err)
-	}
-}
-
 // Dies waits for its end and returns when that was.
 func (e *Section) Dies() time.Time {
 	e.t.Helper()
@@ -163,17 +152,9 @@ func (e *Section) Hears(want syscall.Signal) {
 
 // beSection is the command.
 func beSection(args []string) {
-	addr, file, modes := args[0], args[1], args[2:]
-	caught := make(chan os.Signal, 16)
-	if slices.Contains(modes, "stubborn") {
-		signal.Notify(caught, syscall.SIGTERM)
-	}
-	signal.Notify(caught, syscall.SIGUSR1, syscall.SIGWINCH, syscall.SIGQUIT)
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		panic(err)
-	}
-	alone := !errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+	addr, room, modes := args[0], args[1], args[2:]
+	caught := catch(slices.Contains(modes, "stubborn"))
+	alone := occupy(room)
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		panic(err)
@@ -186,7 +167,7 @@ func beSection(args []string) {
 	}()
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		if lines.Text() == "seen" { // so that the others come after it
-			startRelatives(addr, file, modes)
+			startRelatives(addr, room, modes)
 		}
 		if status, ok := strings.CutPrefix(lines.Text(), "exit "); ok {
 			n, _ := strconv.Atoi(status)
@@ -196,11 +177,13 @@ func beSection(args []string) {
 	os.Exit(0)
 }
 
-func startRelatives(addr, file string, modes []string) {
+func startRelatives(addr, room string, modes []string) {
 	for _, mode := range modes {
 		if mode == "family" || mode == "daemon" {
-			relative := exec.Command(os.Args[0], "section", addr, file+"-"+mode)
-			relative.SysProcAttr = &syscall.SysProcAttr{Setsid: mode == "daemon"}
+			relative := exec.Command(os.Args[0], "section", addr, room+"-"+mode)
+			if mode == "daemon" {
+				relative.SysProcAttr = apart()
+			}
 			if err := relative.Start(); err != nil {
 				panic(err)
 			}

@@ -1,4 +1,4 @@
-//go:build linux || darwin || freebsd
+//go:build linux || darwin || freebsd || windows
 
 // Package commandtest runs the command as its users do, whatever the store: the real program, real
 // servers, real signals. [Run] is what the command of each store has to pass.
@@ -52,16 +52,18 @@ func Main(m *testing.M, name string, start func() (*child.Server, error)) {
 }
 
 func run(m *testing.M, name string) int {
-	dir, err := os.MkdirTemp("", "tierlock-command-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	Program = filepath.Join(dir, name)
-	if out, err := exec.Command("go", "build", "-o", Program, ".").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
-		return 1
+	if Program = os.Getenv("TIERLOCK_COMMAND"); Program == "" { // it is given where there is no Go
+		dir, err := os.MkdirTemp("", "tierlock-command-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		Program = filepath.Join(dir, name)
+		if out, err := exec.Command("go", "build", "-o", Program, ".").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+			return 1
+		}
 	}
 	defer func() {
 		if server, _ := shared(); server != nil {
@@ -168,18 +170,10 @@ func (p *Tool) Prints(o *Output, pattern string) (found []string) {
 }
 
 // Keeper returns the process that has the lock.
-func (p *Tool) Keeper() int {
+func (p *Tool) Keeper() (pid int) {
 	p.t.Helper()
-	var pid int
 	Eventually(p.t, "a keeper", func() bool {
-		out, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.cmd.Process.Pid, p.cmd.Process.Pid))
-		for _, field := range strings.Fields(string(out)) {
-			fmt.Sscan(field, &pid)
-		}
-		if pid == 0 { // started by another thread
-			out, _ = exec.Command("pgrep", "-P", fmt.Sprint(p.cmd.Process.Pid)).Output()
-			fmt.Sscan(string(out), &pid)
-		}
+		pid = ChildOf(p.cmd.Process.Pid)
 		return pid != 0
 	})
 	return pid

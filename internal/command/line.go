@@ -1,4 +1,4 @@
-//go:build linux || darwin || freebsd
+//go:build linux || darwin || freebsd || windows
 
 package command
 
@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"fmt"
 	"os"
-	"syscall"
 )
 
 // A line is what tierlock run and tierlock keep tell each other, over two pipes that end with
@@ -15,7 +14,7 @@ import (
 //	held          keep has the lock, and starts the command when it has been asked
 //	ask K         the Kth question of run: how long may the command live?
 //	for N K       the answer to it: N nanoseconds, from the asking on
-//	running PID   the command has begun; PID is its process group as well
+//	running PID   the command has begun; on Unix PID is its process group as well
 //	stopped       the command was stopped from its terminal, or there is none to stop
 //	done          nothing of the command is left; keep is about to end
 type line struct {
@@ -51,11 +50,8 @@ func openLine() (line, lineEnd, error) {
 	return newLine(in, out), lineEnd{theirIn, theirOut}, nil
 }
 
-// pass has the process that is started next inherit the end, and returns what tells it so.
-func (e lineEnd) pass() []string {
-	for _, file := range []*os.File{e.in, e.out} {
-		syscall.Syscall(syscall.SYS_FCNTL, file.Fd(), syscall.F_SETFD, 0)
-	}
+// words tell the process of it that inherits it.
+func (e lineEnd) words() []string {
 	return []string{"-line", fmt.Sprintf("%d,%d", e.in.Fd(), e.out.Fd())}
 }
 
@@ -65,17 +61,15 @@ func (e lineEnd) close() {
 	e.out.Close()
 }
 
-// takeLine opens the end that pass has told of. The command does not inherit it: it may outlive
+// takeLine opens the end that words tell of. The command does not inherit it: it may outlive
 // this process.
 func takeLine(text string) (line, error) {
 	var in, out int
 	_, err := fmt.Sscanf(text, "%d,%d", &in, &out)
 	for _, fd := range []int{in, out} {
-		var stat syscall.Stat_t
-		if err != nil || syscall.Fstat(fd, &stat) != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFIFO {
+		if err != nil || !takePipe(fd) {
 			return line{}, usageError("keep is started by run, not by hand")
 		}
-		syscall.CloseOnExec(fd)
 	}
 	return newLine(os.NewFile(uintptr(in), "from run"), os.NewFile(uintptr(out), "to run")), nil
 }

@@ -1,4 +1,4 @@
-//go:build linux || darwin || freebsd
+//go:build linux || darwin || freebsd || windows
 
 package command
 
@@ -14,9 +14,7 @@ import (
 // An execution is the command while it runs under the lock.
 type execution struct {
 	*keeper
-	child    *child
-	terminal terminal
-	shell    int // the process group that the terminal is given back to
+	child *child
 
 	valid  time.Time     // the end of the lease when last looked
 	grace  time.Duration // and for how long the command may go on after that
@@ -24,7 +22,6 @@ type execution struct {
 	kill   *time.Timer // set when the command has to end
 	result error
 	ending bool // it is on its way to its end
-	had    bool // it had the terminal when it was stopped
 }
 
 // mind returns when nothing is left of the command nor of what it has started.
@@ -39,7 +36,7 @@ func (e *execution) mind() error {
 	for {
 		select {
 		case sig := <-e.signals:
-			e.forward(sig.(syscall.Signal))
+			e.child.forward(sig.(syscall.Signal))
 		case <-look.C: // the front may be stopped, and ask no more
 			e.look()
 			look.Reset(min(time.Until(e.valid)/4, time.Second))
@@ -59,7 +56,7 @@ func (e *execution) mind() error {
 			asked = nil
 			e.giveWay()
 		case <-e.kill.C:
-			go slay(e.child.group, e.child.gone, e.in.resisted)
+			go e.child.kill(e.in.resisted)
 		case <-e.child.gone:
 			return e.result
 		case status := <-e.child.events:
@@ -68,7 +65,7 @@ func (e *execution) mind() error {
 				left.Reset(time.Second)
 			}
 		case <-left.C:
-			e.in.say("the command has ended; the lock is kept for what it has left running: %v", descendants())
+			e.in.say("the command has ended; the lock is kept for what it has left running: %v", e.child.left())
 		}
 	}
 }
@@ -133,14 +130,6 @@ func (e *execution) stop() {
 	e.child.end()
 }
 
-// forward passes a signal on. What goes on after a stop has the terminal as before.
-func (e *execution) forward(sig syscall.Signal) {
-	if sig == syscall.SIGCONT && e.had && e.terminal.foreground() == e.shell {
-		e.terminal.give(e.child.group)
-	}
-	e.child.signal(sig)
-}
-
 // see notes the end of the command, and does about a stop what a shell would.
 func (e *execution) see(status syscall.WaitStatus) {
 	switch {
@@ -149,19 +138,17 @@ func (e *execution) see(status syscall.WaitStatus) {
 		if code := exitOf(status); e.result == nil && code != exitOK {
 			e.result = &failure{status: code}
 		}
-	case e.wantsTerminal(status.StopSignal()):
-		e.terminal.give(e.child.group)
-		e.child.signal(syscall.SIGCONT)
-	default:
-		e.had = e.terminal.foreground() == e.child.group
+	case !e.child.goesOn(status.StopSignal()):
 		e.front.say("stopped")
 	}
 }
 
-// wantsTerminal reports whether the command was stopped because it does not have the terminal,
-// and may have it.
-func (e *execution) wantsTerminal(sig syscall.Signal) bool {
-	return (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU) && e.terminal.foreground() == e.shell
+// exitOf returns the status of a process that has ended, as a shell would.
+func exitOf(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return exitSignal + int(status.Signal())
+	}
+	return status.ExitStatus()
 }
 
 // isStatus reports whether err ends the process with a status.

@@ -1,4 +1,4 @@
-//go:build linux || darwin || freebsd
+//go:build linux || darwin || freebsd || windows
 
 package command
 
@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"syscall"
 	"time"
@@ -40,8 +39,7 @@ func (o *runOptions) keep(_ context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGTTOU) // in the background of the terminal it may have to print something
-	k := &keeper{runOptions: o, in: in, path: in.args[0], signals: catch(), front: front}
+	k := &keeper{runOptions: o, in: in, path: in.args[0], signals: catchInBackground(), front: front}
 	defer k.close()
 	if err = k.acquire(); err == nil {
 		err = k.underLock()
@@ -102,7 +100,7 @@ func (k *keeper) acquire() error {
 
 // interrupts reports whether sig ends a process that waits.
 func (k *keeper) interrupts(sig os.Signal) bool {
-	if sig == syscall.SIGTSTP {
+	if suspends(sig) {
 		k.front.say("stopped")
 	}
 	return slices.Contains(ending, sig.(syscall.Signal))
@@ -172,17 +170,10 @@ func (k *keeper) start(question string) error {
 	}
 	e.answer(question)
 	env := []string{"TIERLOCK_PATH=" + k.path, fmt.Sprintf("TIERLOCK_TOKEN=%d", k.hold.Token())}
-	e.terminal = openTerminal()
-	e.shell, _ = syscall.Getpgid(os.Getppid())
-	// In a pipeline others may want the terminal as well: there the command gets it when it asks.
-	foreground := isOurTerminal(os.Stdin) && isOurTerminal(os.Stdout) && e.terminal.foreground() == e.shell
-	unignoreTTOU() // which the command would inherit
-	child, err := startChild(k.in.command, env, foreground)
-	signal.Ignore(syscall.SIGTTOU)
-	if err != nil {
+	var err error
+	if e.child, err = startChild(k.in.command, env); err != nil {
 		return cannotRun(err)
 	}
-	e.child = child
-	k.front.say("running %d", child.group)
+	k.front.say("running %d", e.child.pid)
 	return e.mind()
 }

@@ -1,0 +1,162 @@
+package command
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// What package syscall does not have of job objects and consoles.
+var (
+	kernel32                  = syscall.NewLazyDLL("kernel32.dll")
+	createJobObject           = kernel32.NewProc("CreateJobObjectW")
+	assignProcessToJobObject  = kernel32.NewProc("AssignProcessToJobObject")
+	setInformationJobObject   = kernel32.NewProc("SetInformationJobObject")
+	queryInformationJobObject = kernel32.NewProc("QueryInformationJobObject")
+	terminateJobObject        = kernel32.NewProc("TerminateJobObject")
+	setConsoleCtrlHandler     = kernel32.NewProc("SetConsoleCtrlHandler")
+	generateConsoleCtrlEvent  = kernel32.NewProc("GenerateConsoleCtrlEvent")
+	ntResumeProcess           = syscall.NewLazyDLL("ntdll.dll").NewProc("NtResumeProcess")
+)
+
+// A child is the command, with all that it starts: the members of a job object, which nobody leaves.
+type child struct {
+	pid    int
+	ended  bool
+	events chan syscall.WaitStatus
+	gone   chan struct{} // closed when nothing is left of the command nor of what it started
+	job    uintptr       // open as long as this process lives: when the last handle goes, Windows ends the members
+}
+
+// startChild starts the command, which has no child of its own before it is in the job.
+func startChild(command, env []string) (*child, error) {
+	const suspended = 0x4
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: suspended}
+	c := &child{events: make(chan syscall.WaitStatus), gone: make(chan struct{})}
+	if err := c.openJob(); err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	c.pid = cmd.Process.Pid
+	if err := c.resume(); err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		return nil, err
+	}
+	go func() {
+		cmd.Wait()
+		c.events <- cmd.ProcessState.Sys().(syscall.WaitStatus)
+		for !c.isEmpty() {
+			time.Sleep(20 * time.Millisecond)
+		}
+		close(c.gone)
+	}()
+	return c, nil
+}
+
+// openJob makes the job object. The handle is not inherited.
+func (c *child) openJob() error {
+	const (
+		extendedLimits = 9
+		killOnJobClose = 0x2000
+	)
+	var limits struct { // JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+		_     [2]int64
+		flags uint32
+		_     [2]uintptr
+		_     uint32
+		_     uintptr
+		_     [2]uint32
+		_     [8 - unsafe.Sizeof(uintptr(0))]byte
+		_     [6]uint64
+		_     [4]uintptr
+	}
+	limits.flags = killOnJobClose
+	var err error
+	if c.job, _, err = createJobObject.Call(0, 0); c.job == 0 {
+		return os.NewSyscallError("CreateJobObject", err)
+	}
+	ok, _, err := setInformationJobObject.Call(c.job, extendedLimits, uintptr(unsafe.Pointer(&limits)), unsafe.Sizeof(limits))
+	if ok == 0 {
+		return os.NewSyscallError("SetInformationJobObject", err)
+	}
+	return nil
+}
+
+// resume puts the command into the job, and lets it begin.
+func (c *child) resume() error {
+	const setQuotaTerminateAndSuspend = 0x100 | 0x1 | 0x800
+	process, err := syscall.OpenProcess(setQuotaTerminateAndSuspend, false, uint32(c.pid))
+	if err != nil {
+		return os.NewSyscallError("OpenProcess", err)
+	}
+	defer syscall.CloseHandle(process)
+	if ok, _, err := assignProcessToJobObject.Call(c.job, uintptr(process)); ok == 0 {
+		return os.NewSyscallError("AssignProcessToJobObject", err)
+	}
+	if status, _, _ := ntResumeProcess.Call(uintptr(process)); status != 0 {
+		return os.NewSyscallError("NtResumeProcess", syscall.Errno(status))
+	}
+	return nil
+}
+
+// forward has nothing to do: the console tells the command what it tells this process.
+func (c *child) forward(syscall.Signal) {}
+
+// goesOn is for what was stopped, as nothing is.
+func (c *child) goesOn(syscall.Signal) bool { return true }
+
+// end asks the command to end: as Ctrl-Break does, in the process group of this process, which takes no notice.
+func (c *child) end() { generateConsoleCtrlEvent.Call(ctrlBreak, uintptr(os.Getpid())) }
+
+// kill ends all that is in the job, and returns when nothing is left. It calls resisted once if that takes long.
+func (c *child) kill(resisted func(pids []int)) {
+	const status = exitSignal + int(syscall.SIGKILL)
+	for begun := time.Now(); ; {
+		terminateJobObject.Call(c.job, uintptr(status))
+		select {
+		case <-c.gone:
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+		if resisted != nil && time.Since(begun) > time.Second {
+			resisted(c.left())
+			resisted = nil
+		}
+	}
+}
+
+// A processList is a JOBOBJECT_BASIC_PROCESS_ID_LIST.
+type processList struct {
+	assigned, listed uint32
+	pids             [256]uintptr
+}
+
+// list reports false if not all fit into the list, or what is left is not known.
+func (c *child) list(processes *processList) bool {
+	const processIDs = 3
+	ok, _, _ := queryInformationJobObject.Call(c.job, processIDs, uintptr(unsafe.Pointer(processes)), unsafe.Sizeof(*processes), 0)
+	return ok != 0
+}
+
+func (c *child) isEmpty() bool {
+	var processes processList
+	return c.list(&processes) && processes.assigned == 0
+}
+
+// left returns the processes that are left, or the first of them.
+func (c *child) left() (pids []int) {
+	var processes processList
+	c.list(&processes)
+	for _, pid := range processes.pids[:processes.listed] {
+		pids = append(pids, int(pid))
+	}
+	return pids
+}

@@ -1,0 +1,73 @@
+package commandtest
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+// catch returns the signals that a command tells of: interrupt is Ctrl-C and Ctrl-Break.
+func catch(stubborn bool) <-chan os.Signal {
+	caught := make(chan os.Signal, 16)
+	if stubborn {
+		signal.Notify(caught, os.Interrupt)
+	}
+	return caught
+}
+
+// newRoom is the name of a mutex.
+func newRoom(_ *testing.T, addr net.Addr) string { return "tierlock-" + addr.String() }
+
+// occupy takes a room for as long as this process lives, and reports whether nobody had it.
+func occupy(room string) bool {
+	name, err := syscall.UTF16PtrFromString(room)
+	if err != nil {
+		panic(err)
+	}
+	mutex, _, err := syscall.NewLazyDLL("kernel32.dll").NewProc("CreateMutexW").Call(0, 0, uintptr(unsafe.Pointer(name)))
+	if mutex == 0 {
+		panic(err)
+	}
+	return !errors.Is(err, syscall.ERROR_ALREADY_EXISTS)
+}
+
+// apart has a process start without the console, in a process group of its own.
+func apart() *syscall.SysProcAttr {
+	const detached = 0x8
+	return &syscall.SysProcAttr{CreationFlags: detached | syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+// ChildOf returns a child of a process, 0 if it has none. One that is older is of another process, which had the number before.
+func ChildOf(parent int) int {
+	snapshot, err := syscall.CreateToolhelp32Snapshot(syscall.TH32CS_SNAPPROCESS, 0)
+	if err != nil {
+		panic(err)
+	}
+	defer syscall.CloseHandle(snapshot)
+	entry := syscall.ProcessEntry32{Size: uint32(unsafe.Sizeof(syscall.ProcessEntry32{}))}
+	for err = syscall.Process32First(snapshot, &entry); err == nil; err = syscall.Process32Next(snapshot, &entry) {
+		if entry.ParentProcessID == uint32(parent) && begun(entry.ProcessID) >= begun(uint32(parent)) {
+			return int(entry.ProcessID)
+		}
+	}
+	return 0
+}
+
+// begun returns when a process did, 0 if it is not there.
+func begun(pid uint32) int64 {
+	const queryLimitedInformation = 0x1000
+	process, err := syscall.OpenProcess(queryLimitedInformation, false, pid)
+	if err != nil {
+		return 0
+	}
+	defer syscall.CloseHandle(process)
+	var created, exited, kernel, user syscall.Filetime
+	if syscall.GetProcessTimes(process, &created, &exited, &kernel, &user) != nil {
+		return 0
+	}
+	return created.Nanoseconds()
+}

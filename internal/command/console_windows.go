@@ -1,0 +1,115 @@
+package command
+
+import (
+	"os"
+	"syscall"
+)
+
+// What a console tells the processes that are attached to it.
+const (
+	ctrlC      = 0
+	ctrlBreak  = 1
+	ctrlLogoff = 5
+)
+
+// ending are the signals that end whoever waits for the lock.
+var ending = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
+
+// catch returns what the console tells: TERM for Ctrl-Break, INT for Ctrl-C and all that ends the console.
+func catch() <-chan os.Signal { return catchAs(syscall.SIGTERM) }
+
+// catchInBackground is catch for the keeper, which leads a process group of its own. Windows has it ignore Ctrl-C there, also in
+// the command, unless it says otherwise. Ctrl-Break may be that of the front, for any end.
+func catchInBackground() <-chan os.Signal {
+	caught := catchAs(syscall.SIGINT)
+	setConsoleCtrlHandler.Call(0, 0)
+	return caught
+}
+
+func catchAs(forBreak os.Signal) <-chan os.Signal {
+	caught := make(chan os.Signal, 64)
+	tell := func(event uintptr) uintptr {
+		var sig os.Signal = syscall.SIGINT
+		switch event {
+		case ctrlBreak:
+			sig = forBreak
+		case ctrlLogoff: // of whomever: only services hear of it
+			return 1
+		}
+		select {
+		case caught <- sig:
+		default:
+		}
+		if event > ctrlBreak { // the console is about to end, and this process with it when this returns
+			select {}
+		}
+		return 1
+	}
+	setConsoleCtrlHandler.Call(syscall.NewCallback(tell), 1)
+	return caught
+}
+
+// suspends reports whether sig is to stop whoever waits, as none does.
+func suspends(os.Signal) bool { return false }
+
+// endedBy returns the signal that ended a process, 0 if it ended itself.
+func endedBy(status syscall.WaitStatus) syscall.Signal {
+	const controlCExit = 0xC000013A
+	if status.ExitCode == controlCExit {
+		return syscall.SIGINT
+	}
+	return 0
+}
+
+// A terminal is a console here, which is nobody's alone: nobody has to give or take it.
+type terminal struct{}
+
+func openTerminal() terminal    { return terminal{} }
+func (terminal) takeFrom(int)   {}
+func (terminal) stop(int)       {}
+func (terminal) leave(int, int) {}
+
+// launch starts the keeper, as the leader of a process group: Ctrl-Break can be sent to that alone.
+func (f *front) launch(theirs lineEnd) error {
+	const newProcessGroup = 0x200
+	f.keeper.SysProcAttr = &syscall.SysProcAttr{CreationFlags: newProcessGroup}
+	for _, file := range []*os.File{theirs.in, theirs.out} {
+		handle := syscall.Handle(file.Fd())
+		if err := syscall.SetHandleInformation(handle, syscall.HANDLE_FLAG_INHERIT, syscall.HANDLE_FLAG_INHERIT); err != nil {
+			return err
+		}
+		f.keeper.SysProcAttr.AdditionalInheritedHandles = append(f.keeper.SysProcAttr.AdditionalInheritedHandles, handle)
+	}
+	if err := f.keeper.Start(); err != nil {
+		return err
+	}
+	go func() {
+		f.keeper.Wait()
+		f.status = f.keeper.ProcessState.Sys().(syscall.WaitStatus)
+		close(f.ended)
+		close(f.gone)
+	}()
+	return nil
+}
+
+// pass passes on what the keeper and the command may not have been told: Ctrl-Break can be for the process group of this process alone,
+// and the keeper hears nothing as it begins.
+func (f *front) pass(sig os.Signal) {
+	if sig == syscall.SIGTERM || f.group == 0 {
+		generateConsoleCtrlEvent.Call(ctrlBreak, uintptr(f.keeper.Process.Pid))
+	}
+}
+
+// slay kills the keeper: its handle of the job goes with it, and so does all that is in the job.
+func (f *front) slay() {
+	f.keeper.Process.Kill()
+	<-f.ended
+}
+
+// takePipe reports whether a handle is that of a pipe, which processes that are started do not inherit any more.
+func takePipe(fd int) bool {
+	if kind, err := syscall.GetFileType(syscall.Handle(fd)); err != nil || kind != syscall.FILE_TYPE_PIPE {
+		return false
+	}
+	return syscall.SetHandleInformation(syscall.Handle(fd), syscall.HANDLE_FLAG_INHERIT, 0) == nil
+}

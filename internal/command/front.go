@@ -1,0 +1,166 @@
+//go:build linux || darwin || freebsd || windows
+
+package command
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// A front is tierlock run as the shell knows it. It passes signals on to the keeper, which does
+// the work, and kills everything if the keeper is killed, or does not say in time that the lock
+// is still ours.
+type front struct {
+	in      *invocation
+	keeper  *exec.Cmd
+	line    line
+	ended   chan struct{}      // closed when the keeper is gone
+	status  syscall.WaitStatus // of the keeper then
+	gone    chan struct{}      // closed when nothing is left of it either
+	signals <-chan os.Signal
+
+	asked    time.Time // when the last question left, and which it was
+	question int
+	ask      *time.Timer
+	until    time.Time // when nothing of the command may be left, unless there is a new answer
+	deadline *time.Timer
+	again    bool // the deadline has been put off since the last answer
+
+	held     bool
+	done     bool // nothing of the command is left
+	group    int  // of the command, 0 before it has begun
+	terminal terminal
+}
+
+// watchKeeper starts the keeper and returns when it and the command are gone.
+func watchKeeper(in *invocation) error {
+	f := &front{in: in, signals: catch(), terminal: openTerminal(), ended: make(chan struct{}), gone: make(chan struct{}), ask: stopped(),
+		deadline: stopped()}
+	if err := f.start(); err != nil {
+		return err
+	}
+	defer func() { f.terminal.takeFrom(f.group) }()
+	for {
+		select {
+		case sig := <-f.signals:
+			f.pass(sig)
+		case text, open := <-f.line.heard:
+			if !open { // the keeper is about to end, or has ended
+				<-f.ended
+				return f.end()
+			}
+			f.hear(text)
+		case <-f.ask.C:
+			f.pose()
+		case <-f.deadline.C:
+			if f.late() {
+				continue
+			}
+			f.slay()
+			return fail(exitLost, "%s: the process that has the lock, %s keep, does not say that it is still ours; the command was killed",
+				in.args[0], in.store.Program)
+		}
+	}
+}
+
+func stopped() *time.Timer {
+	t := time.NewTimer(0)
+	t.Stop()
+	return t
+}
+
+// start starts the keeper.
+func (f *front) start() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	var theirs lineEnd
+	if f.line, theirs, err = openLine(); err != nil {
+		return err
+	}
+	defer theirs.close()
+	f.keeper = exec.Command(self, slices.Concat(f.in.before, []string{"keep"}, theirs.words(), f.in.after)...)
+	f.keeper.Stdin, f.keeper.Stdout, f.keeper.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return f.launch(theirs)
+}
+
+// hear does what the keeper says; see [line].
+func (f *front) hear(text string) {
+	var word string
+	var n, of int
+	fmt.Sscan(text, &word, &n, &of)
+	switch word {
+	case "held":
+		f.held = true
+		f.pose()
+	case "for":
+		if of == f.question {
+			f.count(time.Duration(n))
+		}
+	case "running":
+		f.group = n
+	case "stopped":
+		f.terminal.stop(f.group)
+	case "done":
+		f.done = true
+		f.ask.Stop()
+		f.deadline.Stop()
+		f.terminal.takeFrom(f.group)
+	}
+}
+
+// pose asks for how long the command may live.
+func (f *front) pose() {
+	f.asked = time.Now()
+	f.question++
+	f.line.say("ask %d", f.question)
+}
+
+// count takes the answer to the last question. It counts from the question: the keeper may have
+// been stopped after it had looked at its clock.
+func (f *front) count(life time.Duration) {
+	f.until, f.again = f.asked.Add(life), false
+	left := time.Until(f.until)
+	f.deadline.Reset(left)
+	f.ask.Reset(min(left/4, time.Second))
+}
+
+// late reports whether the deadline passed because this process was stopped. The keeper, who may
+// well have gone on, is asked once more then.
+func (f *front) late() bool {
+	const moment = 100 * time.Millisecond
+	if f.again || time.Since(f.until) < moment {
+		return false
+	}
+	f.again = true
+	f.pose()
+	f.deadline.Reset(moment)
+	return true
+}
+
+// end returns what the keeper ended with.
+func (f *front) end() error {
+	if f.done && !f.status.Signaled() {
+		f.terminal.leave(f.group, f.status.ExitStatus())
+		return &failure{status: f.status.ExitStatus()}
+	}
+	if f.held {
+		f.slay()
+		return fail(exitLost, "%s: the process that had the lock, %s keep, ended with status %d; the command was killed", f.in.args[0],
+			f.in.store.Program, exitOf(f.status))
+	}
+	if sig := endedBy(f.status); slices.Contains(ending, sig) { // before it could catch it
+		return interrupted(f.in.args[0], sig)
+	}
+	return fail(exitInternal, "%s keep ended with status %d before it had the lock", f.in.store.Program, exitOf(f.status))
+}
+
+// resisted says what KILL has not ended within a second.
+func (in *invocation) resisted(pids []int) {
+	in.say("KILL has not ended these processes yet; do they run as another user? %v", pids)
+}
