@@ -1,4 +1,4 @@
-.PHONY: demo explore explore-all zookeeper chaos trace traces partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint vuln fuzz tidy-check cross server etcd-server redis-server postgresql-server prometheus
+.PHONY: demo explore explore-all zookeeper chaos trace traces partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint vuln fuzz tidy-check cross wine server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -161,6 +161,15 @@ cross:
 	@for target in $(TARGETS); do echo "go build and go vet for $$target"; export GOOS=$${target%/*} GOARCH=$${target#*/}; \
 		go build $(PACKAGES) && go vet $(PACKAGES) || exit 1; done
 	@[ "$$(go env GOHOSTOS GOHOSTARCH | paste -sd/)" != linux/amd64 ] || GOARCH=386 go test $(PURE)
+
+# What the command does on Windows, on wine: all but Ctrl-C and Ctrl-Break, of which wine 8 does not tell all that are to hear of them.
+wine: export GOOS = windows
+wine: export GOARCH = amd64
+wine: export CGO_ENABLED = 0
+wine:
+	@wine=$$(GOOS= GOARCH= scripts/get-wine.sh) && dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+		go build -o "$$dir/tierlock.exe" ./cmd/tierlock && \
+		TIERLOCK_COMMAND="Z:$$dir/tierlock.exe" go test -count=1 -timeout 3m -exec "$$wine" ./cmd/tierlock ./internal/command
 
 # The modules of go.work, and the one that builds an etcd.
 tidy-check:
