@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -34,6 +35,9 @@ It speaks ZooKeeper's protocol to any client. It has no TLS, SASL, quotas or fou
 			server := zktest.NewServer(zktest.Config{})
 			defer server.Close()
 			addr, err := server.Listen(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+			if why := (*net.OpError)(nil); errors.As(err, &why) {
+				err = why
+			}
 			if err != nil {
 				return fmt.Errorf("%w; -port has it listen on another", err)
 			}

@@ -28,7 +28,12 @@ func TestDevIsAZooKeeperForPrograms(t *testing.T) {
 	commandtest.Want(t, at(addr), "run -n /jobs/report -- true", 0)
 
 	port := addr[strings.LastIndex(addr, ":")+1:]
-	commandtest.Want(t, nil, "dev -port "+port, 64, addr, "address already in use", "-port")
+	commandtest.Want(t, nil, "dev -port "+port, 64, "^tierlock: listen tcp "+addr, "address already in use", "-port")
+	commandtest.Want(t, nil, "dev -port 0 -zk "+addr, 64, "not defined: -zk")
+	commandtest.Want(t, nil, "-zk "+addr+" dev -port 0", 64, "connects to nothing")
+	if text := commandtest.Want(t, nil, "help dev", 0, "-port"); strings.Contains(text, "-zk") || strings.Contains(text, "-o form") {
+		t.Errorf("help lists flags that dev does not have:\n%s", text)
+	}
 	server.Signal(syscall.SIGINT)
 	server.Exits(0)
 }

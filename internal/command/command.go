@@ -22,6 +22,7 @@ type subcommand struct {
 	about  string // half a line for the list of all
 	help   string // what a person has to know, with examples
 	hidden bool
+	alone  bool // it connects to nothing, and has no flags but its own and -version
 	flags  func(*flag.FlagSet)
 	run    func(context.Context, *invocation) error // its error says with what status to exit; see exit.go
 }

@@ -18,7 +18,7 @@ tierlock help SUBCOMMAND has the details and examples.
 
 // help explains a subcommand, or all if it is nil.
 func (in *invocation) help(sub *subcommand) {
-	shared := newInvocation(in.store, nil, nil).flags("", nil)
+	shared := newInvocation(in.store, nil, nil).flags(nil)
 	var text strings.Builder
 	defer func() { fmt.Fprint(in.stdout, in.named(text.String())) }()
 	if sub == nil {
@@ -43,7 +43,9 @@ func (in *invocation) help(sub *subcommand) {
 		sub.flags(own)
 		fmt.Fprintf(&text, "\nflags:\n%s", list(own))
 	}
-	fmt.Fprintf(&text, "\nflags of all subcommands:\n%s", list(shared.FlagSet))
+	if !sub.alone {
+		fmt.Fprintf(&text, "\nflags of all subcommands:\n%s", list(shared.FlagSet))
+	}
 }
 
 // named has a text about the command call it by its name, where it is written "tierlock" before a

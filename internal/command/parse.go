@@ -20,7 +20,8 @@ func (in *invocation) parse(args []string) (*subcommand, error) {
 		args, in.command = args[:i], args[i+1:]
 	}
 	ours := len(args)
-	args, err := in.flags("", nil).parse(args)
+	shared := in.flags(nil)
+	args, err := shared.parse(args)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +41,11 @@ func (in *invocation) parse(args []string) (*subcommand, error) {
 	if sub == nil {
 		return nil, usageError("there is no subcommand %q; %s help lists them", name, in.store.Program)
 	}
-	for flags := in.flags(name, sub.flags); ; {
+	if sub.alone && shared.NFlag() > 0 {
+		return nil, usageError("%s connects to nothing, and takes no flags before its name; %s help %[1]s lists those after it", name,
+			in.store.Program)
+	}
+	for flags := in.flags(sub); ; {
 		args, err = flags.parse(args)
 		if err != nil || len(args) == 0 {
 			return sub, err
@@ -69,11 +74,25 @@ func (s *Store) find(name string) *subcommand {
 	return nil
 }
 
-// flags returns the flags that all share, and those of one subcommand. Their defaults are what
-// has been read already.
-func (in *invocation) flags(name string, own func(*flag.FlagSet)) flagSet {
-	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+// flags returns the flags of a subcommand, or those that all share but for who is alone. Their defaults are what has been read already.
+func (in *invocation) flags(sub *subcommand) flagSet {
+	if sub == nil {
+		sub = &subcommand{}
+	}
+	flags := flag.NewFlagSet(sub.name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // Main reports the error
+	flags.BoolVar(&in.version, "version", in.version, "print the version, and do nothing else")
+	if sub.flags != nil {
+		sub.flags(flags)
+	}
+	if !sub.alone {
+		in.toConnect(flags)
+	}
+	return flagSet{flags, in.store.Program}
+}
+
+// toConnect adds the flags of those that connect to the store.
+func (in *invocation) toConnect(flags *flag.FlagSet) {
 	in.store.Flags(flags)
 	duration(flags, &in.timeout, "connect-timeout", "`time` after which to give up connecting (default 10s)", true)
 	flags.Func("o", "`form` of what is printed: text or json (default text)", func(form string) error {
@@ -83,11 +102,6 @@ func (in *invocation) flags(name string, own func(*flag.FlagSet)) flagSet {
 		in.output = form
 		return nil
 	})
-	flags.BoolVar(&in.version, "version", in.version, "print the version, and do nothing else")
-	if own != nil {
-		own(flags)
-	}
-	return flagSet{flags, in.store.Program}
 }
 
 type flagSet struct {

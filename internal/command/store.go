@@ -54,7 +54,7 @@ func (t Task) subcommand() *subcommand {
 	if t.Flags != nil {
 		usage = "[flags]"
 	}
-	return &subcommand{name: t.Name, usage: usage, about: t.About, help: t.Help, flags: t.Flags, run: t.run}
+	return &subcommand{name: t.Name, usage: usage, about: t.About, help: t.Help, flags: t.Flags, alone: t.Serves, run: t.run}
 }
 
 func (t Task) run(ctx context.Context, in *invocation) error {
