@@ -120,6 +120,13 @@ var scopes = []scopeOfTest{
 	}},
 	{"two processes: a permit each", 0, 0, 600, false, Scope{Processes: 2, Calls: []Call{One}}},
 	{"two processes: linger", 0, 0, 576, false, Scope{Processes: 2, Calls: []Call{Lock}, Linger: time.Second}},
+	{"one process: two goroutines, a command is refused", 5, 0, 1143, false, Scope{
+		Processes: 1, Calls: []Call{Lock, Lock}, Refuse: true,
+	}},
+	{"one process: it is asked for", 0, 0, 1202, false, Scope{Processes: 1, Calls: []Call{Yield}, Ask: true}},
+	{"one process: linger, it is asked for, or time passes", 4, 0, 1068, true, Scope{
+		Processes: 1, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Ask: true, Clock: time.Second,
+	}},
 	{"one process: lock and try", 0, 0, 2710, true, Scope{Processes: 1, Calls: []Call{Lock, Try}}},
 	{"one process: strict", 0, 0, 2960, true, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Strict: true}},
 	{"two processes: entered again", 0, 0, 4992, true, Scope{Processes: 2, Calls: []Call{Nested}}},
@@ -530,7 +537,7 @@ func TestJudgesFind(t *testing.T) {
 	}{
 		{"exclusion", Scope{Processes: 2, Calls: []Call{Lock}, seed: seed{store: wrong(func(c queue.Command, a *queue.Answer) {
 			a.View.Has = a.View.Has || c.Op == queue.Enter && a.Outcome == queue.Done
-		})}}, false},
+		})}}, true},
 		{"lost", Scope{Processes: 1, Calls: []Call{Lock}, seed: seed{remove: 1}}, true},
 		{"order", Scope{Processes: 3, Calls: []Call{Lock}, seed: seed{remove: 2}}, true},
 		{"waits", Scope{Processes: 2, Calls: []Call{Lock}, seed: seed{mute: true, store: wrong(func(_ queue.Command, a *queue.Answer) {
@@ -552,7 +559,10 @@ func TestJudgesFind(t *testing.T) {
 				}
 			}),
 		}}, true},
+		{"left", Scope{Processes: 1, Calls: []Call{Lock}, seed: seed{keeps: true}}, true},
 		{"context", Scope{Processes: 2, Calls: []Call{Lock}, Cancel: true, seed: seed{deaf: true}}, true},
+		{"context", Scope{Processes: 1, Calls: []Call{Lock}, seed: seed{loose: true}}, true},
+		{"told", Scope{Processes: 1, Calls: []Call{Lock}, Expire: true, seed: seed{quiet: true}}, true},
 		{"known", Scope{Processes: 2, Calls: []Call{Lock}, Cut: true, seed: seed{store: wrong(func(_ queue.Command, a *queue.Answer) {
 			a.TTL *= 2
 		})}}, false},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -25,10 +26,12 @@ func (w *queues) judge() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, x := range w.spans {
+		w.judgeWorkLocked(x)
 		if x.end < 0 && x.hold.Err() != nil {
 			x.end = w.step
 		}
 	}
+	w.judgeLogLocked()
 	for _, at := range queueAt {
 		w.judgeStoreLocked(at)
 	}
@@ -42,6 +45,7 @@ func (w *queues) judge() {
 		for _, c := range p.callers {
 			w.judgeCallLocked(c)
 			w.judgeStayLocked(c)
+			w.judgeLossLocked(c)
 			queues = queues || c.state == waiting
 		}
 		w.judgeFiguresLocked(p)
@@ -54,8 +58,17 @@ func (w *queues) judge() {
 
 // grantedLocked judges a grant at the moment at which the caller has it.
 func (w *queues) grantedLocked(c *caller) {
+	w.judgeSourceLocked(c)
 	for _, x := range c.has {
 		x.begin, x.end = -1, -1
+		if h, ok := x.hold.(interface {
+			Context(context.Context) context.Context
+		}); ok {
+			x.work = h.Context(context.Background())
+		}
+		if w.scope.seed.loose {
+			x.work = context.WithoutCancel(x.work)
+		}
 		known := w.scope.Seam && c.after > c.lossAfter // at the seam a loss is told at once
 		if err := x.hold.Err(); err != nil && (!c.disturbed || known) && !w.draining {
 			w.blameLocked("lost", "%s is given what is lost: %v", c.name, err)
@@ -134,6 +147,7 @@ func (w *queues) judgeCallLocked(c *caller) {
 	case c.err == nil, c.ended && errors.Is(c.err, context.Canceled), limit > 0 && errors.Is(c.err, tier.ErrWaitLimit):
 	case c.call == Try && (errors.Is(c.err, tier.ErrLocked) || errors.Is(c.err, context.DeadlineExceeded)): // or it was not answered
 	case c.closing && errors.Is(c.err, tier.ErrClosed), c.disturbed && (c.call == Try || errors.Is(c.err, tier.ErrLost)):
+	case w.refused && strings.HasSuffix(c.err.Error(), " refused"):
 	default:
 		w.blameLocked("fails", "%s: %v", c.name, c.err)
 	}
@@ -257,45 +271,178 @@ func (w *queues) judgeWriteLocked(x *span) {
 // calledBy is where the context of a call has its caller.
 type calledBy struct{}
 
-// observer notes what becomes of the turns of a caller.
-func (w *queues) observer() (o tier.Observer) {
-	note := func(ctx context.Context, event string, failed error) *caller {
-		c := ctx.Value(calledBy{}).(*caller)
-		if w.mu.Lock(); errors.Is(failed, tier.ErrLost) {
+// observers are two of a process: one sums up, the other one notes what becomes of the turns of a caller.
+func (w *queues) observers(p *process) []tier.Option {
+	p.told.came = make(map[tier.Source]int64)
+	sums := tier.Observer{
+		Acquired:   func(ctx context.Context, e tier.AcquiredEvent) { w.sumAcquired(callerOf(ctx), e) },
+		Failed:     func(ctx context.Context, e tier.FailedEvent) { w.sumFailed(callerOf(ctx), e) },
+		Released:   func(ctx context.Context, e tier.ReleasedEvent) { w.sumReleased(callerOf(ctx), e) },
+		Connection: func(e tier.ConnectionEvent) { w.noteConnection(p, e) },
+	}
+	note := func(ctx context.Context, event string, lost error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if errors.Is(lost, tier.ErrLost) {
 			event += ", lost"
 		}
+		c := callerOf(ctx)
 		c.events = append(c.events, event)
-		return c
 	}
-	o.Acquired = func(ctx context.Context, e tier.AcquiredEvent) {
-		c := note(ctx, "acquired", nil)
-		defer w.mu.Unlock()
-		if c.source = e.From; e.Hold != nil {
-			c.turns++
-		}
-		if waited := time.Since(c.since); e.Waited != waited && c.call != Both {
-			w.blameLocked("told", "%s has waited %v, and not %v", c.name, waited, e.Waited)
-		}
-	}
-	o.Failed = func(ctx context.Context, e tier.FailedEvent) {
-		note(ctx, "failed", nil)
-		w.mu.Unlock()
-	}
-	o.Lost = func(ctx context.Context, e tier.LostEvent) {
-		note(ctx, "lost", nil)
-		w.mu.Unlock()
-	}
-	o.Released = func(ctx context.Context, e tier.ReleasedEvent) {
-		c := note(ctx, "released", e.Err)
-		defer w.mu.Unlock()
-		if errors.Is(e.Err, tier.ErrLost) && e.Hold != nil {
-			c.losses++
-		}
+	events := tier.Observer{
+		Acquired: func(ctx context.Context, _ tier.AcquiredEvent) { note(ctx, "acquired", nil) },
+		Failed:   func(ctx context.Context, _ tier.FailedEvent) { note(ctx, "failed", nil) },
+		Lost:     func(ctx context.Context, e tier.LostEvent) { note(ctx, "lost "+string(e.Cause), nil) },
+		Released: func(ctx context.Context, e tier.ReleasedEvent) { note(ctx, "released", e.Err) },
 	}
 	if w.scope.seed.silent {
-		o.Released = nil
+		events.Released = nil
 	}
-	return o
+	return []tier.Option{tier.WithObserver(sums), tier.WithObserver(events)}
+}
+
+func callerOf(ctx context.Context) *caller { return ctx.Value(calledBy{}).(*caller) }
+
+// figures are what the observers of a process were told in all, but for how long it had locks.
+type figures struct {
+	came       map[tier.Source]int64 // turns of locks
+	losses     int                   // of locks
+	waited     time.Duration         // for locks, as far as that is over
+	held       time.Duration         // likewise: up to the release
+	connection tier.ConnectionState  // "" before the first
+	away       time.Time             // since when there is none, if that is so
+}
+
+func (f figures) turns() (n int64) {
+	for _, k := range f.came {
+		n += k
+	}
+	return n
+}
+
+func (w *queues) sumAcquired(c *caller, e tier.AcquiredEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.judgeWaitedLocked(c, e.Waited)
+	if c.source, c.got = e.From, e.At; e.Hold == nil {
+		return
+	}
+	c.told.came[e.From]++
+	if c.call != Try {
+		c.told.waited += e.Waited
+	}
+}
+
+func (w *queues) sumFailed(c *caller, e tier.FailedEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.judgeWaitedLocked(c, e.Waited); c.call != One && c.call != Two {
+		c.told.waited += e.Waited
+	}
+}
+
+func (w *queues) judgeWaitedLocked(c *caller, told time.Duration) {
+	if waited := time.Since(c.since); told != waited && c.call != Both && c.call != Lead {
+		w.blameLocked("told", "%s has waited %v, and not %v", c.name, waited, told)
+	}
+}
+
+func (w *queues) sumReleased(c *caller, e tier.ReleasedEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if held := e.At.Sub(c.got); e.Held != held && c.call != Both {
+		w.blameLocked("told", "%s has held it for %v, and not %v", c.name, held, e.Held)
+	}
+	if errors.Is(e.Err, tier.ErrLost) && e.Hold != nil {
+		c.told.losses++
+	}
+}
+
+// noteConnection judges what is told of a connection: each change once.
+func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := p.told.connection
+	if e.State == was {
+		w.blameLocked("told", "%s is told again that it is %s", p.name, was)
+	}
+	if away := time.Since(p.told.away); e.State == tier.Connected && was != "" && e.Away != away {
+		w.blameLocked("told", "%s was away for %v, and not %v", p.name, away, e.Away)
+	}
+	if was == tier.Connected || was == "" {
+		p.told.away = time.Now()
+	}
+	p.told.connection = e.State
+}
+
+// noteLogged notes that a loss was logged.
+func (w *queues) noteLogged(token int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if slices.Contains(w.logged, token) {
+		w.blameLocked("told", "the loss of %d is logged again", token)
+	}
+	if !w.losses && w.scope.seed.remove == 0 {
+		w.blameLocked("told", "the loss of %d is logged, although nothing takes locks away", token)
+	}
+	w.logged = append(w.logged, token)
+}
+
+// judgeLogLocked judges which losses are logged: those of locks, of a process that is not closed.
+func (w *queues) judgeLogLocked() {
+	anonymous := func(c Call) bool { return c == Both || c == One || c == Two } // their spans have no token
+	if _, memory := w.store.(*scripted); !memory || slices.ContainsFunc(w.scope.Calls, anonymous) {
+		return
+	}
+	gaveUp := slices.ContainsFunc(w.processes, func(p *process) bool { return p.gaveUp })
+	for _, token := range w.logged {
+		if !gaveUp && !slices.ContainsFunc(w.spans, func(x *span) bool { return x.token == token }) {
+			w.blameLocked("told", "the loss of %d is logged, which nobody had", token)
+		}
+	}
+	for _, x := range w.spans {
+		if x.token != 0 && !x.closing && errors.Is(x.hold.Err(), tier.ErrLost) && !slices.Contains(w.logged, x.token) {
+			w.blameLocked("told", "the loss of %d is not logged", x.token)
+		}
+	}
+}
+
+// judgeLossLocked judges whether a loss is told as soon as it is known.
+func (w *queues) judgeLossLocked(c *caller) {
+	if c.state != holding || c.closing || c.call == Both || c.call == Lead {
+		return
+	}
+	told := slices.ContainsFunc(c.events, func(event string) bool { return strings.HasPrefix(event, "lost") })
+	if err := c.has[0].hold.Err(); errors.Is(err, tier.ErrLost) != told {
+		w.blameLocked("told", "%s is told %q, and has it: %v", c.name, c.events, err)
+	}
+}
+
+// judgeWorkLocked judges the context for work under what somebody has: it ends with that, and for the same reason.
+func (w *queues) judgeWorkLocked(x *span) {
+	if x.work == nil {
+		return
+	}
+	ended, err, cause := x.work.Err() != nil, x.hold.Err(), context.Cause(x.work)
+	switch {
+	case ended != (err != nil):
+		w.blameLocked("context", "the one for work of %s has ended: %t, and what it is for: %v", x.name, ended, err)
+	case !ended:
+		return
+	case !errors.Is(cause, tier.ErrLost) && (!errors.Is(cause, tier.ErrReleased) || !errors.Is(err, tier.ErrReleased)):
+		w.blameLocked("context", "the one for work of %s has ended because of %v, and what it is for: %v", x.name, cause, err)
+	}
+	x.work = nil
+}
+
+// judgeSourceLocked judges from where a lock is said to have come: not from the store where the process has had it before.
+func (w *queues) judgeSourceLocked(c *caller) {
+	had := slices.ContainsFunc(w.spans, func(x *span) bool {
+		return x.begin >= 0 && x.process == c.process && x.token != 0 && x.token == c.has[0].token
+	})
+	if had && (c.source == tier.Found || c.source == tier.HandOver) && c.call != Both {
+		w.blameLocked("told", "%s is told that what its process has had was %s", c.name, c.source)
+	}
 }
 
 // judgeFailureLocked judges what is told of a call that has failed.
@@ -327,7 +474,7 @@ func (w *queues) judgeReleaseLocked(c *caller, err error) {
 	}
 	want := "[acquired released]"
 	if errors.Is(err, tier.ErrLost) {
-		want = "[acquired lost released, lost]"
+		want = "[acquired lost " + string(second.CauseOf(err)) + " released, lost]"
 	}
 	if got := fmt.Sprint(c.events); got != want {
 		w.blameLocked("told", "%s has released with %v: told %s, want %s", c.name, err, got, want)
@@ -373,8 +520,13 @@ func (w *queues) judgeFiguresLocked(p *process) {
 		losses += int(n)
 	}
 	if s.Holds != want.Holds || s.Permits != want.Permits || s.Waiters != want.Waiters || s.PermitWaiters != want.PermitWaiters ||
-		s.Acquisitions != int64(p.turns) || losses != p.losses {
-		w.blameLocked("told", "%s says of itself %+v, want %+v, %d turns and %d losses", p.name, s, want, p.turns, p.losses)
+		s.Acquisitions != p.told.turns() || losses != p.told.losses {
+		w.blameLocked("told", "%s says of itself %+v, want %+v and %+v", p.name, s, want, p.told)
+	}
+	w.judgeSumsLocked(p, s)
+	w.judgeHeldLocked(p, s)
+	if err := p.registry.Err(); p.told.connection == tier.Connected && err != nil && !p.closing {
+		w.blameLocked("told", "%s is told that it is connected: %v", p.name, err)
 	}
 	if !w.scope.Seam || !w.scope.oneMutex() { // to ask the store in memory is a step
 		return
@@ -385,5 +537,84 @@ func (w *queues) judgeFiguresLocked(p *process) {
 		if err != nil || holds == q.HeldSince.IsZero() || holds && q.Lingering {
 			w.blameLocked("told", "%s sees contender %+v, %v; it has the lock: %t", p.name, q, err, holds)
 		}
+	}
+}
+
+// judgeSumsLocked judges the sums among the figures of a process.
+func (w *queues) judgeSumsLocked(p *process, s tier.Stats) {
+	came := map[tier.Source]int64{
+		tier.Found: s.Found, tier.HandOver: s.HandOvers, tier.HandOff: s.HandOffs, tier.Resumption: s.Resumptions, tier.Join: s.Joins,
+	}
+	waited, held := p.told.waited, p.told.held
+	for _, c := range p.callers {
+		switch {
+		case c.state == waiting && c.call != Try && c.call != One && c.call != Two:
+			waited += time.Since(c.since)
+		case c.state == holding:
+			held += time.Since(c.got)
+		}
+	}
+	elected := slices.Contains(w.scope.Calls, Lead) // who waits anew after a loss
+	for source, n := range came {
+		if p.told.came[source] != n {
+			w.blameLocked("told", "%s says of itself %+v, want %+v", p.name, s, p.told)
+		}
+	}
+	if !elected && s.WaitTime != waited || w.scope.oneMutex() && s.HoldTime != held {
+		w.blameLocked("told", "%s says of itself %+v, want %v of waits and %v of holds", p.name, s, waited, held)
+	}
+}
+
+// judgeHeldLocked judges the list of the locks that a process has.
+func (w *queues) judgeHeldLocked(p *process, s tier.Stats) {
+	holds, lingering := 0, 0
+	for _, l := range p.registry.HeldLocks() {
+		if l.Waiters != s.Waiters {
+			w.blameLocked("told", "%s says of its lock %+v, and of itself %+v", p.name, l, s)
+		}
+		if l.Lingering {
+			if lingering++; time.Since(l.Since) >= w.scope.Linger {
+				w.blameLocked("told", "%s keeps %+v for longer than %v", p.name, l, w.scope.Linger)
+			}
+			continue
+		}
+		holds++
+		has := func(c *caller) bool { return c.state == holding && c.has[0].token == l.Token && !l.Since.After(c.got) }
+		if !slices.ContainsFunc(p.callers, has) {
+			w.blameLocked("told", "%s says of its lock %+v, which nobody has", p.name, l)
+		}
+	}
+	if holds != s.Holds || lingering != s.Lingering {
+		w.blameLocked("told", "%s has %d locks and keeps %d: %+v", p.name, holds, lingering, s)
+	}
+}
+
+// judgeRest judges what is left when all have come to their end, in the store and in the processes, which have nothing to wait for then.
+func (w *queues) judgeRest() {
+	w.mu.Lock()
+	for _, at := range queueAt {
+		if left := w.store.Queue(at); len(left) > 0 {
+			w.blameLocked("left", "%d are left in the queue", len(left))
+		}
+	}
+	for _, p := range w.processes {
+		if p.told.connection != tier.Connected && !p.closing {
+			w.blameLocked("told", "%s is not told that it is connected, but %q", p.name, p.told.connection)
+		}
+	}
+	w.mu.Unlock()
+	for _, p := range w.processes {
+		if c := p.callers[0]; w.scope.seed.keeps {
+			c.since = time.Now()
+			p.registry.Mutex("/kept").Acquire(context.WithValue(context.Background(), calledBy{}, c))
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), lease)
+		err := p.registry.Shutdown(ctx)
+		cancel()
+		w.mu.Lock()
+		if s := p.registry.Stats(); err != nil || s.Holds+s.Lingering+s.Waiters+s.Permits+s.PermitWaiters > 0 {
+			w.blameLocked("left", "%s has no end: %v, %+v", p.name, err, s)
+		}
+		w.mu.Unlock()
 	}
 }

@@ -3,6 +3,7 @@ package explore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -21,6 +22,7 @@ type scripted struct {
 
 func newScripted(w *queues) *scripted {
 	s := &scripted{memory.NewServer(), w, make(map[*process]*memory.Process)}
+	s.Logger = slog.New(log{slog.DiscardHandler, w})
 	s.As = func(_ *memory.Process, there queue.Store) queue.Store {
 		if there = (orderly{there}); w.scope.seed.store != nil {
 			there = w.scope.seed.store(there)
@@ -50,8 +52,14 @@ func (s *scripted) dial(p *process) second.Tier {
 func (s *scripted) open() {
 	w := s.world
 	s.Script(func(name string, c queue.Command) memory.Fault {
-		if explored(c.Op) && w.post(w.named(name), what(c), toStore) == lose {
+		if !explored(c.Op) {
+			return memory.Fault{}
+		}
+		switch w.post(w.named(name), what(c), toStore) {
+		case lose:
 			return memory.Fault{Never: true}
+		case refuse:
+			return memory.Fault{Refused: queue.Denied}
 		}
 		return memory.Fault{}
 	})
@@ -77,3 +85,24 @@ func what(c queue.Command) string { return string(c.Op) + " " + c.ID }
 func (s *scripted) cut(p *process) (heal func()) { return s.processes[p].Cut() }
 
 func (s *scripted) close() {}
+
+// A log has the losses that are logged.
+type log struct {
+	slog.Handler
+	world *queues
+}
+
+func (log) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l log) Handle(_ context.Context, r slog.Record) error {
+	if r.Message != "memory: lock lost" || l.world.scope.seed.quiet {
+		return nil
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "token" {
+			l.world.noteLogged(a.Value.Int64())
+		}
+		return true
+	})
+	return nil
+}

@@ -45,6 +45,7 @@ type Scope struct {
 	MaxWait   time.Duration
 
 	// Faults that there can be.
+	Refuse bool          // the store refuses a command
 	Lost   bool          // a request, an answer or news is lost; on ZooKeeper a connection, with all that is on its way there
 	Cancel bool          // a wait ends
 	Expire bool          // a session ends
@@ -102,6 +103,9 @@ type seed struct {
 	late   time.Duration                 // a grant says that somebody has waited for less time than that
 	hasty  bool                          // a grant says that no write is under way
 	silent bool                          // nobody observes a release
+	loose  bool                          // the context of a hold does not end
+	quiet  bool                          // nothing is logged
+	keeps  bool                          // a process has a lock in the end
 }
 
 // A queues is the world of a scope: package tier over a store.
@@ -126,6 +130,9 @@ type queues struct {
 	sent     map[string]int // after which step a contender was first told of
 	known    map[string]bool
 	had      map[string]bool // contenders that the store has given a lock
+	losses   bool            // a fault has been that takes locks away
+	refused  bool            // another one has refused a command
+	logged   []int64         // tokens of locks, as their losses were logged
 }
 
 // A store is what the processes meet in.
@@ -149,8 +156,7 @@ type process struct {
 	unwanted  int  // the last step after which nobody waited
 	disturbed bool // it may lose what it has
 	lossAfter int  // the step of that
-	turns     int  // of locks, as it was told
-	losses    int  // likewise
+	told      figures
 }
 
 // A caller is a goroutine that acquires and releases.
@@ -172,6 +178,7 @@ type caller struct {
 	events []string    // of the turn
 	keep   *bool       // whether the lock is to stay with the last step, which releases it; nil if that is no matter
 	source tier.Source // of the newest turn
+	got    time.Time   // when that began
 }
 
 type state int
@@ -196,6 +203,7 @@ type span struct {
 		Err() error
 		Release() error
 	}
+	work context.Context // under it; nil if there is none
 }
 
 const whole = 100
@@ -223,6 +231,7 @@ type verdict int
 const (
 	pass verdict = iota
 	lose
+	refuse
 )
 
 // Begin makes the world of a scope.
@@ -237,7 +246,7 @@ func (s Scope) Begin(t *testing.T) World {
 	default:
 		w.store = newScripted(w)
 	}
-	options := []tier.Option{tier.WithLinger(s.Linger), tier.WithMaxWait(s.MaxWait), tier.WithObserver(w.observer())}
+	var options []tier.Option // of the registry
 	if s.Strict {
 		options = append(options, tier.WithHandOff(0))
 	} else {
@@ -249,7 +258,7 @@ func (s Scope) Begin(t *testing.T) World {
 	for i := range s.Processes {
 		p := &process{name: fmt.Sprintf("p%d", i+1)}
 		w.processes = append(w.processes, p)
-		p.registry = tier.New(w.store.dial(p), options...)
+		p.registry = tier.New(w.store.dial(p), slices.Concat(options, w.observers(p))...)
 		for j, call := range s.Calls {
 			name := fmt.Sprintf("%s.g%d", p.name, j+1)
 			p.callers = append(p.callers, &caller{process: p, world: w, name: name, call: call, left: max(1, s.Turns)})
@@ -258,6 +267,11 @@ func (s Scope) Begin(t *testing.T) World {
 	synctest.Wait() // until there are sessions
 	w.store.open()
 	return w
+}
+
+// ofMutex are the options of a mutex; the others are those of the registry.
+func (s Scope) ofMutex() []tier.MutexOption {
+	return []tier.MutexOption{tier.WithLinger(s.Linger), tier.WithMaxWait(s.MaxWait)}
 }
 
 func (w *queues) named(name string) *process {
@@ -295,6 +309,7 @@ func (w *queues) settle(m *message, v verdict) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pending = slices.DeleteFunc(w.pending, func(x *message) bool { return x == m })
+	w.refused = w.refused || v == refuse
 	m.verdict <- v
 }
 
@@ -455,6 +470,11 @@ func (w *queues) faults() (steps []Step) {
 			fault(m.name+" is lost", m.touches(), func() { w.settle(m, lose) })
 		}
 	}
+	for _, m := range w.ordered() {
+		if _, memory := w.store.(*scripted); w.scope.Refuse && memory && m.way == toStore {
+			fault(m.name+" is refused", m.touches(), func() { w.settle(m, refuse) })
+		}
+	}
 	for _, p := range w.processes {
 		both := []string{p.name, "store"}
 		if w.scope.Lost && frames && p.begun && !p.done() {
@@ -468,6 +488,7 @@ func (w *queues) faults() (steps []Step) {
 		if at, i := w.placeOf(p); w.scope.Expire && i >= 0 {
 			fault("the session of "+p.name+" ends", both, func() {
 				p.disturb()
+				w.takesAway()
 				w.store.Expire(at, i)
 			})
 		}
@@ -520,6 +541,7 @@ func (w *queues) placeOf(p *process) (at string, i int) {
 // and hear meanwhile gets through. One that has closed has no session any more.
 func (w *queues) cut(p *process) {
 	p.disturb()
+	w.takesAway()
 	w.setCut(p)
 	defer w.setCut(nil)
 	heal := w.store.cut(p)
@@ -562,6 +584,13 @@ func (p *process) disturb() {
 	defer w.mu.Unlock()
 	p.disturbed, p.lossAfter = true, w.step
 	w.entered = slices.DeleteFunc(w.entered, func(x *process) bool { return x == p })
+}
+
+// takesAway says that a fault takes locks away.
+func (w *queues) takesAway() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.losses = true
 }
 
 func (p *process) close() {
@@ -622,7 +651,8 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 			has = append(has, &span{caller: c, paths: []string{permitsOf + path}, weight: n * whole / permitsThere, hold: p})
 		}
 	}
-	mutex, rw := r.Mutex(c.call.mutex()), r.RWMutex(path)
+	options := c.world.scope.ofMutex()
+	mutex, rw := r.Mutex(c.call.mutex(), options...), r.RWMutex(path, options...)
 	switch c.call {
 	case Lock, Second, Third, Guarded:
 		take(whole)(mutex.Acquire(ctx))
@@ -665,7 +695,7 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 		permits(2)
 	case Both:
 		var b *tier.Bundle
-		if b, err = tier.AcquireAll(ctx, mutex, r.Mutex(other)); err == nil {
+		if b, err = tier.AcquireAll(ctx, mutex, r.Mutex(other, options...)); err == nil {
 			has = append(has, &span{caller: c, paths: []string{path, other}, weight: whole, hold: b})
 		}
 	}
@@ -680,7 +710,9 @@ func (c *caller) release() {
 	w.quiet = 0
 	c.state = releasing
 	last := c.has[len(c.has)-1]
-	c.has = c.has[:len(c.has)-1]
+	if c.has = c.has[:len(c.has)-1]; len(c.has) == 0 {
+		c.told.held += time.Since(c.got)
+	}
 	c.keep = w.toBeKept(last)
 	if last.end < 0 { // else it was lost before
 		last.end = w.step
@@ -689,7 +721,7 @@ func (c *caller) release() {
 		err := last.hold.Release()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if err != nil && !c.disturbed {
+		if err != nil && !c.disturbed && !w.refused {
 			w.blameLocked("lost", "%s releases what is lost: %v", c.name, err)
 		}
 		w.judgeReleaseLocked(c, err)
@@ -775,6 +807,7 @@ func (w *queues) End() (outcome string, wrong error) {
 	}
 	time.Sleep(lease) // the audit has been
 	synctest.Wait()
+	w.judgeRest()
 	defer func() {
 		for _, p := range w.processes {
 			p.registry.Close()
@@ -783,11 +816,6 @@ func (w *queues) End() (outcome string, wrong error) {
 	}()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, at := range queueAt {
-		if left := w.store.Queue(at); len(left) > 0 {
-			w.blameLocked("left", "%d are left in the queue", len(left))
-		}
-	}
 	slices.SortStableFunc(w.spans, func(x, y *span) int { return cmp.Or(cmp.Compare(x.token, y.token), strings.Compare(x.name, y.name)) })
 	for _, x := range w.spans {
 		outcome += x.name + " "

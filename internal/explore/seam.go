@@ -199,7 +199,7 @@ type side struct {
 
 func (s *seam) dial(p *process) second.Tier {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &side{s, p, time.Now(), ctx, cancel}
+	return &side{s, p, time.Now().Add(-time.Hour), ctx, cancel} // sums of times from which one is missing are seen to be wrong
 }
 
 func (t *side) Claim(path string, o second.Options) (second.Claim, error) {

@@ -22,6 +22,7 @@ import (
 type Server struct {
 	OwnTTL, Apart bool                                    // what kind of store it is, see [queue.Config]
 	As            func(*Process, queue.Store) queue.Store // has a process see it otherwise
+	Logger        *slog.Logger                            // of the processes
 
 	script atomic.Pointer[func(process string, c queue.Command) Fault]
 	frozen atomic.Pointer[chan struct{}] // closed by the thaw; nil while it answers
@@ -61,7 +62,7 @@ type session struct {
 // NewServer returns an empty store.
 func NewServer() *Server {
 	as := func(_ *Process, s queue.Store) queue.Store { return s }
-	return &Server{As: as, queues: make(map[string][]*place), sessions: make(map[string]*session)}
+	return &Server{As: as, Logger: slog.New(slog.DiscardHandler), queues: make(map[string][]*place), sessions: make(map[string]*session)}
 }
 
 // Script has f decide what becomes of each command from now on; nil lets all be.
@@ -118,7 +119,7 @@ type store struct{ *Process }
 func (s *Server) Dial(name string, lease time.Duration, record func(queue.Record)) *Process {
 	p := &Process{server: s, name: name, number: s.dialed.Add(1), lease: lease}
 	p.Tier = queue.New(queue.Config{
-		Package: "memory", Store: "memory", TTL: lease, Logger: slog.New(slog.DiscardHandler), Record: record,
+		Package: "memory", Store: "memory", TTL: lease, Logger: s.Logger, Record: record,
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" }, OwnTTL: s.OwnTTL, Apart: s.Apart,
 	}, s.As(p, store{p}))
 	p.Start()
