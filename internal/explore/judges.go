@@ -156,7 +156,11 @@ func (w *queues) judgeCallLocked(c *caller) {
 // judgeStoreLocked judges whom the store has given a lock with the last step: whoever had it knows of its loss.
 func (w *queues) judgeStoreLocked(at string) {
 	read := true
-	for i, q := range w.store.Queue(at) {
+	queue := w.store.Queue(at)
+	for i, q := range queue {
+		if at == path && i+1 < len(queue) {
+			w.wanted[q.Token] = true
+		}
 		if !w.known[q.ID] {
 			w.known[q.ID] = true
 			if p := w.named(q.Label); w.isWantedLocked(p, q.ID) && !slices.Contains(w.entered, p) {
@@ -249,6 +253,9 @@ func (x *span) isTold() bool {
 
 // judgeStayLocked judges what has become of the lock with the last step, if that was a release.
 func (w *queues) judgeStayLocked(c *caller) {
+	if c.state == holding && w.scope.oneMutex() {
+		w.judgeWantedLocked(c.has[0])
+	}
 	if c.keep == nil {
 		return
 	}
@@ -257,6 +264,13 @@ func (w *queues) judgeStayLocked(c *caller) {
 		w.blameLocked("budget", "%s releases: handed on %t, want %t", c.name, kept, *c.keep)
 	}
 	c.keep = nil
+}
+
+// judgeWantedLocked judges whether somebody who is said to wait has done so. What is not known as yet may be: that comes later.
+func (w *queues) judgeWantedLocked(x *span) {
+	if hold, ok := x.hold.(*tier.Hold); ok && second.GrantOf(hold).Contested().Raised() && !w.wanted[x.token] {
+		w.blameLocked("budget", "%s is told that somebody waits, and nobody does", x.name)
+	}
 }
 
 // judgeWriteLocked judges a write that takes effect.

@@ -130,6 +130,7 @@ type queues struct {
 	sent     map[string]int // after which step a contender was first told of
 	known    map[string]bool
 	had      map[string]bool // contenders that the store has given a lock
+	wanted   map[int64]bool  // tokens of those behind which somebody has been in the queue of the mutex
 	losses   bool            // a fault has been that takes locks away
 	refused  bool            // another one has refused a command
 	logged   []int64         // tokens of locks, as their losses were logged
@@ -237,7 +238,7 @@ const (
 // Begin makes the world of a scope.
 func (s Scope) Begin(t *testing.T) World {
 	w := &queues{T: t, scope: s, step: -1, count: make(map[string]int),
-		sent: make(map[string]int), known: make(map[string]bool), had: make(map[string]bool)}
+		sent: make(map[string]int), known: make(map[string]bool), had: make(map[string]bool), wanted: make(map[int64]bool)}
 	switch {
 	case s.Seam:
 		w.store = newSeam(w)
@@ -694,8 +695,12 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 	case Two:
 		permits(2)
 	case Both:
+		locks := []*tier.Mutex{mutex, r.Mutex(other, options...)}
+		if c.process != c.world.processes[0] { // another order
+			slices.Reverse(locks)
+		}
 		var b *tier.Bundle
-		if b, err = tier.AcquireAll(ctx, mutex, r.Mutex(other, options...)); err == nil {
+		if b, err = tier.AcquireAll(ctx, locks...); err == nil {
 			has = append(has, &span{caller: c, paths: []string{path, other}, weight: whole, hold: b})
 		}
 	}
