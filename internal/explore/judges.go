@@ -32,6 +32,9 @@ func (w *queues) judge() {
 		}
 	}
 	w.judgeLogLocked()
+	if !w.done() && w.quiet >= patience { // a fault, which could help, need not come
+		w.blameLocked("waits", "somebody waits for ever")
+	}
 	for _, at := range queueAt {
 		w.judgeStoreLocked(at)
 	}
@@ -142,7 +145,7 @@ func (w *queues) judgeCallLocked(c *caller) {
 	switch {
 	case c.state == waiting && c.ended && c.call != Both: // which has to release first
 		w.blameLocked("context", "%s waits, although its context has ended", c.name)
-	case c.state == waiting && limit > 0 && time.Since(c.since) > limit:
+	case c.state == waiting && limit > 0 && time.Since(c.since) >= limit:
 		w.blameLocked("context", "%s waits for longer than %v", c.name, limit)
 	case c.err == nil, c.ended && errors.Is(c.err, context.Canceled), limit > 0 && errors.Is(c.err, tier.ErrWaitLimit):
 	case c.call == Try && (errors.Is(c.err, tier.ErrLocked) || errors.Is(c.err, context.DeadlineExceeded)): // or it was not answered
@@ -288,12 +291,6 @@ type calledBy struct{}
 // observers are two of a process: one sums up, the other one notes what becomes of the turns of a caller.
 func (w *queues) observers(p *process) []tier.Option {
 	p.told.came = make(map[tier.Source]int64)
-	sums := tier.Observer{
-		Acquired:   func(ctx context.Context, e tier.AcquiredEvent) { w.sumAcquired(callerOf(ctx), e) },
-		Failed:     func(ctx context.Context, e tier.FailedEvent) { w.sumFailed(callerOf(ctx), e) },
-		Released:   func(ctx context.Context, e tier.ReleasedEvent) { w.sumReleased(callerOf(ctx), e) },
-		Connection: func(e tier.ConnectionEvent) { w.noteConnection(p, e) },
-	}
 	note := func(ctx context.Context, event string, lost error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -303,10 +300,18 @@ func (w *queues) observers(p *process) []tier.Option {
 		c := callerOf(ctx)
 		c.events = append(c.events, event)
 	}
+	sums := tier.Observer{ // what only one of them asks for is told all the same
+		Acquired:   func(ctx context.Context, e tier.AcquiredEvent) { w.sumAcquired(callerOf(ctx), e) },
+		Lost:       func(ctx context.Context, e tier.LostEvent) { note(ctx, "lost "+string(e.Cause), nil) },
+		Released:   func(ctx context.Context, e tier.ReleasedEvent) { w.sumReleased(callerOf(ctx), e) },
+		Connection: func(e tier.ConnectionEvent) { w.noteConnection(p, e) },
+	}
 	events := tier.Observer{
 		Acquired: func(ctx context.Context, _ tier.AcquiredEvent) { note(ctx, "acquired", nil) },
-		Failed:   func(ctx context.Context, _ tier.FailedEvent) { note(ctx, "failed", nil) },
-		Lost:     func(ctx context.Context, e tier.LostEvent) { note(ctx, "lost "+string(e.Cause), nil) },
+		Failed: func(ctx context.Context, e tier.FailedEvent) {
+			w.sumFailed(callerOf(ctx), e)
+			note(ctx, "failed", nil)
+		},
 		Released: func(ctx context.Context, e tier.ReleasedEvent) { note(ctx, "released", e.Err) },
 	}
 	if w.scope.seed.silent {
