@@ -269,8 +269,11 @@ func (w *queues) judgeStayLocked(c *caller) {
 	c.keep = nil
 }
 
-// judgeWantedLocked judges whether somebody who is said to wait has done so. What is not known as yet may be: that comes later.
+// judgeWantedLocked judges whether somebody who is said to wait has done so, unless one that closes has come and gone in one step.
 func (w *queues) judgeWantedLocked(x *span) {
+	if slices.ContainsFunc(w.processes, func(p *process) bool { return p.closing }) {
+		return
+	}
 	if hold, ok := x.hold.(*tier.Hold); ok && second.GrantOf(hold).Contested().Raised() && !w.wanted[x.token] {
 		w.blameLocked("budget", "%s is told that somebody waits, and nobody does", x.name)
 	}
@@ -385,7 +388,8 @@ func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
 	if e.State == was {
 		w.blameLocked("told", "%s is told again that it is %s", p.name, was)
 	}
-	if away := time.Since(p.told.away); e.State == tier.Connected && was != "" && e.Away != away {
+	_, memory := w.store.(*scripted)
+	if away := time.Since(p.told.away); e.State == tier.Connected && was != "" && memory && e.Away != away {
 		w.blameLocked("told", "%s was away for %v, and not %v", p.name, away, e.Away)
 	}
 	if was == tier.Connected || was == "" {
@@ -588,8 +592,14 @@ func (w *queues) judgeSumsLocked(p *process, s tier.Stats) {
 func (w *queues) judgeHeldLocked(p *process, s tier.Stats) {
 	holds, lingering := 0, 0
 	for _, l := range p.registry.HeldLocks() {
-		if l.Waiters != s.Waiters {
-			w.blameLocked("told", "%s says of its lock %+v, and of itself %+v", p.name, l, s)
+		waiters := 0
+		for _, c := range p.callers {
+			if c.state == waiting && c.call != Try && c.call.mutex() == l.Path {
+				waiters++
+			}
+		}
+		if l.Waiters != waiters {
+			w.blameLocked("told", "%s says of its lock %+v, and %d wait for that", p.name, l, waiters)
 		}
 		if l.Lingering {
 			if lingering++; time.Since(l.Since) >= w.scope.Linger {
@@ -598,7 +608,9 @@ func (w *queues) judgeHeldLocked(p *process, s tier.Stats) {
 			continue
 		}
 		holds++
-		has := func(c *caller) bool { return c.state == holding && c.has[0].token == l.Token && !l.Since.After(c.got) }
+		has := func(c *caller) bool {
+			return c.state == holding && c.call.mutex() == l.Path && c.has[0].token == l.Token && !l.Since.After(c.got)
+		}
 		if !slices.ContainsFunc(p.callers, has) {
 			w.blameLocked("told", "%s says of its lock %+v, which nobody has", p.name, l)
 		}
