@@ -385,8 +385,8 @@ func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	was := p.told.connection
-	if e.State == was {
-		w.blameLocked("told", "%s is told again that it is %s", p.name, was)
+	if e.State == was || was == "" && e.State == tier.Expired { // nothing was held that could be lost
+		w.blameLocked("told", "%s is told that it is %s, after %q", p.name, e.State, was)
 	}
 	_, memory := w.store.(*scripted)
 	if away := time.Since(p.told.away); e.State == tier.Connected && was != "" && memory && e.Away != away {

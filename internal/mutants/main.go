@@ -9,7 +9,7 @@
 //
 // With -with PACKAGE the tests of that package alone have to see them. What follows the flags goes to these tests:
 //
-//	go run ./internal/mutants -with internal/explore -only '^(tier|internal/queue)/' -- -test.run TestScopes -all -first -most 5000
+//	go run ./internal/mutants -with internal/explore -only '^tier/' -- -test.run TestScopes -all -first -most 5000
 package main
 
 import (
