@@ -548,7 +548,7 @@ func (w *queues) judgeFiguresLocked(p *process) {
 	}
 	w.judgeSumsLocked(p, s)
 	w.judgeHeldLocked(p, s)
-	if err := p.registry.Err(); p.told.connection == tier.Connected && err != nil && !p.closing {
+	if err := p.registry.Err(); !w.scope.ZooKeeper && p.told.connection == tier.Connected && err != nil && !p.closing {
 		w.blameLocked("told", "%s is told that it is connected: %v", p.name, err)
 	}
 	if !w.scope.Seam || !w.scope.oneMutex() { // to ask the store in memory is a step
