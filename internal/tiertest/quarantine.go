@@ -46,7 +46,10 @@ func (s *scene) quarantined(p, looker *proc) (unseen string) {
 	}
 	var q *second.QuarantineError
 	r := p.begin(p.claim.TryAcquire)
-	if r.end(); r.err == nil {
+	for r.end(); r.err != nil && !errors.Is(r.err, second.ErrLocked) && p.Quarantine() != nil; r.end() { // the server was not reached
+		r = p.begin(p.claim.TryAcquire)
+	}
+	if r.err == nil {
 		s.granted(r.hold, struck)
 	}
 	if !errors.As(r.err, &q) || !errors.Is(r.err, second.ErrLocked) {
