@@ -48,7 +48,7 @@ func TestFrontKillsEverythingWithoutTheKeeper(t *testing.T) {
 			}
 			contend(t, server, "/"+name, stage)
 			need.OK(t, syscall.Kill(p.Keeper(), c.signal))
-			next := followed(t, stage, victims...)
+			next := stage.Followed(victims...)
 			p.Exits(74)
 			next.Leave(0)
 		})

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/faultproxy"
@@ -65,19 +64,6 @@ func hearsBreak(section *commandtest.Section) {
 	}
 }
 
-// followed waits for the next one to begin, after all of victims have ended.
-func followed(t *testing.T, stage *commandtest.Stage, victims ...*commandtest.Section) (next *commandtest.Section) {
-	t.Helper()
-	next = stage.First()
-	for _, victim := range victims {
-		margin := next.Begun.Sub(victim.Dies())
-		if t.Logf("died %v before the next one began", margin); margin < 0 {
-			t.Errorf("the command ends %v after the next one began", -margin)
-		}
-	}
-	return next
-}
-
 // The command has the runner's input and output, and its exit status is the runner's, also one that Windows made.
 func TestCommandIsTheRunnersOwn(t *testing.T) {
 	t.Parallel()
@@ -116,7 +102,7 @@ func TestLockStaysForWhatIsLeft(t *testing.T) {
 	start(t, addr, commandtest.Under("-n", "/left", stage.Command()...)...).Exits(75)
 	other.Leave(0)
 	p.Exits(4)
-	followed(t, stage, command, one, other).Leave(0)
+	stage.Followed(command, one, other).Leave(0)
 	next.Exits(0)
 }
 
@@ -134,7 +120,7 @@ func TestLossEndsTheCommandBeforeTheNext(t *testing.T) {
 	proxy.Mute(zktest.Request)
 	proxy.Mute(zktest.Reply)
 	hearsBreak(victims[0])
-	followed(t, stage, victims...).Leave(0)
+	stage.Followed(victims...).Leave(0)
 	p.Exits(74)
 	next.Exits(0)
 }
@@ -200,7 +186,7 @@ func TestKilledRunnerLeavesNothing(t *testing.T) {
 			next := start(t, addr, commandtest.Under(short, "/killed", stage.Command()...)...)
 			await(t, server, "/killed", 2)
 			c.strike(t, p)
-			followed(t, stage, victims...).Leave(0)
+			stage.Followed(victims...).Leave(0)
 			p.Exits(c.status)
 			next.Exits(0)
 		})
@@ -333,7 +319,6 @@ func beConsole(group string, command []string) {
 		}
 	}()
 	cmd.Wait()
-	time.Sleep(10 * time.Millisecond) // its words are on their way
 	os.Exit(cmd.ProcessState.ExitCode())
 }
 

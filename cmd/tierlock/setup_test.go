@@ -91,16 +91,3 @@ func contend(t *testing.T, server *zkserver.Server, path string, stage *commandt
 	commandtest.Eventually(t, "another contender", func() bool { return len(queue(t, conn, path)) > before })
 	return p
 }
-
-// followed waits for the next one to begin, after all of victims have ended.
-func followed(t *testing.T, stage *commandtest.Stage, victims ...*commandtest.Section) (next *commandtest.Section) {
-	t.Helper()
-	next = stage.First()
-	for _, victim := range victims {
-		margin := next.Begun.Sub(victim.Dies())
-		if t.Logf("died %v before the next one began", margin); margin < 0 {
-			t.Errorf("the command ends %v after the next one began", -margin)
-		}
-	}
-	return next
-}

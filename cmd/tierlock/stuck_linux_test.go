@@ -57,7 +57,7 @@ func TestNothingWaitsForTheReaderOfStderr(t *testing.T) {
 			section := stage.First()
 			contend(t, server, path, stage)
 			black(proxy)
-			next := followed(t, stage, section)
+			next := stage.Followed(section)
 			section.Hears(syscall.SIGTERM)
 			next.Leave(0)
 			p.Exits(74)

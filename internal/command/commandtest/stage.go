@@ -103,6 +103,19 @@ func (s *Stage) First() *Section {
 	return e
 }
 
+// Followed is First, after all of victims have ended.
+func (s *Stage) Followed(victims ...*Section) (next *Section) {
+	s.t.Helper()
+	next = s.First()
+	for _, victim := range victims {
+		margin := next.Begun.Sub(victim.Dies())
+		if s.t.Logf("died %v before the next one began", margin); margin < 0 {
+			s.t.Errorf("the command ends %v after the next one began", -margin)
+		}
+	}
+	return next
+}
+
 // Nobody checks that no command has begun.
 func (s *Stage) Nobody() {
 	s.t.Helper()
