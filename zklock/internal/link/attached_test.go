@@ -6,6 +6,15 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
+// Nobody closes such a link. The end of the bubble checks that no goroutine waits for another task.
+func TestAttachedLinkLeavesNoGoroutineBehindATask(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		l := New(to(s))
+		l.Attach(dial(t, to(s), addr).Conn)
+		l.Spawn(func() {})
+	})
+}
+
 // It may expire after the look at the connection and before that at its id.
 func TestAttachedSessionThatIsAwaitedHasAnID(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
