@@ -10,6 +10,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -82,6 +83,35 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	})
+}
+
+// closing is a second tier that has something done before it closes.
+type closing struct {
+	second.Tier
+	before func()
+}
+
+func (c closing) Close() error {
+	c.before()
+	return c.Tier.Close()
+}
+
+// Close ends the second tier and nothing else: whoever waits gives up only then, without a command to leave the queue.
+func TestCloseSendsNothingForWhoeverWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		m := &meter{}
+		s.Script(m.note)
+		acquire(t, process(t, s).Mutex("/locks/a"))
+		locks := tier.New(closing{s.Dial("", sessionTimeout, nil), func() {
+			synctest.Wait()
+			need.Empty(t, "commands before the second tier is closed", m.take())
+		}})
+		waiter := start(soon(t), locks.Mutex("/locks/a")).blocked(t)
+		m.take()
+		locks.Close()
+		<-waiter.done
+		wantErr(t, "a waiter", waiter.err, tier.ErrClosed)
 	})
 }
 
