@@ -260,7 +260,11 @@ func TestScopes(t *testing.T) {
 			r := search.Run(t)
 			extent := "complete"
 			if r.Bounded {
-				extent = fmt.Sprintf("bounded: at most %d steps out of the usual order", s.delays)
+				steps := "1 step"
+				if s.delays != 1 {
+					steps = fmt.Sprint(s.delays, " steps")
+				}
+				extent = "bounded: at most " + steps + " out of the usual order"
 			} else {
 				complete.Add(1)
 			}

@@ -91,6 +91,7 @@ func (e *ensemble) dial(p *process) second.Tier {
 // grouped reports whether requests may leave together, which wait for that only where the server has been far away.
 func (s Scope) grouped() bool { return slices.Contains(s.Calls, Third) }
 
+// distance is how long an answer takes before the steps begin: requests wait for others only where that is long.
 const distance = 100 * time.Millisecond
 
 func (e *ensemble) isMended(p *process) bool {
