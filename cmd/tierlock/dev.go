@@ -35,7 +35,7 @@ It speaks ZooKeeper's protocol to any client. It has no TLS, SASL, quotas or fou
 			server := zktest.NewServer(zktest.Config{})
 			defer server.Close()
 			addr, err := server.Listen(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-			if why := (*net.OpError)(nil); errors.As(err, &why) {
+			if why := (*net.OpError)(nil); errors.As(err, &why) { // as the system says it, without the name of a package
 				err = why
 			}
 			if err != nil {

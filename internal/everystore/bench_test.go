@@ -73,8 +73,8 @@ func BenchmarkManyLocks(b *testing.B) {
 	}
 }
 
-// On ZooKeeper what waits anyway leaves in groups. Beside them are groups of a fixed size, of which as many turns are under way: without
-// errors, promises, or a look at what is answered to the lists.
+// On ZooKeeper requests that have to wait leave together, in groups. Beside the locks are such groups as they are sent to the store, of a
+// fixed size and with as many turns under way. They promise nothing: nobody reads the lists, and the first error ends the benchmark.
 func BenchmarkManyLocksOnZooKeeper(b *testing.B) {
 	addr := zkservertest.Start(b, zkserver.Config{TickTime: 2 * time.Second}).Addr()
 	locks := need.Get(zooKeeper(b, addr))(b)
