@@ -17,10 +17,11 @@ func Known(m *Mutex) int {
 	return len(m.registry.credits)
 }
 
-// Derived returns the number of contexts that a hold knows of.
+// Derived returns the number of contexts that a hold knows of, but for those that have ended.
 func Derived(h *Hold) int {
 	h.work.mu.Lock()
 	defer h.work.mu.Unlock()
+	h.work.forgetLocked()
 	return len(h.work.derived)
 }
 
