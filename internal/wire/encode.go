@@ -26,7 +26,10 @@ func (e *Encoder) Buffer(b []byte) {
 	*e = append(*e, b...)
 }
 
-func (e *Encoder) String(s string) { e.Buffer([]byte(s)) }
+func (e *Encoder) String(s string) {
+	e.Int32(int32(len(s)))
+	*e = append(*e, s...)
+}
 
 func (e *Encoder) Strings(list []string) {
 	e.Int32(int32(len(list)))

@@ -142,7 +142,18 @@ func Body(frame []byte) []byte { return frame[min(lengthSize, len(frame)):] }
 
 // Frame puts the length before a body.
 func Frame(body []byte) []byte {
-	e := make(Encoder, 0, lengthSize+len(body))
-	e.Int32(int32(len(body)))
-	return append(e, body...)
+	e := append(make(Encoder, lengthSize, lengthSize+len(body)), body...)
+	e.EndFrame(0)
+	return e
+}
+
+// BeginFrame leaves room for the length, and returns where the frame begins.
+func (e *Encoder) BeginFrame() (begin int) {
+	e.Int32(0)
+	return len(*e) - lengthSize
+}
+
+// EndFrame puts the length before the body that was written since.
+func (e Encoder) EndFrame(begin int) {
+	binary.BigEndian.PutUint32(e[begin:], uint32(len(e)-begin-lengthSize))
 }

@@ -151,13 +151,13 @@ func opOfAll(places []place) int32 {
 // several reports whether requests of a type are operations with headers.
 func several(op int32) bool { return op == wire.OpMulti || op == wire.OpMultiRead }
 
-// bodyOf requests that are sent as one.
-func bodyOf(op int32, places []place) (e wire.Encoder) {
+// appendBody appends requests that are sent as one.
+func appendBody(e wire.Encoder, op int32, places []place) wire.Encoder {
+	if !several(op) {
+		return append(e, places[0].batch.encoded[places[0].index][wire.MultiHeaderSize:]...)
+	}
 	for _, p := range places {
 		e = append(e, p.batch.encoded[p.index]...)
-	}
-	if !several(op) {
-		return e[wire.MultiHeaderSize:]
 	}
 	e.MultiHeader(wire.LastOfMulti)
 	return e

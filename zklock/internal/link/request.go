@@ -140,8 +140,8 @@ func opOf(op any) int32 {
 	panic(fmt.Sprintf("zklock: no operation of a request: %T", op))
 }
 
-// encode returns the operations of a request as several are sent, each behind its header.
-func encode(q Request) (e wire.Encoder) {
+// encode appends the operations of a request as several are sent, each behind its header.
+func encode(e wire.Encoder, q Request) wire.Encoder {
 	for _, op := range q.ops() {
 		e.MultiHeader(wire.MultiHeader{Op: opOf(op), Code: -1})
 		switch op := op.(type) {

@@ -54,6 +54,7 @@ type socket struct {
 	opening func() // closes it
 
 	writing chan struct{} // full while somebody writes
+	frames  wire.Encoder  // what he writes, used again and again
 
 	mu      sync.Mutex           // guards the fields below
 	sent    map[int32]unanswered // by xid
@@ -313,9 +314,12 @@ type batch struct {
 }
 
 func newBatch(requests []Request) *batch {
-	b := &batch{requests: requests, answers: make([]Answer, len(requests))}
-	for _, q := range requests {
-		b.encoded = append(b.encoded, encode(q))
+	b := &batch{requests: requests, encoded: make([]wire.Encoder, len(requests)), answers: make([]Answer, len(requests))}
+	all := make(wire.Encoder, 0, 256) // enough for most
+	for i, q := range requests {
+		begin := len(all)
+		all = encode(all, q)
+		b.encoded[i] = all[begin:]
 	}
 	b.missing.Add(len(requests))
 	return b
@@ -366,7 +370,7 @@ func (b *batch) unsent() {
 
 // encode notes the requests of a batch, or of its group, before they are sent, and returns their frames. There are none of those
 // who have left, and none at all if the connection has ended, which is then their answer.
-func (s *socket) encode(b *batch) (frames wire.Encoder) {
+func (s *socket) encode(b *batch) wire.Encoder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	batches := []*batch{b}
@@ -380,19 +384,20 @@ func (s *socket) encode(b *batch) (frames wire.Encoder) {
 		}
 		return !leaves
 	})
+	s.frames = s.frames[:0]
 	requests := s.dialed.join(batches)
 	for i, places := range requests {
 		last := b.path != "" && i == len(requests)-1
 		if last {
 			s.underWay++
 		}
-		frames = s.encodeLocked(frames, places, last)
+		s.encodeLocked(places, last)
 	}
-	return frames
+	return s.frames
 }
 
 // encodeLocked notes requests before they are sent as one, and appends the frame.
-func (s *socket) encodeLocked(frames wire.Encoder, places []place, last bool) wire.Encoder {
+func (s *socket) encodeLocked(places []place, last bool) {
 	now := s.dialed.link.Now()             // before the write: a lease may only start too early
 	if s.lastXid--; s.lastXid > firstXid { // below the lowest: the first ones were answered long ago
 		s.lastXid = firstXid
@@ -402,10 +407,11 @@ func (s *socket) encodeLocked(frames wire.Encoder, places []place, last bool) wi
 		s.dialed.link.Grouped.Add(int64(len(places)))
 	}
 	h := wire.RequestHeader{Xid: s.lastXid, Op: opOfAll(places)}
-	var e wire.Encoder
-	e.RequestHeader(h)
 	s.noteLocked(h, now, places, last)
-	return append(frames, wire.Frame(append(e, bodyOf(h.Op, places)...))...)
+	begin := s.frames.BeginFrame()
+	s.frames.RequestHeader(h)
+	s.frames = appendBody(s.frames, h.Op, places)
+	s.frames.EndFrame(begin)
 }
 
 // answer hands out an answer. To those of a connection that has ended meanwhile that was done then.
