@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/retry"
@@ -129,7 +128,7 @@ func (a *attempt) explain(cause error) error {
 
 // pause waits before another try, after err, and for the connection to be back. A try
 // that is made once only ends with err.
-func (a *attempt) pause(pace *backoff.ExponentialBackOff, err error) error {
+func (a *attempt) pause(pace *retry.Pace, err error) error {
 	if a.once {
 		return errors.Join(err, a.client.Err())
 	}
@@ -401,10 +400,13 @@ func (a *attempt) climb(n *Node) error {
 	if a.ctx.Err() != nil {
 		return context.Cause(a.ctx)
 	}
+	s, err := a.enter(n)
+	if err == nil && s.ahead == 0 && n.grant(s) { // most often
+		return nil
+	}
 	ahead := &predecessors{attempt: a, node: n, watchlist: newWatchlist(a.lock, n.wake.Set)}
 	defer a.wait.Forget()
 	defer ahead.follow()
-	s, err := a.enter(n)
 	for pace := retry.New(); ; {
 		switch {
 		case err == nil && s.ahead == 0:

@@ -460,12 +460,12 @@ func (n *Node) leave() {
 
 // await waits for the end of nodes that are being given up together, for as long as Release would, and returns what it would return.
 func await(nodes ...*Node) (fate error) {
-	bound, cancel := context.WithTimeout(nodes[0].lock.client.link.Context(), nodes[0].session.Negotiated()/3)
-	defer cancel()
+	end := time.Now().Add(nodes[0].session.Negotiated() / 3)
 	for _, n := range nodes {
 		select {
 		case <-n.released:
-		case <-bound.Done():
+		case <-time.After(time.Until(end)):
+		case <-n.lock.client.link.Context().Done():
 		}
 		var own error
 		select {

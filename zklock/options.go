@@ -295,19 +295,19 @@ func checkPath(path string) error {
 		return errors.New("it has to begin with /")
 	case path == "/":
 		return errors.New("the root cannot be a lock")
+	case path == "/zookeeper", strings.HasPrefix(path, "/zookeeper/"):
+		return errors.New("/zookeeper is reserved")
 	case len(path) > maxPath:
 		return fmt.Errorf("longer than %d bytes", maxPath)
 	case !utf8.ValidString(path):
 		return errors.New("not valid UTF-8")
 	}
-	for i, component := range strings.Split(path[1:], "/") {
+	for component := range strings.SplitSeq(path[1:], "/") {
 		switch {
 		case component == "":
 			return errors.New("empty component")
 		case component == "." || component == "..":
 			return fmt.Errorf("component %q", component)
-		case i == 0 && component == "zookeeper":
-			return errors.New("/zookeeper is reserved")
 		}
 	}
 	for i, r := range path {

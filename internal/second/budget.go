@@ -25,9 +25,10 @@ func (b Budget) Duration() time.Duration {
 // budgetFor is the least budget that keeps a lock in use for 95 % of the time, where giving it up has taken so long of late, in any
 // order: a hand-over takes as long, and nobody works meanwhile. A tenth of the lease is the most, so that nine busy processes ahead
 // keep others waiting for no longer than one that has died.
-func budgetFor(took []time.Duration, lease time.Duration) Budget {
+func budgetFor(took [9]time.Duration, lease time.Duration) Budget {
 	class := func(d time.Duration) float64 { return 8 * math.Log2(float64(max(d, leastBudget))/float64(leastBudget)) }
-	median := slices.Sorted(slices.Values(took))[len(took)/2]
+	slices.Sort(took[:])
+	median := took[len(took)/2]
 	return Budget(min(math.Ceil(class(19*median)), math.Floor(class(lease/10)), float64(LastBudget)))
 }
 
@@ -58,7 +59,7 @@ func (p *Prices) Budget(lease time.Duration) Budget {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.said = budgetFor(p.last[:], lease)
+	p.said = budgetFor(p.last, lease)
 	return p.said
 }
 

@@ -27,7 +27,7 @@ func TestABudgetKeepsALockInUse(t *testing.T) {
 		{"of a short one", nine(time.Second), 100 * ms, 20 * ms, 20 * ms},
 		{"of a long one", nine(time.Hour), 1000 * time.Hour, 4690 * ms, 4700 * ms},
 	} {
-		need.Between(t, c.name, budgetFor(c.took, c.lease).Duration(), c.least, c.most)
+		need.Between(t, c.name, budgetFor([9]time.Duration(c.took), c.lease).Duration(), c.least, c.most)
 	}
 }
 

@@ -4,7 +4,7 @@ package zkqueue
 
 import (
 	"crypto/rand"
-	"fmt"
+	"encoding/hex"
 	"regexp"
 	"strconv"
 	"strings"
@@ -56,7 +56,8 @@ func NewID(b second.Budget) string {
 	Random(id[:])
 	id[6] = id[6]&0x0f | 0x80 // RFC 9562, version 8: of a form of one's own
 	id[8] = byte(min(b, second.LastBudget)) | 0x80
-	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	hex := hex.EncodeToString(id[:])
+	return "_c_" + hex[:8] + "-" + hex[8:12] + "-" + hex[12:16] + "-" + hex[16:20] + "-" + hex[20:] + "-"
 }
 
 // BudgetIn returns what the name of one of our nodes says, and the least for any other.
