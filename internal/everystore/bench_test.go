@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -81,6 +82,10 @@ func BenchmarkManyLocksOnZooKeeper(b *testing.B) {
 	defer locks.Close()
 	for i := range keys {
 		need.OK(b, locks.Mutex(key(i)).Do(b.Context(), func(context.Context) error { return nil }))
+	}
+	warming := dialRaw(b, addr)
+	for range 2000 { // whatever comes first would measure Java's compiler
+		need.OK(b, warming.turns(slices.Repeat([]string{key(0)}, 64)))
 	}
 	turns(b, "locks", 1, locking(locks))
 	for _, size := range []int{16, 64} {
