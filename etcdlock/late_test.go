@@ -12,28 +12,26 @@ import (
 // Nobody waits for the end of the lease under which the late key is.
 func TestRequestThatIsExecutedLateLeavesNothing(t *testing.T) {
 	t.Parallel()
-	for name, take := range map[string]func(t *testing.T, p *process, until context.Context){
+	need.Each(t, map[string]func(t *testing.T, p *process, until context.Context){
 		"of one who has left":              func(t *testing.T, p *process, until context.Context) { p.mutex(t).Acquire(until) },
 		"for permits, of one who has left": func(t *testing.T, p *process, until context.Context) { p.of(t, 3).acquire(until, 3) },
 		"of one who has tried again":       func(t *testing.T, p *process, _ context.Context) { release(t, acquire(t, p.mutex(t))) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := start(t, WithLeaseTTL(brief))
-			late, deliver := p.calls.delay(t, "Txn")
-			until, cancel := context.WithCancel(t.Context())
-			go func() {
-				<-late
-				cancel()
-			}()
-			take(t, p, until)
-			eventually(t, "an idle reaper", func() bool { return p.count(queue.Leave, queue.Done) > 0 })
-			deletes := p.calls.count("DeleteRange")
-			deliver()
-			eventually(t, "the end of the late key", func() bool { return p.calls.count("DeleteRange") > deletes && len(left(t)) == 0 })
-			need.That(t, "the session ended", p.count(queue.Open, queue.Done) <= 1)
-		})
-	}
+	}, func(t *testing.T, take func(t *testing.T, p *process, until context.Context)) {
+		t.Parallel()
+		p := start(t, WithLeaseTTL(brief))
+		late, deliver := p.calls.delay(t, "Txn")
+		until, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-late
+			cancel()
+		}()
+		take(t, p, until)
+		eventually(t, "an idle reaper", func() bool { return p.count(queue.Leave, queue.Done) > 0 })
+		deletes := p.calls.count("DeleteRange")
+		deliver()
+		eventually(t, "the end of the late key", func() bool { return p.calls.count("DeleteRange") > deletes && len(left(t)) == 0 })
+		need.That(t, "the session ended", p.count(queue.Open, queue.Done) <= 1)
+	})
 }
 
 // etcd goes through the names of deleted keys until it compacts its history.

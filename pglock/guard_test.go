@@ -117,7 +117,7 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 // The process does not know yet, the server does; or within the process the lock was handed on, with the same contender.
 func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 	t.Parallel()
-	for name, ends := range map[string]func(t *testing.T, p *process, c *queue.Contender) (check, want error){
+	need.Each(t, map[string]func(t *testing.T, p *process, c *queue.Contender) (check, want error){
 		"deleted": func(t *testing.T, _ *process, c *queue.Contender) (check, want error) {
 			exec(t, outside(t), "DELETE FROM tierlock.contender WHERE id = $1", c.Ref().ID)
 			return nil, second.ErrLost
@@ -129,23 +129,21 @@ func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 		"handed on": func(*testing.T, *process, *queue.Contender) (check, want error) {
 			return second.ErrReleased, second.ErrReleased
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := start(t, WithLeaseTTL(unhurried)) // no renewal tells it
-			c, tab := p.mustAcquire(t), table(t)
-			var checked, want error
-			wantErr(t, transact(t, c, func() error { return checked }, func(tx pgx.Tx) error {
-				checked, want = ends(t, p, c)
-				return increment(soon(t), tab)(tx)
-			}), want)
-			need.Equal(t, "committed", value(t, tab), 0)
-			need.That(t, "not idle", c.Idle())
-			lost := errors.Is(want, second.ErrLost)
-			need.Equal(t, fmt.Sprintf("whether it is lost: %v", c.Err()), errors.Is(c.Err(), second.ErrLost), lost)
-			need.Equal(t, "whether Release says so", errors.Is(c.Release(), second.ErrLost), lost)
-		})
-	}
+	}, func(t *testing.T, ends func(t *testing.T, p *process, c *queue.Contender) (check, want error)) {
+		t.Parallel()
+		p := start(t, WithLeaseTTL(unhurried)) // no renewal tells it
+		c, tab := p.mustAcquire(t), table(t)
+		var checked, want error
+		wantErr(t, transact(t, c, func() error { return checked }, func(tx pgx.Tx) error {
+			checked, want = ends(t, p, c)
+			return increment(soon(t), tab)(tx)
+		}), want)
+		need.Equal(t, "committed", value(t, tab), 0)
+		need.That(t, "not idle", c.Idle())
+		lost := errors.Is(want, second.ErrLost)
+		need.Equal(t, fmt.Sprintf("whether it is lost: %v", c.Err()), errors.Is(c.Err(), second.ErrLost), lost)
+		need.Equal(t, "whether Release says so", errors.Is(c.Release(), second.ErrLost), lost)
+	})
 }
 
 // What keeps the lock from the next one is the guard, from its look to the end of the transaction.
@@ -165,51 +163,49 @@ func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 // statement_timeout holds.
 func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	t.Parallel()
-	for name, deferred := range map[string]bool{"in the function": false, "in the commit": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p, q, tab := start(t), start(t), table(t)
-			if deferred {
-				exec(t, outside(t), `CREATE FUNCTION `+tab+`() RETURNS trigger LANGUAGE plpgsql AS
+	need.Each(t, map[string]bool{"in the function": false, "in the commit": true}, func(t *testing.T, deferred bool) {
+		t.Parallel()
+		p, q, tab := start(t), start(t), table(t)
+		if deferred {
+			exec(t, outside(t), `CREATE FUNCTION `+tab+`() RETURNS trigger LANGUAGE plpgsql AS
 					'BEGIN IF NEW.n = 1 THEN PERFORM pg_sleep(30); END IF; RETURN NULL; END'`)
-				exec(t, outside(t), "CREATE CONSTRAINT TRIGGER stuck AFTER UPDATE ON "+tab+
-					" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION "+tab+"()")
-			}
-			hold := p.holds(t)
-			result, stuck, end := make(chan error, 1), make(chan struct{}), make(chan struct{})
-			goOn := sync.OnceFunc(func() { close(end) })
-			t.Cleanup(goOn)
-			go func() {
-				result <- Tx(soon(t), hold, func(tx pgx.Tx) error {
-					err := increment(soon(t), tab)(tx)
-					close(stuck)
-					if !deferred {
-						<-end
-					}
-					return err
-				})
-			}()
-			<-stuck
-			eventually(t, "it is stuck", func() bool {
-				const checks = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE relation = $1::regclass AND query = $2"
-				return !deferred || ask[int](t, outside(t), checks, tab, checkDeferred) > 0
-			})
-			heal := p.line.sever()
-			defer heal()
-			begun := time.Now()
-			next := q.holds(t)
-			need.OK(t, Tx(soon(t), next, func(tx pgx.Tx) error {
-				_, err := tx.Exec(soon(t), "UPDATE "+tab+" SET n = n + 2")
+			exec(t, outside(t), "CREATE CONSTRAINT TRIGGER stuck AFTER UPDATE ON "+tab+
+				" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION "+tab+"()")
+		}
+		hold := p.holds(t)
+		result, stuck, end := make(chan error, 1), make(chan struct{}), make(chan struct{})
+		goOn := sync.OnceFunc(func() { close(end) })
+		t.Cleanup(goOn)
+		go func() {
+			result <- Tx(soon(t), hold, func(tx pgx.Tx) error {
+				err := increment(soon(t), tab)(tx)
+				close(stuck)
+				if !deferred {
+					<-end
+				}
 				return err
-			}))
-			need.AtMost(t, "until the next one had the row", time.Since(begun), 3*ttl)
-			goOn()
-			heal()
-			wantErr(t, <-result, tier.ErrLost)
-			need.Equal(t, "what the next one has written", value(t, tab), 2)
-			mustRelease(t, next)
+			})
+		}()
+		<-stuck
+		eventually(t, "it is stuck", func() bool {
+			const checks = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE relation = $1::regclass AND query = $2"
+			return !deferred || ask[int](t, outside(t), checks, tab, checkDeferred) > 0
 		})
-	}
+		heal := p.line.sever()
+		defer heal()
+		begun := time.Now()
+		next := q.holds(t)
+		need.OK(t, Tx(soon(t), next, func(tx pgx.Tx) error {
+			_, err := tx.Exec(soon(t), "UPDATE "+tab+" SET n = n + 2")
+			return err
+		}))
+		need.AtMost(t, "until the next one had the row", time.Since(begun), 3*ttl)
+		goOn()
+		heal()
+		wantErr(t, <-result, tier.ErrLost)
+		need.Equal(t, "what the next one has written", value(t, tab), 2)
+		mustRelease(t, next)
+	})
 }
 
 // It may be committed, and the caller has to know what errors say so.

@@ -68,53 +68,51 @@ func TestLockInACluster(t *testing.T) {
 // wait any more, for whichever path, in whichever process.
 func TestQuarantineInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 	t.Parallel()
-	for name, killed := range map[string]bool{"taken over": false, "killed": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := redisservertest.StartCluster(t, 3, redisserver.Config{NoSync: true})
-			client := clusterClient(t, c)
-			locks := firstLocks(t, client)
-			early, late := pathsAt(t, client, c.Members[0], "early:", 50), pathsAt(t, client, c.Members[0], "late:", 100)
-			elsewhere := pathsAt(t, client, c.Members[1], "elsewhere:", 1)[0]
+	need.Each(t, map[string]bool{"taken over": false, "killed": true}, func(t *testing.T, killed bool) {
+		t.Parallel()
+		c := redisservertest.StartCluster(t, 3, redisserver.Config{NoSync: true})
+		client := clusterClient(t, c)
+		locks := firstLocks(t, client)
+		early, late := pathsAt(t, client, c.Members[0], "early:", 50), pathsAt(t, client, c.Members[0], "late:", 100)
+		elsewhere := pathsAt(t, client, c.Members[1], "elsewhere:", 1)[0]
 
-			promoted := time.Now()
-			if killed {
-				c.Members[0].Kill()
-			}
-			need.OK(t, c.Promote(soon(t), c.Replica(0)))
-			var all sync.WaitGroup
-			for _, path := range early {
-				all.Go(func() {
-					err := locks.Mutex(path).Do(soon(t), func(context.Context) error {
-						need.AtLeast(t, path+" was granted after the promotion after", time.Since(promoted), ttl)
-						return nil
-					})
-					if err != nil && !errors.Is(err, tier.ErrLost) { // as on a slow machine
-						t.Error(err)
-					}
+		promoted := time.Now()
+		if killed {
+			c.Members[0].Kill()
+		}
+		need.OK(t, c.Promote(soon(t), c.Replica(0)))
+		var all sync.WaitGroup
+		for _, path := range early {
+			all.Go(func() {
+				err := locks.Mutex(path).Do(soon(t), func(context.Context) error {
+					need.AtLeast(t, path+" was granted after the promotion after", time.Since(promoted), ttl)
+					return nil
 				})
-			}
-			need.That(t, "a lock at another primary is locked", !errors.Is(try(locks, elsewhere), tier.ErrLocked))
-			all.Wait()
-			for i, locks := range []*tier.Registry{locks, registry(t, clusterClient(t, c))} {
-				ctx := soon(t)
-				for _, path := range late[50*i : 50*(i+1)] {
-					err := try(locks, path)
-					for err != nil && !errors.Is(err, tier.ErrLocked) && ctx.Err() == nil { // a client may find the dead server first
-						err = try(locks, path)
-					}
-					need.WantErr(t, fmt.Sprintf("process %d, after the quarantine", i+1), err, nil)
+				if err != nil && !errors.Is(err, tier.ErrLost) { // as on a slow machine
+					t.Error(err)
 				}
-			}
-			// What never expires does not grow with the paths.
-			err := client.ForEachMaster(soon(t), func(ctx context.Context, one *redis.Client) error {
-				keys, err := one.Keys(ctx, "*").Result()
-				for _, key := range keys {
-					need.That(t, key+" never expires", one.PTTL(ctx, key).Val() >= 0 || key == recordKeys("")[1])
-				}
-				return err
 			})
-			need.WantErr(t, "each primary", err, nil)
+		}
+		need.That(t, "a lock at another primary is locked", !errors.Is(try(locks, elsewhere), tier.ErrLocked))
+		all.Wait()
+		for i, locks := range []*tier.Registry{locks, registry(t, clusterClient(t, c))} {
+			ctx := soon(t)
+			for _, path := range late[50*i : 50*(i+1)] {
+				err := try(locks, path)
+				for err != nil && !errors.Is(err, tier.ErrLocked) && ctx.Err() == nil { // a client may find the dead server first
+					err = try(locks, path)
+				}
+				need.WantErr(t, fmt.Sprintf("process %d, after the quarantine", i+1), err, nil)
+			}
+		}
+		// What never expires does not grow with the paths.
+		err := client.ForEachMaster(soon(t), func(ctx context.Context, one *redis.Client) error {
+			keys, err := one.Keys(ctx, "*").Result()
+			for _, key := range keys {
+				need.That(t, key+" never expires", one.PTTL(ctx, key).Val() >= 0 || key == recordKeys("")[1])
+			}
+			return err
 		})
-	}
+		need.WantErr(t, "each primary", err, nil)
+	})
 }

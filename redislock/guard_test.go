@@ -85,7 +85,7 @@ func TestEvalRunsAScriptWithItsKeysAndArguments(t *testing.T) {
 // The server decides, not what the holder believes, and the hold is lost at once.
 func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 	t.Parallel()
-	for name, strike := range map[string]func(path, id string) error{
+	need.Each(t, map[string]func(path, id string) error{
 		"key overwritten": func(path, _ string) error { return outside(t).Set(soon(t), path, "theirs", time.Minute).Err() },
 		"key of another type": func(path, _ string) error {
 			return errors.Join(outside(t).Del(soon(t), path).Err(), outside(t).RPush(soon(t), path, "x").Err())
@@ -96,16 +96,14 @@ func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 		"lease expired": func(path, id string) error {
 			return outside(t).ZAdd(soon(t), keysOf(path)[2], redis.Z{Score: 1, Member: id}).Err()
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := hold(t)
-			need.OK(t, strike(lockPath(t), h.contender().Ref().ID))
-			wantErr(t, h.counts(soon(t)), tier.ErrLost)
-			wantErr(t, h.Err(), tier.ErrLost)
-			counted(t, "")
-		})
-	}
+	}, func(t *testing.T, strike func(path, id string) error) {
+		t.Parallel()
+		h := hold(t)
+		need.OK(t, strike(lockPath(t), h.contender().Ref().ID))
+		wantErr(t, h.counts(soon(t)), tier.ErrLost)
+		wantErr(t, h.Err(), tier.ErrLost)
+		counted(t, "")
+	})
 }
 
 // Readers have the lock as well, also behind another one, and who waits has not.

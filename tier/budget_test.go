@@ -47,7 +47,7 @@ func contend(t *testing.T, mutexes []*tier.Mutex, section func(process int) time
 	return had, took
 }
 
-func each(section time.Duration) func(int) time.Duration {
+func always(section time.Duration) func(int) time.Duration {
 	return func(int) time.Duration { return section }
 }
 
@@ -70,8 +70,8 @@ func wantEqual(t *testing.T, had []time.Duration) {
 func TestALockFarAwayIsInUse(t *testing.T) {
 	far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
 		mutexes := several(4, process)
-		contend(t, mutexes, each(time.Millisecond), 10) // until all have measured
-		had, took := contend(t, mutexes, each(time.Millisecond), 20)
+		contend(t, mutexes, always(time.Millisecond), 10) // until all have measured
+		had, took := contend(t, mutexes, always(time.Millisecond), 20)
 		need.AtLeast(t, "the time in use", sum(had), took*95/100)
 		wantEqual(t, had)
 	})
@@ -114,7 +114,7 @@ func TestProcessesNearAndFarHaveEqualShares(t *testing.T) {
 			locks, _ := dial(t, s, name)
 			all, mutexes = append(all, locks), append(mutexes, locks.Mutex("/locks/a"))
 		}
-		had, took := contend(t, mutexes, each(5*time.Millisecond), 100)
+		had, took := contend(t, mutexes, always(5*time.Millisecond), 100)
 		wantEqual(t, had)
 		need.AtLeast(t, "a tenure on average", took/(4*100), 19*roundTrip*9/10)
 		need.Equal(t, "the budget of a process that is near", all[0].Stats().Budget, 20*time.Millisecond)

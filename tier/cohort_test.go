@@ -17,35 +17,31 @@ import (
 // Who waits when the owner releases queues with the command that removes the owner, who comes later queues after it. Neither has a
 // turn before that is known to have happened.
 func TestNodeGoesBeforeTheGateOpens(t *testing.T) { // I3 I4
-	for name, waits := range map[string]bool{"for a waiter": true, "for a latecomer": false} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *memory.Server) {
-				mu := process(t, s).Mutex("/locks/a")
-				hold := acquire(t, mu)
-				var waiter *call[*tier.Hold]
-				answerLate(s, queue.Leave, time.Second)
-				if waits {
-					answerLate(s, queue.Enter, time.Second)
-					waiter = start(soon(t), mu).blocked(t)
-				}
-				began := time.Now()
-				released := begin(func() (bool, error) { return true, hold.Release() }).blocked(t)
-				if !waits {
-					waiter = start(soon(t), mu).blocked(t)
-				}
-				waiter.blocked(t)
-				for _, left := range s.Queue("/locks/a") {
-					need.That(t, "the contender is there while the release is not answered", left.Token != hold.Token())
-				}
-				next := waiter.granted(t)
-				need.AtLeast(t, "until the gate opens", time.Since(began), time.Second)
-				need.AtLeast(t, "the token of the next owner", next.Token(), hold.Token()+1)
-				released.granted(t)
-				s.Script(nil)
-				release(t, next)
-			})
-		})
-	}
+	each(t, map[string]bool{"for a waiter": true, "for a latecomer": false}, func(t *testing.T, s *memory.Server, waits bool) {
+		mu := process(t, s).Mutex("/locks/a")
+		hold := acquire(t, mu)
+		var waiter *call[*tier.Hold]
+		answerLate(s, queue.Leave, time.Second)
+		if waits {
+			answerLate(s, queue.Enter, time.Second)
+			waiter = start(soon(t), mu).blocked(t)
+		}
+		began := time.Now()
+		released := begin(func() (bool, error) { return true, hold.Release() }).blocked(t)
+		if !waits {
+			waiter = start(soon(t), mu).blocked(t)
+		}
+		waiter.blocked(t)
+		for _, left := range s.Queue("/locks/a") {
+			need.That(t, "the contender is there while the release is not answered", left.Token != hold.Token())
+		}
+		next := waiter.granted(t)
+		need.AtLeast(t, "until the gate opens", time.Since(began), time.Second)
+		need.AtLeast(t, "the token of the next owner", next.Token(), hold.Token()+1)
+		released.granted(t)
+		s.Script(nil)
+		release(t, next)
+	})
 }
 
 func TestAcquireWithDoneContextSendsNothing(t *testing.T) {

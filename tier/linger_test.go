@@ -70,7 +70,7 @@ func (l *shared) contest(n int) {
 func TestLingeringNeverCosts(t *testing.T) {
 	rng, enough := rand.New(rand.NewPCG(1, 2)), 0
 	sometimes := func(chance float64) func(*shared) bool { return func(*shared) bool { return rng.Float64() < chance } }
-	for name, comes := range map[string]func(*shared) bool{
+	need.Each(t, map[string]func(*shared) bool{
 		"always":                           func(*shared) bool { return true },
 		"when it lingers":                  func(l *shared) bool { return l.lingers },
 		"every other time that it lingers": func(l *shared) bool { return l.lingers && l.used > l.wasted },
@@ -84,23 +84,21 @@ func TestLingeringNeverCosts(t *testing.T) {
 			}
 			return l.lingers && l.used >= enough
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
-				l := lock("/locks/a")
-				for range 4000 {
-					l.turn()
-					if comes(l) {
-						l.come()
-					}
-					if most := l.used/2 + 5 + l.turns/256; l.wasted > most {
-						t.Fatalf("in %d turns %d lingerings were used and %d wasted, want at most %d", l.turns, l.used, l.wasted, most)
-					}
+	}, func(t *testing.T, comes func(*shared) bool) {
+		sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
+			l := lock("/locks/a")
+			for range 4000 {
+				l.turn()
+				if comes(l) {
+					l.come()
 				}
-				t.Logf("in %d turns %d lingerings were used and %d wasted", l.turns, l.used, l.wasted)
-			})
+				if most := l.used/2 + 5 + l.turns/256; l.wasted > most {
+					t.Fatalf("in %d turns %d lingerings were used and %d wasted, want at most %d", l.turns, l.used, l.wasted, most)
+				}
+			}
+			t.Logf("in %d turns %d lingerings were used and %d wasted", l.turns, l.used, l.wasted)
 		})
-	}
+	})
 }
 
 // A lock that another process wants now and then lingers all the same, whatever happens to other locks.

@@ -396,27 +396,25 @@ func TestGrantThatIsAboutToBeSharedIsNotForAWriter(t *testing.T) { // I1
 
 // A grant that lingered once, was shared since and lingers again is let go in time, and for others.
 func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
-	for name, wanted := range map[string]bool{"at the limit": false, "when a writer comes": true} {
-		t.Run(name, func(t *testing.T) {
-			rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
-				a, b := process(tier.WithLinger(time.Minute)), process()
-				release(t, acquire(t, a.Writer()))
-				read := acquire(t, a.Reader()) // under the node that lingered
-				other := start(soon(t), b.Reader()).granted(t)
-				synctest.Wait() // a knows
-				release(t, other)
-				release(t, read)
-				wantQueue(t, s, "after the releases", 1)
-				if wanted {
-					release(t, start(soon(t), b.Writer()).granted(t))
-					return
-				}
-				time.Sleep(2 * time.Minute)
-				synctest.Wait()
-				wantQueue(t, s, "after twice the limit", 0)
-			})
+	need.Each(t, map[string]bool{"at the limit": false, "when a writer comes": true}, func(t *testing.T, wanted bool) {
+		rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+			a, b := process(tier.WithLinger(time.Minute)), process()
+			release(t, acquire(t, a.Writer()))
+			read := acquire(t, a.Reader()) // under the node that lingered
+			other := start(soon(t), b.Reader()).granted(t)
+			synctest.Wait() // a knows
+			release(t, other)
+			release(t, read)
+			wantQueue(t, s, "after the releases", 1)
+			if wanted {
+				release(t, start(soon(t), b.Writer()).granted(t))
+				return
+			}
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			wantQueue(t, s, "after twice the limit", 0)
 		})
-	}
+	})
 }
 
 // The last one that reads is about to leave the lock to linger, which the store has to confirm where there is no lease. Whoever

@@ -71,32 +71,31 @@ func wantTaken(t *testing.T, s *memory.Server, when string, want int) {
 // for twice as long.
 func TestBudgetOfASemaphore(t *testing.T) {
 	const budget, section = 20 * time.Millisecond, time.Millisecond
-	for name, c := range map[string]struct{ k, budgets int }{"all permits": {2, 3}, "one of two": {1, 6}} {
-		t.Run(name, func(t *testing.T) {
-			limited(t, 2, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-				a, b, before := process(tier.WithHandOff(budget)), process(), process()
-				one, other := take(t, before, 1), take(t, before, 1)
-				mine, theirs := ask(soon(t), a, c.k).blocked(t), ask(soon(t), b, 2).blocked(t)
-				release(t, one)
-				if synctest.Wait(); c.k == 1 {
-					mine.granted(t)
+	type row struct{ k, budgets int }
+	need.Each(t, map[string]row{"all permits": {2, 3}, "one of two": {1, 6}}, func(t *testing.T, c row) {
+		limited(t, 2, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+			a, b, before := process(tier.WithHandOff(budget)), process(), process()
+			one, other := take(t, before, 1), take(t, before, 1)
+			mine, theirs := ask(soon(t), a, c.k).blocked(t), ask(soon(t), b, 2).blocked(t)
+			release(t, one)
+			if synctest.Wait(); c.k == 1 {
+				mine.granted(t)
+			}
+			release(t, other)
+			begun := time.Now()
+			for permits := mine.granted(t); ; permits = mine.granted(t) {
+				mine = ask(soon(t), a, c.k).blocked(t)
+				time.Sleep(section)
+				release(t, permits)
+				if synctest.Wait(); !theirs.pending() {
+					break
 				}
-				release(t, other)
-				begun := time.Now()
-				for permits := mine.granted(t); ; permits = mine.granted(t) {
-					mine = ask(soon(t), a, c.k).blocked(t)
-					time.Sleep(section)
-					release(t, permits)
-					if synctest.Wait(); !theirs.pending() {
-						break
-					}
-				}
-				need.Equal(t, "the wait of another process", time.Since(begun), time.Duration(c.budgets)*budget)
-				release(t, theirs.got)
-				release(t, mine.granted(t))
-			})
+			}
+			need.Equal(t, "the wait of another process", time.Since(begun), time.Duration(c.budgets)*budget)
+			release(t, theirs.got)
+			release(t, mine.granted(t))
 		})
-	}
+	})
 }
 
 // On ZooKeeper a process does not know how many others queue before it is first, but it knows that it is behind one.
@@ -316,28 +315,24 @@ func TestWaitLimitOfASemaphore(t *testing.T) {
 // Without a lease nobody knows whether permits are still ours, and while the connection is down nobody knows what has become of
 // them: those who wait get others.
 func TestPermitsThatNobodyIsSureOfAreNotHandedOff(t *testing.T) {
-	for name, cutOff := range map[string]bool{"no lease": false, "no connection": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *memory.Server) {
-				locks, p := dial(t, srv, "")
-				if !cutOff {
-					locks = specially(t, srv, &special{unleased: true})
-				}
-				s := locks.Semaphore(pool, 2, tier.WithHandOff(time.Hour))
-				two := take(t, s, 2)
-				waiting := ask(soon(t), s, 2).blocked(t)
-				heal := func() {}
-				if cutOff {
-					heal = cut(p)
-				}
-				release(t, two)
-				heal()
-				got := waiting.granted(t)
-				need.AtLeast(t, "the token of permits from the store", got.Token(), two.Token()+1)
-				release(t, got)
-			})
-		})
-	}
+	each(t, map[string]bool{"no lease": false, "no connection": true}, func(t *testing.T, srv *memory.Server, cutOff bool) {
+		locks, p := dial(t, srv, "")
+		if !cutOff {
+			locks = specially(t, srv, &special{unleased: true})
+		}
+		s := locks.Semaphore(pool, 2, tier.WithHandOff(time.Hour))
+		two := take(t, s, 2)
+		waiting := ask(soon(t), s, 2).blocked(t)
+		heal := func() {}
+		if cutOff {
+			heal = cut(p)
+		}
+		release(t, two)
+		heal()
+		got := waiting.granted(t)
+		need.AtLeast(t, "the token of permits from the store", got.Token(), two.Token()+1)
+		release(t, got)
+	})
 }
 
 func TestPermitsWithoutNumberAreHadBesideOthersWhoQueue(t *testing.T) {
@@ -364,56 +359,54 @@ func TestPermitsWithoutNumberAreHadBesideOthersWhoQueue(t *testing.T) {
 // all processes had all permits for three budgets in turn.
 func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 	const n, processes, section, budgets = 10, 4, time.Millisecond, 3 * 20 * time.Millisecond
-	for _, c := range []struct {
-		name   string
+	type row struct {
 		weight int // permits that a turn takes at most
 		trip   time.Duration
 		want   int // per cent
-	}{
-		{"single permits", 1, time.Millisecond, 95},
-		{"single permits, far away", 1, 3 * time.Millisecond, 90},
-		{"up to four at once", 4, time.Millisecond, 73},
-		{"up to four at once, far away", 4, 3 * time.Millisecond, 72},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			limited(t, n, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-				srv.Script(func(string, queue.Command) memory.Fault { return memory.Fault{Before: c.trip / 2, After: c.trip / 2} })
-				ctx := need.Within(t, 4*time.Second)
-				var taken [processes]atomic.Int64
-				var all sync.WaitGroup
-				begun := time.Now()
-				for p := range taken {
-					s := process()
-					for i := range 50 {
-						random := rand.New(rand.NewPCG(uint64(p), uint64(i)))
-						all.Go(func() {
-							for asked := time.Now(); ; asked = time.Now() {
-								permits, err := s.Acquire(ctx, 1+random.IntN(c.weight))
-								if err != nil {
-									return
-								}
-								waited, limit := time.Since(asked), processes*(budgets+section+3*c.trip)
-								need.That(t, fmt.Sprintf("somebody waited %v, want %v at most", waited, limit), c.weight != 1 || waited <= limit)
-								time.Sleep(section)
-								taken[p].Add(int64(permits.Count()))
-								release(t, permits)
-							}
-						})
-					}
-				}
-				all.Wait()
-				most := int(n * time.Since(begun) / section)
-				sum := 0
-				for p := range taken {
-					got := int(taken[p].Load())
-					sum += got
-					need.AtLeast(t, fmt.Sprintf("permits of process %d", p), got, most*c.want/200/processes)
-				}
-				need.AtLeast(t, "per cent of the permits", sum*100/most, c.want)
-				t.Logf("%d %%", sum*100/most)
-			})
-		})
 	}
+	need.Each(t, map[string]row{
+		"single permits":               {1, time.Millisecond, 95},
+		"single permits, far away":     {1, 3 * time.Millisecond, 90},
+		"up to four at once":           {4, time.Millisecond, 73},
+		"up to four at once, far away": {4, 3 * time.Millisecond, 72},
+	}, func(t *testing.T, c row) {
+		limited(t, n, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+			srv.Script(func(string, queue.Command) memory.Fault { return memory.Fault{Before: c.trip / 2, After: c.trip / 2} })
+			ctx := need.Within(t, 4*time.Second)
+			var taken [processes]atomic.Int64
+			var all sync.WaitGroup
+			begun := time.Now()
+			for p := range taken {
+				s := process()
+				for i := range 50 {
+					random := rand.New(rand.NewPCG(uint64(p), uint64(i)))
+					all.Go(func() {
+						for asked := time.Now(); ; asked = time.Now() {
+							permits, err := s.Acquire(ctx, 1+random.IntN(c.weight))
+							if err != nil {
+								return
+							}
+							waited, limit := time.Since(asked), processes*(budgets+section+3*c.trip)
+							need.That(t, fmt.Sprintf("somebody waited %v, want %v at most", waited, limit), c.weight != 1 || waited <= limit)
+							time.Sleep(section)
+							taken[p].Add(int64(permits.Count()))
+							release(t, permits)
+						}
+					})
+				}
+			}
+			all.Wait()
+			most := int(n * time.Since(begun) / section)
+			sum := 0
+			for p := range taken {
+				got := int(taken[p].Load())
+				sum += got
+				need.AtLeast(t, fmt.Sprintf("permits of process %d", p), got, most*c.want/200/processes)
+			}
+			need.AtLeast(t, "per cent of the permits", sum*100/most, c.want)
+			t.Logf("%d %%", sum*100/most)
+		})
+	})
 }
 
 // Who knows of others in the queue leaves them their share, however much is free.

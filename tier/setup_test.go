@@ -28,6 +28,14 @@ const sessionTimeout = locktest.SessionTimeout
 
 var bubble, dial = locktest.InMemory, locktest.Join
 
+// each runs f for each case, with a server of its own.
+func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *memory.Server, c C)) {
+	t.Helper()
+	need.Each(t, cases, func(t *testing.T, c C) {
+		bubble(t, func(t *testing.T, s *memory.Server) { f(t, s, c) })
+	})
+}
+
 // cut cuts a process off, and returns when that knows. Its lease still runs.
 func cut(p *memory.Process) (heal func()) {
 	heal = p.Cut()

@@ -262,10 +262,11 @@ func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 	take := func(t *testing.T, s *tier.Semaphore, k int) func() (releaser, error) {
 		return func() (releaser, error) { return s.Acquire(soonish(t), k) }
 	}
-	for name, c := range map[string]struct {
+	type row struct {
 		calls func(t *testing.T, locks *tier.Registry) (holds, waits func() (releaser, error))
 		says  []string
-	}{
+	}
+	each(t, map[string]row{
 		"a mutex": {func(t *testing.T, locks *tier.Registry) (holds, waits func() (releaser, error)) {
 			mu := locks.Mutex("/locks/a")
 			return acquire(t, mu), acquire(t, mu)
@@ -282,31 +283,27 @@ func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 			s := locks.Semaphore("/locks/a", 5)
 			return take(t, s, 3), take(t, s, 3)
 		}, []string{"waits for long for permits that its own process has", "ask for all at once", "path=/locks/a permits=3 taken=3 of=5"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *memory.Server) {
-				locks, log := logged(t, s)
-				holds, waits := c.calls(t, locks)
-				hold := must(holds())(t)
-				time.Sleep(time.Minute)
-				begun := time.Now()
-				wait := begin(waits).blocked(t)
-				time.Sleep(5 * time.Second)
-				later := begin(waits).blocked(t)
-				time.Sleep(5*time.Second - 1)
-				wantWarnings(t, log, "in 10 s", "", 0)
-				time.Sleep(1)
-				line := wantWarnings(t, log, "after 10 s", "", 1)
-				need.Has(t, "told", line, append(c.says, "waited=10s", "waiters=2")...)
-				time.Sleep(3 * time.Hour)
-				wantWarnings(t, log, "after hours", "", 1)
-				need.AtLeast(t, "the time that has passed", time.Since(begun), 3*time.Hour)
-				release(t, hold)
-				release(t, wait.granted(t))
-				release(t, later.granted(t))
-			})
-		})
-	}
+	}, func(t *testing.T, s *memory.Server, c row) {
+		locks, log := logged(t, s)
+		holds, waits := c.calls(t, locks)
+		hold := must(holds())(t)
+		time.Sleep(time.Minute)
+		begun := time.Now()
+		wait := begin(waits).blocked(t)
+		time.Sleep(5 * time.Second)
+		later := begin(waits).blocked(t)
+		time.Sleep(5*time.Second - 1)
+		wantWarnings(t, log, "in 10 s", "", 0)
+		time.Sleep(1)
+		line := wantWarnings(t, log, "after 10 s", "", 1)
+		need.Has(t, "told", line, append(c.says, "waited=10s", "waiters=2")...)
+		time.Sleep(3 * time.Hour)
+		wantWarnings(t, log, "after hours", "", 1)
+		need.AtLeast(t, "the time that has passed", time.Since(begun), 3*time.Hour)
+		release(t, hold)
+		release(t, wait.granted(t))
+		release(t, later.granted(t))
+	})
 }
 
 // soonish is soon for waits that last for hours.
@@ -399,7 +396,8 @@ func TestPermitsThatComeAndGoAreNotWarnedOf(t *testing.T) {
 
 // Somebody begins to wait for the process's own permits when these come, however they do.
 func TestPermitsThatGetInTheWayLaterAreWarnedOf(t *testing.T) {
-	for name, get := range map[string]func(t *testing.T, s *memory.Server, five *tier.Semaphore) (first, last *call[*tier.Permits]){
+	type way = func(t *testing.T, s *memory.Server, five *tier.Semaphore) (first, last *call[*tier.Permits])
+	each(t, map[string]way{
 		"by a try": func(t *testing.T, s *memory.Server, five *tier.Semaphore) (first, last *call[*tier.Permits]) {
 			answerLate(s, queue.Try, time.Second)
 			first = begin(func() (*tier.Permits, error) { return five.TryAcquire(t.Context(), 3) }).blocked(t)
@@ -413,18 +411,14 @@ func TestPermitsThatGetInTheWayLaterAreWarnedOf(t *testing.T) {
 			release(t, others)
 			return first, last
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *memory.Server) {
-				locks, log := logged(t, s)
-				first, last := get(t, s, locks.Semaphore("/locks/s", 5))
-				time.Sleep(12 * time.Second)
-				wantWarnings(t, log, "after 12 s", "waits for long for permits that its own process has", 1)
-				release(t, first.granted(t))
-				release(t, last.granted(t))
-			})
-		})
-	}
+	}, func(t *testing.T, s *memory.Server, get way) {
+		locks, log := logged(t, s)
+		first, last := get(t, s, locks.Semaphore("/locks/s", 5))
+		time.Sleep(12 * time.Second)
+		wantWarnings(t, log, "after 12 s", "waits for long for permits that its own process has", 1)
+		release(t, first.granted(t))
+		release(t, last.granted(t))
+	})
 }
 
 // A process in which all holds are long, and somebody always waits, is not told of each; nor is one forgotten that has no end.

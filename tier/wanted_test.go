@@ -64,38 +64,36 @@ func revoke(t *testing.T, mu *tier.Mutex) {
 
 // Once a reader was told, nobody joins those inside: they come to an end, and the lock goes.
 func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
-	for name, listen := range map[string]func(*tier.Hold) <-chan struct{}{
+	need.Each(t, map[string]func(*tier.Hold) <-chan struct{}{
 		"contested": (*tier.Hold).Contested, "revoked": (*tier.Hold).Revoked, "not told": nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
-				a, b := process(tier.WithHandOff(time.Hour)), process()
-				first, second := acquire(t, a.Reader()), acquire(t, a.Reader())
-				var told <-chan struct{}
-				if listen != nil {
-					told = listen(first)
-				}
-				there := start(soon(t), b.Writer()).blocked(t)
-				revoke(t, b.Writer())
-				need.That(t, "was not told", listen == nil || closed(told))
-				if listen == nil {
-					release(t, acquire(t, a.Reader()))
-					release(t, first)
-					release(t, second)
-					release(t, there.granted(t))
-					return
-				}
-				wantErr(t, "try to read", errOf(a.Reader().TryAcquire(soon(t))), tier.ErrLocked)
-				here := start(soon(t), a.Reader()).blocked(t)
+	}, func(t *testing.T, listen func(*tier.Hold) <-chan struct{}) {
+		rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
+			a, b := process(tier.WithHandOff(time.Hour)), process()
+			first, second := acquire(t, a.Reader()), acquire(t, a.Reader())
+			var told <-chan struct{}
+			if listen != nil {
+				told = listen(first)
+			}
+			there := start(soon(t), b.Writer()).blocked(t)
+			revoke(t, b.Writer())
+			need.That(t, "was not told", listen == nil || closed(told))
+			if listen == nil {
+				release(t, acquire(t, a.Reader()))
 				release(t, first)
-				here.blocked(t)
-				release(t, start(second.Context(soon(t)), a.Reader()).granted(t)) // who is inside may enter again
 				release(t, second)
 				release(t, there.granted(t))
-				release(t, here.granted(t))
-			})
+				return
+			}
+			wantErr(t, "try to read", errOf(a.Reader().TryAcquire(soon(t))), tier.ErrLocked)
+			here := start(soon(t), a.Reader()).blocked(t)
+			release(t, first)
+			here.blocked(t)
+			release(t, start(second.Context(soon(t)), a.Reader()).granted(t)) // who is inside may enter again
+			release(t, second)
+			release(t, there.granted(t))
+			release(t, here.granted(t))
 		})
-	}
+	})
 }
 
 // Whoever asks for a lock that lingers gets it at once, and the request is answered with that.

@@ -170,14 +170,15 @@ func TestRoundTripsOfASemaphore(t *testing.T) {
 // Whoever has the turn counts the permits that go, and need not look again unless it wants them for several, or they are too many.
 func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
 	const look = "getChildren2 getData "
-	for name, c := range map[string]struct {
+	type row struct {
 		permits, wants int
 		several        int   // want one each: 1 from the start, 2 later
 		releases       []int // of so many each, one by one
 		trips          time.Duration
 		requests       string // from the last release on
 		taken          int
-	}{
+	}
+	need.Each(t, map[string]row{
 		"one":                        {10, 1, 0, []int{1}, 2, "delete multi", 1},
 		"all":                        {10, 10, 0, []int{10}, 2, "multi multi", 10},
 		"one by one":                 {10, 3, 0, []int{1, 1, 1}, 2, "delete multi", 3},
@@ -186,43 +187,41 @@ func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
 		"of as many as are heard":    {16, 1, 0, []int{1}, 2, "delete multi", 1},
 		"of more than are heard":     {17, 1, 0, []int{1}, 3, "delete " + look + "multi", 1},
 		"of what is by list heard":   {17, 2, 0, []int{1, 1}, 3, "delete " + look + "multi", 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			distant(t, c.permits, func(t *testing.T, s *zktest.Server, sem second.Semaphore, costs costs) {
-				permits := take(t, sem, c.permits).taken(t)
-				var several atomic.Bool
-				several.Store(c.several == 1)
-				p := start(t, s)
-				waiting := takeAs(t, p.of(t, c.permits), &second.Demand{Take: func(free int) int {
-					if free < c.wants && !several.Load() {
-						return 0
-					}
-					return min(free, c.wants)
-				}})
+	}, func(t *testing.T, c row) {
+		distant(t, c.permits, func(t *testing.T, s *zktest.Server, sem second.Semaphore, costs costs) {
+			permits := take(t, sem, c.permits).taken(t)
+			var several atomic.Bool
+			several.Store(c.several == 1)
+			p := start(t, s)
+			waiting := takeAs(t, p.of(t, c.permits), &second.Demand{Take: func(free int) int {
+				if free < c.wants && !several.Load() {
+					return 0
+				}
+				return min(free, c.wants)
+			}})
+			time.Sleep(4 * trip)
+			if c.several == 1 {
+				need.AtMost(t, "who is told of events", p.Listeners(), 4) // not of each permit
+			}
+			several.Store(c.several > 0)
+			release := func(k int) {
+				wantErr(t, "Release", sem.Release(permits[:k]), nil)
+				permits = permits[k:]
+			}
+			last := len(c.releases) - 1
+			for _, k := range c.releases[:last] {
 				time.Sleep(4 * trip)
-				if c.several == 1 {
-					need.AtMost(t, "who is told of events", p.Listeners(), 4) // not of each permit
-				}
-				several.Store(c.several > 0)
-				release := func(k int) {
-					wantErr(t, "Release", sem.Release(permits[:k]), nil)
-					permits = permits[k:]
-				}
-				last := len(c.releases) - 1
-				for _, k := range c.releases[:last] {
-					time.Sleep(4 * trip)
-					release(k)
-				}
-				costs("the hand-over", c.trips, c.requests, func() {
-					release(c.releases[last])
-					waiting.taken(t)
-				})
-				need.Equal(t, "permits", len(waiting.permits), c.taken)
-				waiting.gives(t)
-				need.Equal(t, "who is told of events", p.Listeners(), 0)
+				release(k)
+			}
+			costs("the hand-over", c.trips, c.requests, func() {
+				release(c.releases[last])
+				waiting.taken(t)
 			})
+			need.Equal(t, "permits", len(waiting.permits), c.taken)
+			waiting.gives(t)
+			need.Equal(t, "who is told of events", p.Listeners(), 0)
 		})
-	}
+	})
 }
 
 // A request for each permit would be a call of the library, and a goroutine that waits for its event.
@@ -247,11 +246,12 @@ func TestPermitsOfOthersAreHeardByListOverAConnectionMadeElsewhere(t *testing.T)
 
 // The number belongs to the path, as far as that is ours to write to. Whoever follows the error has it changed.
 func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
-	for name, c := range map[string]struct {
+	type row struct {
 		content, after string
 		advice         bool     // the error says how to change the number
 		want           []string // in the error; none: no error
-	}{
+	}
+	each(t, map[string]row{
 		"nothing":    {"", "tierlock permits=3", false, nil},
 		"ours":       {"tierlock permits=3", "tierlock permits=3", false, nil},
 		"somebody's": {"10.0.0.7", "10.0.0.7", false, nil},
@@ -260,37 +260,33 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 			[]string{"says 10, this process 3", "one number everywhere", "stop all processes"},
 		},
 		"kazoo's": {"3", "3", false, []string{"kazoo", "another path"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				conn := raw(t, s)
-				put(t, conn, 0, "/limits", limits)
-				need.Get(conn.Set(limits, []byte(c.content), -1))(t) // so that it is not the first version
-				sem := start(t, s).of(t, 3)
-				for call, take := range calls(t, sem) {
-					permits, err := take()
-					if len(c.want) == 0 {
-						wantErr(t, call, err, nil)
-						wantErr(t, "Release", sem.Release(permits), nil)
-						continue
-					}
-					wantErr(t, call, err, second.ErrPermits)
-					need.Has(t, call, fmt.Sprint(err), c.want...)
-					wantTaken(t, s, 0)
-				}
-				need.Equal(t, "content of the path", content(s, limits), c.after)
-				if c.advice {
-					_, err := sem.TryAcquire(t.Context(), 1)
-					advice := regexp.MustCompile(`set the content of (\S+) to "(.*)"`).FindStringSubmatch(fmt.Sprint(err))
-					if advice == nil {
-						t.Fatalf("got %v, want it to say how to change the number", err)
-					}
-					need.Get(conn.Set(advice[1], []byte(advice[2]), -1))(t)
-					take(t, sem, 3).gives(t)
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, s *zktest.Server, c row) {
+		conn := raw(t, s)
+		put(t, conn, 0, "/limits", limits)
+		need.Get(conn.Set(limits, []byte(c.content), -1))(t) // so that it is not the first version
+		sem := start(t, s).of(t, 3)
+		for call, take := range calls(t, sem) {
+			permits, err := take()
+			if len(c.want) == 0 {
+				wantErr(t, call, err, nil)
+				wantErr(t, "Release", sem.Release(permits), nil)
+				continue
+			}
+			wantErr(t, call, err, second.ErrPermits)
+			need.Has(t, call, fmt.Sprint(err), c.want...)
+			wantTaken(t, s, 0)
+		}
+		need.Equal(t, "content of the path", content(s, limits), c.after)
+		if c.advice {
+			_, err := sem.TryAcquire(t.Context(), 1)
+			advice := regexp.MustCompile(`set the content of (\S+) to "(.*)"`).FindStringSubmatch(fmt.Sprint(err))
+			if advice == nil {
+				t.Fatalf("got %v, want it to say how to change the number", err)
+			}
+			need.Get(conn.Set(advice[1], []byte(advice[2]), -1))(t)
+			take(t, sem, 3).gives(t)
+		}
+	})
 }
 
 func TestThoseWhoHavePermitsAreShownWithoutTheNumberOfAll(t *testing.T) {

@@ -16,81 +16,76 @@ func TestStand(t *testing.T) {
 		pairFirst  = "_c_01234567-89ab-4def-8123-456789abcdef-lock-0000000003"
 		pairSecond = "_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000004"
 	)
-	for _, tt := range []struct {
-		name     string
+	type row struct {
 		children string
 		own      string
 		want     standing
 		err      error
-	}{
-		{"alone", own, own, standing{}, nil},
-		{"head", "lock-0000000006 " + own + " lock-0000000009", own, standing{behind: 2}, nil},
-		{"behind one", own + " a-lock-0000000003", own, standing{ahead: 1, nearest: near("a-lock-0000000003")}, nil},
-		{
-			"the two nearest are watched", "b-lock-0000000004 a-lock-0000000001 " + own + " c-lock-0000000002", own,
+	}
+	need.Each(t, map[string]row{
+		"alone":      {own, own, standing{}, nil},
+		"head":       {"lock-0000000006 " + own + " lock-0000000009", own, standing{behind: 2}, nil},
+		"behind one": {own + " a-lock-0000000003", own, standing{ahead: 1, nearest: near("a-lock-0000000003")}, nil},
+		"the two nearest are watched": {
+			"b-lock-0000000004 a-lock-0000000001 " + own + " c-lock-0000000002", own,
 			standing{ahead: 3, nearest: near("b-lock-0000000004", "c-lock-0000000002")}, nil,
 		},
-		{
-			"all kinds queue together",
+		"all kinds queue together": {
 			"m-lock-0000000000 k__lock__0000000001 w__WRIT__0000000003 r__READ__0000000002 " + own + " q__rlock__0000000004", own,
 			standing{ahead: 5, nearest: near("q__rlock__0000000004", "w__WRIT__0000000003")}, nil,
 		},
-		{
-			"names do not order", "zzz-lock-0000000004 " + own + " ___-lock-0000000006", own,
+		"names do not order": {
+			"zzz-lock-0000000004 " + own + " ___-lock-0000000006", own,
 			standing{ahead: 1, nearest: near("zzz-lock-0000000004"), behind: 1}, nil,
 		},
-		{
-			"a reader waits for those that do not read",
+		"a reader waits for those that do not read": {
 			"a__WRIT__0000000001 b-lock-0000000002 c__READ__0000000003 d__rlock__0000000004 r__READ__0000000005", "r__READ__0000000005",
 			standing{reads: true, ahead: 2, nearest: near("b-lock-0000000002", "a__WRIT__0000000001")}, nil,
 		},
-		{
-			"a reader is in behind readers", "c__READ__0000000003 r__READ__0000000005 d__rlock__0000000004", "r__READ__0000000005",
+		"a reader is in behind readers": {
+			"c__READ__0000000003 r__READ__0000000005 d__rlock__0000000004", "r__READ__0000000005",
 			standing{reads: true}, nil,
 		},
-		{
-			"readers do not wait behind a reader",
+		"readers do not wait behind a reader": {
 			"r__READ__0000000005 c__READ__0000000006 d__rlock__0000000007 w__WRIT__0000000008 m-lock-0000000009",
 			"r__READ__0000000005", standing{reads: true, behind: 2}, nil,
 		},
-		{
-			"a reader refuses its number, too", "r__READ__0000000005 c__READ__0000000005", "r__READ__0000000005",
+		"a reader refuses its number, too": {
+			"r__READ__0000000005 c__READ__0000000005", "r__READ__0000000005",
 			standing{}, ErrSequenceExhausted,
 		},
-		{
-			"readers wait behind a writer", "w__WRIT__0000000005 c__READ__0000000006", "w__WRIT__0000000005",
+		"readers wait behind a writer": {
+			"w__WRIT__0000000005 c__READ__0000000006", "w__WRIT__0000000005",
 			standing{behind: 1, reader: "c__READ__0000000006"}, nil,
 		},
-		{
-			"a writer waits for readers", "a__READ__0000000001 b__READ__0000000002 w__WRIT__0000000005", "w__WRIT__0000000005",
+		"a writer waits for readers": {
+			"a__READ__0000000001 b__READ__0000000002 w__WRIT__0000000005", "w__WRIT__0000000005",
 			standing{ahead: 2, nearest: near("b__READ__0000000002", "a__READ__0000000001")}, nil,
 		},
-		{"a pair ahead is one", pairFirst + " " + pairSecond + " " + own, own, standing{ahead: 1, nearest: near(pairSecond)}, nil},
-		{"a pair listed in the other order", pairSecond + " " + pairFirst + " " + own, own, standing{ahead: 1, nearest: near(pairSecond)}, nil},
-		{"foreign children are counted", "leases 0000000001 x-1-0000000002 " + own, own, standing{foreign: 3}, nil},
-		{"a tie of others does not matter", "a__READ__0000000007 b__WRIT__0000000007 " + own, own, standing{behind: 2}, nil},
-		{"nor does its order", "b__WRIT__0000000007 a__READ__0000000007 " + own, own, standing{behind: 2}, nil},
+		"a pair ahead is one":              {pairFirst + " " + pairSecond + " " + own, own, standing{ahead: 1, nearest: near(pairSecond)}, nil},
+		"a pair listed in the other order": {pairSecond + " " + pairFirst + " " + own, own, standing{ahead: 1, nearest: near(pairSecond)}, nil},
+		"foreign children are counted":     {"leases 0000000001 x-1-0000000002 " + own, own, standing{foreign: 3}, nil},
+		"a tie of others does not matter":  {"a__READ__0000000007 b__WRIT__0000000007 " + own, own, standing{behind: 2}, nil},
+		"nor does its order":               {"b__WRIT__0000000007 a__READ__0000000007 " + own, own, standing{behind: 2}, nil},
 
-		{"own missing", "a-lock-0000000003", own, standing{}, errGone},
-		{"nobody", "", own, standing{}, errGone},
-		{"own twice", own + " b-lock-0000000005", own, standing{}, ErrSequenceExhausted},
-		{"own missing and its number used again", "b-lock-0000000005", own, standing{}, errGone},
-		{"a negative number", own + " b-lock--0000000001", own, standing{}, ErrSequenceExhausted},
-		{"own negative", "lock--2147483648", "lock--2147483648", standing{}, ErrSequenceExhausted},
-		{"the last number", "lock-2147483647", "lock-2147483647", standing{}, ErrSequenceExhausted},
-		{
-			"next to the end", lockName(zkqueue.LastSequence + 1), lockName(zkqueue.LastSequence + 1),
+		"own missing":                           {"a-lock-0000000003", own, standing{}, errGone},
+		"nobody":                                {"", own, standing{}, errGone},
+		"own twice":                             {own + " b-lock-0000000005", own, standing{}, ErrSequenceExhausted},
+		"own missing and its number used again": {"b-lock-0000000005", own, standing{}, errGone},
+		"a negative number":                     {own + " b-lock--0000000001", own, standing{}, ErrSequenceExhausted},
+		"own negative":                          {"lock--2147483648", "lock--2147483648", standing{}, ErrSequenceExhausted},
+		"the last number":                       {"lock-2147483647", "lock-2147483647", standing{}, ErrSequenceExhausted},
+		"next to the end": {
+			lockName(zkqueue.LastSequence + 1), lockName(zkqueue.LastSequence + 1),
 			standing{}, ErrSequenceExhausted,
 		},
-		{"just short of that", lockName(zkqueue.LastSequence), lockName(zkqueue.LastSequence), standing{}, nil},
-		{"own without a number", "leases", "leases", standing{}, ErrSequenceExhausted},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := stand(strings.Fields(tt.children), tt.own)
-			need.WantErr(t, "stand", err, tt.err)
-			need.Equal(t, "the standing", got, tt.want)
-		})
-	}
+		"just short of that":   {lockName(zkqueue.LastSequence), lockName(zkqueue.LastSequence), standing{}, nil},
+		"own without a number": {"leases", "leases", standing{}, ErrSequenceExhausted},
+	}, func(t *testing.T, tt row) {
+		got, err := stand(strings.Fields(tt.children), tt.own)
+		need.WantErr(t, "stand", err, tt.err)
+		need.Equal(t, "the standing", got, tt.want)
+	})
 }
 
 func lockName(sequence int32) string { return fmt.Sprintf("_c_x-lock-%010d", sequence) }

@@ -99,30 +99,28 @@ func TestConnectionEndsWithAFrameThatIsTooLong(t *testing.T) {
 
 // That Close leaves no goroutine is for goleak to say.
 func TestCloseWaitsForNothing(t *testing.T) {
-	for name, hold := range map[string]func(b *bench){
+	need.Each(t, map[string]func(b *bench){
 		"delayed request": func(b *bench) { b.arm("sync", zktest.Request, zktest.Delay(time.Hour)) },
 		"delayed reply":   func(b *bench) { b.arm("sync", zktest.Reply, zktest.Delay(time.Hour)) },
 		"muted requests":  func(b *bench) { b.proxy.Mute(zktest.Request) },
 		"muted replies":   func(b *bench) { b.proxy.Mute(zktest.Reply) },
 		"frozen server":   func(b *bench) { b.srv.Freeze() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			c := dialRaw(b)
-			c.shake()
-			hold(b)
-			c.write(request(1, wire.OpSync, "/"))
-			c.silent()
-			closed := make(chan struct{})
-			go func() {
-				defer close(closed)
-				b.proxy.Close()
-				b.proxy.Close()
-			}()
-			waittest.Ended(b, "Close", closed)
-			need.That(t, "a closed proxy accepts", need.ErrOf(net.Dial("tcp", b.proxy.Addr())) != nil)
-		})
-	}
+	}, func(t *testing.T, hold func(b *bench)) {
+		b := newBench(t)
+		c := dialRaw(b)
+		c.shake()
+		hold(b)
+		c.write(request(1, wire.OpSync, "/"))
+		c.silent()
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			b.proxy.Close()
+			b.proxy.Close()
+		}()
+		waittest.Ended(b, "Close", closed)
+		need.That(t, "a closed proxy accepts", need.ErrOf(net.Dial("tcp", b.proxy.Addr())) != nil)
+	})
 }
 
 func TestCloseReturnsAfterTheLastCallOfTheHook(t *testing.T) {

@@ -18,36 +18,36 @@ import (
 // The suite finds what is wrong with a tier, and nothing wrong with a good one. Of a bad one only those tests run that are to
 // fail.
 func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
-	for _, c := range []struct {
-		name string
+	type row struct {
 		want []string // tests that fail
 		tier badTier
-	}{
-		{"nothing", nil, badTier{}},
-		{"a requeue in two writes", []string{"requeue-writes", "strict"}, badTier{
+	}
+	need.Each(t, map[string]row{
+		"nothing": {nil, badTier{}},
+		"a requeue in two writes": {[]string{"requeue-writes", "strict"}, badTier{
 			requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
 				if err := old.Release(); errors.Is(err, second.ErrReleased) {
 					return nil, err
 				}
 				return c.Claim.Acquire(ctx, c.wait)
 			}}},
-		{"a requeue that keeps the grant when its context has ended", []string{"requeue-troubled"}, badTier{
+		"a requeue that keeps the grant when its context has ended": {[]string{"requeue-troubled"}, badTier{
 			requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
 				if ctx.Err() != nil {
 					return nil, context.Cause(ctx)
 				}
 				return c.Claim.Requeue(ctx, old, c.wait)
 			}}},
-		{"nobody is heard of", []string{"contested", "contested-troubled", "readers-contested", "share-contested", "linger", "budget"},
+		"nobody is heard of": {[]string{"contested", "contested-troubled", "readers-contested", "share-contested", "linger", "budget"},
 			badTier{grant: func(g badGrant) second.Grant { return deaf{g, contention.New(func() {})} }}},
-		{"somebody is always heard of", []string{"contested", "uncontested", "readers-uncontested", "share-contested", "linger"},
+		"somebody is always heard of": {[]string{"contested", "uncontested", "readers-uncontested", "share-contested", "linger"},
 			badTier{grant: func(g badGrant) second.Grant {
 				s := contention.New(func() {})
 				s.Raise(time.Now())
 				return deaf{g, s}
 			}}},
-		{"each has its own budget", []string{"one-budget"}, badTier{grant: func(g badGrant) second.Grant { return selfish{g} }}},
-		{"a writer is let in beside readers", []string{"readers-share", "readers-order", "readers-try", "readers-requeue", "readers-tokens"},
+		"each has its own budget": {[]string{"one-budget"}, badTier{grant: func(g badGrant) second.Grant { return selfish{g} }}},
+		"a writer is let in beside readers": {[]string{"readers-share", "readers-order", "readers-try", "readers-requeue", "readers-tokens"},
 			badTier{
 				mode: func(m second.Mode) second.Mode {
 					if m == second.Writing {
@@ -57,36 +57,36 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				},
 				grant: func(g badGrant) second.Grant { return dishonest{g} },
 			}},
-		{"readers keep each other out", []string{"readers-share", "readers-order", "readers-try", "readers-contested", "revoke-readers"},
+		"readers keep each other out": {[]string{"readers-share", "readers-order", "readers-try", "readers-contested", "revoke-readers"},
 			badTier{mode: func(m second.Mode) second.Mode { return min(m, second.Writing) }}},
-		{"somebody shares and waits for nobody", []string{"share", "share-ends"},
+		"somebody shares and waits for nobody": {[]string{"share", "share-ends"},
 			badTier{grant: func(g badGrant) second.Grant { return generous{g} }}},
-		{"a writer that shares is contested by readers", []string{"share-contested"},
+		"a writer that shares is contested by readers": {[]string{"share-contested"},
 			badTier{grant: func(g badGrant) second.Grant { return deaf{g, g.Grant.Contested()} }}},
-		{"nobody hears that it was asked", []string{"revoke", "revoke-readers"},
+		"nobody hears that it was asked": {[]string{"revoke", "revoke-readers"},
 			badTier{grant: func(g badGrant) second.Grant { return unasked{g} }}},
-		{"the context does not end",
+		"the context does not end": {
 			[]string{"loss-cut", "loss-readers", "loss-frozen", "loss-stopped", "loss-release", "removal", "share-removal", "close", "hold-lost"},
 			badTier{grant: func(g badGrant) second.Grant { return unending{g} }}},
-		{"nobody looks at the clock", []string{"requeue-troubled", "loss-stopped", "release-once"},
+		"nobody looks at the clock": {[]string{"requeue-troubled", "loss-stopped", "release-once"},
 			badTier{grant: func(g badGrant) second.Grant { return clockless{g} }}},
-		{"a lost grant comes back", []string{"loss-cut", "loss-frozen", "loss-stopped", "removal"},
+		"a lost grant comes back": {[]string{"loss-cut", "loss-frozen", "loss-stopped", "removal"},
 			badTier{grant: func(g badGrant) second.Grant { return reviving{g} }}},
-		{"the lease ends before it is said to", []string{"loss-frozen"},
+		"the lease ends before it is said to": {[]string{"loss-frozen"},
 			badTier{grant: func(g badGrant) second.Grant { return hopeful{g} }}},
-		{"a release does not tell of the loss", []string{"loss-cut", "loss-frozen", "loss-stopped", "removal", "hold-lost"},
+		"a release does not tell of the loss": {[]string{"loss-cut", "loss-frozen", "loss-stopped", "removal", "hold-lost"},
 			badTier{grant: func(g badGrant) second.Grant { return forgetful{g, second.ErrLost} }}},
-		{"a release ends the context", []string{"no-loss"},
+		"a release ends the context": {[]string{"no-loss"},
 			badTier{grant: func(g badGrant) second.Grant { return alarming(g) }}},
-		{"a release can be repeated", []string{"loss-cut", "loss-frozen", "loss-stopped", "removal", "release-once"},
+		"a release can be repeated": {[]string{"loss-cut", "loss-frozen", "loss-stopped", "removal", "release-once"},
 			badTier{grant: func(g badGrant) second.Grant { return forgetful{g, second.ErrReleased} }}},
-		{"a release waits for nothing", []string{"release-once"},
+		"a release waits for nothing": {[]string{"release-once"},
 			badTier{grant: func(g badGrant) second.Grant { return hasty{g} }}},
-		{"a release waits for the store", []string{"bounds-cut", "bounds-frozen"},
+		"a release waits for the store": {[]string{"bounds-cut", "bounds-frozen"},
 			badTier{grant: func(g badGrant) second.Grant { return stubborn{g} }}},
-		{"nobody waits for the end of a requeue", []string{"requeue-order"},
+		"nobody waits for the end of a requeue": {[]string{"requeue-order"},
 			badTier{grant: func(g badGrant) second.Grant { return impatient{g} }}},
-		{"a requeue keeps its token", []string{"requeue-writes", "requeue-order", "requeue-troubled", "tokens"}, badTier{
+		"a requeue keeps its token": {[]string{"requeue-writes", "requeue-order", "requeue-troubled", "tokens"}, badTier{
 			requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
 				g, err := c.Claim.Requeue(ctx, old, c.wait)
 				if err != nil {
@@ -94,7 +94,7 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				}
 				return cheap{badGrant{g, c.tier}, old.Token()}, nil
 			}}},
-		{"a caller leaves late", []string{"bounds-cut", "bounds-frozen", "bounds-messages"}, badTier{
+		"a caller leaves late": {[]string{"bounds-cut", "bounds-frozen", "bounds-messages"}, badTier{
 			acquire: func(ctx context.Context, c badClaim) (second.Grant, error) {
 				g, err := c.Claim.Acquire(ctx, c.wait)
 				if err != nil && ctx.Err() != nil {
@@ -102,12 +102,12 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				}
 				return g, err
 			}}},
-		{"a caller leaves a contender",
+		"a caller leaves a contender": {
 			[]string{"overtaking", "contested", "left-cancelled", "bounds-cut", "bounds-frozen", "bounds-messages"},
 			badTier{acquire: func(ctx context.Context, c badClaim) (second.Grant, error) {
 				return leaving(ctx, func(ctx context.Context) (second.Grant, error) { return c.Claim.Acquire(ctx, c.wait) })
 			}}},
-		{"a try queues", []string{"try-writes"}, badTier{try: func(ctx context.Context, c badClaim) (second.Grant, error) {
+		"a try queues": {[]string{"try-writes"}, badTier{try: func(ctx context.Context, c badClaim) (second.Grant, error) {
 			ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
 			defer cancel()
 			g, err := c.Claim.Acquire(ctx, c.wait)
@@ -116,7 +116,7 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			}
 			return g, err
 		}}},
-		{"a try takes what does not answer for taken", []string{"unreachable"}, badTier{
+		"a try takes what does not answer for taken": {[]string{"unreachable"}, badTier{
 			try: func(ctx context.Context, c badClaim) (second.Grant, error) {
 				g, err := c.Claim.TryAcquire(ctx)
 				if err != nil && !errors.Is(err, second.ErrClosed) {
@@ -124,43 +124,41 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				}
 				return g, err
 			}}},
-		{"nobody says where it stands", []string{"standing"}, badTier{wait: func(*second.Wait) *second.Wait { return nil }}},
-		{"one stands where it stood", []string{"standing"}, badTier{wait: func(w *second.Wait) *second.Wait {
+		"nobody says where it stands": {[]string{"standing"}, badTier{wait: func(*second.Wait) *second.Wait { return nil }}},
+		"one stands where it stood": {[]string{"standing"}, badTier{wait: func(w *second.Wait) *second.Wait {
 			first := new(second.Wait)
 			w.Stands(sync.OnceValue(func() second.Standing { return first.Standing() }))
 			return first
 		}}},
-		{"the queue is shown from its end", []string{"contenders"}, badTier{queue: func(queue []second.Contender) { slices.Reverse(queue) }}},
-		{"nobody is told of an expiry", []string{"connection"}, badTier{notify: func(c second.Connection, f func(second.Connection)) {
+		"the queue is shown from its end": {[]string{"contenders"}, badTier{queue: func(queue []second.Contender) { slices.Reverse(queue) }}},
+		"nobody is told of an expiry": {[]string{"connection"}, badTier{notify: func(c second.Connection, f func(second.Connection)) {
 			if c.State != second.Expired {
 				f(c)
 			}
 		}}},
-		{"several are told at a time", []string{"connection"}, badTier{
+		"several are told at a time": {[]string{"connection"}, badTier{
 			notify: func(c second.Connection, f func(second.Connection)) { go f(c); f(c) }}},
-		{"a goroutine is left", []string{"close"}, badTier{close: func(t second.Tier) error {
+		"a goroutine is left": {[]string{"close"}, badTier{close: func(t second.Tier) error {
 			go time.Sleep(time.Minute)
 			return t.Close()
 		}}},
-		{"close can be called once", []string{"close"}, badTier{close: func(t second.Tier) error {
+		"close can be called once": {[]string{"close"}, badTier{close: func(t second.Tier) error {
 			if t.Err() != nil {
 				return second.ErrClosed
 			}
 			return t.Close()
 		}}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if c.want != nil && !slices.Contains(c.want, "close") { // whose goroutines are counted
-				t.Parallel()
-			}
-			bites(t, c.want, func(p *tiertest.Process) {
-				bad, blind := c.tier, p.Blind
-				bad.Tier = p.Tier
-				p.Tier = &bad
-				p.Blind = func(g second.Grant) { blind(good(g)) }
-			})
+	}, func(t *testing.T, c row) {
+		if c.want != nil && !slices.Contains(c.want, "close") { // whose goroutines are counted
+			t.Parallel()
+		}
+		bites(t, c.want, func(p *tiertest.Process) {
+			bad, blind := c.tier, p.Blind
+			bad.Tier = p.Tier
+			p.Tier = &bad
+			p.Blind = func(g second.Grant) { blind(good(g)) }
 		})
-	}
+	})
 }
 
 // bites checks that these tests of the suite fail, or none at all, where processes are spoilt.

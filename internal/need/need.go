@@ -39,6 +39,14 @@ func Within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
+// Each runs f for each case, as a test of that name.
+func Each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, c C)) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { f(t, c) })
+	}
+}
+
 // Closed reports whether c is, or has something to be received.
 func Closed[E any](c <-chan E) bool {
 	select {

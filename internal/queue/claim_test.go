@@ -124,10 +124,11 @@ func TestWhatARequeueMakesOfTheOldContender(t *testing.T) {
 // It may have removed the old contender, which is no loss. It returns when that is gone: whoever comes next would queue behind it.
 func TestRequeueThatFails(t *testing.T) {
 	type enter func(ctx context.Context, f *fake, old *Contender, usual func() Answer) Answer
-	for name, c := range map[string]struct {
+	type row struct {
 		enter enter
 		want  error
-	}{
+	}
+	each(t, map[string]row{
 		"left before it is known": {func(_ context.Context, _ *fake, _ *Contender, usual func() Answer) Answer {
 			usual()
 			return Answer{}
@@ -145,19 +146,15 @@ func TestRequeueThatFails(t *testing.T) {
 			usual()
 			return Answer{Outcome: Denied, Begun: true, Err: errRefused}
 		}, errRefused},
-	} {
-		t.Run(name, func(t *testing.T) {
-			play(t, Config{}, func(t *testing.T, f *fake) {
-				old := f.acquire(second.Exclusive)
-				f.then(Enter, func(ctx context.Context, _ Command, usual func() Answer) Answer { return c.enter(ctx, f, old, usual) })
-				wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(within(t, time.Millisecond), old, nil)), c.want)
-				need.That(t, "the old one still queues", !f.queues(old))
-				wantErr(t, "the old one", old.AwaitRelease(), nil)
-				time.Sleep(ttl)
-				f.none()
-			})
-		})
-	}
+	}, func(t *testing.T, f *fake, c row) {
+		old := f.acquire(second.Exclusive)
+		f.then(Enter, func(ctx context.Context, _ Command, usual func() Answer) Answer { return c.enter(ctx, f, old, usual) })
+		wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(within(t, time.Millisecond), old, nil)), c.want)
+		need.That(t, "the old one still queues", !f.queues(old))
+		wantErr(t, "the old one", old.AwaitRelease(), nil)
+		time.Sleep(ttl)
+		f.none()
+	})
 }
 
 // What was held is given up in any case, and at once.

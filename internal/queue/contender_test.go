@@ -15,13 +15,14 @@ import (
 
 // What counts is the order of the store, unless that was set back: then, what was said to a command that was sent since.
 func TestNewestWordCounts(t *testing.T) {
-	for name, c := range map[string]struct {
+	type row struct {
 		view    View
 		asked   bool // the view is taken
 		behind  bool // it was sent since the last one came
 		renewal bool // its answer has the view
 		nothing bool // the contender is lost
-	}{
+	}
+	each(t, map[string]row{
 		"later":                       {view: View{Known: true, At: 11}, asked: true},
 		"at the same time":            {view: View{Known: true, At: 10}, asked: true},
 		"earlier":                     {view: View{Known: true, At: 9}},
@@ -34,65 +35,58 @@ func TestNewestWordCounts(t *testing.T) {
 		"another place":               {view: View{Known: true, At: 11, Token: 12}, nothing: true},
 		"cannot stay, earlier":        {view: View{At: 9, Err: errRefused}, nothing: true},
 		"cannot be told":              {view: View{Known: true, At: 11, Err: errRefused}, asked: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			play(t, Config{}, func(t *testing.T, f *fake) {
-				f.number = 9
-				time.Sleep(time.Second)
-				f.then(Enter, func(_ context.Context, c Command, _ func() Answer) Answer {
-					f.places[c.ID] = 5
-					return Answer{Outcome: Done, View: View{Known: true, Token: 5, At: 10, Has: true}}
-				})
-				h := f.acquire(second.Exclusive)
-				v := c.view
-				v.ID, v.Asked = h.id, true
-				if v.Known && v.Token == 0 {
-					v.Token = 5
-				}
-				if c.behind {
-					time.Sleep(time.Second)
-					v.Sent = f.Now()
-				}
-				if c.renewal {
-					time.Sleep(time.Second)
-					f.then(Beat, says(Answer{Outcome: Done, Views: []View{v}}))
-					f.Renew()
-					synctest.Wait()
-				} else {
-					f.Tell(v)
-				}
-				need.Equal(t, "taken", h.revoked.IsSet(), c.asked)
-				need.Equal(t, "lost", h.Err() != nil, c.nothing)
-				f.then(Leave, says(Answer{Outcome: Done}))
-				h.Release()
-			})
+	}, func(t *testing.T, f *fake, c row) {
+		f.number = 9
+		time.Sleep(time.Second)
+		f.then(Enter, func(_ context.Context, c Command, _ func() Answer) Answer {
+			f.places[c.ID] = 5
+			return Answer{Outcome: Done, View: View{Known: true, Token: 5, At: 10, Has: true}}
 		})
-	}
+		h := f.acquire(second.Exclusive)
+		v := c.view
+		v.ID, v.Asked = h.id, true
+		if v.Known && v.Token == 0 {
+			v.Token = 5
+		}
+		if c.behind {
+			time.Sleep(time.Second)
+			v.Sent = f.Now()
+		}
+		if c.renewal {
+			time.Sleep(time.Second)
+			f.then(Beat, says(Answer{Outcome: Done, Views: []View{v}}))
+			f.Renew()
+			synctest.Wait()
+		} else {
+			f.Tell(v)
+		}
+		need.Equal(t, "taken", h.revoked.IsSet(), c.asked)
+		need.Equal(t, "lost", h.Err() != nil, c.nothing)
+		f.then(Leave, says(Answer{Outcome: Done}))
+		h.Release()
+	})
 }
 
 // Whoever was told that it is missing before it is known to queue may be yet to enter; what was seen of it before then is over.
 func TestMissingContenderMayBeYetToEnter(t *testing.T) {
-	for name, c := range map[string]struct {
+	type row struct {
 		at     int64 // of the answer; it was missing at 100
 		enters int
-	}{"entered later": {101, 1}, "entered before, and was removed": {99, 2}} {
-		t.Run(name, func(t *testing.T) {
-			play(t, Config{}, func(t *testing.T, f *fake) {
-				f.number = 200
-				f.then(Enter, func(_ context.Context, cmd Command, usual func() Answer) Answer {
-					f.Tell(View{ID: cmd.ID, At: 100})
-					f.Tell(View{ID: cmd.ID, At: 50}) // which is late
-					a := usual()
-					a.View.At = c.at
-					return a
-				})
-				h := f.acquire(second.Exclusive)
-				need.Equal(t, "times entered", len(f.ops(Enter)), c.enters)
-				h.Release()
-				f.none()
-			})
-		})
 	}
+	each(t, map[string]row{"entered later": {101, 1}, "entered before, and was removed": {99, 2}}, func(t *testing.T, f *fake, c row) {
+		f.number = 200
+		f.then(Enter, func(_ context.Context, cmd Command, usual func() Answer) Answer {
+			f.Tell(View{ID: cmd.ID, At: 100})
+			f.Tell(View{ID: cmd.ID, At: 50}) // which is late
+			a := usual()
+			a.View.At = c.at
+			return a
+		})
+		h := f.acquire(second.Exclusive)
+		need.Equal(t, "times entered", len(f.ops(Enter)), c.enters)
+		h.Release()
+		f.none()
+	})
 }
 
 // News may come before the answer to the command that it is of, and after the end.

@@ -50,27 +50,24 @@ func TestShareThatMayHaveBeenExecutedIsNotTakenBack(t *testing.T) {
 	denied := Answer{Outcome: Denied, Err: errRefused}
 	begun := denied
 	begun.Begun = true
-	for name, c := range map[string]struct {
+	type row struct {
 		replies []reply
 		shared  bool
-	}{
+	}
+	each(t, map[string]row{
 		"refused":           {[]reply{says(denied)}, false},
 		"begun and refused": {[]reply{says(begun), says(denied), says(denied)}, true},
 		"lost and refused":  {[]reply{lost, says(denied), says(denied)}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			play(t, Config{}, func(t *testing.T, f *fake) {
-				f.reader = true
-				h := f.acquire(second.Writing)
-				f.then(Share, c.replies...)
-				need.Equal(t, "Share succeeds", h.Share(t.Context()) == nil, c.shared)
-				need.Equal(t, "shared", h.Shared(), c.shared)
-				told := len(f.log.Lines(slog.LevelWarn, "cannot let readers of other processes in")) == 1
-				need.Equal(t, "told", told, !c.shared)
-				h.Release()
-			})
-		})
-	}
+	}, func(t *testing.T, f *fake, c row) {
+		f.reader = true
+		h := f.acquire(second.Writing)
+		f.then(Share, c.replies...)
+		need.Equal(t, "Share succeeds", h.Share(t.Context()) == nil, c.shared)
+		need.Equal(t, "shared", h.Shared(), c.shared)
+		told := len(f.log.Lines(slog.LevelWarn, "cannot let readers of other processes in")) == 1
+		need.Equal(t, "told", told, !c.shared)
+		h.Release()
+	})
 }
 
 // Where each contender has a lease of its own, what no Beat names goes by itself.

@@ -392,21 +392,17 @@ func TestSessionThatEndsBeforeAContenderIsEnrolledIsNotUsed(t *testing.T) {
 
 // A renewal that is refused, or fails, is worth another one soon: the lease is not to suffer from the first.
 func TestRenewalThatFailsIsRepeatedSoon(t *testing.T) {
-	for name, a := range map[string]Answer{
+	each(t, map[string]Answer{
 		"refused": {Outcome: Denied, Err: errRefused}, "failed": {Outcome: Failed}, "not served": {Outcome: Done, Away: errAway},
-	} {
-		t.Run(name, func(t *testing.T) {
-			play(t, Config{}, func(t *testing.T, f *fake) {
-				h := f.acquire(second.Exclusive)
-				for range 2 { // the second time as soon as the first
-					f.many(Beat, 8, says(a))
-					f.then(Beat, nil)
-				}
-				time.Sleep(2 * ttl)
-				wantErr(t, "after twice eight renewals", h.Err(), nil)
-				need.Between(t, "renewals, those sixteen and one each quarter of the TTL", len(f.ops(Beat)), 20, 26)
-				h.Release()
-			})
-		})
-	}
+	}, func(t *testing.T, f *fake, a Answer) {
+		h := f.acquire(second.Exclusive)
+		for range 2 { // the second time as soon as the first
+			f.many(Beat, 8, says(a))
+			f.then(Beat, nil)
+		}
+		time.Sleep(2 * ttl)
+		wantErr(t, "after twice eight renewals", h.Err(), nil)
+		need.Between(t, "renewals, those sixteen and one each quarter of the TTL", len(f.ops(Beat)), 20, 26)
+		h.Release()
+	})
 }

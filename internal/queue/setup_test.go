@@ -62,6 +62,14 @@ func play(t *testing.T, config Config, test func(*testing.T, *fake)) {
 	})
 }
 
+// each plays a test for each case.
+func each[C any](t *testing.T, cases map[string]C, test func(*testing.T, *fake, C)) {
+	t.Helper()
+	need.Each(t, cases, func(t *testing.T, c C) {
+		play(t, Config{}, func(t *testing.T, f *fake) { test(t, f, c) })
+	})
+}
+
 // playFrom is for a test that says what the first session meets.
 func playFrom(t *testing.T, begin func(*fake), test func(*testing.T, *fake)) {
 	synctest.Test(t, func(t *testing.T) {

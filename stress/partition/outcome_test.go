@@ -15,28 +15,26 @@ func TestSummaryCountsAnAcquisitionBeforeTheLossAsBreach(t *testing.T) {
 	late := outcome{Fault: "follower", Lost: 2 * time.Second, Acquired: 4 * time.Second}
 	leader := outcome{Fault: "leader", Lost: 2 * time.Second, Acquired: 8 * time.Second}
 	dud := outcome{Fault: "leader", Error: "the lock did not pass on"}
-	for _, test := range []struct {
-		name     string
+	type row struct {
 		outcomes []outcome
 		passed   bool
 		want     []string
-	}{
-		{"loss first", []outcome{late, leader}, true, []string{
-			"follower  1 trials, 0 breaches, margin min +2.000 s", "partition: 2 trials, 0 breaches\n"}},
-		{"acquired first", []outcome{late, early, leader}, false, []string{
-			"follower  2 trials, 1 breaches, margin min -1.000 s", "partition: 3 trials, 1 breaches\n"}},
-		{"no outcome", []outcome{late, dud}, false, []string{
-			"1 trials without an outcome", "partition: 1 trials, 0 breaches\n"}},
-		{"nothing tried", nil, false, []string{"partition: 0 trials, 0 breaches\n"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var out strings.Builder
-			need.Equal(t, "passed", summarize(&out, zooKeeper.faultNames(), test.outcomes), test.passed)
-			need.Has(t, "the summary", out.String(), test.want...)
-			last := test.want[len(test.want)-1]
-			need.That(t, "the last line is another one: "+out.String(), strings.HasSuffix(out.String(), last))
-		})
 	}
+	need.Each(t, map[string]row{
+		"loss first": {[]outcome{late, leader}, true, []string{
+			"follower  1 trials, 0 breaches, margin min +2.000 s", "partition: 2 trials, 0 breaches\n"}},
+		"acquired first": {[]outcome{late, early, leader}, false, []string{
+			"follower  2 trials, 1 breaches, margin min -1.000 s", "partition: 3 trials, 1 breaches\n"}},
+		"no outcome": {[]outcome{late, dud}, false, []string{
+			"1 trials without an outcome", "partition: 1 trials, 0 breaches\n"}},
+		"nothing tried": {nil, false, []string{"partition: 0 trials, 0 breaches\n"}},
+	}, func(t *testing.T, test row) {
+		var out strings.Builder
+		need.Equal(t, "passed", summarize(&out, zooKeeper.faultNames(), test.outcomes), test.passed)
+		need.Has(t, "the summary", out.String(), test.want...)
+		last := test.want[len(test.want)-1]
+		need.That(t, "the last line is another one: "+out.String(), strings.HasSuffix(out.String(), last))
+	})
 }
 
 func TestFlagsNameTheFaults(t *testing.T) {

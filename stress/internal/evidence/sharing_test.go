@@ -27,34 +27,32 @@ func TestWhoFindsNoRoomOverlaps(t *testing.T) {
 	const all = rule.Everybody
 	rw, three := rule.ReadersWriter(0.9), rule.Permits(3, 3)
 	bothWays(t, func(t *testing.T, how Judging) {
-		for _, test := range []struct {
-			name   string
+		type row struct {
 			rule   rule.Rule
 			inside []int64
 			want   bool
-		}{
-			{"readers", rw, []int64{1, 1, 1, 1}, false},
-			{"a writer beside readers", rw, []int64{1, 1, all}, true},
-			{"a reader beside a writer", rw, []int64{all, 1}, true},
-			{"two writers", rw, []int64{all, all}, true},
-			{"three permits of three", three, []int64{1, 1, 1}, false},
-			{"four of three", three, []int64{1, 1, 1, 1}, true},
-			{"three at once", three, []int64{3}, false},
-			{"two and one", three, []int64{2, 1}, false},
-			{"two and two", three, []int64{2, 2}, true},
-			{"one beside three", three, []int64{3, 1}, true},
-		} {
-			t.Run(test.name, func(t *testing.T) {
-				inside, overlap := inTurn(t, test.rule, how, test.inside...)
-				need.Equal(t, "overlap", overlap, test.want)
-				for _, s := range inside {
-					need.OK(t, s.Abandon())
-				}
-				again, err := inside[0].register.Enter(test.inside[0])
-				need.WantErr(t, "when all have left", err, nil)
-				need.That(t, "overlap when all have left", !again.Overlap)
-			})
 		}
+		need.Each(t, map[string]row{
+			"readers":                  {rw, []int64{1, 1, 1, 1}, false},
+			"a writer beside readers":  {rw, []int64{1, 1, all}, true},
+			"a reader beside a writer": {rw, []int64{all, 1}, true},
+			"two writers":              {rw, []int64{all, all}, true},
+			"three permits of three":   {three, []int64{1, 1, 1}, false},
+			"four of three":            {three, []int64{1, 1, 1, 1}, true},
+			"three at once":            {three, []int64{3}, false},
+			"two and one":              {three, []int64{2, 1}, false},
+			"two and two":              {three, []int64{2, 2}, true},
+			"one beside three":         {three, []int64{3, 1}, true},
+		}, func(t *testing.T, test row) {
+			inside, overlap := inTurn(t, test.rule, how, test.inside...)
+			need.Equal(t, "overlap", overlap, test.want)
+			for _, s := range inside {
+				need.OK(t, s.Abandon())
+			}
+			again, err := inside[0].register.Enter(test.inside[0])
+			need.WantErr(t, "when all have left", err, nil)
+			need.That(t, "overlap when all have left", !again.Overlap)
+		})
 	})
 }
 
@@ -86,36 +84,34 @@ func TestReadersSeeAWrite(t *testing.T) {
 func TestTokens(t *testing.T) {
 	const read, write = 1, rule.Everybody
 	type step struct{ weight, token, process int64 }
-	for _, test := range []struct {
-		name  string
+	type row struct {
 		steps []step
 		want  bool // the last step goes back
-	}{
-		{"grows", []step{{write, 5, 1}, {write, 6, 2}}, false},
-		{"stays in one process", []step{{write, 5, 1}, {write, 5, 1}}, false},
-		{"stays in another process", []step{{write, 5, 1}, {write, 5, 2}}, true},
-		{"falls in one process", []step{{write, 5, 1}, {write, 4, 1}}, true},
-		{"falls in another process", []step{{write, 5, 1}, {write, 4, 2}}, true},
-		{"falls below an earlier one", []step{{write, 5, 1}, {write, 3, 2}, {write, 4, 2}}, true},
-		{"none", []step{{write, 5, 1}, {write, 0, 2}}, false},
-		{"a reader after a writer", []step{{write, 5, 1}, {read, 6, 2}}, false},
-		{"readers in any order", []step{{write, 5, 1}, {read, 7, 2}, {read, 6, 3}}, false},
-		{"a reader in the writer's process", []step{{write, 5, 1}, {read, 5, 1}, {write, 5, 1}}, false},
-		{"a reader with the writer's token elsewhere", []step{{write, 5, 1}, {read, 5, 2}}, true},
-		{"a reader before the writer", []step{{write, 5, 1}, {read, 4, 2}}, true},
-		{"a writer before a reader", []step{{read, 6, 2}, {write, 5, 1}}, true},
-		{"none, of a reader and a writer", []step{{write, 5, 1}, {read, 0, 2}, {write, 0, 2}}, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := need.Get(NewRegister(t.TempDir(), 0, rule.ReadersWriter(0.9), ByCount))(t)
-			var got bool
-			for _, s := range test.steps {
-				section := need.Get(r.Enter(s.weight))(t)
-				got = leave(t, section, s.token, s.process)
-			}
-			need.Equal(t, fmt.Sprintf("regression after %v", test.steps), got, test.want)
-		})
 	}
+	need.Each(t, map[string]row{
+		"grows":                                      {[]step{{write, 5, 1}, {write, 6, 2}}, false},
+		"stays in one process":                       {[]step{{write, 5, 1}, {write, 5, 1}}, false},
+		"stays in another process":                   {[]step{{write, 5, 1}, {write, 5, 2}}, true},
+		"falls in one process":                       {[]step{{write, 5, 1}, {write, 4, 1}}, true},
+		"falls in another process":                   {[]step{{write, 5, 1}, {write, 4, 2}}, true},
+		"falls below an earlier one":                 {[]step{{write, 5, 1}, {write, 3, 2}, {write, 4, 2}}, true},
+		"none":                                       {[]step{{write, 5, 1}, {write, 0, 2}}, false},
+		"a reader after a writer":                    {[]step{{write, 5, 1}, {read, 6, 2}}, false},
+		"readers in any order":                       {[]step{{write, 5, 1}, {read, 7, 2}, {read, 6, 3}}, false},
+		"a reader in the writer's process":           {[]step{{write, 5, 1}, {read, 5, 1}, {write, 5, 1}}, false},
+		"a reader with the writer's token elsewhere": {[]step{{write, 5, 1}, {read, 5, 2}}, true},
+		"a reader before the writer":                 {[]step{{write, 5, 1}, {read, 4, 2}}, true},
+		"a writer before a reader":                   {[]step{{read, 6, 2}, {write, 5, 1}}, true},
+		"none, of a reader and a writer":             {[]step{{write, 5, 1}, {read, 0, 2}, {write, 0, 2}}, false},
+	}, func(t *testing.T, test row) {
+		r := need.Get(NewRegister(t.TempDir(), 0, rule.ReadersWriter(0.9), ByCount))(t)
+		var got bool
+		for _, s := range test.steps {
+			section := need.Get(r.Enter(s.weight))(t)
+			got = leave(t, section, s.token, s.process)
+		}
+		need.Equal(t, fmt.Sprintf("regression after %v", test.steps), got, test.want)
+	})
 }
 
 // Those that a correct semaphore lets in always find room, whoever leaves meanwhile.

@@ -15,46 +15,44 @@ import (
 
 func TestVerdictOfChaosFailsOn(t *testing.T) {
 	const second = clock.Instant(time.Second)
-	for _, test := range []struct {
-		name  string
+	type row struct {
 		spoil func(*Case)
 		want  string
-	}{
-		{"nothing", func(*Case) {}, ""},
-		{"overlap", func(e *Case) { e.Holds[0].Valid = e.Holds[1].Got + 1 }, "overlap"},
-		{"kernel lock taken", func(e *Case) {
+	}
+	need.Each(t, map[string]row{
+		"nothing": {func(*Case) {}, ""},
+		"overlap": {func(e *Case) { e.Holds[0].Valid = e.Holds[1].Got + 1 }, "overlap"},
+		"kernel lock taken": {func(e *Case) {
 			e.Holds[1].Met = &evidence.Overlap{From: e.Holds[1].Got + 1, Until: e.Holds[1].Got + 2}
 		}, "overlap"},
-		{"lost update", func(e *Case) { e.Fence.LostFenced = 1 }, "lost updates"},
-		{"torn read", func(e *Case) { e.Fence.Torn = 1 }, "reads that a write changed"},
-		{"equal tokens", func(e *Case) { e.Fence.Regressions = 1 }, "tokens"},
-		{"blind holder", func(e *Case) { e.Holds[0].Blind = true }, "saw no loss"},
-		{"illegal history", func(e *Case) { e.Holds[1].Token = e.Holds[0].Token }, "illegal history"},
-		{"no progress", func(e *Case) { e.Holds = e.Holds[:1] }, "after the last fault"},
-		{"stall", func(e *Case) { e.End = 60 * second }, "longer than the faults explain"},
-		{"fault not healed", func(e *Case) { e.Faults.Unhealed = []error{io.EOF} }, "could not be undone"},
-		{"event that cannot be", func(e *Case) { e.Impossible = io.EOF }, "event that cannot be"},
-		{"nothing, as that is undecided", func(e *Case) { e.Impossible, e.Undecided = io.EOF, true }, ""},
-		{"leak", func(e *Case) { e.Leaked = 1 }, "left behind"},
-		{"death of the last worker", func(e *Case) { e.Tallies[0] = nil }, "died"},
-		{"death of an earlier worker", func(e *Case) { e.Deaths = 1 }, "died"},
-		{"stuck goroutine", func(e *Case) { e.Tallies[0].Stuck = 1 }, "stuck"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			e := &Case{
-				Rule: rule.Mutex(), SessionTimeout: time.Second, Healed: 2 * second, End: 4 * second,
-				Holds:   []evidence.Hold{span(1, 5, second, second+10), span(2, 6, 3*second, 3*second+10)},
-				Tallies: []*evidence.Tally{{}, {}},
-			}
-			test.spoil(e)
-			r := &report.Result{Procs: 2, Goroutines: 1, Paths: 1}
-			e.Judge(r)
-			found := strings.Join(r.Violations(), "; ")
-			need.Equal(t, "whether it passes, because of "+found, r.Verdict == "PASS", test.want == "")
-			need.Has(t, "what is found", found, test.want)
-			need.WantErr(t, "Write", r.Write(io.Discard, false), nil)
-		})
-	}
+		"lost update":                   {func(e *Case) { e.Fence.LostFenced = 1 }, "lost updates"},
+		"torn read":                     {func(e *Case) { e.Fence.Torn = 1 }, "reads that a write changed"},
+		"equal tokens":                  {func(e *Case) { e.Fence.Regressions = 1 }, "tokens"},
+		"blind holder":                  {func(e *Case) { e.Holds[0].Blind = true }, "saw no loss"},
+		"illegal history":               {func(e *Case) { e.Holds[1].Token = e.Holds[0].Token }, "illegal history"},
+		"no progress":                   {func(e *Case) { e.Holds = e.Holds[:1] }, "after the last fault"},
+		"stall":                         {func(e *Case) { e.End = 60 * second }, "longer than the faults explain"},
+		"fault not healed":              {func(e *Case) { e.Faults.Unhealed = []error{io.EOF} }, "could not be undone"},
+		"event that cannot be":          {func(e *Case) { e.Impossible = io.EOF }, "event that cannot be"},
+		"nothing, as that is undecided": {func(e *Case) { e.Impossible, e.Undecided = io.EOF, true }, ""},
+		"leak":                          {func(e *Case) { e.Leaked = 1 }, "left behind"},
+		"death of the last worker":      {func(e *Case) { e.Tallies[0] = nil }, "died"},
+		"death of an earlier worker":    {func(e *Case) { e.Deaths = 1 }, "died"},
+		"stuck goroutine":               {func(e *Case) { e.Tallies[0].Stuck = 1 }, "stuck"},
+	}, func(t *testing.T, test row) {
+		e := &Case{
+			Rule: rule.Mutex(), SessionTimeout: time.Second, Healed: 2 * second, End: 4 * second,
+			Holds:   []evidence.Hold{span(1, 5, second, second+10), span(2, 6, 3*second, 3*second+10)},
+			Tallies: []*evidence.Tally{{}, {}},
+		}
+		test.spoil(e)
+		r := &report.Result{Procs: 2, Goroutines: 1, Paths: 1}
+		e.Judge(r)
+		found := strings.Join(r.Violations(), "; ")
+		need.Equal(t, "whether it passes, because of "+found, r.Verdict == "PASS", test.want == "")
+		need.Has(t, "what is found", found, test.want)
+		need.WantErr(t, "Write", r.Write(io.Discard, false), nil)
+	})
 }
 
 func TestReadersDoNotHideThatNobodyWrites(t *testing.T) {

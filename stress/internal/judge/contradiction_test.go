@@ -23,28 +23,26 @@ func turns(n int) (holds []evidence.Hold) {
 }
 
 func TestContradictionIsTheHoldsThatDoNotGoTogether(t *testing.T) {
-	for _, test := range []struct {
-		name  string
+	type row struct {
 		spoil func([]evidence.Hold)
 		ids   []int
-	}{
-		{"first two at once", func(h []evidence.Hold) { h[0].Valid, h[0].Over = 12, 13 }, []int{1, 11}},
-		{"two at once", func(h []evidence.Hold) { h[70].Valid, h[70].Over = 712, 713 }, []int{701, 711}},
-		{"token of another process", func(h []evidence.Hold) { h[71].Token = h[70].Token }, []int{701, 711}},
-		{"last one", func(h []evidence.Hold) { h[99].Token = 1 }, []int{981, 991}},
-		{"one by itself", func(h []evidence.Hold) {
+	}
+	need.Each(t, map[string]row{
+		"first two at once":        {func(h []evidence.Hold) { h[0].Valid, h[0].Over = 12, 13 }, []int{1, 11}},
+		"two at once":              {func(h []evidence.Hold) { h[70].Valid, h[70].Over = 712, 713 }, []int{701, 711}},
+		"token of another process": {func(h []evidence.Hold) { h[71].Token = h[70].Token }, []int{701, 711}},
+		"last one":                 {func(h []evidence.Hold) { h[99].Token = 1 }, []int{981, 991}},
+		"one by itself": {func(h []evidence.Hold) {
 			h[50].Nested = []evidence.Nesting{{Token: 7, Asked: 502, Got: 503, Called: 504, Return: 505}}
 		}, []int{501}},
-		{"two pairs", func(h []evidence.Hold) { h[31].Token, h[71].Token = h[30].Token, h[70].Token }, []int{301, 311}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			holds := turns(100)
-			test.spoil(holds)
-			verdict, found := checkHistory(holds, rule.Mutex(), time.Now().Add(checkingTime))
-			need.Equal(t, "the verdict", verdict, porcupine.Illegal)
-			need.List(t, "the holds", ids(found), test.ids...)
-		})
-	}
+		"two pairs": {func(h []evidence.Hold) { h[31].Token, h[71].Token = h[30].Token, h[70].Token }, []int{301, 311}},
+	}, func(t *testing.T, test row) {
+		holds := turns(100)
+		test.spoil(holds)
+		verdict, found := checkHistory(holds, rule.Mutex(), time.Now().Add(checkingTime))
+		need.Equal(t, "the verdict", verdict, porcupine.Illegal)
+		need.List(t, "the holds", ids(found), test.ids...)
+	})
 }
 
 func ids(holds []evidence.Hold) (all []int) {

@@ -31,38 +31,36 @@ func TestSummaryAddsUpTheWorkers(t *testing.T) {
 }
 
 func TestVerdictFailsOn(t *testing.T) {
-	for _, test := range []struct {
-		name    string
+	type row struct {
 		spoil   func(*report.Result, *evidence.Tally)
 		dead    bool
 		counted int64
-	}{
-		{name: "overlap", spoil: func(_ *report.Result, w *evidence.Tally) { w.Overlaps = 1 }, counted: 10},
-		{name: "lost update", counted: 9},
-		{name: "update out of nowhere", counted: 11},
-		{name: "token going back", spoil: func(_ *report.Result, w *evidence.Tally) { w.Regressions = 1 }, counted: 10},
-		{name: "leaked node", spoil: func(r *report.Result, _ *evidence.Tally) { r.LeakedNodes = 1 }, counted: 10},
-		{name: "stuck goroutine", spoil: func(_ *report.Result, w *evidence.Tally) { w.Stuck = 1 }, counted: 10},
-		{name: "dead worker", dead: true, counted: 10},
-		{name: "nothing acquired", spoil: func(_ *report.Result, w *evidence.Tally) { w.Sections[0] = 0 }, counted: 0},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var r report.Result
-			tallies := []*evidence.Tally{tallyOf(10)}
-			if test.spoil != nil {
-				test.spoil(&r, tallies[0])
-			}
-			if test.dead {
-				tallies = append(tallies, nil)
-			}
-			Summarize(&r, rule.Mutex(), tallies, []int64{test.counted})
-			need.Equal(t, "the verdict", r.Verdict, "FAIL")
-			need.Equal(t, fmt.Sprintf("the reasons in %q", r.Violations()), len(r.Violations()), 1)
-			var text strings.Builder
-			need.OK(t, r.Write(&text, false))
-			need.Has(t, "the text, which says why", text.String(), "\nFAIL: "+r.Violations()[0])
-		})
 	}
+	need.Each(t, map[string]row{
+		"overlap":               {spoil: func(_ *report.Result, w *evidence.Tally) { w.Overlaps = 1 }, counted: 10},
+		"lost update":           {counted: 9},
+		"update out of nowhere": {counted: 11},
+		"token going back":      {spoil: func(_ *report.Result, w *evidence.Tally) { w.Regressions = 1 }, counted: 10},
+		"leaked node":           {spoil: func(r *report.Result, _ *evidence.Tally) { r.LeakedNodes = 1 }, counted: 10},
+		"stuck goroutine":       {spoil: func(_ *report.Result, w *evidence.Tally) { w.Stuck = 1 }, counted: 10},
+		"dead worker":           {dead: true, counted: 10},
+		"nothing acquired":      {spoil: func(_ *report.Result, w *evidence.Tally) { w.Sections[0] = 0 }, counted: 0},
+	}, func(t *testing.T, test row) {
+		var r report.Result
+		tallies := []*evidence.Tally{tallyOf(10)}
+		if test.spoil != nil {
+			test.spoil(&r, tallies[0])
+		}
+		if test.dead {
+			tallies = append(tallies, nil)
+		}
+		Summarize(&r, rule.Mutex(), tallies, []int64{test.counted})
+		need.Equal(t, "the verdict", r.Verdict, "FAIL")
+		need.Equal(t, fmt.Sprintf("the reasons in %q", r.Violations()), len(r.Violations()), 1)
+		var text strings.Builder
+		need.OK(t, r.Write(&text, false))
+		need.Has(t, "the text, which says why", text.String(), "\nFAIL: "+r.Violations()[0])
+	})
 }
 
 func TestSidesOfAReaderWriterLock(t *testing.T) {

@@ -11,33 +11,31 @@ import (
 
 func TestSectionsAreDrawnByTheirShares(t *testing.T) {
 	const draws = 10000
-	for _, test := range []struct {
-		name string
+	type row struct {
 		rule Rule
 		want map[int64]float64
-	}{
-		{"mutex", Mutex(), map[int64]float64{1: 1}},
-		{"readers and writer", ReadersWriter(0.9), map[int64]float64{1: 0.9, Everybody: 0.1}},
-		{"readers alone", ReadersWriter(1), map[int64]float64{1: 1}},
-		{"writers alone", ReadersWriter(0), map[int64]float64{Everybody: 1}},
-		{"permits", Permits(10, 1), map[int64]float64{1: 1}},
-		{"permits, several at once", Permits(10, 4), map[int64]float64{1: 0.25, 2: 0.25, 3: 0.25, 4: 0.25}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			random, got := rand.New(rand.NewPCG(1, 1)), map[int64]float64{}
-			for range draws {
-				got[test.rule.Draw(random)] += 1.0 / draws
-			}
-			if len(got) != len(test.want) {
-				t.Errorf("got the weights %v, want %v", got, test.want)
-			}
-			for weight, share := range test.want {
-				if math.Abs(got[weight]-share) > 0.02 {
-					t.Errorf("weight %d: got a share of %.3f, want %v", weight, got[weight], share)
-				}
-			}
-		})
 	}
+	need.Each(t, map[string]row{
+		"mutex":                    {Mutex(), map[int64]float64{1: 1}},
+		"readers and writer":       {ReadersWriter(0.9), map[int64]float64{1: 0.9, Everybody: 0.1}},
+		"readers alone":            {ReadersWriter(1), map[int64]float64{1: 1}},
+		"writers alone":            {ReadersWriter(0), map[int64]float64{Everybody: 1}},
+		"permits":                  {Permits(10, 1), map[int64]float64{1: 1}},
+		"permits, several at once": {Permits(10, 4), map[int64]float64{1: 0.25, 2: 0.25, 3: 0.25, 4: 0.25}},
+	}, func(t *testing.T, test row) {
+		random, got := rand.New(rand.NewPCG(1, 1)), map[int64]float64{}
+		for range draws {
+			got[test.rule.Draw(random)] += 1.0 / draws
+		}
+		if len(got) != len(test.want) {
+			t.Errorf("got the weights %v, want %v", got, test.want)
+		}
+		for weight, share := range test.want {
+			if math.Abs(got[weight]-share) > 0.02 {
+				t.Errorf("weight %d: got a share of %.3f, want %v", weight, got[weight], share)
+			}
+		}
+	})
 }
 
 func TestWhoIsAlone(t *testing.T) {

@@ -50,9 +50,7 @@ func inCrowd(t *testing.T, paths int, f func(c *crowd)) {
 // eachInCrowd runs f for each case, with a server and eight paths of its own.
 func eachInCrowd[C any](t *testing.T, cases map[string]C, f func(c *crowd, of C)) {
 	t.Helper()
-	for name, of := range cases {
-		t.Run(name, func(t *testing.T) { inCrowd(t, 8, func(c *crowd) { f(c, of) }) })
-	}
+	need.Each(t, cases, func(t *testing.T, of C) { inCrowd(t, 8, func(c *crowd) { f(c, of) }) })
 }
 
 // add makes a path, which is known to be there.

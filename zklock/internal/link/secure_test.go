@@ -108,42 +108,39 @@ func shows(cert zkservertest.Certificate) *tls.Config {
 }
 
 func TestEachServerShowsACertificateForItsName(t *testing.T) {
-	for _, c := range []struct {
-		name, asked string // ServerName of the client
-		cert        string // what zk2 has a certificate for
-		want        string // of the error, "" for success
-	}{
-		{"its own", "", "zk2", ""},
-		{"another's", "", "zk1", "certificate is valid for zk1, not zk2"},
-		{"the one that is asked for", "ensemble", "ensemble", ""},
-		{"its own, not the one that is asked for", "ensemble", "zk2", "certificate is valid for zk2, not ensemble"},
-		{"the one by which it is dialed, an address", "", "10.0.0.2", ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) {
-				f := newFront(t, s)
-				server := "zk2:2181"
-				if net.ParseIP(c.cert) != nil {
-					server = c.cert + ":2181"
-				}
-				s.Member("zk1:2181").Refuse()
-				f.set(server, shows(f.ca.Issue(c.cert)))
-				ctx := need.Within(t, 10*time.Second)
-				config := f.config()
-				config.TLS.ServerName = c.asked
-				l, err := tryDial(ctx, config, server)
-				if err == nil {
-					defer shut(l)
-				}
-				if c.want == "" {
-					wantErr(t, "Dial", err, nil)
-					return
-				}
-				wantErr(t, "Dial", err, zk.ErrNoServer)
-				wantMention(t, err, c.want, "TLS handshake with "+server, "set ServerName")
-			})
-		})
+	type row struct {
+		asked string // ServerName of the client
+		cert  string // what zk2 has a certificate for
+		want  string // of the error, "" for success
 	}
+	each(t, map[string]row{
+		"its own":                                   {"", "zk2", ""},
+		"another's":                                 {"", "zk1", "certificate is valid for zk1, not zk2"},
+		"the one that is asked for":                 {"ensemble", "ensemble", ""},
+		"its own, not the one that is asked for":    {"ensemble", "zk2", "certificate is valid for zk2, not ensemble"},
+		"the one by which it is dialed, an address": {"", "10.0.0.2", ""},
+	}, func(t *testing.T, s *zktest.Server, c row) {
+		f := newFront(t, s)
+		server := "zk2:2181"
+		if net.ParseIP(c.cert) != nil {
+			server = c.cert + ":2181"
+		}
+		s.Member("zk1:2181").Refuse()
+		f.set(server, shows(f.ca.Issue(c.cert)))
+		ctx := need.Within(t, 10*time.Second)
+		config := f.config()
+		config.TLS.ServerName = c.asked
+		l, err := tryDial(ctx, config, server)
+		if err == nil {
+			defer shut(l)
+		}
+		if c.want == "" {
+			wantErr(t, "Dial", err, nil)
+			return
+		}
+		wantErr(t, "Dial", err, zk.ErrNoServer)
+		wantMention(t, err, c.want, "TLS handshake with "+server, "set ServerName")
+	})
 }
 
 func TestAServerIsNotVerifiedByTheNameOfTheLastOne(t *testing.T) {

@@ -34,11 +34,9 @@ func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
 // each runs f for each case, with a server of its own.
 func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *zktest.Server, c C)) {
 	t.Helper()
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *zktest.Server) { f(t, s, c) })
-		})
-	}
+	need.Each(t, cases, func(t *testing.T, c C) {
+		bubble(t, func(t *testing.T, s *zktest.Server) { f(t, s, c) })
+	})
 }
 
 // to is the configuration of a link to s.
