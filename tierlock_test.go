@@ -40,9 +40,8 @@ func TestDialRefusesBadArgumentsByName(t *testing.T) {
 		"option of type <nil>":        {"127.0.0.1", nil},
 	} {
 		locks, err := tierlock.Dial(t.Context(), c.connect, c.option)
-		if err == nil || !strings.Contains(err.Error(), name) || locks != nil {
-			t.Errorf("got %v, %v; want an error with %q", locks, err, name)
-		}
+		need.That(t, fmt.Sprintf("got %v, %v; want an error with %q", locks, err, name),
+			err != nil && strings.Contains(err.Error(), name) && locks == nil)
 	}
 }
 
@@ -75,9 +74,7 @@ func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
 			&zk.SetDataRequest{Path: "/data", Data: []byte("b"), Version: 0},
 			&zk.CreateRequest{Path: "/gone", Acl: zk.WorldACL(zk.PermAll)},
 			&zk.DeleteRequest{Path: "/gone", Version: -1})
-		if err != nil || len(results) != 5 || results[0].String != "/data" {
-			t.Errorf("Multi: got %+v, %v", results, err)
-		}
+		need.That(t, fmt.Sprintf("Multi: got %+v, %v", results, err), err == nil && len(results) == 5 && results[0].String == "/data")
 		data, _, _ := srv.Get("/app/a/data")
 		need.Equal(t, "/app/a/data", string(data), "b")
 		locktest.WantErr(t, "Release", h.Release(), nil)
@@ -100,9 +97,8 @@ func TestGuardedWritesStayBelowThePathOfTheConnectString(t *testing.T) {
 		need.Equal(t, "/app", string(data), "top")
 		results, err := tierlock.Multi(t.Context(), h,
 			&zk.CreateRequest{Path: "/", Flags: zk.FlagSequence, Acl: zk.WorldACL(zk.PermAll)})
-		if err != nil || !strings.HasPrefix(results[0].String, "/0") || len(results[0].String) != len("/0000000001") {
-			t.Errorf("create a numbered child of /: got %+v, %v", results, err)
-		}
+		need.That(t, fmt.Sprintf("create a numbered child of /: got %+v, %v", results, err),
+			err == nil && strings.HasPrefix(results[0].String, "/0") && len(results[0].String) == len("/0000000001"))
 	})
 }
 

@@ -104,9 +104,8 @@ func TestKeyTellsOfItsOwner(t *testing.T) {
 	need.Equal(t, "revision and lease", [2]int64{kv.CreateRevision, kv.Lease}, [2]int64{c.Token(), int64(p.lease())})
 	all := need.Get(l.Contenders(soon(t)))(t)
 	need.Len(t, "contenders", all, 1)
-	if o := all[0]; o.Token != c.Token() || o.ID != c.Ref().ID || o.Label != "<the label>" || o.Linger != 3*time.Second {
-		t.Errorf("%+v", o)
-	}
+	o := all[0]
+	need.That(t, fmt.Sprintf("%+v", o), o.Token == c.Token() && o.ID == c.Ref().ID && o.Label == "<the label>" && o.Linger == 3*time.Second)
 }
 
 // The audit goes by what a lease has.

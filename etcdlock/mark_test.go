@@ -48,9 +48,8 @@ func TestMarksKeepThePlaceAndTheLease(t *testing.T) {
 	share(t, c)
 	need.Equal(t, "writes to ask three times and to share", writes(t)-revision, 2)
 	after, o := stored(t, keyOf(c.Ref()))
-	if after.CreateRevision != c.Token() || after.Lease != before.Lease || !o.Shared || !o.Revoke || o.Host == "" || o.PID == 0 {
-		t.Errorf("key %v of %+v, want the place, the lease and the description kept", after, o)
-	}
+	need.That(t, fmt.Sprintf("key %v of %+v, want the place, the lease and the description kept", after, o),
+		after.CreateRevision == c.Token() && after.Lease == before.Lease && o.Shared && o.Revoke && o.Host != "" && o.PID != 0)
 	release(t, reader.Must(t), c)
 }
 

@@ -204,9 +204,8 @@ func TestLockAndSemaphoreOfAPathAreTwoQueues(t *testing.T) {
 	locked(t, p.mutex(t))
 	owners, err := p.mutex(t).Contenders(soon(t))
 	takers, refusal := q.of(t, 3).Contenders(soon(t))
-	if err != nil || refusal != nil || len(owners) != 1 || len(takers) != 1 || owners[0].Of != 0 || takers[0].Permits != 3 {
-		t.Errorf("%+v, %v, have the lock, and %+v, %v, permits", owners, err, takers, refusal)
-	}
+	need.That(t, fmt.Sprintf("%+v, %v, have the lock, and %+v, %v, permits", owners, err, takers, refusal),
+		err == nil && refusal == nil && len(owners) == 1 && len(takers) == 1 && owners[0].Of == 0 && takers[0].Permits == 3)
 	waits := q.of(t, 3).waits(t, 1)
 	release(t, held)
 	p.of(t, 3).give(t, taken...)

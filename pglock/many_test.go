@@ -109,9 +109,8 @@ func TestNobodyIsPassedBy(t *testing.T) {
 	seen := func() {
 		t.Helper()
 		queues, err := look(soon(t), outside(t), []string{path})
-		if err != nil || len(queues[path]) != 1 || entered(t, outside(t), path, newID(), id) {
-			t.Errorf("%v, or the next one is the first; %v", queues, err)
-		}
+		need.That(t, fmt.Sprintf("%v, or the next one is the first; %v", queues, err),
+			err == nil && len(queues[path]) == 1 && !entered(t, outside(t), path, newID(), id))
 		exec(t, outside(t), "DELETE FROM tierlock.contender WHERE path = $1 AND id <> $2", path, head)
 	}
 	comeUntilNoted(t, path, id)

@@ -39,9 +39,8 @@ func undisturbed(t *testing.T, url string) {
 		all.Go(func() {
 			var isolation, listens any
 			err := pool.QueryRow(soon(t), settings, pgx.QueryExecModeExec).Scan(&isolation, &listens, new(any))
-			if err != nil || isolation != "serializable" || listens != int64(0) {
-				t.Errorf("another client has isolation %v, and listens to %v channels: %v", isolation, listens, err)
-			}
+			need.That(t, fmt.Sprintf("another client has isolation %v, and listens to %v channels: %v", isolation, listens, err),
+				err == nil && isolation == "serializable" && listens == int64(0))
 		})
 	}
 	all.Wait()

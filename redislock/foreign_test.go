@@ -133,9 +133,8 @@ func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {
 	// Its value is shown as a short line.
 	outside(t).Set(soon(t), c.Path, "\x1b[2J\n\u202e\xff"+strings.Repeat("x", 1<<20), 0)
 	all, err := p.at(t, c.Path).Contenders(soon(t))
-	if err != nil || len(all) != 2 || !strings.HasPrefix(all[0].ID, `\x1b[2J\n\u202e\xffxxx`) || len(all[0].ID) > 300 {
-		t.Errorf("%.300q, %v", fmt.Sprint(all), err)
-	}
+	need.That(t, fmt.Sprintf("%.300q, %v", fmt.Sprint(all), err),
+		err == nil && len(all) == 2 && strings.HasPrefix(all[0].ID, `\x1b[2J\n\u202e\xffxxx`) && len(all[0].ID) <= 300)
 	outside(t).PExpire(soon(t), c.Path, 90*time.Millisecond)
 	eventually(t, "the lock", func() bool { return p.stands(t, queue.Look, c, 0).Has })
 	p.leaves(t, c)
@@ -188,9 +187,8 @@ func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 		need.Equal(t, "time to leave the key", p.stands(t, queue.Look, a, 0).Yield, time.Microsecond)
 		pass()
 		gap, err := outside(t).HGet(soon(t), state, "gap").Int64()
-		if d := time.Since(time.UnixMicro(gap)); err != nil || d < 0 || d > time.Minute {
-			t.Errorf("the key was not left free: for the last time %v ago, %v", d, err)
-		}
+		d := time.Since(time.UnixMicro(gap))
+		need.That(t, fmt.Sprintf("the key was not left free: for the last time %v ago, %v", d, err), err == nil && d >= 0 && d <= time.Minute)
 		eventually(t, "the next one gets it", func() bool { return p.stands(t, queue.Look, a, 0).Has })
 		if v := p.stands(t, queue.Look, a, 0); seen && v.Yield > 100*time.Millisecond {
 			t.Errorf("%+v, want to leave the key after a tenth of a second", v)

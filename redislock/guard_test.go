@@ -69,9 +69,8 @@ func TestEvalRunsAScriptWithItsKeysAndArguments(t *testing.T) {
 		`return redis.error_reply('READONLY You cannot write')`: "READONLY", `syntax error`: "compiling",
 	} {
 		got, err := Eval(soon(t), h.Hold, script, nil)
-		if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, tier.ErrUnknown) || errors.Is(err, tier.ErrLost) {
-			t.Errorf("%s: got %v, %v, want its error alone", script, got, err)
-		}
+		need.That(t, fmt.Sprintf("%s: got %v, %v, want its error alone", script, got, err),
+			err != nil && strings.Contains(err.Error(), want) && !errors.Is(err, tier.ErrUnknown) && !errors.Is(err, tier.ErrLost))
 	}
 	need.That(t, "not idle although all was answered", second.GrantOf(h.Hold).Idle())
 	over, cancel := context.WithCancel(t.Context())

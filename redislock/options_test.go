@@ -76,9 +76,8 @@ func TestServerThatMayBreakPromisesIsWarnedAbout(t *testing.T) {
 		log, logger := logtest.New(slog.LevelWarn)
 		launch(t, e.Addrs(), WithLogger(logger)).end()
 		got := strings.Join(log.Lines(slog.LevelWarn, "redislock: m"), "") // and no quarantine
-		if (got != "") != (tt.want != "") || !strings.Contains(got, tt.want) {
-			t.Errorf("after %s: %q, want %q", tt.command, got, tt.want)
-		}
+		need.That(t, fmt.Sprintf("after %s: %q, want %q", tt.command, got, tt.want),
+			(got != "") == (tt.want != "") && strings.Contains(got, tt.want))
 	}
 	asks(t, e.Members[0], "CONFIG SET maxmemory 0", "ACL SETUSER default -config")
 	need.Equal(t, "a quarantine where the configuration cannot be read", startAt(t, e.Addrs()).quarantine(), ttl+usualLag+rounding)

@@ -25,9 +25,8 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		"-baseline=none", "-baseline=etcd", "-lock rw -baseline=zk", "-bench x -procs 2", "-bench x -zk host", "-bench x -html y",
 	} {
 		code, stdout, stderr := runWith(strings.Fields(args)...)
-		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "Usage of stress") {
-			t.Errorf("%s: got exit %d, stdout %q, stderr %q, want %d and the usage on stderr", args, code, stdout, stderr, exitUsage)
-		}
+		need.That(t, fmt.Sprintf("%s: got exit %d, stdout %q, stderr %q, want %d and the usage on stderr", args, code, stdout, stderr, exitUsage),
+			code == exitUsage && stdout == "" && strings.Contains(stderr, "Usage of stress"))
 	}
 }
 

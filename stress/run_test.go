@@ -114,9 +114,8 @@ func TestRealLocksPass(t *testing.T) {
 func TestReaderWriterLockPasses(t *testing.T) {
 	r := runJSON(t, exitPass, "-zk", servers(t), "-lock", "rw", "-reads", "0.8", "-baseline",
 		"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
-	if r.Verdict != "PASS" || *r.Reads != 0.8 || r.Baseline.Lock != "mutex" || r.Ratio == 0 || r.Inside == 0 || len(r.Errors) > 0 {
-		t.Errorf("got %+v", r)
-	}
+	need.That(t, fmt.Sprintf("got %+v", r),
+		r.Verdict == "PASS" && *r.Reads == 0.8 && r.Baseline.Lock == "mutex" && r.Ratio != 0 && r.Inside != 0 && len(r.Errors) == 0)
 	reads := float64(r.Readers.Acquisitions) / float64(r.Acquisitions)
 	need.Between(t, "the share of readers", reads, 0.7, 0.9)
 	need.That(t, fmt.Sprintf("writers %+v", r.Writers), r.Writers.Wait.Max != 0 && r.Writers.Jain != 0)
@@ -125,9 +124,8 @@ func TestReaderWriterLockPasses(t *testing.T) {
 func TestSemaphorePasses(t *testing.T) {
 	r := runJSON(t, exitPass, "-zk", servers(t), "-lock", "semaphore", "-permits", "4", "-weight", "3",
 		"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
-	if r.Verdict != "PASS" || r.Permits != 4 || r.Weight != 3 || r.Acquisitions == 0 || r.Busy == 0 || len(r.Errors) > 0 {
-		t.Errorf("got %+v", r)
-	}
+	need.That(t, fmt.Sprintf("got %+v", r),
+		r.Verdict == "PASS" && r.Permits == 4 && r.Weight == 3 && r.Acquisitions != 0 && r.Busy != 0 && len(r.Errors) == 0)
 }
 
 func TestRealLocksPassOnTheOtherStores(t *testing.T) {
@@ -180,9 +178,8 @@ func TestRunLeavesNoNodes(t *testing.T) {
 	runJSON(t, exitPass, "-zk", place+"/b", "-procs", "1", "-duration", "100ms")
 	server, root, _ := strings.Cut(place, "/")
 	conn := zkconn.Start(t, []string{server}, 15*time.Second, nil)
-	if exists, _, err := conn.Exists("/" + root); err != nil || exists {
-		t.Errorf("the parents that were missing before: exists %t, %v", exists, err)
-	}
+	exists, _, err := conn.Exists("/" + root)
+	need.That(t, fmt.Sprintf("the parents that were missing before: exists %t, %v", exists, err), err == nil && !exists)
 }
 
 func TestPageOfARun(t *testing.T) {
@@ -190,18 +187,16 @@ func TestPageOfARun(t *testing.T) {
 	runJSON(t, exitPass, "-zk", servers, "-baseline", "-html", name, "-procs", "2", "-goroutines", "2", "-duration", "300ms")
 	page := string(need.Get(os.ReadFile(name))(t))
 	need.Has(t, "the page", page, "stress: PASS", "2 × 2, empty section", "zk.Lock", "as the server is configured")
-	if code, _, stderr := runWith("-zk", servers, "-duration", "100ms", "-html", t.TempDir()); code == exitPass || stderr == "" {
-		t.Errorf("a page that cannot be written: got exit %d, stderr %q", code, stderr)
-	}
+	code, _, stderr := runWith("-zk", servers, "-duration", "100ms", "-html", t.TempDir())
+	need.That(t, fmt.Sprintf("a page that cannot be written: got exit %d, stderr %q", code, stderr), code != exitPass && stderr != "")
 }
 
 func TestBrokenLockFailsBesideItsBaseline(t *testing.T) {
 	r := runJSON(t, exitViolation, "-zk", servers(t), "-lock", "broken", "-baseline",
 		"-procs", "2", "-goroutines", "10", "-cs", "1ms", "-duration", "1s")
 	need.That(t, fmt.Sprintf("a lock that lets everybody in: %+v", r), r.Verdict == "FAIL" && r.Overlaps != 0 && r.LostUpdates != 0)
-	if b := r.Baseline; b == nil || b.Lock != "zk" || b.Verdict != "PASS" || r.Ratio <= 1 {
-		t.Errorf("baseline: got %+v, ratio %v", b, r.Ratio)
-	}
+	b := r.Baseline
+	need.That(t, fmt.Sprintf("baseline: got %+v, ratio %v", b, r.Ratio), b != nil && b.Lock == "zk" && b.Verdict == "PASS" && r.Ratio > 1)
 }
 
 func TestLeakedNodesFailTheRun(t *testing.T) {

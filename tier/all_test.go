@@ -69,9 +69,8 @@ func TestAcquireAllHoldsNothingAfterAnError(t *testing.T) {
 		ctx := need.Within(t, 2*time.Second)
 		_, err := tier.AcquireAll(ctx, c, a, b)
 		var wait *tier.WaitError
-		if !errors.As(err, &wait) || wait.Path != c.Path() || wait.Ahead.Token != hold.Token() || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want a WaitError about %s", err, c.Path())
-		}
+		need.That(t, fmt.Sprintf("got %v, want a WaitError about %s", err, c.Path()),
+			errors.As(err, &wait) && wait.Path == c.Path() && wait.Ahead.Token == hold.Token() && errors.Is(err, context.DeadlineExceeded))
 		wantQueues(t, s, "after the error", 0, 0, 1)
 
 		impatient := locks.Mutex("/locks/c", tier.WithMaxWait(time.Second))
@@ -237,9 +236,8 @@ func TestAcquireAllReturnsNoLockThatIsLost(t *testing.T) { // I1
 
 func TestABundleOfNothing(t *testing.T) {
 	bundle := acquireAll(t, t.Context())
-	if len(bundle.Holds()) != 0 || bundle.Err() != nil || bundle.Context(t.Context()) != t.Context() {
-		t.Errorf("holds %v, Err %v", bundle.Holds(), bundle.Err())
-	}
+	need.That(t, fmt.Sprintf("holds %v, Err %v", bundle.Holds(), bundle.Err()),
+		len(bundle.Holds()) == 0 && bundle.Err() == nil && bundle.Context(t.Context()) == t.Context())
 	release(t, bundle)
 	wantErr(t, "second Release", bundle.Release(), tier.ErrReleased)
 	wantErr(t, "Err after Release", bundle.Err(), tier.ErrReleased)

@@ -191,9 +191,8 @@ func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
 		shows := func(when string, mu *tier.Mutex, lingering bool) {
 			t.Helper()
 			queue := need.Get(mu.Contenders(soon(t)))(t)
-			if len(queue) != 1 || queue[0].Lingering != lingering || queue[0].Linger != time.Minute {
-				t.Errorf("%s: %+v, want one, lingering %t, for up to 1m", when, queue, lingering)
-			}
+			need.That(t, fmt.Sprintf("%s: %+v, want one, lingering %t, for up to 1m", when, queue, lingering),
+				len(queue) == 1 && queue[0].Lingering == lingering && queue[0].Linger == time.Minute)
 		}
 		for range 2 { // a node that lingered can be held again
 			hold := acquire(t, mu)

@@ -66,9 +66,7 @@ func (d *diary) want(t *testing.T, want ...string) {
 	synctest.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !slices.Equal(d.lines, want) {
-		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(d.lines, "\n"), strings.Join(want, "\n"))
-	}
+	need.That(t, fmt.Sprintf("told:\n%s\nwant:\n%s", strings.Join(d.lines, "\n"), strings.Join(want, "\n")), slices.Equal(d.lines, want))
 	need.That(t, fmt.Sprintf("the times are not in order: %v", d.ats), slices.IsSortedFunc(d.ats, time.Time.Compare))
 	d.lines, d.ats = nil, nil
 }
@@ -332,18 +330,16 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 		queued := time.Now().UTC().Format(time.RFC3339)
 		ahead := ask(soon(t), first, 3).blocked(t)
 		err = inVain(t, p, 1)
-		if err.Position != 1 || !err.AheadHolds || err.First || err.Ahead.PID != os.Getpid() || err.Ahead.Label != "billing" || err.Here != nil {
-			t.Errorf("behind another one: %+v", err)
-		}
+		need.That(t, fmt.Sprintf("behind another one: %+v", err),
+			err.Position == 1 && err.AheadHolds && !err.First && err.Ahead.PID == os.Getpid() && err.Ahead.Label == "billing" && err.Here == nil)
 		ending := "(billing) is ahead, in the queue since " + queued
 		if text := err.Error(); !strings.Contains(text, "waited 2s for 1 permit: ") || !strings.HasSuffix(text, ending) {
 			t.Errorf("behind another one: %v", err)
 		}
 		second := ask(soon(t), p, 1).blocked(t)
 		all, listed := p.Contenders(soon(t))
-		if listed != nil || len(all) != 4 || all[0].Permits != 1 || all[1].Permits != 2 || all[2].Label != "billing" || all[3].Permits != 0 {
-			t.Errorf("contenders %+v, %v; want those with 1 and 2 permits, and then the queue", all, listed)
-		}
+		need.That(t, fmt.Sprintf("contenders %+v, %v; want those with 1 and 2 permits, and then the queue", all, listed),
+			listed == nil && len(all) == 4 && all[0].Permits == 1 && all[1].Permits == 2 && all[2].Label == "billing" && all[3].Permits == 0)
 		err = inVain(t, holder, 1)
 		if err.Position != 2 || err.AheadHolds || err.Taken != 2 ||
 			!strings.Contains(err.Error(), "; 2 processes are ahead, of which the last is process ") {

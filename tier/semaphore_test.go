@@ -208,9 +208,8 @@ func TestTryAcquireOfASemaphore(t *testing.T) {
 		refused := func(k int, want string) {
 			t.Helper()
 			for _, s := range []*tier.Semaphore{a, b} {
-				if _, err := s.TryAcquire(soon(t), k); !errors.Is(err, tier.ErrLocked) || err.Error() != want {
-					t.Errorf("try for %d: got %v, want ErrLocked: %s", k, err, want)
-				}
+				_, err := s.TryAcquire(soon(t), k)
+				need.That(t, fmt.Sprintf("try for %d: got %v, want ErrLocked: %s", k, err, want), errors.Is(err, tier.ErrLocked) && err.Error() == want)
 			}
 		}
 		refused(2, "tier: try "+pool+": fewer than 2 permits free, or somebody waits")
@@ -574,9 +573,8 @@ func TestPermitsAreReleasedOnce(t *testing.T) {
 		s := process()
 		two := take(t, s, 2)
 		work := two.Context(context.Background())
-		if two.Count() != 2 || two.Path() != pool || two.Err() != nil || two.Token() <= 0 || work.Err() != nil {
-			t.Errorf("permits: %d at %s, %v, token %d, context %v", two.Count(), two.Path(), two.Err(), two.Token(), work.Err())
-		}
+		need.That(t, fmt.Sprintf("permits: %d at %s, %v, token %d, context %v", two.Count(), two.Path(), two.Err(), two.Token(), work.Err()),
+			two.Count() == 2 && two.Path() == pool && two.Err() == nil && two.Token() > 0 && work.Err() == nil)
 		release(t, two)
 		wantErr(t, "the context", context.Cause(work), tier.ErrReleased)
 		wantErr(t, "a later context", context.Cause(two.Context(context.Background())), tier.ErrReleased)

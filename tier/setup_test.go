@@ -102,9 +102,8 @@ func (m *meter) take() []queue.Op {
 // wantWrites fails unless so many of the commands since the last call change something.
 func (m *meter) wantWrites(t *testing.T, what string, want int) {
 	t.Helper()
-	if ops := m.take(); writes(ops) != want {
-		t.Errorf("%s: requests %v, want %d writes", what, ops, want)
-	}
+	ops := m.take()
+	need.That(t, fmt.Sprintf("%s: requests %v, want %d writes", what, ops, want), writes(ops) == want)
 }
 
 // writes counts the commands that change something.

@@ -53,9 +53,8 @@ func TestWaitErrorNamesTheProcessThatHolds(t *testing.T) {
 		mu := p.Mutex("/locks/a")
 		for range 2 { // the second time the watch is there already
 			err := waitError(t, t.Context(), mu)
-			if err.Here != nil || err.Position != 1 || !err.AheadHolds || err.Ahead.Token != hold.Token() || err.Ahead.PID != os.Getpid() {
-				t.Errorf("%+v", err)
-			}
+			need.That(t, fmt.Sprintf("%+v", err),
+				err.Here == nil && err.Position == 1 && err.AheadHolds && err.Ahead.Token == hold.Token() && err.Ahead.PID == os.Getpid())
 			wantText(t, err, fmt.Sprintf("; process %d on ", os.Getpid()), "(billing) has the lock, in the queue since 2000-01-01T00:00:00Z")
 		}
 		release(t, hold)
@@ -242,9 +241,7 @@ func wantWarnings(t *testing.T, log *logtest.Log, when, text string, want int) (
 	t.Helper()
 	synctest.Wait()
 	lines := log.Lines(slog.LevelWarn, text)
-	if len(lines) != want {
-		t.Errorf("%s: %d warnings with %q, want %d, in:\n%s", when, len(lines), text, want, log)
-	}
+	need.That(t, fmt.Sprintf("%s: %d warnings with %q, want %d, in:\n%s", when, len(lines), text, want, log), len(lines) == want)
 	if len(lines) > 0 {
 		last = lines[len(lines)-1]
 	}

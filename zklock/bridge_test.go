@@ -105,9 +105,8 @@ func TestBridgedLockIsNotGrantedBeforeBothZnodesAreVerified(t *testing.T) { // I
 		})
 		n := p.acquire(t)
 		time.Sleep(beat / 2)
-		if got := pairs(t, s); len(got) != 1 || got[0][0] != n.Path() {
-			t.Errorf("queue: got %q, want %s alone", got, n.Path())
-		}
+		got := pairs(t, s)
+		need.That(t, fmt.Sprintf("queue: got %q, want %s alone", got, n.Path()), len(got) == 1 && got[0][0] == n.Path())
 		wantErr(t, "Err", n.Err(), nil)
 		n.Release()
 		wantEmpty(t, s)
@@ -252,9 +251,8 @@ func TestRequeueOfAPairWithoutOneOfItsZnodesLeavesNothing(t *testing.T) {
 		})
 		next := need.Get(n.Requeue(within(t, time.Hour)))(t)
 		time.Sleep(time.Second)
-		if got := pairs(t, s); len(got) != 1 || got[0][0] != next.Path() {
-			t.Errorf("queue: got %q, want %s alone", got, next.Path())
-		}
+		got := pairs(t, s)
+		need.That(t, fmt.Sprintf("queue: got %q, want %s alone", got, next.Path()), len(got) == 1 && got[0][0] == next.Path())
 		next.Release()
 		wantEmpty(t, s)
 	})
@@ -274,9 +272,8 @@ func TestHalfAPairIsNotAdopted(t *testing.T) {
 		})
 		n := p.acquire(t)
 		time.Sleep(time.Second)
-		if got := pairs(t, s); len(got) != 1 || got[0][0] != n.Path() {
-			t.Errorf("queue: got %q, want %s alone", got, n.Path())
-		}
+		got := pairs(t, s)
+		need.That(t, fmt.Sprintf("queue: got %q, want %s alone", got, n.Path()), len(got) == 1 && got[0][0] == n.Path())
 		wantErr(t, "Release", n.Release(), nil)
 		wantEmpty(t, s)
 	})

@@ -152,9 +152,8 @@ func TestRevokeAsksTheHolderOfTheMoment(t *testing.T) {
 				return zktest.Pass
 			})
 			told, err := operator.lock.Revoke(t.Context())
-			if err != nil || len(told) != 1 || path+"/"+told[0].Node != next.granted(t).Path() || !revoked(next.node) {
-				t.Errorf("%v: got %+v, %v", op, told, err)
-			}
+			need.That(t, fmt.Sprintf("%v: got %+v, %v", op, told, err),
+				err == nil && len(told) == 1 && path+"/"+told[0].Node == next.granted(t).Path() && revoked(next.node))
 		})
 	}
 }

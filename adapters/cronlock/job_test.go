@@ -76,9 +76,8 @@ func TestTheContextOfAJobEndsWithItsLock(t *testing.T) {
 		locks := locktest.Dial(t, srv)
 		mu := locks.Mutex("/jobs/report")
 		cronlock.Job(mu, func(ctx context.Context) {
-			if hold := tier.HoldFrom(ctx, mu); hold == nil || hold.Token() == 0 {
-				t.Error("the context does not carry the hold")
-			}
+			hold := tier.HoldFrom(ctx, mu)
+			need.That(t, "the context does not carry the hold", hold != nil && hold.Token() != 0)
 			time.AfterFunc(time.Second, func() { locks.Close() })
 			<-ctx.Done()
 			need.WantErr(t, "the end of the context", context.Cause(ctx), tier.ErrLost)

@@ -92,9 +92,8 @@ func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 		Asked []struct{ Kind, Label string }
 	}
 	need.OK(t, json.Unmarshal([]byte(c.want(t, "revoke /rw/report -o json", 0)), &told))
-	if a := told.Asked; len(a) != 2 || a[0].Label != "billing" || a[0].Kind != "tierlock-read" || a[1].Kind != "read" {
-		t.Errorf("asked %+v", told)
-	}
+	a := told.Asked
+	need.That(t, fmt.Sprintf("asked %+v", told), len(a) == 2 && a[0].Label == "billing" && a[0].Kind == "tierlock-read" && a[1].Kind == "read")
 	c.want(t, "who /rw/report", 0, `0 +holds, asked +tierlock read .* billing\n`, `1 +holds, asked +curator read`)
 	p.Prints(p.Stdout, `/rw/report wanted: somebody has asked tierlock read .* billing for it$`)
 	data, _, err := conn.Get(curators)

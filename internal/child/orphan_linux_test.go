@@ -53,9 +53,8 @@ func TestServerDiesWithItsParent(t *testing.T) {
 	need.OK(t, parent.Start())
 	var pid int
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if _, scanErr := fmt.Sscan(line, &pid); err != nil || scanErr != nil || pid == 0 {
-		t.Errorf("no server in the parent: %q, %v", line, err)
-	}
+	_, scanErr := fmt.Sscan(line, &pid)
+	need.That(t, fmt.Sprintf("no server in the parent: %q, %v", line, err), err == nil && scanErr == nil && pid != 0)
 	_ = parent.Process.Kill()
 	_ = parent.Wait()
 	if pid == 0 {

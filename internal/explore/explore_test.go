@@ -586,9 +586,8 @@ func TestJudgesFind(t *testing.T) {
 				t.Fatalf("got %v in %d executions, want it to be found by %s", r.Violation, r.Executions, f.judge)
 			}
 			t.Logf("%d executions: %v, %d steps", r.Executions, r.Violation.Wrong, len(r.Violation.Schedule))
-			if err := Replay(t, f.scope.Begin, r.Violation.Schedule...); err == nil || err.Error() != r.Violation.Wrong.Error() {
-				t.Errorf("the same steps again: %v", err)
-			}
+			err := Replay(t, f.scope.Begin, r.Violation.Schedule...)
+			need.That(t, fmt.Sprintf("the same steps again: %v", err), err != nil && err.Error() == r.Violation.Wrong.Error())
 			if !*all {
 				return
 			}

@@ -3,6 +3,7 @@ package faultproxy_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -62,18 +63,16 @@ func (c raw) read() []byte {
 func (c raw) silent() {
 	c.Helper()
 	c.conn.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
-	if n, err := c.conn.Read(make([]byte, 1)); !isTimeout(err) {
-		c.Errorf("read %d bytes, %v; want silence", n, err)
-	}
+	n, err := c.conn.Read(make([]byte, 1))
+	need.That(c, fmt.Sprintf("read %d bytes, %v; want silence", n, err), isTimeout(err))
 	c.conn.SetReadDeadline(time.Now().Add(patience))
 }
 
 // ends checks that the connection does.
 func (c raw) ends() {
 	c.Helper()
-	if n, err := c.conn.Read(make([]byte, 1)); err == nil || isTimeout(err) {
-		c.Errorf("read %d bytes, %v; want the end of the connection", n, err)
-	}
+	n, err := c.conn.Read(make([]byte, 1))
+	need.That(c, fmt.Sprintf("read %d bytes, %v; want the end of the connection", n, err), err != nil && !isTimeout(err))
 }
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

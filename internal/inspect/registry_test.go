@@ -85,9 +85,8 @@ func TestARegistryListsAndExamines(t *testing.T) {
 			return []string{path, "/locks/idle"}, limit, false, nil
 		}}
 		l, err := r.List(t.Context(), "/locks", 7, false)
-		if err != nil || len(l.Locks) != 1 || l.Locks[0].Path != path || l.Locks[0].Holder.Label != "billing" || l.Looked != 7 || l.Complete {
-			t.Errorf("got %+v, %v", l, err)
-		}
+		need.That(t, fmt.Sprintf("got %+v, %v", l, err),
+			err == nil && len(l.Locks) == 1 && l.Locks[0].Path == path && l.Locks[0].Holder.Label == "billing" && l.Looked == 7 && !l.Complete)
 		if l, err := r.List(t.Context(), "/locks", 7, true); err != nil || len(l.Locks) != 2 || l.Locks[0].Path != "/locks/idle" ||
 			l.Locks[0].Holder != nil {
 			t.Errorf("with all: got %+v, %v", l, err)
@@ -132,9 +131,8 @@ func TestARegistryTellsWhoHasPermits(t *testing.T) {
 		got, want := q.Semaphore.Sum(func(c *inspect.Contender) string { return c.Label }), "4 of 5 permits in use: 3 by a, 1 by b"
 		need.Equal(t, "permits in use", got, want)
 		w := q.Semaphore.Queue
-		if len(w) != 2 || w[0].Label != "first" || w[0].State != inspect.Next || w[1].State != inspect.Waits || w[1].Behind != w[0].Node {
-			t.Errorf("waiting: %+v", w)
-		}
+		need.That(t, fmt.Sprintf("waiting: %+v", w),
+			len(w) == 2 && w[0].Label == "first" && w[0].State == inspect.Next && w[1].State == inspect.Waits && w[1].Behind == w[0].Node)
 		l := need.Get(r.List(t.Context(), "/", 9, false))(t)
 		need.That(t, fmt.Sprintf("listed: %+v", l), len(l.Locks) == 1 && *l.Locks[0].Permits == q.Semaphore.Permits && l.Locks[0].Queue == 2)
 		report, err := r.Examine(t.Context(), path, func(context.Context, *inspect.Report) error { return nil })

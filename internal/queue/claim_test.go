@@ -59,9 +59,8 @@ func leaveAt(t *testing.T, f *fake, at time.Duration, requeue bool, script []rep
 	f.then(Leave, slow, slow)
 	ctx, begun := within(t, at), time.Now()
 	g, err := acquire(ctx)
-	if waited := time.Since(begun); waited > at && !requeue {
-		t.Errorf("left at %v, and waited for %v", at, waited)
-	}
+	waited := time.Since(begun)
+	need.That(t, fmt.Sprintf("left at %v, and waited for %v", at, waited), waited <= at || requeue)
 	if err == nil {
 		g.Release()
 	} else if ctx.Err() == nil && !errors.Is(err, errRefused) {
@@ -274,9 +273,8 @@ func TestListAndAskAreRepeated(t *testing.T) {
 func TestRequestLeavesNothingWithItsContext(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		ctx := &listened{Context: t.Context()}
-		if _, err := f.claim(second.Exclusive).Contenders(ctx); err != nil || ctx.ever == 0 || ctx.now != 0 {
-			t.Errorf("%v; %d of %d wait for its end", err, ctx.now, ctx.ever)
-		}
+		_, err := f.claim(second.Exclusive).Contenders(ctx)
+		need.That(t, fmt.Sprintf("%v; %d of %d wait for its end", err, ctx.now, ctx.ever), err == nil && ctx.ever != 0 && ctx.now == 0)
 	})
 }
 

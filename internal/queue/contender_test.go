@@ -201,9 +201,7 @@ func TestWhoFollows(t *testing.T) {
 				time.Sleep(ttl)
 				f.mu.Lock()
 				defer f.mu.Unlock()
-				if c.before != nil && !slices.Equal(f.told, both(h)) {
-					t.Errorf("at the end %v", f.told)
-				}
+				need.That(t, fmt.Sprintf("at the end %v", f.told), c.before == nil || slices.Equal(f.told, both(h)))
 			})
 		})
 	}
@@ -213,9 +211,8 @@ func TestWhoFollows(t *testing.T) {
 func TestTwoMeaningsOfTrouble(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, but(func(a *Answer) { a.View.Has, a.View.Err = false, errRefused }))
-		if _, err := f.claim(second.Exclusive).Acquire(t.Context(), nil); !errors.Is(err, errRefused) || errors.Is(err, second.ErrLost) {
-			t.Errorf("a waiter that cannot be told: %v", err)
-		}
+		_, err := f.claim(second.Exclusive).Acquire(t.Context(), nil)
+		need.That(t, fmt.Sprintf("a waiter that cannot be told: %v", err), errors.Is(err, errRefused) && !errors.Is(err, second.ErrLost))
 		f.none()
 		h := f.acquire(second.Writing)
 		f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 500, Has: true, Err: errRefused})
@@ -294,9 +291,8 @@ func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 		synctest.Wait()
 		select {
 		case g := <-next:
-			if g.Token() != token || g.Err() != nil || len(f.ops(Enter)) != 2 {
-				t.Errorf("token %d, %v; want %d, and no loss by what was told of the old one", g.Token(), g.Err(), token)
-			}
+			need.That(t, fmt.Sprintf("token %d, %v; want %d, and no loss by what was told of the old one", g.Token(), g.Err(), token),
+				g.Token() == token && g.Err() == nil && len(f.ops(Enter)) == 2)
 			g.Release()
 		default:
 			t.Error("the next one is told nothing")

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,16 +30,14 @@ func TestGuardedWrites(t *testing.T) {
 				need.That(t, "idle while it is sent", !h.Idle())
 				return outcome, errRefused
 			})
-			if !errors.Is(err, errRefused) || errors.Is(err, second.ErrUnknown) == idle || h.Idle() != idle {
-				t.Errorf("outcome %v: %v, idle %v", outcome, err, h.Idle())
-			}
+			need.That(t, fmt.Sprintf("outcome %v: %v, idle %v", outcome, err, h.Idle()),
+				errors.Is(err, errRefused) && errors.Is(err, second.ErrUnknown) != idle && h.Idle() == idle)
 			h.pending.Store(0)
 		}
 		ctx := within(t, time.Second)
 		err = h.Write(ctx, fine, func() (Outcome, error) { time.Sleep(2 * time.Second); return Done, nil })
-		if !errors.Is(err, second.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) || h.Idle() {
-			t.Errorf("a caller who leaves: %v, idle %v", err, h.Idle())
-		}
+		need.That(t, fmt.Sprintf("a caller who leaves: %v, idle %v", err, h.Idle()),
+			errors.Is(err, second.ErrUnknown) && errors.Is(err, context.DeadlineExceeded) && !h.Idle())
 		time.Sleep(time.Second + 1)
 		need.That(t, "not idle although the answer has come", h.Idle())
 		err = h.Write(ctx, fine, func() (Outcome, error) { t.Error("sent"); return Done, nil })
@@ -174,9 +173,8 @@ func TestShareThatIsUnderWayEndsWithTheGrant(t *testing.T) {
 				if err := h.Share(t.Context()); !errors.Is(err, c.want) || time.Since(begun) != 0 {
 					t.Errorf("%s, answered %v: %v after %v, want %v", name, answered, err, time.Since(begun), c.want)
 				}
-				if lost := h.Context().Err() != nil; lost != errors.Is(c.want, second.ErrLost) {
-					t.Errorf("%s, answered %v: lost %v", name, answered, lost)
-				}
+				lost := h.Context().Err() != nil
+				need.That(t, fmt.Sprintf("%s, answered %v: lost %v", name, answered, lost), lost == errors.Is(c.want, second.ErrLost))
 			})
 		}
 	}
@@ -234,9 +232,8 @@ func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 		f.then(Weigh, late(time.Second/2))
 		begun = time.Now()
 		_, err = s.Acquire(within(t, time.Second/10), d)
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second/10 {
-			t.Errorf("left during a bid after %v: %v", time.Since(begun), err)
-		}
+		need.That(t, fmt.Sprintf("left during a bid after %v: %v", time.Since(begun), err),
+			errors.Is(err, context.DeadlineExceeded) && time.Since(begun) == time.Second/10)
 		time.Sleep(ttl)
 		f.none()
 	})

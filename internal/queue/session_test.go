@@ -172,9 +172,8 @@ func TestAudit(t *testing.T) {
 		})
 		time.Sleep(ttl/4 + 10*time.Millisecond)
 		drops := f.ops(Drop)
-		if len(drops) != 1 || len(drops[0].Among) != 1 || drops[0].Among[0].ID != "stray" || strays() != 0 {
-			t.Errorf("dropped %+v", drops)
-		}
+		need.That(t, fmt.Sprintf("dropped %+v", drops),
+			len(drops) == 1 && len(drops[0].Among) == 1 && drops[0].Among[0].ID == "stray" && strays() == 0)
 		wantErr(t, "a loss of the holder", h.Err(), nil)
 		wantErr(t, "a loss of the late one", late.Err(), nil)
 		stray() // at any later time
@@ -212,9 +211,8 @@ func TestContenderThatCannotLeave(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
 		f.many(Leave, 20, says(Answer{Outcome: Denied, Err: errRefused}))
-		if err := h.Release(); !errors.Is(err, errRefused) || errors.Is(err, second.ErrLost) {
-			t.Errorf("Release: %v", err)
-		}
+		err := h.Release()
+		need.That(t, fmt.Sprintf("Release: %v", err), errors.Is(err, errRefused) && !errors.Is(err, second.ErrLost))
 		time.Sleep(5 * ttl)
 		need.Equal(t, "times told", strings.Count(f.log.String(), "cannot remove a contender"), 1)
 		need.That(t, "who cannot be removed by itself is not dropped with a renewal", len(f.ops(Drop)) != 0)

@@ -35,7 +35,6 @@ type shared struct{ Option }
 func TestAStoreIsSetWhatIsItsOwn(t *testing.T) {
 	var set Settings
 	own := Setting[Settings]{Set: func(s *Settings) { s.Label = "own" }}
-	if share, err := Settle[shared](&set, []RegistryOption{shared{}, own}); len(share) != 1 || err != nil || set.Label != "own" {
-		t.Errorf("for the registry %v: %v; set: %+v", share, err, set)
-	}
+	share, err := Settle[shared](&set, []RegistryOption{shared{}, own})
+	need.That(t, fmt.Sprintf("for the registry %v: %v; set: %+v", share, err, set), len(share) == 1 && err == nil && set.Label == "own")
 }

@@ -260,9 +260,8 @@ func playHolding(s *scene, c cell, p, q *actor) {
 	f := c.arm(s, p, nil)
 	time.Sleep(2 * sessionTimeout)
 	synctest.Wait()
-	if lost := holder.hold.Err() != nil; c.outcome.name != "same session" && !lost {
-		s.Error("the holder does not know that the session is over")
-	}
+	lost := holder.hold.Err() != nil
+	need.That(s, "the holder does not know that the session is over", c.outcome.name == "same session" || lost)
 	holder.end()
 	next.granted(bound)
 	c.struck(s, f)

@@ -221,9 +221,7 @@ func (s *scene) must(err error) {
 func (s *scene) wantErr(err error, targets ...error) {
 	s.Helper()
 	for _, target := range targets {
-		if !errors.Is(err, target) {
-			s.Errorf("error: got %v, want one that wraps %v", err, target)
-		}
+		need.WantErr(s, "error", err, target)
 	}
 }
 

@@ -60,8 +60,7 @@ func TestOutcomesOfASlot(t *testing.T) {
 		"skipped": fmt.Errorf("elector: %w", election.ErrNotLeader),
 		"failed":  quarantine.Locked(),
 	} {
-		if got := slot.Outcome(err); got != want || !slices.Contains(slot.Outcomes[:], got) {
-			t.Errorf("%v: %q, want %q", err, got, want)
-		}
+		got := slot.Outcome(err)
+		need.That(t, fmt.Sprintf("%v: %q, want %q", err, got, want), got == want && slices.Contains(slot.Outcomes[:], got))
 	}
 }

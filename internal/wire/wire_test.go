@@ -98,18 +98,16 @@ func TestNullAndNegativeCounts(t *testing.T) {
 		e.Int32(n)
 		buffer, vector := wire.Decoder{Rest: e}, wire.Decoder{Rest: e}
 		b, v := buffer.Buffer(), vector.Strings()
-		if buffer.Bad != want.buffer || vector.Bad != want.vector || len(b)+len(v) > 0 {
-			t.Errorf("%d: buffer %q, bad %t; vector %q, bad %t; want %+v", n, b, buffer.Bad, v, vector.Bad, want)
-		}
+		need.That(t, fmt.Sprintf("%d: buffer %q, bad %t; vector %q, bad %t; want %+v", n, b, buffer.Bad, v, vector.Bad, want),
+			buffer.Bad == want.buffer && vector.Bad == want.vector && len(b)+len(v) == 0)
 	}
 }
 
 func TestReadFrame(t *testing.T) {
 	buf := make([]byte, 0, 12)
 	frame, err := wire.ReadFrame(strings.NewReader("\x00\x00\x00\x08abcdefgh"), buf, 8)
-	if err != nil || string(frame) != "\x00\x00\x00\x08abcdefgh" || &frame[0] != &buf[:1][0] {
-		t.Errorf("into a buffer that is long enough: %q, %v", frame, err)
-	}
+	need.That(t, fmt.Sprintf("into a buffer that is long enough: %q, %v", frame, err),
+		err == nil && string(frame) == "\x00\x00\x00\x08abcdefgh" && &frame[0] == &buf[:1][0])
 	if frame, err = wire.ReadFrame(strings.NewReader("\x00\x00\x00\x09abcdefghi"), buf, 9); err != nil ||
 		string(wire.Body(frame)) != "abcdefghi" {
 		t.Errorf("into one that is too short: %q, %v", frame, err)
@@ -146,8 +144,7 @@ func FuzzDecoder(f *testing.F) {
 		var e wire.Encoder
 		frame.encode(&e, v)
 		again := wire.Decoder{Rest: bytes.Clone(e)}
-		if got := frame.decode(&again); again.Bad || !reflect.DeepEqual(got, v) {
-			t.Errorf("read %+v, then %+v", v, got)
-		}
+		got := frame.decode(&again)
+		need.That(t, fmt.Sprintf("read %+v, then %+v", v, got), !again.Bad && reflect.DeepEqual(got, v))
 	})
 }

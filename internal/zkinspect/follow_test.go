@@ -147,9 +147,8 @@ func TestFollowOutlivesConnectionAndSession(t *testing.T) {
 		s.conn.Delete(a, -1)
 		b := s.put(t, path+"/"+hex+"__lock__", "", ephemeral, zk.PermAll)
 		held := "held /locks/x #" + strings.TrimLeft(b[len(b)-10:], "0")
-		if got := w.take(); !strings.HasPrefix(got, "connected") || !strings.HasSuffix(got, held) {
-			t.Errorf("with the server back: got %q", got)
-		}
+		got := w.take()
+		need.That(t, fmt.Sprintf("with the server back: got %q", got), strings.HasPrefix(got, "connected") && strings.HasSuffix(got, held))
 		need.Equal(t, "still in trouble", w.last.Trouble, "")
 	})
 }

@@ -105,9 +105,8 @@ func TestLookTellsWhoWaitsForWhom(t *testing.T) {
 			c := q.Contenders[i]
 			got := fmt.Sprint(c.Kind, " ", c.State, " ", c.Ahead, " ", c.Perhaps, " ", c.Ignored, " ", c.Label+c.Content)
 			need.Equal(t, fmt.Sprint("contender ", i), got, want)
-			if !c.Ephemeral || !c.Readable || c.Token == 0 || c.Age() < time.Minute || c.Age() > 2*time.Minute {
-				t.Errorf("contender %d: got %+v", i, c)
-			}
+			need.That(t, fmt.Sprintf("contender %d: got %+v", i, c),
+				c.Ephemeral && c.Readable && c.Token != 0 && c.Age() >= time.Minute && c.Age() <= 2*time.Minute)
 		}
 		if last := q.Contenders[4]; last.Behind != q.Contenders[3].Node || last.Pair == "" {
 			t.Errorf("got %+v, want it behind %s", last, q.Contenders[3].Node)

@@ -59,9 +59,8 @@ func TestReadersAtTheHeadAllHold(t *testing.T) {
 		need.Equal(t, "holders", len(q.Holders()), 4)
 		need.Equal(t, "waiting", q.Waiting(), 2)
 		l, err := s.reader().List(t.Context(), "/", 100, false)
-		if err != nil || len(l.Locks) != 1 || l.Locks[0].Holders != 4 || l.Locks[0].Queue != 6 || l.Locks[0].Holder.Label != "reader 0" {
-			t.Errorf("listed: %+v, %v", l, err)
-		}
+		need.That(t, fmt.Sprintf("listed: %+v, %v", l, err),
+			err == nil && len(l.Locks) == 1 && l.Locks[0].Holders == 4 && l.Locks[0].Queue == 6 && l.Locks[0].Holder.Label == "reader 0")
 	})
 }
 
@@ -132,13 +131,11 @@ func TestSemaphoresAreRecognized(t *testing.T) {
 			got += fmt.Sprint(share.Count, " ", share.Label+share.Content, ", ")
 		}
 		need.Equal(t, "shares", got, "4 worker 0, 2 worker 1, 1 10.0.0.1, ")
-		if len(sem.Queue) != 2 || sem.Queue[0].State != inspect.Next || sem.Queue[0].Label != "waiter" || sem.Queue[1].State != inspect.Waits {
-			t.Errorf("queue: %+v", sem.Queue)
-		}
+		need.That(t, fmt.Sprintf("queue: %+v", sem.Queue),
+			len(sem.Queue) == 2 && sem.Queue[0].State == inspect.Next && sem.Queue[0].Label == "waiter" && sem.Queue[1].State == inspect.Waits)
 		l, err := s.reader().List(t.Context(), "/", 100, false)
-		if err != nil || len(l.Locks) != 1 || l.Locks[0].Path != path || *l.Locks[0].Permits != sem.Permits || l.Locks[0].Queue != 2 {
-			t.Errorf("listed: %+v, %v", l, err)
-		}
+		need.That(t, fmt.Sprintf("listed: %+v, %v", l, err),
+			err == nil && len(l.Locks) == 1 && l.Locks[0].Path == path && *l.Locks[0].Permits == sem.Permits && l.Locks[0].Queue == 2)
 	})
 }
 

@@ -136,9 +136,8 @@ func TestWaitAndHoldAreSpansOfTheCaller(t *testing.T) {
 			b.Fatalf("%d waits and %d holds, want one each", len(waits), len(holds))
 		}
 		for _, s := range []tracetest.SpanStub{waits[0], holds[0]} {
-			if s.Parent.SpanID() != caller.SpanContext().SpanID() || s.SpanContext.TraceID() != caller.SpanContext().TraceID() {
-				b.Errorf("%s is no child of the caller's span", s.Name)
-			}
+			need.That(b, fmt.Sprintf("%s is no child of the caller's span", s.Name),
+				s.Parent.SpanID() == caller.SpanContext().SpanID() && s.SpanContext.TraceID() == caller.SpanContext().TraceID())
 			b.wantAttributes(s, attribute.String("tierlock.path", "/jobs/a"), attribute.Int64("tierlock.token", hold.Token()))
 		}
 		if !waits[0].StartTime.Equal(began) || !waits[0].EndTime.Equal(acquired) {
@@ -157,9 +156,8 @@ func TestWaitInVainIsASpanWithTheError(t *testing.T) {
 		defer taken.Release()
 		need.WantErr(b, "Acquire", need.ErrOf(b.locks.Mutex("/jobs/a").Acquire(need.Within(b, 2*time.Second))), context.DeadlineExceeded)
 		waits := b.ended("tierlock wait")
-		if len(waits) != 1 || waits[0].Status.Code != codes.Error || waits[0].EndTime.Sub(waits[0].StartTime) != 2*time.Second {
-			b.Errorf("got %+v, want one of 2s with an error", waits)
-		}
+		need.That(b, fmt.Sprintf("got %+v, want one of 2s with an error", waits),
+			len(waits) == 1 && waits[0].Status.Code == codes.Error && waits[0].EndTime.Sub(waits[0].StartTime) == 2*time.Second)
 		b.wantMetrics("tierlock.wait.duration 1×, 2s error.type=timeout,tierlock.path=/jobs/*",
 			"tierlock.failures 1 error.type=timeout,tierlock.path=/jobs/*")
 	})
@@ -175,9 +173,8 @@ func TestLossIsCountedAtOnceAndMarksTheHold(t *testing.T) {
 		b.wantMetrics("tierlock.losses 1 tierlock.cause="+string(tier.LossOfLease)+",tierlock.path=other", "tierlock.connected 0")
 		b.server.Unfreeze()
 		need.WantErr(b, "Release", hold.Release(), tier.ErrLost)
-		if holds := b.ended("tierlock hold"); len(holds) != 1 || holds[0].Status.Code != codes.Error {
-			b.Errorf("got %+v, want one with an error", holds)
-		}
+		holds := b.ended("tierlock hold")
+		need.That(b, fmt.Sprintf("got %+v, want one with an error", holds), len(holds) == 1 && holds[0].Status.Code == codes.Error)
 	})
 }
 

@@ -86,9 +86,8 @@ func TestListStopsAtTheLimit(t *testing.T) {
 	commandtest.Want(t, env, "ls /many -limit 3", 0, "(?m)^/many/2 ", "stopped after 3 paths; there are more")
 	for limit, want := range map[int]int{3: 3, 4: 4, 5: 5, 6: 5} {
 		paths, looked, complete, err := keys{client}.paths(t.Context(), "/many", limit)
-		if err != nil || len(paths) != want || looked != want || complete != (limit >= 5) {
-			t.Errorf("of 5 locks with a limit of %d: %v, looked at %d, complete: %t, %v", limit, paths, looked, complete, err)
-		}
+		need.That(t, fmt.Sprintf("of 5 locks with a limit of %d: %v, looked at %d, complete: %t, %v", limit, paths, looked, complete, err),
+			err == nil && len(paths) == want && looked == want && complete == (limit >= 5))
 	}
 }
 

@@ -109,9 +109,8 @@ func TestThePageIsReadOnlyAndAlone(t *testing.T) {
 		got := get(s, "localhost", path, "GET")
 		need.Equal(t, path, got.Code, 200)
 		need.That(t, path+" is not "+kind, strings.HasPrefix(got.Header().Get("Content-Type"), kind))
-		if csp := got.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none';") || strings.Contains(csp, "unsafe") {
-			t.Errorf("%s: policy %q", path, csp)
-		}
+		csp := got.Header().Get("Content-Security-Policy")
+		need.That(t, fmt.Sprintf("%s: policy %q", path, csp), strings.HasPrefix(csp, "default-src 'none';") && !strings.Contains(csp, "unsafe"))
 		text := strings.ReplaceAll(got.Body.String(), "http://www.w3.org/2000/svg", "")
 		need.Equal(t, "elsewhere, in "+path, elsewhere.FindString(text), "")
 	}
@@ -160,9 +159,8 @@ func TestAllHoldersAreShown(t *testing.T) {
 		got = shown(t, a.add(s))
 	}
 	l := got.Locks[0]
-	if l.Holding != 3 || len(l.Holders) != 3 || l.Waiting != 2 || len(l.Waiters) != 2 || l.Waiters[0].For != l.Holders[2].Who {
-		t.Errorf("got %+v", l)
-	}
+	need.That(t, fmt.Sprintf("got %+v", l),
+		l.Holding == 3 && len(l.Holders) == 3 && l.Waiting == 2 && len(l.Waiters) == 2 && l.Waiters[0].For == l.Holders[2].Who)
 	last := begin.Add(2 * time.Second).UnixMilli()
 	for i, s := range l.Spans {
 		want := begin.Add(time.Duration(i) * time.Second).UnixMilli()

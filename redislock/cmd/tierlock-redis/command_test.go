@@ -113,9 +113,8 @@ func TestLocksAreFound(t *testing.T) {
 	} {
 		got, looked, complete, err := keys{dial(t, server)}.paths(t.Context(), below, 1_000_000)
 		slices.Sort(got)
-		if err != nil || !slices.Equal(got, want) || !complete || looked == 0 {
-			t.Errorf("below %s: %q, looked at %d, complete: %t, %v; want %q", below, got, looked, complete, err, want)
-		}
+		need.That(t, fmt.Sprintf("below %s: %q, looked at %d, complete: %t, %v; want %q", below, got, looked, complete, err, want),
+			err == nil && slices.Equal(got, want) && complete && looked != 0)
 	}
 	commandtest.Want(t, at(server.Addr()), "ls found:a", 0, `(?m)^found:a +1 `, `(?m)^found:a:b +1 `)
 }

@@ -18,9 +18,8 @@ func TestFenceRefusesLowerTokens(t *testing.T) {
 	need.Empty(t, "inside after all wrote", f.Inside())
 	need.That(t, "read with a lower token: accepted", readBy(t, f, 5, 1).Refused)
 	total := f.Total()
-	if total.Accepted != 1 || total.Refused != 2 || total.LostFenced != 0 || total.Regressions != 0 {
-		t.Errorf("got %+v, want 1 accepted, 2 refused, nothing lost", total)
-	}
+	need.That(t, fmt.Sprintf("got %+v, want 1 accepted, 2 refused, nothing lost", total),
+		total.Accepted == 1 && total.Refused == 2 && total.LostFenced == 0 && total.Regressions == 0)
 	need.Equal(t, "unfenced: lost updates", total.LostUnfenced, 1)
 }
 

@@ -75,9 +75,8 @@ func TestOverlapsAreThoseOfValidHolds(t *testing.T) {
 
 func TestHoldsThatWereLostWhenAcquiredClaimNothing(t *testing.T) {
 	lost := late(1, 1, 10, 0, 90)
-	if got := ours([]evidence.Hold{lost, span(2, 2, 11, 20)}); len(got) != 1 || got[0].Process != 2 {
-		t.Errorf("got %+v, want the other one alone", got)
-	}
+	got := ours([]evidence.Hold{lost, span(2, 2, 11, 20)})
+	need.That(t, fmt.Sprintf("got %+v, want the other one alone", got), len(got) == 1 && got[0].Process == 2)
 }
 
 func TestMeetingsNeedALateHolder(t *testing.T) {

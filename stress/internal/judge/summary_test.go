@@ -22,9 +22,8 @@ func TestSummaryAddsUpTheWorkers(t *testing.T) {
 	var r report.Result
 	Summarize(&r, rule.Mutex(), []*evidence.Tally{a, b}, []int64{50, 30})
 	need.Equal(t, fmt.Sprintf("the verdict because of %v", r.Violations()), r.Verdict, "PASS")
-	if r.Acquisitions != 80 || r.PerSecond != 40 || r.PerProcess[0] != 40 || r.PerProcess[1] != 40 || r.Jain != 1 {
-		t.Errorf("got %d acquisitions, %v/s, %v, Jain %v", r.Acquisitions, r.PerSecond, r.PerProcess, r.Jain)
-	}
+	need.That(t, fmt.Sprintf("got %d acquisitions, %v/s, %v, Jain %v", r.Acquisitions, r.PerSecond, r.PerProcess, r.Jain),
+		r.Acquisitions == 80 && r.PerSecond == 40 && r.PerProcess[0] == 40 && r.PerProcess[1] == 40 && r.Jain == 1)
 	need.Equal(t, "lost", r.Lost, 3)
 	need.That(t, fmt.Sprintf("errors %v", r.Errors), maps.Equal(r.Errors, map[string]int64{"x": 3, "y": 1}))
 	need.Between(t, "the longest wait, to within one per cent", time.Duration(r.Wait.Max), time.Millisecond, 1020*time.Microsecond)
@@ -74,9 +73,8 @@ func TestSidesOfAReaderWriterLock(t *testing.T) {
 	Summarize(&r, rule.ReadersWriter(share), []*evidence.Tally{a, b}, []int64{12})
 	need.Equal(t, fmt.Sprintf("the verdict because of %v", r.Violations()), r.Verdict, "PASS")
 	need.That(t, fmt.Sprintf("%d turns, away %v", r.Acquisitions, r.Away), r.Acquisitions == 60 && r.Away == nil)
-	if r.Readers.PerSecond != 48 || r.Writers.PerSecond != 12 || r.Writers.PerProcess[0] != 2 || r.Writers.Jain == 1 || r.Inside != 5 {
-		t.Errorf("got %+v, %+v, %v inside", r.Readers, r.Writers, r.Inside)
-	}
+	need.That(t, fmt.Sprintf("got %+v, %+v, %v inside", r.Readers, r.Writers, r.Inside),
+		r.Readers.PerSecond == 48 && r.Writers.PerSecond == 12 && r.Writers.PerProcess[0] == 2 && r.Writers.Jain != 1 && r.Inside == 5)
 	if slow := 2 * time.Second.Nanoseconds(); r.Readers.Wait.Max < slow || r.Writers.Wait.Max > slow || r.Wait.Max < slow {
 		t.Errorf("longest waits: got %d, %d, of all %d", r.Readers.Wait.Max, r.Writers.Wait.Max, r.Wait.Max)
 	}

@@ -27,13 +27,9 @@ func TestSectionsAreDrawnByTheirShares(t *testing.T) {
 		for range draws {
 			got[test.rule.Draw(random)] += 1.0 / draws
 		}
-		if len(got) != len(test.want) {
-			t.Errorf("got the weights %v, want %v", got, test.want)
-		}
+		need.That(t, fmt.Sprintf("got the weights %v, want %v", got, test.want), len(got) == len(test.want))
 		for weight, share := range test.want {
-			if math.Abs(got[weight]-share) > 0.02 {
-				t.Errorf("weight %d: got a share of %.3f, want %v", weight, got[weight], share)
-			}
+			need.That(t, fmt.Sprintf("weight %d: got a share of %.3f, want %v", weight, got[weight], share), math.Abs(got[weight]-share) <= 0.02)
 		}
 	})
 }
