@@ -167,9 +167,7 @@ func (s snippet) source() (source string, whole bool, err error) {
 	return "package snippet\n" + imports(file) + code, false, nil
 }
 
-func parse(code string) (*ast.File, error) {
-	return parser.ParseFile(token.NewFileSet(), "", code, 0)
-}
+func parse(code string) (*ast.File, error) { return parser.ParseFile(token.NewFileSet(), "", code, 0) }
 
 // imports declares the packages that a file uses, unless it has imports of its own.
 func imports(file *ast.File) string {

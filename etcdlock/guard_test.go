@@ -45,11 +45,12 @@ func TestTxnTakesEffectWhileTheLockIsOurs(t *testing.T) {
 // Whoever gets ErrUnknown has to look, and whoever gets ErrLost or a refusal need not.
 func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		ops     []clientv3.Op // besides that which puts something
 		trouble func(t *testing.T, p *process, key string)
 		want    []error
-	}{
+	}
+	need.Each(t, map[string]row{
 		"the answer is lost": {
 			trouble: func(_ *testing.T, p *process, _ string) { p.calls.drop("Txn") },
 			want:    []error{tier.ErrUnknown},
@@ -76,28 +77,26 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 		"the server refuses it":     {ops: []clientv3.Op{clientv3.OpPut("data", "1", clientv3.WithLease(1))}},
 		"it writes twice to a key":  {ops: []clientv3.Op{clientv3.OpPut("data", "1"), clientv3.OpPut("data", "2")}},
 		"there is no such revision": {ops: []clientv3.Op{clientv3.OpPut("data", "1"), clientv3.OpGet("data", clientv3.WithRev(1<<40))}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := start(t, WithLeaseTTL(brief))
-			hold := mustHold(t, tier.New(p))
-			if c.trouble != nil {
-				c.trouble(t, p, keyOf(second.GrantOf(hold).(*queue.Contender).Ref()))
-			}
-			_, err := Txn(soon(t), hold, append(c.ops, clientv3.OpPut(data(t), "1"))...)
-			need.That(t, "no error", err != nil)
-			for _, want := range c.want {
-				wantErr(t, err, want)
-			}
-			for _, not := range []error{tier.ErrUnknown, tier.ErrLost} {
-				need.That(t, fmt.Sprintf("error %v, which is not %v", err, not), !errors.Is(err, not) || len(c.want) > 0 && errors.Is(c.want[0], not))
-			}
-			if !errors.Is(err, tier.ErrUnknown) {
-				wantData(t, "")
-				need.That(t, "not idle though it is known", second.GrantOf(hold).Idle())
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		t.Parallel()
+		p := start(t, WithLeaseTTL(brief))
+		hold := mustHold(t, tier.New(p))
+		if c.trouble != nil {
+			c.trouble(t, p, keyOf(second.GrantOf(hold).(*queue.Contender).Ref()))
+		}
+		_, err := Txn(soon(t), hold, append(c.ops, clientv3.OpPut(data(t), "1"))...)
+		need.That(t, "no error", err != nil)
+		for _, want := range c.want {
+			wantErr(t, err, want)
+		}
+		for _, not := range []error{tier.ErrUnknown, tier.ErrLost} {
+			need.That(t, fmt.Sprintf("error %v, which is not %v", err, not), !errors.Is(err, not) || len(c.want) > 0 && errors.Is(c.want[0], not))
+		}
+		if !errors.Is(err, tier.ErrUnknown) {
+			wantData(t, "")
+			need.That(t, "not idle though it is known", second.GrantOf(hold).Idle())
+		}
+	})
 }
 
 // The client panics for it, and must not do so where nobody can recover.

@@ -44,9 +44,7 @@ func TestWhatALockCosts(t *testing.T) {
 	c = acquire(t, p.writer(t))
 	w = queues(t, q.reader(t))
 	ended(t, "contested", c.Contested().C())
-	p.costs(t, "to share", 1, 1, func() {
-		wantErr(t, c.Share(soon(t)), nil)
-	})
+	p.costs(t, "to share", 1, 1, func() { wantErr(t, c.Share(soon(t)), nil) })
 	r := start(t)
 	r.costs(t, "to read beside a writer that shares", 1, 1, func() { d = acquire(t, r.reader(t)) })
 	release(t, d)
@@ -164,9 +162,7 @@ func TestReaderTrustsNoHeadsThatHideOthers(t *testing.T) {
 
 func TestRevokedLeaseIsFollowedByAnotherOneAtOnce(t *testing.T) {
 	t.Parallel()
-	revoke := func(p *process) {
-		need.Get(outside(t).Revoke(soon(t), p.lease()))(t)
-	}
+	revoke := func(p *process) { need.Get(outside(t).Revoke(soon(t), p.lease()))(t) }
 	p := start(t, WithLeaseTTL(brief))
 	revoke(p)
 	eventually(t, "a renewal that finds it", func() bool { return p.count(queue.Open, queue.Done) == 2 })

@@ -129,9 +129,7 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 	case "tier-read":
 		newLock = func() goLock { return &sides{RWMutex: locks.RWMutex(path), usual: 1} }
 	case "election":
-		newLock = func() goLock {
-			return &candidacy{election: election.New(locks, path, zklock.NodeData([]byte("ours")))}
-		}
+		newLock = func() goLock { return &candidacy{election: election.New(locks, path, zklock.NodeData([]byte("ours")))} }
 	}
 	if n, ok := strings.CutPrefix(own, "tier-semaphore-"); ok {
 		permits, err := strconv.Atoi(n)

@@ -26,9 +26,7 @@ func TestSetWakesEveryWaiter(t *testing.T) {
 		var b mutexbool.Bool
 		var woken sync.WaitGroup
 		for range 100 {
-			woken.Go(func() {
-				need.WantErr(t, "Wait", b.Wait(t.Context()), nil)
-			})
+			woken.Go(func() { need.WantErr(t, "Wait", b.Wait(t.Context()), nil) })
 		}
 		synctest.Wait() // all of them are blocked
 		b.Set()

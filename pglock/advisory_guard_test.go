@@ -39,14 +39,15 @@ func TestOutcomeOfAnAdvisoryTransaction(t *testing.T) {
 		_, err := tx.Exec(ctx, "SELECT pg_sleep(60)")
 		return err
 	}
-	for name, c := range map[string]struct {
+	type row struct {
 		hurried  bool // the lease is to be over soon
 		before   func(scene)
 		during   func(scene, pgx.Tx) error
 		want     []error
 		text     string
 		survives bool
-	}{
+	}
+	need.Each(t, map[string]row{
 		"the answer of the commit is lost": {
 			before: func(s scene) { unanswered(s, func() {}) },
 			want:   []error{tier.ErrUnknown},
@@ -118,38 +119,36 @@ func TestOutcomeOfAnAdvisoryTransaction(t *testing.T) {
 			},
 			text: "23505", survives: true,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			lease := unhurried
-			if c.hurried {
-				lease = ttl
+	}, func(t *testing.T, c row) {
+		t.Parallel()
+		lease := unhurried
+		if c.hurried {
+			lease = ttl
+		}
+		ctx, end := context.WithCancelCause(soon(t))
+		defer end(nil)
+		p := advisories.start(t, sharedURL(t), WithLeaseTTL(lease))
+		s := scene{t, p, p.holds(t), table(t), end}
+		if c.before != nil {
+			c.before(s)
+		}
+		err := Tx(ctx, s.hold, func(tx pgx.Tx) error {
+			err := increment(ctx, s.table)(tx)
+			if err == nil && c.during != nil {
+				err = c.during(s, tx)
 			}
-			ctx, end := context.WithCancelCause(soon(t))
-			defer end(nil)
-			p := advisories.start(t, sharedURL(t), WithLeaseTTL(lease))
-			s := scene{t, p, p.holds(t), table(t), end}
-			if c.before != nil {
-				c.before(s)
-			}
-			err := Tx(ctx, s.hold, func(tx pgx.Tx) error {
-				err := increment(ctx, s.table)(tx)
-				if err == nil && c.during != nil {
-					err = c.during(s, tx)
-				}
-				return err
-			})
-			need.WantMention(t, err, c.text)
-			for _, is := range []error{tier.ErrUnknown, tier.ErrLost, mine} {
-				need.Equal(t, fmt.Sprintf("whether %v is %v", err, is), errors.Is(err, is), slices.Contains(c.want, is))
-			}
-			need.Equal(t, "whether the hold survives", !errors.Is(s.hold.Err(), tier.ErrLost), c.survives)
-			if !c.survives {
-				mustRelease(t, advisories.start(t, sharedURL(t)).mustAcquire(t))
-			}
-			need.That(t, "something was committed", errors.Is(err, tier.ErrUnknown) || value(t, s.table) == 0)
+			return err
 		})
-	}
+		need.WantMention(t, err, c.text)
+		for _, is := range []error{tier.ErrUnknown, tier.ErrLost, mine} {
+			need.Equal(t, fmt.Sprintf("whether %v is %v", err, is), errors.Is(err, is), slices.Contains(c.want, is))
+		}
+		need.Equal(t, "whether the hold survives", !errors.Is(s.hold.Err(), tier.ErrLost), c.survives)
+		if !c.survives {
+			mustRelease(t, advisories.start(t, sharedURL(t)).mustAcquire(t))
+		}
+		need.That(t, "something was committed", errors.Is(err, tier.ErrUnknown) || value(t, s.table) == 0)
+	})
 }
 
 func TestAdvisoryTransactionHasAWholeLease(t *testing.T) {

@@ -49,13 +49,12 @@ func (p pair) failOver(t *testing.T) {
 // A server whose lock table is another one than before grants nothing to anybody before a holder who is cut off knows of its loss.
 func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 	t.Parallel()
-	restart := func(t *testing.T, s *pgserver.Server) {
-		need.OK(t, s.Restart(t.Context()))
-	}
-	for name, c := range map[string]struct {
+	restart := func(t *testing.T, s *pgserver.Server) { need.OK(t, s.Restart(t.Context())) }
+	type row struct {
 		settings []string // of the server
 		forget   func(*testing.T, *pgserver.Server)
-	}{
+	}
+	need.Each(t, map[string]row{
 		"restarted": {forget: restart},
 		// Nothing that was granted has reached the disk, and yet tokens grow.
 		"crashed": {settings: []string{"wal_writer_delay = '10s'"}, forget: func(t *testing.T, s *pgserver.Server) {
@@ -74,32 +73,30 @@ func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 				return err == nil && conn.Close(t.Context()) == nil
 			})
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, url, _ := alone(t, c.settings...)
-			url += "&synchronous_commit=off"
-			holder := advisories.start(t, url)
-			g := holder.mustAcquire(t)
-			for g.Token() < 20 {
-				mustRelease(t, g)
-				g = holder.mustAcquire(t)
-			}
-			t.Cleanup(holder.line.sever())
-			c.forget(t, s)
-			next := advisories.start(t, url)
-			granted := func(mine second.Grant, how string) {
-				need.WantErr(t, "the holder, as "+how+" is granted the lock,", g.Err(), second.ErrLost)
-				need.AtLeast(t, "the token of "+how, mine.Token(), g.Token()+1)
-				mustRelease(t, mine)
-			}
-			if mine, err := next.at(t, lockPath(t)).TryAcquire(soon(t)); err == nil {
-				granted(mine, "a try")
-			}
-			granted(next.mustAcquire(t), "who waits")
-			mustRelease(t, next.mustAcquire(t)) // the quarantine is over
-		})
-	}
+	}, func(t *testing.T, c row) {
+		t.Parallel()
+		s, url, _ := alone(t, c.settings...)
+		url += "&synchronous_commit=off"
+		holder := advisories.start(t, url)
+		g := holder.mustAcquire(t)
+		for g.Token() < 20 {
+			mustRelease(t, g)
+			g = holder.mustAcquire(t)
+		}
+		t.Cleanup(holder.line.sever())
+		c.forget(t, s)
+		next := advisories.start(t, url)
+		granted := func(mine second.Grant, how string) {
+			need.WantErr(t, "the holder, as "+how+" is granted the lock,", g.Err(), second.ErrLost)
+			need.AtLeast(t, "the token of "+how, mine.Token(), g.Token()+1)
+			mustRelease(t, mine)
+		}
+		if mine, err := next.at(t, lockPath(t)).TryAcquire(soon(t)); err == nil {
+			granted(mine, "a try")
+		}
+		granted(next.mustAcquire(t), "who waits")
+		mustRelease(t, next.mustAcquire(t)) // the quarantine is over
+	})
 }
 
 // What was acknowledged by a primary that is lost may be missing at the standby that takes over, or be back: here the row of a holder,

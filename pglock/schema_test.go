@@ -230,9 +230,7 @@ func TestMissingSchemaIsNamed(t *testing.T) {
 	p.refused(t, errSchema.Error(), "no schema tierlock", "pglock.Migrate", "pglock.Schema")
 	var all sync.WaitGroup
 	for range 4 {
-		all.Go(func() {
-			need.WantErr(t, "Migrate", Migrate(soon(t), pool), nil)
-		})
+		all.Go(func() { need.WantErr(t, "Migrate", Migrate(soon(t), pool), nil) })
 	}
 	all.Wait()
 	eventually(t, "a session", func() bool { return p.Err() == nil })

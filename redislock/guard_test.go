@@ -117,8 +117,7 @@ func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	waits := b.anew(lockPath(t))
 	b.stands(t, queue.Enter, waits, 0)
 	script, keys := newScript(fmt.Sprintf(guarded, increment)), append(keysOf(waits.Path), counter(t))
-	words, err := script.run(soon(t), outside(t), keys, waits.ID, "1").Slice()
-	need.OK(t, err)
+	words := need.Get(script.run(soon(t), outside(t), keys, waits.ID, "1").Slice())(t)
 	need.Equal(t, "who waits is told that the lock is", words[0], "lost")
 	counted(t, "2")
 	b.leaves(t, waits)
@@ -138,9 +137,7 @@ func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	})
 	var all sync.WaitGroup
 	for range 20 {
-		all.Go(func() {
-			need.WantErr(t, "Eval", h.counts(soon(t)), nil)
-		})
+		all.Go(func() { need.WantErr(t, "Eval", h.counts(soon(t)), nil) })
 	}
 	all.Wait()
 	h.process.writes.Add(-1) // as if the last one had not counted

@@ -25,12 +25,13 @@ func TestRecordOfAPrimary(t *testing.T) {
 	t.Parallel()
 	ago := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(-d).UnixMicro(), 10) }
 	const minute, month = time.Minute, 30 * 24 * time.Hour
-	for name, c := range map[string]struct {
+	type row struct {
 		since, longest, mark string // the record; "" if there is none
 		mine, age            time.Duration
 		says                 string // that the primary is new
 		want                 time.Duration
-	}{
+	}
+	need.Each(t, map[string]row{
 		"a new one":                          {mine: minute, want: minute},
 		"one of some age":                    {mine: minute, age: 10 * time.Second, want: 50 * time.Second},
 		"one that is up for long":            {mine: minute, age: time.Hour},
@@ -44,26 +45,24 @@ func TestRecordOfAPrimary(t *testing.T) {
 		"another one was first":              {longest: micros(minute), mark: "you", mine: minute, says: "me", want: -1},
 		"somebody has been there":            {longest: micros(minute), mine: minute, says: "me", want: -1},
 		"somebody has met it":                {since: "0", mine: minute, says: "me", want: -1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			keys := []string{"record:" + t.Name(), "longest:" + t.Name(), "first:" + t.Name()}
-			for i, value := range []string{c.since, c.longest, c.mark} {
-				if value != "" {
-					outside(t).Set(soon(t), keys[i], value, 0)
-				}
+	}, func(t *testing.T, c row) {
+		keys := []string{"record:" + t.Name(), "longest:" + t.Name(), "first:" + t.Name()}
+		for i, value := range []string{c.since, c.longest, c.mark} {
+			if value != "" {
+				outside(t).Set(soon(t), keys[i], value, 0)
 			}
-			got, err := recordScript.run(soon(t), outside(t), keys, micros(c.mine), micros(c.age), c.says).Int64()
-			if refused := c.want < 0; err != nil || refused != (got == -1) || !refused && got != c.want.Microseconds() {
-				t.Errorf("%d, %v, want %v", got, err, c.want)
-			}
-			if got < 0 {
-				return
-			}
-			before, _ := strconv.ParseInt(c.longest, 10, 64)
-			need.Equal(t, "the longest", need.Get(outside(t).Get(soon(t), keys[1]).Int64())(t), max(before, c.mine.Microseconds()))
-			need.Between(t, "the record expires in", outside(t).PTTL(soon(t), keys[0]).Val(), month-time.Hour, month)
-		})
-	}
+		}
+		got, err := recordScript.run(soon(t), outside(t), keys, micros(c.mine), micros(c.age), c.says).Int64()
+		if refused := c.want < 0; err != nil || refused != (got == -1) || !refused && got != c.want.Microseconds() {
+			t.Errorf("%d, %v, want %v", got, err, c.want)
+		}
+		if got < 0 {
+			return
+		}
+		before, _ := strconv.ParseInt(c.longest, 10, 64)
+		need.Equal(t, "the longest", need.Get(outside(t).Get(soon(t), keys[1]).Int64())(t), max(before, c.mine.Microseconds()))
+		need.Between(t, "the record expires in", outside(t).PTTL(soon(t), keys[0]).Val(), month-time.Hour, month)
+	})
 }
 
 // The server counts whole seconds, and the first may have begun just before it did; its clock may be set back behind its start.

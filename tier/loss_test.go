@@ -43,40 +43,39 @@ func write(t *testing.T, hold *tier.Hold) (finish func()) {
 // A guarded write that has found the hold unreleased may go on for as long as it likes: the contender
 // under which it would take effect gets no other owner.
 func TestWriteThatOverlapsTheReleaseTakesNoEffectUnderTheNextOwner(t *testing.T) {
-	for name, c := range map[string]struct{ lingers, nested, queued bool }{
+	type row struct{ lingers, nested, queued bool }
+	need.Each(t, map[string]row{
 		"somebody waits": {queued: true},
 		"nobody waits and the contender may linger":    {lingers: true},
 		"the hold is an inner one, and somebody waits": {nested: true, queued: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
-				linger := time.Duration(0)
-				if c.lingers {
-					linger = time.Hour
-				}
-				mu := process(tier.WithHandOff(time.Hour), tier.WithLinger(linger))
-				outer := acquire(t, mu)
-				holds := []*tier.Hold{outer}
-				if c.nested {
-					inner := start(outer.Context(soon(t)), mu).granted(t)
-					holds = []*tier.Hold{inner, outer}
-				}
-				var waiter *call[*tier.Hold]
-				if c.queued {
-					waiter = start(soon(t), mu).blocked(t)
-				}
-				finish := write(t, holds[0])
-				for _, hold := range holds {
-					release(t, hold)
-				}
-				if waiter == nil {
-					waiter = start(soon(t), mu)
-				}
-				next := waiter.granted(t)
-				need.That(t, "the next owner has the contender of the one that was writing", next.Token() > outer.Token())
-				finish()
-				release(t, next)
-			})
+	}, func(t *testing.T, c row) {
+		metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
+			linger := time.Duration(0)
+			if c.lingers {
+				linger = time.Hour
+			}
+			mu := process(tier.WithHandOff(time.Hour), tier.WithLinger(linger))
+			outer := acquire(t, mu)
+			holds := []*tier.Hold{outer}
+			if c.nested {
+				inner := start(outer.Context(soon(t)), mu).granted(t)
+				holds = []*tier.Hold{inner, outer}
+			}
+			var waiter *call[*tier.Hold]
+			if c.queued {
+				waiter = start(soon(t), mu).blocked(t)
+			}
+			finish := write(t, holds[0])
+			for _, hold := range holds {
+				release(t, hold)
+			}
+			if waiter == nil {
+				waiter = start(soon(t), mu)
+			}
+			next := waiter.granted(t)
+			need.That(t, "the next owner has the contender of the one that was writing", next.Token() > outer.Token())
+			finish()
+			release(t, next)
 		})
-	}
+	})
 }

@@ -31,9 +31,7 @@ func TestRoundTripsOfEachCall(t *testing.T) {
 		return count(func() { acquire(t, mu) })
 	}
 	trying := func(t *testing.T, mu *tier.Mutex, want error) float64 {
-		return count(func() {
-			wantErr(t, "TryAcquire", errOf(mu.TryAcquire(soon(t))), want)
-		})
+		return count(func() { wantErr(t, "TryAcquire", errOf(mu.TryAcquire(soon(t))), want) })
 	}
 	for _, row := range []struct {
 		name string

@@ -73,9 +73,7 @@ func TestStatsCountWaitsInVain(t *testing.T) {
 		hold := acquire(t, mu)
 		var all sync.WaitGroup
 		for i := range 10 {
-			all.Go(func() {
-				mu.Acquire(need.Within(t, time.Duration(i+1)*time.Second))
-			})
+			all.Go(func() { mu.Acquire(need.Within(t, time.Duration(i+1)*time.Second)) })
 		}
 		all.Wait()
 		need.That(t, "taken twice", errOf(mu.TryAcquire(t.Context())) != nil)

@@ -58,9 +58,7 @@ func eachFrame(t *testing.T, f func(t *testing.T, s *zktest.Server, nth int) (st
 
 // sent tells the frames of a session but for pings and handshakes.
 func sent(session int64) func(*zktest.Frame) bool {
-	return func(f *zktest.Frame) bool {
-		return f.Session == session && f.Op != "ping" && f.Op != "connect"
-	}
+	return func(f *zktest.Frame) bool { return f.Session == session && f.Op != "ping" && f.Op != "connect" }
 }
 
 // The watch on the other one is used up at the same moment.

@@ -37,9 +37,7 @@ func TestDialRefusesBadOptionsByName(t *testing.T) {
 		{zklock.WithLabel("a\nb"), "not printed"},
 		{zklock.WithAuth("", []byte("u:p")), "auth without a scheme"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			wantRefusal(t, addr, tt.name, tt.option)
-		})
+		t.Run(tt.name, func(t *testing.T) { wantRefusal(t, addr, tt.name, tt.option) })
 	}
 }
 

@@ -55,33 +55,32 @@ func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
 	client := ca.Issue("client").Certificate
 	own := []tls.Certificate{client}
 	need.Get(dialSecure(t, secure, time.Minute, zklock.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: own})))(t) // and the server is warm
-	for _, c := range []struct {
-		name, connect string
-		cfg           *tls.Config
-		want          string
-	}{
-		{"no client certificate", secure, &tls.Config{RootCAs: ca.Pool}, "client certificate"},
-		{
-			"a client certificate of another authority", secure,
+	type row struct {
+		connect string
+		cfg     *tls.Config
+		want    string
+	}
+	need.Each(t, map[string]row{
+		"no client certificate": {secure, &tls.Config{RootCAs: ca.Pool}, "client certificate"},
+		"a client certificate of another authority": {
+			secure,
 			&tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{other.Issue("client").Certificate}}, "client certificate",
 		},
-		{"a server of another authority", secure, &tls.Config{RootCAs: other.Pool, Certificates: own}, "RootCAs"},
-		{
-			"a server of another name", zkserver.SecureAddr(s),
+		"a server of another authority": {secure, &tls.Config{RootCAs: other.Pool, Certificates: own}, "RootCAs"},
+		"a server of another name": {
+			zkserver.SecureAddr(s),
 			&tls.Config{RootCAs: ca.Pool, Certificates: own}, "name that is in the server's certificate",
 		},
-		{"TLS to the plain port", s.Addr(), &tls.Config{RootCAs: ca.Pool, Certificates: own}, "port without TLS"},
-		{"no TLS to the secure port", secure, nil, "WithTLS"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			var opts []zklock.Option
-			if c.cfg != nil {
-				opts = append(opts, zklock.WithTLS(c.cfg))
-			}
-			wantNoSession(t, c.connect, []string{c.connect, c.want}, opts...)
-		})
-	}
+		"TLS to the plain port":     {s.Addr(), &tls.Config{RootCAs: ca.Pool, Certificates: own}, "port without TLS"},
+		"no TLS to the secure port": {secure, nil, "WithTLS"},
+	}, func(t *testing.T, c row) {
+		t.Parallel()
+		var opts []zklock.Option
+		if c.cfg != nil {
+			opts = append(opts, zklock.WithTLS(c.cfg))
+		}
+		wantNoSession(t, c.connect, []string{c.connect, c.want}, opts...)
+	})
 }
 
 // What an ACL gives to one client it keeps from the others, who are told why.
@@ -94,41 +93,40 @@ func TestRealACLsKeepOthersFromTheLock(t *testing.T) {
 	}
 	password := func(secret string) zklock.Option { return zklock.WithAuth("digest", []byte("service:"+secret)) }
 	mine := zklock.WithACL(zk.AuthACL(zk.PermAll)) // for whoever is authenticated like this client
-	for _, c := range []struct {
-		name, server, path string
-		owner              []zklock.Option
-		others             map[string][]zklock.Option
-	}{
-		{"a password", s.Addr(), "/password", []zklock.Option{mine, password("right")}, map[string][]zklock.Option{
+	type row struct {
+		server, path string
+		owner        []zklock.Option
+		others       map[string][]zklock.Option
+	}
+	need.Each(t, map[string]row{
+		"a password": {s.Addr(), "/password", []zklock.Option{mine, password("right")}, map[string][]zklock.Option{
 			"none": nil, "another password": {password("wrong")},
 		}},
-		{"a certificate", zkserver.SecureAddr(s), "/certificate", []zklock.Option{mine, certified("service")}, map[string][]zklock.Option{
+		"a certificate": {zkserver.SecureAddr(s), "/certificate", []zklock.Option{mine, certified("service")}, map[string][]zklock.Option{
 			"another certificate": {certified("other")}, "another certificate, and a password": {certified("other"), password("right")},
 		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			owner := need.Get(dialSecure(t, c.server, time.Minute, c.owner...))(t)
-			n := need.Get(lockAt(t, owner, c.path).Acquire(t.Context()))(t)
-			for name, opts := range c.others {
-				t.Run(name, func(t *testing.T) {
-					other := need.Get(dialSecure(t, c.server, time.Minute, opts...))(t)
-					for what, do := range map[string]func(*zklock.Lock, context.Context) error{
-						"CREATE permission on " + c.path: acquireOnce,
-						"READ permission on " + c.path:   contendersOnce,
-						"permission on " + c.path:        tryOnce,
-					} {
-						err := do(lockAt(t, other, c.path), t.Context())
-						wantErr(t, what, err, zk.ErrNoAuth)
-						wantMention(t, err, what, "WithAuth")
-					}
-					conn := other.Library()
-					wantErr(t, "delete the node", conn.Delete(n.Path(), -1), zk.ErrNoAuth)
-					wantErr(t, "write to the node", need.ErrOf(conn.Set(n.Path(), nil, -1)), zk.ErrNoAuth)
-					wantErr(t, "open the path", need.ErrOf(conn.SetACL(c.path, zk.WorldACL(zk.PermAll), -1)), zk.ErrNoAuth)
-					wantErr(t, "delete the path", conn.Delete(c.path, -1), zk.ErrNotEmpty)
-				})
-			}
-			wantErr(t, "Release", n.Release(), nil)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		owner := need.Get(dialSecure(t, c.server, time.Minute, c.owner...))(t)
+		n := need.Get(lockAt(t, owner, c.path).Acquire(t.Context()))(t)
+		for name, opts := range c.others {
+			t.Run(name, func(t *testing.T) {
+				other := need.Get(dialSecure(t, c.server, time.Minute, opts...))(t)
+				for what, do := range map[string]func(*zklock.Lock, context.Context) error{
+					"CREATE permission on " + c.path: acquireOnce,
+					"READ permission on " + c.path:   contendersOnce,
+					"permission on " + c.path:        tryOnce,
+				} {
+					err := do(lockAt(t, other, c.path), t.Context())
+					wantErr(t, what, err, zk.ErrNoAuth)
+					wantMention(t, err, what, "WithAuth")
+				}
+				conn := other.Library()
+				wantErr(t, "delete the node", conn.Delete(n.Path(), -1), zk.ErrNoAuth)
+				wantErr(t, "write to the node", need.ErrOf(conn.Set(n.Path(), nil, -1)), zk.ErrNoAuth)
+				wantErr(t, "open the path", need.ErrOf(conn.SetACL(c.path, zk.WorldACL(zk.PermAll), -1)), zk.ErrNoAuth)
+				wantErr(t, "delete the path", conn.Delete(c.path, -1), zk.ErrNotEmpty)
+			})
+		}
+		wantErr(t, "Release", n.Release(), nil)
+	})
 }

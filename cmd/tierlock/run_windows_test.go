@@ -164,10 +164,11 @@ func asked(t *testing.T, env []string, args string) *commandtest.Output {
 // another one begins only then.
 func TestKilledRunnerLeavesNothing(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		strike func(t *testing.T, p *commandtest.Tool)
 		status int
-	}{
+	}
+	need.Each(t, map[string]row{
 		"the front":             {func(t *testing.T, p *commandtest.Tool) { p.Signal(syscall.SIGKILL) }, 1},
 		"the keeper":            {func(t *testing.T, p *commandtest.Tool) { on(t, p.Keeper(), syscall.TerminateProcess) }, 74},
 		"the keeper is stopped": {func(t *testing.T, p *commandtest.Tool) { on(t, p.Keeper(), suspend) }, 74},
@@ -176,21 +177,19 @@ func TestKilledRunnerLeavesNothing(t *testing.T) {
 			p.Signal(syscall.SIGKILL)
 			on(t, keeper, syscall.TerminateProcess)
 		}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server, addr := serve(t)
-			stage := commandtest.NewStage(t)
-			p := start(t, addr, commandtest.Under(short, "/killed", stage.Command("stubborn", "family", "daemon")...)...)
-			victims := []*commandtest.Section{stage.First(), stage.Next(), stage.Next()}
-			next := start(t, addr, commandtest.Under(short, "/killed", stage.Command()...)...)
-			await(t, server, "/killed", 2)
-			c.strike(t, p)
-			stage.Followed(victims...).Leave(0)
-			p.Exits(c.status)
-			next.Exits(0)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		t.Parallel()
+		server, addr := serve(t)
+		stage := commandtest.NewStage(t)
+		p := start(t, addr, commandtest.Under(short, "/killed", stage.Command("stubborn", "family", "daemon")...)...)
+		victims := []*commandtest.Section{stage.First(), stage.Next(), stage.Next()}
+		next := start(t, addr, commandtest.Under(short, "/killed", stage.Command()...)...)
+		await(t, server, "/killed", 2)
+		c.strike(t, p)
+		stage.Followed(victims...).Leave(0)
+		p.Exits(c.status)
+		next.Exits(0)
+	})
 }
 
 // on does something to a process.

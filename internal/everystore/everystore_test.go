@@ -29,9 +29,7 @@ type place struct {
 	taken atomic.Bool
 }
 
-func (p *place) enter() {
-	need.That(p.t, "two are at the place at a time", !p.taken.Swap(true))
-}
+func (p *place) enter() { need.That(p.t, "two are at the place at a time", !p.taken.Swap(true)) }
 
 func (p *place) leave() { p.taken.Store(false) }
 

@@ -131,9 +131,7 @@ func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 		})
 		var all sync.WaitGroup
 		for range 3 { // at the same time
-			all.Go(func() {
-				wantErr(t, "Share", h.Share(t.Context()), nil)
-			})
+			all.Go(func() { wantErr(t, "Share", h.Share(t.Context()), nil) })
 		}
 		all.Wait()
 		need.Equal(t, "commands", len(f.ops(Share)), 1)

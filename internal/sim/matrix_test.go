@@ -146,9 +146,7 @@ func TestFaultMatrix(t *testing.T) {
 			for _, mishap := range mishaps {
 				for _, outcome := range outcomes {
 					c := cell{state, request, mishap, outcome}
-					t.Run(c.String(), play(func(s *scene) {
-						c.state.play(s, c, s.join(role{}), s.join(role{}))
-					}))
+					t.Run(c.String(), play(func(s *scene) { c.state.play(s, c, s.join(role{}), s.join(role{})) }))
 				}
 			}
 		}

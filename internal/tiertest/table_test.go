@@ -18,9 +18,7 @@ func TestASummaryHasARowForEachGroupAndSaysWhatIsNotKept(t *testing.T) {
 	}
 	dir := t.TempDir()
 	full, part, doc := filepath.Join(dir, "full"), filepath.Join(dir, "part"), filepath.Join(dir, "doc")
-	write := func(file, text string) {
-		need.OK(t, os.WriteFile(file, []byte(text), 0o644))
-	}
+	write := func(file, text string) { need.OK(t, os.WriteFile(file, []byte(text), 0o644)) }
 	write(full, table.markdown("Full"))
 	table[len(table)-1].Result = NotAvailable + ": why"
 	write(part, table.markdown("Part"))

@@ -32,9 +32,7 @@ func (s site) follow(t *testing.T, path string) *watcher {
 	t.Helper()
 	w, end := &watcher{}, make(chan error, 1)
 	go func() { end <- s.follower(path).Follow(t.Context(), w.see) }()
-	t.Cleanup(func() {
-		need.WantErr(t, "the end", <-end, nil)
-	})
+	t.Cleanup(func() { need.WantErr(t, "the end", <-end, nil) })
 	return w
 }
 

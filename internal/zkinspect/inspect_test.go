@@ -150,11 +150,12 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 
 // Each row is what is at a path, and a finding that has to come of it.
 func TestDoctorFinds(t *testing.T) {
-	for name, c := range map[string]struct {
+	type row struct {
 		prepare func(*testing.T, site)
 		grade   inspect.Grade
 		text    string
-	}{
+	}
+	need.Each(t, map[string]row{
 		"nothing": {func(*testing.T, site) {}, inspect.OK, "does not exist"},
 		"a healthy lock": {func(t *testing.T, s site) { s.queue(t, path); s.queue(t, path) },
 			inspect.OK, "waits for 1 ahead of it, the nearest #0"},
@@ -248,18 +249,16 @@ func TestDoctorFinds(t *testing.T) {
 			inspect.Problem, "nobody can queue any more"},
 		"a negative number": {func(t *testing.T, s site) { s.put(t, path+"/lock--000000007", "", 0, zk.PermAll) },
 			inspect.Problem, "negative number"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s site) {
-				c.prepare(t, s)
-				report := need.Get(zkinspect.Reader{Client: s.client}.Examine(t.Context(), path))(t)
-				found := false
-				for _, f := range report.Findings {
-					found = found || f.Grade == c.grade && strings.Contains(f.Text, c.text)
-				}
-				need.That(t, fmt.Sprintf("no %s with %q in %+v", c.grade, c.text, report.Findings), found)
-				need.That(t, fmt.Sprintf("found something bad: %+v", report.Findings), c.grade.Bad() || !report.Bad())
-			})
+	}, func(t *testing.T, c row) {
+		bubble(t, func(t *testing.T, s site) {
+			c.prepare(t, s)
+			report := need.Get(zkinspect.Reader{Client: s.client}.Examine(t.Context(), path))(t)
+			found := false
+			for _, f := range report.Findings {
+				found = found || f.Grade == c.grade && strings.Contains(f.Text, c.text)
+			}
+			need.That(t, fmt.Sprintf("no %s with %q in %+v", c.grade, c.text, report.Findings), found)
+			need.That(t, fmt.Sprintf("found something bad: %+v", report.Findings), c.grade.Bad() || !report.Bad())
 		})
-	}
+	})
 }

@@ -138,9 +138,7 @@ func TestPrivileges(t *testing.T) {
 	execute(t, pgserver.URL(server.Addr()), "CREATE ROLE looker LOGIN")
 	execute(t, plain, "GRANT USAGE ON SCHEMA tierlock TO looker; GRANT SELECT ON ALL TABLES IN SCHEMA tierlock TO looker")
 	user, _, _ := strings.Cut(strings.TrimPrefix(plain, "postgres://"), "@")
-	as := func(name string) []string {
-		return at(strings.Replace(plain, user+"@", name+"@", 1))
-	}
+	as := func(name string) []string { return at(strings.Replace(plain, user+"@", name+"@", 1)) }
 	commandtest.Want(t, as("looker"), "doctor /x", 1, "problem +these credentials cannot queue")
 	commandtest.Want(t, as("nobody-at-all"), "who /x", 69, "nobody-at-all")
 	commandtest.Want(t, at("postgres://127.0.0.1:none/"), "who /x", 64, "-postgres")

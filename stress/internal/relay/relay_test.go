@@ -100,9 +100,7 @@ func newTestRelay(t *testing.T) *Relay {
 		}
 	}()
 	r := need.Get(New([]string{server.Addr().String()}, 0))(t)
-	t.Cleanup(func() {
-		need.WantErr(t, "Close", r.Close(), nil)
-	})
+	t.Cleanup(func() { need.WantErr(t, "Close", r.Close(), nil) })
 	return r
 }
 

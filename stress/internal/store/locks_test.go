@@ -50,8 +50,7 @@ func testLocks(t *testing.T, s *Store, server string) {
 		}
 		t.Run(s.Name+" "+lock, func(t *testing.T) {
 			weight := map[Sort]int64{Mutex: 1, ReadersWriter: rule.Everybody, Semaphore: 2}[kind.Sort]
-			o, err := s.Observe(t.Context(), Place{Servers: []string{server}, Lock: lock, Paths: 2})
-			need.OK(t, err)
+			o := need.Get(s.Observe(t.Context(), Place{Servers: []string{server}, Lock: lock, Paths: 2}))(t)
 			t.Cleanup(o.Close)
 			first, second := contender(t, s, lock, server, o.Paths()[1]), contender(t, s, lock, server, o.Paths()[1])
 			hold := need.Get(first(t.Context(), weight))(t)
@@ -73,9 +72,7 @@ func testLocks(t *testing.T, s *Store, server string) {
 func contender(t *testing.T, s *Store, lock, server, path string) Contender {
 	t.Helper()
 	locker := need.Get(s.Locks[lock].Dial(t.Context(), Options{Servers: []string{server}, Goroutines: 1, Permits: 3}))(t)
-	t.Cleanup(func() {
-		need.WantErr(t, "Close", locker.Close(), nil)
-	})
+	t.Cleanup(func() { need.WantErr(t, "Close", locker.Close(), nil) })
 	return need.Get(locker.Contender(path))(t)
 }
 

@@ -554,10 +554,11 @@ func TestPathsAreForgottenInTime(t *testing.T) {
 // What was executed, and of which the server said nothing or something else, is an error of no code: the outcome is unknown.
 func TestAnswerThatDoesNotFitAGroupIsNotBelieved(t *testing.T) {
 	ok := result(wire.OpError, false)
-	for name, forged := range map[string]struct {
+	type row struct {
 		op   int32
 		body []byte
-	}{
+	}
+	need.Each(t, map[string]row{
 		"no results":          {wire.OpMulti, body(result(-1, true))},
 		"of other operations": {wire.OpMulti, body(result(wire.OpDelete, false), result(wire.OpDelete, false), result(-1, true))},
 		"of other paths":      {wire.OpMulti, body(result(wire.OpCreate, false), "/x", result(wire.OpCreate, false), "/y", result(-1, true))},
@@ -566,31 +567,29 @@ func TestAnswerThatDoesNotFitAGroupIsNotBelieved(t *testing.T) {
 		"other lists":         {wire.OpMultiRead, body(result(wire.OpDelete, false), result(wire.OpDelete, false), result(-1, true))},
 		"nodes for lists":     {wire.OpMultiRead, body(result(wire.OpGetData, false), "", make([]byte, wire.StatSize), result(-1, true))},
 		"lists of no code":    {wire.OpMultiRead, body(ok, 0, ok, 0, result(-1, true))},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := zktest.Start(t, zktest.Config{Latency: trip / 2})
-				f := newForger(s)
-				c := &crowd{Link: dial(t, f.config(), addr), t: t, s: s}
-				c.enter(c.add("/q0")).wait()
-				c.add("/q1")
-				c.add("/q2")
-				c.crowded()
-				turns := c.enterAll("/q1", "/q2")
-				f.next(forged.op, with(forged.body))
-				for _, r := range turns {
-					at := 0
-					if forged.op == wire.OpMultiRead {
-						at = 1
-					}
-					if r.wait(); r.answers[at].Err == nil || errors.Is(r.answers[at].Err, errAgain) || len(s.Children(r.path)) != 1 {
-						t.Errorf("%s: believed %v", r.path, r.answers[at])
-					}
+	}, func(t *testing.T, forged row) {
+		synctest.Test(t, func(t *testing.T) {
+			s := zktest.Start(t, zktest.Config{Latency: trip / 2})
+			f := newForger(s)
+			c := &crowd{Link: dial(t, f.config(), addr), t: t, s: s}
+			c.enter(c.add("/q0")).wait()
+			c.add("/q1")
+			c.add("/q2")
+			c.crowded()
+			turns := c.enterAll("/q1", "/q2")
+			f.next(forged.op, with(forged.body))
+			for _, r := range turns {
+				at := 0
+				if forged.op == wire.OpMultiRead {
+					at = 1
 				}
-				need.That(t, "not forged", f.done())
-			})
+				if r.wait(); r.answers[at].Err == nil || errors.Is(r.answers[at].Err, errAgain) || len(s.Children(r.path)) != 1 {
+					t.Errorf("%s: believed %v", r.path, r.answers[at])
+				}
+			}
+			need.That(t, "not forged", f.done())
 		})
-	}
+	})
 }
 
 func TestMalformedListsEndTheConnection(t *testing.T) {

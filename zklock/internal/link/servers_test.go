@@ -99,31 +99,30 @@ func TestClientsSpreadOverTheAddressesOfAName(t *testing.T) {
 }
 
 func TestEachAddressOfANameIsTriedWithoutAPause(t *testing.T) {
-	for name, c := range map[string]struct {
+	type row struct {
 		trouble func(*zktest.Server)
 		lost    []string // addresses that do not even refuse
 		within  time.Duration
-	}{
+	}
+	need.Each(t, map[string]row{
 		"two refuse": {func(s *zktest.Server) { s.Member("10.0.0.1:2181").Refuse(); s.Member("10.0.0.2:2181").Refuse() }, nil, 0},
 		"two hang":   {func(s *zktest.Server) { s.Member("10.0.0.1:2181").Freeze(); s.Member("10.0.0.2:2181").Freeze() }, nil, 2 * timeout / 6},
 		"two drop":   {func(*zktest.Server) {}, []string{"10.0.0.1:2181", "10.0.0.2:2181"}, 2 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for range 10 { // the order is random
-				bubble(t, func(t *testing.T, s *zktest.Server) {
-					c.trouble(s)
-					names := new(nameService)
-					names.set("zk", "10.0.0.1", "10.0.0.2", "10.0.0.3")
-					begun := time.Now()
-					config := by(s, names)
-					config.Dial = blackholes(s, c.lost...)
-					dial(t, config, "zk:2181")
-					need.AtMost(t, "connected after", time.Since(begun), c.within)
-					need.Equal(t, "connected to", member(t, s), "10.0.0.3:2181")
-				})
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		for range 10 { // the order is random
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				c.trouble(s)
+				names := new(nameService)
+				names.set("zk", "10.0.0.1", "10.0.0.2", "10.0.0.3")
+				begun := time.Now()
+				config := by(s, names)
+				config.Dial = blackholes(s, c.lost...)
+				dial(t, config, "zk:2181")
+				need.AtMost(t, "connected after", time.Since(begun), c.within)
+				need.Equal(t, "connected to", member(t, s), "10.0.0.3:2181")
+			})
+		}
+	})
 }
 
 // The library's own order pauses for a second before a server that is alone.
