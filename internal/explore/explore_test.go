@@ -31,102 +31,73 @@ var (
 // scopes are explored completely with one fault at most, or up to so many delays. Fewer executions than these, which are counted, would be
 // a search that has become blind.
 var scopes = []scopeOfTest{
-	{"seam, three processes: one gives up, a session ends, or the budget", 0, 0, 1789, false, Scope{
-		Seam: true, Processes: 3, Calls: []Call{Lock}, Cancel: true, Expire: true, Clock: budget,
-	}},
-	{"seam, two processes: two locks, any fault but of the clock", 0, 0, 715, false, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Both}, Cancel: true, Expire: true, Close: true, Stop: true,
-	}},
-	{"seam, one process: a guarded write, any fault", 0, 0, 3708, true, Scope{
-		Seam: true, Processes: 1, Calls: []Call{Guarded, Lock}, Cancel: true, Expire: true, Close: true, Clock: budget,
-	}},
-	{"seam, two processes: two goroutines each, one gives up, a session ends, or the budget", 0, 0, 120467, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Cancel: true, Expire: true, Clock: budget,
-	}},
-	{"seam, two processes: two goroutines each, one closes or shuts down", 0, 0, 47194, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Close: true, Stop: true,
-	}},
-	{"seam, two processes: rounds, two goroutines each, the budget ends", 0, 0, 40716, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Rounds: true, Clock: budget,
-	}},
-	{"seam, two processes: strict rounds, two goroutines each, one gives up, a session ends, or time passes", 0, 0, 20084, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Strict: true, Rounds: true, Cancel: true, Expire: true, Clock: budget,
-	}},
-	{"seam, two processes: one enters again and one tries, one closes", 0, 0, 51557, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Nested, Try}, Close: true,
-	}},
-	{"seam, two processes: linger, twice, one closes, shuts down, or asks for it", 0, 0, 146481, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Close: true, Stop: true, Ask: true,
-	}},
-	{"seam, two processes: linger, twice, one gives up, a session ends, or time passes", 0, 0, 31781, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Cancel: true, Expire: true, Clock: time.Second,
-	}},
-	{"seam, two processes: one enters again and one tries, one gives up, or a session ends", 0, 0, 91688, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Nested, Try}, Cancel: true, Expire: true,
-	}},
-	{"seam, two processes: a reader and a writer each, one closes", 0, 0, 248228, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Read, Write}, Close: true,
-	}},
-	{"seam, two processes: a reader and a writer each, a session ends", 0, 0, 580459, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Read, Write}, Expire: true,
-	}},
-	{"seam, one process: a writer between readers, one gives up, or a session ends", 0, 0, 16460, true, Scope{
-		Seam: true, Processes: 1, Calls: []Call{Read, Write, Read}, Cancel: true, Expire: true,
-	}},
-	{"seam, two processes: writers that become readers, the budget ends", 0, 0, 1730, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Downgrade}, Clock: budget,
-	}},
-	{"seam, one process: one is told that it is wanted, any fault", 0, 0, 4372, true, Scope{
-		Seam: true, Processes: 1, Calls: []Call{Yield, Lock}, Cancel: true, Expire: true, Close: true, Stop: true, Ask: true,
-	}},
-	{"seam, two processes: one of two goroutines each is told that it is wanted", 0, 0, 91124, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Yield, Lock},
-	}},
-	{"seam, two processes: two candidates each, one gives up, or a session ends", 0, 0, 17450, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Lead, Lead}, Cancel: true, Expire: true,
-	}},
-	{"seam, two processes: two candidates each, one closes or shuts down", 0, 0, 9406, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Lead, Lead}, Close: true, Stop: true,
-	}},
+	{"seam, three processes: one gives up, a session ends, or the budget", 0, 0, 1789, false,
+		Scope{Seam: true, Processes: 3, Calls: []Call{Lock}, Cancel: true, Expire: true, Clock: budget}},
+	{"seam, two processes: two locks, any fault but of the clock", 0, 0, 715, false,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Both}, Cancel: true, Expire: true, Close: true, Stop: true}},
+	{"seam, one process: a guarded write, any fault", 0, 0, 3708, true,
+		Scope{Seam: true, Processes: 1, Calls: []Call{Guarded, Lock}, Cancel: true, Expire: true, Close: true, Clock: budget}},
+	{"seam, two processes: two goroutines each, one gives up, a session ends, or the budget", 0, 0, 120467, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Cancel: true, Expire: true, Clock: budget}},
+	{"seam, two processes: two goroutines each, one closes or shuts down", 0, 0, 47194, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Close: true, Stop: true}},
+	{"seam, two processes: rounds, two goroutines each, the budget ends", 0, 0, 40716, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Rounds: true, Clock: budget}},
+	{"seam, two processes: strict rounds, two goroutines each, one gives up, a session ends, or time passes", 0, 0, 20084, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Strict: true, Rounds: true, Cancel: true, Expire: true, Clock: budget}},
+	{"seam, two processes: one enters again and one tries, one closes", 0, 0, 51557, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Nested, Try}, Close: true}},
+	{"seam, two processes: linger, twice, one closes, shuts down, or asks for it", 0, 0, 146481, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Close: true, Stop: true, Ask: true}},
+	{"seam, two processes: linger, twice, one gives up, a session ends, or time passes", 0, 0, 31781, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Cancel: true, Expire: true, Clock: time.Second}},
+	{"seam, two processes: one enters again and one tries, one gives up, or a session ends", 0, 0, 91688, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Nested, Try}, Cancel: true, Expire: true}},
+	{"seam, two processes: a reader and a writer each, one closes", 0, 0, 248228, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Read, Write}, Close: true}},
+	{"seam, two processes: a reader and a writer each, a session ends", 0, 0, 580459, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Read, Write}, Expire: true}},
+	{"seam, one process: a writer between readers, one gives up, or a session ends", 0, 0, 16460, true,
+		Scope{Seam: true, Processes: 1, Calls: []Call{Read, Write, Read}, Cancel: true, Expire: true}},
+	{"seam, two processes: writers that become readers, the budget ends", 0, 0, 1730, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Downgrade}, Clock: budget}},
+	{"seam, one process: one is told that it is wanted, any fault", 0, 0, 4372, true,
+		Scope{Seam: true, Processes: 1, Calls: []Call{Yield, Lock}, Cancel: true, Expire: true, Close: true, Stop: true, Ask: true}},
+	{"seam, two processes: one of two goroutines each is told that it is wanted", 0, 0, 91124, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Yield, Lock}}},
+	{"seam, two processes: two candidates each, one gives up, or a session ends", 0, 0, 17450, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Lead, Lead}, Cancel: true, Expire: true}},
+	{"seam, two processes: two candidates each, one closes or shuts down", 0, 0, 9406, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Lead, Lead}, Close: true, Stop: true}},
 	{"seam, two processes: one and two permits each", 8, 0, 329338, true, Scope{Seam: true, Processes: 2, Calls: []Call{One, Two}}},
-	{"seam, two processes: a limit of waiting, two goroutines each", 0, 0, 74958, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, MaxWait: time.Second, Clock: time.Second,
-	}},
+	{"seam, two processes: a limit of waiting, two goroutines each", 0, 0, 74958, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, MaxWait: time.Second, Clock: time.Second}},
 	{"ZooKeeper, two processes", 2, 0, 80, false, Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}}},
-	{"ZooKeeper, two processes: any fault", 2, 0, 3268, true, anyFault(Scope{
-		ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Clock: lease / 4,
-	})},
-	{"ZooKeeper, one process: a guarded write, any fault but of the clock", 2, 0, 1215, true, anyFault(Scope{
-		ZooKeeper: true, Processes: 1, Calls: []Call{Guarded, Lock},
-	})},
-	{"ZooKeeper, one process: a guarded write, a connection breaks and a session ends", 3, 2, 4211, true, Scope{
-		ZooKeeper: true, Processes: 1, Calls: []Call{Guarded}, Lost: true, Expire: true,
-	}},
-	{"ZooKeeper, one process: three locks, in groups, one gives up, closes, shuts down, or is cut off", 2, 0, 2660, true, Scope{
-		ZooKeeper: true, Processes: 1, Calls: []Call{Lock, Second, Third}, Cancel: true, Cut: true, Close: true, Stop: true,
-	}},
+	{"ZooKeeper, two processes: any fault", 2, 0, 3268, true,
+		anyFault(Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Clock: lease / 4})},
+	{"ZooKeeper, one process: a guarded write, any fault but of the clock", 2, 0, 1215, true,
+		anyFault(Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Guarded, Lock}})},
+	{"ZooKeeper, one process: a guarded write, a connection breaks and a session ends", 3, 2, 4211, true,
+		Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Guarded}, Lost: true, Expire: true}},
+	{"ZooKeeper, one process: three locks, in groups, one gives up, closes, shuts down, or is cut off", 2, 0, 2660, true,
+		Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Lock, Second, Third}, Cancel: true, Cut: true, Close: true, Stop: true}},
 	// Behind these faults all look for their nodes, or queue again, in an order that is the scheduler's.
-	{"ZooKeeper, one process: three locks, in groups, a connection breaks, or a session ends", 2, 0, 0, true, Scope{
-		ZooKeeper: true, Processes: 1, Calls: []Call{Lock, Second, Third}, Lost: true, Expire: true,
-	}},
-	{"ZooKeeper, two processes: three locks, in groups, a session ends", 1, 0, 0, true, Scope{
-		ZooKeeper: true, Processes: 2, Calls: []Call{Lock, Second, Third}, Expire: true,
-	}},
+	{"ZooKeeper, one process: three locks, in groups, a connection breaks, or a session ends", 2, 0, 0, true,
+		Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Lock, Second, Third}, Lost: true, Expire: true}},
+	{"ZooKeeper, two processes: three locks, in groups, a session ends", 1, 0, 0, true,
+		Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock, Second, Third}, Expire: true}},
 	{"one process, two goroutines", 0, 0, 1788, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}}},
 	{"two processes", 0, 0, 3080, false, Scope{Processes: 2, Calls: []Call{Lock}}},
 	{"two processes: try", 0, 0, 220, false, Scope{Processes: 2, Calls: []Call{Try}}},
-	{"one process: it shuts down, and is cut off, two faults", 0, 2, 350, false, Scope{
-		Processes: 1, Calls: []Call{Lock}, Stop: true, Cut: true,
-	}},
+	{"one process: it shuts down, and is cut off, two faults", 0, 2, 350, false,
+		Scope{Processes: 1, Calls: []Call{Lock}, Stop: true, Cut: true}},
 	{"two processes: a permit each", 0, 0, 600, false, Scope{Processes: 2, Calls: []Call{One}}},
 	{"two processes: linger", 0, 0, 576, false, Scope{Processes: 2, Calls: []Call{Lock}, Linger: time.Second}},
-	{"one process: two goroutines, a command is refused", 5, 0, 1143, false, Scope{
-		Processes: 1, Calls: []Call{Lock, Lock}, Refuse: true,
-	}},
+	{"one process: two goroutines, a command is refused", 5, 0, 1143, false,
+		Scope{Processes: 1, Calls: []Call{Lock, Lock}, Refuse: true}},
 	{"one process: it is asked for", 0, 0, 1202, false, Scope{Processes: 1, Calls: []Call{Yield}, Ask: true}},
-	{"one process: linger, it is asked for, or time passes", 4, 0, 1068, true, Scope{
-		Processes: 1, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Ask: true, Clock: time.Second,
-	}},
+	{"one process: linger, it is asked for, or time passes", 4, 0, 1068, true,
+		Scope{Processes: 1, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Ask: true, Clock: time.Second}},
 	{"one process: lock and try", 0, 0, 2710, true, Scope{Processes: 1, Calls: []Call{Lock, Try}}},
 	{"one process: strict", 0, 0, 2960, true, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Strict: true}},
 	{"two processes: entered again", 0, 0, 4992, true, Scope{Processes: 2, Calls: []Call{Nested}}},
@@ -141,44 +112,35 @@ var scopes = []scopeOfTest{
 	{"two processes: one shuts down", 0, 0, 93863, true, Scope{Processes: 2, Calls: []Call{Lock}, Stop: true}},
 	{"two processes: a session ends", 0, 0, 98098, true, Scope{Processes: 2, Calls: []Call{Lock}, Expire: true}},
 	{"two processes: one is cut off", 0, 0, 116890, true, Scope{Processes: 2, Calls: []Call{Lock}, Cut: true}},
-	{"two processes: a limit of waiting", 3, 0, 1426, true, Scope{
-		Processes: 2, Calls: []Call{Lock}, MaxWait: time.Second, Clock: time.Second,
-	}},
+	{"two processes: a limit of waiting", 3, 0, 1426, true,
+		Scope{Processes: 2, Calls: []Call{Lock}, MaxWait: time.Second, Clock: time.Second}},
 	{"one process: the budget ends", 0, 0, 30328, true, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Clock: 20 * time.Millisecond}},
 	{"two processes: try, any fault but of the clock", 0, 0, 23550, true, anyFault(Scope{Processes: 2, Calls: []Call{Try}})},
 	{"two processes: two locks", 4, 0, 3265, true, Scope{Processes: 2, Calls: []Call{Both}}},
 	{"two processes: two locks, any fault but of the clock", 2, 0, 3162, true, anyFault(Scope{Processes: 2, Calls: []Call{Both}})},
 	{"two processes: two locks, a session ends", 3, 0, 4095, true, Scope{Processes: 2, Calls: []Call{Both}, Expire: true}},
-	{"two processes: writers that become readers, the budget ends", 4, 0, 3636, true, Scope{
-		Processes: 2, Calls: []Call{Downgrade}, Clock: 20 * time.Millisecond,
-	}},
+	{"two processes: writers that become readers, the budget ends", 4, 0, 3636, true,
+		Scope{Processes: 2, Calls: []Call{Downgrade}, Clock: 20 * time.Millisecond}},
 	{"two processes: two goroutines each", 3, 0, 1154, true, Scope{Processes: 2, Calls: []Call{Lock, Lock}}},
-	{"two processes: two goroutines each, any fault but of the clock", 2, 0, 2823, true, anyFault(Scope{
-		Processes: 2, Calls: []Call{Lock, Lock},
-	})},
-	{"two processes: two goroutines each, any two faults but of the clock", 3, 2, 174570, true, anyFault(Scope{
-		Processes: 2, Calls: []Call{Lock, Lock},
-	})},
+	{"two processes: two goroutines each, any fault but of the clock", 2, 0, 2823, true,
+		anyFault(Scope{Processes: 2, Calls: []Call{Lock, Lock}})},
+	{"two processes: two goroutines each, any two faults but of the clock", 3, 2, 174570, true,
+		anyFault(Scope{Processes: 2, Calls: []Call{Lock, Lock}})},
 	{"two processes: a reader and a writer each", 3, 0, 8263, true, Scope{Processes: 2, Calls: []Call{Read, Write}}},
-	{"two processes: a reader and a writer each, a session ends", 2, 0, 2301, true, Scope{
-		Processes: 2, Calls: []Call{Read, Write}, Expire: true,
-	}},
-	{"two processes: a reader and a writer each, any fault but of the clock", 2, 0, 9606, true, anyFault(Scope{
-		Processes: 2, Calls: []Call{Read, Write},
-	})},
+	{"two processes: a reader and a writer each, a session ends", 2, 0, 2301, true,
+		Scope{Processes: 2, Calls: []Call{Read, Write}, Expire: true}},
+	{"two processes: a reader and a writer each, any fault but of the clock", 2, 0, 9606, true,
+		anyFault(Scope{Processes: 2, Calls: []Call{Read, Write}})},
 	{"one process: a writer between readers", 4, 0, 4358, true, Scope{Processes: 1, Calls: []Call{Read, Write, Read}}},
 	{"two processes: one and two permits each", 2, 0, 1450, true, Scope{Processes: 2, Calls: []Call{One, Two}}},
 	{"two processes: one and two permits each, a session ends", 2, 0, 3478, true, Scope{Processes: 2, Calls: []Call{One, Two}, Expire: true}},
 	{"two processes: a permit each, any fault but of the clock", 0, 0, 70209, true, anyFault(Scope{Processes: 2, Calls: []Call{One}})},
-	{"two processes: one and two permits each, any fault but of the clock", 2, 0, 14704, true, anyFault(Scope{
-		Processes: 2, Calls: []Call{One, Two},
-	})},
-	{"two processes: linger, any fault but of the clock", 0, 0, 132615, true, anyFault(Scope{
-		Processes: 2, Calls: []Call{Lock}, Linger: time.Second,
-	})},
-	{"two processes: linger, twice, a session ends", 3, 0, 8902, true, Scope{
-		Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Expire: true,
-	}},
+	{"two processes: one and two permits each, any fault but of the clock", 2, 0, 14704, true,
+		anyFault(Scope{Processes: 2, Calls: []Call{One, Two}})},
+	{"two processes: linger, any fault but of the clock", 0, 0, 132615, true,
+		anyFault(Scope{Processes: 2, Calls: []Call{Lock}, Linger: time.Second})},
+	{"two processes: linger, twice, a session ends", 3, 0, 8902, true,
+		Scope{Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Expire: true}},
 }
 
 // nightly are scopes that take too long, most of whose executions nobody has counted.
@@ -190,35 +152,26 @@ var nightly = []scopeOfTest{
 	{"two processes: two permits each, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Two}})},
 	{"two processes: a guarded write each, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Guarded}})},
 	{"two processes: told that it is wanted, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Yield}, Ask: true})},
-	{"two processes: two goroutines each, any two faults but of the clock", 4, 2, 1547872, true, anyFault(Scope{
-		Processes: 2, Calls: []Call{Lock, Lock},
-	})},
+	{"two processes: two goroutines each, any two faults but of the clock", 4, 2, 1547872, true,
+		anyFault(Scope{Processes: 2, Calls: []Call{Lock, Lock}})},
 	{"two processes: a reader and a writer each, any two faults", 4, 2, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Read, Write}})},
 	{"two processes: one and two permits each, any two faults", 4, 2, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{One, Two}})},
-	{"seam, two processes: a reader and a writer each, any fault", 0, 0, 0, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Read, Write}, Cancel: true, Expire: true, Close: true, Stop: true, Clock: budget,
-	}},
-	{"seam, two processes: one and two permits each, in any order", 0, 0, 0, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{One, Two},
-	}},
-	{"seam, two processes: one and two permits each, a session ends", 8, 0, 4763807, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{One, Two}, Expire: true,
-	}},
-	{"ZooKeeper, two processes: two goroutines each, any fault but of the clock", 2, 0, 0, true, anyFault(Scope{
-		ZooKeeper: true, Processes: 2, Calls: []Call{Lock, Lock},
-	})},
-	{"ZooKeeper, two processes: two permits each, any fault but of the clock", 2, 0, 0, true, anyFault(Scope{
-		ZooKeeper: true, Processes: 2, Calls: []Call{Two},
-	})},
-	{"ZooKeeper, two processes: any two faults", 4, 2, 0, true, anyFault(Scope{
-		ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Clock: lease / 4,
-	})},
-	{"seam, two processes: one and two permits each, any two faults", 0, 2, 0, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{One, Two}, Cancel: true, Expire: true, Close: true, Stop: true,
-	}},
-	{"seam, two processes: two goroutines each, any two faults", 0, 2, 0, true, Scope{
-		Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Cancel: true, Expire: true, Close: true, Stop: true, Clock: budget,
-	}},
+	{"seam, two processes: a reader and a writer each, any fault", 0, 0, 0, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Read, Write}, Cancel: true, Expire: true, Close: true, Stop: true, Clock: budget}},
+	{"seam, two processes: one and two permits each, in any order", 0, 0, 0, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{One, Two}}},
+	{"seam, two processes: one and two permits each, a session ends", 8, 0, 4763807, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{One, Two}, Expire: true}},
+	{"ZooKeeper, two processes: two goroutines each, any fault but of the clock", 2, 0, 0, true,
+		anyFault(Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock, Lock}})},
+	{"ZooKeeper, two processes: two permits each, any fault but of the clock", 2, 0, 0, true,
+		anyFault(Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Two}})},
+	{"ZooKeeper, two processes: any two faults", 4, 2, 0, true,
+		anyFault(Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Clock: lease / 4})},
+	{"seam, two processes: one and two permits each, any two faults", 0, 2, 0, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{One, Two}, Cancel: true, Expire: true, Close: true, Stop: true}},
+	{"seam, two processes: two goroutines each, any two faults", 0, 2, 0, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Cancel: true, Expire: true, Close: true, Stop: true, Clock: budget}},
 }
 
 type scopeOfTest struct {
