@@ -78,9 +78,7 @@ func TestDocumentedGoCompiles(t *testing.T) {
 	more, err2 := filepath.Glob("docs/*.md")
 	need.OK(t, errors.Join(err, err2))
 	docs = append(docs, more...)
-	if !slices.Contains(docs, "README.md") {
-		t.Fatalf("no README.md among %q", docs)
-	}
+	need.Must(t, fmt.Sprintf("no README.md among %q", docs), slices.Contains(docs, "README.md"))
 	for _, doc := range docs {
 		for _, s := range snippets(t, doc) {
 			t.Run(fmt.Sprintf("%s:%d", filepath.Base(doc), s.line), func(t *testing.T) {

@@ -32,9 +32,8 @@ func TestTxnTakesEffectWhileTheLockIsOurs(t *testing.T) {
 	locks := tier.New(start(t), tier.WithLinger(time.Hour))
 	hold := mustHold(t, locks)
 	answer, err := Txn(soon(t), hold, clientv3.OpPut(data(t), "1"), clientv3.OpGet(data(t)))
-	if err != nil || len(answer.Responses) != 2 || string(answer.Responses[1].GetResponseRange().Kvs[0].Value) != "1" {
-		t.Fatalf("%v, %v", answer, err)
-	}
+	need.Must(t, fmt.Sprintf("%v, %v", answer, err),
+		err == nil && len(answer.Responses) == 2 && string(answer.Responses[1].GetResponseRange().Kvs[0].Value) == "1")
 	need.That(t, "not idle after the answer", second.GrantOf(hold).Idle())
 	need.OK(t, hold.Release())
 	need.That(t, "the lock has not stayed in the process", len(left(t)) == 1)

@@ -36,9 +36,7 @@ func (s semaphore) acquire(ctx context.Context, k int) ([]second.Permit, error) 
 func (s semaphore) take(t *testing.T, k int) []second.Permit {
 	t.Helper()
 	taken, err := s.acquire(soon(t), k)
-	if err != nil || len(taken) != k {
-		t.Fatalf("%d permits, %v; want %d", len(taken), err, k)
-	}
+	need.Must(t, fmt.Sprintf("%d permits, %v; want %d", len(taken), err, k), err == nil && len(taken) == k)
 	return taken
 }
 

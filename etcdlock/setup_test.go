@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -68,9 +69,7 @@ func left(t *testing.T) (keys []string) {
 func stored(t *testing.T, key string) (*mvccpb.KeyValue, owner) {
 	t.Helper()
 	answer, err := outside(t).Get(soon(t), key)
-	if err != nil || len(answer.Kvs) != 1 {
-		t.Fatalf("%s: %v, %v", key, answer, err)
-	}
+	need.Must(t, fmt.Sprintf("%s: %v, %v", key, answer, err), err == nil && len(answer.Kvs) == 1)
 	var o owner
 	need.OK(t, json.Unmarshal(answer.Kvs[0].Value, &o))
 	return answer.Kvs[0], o

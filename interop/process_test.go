@@ -147,9 +147,8 @@ func (d *driver) run(t testing.TB, cmd *exec.Cmd, args ...string) {
 // order tells the driver what to do.
 func (d *driver) order(t testing.TB, format string, args ...any) {
 	t.Helper()
-	if _, err := fmt.Fprintf(d.in, format+"\n", args...); err != nil {
-		t.Fatalf("%s: %v", d.kind, err)
-	}
+	_, err := fmt.Fprintf(d.in, format+"\n", args...)
+	need.Must(t, fmt.Sprintf("%s: %v", d.kind, err), err == nil)
 }
 
 // answer waits for the answer to the oldest open order.
@@ -157,12 +156,8 @@ func (d *driver) answer(t testing.TB) answer {
 	t.Helper()
 	select {
 	case a, ok := <-d.answers:
-		if !ok {
-			t.Fatalf("%s has ended", d.kind)
-		}
-		if a.Error != "" {
-			t.Fatalf("%s: %s", d.kind, a.Error)
-		}
+		need.Must(t, fmt.Sprintf("%s has ended", d.kind), ok)
+		need.Must(t, fmt.Sprintf("%s: %s", d.kind, a.Error), a.Error == "")
 		return a
 	case <-time.After(patience + *duration):
 		t.Fatalf("%s does not answer", d.kind)

@@ -39,9 +39,7 @@ var kinds = map[string]string{
 func kindOf(t *testing.T, name string) string {
 	t.Helper()
 	kind, ok := kinds[name]
-	if !ok {
-		t.Fatalf("the table has an unknown lock %q", name)
-	}
+	need.Must(t, fmt.Sprintf("the table has an unknown lock %q", name), ok)
 	return kind
 }
 
@@ -50,9 +48,7 @@ func TestTheyWaitForOneAnotherAsDocumented(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t)
 	for _, one := range interopdoc.Tables(t, "../docs/interop.md") {
-		if len(one.Rows) != len(kinds) {
-			t.Fatalf("the table has %d lines, want %d", len(one.Rows), len(kinds))
-		}
+		need.Must(t, fmt.Sprintf("the table has %d lines, want %d", len(one.Rows), len(kinds)), len(one.Rows) == len(kinds))
 		var head []string
 		for _, name := range one.Head {
 			head = append(head, kindOf(t, name))
@@ -149,8 +145,7 @@ func kazooBefore(t *testing.T, major, minor int) bool {
 	t.Helper()
 	out := need.Get(exec.Command(python, "-c", "import kazoo.version; print(kazoo.version.__version__)").Output())(t)
 	var x, y int
-	if _, err := fmt.Sscanf(string(out), "%d.%d", &x, &y); err != nil {
-		t.Fatalf("version of kazoo %q: %v", out, err)
-	}
+	_, err := fmt.Sscanf(string(out), "%d.%d", &x, &y)
+	need.Must(t, fmt.Sprintf("version of kazoo %q: %v", out, err), err == nil)
 	return x < major || x == major && y < minor
 }

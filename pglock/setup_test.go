@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"flag"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -236,9 +237,7 @@ func (p *process) waits(t *testing.T) *wait {
 func within(t testing.TB, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	for begun := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begun) > limit {
-			t.Fatalf("not within %v: %s", limit, what)
-		}
+		need.Must(t, fmt.Sprintf("not within %v: %s", limit, what), time.Since(begun) <= limit)
 	}
 }
 
@@ -252,17 +251,15 @@ func knows(t *testing.T, c *queue.Contender, limit time.Duration) {
 // ask returns what a query does, a row of one column.
 func ask[T any](t testing.TB, q querier, sql string, args ...any) (answer T) {
 	t.Helper()
-	if err := q.QueryRow(soon(t), sql, args...).Scan(&answer); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
+	err := q.QueryRow(soon(t), sql, args...).Scan(&answer)
+	need.Must(t, fmt.Sprintf("%s: %v", sql, err), err == nil)
 	return answer
 }
 
 func exec(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
-	if _, err := pool.Exec(soon(t), sql, args...); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
+	_, err := pool.Exec(soon(t), sql, args...)
+	need.Must(t, fmt.Sprintf("%s: %v", sql, err), err == nil)
 }
 
 func begun(t *testing.T, pool *pgxpool.Pool) pgx.Tx {

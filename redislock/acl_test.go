@@ -60,9 +60,7 @@ func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
 			setUser(t, user, "reset on nopass", c.rules)
 			locks, log := locksOf(t, user)
 			_, err := locks.Mutex(user).Acquire(soon(t))
-			if err == nil || strings.Join(rulesIn(err), " ") != c.want {
-				t.Fatalf("Acquire: %v, want %s", err, c.want)
-			}
+			need.Must(t, fmt.Sprintf("Acquire: %v, want %s", err, c.want), err != nil && strings.Join(rulesIn(err), " ") == c.want)
 			ofAll, lines := name != "keys of a lock", 0
 			if ofAll {
 				lines = 1

@@ -102,9 +102,8 @@ func TestForeignLockIsWaitedForAndTriesFindItTaken(t *testing.T) {
 		need.WantErr(t, "a try beside "+name, need.ErrOf(l.TryAcquire(soon(t))), second.ErrLocked)
 		granted := queueAt(t, l)
 		queue, err := l.Contenders(soon(t))
-		if err != nil || len(queue) != 2 || queue[0].ID == "" || queue[0].Token != 0 {
-			t.Fatalf("contenders beside %s: %+v, %v, want the foreign lock first", name, queue, err)
-		}
+		need.Must(t, fmt.Sprintf("contenders beside %s: %+v, %v, want the foreign lock first", name, queue, err),
+			err == nil && len(queue) == 2 && queue[0].ID != "" && queue[0].Token == 0)
 		if q := queue[1]; q.Label != "<the label>" || q.Linger != time.Second || q.PID == 0 || q.Host == "" || time.Since(q.Since) > time.Hour {
 			t.Errorf("%+v tells of itself", q)
 		}

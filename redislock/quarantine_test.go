@@ -117,9 +117,8 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	need.That(t, fmt.Sprintf("one that was not told has the lock: %+v", v), !v.Has && v.Again != 0 && v.Quarantined)
 	_, err := p.at(t, "free").TryAcquire(soon(t))
 	var quarantine *second.QuarantineError
-	if !errors.Is(err, second.ErrLocked) || !errors.As(err, &quarantine) || !strings.HasSuffix(err.Error(), ": "+quarantine.Error()) {
-		t.Fatalf("a try: %v, want ErrLocked because of a quarantine", err)
-	}
+	need.Must(t, fmt.Sprintf("a try: %v, want ErrLocked because of a quarantine", err),
+		errors.Is(err, second.ErrLocked) && errors.As(err, &quarantine) && strings.HasSuffix(err.Error(), ": "+quarantine.Error()))
 	need.Between(t, "the quarantine lasts for", time.Until(quarantine.Until), long/2, long)
 	need.Has(t, "its reason", quarantine.Reason, "promoted")
 	free, other := q.anew("free"), q.anew("read")

@@ -173,9 +173,7 @@ func TestRoundOfManyHeartbeats(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel() // by then others have been waited for as long as that is worth
 	a := p.Do(over, queue.Command{Op: queue.Beat, Among: all})
-	if a.Outcome != queue.Done || len(a.Views) != len(all) {
-		t.Fatalf("%d views of %d, %v", len(a.Views), len(all), a.Err)
-	}
+	need.Must(t, fmt.Sprintf("%d views of %d, %v", len(a.Views), len(all), a.Err), a.Outcome == queue.Done && len(a.Views) == len(all))
 	need.That(t, "what is refused was renewed", !a.Views[0].Known && a.Views[0].Err != nil)
 	need.That(t, "what is well does not stay", a.Views[1].Known && a.Views[1].Err == nil)
 }

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -79,9 +80,8 @@ func remember(addr string) error {
 func asks(t *testing.T, s *redisserver.Server, commands ...string) {
 	t.Helper()
 	for _, command := range commands {
-		if _, err := redisserver.Ask(s.Addr(), strings.Fields(command)...); err != nil {
-			t.Fatalf("%s: %v", command, err)
-		}
+		_, err := redisserver.Ask(s.Addr(), strings.Fields(command)...)
+		need.Must(t, fmt.Sprintf("%s: %v", command, err), err == nil)
 	}
 }
 
@@ -135,9 +135,7 @@ func (p *process) anew(path string) queue.Ref { return queue.Ref{Path: path, ID:
 func (p *process) does(t *testing.T, c queue.Command) queue.Answer {
 	t.Helper()
 	a := p.Do(soon(t), c)
-	if a.Outcome != queue.Done {
-		t.Fatalf("%s: %+v", c.Op, a)
-	}
+	need.Must(t, fmt.Sprintf("%s: %+v", c.Op, a), a.Outcome == queue.Done)
 	return a
 }
 

@@ -163,9 +163,8 @@ func TestServersAreAnRTTAway(t *testing.T) {
 	for _, lock := range []string{"mutex", "zklock", "zk"} {
 		r := runJSON(t, exitPass, "-zk", servers(t)+"/"+lock, "-rtt", rtt.String(), "-lock", lock, "-procs", "1", "-goroutines", "1",
 			"-duration", "2s")
-		if r.RTT != rtt.Nanoseconds() || r.Release == nil {
-			t.Fatalf("%s: got an RTT of %v, release %+v", lock, time.Duration(r.RTT), r.Release)
-		}
+		need.Must(t, fmt.Sprintf("%s: got an RTT of %v, release %+v", lock, time.Duration(r.RTT), r.Release),
+			r.RTT == rtt.Nanoseconds() && r.Release != nil)
 		// The median is that of a turn whose path is there.
 		if wait, release := time.Duration(r.Wait.P50), time.Duration(r.Release.P50); wait < rtt || release < rtt || release > 2*rtt {
 			t.Errorf("%s: got a wait of %v and a release of %v, want at least one round trip, and for the release not two", lock, wait, release)
@@ -269,9 +268,7 @@ func runJSON(t *testing.T, want int, args ...string) report.Result {
 			check(t, missing)
 		}
 	}
-	if code != want {
-		t.Fatalf("%v: got exit %d, want %d; stderr:\n%s\nstdout:\n%s", args, code, want, stderr, stdout)
-	}
+	need.Must(t, fmt.Sprintf("%v: got exit %d, want %d; stderr:\n%s\nstdout:\n%s", args, code, want, stderr, stdout), code == want)
 	var r report.Result
 	need.OK(t, json.Unmarshal([]byte(stdout), &r))
 	return r

@@ -72,9 +72,8 @@ func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
 		leave.cancelled(t)
 		stay.blocked(t)
 		after := need.Get(holder.Contenders(soon(t)))(t)
-		if len(before) != 2 || len(after) != 2 || before[1].ID != after[1].ID {
-			t.Fatalf("queue before and after: %+v, %+v; want the same node", before, after)
-		}
+		need.Must(t, fmt.Sprintf("queue before and after: %+v, %+v; want the same node", before, after),
+			len(before) == 2 && len(after) == 2 && before[1].ID == after[1].ID)
 		release(t, hold)
 		next := stay.granted(t)
 		need.Equal(t, "the token, of the first node", next.Token(), before[1].Token)

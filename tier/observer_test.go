@@ -290,9 +290,7 @@ func TestAllObserversAreTold(t *testing.T) {
 		for _, d := range []*diary{first, second} {
 			synctest.Wait()
 			d.mu.Lock()
-			if len(d.lines) < len(want)+2 {
-				t.Fatalf("told: %q", d.lines)
-			}
+			need.Must(t, fmt.Sprintf("told: %q", d.lines), len(d.lines) >= len(want)+2)
 			d.lines, d.ats = d.lines[:len(want)], nil
 			d.mu.Unlock()
 			d.want(t, want...)
@@ -305,9 +303,7 @@ func inVain(t *testing.T, s *tier.Semaphore, k int) *tier.WaitError {
 	t.Helper()
 	_, err := s.Acquire(need.Within(t, 2*time.Second), k)
 	var wait *tier.WaitError
-	if !errors.As(err, &wait) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("got %v, want a WaitError", err)
-	}
+	need.Must(t, fmt.Sprintf("got %v, want a WaitError", err), errors.As(err, &wait) && errors.Is(err, context.DeadlineExceeded))
 	need.Equal(t, "path, permits and time", [3]any{wait.Path, wait.Permits, wait.Waited}, [3]any{pool, k, 2 * time.Second})
 	return wait
 }

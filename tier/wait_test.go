@@ -32,9 +32,7 @@ func waitError(t *testing.T, ctx context.Context, mu *tier.Mutex) *tier.WaitErro
 	}
 	wantErr(t, "a wait whose context ends", err, context.DeadlineExceeded)
 	var wait *tier.WaitError
-	if !errors.As(err, &wait) {
-		t.Fatalf("no WaitError: %v", err)
-	}
+	need.Must(t, fmt.Sprintf("no WaitError: %v", err), errors.As(err, &wait))
 	need.Equal(t, "the path", wait.Path, mu.Path())
 	need.Equal(t, "waited", wait.Waited.Round(100*time.Millisecond), 2*time.Second)
 	return wait

@@ -256,9 +256,7 @@ func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
 	}, zktest.Error(zk.ErrSessionExpired))
 	s.Cut(p.session)
 	for end := time.Now().Add(time.Hour); conn.SessionID() == p.session || conn.State() != zk.StateHasSession; {
-		if time.Now().After(end) {
-			t.Fatal("the session never changed")
-		}
+		need.Must(t, "the session never changed", !time.Now().After(end))
 		<-time.After(time.Millisecond) // virtual
 	}
 }

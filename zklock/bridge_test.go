@@ -32,14 +32,11 @@ func pairs(t *testing.T, s *zktest.Server) (list [][2]string) {
 	t.Helper()
 	names := s.Children(path)
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
-	if len(names)%2 != 0 {
-		t.Fatalf("queue is not in pairs: %q", names)
-	}
+	need.Must(t, fmt.Sprintf("queue is not in pairs: %q", names), len(names)%2 == 0)
 	for pair := range slices.Chunk(names, 2) {
 		mutex, kazoo := pair[0], pair[1]
-		if kazooContender.MatchString(mutex) || !kazooContender.MatchString(kazoo) || mutex[:40] != kazoo[:40] {
-			t.Fatalf("no pair: %q", pair)
-		}
+		need.Must(t, fmt.Sprintf("no pair: %q", pair),
+			!kazooContender.MatchString(mutex) && kazooContender.MatchString(kazoo) && mutex[:40] == kazoo[:40])
 		list = append(list, [2]string{path + "/" + mutex, path + "/" + kazoo})
 	}
 	return list

@@ -304,9 +304,7 @@ func shareAmid(t *testing.T, s *zktest.Server, nth int, happen event, opts ...zk
 				r.granted(t).Release()
 			}
 		}
-		if len(waiting) == len(left) {
-			t.Fatalf("%d wait for nobody: %q", len(left), s.Children(path))
-		}
+		need.Must(t, fmt.Sprintf("%d wait for nobody: %q", len(left), s.Children(path)), len(waiting) != len(left))
 		left = waiting
 	}
 	wantEmpty(t, s)

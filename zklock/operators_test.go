@@ -33,9 +33,8 @@ func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
 			p := start(t, s)
 			c.meet(s, is(c.op, zktest.Request), c.fate)
 			queue, err := p.lock.Contenders(t.Context())
-			if err != nil || len(queue) != 1 || path+"/"+queue[0].Node != node || queue[0].Data != nil {
-				t.Fatalf("got %+v, %v; want %s", queue, err, node)
-			}
+			need.Must(t, fmt.Sprintf("got %+v, %v; want %s", queue, err, node),
+				err == nil && len(queue) == 1 && path+"/"+queue[0].Node == node && queue[0].Data == nil)
 			known := c.op != "exists" || c.fate == zktest.Cut
 			need.Equal(t, fmt.Sprintf("%s meets %v: whether the session is known", c.op, c.fate), queue[0].Session != 0, known)
 		})

@@ -280,9 +280,7 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 		if c.advice {
 			_, err := sem.TryAcquire(t.Context(), 1)
 			advice := regexp.MustCompile(`set the content of (\S+) to "(.*)"`).FindStringSubmatch(fmt.Sprint(err))
-			if advice == nil {
-				t.Fatalf("got %v, want it to say how to change the number", err)
-			}
+			need.Must(t, fmt.Sprintf("got %v, want it to say how to change the number", err), advice != nil)
 			need.Get(conn.Set(advice[1], []byte(advice[2]), -1))(t)
 			take(t, sem, 3).gives(t)
 		}

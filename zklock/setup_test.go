@@ -147,9 +147,7 @@ func (r *request) waiting() bool {
 // granted returns the node of an acquisition that has to have succeeded by now.
 func (r *request) granted(t *testing.T) *zklock.Node {
 	t.Helper()
-	if r.waiting() {
-		t.Fatal("not granted yet")
-	}
+	need.Must(t, "not granted yet", !r.waiting())
 	need.OK(t, r.err)
 	return r.node
 }
@@ -157,12 +155,8 @@ func (r *request) granted(t *testing.T) *zklock.Node {
 // failed returns the error of an acquisition that has to have failed by now.
 func (r *request) failed(t *testing.T) error {
 	t.Helper()
-	if r.waiting() {
-		t.Fatal("still waiting")
-	}
-	if r.err == nil {
-		t.Fatal("granted")
-	}
+	need.Must(t, "still waiting", !r.waiting())
+	need.Must(t, "granted", r.err != nil)
 	return r.err
 }
 

@@ -46,18 +46,14 @@ func TestScriptsOnServer(t *testing.T) {
 func runScripts(t *testing.T, release string, on target) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
+	need.Must(t, fmt.Sprintf("no scripts: %v", err), err == nil && len(files) != 0)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".txt")
 		t.Run(name, func(t *testing.T) {
 			text := need.Get(os.ReadFile(file))(t)
 			got := runScript(t, on, string(text))
 			if os.Getenv("ZKTEST_RECORD") == "1" && on.addr != addr {
-				if release != zktest.Modelled {
-					t.Fatalf("recorded is %s, not %s", zktest.Modelled, release)
-				}
+				need.Must(t, fmt.Sprintf("recorded is %s, not %s", zktest.Modelled, release), release == zktest.Modelled)
 				need.OK(t, os.WriteFile(file, []byte(got), 0o644))
 				return
 			}

@@ -479,9 +479,7 @@ func Expect(t *testing.T, release, test, want string) string {
 		if c.in != test {
 			continue
 		}
-		if strings.Count(want, c.was) != 1 {
-			t.Fatalf("%s does not expect, or more than once:\n%s", test, c.was)
-		}
+		need.Must(t, fmt.Sprintf("%s does not expect, or more than once:\n%s", test, c.was), strings.Count(want, c.was) == 1)
 		if c.appliesTo(release) {
 			want = strings.Replace(want, c.was, c.is, 1)
 		}

@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"fmt"
 	"runtime"
 	"syscall"
 	"testing"
@@ -114,9 +115,7 @@ func TestDeletedPermitKillsTheCommand(t *testing.T) {
 	p := start(t, server.Addr(), commandtest.Under("-permits 3 -weight 2", "/deleted/pool", stage.Command("stubborn")...)...)
 	section := stage.First()
 	permits, _, err := conn.Children("/deleted/pool/leases")
-	if err != nil || len(permits) != 2 {
-		t.Fatalf("permits %q, %v", permits, err)
-	}
+	need.Must(t, fmt.Sprintf("permits %q, %v", permits, err), err == nil && len(permits) == 2)
 	need.OK(t, conn.Delete("/deleted/pool/leases/"+permits[1], -1))
 	section.Dies()
 	p.Exits(74)

@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -70,9 +71,7 @@ func TestOpenFilesReachTheCommand(t *testing.T) {
 	plain := exec.Command("sh", "-c", script)
 	open(plain)
 	want, err := plain.Output()
-	if err != nil || !strings.HasPrefix(string(want), "from three ") {
-		t.Fatalf("%q, %v", want, err)
-	}
+	need.Must(t, fmt.Sprintf("%q, %v", want, err), err == nil && strings.HasPrefix(string(want), "from three "))
 	p := startWith(t, server.Addr(), open, commandtest.Under("", "/files", "sh", "-c", script)...)
 	p.Exits(0)
 	need.Equal(t, "what is in descriptor 3 and how many pipes there are, with and without the lock", p.Stdout.String(), string(want))

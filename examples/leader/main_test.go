@@ -55,9 +55,7 @@ func TestTheOtherGoesOnWhenOneIsEnded(t *testing.T) {
 				if strings.HasPrefix(line, want) {
 					return
 				}
-				if !open {
-					t.Fatalf("ended before it said %q", want)
-				}
+				need.Must(t, fmt.Sprintf("ended before it said %q", want), open)
 			case <-deadline:
 				t.Fatalf("never said: %s", want)
 			}

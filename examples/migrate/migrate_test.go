@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,8 +64,6 @@ func code(t *testing.T, program string) string {
 	text := need.Get(os.ReadFile(filepath.Join(program, "main.go")))(t)
 	lines := strings.SplitAfter(string(text), "\n")
 	start := slices.Index(lines, "package main\n")
-	if start < 0 {
-		t.Fatalf("%s has no package clause", program)
-	}
+	need.Must(t, fmt.Sprintf("%s has no package clause", program), start >= 0)
 	return strings.Join(lines[start:], "")
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -19,9 +20,8 @@ import (
 // What README says to try is tried as it stands there, with Go alone.
 func TestAsReadmeSays(t *testing.T) {
 	commands := regexp.MustCompile(`(?m)^(?:\w+=\S+ )?go run .*$`).FindAllString(string(need.Get(os.ReadFile("../../README.md"))(t)), -1)
-	if len(commands) != 2 || !strings.Contains(commands[0], "tierlock dev") || !strings.Contains(commands[1], "quickstart") {
-		t.Fatalf("README says %q, want a server and a client", commands)
-	}
+	need.Must(t, fmt.Sprintf("README says %q, want a server and a client", commands),
+		len(commands) == 2 && strings.Contains(commands[0], "tierlock dev") && strings.Contains(commands[1], "quickstart"))
 	l, err := net.Listen("tcp", "127.0.0.1:2181")
 	if err != nil {
 		t.Skip("there is a ZooKeeper already: ", err)
@@ -39,9 +39,8 @@ func TestAsReadmeSays(t *testing.T) {
 	need.OK(t, server.Start())
 	defer server.Wait()
 	defer syscall.Kill(-server.Process.Pid, syscall.SIGINT)
-	if line, _ := bufio.NewReader(says).ReadString('\n'); !strings.Contains(line, "127.0.0.1:2181") {
-		t.Fatalf("the server says %q", line)
-	}
+	line, _ := bufio.NewReader(says).ReadString('\n')
+	need.Must(t, fmt.Sprintf("the server says %q", line), strings.Contains(line, "127.0.0.1:2181"))
 	var terminals sync.WaitGroup
 	for range 2 {
 		terminals.Go(func() {

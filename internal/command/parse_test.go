@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -99,9 +100,7 @@ func TestFlagsAnywhere(t *testing.T) {
 		store := plain()
 		in := newInvocation(store, nil, nil)
 		sub, err := in.parse(strings.Fields(line))
-		if err != nil || sub.name != "run" {
-			t.Fatalf("%s: %v", line, err)
-		}
+		need.Must(t, fmt.Sprintf("%s: %v", line, err), err == nil && sub.name == "run")
 		if store.Check().Error() != "a:1" || in.output != "json" || strings.Join(in.args, " ") != "/x" ||
 			strings.Join(in.command, " ") != "c -o text -at b" {
 			t.Errorf("%s: got %+v", line, in)

@@ -96,9 +96,8 @@ func testForeignText(t *testing.T, s site, deface deface) {
 	const evil = "night\n\x1b[2Jrun\r\u2028level=ERROR msg=forged\u202e\u2066\u009b31m\u0007"
 	need.OK(t, deface(t, s.addr, path, evil, evil+strings.Repeat("x", 900<<10)))
 	queue, err := other.Mutex(path).Contenders(soon(t))
-	if err != nil || len(queue) != 1 || !strings.HasPrefix(queue[0].Label, `night\n\x1b[2Jrun\r\u2028`) || queue[0].Host == "" {
-		t.Fatalf("contenders: %.500s, %v", fmt.Sprintf("%+v", queue), err)
-	}
+	need.Must(t, fmt.Sprintf("contenders: %.500s, %v", fmt.Sprintf("%+v", queue), err),
+		err == nil && len(queue) == 1 && strings.HasPrefix(queue[0].Label, `night\n\x1b[2Jrun\r\u2028`) && queue[0].Host != "")
 	for _, text := range []string{queue[0].ID, queue[0].Host, queue[0].Label} {
 		wantPlain(t, text, 1<<10)
 	}

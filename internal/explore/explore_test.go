@@ -535,9 +535,8 @@ func TestJudgesFind(t *testing.T) {
 		t.Run(f.judge, func(t *testing.T) {
 			search := Search{Begin: f.scope.Begin, Faults: 1, Delays: 2}
 			r := search.Run(t)
-			if r.Violation == nil || !strings.HasPrefix(r.Violation.Wrong.Error(), f.judge+": ") {
-				t.Fatalf("got %v in %d executions, want it to be found by %s", r.Violation, r.Executions, f.judge)
-			}
+			need.Must(t, fmt.Sprintf("got %v in %d executions, want it to be found by %s", r.Violation, r.Executions, f.judge),
+				r.Violation != nil && strings.HasPrefix(r.Violation.Wrong.Error(), f.judge+": "))
 			t.Logf("%d executions: %v, %d steps", r.Executions, r.Violation.Wrong, len(r.Violation.Schedule))
 			err := Replay(t, f.scope.Begin, r.Violation.Schedule...)
 			need.That(t, fmt.Sprintf("the same steps again: %v", err), err != nil && err.Error() == r.Violation.Wrong.Error())

@@ -37,9 +37,7 @@ func TestMuteFromTheHookHoldsUpTheVeryFrame(t *testing.T) {
 func stillThere(t *testing.T, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if !holds() {
-			t.Fatal("it got through")
-		}
+		need.Must(t, "it got through", holds())
 	}
 }
 

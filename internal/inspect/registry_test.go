@@ -125,9 +125,7 @@ func TestARegistryTellsWhoHasPermits(t *testing.T) {
 			return []string{path, "/locks/idle"}, 2, true, nil
 		}}
 		q, err := r.Look(t.Context(), path)
-		if err != nil || q.Semaphore == nil || !q.Exists || len(q.Contenders) != 0 {
-			t.Fatalf("got %+v, %v", q, err)
-		}
+		need.Must(t, fmt.Sprintf("got %+v, %v", q, err), err == nil && q.Semaphore != nil && q.Exists && len(q.Contenders) == 0)
 		got, want := q.Semaphore.Sum(func(c *inspect.Contender) string { return c.Label }), "4 of 5 permits in use: 3 by a, 1 by b"
 		need.Equal(t, "permits in use", got, want)
 		w := q.Semaphore.Queue

@@ -83,6 +83,14 @@ func That(t testing.TB, trouble string, holds bool) {
 	}
 }
 
+// Must is That, and ends the test.
+func Must(t testing.TB, trouble string, holds bool) {
+	t.Helper()
+	if !holds {
+		t.Fatal(trouble)
+	}
+}
+
 // AtMost fails if what a test got is more than that.
 func AtMost[V cmp.Ordered](t testing.TB, what string, got, most V) {
 	t.Helper()

@@ -253,9 +253,8 @@ func TestQuarantine(t *testing.T) {
 			need.That(t, "who asks where it stands is not told of the quarantine", w.Standing().Quarantine != nil)
 		}()
 		g, err := f.claim(second.Exclusive).Acquire(t.Context(), w)
-		if d := time.Since(begun); err != nil || d != time.Second {
-			t.Fatalf("%v after %v", err, d)
-		}
+		d := time.Since(begun)
+		need.Must(t, fmt.Sprintf("%v after %v", err, d), err == nil && d == time.Second)
 		g.Release()
 		f.none()
 	})

@@ -22,9 +22,8 @@ func TestSessionThatEnds(t *testing.T) {
 		time.AfterFunc(time.Second, func() { f.then(Beat, f.expired) }) // a quarter of a TTL from the last session
 		begun := time.Now()
 		g, err := f.claim(second.Exclusive).Acquire(t.Context(), nil)
-		if err != nil || time.Since(begun) > ttl/4+300*time.Millisecond {
-			t.Fatalf("%v after %v, want each next session at once", err, time.Since(begun))
-		}
+		need.Must(t, fmt.Sprintf("%v after %v, want each next session at once", err, time.Since(begun)),
+			err == nil && time.Since(begun) <= ttl/4+300*time.Millisecond)
 		need.Equal(t, "the cause of the holder's loss", second.CauseOf(h.Err()), second.BySession)
 		sessions := make(map[string]bool)
 		for _, c := range f.ops(Enter) {
@@ -264,9 +263,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 					<-done
 					need.Equal(t, "time that what was under way took longer", time.Since(begun), 0)
 					byes := f.ops(Goodbye)
-					if len(byes) != 1 {
-						t.Fatalf("goodbyes: %+v", byes)
-					}
+					need.Must(t, fmt.Sprintf("goodbyes: %+v", byes), len(byes) == 1)
 					f.mu.Lock()
 					defer f.mu.Unlock()
 					if own && len(f.places) > 0 { // else they go with the session

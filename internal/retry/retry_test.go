@@ -3,6 +3,7 @@ package retry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,9 +20,7 @@ func TestPaceNeverGivesUpAndStaysBelowTwoSeconds(t *testing.T) {
 		need.Between(t, "the first pause, of some 10 ms", pace.NextBackOff(), 1, 20*time.Millisecond)
 		for range 100_000 {
 			d := pace.NextBackOff()
-			if d == backoff.Stop || d > 2*time.Second {
-				t.Fatalf("pause %v", d)
-			}
+			need.Must(t, fmt.Sprintf("pause %v", d), d != backoff.Stop && d <= 2*time.Second)
 			time.Sleep(d)
 		}
 	})

@@ -89,9 +89,7 @@ func TestEveryCaseIsPlayedOrExplained(t *testing.T) {
 	times := make(map[int]int)
 	for _, sc := range scenarios {
 		n, err := strconv.Atoi(sc.name[:2])
-		if err != nil || sc.name[2] != '_' {
-			t.Fatalf("scenario %q: want a case number and what must happen", sc.name)
-		}
+		need.Must(t, fmt.Sprintf("scenario %q: want a case number and what must happen", sc.name), err == nil && sc.name[2] == '_')
 		times[n]++
 	}
 	for n, reason := range notPlayed {

@@ -145,9 +145,7 @@ func (s *scene) eventually(within time.Duration, what string, holds func() bool)
 		if holds() {
 			return
 		}
-		if time.Now().After(deadline) {
-			s.Fatalf("not within %v: %s", within, what)
-		}
+		need.Must(s, fmt.Sprintf("not within %v: %s", within, what), !time.Now().After(deadline))
 	}
 }
 
@@ -435,9 +433,7 @@ func (u *turn) lost(within time.Duration) *turn {
 	case <-timer.C: // what happens at that very instant counts
 		synctest.Wait()
 	}
-	if !closed(u.ended) {
-		s.Fatalf("the loss was not noticed within %v", within)
-	}
+	need.Must(s, fmt.Sprintf("the loss was not noticed within %v", within), closed(u.ended))
 	s.wantErr(u.hold.Err(), tier.ErrLost)
 	return u
 }

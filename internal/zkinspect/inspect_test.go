@@ -95,9 +95,7 @@ func TestLookTellsWhoWaitsForWhom(t *testing.T) {
 		time.Sleep(time.Minute)
 
 		q := s.look(t)
-		if len(q.Contenders) != 5 || len(q.Others) != 1 || q.Others[0].Name != "config" || q.Next != 7 {
-			t.Fatalf("got %+v", q)
-		}
+		need.Must(t, fmt.Sprintf("got %+v", q), len(q.Contenders) == 5 && len(q.Others) == 1 && q.Others[0].Name == "config" && q.Next == 7)
 		for i, want := range []string{
 			"tierlock holds 0 0 0 billing", "curator waits 1 0 0 10.0.0.1", "read holds 0 0 2 10.0.0.1",
 			"kazoo perhaps 0 2 1 kazoo says", "tierlock waits 4 0 0 ",
@@ -130,9 +128,7 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 			return need.Get(s.reader().List(t.Context(), path, limit, all))(t)
 		}
 		l := list("/", 1000, false)
-		if len(l.Locks) != 5 || !l.Complete || len(l.Unreadable) != 1 || l.Unreadable[0] != "/secret" {
-			t.Fatalf("got %+v", l)
-		}
+		need.Must(t, fmt.Sprintf("got %+v", l), len(l.Locks) == 5 && l.Complete && len(l.Unreadable) == 1 && l.Unreadable[0] == "/secret")
 		if third := l.Locks[3]; third.Path != "/app/3/lock" || third.Queue != 2 || third.Holder == nil || third.Holder.PID == 0 {
 			t.Errorf("got %+v", third)
 		}

@@ -123,9 +123,8 @@ func TestSemaphoresAreRecognized(t *testing.T) {
 
 		q := s.look(t)
 		sem := q.Semaphore
-		if sem == nil || sem.Permits != (inspect.Permits{All: 8, InUse: 7}) || len(q.Others) != 0 || len(q.Contenders) != 0 {
-			t.Fatalf("got %+v, %+v", q, sem)
-		}
+		need.Must(t, fmt.Sprintf("got %+v, %+v", q, sem),
+			sem != nil && sem.Permits == (inspect.Permits{All: 8, InUse: 7}) && len(q.Others) == 0 && len(q.Contenders) == 0)
 		got := ""
 		for _, share := range sem.Shares {
 			got += fmt.Sprint(share.Count, " ", share.Label+share.Content, ", ")

@@ -39,9 +39,7 @@ func TestWhoWaitsForWhomIsWhatTheTableSays(t *testing.T) {
 			for i, waits := range row.Waits {
 				waiter, known1 := documented[row.Name]
 				other, known2 := documented[one.Head[i]]
-				if !known1 || !known2 {
-					t.Fatalf("unknown: %q, %q", row.Name, one.Head[i])
-				}
+				need.Must(t, fmt.Sprintf("unknown: %q, %q", row.Name, one.Head[i]), known1 && known2)
 				p := pair{waiter, other}
 				if said[p] == nil {
 					said[p] = make(map[bool]bool)

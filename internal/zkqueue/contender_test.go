@@ -3,6 +3,7 @@ package zkqueue
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -26,9 +27,7 @@ func TestParseJoinsPairsAndTellsStrangersApart(t *testing.T) {
 		{Node: id + "__lock__0000000007", Kind: KindKazoo, Sequence: 7},
 		{Node: "lock-0000000009", Kind: KindMutex, Sequence: 9},
 	}
-	if len(queue) != len(want) {
-		t.Fatalf("got %+v", queue)
-	}
+	need.Must(t, fmt.Sprintf("got %+v", queue), len(queue) == len(want))
 	for i, w := range want {
 		if got := queue[i]; got.Node != w.Node || got.Pair != w.Pair || got.Kind != w.Kind || got.Sequence != w.Sequence {
 			t.Errorf("%d: got %+v, want %+v", i, got, w)

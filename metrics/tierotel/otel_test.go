@@ -132,9 +132,7 @@ func TestWaitAndHoldAreSpansOfTheCaller(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		need.WantErr(b, "Release", hold.Release(), nil)
 		waits, holds := b.ended("tierlock wait"), b.ended("tierlock hold")
-		if len(waits) != 1 || len(holds) != 1 {
-			b.Fatalf("%d waits and %d holds, want one each", len(waits), len(holds))
-		}
+		need.Must(b, fmt.Sprintf("%d waits and %d holds, want one each", len(waits), len(holds)), len(waits) == 1 && len(holds) == 1)
 		for _, s := range []tracetest.SpanStub{waits[0], holds[0]} {
 			need.That(b, fmt.Sprintf("%s is no child of the caller's span", s.Name),
 				s.Parent.SpanID() == caller.SpanContext().SpanID() && s.SpanContext.TraceID() == caller.SpanContext().TraceID())

@@ -347,9 +347,7 @@ func dump(t *testing.T, chromium, url string) string {
 	stop := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 	defer stop.Stop()
 	dom, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v", cmd, err)
-	}
+	need.Must(t, fmt.Sprintf("%s: %v", cmd, err), err == nil)
 	return string(dom)
 }
 
@@ -382,9 +380,7 @@ func TestASemaphoreIsOneOnThePage(t *testing.T) {
 		at := begin.Add(time.Duration(i) * time.Second)
 		got = shown(t, album.add(inspect.Sight{At: at, Queues: []*inspect.Queue{q}}))
 	}
-	if len(got.Locks) != 1 {
-		t.Fatalf("got %+v", got.Locks)
-	}
+	need.Must(t, fmt.Sprintf("got %+v", got.Locks), len(got.Locks) == 1)
 	l := got.Locks[0]
 	need.That(t, fmt.Sprintf("%+v", l), l.Holding == 2 && l.Waiting == 1 && l.Waiters[0].State == "next")
 	need.Equal(t, "permits", l.Permits, "4 of 5 permits in use")

@@ -41,9 +41,8 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 	need.OK(t, b.write(dir))
 	var read benchmark
 	need.OK(t, json.Unmarshal(content(t, dir, "bench.json"), &read))
-	if len(read.Trials) != 2 || len(read.Trials[0].Runs) != rounds || len(read.Goals) != 1 || len(read.Goals[0].Runs) != rounds {
-		t.Fatalf("got %+v", read)
-	}
+	need.Must(t, fmt.Sprintf("got %+v", read),
+		len(read.Trials) == 2 && len(read.Trials[0].Runs) == rounds && len(read.Goals) == 1 && len(read.Goals[0].Runs) == rounds)
 	r := read.Trials[0].Runs[read.Trials[0].Median]
 	need.Equal(t, "the ratio of the run in the middle", r.Ratio, read.Goals[0].Median)
 	need.That(t, fmt.Sprintf("the run in the middle: %+v", r), r.Baseline != nil && r.Away != nil && r.AwayBound != 0 && r.QuorumWrite != 0)

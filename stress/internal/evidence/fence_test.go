@@ -49,9 +49,8 @@ func TestFenceServesOtherProcesses(t *testing.T) {
 	gate := need.Get(DialFence(dir))(t)
 	defer gate.Close()
 	var answer Answer
-	if err := gate.Write(Access{Token: 5, Process: 1, Fenced: 41}, &answer); err != nil || answer.Refused {
-		t.Fatalf("write: %v, %+v", err, answer)
-	}
+	err := gate.Write(Access{Token: 5, Process: 1, Fenced: 41}, &answer)
+	need.Must(t, fmt.Sprintf("write: %v, %+v", err, answer), err == nil && !answer.Refused)
 	need.OK(t, gate.Read(Access{Token: 5, Process: 1}, &answer))
 	need.Equal(t, "read", answer.Fenced, 42)
 }
@@ -79,9 +78,8 @@ func TestFenceLetsReadersInBetweenWriters(t *testing.T) {
 	writeBack(t, f, 5, 1, written)
 	later := readShared(t, f.Read, 8, 3, Answer{})
 	first := readShared(t, f.Read, 7, 2, Answer{})
-	if first.Refused || later.Refused || first.Fenced != 1 {
-		t.Fatalf("readers after a writer, in any order: got %+v, %+v", first, later)
-	}
+	need.Must(t, fmt.Sprintf("readers after a writer, in any order: got %+v, %+v", first, later),
+		!first.Refused && !later.Refused && first.Fenced == 1)
 	need.That(t, "a late write beside readers: accepted", writeBack(t, f, 5, 1, written).Refused)
 	need.That(t, "a reader without a writer after it: refused", !readShared(t, f.Check, 7, 2, first).Refused)
 	need.That(t, "another one: refused", !readShared(t, f.Check, 8, 3, later).Refused)

@@ -73,8 +73,6 @@ func turn(t *testing.T, w *witness, h store.Hold) evidence.Hold {
 	acquire := func(context.Context, int64) (store.Hold, error) { return h, nil }
 	need.OK(t, w.turn(t.Context(), rand.New(rand.NewPCG(1, 1)), acquire, 0))
 	holds, err := evidence.ReadJournals(w.worker.task.Dir)
-	if err != nil || len(holds) == 0 {
-		t.Fatalf("journal: %v, %v", holds, err)
-	}
+	need.Must(t, fmt.Sprintf("journal: %v, %v", holds, err), err == nil && len(holds) != 0)
 	return holds[len(holds)-1]
 }

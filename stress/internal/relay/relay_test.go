@@ -47,9 +47,7 @@ func TestFlightsDoNotWaitForOneAnother(t *testing.T) {
 	for i := range flights {
 		buffer := make([]byte, 3)
 		n, err := remote.Read(buffer)
-		if err != nil || !bytes.Equal(buffer[:n], []byte{byte(i), byte(i)}) {
-			t.Fatalf("flight %d: got %v, %v", i, buffer[:n], err)
-		}
+		need.Must(t, fmt.Sprintf("flight %d: got %v, %v", i, buffer[:n], err), err == nil && bytes.Equal(buffer[:n], []byte{byte(i), byte(i)}))
 	}
 	need.Between(t, fmt.Sprintf("%d flights took", flights), time.Since(start), delay, flights*delay/2)
 }

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -79,9 +80,7 @@ func member(t *testing.T, s *zktest.Server) string {
 	t.Helper()
 	synctest.Wait()
 	sessions := s.Sessions()
-	if len(sessions) != 1 {
-		t.Fatalf("%d sessions, want 1", len(sessions))
-	}
+	need.Must(t, fmt.Sprintf("%d sessions, want 1", len(sessions)), len(sessions) == 1)
 	return sessions[0].Member
 }
 

@@ -105,8 +105,6 @@ func checkXML(t *testing.T, text string) {
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err != nil {
-			t.Fatalf("%v in:\n%s", err, text)
-		}
+		need.Must(t, fmt.Sprintf("%v in:\n%s", err, text), err == nil)
 	}
 }
