@@ -15,40 +15,41 @@ import (
 )
 
 func TestGuardsAreFound(t *testing.T) {
-	type row struct {
-		body string
-		want []string
+	for _, c := range []struct {
+		name, body string
+		want       []string
+	}{
+		{"early return", `if a { return }`, []string{"never a"}},
+		{"other condition", `if a { f() }`, []string{"never a", "always a", "without f()"}},
+		{"operands of one conjunction", `_ = a && b && !c`, []string{"without && a", "without && b", "without && !c"}},
+		{"operands of a disjunction", `_ = a || b && c`, []string{"without || a", "without || b && c", "without && b", "without && c"}},
+		{"bound", `_ = x <= y`, []string{"with < in x <= y"}},
+		{"condition of a switch", `switch { case a, b: return }`, []string{"never a", "never b"}},
+		{"value of a switch", `switch x { case 1: return; default: }`, []string{"without case 1"}},
+		{"cases of a select", `select { case <-ch: return; default: }`, []string{"without case <-ch", "without default"}},
+		{"cleanup", `defer f(); close(ch); go f()`, []string{"without defer f()", "without close(ch)", "without go f()"}},
+		{"state", `s.n++; s.v = 1; x = 1; a = true`, []string{"without s.n++", "without s.v = 1", "without a = true"}},
+		{"mutex and log", `s.mu.Lock(); defer s.mu.Unlock(); s.log.Debug("")`, nil},
+		{"order", `f(); s.v = 1`, []string{"after the next: f()", "without f()", "without s.v = 1"}},
+		{"order of a store and what publishes it", `s.v = 1; close(ch)`, []string{"without s.v = 1", "without close(ch)"}},
+		{"order of stores alone", `s.v = 1; s.w = 2`, []string{"without s.v = 1", "without s.w = 2"}},
+		{"swap", `if s.done.Swap(true) { return }`, []string{"never s.done.Swap(true)", "read only s.done.Swap(true)"}},
+		{"exchange", `_ = s.v.CompareAndSwap(0, 1)`, []string{"always s.v.CompareAndSwap(0, 1)"}},
+		{"the same twice", `close(ch); close(ch)`, []string{"after the next: close(ch)", "without close(ch)", "without close(ch) #2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			src := []byte("package p\n\nfunc (s *S) m() {\n" + strings.ReplaceAll(c.body, "; ", "\n") + "\n}\n")
+			mutants := need.Get(find("p/p.go", src))(t)
+			var got []string
+			for _, m := range mutants {
+				got = append(got, strings.TrimPrefix(m.String(), "p/p.go S.m: "))
+				need.WantErr(t, fmt.Sprintf("%v parses", m), need.ErrOf(parser.ParseFile(token.NewFileSet(), "", m.apply(src), 0)), nil)
+			}
+			slices.Sort(got)
+			slices.Sort(c.want)
+			need.List(t, "mutations", got, c.want...)
+		})
 	}
-	need.Each(t, map[string]row{
-		"early return":                           {`if a { return }`, []string{"never a"}},
-		"other condition":                        {`if a { f() }`, []string{"never a", "always a", "without f()"}},
-		"operands of one conjunction":            {`_ = a && b && !c`, []string{"without && a", "without && b", "without && !c"}},
-		"operands of a disjunction":              {`_ = a || b && c`, []string{"without || a", "without || b && c", "without && b", "without && c"}},
-		"bound":                                  {`_ = x <= y`, []string{"with < in x <= y"}},
-		"condition of a switch":                  {`switch { case a, b: return }`, []string{"never a", "never b"}},
-		"value of a switch":                      {`switch x { case 1: return; default: }`, []string{"without case 1"}},
-		"cases of a select":                      {`select { case <-ch: return; default: }`, []string{"without case <-ch", "without default"}},
-		"cleanup":                                {`defer f(); close(ch); go f()`, []string{"without defer f()", "without close(ch)", "without go f()"}},
-		"state":                                  {`s.n++; s.v = 1; x = 1; a = true`, []string{"without s.n++", "without s.v = 1", "without a = true"}},
-		"mutex and log":                          {`s.mu.Lock(); defer s.mu.Unlock(); s.log.Debug("")`, nil},
-		"order":                                  {`f(); s.v = 1`, []string{"after the next: f()", "without f()", "without s.v = 1"}},
-		"order of a store and what publishes it": {`s.v = 1; close(ch)`, []string{"without s.v = 1", "without close(ch)"}},
-		"order of stores alone":                  {`s.v = 1; s.w = 2`, []string{"without s.v = 1", "without s.w = 2"}},
-		"swap":                                   {`if s.done.Swap(true) { return }`, []string{"never s.done.Swap(true)", "read only s.done.Swap(true)"}},
-		"exchange":                               {`_ = s.v.CompareAndSwap(0, 1)`, []string{"always s.v.CompareAndSwap(0, 1)"}},
-		"the same twice":                         {`close(ch); close(ch)`, []string{"after the next: close(ch)", "without close(ch)", "without close(ch) #2"}},
-	}, func(t *testing.T, c row) {
-		src := []byte("package p\n\nfunc (s *S) m() {\n" + strings.ReplaceAll(c.body, "; ", "\n") + "\n}\n")
-		mutants := need.Get(find("p/p.go", src))(t)
-		var got []string
-		for _, m := range mutants {
-			got = append(got, strings.TrimPrefix(m.String(), "p/p.go S.m: "))
-			need.WantErr(t, fmt.Sprintf("%v parses", m), need.ErrOf(parser.ParseFile(token.NewFileSet(), "", m.apply(src), 0)), nil)
-		}
-		slices.Sort(got)
-		slices.Sort(c.want)
-		need.List(t, "mutations", got, c.want...)
-	})
 }
 
 // A package that becomes part of the lock, and is not listed, would lose its guards unseen.

@@ -59,32 +59,33 @@ func TestDialTellsWhatIsWrongWithThePort(t *testing.T) {
 		}
 		return client, nil
 	}
-	type row struct {
-		addr string
-		dial func(ctx context.Context, network, address string) (net.Conn, error) // nil: the usual one
-		want []string
-	}
-	need.Each(t, map[string]row{
-		"an HTTP server that waits for the end of the line": {web.Listener.Addr().String(), nil, []string{"no answer", "an HTTP server waits"}},
-		"an HTTP server that answers anything":              {answering(t, "HTTP/1.1 400 Bad Request\r\n\r\n"), nil, []string{"this is an HTTP server"}},
-		"a TLS server that hangs up": {
-			secure.Listener.Addr().String(), nil,
+	for _, c := range []struct {
+		name, addr string
+		dial       func(ctx context.Context, network, address string) (net.Conn, error) // nil: the usual one
+		want       []string
+	}{
+		{"an HTTP server that waits for the end of the line", web.Listener.Addr().String(), nil, []string{"no answer", "an HTTP server waits"}},
+		{"an HTTP server that answers anything", answering(t, "HTTP/1.1 400 Bad Request\r\n\r\n"), nil, []string{"this is an HTTP server"}},
+		{
+			"a TLS server that hangs up", secure.Listener.Addr().String(), nil,
 			[]string{"hung up", "may want TLS", "WithTLS", "secureClientPort", "maxClientCnxns"},
 		},
-		"a TLS server that sends an alert":     {answering(t, "\x15\x03\x01\x00\x02\x02\x46"), nil, []string{"wants TLS", "WithTLS", "clientPort"}},
-		"a server that sends what is no alert": {answering(t, "\x15\x04\x01\x00\x02\x02\x46"), nil, []string{"not ZooKeeper's protocol"}},
-		"TLS on a port without":                {addr, overTLS, []string{"dial " + addr, "no TLS on this port"}},
-	}, func(t *testing.T, c row) {
-		ctx := need.Within(t, 500*time.Millisecond)
-		config := Config{SessionTimeout: 600 * time.Millisecond, Dial: c.dial, Logger: slog.New(slog.DiscardHandler)}
-		if c.dial == nil {
-			config.Dial = new(net.Dialer).DialContext
-		}
-		l, err := tryDial(ctx, config, c.addr)
-		if err == nil {
-			shut(l)
-		}
-		wantErr(t, "Dial", err, context.DeadlineExceeded, zk.ErrNoServer)
-		wantMention(t, err, append(c.want, c.addr)...)
-	})
+		{"a TLS server that sends an alert", answering(t, "\x15\x03\x01\x00\x02\x02\x46"), nil, []string{"wants TLS", "WithTLS", "clientPort"}},
+		{"a server that sends what is no alert", answering(t, "\x15\x04\x01\x00\x02\x02\x46"), nil, []string{"not ZooKeeper's protocol"}},
+		{"TLS on a port without", addr, overTLS, []string{"dial " + addr, "no TLS on this port"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx := need.Within(t, 500*time.Millisecond)
+			config := Config{SessionTimeout: 600 * time.Millisecond, Dial: c.dial, Logger: slog.New(slog.DiscardHandler)}
+			if c.dial == nil {
+				config.Dial = new(net.Dialer).DialContext
+			}
+			l, err := tryDial(ctx, config, c.addr)
+			if err == nil {
+				shut(l)
+			}
+			wantErr(t, "Dial", err, context.DeadlineExceeded, zk.ErrNoServer)
+			wantMention(t, err, append(c.want, c.addr)...)
+		})
+	}
 }
