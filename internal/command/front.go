@@ -133,13 +133,12 @@ func (f *front) count(life time.Duration) {
 // late reports whether the deadline passed because this process was stopped. The keeper, who may
 // well have gone on, is asked once more then.
 func (f *front) late() bool {
-	const moment = 100 * time.Millisecond
-	if f.again || time.Since(f.until) < moment {
+	if f.again || time.Since(f.until) < 100*time.Millisecond {
 		return false
 	}
 	f.again = true
 	f.pose()
-	f.deadline.Reset(moment)
+	f.deadline.Reset(time.Second) // a busy machine takes a while for two processes to speak
 	return true
 }
 
