@@ -17,11 +17,10 @@ func Known(m *Mutex) int {
 	return len(m.registry.credits)
 }
 
-// Derived returns the number of contexts that a hold knows of, but for those that have ended.
+// Derived returns the number of contexts that a hold knows of.
 func Derived(h *Hold) int {
 	h.work.mu.Lock()
 	defer h.work.mu.Unlock()
-	h.work.forgetLocked()
 	return len(h.work.derived)
 }
 

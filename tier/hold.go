@@ -199,7 +199,7 @@ func (h *Hold) Release() error {
 func (h *Hold) ReleaseAt(t time.Time) error {
 	if time.Until(t) > 0 && h.own.cohort.spawn(func() {
 		retry.Pause(h.Context(context.Background()), time.Until(t)) // less if it is lost, or released meanwhile
-		h.Release()                                                 // also gives a lost contender up
+		tell(func() { h.Release() })                                // also gives a lost contender up
 	}) {
 		return nil
 	}
@@ -307,18 +307,17 @@ func (c withoutHold) Value(key any) any {
 //
 // Derive it from a context that lives as long as the work, not from one whose deadline
 // was meant for the wait. The same ctx gives the same context, so that a hold that lasts
-// may be asked any number of times. What is derived from others is kept until they end, or
-// somewhat longer, or the hold is released.
+// may be asked any number of times. What is derived from others is kept until they end or
+// the hold is released.
 func (h *Hold) Context(ctx context.Context) context.Context {
 	carry := func(ctx context.Context) context.Context { return context.WithValue(ctx, h.own.mutex.key, h) }
-	return h.work.under(ctx, h.own.grant.Context(), h.Err, carry)
+	return h.work.under(ctx, h.own.grant.Context(), h.Err, carry, h.traced)
 }
 
 // contexts are those for work under a hold, or under permits.
 type contexts struct {
-	mu      sync.Mutex         // guards the fields below
-	derived map[any]derivation // those that have not ended, and some that have, by their parents
-	enough  int                // so many that it is time to look for those that have
+	mu      sync.Mutex          // guards the field below
+	derived map[any]*derivation // those that have not ended, by their parents
 }
 
 // A derivation is a context for work, and what ties it to what it is for.
@@ -326,44 +325,41 @@ type derivation struct {
 	context context.Context
 	cancel  context.CancelCauseFunc
 	onLoss  func() bool // stops the watching for the loss
+	onEnd   func() bool // stops the watching for the end of the context
 }
 
 // under returns a context that is derived from ctx, and ends with life, with what carry adds to it. It has ended already if err says
-// that there is nothing to work under. What ends it does not refer to what carry has added: so neither ctx nor life keeps a hold that
-// was forgotten.
-func (c *contexts) under(ctx, life context.Context, err func() error, carry func(context.Context) context.Context) context.Context {
+// that there is nothing to work under. What ends it does not refer to what carry has added, nor, if it is to be loose, to c: so
+// neither ctx nor life keeps a hold that was forgotten, unless ctx carries it.
+func (c *contexts) under(ctx, life context.Context, err func() error, carry func(context.Context) context.Context,
+	loose bool,
+) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	over, parent := err(), keyOf(ctx)
-	if d, ok := c.derived[parent]; ok && over == nil {
-		return d.context
+	if d := c.derived[parent]; d != nil && over == nil {
+		if d.context.Err() == nil {
+			return d.context
+		}
+		d.onLoss() // its parent is used again, as those of some frameworks are
 	}
 	bare, cancel := context.WithCancelCause(ctx)
-	d := derivation{context: carry(bare), cancel: cancel}
+	d := &derivation{context: carry(bare), cancel: cancel}
 	if over != nil {
 		cancel(over)
 		return d.context
 	}
+	forget := func() { c.forget(parent) }
+	if loose {
+		forget = forgetting(weak.Make(c), parent)
+	}
 	d.onLoss = context.AfterFunc(life, func() { cancel(context.Cause(life)) })
-	if len(c.derived) >= c.enough {
-		c.forgetLocked()
+	d.onEnd = context.AfterFunc(bare, forget)
+	if c.derived == nil {
+		c.derived = make(map[any]*derivation)
 	}
 	c.derived[parent] = d
 	return d.context
-}
-
-// forgetLocked drops what has ended. Half of what is kept has at most.
-func (c *contexts) forgetLocked() {
-	if c.derived == nil {
-		c.derived = make(map[any]derivation)
-	}
-	for parent, d := range c.derived {
-		if d.context.Err() != nil {
-			d.onLoss()
-			delete(c.derived, parent)
-		}
-	}
-	c.enough = max(2*len(c.derived), 8)
 }
 
 // keyOf returns what stands for ctx in a map: nearly always ctx itself, but a type of
@@ -375,6 +371,24 @@ func keyOf(ctx context.Context) any {
 	return new(byte)
 }
 
+// forget drops a context that has ended before what it is for.
+func (c *contexts) forget(parent any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d := c.derived[parent]; d != nil && d.context.Err() != nil { // else end was faster, or there is another one
+		d.onLoss()
+		delete(c.derived, parent)
+	}
+}
+
+func forgetting(contexts weak.Pointer[contexts], parent any) func() {
+	return func() {
+		if c := contexts.Value(); c != nil {
+			c.forget(parent)
+		}
+	}
+}
+
 // end ends the contexts at the release. If life has ended with a loss before, that is the cause: the
 // goroutine that ends them for it may not have run yet.
 func (c *contexts) end(life context.Context) {
@@ -384,6 +398,7 @@ func (c *contexts) end(life context.Context) {
 	c.mu.Unlock()
 	for _, d := range derived {
 		d.onLoss()
+		d.onEnd() // nobody has to be told, which would cost a goroutine
 		d.cancel(cmp.Or(context.Cause(life), ErrReleased))
 	}
 }

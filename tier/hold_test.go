@@ -319,6 +319,26 @@ func TestContextIsDerivedFromAnyKindOfContext(t *testing.T) {
 	})
 }
 
+// reused is a context of a framework that serves one request after the other with it.
+type reused struct{ context.Context }
+
+func TestContextThatIsUsedAgainIsNotTakenForTheOneThatHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		hold := acquire(t, process(t, s).Mutex("/locks/a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		request := &reused{ctx}
+		hold.Context(request)
+		cancel()
+		request.Context = t.Context()
+		work := hold.Context(request)
+		synctest.Wait() // it is known that the first has ended
+		wantErr(t, "the next request", context.Cause(work), nil)
+		need.That(t, "the next request has two contexts", hold.Context(request) == work)
+		release(t, hold)
+		wantEnded(t, "the next request", work, tier.ErrReleased)
+	})
+}
+
 // A hold that lasts may serve any number of pieces of work under one context, and of others that end; and a node that
 // lasts any number of holds.
 func TestContextsKeepNothingInTheirHold(t *testing.T) { // I10

@@ -17,8 +17,8 @@ import (
 //
 // Each is called outside of all locks, in the goroutine that it is about, unless it says otherwise:
 // one that is slow slows nobody but its caller. That caller may have the lock by then, so
-// Acquired should be quick. They must not acquire or release the lock they are told of, nor wait for another
-// goroutine that closes the registry. A panic ends the process, as anywhere: nothing here recovers from it.
+// Acquired should be quick. They must not acquire or release the lock they are told of, nor shut the registry
+// down, nor wait for another goroutine that closes it. A panic ends the process, as anywhere: nothing here recovers from it.
 //
 // The context is that of the call of Acquire or TryAcquire. It may have ended. For a trace, the
 // events have what spans need, after the fact: a wait began Waited before At, a hold Held before
@@ -172,7 +172,7 @@ func (o *Observer) follow(t second.Tier) {
 	}
 }
 
-// tell calls an observer in a goroutine whose end Close waits for.
+// tell calls an observer, or what may call one, in a goroutine whose end Close waits for.
 //
 //go:noinline
 func tell(f func()) { f() }

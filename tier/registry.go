@@ -67,7 +67,7 @@ func (r *Registry) at(now time.Duration) time.Time { return r.start.Add(now) }
 // waits gets [ErrClosed]. It leaves no goroutine and may be called again.
 //
 // Close waits until the [Observer] has been told of all losses. Called by an observer's Lost or
-// Connection it returns at once, and the rest is done in the background.
+// Connection, or of a release in the background ([Hold.ReleaseAt]), it returns at once, and the rest is done in the background.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true

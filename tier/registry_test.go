@@ -86,6 +86,17 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 	})
 }
 
+// It is told by a task of the registry, of which Close waits for the end.
+func TestCloseFromAnObserverOfAReleaseInTheBackgroundReturns(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		var locks *tier.Registry
+		locks = observed(t, s, tier.Observer{Released: func(context.Context, tier.ReleasedEvent) { wantErr(t, "Close", locks.Close(), nil) }})
+		wantErr(t, "ReleaseAt", acquire(t, locks.Mutex("/locks/a")).ReleaseAt(time.Now().Add(time.Second)), nil)
+		<-locks.Done()
+		wantErr(t, "Close elsewhere, which waits for all", locks.Close(), nil)
+	})
+}
+
 // closing is a second tier that has something done before it closes.
 type closing struct {
 	second.Tier

@@ -241,7 +241,7 @@ func (p *Permits) Token() int64 { return p.taken[0].Token() }
 // of them is lost, with an error wrapping [ErrLost] as its cause, and when they are released, with
 // [ErrReleased]; if that has happened, it is done when Context returns. The same ctx gives the same context.
 func (p *Permits) Context(ctx context.Context) context.Context {
-	return p.work.under(ctx, p.lost, p.Err, func(ctx context.Context) context.Context { return ctx })
+	return p.work.under(ctx, p.lost, p.Err, func(ctx context.Context) context.Context { return ctx }, false)
 }
 
 // Release gives the permits up: to goroutines of this process that wait, as far as that is fair, and
