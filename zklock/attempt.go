@@ -129,6 +129,9 @@ func (a *attempt) explain(cause error) error {
 // pause waits before another try, after err, and for the connection to be back. A try
 // that is made once only ends with err.
 func (a *attempt) pause(pace *retry.Pace, err error) error {
+	if a.ctx.Err() != nil { // err may say that nothing was sent for that reason
+		return a.explain(context.Cause(a.ctx))
+	}
 	if a.once {
 		return errors.Join(err, a.client.Err())
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 	"github.com/tierlock/tierlock/zktest"
@@ -51,6 +52,19 @@ func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *test
 			t.Errorf("remembered: %v", path)
 			return true
 		})
+	})
+}
+
+// A group leaves without those who have left. They are answered as if there was no connection.
+func TestWhoHasLeftIsNotToldOfTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := need.Get(Dial(t.Context(), "127.0.0.1:2181", WithDialContext(zktest.Start(t).DialContext)))(t)
+		defer c.Close()
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		a := &attempt{client: c, ctx: ctx}
+		err := a.pause(retry.New(), zk.ErrNoServer)
+		need.That(t, fmt.Sprintf("got %v", err), errors.Is(err, context.Canceled) && a.trouble.Load() == nil)
 	})
 }
 
