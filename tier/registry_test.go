@@ -79,9 +79,7 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 			hold.Release()
 			permits.Release()
 			<-locks.Done()
-			if err := locks.Close(); err != nil { // waits for all, elsewhere
-				t.Error(err)
-			}
+			wantErr(t, "Close elsewhere, which waits for all", locks.Close(), nil)
 		}
 	})
 }

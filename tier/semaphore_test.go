@@ -466,27 +466,7 @@ func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 	})
 }
 
-// Nobody keeps permits for longer than the budget for a request that waits for what its process has.
-func TestPermitsAreNotKeptForever(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		s := process()
-		one, three := take(t, s, 1), take(t, s, 3)
-		ctx, cancel := context.WithCancel(soon(t))
-		big := ask(ctx, s, 4).blocked(t)
-		small := ask(soon(t), process(), 2).blocked(t)
-		release(t, three)
-		time.Sleep(59 * time.Millisecond)
-		wantTaken(t, srv, "while the request waits", 4)
-		time.Sleep(2 * time.Millisecond)
-		wantTaken(t, srv, "after three budgets", 1)
-		cancel()
-		release(t, small.granted(t))
-		<-big.done
-		release(t, one)
-	})
-}
-
-// The end of a time for which permits were kept does not concern those that are kept by then.
+// That is three budgets. The end of a time for which permits were kept does not concern those that are kept by then.
 func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		s := process()
