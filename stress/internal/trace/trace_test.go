@@ -46,6 +46,7 @@ func run(t *testing.T, seed uint64, long time.Duration, faults bool) (events []E
 			return f
 		})
 		ctx := need.Within(t, long)
+		defer time.Sleep(time.Second) // what nobody waits for any more gets to the store
 		var work sync.WaitGroup
 		for i := range 3 {
 			name := fmt.Sprint(i + 1)
