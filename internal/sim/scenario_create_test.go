@@ -252,13 +252,20 @@ var parentScenarios = []scenario{
 	})},
 }
 
-// deleteAll is the operator's recursive delete.
+// deleteAll is the operator's recursive delete, at one stroke: else whoever has lost a node is back before its parent goes.
 func (s *scene) deleteAll(path string) {
 	s.Helper()
-	for _, name := range s.srv.Children(path) {
-		s.deleteAll(path + "/" + name)
+	var deletes []any
+	var add func(path string)
+	add = func(path string) {
+		for _, name := range s.srv.Children(path) {
+			add(path + "/" + name)
+		}
+		deletes = append(deletes, &zk.DeleteRequest{Path: path, Version: -1})
 	}
-	s.must(s.admin().Delete(path, -1))
+	add(path)
+	_, err := s.admin().Multi(deletes...)
+	s.must(err)
 }
 
 func TestLimitsAndForeignNodes(t *testing.T) { runAll(t, limitScenarios) }
