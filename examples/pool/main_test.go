@@ -15,13 +15,7 @@ import (
 
 func TestWrongServerIsAnErrorInTime(t *testing.T) { zkservertest.WrongServer(t, run) }
 
-func TestMain(m *testing.M) {
-	if os.Getenv("POOL") != "" {
-		main() // as a process started by the test
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { zkservertest.Main(m, "POOL", main) }
 
 func TestNoTurnIsLost(t *testing.T) {
 	server := zkservertest.Start(t, zkserver.Config{NoSync: true})

@@ -13,13 +13,7 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv("QUICKSTART") != "" {
-		main() // as a process started by the test
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { zkservertest.Main(m, "QUICKSTART", main) }
 
 func TestNoTurnIsLost(t *testing.T) {
 	t.Run("ZooKeeper", func(t *testing.T) {

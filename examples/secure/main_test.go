@@ -15,13 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv("ZK_DIGEST") != "" {
-		main() // as a process started by the test
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { zkservertest.Main(m, "ZK_DIGEST", main) }
 
 // service is the program, not started yet.
 func service(ctx context.Context, ca, cert, servers, digest string) *exec.Cmd {

@@ -6,6 +6,7 @@ package zkservertest
 
 import (
 	"context"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,4 +50,12 @@ func WrongServer(t *testing.T, run func(context.Context) error) {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}
 	})
+}
+
+// Main runs the tests of a program, or the program itself, as a process that a test has started with a variable of the environment.
+func Main(m *testing.M, variable string, program func()) {
+	if os.Getenv(variable) == "" {
+		os.Exit(m.Run())
+	}
+	program()
 }
