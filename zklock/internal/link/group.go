@@ -55,11 +55,8 @@ func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (
 	return answers
 }
 
-// gather reports whether a batch is to be sent now, alone or with those that have come meanwhile. Else another one takes it along.
+// gather reports whether a batch is to be sent now, with those that have come meanwhile. Else another one takes it along.
 func (s *socket) gather(b *batch) bool {
-	if b.path == "" {
-		return true
-	}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, b)
 	first, wait := len(s.waiting) == 1, s.trip/4
@@ -94,15 +91,15 @@ func (s *socket) landedLocked(sent time.Duration) {
 }
 
 // join returns which requests of batches are sent as one: transactions, and then lists. A batch without a path shares nothing.
-func (l *dialed) join(batches []*batch) [][]place {
-	var writes, reads [][]place
+func (l *dialed) join(batches []*batch) [][]*part {
+	var writes, reads [][]*part
 	bytes, lists := 0, l.listsInOne()
 	for _, b := range batches {
-		for i, q := range b.requests {
-			p := place{b, i}
-			switch q.(type) {
+		for i := range b.parts {
+			p := &b.parts[i]
+			switch p.request.(type) {
 			case Transaction:
-				size := len(b.encoded[i])
+				size := len(p.encoded)
 				bytes += size
 				if n := len(writes); n == 0 || len(writes[n-1]) == mostOfGroup || bytes > mostBytes || about(writes[n-1], b.path) {
 					writes, bytes = append(writes, nil), size
@@ -120,8 +117,8 @@ func (l *dialed) join(batches []*batch) [][]place {
 }
 
 // about reports whether one of the requests is about path.
-func about(places []place, path string) bool {
-	return slices.ContainsFunc(places, func(p place) bool { return p.batch.path == path })
+func about(parts []*part, path string) bool {
+	return slices.ContainsFunc(parts, func(p *part) bool { return p.batch.path == path })
 }
 
 // listsInOne is how many lists are asked for as one: an answer must not come near the largest frame, and servers before 3.6 give none.
@@ -133,13 +130,13 @@ func (l *dialed) listsInOne() int {
 }
 
 // opOfAll is the type of requests that are sent as one.
-func opOfAll(places []place) int32 {
-	ops := places[0].request().ops()
+func opOfAll(parts []*part) int32 {
+	ops := parts[0].request.ops()
 	_, reads := ops[0].(read)
 	switch op := opOf(ops[0]); {
-	case len(places) > 1 && reads:
+	case len(parts) > 1 && reads:
 		return wire.OpMultiRead
-	case len(places) > 1, len(ops) > 1, op == wire.OpCheck: // which a server takes in no other way
+	case len(parts) > 1, len(ops) > 1, op == wire.OpCheck: // which a server takes in no other way
 		return wire.OpMulti
 	case op == wire.OpGetChildren:
 		return wire.OpGetChildren2 // as the library does
@@ -152,12 +149,12 @@ func opOfAll(places []place) int32 {
 func several(op int32) bool { return op == wire.OpMulti || op == wire.OpMultiRead }
 
 // appendBody appends requests that are sent as one.
-func appendBody(e wire.Encoder, op int32, places []place) wire.Encoder {
+func appendBody(e wire.Encoder, op int32, parts []*part) wire.Encoder {
 	if !several(op) {
-		return append(e, places[0].batch.encoded[places[0].index][wire.MultiHeaderSize:]...)
+		return append(e, parts[0].encoded[wire.MultiHeaderSize:]...)
 	}
-	for _, p := range places {
-		e = append(e, p.batch.encoded[p.index]...)
+	for _, p := range parts {
+		e = append(e, p.encoded...)
 	}
 	e.MultiHeader(wire.LastOfMulti)
 	return e
@@ -165,14 +162,14 @@ func appendBody(e wire.Encoder, op int32, places []place) wire.Encoder {
 
 // decodeAll reads what a server has answered to requests that were sent as one. The refusal of an operation is that of all transactions:
 // what is answered to the others says nothing.
-func (l *dialed) decodeAll(d *wire.Decoder, op int32, places []place) {
-	for _, p := range places {
-		a, size := p.answer(), len(d.Rest)
-		for _, part := range p.request().ops() {
+func (l *dialed) decodeAll(d *wire.Decoder, op int32, parts []*part) {
+	for _, p := range parts {
+		a, size := p.answer, len(d.Rest)
+		for _, asked := range p.request.ops() {
 			if !several(op) {
-				a.decode(d, part)
-			} else if refusal := a.decodeOneOf(d, part); refusal != nil && op == wire.OpMulti {
-				fail(places, errAgain)
+				a.decode(d, asked)
+			} else if refusal := a.decodeOneOf(d, asked); refusal != nil && op == wire.OpMulti {
+				fail(parts, errAgain)
 				a.Err = refusal
 				return
 			}
@@ -182,14 +179,14 @@ func (l *dialed) decodeAll(d *wire.Decoder, op int32, places []place) {
 		}
 	}
 	if several(op) && !d.MultiHeader().Done {
-		fail(places, errMisfit)
+		fail(parts, errMisfit)
 	}
 }
 
 // fail has requests that were sent as one share an error.
-func fail(places []place, err error) {
-	for _, p := range places {
-		p.answer().Err = err
+func fail(parts []*part, err error) {
+	for _, p := range parts {
+		p.answer.Err = err
 	}
 }
 

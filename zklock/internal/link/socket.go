@@ -155,13 +155,13 @@ func (s *socket) send(frame []byte, now time.Duration) error {
 // An unanswered request is one or more of batches, or of the library, which has none.
 type unanswered struct {
 	sentRequest
-	places []place
-	last   bool // of a group
+	parts []*part
+	last  bool // of a group
 }
 
 // noteLocked remembers what is sent, and when.
-func (s *socket) noteLocked(h wire.RequestHeader, now time.Duration, places []place, last bool) {
-	s.sent[h.Xid] = unanswered{s.proof.sent(h.Op, now), places, last}
+func (s *socket) noteLocked(h wire.RequestHeader, now time.Duration, parts []*part, last bool) {
+	s.sent[h.Xid] = unanswered{s.proof.sent(h.Op, now), parts, last}
 }
 
 func (s *socket) Read(p []byte) (int, error) {
@@ -303,40 +303,38 @@ const firstXid = -1000
 // A batch is requests that are sent together. The server executes and answers the requests
 // of a session in the order in which they were sent.
 type batch struct {
-	requests []Request
-	encoded  []wire.Encoder
-	answers  []Answer
-	missing  sync.WaitGroup // answers to come
+	parts   []part
+	answers []Answer
+	missing sync.WaitGroup // answers to come
 
 	// Of one that may leave in a group:
 	path string // what it is about; else ""
 	ctx  context.Context
 }
 
+// A part is a request of a batch.
+type part struct {
+	batch   *batch
+	request Request
+	encoded wire.Encoder
+	answer  *Answer
+}
+
 func newBatch(requests []Request) *batch {
-	b := &batch{requests: requests, encoded: make([]wire.Encoder, len(requests)), answers: make([]Answer, len(requests))}
+	b := &batch{parts: make([]part, len(requests)), answers: make([]Answer, len(requests))}
 	all := make(wire.Encoder, 0, 256) // enough for most
 	for i, q := range requests {
 		begin := len(all)
 		all = encode(all, q)
-		b.encoded[i] = all[begin:]
+		b.parts[i] = part{b, q, all[begin:], &b.answers[i]}
 	}
 	b.missing.Add(len(requests))
 	return b
 }
 
-// A place is that of a request in its batch.
-type place struct {
-	batch *batch
-	index int
-}
-
-func (p place) request() Request { return p.batch.requests[p.index] }
-func (p place) answer() *Answer  { return &p.batch.answers[p.index] }
-
 // fail is the answer to a request without one.
-func (p place) fail(err error) {
-	p.answer().Err = err
+func (p *part) fail(err error) {
+	p.answer.Err = err
 	p.batch.missing.Done()
 }
 
@@ -349,7 +347,7 @@ func (l *dialed) send(b *batch) []Answer {
 		return b.answers
 	}
 	<-s.open
-	if s.gather(b) {
+	if b.path == "" || s.gather(b) {
 		s.writing <- struct{}{}
 		if frames := s.encode(b); len(frames) > 0 {
 			if _, err := s.Conn.Write(frames); err != nil {
@@ -363,8 +361,8 @@ func (l *dialed) send(b *batch) []Answer {
 }
 
 func (b *batch) unsent() {
-	for i := range b.requests {
-		place{b, i}.fail(zk.ErrNoServer)
+	for i := range b.parts {
+		b.parts[i].fail(zk.ErrNoServer)
 	}
 }
 
@@ -378,58 +376,58 @@ func (s *socket) encode(b *batch) wire.Encoder {
 		batches, s.waiting = s.waiting, nil
 	}
 	batches = slices.DeleteFunc(batches, func(b *batch) bool {
-		leaves := !s.dead && (b.ctx == nil || b.ctx.Err() == nil)
-		if !leaves {
+		stays := s.dead || b.ctx != nil && b.ctx.Err() != nil
+		if stays {
 			b.unsent()
 		}
-		return !leaves
+		return stays
 	})
 	s.frames = s.frames[:0]
 	requests := s.dialed.join(batches)
-	for i, places := range requests {
+	for i, parts := range requests {
 		last := b.path != "" && i == len(requests)-1
 		if last {
 			s.underWay++
 		}
-		s.encodeLocked(places, last)
+		s.encodeLocked(parts, last)
 	}
 	return s.frames
 }
 
 // encodeLocked notes requests before they are sent as one, and appends the frame.
-func (s *socket) encodeLocked(places []place, last bool) {
+func (s *socket) encodeLocked(parts []*part, last bool) {
 	now := s.dialed.link.Now()             // before the write: a lease may only start too early
 	if s.lastXid--; s.lastXid > firstXid { // below the lowest: the first ones were answered long ago
 		s.lastXid = firstXid
 	}
-	if len(places) > 1 {
+	if len(parts) > 1 {
 		s.dialed.link.Groups.Add(1)
-		s.dialed.link.Grouped.Add(int64(len(places)))
+		s.dialed.link.Grouped.Add(int64(len(parts)))
 	}
-	h := wire.RequestHeader{Xid: s.lastXid, Op: opOfAll(places)}
-	s.noteLocked(h, now, places, last)
+	h := wire.RequestHeader{Xid: s.lastXid, Op: opOfAll(parts)}
+	s.noteLocked(h, now, parts, last)
 	begin := s.frames.BeginFrame()
 	s.frames.RequestHeader(h)
-	s.frames = appendBody(s.frames, h.Op, places)
+	s.frames = appendBody(s.frames, h.Op, parts)
 	s.frames.EndFrame(begin)
 }
 
 // answer hands out an answer. To those of a connection that has ended meanwhile that was done then.
 func (u unanswered) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder) {
-	for _, p := range u.places {
-		p.answer().Zxid, p.answer().Session = reply.Zxid, s.session
+	for _, p := range u.parts {
+		p.answer.Zxid, p.answer.Session = reply.Zxid, s.session
 	}
 	switch {
-	case len(u.places) == 0:
+	case len(u.parts) == 0:
 	case reply.Code == wire.CodeOK:
-		s.dialed.decodeAll(&body, u.op, u.places)
+		s.dialed.decodeAll(&body, u.op, u.parts)
 	case u.op == wire.OpMultiRead && reply.Code == wire.CodeUnimplemented: // and hangs up
 		s.dialed.oneByOne.Store(true)
-		fail(u.places, zk.ErrConnectionClosed)
+		fail(u.parts, zk.ErrConnectionClosed)
 	default:
-		fail(u.places, wire.CodeError(reply.Code))
+		fail(u.parts, wire.CodeError(reply.Code))
 	}
-	for _, p := range u.places {
+	for _, p := range u.parts {
 		p.batch.missing.Done()
 	}
 }
@@ -440,7 +438,7 @@ func (s *socket) end() {
 	defer s.mu.Unlock()
 	s.dead = true
 	for _, request := range s.sent {
-		for _, p := range request.places {
+		for _, p := range request.parts {
 			p.fail(zk.ErrConnectionClosed)
 		}
 	}
