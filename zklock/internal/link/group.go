@@ -97,19 +97,19 @@ func (l *dialed) join(batches []*batch) [][]*part {
 	for _, b := range batches {
 		for i := range b.parts {
 			p := &b.parts[i]
-			switch p.request.(type) {
-			case Transaction:
+			switch p.ops[0].(type) {
+			case read:
+				if n := len(reads); n == 0 || b.path == "" || len(reads[n-1]) == lists {
+					reads = append(reads, nil)
+				}
+				reads[len(reads)-1] = append(reads[len(reads)-1], p)
+			default:
 				size := len(p.encoded)
 				bytes += size
 				if n := len(writes); n == 0 || len(writes[n-1]) == mostOfGroup || bytes > mostBytes || about(writes[n-1], b.path) {
 					writes, bytes = append(writes, nil), size
 				}
 				writes[len(writes)-1] = append(writes[len(writes)-1], p)
-			default:
-				if n := len(reads); n == 0 || b.path == "" || len(reads[n-1]) == lists {
-					reads = append(reads, nil)
-				}
-				reads[len(reads)-1] = append(reads[len(reads)-1], p)
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func (l *dialed) listsInOne() int {
 
 // opOfAll is the type of requests that are sent as one.
 func opOfAll(parts []*part) int32 {
-	ops := parts[0].request.ops()
+	ops := parts[0].ops
 	_, reads := ops[0].(read)
 	switch op := opOf(ops[0]); {
 	case len(parts) > 1 && reads:
@@ -165,7 +165,7 @@ func appendBody(e wire.Encoder, op int32, parts []*part) wire.Encoder {
 func (l *dialed) decodeAll(d *wire.Decoder, op int32, parts []*part) {
 	for _, p := range parts {
 		a, size := p.answer, len(d.Rest)
-		for _, asked := range p.request.ops() {
+		for _, asked := range p.ops {
 			if !several(op) {
 				a.decode(d, asked)
 			} else if refusal := a.decodeOneOf(d, asked); refusal != nil && op == wire.OpMulti {

@@ -140,9 +140,9 @@ func opOf(op any) int32 {
 	panic(fmt.Sprintf("zklock: no operation of a request: %T", op))
 }
 
-// encode appends the operations of a request as several are sent, each behind its header.
-func encode(e wire.Encoder, q Request) wire.Encoder {
-	for _, op := range q.ops() {
+// encode appends operations as several are sent, each behind its header.
+func encode(e wire.Encoder, ops []any) wire.Encoder {
+	for _, op := range ops {
 		e.MultiHeader(wire.MultiHeader{Op: opOf(op), Code: -1})
 		switch op := op.(type) {
 		case read:

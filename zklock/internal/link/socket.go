@@ -312,10 +312,10 @@ type batch struct {
 	ctx  context.Context
 }
 
-// A part is a request of a batch.
+// A part is one request of a batch.
 type part struct {
 	batch   *batch
-	request Request
+	ops     []any // of its request
 	encoded wire.Encoder
 	answer  *Answer
 }
@@ -325,8 +325,9 @@ func newBatch(requests []Request) *batch {
 	all := make(wire.Encoder, 0, 256) // enough for most
 	for i, q := range requests {
 		begin := len(all)
-		all = encode(all, q)
-		b.parts[i] = part{b, q, all[begin:], &b.answers[i]}
+		ops := q.ops()
+		all = encode(all, ops)
+		b.parts[i] = part{b, ops, all[begin:], &b.answers[i]}
 	}
 	b.missing.Add(len(requests))
 	return b
