@@ -518,6 +518,15 @@ func TestFramesOfGroupsAreBounded(t *testing.T) {
 	})
 }
 
+// What many have sent at once is not kept for as long as the connection lasts.
+func TestBufferOfARushIsNotKept(t *testing.T) {
+	inCrowd(t, 1, func(c *crowd) {
+		c.enterWith(c.t.Context(), c.paths[0], make([]byte, 2*mostBytes)).wait()
+		c.enter(c.paths[0]).wait()
+		need.AtMost(t, "bytes of the buffer", cap(c.transport.(*dialed).socket.Load().frames), mostBytes)
+	})
+}
+
 func TestLongestListIsRemembered(t *testing.T) {
 	inCrowd(t, 3, func(c *crowd) {
 		longest := func() int64 { return c.transport.(*dialed).longest.Load() }

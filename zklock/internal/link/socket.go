@@ -383,7 +383,9 @@ func (s *socket) encode(b *batch) wire.Encoder {
 		}
 		return stays
 	})
-	s.frames = s.frames[:0]
+	if s.frames = s.frames[:0]; cap(s.frames) > mostBytes { // those of a rush
+		s.frames = nil
+	}
 	requests := s.dialed.join(batches)
 	for i, parts := range requests {
 		last := b.path != "" && i == len(requests)-1
