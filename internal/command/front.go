@@ -28,7 +28,7 @@ type front struct {
 	ask      *time.Timer
 	until    time.Time // when nothing of the command may be left, unless there is a new answer
 	deadline *time.Timer
-	again    bool // the deadline has been put off since the last answer
+	again    bool // the deadline has been put off since the last answer that the lock is ours
 
 	held     bool
 	done     bool // nothing of the command is left
@@ -124,8 +124,9 @@ func (f *front) pose() {
 // count takes the answer to the last question. It counts from the question: the keeper may have
 // been stopped after it had looked at its clock.
 func (f *front) count(life time.Duration) {
-	f.until, f.again = f.asked.Add(life), false
+	f.until = f.asked.Add(life)
 	left := time.Until(f.until)
+	f.again = f.again && left <= 0
 	f.deadline.Reset(left)
 	f.ask.Reset(min(left/4, time.Second))
 }
