@@ -355,6 +355,7 @@ func contextsKeepNothing(t *testing.T, opts ...tier.Option) {
 			hold = need.Get(mu.Acquire(t.Context()))(t)
 		}
 		use := func(ctx context.Context) { hold.Context(ctx).Done() } // asked for its end, as work does
+		request := new(reused)
 		for name, f := range map[string]func(i int){
 			"one parent that never ends": func(int) { use(context.Background()) },
 			"one parent that ends":       func(int) { use(t.Context()) },
@@ -363,6 +364,15 @@ func contextsKeepNothing(t *testing.T, opts ...tier.Option) {
 				use(ctx)
 				cancel()
 				synctest.Wait() // many goroutines at a time cost memory, too
+			},
+			"a parent that is used again before it is known that it has ended": func(int) {
+				for range 2 {
+					ctx, cancel := context.WithCancel(t.Context())
+					request.Context = ctx
+					use(request)
+					cancel()
+				}
+				synctest.Wait()
 			},
 			"holds that were released": func(int) {
 				renew()
