@@ -87,6 +87,16 @@ var scopes = []scopeOfTest{
 	{"ZooKeeper, two processes: three locks, in groups, a session ends", 1, 0, 0, true,
 		Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock, Second, Third}, Expire: true}},
 	{"one process, two goroutines", 0, 0, 1788, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}}},
+	{"one process: in a function, one gives up", 0, 0, 21, false, Scope{Processes: 1, Calls: []Call{Do}, Cancel: true}},
+	{"one process: at the path of a name", 0, 0, 10, false, Scope{Processes: 1, Calls: []Call{Named}}},
+	{"seam, two processes: in a function, one gives up, or an operator removes one", 0, 0, 66, false,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Do}, Cancel: true, Remove: true}},
+	{"seam, one process: apart from the hold", 0, 0, 20, false, Scope{Seam: true, Processes: 1, Calls: []Call{Apart, Lock}}},
+	{"seam, one process: what cannot be", 0, 0, 1, false, Scope{Seam: true, Processes: 1, Calls: []Call{Wrong}}},
+	{"seam, one process: permits, one gives up", 0, 0, 522, false, Scope{Seam: true, Processes: 1, Calls: []Call{One, Two}, Cancel: true}},
+	{"seam, two processes: an operator removes one", 0, 0, 43, false, Scope{Seam: true, Processes: 2, Calls: []Call{Lock}, Remove: true}},
+	{"one process: an operator removes it", 0, 0, 1616, false, Scope{Processes: 1, Calls: []Call{Lock}, Remove: true}},
+	{"two processes: an operator removes one", 3, 0, 679, true, Scope{Processes: 2, Calls: []Call{Lock}, Remove: true}},
 	{"two processes", 0, 0, 3080, false, Scope{Processes: 2, Calls: []Call{Lock}}},
 	{"two processes: try", 0, 0, 220, false, Scope{Processes: 2, Calls: []Call{Try}}},
 	{"one process: it shuts down, and is cut off, two faults", 0, 2, 350, false,
@@ -531,6 +541,7 @@ func TestJudgesFind(t *testing.T) {
 		{"budget", Scope{Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Clock: budget, seed: seed{late: budget}}, true},
 		{"writes", Scope{Seam: true, Processes: 1, Calls: []Call{Guarded, Lock}, seed: seed{hasty: true}}, true},
 		{"told", Scope{Seam: true, Processes: 1, Calls: []Call{Lock}, seed: seed{silent: true}}, true},
+		{"words", Scope{Seam: true, Processes: 1, Calls: []Call{Lock}, Cancel: true, seed: seed{terse: true}}, true},
 	} {
 		t.Run(f.judge, func(t *testing.T) {
 			search := Search{Begin: f.scope.Begin, Faults: 1, Delays: 2}

@@ -151,6 +151,7 @@ func (w *queues) judgeCallLocked(c *caller) {
 	case c.call == Try && (errors.Is(c.err, tier.ErrLocked) || errors.Is(c.err, context.DeadlineExceeded)): // or it was not answered
 	case c.closing && errors.Is(c.err, tier.ErrClosed), c.disturbed && (c.call == Try || errors.Is(c.err, tier.ErrLost)):
 	case w.refused && strings.HasSuffix(c.err.Error(), " refused"):
+	case c.call == Wrong && errors.Is(c.err, errRefused):
 	default:
 		w.blameLocked("fails", "%s: %v", c.name, c.err)
 	}
@@ -398,10 +399,31 @@ func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
 	p.told.connection = e.State
 }
 
-// noteLogged notes that a loss was logged.
-func (w *queues) noteLogged(token int64) {
+// noteSession judges what is logged of a session: it is the first one, another one, or back again.
+func (w *queues) noteSession(text, session string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	number, _, _ := strings.Cut(session, "/")
+	p := w.named("p" + number)
+	want := "new session"
+	switch p.logged {
+	case "":
+		want = "connected"
+	case session:
+		want = "connected again"
+	}
+	if p.logged = session; text != want {
+		w.blameLocked("words", "%q is logged of session %s, want %q", text, session, want)
+	}
+}
+
+// noteLogged notes that a loss was logged.
+func (w *queues) noteLogged(at string, token int64, cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(queueAt, at) || !errors.Is(cause, tier.ErrLost) {
+		w.blameLocked("words", "a loss is logged of %q, because of %v", at, cause)
+	}
 	if slices.Contains(w.logged, token) {
 		w.blameLocked("told", "the loss of %d is logged again", token)
 	}
@@ -470,11 +492,12 @@ func (w *queues) judgeSourceLocked(c *caller) {
 
 // judgeFailureLocked judges what is told of a call that has failed.
 func (w *queues) judgeFailureLocked(c *caller, entered bool) {
+	w.judgeWordsLocked(c)
 	want := "[failed]"
 	switch {
 	case w.draining, c.call == Both, entered: // some of it was acquired
 		return
-	case c.call == Try, errors.Is(c.err, tier.ErrClosed) && len(c.events) == 0:
+	case c.call == Try, c.call == Wrong, errors.Is(c.err, tier.ErrClosed) && len(c.events) == 0:
 		want = "[]"
 	}
 	if got := fmt.Sprint(c.events); got != want {
@@ -487,6 +510,38 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	locks, permits := w.hasLocked(c.process)
 	if waited := time.Since(c.since); e.Waited != waited || e.Permits == 0 && (e.Here != nil) != locks[c.call.mutex()] || e.Taken != permits {
 		w.blameLocked("told", "%s after %v: %v and %d permits are here; got %v", c.name, waited, locks, permits, e)
+	}
+}
+
+// judgeWordsLocked judges the words in which a call has failed: of which lock, why, and who is in the way.
+func (w *queues) judgeWordsLocked(c *caller) {
+	text := c.err.Error()
+	has := func(part string) bool { return strings.Contains(text, part) }
+	if !has(c.call.mutex()) && !(c.call == Both && has(other)) {
+		w.blameLocked("words", "%s fails without its path: %q", c.name, text)
+	}
+	var e *tier.WaitError
+	if !errors.As(c.err, &e) {
+		return
+	}
+	wants := []string{" " + e.Path + ": waited ", ": " + e.Err.Error()}
+	if n := map[Call]string{One: " for 1 permit:", Two: " for 2 permits:"}[c.call]; n != "" {
+		wants = append(wants, n)
+	} else if locks, _ := w.hasLocked(c.process); locks[c.call.mutex()] {
+		wants = append(wants, "of this process has the lock, since ")
+	} else if e.Position > 0 {
+		wants = append(wants, e.Ahead.Label, map[bool]string{true: " has the lock", false: " ahead"}[e.AheadHolds])
+	}
+	if _, permits := w.hasLocked(c.process); permits > 0 {
+		wants = append(wants, "this process has "+map[int]string{1: "1 permit", 2: "2 permits"}[permits])
+	}
+	for _, want := range wants {
+		if !has(want) {
+			w.blameLocked("words", "%s fails without %q: %q", c.name, want, text)
+		}
+	}
+	if strings.HasSuffix(text, "; ") || strings.HasSuffix(text, "1 permits") {
+		w.blameLocked("words", "%s fails with %q", c.name, text)
 	}
 }
 

@@ -95,14 +95,19 @@ type log struct {
 func (log) Enabled(context.Context, slog.Level) bool { return true }
 
 func (l log) Handle(_ context.Context, r slog.Record) error {
-	if r.Message != "memory: lock lost" || l.world.scope.seed.quiet {
-		return nil
-	}
+	about := make(map[string]slog.Value)
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "token" {
-			l.world.noteLogged(a.Value.Int64())
-		}
+		about[a.Key] = a.Value
 		return true
 	})
+	switch text := strings.TrimPrefix(r.Message, "memory: "); text {
+	case "connected", "new session", "connected again":
+		l.world.noteSession(text, about["session"].String())
+	case "lock lost":
+		cause, _ := about["cause"].Any().(error)
+		if !l.world.scope.seed.quiet {
+			l.world.noteLogged(about["path"].String(), about["token"].Int64(), cause)
+		}
+	}
 	return nil
 }

@@ -21,10 +21,11 @@ import (
 )
 
 const (
-	lease = 9 * time.Second
-	path  = "/lock"
-	other = "/other"
-	third = "/third"
+	lease   = 9 * time.Second
+	path    = "/lock"
+	other   = "/other"
+	third   = "/third"
+	spelled = "/lock/AZaz09@%5B%60%7B%2F:%20größe%F0%9D%92%B3" // the path that a name gives
 
 	permitsOf    = "permits of " // a path, where those are
 	permitsThere = 2
@@ -53,6 +54,7 @@ type Scope struct {
 	Close  bool          // a registry is closed
 	Stop   bool          // a registry is shut down
 	Ask    bool          // somebody asks for the lock
+	Remove bool          // an operator removes a contender
 	Clock  time.Duration // so much time passes
 
 	seed   seed   // a fault of the store or of the world, that a judge is to find; for tests of these
@@ -77,6 +79,10 @@ const (
 	Guarded   Call = "guarded" // and writes under the lock, which the release does not wait for
 	Yield     Call = "yield"   // and wants to be told that somebody waits, or asks for it
 	Lead      Call = "lead"    // is elected
+	Do        Call = "do"      // does its work in a function
+	Apart     Call = "apart"   // and tries to enter without its hold
+	Named     Call = "named"   // lock, at the path of a name
+	Wrong     Call = "wrong"   // asks for what cannot be
 )
 
 // A leader is what a call has that leads.
@@ -94,6 +100,21 @@ func (l leader) Release() error {
 	return cmp.Or(<-l.ended, lost)
 }
 
+// A doing is what a call has that does its work in a function.
+type doing struct {
+	*tier.Hold
+	work  context.Context
+	done  chan struct{}
+	ended chan error
+}
+
+func (d doing) Context(context.Context) context.Context { return d.work }
+
+func (d doing) Release() error {
+	close(d.done)
+	return <-d.ended
+}
+
 // A seed is what is made wrong.
 type seed struct {
 	store  func(queue.Store) queue.Store // as a process sees it
@@ -105,6 +126,7 @@ type seed struct {
 	silent bool                          // nobody observes a release
 	loose  bool                          // the context of a hold does not end
 	quiet  bool                          // nothing is logged
+	terse  bool                          // an error is but its cause
 	keeps  bool                          // a process has a lock in the end
 }
 
@@ -142,6 +164,7 @@ type store interface {
 	open()                                // once all have a session: what is sent waits for its step
 	Queue(path string) []second.Contender // who is there
 	Expire(path string, i int)            // ends the session of the process at that place
+	Remove(path string, i int)            // takes the contender at that place away
 	cut(*process) (heal func())           // its messages get lost, and its session comes to its end
 	close()
 }
@@ -158,6 +181,7 @@ type process struct {
 	disturbed bool // it may lose what it has
 	lossAfter int  // the step of that
 	told      figures
+	logged    string // the session of which it was logged last
 }
 
 // A caller is a goroutine that acquires and releases.
@@ -511,7 +535,19 @@ func (w *queues) faults() (steps []Step) {
 		}
 	}
 	if queue, i := w.store.Queue(path), w.scope.seed.remove-1; i >= 0 && i < len(queue) {
-		fault("contender "+queue[i].ID+" is removed", []string{"store"}, func() { w.store.(*scripted).Remove(path, i) })
+		fault("contender "+queue[i].ID+" is removed", []string{"store"}, func() { w.store.Remove(path, i) })
+	}
+	for i, q := range w.store.Queue(path) {
+		// Beside one that is removed while it has the lock another one has it until that is told, which is what tokens are for.
+		if !w.scope.Remove || i == 0 && !w.scope.Seam && w.scope.Processes > 1 {
+			continue
+		}
+		p := w.named(q.Label)
+		fault("an operator removes contender "+q.ID, []string{p.name, "store"}, func() {
+			p.disturb()
+			w.takesAway()
+			w.store.Remove(path, i)
+		})
 	}
 	if p := w.processes[0]; w.scope.Ask && p.begun && !w.done() && !p.closing {
 		fault(p.name+" asks for it", p.touches(), func() { go p.registry.Mutex(path).Revoke(context.Background()) })
@@ -523,10 +559,12 @@ func (w *queues) faults() (steps []Step) {
 }
 
 // queueAt are the queues of the store.
-var queueAt = []string{path, other, third, permitsOf + path}
+var queueAt = []string{path, other, third, spelled, permitsOf + path}
 
 // mutex is the path of the one that a call is of, or the first of them.
-func (c Call) mutex() string { return cmp.Or(map[Call]string{Second: other, Third: third}[c], path) }
+func (c Call) mutex() string {
+	return cmp.Or(map[Call]string{Second: other, Third: third, Named: spelled}[c], path)
+}
 
 // placeOf is where a process queues, if it does.
 func (w *queues) placeOf(p *process) (at string, i int) {
@@ -624,7 +662,9 @@ func (c *caller) begin() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if err != nil {
-			c.err, c.gaveUp = err, true
+			if c.err, c.gaveUp = err, true; w.scope.seed.terse {
+				c.err = context.Cause(ctx)
+			}
 			w.judgeFailureLocked(c, len(has) > 0)
 			c.turnIsOver()
 			return
@@ -663,6 +703,32 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 		}
 	case Try:
 		take(whole)(mutex.TryAcquire(ctx))
+	case Named:
+		take(whole)(r.Mutex(tier.Name("/lock", "AZaz09@[`{/: größe𝒳"), options...).Acquire(ctx))
+	case Apart:
+		if h := take(whole)(mutex.Acquire(ctx)); h != nil {
+			if again, failed := mutex.TryAcquire(tier.WithoutHold(h.Context(ctx))); failed == nil && h.Err() == nil {
+				again.Release()
+				err = errors.New("it enters again without its hold")
+			}
+		}
+	case Do:
+		d, does := doing{done: make(chan struct{}), ended: make(chan error, 1)}, make(chan context.Context, 1)
+		go func() {
+			d.ended <- mutex.Do(ctx, func(ctx context.Context) error {
+				does <- ctx
+				<-d.done
+				return nil
+			})
+		}()
+		select {
+		case d.work = <-does:
+			d.Hold = tier.HoldFrom(d.work, mutex)
+			has = append(has, &span{caller: c, paths: []string{path}, weight: whole, token: d.Token(), hold: d})
+		case err = <-d.ended:
+		}
+	case Wrong:
+		err = c.askWrong(ctx)
 	case Nested:
 		if h := take(whole)(mutex.Acquire(ctx)); h != nil {
 			take(whole)(mutex.Acquire(h.Context(context.Background())))
@@ -709,6 +775,37 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 	}
 	return has, err
 }
+
+// askWrong asks for what cannot be, in each way, and returns why it cannot, or that it is not refused.
+func (c *caller) askWrong(ctx context.Context) (why error) {
+	for what, option := range map[string]tier.Option{
+		"linger": tier.WithLinger(-1), "wait limit": tier.WithMaxWait(-1), "hand-off": tier.WithHandOff(-1),
+	} {
+		_, _, atOnce := second.Split[tier.Option, tier.Option]([]tier.Option{option})
+		m, s := c.registry.Mutex(path, option), c.registry.Semaphore(path, permitsThere, option)
+		_, acquired := m.Acquire(ctx)
+		_, tried := m.TryAcquire(ctx)
+		_, looked := m.Contenders(ctx)
+		_, permitted := s.Acquire(ctx, 1)
+		for _, err := range []error{acquired, tried, looked, m.Revoke(ctx), permitted, atOnce} {
+			if err == nil || !strings.Contains(err.Error(), what) {
+				return fmt.Errorf("it is refused as %v, and not for its %s", err, what)
+			}
+		}
+		why = acquired
+	}
+	for _, permits := range []int{-1, 0, permitsThere + 1} {
+		if _, err := c.registry.Semaphore(path, permitsThere).Acquire(ctx, permits); err == nil {
+			return fmt.Errorf("it is not refused %d permits of %d", permits, permitsThere)
+		}
+	}
+	if _, err := c.registry.Semaphore(path, 0).Acquire(ctx, 1); err == nil {
+		return errors.New("it is not refused one permit of none")
+	}
+	return errors.Join(errRefused, why)
+}
+
+var errRefused = errors.New("all of it is refused")
 
 func (c *caller) release() {
 	w := c.world

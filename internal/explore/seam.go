@@ -72,6 +72,16 @@ func (s *seam) Expire(path string, i int) {
 	s.loseLocked(s.places[path][i].side.process, second.Lost(second.BySession, "it is over"))
 }
 
+// Remove takes the contender at a place away.
+func (s *seam) Remove(path string, i int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.places[path][i]
+	x.end(second.Lost(second.ByDeletion, "somebody has removed it"))
+	s.places[path] = slices.Delete(s.places[path], i, i+1)
+	s.settleLocked(path)
+}
+
 func (s *seam) open()                      {} // each call is a step from the beginning
 func (s *seam) cut(*process) (heal func()) { panic("a seam that is cut is one whose session ends") }
 func (s *seam) close()                     {}
@@ -351,7 +361,10 @@ func (c *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
 		}
 		return free
 	})
-	return x.orNone(err), err
+	if err != nil {
+		return nil, fmt.Errorf("seam: try %s: %w", c.path, err)
+	}
+	return x, nil
 }
 
 func (c *claim) try(ctx context.Context, x *place, take func() bool) error {

@@ -257,6 +257,9 @@ func (e *ensemble) Queue(path string) (all []second.Contender) {
 	return all
 }
 
+// Remove is not explored on ZooKeeper.
+func (e *ensemble) Remove(string, int) { panic("nobody removes a node") }
+
 // Expire ends the session of the process at a place, which learns it at once: else it would have lasted longer.
 func (e *ensemble) Expire(path string, i int) {
 	n := e.znodes(path)[i]
