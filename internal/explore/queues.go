@@ -537,23 +537,33 @@ func (w *queues) faults() (steps []Step) {
 	if queue, i := w.store.Queue(path), w.scope.seed.remove-1; i >= 0 && i < len(queue) {
 		fault("contender "+queue[i].ID+" is removed", []string{"store"}, func() { w.store.Remove(path, i) })
 	}
-	for i, q := range w.store.Queue(path) {
-		// Beside one that is removed while it has the lock another one has it until that is told, which is what tokens are for.
-		if !w.scope.Remove || i == 0 && !w.scope.Seam && w.scope.Processes > 1 {
-			continue
-		}
-		p := w.named(q.Label)
-		fault("an operator removes contender "+q.ID, []string{p.name, "store"}, func() {
-			p.disturb()
-			w.takesAway()
-			w.store.Remove(path, i)
-		})
+	if w.scope.Remove {
+		steps = append(steps, w.removals()...)
 	}
 	if p := w.processes[0]; w.scope.Ask && p.begun && !w.done() && !p.closing {
 		fault(p.name+" asks for it", p.touches(), func() { go p.registry.Mutex(path).Revoke(context.Background()) })
 	}
 	if w.scope.Clock > 0 && !w.done() {
 		fault(fmt.Sprint(w.scope.Clock, " pass"), []string{Everything}, func() { time.Sleep(w.scope.Clock) })
+	}
+	return steps
+}
+
+// removals are what an operator may take away. Beside one that is removed while it has the lock another one has it until that is told,
+// which is what tokens are for: so it is removed only where it is told at once, or nobody else is there.
+func (w *queues) removals() (steps []Step) {
+	for _, at := range queueAt {
+		for i, q := range w.store.Queue(at) {
+			if p := w.named(q.Label); i > 0 || w.scope.Seam || w.scope.Processes == 1 {
+				remove := Step{Name: "an operator removes contender " + q.ID, Fault: true, Touches: []string{p.name, "store"}}
+				remove.Take = func() {
+					p.disturb()
+					w.takesAway()
+					w.store.Remove(at, i)
+				}
+				steps = append(steps, remove)
+			}
+		}
 	}
 	return steps
 }
