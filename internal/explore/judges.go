@@ -417,6 +417,15 @@ func (w *queues) noteSession(text, session string) {
 	}
 }
 
+// noteAway judges a line that says that there is no connection: it has a reason.
+func (w *queues) noteAway(why any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if why == nil {
+		w.blameLocked("words", "it is logged that there is no connection, for no reason")
+	}
+}
+
 // noteLogged notes that a loss was logged.
 func (w *queues) noteLogged(at string, token int64, cause error) {
 	w.mu.Lock()

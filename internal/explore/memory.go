@@ -103,6 +103,8 @@ func (l log) Handle(_ context.Context, r slog.Record) error {
 	switch text := strings.TrimPrefix(r.Message, "memory: "); text {
 	case "connected", "new session", "connected again":
 		l.world.noteSession(text, about["session"].String())
+	case "the connection to memory is away", "still no connection to memory":
+		l.world.noteAway(about["err"].Any())
 	case "lock lost":
 		cause, _ := about["cause"].Any().(error)
 		if !l.world.scope.seed.quiet {
