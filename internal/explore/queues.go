@@ -799,7 +799,7 @@ func (c *caller) askWrong(ctx context.Context) (why error) {
 		_, permitted := s.Acquire(ctx, 1)
 		for _, err := range []error{acquired, tried, looked, m.Revoke(ctx), permitted, atOnce} {
 			if err == nil || !strings.Contains(err.Error(), what) {
-				return fmt.Errorf("it is refused as %v, and not for its %s", err, what)
+				return fmt.Errorf("it is refused as %w, and not for its %s", err, what)
 			}
 		}
 		why = acquired
