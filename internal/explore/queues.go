@@ -280,9 +280,10 @@ func (s Scope) Begin(t *testing.T) World {
 	if s.Rounds {
 		options = append(options, tier.WithRounds())
 	}
-	for i := range s.Processes {
-		p := &process{name: fmt.Sprintf("p%d", i+1)}
-		w.processes = append(w.processes, p)
+	for i := range s.Processes { // all of them, before the first one tells anything
+		w.processes = append(w.processes, &process{name: fmt.Sprintf("p%d", i+1)})
+	}
+	for _, p := range w.processes {
 		p.registry = tier.New(w.store.dial(p), slices.Concat(options, w.observers(p))...)
 		for j, call := range s.Calls {
 			name := fmt.Sprintf("%s.g%d", p.name, j+1)
