@@ -16,14 +16,13 @@ local weight, description, old = tonumber(ARGV[7]), ARGV[8], ARGV[9]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
-local keep = 2 * 60 * 60 * 1000 -- ms that keys outlive their last use, or this much less:
-local slack = 15 * 60 * 1000000
+local keep = 2 * 60 * 60 * 1000 -- ms that keys outlive their last use
 local gap = 25000 -- for so long the key is left to locks of others, who try again and again
 local often, seldom = 100000, 10000000 -- the time between two such gaps, if one of others was seen, and if not
 local memory = 60000000 -- for so long it counts as seen
 local longest = 100000 -- between two looks at such a lock
 
-local function int(n) return n == 0 and '0' or string.format('%.0f', n) end
+local function int(n) return string.format('%.0f', n) end
 
 -- A primary that is another one than before, or began anew, may have lost the newest grants. So
 -- nobody gets a lock from one that the caller has not met. How long it has been the primary is known
@@ -42,52 +41,27 @@ if op ~= 'list' and op ~= 'remove' then
 	end
 end
 
--- What was read is not read again until it changes: what each contender says, and who is first, also of those that wait.
-local said, heads, size = {}, {}, 0
-
-local function about(id)
-	said[id] = said[id] or redis.call('HGET', state, 'c:' .. id) or 'x-0'
-	return said[id]
-end
+local function about(id) return redis.call('HGET', state, 'c:' .. id) or 'x-0' end
 local function reads(id) return about(id):sub(1, 1) == 'r' end
-local function describe(id, text)
-	redis.call('HSET', state, 'c:' .. id, text)
-	said[id] = text
-end
 
--- drop takes a contender out, and returns 1, or 0 if there is none.
 local function drop(id)
-	local count = redis.call('ZREM', queue, id)
+	redis.call('ZREM', queue, id)
 	redis.call('ZREM', leases, id)
 	redis.call('HDEL', state, 'c:' .. id, 'n:' .. id, 'w:' .. id)
-	said[id], heads, size = nil, {}, size - count
-	return count
 end
 
-local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 'gap', 'free', 'of', 'kept')
+local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 'gap', 'free', 'of')
 local mine = known_state[1]
 local top, last = tonumber(known_state[2] or 0), tonumber(known_state[3] or 0)
 local foreign, left = tonumber(known_state[4] or 0), tonumber(known_state[5] or 0)
 local since = tonumber(known_state[6] or 0) -- when it was nobody's
 local of = tonumber(known_state[7] or ARGV[6]) -- so many permits, or 0
-local kept = tonumber(known_state[8] or 0) -- when the keys were last told how long to outlive it
 if of > 0 then gap = 0 end -- nobody else has any
 if left > now then left = now - gap end -- the clock was set back
 
-local function first()
-	heads.first = heads.first or redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
-	return heads.first
-end
-local function front()
-	heads.front = heads.front or redis.call('ZRANGEBYSCORE', queue, '(' .. int(top), '+inf', 'LIMIT', 0, 1)
-	return heads.front[1]
-end
-local function raise(token) top, heads.front = token, nil end
-local function holders()
-	local head = first()
-	if tonumber(head[2]) == top then return { head[1] } end -- most often
-	return redis.call('ZRANGEBYSCORE', queue, '-inf', int(top))
-end
+local function first() return redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES') end
+local function front() return redis.call('ZRANGEBYSCORE', queue, '(' .. int(top), '+inf', 'LIMIT', 0, 1)[1] end
+local function holders() return redis.call('ZRANGEBYSCORE', queue, '-inf', int(top)) end
 
 -- What one has of the permits, or wants: all, if that was evicted.
 local function wants(id) return tonumber(redis.call('HGET', state, 'w:' .. id) or of) end
@@ -139,9 +113,7 @@ local lost, granted, ended, wait = {}, {}, false, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', int(now))) do
 	drop(id)
 end
-size = redis.call('ZCARD', queue)
-if redis.call('ZCARD', leases) < size then -- evicted, or deleted by an operator
-	kept = 0
+if redis.call('ZCARD', leases) < redis.call('ZCARD', queue) then -- evicted, or deleted by an operator
 	for _, id in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
 		redis.call('ZADD', leases, 'NX', int(now + unsure), id)
 	end
@@ -154,36 +126,32 @@ if mine and held ~= mine then -- by an operator, or whoever came after one
 		lost[#lost + 1] = id
 	end
 	redis.call('HDEL', state, 'key', 'top')
-	mine = false
-	raise(0)
+	mine, top = false, 0
 end
 
 local function give_up(id)
-	local count = drop(id)
-	ended = ended or count > 0
-	return count
+	if not redis.call('ZSCORE', queue, id) then return 0 end
+	drop(id)
+	ended = true
+	return 1
 end
 
-local function renew(anew)
+local function renew()
 	redis.call('ZADD', leases, int(now + ttl), me)
-	local due = math.abs(now - kept) > slack
-	if due then redis.call('HSET', state, 'kept', int(now)) end
-	if due or anew then
-		for _, key in ipairs({ queue, leases, state }) do redis.call('PEXPIRE', key, keep) end
-	end
+	for _, key in ipairs({ queue, leases, state }) do redis.call('PEXPIRE', key, keep) end
 end
 
 local function insert()
-	local token, anew = math.max(last + 1, now), size == 0
-	if redis.call('ZADD', queue, 'NX', int(token), me) == 1 then
+	if not redis.call('ZSCORE', queue, me) then
 		if not head_before and math.abs(now - since) >= gap then -- the key was free for long
 			left = now - gap
 		end
-		last, heads, size, said[me] = token, {}, size + 1, description
+		last = math.max(last + 1, now)
+		redis.call('ZADD', queue, int(last), me)
 		redis.call('HSET', state, 'last', int(last), 'gap', int(left), 'c:' .. me, description)
 		if of > 0 then redis.call('HSET', state, 'of', int(of), 'w:' .. me, int(weight)) end
 	end
-	renew(anew)
+	renew()
 end
 
 -- free frees the key of the lock.
@@ -191,8 +159,7 @@ local function free()
 	if mine then
 		redis.call('DEL', lock)
 		redis.call('HDEL', state, 'key', 'top')
-		mine, held = false, nil
-		raise(0)
+		mine, held, top = false, nil, 0
 	end
 end
 
@@ -200,7 +167,7 @@ end
 local function extend()
 	local function grant(id, token)
 		if token > top then
-			raise(token)
+			top = token
 			granted[#granted + 1] = id
 		end
 	end
@@ -274,8 +241,7 @@ local function settle()
 		free()
 		return
 	end
-	wait = 0
-	raise(0)
+	wait, top = 0, 0
 	extend()
 	put(head[1])
 end
@@ -361,7 +327,7 @@ elseif op == 'leave' or op == 'remove' then
 	result = { int(give_up(me)) }
 elseif op == 'share' then
 	if redis.call('ZSCORE', queue, me) then
-		describe(me, 'r' .. about(me):sub(2))
+		redis.call('HSET', state, 'c:' .. me, 'r' .. about(me):sub(2))
 	end
 elseif op == 'weigh' then
 	if redis.call('ZSCORE', queue, me) and weight < wants(me) then
@@ -370,7 +336,7 @@ elseif op == 'weigh' then
 elseif op == 'ask' then
 	if held and not mine then return { 'foreign' } end
 	for _, id in ipairs(mine and holders() or {}) do
-		describe(id, about(id):sub(1, 1) .. 'a' .. about(id):sub(3))
+		redis.call('HSET', state, 'c:' .. id, about(id):sub(1, 1) .. 'a' .. about(id):sub(3))
 	end
 	result = {}
 elseif op ~= 'look' then
