@@ -286,8 +286,12 @@ func (s *state) matches(i int, v View) bool {
 	return !told || v.Has == now.Has && v.Ahead == now.Ahead && near && free
 }
 
-// hears returns the state in which news are so, or were, and nil if they cannot be.
+// hears returns the state in which news are so, or were, and nil if they cannot be. Of what a server tells that grants nothing, only
+// that counts, as it does in answers.
 func (s *state) hears(v View) *state {
+	if v.Quarantined {
+		v.Asked, v.Behind = false, false
+	}
 	r := Ref{ID: v.ID, Token: v.Token}
 	i := s.find(r)
 	if i < 0 {

@@ -416,6 +416,19 @@ func TestWhatAFailOverHasLostIsSeenInItsQuarantine(t *testing.T) {
 	}
 }
 
+// A new primary, which grants nothing yet, tells who was granted the lock by the old one that somebody waits behind it.
+func TestNewsInAQuarantineOfWhoWaitsBehind(t *testing.T) {
+	var events []Event
+	add := adding(&events)
+	x, y := Ref{Path: "/mutex", ID: "x"}, Ref{Path: "/mutex", ID: "y"}
+	add("a", 1, Command{Op: queue.Enter, Ref: x}, &Answer{Outcome: queue.Done, View: View{ID: "x", Known: true, Has: true, Token: 1}})
+	add("b", 1, Command{Op: queue.Enter, Ref: y},
+		&Answer{Outcome: queue.Done, View: View{ID: "y", Known: true, Token: 2, Ahead: 1, Nearest: "x", Quarantined: true}})
+	news := View{ID: "x", Known: true, Token: 1, Behind: true, Quarantined: true}
+	events = append(events, Event{At: clock.Instant(time.Minute), Process: "a", Kind: News, News: &news})
+	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{})), nil)
+}
+
 // Whoever was killed before it was answered has permits for as long as its lease lasts, although nobody has seen it.
 func TestPermitsOfWhoWasKilledBeforeTheAnswer(t *testing.T) {
 	var events []Event
