@@ -14,10 +14,9 @@ type Loss struct{ held, told atomic.Bool }
 // Held says that the lock is granted. Who loses a place in a queue loses no lock.
 func (l *Loss) Held() { l.held.Store(true) }
 
-// Tell calls log unless cause is no loss, was told before, or is that the user has closed
-// everything.
+// Tell calls log unless cause is no loss, or was told before.
 func (l *Loss) Tell(cause error, log func()) {
-	if errors.Is(cause, second.ErrLost) && !errors.Is(cause, second.ErrClosed) && l.held.Load() && !l.told.Swap(true) {
+	if errors.Is(cause, second.ErrLost) && l.held.Load() && !l.told.Swap(true) {
 		log()
 	}
 }

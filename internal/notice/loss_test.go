@@ -18,7 +18,6 @@ func TestLossIsToldOnce(t *testing.T) {
 	}{
 		{true, []error{nil, errors.New("not removed"), lost, lost}, 1},
 		{false, []error{lost}, 0},
-		{true, []error{second.Lost(second.ByClose, "%w", second.ErrClosed)}, 0},
 	} {
 		var l Loss
 		if c.held {
