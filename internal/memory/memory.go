@@ -31,6 +31,7 @@ type Server struct {
 
 	mu       sync.Mutex          // guards the fields below
 	revision int64               // grows with each change, and each look
+	until    time.Time           // before which nothing is granted to those who do not have it
 	queues   map[string][]*place // in order
 	sessions map[string]*session
 }
@@ -39,6 +40,7 @@ type Server struct {
 type Fault struct {
 	Before, After time.Duration // until it is executed, and from then until the answer comes
 	Refused       queue.Outcome // it is not executed, with that outcome, if that is not Unknown
+	Begun         bool          // what is refused is executed all the same
 	Never         bool          // it is neither executed nor answered
 	Lost          bool          // the answer is
 	Again         time.Duration // after which it is executed once more, nobody hears of it; 0 if it is not
@@ -98,6 +100,20 @@ func (s *Server) Expire(path string, i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLocked(s.queues[path][i].session)
+}
+
+// Quarantine has the server grant nothing for so long, but for what it has granted before; processes are told with its answers.
+func (s *Server) Quarantine(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.until = time.Now().Add(d)
+	time.AfterFunc(d, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for path := range s.queues {
+			s.settleLocked(path)
+		}
+	})
 }
 
 // A Process is a tier on the server, and what can be done to it.
@@ -166,13 +182,20 @@ func (p store) carry(c queue.Command, answers chan<- queue.Answer) {
 	case f.Never || p.cut.Load():
 		return
 	case f.Refused != queue.Unknown:
-		answers <- queue.Answer{Outcome: f.Refused, Err: fmt.Errorf("%s refused", c.Op)}
+		if f.Begun {
+			s.execute(p.Process, c)
+		}
+		answers <- queue.Answer{Outcome: f.Refused, Begun: f.Begun, Err: fmt.Errorf("%s refused", c.Op)}
 		return
 	case frozen != nil:
 		<-*frozen // what it was sent, it executes when it goes on
 	}
 	time.Sleep(f.Before)
 	a := s.execute(p.Process, c)
+	s.mu.Lock()
+	until := s.until
+	s.mu.Unlock()
+	p.Quarantined(time.Until(until), time.Now(), "the server has begun anew")
 	if f.Again > 0 {
 		time.AfterFunc(f.Again, func() { s.execute(p.Process, c) })
 	}
@@ -331,7 +354,11 @@ func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 // settleLocked finds how all in a queue stand, and tells those for whom something has changed.
 func (s *Server) settleLocked(path string) {
 	for i, p := range s.queues[path] {
-		if v := view(s.queues[path], i); v != p.view {
+		v := view(s.queues[path], i)
+		if v.Has && !p.view.Has && time.Now().Before(s.until) {
+			v.Has, v.Quarantined = false, true
+		}
+		if v != p.view {
 			p.view = v
 			s.tellLocked(p, v)
 		}
