@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/tierlock/tierlock/internal/need"
@@ -138,25 +137,6 @@ func TestViews(t *testing.T) {
 		v := viewOf(ref, 7, places)
 		v.Nearest = second.Contender{Token: v.Nearest.Token}
 		need.Equal(t, name, v, c.want)
-	}
-}
-
-// Whoever is behind the one that is read may not read.
-func TestReaderTrustsNoHeadsThatHideOthers(t *testing.T) {
-	ref := queue.Ref{Path: "/x", ID: "x", Reads: true, Token: 9}
-	shared := func(created int64) []*mvccpb.KeyValue {
-		return []*mvccpb.KeyValue{{Key: []byte("/x/w"), CreateRevision: created, Value: []byte(`{"v":1,"shared":true}`)}}
-	}
-	for what, r := range map[string]struct {
-		heads *etcdserverpb.RangeResponse
-		first bool
-	}{
-		"all known":    {&etcdserverpb.RangeResponse{Kvs: shared(1)}, true},
-		"more unknown": {&etcdserverpb.RangeResponse{Kvs: shared(1), More: true}, false},
-		"more behind":  {&etcdserverpb.RangeResponse{Kvs: shared(10), More: true}, true},
-	} {
-		head := &etcdserverpb.ResponseOp{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: r.heads}}
-		need.Equal(t, what+": first", firstBy([]*etcdserverpb.ResponseOp{head}, ref), r.first)
 	}
 }
 

@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -100,7 +100,7 @@ type place struct {
 	value    string // if ours
 }
 
-// placesOf returns the contenders among keys with the prefix of a queue. Those of locks below, and of a semaphore, whose names have
+// placesOf returns the contenders among keys with the prefix of a queue, in order. Those of locks below, and of a semaphore, whose names have
 // another slash, are none; all others are, whoever has created them.
 func placesOf(prefix string, keys []*mvccpb.KeyValue) (places []place) {
 	for _, kv := range keys {
@@ -108,6 +108,7 @@ func placesOf(prefix string, keys []*mvccpb.KeyValue) (places []place) {
 			places = append(places, placeOf(kv))
 		}
 	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.Token, b.Token) })
 	return places
 }
 
@@ -157,9 +158,7 @@ func (s *store) read(ctx context.Context, prefix string) (revision int64, places
 	return answer.Get().Header.Revision, placesOf(prefix, answer.Get().Kvs), nil
 }
 
-func wholeQueue(prefix string) clientv3.Op {
-	return clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-}
+func wholeQueue(prefix string) clientv3.Op { return clientv3.OpGet(prefix, clientv3.WithPrefix()) }
 
 func (s *store) list(ctx context.Context, prefix string) (all []second.Contender, err error) {
 	_, places, err := s.read(ctx, prefix)
@@ -195,9 +194,13 @@ func nobody(spans []span, since int64) (conditions []clientv3.Cmp) {
 	return conditions
 }
 
-// reads are requests for the keys of rivals, and, if it takes that to know whether they are in the way, for what these say.
-func reads(ref queue.Ref, opts ...clientv3.OpOption) (ops []clientv3.Op) {
-	if !ref.Reads && ref.Permits == 0 {
+// reads are requests for the own key and those of rivals, and, if it takes that to know whether they are in the way, for what these say.
+func reads(ref queue.Ref) (ops []clientv3.Op) {
+	var opts []clientv3.OpOption
+	switch {
+	case ref.Reads:
+		ops = append(ops, clientv3.OpGet(keyOf(ref))) // where none of its rivals are
+	case ref.Permits == 0:
 		opts = append(opts, clientv3.WithKeysOnly())
 	}
 	for _, s := range rivals(ref) {
@@ -206,80 +209,55 @@ func reads(ref queue.Ref, opts ...clientv3.OpOption) (ops []clientv3.Op) {
 	return ops
 }
 
-// heads read the first rival. If that lets readers in and there are more, those do not: only the first one in a queue can be a
-// writer that does.
-func heads(ref queue.Ref) []clientv3.Op {
-	return reads(ref, clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1))
-}
-
-// firstBy reports whether the answers to heads show that the contender waits for nobody. If not, it may yet be so.
-func firstBy(heads []*etcdserverpb.ResponseOp, ref queue.Ref) bool {
-	for _, head := range heads {
-		rivals := head.GetResponseRange()
-		switch {
-		case len(rivals.Kvs) == 0 || rivals.Kvs[0].CreateRevision >= ref.Token:
-		case !ref.Reads || !placeOf(rivals.Kvs[0]).Shared || rivals.More:
-			return false
-		}
+// keysIn are the keys that a transaction has read.
+func keysIn(answer *clientv3.TxnResponse) (keys []*mvccpb.KeyValue) {
+	for _, r := range answer.Responses {
+		keys = append(keys, r.GetResponseRange().GetKvs()...)
 	}
-	return true
+	return keys
 }
 
 func created(ref queue.Ref) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(keyOf(ref)), "=", ref.Token)
 }
 
-// enter creates the key, behind all others, in the transaction that deletes the old one.
+// enter creates the key, behind all others, in the transaction that deletes the old one. One for permits is created unless there are
+// keys of another number.
 func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, removed queue.Removal, err error) {
 	missing := c.Ref
 	missing.Token = 0
-	conditions, put, heads := []clientv3.Cmp{created(missing)}, s.put(c), heads(c.Ref)
-	then := append([]clientv3.Op{put}, heads...)
-	if c.Old.ID != "" {
-		conditions = append(conditions, created(c.Old))
-		then = slices.Insert(then, 0, clientv3.OpDelete(keyOf(c.Old)))
+	put, reads := s.put(c), reads(c.Ref)
+	conditions, then := []clientv3.Cmp{created(missing)}, []clientv3.Op{put}
+	if c.Permits > 0 {
+		conditions = append(conditions, nobody(others(c.Ref), 0)...)
 	}
-	own := clientv3.OpGet(keyOf(c.Ref), clientv3.WithKeysOnly())
-	answer, err := s.client.Txn(ctx).If(conditions...).Then(then...).Else(append([]clientv3.Op{own}, heads...)...).Commit()
+	if c.Old.ID != "" {
+		conditions, then = append(conditions, created(c.Old)), append(then, clientv3.OpDelete(keyOf(c.Old)))
+	}
+	answer, err := s.client.Txn(ctx).If(conditions...).Then(append(then, reads...)...).Else(reads...).Commit()
 	if err != nil {
 		return v, removed, err
 	}
-	c.Token = answer.Header.Revision
-	if !answer.Succeeded {
-		found := answer.Responses[0].GetResponseRange().Kvs
-		if len(found) == 0 {
-			return v, removed, errGone
-		}
-		// By an earlier request, which has deleted the old one most likely. But one for a former key of that name may be late.
-		c.Token, removed = found[0].CreateRevision, queue.Kept
-	} else {
-		s.wrote(put, c.Token)
+	keys := keysIn(answer)
+	places := placesOf(prefixOf(c.Ref), keys)
+	own := slices.IndexFunc(places, func(p place) bool { return p.key == keyOf(c.Ref) })
+	switch {
+	case own < 0 && c.Permits > 0:
+		return v, removed, sameNumber(c.Ref, keys)
+	case own < 0:
+		return v, removed, errGone
+	case answer.Succeeded:
+		s.wrote(put, answer.Header.Revision)
 		if c.Old.ID != "" {
 			s.written.Delete(keyOf(c.Old))
 			s.names.put(c.Session, c.Old.ID)
 		}
-	}
-	first := firstBy(answer.Responses[len(answer.Responses)-len(heads):], c.Ref)
-	return queue.View{ID: c.ID, Known: true, Token: c.Token, At: c.Token, Has: first, Reads: c.Reads}, removed, nil
-}
-
-// want creates the key of one who queues for permits, unless there are keys of another number.
-func (s *store) want(ctx context.Context, c queue.Command) (v queue.View, err error) {
-	missing := c.Ref
-	missing.Token = 0
-	conditions := append(nobody(others(c.Ref), 0), created(missing))
-	revision, keys, err := s.putAndRead(ctx, prefixOf(c.Ref), s.put(c), conditions...)
-	if err != nil {
-		return v, err
-	}
-	places := placesOf(prefixOf(c.Ref), keys)
-	own := slices.IndexFunc(places, func(p place) bool { return p.key == keyOf(c.Ref) })
-	if own < 0 {
-		return v, sameNumber(c.Ref, keys)
+	default:
+		// By an earlier request, which has deleted the old one most likely. But one for a former key of that name may be late.
+		removed = queue.Kept
 	}
 	c.Token = places[own].Token
-	s.written.Store(places[own].key, places[own])
-	return viewOf(c.Ref, revision, places), nil
+	return viewOf(c.Ref, answer.Header.Revision, places), removed, nil
 }
 
 // sameNumber returns an error if one of the keys is for another number of permits.
@@ -308,10 +286,7 @@ func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err err
 			s.wrote(put, since)
 			return queue.View{ID: c.ID, Known: true, Token: since, At: since, Has: true, Reads: c.Reads}, nil
 		}
-		var keys []*mvccpb.KeyValue
-		for _, r := range answer.Responses {
-			keys = append(keys, r.GetResponseRange().Kvs...)
-		}
+		keys := keysIn(answer)
 		if c.Permits > 0 {
 			err = sameNumber(c.Ref, keys)
 		}
@@ -324,19 +299,10 @@ func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err err
 			return v, second.ErrLocked
 		}
 		if c.Token = 0; c.Permits == 0 && asked > 1 { // the conditions count the keys of locks below: while these are in use it has no end
-			return s.enterAndLook(ctx, c)
+			v, _, err = s.enter(ctx, c) // behind those who do not seem to be in the way, and it tells whether they are
+			return v, err
 		}
 	}
-}
-
-// enterAndLook queues behind those who do not seem to be in the way, and tells whether they are.
-func (s *store) enterAndLook(ctx context.Context, c queue.Command) (v queue.View, err error) {
-	if v, _, err = s.enter(ctx, c); err != nil || v.Has {
-		return v, err
-	}
-	c.Token = v.Token
-	revision, places, err := s.read(ctx, prefixOf(c.Ref))
-	return viewOf(c.Ref, revision, places), err
 }
 
 // leave deletes the key that was created at the token, 0 for any.
@@ -418,12 +384,13 @@ func (s *store) mark(ctx context.Context, ref queue.Ref, known place, field, to 
 	found place, v queue.View, err error) {
 	prefix, key := prefixOf(ref), keyOf(ref)
 	for {
-		put := clientv3.OpPut(key, second.Mark(known.value, field, to), clientv3.WithIgnoreLease())
-		revision, keys, err := s.putAndRead(ctx, prefix, put, clientv3.Compare(clientv3.ModRevision(key), "=", known.modified))
+		unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", known.modified)
+		put, read := clientv3.OpPut(key, second.Mark(known.value, field, to), clientv3.WithIgnoreLease()), wholeQueue(prefix)
+		answer, err := s.client.Txn(ctx).If(unchanged).Then(put, read).Else(read).Commit()
 		if err != nil {
 			return found, v, err
 		}
-		places := placesOf(prefix, keys)
+		revision, places := answer.Header.Revision, placesOf(prefix, keysIn(answer))
 		i := find(places, ref)
 		switch {
 		case i < 0:
@@ -435,15 +402,4 @@ func (s *store) mark(ctx context.Context, ref queue.Ref, known place, field, to 
 		}
 		known = places[i]
 	}
-}
-
-// putAndRead puts if that is what conditions allow, and reads the queue in the same transaction.
-func (s *store) putAndRead(ctx context.Context, prefix string, put clientv3.Op, conditions ...clientv3.Cmp) (
-	revision int64, keys []*mvccpb.KeyValue, err error) {
-	read := wholeQueue(prefix)
-	answer, err := s.client.Txn(ctx).If(conditions...).Then(put, read).Else(read).Commit()
-	if err != nil {
-		return 0, nil, err
-	}
-	return answer.Header.Revision, answer.Responses[len(answer.Responses)-1].GetResponseRange().Kvs, nil
 }

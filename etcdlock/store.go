@@ -81,15 +81,10 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		}
 	case queue.Goodbye:
 		_, err = s.client.Revoke(ctx, leaseOf(c.Session))
-	case queue.Enter, queue.Try:
-		switch {
-		case c.Op == queue.Try:
-			a.View, err = s.try(ctx, c)
-		case c.Permits > 0:
-			a.View, err = s.want(ctx, c)
-		default:
-			a.View, a.Removed, err = s.enter(ctx, c)
-		}
+	case queue.Enter:
+		a.View, a.Removed, err = s.enter(ctx, c)
+	case queue.Try:
+		a.View, err = s.try(ctx, c)
 	case queue.Share:
 		a.View, err = s.change(ctx, c, "shared", "true", func(p place) bool { return p.Shared })
 	case queue.Weigh:
@@ -244,7 +239,7 @@ func (s *store) checkVersions() {
 }
 
 // Names are those that the keys of a session had, and that can be used again. etcd keeps the name of a key that was deleted until
-// it compacts its history, and goes through all of them when it looks for the first key of a queue: were each name fresh, a lock
+// it compacts its history, and goes through all of them when it reads a queue: were each name fresh, a lock
 // would become slower with each turn.
 //
 // A name comes back with the answer that its key was deleted, which there is once for each. What may be executed later does no harm
