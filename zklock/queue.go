@@ -3,7 +3,6 @@ package zklock
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -14,7 +13,7 @@ import (
 type standing struct {
 	reads   bool          // it shares the lock with others that read, and counts only those that do not
 	ahead   int           // contenders before ours that it waits for, a pair counting once; 0 is for one whose turn it is
-	nearest [2]string     // the last two of them, the predecessor first; "" where there is none
+	nearest [2]string     // the last two of them, the predecessor first, of a pair the second one; "" where there is none
 	behind  int           // contenders after ours that wait for it
 	budget  second.Budget // the largest that anybody there says, ours included
 	reader  string        // the one right behind, if it reads and ours does not; else ""
@@ -35,71 +34,39 @@ func stand(children []string, own ...string) (standing, error) {
 		return standing{}, fmt.Errorf("%w: our own node would be %q; delete the path once it is empty, or use another one",
 			ErrSequenceExhausted, own[0])
 	}
-	s := standing{reads: kind.Reads()}
-	var ahead []queued
-	there := 0
-	next, reads := int32(math.MaxInt32), false // who is right behind
-	var disorder error
+	if slices.ContainsFunc(own, func(name string) bool { return !slices.Contains(children, name) }) {
+		return standing{}, errGone // then a number like ours is that of a re-created parent
+	}
+	queue, others := zkqueue.Parse(children)
+	s := standing{reads: kind.Reads(), foreign: len(others)}
 	for _, name := range children {
 		s.budget = max(s.budget, zkqueue.BudgetIn(name))
-		if slices.Contains(own, name) {
-			there++
-			continue
-		}
-		kind, sequence, ok := zkqueue.ParseName(name)
+	}
+	next := ours // the number right behind
+	for _, c := range queue {
 		switch {
-		case !ok:
-			s.foreign++
-		case sequence < 0:
-			disorder = negative(name)
-		case sequence == ours:
-			disorder = stray(name, "has the number of our own node")
-		case s.reads && kind.Reads():
-		case sequence > ours:
-			s.behind++
-			if sequence <= next {
-				reads = kind.Reads() && (reads || sequence < next) // of two with one number, both
-				next, s.reader = sequence, name
-			}
+		case slices.Contains(own, c.Node):
+		case c.Sequence < 0:
+			return standing{}, negative(c.Node)
+		case c.Sequence == ours:
+			return standing{}, stray(c.Node, "has the number of our own node")
+		case s.reads && c.Kind.Reads():
+		case c.Sequence < ours:
+			s.ahead++
+			s.nearest = [2]string{cmp.Or(c.Pair, c.Node), s.nearest[0]}
 		default:
-			ahead = append(ahead, queued{name, sequence})
+			if s.behind++; s.behind == 1 {
+				next = c.Sequence
+			}
+			switch { // of two with one number, both have to read
+			case !c.Kind.Reads() && c.Sequence == next:
+				s.reader, next = "", ours
+			case c.Sequence == next:
+				s.reader = c.Node
+			}
 		}
 	}
-	switch {
-	case there < len(own): // then a number like ours is that of a re-created parent
-		return standing{}, errGone
-	case disorder != nil:
-		return standing{}, disorder
-	}
-	if !reads {
-		s.reader = ""
-	}
-	s.nearest, s.ahead = nearest(ahead)
 	return s, nil
-}
-
-// A queued znode is one that is ahead.
-type queued struct {
-	name     string
-	sequence int32
-}
-
-// nearest returns the last two contenders among the znodes ahead, and how many contenders these are; those further ahead count as
-// if none was a pair. The second znode stands for a pair.
-func nearest(ahead []queued) (names [2]string, count int) {
-	count = len(ahead)
-	slices.SortFunc(ahead, func(a, b queued) int { return cmp.Compare(b.sequence, a.sequence) })
-	for i := range names {
-		if len(ahead) == 0 {
-			break
-		}
-		names[i], ahead = ahead[0].name, ahead[1:]
-		if len(ahead) > 0 && zkqueue.Paired(ahead[0].name, names[i]) {
-			ahead = ahead[1:]
-			count--
-		}
-	}
-	return names, count
 }
 
 // An outlook is what a standing and the departures since then make known.
@@ -154,20 +121,12 @@ func (s standing) downgrades(i int) bool {
 }
 
 // occupied reports whether anybody stands in a queue for whom a newcomer would wait, or why there
-// could be none. What numbers beyond the last one mean, only a node of our own can tell: those of
+// could be none: how one with the last number would stand. What numbers beyond that mean, only a node of our own can tell: those of
 // a path whose numbers are used up are shared by it, a stray one is behind it.
 func occupied(children []string, mode second.Mode) (taken bool, err error) {
-	for _, name := range children {
-		switch kind, sequence, ok := zkqueue.ParseName(name); {
-		case !ok || sequence > zkqueue.LastSequence:
-		case sequence < 0:
-			return false, negative(name)
-		case mode == second.Reading && kind.Reads():
-		default:
-			taken = true
-		}
-	}
-	return taken, nil
+	last := zkqueue.Last(mode)
+	s, err := stand(append(slices.Clip(children), last), last)
+	return s.ahead > 0, err
 }
 
 func negative(child string) error { return stray(child, "has a negative number") }

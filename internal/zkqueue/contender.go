@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -31,6 +32,7 @@ type Contender struct {
 // Parse tells the contenders among the children of a lock path, in order, from its other
 // children. It knows what names tell: Node, Pair, Kind and Sequence.
 func Parse(children []string) (queue []Contender, others []string) {
+	queue = make([]Contender, 0, len(children))
 	for _, name := range children {
 		if c, ok := Named(name); ok {
 			queue = append(queue, c)
@@ -42,7 +44,7 @@ func Parse(children []string) (queue []Contender, others []string) {
 	var first *Contender
 	contenders := queue[:0]
 	for _, c := range queue {
-		if first != nil && Paired(first.Node, c.Node) {
+		if first != nil && first.pairs(c) {
 			first.Pair, first = c.Node, nil
 			continue
 		}
@@ -50,6 +52,22 @@ func Parse(children []string) (queue []Contender, others []string) {
 		first = &contenders[len(contenders)-1]
 	}
 	return contenders, others
+}
+
+// pairs reports whether the znode of another contender, the next one in the queue, is the second one of ours. They are created in one
+// transaction, so nobody is between them, and whoever made them has lost the lock when one of them is gone.
+func (c *Contender) pairs(next Contender) bool {
+	if next.Sequence != c.Sequence+1 {
+		return false
+	}
+	first, second := c.Node[:len(c.Node)-sequenceDigits], next.Node[:len(next.Node)-sequenceDigits]
+	for _, markers := range ownMarkers {
+		id, bridged := strings.CutSuffix(second, markers[1])
+		if bridged && strings.HasPrefix(id, "_c_") && first == id+markers[0] {
+			return true
+		}
+	}
+	return false
 }
 
 // Named returns what the name of a contender tells. It reports false for any other name.

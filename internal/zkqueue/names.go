@@ -5,6 +5,7 @@ package zkqueue
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -111,24 +112,8 @@ func ParseName(name string) (kind Kind, sequence int32, ok bool) {
 	return "", 0, false
 }
 
-// Paired reports whether two names in a row, both of contenders, are those of one of ours. They are created in
-// one transaction, so nobody is between them, and whoever made them has lost the lock
-// when one of them is gone.
-func Paired(first, second string) bool {
-	_, m, _ := ParseName(first)
-	_, k, _ := ParseName(second)
-	if k != m+1 {
-		return false
-	}
-	first, second = first[:len(first)-sequenceDigits], second[:len(second)-sequenceDigits]
-	for _, markers := range ownMarkers {
-		id, bridged := strings.CutSuffix(second, markers[1])
-		if bridged && strings.HasPrefix(id, "_c_") && first == id+markers[0] {
-			return true
-		}
-	}
-	return false
-}
+// Last is the highest name that is not beyond [LastSequence], of a node that nobody makes.
+func Last(mode second.Mode) string { return fmt.Sprint(ownMarkers[mode][0], LastSequence) }
 
 // A Kind tells by its name what sort of lock a node belongs to.
 type Kind string

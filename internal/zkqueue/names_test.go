@@ -96,29 +96,6 @@ func TestNamesOfOthersSayNoBudget(t *testing.T) {
 	}
 }
 
-func TestTwoNamesArePairedIfOneTransactionMadeThem(t *testing.T) {
-	const mutex = "_c_01234567-89ab-4def-8123-456789abcdef-lock-0000000003"
-	for _, tt := range []struct {
-		first, second string
-		want          bool
-	}{
-		{mutex, "_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000004", true},
-		{mutex, "_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000005", false},
-		{mutex, "_c_01234567-89ab-4def-8123-456789abcdee-__lock__0000000004", false},
-		{mutex, "_c_01234567-89ab-4def-8123-456789abcdef-__WRIT__0000000004", false},
-		{"_c_01234567-89ab-4def-8123-456789abcdef-__lock__0000000004", mutex, false},
-		{mutex, "0123456789abcdef0123456789abcdef__lock__0000000004", false},
-		{"lock-0000000003", "__lock__0000000004", false},
-		{"_c_x-__WRIT__0000000003", "_c_x-__lock__0000000004", true},
-		{"_c_x-__READ__0000000003", "_c_x-__rlock__0000000004", true},
-		{"_c_x-__READ__0000000003", "_c_x-__lock__0000000004", false},
-		{"_c_x-__WRIT__0000000003", "_c_x-__rlock__0000000004", false},
-		{"_c_x-__WRIT__0000000003", "_c_x-__READ__0000000004", false},
-	} {
-		need.Equal(t, fmt.Sprintf("%s, %s", tt.first, tt.second), Paired(tt.first, tt.second), tt.want)
-	}
-}
-
 func FuzzParseName(f *testing.F) {
 	for _, seed := range []string{
 		"", "lock--000000005", "__lock__-000000000", "leases", "lock-0000000007", "lock--2147483648", "a__READ__0000000001",
