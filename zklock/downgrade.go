@@ -5,28 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
-
-// A downgrade makes the node of a writer that of a reader with the same number, in one transaction, as soon
-// as the contender right behind it reads. While nobody else is right behind, nobody else can be waiting
-// for its departure alone: so whoever is behind a writer of ours, and no reader in between, need not look
-// for a reader when it goes.
-type downgrade struct {
-	node   *Node
-	wanted context.Context // ends when nobody wants it any more
-	sent   atomic.Bool     // not to be taken back
-	wake   mutexbool.Bool  // look at the queue again
-}
 
 var (
 	// errAgain says that nothing was changed, and that another time it may be.
@@ -35,7 +22,10 @@ var (
 	errNobody = errors.New("no reader right behind")
 )
 
-// Share waits for the downgrade.
+// Share makes the node of a writer that of a reader with the same number, in one transaction, as soon
+// as the contender right behind it reads. While nobody else is right behind, nobody else can be waiting
+// for its departure alone: so whoever is behind a writer of ours, and no reader in between, need not look
+// for a reader when it goes.
 func (g grant) Share(ctx context.Context) error {
 	err := g.share(ctx)
 	if err == nil {
@@ -60,53 +50,42 @@ func (g grant) share(ctx context.Context) error {
 	l := g.lock.client.link
 	wanted, abandon := l.Scope(ctx)
 	defer abandon()
-	d := &downgrade{node: g.Node, wanted: wanted}
-	result := make(chan error, 1)
-	if !l.Spawn(func() { result <- d.run() }) {
-		return ErrClosed
+	defer context.AfterFunc(g.open, abandon)()
+	_, err = second.Do(wanted, l.Spawn, func() (struct{}, error) { return struct{}{}, g.downgrade(wanted) }, l.Explain)
+	if wanted.Err() == nil {
+		return err
 	}
-	abandoned := wanted.Done()
-	for {
-		select {
-		case err := <-result:
-			return err
-		case <-abandoned:
-			if d.sent.CompareAndSwap(false, true) { // nothing is under way, nor will be
-				return l.Explain(context.Cause(wanted))
-			}
-			abandoned = nil // what it comes to has to be known
-		}
+	_, unpin := g.pin() // what was sent is known from here on, and nothing else is sent
+	unpin()
+	if g.Shared() {
+		return nil
 	}
+	return cmp.Or(g.Err(), err)
 }
 
-func (d *downgrade) run() (err error) {
-	n := d.node
-	defer context.AfterFunc(n.open, d.wake.Set)()
-	n.follow(d.wanted, &d.wake, func(w *link.Watcher) (again time.Duration, enough bool) {
+// downgrade tries whenever the queue has changed.
+func (n *Node) downgrade(wanted context.Context) (err error) {
+	n.follow(wanted, new(mutexbool.Bool), func(w *link.Watcher) (again time.Duration, enough bool) {
 		if err = n.Err(); err != nil {
 			return 0, true
 		}
-		switch err = d.try(w); {
+		switch err = n.tryDowngrade(wanted, w); {
 		case err == nil, n.reader.Load() != nil:
 			err = nil
 			return 0, true
 		case errors.Is(err, errNobody):
-			again = n.session.Recheck()
-		case classify(err) == permanent, errors.Is(err, ErrSequenceExhausted):
-			return 0, true
+			return n.session.Recheck(), false
 		}
-		d.sent.Store(false) // and it stays set once the node is shared
-		return again, false
+		return 0, classify(err) == permanent || errors.Is(err, ErrSequenceExhausted)
 	})
 	if err != nil {
-		return cmp.Or(n.Err(), context.Cause(d.wanted), err)
+		return cmp.Or(n.Err(), context.Cause(wanted), err)
 	}
 	return nil
 }
 
-// try looks at the queue once.
-func (d *downgrade) try(w *link.Watcher) error {
-	n := d.node
+// tryDowngrade looks at the queue once.
+func (n *Node) tryDowngrade(wanted context.Context, w *link.Watcher) error {
 	children, err := n.lock.client.link.WatchQueue(n.lock.path, w)
 	if err != nil {
 		return err
@@ -121,23 +100,22 @@ func (d *downgrade) try(w *link.Watcher) error {
 	case s.reader == "":
 		return errNobody
 	}
-	return d.replace(s.reader)
+	return n.replace(wanted, s.reader)
 }
 
 // replace makes the znodes of the node those of a reader while the one right behind is there. It
 // returns nil once that is done, and an error if nothing was changed, or nobody knows.
-func (d *downgrade) replace(behind string) error {
-	n := d.node
-	l := n.lock.client.link
-	if err := n.names.Acquire(d.wanted, allNames); err != nil {
-		return context.Cause(d.wanted)
+func (n *Node) replace(wanted context.Context, behind string) error {
+	c := n.lock.client
+	if err := n.names.Acquire(wanted, allNames); err != nil {
+		return context.Cause(wanted)
 	}
 	defer n.names.Release(allNames)
-	if n.reader.Load() != nil {
+	switch {
+	case n.reader.Load() != nil:
 		return nil
-	}
-	if !d.sent.CompareAndSwap(false, true) {
-		return context.Cause(d.wanted)
+	case wanted.Err() != nil: // asked with the names in hand: who does not want it any more waits for them
+		return context.Cause(wanted)
 	}
 	r := n.newReader()
 	n.next.Store(r)
@@ -145,13 +123,14 @@ func (d *downgrade) replace(behind string) error {
 		n.next.Store(nil)
 		return cmp.Or(err, errAgain)
 	}
-	_, err := l.Transact(append(n.exchange(r), &zk.CheckVersionRequest{Path: n.lock.path + "/" + behind, Version: -1})...)
+	_, err := c.link.Transact(append(n.exchange(r), &zk.CheckVersionRequest{Path: n.lock.path + "/" + behind, Version: -1})...)
 	changed := err == nil
 	if classify(err) == unknown {
-		if changed, err = d.lookUp(r); err != nil {
+		found, err := insist(n.open, c, func() ([]string, error) { return find(c.link, n.lock.path, r.znodes.names()...) })
+		if err != nil {
 			return err // and next stays: the reaper takes both
 		}
-		err = errAgain
+		changed = len(found) > 0
 	}
 	n.become(r, changed)
 	if changed {
@@ -198,24 +177,6 @@ func (n *Node) become(r *form, changed bool) {
 		n.wake.Set() // whoever looks for those behind the writer need not any more
 		if !n.spent.Load() {
 			l.Spawn(member{n}.Check)
-		}
-	}
-}
-
-// lookUp finds out whether a transaction without an answer has made the znodes of r. The error is that
-// it does not matter any more.
-func (d *downgrade) lookUp(r *form) (changed bool, err error) {
-	l := d.node.lock.client.link
-	for pace := retry.New(); ; {
-		if err := retry.Pause(d.node.open, pace.NextBackOff()); err != nil {
-			return false, err
-		}
-		if _, err := l.AwaitSession(d.node.open); err != nil {
-			return false, err
-		}
-		paths, err := find(l, d.node.lock.path, r.znodes.names()...)
-		if err == nil {
-			return len(paths) > 0, nil
 		}
 	}
 }

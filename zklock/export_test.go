@@ -67,9 +67,9 @@ func (n *Node) StopWatchdog() {
 
 // ShareForNobody does what is next when the caller of Share leaves right behind the look at the queue.
 func (n *Node) ShareForNobody(behind string) {
-	d := &downgrade{node: n, wanted: context.Background()}
-	d.sent.Store(true)
-	d.replace(behind)
+	wanted, abandon := context.WithCancel(context.Background())
+	abandon()
+	n.replace(wanted, behind)
 }
 
 // HearOfItsEnd does what an event does first that tells of the node's deletion.
