@@ -61,7 +61,7 @@ func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Per
 				return nil, err
 			}
 			a.trouble.Store(nil)
-			taken, err := s.newPermitWait(turn, d).take(a.ctx, a.inTurn)
+			taken, err := s.newPermitWait(a, turn, d).take()
 			if !errors.Is(err, errGone) {
 				return taken, err
 			}
@@ -76,16 +76,25 @@ func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Per
 func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
 	a := s.attempt(nil)
 	a.once = true
-	a.fits = func(answers []link.Answer) (err error) {
-		_, err = s.room(k, answers)
+	a.fits = func(answers []link.Answer) error {
+		seen, err := s.see(answers)
+		if err == nil && seen.free < k {
+			err = ErrLocked
+		}
 		return err
 	}
+	all := second.Demand{Take: func(free int) int {
+		if free < k {
+			return 0
+		}
+		return k
+	}}
 	return permitsOf(run(ctx, a, "try "+s.path, func(a *attempt) ([]*Node, error) {
 		turn, err := a.try()
 		if err != nil {
 			return nil, err
 		}
-		return s.tryTake(a, turn, k)
+		return s.newPermitWait(a, turn, &all).take()
 	}, s.release))
 }
 
@@ -103,36 +112,11 @@ func permitsOf(taken []*Node, err error) ([]second.Permit, error) {
 	return each(taken, func(n *Node) second.Permit { return grant{n} }), nil
 }
 
-// tryTake takes permits if they are free, and gives the turn up in any case.
-func (s *semaphore) tryTake(a *attempt, turn *Node, k int) ([]*Node, error) {
-	defer turn.Release() // unless it is exchanged
-	answers := a.inTurn
-	if answers == nil {
-		answers = s.link.Ask(a.beside...)
-	}
-	seen, err := s.room(k, answers)
-	if err == nil {
-		err = cmp.Or(s.mark(seen), context.Cause(a.ctx))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return s.exchange(a.ctx, turn, k, seen)
-}
-
-// room finds out whether k permits are free.
-func (s *semaphore) room(k int, answers []link.Answer) (sight, error) {
-	seen, err := s.see(answers)
-	if err == nil && seen.free < k {
-		err = ErrLocked
-	}
-	return seen, err
-}
-
 // A permitWait is the wait of whoever has the turn, for enough permits to become free. Nobody else may
 // take any meanwhile, so what was free once stays so, and each that goes is one more.
 type permitWait struct {
 	*semaphore
+	attempt   *attempt
 	turn      *Node
 	demand    *second.Demand
 	contested <-chan struct{}
@@ -143,20 +127,20 @@ type permitWait struct {
 	byList    bool         // there are too many, one may not be read, requests have no order, or are for several that are served one by one
 }
 
-func (s *semaphore) newPermitWait(turn *Node, d *second.Demand) *permitWait {
-	w := &permitWait{semaphore: s, turn: turn, demand: d, byList: !s.link.Leased()}
+func (s *semaphore) newPermitWait(a *attempt, turn *Node, d *second.Demand) *permitWait {
+	w := &permitWait{semaphore: s, attempt: a, turn: turn, demand: d, byList: !s.link.Leased()}
 	w.path.Notify, w.list.Notify = w.changed.Set, w.changed.Set
 	w.taken = newWatchlist(s.leases, w.changed.Set)
 	return w
 }
 
-// take returns what was taken, by the answers to a look in this turn, if there was one. The turn is given up in any case; with errGone it
-// was lost.
-func (w *permitWait) take(ctx context.Context, answers []link.Answer) ([]*Node, error) {
+// take returns what was taken. A try does not wait. The turn is given up in any case; with errGone it was lost.
+func (w *permitWait) take() ([]*Node, error) {
 	defer w.turn.Release() // unless it is exchanged
 	defer w.end()
 	w.demand.Contest(w.turn.beside)
 	var seen sight
+	answers := w.attempt.inTurn // to a look in this turn, if there was one
 	for pace := retry.New(); ; answers = nil {
 		w.changed.Clear() // before the look: what comes later ends the wait
 		var err error
@@ -172,28 +156,31 @@ func (w *permitWait) take(ctx context.Context, answers []link.Answer) ([]*Node, 
 		switch {
 		case err == nil:
 			pace.Reset()
-		case classify(err) == permanent, errors.Is(err, second.ErrPermits):
+		case w.attempt.once, classify(err) == permanent, errors.Is(err, second.ErrPermits):
 			return nil, err
 		default:
 			again, seen = pace.NextBackOff(), sight{heard: true}
 		}
-		k, err := w.wait(ctx, seen, again)
+		k, err := w.wait(seen, again)
 		switch {
 		case err != nil:
 			return nil, err
 		case k > 0:
-			return w.exchange(ctx, w.turn, k, seen)
+			return w.exchange(w.attempt.ctx, w.turn, k, seen)
 		}
 	}
 }
 
 // wait returns how many of the free permits are wanted, or none when it is time to look again.
-func (w *permitWait) wait(ctx context.Context, seen sight, again time.Duration) (k int, err error) {
+func (w *permitWait) wait(seen sight, again time.Duration) (k int, err error) {
 	look := time.After(again)
 	for {
 		w.demand.Changed.Clear() // before the question
 		w.taken.departed.Clear()
-		if k, decided := w.choose(seen); decided {
+		switch k, decided := w.choose(seen); {
+		case k == 0 && w.attempt.once:
+			return 0, ErrLocked
+		case decided:
 			return k, nil
 		}
 		if w.contested == nil { // whoever does not wait needs not know
@@ -211,8 +198,8 @@ func (w *permitWait) wait(ctx context.Context, seen sight, again time.Duration) 
 			return 0, nil
 		case <-w.turn.Lost():
 			return 0, errGone
-		case <-ctx.Done():
-			return 0, w.link.Explain(context.Cause(ctx))
+		case <-w.attempt.ctx.Done():
+			return 0, w.link.Explain(context.Cause(w.attempt.ctx))
 		}
 	}
 }
