@@ -109,12 +109,22 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 	return c, nil
 }
 
-// dial connects the client to one of the servers. On an error nothing is left.
+// dial connects the client to one of the servers, presents the credentials, which the library repeats at each reconnect once they have
+// been accepted, and waits for a session. On an error nothing is left.
 func (c *Client) dial(ctx context.Context, servers []string) error {
-	if err := c.link.Dial(ctx, servers); err != nil {
+	err := c.link.Dial(ctx, servers)
+	if err != nil {
 		return err
 	}
-	_, err := second.Do(ctx, c.link.Spawn, func() (struct{}, error) { return struct{}{}, c.authenticate(ctx) }, c.link.Explain)
+	for _, a := range c.options.auth {
+		if _, err = insist(ctx, c, func() (struct{}, error) { return struct{}{}, c.link.Conn.AddAuth(a.scheme, a.secret) }); err != nil {
+			err = fmt.Errorf("auth %s: %w", a.scheme, err)
+			break
+		}
+	}
+	if err == nil {
+		_, err = c.link.AwaitSession(ctx)
+	}
 	if err != nil {
 		c.closeUntil(ctx)
 	}
@@ -134,19 +144,6 @@ func (c *Client) closeUntil(ctx context.Context) {
 	case <-ctx.Done():
 		retry.Pause(closed, 100*time.Millisecond)
 	}
-}
-
-// authenticate waits for a session and presents the credentials. The library repeats
-// them at each reconnect once they have been accepted.
-func (c *Client) authenticate(ctx context.Context) error {
-	for _, a := range c.options.auth {
-		_, err := insist(ctx, c, func() (struct{}, error) { return struct{}{}, c.link.Conn.AddAuth(a.scheme, a.secret) })
-		if err != nil {
-			return fmt.Errorf("auth %s: %w", a.scheme, err)
-		}
-	}
-	_, err := c.link.AwaitSession(ctx)
-	return err
 }
 
 // Attach returns a client over a connection that belongs to somebody else, for programs
@@ -183,20 +180,20 @@ func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 func ask[T any](ctx context.Context, c *Client, what string, question func() (T, error)) (T, error) {
 	ctx, cancel := c.link.Scope(ctx)
 	defer cancel()
-	answer, err := second.Do(ctx, c.link.Spawn, func() (T, error) { return insist(ctx, c, question) }, c.link.Explain)
+	answer, err := insist(ctx, c, question)
 	if err != nil {
 		return *new(T), fmt.Errorf("zklock: %s: %w", what, err)
 	}
 	return answer, nil
 }
 
-// insist repeats a question as long as another time may help.
+// insist repeats a question as long as another time may help, or until ctx ends. Who leaves does not wait for what is under way.
 func insist[T any](ctx context.Context, c *Client, question func() (T, error)) (value T, err error) {
 	for pace := retry.New(); ; {
 		if _, err := c.link.AwaitSession(ctx); err != nil {
 			return value, err
 		}
-		value, err = question()
+		value, err = second.Do(ctx, c.link.Spawn, question, c.link.Explain)
 		switch classify(err) {
 		case done, missing, permanent:
 			return value, err
