@@ -69,14 +69,11 @@ func (n *Node) downgrade(wanted context.Context) (err error) {
 		if err = n.Err(); err != nil {
 			return 0, true
 		}
-		switch err = n.tryDowngrade(wanted, w); {
-		case err == nil, n.reader.Load() != nil:
-			err = nil
-			return 0, true
-		case errors.Is(err, errNobody):
+		err = n.tryDowngrade(wanted, w)
+		if errors.Is(err, errNobody) {
 			return n.session.Recheck(), false
 		}
-		return 0, classify(err) == permanent || errors.Is(err, ErrSequenceExhausted)
+		return 0, err == nil || classify(err) == permanent || errors.Is(err, ErrSequenceExhausted)
 	})
 	if err != nil {
 		return cmp.Or(n.Err(), context.Cause(wanted), err)
@@ -111,10 +108,7 @@ func (n *Node) replace(wanted context.Context, behind string) error {
 		return context.Cause(wanted)
 	}
 	defer n.names.Release(allNames)
-	switch {
-	case n.reader.Load() != nil:
-		return nil
-	case wanted.Err() != nil: // asked with the names in hand: who does not want it any more waits for them
+	if wanted.Err() != nil { // asked with the names in hand: who does not want it any more waits for them
 		return context.Cause(wanted)
 	}
 	r := n.newReader()

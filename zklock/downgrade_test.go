@@ -130,28 +130,6 @@ func TestShareOverAnAttachedConnection(t *testing.T) {
 	})
 }
 
-// Both have seen the reader before one of them asks. The other one finds that it is done.
-func TestTwoThatShareAtOnceAskOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := zktest.Start(t, zktest.Config{Latency: 20 * time.Millisecond})
-		n := start(t, s).writing().acquire(t)
-		start(t, s).reading().queue(t.Context())
-		time.Sleep(time.Second)
-		var asked atomic.Int32
-		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if shares(f) && f.Dir == zktest.Request {
-				asked.Add(1)
-			}
-			return zktest.Pass
-		})
-		one, other := sharing(t.Context(), n), sharing(t.Context(), n)
-		time.Sleep(time.Second)
-		one.granted(t)
-		other.granted(t)
-		need.Equal(t, "times asked", asked.Load(), 1)
-	})
-}
-
 // The watch tells, and a look now and then is for one that was lost.
 func TestWhoSharesWithNobodyLooksSeldom(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {

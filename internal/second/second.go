@@ -116,7 +116,7 @@ type Grant interface {
 	// Share turns a grant to write into one to read, in one write and at the same place in the
 	// queue, so that those right behind who read get in. It waits until there is one; it returns
 	// nil once the grant is shared, and an error if ctx is done, or the grant lost or given up: it
-	// is then as it was. Release and Requeue may overtake it.
+	// is then as it was. Release and Requeue may overtake it. It is not called twice at once.
 	Share(ctx context.Context) error
 	// Idle reports whether nothing that was sent under the grant waits for its answer. What
 	// does may still take effect, under whoever has the grant then.
