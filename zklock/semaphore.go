@@ -466,8 +466,8 @@ func (s *semaphore) survey(ctx context.Context) ([]second.Contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.leaseholders(ctx)
-	all = append(all, each(queue, zkqueue.Contender.ForGate)...)
+	holders, err := s.leaseholders(ctx)
+	all := each(append(holders, queue...), zkqueue.Contender.ForGate)
 	if err != nil || len(all) == 0 {
 		return all, err
 	}
@@ -494,28 +494,21 @@ func (s *semaphore) marked() (int, error) {
 
 // leaseholders returns those that have permits, in the order in which they took the first one. What
 // belongs to one session belongs to one process.
-func (s *semaphore) leaseholders(ctx context.Context) ([]second.Contender, error) {
+func (s *semaphore) leaseholders(ctx context.Context) (holders []zkqueue.Contender, err error) {
 	path := s.leases.queue()
 	children, err := path.Children()
 	if err != nil {
 		return nil, err
 	}
 	leases, err := path.ReadAll(ctx, each(children, func(name string) zkqueue.Contender { return zkqueue.Contender{Node: name} }))
-	if err != nil {
-		return nil, err
-	}
 	slices.SortFunc(leases, zkqueue.ByToken)
-	var holders []second.Contender
-	places := make(map[int64]int) // of sessions, among holders
 	for _, lease := range leases {
-		if at, known := places[lease.Session]; known && lease.Session != 0 {
-			holders[at].Permits++
-			continue
+		at := slices.IndexFunc(holders, func(h zkqueue.Contender) bool { return h.Session == lease.Session && h.Session != 0 })
+		if at < 0 {
+			lease.Token = 0 // that of a turn that is over
+			at, holders = len(holders), append(holders, lease)
 		}
-		places[lease.Session] = len(holders)
-		holder := lease.ForGate()
-		holder.Token, holder.Permits = 0, 1 // the token is that of a turn that is over
-		holders = append(holders, holder)
+		holders[at].Permits++
 	}
-	return holders, nil
+	return holders, err
 }
