@@ -295,26 +295,6 @@ func shares(f *zktest.Frame) bool { return f.Op == "multi" && f.First == "delete
 
 func answersShare(f *zktest.Frame) bool { return shares(f) && f.Dir == zktest.Reply }
 
-// The end of the writer's znode is heard of before the answer.
-func TestAReleaseDuringShareIsNoLoss(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s).writing()
-		n := p.acquire(t)
-		r := start(t, s).reading().queue(t.Context())
-		awaitWatch()
-		released := make(chan error, 1)
-		strike(s, 1, answersShare, func(*zktest.Frame) zktest.Action {
-			go func() { released <- n.Release() }()
-			return zktest.Delay(time.Second)
-		})
-		d := sharing(t.Context(), n)
-		wantErr(t, "Release", <-released, nil)
-		d.await(t)
-		r.granted(t).Release()
-		wantEmpty(t, s)
-	})
-}
-
 // What happens to the node while its replacement is asked for is looked at when nothing has come of it.
 func TestARequestDuringShareIsNotMissed(t *testing.T) {
 	type row struct {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
@@ -21,33 +19,6 @@ func (p process) as(m second.Mode) process {
 
 func (p process) reading() process { return p.as(second.Reading) }
 func (p process) writing() process { return p.as(second.Writing) }
-
-// Writers go on as a mutex does: with the departure of the last one, and nothing else.
-func TestHandOverFromWriterToWriterIsOneRoundTrip(t *testing.T) {
-	for name, begin := range map[string]func(*testing.T, *zktest.Server, ...zklock.Option) process{"plain": start, "WithKazoo": bridge} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const roundTrip, pause = 40 * time.Millisecond, 100 * time.Millisecond // all before anybody looks again by itself
-				s := zktest.Start(t, zktest.Config{Latency: roundTrip / 2})
-				holder := begin(t, s).writing().acquire(t)
-				var queue []*request
-				for range 5 {
-					queue = append(queue, begin(t, s).writing().queue(t.Context()))
-					time.Sleep(pause)
-				}
-				for _, next := range queue {
-					began := time.Now()
-					go holder.Release()
-					next.await(t)
-					need.Equal(t, "a hand-over took", time.Since(began), roundTrip)
-					holder = next.granted(t)
-					time.Sleep(pause)
-				}
-				holder.Release()
-			})
-		})
-	}
-}
 
 func TestReadersAndWritersArePairsForKazoo(t *testing.T) {
 	for mode, want := range map[second.Mode][2]string{
