@@ -226,7 +226,7 @@ func created(ref queue.Ref) clientv3.Cmp {
 func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, removed queue.Removal, err error) {
 	missing := c.Ref
 	missing.Token = 0
-	put, reads := s.put(c), reads(c.Ref)
+	put, look := s.put(c), reads(c.Ref)
 	conditions, then := []clientv3.Cmp{created(missing)}, []clientv3.Op{put}
 	if c.Permits > 0 {
 		conditions = append(conditions, nobody(others(c.Ref), 0)...)
@@ -234,7 +234,7 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 	if c.Old.ID != "" {
 		conditions, then = append(conditions, created(c.Old)), append(then, clientv3.OpDelete(keyOf(c.Old)))
 	}
-	answer, err := s.client.Txn(ctx).If(conditions...).Then(append(then, reads...)...).Else(reads...).Commit()
+	answer, err := s.client.Txn(ctx).If(conditions...).Then(append(then, look...)...).Else(look...).Commit()
 	if err != nil {
 		return v, removed, err
 	}
