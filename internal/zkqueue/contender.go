@@ -41,15 +41,13 @@ func Parse(children []string) (queue []Contender, others []string) {
 		}
 	}
 	slices.SortFunc(queue, func(a, b Contender) int { return cmp.Compare(a.Sequence, b.Sequence) })
-	var first *Contender
 	contenders := queue[:0]
 	for _, c := range queue {
-		if first != nil && first.pairs(c) {
-			first.Pair, first = c.Node, nil
+		if last := len(contenders) - 1; last >= 0 && contenders[last].pairs(c) {
+			contenders[last].Pair = c.Node
 			continue
 		}
 		contenders = append(contenders, c)
-		first = &contenders[len(contenders)-1]
 	}
 	return contenders, others
 }
