@@ -394,21 +394,6 @@ func TestTurnThatIsDeleted(t *testing.T) {
 	})
 }
 
-// Neither a turn that was traded for permits nor permits that were given up are locks that were lost.
-func TestPermitsThatAreGivenUpAreNoLoss(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p, log := startLogged(t, s)
-		one := take(t, start(t, s).of(t, 3), 3)
-		waiting := take(t, p.of(t, 3), 3)
-		awaitWatch() // of the turn
-		one.gives(t)
-		waiting.taken(t)
-		awaitWatch() // of the permits
-		waiting.gives(t)
-		wantLines(t, log, slog.LevelWarn, "lost", 0)
-	})
-}
-
 // The answer to the one write that takes permits comes when the lease is over: nothing would tell of their loss.
 func TestPermitsAreNotTakenWithoutALease(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *zktest.Server) {

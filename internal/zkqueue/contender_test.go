@@ -15,26 +15,6 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-func TestParseJoinsPairsAndTellsStrangersApart(t *testing.T) {
-	const id = "_c_00000000-0000-8000-8000-000000000000-"
-	queue, others := Parse([]string{
-		"config", id + "__lock__0000000004", id + "lock-0000000003", "a__lock__0000000001", "lock-0000000009", id + "__lock__0000000007",
-	})
-	need.List(t, "others", others, "config")
-	want := []Contender{
-		{Node: "a__lock__0000000001", Kind: KindKazoo, Sequence: 1},
-		{Node: id + "lock-0000000003", Pair: id + "__lock__0000000004", Kind: KindMutex, Sequence: 3},
-		{Node: id + "__lock__0000000007", Kind: KindKazoo, Sequence: 7},
-		{Node: "lock-0000000009", Kind: KindMutex, Sequence: 9},
-	}
-	need.Must(t, fmt.Sprintf("got %+v", queue), len(queue) == len(want))
-	for i, w := range want {
-		if got := queue[i]; got.Node != w.Node || got.Pair != w.Pair || got.Kind != w.Kind || got.Sequence != w.Sequence {
-			t.Errorf("%d: got %+v, want %+v", i, got, w)
-		}
-	}
-}
-
 func TestTwoNamesArePairedIfOneTransactionMadeThem(t *testing.T) {
 	const mutex = "_c_01234567-89ab-4def-8123-456789abcdef-lock-0000000003"
 	for _, tt := range []struct {
