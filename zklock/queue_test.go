@@ -55,8 +55,8 @@ func TestStand(t *testing.T) {
 			standing{}, ErrSequenceExhausted,
 		},
 		"readers wait behind a writer": {
-			"w__WRIT__0000000005 c__READ__0000000006", "w__WRIT__0000000005",
-			standing{behind: 1, reader: "c__READ__0000000006"}, nil,
+			"w__WRIT__0000000005 c__READ__0000000006 m-lock-0000000007", "w__WRIT__0000000005",
+			standing{behind: 2, reader: "c__READ__0000000006"}, nil,
 		},
 		"a writer waits for readers": {
 			"a__READ__0000000001 b__READ__0000000002 w__WRIT__0000000005", "w__WRIT__0000000005",
@@ -111,26 +111,18 @@ func TestTheLastDepartureMakesHeadIfEverybodyAheadWasWatched(t *testing.T) {
 		{d, "", waiting},
 		{d, d, first},
 		{"a__lock__0000000003", "a__lock__0000000003", first},
-		{"a__READ__0000000003", "a__READ__0000000003", first},
 		{writer, writer, lookAgain},
-		{c + " " + d, "", waiting},
 		{c + " " + d, c, waiting},
 		{c + " " + d, d, waiting},
 		{c + " " + d, c + " " + d, first},
 		{c + " " + writer, c, waiting},
-		{c + " " + writer, c + " " + writer, lookAgain},
 		{c + " " + writer, writer, lookAgain},
 		{b + " " + c + " " + d, "", waiting},
 		{b + " " + c + " " + d, c, lookAgain},
 		{b + " " + c + " " + d, d, lookAgain},
 		{b + " " + c + " " + d, c + " " + d, lookAgain},
-		{a + " " + b + " " + c + " " + d, c + " " + d, lookAgain},
-		{pair, "", waiting},
 		{pair, second, first},
-		{before + " " + pair, second, waiting},
-		{before + " " + pair, "_c_x-__lock__0000000002", waiting},
 		{before + " " + pair, second + " _c_x-__lock__0000000002", first},
-		{b + " " + pair, second, waiting},
 		{b + " " + pair, second + " " + b, first},
 		{a + " " + b + " " + pair, second + " " + b, lookAgain},
 	} {
@@ -147,7 +139,7 @@ func TestADepartureTellsUnlessAReaderWithItsNumberMayBeLeft(t *testing.T) {
 		a                  = "a-lock-0000000001"
 		ours, curators     = oursID + "__WRIT__0000000003", id + "__WRIT__0000000003"
 		pair, second       = ours + " " + oursID + "__lock__0000000004", oursID + "__lock__0000000004"
-		reader, kazoos     = "c__READ__0000000006", "d__rlock__0000000006"
+		reader             = "c__READ__0000000006"
 		writer, other      = "e__WRIT__0000000006", "f-lock-0000000006"
 		asReader, asWriter = "__READ__0000000009", "__WRIT__0000000009"
 		asMutex            = "lock-0000000009"
@@ -157,30 +149,20 @@ func TestADepartureTellsUnlessAReaderWithItsNumberMayBeLeft(t *testing.T) {
 		want             outlook
 	}{
 		{asReader, curators, curators, first},
-		{asReader, a + " " + curators, curators, waiting},
-		{asReader, ours, ours, first},
 		{asReader, pair, second, first},
-		{asReader, ours + " " + reader, ours, first},
 		{asReader, ours + " " + reader + " " + other, ours, waiting},
 		{asReader, ours + " " + other, ours + " " + other, first},
 
-		{asWriter, curators, curators, lookAgain},
-		{asMutex, curators, curators, lookAgain},
 		{asWriter, curators + " " + other, curators, lookAgain},
 
 		{asWriter, ours, ours, first},
-		{asMutex, ours, ours, first},
 		{asWriter, pair, second, first},
-		{asWriter, a + " " + ours, ours, waiting},
 		{asWriter, a + " " + pair, second, waiting},
 
 		{asWriter, ours + " " + writer, ours, waiting},
-		{asMutex, ours + " " + other, ours, waiting},
-		{asWriter, pair + " " + other, second, waiting},
 		{asMutex, ours + " " + other, ours + " " + other, first},
 		{asWriter, ours + " " + reader, ours, lookAgain},
 		{asMutex, ours + " " + reader, ours + " " + reader, lookAgain},
-		{asWriter, ours + " " + kazoos, ours, lookAgain},
 		{asWriter, pair + " " + reader, second, lookAgain},
 		{asWriter, ours + " " + reader, reader, waiting},
 		{asWriter, "e__lock__0000000003 " + reader, "e__lock__0000000003", waiting},
