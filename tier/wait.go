@@ -112,12 +112,12 @@ func (m *members) judgeLocked(since, waits time.Duration, look func(), text stri
 	now := m.registry.now()
 	kept, next := now-max(since, waits), patience
 	var tell func(text string, about ...any)
-	switch told := m.alarm.told > since; {
+	switch {
 	case kept < patience:
 		next -= kept
-	case !told && (m.alarm.told == 0 || now-m.alarm.told >= rarest):
+	case m.alarm.told <= since && (m.alarm.told == 0 || now-m.alarm.told >= rarest):
 		m.alarm.told, tell = now, m.registry.second.Logger().Warn
-	case told && kept >= endless:
+	case kept >= endless:
 		next, tell = endless, deadlock
 	}
 	m.alarm.goOff(next, look)
