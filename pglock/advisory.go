@@ -1,14 +1,27 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/pglock/internal/advisory"
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -80,18 +93,404 @@ func NewAdvisory(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
 	return front(pool, opts, openAdvisory)
 }
 
+// An advisory is a store over PostgreSQL's session advisory locks.
+//
+// What is particular: each contender has a session at the server of its own, in which it waits for the advisory lock of its path and
+// holds it, and which the server ends when it is idle for the TTL; so each has a lease of its own, and all that a command may leave
+// goes with a connection that is closed.
+//
+// Sessions that nobody uses are kept for others for a while. One more connection, the ear, hears who waits and who is asked, and looks
+// at the queues: a connection that waits is busy. A connection that holds is read for its end, and has the server answer for the lease.
+type advisory struct {
+	ear     ear
+	options options
+	config  *pgxpool.Config // how to connect
+	tier    *queue.Tier
+	self    second.Description
+
+	names   atomic.Int64 // of contenders and sessions, so far
+	entries sync.Map     // by ID
+	heard   atomic.Int64 // on the tier's clock, when that was sent what the server has answered last on the ear
+
+	mu     sync.Mutex    // guards the fields below; never held across a request
+	pause  time.Duration // until the next look, which grows
+	spares []*line
+}
+
+// openAdvisory returns a tier on a store that begins to connect.
 func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
-	return advisory.Open(advisory.Config{
-		Pool: pool, Settings: o.Settings,
-		CheckSchema: func(ctx context.Context, conn *pgx.Conn) error {
-			if err := checkPooler(ctx, conn); err != nil {
-				return err
-			}
-			if err := checkSchema(ctx, conn); err != nil {
-				return err
-			}
-			return o.first.declare(ctx, conn, o.TTL.Milliseconds())
-		},
-		Permanent: func(err error) bool { return errors.Is(err, advisory.ErrNoLease) || classify(err) == queue.Denied },
-	}), nil
+	o.Margin = cmp.Or(o.Margin, o.TTL/3)
+	s := &advisory{options: o, self: second.Describe(o.Label), pause: o.TTL}
+	s.self.Host, _, _ = strings.Cut(s.self.Host, ".")
+	s.config = configLike(pool, s.prepare)
+	maps.Copy(s.config.ConnConfig.RuntimeParams, runtime(o.TTL))
+	s.ear = ear{dial: s.hears, due: func(*line) error { return s.lookAround(context.Background()) }, Tasks: second.NewTasks(), lost: func() {
+		s.dropSpares(true)
+		s.tier.Renew()
+	}}
+	s.tier = queue.New(queue.Config{
+		Package: "pglock", Store: "PostgreSQL", TTL: o.TTL, Margin: o.Margin, Logger: o.Logger, Apart: true, Paths: second.Components,
+		Elsewhere: "pglock.New, which keeps locks in tables,",
+		Lost:      func(queue.Ref) string { return errUnseen.Error() },
+	}, s)
+	s.tier.Start()
+	return s.tier, nil
+}
+
+// advisoryKey is the key of the advisory lock of a path: the first eight bytes of the SHA-256 of its name here. Two paths with the same key
+// exclude each other, no more.
+func advisoryKey(path string) string {
+	sum := sha256.Sum256([]byte("tierlock:" + path))
+	return strconv.FormatInt(int64(binary.BigEndian.Uint64(sum[:8])), 10)
+}
+
+var errUnseen = errors.New("the server does not know any more that this session waits, or has the lock")
+
+// Name is for this process alone: others know the contender by the server's process.
+func (s *advisory) Name(string) string { return strconv.FormatInt(s.names.Add(1), 10) }
+
+// Do executes a command. Enter takes a second round trip if it has to wait. What is not answered is undone by the server once it knows
+// that the connection is closed: so nothing is unknown, and there is nothing to audit, to drop, or to say at the end.
+func (s *advisory) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
+	defer func() {
+		if a.Outcome != queue.Denied { // which is an answer, and at once
+			_, a.Away = s.ear.now()
+		}
+	}()
+	switch c.Op {
+	case queue.Open, queue.Beat:
+		return s.beat(ctx, c.Op)
+	case queue.Enter, queue.Try:
+		return s.enter(ctx, c)
+	case queue.Leave:
+		return s.leave(ctx, c)
+	case queue.Look: // for somebody who wants to know now, and of those who come soon
+		s.stir(0)
+		return s.tend(ctx, c, (*entry).beat)
+	case queue.Share:
+		return s.tend(ctx, c, (*entry).share)
+	case queue.List:
+		return s.list(ctx, advisoryKey(c.Path))
+	case queue.Ask:
+		return s.ask(ctx, advisoryKey(c.Path))
+	case queue.Audit, queue.Drop, queue.Goodbye: // a contender goes with its connection
+		return queue.Answer{Outcome: queue.Done}
+	}
+	return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}
+}
+
+// failed is the answer to what was not executed, or is undone.
+func (s *advisory) failed(err error) queue.Answer {
+	if classify(err) == queue.Denied || errors.Is(err, errors.ErrUnsupported) {
+		return queue.Answer{Outcome: queue.Denied, Err: err}
+	}
+	return queue.Answer{Outcome: queue.Failed, Err: err}
+}
+
+// beat has the server answer on the ear, or on a new one. A session of the tier is the time for which it does: after a TTL without that
+// none of ours is left at the server.
+func (s *advisory) beat(ctx context.Context, op queue.Op) queue.Answer {
+	heard := time.Duration(s.heard.Load())
+	_, err := s.ear.open(ctx)
+	if err == nil {
+		err = s.lookAround(ctx)
+	}
+	switch {
+	case op == queue.Beat && (classify(err) == queue.Denied || err == nil && s.tier.Now()-heard > s.options.TTL):
+		return queue.Answer{Outcome: queue.Expired, Err: cmp.Or(err, errors.New("the server has not been heard for a whole TTL"))}
+	case err != nil:
+		return s.failed(err)
+	}
+	return queue.Answer{Outcome: queue.Done, Name: s.Name(""), TTL: s.options.TTL}
+}
+
+// hears makes a connection for the ear.
+func (s *advisory) hears(ctx context.Context) (*line, error) {
+	l, err := s.dial(ctx)
+	if err == nil {
+		if _, err = l.conn.Exec(ctx, "LISTEN tierlock"); err != nil {
+			l.drop(err)
+		}
+	}
+	return l, err
+}
+
+// told takes a notification, which may be late or never come: there is somebody who waits for a lock, or who asks for it.
+func (s *advisory) told(n *pgconn.Notification) {
+	verb, rest, _ := strings.Cut(n.Payload, " ")
+	who, what, _ := strings.Cut(rest, " ")
+	for e := range s.all {
+		switch {
+		case verb == "waits" && e.key == who && e.session.pid != fmt.Sprint(n.PID) && e.now().Token != 0 && !e.over.Load():
+			s.stir(0)
+		case verb == "asked" && e.session.pid == who:
+			e.revoke(what)
+		}
+	}
+}
+
+// nearest is the time between two looks at first.
+const nearest = 2 * time.Millisecond
+
+// stir has the ear look around soon, and from then on ever more rarely: whoever is expected may still be on the way.
+func (s *advisory) stir(after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pause = min(s.pause, max(after, nearest))
+	s.ear.hurry(time.Now().Add(after))
+}
+
+// lookAround looks at the queues of our entries, or just has the server answer. Who holds is looked after by each beat besides.
+func (s *advisory) lookAround(ctx context.Context) error {
+	var all []*entry
+	var keys []string
+	longest := s.options.TTL // which is never, as a beat comes before
+	for e := range s.all {
+		all, keys = append(all, e), append(keys, e.key)
+		if e.now().Token == 0 {
+			longest = s.options.TTL / 12
+		}
+	}
+	sent := s.tier.Now()
+	s.mu.Lock()
+	s.pause = min(4*s.pause, longest)
+	if ear, _ := s.ear.now(); ear != nil {
+		ear.schedule(time.Now().Add(s.pause))
+	}
+	s.mu.Unlock()
+	queues, err := s.look(ctx, keys...)
+	if err != nil {
+		return err
+	}
+	s.heard.Store(int64(sent))
+	for _, e := range all {
+		e.seen(queues[e.key])
+	}
+	s.dropSpares(false)
+	return nil
+}
+
+// talk asks on the ear, if there is one.
+func (s *advisory) talk(ctx context.Context, c call) (rows [][][]byte, err error) {
+	err = s.ear.talk(ctx, func(l *line) (err error) {
+		if rows, err = l.ask(l.bound, c); err != nil && !refused(err) {
+			s.ear.lose(l, err)
+		}
+		return err
+	})
+	return rows, err
+}
+
+// look asks who has or wants the locks of these keys, the holder first.
+func (s *advisory) look(ctx context.Context, keys ...string) (map[string][]place, error) {
+	rows, err := s.talk(ctx, call{"look", "{" + strings.Join(keys, ",") + "}"})
+	return places(rows), err
+}
+
+// list reads the lock table of the server once. Those that wait have no token yet. In a quarantine, all that the server has granted
+// was granted since that began.
+func (s *advisory) list(ctx context.Context, key string) queue.Answer {
+	queues, err := s.look(ctx, key)
+	if err != nil {
+		return s.failed(err)
+	}
+	a := queue.Answer{Outcome: queue.Done}
+	for _, p := range queues[key] {
+		p.Quarantined = s.tier.Quarantine() != nil && p.granted && p.ours
+		a.Queue = append(a.Queue, p.Contender)
+	}
+	return a
+}
+
+// ask notifies those that have the lock. A notification can be lost, so it is sent again until each shows in its name that it knows,
+// or has given the lock up; after a moment, in the background.
+func (s *advisory) ask(ctx context.Context, key string) queue.Answer {
+	unaware, err := s.askOnce(ctx, key)
+	if err != nil {
+		return s.failed(err)
+	}
+	moment, cancel := context.WithTimeout(ctx, s.options.TTL/8)
+	defer cancel()
+	second.Do(moment, s.ear.Go, func() (any, error) {
+		ctx, cancel := context.WithTimeout(s.tier.Context(), s.options.TTL) // after which whoever had the lock and is not heard from has lost it
+		defer cancel()
+		for pace := retry.New(); (unaware || err != nil) && retry.Pause(ctx, pace.NextBackOff()) == nil; {
+			unaware, err = s.askOnce(ctx, key)
+		}
+		return nil, nil
+	}, func(cause error) error { return cause })
+	return queue.Answer{Outcome: queue.Done}
+}
+
+// askOnce asks those that do not know it yet, and reports whether there was one.
+func (s *advisory) askOnce(ctx context.Context, key string) (unaware bool, err error) {
+	queues, err := s.look(ctx, key)
+	for _, p := range queues[key] {
+		switch {
+		case !p.granted || p.Asked:
+			continue
+		case !p.ours:
+			return false, fmt.Errorf("server process %s is not of this package, and would not hear of it: %w", p.ID, errors.ErrUnsupported)
+		}
+		unaware = true
+		if _, err := s.talk(ctx, call{"ask", p.ID + " " + strconv.FormatInt(p.Token, 10)}); err != nil {
+			return false, err
+		}
+	}
+	return unaware, err
+}
+
+// Close gives all locks up, and closes all connections.
+func (s *advisory) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.tier.Patience())
+	defer cancel()
+	for e := range s.all {
+		s.ear.Go(func() {
+			s.leave(ctx, queue.Command{Ref: queue.Ref{ID: e.id}})
+			e.session.drop(second.ErrClosed)
+		})
+	}
+	s.dropSpares(true)
+	s.ear.close() // and waits for all
+}
+
+// session returns a connection that nobody uses, the one that was used last, so that the others grow old; or a new one.
+func (s *advisory) session(ctx context.Context) (*line, error) {
+	s.dropSpares(false)
+	s.mu.Lock()
+	if n := len(s.spares); n > 0 {
+		defer s.mu.Unlock()
+		x := s.spares[n-1]
+		s.spares = s.spares[:n-1]
+		return x, nil
+	}
+	s.mu.Unlock()
+	return s.dial(ctx)
+}
+
+// keep keeps a connection whose session has neither lock nor contender for others.
+func (s *advisory) keep(x *line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.spare = time.Now()
+	s.spares = append(s.spares, x)
+}
+
+// dropSpares closes the connections that nobody has used for so long that the server may have ended their sessions, or all.
+func (s *advisory) dropSpares(all bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spares = slices.DeleteFunc(s.spares, func(x *line) bool {
+		drop := all || time.Since(x.spare) >= s.options.TTL/2
+		if drop {
+			s.ear.Go(x.close)
+		}
+		return drop
+	})
+}
+
+// runtime are the settings of a session. The server ends it when it has been idle for the TTL.
+func runtime(ttl time.Duration) map[string]string {
+	ms, seconds := milliseconds(ttl), strconv.FormatInt(int64((ttl+time.Second-1)/time.Second), 10)
+	return map[string]string{
+		"application_name":                    "tierlock",
+		"idle_session_timeout":                ms,
+		"idle_in_transaction_session_timeout": ms,
+		"statement_timeout":                   "0", // a wait is one
+		"lock_timeout":                        "0",
+		"default_transaction_read_only":       "off",
+		// A peer that has fallen silent is noticed, but not before its lease is over.
+		"tcp_user_timeout":        ms,
+		"tcp_keepalives_idle":     seconds,
+		"tcp_keepalives_interval": "1",
+		"tcp_keepalives_count":    "3",
+	}
+}
+
+// dial makes a connection.
+func (s *advisory) dial(ctx context.Context) (*line, error) {
+	l, err := dial(ctx, s.config, s.tier.Patience(), s.told)
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) && strings.HasPrefix(refusal.Message, "unsupported startup parameter") { // says PgBouncer
+		err = fmt.Errorf("%w: %w", errNoLease, err)
+	}
+	return l, err
+}
+
+// prepare has a session that serves know our statements, and asks how long the quarantine lasts.
+func (s *advisory) prepare(ctx context.Context, conn *pgx.Conn) error {
+	if err := checkSchema(ctx, conn); err != nil {
+		return err
+	}
+	if err := s.options.first.declare(ctx, conn, s.options.TTL.Milliseconds()); err != nil {
+		return err
+	}
+	// A session that waits is not idle: only this tells that its client is gone, on systems that can.
+	conn.PgConn().Exec(ctx, "SET client_connection_check_interval = "+milliseconds(min(s.options.TTL/8, time.Second))).Close()
+	setup := "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'" // not all versions have it
+	for name, statement := range statements {
+		setup += fmt.Sprintf("; PREPARE %q AS %s", name, statement)
+	}
+	if err := conn.PgConn().Exec(ctx, setup).Close(); err != nil {
+		return err
+	}
+	var calm time.Duration
+	var granted string
+	const both = "SELECT tierlock.quiet_ms('advisory', $1), setting FROM pg_settings WHERE name = 'idle_session_timeout'"
+	sent := time.Now()
+	err := conn.QueryRow(ctx, both, pgx.QueryExecModeExec, s.options.TTL.Milliseconds()).Scan(&calm, &granted)
+	if want := milliseconds(s.options.TTL); err == nil && granted != want {
+		err = fmt.Errorf("%w: it is %s ms where %s was asked for", errNoLease, granted, want)
+	}
+	if err == nil {
+		s.tier.Quarantined(calm*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")
+	}
+	return err
+}
+
+// errNoLease says that the server would not end an idle session in time.
+var errNoLease = errors.New("the session does not have the idle_session_timeout that was asked for: " +
+	"a pooler in between, such as PgBouncer, does not pass it on, or a hook of the pool has changed it; connect to the server itself")
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// The statements, by the names under which each session has them prepared. $1 is a key; $2 is what pg_stat_activity shows of a session,
+// behind its token; $3 says whether the lock is shared.
+//
+// A token is drawn once the lock is granted, so that it is greater than all before.
+var statements = map[string]string{
+	"try":       taking("pg_try_advisory_lock", "WHERE granted"),
+	"lock":      taking("pg_advisory_lock", ""),
+	"leave":     "SELECT " + inMode("pg_advisory_unlock") + ", set_config('application_name', $2, false)",
+	"leave-all": "SELECT pg_advisory_unlock_all()",
+
+	// Who holds a lock alone and asks for a share of it is granted that before all who wait.
+	"share": "WITH l AS MATERIALIZED (SELECT pg_advisory_lock_shared($1)) SELECT pg_advisory_unlock($1) FROM l",
+
+	// Nobody needs a notification that a server has lost in a crash: do not wait for the disk.
+	"announce": "SELECT set_config('synchronous_commit', 'off', true), set_config('application_name', $2, false), " +
+		"pg_notify('tierlock', 'waits ' || $1)",
+	"ask": "SELECT set_config('synchronous_commit', 'off', true), pg_notify('tierlock', 'asked ' || $1)",
+
+	"name": "SELECT set_config('application_name', $1, false)",
+
+	// Those that have the locks of these keys, in the order of their tokens, and then those that wait. A session may have a lock in both
+	// modes for a moment. A table lock has two keys.
+	"look": `SELECT k.key, l.pid, bool_and(l.mode = 'ShareLock'), bool_or(l.granted) AS has, coalesce(a.application_name, '')
+		FROM pg_locks l CROSS JOIN LATERAL (SELECT (l.classid::bigint << 32) | l.objid::bigint AS key) k
+		LEFT JOIN pg_stat_activity a USING (pid)
+		WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND k.key = ANY ($1::bigint[]) GROUP BY k.key, l.pid, a.application_name
+		ORDER BY has DESC, CASE WHEN bool_or(l.granted) THEN substring(a.application_name FROM '^tierlock (\d+) ')::numeric END,
+			min(l.waitstart), l.pid`,
+}
+
+func taking(function, granted string) string {
+	return fmt.Sprintf(`WITH l AS MATERIALIZED (SELECT %s AS granted),
+		t AS MATERIALIZED (SELECT nextval('tierlock.token') AS token FROM l %s)
+		SELECT token, set_config('application_name', 'tierlock ' || token || $2, false) FROM t`, inMode(function), granted)
+}
+
+func inMode(function string) string {
+	return fmt.Sprintf("CASE WHEN $3 THEN %[1]s_shared($1) ELSE %[1]s($1) END", function)
 }

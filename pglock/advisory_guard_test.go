@@ -28,9 +28,9 @@ func TestOutcomeOfAnAdvisoryTransaction(t *testing.T) {
 		end   context.CancelCauseFunc // of the context of the transaction
 	}
 	unanswered := func(s scene, committing func()) {
-		s.p.line.onRequest(func(request []byte) {
+		s.p.network.onRequest(func(request []byte) {
 			if containsAny(request, "commit\x00") {
-				s.p.line.messages(func() bool { return true })
+				s.p.network.messages(func() bool { return true })
 				committing()
 			}
 		})
@@ -64,7 +64,7 @@ func TestOutcomeOfAnAdvisoryTransaction(t *testing.T) {
 		"the context ends before the commit": {
 			during: func(s scene, _ pgx.Tx) error {
 				closed := make(chan error, 10)
-				s.p.line.onClose(func() { closed <- s.hold.Err() })
+				s.p.network.onClose(func() { closed <- s.hold.Err() })
 				s.end(mine)
 				wantErr(s, <-closed, tier.ErrLost)
 				return nil

@@ -14,7 +14,6 @@ import (
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/pglock/internal/advisory"
 )
 
 // advise starts a process with advisory locks that is to keep its leases.
@@ -34,7 +33,7 @@ func contested(t *testing.T, url string) (holder, waiter *process, c *queue.Cont
 // seen is how many sessions have, or want, the lock of the test.
 func seen(t *testing.T, q querier, granted bool) int {
 	t.Helper()
-	return ask[int](t, q, "SELECT count(*) FROM pg_locks WHERE granted = $2 AND "+ofLock, advisory.KeyOf(lockPath(t)), granted)
+	return ask[int](t, q, "SELECT count(*) FROM pg_locks WHERE granted = $2 AND "+ofLock, advisoryKey(lockPath(t)), granted)
 }
 
 // Their sessions are asked anyway, but each 15 s.
@@ -75,7 +74,7 @@ func TestWaiterWhoseSessionIsGoneQueuesAgain(t *testing.T) {
 	c, queue := holder.mustAcquire(t), holder.at(t, lockPath(t))
 	w := waiter.waits(t)
 	pid := contenders(t, queue)[1].ID
-	waiter.line.mute("\x00lock")
+	waiter.network.mute("\x00lock")
 	endSession(t, pid)
 	eventually(t, "it waits again", func() bool {
 		all := contenders(t, queue)
@@ -91,7 +90,7 @@ func TestWaiterWhoseClientIsGoneLeavesTheQueue(t *testing.T) {
 	c := advise(t, sharedURL(t)).mustAcquire(t)
 	gone := advisories.start(t, sharedURL(t))
 	gone.waits(t)
-	gone.line.close() // as a process that is killed: it cancels nothing
+	gone.network.close() // as a process that is killed: it cancels nothing
 	within(t, ttl, "nobody waits", func() bool { return seen(t, outside(t), false) == 0 })
 	mustRelease(t, c)
 }
@@ -109,7 +108,7 @@ func TestSessionThatWouldNotEndIsRefused(t *testing.T) {
 	need.OK(t, err)
 	defer locks.Close()
 	_, err = locks.Mutex(lockPath(t)).Acquire(soon(t))
-	wantErr(t, err, advisory.ErrNoLease)
+	wantErr(t, err, errNoLease)
 }
 
 func TestAdvisoryLockOfAnotherProgramExcludes(t *testing.T) {

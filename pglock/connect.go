@@ -22,19 +22,9 @@ const settings = `SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REA
 	SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off;
 	SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'`
 
-// configLike says how to connect: as the program's pool does, until wires ends. A request is one round trip: what is prepared
-// for it is so when the connection is new, and no connection is tried out before.
-func configLike(wires context.Context, pool *pgxpool.Pool) *pgxpool.Config {
+// configLike says how to connect: as the program's pool does, and what more to say first.
+func configLike(pool *pgxpool.Pool, more func(context.Context, *pgx.Conn) error) *pgxpool.Config {
 	c := pool.Config()
-	c.MaxConns, c.MinConns, c.MinIdleConns = maxRequests, 0, 0
-	c.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
-		err := prepare(ctx, conn, enterSQL, leaveSQL)
-		return err == nil, err
-	}
-	c.BeforeAcquire, c.AfterRelease, c.BeforeClose = nil, nil, nil //nolint:staticcheck // it may be set
-	c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
-	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	c.ConnConfig.DialFunc = dialUntil(wires, c.ConnConfig.DialFunc)
 	greet := c.AfterConnect
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if err := checkPooler(ctx, conn); err != nil {
@@ -45,9 +35,27 @@ func configLike(wires context.Context, pool *pgxpool.Pool) *pgxpool.Config {
 				return err
 			}
 		}
+		return more(ctx, conn)
+	}
+	return c
+}
+
+// requestsLike is for connections that end with wires. A request is one round trip: what is prepared for it is so when the connection
+// is new, and no connection is tried out before.
+func requestsLike(wires context.Context, pool *pgxpool.Pool) *pgxpool.Config {
+	c := configLike(pool, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, settings)
 		return err
+	})
+	c.MaxConns, c.MinConns, c.MinIdleConns = maxRequests, 0, 0
+	c.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		err := prepare(ctx, conn, enterSQL, leaveSQL)
+		return err == nil, err
 	}
+	c.BeforeAcquire, c.AfterRelease, c.BeforeClose = nil, nil, nil //nolint:staticcheck // it may be set
+	c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	c.ConnConfig.DialFunc = dialUntil(wires, c.ConnConfig.DialFunc)
 	return c
 }
 

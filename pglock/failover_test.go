@@ -83,7 +83,7 @@ func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 			mustRelease(t, g)
 			g = holder.mustAcquire(t)
 		}
-		t.Cleanup(holder.line.sever())
+		t.Cleanup(holder.network.sever())
 		c.forget(t, s)
 		next := advisories.start(t, url)
 		granted := func(mine second.Grant, how string) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/pglock/internal/advisory"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -46,7 +46,7 @@ func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
 		switch s := c.Store().(type) {
 		case *store:
 			err = s.Tx(ctx, c, hold.Err, f)
-		case *advisory.Store:
+		case *advisory:
 			err = s.Tx(ctx, c, hold.Err, f)
 		}
 	}
@@ -64,6 +64,21 @@ const beginQuery = `begin isolation level read committed read write;
 // lock meanwhile.
 const checkDeferred = "set constraints all immediate"
 
+// perform runs f in a transaction, which it leaves to be committed.
+func perform(ctx context.Context, conn *pgx.Conn, ttl time.Duration, f func(pgx.Tx) error) (pgx.Tx, error) {
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, ttl.Milliseconds())})
+	if err == nil {
+		err = f(body{tx})
+	}
+	if err == nil {
+		_, err = conn.Exec(ctx, checkDeferred)
+	}
+	if err == nil && conn.PgConn().TxStatus() != inTransaction {
+		err = errors.New("the function has ended the transaction, or a statement has failed")
+	}
+	return tx, err
+}
+
 // Tx is [Tx] under a contender of which check has to say that the lock is ours.
 func (s *store) Tx(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
 	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
@@ -75,17 +90,7 @@ func (s *store) Tx(ctx context.Context, c *queue.Contender, check func() error, 
 	}
 	t := s.transaction(conn, c)
 	defer t.end(ctx)
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, s.options.TTL.Milliseconds())})
-	if err == nil {
-		err = f(body{tx})
-	}
-	if err == nil {
-		_, err = conn.Exec(ctx, checkDeferred)
-	}
-	if err == nil && conn.Conn().PgConn().TxStatus() != inTransaction {
-		err = errors.New("the function has ended the transaction, or a statement has failed")
-	}
-	if err != nil || !t.spare() {
+	if _, err := perform(ctx, conn.Conn(), s.options.TTL, f); err != nil || !t.spare() {
 		return cmp.Or(check(), err, context.Cause(c.Tenure()))
 	}
 	return t.commit(ctx, check)

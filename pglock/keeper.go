@@ -17,86 +17,96 @@ import (
 
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/pglock/internal/advisory"
 )
 
 // A keeper has the connection over which the session is renewed. While no command is under way there, it reads queues that are
 // followed, and hears what the server tells.
 type keeper struct {
 	store *store
+	ear   ear
 
-	next  sync.Mutex // is for whoever has the connection next
-	conn  sync.Mutex // guards the fields below, for as long as a request takes
-	wire  *pgx.Conn  // nil before the first
-	known bool       // the session was renewed over it
+	mu        sync.Mutex          // guards the fields below
+	followers map[string]follower // by ID
+	unread    map[string]bool     // paths of queues that are to be read
+}
 
-	mu        sync.Mutex             // guards the fields below
-	told      map[string]queue.View  // by ID: of who follows, the last
-	followers map[string][]queue.Ref // by path
-	unread    map[string]bool        // paths of queues that are to be read
-	wake      context.CancelFunc     // ends the rest under way
+type follower struct {
+	path string
+	told queue.View // the last
 }
 
 func newKeeper(s *store) *keeper {
-	return &keeper{store: s, told: make(map[string]queue.View), followers: make(map[string][]queue.Ref), unread: make(map[string]bool),
-		wake: func() {}}
+	k := &keeper{store: s, followers: make(map[string]follower), unread: make(map[string]bool)}
+	dial := func(ctx context.Context) (*line, error) {
+		return dial(ctx, s.requests.Config(), s.tier.Patience(), k.pass)
+	}
+	k.ear = ear{dial: dial, due: k.read, Tasks: second.NewTasks(), lost: func() {
+		s.requests.Reset() // they may be as dead
+		s.tier.Renew()
+	}}
+	return k
 }
 
 // keep executes a command on the connection. On a new one that is to be a renewal that was asked for since, so that it names all who
 // count on it.
 func (k *keeper) keep(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
-	k.next.Lock()
-	k.stir("") // who listens gives way
-	k.conn.Lock()
-	k.next.Unlock()
-	defer k.conn.Unlock()
-	if k.wire == nil || k.wire.IsClosed() {
-		k.known = false
-		if k.wire, err = advisory.Connect(ctx, k.store.requests.Config()); err != nil {
+	if c.Op == queue.Open || c.Op == queue.Beat {
+		fresh, err := k.ear.open(ctx)
+		switch {
+		case err != nil:
 			return a, err
-		}
-		if c.Op == queue.Open { // which takes a while
+		case fresh && c.Op == queue.Open: // which takes a while
 			return queue.Answer{Outcome: queue.Failed}, nil
+		case fresh:
+			return a, errNew
 		}
-		return a, errNew
 	}
+	err = k.ear.talk(ctx, func(l *line) (err error) {
+		a, err = k.say(ctx, l, c)
+		return err
+	})
+	return a, err
+}
+
+// say executes a command on a connection.
+func (k *keeper) say(ctx context.Context, l *line, c queue.Command) (a queue.Answer, err error) {
 	a.Outcome = queue.Done
 	switch {
 	case c.Op == queue.Open:
-		return k.open(ctx)
+		return k.open(ctx, l)
 	case c.Op == queue.Beat:
-		return k.beat(ctx, c)
-	case !k.known:
+		return k.beat(ctx, l, c)
+	case !l.known:
 		return a, errNew
 	case c.Op == queue.Audit:
-		a.Present, err = k.present(ctx, c.Session)
+		a.Present, err = present(ctx, l, c.Session)
 	case c.Op == queue.Drop:
-		err = k.drop(ctx, c.Among)
+		err = drop(ctx, l, c.Among)
 	case c.Op == queue.Look:
 		asked := k.store.now()
 		var queues map[string][]second.Contender
-		queues, err = look(ctx, k.wire, []string{c.Path})
-		a.View = k.store.stands(c.Ref, queues[c.Path], asked)
+		queues, err = look(ctx, l.conn, []string{c.Path})
+		a.View = k.store.stands(c.ID, c.Token, queues[c.Path], asked)
 	}
 	return a, err
 }
 
 // open begins a session whose news the connection hears.
-func (k *keeper) open(ctx context.Context) (a queue.Answer, err error) {
+func (k *keeper) open(ctx context.Context, l *line) (a queue.Answer, err error) {
 	s := k.store
-	k.known = false
-	if err := checkSchema(ctx, k.wire); err != nil {
+	l.known = false
+	if err := checkSchema(ctx, l.conn); err != nil {
 		return a, err
 	}
-	if err := checkRights(ctx, k.wire); err != nil {
+	if err := checkRights(ctx, l.conn); err != nil {
 		return a, err
 	}
 	ttl := s.options.TTL.Milliseconds()
-	if err := s.options.first.declare(ctx, k.wire, ttl); err != nil {
+	if err := s.options.first.declare(ctx, l.conn, ttl); err != nil {
 		return a, err
 	}
 	id, label := rand.Text(), s.options.Label
-	_, err = k.wire.Exec(ctx, "SELECT tierlock.open($1, $2, $3, $4, $5)", id, ttl, s.host, os.Getpid(), label)
+	_, err = l.conn.Exec(ctx, "SELECT tierlock.open($1, $2, $3, $4, $5)", id, ttl, s.host, os.Getpid(), label)
 	var refusal *pgconn.PgError
 	switch {
 	case errors.As(err, &refusal) && refusal.Code == "22P05":
@@ -104,16 +114,16 @@ func (k *keeper) open(ctx context.Context) (a queue.Answer, err error) {
 	case err != nil:
 		return a, err
 	}
-	a, err = k.beat(ctx, queue.Command{Session: id}) // tells of a quarantine
+	a, err = k.beat(ctx, l, queue.Command{Session: id}) // tells of a quarantine
 	a.Name, a.TTL = id, s.options.TTL
 	return a, err
 }
 
 // beat renews a session. Before the first renewal on a connection the server says who queues: it may not be the server of before.
 // Then it may not know all contenders, and what it renews is not their lease; and it may know some that were deleted.
-func (k *keeper) beat(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
-	if a.Doubt = !k.known; a.Doubt {
-		if a.Views, err = k.absent(ctx, c); err != nil {
+func (k *keeper) beat(ctx context.Context, l *line, c queue.Command) (a queue.Answer, err error) {
+	if a.Doubt = !l.known; a.Doubt {
+		if a.Views, err = k.absent(ctx, l, c); err != nil {
 			return a, err
 		}
 	}
@@ -121,7 +131,7 @@ func (k *keeper) beat(ctx context.Context, c queue.Command) (a queue.Answer, err
 	var stale []string
 	var quiet int64
 	sent := time.Now()
-	if err := k.wire.QueryRow(ctx, "SELECT alive, stale, quiet FROM tierlock.beat($1, $2)", c.Session, k.store.options.TTL.Milliseconds()).
+	if err := l.conn.QueryRow(ctx, "SELECT alive, stale, quiet FROM tierlock.beat($1, $2)", c.Session, k.store.options.TTL.Milliseconds()).
 		Scan(&alive, &stale, &quiet); err != nil {
 		return a, err
 	}
@@ -129,12 +139,13 @@ func (k *keeper) beat(ctx context.Context, c queue.Command) (a queue.Answer, err
 	if !alive {
 		return a, errOver
 	}
-	a.Outcome, k.known = queue.Done, true
+	a.Outcome, l.known = queue.Done, true
 	k.mu.Lock()
-	for path := range k.followers { // a notification may be lost, be it with the connection before this one
-		k.unread[path] = true
+	for _, f := range k.followers { // a notification may be lost, be it with the connection before this one
+		k.unread[f.path] = true
 	}
 	k.mu.Unlock()
+	l.schedule(time.Now())
 	if len(stale) > 0 {
 		k.store.tier.Spawn(func() { k.store.settle(stale) })
 	}
@@ -142,15 +153,15 @@ func (k *keeper) beat(ctx context.Context, c queue.Command) (a queue.Answer, err
 }
 
 // absent hears the news of the session from now on, and returns who is not in a queue.
-func (k *keeper) absent(ctx context.Context, c queue.Command) (views []queue.View, err error) {
-	if _, err := k.wire.Exec(ctx, "LISTEN "+pgx.Identifier{"tierlock " + c.Session}.Sanitize()); err != nil {
+func (k *keeper) absent(ctx context.Context, l *line, c queue.Command) (views []queue.View, err error) {
+	if _, err := l.conn.Exec(ctx, "LISTEN "+pgx.Identifier{"tierlock " + c.Session}.Sanitize()); err != nil {
 		return nil, err
 	}
-	if err := prepare(ctx, k.wire, lookSQL); err != nil {
+	if err := prepare(ctx, l.conn, lookSQL); err != nil {
 		return nil, err
 	}
 	asked := k.store.now()
-	present, err := k.present(ctx, c.Session)
+	present, err := present(ctx, l, c.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -167,8 +178,8 @@ func (k *keeper) absent(ctx context.Context, c queue.Command) (views []queue.Vie
 }
 
 // present returns those that the server has under a session.
-func (k *keeper) present(ctx context.Context, session string) ([]queue.Ref, error) {
-	rows, err := k.wire.Query(ctx, "SELECT path, id FROM tierlock.contender WHERE session = $1", session)
+func present(ctx context.Context, l *line, session string) ([]queue.Ref, error) {
+	rows, err := l.conn.Query(ctx, "SELECT path, id FROM tierlock.contender WHERE session = $1", session)
 	if err != nil {
 		return nil, err
 	}
@@ -178,12 +189,12 @@ func (k *keeper) present(ctx context.Context, session string) ([]queue.Ref, erro
 // maxDrops is how many contenders are deleted at a time: the server has room for some thousand locks only.
 const maxDrops = 100
 
-func (k *keeper) drop(ctx context.Context, refs []queue.Ref) error {
+func drop(ctx context.Context, l *line, refs []queue.Ref) error {
 	var ids []string
 	for _, r := range refs[:min(len(refs), maxDrops)] {
 		ids = append(ids, r.ID)
 	}
-	_, err := k.wire.Exec(ctx, "SELECT tierlock.drop($1)", ids)
+	_, err := l.conn.Exec(ctx, "SELECT tierlock.drop($1)", ids)
 	return err
 }
 
@@ -203,127 +214,78 @@ func (s *store) settle(paths []string) {
 func (k *keeper) Follow(r queue.Ref) {
 	r = at(r)
 	k.mu.Lock()
-	k.told[r.ID] = queue.View{ID: r.ID, Known: true, Token: r.Token, Reads: r.Reads}
-	k.followers[r.Path] = append(k.followers[r.Path], r)
+	k.followers[r.ID] = follower{r.Path, queue.View{ID: r.ID, Known: true, Token: r.Token, Reads: r.Reads}}
 	k.mu.Unlock()
 	k.stir(r.Path)
 }
 
 func (k *keeper) Unfollow(r queue.Ref) {
-	r = at(r)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.told, r.ID)
-	k.followers[r.Path] = slices.DeleteFunc(k.followers[r.Path], func(f queue.Ref) bool { return f.ID == r.ID })
-	if len(k.followers[r.Path]) == 0 {
-		delete(k.followers, r.Path)
-	}
+	delete(k.followers, r.ID)
 }
 
-// stir ends the rest under way. The queue at path is read, if anybody follows it.
+// stir has those who follow at path read its queue soon.
 func (k *keeper) stir(path string) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.followers[path] != nil {
-		k.unread[path] = true
-	}
-	k.wake()
-}
-
-// rest returns a context that ends when there is something to do. It begins before the look whether there is.
-func (k *keeper) rest() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(k.store.tier.Context())
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.wake = cancel
-	return ctx, cancel
-}
-
-// listen reads queues, and hears what the server tells, until the tier is closed.
-func (k *keeper) listen() {
-	for k.store.tier.Context().Err() == nil {
-		k.next.Lock()
-		k.conn.Lock()
-		rest, wake := k.rest()
-		k.next.Unlock() // who has the connection next wakes it
-		k.read()
-		k.hear(rest)
-		wake()
-		k.conn.Unlock()
-	}
+	k.unread[path] = true
+	k.mu.Unlock()
+	k.ear.hurry(time.Now())
 }
 
 // due returns who follows the queues that are to be read, by path, and forgets it.
-func (k *keeper) due() map[string][]queue.Ref {
+func (k *keeper) due() map[string][]queue.View {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	due := make(map[string][]queue.Ref)
-	for path := range k.unread {
-		if refs := k.followers[path]; refs != nil {
-			due[path] = slices.Clone(refs)
+	due := make(map[string][]queue.View)
+	for _, f := range k.followers {
+		if k.unread[f.path] {
+			due[f.path] = append(due[f.path], f.told)
 		}
 	}
 	clear(k.unread)
 	return due
 }
 
-// read reads the queues that are to be read. Without a connection the next renewal sees to it.
-func (k *keeper) read() {
+// read reads the queues that are to be read. Before the session is renewed over a connection the next renewal sees to it.
+func (k *keeper) read(l *line) error {
+	l.schedule(time.Now().Add(k.store.options.TTL)) // a renewal comes before
 	due := k.due()
-	if !k.known || len(due) == 0 {
-		return
+	if len(due) == 0 {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(k.store.tier.Context(), k.store.tier.Patience())
 	defer cancel()
-	asked := k.store.now()
-	queues, err := look(ctx, k.wire, slices.Collect(maps.Keys(due)))
-	if err != nil && classify(err) != queue.Denied {
-		k.lose()
-		return
-	}
-	for path, refs := range due {
-		for _, r := range refs {
-			if err != nil {
-				k.tell(queue.View{ID: r.ID, Known: true, Token: r.Token, At: asked, Err: err})
-			} else {
-				k.tell(k.store.stands(r, queues[path], asked))
+	return l.talk(context.Background(), func() error {
+		if !l.known {
+			return nil
+		}
+		asked := k.store.now()
+		queues, err := look(ctx, l.conn, slices.Collect(maps.Keys(due)))
+		if err != nil && classify(err) != queue.Denied {
+			k.ear.lose(l, err)
+			return err
+		}
+		for path, views := range due {
+			for _, v := range views {
+				if err != nil {
+					k.tell(queue.View{ID: v.ID, Known: true, Token: v.Token, At: asked, Err: err})
+				} else {
+					k.tell(k.store.stands(v.ID, v.Token, queues[path], asked))
+				}
 			}
 		}
-	}
-}
-
-// hear waits for news until the rest ends.
-func (k *keeper) hear(rest context.Context) {
-	if !k.known {
-		<-rest.Done()
-		return
-	}
-	n, err := k.wire.WaitForNotification(rest)
-	switch {
-	case n != nil:
-		k.pass(n.Payload)
-	case err != nil && k.wire.IsClosed():
-		k.lose()
-	}
-}
-
-// lose ends the connection, and has the session renewed over another one.
-func (k *keeper) lose() {
-	ctx, cancel := context.WithTimeout(k.store.wires, time.Second)
-	defer cancel()
-	k.known = false
-	k.wire.Close(ctx)
-	k.store.requests.Reset() // they may be as dead
-	k.store.tier.Renew()
+		return nil
+	})
 }
 
 // pass passes a notification on.
-func (k *keeper) pass(message string) {
-	switch kind, what, _ := strings.Cut(message, " "); kind {
+func (k *keeper) pass(n *pgconn.Notification) {
+	switch kind, what, _ := strings.Cut(n.Payload, " "); kind {
 	case "turn":
 		id, behind, _ := strings.Cut(what, " ")
 		k.mu.Lock()
-		v := k.told[id] // of none: it is about to follow, and then its queue is read
+		v := k.followers[id].told // of none: it is about to follow, and then its queue is read
 		k.mu.Unlock()
 		v.At, v.Ahead, v.Nearest, v.Behind, v.Err = k.store.now(), 0, second.Contender{}, behind == "true", nil
 		k.tell(k.store.grant(v, true))
@@ -335,9 +297,9 @@ func (k *keeper) pass(message string) {
 // tell tells a contender how it stands if it follows.
 func (k *keeper) tell(v queue.View) {
 	k.mu.Lock()
-	_, follows := k.told[v.ID]
+	f, follows := k.followers[v.ID]
 	if follows {
-		k.told[v.ID] = v
+		k.followers[v.ID] = follower{f.path, v}
 	}
 	k.mu.Unlock()
 	if follows {
@@ -371,9 +333,9 @@ func look(ctx context.Context, q querier, paths []string) (queues map[string][]s
 }
 
 // stands is how a contender stands in a queue that was read.
-func (s *store) stands(r queue.Ref, places []second.Contender, asked int64) queue.View {
-	v := queue.View{ID: r.ID, Token: r.Token, At: asked}
-	own := slices.IndexFunc(places, func(p second.Contender) bool { return p.ID == r.ID })
+func (s *store) stands(id string, token int64, places []second.Contender, asked int64) queue.View {
+	v := queue.View{ID: id, Token: token, At: asked}
+	own := slices.IndexFunc(places, func(p second.Contender) bool { return p.ID == id })
 	if own < 0 {
 		return v
 	}

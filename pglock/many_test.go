@@ -127,7 +127,7 @@ func TestTurnIsOneRequest(t *testing.T) {
 	l := p.at(t, lockPath(t))
 	mustRelease(t, must(t, l))
 	var requests, planned atomic.Int64
-	p.line.onRequest(func(r []byte) {
+	p.network.onRequest(func(r []byte) {
 		requests.Add(1)
 		if r[0] == 'P' {
 			planned.Add(1)

@@ -14,7 +14,6 @@ import (
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/pglock/internal/advisory"
 )
 
 // pooled starts a PgBouncer, and returns how to reach a database with the schema through it. Its transactions are
@@ -78,7 +77,7 @@ func TestPoolerOfTransactionsIsRefused(t *testing.T) {
 					p.Close()
 					want := errPooler
 					if settings == nil && f.name == advisories.name {
-						want = advisory.ErrNoLease
+						want = errNoLease
 					}
 					need.WantErr(t, f.name, err, want)
 					need.WantMention(t, err, "PgBouncer")
@@ -109,6 +108,6 @@ func TestPoolerOfSessionsServes(t *testing.T) {
 	q.Close()
 	undisturbed(t, url)
 	_, err = advisories.begin(t, url).at(t, lockPath(t)).Acquire(soon(t))
-	wantErr(t, err, advisory.ErrNoLease)
+	wantErr(t, err, errNoLease)
 	need.That(t, fmt.Sprintf("not at once: %v", err), !errors.Is(err, context.DeadlineExceeded))
 }

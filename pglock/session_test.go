@@ -44,7 +44,7 @@ func TestOneRenewalIsForAllLocks(t *testing.T) {
 		held = must(t, p.at(t, fmt.Sprintf("%s-%d", lockPath(t), i)))
 	}
 	var requests atomic.Int64
-	p.line.onRequest(func(request []byte) {
+	p.network.onRequest(func(request []byte) {
 		if bytes.Contains(request, []byte("tierlock.beat")) {
 			requests.Add(1)
 		}
@@ -63,8 +63,8 @@ func TestOneRenewalIsForAllLocks(t *testing.T) {
 func TestNotificationsMayBeLost(t *testing.T) {
 	t.Parallel()
 	p, q := start(t), start(t)
-	p.line.deaf.Store(true)
-	q.line.deaf.Store(true)
+	p.network.deaf.Store(true)
+	q.network.deaf.Store(true)
 	c := p.mustAcquire(t)
 	c.Contested().C() // it wants to hear
 	w := q.waits(t)
@@ -86,10 +86,10 @@ func TestLateRequestLeavesNothing(t *testing.T) {
 	for name, happens := range map[string]func(){
 		"no answer": func() {
 			var once atomic.Bool
-			p.line.messages(func() bool { return !once.Swap(true) }) // to any request
+			p.network.messages(func() bool { return !once.Swap(true) }) // to any request
 			mustRelease(t, must(t, p.at(t, lockPath(t)+"-2")))
 		},
-		"another connection": p.line.reset,
+		"another connection": p.network.reset,
 	} {
 		enter()
 		happens()

@@ -143,9 +143,9 @@ func forEach(t *testing.T, test func(*testing.T, flavour)) {
 // interfered with.
 type process struct {
 	*queue.Tier
-	pool  *pgxpool.Pool
-	line  *line
-	label string
+	pool    *pgxpool.Pool
+	network *network
+	label   string
 }
 
 // start starts a process at the shared server, with locks in tables.
@@ -165,8 +165,8 @@ func (f flavour) start(t testing.TB, url string, opts ...Option) *process {
 // begin starts a process that ends with the test.
 func (f flavour) begin(t testing.TB, url string, opts ...Option) *process {
 	t.Helper()
-	p := &process{line: newLine(), label: newID()}
-	p.pool = poolAt(t, url, func(c *pgxpool.Config) { c.ConnConfig.DialFunc = p.line.dial })
+	p := &process{network: newNetwork(), label: newID()}
+	p.pool = poolAt(t, url, func(c *pgxpool.Config) { c.ConnConfig.DialFunc = p.network.dial })
 	o, _, err := newOptions(append([]Option{WithLeaseTTL(ttl), WithLabel(p.label)}, opts...))
 	if err == nil {
 		p.Tier, err = f.open(p.pool, o)
@@ -179,14 +179,14 @@ func (f flavour) begin(t testing.TB, url string, opts ...Option) *process {
 // Close ends the process in good order.
 func (p *process) Close() error {
 	p.Tier.Close()
-	p.line.close()
+	p.network.close()
 	p.pool.Close()
 	return nil
 }
 
 // kill ends the process without a goodbye: what it has at the server stays until its lease ends.
 func (p *process) kill() {
-	p.line.close()
+	p.network.close()
 	p.Close()
 }
 
@@ -194,9 +194,9 @@ func (p *process) kill() {
 func (p *process) forSuite() *tiertest.Process {
 	return &tiertest.Process{
 		Tier:     p,
-		Cut:      p.line.sever,
+		Cut:      p.network.sever,
 		Kill:     p.kill,
-		Messages: p.line.messages,
+		Messages: p.network.messages,
 		Blind:    func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
 	}
 }

@@ -36,7 +36,7 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	s.host, _ = os.Hostname()
 	s.wires, s.hangUp = context.WithCancel(context.Background())
 	var err error
-	if s.requests, err = pgxpool.NewWithConfig(s.wires, configLike(s.wires, pool)); err != nil {
+	if s.requests, err = pgxpool.NewWithConfig(s.wires, requestsLike(s.wires, pool)); err != nil {
 		s.hangUp()
 		return nil, err
 	}
@@ -46,7 +46,6 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" },
 	}, s)
 	s.tier.Start()
-	s.tier.Spawn(s.listen)
 	return s.tier, nil
 }
 
@@ -55,10 +54,7 @@ func (s *store) Name(string) string { return rand.Text() }
 // Close takes a second at most.
 func (s *store) Close() {
 	defer time.AfterFunc(time.Second, s.hangUp).Stop()
-	if s.wire != nil {
-		s.wire.Close(s.wires)
-		<-s.wire.PgConn().CleanupDone()
-	}
+	s.ear.close()
 	s.requests.Close()
 	s.hangUp()
 }

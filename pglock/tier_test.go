@@ -13,7 +13,6 @@ import (
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/tiertest"
-	"github.com/tierlock/tierlock/pglock/internal/advisory"
 )
 
 func TestTier(t *testing.T) {
@@ -79,12 +78,12 @@ func advisoryHarness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
 		"share-troubled": "the lock goes with the connection that loses a message",
 	}
 	h.Left = func(path string) int {
-		return o.look("SELECT count(DISTINCT pid) FROM pg_locks WHERE "+ofLock, advisory.KeyOf(path))
+		return o.look("SELECT count(DISTINCT pid) FROM pg_locks WHERE "+ofLock, advisoryKey(path))
 	}
 	h.Remove = func(path string, i int) {
 		o.remove(`WITH queue AS (SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE `+ofLock+`
 			ORDER BY granted DESC, CASE WHEN granted THEN split_part(application_name, ' ', 2)::bigint END, waitstart OFFSET $2 LIMIT 1)
-			SELECT count(*) FROM queue WHERE pg_terminate_backend(pid)`, advisory.KeyOf(path), i)
+			SELECT count(*) FROM queue WHERE pg_terminate_backend(pid)`, advisoryKey(path), i)
 	}
 	return h
 }

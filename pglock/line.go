@@ -1,15 +1,11 @@
-package advisory
+package pglock
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,8 +18,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A line is one connection, whose session the server ends when it has been idle for the TTL. One at a time talks on it; while nobody
-// does, somebody may listen.
+// A line is one connection. One at a time talks on it; while nobody does, somebody may listen.
 type line struct {
 	conn  *pgx.Conn
 	wire  net.Conn // below pgx, for deadlines of our own: with a context, pgx starts a goroutine for each request
@@ -33,6 +28,7 @@ type line struct {
 	calling atomic.Bool   // further dials, of requests to cancel, are permitted
 	turn    chan struct{} // has whoever talks or listens
 	dying   func(error)   // called before the driver closes the connection as a context has ended; of whoever talks
+	known   bool          // the session in tables was renewed over it; of whoever talks
 	spare   time.Time     // since when nobody uses it; guarded by the store
 
 	mu        sync.Mutex // guards the fields below
@@ -42,13 +38,11 @@ type line struct {
 	closed    error     // wraps errDropped, and why; nil as long as it is open
 }
 
-// dial makes a connection, and notes what the server says of its quarantine.
-func (s *Store) dial(ctx context.Context) (*line, error) {
-	c, sent := s.config, time.Now()
-	l := &line{turn: make(chan struct{}, 1), bound: s.tier.Patience()}
-	pool := c.Pool.Config()
-	config := pool.ConnConfig
-	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { s.told(n) }
+// dial makes a connection like those of a pool of [configLike], which is in none.
+func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, told func(*pgconn.Notification)) (*line, error) {
+	l := &line{turn: make(chan struct{}, 1), bound: bound}
+	config := pool.ConnConfig.Copy()
+	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { told(n) }
 	l.calling.Store(true)
 	dial := config.DialFunc
 	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -60,57 +54,22 @@ func (s *Store) dial(ctx context.Context) (*line, error) {
 	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &watcher{pgconn.DeadlineContextWatcherHandler{Conn: conn.Conn()}, l}
 	}
-	ms := milliseconds(c.TTL)
-	seconds := strconv.FormatInt(int64((c.TTL+time.Second-1)/time.Second), 10)
-	maps.Copy(config.RuntimeParams, map[string]string{
-		"application_name":                    "tierlock",
-		"idle_session_timeout":                ms,
-		"idle_in_transaction_session_timeout": ms,
-		"statement_timeout":                   "0", // a wait is one
-		"lock_timeout":                        "0",
-		"default_transaction_read_only":       "off",
-		// A peer that has fallen silent is noticed, but not before its lease is over.
-		"tcp_user_timeout":        ms,
-		"tcp_keepalives_idle":     seconds,
-		"tcp_keepalives_interval": "1",
-		"tcp_keepalives_count":    "3",
-	})
-	ctx, cancel := context.WithTimeout(ctx, l.bound)
-	defer cancel()
-	conn, err := Connect(ctx, pool, c.CheckSchema, func(ctx context.Context, conn *pgx.Conn) error { return s.prepare(ctx, conn, sent) })
-	var refusal *pgconn.PgError
-	if errors.As(err, &refusal) && strings.HasPrefix(refusal.Message, "unsupported startup parameter") { // says PgBouncer
-		err = fmt.Errorf("%w: %w", ErrNoLease, err)
+	if pool.BeforeConnect != nil {
+		if err := pool.BeforeConnect(ctx, config); err != nil {
+			return nil, err
+		}
 	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
+		return nil, err
+	}
+	if err := pool.AfterConnect(ctx, conn); err != nil {
+		conn.Close(ctx)
 		return nil, err
 	}
 	l.conn, l.wire, l.pid = conn, conn.PgConn().Conn(), fmt.Sprint(conn.PgConn().PID())
 	l.calling.Store(false)
 	return l, nil
-}
-
-// Connect makes a connection like those of a pool, which is in none, and has it greeted by more than the pool's hook.
-func Connect(ctx context.Context, pool *pgxpool.Config, more ...func(context.Context, *pgx.Conn) error) (*pgx.Conn, error) {
-	if pool.BeforeConnect != nil {
-		if err := pool.BeforeConnect(ctx, pool.ConnConfig); err != nil {
-			return nil, err
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, pool.ConnConfig)
-	if err != nil {
-		return nil, err
-	}
-	if pool.AfterConnect != nil {
-		more = slices.Insert(more, 0, pool.AfterConnect)
-	}
-	for _, greet := range more {
-		if err := greet(ctx, conn); err != nil {
-			conn.Close(ctx)
-			return nil, err
-		}
-	}
-	return conn, nil
 }
 
 // A watcher is that of the driver, which closes a connection with which it was busy when a context ended.
@@ -125,36 +84,6 @@ func (w *watcher) HandleCancel(ctx context.Context) {
 	}
 	w.DeadlineContextWatcherHandler.HandleCancel(ctx)
 }
-
-// prepare has the session know our statements, and asks how long the quarantine lasts.
-func (s *Store) prepare(ctx context.Context, conn *pgx.Conn, sent time.Time) error {
-	// A session that waits is not idle: only this tells that its client is gone, on systems that can.
-	conn.PgConn().Exec(ctx, "SET client_connection_check_interval = "+milliseconds(min(s.config.TTL/8, time.Second))).Close()
-	setup := "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'" // not all versions have it
-	for name, statement := range statements {
-		setup += fmt.Sprintf("; PREPARE %q AS %s", name, statement)
-	}
-	if err := conn.PgConn().Exec(ctx, setup).Close(); err != nil {
-		return err
-	}
-	var calm time.Duration
-	var granted string
-	const both = "SELECT tierlock.quiet_ms('advisory', $1), setting FROM pg_settings WHERE name = 'idle_session_timeout'"
-	err := conn.QueryRow(ctx, both, pgx.QueryExecModeExec, s.config.TTL.Milliseconds()).Scan(&calm, &granted)
-	if want := milliseconds(s.config.TTL); err == nil && granted != want {
-		err = fmt.Errorf("%w: it is %s ms where %s was asked for", ErrNoLease, granted, want)
-	}
-	if err == nil {
-		s.tier.Quarantined(calm*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")
-	}
-	return err
-}
-
-// ErrNoLease says that the server would not end an idle session in time.
-var ErrNoLease = errors.New("the session does not have the idle_session_timeout that was asked for: " +
-	"a pooler in between, such as PgBouncer, does not pass it on, or a hook of the pool has changed it; connect to the server itself")
-
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // answer reads what the statements up to the next sync have answered, and returns the last rows.
 func answer(p *pgconn.Pipeline) (rows [][][]byte, failure error) {
@@ -285,6 +214,7 @@ func (l *line) listen() (due bool, err error) {
 	err = l.conn.PgConn().WaitForNotification(context.Background())
 	l.mu.Lock()
 	l.listening = false
+	l.wire.SetDeadline(time.Time{})
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		err = nil
@@ -323,40 +253,87 @@ func (l *line) close() {
 	l.drop(second.ErrClosed)
 }
 
-// The statements, by the names under which each session has them prepared. $1 is a key; $2 is what pg_stat_activity shows of a session,
-// behind its token; $3 says whether the lock is shared.
-//
-// A token is drawn once the lock is granted, so that it is greater than all before.
-var statements = map[string]string{
-	"try":       lock("pg_try_advisory_lock", "WHERE granted"),
-	"lock":      lock("pg_advisory_lock", ""),
-	"leave":     "SELECT " + inMode("pg_advisory_unlock") + ", set_config('application_name', $2, false)",
-	"leave-all": "SELECT pg_advisory_unlock_all()",
+// An ear is the connection over which a store hears, and asks for all of the process. Once it breaks, the next renewal makes another.
+type ear struct {
+	dial          func(context.Context) (*line, error)
+	due           func(*line) error // does what is due there
+	lost          func()            // is told once it breaks
+	*second.Tasks                   // every goroutine of the store: some outlast those of the tier
 
-	// Who holds a lock alone and asks for a share of it is granted that before all who wait.
-	"share": "WITH l AS MATERIALIZED (SELECT pg_advisory_lock_shared($1)) SELECT pg_advisory_unlock($1) FROM l",
-
-	// Nobody needs a notification that a server has lost in a crash: do not wait for the disk.
-	"announce": "SELECT set_config('synchronous_commit', 'off', true), set_config('application_name', $2, false), " +
-		"pg_notify('tierlock', 'waits ' || $1)",
-	"ask": "SELECT set_config('synchronous_commit', 'off', true), pg_notify('tierlock', 'asked ' || $1)",
-
-	"name": "SELECT set_config('application_name', $1, false)",
-
-	// Those that hold or want the locks of these keys, first in the queue first. A table lock has two keys.
-	"look": `SELECT k.key, l.pid, l.mode = 'ShareLock', l.granted, coalesce(a.application_name, '')
-		FROM pg_locks l CROSS JOIN LATERAL (SELECT (l.classid::bigint << 32) | l.objid::bigint AS key) k
-		LEFT JOIN pg_stat_activity a USING (pid)
-		WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		AND k.key = ANY ($1::bigint[]) ORDER BY l.granted DESC, l.waitstart, l.pid`,
+	mu      sync.Mutex // guards the fields below
+	line    *line      // nil while there is none
+	problem error      // why there is none, nil before the first
 }
 
-func lock(function, granted string) string {
-	return fmt.Sprintf(`WITH l AS MATERIALIZED (SELECT %s AS granted),
-		t AS MATERIALIZED (SELECT nextval('tierlock.token') AS token FROM l %s)
-		SELECT token, set_config('application_name', 'tierlock ' || token || $2, false) FROM t`, inMode(function), granted)
+// open makes one if there is none, and reports whether it did. It is called by one at a time.
+func (e *ear) open(ctx context.Context) (fresh bool, err error) {
+	if l, _ := e.now(); l != nil {
+		return false, nil
+	}
+	l, err := e.dial(ctx)
+	if err != nil {
+		e.lose(nil, err)
+		return false, err
+	}
+	e.mu.Lock()
+	e.line, e.problem = l, nil
+	e.mu.Unlock()
+	e.Go(func() { e.lose(l, l.attend(func() bool { return false }, func() error { return e.due(l) })) })
+	return true, nil
 }
 
-func inMode(function string) string {
-	return fmt.Sprintf("CASE WHEN $3 THEN %[1]s_shared($1) ELSE %[1]s($1) END", function)
+// now returns the connection, or nil, and why there is none.
+func (e *ear) now() (*line, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.line, e.problem
+}
+
+// lose says that there is no connection any more, or still none.
+func (e *ear) lose(l *line, why error) {
+	e.mu.Lock()
+	mine := e.line == l
+	if mine {
+		e.line, e.problem = nil, fmt.Errorf("PostgreSQL cannot be reached: %w", why)
+	}
+	e.mu.Unlock()
+	if l != nil && mine {
+		l.drop(why)
+		e.lost()
+	}
+}
+
+// talk has f talk on the connection, if there is one.
+func (e *ear) talk(ctx context.Context, f func(*line) error) error {
+	l, problem := e.now()
+	if l == nil {
+		return cmp.Or(problem, errDropped)
+	}
+	return l.talk(ctx, func() error {
+		err := f(l)
+		if err != nil && l.conn.IsClosed() {
+			e.lose(l, err)
+		}
+		return err
+	})
+}
+
+// hurry has what is due done by then.
+func (e *ear) hurry(by time.Time) {
+	if l, _ := e.now(); l != nil {
+		l.hurry(by)
+	}
+}
+
+// close comes after the last command. It leaves no goroutine of the store.
+func (e *ear) close() {
+	e.mu.Lock()
+	l := e.line
+	e.line = nil // nobody loses it
+	e.mu.Unlock()
+	if l != nil {
+		l.close()
+	}
+	e.End()
+	e.Wait()
 }

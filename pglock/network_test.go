@@ -14,11 +14,11 @@ import (
 	"github.com/tierlock/tierlock/internal/need"
 )
 
-// advisoryWrites counts the requests on all lines that change who has or wants an advisory lock: what that tier has for writes.
+// advisoryWrites counts the requests of all processes that change who has or wants an advisory lock: what that tier has for writes.
 var advisoryWrites atomic.Int64
 
-// A line carries the connections of one process. It can be cut, and lose messages.
-type line struct {
+// A network carries the connections of one process. It can be cut, and lose messages.
+type network struct {
 	deaf atomic.Bool // it loses notifications, and nobody is told
 
 	mu    sync.Mutex // guards the fields below
@@ -31,52 +31,52 @@ type line struct {
 	closing   func()       // called before the process closes a connection
 }
 
-func newLine() *line {
-	l := &line{whole: make(chan struct{}), lanes: make(map[*lane]struct{}), requested: func([]byte) {}, closing: func() {}}
-	close(l.whole)
-	return l
+func newNetwork() *network {
+	n := &network{whole: make(chan struct{}), lanes: make(map[*lane]struct{}), requested: func([]byte) {}, closing: func() {}}
+	close(n.whole)
+	return n
 }
 
-// passes returns a channel that is closed while the line is whole.
-func (l *line) passes() (whole <-chan struct{}) {
-	l.locked(func() { whole = l.whole })
+// passes returns a channel that is closed while the network is whole.
+func (n *network) passes() (whole <-chan struct{}) {
+	n.locked(func() { whole = n.whole })
 	return whole
 }
 
 // sever stops everything that is sent in either direction; nobody is told. heal breaks the old
 // connections.
-func (l *line) sever() (heal func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (n *network) sever() (heal func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	whole := make(chan struct{})
-	l.whole = whole
+	n.whole = whole
 	return sync.OnceFunc(func() {
-		l.reset()
+		n.reset()
 		close(whole)
 	})
 }
 
 // reset breaks all connections.
-func (l *line) reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.lanes {
+func (n *network) reset() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.lanes {
 		c.close()
 	}
-	clear(l.lanes)
+	clear(n.lanes)
 }
 
 // close breaks all connections, and there will be none any more.
-func (l *line) close() {
-	l.locked(func() { l.over = true })
-	l.reset()
+func (n *network) close() {
+	n.locked(func() { n.over = true })
+	n.reset()
 }
 
 // mute has those connections fall silent, for good, over which the newest request says so; nobody is told.
-func (l *line) mute(request string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.lanes {
+func (n *network) mute(request string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.lanes {
 		if newest := c.request.Load(); newest != nil && bytes.Contains(*newest, []byte(request)) {
 			c.muted.Store(true)
 		}
@@ -84,69 +84,69 @@ func (l *line) mute(request string) {
 }
 
 // messages has hook see each message to the process, but those that keep its session.
-func (l *line) messages(hook func() (lose bool)) { l.locked(func() { l.hook = hook }) }
+func (n *network) messages(hook func() (lose bool)) { n.locked(func() { n.hook = hook }) }
 
-func (l *line) onRequest(f func([]byte)) { l.locked(func() { l.requested = f }) }
+func (n *network) onRequest(f func([]byte)) { n.locked(func() { n.requested = f }) }
 
-func (l *line) onClose(f func()) { l.locked(func() { l.closing = f }) }
+func (n *network) onClose(f func()) { n.locked(func() { n.closing = f }) }
 
-func (l *line) locked(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (n *network) locked(f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	f()
 }
 
 // hooks are what is to be called for now.
-func (l *line) hooks() (requested func([]byte), closing func(), hook func() (lose bool)) {
-	l.locked(func() { requested, closing, hook = l.requested, l.closing, l.hook })
+func (n *network) hooks() (requested func([]byte), closing func(), hook func() (lose bool)) {
+	n.locked(func() { requested, closing, hook = n.requested, n.closing, n.hook })
 	return requested, closing, hook
 }
 
 var errOverLine = errors.New("the process has ended")
 
-func (l *line) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (n *network) dial(ctx context.Context, kind, addr string) (net.Conn, error) {
 	select {
-	case <-l.passes():
+	case <-n.passes():
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	server, err := new(net.Dialer).DialContext(ctx, network, addr)
+	server, err := new(net.Dialer).DialContext(ctx, kind, addr)
 	if err != nil {
 		return nil, err
 	}
 	near, far := net.Pipe()
-	c := &lane{line: l, far: far, server: server, ended: make(chan struct{})}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.over {
+	c := &lane{network: n, far: far, server: server, ended: make(chan struct{})}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.over {
 		c.close()
 		near.Close()
 		return nil, errOverLine
 	}
-	l.lanes[c] = struct{}{}
+	n.lanes[c] = struct{}{}
 	go c.up()
 	go c.down()
-	return &end{near, server.RemoteAddr(), l}, nil
+	return &end{near, server.RemoteAddr(), n}, nil
 }
 
 // An end of a lane looks like a connection to the server.
 type end struct {
 	net.Conn
-	remote net.Addr
-	line   *line
+	remote  net.Addr
+	network *network
 }
 
 func (e *end) RemoteAddr() net.Addr { return e.remote }
 
 func (e *end) Close() error {
-	_, closing, _ := e.line.hooks()
+	_, closing, _ := e.network.hooks()
 	closing()
 	return e.Conn.Close()
 }
 
 // A lane is one connection.
 type lane struct {
-	line        *line
+	network     *network
 	far, server net.Conn
 	once        sync.Once
 	ended       chan struct{}
@@ -162,9 +162,9 @@ func (c *lane) close() {
 	})
 }
 
-// pass waits until the line is whole, and reports whether the connection still is.
+// pass waits until the network is whole, and reports whether the connection still is.
 func (c *lane) pass() bool {
-	whole := c.line.passes()
+	whole := c.network.passes()
 	if c.muted.Load() {
 		whole = nil
 	}
@@ -175,7 +175,7 @@ func (c *lane) pass() bool {
 	return !need.Closed(c.ended)
 }
 
-// hang ends the connection when one side has: the other one hears of that if the line is whole.
+// hang ends the connection when one side has: the other one hears of that if the network is whole.
 func (c *lane) hang() {
 	c.pass()
 	c.close()
@@ -190,7 +190,7 @@ func (c *lane) up() {
 			return
 		}
 		request := bytes.Clone(chunk[:n])
-		requested, _, _ := c.line.hooks()
+		requested, _, _ := c.network.hooks()
 		requested(request)
 		if !c.pass() {
 			return
@@ -237,13 +237,13 @@ func (c *lane) down() {
 			kind = header[0]
 		}
 		notified := message.Bytes()[0] == notification
-		if notified && c.line.deaf.Load() {
+		if notified && c.network.deaf.Load() {
 			continue
 		}
 		if request := c.request.Load(); request != nil && containsAny(*request, "\x00try") && containsAny(message.Bytes(), "SELECT 1\x00") {
 			advisoryWrites.Add(1)
 		}
-		if _, _, loses := c.line.hooks(); loses != nil && (notified || !c.keeps()) && loses() {
+		if _, _, loses := c.network.hooks(); loses != nil && (notified || !c.keeps()) && loses() {
 			c.close()
 			return
 		}

@@ -1,4 +1,4 @@
-package advisory
+package pglock
 
 import (
 	"fmt"
@@ -17,15 +17,15 @@ func TestWhoLooksForThoseWhoWait(t *testing.T) {
 		looks  bool
 	}{
 		"holds":         {func(*entry) {}, true},
-		"waits":         {func(e *entry) { e.token.Store(0) }, false},
+		"waits":         {func(e *entry) { e.stands.Token = 0 }, false},
 		"gives it up":   {func(e *entry) { e.over.Store(true) }, false},
 		"said it":       {func(e *entry) { e.session.pid = "7" }, false},
 		"has another's": {func(e *entry) { e.key = "2" }, false},
 	} {
 		e := &entry{id: "1", key: "1", session: &line{pid: "8"}}
-		e.token.Store(5)
+		e.stands.Token = 5
 		c.change(e)
-		s := &Store{pause: time.Hour}
+		s := &advisory{pause: time.Hour}
 		s.entries.Store(e.id, e)
 		s.told(&pgconn.Notification{PID: 7, Payload: "waits 1"})
 		need.Equal(t, fmt.Sprintf("whether one who %s looks", name), s.pause != time.Hour, c.looks)

@@ -1,4 +1,4 @@
-package advisory
+package pglock
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ import (
 
 // An entry is a contender in the session in which it waits for the lock, or has it.
 type entry struct {
-	store   *Store
+	store   *advisory
 	session *line
 	id      string
 	key     string
@@ -29,24 +29,19 @@ type entry struct {
 	ended chan struct{} // closed when its wait is over; nil if it never waited
 	err   error         // how the wait has ended; valid when that is closed
 
-	token    atomic.Int64 // 0 as long as it waits
-	reads    atomic.Bool
-	attended atomic.Bool
-	over     atomic.Bool // given up, or lost: nobody needs the session to be looked after
+	attending *time.Timer // begins to attend; valid when there is a token
+	over      atomic.Bool // given up, or lost: nobody needs the session to be looked after
 
-	mu      sync.Mutex // guards the fields below, and orders views
-	asked   bool       // to give the lock up
-	ahead   int        // while it waits, as last seen
-	nearest second.Contender
-	unseen  time.Time // since when it has not been seen waiting
-	behind  []place   // those that wait, as last seen
+	mu     sync.Mutex // guards the fields below, and orders views
+	stands queue.View // as last seen; it has no token as long as it waits
+	unseen time.Time  // since when it has not been seen waiting
 }
 
 // enter takes the lock if it is free and nobody waits. Otherwise it waits. In a requeue the session of the old entry unlocks, and
 // queues again. If that ends meanwhile, the release of the old one tells.
-func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
-	e := &entry{store: s, id: c.ID, key: KeyOf(c.Path), about: s.about(c.Linger)}
-	e.reads.Store(c.Reads)
+func (s *advisory) enter(ctx context.Context, c queue.Command) queue.Answer {
+	e := &entry{store: s, id: c.ID, key: advisoryKey(c.Path), about: s.about(c.Linger)}
+	e.stands = queue.View{ID: c.ID, Known: true, Reads: c.Reads}
 	name := "tierlock 0 0 " + e.about
 	old, says := s.find(c.Old.ID), call{"announce", e.key, name}
 	if c.Old.ID != "" && old == nil {
@@ -54,7 +49,7 @@ func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
 	}
 	var err error
 	if old != nil {
-		old.over.Store(true)
+		old.giveUp()
 		e.session, says = old.session, old.call("leave", name)
 	} else if e.session, err = s.session(ctx); err != nil {
 		return s.failed(err)
@@ -84,7 +79,6 @@ func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
 		return s.failed(err)
 	case taken:
 		s.entries.Store(e.id, e)
-		s.attendSoon()
 	case !waits:
 		s.keep(e.session)
 		return queue.Answer{Outcome: queue.Locked, Quarantined: s.tier.Quarantine() != nil}
@@ -95,7 +89,7 @@ func (s *Store) enter(ctx context.Context, c queue.Command) queue.Answer {
 
 // call is a statement about the lock in the mode of the entry.
 func (e *entry) call(statement, name string) call {
-	return call{statement, e.key, name, strconv.FormatBool(e.reads.Load())}
+	return call{statement, e.key, name, strconv.FormatBool(e.now().Reads)}
 }
 
 // try reports whether the lock is taken now.
@@ -107,12 +101,26 @@ func (e *entry) try() (taken bool, err error) {
 	return true, e.granted(rows)
 }
 
+// short is a hold that costs no goroutine.
+const short = 20 * time.Millisecond
+
 // granted notes that the server has granted the lock.
 func (e *entry) granted(rows [][][]byte) error {
 	token, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
-	e.token.Store(token)
-	e.session.schedule(time.Now().Add(e.store.config.TTL / 4))
+	e.session.schedule(time.Now().Add(e.store.options.TTL / 4))
+	e.attending = time.AfterFunc(short, func() { e.store.ear.Go(e.attend) })
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stands.Token, e.stands.Ahead, e.stands.Nearest = token, 0, second.Contender{}
 	return err
+}
+
+// giveUp says that nobody needs the session to be looked after.
+func (e *entry) giveUp() {
+	e.over.Store(true)
+	if e.now().Token != 0 {
+		e.attending.Stop()
+	}
 }
 
 // wait sends a statement that says so, and with it the one that waits for the lock, and returns once the first is answered. From then
@@ -132,8 +140,8 @@ func (e *entry) wait(says call) error {
 	x.wire.SetDeadline(time.Time{})
 	e.ended = make(chan struct{})
 	e.store.entries.Store(e.id, e)
-	e.store.stir(e.store.config.TTL / 24) // but not for waits that are short
-	e.store.tasks.Go(func() { e.await(p, sent) })
+	e.store.stir(e.store.options.TTL / 24) // but not for waits that are short
+	e.store.ear.Go(func() { e.await(p, sent) })
 	return nil
 }
 
@@ -148,60 +156,65 @@ func (e *entry) await(p *pgconn.Pipeline, sent time.Duration) {
 	err = cmp.Or(p.Close(), err)
 	if err == nil {
 		err = e.granted(rows)
-		e.store.attendSoon()
 	}
 	e.err = err
 	switch {
 	case e.over.Load(): // whoever has ended it looks
 	case err != nil:
 		e.lose(err)
-	case e.store.tier.Now()-sent > e.store.config.TTL/4:
+	case e.store.tier.Now()-sent > e.store.options.TTL/4:
 		e.beat()
 	default:
 		e.store.tier.Tell(e.view(sent))
 	}
 }
 
-// view is how the entry stands, as answered to what was sent then. In a quarantine nobody has the lock whom the server has granted it.
-func (e *entry) view(sent time.Duration) queue.View {
-	s := e.store
+// now is how the entry stands as last seen.
+func (e *entry) now() queue.View {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	q, reads := s.tier.Quarantine(), e.reads.Load()
-	v := queue.View{ID: e.id, Known: true, Token: e.token.Load(), At: int64(s.tier.Now()), Sent: sent,
-		Reads: reads, Asked: e.asked, Quarantined: q != nil}
+	return e.stands
+}
+
+// view is how the entry stands, as answered to what was sent then. In a quarantine nobody has the lock whom the server has granted it.
+func (e *entry) view(sent time.Duration) queue.View {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, v := e.store, e.stands
+	q := s.tier.Quarantine()
+	v.At, v.Sent, v.Quarantined = int64(s.tier.Now()), sent, q != nil
 	switch {
 	case v.Token == 0:
-		v.Ahead, v.Nearest = e.ahead, e.nearest
 	case q != nil:
-		v.Again = min(max(time.Until(q.Until), 1), s.config.TTL/16)
+		v.Again = min(max(time.Until(q.Until), 1), s.options.TTL/16)
 	default:
-		v.Has, v.Again = true, s.config.TTL/50
+		v.Has, v.Again = true, s.options.TTL/50
 	}
-	v.Behind = slices.ContainsFunc(e.behind, func(p place) bool { return !p.reads || !reads })
-	v.Reader = len(e.behind) > 0 && e.behind[0].reads
 	return v
 }
 
 // seen takes over where an entry stands. It breaks the connection of a waiter that the server does not have in the queue, or that has
 // the lock already and was not told. The first look may have been too early.
 func (e *entry) seen(queue []place) {
-	i := slices.IndexFunc(queue, func(p place) bool { return p.pid == e.session.pid })
+	i := slices.IndexFunc(queue, func(p place) bool { return p.ID == e.session.pid })
 	has := i >= 0 && queue[i].granted
+	behind := slices.DeleteFunc(slices.Clone(queue), func(p place) bool { return p.granted })
 	e.mu.Lock()
-	waits := e.token.Load() == 0
+	v := &e.stands
+	waits := v.Token == 0
 	switch {
 	case has && !waits:
-		e.behind = slices.DeleteFunc(slices.Clone(queue), func(p place) bool { return p.granted })
+		v.Behind = slices.ContainsFunc(behind, func(p place) bool { return !p.Shared || !v.Reads })
+		v.Reader = len(behind) > 0 && behind[0].Shared
 	case !waits: // since, or no more
 	case i < 0 || has:
 		e.unseen = cmp.Or(e.unseen, time.Now())
 	case i > 0:
-		e.ahead, e.nearest, e.unseen = i, queue[i-1].describe(), time.Time{}
+		v.Ahead, v.Nearest, e.unseen = i, queue[i-1].Contender, time.Time{}
 	}
 	gone := waits && !e.unseen.IsZero() && time.Since(e.unseen) > e.session.bound
 	e.mu.Unlock()
-	if gone && e.token.Load() == 0 {
+	if gone {
 		e.lose(errUnseen)
 		return
 	}
@@ -220,8 +233,8 @@ func (e *entry) attend() {
 // beat has the server answer for the lease, and show others whether the holder knows that it is asked. Whoever calls it has the turn.
 func (e *entry) beat() error {
 	sent := e.store.tier.Now()
-	e.session.schedule(time.Now().Add(e.store.config.TTL / 4))
-	v := e.view(0)
+	e.session.schedule(time.Now().Add(e.store.options.TTL / 4))
+	v := e.now()
 	name := fmt.Sprintf("tierlock %d %d %s", v.Token, map[bool]int{true: 1}[v.Asked], e.about)
 	err := e.ask(call{"name", name})
 	if err == nil {
@@ -236,7 +249,7 @@ func (e *entry) ask(c call) error {
 	if e.over.Load() {
 		return errDropped
 	}
-	_, err := e.session.ask(e.store.config.TTL-e.store.config.Margin, c)
+	_, err := e.session.ask(e.store.options.TTL-e.store.options.Margin, c)
 	if err != nil && !refused(err) {
 		e.lose(err)
 	}
@@ -244,7 +257,7 @@ func (e *entry) ask(c call) error {
 }
 
 // tend has an entry do something in its session.
-func (s *Store) tend(ctx context.Context, c queue.Command, do func(*entry) error) queue.Answer {
+func (s *advisory) tend(ctx context.Context, c queue.Command, do func(*entry) error) queue.Answer {
 	e := s.find(c.ID)
 	if e == nil {
 		return s.failed(errDropped) // which was told
@@ -260,10 +273,12 @@ func (s *Store) tend(ctx context.Context, c queue.Command, do func(*entry) error
 // session ends.
 func (e *entry) share() error {
 	err := e.ask(call{"share", e.key})
-	if err == nil {
-		e.reads.Store(true)
-	} else if refused(err) {
+	if refused(err) {
 		e.lose(err)
+	} else if err == nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.stands.Reads, e.stands.Behind = true, false // of readers; the next look tells of others
 	}
 	return err
 }
@@ -271,14 +286,14 @@ func (e *entry) share() error {
 // revoke tells the owner that it is asked for the lock, and shows that it knows.
 func (e *entry) revoke(token string) {
 	e.mu.Lock()
-	news := !e.asked && strconv.FormatInt(e.token.Load(), 10) == token
-	e.asked = e.asked || news
+	news := !e.stands.Asked && strconv.FormatInt(e.stands.Token, 10) == token
+	e.stands.Asked = e.stands.Asked || news
 	e.mu.Unlock()
 	if !news {
 		return
 	}
 	e.store.tier.Tell(e.view(0))
-	e.store.tasks.Go(func() { e.session.talk(context.Background(), e.beat) })
+	e.store.ear.Go(func() { e.session.talk(context.Background(), e.beat) })
 }
 
 // Tx runs f in a transaction of the session in which a contender has the lock: what is committed there is committed while the lock is
@@ -287,7 +302,7 @@ func (e *entry) revoke(token string) {
 //
 // While it lasts nothing else is sent in the session, so it has to end within the lease as it is renewed at its beginning. When that
 // is over, or ctx ends, the connection is closed, whatever is under way, and with it the lock is lost.
-func (s *Store) Tx(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
+func (s *advisory) Tx(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
 	if err := c.Begin(ctx, check); err != nil {
 		return err
 	}
@@ -302,7 +317,7 @@ func (s *Store) Tx(ctx context.Context, c *queue.Contender, check func() error, 
 	}
 	defer x.done()
 	x.dying = e.lost
-	err := e.transact(ctx, c, check, f)
+	err := e.commit(ctx, c, check, f)
 	x.dying = nil
 	if x.conn.IsClosed() || e.over.Load() && c.Err() != second.ErrReleased { //nolint:errorlint // nobody wraps it
 		e.lose(cmp.Or(err, errDropped))
@@ -317,10 +332,10 @@ func (s *Store) Tx(ctx context.Context, c *queue.Contender, check func() error, 
 	}
 }
 
-// transact commits unless check fails. Before that it has the session answer, and leaves nothing to be checked in the commit, which no
-// timeout of the server ends. A commit that is not answered may be done: that alone does not say that the lock was lost before. The
-// server itself ends what is stuck, should nobody be there to do so once the lease is over.
-func (e *entry) transact(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
+// commit commits what f does unless check fails. Before that it has the session answer. A commit that is not answered may be done: that
+// alone does not say that the lock was lost before. The server itself ends what is stuck, should nobody be there to do so once the lease
+// is over.
+func (e *entry) commit(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
 	x := e.session
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -345,14 +360,7 @@ func (e *entry) transact(ctx context.Context, c *queue.Contender, check func() e
 	}
 	defer time.AfterFunc(time.Until(c.ValidUntil()), func() { cancel(errors.New("the transaction has lasted for the whole lease")) }).Stop()
 	x.wire.SetDeadline(time.Time{})
-	timeout := "set local statement_timeout = " + milliseconds(e.store.config.TTL)
-	tx, err = x.conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: "begin isolation level read committed read write; " + timeout})
-	if err == nil {
-		err = f(tx)
-	}
-	if err == nil {
-		_, err = tx.Exec(ctx, "set constraints all immediate")
-	}
+	tx, err = perform(ctx, x.conn, e.store.options.TTL, f)
 	if err := cmp.Or(check(), err, context.Cause(ctx)); err != nil {
 		return err
 	}
@@ -365,14 +373,14 @@ func (e *entry) transact(ctx context.Context, c *queue.Contender, check func() e
 
 // leave unlocks, or ends the wait. If the server has something to end after that, or its answer does not come, the session ends. An
 // entry that was lost before had nothing to give up any more.
-func (s *Store) leave(ctx context.Context, c queue.Command) queue.Answer {
+func (s *advisory) leave(ctx context.Context, c queue.Command) queue.Answer {
 	e := s.find(c.ID)
 	if e == nil {
 		return queue.Answer{Outcome: queue.Done, Removed: queue.Missing}
 	}
-	e.over.Store(true)
+	e.giveUp()
 	x, last := e.session, e.call("leave", "tierlock")
-	if e.token.Load() == 0 {
+	if e.now().Token == 0 {
 		if !e.cancel() {
 			x.drop(errors.New("its wait was cancelled"))
 		}
@@ -430,12 +438,12 @@ func (e *entry) lost(why error) {
 		Err: second.Lost(second.BySession, "server process %s: the session at the server is over: %w", e.session.pid, why)})
 }
 
-func (s *Store) find(id string) *entry {
+func (s *advisory) find(id string) *entry {
 	e, _ := s.entries.Load(id)
 	found, _ := e.(*entry)
 	return found
 }
 
-func (s *Store) all(yield func(*entry) bool) {
+func (s *advisory) all(yield func(*entry) bool) {
 	s.entries.Range(func(_, e any) bool { return yield(e.(*entry)) })
 }
