@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -109,6 +110,7 @@ func TestSessionThatWouldNotEndIsRefused(t *testing.T) {
 	defer locks.Close()
 	_, err = locks.Mutex(lockPath(t)).Acquire(soon(t))
 	wantErr(t, err, errNoLease)
+	need.That(t, fmt.Sprintf("not at once: %v", err), !errors.Is(err, context.DeadlineExceeded))
 }
 
 func TestAdvisoryLockOfAnotherProgramExcludes(t *testing.T) {

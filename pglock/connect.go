@@ -22,9 +22,10 @@ const settings = `SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REA
 	SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off;
 	SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'`
 
-// configLike says how to connect: as the program's pool does, and what more to say first.
-func configLike(pool *pgxpool.Pool, more func(context.Context, *pgx.Conn) error) *pgxpool.Config {
+// configLike says how to connect: as the program's pool does, until wires ends, and what more to say first.
+func configLike(wires context.Context, pool *pgxpool.Pool, more func(context.Context, *pgx.Conn) error) *pgxpool.Config {
 	c := pool.Config()
+	c.ConnConfig.DialFunc = dialUntil(wires, c.ConnConfig.DialFunc)
 	greet := c.AfterConnect
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if err := checkPooler(ctx, conn); err != nil {
@@ -40,33 +41,25 @@ func configLike(pool *pgxpool.Pool, more func(context.Context, *pgx.Conn) error)
 	return c
 }
 
-// requestsLike is for connections that end with wires. A request is one round trip: what is prepared for it is so when the connection
-// is new, and no connection is tried out before.
+// requestsLike is for requests, each of which is one round trip: what is prepared for it is so when the connection is new, and no
+// connection is tried out before.
 func requestsLike(wires context.Context, pool *pgxpool.Pool) *pgxpool.Config {
-	c := configLike(pool, func(ctx context.Context, conn *pgx.Conn) error {
+	c := configLike(wires, pool, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, settings)
 		return err
 	})
 	c.MaxConns, c.MinConns, c.MinIdleConns = maxRequests, 0, 0
 	c.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
-		err := prepare(ctx, conn, enterSQL, leaveSQL)
+		_, err := conn.Prepare(ctx, enterSQL, enterSQL) // once on a connection: to plan it takes longer than to execute it
+		if err == nil {
+			_, err = conn.Prepare(ctx, leaveSQL, leaveSQL)
+		}
 		return err == nil, err
 	}
 	c.BeforeAcquire, c.AfterRelease, c.BeforeClose = nil, nil, nil //nolint:staticcheck // it may be set
 	c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	c.ConnConfig.DialFunc = dialUntil(wires, c.ConnConfig.DialFunc)
 	return c
-}
-
-// prepare has the server plan statements once on a connection, and not each time: that takes longer than to execute them.
-func prepare(ctx context.Context, conn *pgx.Conn, statements ...string) error {
-	for _, sql := range statements {
-		if _, err := conn.Prepare(ctx, sql, sql); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // dialUntil makes connections that end with wires, whatever is under way: the driver takes up to 15 s to

@@ -339,17 +339,12 @@ func (e *entry) commit(ctx context.Context, c *queue.Contender, check func() err
 	x := e.session
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	aborted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(aborted)
-		e.lost(context.Cause(ctx)) // first: a cancelled statement may end the transaction
-		x.cancel()
-		e.lose(context.Cause(ctx))
-	})
+	abort := func() { e.lose(context.Cause(ctx)) } // the driver then cancels what is under way
+	stop := context.AfterFunc(ctx, abort)
 	var tx pgx.Tx
 	defer func() {
 		if !stop() {
-			<-aborted
+			abort() // or it is about to
 		} else if tx != nil {
 			tx.Rollback(ctx) // nothing once it is committed
 		}
@@ -411,8 +406,11 @@ func (s *advisory) leave(ctx context.Context, c queue.Command) queue.Answer {
 // cancel asks the server to end the wait, and reports whether that did. What comes before the wait has begun ends nothing, so it is
 // asked again. It may grant the lock all the same, or end what comes later; then the session is of no use any more.
 func (e *entry) cancel() bool {
-	e.session.wire.SetDeadline(time.Now().Add(e.session.bound))
-	for e.session.cancel() {
+	x := e.session
+	ctx, end := context.WithTimeout(context.Background(), x.bound)
+	defer end()
+	x.wire.SetDeadline(time.Now().Add(x.bound))
+	for x.conn.PgConn().CancelRequest(ctx) == nil && ctx.Err() == nil {
 		select {
 		case <-e.ended:
 			var refusal *pgconn.PgError

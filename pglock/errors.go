@@ -43,7 +43,7 @@ func classify(err error) queue.Outcome {
 
 // unfit reports whether err says that the database, or the way to it, is none for these locks.
 func unfit(err error) bool {
-	return slices.ContainsFunc([]error{errSchema, errUsed, errPooler, errRights, errEncoding}, func(unfit error) bool {
+	return slices.ContainsFunc([]error{errSchema, errUsed, errPooler, errNoLease, errRights, errEncoding}, func(unfit error) bool {
 		return errors.Is(err, unfit)
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,11 +24,10 @@ type line struct {
 	pid   string   // of the server's process
 	bound time.Duration
 
-	calling atomic.Bool   // further dials, of requests to cancel, are permitted
-	turn    chan struct{} // has whoever talks or listens
-	dying   func(error)   // called before the driver closes the connection as a context has ended; of whoever talks
-	known   bool          // the session in tables was renewed over it; of whoever talks
-	spare   time.Time     // since when nobody uses it; guarded by the store
+	turn  chan struct{} // has whoever talks or listens
+	dying func(error)   // called before the driver closes the connection as a context has ended; of whoever talks
+	known bool          // the session in tables was renewed over it; of whoever talks
+	spare time.Time     // since when nobody uses it; guarded by the store
 
 	mu        sync.Mutex // guards the fields below
 	wanted    int        // so many want to talk
@@ -43,14 +41,6 @@ func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, told f
 	l := &line{turn: make(chan struct{}, 1), bound: bound}
 	config := pool.ConnConfig.Copy()
 	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { told(n) }
-	l.calling.Store(true)
-	dial := config.DialFunc
-	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if !l.calling.Load() {
-			return nil, errors.New("pgx wants to cancel what is over")
-		}
-		return dial(ctx, network, addr)
-	}
 	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &watcher{pgconn.DeadlineContextWatcherHandler{Conn: conn.Conn()}, l}
 	}
@@ -68,7 +58,6 @@ func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, told f
 		return nil, err
 	}
 	l.conn, l.wire, l.pid = conn, conn.PgConn().Conn(), fmt.Sprint(conn.PgConn().PID())
-	l.calling.Store(false)
 	return l, nil
 }
 
@@ -220,15 +209,6 @@ func (l *line) listen() (due bool, err error) {
 		err = nil
 	}
 	return !time.Now().Before(l.next), err
-}
-
-// cancel asks the server to end the statement under way, and reports whether it has tried to.
-func (l *line) cancel() bool {
-	ctx, end := context.WithTimeout(context.Background(), l.bound)
-	defer end()
-	l.calling.Store(true)
-	defer l.calling.Store(false)
-	return l.conn.PgConn().CancelRequest(ctx) == nil && ctx.Err() == nil
 }
 
 // drop closes the connection, whoever is at it, and returns what is said to whoever comes.

@@ -22,31 +22,24 @@ var errUsed = errors.New("WithNewServer: the database has a record of locks befo
 
 // firstSQL makes the record, since long ago, so that there is no quarantine. It is found by who repeats it as the answer
 // was lost.
-const firstSQL = `WITH first AS (UPDATE tierlock.quarantine
+const firstSQL = `WITH durably AS MATERIALIZED (SELECT tierlock.durably()), first AS (UPDATE tierlock.quarantine
 	SET life = tierlock.life(), since = 'epoch'::timestamptz + $1::bigint * interval '1 us', longest_ms = $2::bigint
 	WHERE locks = 'advisory' AND longest_ms = 0 AND NOT EXISTS (SELECT FROM tierlock.session) AND EXISTS (
 		SELECT FROM tierlock.quarantine WHERE locks = 'tables' AND longest_ms = 0 AND life = tierlock.timeline()) RETURNING 1)
 	SELECT EXISTS (SELECT FROM first)
-		OR EXISTS (SELECT FROM tierlock.quarantine WHERE since = 'epoch'::timestamptz + $1::bigint * interval '1 us')`
+		OR EXISTS (SELECT FROM tierlock.quarantine WHERE since = 'epoch'::timestamptz + $1::bigint * interval '1 us')
+	FROM durably`
 
 // declare has the server note the word, once, before it is asked for its quarantine. Nil is for a server like any other.
 func (f *firstUse) declare(ctx context.Context, conn *pgx.Conn, ttlMS int64) error {
 	if f == nil || f.taken.Load() {
 		return nil
 	}
-	err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT tierlock.durably()"); err != nil {
-			return err
-		}
-		var first bool
-		if err := tx.QueryRow(ctx, firstSQL, f.mark, ttlMS).Scan(&first); err != nil {
-			return err
-		}
-		if !first {
-			return errUsed
-		}
-		return nil
-	})
+	var first bool
+	err := conn.QueryRow(ctx, firstSQL, f.mark, ttlMS).Scan(&first)
+	if err == nil && !first {
+		err = errUsed
+	}
 	f.taken.Store(err == nil)
 	return err
 }
