@@ -173,6 +173,16 @@ func TestLingeringEndsSoonWhenOthersCome(t *testing.T) {
 	})
 }
 
+// Once is no pattern: of a process that knows nothing yet, the lock lingers again after it was wanted.
+func TestLingeringGoesOnAfterItWasWastedOnce(t *testing.T) {
+	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
+		l := lock("/locks/a")
+		l.contest(1)
+		l.turn()
+		need.That(t, "it does not linger after it was wasted once", l.lingers)
+	})
+}
+
 // What is known of paths has a limit, and what is forgotten is not paid for anew: a path begins with what the others have earned
 // lately.
 func TestManyPathsTeachEachOther(t *testing.T) {
