@@ -101,7 +101,9 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		a.Outcome, a.Err = classify(err), err
 	}
 	if !answered(err) {
-		a.Away = fmt.Errorf("PostgreSQL cannot be reached: %w", err)
+		if _, a.Away = s.ear.now(); a.Away == nil {
+			a.Away = fmt.Errorf("PostgreSQL cannot be reached: %w", err)
+		}
 		if !errors.Is(ctx.Err(), context.Canceled) { // else nobody waits for the answer
 			s.requests.Reset() // the other connections may be as dead
 		}
