@@ -100,8 +100,8 @@ type place struct {
 	value    string // if ours
 }
 
-// placesOf returns the contenders among keys with the prefix of a queue, in order. Those of locks below, and of a semaphore, whose names have
-// another slash, are none; all others are, whoever has created them.
+// placesOf returns the contenders among keys with the prefix of a queue, in order. Those of locks below, and of a semaphore, whose
+// names have another slash, are none; all others are, whoever has created them.
 func placesOf(prefix string, keys []*mvccpb.KeyValue) (places []place) {
 	for _, kv := range keys {
 		if isContender(prefix, kv) {
