@@ -423,8 +423,9 @@ func (a *attempt) climb(n *Node) error {
 			if head, err = ahead.wait(s); head && n.grant(s) {
 				return nil
 			}
-		case classify(err) == permanent || errors.Is(err, errGone) ||
-			errors.Is(err, ErrSequenceExhausted) || a.ctx.Err() != nil:
+		case a.ctx.Err() != nil: // err may say that nothing was sent for that reason
+			return a.explain(context.Cause(a.ctx))
+		case classify(err) == permanent || errors.Is(err, errGone) || errors.Is(err, ErrSequenceExhausted):
 			return err
 		default:
 			err = a.pause(pace, err)
@@ -465,7 +466,7 @@ func (a *attempt) list(n *Node) (standing, error) {
 	if !n.bound.Load() {
 		requests = append(requests, n.readings(n.znodes)...)
 	}
-	answers := a.client.link.Ask(requests...)
+	answers := a.client.link.Gather(a.ctx, a.lock.path, requests...)
 	for i, seen := range answers[1:] {
 		if err := a.verify(n, n.znodes[i], seen); err != nil {
 			return standing{}, err
@@ -599,7 +600,7 @@ func (p *predecessors) watch(queue *link.Watcher) error {
 	if len(requests) == 0 {
 		return nil
 	}
-	answers := l.Ask(requests...)
+	answers := l.Gather(p.attempt.ctx, p.attempt.lock.path, requests...)
 	var failed error
 	for i, name := range names {
 		err := answers[i].Err
@@ -626,7 +627,7 @@ func (p *predecessors) watch(queue *link.Watcher) error {
 // sends no event about it (CVE-2024-23944), nor does it say that it exists, from 3.8.4
 // and 3.9.2 on (ZOOKEEPER-2590); but the queue can be watched, since it could be listed.
 func (p *predecessors) watchUnreadable(queue *link.Watcher, name string) error {
-	children, err := p.attempt.client.link.WatchQueue(p.attempt.lock.path, queue)
+	children, err := p.attempt.client.link.WatchQueue(p.attempt.ctx, p.attempt.lock.path, queue)
 	if err == nil && !slices.Contains(children, name) {
 		err = zk.ErrNoNode
 	}

@@ -83,7 +83,7 @@ func (n *Node) downgrade(wanted context.Context) (err error) {
 
 // tryDowngrade looks at the queue once.
 func (n *Node) tryDowngrade(wanted context.Context, w *link.Watcher) error {
-	children, err := n.lock.client.link.WatchQueue(n.lock.path, w)
+	children, err := n.lock.client.link.WatchQueue(n.open, n.lock.path, w)
 	if err != nil {
 		return err
 	}

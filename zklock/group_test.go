@@ -83,7 +83,7 @@ func wantNothingLeft(t *testing.T, s *zktest.Server, p process, locks []*zklock.
 
 // Each contender finds out for itself what became of it, and two of one path have different tokens.
 func TestWhateverBecomesOfAFrameOfAGroup(t *testing.T) { // I8
-	groups := 0
+	groups := map[string]int{}
 	for name, row := range map[string]struct {
 		dirs     []zktest.Direction
 		strike   func(s *zktest.Server, session int64) zktest.Action
@@ -105,16 +105,18 @@ func TestWhateverBecomesOfAFrameOfAGroup(t *testing.T) { // I8
 						at := strike(s, nth, func(f *zktest.Frame) bool { return f.Dir == dir && sent(p.session)(f) && !heartbeat(f) },
 							func(*zktest.Frame) zktest.Action { return row.strike(s, p.session) })
 						useAll(t, locks, row.released)
-						if struck = at() != ""; strings.HasPrefix(at(), "multi request") {
-							groups++
-						}
+						struck = at() != ""
+						op, _, _ := strings.Cut(at(), " ")
+						groups[op]++
 						wantNothingLeft(t, s, p, locks)
 					})
 				})
 			}
 		}
 	}
-	need.AtLeast(t, "frames of groups", groups, 1)
+	for _, op := range []string{"multi", "setWatches", "multiRead"} {
+		need.AtLeast(t, "frames of groups that are "+op, groups[op], 1)
+	}
 }
 
 // Containers go while nobody has a node there.

@@ -386,7 +386,7 @@ func (n *Node) observe(f *form) {
 			return 0, true
 		}
 		asked := time.Now()
-		children, err := n.lock.client.link.WatchQueue(n.lock.path, w)
+		children, err := n.lock.client.link.WatchQueue(n.open, n.lock.path, w)
 		if s, _ := stand(children, n.mine().names()...); s.behind > 0 {
 			n.noteBudget(s) // before it counts
 			f.contested.Raise(asked)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -264,7 +265,7 @@ var wireTests = []struct {
 		p.do("a", 11, wire.OpGetData, pathAndFlag("/none", false))
 		p.do("a", 12, wire.OpSync, pathAndFlag("/none", false)[:9])
 		p.do("a", 13, wire.OpDelete, deleteBody("/x"))
-		p.do("a", -8, wire.OpSetWatches, setWatchesBody(p.zxid, "/x"))
+		p.do("a", -8, wire.OpSetWatches, setWatchesBody(wire.SetWatches{Zxid: p.zxid, Data: []string{"/x"}}))
 		p.recv("a")
 		p.open("b", 0, nil)
 		p.do("a", 14, wire.OpExists, pathAndFlag("/x", false))
@@ -376,6 +377,43 @@ var wireTests = []struct {
 			a: xid 7 at +4, code -5, 0 bytes
 			a: xid 8 at +4, code -5, 0 bytes
 			`},
+	{"watches as one", func(p *peer) {
+		p.do("a", 1, wire.OpCreate, createBody("/x", "1", 0))
+		p.do("a", 2, wire.OpCreate, createBody("/y", "", 0))
+		q := wire.SetWatches{Zxid: math.MaxInt64, Data: []string{"/x", "/none"}, Children: []string{"/y", "/z"}}
+		p.send("a", -1000, wire.OpSetWatches, setWatchesBody(q))
+		event := func() {
+			e := p.recv("a").Event()
+			p.logf("%v of %s", e.Type, e.Path)
+		}
+		event()
+		event()
+		p.recv("a")
+		p.send("a", 3, wire.OpDelete, deleteBody("/x"))
+		event()
+		p.recv("a")
+		p.send("a", 4, wire.OpCreate, createBody("/y/z", "", 0))
+		event()
+		p.recv("a")
+		p.do("a", 5, wire.OpDelete, deleteBody("/y/z"))
+		p.do("a", 6, wire.OpDelete, deleteBody("/y"))
+	}, `
+			a: xid 1 at +1, code 0, 6 bytes
+			a: xid 2 at +2, code 0, 6 bytes
+			a: xid -1 at never, code 0, 17 bytes
+			EventNodeDeleted of /none
+			a: xid -1 at never, code 0, 14 bytes
+			EventNodeDeleted of /z
+			a: xid -1000 at +2, code 0, 0 bytes
+			a: xid -1 at never, code 0, 14 bytes
+			EventNodeDeleted of /x
+			a: xid 3 at +3, code 0, 0 bytes
+			a: xid -1 at never, code 0, 14 bytes
+			EventNodeChildrenChanged of /y
+			a: xid 4 at +4, code 0, 8 bytes
+			a: xid 5 at +5, code 0, 0 bytes
+			a: xid 6 at +6, code 0, 0 bytes
+			`},
 	{"malformed requests", func(p *peer) {
 		p.do("a", 1, wire.OpMulti, multiBody(wire.OpGetData, pathAndFlag("/", false)))
 		p.do("a", 2, wire.OpMulti, multiBody(wire.OpSetACL, pathAndFlag("/", false)))
@@ -424,11 +462,8 @@ func authBody(scheme, auth string) (e wire.Encoder) {
 	return e
 }
 
-func setWatchesBody(zxid int64, data ...string) (e wire.Encoder) {
-	e.Int64(zxid)
-	e.Strings(data)
-	e.Strings(nil) // for nodes that do not exist
-	e.Strings(nil) // for children
+func setWatchesBody(q wire.SetWatches) (e wire.Encoder) {
+	e.SetWatches(q)
 	return e
 }
 
@@ -529,7 +564,8 @@ func FuzzRequest(f *testing.F) {
 		}
 	}
 	f.Add(int32(wire.OpCreateContainer), []byte(createBody("/a", "x", 4)), int32(wire.OpDelete), []byte(deleteBody("/a")))
-	f.Add(int32(wire.OpSetWatches), []byte(setWatchesBody(0, "/a", "/")), int32(wire.OpSetAuth), []byte(authBody("digest", "u:p")))
+	watches := wire.SetWatches{Data: []string{"/a", "/"}}
+	f.Add(int32(wire.OpSetWatches), []byte(setWatchesBody(watches)), int32(wire.OpSetAuth), []byte(authBody("digest", "u:p")))
 	f.Add(int32(wire.OpExists), []byte(pathAndFlag("", true)), int32(wire.OpGetChildren2), []byte(pathAndFlag("/", true)))
 	f.Add(int32(wire.OpDelete), []byte(deleteBody("")), int32(wire.OpCreate), []byte(createBody("", "x", 0)))
 	f.Add(int32(wire.OpMultiRead), []byte(multiBody(wire.OpGetChildren, pathAndFlag("/", true))), int32(wire.OpMultiRead), []byte{})

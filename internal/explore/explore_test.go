@@ -75,7 +75,7 @@ var scopes = []scopeOfTest{
 	{"ZooKeeper, two processes", 2, 0, 80, false, Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}}},
 	{"ZooKeeper, two processes: any fault", 2, 0, 3268, true,
 		anyFault(Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Clock: lease / 4})},
-	{"ZooKeeper, one process: a guarded write, any fault but of the clock", 2, 0, 1215, true,
+	{"ZooKeeper, one process: a guarded write, any fault but of the clock", 2, 0, 1191, true,
 		anyFault(Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Guarded, Lock}})},
 	{"ZooKeeper, one process: a guarded write, a connection breaks and a session ends", 3, 2, 4211, true,
 		Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Guarded}, Lost: true, Expire: true}},

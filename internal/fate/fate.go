@@ -4,6 +4,7 @@ package fate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/wire"
@@ -65,13 +66,19 @@ func (a Action) Await(ended <-chan struct{}) Action {
 	}
 }
 
-// About returns the path that a request is about, "" if it has none, and for a multi or a multiRead that of its first operation, whose
-// type first names. d is behind the header.
+// About returns the path that a request is about, "" if it has none; for a multi or a multiRead that of its first operation, whose
+// type first names, and for setWatches the first that it names. d is behind the header.
 func About(op int32, d wire.Decoder) (path, first string) {
 	switch op {
 	case wire.OpMulti, wire.OpMultiRead:
 		first = wire.OpName(d.MultiHeader().Op)
-	case wire.OpPing, wire.OpClose, wire.OpSetAuth, wire.OpSetWatches:
+	case wire.OpSetWatches:
+		q := d.SetWatches()
+		if all := slices.Concat(q.Data, q.Exist, q.Children); len(all) > 0 {
+			path = all[0]
+		}
+		return path, ""
+	case wire.OpPing, wire.OpClose, wire.OpSetAuth:
 		return "", ""
 	}
 	return d.String(), first

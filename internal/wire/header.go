@@ -55,8 +55,8 @@ func (e *Encoder) Event(v Event) {
 	e.String(v.Path)
 }
 
-// SetWatches is the body of a request that sets the watches of a broken connection again. Those whose node has changed
-// since Zxid fire at once.
+// SetWatches is the body of a request that sets several watches, as those of a broken connection again. Those whose node has changed
+// since Zxid, or is not there, fire at once.
 type SetWatches struct {
 	Zxid                  int64
 	Data, Exist, Children []string
@@ -64,6 +64,13 @@ type SetWatches struct {
 
 func (d *Decoder) SetWatches() SetWatches {
 	return SetWatches{Zxid: d.Int64(), Data: d.Strings(), Exist: d.Strings(), Children: d.Strings()}
+}
+
+func (e *Encoder) SetWatches(q SetWatches) {
+	e.Int64(q.Zxid)
+	e.Strings(q.Data)
+	e.Strings(q.Exist)
+	e.Strings(q.Children)
 }
 
 // A MultiHeader stands before each operation and each result of a multi or a multiRead, and behind the last one.

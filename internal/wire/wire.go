@@ -6,6 +6,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -116,6 +117,9 @@ const (
 	PasswordLen = 16
 )
 
+// ErrTooLong is what is wrong with a frame that announces too much.
+var ErrTooLong = errors.New("not ZooKeeper's protocol?")
+
 // ReadFrame reads the next frame, length included, into buf or, if that is too short, into a new one. A frame that
 // announces more than limit bytes is an error: a peer that speaks another protocol announces over a gigabyte.
 func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
@@ -128,7 +132,7 @@ func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(length)
 	if int64(n) > int64(limit) {
-		return nil, fmt.Errorf("frame of %d bytes announced: not ZooKeeper's protocol?", n)
+		return nil, fmt.Errorf("frame of %d bytes announced: %w", n, ErrTooLong)
 	}
 	frame := slices.Grow(length, int(n))[:lengthSize+int(n)]
 	if _, err := io.ReadFull(r, frame[lengthSize:]); err != nil {

@@ -88,6 +88,7 @@ type heard struct {
 	asked   []int64         // numbers of requests that are to be answered
 	zxid    int64           // the last transaction
 	watched map[string]bool // nodes whose end is to be told
+	awaited map[string]bool // nodes that setWatches has asked for, and whose end was not told since
 	gone    []string        // nodes whose end was told since the last answer
 }
 
@@ -213,14 +214,14 @@ func (t *tree) take(e Event) error {
 	key := lineOf{e.Process, e.Line}
 	l := t.lines[key]
 	if l == nil {
-		l = &heard{watched: map[string]bool{}}
+		l = &heard{watched: map[string]bool{}, awaited: map[string]bool{}}
 		t.lines[key] = l
 	}
 	switch e.Kind {
 	case Sent:
 		l.asked = append(l.asked, e.Number)
-		for _, w := range x.Watches {
-			l.watched[w] = true
+		for _, at := range x.Watches {
+			l.awaited[at] = true
 		}
 		t.send(x)
 	case Answered:
@@ -282,6 +283,12 @@ func (t *tree) answer(x *txn, l *heard, now clock.Instant) error {
 		}
 	}
 	l.gone = nil
+	for _, at := range x.Watches {
+		if l.awaited[at] && r.Code == wire.CodeOK { // else its end was told at once
+			l.watched[at] = true
+		}
+		delete(l.awaited, at)
+	}
 	for at := range l.watched {
 		if n := t.nodes[at]; n != nil && n.gone != 0 && n.gone <= r.Zxid {
 			return fmt.Errorf("comes before the end of %s is told, which was at %#x", at, n.gone)
@@ -299,18 +306,8 @@ func (t *tree) answer(x *txn, l *heard, now clock.Instant) error {
 	case x.Op == wire.OpName(wire.OpMultiRead):
 		return t.reads(x, now)
 	case x.Op == wire.OpName(wire.OpGetData):
-		n, err := t.sees(x.Path, r.Zxid)
-		if n == nil || err != nil {
-			return err
-		}
-		if n.born != 0 && n.born != r.Czxid || r.Owner != n.by.Session {
-			return fmt.Errorf("it is of transaction %#x and session %#x, and was created by %#x under %#x", r.Czxid, r.Owner, n.born, n.by.Session)
-		}
-		if n.born == 0 {
-			n.born, n.place = r.Czxid, cmp.Or(n.place, r.Czxid)
-			t.tokens[tokenAt{path.Dir(n.path), n.born}] = n
-		}
 		l.watched[x.Path] = l.watched[x.Path] || x.Watch
+		return t.tells(x.Path, *r, r.Zxid)
 	}
 	return nil
 }
@@ -520,13 +517,37 @@ func (t *tree) finds(x *txn, now clock.Instant) error {
 	return nil
 }
 
-// reads takes what several lists have shown. What else is read with them is a path above nodes.
+// tells takes what was read of a node.
+func (t *tree) tells(at string, r Reply, z int64) error {
+	n, err := t.sees(at, z)
+	if n == nil || err != nil {
+		return err
+	}
+	if n.born != 0 && n.born != r.Czxid || r.Owner != n.by.Session {
+		return fmt.Errorf("it is of transaction %#x and session %#x, and was created by %#x under %#x", r.Czxid, r.Owner, n.born, n.by.Session)
+	}
+	if n.born == 0 {
+		n.born, n.place = r.Czxid, cmp.Or(n.place, r.Czxid)
+		t.tokens[tokenAt{path.Dir(n.path), n.born}] = n
+	}
+	return nil
+}
+
+// reads takes what several reads have shown. They set no watch.
 func (t *tree) reads(x *txn, now clock.Instant) error {
 	for i, part := range x.reply.Parts {
-		if part.Code != wire.CodeOK || x.Ops[i].Op != wire.OpName(wire.OpGetChildren) {
-			continue
+		at, z := x.Ops[i].Path, x.reply.Zxid
+		var err error
+		switch {
+		case part.Code == wire.CodeNoNode:
+			err = t.misses(t.nodes[at], z, now)
+		case part.Code != wire.CodeOK:
+		case x.Ops[i].Op == wire.OpName(wire.OpGetChildren):
+			err = t.lists(at, part.Names, z, now)
+		default:
+			err = t.tells(at, part, z)
 		}
-		if err := t.lists(x.Ops[i].Path, part.Names, x.reply.Zxid, now); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -557,6 +578,7 @@ func (t *tree) lists(above string, names []string, z int64, now clock.Instant) e
 // told takes an event. Whatever is answered on the connection from then on knows of that.
 func (t *tree) told(l *heard, at string, now clock.Instant) error {
 	delete(l.watched, at)
+	delete(l.awaited, at)
 	n := t.nodes[at]
 	switch {
 	case n == nil: // a path above them

@@ -219,6 +219,24 @@ var nodeForgers = []forger{
 		r.Owner++
 		return r.Czxid != 0 && r.Owner > 1
 	}), "was created by"},
+	{"another one's node, read with others", replies("multiRead", func(q *Request, r *Reply) bool {
+		for i, o := range q.Ops {
+			if _, _, ok := zkqueue.ParseName(path.Base(o.Path)); ok && r.Parts[i].Code == wire.CodeOK && o.Op == wire.OpName(wire.OpGetData) {
+				r.Parts[i].Owner++
+				return true
+			}
+		}
+		return false
+	}), "was created by"},
+	{"a node that was not found, read with others", replies("multiRead", func(q *Request, r *Reply) bool {
+		for i, o := range q.Ops {
+			if _, _, ok := zkqueue.ParseName(path.Base(o.Path)); ok && r.Parts[i].Code == wire.CodeOK && o.Op == wire.OpName(wire.OpGetData) {
+				r.Parts[i] = Reply{Code: wire.CodeNoNode}
+				return true
+			}
+		}
+		return false
+	}), "not there at .*, and (nobody can have removed it|was at|was deleted at)"},
 	{"the end of a node that is there", func(events []Event, at int) ([]Event, bool) {
 		e := events[at]
 		gone := Event{At: e.At, Process: e.Process, Line: e.Line, Kind: Gone, Reply: e.Reply}
@@ -230,6 +248,28 @@ var nodeForgers = []forger{
 			return f.Kind == Answered && f.Process == e.Process && f.Line == e.Line && f.Reply.Zxid > 0
 		})
 		return slices.Delete(events, at, at+1), e.Kind == Gone && later
+	}, "before the end of"},
+	{"the end of a node that was watched with others and is not told", func(events []Event, at int) ([]Event, bool) {
+		e := events[at]
+		alone, together := false, false
+		for _, f := range events[:at] {
+			if e.Kind == Gone && f.Kind == Sent && f.Process == e.Process && f.Line == e.Line {
+				alone = alone || f.Request.Watch && f.Request.Path == e.Reply.Paths[0]
+				together = together || slices.Contains(f.Request.Watches, e.Reply.Paths[0])
+			}
+		}
+		return slices.Delete(events, at, at+1), together && !alone
+	}, "before the end of"},
+	{"the end of a node that was gone when it was watched with others", func(events []Event, at int) ([]Event, bool) {
+		e := events[at]
+		for i := at + 1; i < len(events) && e.answers("delete"); i++ {
+			if f := &events[i]; f.Kind == Sent && f.Process == e.Process && f.Line == e.Line && len(f.Request.Watches) > 0 {
+				q := *f.Request
+				q.Watches, f.Request = append(slices.Clone(q.Watches), e.Request.Path), &q
+				return events, true
+			}
+		}
+		return nil, false
 	}, "before the end of"},
 	{"a session that ends too early", func(events []Event, at int) ([]Event, bool) {
 		e := events[at]

@@ -125,8 +125,8 @@ func (l *attached) Closed() bool {
 
 func (l *attached) Leased() bool { return false }
 
-// ask makes one call of the library for each request: reads together, writes one after the other. None is behind a read.
-func (l *attached) ask(requests ...Request) []Answer {
+// Ask makes one call of the library for each request: reads together, writes one after the other. None is behind a read.
+func (l *attached) Ask(requests ...Request) []Answer {
 	answers := make([]Answer, len(requests))
 	var reads sync.WaitGroup
 	for i, q := range requests {
@@ -142,7 +142,7 @@ func (l *attached) ask(requests ...Request) []Answer {
 
 // Gather has no way to send requests together.
 func (l *attached) Gather(_ context.Context, _ string, requests ...Request) []Answer {
-	return l.ask(requests...)
+	return l.Ask(requests...)
 }
 
 // forward passes on the event of one watch, there being no callback.

@@ -27,7 +27,7 @@ type dialed struct {
 	dialing   mutexbool.Bool  // the library is between two connections
 	verify    mutexbool.Bool  // the connection came back: held nodes want a look
 	paths     paths           // that are known to be there
-	oneByOne  atomic.Bool     // the servers know no request for several lists
+	oneByOne  atomic.Bool     // nothing is read together: the servers know no request for that, or have answered too much
 
 	// Written by the goroutine in which the library connects, shakes hands and tells of both.
 	current atomic.Pointer[Session] // nil before the first and after an expiry
@@ -35,7 +35,7 @@ type dialed struct {
 	left    time.Duration           // since when there is no connection, 0 while it stands; read there, too
 
 	problem atomic.Pointer[error] // why there is no connection
-	longest atomic.Int64          // of the lists that were answered, in bytes
+	longest atomic.Int64          // of what was read, in bytes
 }
 
 // Dial has the library connect to one of the servers, and goes on trying. On an error nothing is

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -175,20 +176,8 @@ func (l *Link) Listing(path string, w *Watcher) Request {
 	return read{path: path, list: true, Watch: !l.Events.listen(path, w), watcher: w}
 }
 
-// Ask sends requests and waits for the answers, or the end of the connection. It sees to the watches that were asked for before anything
-// is made of the answers.
-func (l *Link) Ask(requests ...Request) []Answer {
-	answers := l.ask(requests...)
-	for i, q := range requests {
-		if r, ok := q.(read); ok && r.Watch {
-			l.Events.answered(r, answers[i])
-		}
-	}
-	return answers
-}
-
 // WatchQueue lists the queue at path and sees to it that w hears of its next change.
-func (l *Link) WatchQueue(path string, w *Watcher) ([]string, error) {
-	queue := l.Ask(l.Listing(path, w))[0]
+func (l *Link) WatchQueue(ctx context.Context, path string, w *Watcher) ([]string, error) {
+	queue := l.Gather(ctx, path, l.Listing(path, w))[0]
 	return queue.Children, queue.Err
 }

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -13,8 +14,8 @@ import (
 )
 
 // An ensemble agrees on, logs and answers a request, whatever is in it. So batches about different paths that wait anyway leave as a
-// group: their transactions as one request, and their lists as another one right behind. They wait for no longer than a quarter of a round
-// trip, and only while other groups are under way.
+// group: their transactions as one request, their watches as another one, and their reads as a third one right behind. They wait for no
+// longer than a quarter of a round trip, and only while other groups are under way.
 
 const (
 	enoughUnderWay = 1         // groups; with fewer a batch leaves at once
@@ -31,27 +32,28 @@ var (
 	errMisfit = errors.New("the server answered something else than was asked")
 )
 
-// Gather is Ask for a transaction about nodes below path, and maybe reads behind it that set no watch: they may leave in a group. They
+// Gather is Ask for a transaction about nodes below path and maybe reads behind it, or for reads: they may leave in a group. They
 // do not leave at all if ctx ends before that; the error is then zk.ErrNoServer. With what makes the path before it they leave alone.
 //
 // A transaction that fails is the end of its group, so one about a path that may be missing leaves alone; and if another one
 // fails, this one is sent again, alone. In a group there is one transaction for each path: what it creates has its id for a token.
 func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (answers []Answer) {
 	b := newBatch(requests)
-	last := len(requests) - 1
-	for ; last > 0; last-- {
-		if _, writes := requests[last].(Transaction); writes {
-			break
-		}
+	last, writes := len(requests), false
+	for last > 0 && !writes {
+		last--
+		_, writes = requests[last].(Transaction)
 	}
-	if last == 0 && l.paths.known(path) {
+	if last == 0 && (!writes || l.paths.known(path)) {
 		b.ctx, b.path = ctx, path
 	}
 	answers = l.send(b)
 	if errors.Is(answers[last].Err, errAgain) {
-		answers = l.ask(requests...)
+		answers = l.Ask(requests...)
 	}
-	l.paths.note(path, answers[last].Err)
+	if writes {
+		l.paths.note(path, answers[last].Err)
+	}
 	return answers
 }
 
@@ -90,7 +92,8 @@ func (s *socket) landedLocked(sent time.Duration) {
 	s.leaveLocked()
 }
 
-// join returns which requests of batches are sent as one: transactions, and then lists. A batch without a path shares nothing.
+// join returns which requests of batches are sent as one: transactions, and then reads. A batch without a path shares nothing, and one
+// alone not what sets a watch.
 func (l *dialed) join(batches []*batch) [][]*part {
 	var writes, reads [][]*part
 	bytes, lists := 0, l.listsInOne()
@@ -99,7 +102,8 @@ func (l *dialed) join(batches []*batch) [][]*part {
 			p := &b.parts[i]
 			switch p.ops[0].(type) {
 			case read:
-				if n := len(reads); n == 0 || b.path == "" || len(reads[n-1]) == lists {
+				apart := b.path == "" || len(batches) == 1 && p.watches()
+				if n := len(reads); n == 0 || apart || len(reads[n-1]) == lists {
 					reads = append(reads, nil)
 				}
 				reads[len(reads)-1] = append(reads[len(reads)-1], p)
@@ -148,8 +152,25 @@ func opOfAll(parts []*part) int32 {
 // several reports whether requests of a type are operations with headers.
 func several(op int32) bool { return op == wire.OpMulti || op == wire.OpMultiRead }
 
+// watchesOf returns the watches that reads ask for. No change from before they are set counts: the reads behind tell.
+func watchesOf(parts []*part) wire.SetWatches {
+	q := wire.SetWatches{Zxid: math.MaxInt64}
+	for _, p := range parts {
+		if r := p.ops[0].(read); r.list {
+			q.Children = append(q.Children, r.path)
+		} else {
+			q.Data = append(q.Data, r.path)
+		}
+	}
+	return q
+}
+
 // appendBody appends requests that are sent as one.
 func appendBody(e wire.Encoder, op int32, parts []*part) wire.Encoder {
+	if op == wire.OpSetWatches {
+		e.SetWatches(watchesOf(parts))
+		return e
+	}
 	if !several(op) {
 		return append(e, parts[0].encoded[wire.MultiHeaderSize:]...)
 	}
@@ -174,9 +195,7 @@ func (l *dialed) decodeAll(d *wire.Decoder, op int32, parts []*part) {
 				return
 			}
 		}
-		if op != wire.OpGetData { // a node that is read alone is none that would be read in a group
-			l.noteList(size - len(d.Rest))
-		}
+		l.noteList(size - len(d.Rest))
 	}
 	if several(op) && !d.MultiHeader().Done {
 		fail(parts, errMisfit)
@@ -190,7 +209,7 @@ func fail(parts []*part, err error) {
 	}
 }
 
-// noteList notes the length of a list. One goroutine reads at a time.
+// noteList notes the length of what was read. One goroutine reads at a time.
 func (l *dialed) noteList(bytes int) {
 	l.longest.Store(max(l.longest.Load(), int64(bytes)))
 }

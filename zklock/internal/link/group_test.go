@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -423,6 +424,158 @@ func TestOtherReadsBehindATransactionLeaveWithTheLists(t *testing.T) {
 	})
 }
 
+// A heard is a watcher that counts what it is told.
+type heard struct {
+	Watcher
+	times atomic.Int32
+}
+
+func newHeard() *heard {
+	h := new(heard)
+	h.Notify = func() { h.times.Add(1) }
+	return h
+}
+
+func (h *heard) want(t *testing.T, what string, times int32, gone bool) {
+	t.Helper()
+	synctest.Wait()
+	if got := h.times.Load(); got != times || h.Gone.Load() != gone {
+		t.Errorf("%s: told %d times, gone: %t; want %d, %t", what, got, h.Gone.Load(), times, gone)
+	}
+}
+
+// watched has what is below two paths, and two lists, read and watched in a group with others.
+func (c *crowd) watched() (nodes, lists [2]*heard, turns []*turn) {
+	for i, path := range c.paths[1:3] {
+		put(c.t, c.Conn, path+"/node")
+		c.Conn.Set(path+"/node", []byte(path), -1)
+		nodes[i], lists[i] = newHeard(), newHeard()
+	}
+	c.take()
+	c.crowded()
+	for i, path := range c.paths[1:3] {
+		turns = append(turns, c.gather(c.t.Context(), path, c.Reading(path+"/node", &nodes[i].Watcher), c.Listing(path, &lists[i].Watcher)))
+		synctest.Wait()
+	}
+	return nodes, lists, append(turns, c.enterAll(c.paths[3])...)
+}
+
+func TestWatchesOfAGroupAreSetTogether(t *testing.T) {
+	inCrowd(t, 4, func(c *crowd) {
+		nodes, lists, turns := c.watched()
+		c.wantEntered(turns[2])
+		c.wantSent("create", "setWatches", "multiRead")
+		for i, path := range c.paths[1:3] {
+			seen := turns[i].wait().answers
+			need.Equal(t, "the data", string(seen[0].Data), path)
+			need.List(t, "the list", seen[1].Children, "node")
+			kept, ok := c.Events.Seen(path + "/node")
+			need.That(t, "nothing was kept of the node", ok && string(kept.Data) == path)
+			nodes[i].want(t, "the node, before anything has happened", 0, false) // but the change before the watch
+			lists[i].want(t, "the list, before anything has happened", 0, false)
+		}
+		need.OK(t, c.Conn.Delete("/q1/node", -1))
+		put(t, c.Conn, "/q2/other")
+		time.Sleep(trip)
+		nodes[0].want(t, "the node that was deleted", 1, true)
+		nodes[1].want(t, "the other one", 0, false)
+		lists[0].want(t, "the list of the node that was deleted", 1, false)
+		lists[1].want(t, "the list that another one came to", 1, false)
+	})
+}
+
+func TestWhatIsNotThereWhenItIsWatchedIsToldOf(t *testing.T) {
+	inCrowd(t, 4, func(c *crowd) {
+		gone, other := newHeard(), newHeard()
+		c.crowded()
+		missing := c.gather(t.Context(), "/q1", c.Reading("/q1/node", &gone.Watcher))
+		synctest.Wait()
+		unknown := c.gather(t.Context(), "/qx", c.Reading("/qx/node", &newHeard().Watcher))
+		synctest.Wait()
+		turns := c.enterAll("/q2")
+		wantErr(t, "read", missing.wait().answers[0].Err, zk.ErrNoNode)
+		wantErr(t, "read below a path that nobody knows", unknown.wait().answers[0].Err, zk.ErrNoNode)
+		c.wantEntered(turns...)
+		c.wantSent("create", "setWatches", "multiRead")
+		gone.want(t, "what is not there", 1, true)
+		need.That(t, "whoever comes later takes it for watched", !c.Events.listen("/q1/node", &other.Watcher))
+		need.That(t, "its path is not known any more", c.transport.(*dialed).paths.known("/q1"))
+		need.Equal(t, "watches that are left", c.s.Watches(), 0)
+	})
+}
+
+// Else whoever waits for an event would do so in vain.
+func TestNothingIsTakenForWatchedUnlessTheServerSaysSo(t *testing.T) {
+	for op, action := range map[string]zktest.Action{"setWatches": zktest.Throttled, "multiRead": zktest.Throttled} {
+		inCrowd(t, 4, func(c *crowd) {
+			c.meet(op, zktest.Request, action)
+			nodes, lists, turns := c.watched()
+			for i, path := range c.paths[1:3] {
+				for _, a := range turns[i].wait().answers {
+					wantMention(t, a.Err, fmt.Sprint(wire.CodeThrottled))
+				}
+				need.That(t, op+": the node is taken for watched", !c.Events.listen(path+"/node", &nodes[i].Watcher))
+				need.That(t, op+": the list is taken for watched", !c.Events.listen(path, &lists[i].Watcher))
+			}
+			wantErr(t, "the create beside", turns[2].wait().answers[0].Err, nil)
+		})
+	}
+}
+
+func TestWatchesWithoutAnAnswerAreNone(t *testing.T) {
+	for _, op := range []string{"setWatches", "multiRead"} {
+		inCrowd(t, 4, func(c *crowd) {
+			c.meet(op, zktest.Reply, zktest.Cut)
+			nodes, _, turns := c.watched()
+			for i, path := range c.paths[1:3] {
+				for _, a := range turns[i].wait().answers {
+					wantErr(t, op, a.Err, zk.ErrConnectionClosed)
+				}
+				need.That(t, op+": the node is taken for watched", !c.Events.listen(path+"/node", &nodes[i].Watcher))
+			}
+		})
+	}
+}
+
+func TestWatchesOfOneAloneLeaveAsTheyAre(t *testing.T) {
+	inCrowd(t, 2, func(c *crowd) {
+		put(t, c.Conn, "/q1/node")
+		c.take()
+		w := newHeard()
+		r := c.gather(t.Context(), "/q1", c.Listing("/q1", &w.Watcher), c.Reading("/q1/node", &w.Watcher)).wait()
+		wantErr(t, "reads", errors.Join(r.answers[0].Err, r.answers[1].Err), nil)
+		need.Equal(t, "they took", r.took, trip)
+		c.wantSent("getChildren2", "getData")
+		need.OK(t, c.Conn.Delete("/q1/node", -1))
+		time.Sleep(trip)
+		w.want(t, "the node that was deleted", 2, true)
+	})
+}
+
+// The lists are not the only thing that may be long: nodes of others have data.
+func TestAnswerThatIsTooLongIsAskedForOnlyOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t, zktest.Config{Latency: trip / 2})
+		f := newForger(s)
+		c := &crowd{Link: dial(t, f.config(), addr), t: t, s: s}
+		for i := range 4 {
+			c.paths = append(c.paths, c.add(fmt.Sprintf("/q%d", i)))
+		}
+		c.enter("/q0").wait()
+		f.next(wire.OpMultiRead, with(make([]byte, maxFrame)))
+		_, _, turns := c.watched()
+		for _, r := range turns[:2] {
+			wantErr(t, "the reads", r.wait().answers[1].Err, zk.ErrConnectionClosed)
+		}
+		need.OK(t, c.awaitConnection(t.Context()))
+		c.enter("/q0").wait()
+		s.Intercept(c.note)
+		c.crowded()
+		c.wantEntered(c.enterAll("/q1", "/q3")...)
+		c.wantSent("multi", "getChildren2", "getChildren2")
+	})
+}
+
 // Servers before 3.6 hang up on what they do not know.
 func TestServersThatListOneByOneAreAskedToOnlyOnce(t *testing.T) {
 	inCrowd(t, 4, func(c *crowd) {
@@ -446,6 +599,13 @@ func TestServersThatListOneByOneAreAskedToOnlyOnce(t *testing.T) {
 		c.crowded()
 		c.wantEntered(c.enterAll("/q1", "/q2", "/q3")...)
 		c.wantSent("multi", "getChildren2", "getChildren2", "getChildren2")
+		nodes, lists, turns := c.watched()
+		c.wantEntered(turns[2])
+		c.wantSent("create", "getData", "getChildren2", "getData", "getChildren2", "getChildren2")
+		need.OK(t, c.Conn.Delete("/q1/node", -1))
+		time.Sleep(trip)
+		nodes[0].want(t, "the node that was deleted", 1, true)
+		lists[0].want(t, "its list", 1, false)
 	})
 }
 

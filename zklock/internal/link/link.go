@@ -65,7 +65,9 @@ type transport interface {
 	PollClose() (stopPolling func())
 	// Closed reports whether somebody else has closed the connection, and ends the link then.
 	Closed() bool
-	ask(...Request) []Answer // see [Link.Ask]
+	// Ask sends requests and waits for the answers, or the end of the connection. It sees to the watches that were asked for before
+	// anything is made of the answers.
+	Ask(...Request) []Answer
 	// Gather is Ask where others may come along; see [dialed.Gather].
 	Gather(ctx context.Context, path string, requests ...Request) []Answer
 	// Leased reports whether sessions have a lease; then requests are executed in order and answered within one round trip, and the

@@ -73,10 +73,12 @@ func (r read) call(c *attached) (a Answer) {
 		a.Data, stat, a.Err = conn.Get(r.path)
 	}
 	if a.Err != nil {
-		return Answer{Err: a.Err}
-	}
-	if a.Data, a.Stat = kept(a.Data), *stat; r.Watch {
+		a = Answer{Err: a.Err}
+	} else if a.Data, a.Stat = kept(a.Data), *stat; r.Watch {
 		c.forward(events)
+	}
+	if r.Watch {
+		c.link.Events.answered(r, a)
 	}
 	return a
 }

@@ -187,6 +187,9 @@ func (s *socket) readFrame() error {
 	}
 	frame, err := wire.ReadFrame(s.reader, s.buffer, maxFrame)
 	if err != nil {
+		if s.session != nil && errors.Is(err, wire.ErrTooLong) {
+			s.dialed.oneByOne.Store(true) // or it would be asked for again
+		}
 		return err
 	}
 	s.buffer = frame
@@ -333,22 +336,25 @@ func newBatch(requests []Request) *batch {
 	return b
 }
 
+// watches reports whether it asks for a watch.
+func (p *part) watches() bool {
+	r, reads := p.ops[0].(read)
+	return reads && r.Watch
+}
+
 // fail is the answer to a request without one.
 func (p *part) fail(err error) {
 	p.answer.Err = err
 	p.batch.missing.Done()
 }
 
-func (l *dialed) ask(requests ...Request) []Answer { return l.send(newBatch(requests)) }
+func (l *dialed) Ask(requests ...Request) []Answer { return l.send(newBatch(requests)) }
 
 func (l *dialed) send(b *batch) []Answer {
 	s := l.socket.Load()
 	if s == nil || !l.connected.IsSet() {
 		b.unsent()
-		return b.answers
-	}
-	<-s.open
-	if b.path == "" || s.gather(b) {
+	} else if <-s.open; b.path == "" || s.gather(b) {
 		s.writing <- struct{}{}
 		if frames := s.encode(b); len(frames) > 0 {
 			if _, err := s.Conn.Write(frames); err != nil {
@@ -358,6 +364,11 @@ func (l *dialed) send(b *batch) []Answer {
 		<-s.writing
 	}
 	b.missing.Wait()
+	for i := range b.parts {
+		if p := &b.parts[i]; p.watches() {
+			l.link.Events.answered(p.ops[0].(read), *p.answer)
+		}
+	}
 	return b.answers
 }
 
@@ -392,22 +403,36 @@ func (s *socket) encode(b *batch) wire.Encoder {
 		if last {
 			s.underWay++
 		}
-		s.encodeLocked(parts, last)
+		if len(parts) > 1 {
+			s.dialed.link.Groups.Add(1)
+			s.dialed.link.Grouped.Add(int64(len(parts)))
+			s.encodeWatchesLocked(parts)
+		}
+		s.encodeLocked(opOfAll(parts), parts, last)
 	}
 	return s.frames
 }
 
+// encodeWatchesLocked has the watches set that requests ask for, before these are sent as one: a server sets none then. What asks for one
+// has two answers, the first of which tells nothing but errors.
+func (s *socket) encodeWatchesLocked(parts []*part) {
+	watching := slices.DeleteFunc(slices.Clone(parts), func(p *part) bool { return !p.watches() })
+	if len(watching) == 0 {
+		return
+	}
+	for _, p := range watching {
+		p.batch.missing.Add(1)
+	}
+	s.encodeLocked(wire.OpSetWatches, watching, false)
+}
+
 // encodeLocked notes requests before they are sent as one, and appends the frame.
-func (s *socket) encodeLocked(parts []*part, last bool) {
+func (s *socket) encodeLocked(op int32, parts []*part, last bool) {
 	now := s.dialed.link.Now()             // before the write: a lease may only start too early
 	if s.lastXid--; s.lastXid > firstXid { // below the lowest: the first ones were answered long ago
 		s.lastXid = firstXid
 	}
-	if len(parts) > 1 {
-		s.dialed.link.Groups.Add(1)
-		s.dialed.link.Grouped.Add(int64(len(parts)))
-	}
-	h := wire.RequestHeader{Xid: s.lastXid, Op: opOfAll(parts)}
+	h := wire.RequestHeader{Xid: s.lastXid, Op: op}
 	s.noteLocked(h, now, parts, last)
 	begin := s.frames.BeginFrame()
 	s.frames.RequestHeader(h)
