@@ -78,7 +78,7 @@ func (c *caller) begin() {
 		c.cancel = func() {}
 	}
 	go func() {
-		has, err := c.acquire(ctx)
+		has, err := c.below(ctx, frames)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if err != nil {
@@ -92,6 +92,17 @@ func (c *caller) begin() {
 		c.has, c.state = has, holding
 		w.grantedLocked(c)
 	}()
+}
+
+// frames are more than a trace has.
+const frames = 4
+
+// below acquires so many frames further down.
+func (c *caller) below(ctx context.Context, frames int) (has []*span, err error) {
+	if frames > 0 {
+		return c.below(ctx, frames-1)
+	}
+	return c.acquire(ctx)
 }
 
 // acquire does what the call is.
@@ -185,6 +196,7 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 		if c.process != c.world.processes[0] { // another order
 			slices.Reverse(locks)
 		}
+		locks = append(locks, locks[0]) // which is entered again
 		var b *tier.Bundle
 		if b, err = tier.AcquireAll(ctx, locks...); err == nil {
 			has = append(has, &span{caller: c, paths: []string{path, other}, weight: whole, hold: b})
@@ -221,6 +233,9 @@ func (c *caller) askWrong(ctx context.Context) (why error) {
 	}
 	if _, err := c.registry.Semaphore(path, 0).Acquire(ctx, 1); err == nil {
 		return errors.New("it is not refused one permit of none")
+	}
+	if _, err := tier.AcquireAll(ctx, c.registry.Mutex(path), c.registry.RWMutex(path).Writer()); err == nil {
+		return errors.New("it is not refused two locks at one path")
 	}
 	return errors.Join(errRefused, why)
 }

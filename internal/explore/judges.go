@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -26,12 +28,17 @@ func (w *queues) judge() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, x := range w.spans {
+		w.judgeLeaseLocked(x)
 		w.judgeWorkLocked(x)
 		if x.end < 0 && x.hold.Err() != nil {
 			x.end = w.step
 		}
 	}
 	w.judgeLogLocked()
+	w.judgeLongLocked()
+	if w.step > mostSteps {
+		w.blameLocked("waits", "there is no end after %d steps", mostSteps)
+	}
 	if !w.done() && w.quiet >= patience { // a fault, which could help, need not come
 		w.blameLocked("waits", "somebody waits for ever")
 	}
@@ -48,9 +55,11 @@ func (w *queues) judge() {
 		for _, c := range p.callers {
 			w.judgeCallLocked(c)
 			w.judgeStayLocked(c)
+			w.judgeLookLocked(c)
 			w.judgeLossLocked(c)
 			queues = queues || c.state == waiting
 		}
+		w.noteContestedLocked(p)
 		w.judgeFiguresLocked(p)
 		if !queues {
 			p.unwanted = w.step
@@ -72,11 +81,22 @@ func (w *queues) grantedLocked(c *caller) {
 		if w.scope.seed.loose {
 			x.work = context.WithoutCancel(x.work)
 		}
-		known := w.scope.Seam && c.after > c.lossAfter // at the seam a loss is told at once
+		known := w.scope.Seam && c.after > c.lossAfter || c.certain && w.step > c.lossAfter // at the seam a loss is told at once
 		if err := x.hold.Err(); err != nil && (!c.disturbed || known) && !w.draining {
 			w.blameLocked("lost", "%s is given what is lost: %v", c.name, err)
 		}
 		w.spans = append(w.spans, x)
+	}
+}
+
+// judgeLeaseLocked judges whether somebody believes to have something for longer than its lease.
+func (w *queues) judgeLeaseLocked(x *span) {
+	memory, ok := w.store.(*scripted)
+	if !ok || x.hold.Err() != nil {
+		return
+	}
+	if now, end := memory.now(x.process), time.Duration(x.leased.Load()); now >= end {
+		w.blameLocked("lost", "%s believes to have it %v after the end of its lease", x.name, now-end)
 	}
 }
 
@@ -100,7 +120,7 @@ func (w *queues) judgeGrantLocked(x *span) {
 		}
 	}
 	i := slices.Index(w.entered, x.process)
-	if others := func(c Call) bool { return c != Lock && c != Nested }; i > 0 && !slices.ContainsFunc(w.scope.Calls, others) {
+	if others := func(c Call) bool { return c != Lock && c != Nested }; i > 0 && !slices.ContainsFunc(w.scope.all(), others) {
 		w.blameLocked("order", "%s is served before %s, which entered before it", x.name, w.entered[0].name)
 	}
 	if i >= 0 {
@@ -201,6 +221,9 @@ func (w *queues) judgeGivenLocked(at string, weight int, q second.Contender) {
 // toBeKept says whether a lock has to stay in the process at a release: it does if somebody waits here and no other process is known to
 // have waited for the budget, or he came before the grant, by rounds; but not once its holder was told that it is wanted elsewhere.
 func (w *queues) toBeKept(x *span) (keep *bool) {
+	if w.stayedTooLong(x) {
+		return new(bool)
+	}
 	hold, ok := x.hold.(*tier.Hold)
 	if !ok || len(x.has) > 0 || !w.scope.oneMutex() || hold.Err() != nil || x.closing || x.wrote {
 		return nil
@@ -225,10 +248,33 @@ func (w *queues) toBeKept(x *span) (keep *bool) {
 	return keep
 }
 
+// longest is for how long permits stay at most while others wait.
+const longest = 3 * permitsThere * budget
+
+// stayedTooLong reports whether permits have done so, as their process knows.
+func (w *queues) stayedTooLong(x *span) bool {
+	since := func(t time.Time) bool { return !t.IsZero() && time.Since(t) >= longest }
+	return (x.call == One || x.call == Two) && since(x.contested) && since(x.got)
+}
+
+// noteContestedLocked notes since when a process that waits for permits has known that another one does.
+func (w *queues) noteContestedLocked(p *process) {
+	here, there := false, false
+	for _, q := range w.store.Queue(permitsOf + path) {
+		here = here || q.Permits == 0 && q.Label == p.name
+		there = there || q.Permits == 0 && q.Label != p.name
+	}
+	if !here || !there {
+		p.contested = time.Time{}
+	} else if p.contested.IsZero() && !w.anyUnderWayLocked(p) {
+		p.contested = time.Now()
+	}
+}
+
 // oneMutex reports whether all calls are of one mutex.
 func (s Scope) oneMutex() bool {
 	of := []Call{Lock, Try, Nested, Guarded, Yield}
-	return !slices.ContainsFunc(s.Calls, func(c Call) bool { return !slices.Contains(of, c) })
+	return !slices.ContainsFunc(s.all(), func(c Call) bool { return !slices.Contains(of, c) })
 }
 
 // waited is for how long another process has waited, as far as is known to this one.
@@ -263,7 +309,9 @@ func (w *queues) judgeStayLocked(c *caller) {
 	if c.keep == nil {
 		return
 	}
-	last := func(x *span) bool { return x.begin == w.step && x.process == c.process && x.source == tier.HandOff }
+	last := func(x *span) bool {
+		return x.begin == w.step && x.process == c.process && (x.source == tier.HandOff || x.call == One || x.call == Two)
+	}
 	if kept := slices.ContainsFunc(w.spans, last); kept != *c.keep {
 		w.blameLocked("budget", "%s releases: handed on %t, want %t", c.name, kept, *c.keep)
 	}
@@ -278,6 +326,34 @@ func (w *queues) judgeWantedLocked(x *span) {
 	if hold, ok := x.hold.(*tier.Hold); ok && second.GrantOf(hold).Contested().Raised() && !w.wanted[x.token] {
 		w.blameLocked("budget", "%s is told that somebody waits, and nobody does", x.name)
 	}
+}
+
+// judgeLookLocked judges whether a process knows that another one waits, where it may keep the lock although somebody does: for who
+// waits here, or for who reads where somebody wrote, who lets others in that read once they have waited for the budget.
+func (w *queues) judgeLookLocked(c *caller) {
+	if c.state != holding || w.scope.Strict || w.anyUnderWayLocked(c.process) {
+		return
+	}
+	hold, ok := c.has[0].hold.(*tier.Hold)
+	if !ok {
+		return
+	}
+	x, ok := second.GrantOf(hold).(*place)
+	if !ok || hold.Err() != nil {
+		return
+	}
+	here := slices.ContainsFunc(c.callers, func(c *caller) bool { return c.state == waiting && c.call != Try })
+	reads := len(c.has) == 1 && hold.Shared() && !x.Shared()
+	if s := w.store.(*seam); x.wanted.IsZero() && (here || reads) && x == s.places[x.path][0] && s.behindLocked(x.path, 0) {
+		w.blameLocked("budget", "%s does not know that somebody waits, and does not look", c.name)
+	} else if !x.wanted.IsZero() && reads && !here && time.Since(x.wanted) >= budget && !x.sharing && !x.Contender.Shared {
+		w.blameLocked("budget", "%s reads alone, although somebody has waited for %v", c.name, time.Since(x.wanted))
+	}
+}
+
+// anyUnderWayLocked reports whether a message from or to a process is.
+func (w *queues) anyUnderWayLocked(p *process) bool {
+	return slices.ContainsFunc(w.pending, func(m *message) bool { return m.process == p })
 }
 
 // judgeWriteLocked judges a write that takes effect.
@@ -399,65 +475,12 @@ func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
 	p.told.connection = e.State
 }
 
-// noteSession judges what is logged of a session: it is the first one, another one, or back again.
-func (w *queues) noteSession(text, session string) {
+// judgeNews judges what the store tells of a contender: of who has permits it says nothing of those that are free.
+func (w *queues) judgeNews(v queue.View) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	number, _, _ := strings.Cut(session, "/")
-	p := w.named("p" + number)
-	want := "new session"
-	switch p.logged {
-	case "":
-		want = "connected"
-	case session:
-		want = "connected again"
-	}
-	if p.logged = session; text != want {
-		w.blameLocked("words", "%q is logged of session %s, want %q", text, session, want)
-	}
-}
-
-// noteAway judges a line that says that there is no connection: it has a reason.
-func (w *queues) noteAway(why any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if why == nil {
-		w.blameLocked("words", "it is logged that there is no connection, for no reason")
-	}
-}
-
-// noteLogged notes that a loss was logged.
-func (w *queues) noteLogged(at string, token int64, cause error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !slices.Contains(queueAt, at) || !errors.Is(cause, tier.ErrLost) {
-		w.blameLocked("words", "a loss is logged of %q, because of %v", at, cause)
-	}
-	if slices.Contains(w.logged, token) {
-		w.blameLocked("told", "the loss of %d is logged again", token)
-	}
-	if !w.losses && w.scope.seed.remove == 0 {
-		w.blameLocked("told", "the loss of %d is logged, although nothing takes locks away", token)
-	}
-	w.logged = append(w.logged, token)
-}
-
-// judgeLogLocked judges which losses are logged: those of locks, of a process that is not closed.
-func (w *queues) judgeLogLocked() {
-	anonymous := func(c Call) bool { return c == Both || c == One || c == Two } // their spans have no token
-	if _, memory := w.store.(*scripted); !memory || slices.ContainsFunc(w.scope.Calls, anonymous) {
-		return
-	}
-	gaveUp := slices.ContainsFunc(w.processes, func(p *process) bool { return p.gaveUp })
-	for _, token := range w.logged {
-		if !gaveUp && !slices.ContainsFunc(w.spans, func(x *span) bool { return x.token == token }) {
-			w.blameLocked("told", "the loss of %d is logged, which nobody had", token)
-		}
-	}
-	for _, x := range w.spans {
-		if x.token != 0 && !x.closing && errors.Is(x.hold.Err(), tier.ErrLost) && !slices.Contains(w.logged, x.token) {
-			w.blameLocked("told", "the loss of %d is not logged", x.token)
-		}
+	if v.Has && v.Free > 0 {
+		w.blameLocked("told", "%s has what it wants, and is told that %d are free", v.ID, v.Free)
 	}
 }
 
@@ -499,9 +522,41 @@ func (w *queues) judgeSourceLocked(c *caller) {
 	}
 }
 
+// judgeLateCalls judges what becomes of calls that begin in a shutdown: they end at once, and nothing is told of them.
+func (w *queues) judgeLateCalls(p *process) {
+	c := &caller{process: p, world: w, name: p.name + " late", call: Try, since: time.Now()}
+	ctx := context.WithValue(context.Background(), calledBy{}, c)
+	ended := make(chan error, 3)
+	go func() {
+		_, acquired := p.registry.Mutex(path).Acquire(ctx)
+		_, tried := p.registry.Mutex(path).TryAcquire(ctx)
+		_, permitted := p.registry.Semaphore(path, permitsThere).Acquire(ctx, 1)
+		ended <- acquired
+		ended <- tried
+		ended <- permitted
+	}()
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for range cap(ended) {
+		select {
+		case err := <-ended:
+			if !errors.Is(err, tier.ErrClosed) || len(c.events) > 0 {
+				w.blameLocked("told", "%s, which begins in a shutdown, ends with %v: told %s", c.name, err, c.events)
+			}
+		default:
+			w.blameLocked("context", "%s waits in a shutdown", c.name)
+		}
+	}
+}
+
 // judgeFailureLocked judges what is told of a call that has failed.
 func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	w.judgeWordsLocked(c)
+	alone := w.scope.Processes == 1 && len(c.callers) == 1
+	if alone && errors.Is(c.err, tier.ErrLocked) && !errors.As(c.err, new(*tier.QuarantineError)) {
+		w.blameLocked("words", "%s is not told that the store grants nothing: %v", c.name, c.err)
+	}
 	want := "[failed]"
 	switch {
 	case w.draining, c.call == Both, entered: // some of it was acquired
@@ -587,7 +642,7 @@ func (w *queues) hasLocked(p *process) (locks map[string]bool, permits int) {
 
 // judgeFiguresLocked judges the figures of a process.
 func (w *queues) judgeFiguresLocked(p *process) {
-	if slices.Contains(w.scope.Calls, Both) { // some have one lock, and wait for the other
+	if slices.Contains(w.scope.all(), Both) { // some have one lock, and wait for the other
 		return
 	}
 	var want tier.Stats
@@ -612,9 +667,7 @@ func (w *queues) judgeFiguresLocked(p *process) {
 	}
 	w.judgeSumsLocked(p, s)
 	w.judgeHeldLocked(p, s)
-	if err := p.registry.Err(); !w.scope.ZooKeeper && p.told.connection == tier.Connected && err != nil && !p.closing {
-		w.blameLocked("told", "%s is told that it is connected: %v", p.name, err)
-	}
+	w.judgeReachLocked(p)
 	if !w.scope.Seam || !w.scope.oneMutex() { // to ask the store in memory is a step
 		return
 	}
@@ -624,6 +677,18 @@ func (w *queues) judgeFiguresLocked(p *process) {
 		if err != nil || holds == q.HeldSince.IsZero() || holds && q.Lingering {
 			w.blameLocked("told", "%s sees contender %+v, %v; it has the lock: %t", p.name, q, err, holds)
 		}
+	}
+}
+
+// judgeReachLocked judges what a process says of the store while it is connected: nothing is wrong, unless it is told of nothing. That
+// nothing is granted it may say.
+func (w *queues) judgeReachLocked(p *process) {
+	err := p.registry.Err()
+	if w.scope.ZooKeeper || p.closing || p.told.connection != tier.Connected || errors.As(err, new(*tier.QuarantineError)) {
+		return
+	}
+	if (err != nil) != p.deaf {
+		w.blameLocked("told", "%s is told that it is connected: %v; it hears nothing: %t", p.name, err, p.deaf)
 	}
 }
 
@@ -641,7 +706,7 @@ func (w *queues) judgeSumsLocked(p *process, s tier.Stats) {
 			held += time.Since(c.got)
 		}
 	}
-	elected := slices.Contains(w.scope.Calls, Lead) // who waits anew after a loss
+	elected := slices.Contains(w.scope.all(), Lead) // who waits anew after a loss
 	for source, n := range came {
 		if p.told.came[source] != n {
 			w.blameLocked("told", "%s says of itself %+v, want %+v", p.name, s, p.told)

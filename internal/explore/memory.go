@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
@@ -42,8 +43,15 @@ func (o orderly) Do(ctx context.Context, c queue.Command) queue.Answer {
 
 func (s *scripted) dial(p *process) second.Tier {
 	s.processes[p] = s.Dial(p.name, lease, func(r queue.Record) {
-		if r.Command.Op == queue.Open && r.Answer.Outcome == queue.Done {
+		if r.Answer.Outcome != queue.Done {
+			return
+		}
+		if r.Command.Op == queue.Open {
 			p.sessions.Add(1)
+			p.ttl.Store(int64(r.Answer.TTL))
+		}
+		if r.Command.Op == queue.Open || r.Command.Op == queue.Beat && !s.world.isUnheard(p) {
+			p.leased.Store(int64(r.Begun) + p.ttl.Load()*2/3)
 		}
 	})
 	return s.processes[p].Tier
@@ -52,14 +60,22 @@ func (s *scripted) dial(p *process) second.Tier {
 func (s *scripted) open() {
 	w := s.world
 	s.Script(func(name string, c queue.Command) memory.Fault {
-		if !explored(c.Op) {
-			return memory.Fault{}
+		p := w.named(name)
+		verdict := pass
+		if explored(c.Op) {
+			verdict = w.post(p, what(c), toStore)
+		} else if c.Op == queue.Beat {
+			verdict = w.renewal(p)
 		}
-		switch w.post(w.named(name), what(c), toStore) {
+		switch verdict {
 		case lose:
 			return memory.Fault{Never: true}
+		case late:
+			return memory.Fault{Before: lease / 2, Lost: true}
 		case refuse:
 			return memory.Fault{Refused: queue.Denied}
+		case partly:
+			return memory.Fault{Refused: queue.Denied, Begun: true}
 		}
 		return memory.Fault{}
 	})
@@ -70,6 +86,7 @@ func (s *scripted) open() {
 			}
 			v := m.Answer.View
 			news := fmt.Sprintf("news of %s: known %t, has %t, behind %t", v.ID, v.Known, v.Has, v.Behind)
+			w.judgeNews(v)
 			return w.scope.seed.mute || w.post(p, news, toProcess) == lose
 		})
 	}
@@ -86,30 +103,5 @@ func (s *scripted) cut(p *process) (heal func()) { return s.processes[p].Cut() }
 
 func (s *scripted) close() {}
 
-// A log has the losses that are logged.
-type log struct {
-	slog.Handler
-	world *queues
-}
-
-func (log) Enabled(context.Context, slog.Level) bool { return true }
-
-func (l log) Handle(_ context.Context, r slog.Record) error {
-	about := make(map[string]slog.Value)
-	r.Attrs(func(a slog.Attr) bool {
-		about[a.Key] = a.Value
-		return true
-	})
-	switch text := strings.TrimPrefix(r.Message, "memory: "); text {
-	case "connected", "new session", "connected again":
-		l.world.noteSession(text, about["session"].String())
-	case "the connection to memory is away", "still no connection to memory":
-		l.world.noteAway(about["err"].Any())
-	case "lock lost":
-		cause, _ := about["cause"].Any().(error)
-		if !l.world.scope.seed.quiet {
-			l.world.noteLogged(about["path"].String(), about["token"].Int64(), cause)
-		}
-	}
-	return nil
-}
+// now is the clock of the leases of a process.
+func (s *scripted) now(p *process) time.Duration { return s.processes[p].Now() }

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	lease   = 9 * time.Second
+	lease   = 9 * time.Second // of the store
+	valid   = lease - lease/3 // of a process, which leaves a margin
 	path    = "/lock"
 	other   = "/other"
 	third   = "/third"
@@ -36,6 +37,7 @@ const (
 type Scope struct {
 	Processes int
 	Calls     []Call // of each process, one for each of its goroutines
+	Others    []Call // likewise of all but the first process, if those do something else
 	Turns     int    // of each goroutine; 0 is 1
 	Seam      bool   // over a second tier that is scripted, each call of which is one step; neither: over the store in memory
 	ZooKeeper bool   // over a ZooKeeper in memory, each frame of which is one step
@@ -43,15 +45,21 @@ type Scope struct {
 	Rounds    bool
 	Linger    time.Duration
 	MaxWait   time.Duration
+	Traced    bool // holds that are forgotten are to be found
 
 	// Faults that there can be.
 	Refuse bool          // the store refuses a command
+	Partly bool          // likewise, and executes it all the same
+	Late   bool          // a command is executed late, and not answered
+	Renew  bool          // the renewals of a process are lost until its lease is over, or two of them are refused
 	Lost   bool          // a request, an answer or news is lost; on ZooKeeper a connection, with all that is on its way there
 	Cancel bool          // a wait ends
 	Expire bool          // a session ends
 	Cut    bool          // a process is cut off for longer than the store keeps its session
 	Close  bool          // a registry is closed
 	Stop   bool          // a registry is shut down
+	Anew   bool          // the store grants nothing for a while
+	Deaf   bool          // a process is told of nothing any more, and knows that
 	Ask    bool          // somebody asks for the lock
 	Remove bool          // an operator removes a contender
 	Clock  time.Duration // so much time passes
@@ -97,6 +105,8 @@ type seed struct {
 	quiet  bool                          // nothing is logged
 	terse  bool                          // an error is but its cause
 	keeps  bool                          // a process has a lock in the end
+	renews bool                          // renewals get through that are said to be lost
+	blind  bool                          // nobody looks whether somebody waits
 }
 
 // A queues is the world of a scope: package tier over a store.
@@ -124,7 +134,9 @@ type queues struct {
 	wanted   map[int64]bool  // tokens of those behind which somebody has been in the queue of the mutex
 	losses   bool            // a fault has been that takes locks away
 	refused  bool            // another one has refused a command
+	denied   bool            // and that was not executed
 	logged   []int64         // tokens of locks, as their losses were logged
+	longs    [2]int          // waits behind a hold of the same process that were told to be long, and to be endless
 }
 
 // A store is what the processes meet in.
@@ -143,14 +155,22 @@ type process struct {
 	registry  *tier.Registry
 	callers   []*caller
 	sessions  atomic.Int32
+	leased    atomic.Int64 // up to when its lease runs, on the clock of the leases
+	ttl       atomic.Int64 // of its session, as it was told
+	unheard   bool         // its renewals are lost
+	refusals  int          // so many of its renewals are refused
+	deaf      bool         // it is told of nothing
+	contested time.Time    // since when it has known that another one waits for permits as well; zero if it does not
 	begun     bool
 	closing   bool // what it does may be its goodbye
 	gaveUp    bool // somebody has, so it may queue for nobody
 	unwanted  int  // the last step after which nobody waited
 	disturbed bool // it may lose what it has
 	lossAfter int  // the step of that
+	certain   bool // it knows of all that it has lost by then
 	told      figures
-	logged    string // the session of which it was logged last
+	logged    string    // the session of which it was logged last
+	returned  time.Time // when that was
 }
 
 type state int
@@ -203,7 +223,9 @@ type verdict int
 const (
 	pass verdict = iota
 	lose
+	late
 	refuse
+	partly
 )
 
 // Begin makes the world of a scope.
@@ -227,12 +249,22 @@ func (s Scope) Begin(t *testing.T) World {
 	if s.Rounds {
 		options = append(options, tier.WithRounds())
 	}
+	if s.Traced {
+		options = append(options, tier.WithLeakDetection())
+	}
+	if s.Clock > endless {
+		patient.Store(w)
+	}
 	for i := range s.Processes { // all of them, before the first one tells anything
 		w.processes = append(w.processes, &process{name: fmt.Sprintf("p%d", i+1)})
 	}
 	for _, p := range w.processes {
 		p.registry = tier.New(w.store.dial(p), slices.Concat(options, w.observers(p))...)
-		for j, call := range s.Calls {
+		calls := s.Calls
+		if s.Others != nil && p != w.processes[0] {
+			calls = s.Others
+		}
+		for j, call := range calls {
 			name := fmt.Sprintf("%s.g%d", p.name, j+1)
 			p.callers = append(p.callers, &caller{process: p, world: w, name: name, call: call, left: max(1, s.Turns)})
 		}
@@ -241,6 +273,9 @@ func (s Scope) Begin(t *testing.T) World {
 	w.store.open()
 	return w
 }
+
+// all are the calls of all processes.
+func (s Scope) all() []Call { return slices.Concat(s.Calls, s.Others) }
 
 // ofMutex are the options of a mutex; the others are those of the registry.
 func (s Scope) ofMutex() []tier.MutexOption {
@@ -258,7 +293,7 @@ func (w *queues) post(p *process, what string, to way) verdict {
 		w.mu.Unlock()
 		return pass
 	}
-	if w.cutOff == p {
+	if w.cutOff == p || p.deaf && strings.HasPrefix(what, "news ") {
 		w.mu.Unlock()
 		return lose
 	}
@@ -282,7 +317,7 @@ func (w *queues) settle(m *message, v verdict) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pending = slices.DeleteFunc(w.pending, func(x *message) bool { return x == m })
-	w.refused = w.refused || v == refuse
+	w.refused, w.denied = w.refused || v == refuse || v == partly, w.denied || v == refuse
 	m.verdict <- v
 }
 
@@ -329,8 +364,8 @@ func (w *queues) Steps(before func(i, j int) bool) (steps []Step) {
 	return steps
 }
 
-// patience is how often somebody looks at the clock before that is for ever.
-const patience = 40
+// patience is how often somebody looks at the clock before that is for ever, and mostSteps is after how many there is no end.
+const patience, mostSteps = 40, 500
 
 // wait lets time pass until there is something to do. The pace at which a store is asked again is random, so no schedule says for how long.
 func (w *queues) wait() {
@@ -358,11 +393,14 @@ func (w *queues) callStates() (all string) {
 // mayBegin reports whether it is the turn of a caller to begin: those that are alike do so in one order.
 func (w *queues) mayBegin(i, j int) bool {
 	p := w.processes[i]
-	if p.closing || i > 0 && !w.processes[i-1].begun {
+	if p.closing || w.follows(i) && !w.processes[i-1].begun {
 		return false
 	}
 	return j == 0 || p.callers[j].call != p.callers[j-1].call || p.callers[j-1].begun
 }
+
+// follows reports whether a process is like the one before.
+func (w *queues) follows(i int) bool { return i > 1 || i == 1 && w.scope.Others == nil }
 
 // ordered are the messages under way, in an order that is the same whatever the order of independent steps before.
 func (w *queues) ordered() []*message {
@@ -427,7 +465,7 @@ func (p *process) touches() []string {
 // begins is what the begin of a call touches: the first one of a process lets the next process begin.
 func (w *queues) begins(i int) []string {
 	touches := w.processes[i].touches()
-	if i+1 < len(w.processes) && !w.processes[i].begun {
+	if i+1 < len(w.processes) && w.follows(i+1) && !w.processes[i].begun {
 		touches = append(touches, w.processes[i+1].name)
 	}
 	return touches
@@ -444,8 +482,17 @@ func (w *queues) faults() (steps []Step) {
 		}
 	}
 	for _, m := range w.ordered() {
-		if _, memory := w.store.(*scripted); w.scope.Refuse && memory && m.way == toStore {
+		if _, memory := w.store.(*scripted); !memory || m.way != toStore {
+			continue
+		}
+		if w.scope.Refuse {
 			fault(m.name+" is refused", m.touches(), func() { w.settle(m, refuse) })
+		}
+		if w.scope.Partly {
+			fault(m.name+" is executed and refused", m.touches(), func() { w.settle(m, partly) })
+		}
+		if w.scope.Late {
+			fault(m.name+" is late", m.touches(), func() { w.settle(m, late) })
 		}
 	}
 	for _, p := range w.processes {
@@ -476,10 +523,31 @@ func (w *queues) faults() (steps []Step) {
 			fault(p.name+" shuts down", both, func() {
 				p.close()
 				go p.registry.Shutdown(context.Background())
+				synctest.Wait()
+				w.judgeLateCalls(p)
 			})
 		}
 		if w.scope.Cut && p.begun && !p.done() {
 			fault(p.name+" is cut off", []string{Everything}, func() { w.cut(p) })
+		}
+		if w.scope.Renew && p.begun && !p.done() && !p.closing {
+			fault("the lease of "+p.name+" ends", []string{Everything}, func() { w.unhear(p) })
+			fault("two renewals of "+p.name+" are refused", []string{Everything}, func() { w.refuse(p) })
+		}
+	}
+	if memory, ok := w.store.(*scripted); ok && w.scope.Anew && w.processes[0].begun && !w.done() {
+		fault("the store grants nothing for a while", []string{Everything}, func() {
+			memory.Quarantine(lease / 2)
+		})
+	}
+	for _, p := range w.processes {
+		if memory, ok := w.store.(*scripted); ok && w.scope.Deaf && p.begun && !p.done() && !p.closing {
+			fault(p.name+" is told of nothing any more", []string{Everything}, func() {
+				w.mu.Lock()
+				p.deaf = true
+				w.mu.Unlock()
+				memory.processes[p].Deafen(errors.New("there are no news"))
+			})
 		}
 	}
 	if queue, i := w.store.Queue(path), w.scope.seed.remove-1; i >= 0 && i < len(queue) {
@@ -568,6 +636,59 @@ func (w *queues) cut(p *process) {
 	}
 }
 
+// unhear lets no renewal of a process through until its lease is over. What it has been given before is lost then, and it knows that as
+// soon as it looks, also where it was stopped for as long.
+func (w *queues) unhear(p *process) {
+	p.disturb()
+	w.takesAway()
+	w.mu.Lock()
+	p.unheard, p.certain = true, true
+	for _, x := range w.spans {
+		if hold, ok := x.hold.(*tier.Hold); ok && x.process == p && x.end < 0 {
+			second.GrantOf(hold).(interface{ StopWatchdog() }).StopWatchdog()
+		}
+	}
+	w.mu.Unlock()
+	memory := w.store.(*scripted)
+	time.Sleep(time.Duration(p.leased.Load()) + lease/36 - memory.now(p))
+	synctest.Wait()
+	for _, x := range w.spans {
+		x.hold.Err()
+	}
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.unheard = false
+}
+
+// refuse has two renewals of a process be refused, which are tried again until one is not, long before its lease is over.
+func (w *queues) refuse(p *process) {
+	w.mu.Lock()
+	p.refusals = 2
+	w.mu.Unlock()
+	time.Sleep(valid + lease/36)
+}
+
+func (w *queues) isUnheard(p *process) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return p.unheard
+}
+
+// renewal is what becomes of one.
+func (w *queues) renewal(p *process) verdict {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case p.unheard && !w.scope.seed.renews:
+		return lose
+	case p.refusals > 0:
+		p.refusals--
+		return refuse
+	}
+	return pass
+}
+
 func (w *queues) setCut(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -631,7 +752,7 @@ func (w *queues) End() (outcome string, wrong error) {
 	}
 	w.pending = nil
 	w.mu.Unlock()
-	for range 2 * w.scope.Processes * len(w.scope.Calls) {
+	for range 2 * w.scope.Processes * len(w.scope.all()) {
 		synctest.Wait()
 		for _, p := range w.processes {
 			for _, c := range p.callers {

@@ -231,7 +231,7 @@ func (t *side) Context() context.Context            { return t.ctx }
 func (t *side) Quarantine() *second.QuarantineError { return nil }
 func (t *side) Groups() (_, _ int64)                { return 0, 0 }
 func (t *side) Now() time.Duration                  { return time.Since(t.origin) }
-func (t *side) Logger() *slog.Logger                { return slog.New(slog.DiscardHandler) }
+func (t *side) Logger() *slog.Logger                { return slog.New(log{slog.DiscardHandler, t.world}) }
 func (t *side) Notify(f func(second.Connection))    { f(second.Connection{State: second.Connected}) }
 
 // Close takes all that the process has out of the queues.
@@ -453,6 +453,9 @@ func (x *place) Shared() bool {
 
 // look begins to look whether somebody waits, as nobody is known to.
 func (x *place) look() {
+	if x.side.world.scope.seed.blind {
+		return
+	}
 	sent, signal := time.Now(), x.contested.Load()
 	x.side.do("look behind "+x.ID, func() {
 		if i := slices.Index(x.side.places[x.path], x); i >= 0 && x.side.behindLocked(x.path, i) {

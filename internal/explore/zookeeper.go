@@ -73,7 +73,7 @@ func (e *ensemble) dial(p *process) second.Tier {
 	if err != nil {
 		e.world.Fatal(err)
 	}
-	for _, call := range append([]Call{Lock}, e.world.scope.Calls...) {
+	for _, call := range append([]Call{Lock}, e.world.scope.all()...) {
 		if e.Exists(call.mutex()) && !e.world.scope.grouped() {
 			continue
 		}
@@ -89,7 +89,7 @@ func (e *ensemble) dial(p *process) second.Tier {
 }
 
 // grouped reports whether requests may leave together, which wait for that only where the server has been far away.
-func (s Scope) grouped() bool { return slices.Contains(s.Calls, Third) }
+func (s Scope) grouped() bool { return slices.Contains(s.all(), Third) }
 
 // distance is how long an answer takes before the steps begin: requests wait for others only where that is long.
 const distance = 100 * time.Millisecond

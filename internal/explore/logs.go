@@ -1,0 +1,191 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A log has its lines judged.
+type log struct {
+	slog.Handler
+	world *queues
+}
+
+func (log) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l log) Handle(_ context.Context, r slog.Record) error {
+	about := make(map[string]slog.Value)
+	r.Attrs(func(a slog.Attr) bool {
+		about[a.Key] = a.Value
+		return true
+	})
+	text, _, _ := strings.Cut(strings.TrimPrefix(r.Message, "memory: "), ";")
+	switch text {
+	case "connected", "new session", "connected again":
+		l.world.noteSession(text, about["session"].String())
+	case "the connection to memory is away", "still no connection to memory":
+		l.world.noteAway(about["err"].Any())
+	case "a writer that reads now cannot let readers of other processes in":
+		l.world.noteAlone()
+	case "tier: a goroutine waits for long behind a hold of its own process":
+		if !l.world.scope.seed.quiet {
+			l.world.noteLong(long, 1)
+		}
+		l.world.noteTrace(about["acquired"].String())
+	case "this process is told of nothing: its turns wait for heartbeats":
+		l.world.noteAway(about["err"].Any())
+	case "lock lost":
+		cause, _ := about["cause"].Any().(error)
+		if !l.world.scope.seed.quiet {
+			l.world.noteLogged(about["path"].String(), about["token"].Int64(), cause)
+		}
+	}
+	return nil
+}
+
+// noteSession judges what is logged of a session: it is the first one, another one, or back again.
+func (w *queues) noteSession(text, session string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	number, _, _ := strings.Cut(session, "/")
+	p := w.named("p" + number)
+	want := "new session"
+	switch p.logged {
+	case "":
+		want = "connected"
+	case session:
+		want = "connected again"
+	}
+	if p.logged = session; text != want {
+		w.blameLocked("words", "%q is logged of session %s, want %q", text, session, want)
+	}
+	if text == "connected again" && time.Since(p.returned) < lease/3 {
+		w.blameLocked("words", "%q is logged of session %s again after %v", text, session, time.Since(p.returned))
+	}
+	p.returned = time.Now()
+}
+
+// A wait behind a hold of the same process is long, or without end.
+const (
+	long    = 10 * time.Second
+	endless = 24 * time.Hour
+)
+
+// patient is the world in which time goes on until a wait has no end.
+var patient atomic.Pointer[queues]
+
+func init() {
+	otherwise := second.Deadlock
+	second.Deadlock = func(what string) {
+		if w := patient.Load(); w != nil && strings.Contains(what, "behind a hold of its own process") {
+			w.noteLong(endless, 2)
+		} else {
+			otherwise(what)
+		}
+	}
+}
+
+// waitedLocked is for how long somebody has waited behind a hold of his own process.
+func (w *queues) waitedLocked() (d time.Duration) {
+	for _, p := range w.processes {
+		for _, c := range p.callers {
+			for _, x := range p.callers {
+				if c.state == holding && x.state == waiting && x.call != Try && w.scope.oneMutex() {
+					d = max(d, min(time.Since(c.got), time.Since(x.since)))
+				}
+			}
+		}
+	}
+	return d
+}
+
+// noteLong judges what tells that a wait is long, or endless: once in a process.
+func (w *queues) noteLong(least time.Duration, what int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.longs[what-1]++
+	if waited := w.waitedLocked(); waited < least || w.longs[what-1] > w.scope.Processes {
+		w.blameLocked("told", "a wait of %v is told to be as long as %v, %d times", waited, least, w.longs[what-1])
+	}
+}
+
+// judgeLongLocked judges whether a wait that is long has been told to be.
+func (w *queues) judgeLongLocked() {
+	waited := w.waitedLocked()
+	if _, frames := w.store.(*ensemble); frames { // whose log nobody reads
+		return
+	}
+	if waited >= long && w.longs[0] == 0 || waited >= endless+long && w.longs[1] == 0 {
+		w.blameLocked("told", "nothing is told of a wait of %v", waited)
+	}
+}
+
+// noteTrace judges where a hold is said to have been acquired: in some lines, but not too many.
+func (w *queues) noteTrace(places string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if lines := strings.Count(places, ".go:"); w.scope.Traced && lines != frames {
+		w.blameLocked("words", "a hold is said to have been acquired in %d lines: %s", lines, places)
+	}
+}
+
+// noteAway judges a line that says that there is no connection: it has a reason.
+func (w *queues) noteAway(why any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if why == nil {
+		w.blameLocked("words", "it is logged that there is no connection, for no reason")
+	}
+}
+
+// noteAlone judges a line that says that the store lets no readers in: it has refused that, and not done it.
+func (w *queues) noteAlone() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.denied {
+		w.blameLocked("words", "it is logged that the store lets no readers in")
+	}
+}
+
+// noteLogged notes that a loss was logged.
+func (w *queues) noteLogged(at string, token int64, cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(queueAt, at) || !errors.Is(cause, tier.ErrLost) {
+		w.blameLocked("words", "a loss is logged of %q, because of %v", at, cause)
+	}
+	if slices.Contains(w.logged, token) {
+		w.blameLocked("told", "the loss of %d is logged again", token)
+	}
+	if !w.losses && w.scope.seed.remove == 0 {
+		w.blameLocked("told", "the loss of %d is logged, although nothing takes locks away", token)
+	}
+	w.logged = append(w.logged, token)
+}
+
+// judgeLogLocked judges which losses are logged: those of locks, of a process that is not closed.
+func (w *queues) judgeLogLocked() {
+	anonymous := func(c Call) bool { return c == Both || c == One || c == Two } // their spans have no token
+	if _, memory := w.store.(*scripted); !memory || slices.ContainsFunc(w.scope.all(), anonymous) {
+		return
+	}
+	gaveUp := slices.ContainsFunc(w.processes, func(p *process) bool { return p.gaveUp })
+	for _, token := range w.logged {
+		if !gaveUp && !slices.ContainsFunc(w.spans, func(x *span) bool { return x.token == token }) {
+			w.blameLocked("told", "the loss of %d is logged, which nobody had", token)
+		}
+	}
+	for _, x := range w.spans {
+		if x.token != 0 && !x.closing && errors.Is(x.hold.Err(), tier.ErrLost) && !slices.Contains(w.logged, x.token) {
+			w.blameLocked("told", "the loss of %d is not logged", x.token)
+		}
+	}
+}
