@@ -256,6 +256,7 @@ func (c *caller) release() {
 	}
 	go func() {
 		err := last.hold.Release()
+		c.writeLate(last)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if err != nil && !c.disturbed && !w.refused {
@@ -268,6 +269,25 @@ func (c *caller) release() {
 	}()
 }
 
+// A writer is a grant that guards writes.
+type writer interface {
+	Write(ctx context.Context, check func() error, send func() (queue.Outcome, error)) error
+}
+
+// writeLate tries a write after the release, which is not to be sent, nor to be in the way of whoever has the lock next.
+func (c *caller) writeLate(x *span) {
+	hold, ok := x.hold.(*tier.Hold)
+	if c.call != Guarded || !ok || c.world.scope.ZooKeeper {
+		return
+	}
+	second.GrantOf(hold).(writer).Write(context.Background(), hold.Err, func() (queue.Outcome, error) {
+		c.world.mu.Lock()
+		defer c.world.mu.Unlock()
+		c.world.blameLocked("writes", "%s writes after its release", c.name)
+		return queue.Done, nil
+	})
+}
+
 // write sends a write that is to take effect only under the lock. It does not wait for its end.
 func (c *caller) write() {
 	w, x := c.world, c.has[0]
@@ -277,10 +297,7 @@ func (c *caller) write() {
 		go e.write(x, second.GrantOf(hold), hold.Err)
 		return
 	}
-	grant := second.GrantOf(hold).(interface {
-		Write(ctx context.Context, check func() error, send func() (queue.Outcome, error)) error
-	})
-	go grant.Write(context.Background(), hold.Err, func() (queue.Outcome, error) {
+	go second.GrantOf(hold).(writer).Write(context.Background(), hold.Err, func() (queue.Outcome, error) {
 		if w.post(c.process, "write of "+x.name, both) == lose {
 			return queue.Unknown, errors.New("no answer")
 		}

@@ -100,6 +100,17 @@ func (w *queues) judgeLeaseLocked(x *span) {
 	}
 }
 
+// judgeLook has a process look at its clock, whose lease is over: a context for work that it asks for has ended when it comes.
+func (w *queues) judgeLook(p *process) {
+	for _, x := range w.spans {
+		hold, ok := x.hold.(*tier.Hold)
+		goesOn := ok && x.process == p && hold.Context(context.Background()).Err() == nil
+		if x.hold.Err() != nil && goesOn {
+			w.blameLocked("context", "%s is given one for work that goes on, after the end of its lease", x.name)
+		}
+	}
+}
+
 // judgeGrantLocked judges what has just begun.
 func (w *queues) judgeGrantLocked(x *span) {
 	x.begin = w.step
@@ -187,6 +198,7 @@ func (w *queues) judgeStoreLocked(at string) {
 		}
 		if !w.known[q.ID] {
 			w.known[q.ID] = true
+			w.judgeEntryLocked(queue[:i], q)
 			if p := w.named(q.Label); w.isWantedLocked(p, q.ID) && !slices.Contains(w.entered, p) {
 				w.entered = append(w.entered, p)
 			}
@@ -200,6 +212,20 @@ func (w *queues) judgeStoreLocked(at string) {
 		if (i == 0 || read || q.Of > 0) && weight > 0 && !w.had[q.ID] {
 			w.had[q.ID] = true
 			w.judgeGivenLocked(at, weight, q)
+		}
+	}
+}
+
+// judgeEntryLocked judges whether a contender enters behind one by which the same process had the lock,
+// where nothing keeps that, and nobody gives up, whose contender may enter late.
+func (w *queues) judgeEntryLocked(ahead []second.Contender, q second.Contender) {
+	p := w.named(q.Label)
+	if s := w.scope; s.Cancel || s.MaxWait > 0 || s.Lost || s.Late || s.Partly || w.stays || p.disturbed || p.closing {
+		return
+	}
+	for _, y := range ahead {
+		if slices.ContainsFunc(w.spans, func(x *span) bool { return x.process == p && x.token == y.Token && x.token != 0 }) {
+			w.blameLocked("order", "%s queues behind what it has had itself", p.name)
 		}
 	}
 }
@@ -225,7 +251,7 @@ func (w *queues) toBeKept(x *span) (keep *bool) {
 		return new(bool)
 	}
 	hold, ok := x.hold.(*tier.Hold)
-	if !ok || len(x.has) > 0 || !w.scope.oneMutex() || hold.Err() != nil || x.closing || x.wrote {
+	if !ok || len(x.has) > 0 || !w.scope.oneMutex() || hold.Err() != nil || x.closing || x.deaf || x.wrote {
 		return nil
 	}
 	var first *caller
@@ -475,12 +501,15 @@ func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
 	p.told.connection = e.State
 }
 
-// judgeNews judges what the store tells of a contender: of who has permits it says nothing of those that are free.
+// judgeNews judges what the store tells of a contender: of who has permits it says nothing of those that are free, and who waits has none.
 func (w *queues) judgeNews(v queue.View) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if v.Has && v.Free > 0 {
 		w.blameLocked("told", "%s has what it wants, and is told that %d are free", v.ID, v.Free)
+	}
+	if n := v.Nearest; n.Permits > 0 {
+		w.blameLocked("told", "%s is told of %s, which waits and has %d permits", v.ID, n.ID, n.Permits)
 	}
 }
 
@@ -604,9 +633,24 @@ func (w *queues) judgeWordsLocked(c *caller) {
 			w.blameLocked("words", "%s fails without %q: %q", c.name, want, text)
 		}
 	}
+	if e.First && !w.draining && !w.isFirstLocked(c.process) {
+		w.blameLocked("words", "%s is not first in the queue: %q", c.name, text)
+	}
 	if strings.HasSuffix(text, "; ") || strings.HasSuffix(text, "1 permits") {
 		w.blameLocked("words", "%s fails with %q", c.name, text)
 	}
+}
+
+// isFirstLocked reports whether nobody waits for permits before a process, or it has been given some, which it may not know as yet.
+func (w *queues) isFirstLocked(p *process) bool {
+	others := false
+	for _, q := range w.store.Queue(permitsOf + path) {
+		if q.Label == p.name {
+			return !others || q.Permits > 0
+		}
+		others = others || q.Permits == 0
+	}
+	return true
 }
 
 // judgeReleaseLocked judges what is told of a turn that ends.
@@ -758,6 +802,9 @@ func (w *queues) judgeRest() {
 		}
 	}
 	for _, p := range w.processes {
+		if p.refused && !p.gaveUp {
+			w.blameLocked("fails", "none fails of %s, which was refused to enter", p.name)
+		}
 		if p.told.connection != tier.Connected && !p.closing {
 			w.blameLocked("told", "%s is not told that it is connected, but %q", p.name, p.told.connection)
 		}

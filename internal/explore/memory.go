@@ -71,7 +71,7 @@ func (s *scripted) open() {
 		case lose:
 			return memory.Fault{Never: true}
 		case late:
-			return memory.Fault{Before: lease / 2, Lost: true}
+			return memory.Fault{Before: aWhile, Lost: true}
 		case refuse:
 			return memory.Fault{Refused: queue.Denied}
 		case partly:

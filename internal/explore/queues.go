@@ -22,6 +22,7 @@ import (
 const (
 	lease   = 9 * time.Second // of the store
 	valid   = lease - lease/3 // of a process, which leaves a margin
+	aWhile  = 5 * time.Second // not when a lease is renewed
 	path    = "/lock"
 	other   = "/other"
 	third   = "/third"
@@ -135,6 +136,7 @@ type queues struct {
 	losses   bool            // a fault has been that takes locks away
 	refused  bool            // another one has refused a command
 	denied   bool            // and that was not executed
+	stays    bool            // and it was to remove a contender
 	logged   []int64         // tokens of locks, as their losses were logged
 	longs    [2]int          // waits behind a hold of the same process that were told to be long, and to be endless
 }
@@ -164,6 +166,7 @@ type process struct {
 	begun     bool
 	closing   bool // what it does may be its goodbye
 	gaveUp    bool // somebody has, so it may queue for nobody
+	refused   bool // to enter
 	unwanted  int  // the last step after which nobody waited
 	disturbed bool // it may lose what it has
 	lossAfter int  // the step of that
@@ -318,6 +321,8 @@ func (w *queues) settle(m *message, v verdict) {
 	defer w.mu.Unlock()
 	w.pending = slices.DeleteFunc(w.pending, func(x *message) bool { return x == m })
 	w.refused, w.denied = w.refused || v == refuse || v == partly, w.denied || v == refuse
+	m.process.refused = m.process.refused || v == refuse && strings.Contains(m.name, " enter ")
+	w.stays = w.stays || v == refuse && strings.Contains(m.name, " leave ")
 	m.verdict <- v
 }
 
@@ -530,14 +535,14 @@ func (w *queues) faults() (steps []Step) {
 		if w.scope.Cut && p.begun && !p.done() {
 			fault(p.name+" is cut off", []string{Everything}, func() { w.cut(p) })
 		}
-		if w.scope.Renew && p.begun && !p.done() && !p.closing {
+		if w.scope.Renew && p.begun && !p.done() && !p.closing && !w.asks(p) {
 			fault("the lease of "+p.name+" ends", []string{Everything}, func() { w.unhear(p) })
 			fault("two renewals of "+p.name+" are refused", []string{Everything}, func() { w.refuse(p) })
 		}
 	}
 	if memory, ok := w.store.(*scripted); ok && w.scope.Anew && w.processes[0].begun && !w.done() {
 		fault("the store grants nothing for a while", []string{Everything}, func() {
-			memory.Quarantine(lease / 2)
+			memory.Quarantine(aWhile)
 		})
 	}
 	for _, p := range w.processes {
@@ -636,6 +641,13 @@ func (w *queues) cut(p *process) {
 	}
 }
 
+// asks reports whether a process has something unanswered, which it sends again after a time: how often, no schedule says.
+func (w *queues) asks(p *process) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.pending, func(m *message) bool { return m.process == p && !strings.Contains(m.name, " news ") })
+}
+
 // unhear lets no renewal of a process through until its lease is over. What it has been given before is lost then, and it knows that as
 // soon as it looks, also where it was stopped for as long.
 func (w *queues) unhear(p *process) {
@@ -652,9 +664,7 @@ func (w *queues) unhear(p *process) {
 	memory := w.store.(*scripted)
 	time.Sleep(time.Duration(p.leased.Load()) + lease/36 - memory.now(p))
 	synctest.Wait()
-	for _, x := range w.spans {
-		x.hold.Err()
-	}
+	w.judgeLook(p)
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
