@@ -257,7 +257,11 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 		removed = queue.Kept
 	}
 	c.Token = places[own].Token
-	return viewOf(c.Ref, answer.Header.Revision, places), removed, nil
+	v = viewOf(c.Ref, answer.Header.Revision, places)
+	if !c.Reads && c.Permits == 0 { // of those ahead only the keys were read: the mirror tells who they are
+		v.Ahead, v.Nearest = 0, second.Contender{}
+	}
+	return v, removed, nil
 }
 
 // sameNumber returns an error if one of the keys is for another number of permits.
