@@ -112,7 +112,7 @@ func (w *queues) noteLong(least time.Duration, what int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.longs[what-1]++
-	if waited := w.waitedLocked(); waited < least || w.longs[what-1] > w.scope.Processes {
+	if waited := w.waitedLocked(); w.scope.oneMutex() && (waited < least || w.longs[what-1] > w.scope.Processes) {
 		w.blameLocked("told", "a wait of %v is told to be as long as %v, %d times", waited, least, w.longs[what-1])
 	}
 }
