@@ -39,8 +39,8 @@ func TestTheServerCountsWhatTheFormulasSay(t *testing.T) {
 						t.Errorf("%s, %v, %.0f turns: %s: %.0f, want %.0f ± %.0f", r.stage, r.took, r.turns, what, counted, expected, slack)
 					}
 				}
-				beats := 3 * float64(p.Procs) // one more or less of each kind
-				if r.stage == "turns" {       // many of which leave in groups
+				beats := 3 * float64(p.Procs)                        // one more or less of each kind
+				if r.stage == "turns" || r.stage == "others queue" { // many of which leave in groups
 					e.Requests, e.Sent, e.Writes = min(e.Requests, c.Requests), min(e.Sent, c.Sent), min(e.Writes, c.Writes)
 				}
 				check("znodes", c.Znodes, e.Znodes, 0)

@@ -567,8 +567,9 @@ func TestAnswerThatIsTooLongIsAskedForOnlyOnce(t *testing.T) {
 		for _, r := range turns[:2] {
 			wantErr(t, "the reads", r.wait().answers[1].Err, zk.ErrConnectionClosed)
 		}
+		synctest.Wait() // until it is known that the connection has gone
 		need.OK(t, c.awaitConnection(t.Context()))
-		c.enter("/q0").wait()
+		need.OK(t, c.enter("/q0").wait().answers[0].Err)
 		s.Intercept(c.note)
 		c.crowded()
 		c.wantEntered(c.enterAll("/q1", "/q3")...)
