@@ -579,6 +579,7 @@ func (p *pool) wait(_ context.Context, w *waiter[Permits], begun time.Duration) 
 	p.mu.Unlock()
 	if request != nil && !served {
 		wait.stand(request.Standing(), p.registry.second)
+		wait.First = wait.First && wait.Position == 0 // since it was asked, its place may have been lost
 	}
 	return wait
 }
