@@ -36,8 +36,12 @@ func (l *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
 // Requeue takes one command, which removes the one contender and appends the other.
 func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait) (second.Grant, error) {
 	old := grant.(*Contender)
-	if err := old.giveUp(); errors.Is(err, second.ErrReleased) {
-		return nil, err
+	loss := old.giveUp()
+	if errors.Is(loss, second.ErrReleased) {
+		return nil, loss
+	} else if loss != nil {
+		old.depart(Kept)
+		return l.Acquire(ctx, w)
 	}
 	g, err := l.begin(ctx, "requeue", old, w, nil, (*Contender).enter)
 	if err != nil {
