@@ -258,8 +258,8 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 	}
 	c.Token = places[own].Token
 	v = viewOf(c.Ref, answer.Header.Revision, places)
-	if !c.Reads && c.Permits == 0 { // of those ahead only the keys were read: the mirror tells who they are
-		v.Ahead, v.Nearest = 0, second.Contender{}
+	if !c.Reads && c.Permits == 0 { // only keys were read: the mirror tells what they say, also as it was before this
+		v.At, v.Ahead, v.Nearest = c.Token, 0, second.Contender{}
 	}
 	return v, removed, nil
 }

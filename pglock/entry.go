@@ -58,6 +58,9 @@ func (s *advisory) enter(ctx context.Context, c queue.Command) queue.Answer {
 	case errors.Is(err, errDropped) && old != nil:
 		return queue.Answer{Outcome: queue.Gone}
 	case err != nil:
+		if old == nil {
+			e.session.drop(err) // nobody else has it
+		}
 		return s.failed(err)
 	}
 	taken := false
@@ -355,7 +358,10 @@ func (e *entry) commit(ctx context.Context, c *queue.Contender, check func() err
 	}
 	defer time.AfterFunc(time.Until(c.ValidUntil()), func() { cancel(errors.New("the transaction has lasted for the whole lease")) }).Stop()
 	x.wire.SetDeadline(time.Time{})
-	tx, err = perform(ctx, x.conn, e.store.options.TTL, f)
+	tx, err = perform(ctx, x.conn, e.store.options.TTL, func(begun pgx.Tx) error {
+		tx = begun // which is rolled back also if f does not return
+		return f(begun)
+	})
 	if err := cmp.Or(check(), err, context.Cause(ctx)); err != nil {
 		return err
 	}

@@ -62,6 +62,10 @@ func TestTransactionIsCommittedWhileHeld(t *testing.T) {
 		for _, f := range fails {
 			need.That(t, "no error", Tx(ctx, hold, f) != nil)
 		}
+		func() {
+			defer func() { recover() }()
+			Tx(ctx, hold, func(tx pgx.Tx) error { works(tx); panic("for a test") })
+		}()
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		wantErr(t, Tx(ended, hold, works), context.Canceled)

@@ -39,7 +39,7 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 	loss := old.giveUp()
 	if errors.Is(loss, second.ErrReleased) {
 		return nil, loss
-	} else if loss != nil {
+	} else if loss != nil { // it may be leaving already, and two commands must not remove it at a time
 		old.depart(Kept)
 		return l.Acquire(ctx, w)
 	}
