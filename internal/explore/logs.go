@@ -137,11 +137,12 @@ func (w *queues) noteTrace(places string) {
 	}
 }
 
-// noteAway judges a line that says that there is no connection: it has a reason.
+// noteAway judges a line that says that there is no connection: it has a reason, but where a session is over and the next one was asked for
+// and not yet answered.
 func (w *queues) noteAway(why any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if why == nil {
+	if why == nil && !w.expired {
 		w.blameLocked("words", "it is logged that there is no connection, for no reason")
 	}
 }

@@ -134,6 +134,7 @@ type queues struct {
 	had      map[string]bool // contenders that the store has given a lock
 	wanted   map[int64]bool  // tokens of those behind which somebody has been in the queue of the mutex
 	losses   bool            // a fault has been that takes locks away
+	expired  bool            // a session was ended
 	refused  bool            // another one has refused a command
 	denied   bool            // and that was not executed
 	stays    bool            // and it was to remove a contender
@@ -514,6 +515,9 @@ func (w *queues) faults() (steps []Step) {
 			fault("the session of "+p.name+" ends", both, func() {
 				p.disturb()
 				w.takesAway()
+				w.mu.Lock()
+				w.expired = true
+				w.mu.Unlock()
 				w.store.Expire(at, i)
 			})
 		}
