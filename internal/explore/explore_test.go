@@ -264,7 +264,9 @@ func TestScopes(t *testing.T) {
 				violations.Add(1)
 				t.Error(r.Violation.Test(written(s.scope)))
 			}
-			need.That(t, fmt.Sprintf("%d executions, %d", r.Executions, s.executions), s.executions == 0 || r.Executions == s.executions || *first)
+			strayed := s.executions / 10_000 // of very many, some come to another end on a busy machine
+			need.That(t, fmt.Sprintf("%d executions, %d", r.Executions, s.executions),
+				s.executions == 0 || max(r.Executions-s.executions, s.executions-r.Executions) <= strayed || *first)
 		})
 	}
 }
