@@ -150,3 +150,18 @@ func TestOthersCannotBeAsked(t *testing.T) {
 	need.That(t, fmt.Sprintf("a text of others as it came: %q", err), !strings.ContainsFunc(err.Error(), unicode.IsControl))
 	need.Equal(t, "the version of their key", need.Get(outside(t).Get(soon(t), key))(t).Kvs[0].Version, 1)
 }
+
+// An enter that is sent again has read the keys of a mutex alone: what the mirror knows of an earlier time, such as that somebody has asked
+// for the lock, is not older than that.
+func TestAnEnterThatIsSentAgainKnowsNoMoreThanAtFirst(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	release(t, try(t, p.mutex(t))) // there is a session
+	enter := queue.Command{Op: queue.Enter, Session: p.store.names.session, Ref: queue.Ref{Path: lockPath(t), ID: "x"}}
+	first := p.store.Do(soon(t), enter)
+	does(t, clientv3.OpPut(lockPath(t)+"/other/key", "")) // a later revision
+	again := p.store.Do(soon(t), enter)
+	need.That(t, fmt.Sprintf("entered as %+v, and then %+v", first, again),
+		first.Outcome == queue.Done && again.Outcome == queue.Done && again.View.Token == first.View.Token)
+	need.Equal(t, "the revision of what is known then", again.View.At, first.View.At)
+}

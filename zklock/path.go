@@ -248,6 +248,7 @@ func (n *Node) drain(ctx context.Context) (err error) {
 // or a new one, and zk.ErrNotEmpty if somebody queues who is likely to go.
 func (n *Node) deletePath(w *link.Watcher) error {
 	c, path := n.lock.client, n.lock.path
+	// Not that of the wait, at whose end the answer says why the path could not go.
 	children, err := c.link.WatchQueue(context.Background(), path, w)
 	if err != nil {
 		return err

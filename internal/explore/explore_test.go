@@ -410,6 +410,16 @@ func TestShutdownAsPermitsCome(t *testing.T) {
 		"p2 shuts down"))
 }
 
+// Who was first for permits, and lost its place with its session, does not say that it is first when it gives up.
+func TestWhoHasLostItsPlaceIsNotFirst(t *testing.T) {
+	need.OK(t, Replay(t, Scope{Processes: 2, Calls: []Call{One, Two}, Seam: true, Cancel: true, Expire: true}.Begin,
+		"p1.g1 begins", "p1 enter p1permits of /lock.1 is executed", "p1.g2 begins", "p1 enter p1permits of /lock.2 is executed",
+		"p2.g1 begins", "p2 enter p2permits of /lock.1 is executed", "p2.g2 begins", "p1.g1 releases",
+		"p1 give [p1permits of /lock.1] is executed", "p1 news of p1permits of /lock.2: 2 are free arrives", "the session of p1 ends",
+		"p1 take p1permits of /lock.2 is executed", "p1 enter p1permits of /lock.3 is executed",
+		"p2 news of p2permits of /lock.1: 2 are free arrives", "p1.g2 gives up"))
+}
+
 // The same steps lead to the same, also where a process says goodbye for several contenders.
 func TestStepsAreRepeatable(t *testing.T) {
 	scope := Scope{Processes: 2, Calls: []Call{One, Two}, Close: true}

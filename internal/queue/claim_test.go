@@ -156,6 +156,21 @@ func TestRequeueThatFails(t *testing.T) {
 	})
 }
 
+// A grant that is lost is leaving already, or soon: an enter in its place would be a second command that removes it.
+func TestAGrantThatIsLostIsRemovedByItselfWhenItIsRequeued(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		old := f.acquire(second.Exclusive)
+		f.many(Beat, 5, never)
+		<-old.Context().Done()
+		need.Must(t, "its lease has not run out: "+fmt.Sprint(old.Err()), errors.Is(old.Err(), second.ErrLost))
+		g := need.Get(f.claim(second.Exclusive).Requeue(t.Context(), old, nil))(t)
+		for _, c := range f.ops(Enter) {
+			need.Equal(t, "removed by enter "+c.ID, c.Old.ID, "")
+		}
+		need.OK(t, g.Release())
+	})
+}
+
 // What was held is given up in any case, and at once.
 func TestRequeueThatCannotBegin(t *testing.T) {
 	for name, prevent := range map[string]func(f *fake, cancel func()){
