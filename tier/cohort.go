@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/linger"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -29,7 +30,7 @@ type cohort struct {
 	round   int64              // the newest arrival when the grant came: by rounds, all up to it have a turn
 	spent   chan struct{}      // closed when nobody has to watch a lingering grant any more; nil if nobody does
 	limit   time.Duration      // for how long it may linger
-	credit  int32              // that lingering has; if it is negative, the grant does not linger at so many releases
+	credit  linger.Credit      // whether lingering pays
 	sharing sharing
 	told    told
 	tally   tally
@@ -124,7 +125,7 @@ func (c *cohort) takeLocked(m *Mutex, op string) (*ownership, error) {
 		return nil, nil
 	default:
 		source = resumed
-		c.learnLocked(used)
+		c.credit.Used()
 	}
 	return c.ownLocked(&ownership{mutex: m}, c.grant, c.registry.now(), source), nil
 }
@@ -254,16 +255,20 @@ func (c *cohort) admitFirstLocked(grant second.Grant, now time.Duration, source 
 	c.gate.admit()
 }
 
-// ownLocked makes own an ownership of grant, from now on.
+// ownLocked gives own the grant and its first hold, from now on.
 func (c *cohort) ownLocked(own *ownership, grant second.Grant, now time.Duration, source source) *ownership {
+	reads := own.mutex.reads()
+	own.cohort, own.grant, own.since, own.source = c, grant, now, source
+	own.holds.Store(weight(reads))
+	own.reads.Store(reads)
+	own.first.own, own.first.shared = own, reads
 	if source != joined {
 		c.state, c.grant, c.since = held, grant, now
 		c.tally.held -= now
 	}
 	c.tally.came[source]++
 	c.policy = own.mutex.options
-	own.begin(c, grant, now, source)
-	if own.mutex.reads() {
+	if reads {
 		c.readers.Add(1)
 		c.shareLaterLocked(grant)
 	} else {
@@ -330,7 +335,7 @@ func (c *cohort) release(own *ownership) error {
 		c.admitLocked(grant, now, handedOff)
 		c.mu.Unlock()
 		return nil
-	case linger:
+	case keep:
 		c.lingerLocked(grant, now)
 		c.mu.Unlock()
 		return nil
@@ -339,9 +344,7 @@ func (c *cohort) release(own *ownership) error {
 	if !requeued {
 		end = grant.Release
 		c.forgetLocked(leaving)
-		if c.credit < 0 {
-			c.credit++
-		}
+		c.credit.Passed()
 	}
 	c.mu.Unlock()
 	err := c.noteLoss(end())
@@ -376,7 +379,7 @@ const (
 	giveUp  decision = iota // delete it; waiters, if any, start anew
 	requeue                 // give it up and queue again for the waiters, in one write
 	handOff                 // keep it for the first waiter
-	linger                  // keep it for a while, though nobody waits
+	keep                    // for a while, though nobody waits
 )
 
 // decideLocked is afterReleaseLocked for a grant with a lease. Without one, a grant is kept
@@ -384,7 +387,7 @@ const (
 // takes a call, without the mutex; the state is held meanwhile, so nobody gets in.
 func (c *cohort) decideLocked(grant second.Grant, now time.Duration) decision {
 	d := c.afterReleaseLocked(grant, now)
-	if grant.Leased() || d != handOff && d != linger {
+	if grant.Leased() || d != handOff && d != keep {
 		return d
 	}
 	c.mu.Unlock()
@@ -411,8 +414,8 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 		return handOff
 	case first != nil:
 		return requeue
-	case c.policy.linger > 0 && c.credit >= 0 && !c.toldLocked(grant) && !c.registry.draining() && quiet && grant.Contested().For() == 0:
-		return linger
+	case c.policy.linger > 0 && c.credit.Pays() && !c.toldLocked(grant) && !c.registry.draining() && quiet && grant.Contested().For() == 0:
+		return keep
 	}
 	return giveUp
 }
@@ -452,9 +455,7 @@ func (c *cohort) expectHandOffLocked() {
 	if c.gate.empty() {
 		return
 	}
-	if !c.alarm.set {
-		c.alarm.goOff(patience, c.lookAtWait)
-	}
+	c.alarm.Set(c.lookAtWait)
 	if c.policy.handOff > 0 {
 		c.grant.Contested().C()
 	}
@@ -529,32 +530,10 @@ func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, now boo
 		return left
 	}
 	if now && grant.Err() == nil {
-		c.learnLocked(wasted)
+		c.credit.Wasted()
 	}
 	c.offerLocked(grant, resumed)
 	return 0
-}
-
-// What lingering earns and costs; DESIGN.md beside this file has the bound on the waste that comes of it.
-const (
-	used        = 1   // this process has taken the lock again
-	wasted      = -2  // another one has come meanwhile
-	mostCredit  = 64  // so much is kept
-	firstCredit = 8   // at a path of which nothing is known, at most
-	noCredit    = 255 // releases without lingering, and then it is tried again
-)
-
-// learnLocked follows the end of a lingering that was used or wasted.
-func (c *cohort) learnLocked(earned int32) {
-	all := &c.registry.lately
-	before := all.Load()
-	after := min(max(before+earned, -mostCredit), mostCredit)
-	if after != before { // most often it is not, and nobody writes
-		all.Store(after) // of two at the same time one is enough
-	}
-	if c.credit = min(c.credit+earned, mostCredit); c.credit < 0 || c.credit == 0 && after < 0 {
-		c.credit = -noCredit
-	}
 }
 
 // admitsLocked reports whether grant is enough for m: to write, one that others may share is not.
@@ -737,11 +716,13 @@ func (c *cohort) wait(ctx context.Context, w *waiter[ownership], begun time.Dura
 func (c *cohort) lookAtWait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.alarm.set = false; c.state == held && !c.gate.empty() {
+	if c.alarm.Off(); c.state == held && !c.gate.empty() {
+		places := c.registry.leaks.Places(func(own *ownership) bool { return own.cohort == c })
 		c.judgeLocked(c.since, c.gate.first.seat.since, c.lookAtWait,
 			"tier: a goroutine waits for long behind a hold of its own process; if the hold is its own, it waits for ever: "+
 				"Acquire with the context of the hold enters again",
-			"token", c.grant.Token(), "waiters", c.gate.waiting, "acquired", c.registry.placesOf(c))
+			"token", c.grant.Token(), "waiters", c.gate.waiting,
+			"acquired", cmp.Or(places, "not known without tier.WithLeakDetection"))
 	}
 }
 

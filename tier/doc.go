@@ -27,10 +27,9 @@
 // itself: after 10 s a warning says so, on the logger of the store. [WithLeakDetection] warns of holds
 // that nobody released.
 //
-// Recursive mutexes are rightly unloved in Go: a mutex protects invariants in memory, and
-// entering again says nothing about them. This lock protects something outside the process,
-// and entering again says "make sure that it is ours". Inside a package, prefer functions that
-// document that the caller holds the lock.
+// Recursive mutexes are rightly unloved in Go: entering again says nothing about invariants in memory. This lock protects something
+// outside the process, and entering again says "make sure that it is ours". Inside a package, prefer functions that document that the
+// caller holds the lock.
 //
 // # What is promised
 //
@@ -72,6 +71,5 @@
 //	from Release to Acquire elsewhere          1, however many processes wait
 //	the next goroutine's turn, entering again  0
 //
-// From Release to Acquire takes up to 2 between two processes that have one goroutine each
-// and hold the lock for less than a round trip.
+// From Release to Acquire takes up to 2 between two processes that have one goroutine each and hold the lock for less than a round trip.
 package tier

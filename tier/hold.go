@@ -1,19 +1,13 @@
 package tier
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"reflect"
-	"runtime"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/work"
 )
 
 // An ownership is one turn behind the gate. All holds of one call tree share it; the
@@ -38,15 +32,6 @@ func weight(reads bool) int64 {
 		return 1
 	}
 	return writeHold
-}
-
-// begin gives an ownership its grant and its first hold.
-func (o *ownership) begin(c *cohort, grant second.Grant, now time.Duration, source source) {
-	reads := o.mutex.reads()
-	o.cohort, o.grant, o.since, o.source = c, grant, now, source
-	o.holds.Store(weight(reads))
-	o.reads.Store(reads)
-	o.first.own, o.first.shared = o, reads
 }
 
 // reenter adds a hold, unless the last one has been released. Who only reads does not get one to
@@ -83,7 +68,7 @@ type Hold struct {
 	shared   bool // it reads
 	traced   bool // see [WithLeakDetection]
 	released atomic.Bool
-	work     contexts
+	work     work.Contexts
 }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours,
@@ -172,9 +157,9 @@ func (h *Hold) Release() error {
 	}
 	c, life := h.own.cohort, h.own.grant.Context()
 	if h.traced {
-		c.registry.traces.Delete(weak.Make(h))
+		c.registry.leaks.Released(h)
 	}
-	h.work.end(life)
+	h.work.End(life)
 	rest := h.own.holds.Add(-weight(h.shared))
 	if rest == 0 {
 		defer c.part()
@@ -206,12 +191,6 @@ func (h *Hold) ReleaseAt(t time.Time) error {
 	return h.Release() // also if the registry is closed
 }
 
-// A trace is what is known of a hold that was not released yet, if leaks are to be found.
-type trace struct {
-	own     *ownership
-	callers []uintptr // of Acquire
-}
-
 // traced returns the hold that a caller gets. If leaks are to be found, it is one to which its ownership does not refer, and it is told
 // if that is forgotten.
 func (m *Mutex) traced(h *Hold) *Hold {
@@ -222,52 +201,18 @@ func (m *Mutex) traced(h *Hold) *Hold {
 		h = &Hold{own: h.own, shared: h.shared}
 	}
 	h.traced = true
-	t := trace{h.own, make([]uintptr, 16)}
-	t.callers = t.callers[:runtime.Callers(2, t.callers)]
-	r, key := m.registry, weak.Make(h)
-	r.traces.Store(key, t)
-	runtime.AddCleanup(h, r.forgotten, key)
+	m.registry.leaks.Acquired(h, h.own, m.registry.forgotten)
 	return h
 }
 
-// forgotten is called when nothing refers to a hold any more, by the goroutine of the runtime that does so for all of the program.
-func (r *Registry) forgotten(hold weak.Pointer[Hold]) {
-	t, ok := r.traces.LoadAndDelete(hold)
+func (r *Registry) forgotten(own *ownership, acquired string) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if !ok || r.closed { // it was released, or is lost
-		return
+	if !r.closed { // else it is lost
+		go r.second.Logger().Warn("tier: a hold was forgotten: nothing refers to it any more, and it was not released; "+
+			"the lock stays taken until the registry is closed",
+			"path", own.cohort.key.path, "token", own.grant.Token(), "since", r.at(own.since), "acquired", acquired)
 	}
-	left := t.(trace)
-	go r.second.Logger().Warn("tier: a hold was forgotten: nothing refers to it any more, and it was not released; "+
-		"the lock stays taken until the registry is closed",
-		"path", left.own.cohort.key.path, "token", left.own.grant.Token(), "since", r.at(left.own.since), "acquired", left.place())
-}
-
-// placesOf returns where the holds of a cohort were acquired, as far as that is known.
-func (r *Registry) placesOf(c *cohort) string {
-	var places []string
-	r.traces.Range(func(_, t any) bool {
-		if t := t.(trace); t.own.cohort == c {
-			places = append(places, t.place())
-		}
-		return true
-	})
-	return cmp.Or(strings.Join(places, "; "), "not known without tier.WithLeakDetection")
-}
-
-// place returns the lines of the program that called this package, the innermost one first.
-func (t trace) place() string {
-	var lines []string
-	frames := runtime.CallersFrames(t.callers)
-	for more := true; more && len(lines) < 4; {
-		var f runtime.Frame
-		f, more = frames.Next()
-		if !strings.HasPrefix(f.Function, "github.com/tierlock/tierlock/tier.") && !strings.HasPrefix(f.Function, "runtime.") {
-			lines = append(lines, fmt.Sprintf("%s:%d", f.File, f.Line))
-		}
-	}
-	return strings.Join(lines, ", from ")
 }
 
 // An ownerKey is where a context carries the hold of a lock.
@@ -311,94 +256,5 @@ func (c withoutHold) Value(key any) any {
 // the hold is released.
 func (h *Hold) Context(ctx context.Context) context.Context {
 	carry := func(ctx context.Context) context.Context { return context.WithValue(ctx, h.own.mutex.key, h) }
-	return h.work.under(ctx, h.own.grant.Context(), h.Err, carry, h.traced)
-}
-
-// contexts are those for work under a hold, or under permits.
-type contexts struct {
-	mu      sync.Mutex          // guards the field below
-	derived map[any]*derivation // those that have not ended, by their parents
-}
-
-// A derivation is a context for work, and what ties it to what it is for.
-type derivation struct {
-	context context.Context
-	cancel  context.CancelCauseFunc
-	onLoss  func() bool // stops the watching for the loss
-	onEnd   func() bool // stops the watching for the end of the context
-}
-
-// under returns a context that is derived from ctx, and ends with life, with what carry adds to it. It has ended already if err says
-// that there is nothing to work under. What ends it does not refer to what carry has added, nor, if it is to be loose, to c: so
-// neither ctx nor life keeps a hold that was forgotten, unless ctx carries it.
-func (c *contexts) under(ctx, life context.Context, err func() error, carry func(context.Context) context.Context,
-	loose bool,
-) context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	over, parent := err(), keyOf(ctx)
-	if d := c.derived[parent]; d != nil && over == nil {
-		if d.context.Err() == nil {
-			return d.context
-		}
-		d.onLoss() // its parent is used again, as those of some frameworks are
-	}
-	bare, cancel := context.WithCancelCause(ctx)
-	d := &derivation{context: carry(bare), cancel: cancel}
-	if over != nil {
-		cancel(over)
-		return d.context
-	}
-	forget := func() { c.forget(parent) }
-	if loose {
-		forget = forgetting(weak.Make(c), parent)
-	}
-	d.onLoss = context.AfterFunc(life, func() { cancel(context.Cause(life)) })
-	d.onEnd = context.AfterFunc(bare, forget)
-	if c.derived == nil {
-		c.derived = make(map[any]*derivation)
-	}
-	c.derived[parent] = d
-	return d.context
-}
-
-// keyOf returns what stands for ctx in a map: nearly always ctx itself, but a type of
-// somebody's may not be comparable.
-func keyOf(ctx context.Context) any {
-	if reflect.ValueOf(ctx).Comparable() {
-		return ctx
-	}
-	return new(byte)
-}
-
-// forget drops a context that has ended before what it is for.
-func (c *contexts) forget(parent any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if d := c.derived[parent]; d != nil && d.context.Err() != nil { // else end was faster, or there is another one
-		d.onLoss()
-		delete(c.derived, parent)
-	}
-}
-
-func forgetting(contexts weak.Pointer[contexts], parent any) func() {
-	return func() {
-		if c := contexts.Value(); c != nil {
-			c.forget(parent)
-		}
-	}
-}
-
-// end ends the contexts at the release. If life has ended with a loss before, that is the cause: the
-// goroutine that ends them for it may not have run yet.
-func (c *contexts) end(life context.Context) {
-	c.mu.Lock()
-	derived := c.derived
-	c.derived = nil
-	c.mu.Unlock()
-	for _, d := range derived {
-		d.onLoss()
-		d.onEnd() // nobody has to be told, which would cost a goroutine
-		d.cancel(cmp.Or(context.Cause(life), ErrReleased))
-	}
+	return h.work.Under(ctx, h.own.grant.Context(), h.Err, carry, h.traced)
 }

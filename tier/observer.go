@@ -130,15 +130,12 @@ func (o Observer) and(p Observer) Observer {
 		inTurn(o.Lost, p.Lost),
 		inTurn(o.Released, p.Released),
 		func(c ConnectionEvent) {
-			o.connected(c)
-			p.connected(c)
+			for _, one := range []Observer{o, p} {
+				if one.Connection != nil {
+					one.Connection(c)
+				}
+			}
 		},
-	}
-}
-
-func (o Observer) connected(c ConnectionEvent) {
-	if o.Connection != nil {
-		o.Connection(c)
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/leak"
+	"github.com/tierlock/tierlock/internal/linger"
+	"github.com/tierlock/tierlock/internal/patience"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -24,14 +27,12 @@ type Registry struct {
 	open    context.Context // ends when nobody new is let in, and whoever waits gives up: at a shutdown, and with the second tier
 	refuse  func()          // ends it
 
-	traces sync.Map // of holds that were not released, each a trace by its weak.Pointer[Hold]: see [WithLeakDetection]
-
-	lately atomic.Int32 // what lingering has earned, at all paths
+	leaks leak.Detector[Hold, *ownership] // see [WithLeakDetection]
 
 	mu      sync.RWMutex // guards the fields below; taken last
 	stakes  map[lockKey]stake
-	credits map[lockKey]int32 // of paths without a stake
-	past    Stats             // of cohorts that are gone, and the losses of all
+	credits *linger.Credits[lockKey]
+	past    Stats // of cohorts that are gone, and the losses of all
 	closed  bool
 	drained context.Context // ends when nobody new is let in and there are no stakes any more, and with the second tier
 	allGone func()          // ends it
@@ -47,11 +48,10 @@ func New(t second.Tier, opts ...Option) *Registry {
 	}
 	r := &Registry{
 		second: t, options: &o, start: time.Now().Add(-t.Now()),
-		stakes: make(map[lockKey]stake), credits: make(map[lockKey]int32), past: Stats{Losses: make(map[LossCause]int64)},
+		stakes: make(map[lockKey]stake), credits: linger.New[lockKey](), past: Stats{Losses: make(map[LossCause]int64)},
 	}
 	r.open, r.refuse = context.WithCancel(t.Context())
 	r.drained, r.allGone = context.WithCancel(t.Context())
-	r.lately.Store(-wasted) // once is no pattern
 	o.observer.follow(t)
 	return r
 }
@@ -179,9 +179,9 @@ const (
 type members struct {
 	registry *Registry
 	key      lockKey
-	number   atomic.Int64 // the first one comes, and the last one goes, under registry.mu
-	mu       sync.Mutex   // guards what is below, and the stake; never held across a client call or a wait
-	alarm    alarm        // about those who wait
+	number   atomic.Int64   // the first one comes, and the last one goes, under registry.mu
+	mu       sync.Mutex     // guards what is below, and the stake; never held across a client call or a wait
+	alarm    patience.Alarm // about the first who waits
 }
 
 func (m *members) base() *members { return m }
@@ -208,7 +208,7 @@ func (r *Registry) join(key lockKey, permits *Semaphore) stake {
 		return nil
 	}
 	if s = r.stakes[key]; s == nil {
-		s = &cohort{members: members{registry: r, key: key}, credit: r.creditLocked(key)}
+		s = &cohort{members: members{registry: r, key: key}, credit: r.credits.Of(key)}
 		if permits != nil {
 			s = &pool{members: members{registry: r, key: key}, permits: permits.permits, store: permits.store, last: new(second.Demand)}
 		}
@@ -245,40 +245,14 @@ func (m *members) part() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m.number.Add(-1) == 0 {
-		if m.alarm.timer != nil {
-			m.alarm.timer.Stop()
-		}
+		m.alarm.Stop()
 		if c, ok := r.stakes[m.key].(*cohort); ok {
 			r.past.sum(&c.tally) // nobody counts there any more
-			r.rememberLocked(m.key, c.credit)
+			r.credits.Remember(m.key, c.credit)
 		}
 		delete(r.stakes, m.key)
 		r.noteDrainedLocked()
 	}
-}
-
-// creditLocked is the credit of a path without a stake. One that is not known begins with what the others have earned lately.
-func (r *Registry) creditLocked(key lockKey) int32 {
-	if credit, known := r.credits[key]; known {
-		return credit
-	}
-	if lately := r.lately.Load(); lately >= 0 {
-		return min(lately, firstCredit)
-	}
-	return -noCredit
-}
-
-const mostKnown = 1 << 12
-
-// rememberLocked keeps the credit of a path. When there are too many, all are forgotten.
-func (r *Registry) rememberLocked(key lockKey, credit int32) {
-	if credit == r.creditLocked(key) {
-		return
-	}
-	if len(r.credits) >= mostKnown {
-		clear(r.credits)
-	}
-	r.credits[key] = credit
 }
 
 // Stats are figures of a registry: of now, and sums since it was made.

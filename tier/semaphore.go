@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/work"
 )
 
 // A Semaphore is a path in a registry at which all processes together may have a fixed number of
@@ -185,7 +186,7 @@ type Permits struct {
 	lost      context.Context // ends with the loss of any of them
 	endLost   context.CancelCauseFunc
 	onLoss    []func() bool // stop the watching for a loss
-	work      contexts
+	work      work.Contexts
 	watch     *watch // for the observer; nil if there is none
 }
 
@@ -241,7 +242,7 @@ func (p *Permits) Token() int64 { return p.taken[0].Token() }
 // of them is lost, with an error wrapping [ErrLost] as its cause, and when they are released, with
 // [ErrReleased]; if that has happened, it is done when Context returns. The same ctx gives the same context.
 func (p *Permits) Context(ctx context.Context) context.Context {
-	return p.work.under(ctx, p.lost, p.Err, func(ctx context.Context) context.Context { return ctx }, false)
+	return p.work.Under(ctx, p.lost, p.Err, func(ctx context.Context) context.Context { return ctx }, false)
 }
 
 // Release gives the permits up: to goroutines of this process that wait, as far as that is fair, and
@@ -257,7 +258,7 @@ func (p *Permits) Release() error {
 	for _, stop := range p.onLoss {
 		stop()
 	}
-	p.work.end(p.lost)
+	p.work.End(p.lost)
 	defer p.pool.part()
 	released := p.watch.releasing()
 	err := p.pool.release(p)
@@ -586,8 +587,8 @@ func (p *pool) wait(_ context.Context, w *waiter[Permits], begun time.Duration) 
 
 // alarmLocked is called when somebody begins to wait, or waits for something else.
 func (p *pool) alarmLocked() {
-	if !p.alarm.set && p.stuckLocked() {
-		p.alarm.goOff(patience, p.lookAtWait)
+	if p.stuckLocked() {
+		p.alarm.Set(p.lookAtWait)
 	}
 }
 
@@ -600,7 +601,7 @@ func (p *pool) stuckLocked() bool {
 func (p *pool) lookAtWait() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.alarm.set = false; p.stuckLocked() {
+	if p.alarm.Off(); p.stuckLocked() {
 		first := &p.gate.first.seat
 		p.judgeLocked(p.moved, first.since, p.lookAtWait,
 			"tier: a goroutine waits for long for permits that its own process has; if they are its own, it waits for ever: "+

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/patience"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -87,50 +87,18 @@ func await[S any](ctx context.Context, r *Registry, d door[S], w *waiter[S], lim
 	}
 }
 
-// An alarm sees to it that people are told when the first who waits at a gate has done so for long behind what this process has
-// itself. If that is the caller's own the wait has no end, and else nobody would know. The mutex of its stake guards it.
-type alarm struct {
-	timer *time.Timer   // the last one, nil before the first wait
-	set   bool          // it will go off
-	told  time.Duration // when that was told last, on the clock of the leases; 0 for never
-}
-
-const (
-	patience = 10 * time.Second // with one hold of this process in the way
-	rarest   = time.Hour        // such a warning about a path
-	endless  = 24 * time.Hour   // is such a wait, where time costs nothing
-)
-
-// goOff has look called in a while, which calls judgeLocked.
-func (a *alarm) goOff(in time.Duration, look func()) {
-	a.set, a.timer = true, time.AfterFunc(in, look)
-}
-
-// judgeLocked tells of the first who waits, since a time, behind what has been in the way since another, if that is long by now. The
-// alarm goes off again.
+// judgeLocked tells of the first who waits, since a time, behind what this process has had since another, if that is long by now.
 func (m *members) judgeLocked(since, waits time.Duration, look func(), text string, about ...any) {
 	now := m.registry.now()
-	kept, next := now-max(since, waits), patience
-	var tell func(text string, about ...any)
-	switch {
-	case kept < patience:
-		next -= kept
-	case m.alarm.told <= since && (m.alarm.told == 0 || now-m.alarm.told >= rarest):
-		m.alarm.told, tell = now, m.registry.second.Logger().Warn
-	case kept >= endless:
-		next, tell = endless, deadlock
+	tell := m.registry.second.Logger().Warn
+	switch m.alarm.Judge(now, since, waits, look) {
+	case patience.Fine:
+		return
+	case patience.Endless:
+		tell = second.TellDeadlock
 	}
-	m.alarm.goOff(next, look)
-	if tell != nil {
-		about = slices.Concat([]any{"path", m.key.path}, about, []any{"since", m.registry.at(since), "waited", now - waits})
-		m.spawn(func() { tell(text, about...) })
-	}
-}
-
-func deadlock(text string, about ...any) {
-	var line strings.Builder
-	slog.New(slog.NewTextHandler(&line, nil)).Warn(text, about...)
-	second.Deadlock(line.String())
+	about = slices.Concat([]any{"path", m.key.path}, about, []any{"since", m.registry.at(since), "waited", now - waits})
+	m.spawn(func() { tell(text, about...) })
 }
 
 // A Wait is one for a lock, or for permits, with what this process knows of who is in the way. It knows what it

@@ -7,6 +7,7 @@ package second
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/contention"
@@ -141,6 +142,13 @@ var GrantOf func(hold any) Grant
 // Deadlock is told, in words, of a wait behind a hold of its own process that has lasted for a day. Package zktest sets it, for tests in
 // virtual time, which would go on for ever; elsewhere that is nobody's business.
 var Deadlock = func(what string) {}
+
+// TellDeadlock tells it as a logger would.
+func TellDeadlock(text string, about ...any) {
+	var line strings.Builder
+	slog.New(slog.NewTextHandler(&line, nil)).Warn(text, about...)
+	Deadlock(line.String())
+}
 
 // TierOf returns a *zklock.Client as the second tier of a registry, to which it belongs from then on. Package zklock sets it, for the same
 // reason.

@@ -1,0 +1,63 @@
+// Package patience judges when people have to be told of a wait behind what their own process has. If that is the caller's own the wait
+// has no end, and else nobody would know.
+package patience
+
+import "time"
+
+const (
+	long    = 10 * time.Second // is such a wait
+	rarest  = time.Hour        // it is told of
+	endless = 24 * time.Hour   // it is, where time costs nothing
+)
+
+// A Verdict says what a wait is.
+type Verdict int
+
+const (
+	Fine    Verdict = iota
+	Long            // people are to be told
+	Endless         // where time costs nothing, it is to end
+)
+
+// An Alarm goes off when a wait may be long. Its user guards it with a mutex.
+type Alarm struct {
+	timer *time.Timer   // the last one, nil before the first wait
+	set   bool          // it will go off
+	told  time.Duration // when a wait was told of last; 0 for never
+}
+
+// Set has look called in a while, if the alarm is not set. It then calls Off.
+func (a *Alarm) Set(look func()) {
+	if !a.set {
+		a.goOff(long, look)
+	}
+}
+
+func (a *Alarm) goOff(in time.Duration, look func()) {
+	a.set, a.timer = true, time.AfterFunc(in, look)
+}
+
+// Off says that the alarm has gone off.
+func (a *Alarm) Off() { a.set = false }
+
+// Stop ends the alarm.
+func (a *Alarm) Stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// Judge says, now, what a wait is that began at one time, behind what has been in the way since another. The alarm goes off again.
+func (a *Alarm) Judge(now, since, waits time.Duration, look func()) (v Verdict) {
+	kept, next := now-max(since, waits), long
+	switch {
+	case kept < long:
+		next -= kept
+	case a.told <= since && (a.told == 0 || now-a.told >= rarest):
+		a.told, v = now, Long
+	case kept >= endless:
+		next, v = endless, Endless
+	}
+	a.goOff(next, look)
+	return v
+}

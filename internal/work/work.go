@@ -1,0 +1,108 @@
+// Package work makes the contexts for work under a lock: they end when it is lost, or released.
+package work
+
+import (
+	"cmp"
+	"context"
+	"reflect"
+	"sync"
+	"weak"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// Contexts are those for work under one hold, or under permits that were taken together. The zero value has none.
+type Contexts struct {
+	mu      sync.Mutex          // guards the field below
+	derived map[any]*derivation // those that have not ended, by their parents
+}
+
+// A derivation is a context for work, and what ties it to what it is for.
+type derivation struct {
+	context context.Context
+	cancel  context.CancelCauseFunc
+	onLoss  func() bool // stops the watching for the loss
+	onEnd   func() bool // stops the watching for the end of the context
+}
+
+// Under returns a context that is derived from ctx, and ends with life, with what carry adds to it. It has ended already if err says
+// that there is nothing to work under. What ends it does not refer to what carry has added, nor, if it is to be loose, to c: so
+// neither ctx nor life keeps a hold that was forgotten, unless ctx carries it.
+func (c *Contexts) Under(ctx, life context.Context, err func() error, carry func(context.Context) context.Context,
+	loose bool,
+) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	over, parent := err(), keyOf(ctx)
+	if d := c.derived[parent]; d != nil && over == nil {
+		if d.context.Err() == nil {
+			return d.context
+		}
+		d.onLoss() // its parent is used again, as those of some frameworks are
+	}
+	bare, cancel := context.WithCancelCause(ctx)
+	d := &derivation{context: carry(bare), cancel: cancel}
+	if over != nil {
+		cancel(over)
+		return d.context
+	}
+	forget := func() { c.forget(parent) }
+	if loose {
+		forget = forgetting(weak.Make(c), parent)
+	}
+	d.onLoss = context.AfterFunc(life, func() { cancel(context.Cause(life)) })
+	d.onEnd = context.AfterFunc(bare, forget)
+	if c.derived == nil {
+		c.derived = make(map[any]*derivation)
+	}
+	c.derived[parent] = d
+	return d.context
+}
+
+// keyOf returns what stands for ctx in a map: nearly always ctx itself, but a type of
+// somebody's may not be comparable.
+func keyOf(ctx context.Context) any {
+	if reflect.ValueOf(ctx).Comparable() {
+		return ctx
+	}
+	return new(byte)
+}
+
+// forget drops a context that has ended before what it is for.
+func (c *Contexts) forget(parent any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d := c.derived[parent]; d != nil && d.context.Err() != nil { // else End was faster, or there is another one
+		d.onLoss()
+		delete(c.derived, parent)
+	}
+}
+
+func forgetting(contexts weak.Pointer[Contexts], parent any) func() {
+	return func() {
+		if c := contexts.Value(); c != nil {
+			c.forget(parent)
+		}
+	}
+}
+
+// End ends the contexts at the release. If life has ended with a loss before, that is the cause: the
+// goroutine that ends them for it may not have run yet.
+func (c *Contexts) End(life context.Context) {
+	c.mu.Lock()
+	derived := c.derived
+	c.derived = nil
+	c.mu.Unlock()
+	for _, d := range derived {
+		d.onLoss()
+		d.onEnd() // nobody has to be told, which would cost a goroutine
+		d.cancel(cmp.Or(context.Cause(life), second.ErrReleased))
+	}
+}
+
+// Len returns how many there are that have not ended.
+func (c *Contexts) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.derived)
+}
