@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/election"
@@ -58,20 +59,23 @@ type caller struct {
 	after  int       // the step of that
 	cancel context.CancelFunc
 	ended  bool    // the context of the call
+	behind bool    // its process knew that another one was in the way then
+	first  bool    // or that none was
 	has    []*span // to be released, the last one first
 	err    error
 	wrote  bool
-	events []string    // of the turn
-	keep   *bool       // whether the lock is to stay with the last step, which releases it; nil if that is no matter
-	source tier.Source // of the newest turn
-	got    time.Time   // when that began
+	events []string                     // of the turn
+	keep   *bool                        // whether the lock is to stay with the last step, which releases it; nil if that is no matter
+	source tier.Source                  // of the newest turn
+	got    time.Time                    // when that began
+	opens  atomic.Pointer[second.Grant] // under which it lets readers in
 }
 
 func (c *caller) begin() {
 	w := c.world
 	w.quiet = 0
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), calledBy{}, c))
-	c.process.begun, c.begun, c.ended = true, true, false
+	c.process.begun, c.begun, c.ended, c.behind, c.first = true, true, false, false, false
 	c.state, c.cancel, c.since, c.after, c.err = waiting, cancel, time.Now(), w.step, nil
 	c.wrote, c.events, c.keep = false, nil, nil
 	if w.scope.seed.deaf {
@@ -180,6 +184,10 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 		}
 	case Write:
 		take(whole)(rw.Writer().Acquire(ctx))
+	case Open:
+		if h := take(1)(rw.Writer().Acquire(ctx)); h != nil {
+			go c.open(second.GrantOf(h))
+		}
 	case Read:
 		take(1)(rw.Reader().Acquire(ctx))
 	case Downgrade:
@@ -206,6 +214,16 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 		has[0].hold.Release()
 	}
 	return has, err
+}
+
+// open has the store let readers in, which a grant can do also where package tier does not ask for it.
+func (c *caller) open(grant second.Grant) {
+	c.opens.Store(&grant)
+	defer c.opens.Store(nil)
+	grant.(interface{ Share(context.Context) error }).Share(context.Background())
+	if c.world.scope.seed.opens {
+		time.Sleep(lease)
+	}
 }
 
 // askWrong asks for what cannot be, in each way, and returns why it cannot, or that it is not refused.
@@ -318,6 +336,10 @@ func (c *caller) turnIsOver() {
 }
 
 func (c *caller) giveUp() {
+	w := c.world
+	w.mu.Lock()
 	c.ended, c.gaveUp = true, true
+	c.behind, c.first = w.standsLocked(c)
+	w.mu.Unlock()
 	c.cancel()
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 var (
@@ -176,7 +177,28 @@ var scopes = []scopeOfTest{
 		Scope{Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Others: []Call{Lock}}},
 	{"one process: try, the store grants nothing for a while", 0, 0, 72, false, Scope{Processes: 1, Calls: []Call{Try}, Anew: true}},
 	{"one process: the store grants nothing for a while", 2, 0, 100, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Anew: true}},
+	{"one process: the store grants nothing for a while, and it gives up, two faults", 2, 2, 66, false,
+		Scope{Processes: 1, Calls: []Call{Lock}, Anew: true, Cancel: true}},
 	{"one process: it is told of nothing", 0, 0, 44, false, Scope{Processes: 1, Calls: []Call{Lock}, Deaf: true}},
+	{"one process: before there is a session, it is asked for", 2, 0, 59, false,
+		Scope{Processes: 1, Calls: []Call{Lock}, Early: true, Ask: true}},
+	{"two processes: before there are sessions, one gives up, closes, or shuts down", 2, 0, 719, false,
+		Scope{Processes: 2, Calls: []Call{Lock}, Early: true, Cancel: true, Close: true, Stop: true}},
+	{"ZooKeeper, two processes: over connections made elsewhere, a session ends", 1, 0, 51, false,
+		Scope{ZooKeeper: true, Attached: true, Processes: 2, Calls: []Call{Lock}, Expire: true}},
+	{"two processes: answers to renewals are slow, one is told of nothing else, and time passes, two faults", 2, 2, 1651, true,
+		Scope{Processes: 2, Calls: []Call{Lock}, Slow: time.Second, Deaf: true, Clock: lease}},
+	{"one process: a writer lets readers in", 0, 0, 10, false, Scope{Processes: 1, Calls: []Call{Open}}},
+	{"two processes: a writer lets a reader in, a session ends", 2, 0, 472, false,
+		Scope{Processes: 2, Calls: []Call{Open}, Others: []Call{Read}, Expire: true}},
+	{"one process: its lease ends, an operator removes it, and time passes, three faults", 3, 3, 1970, true,
+		Scope{Processes: 1, Calls: []Call{Lock}, Renew: true, Remove: true, Clock: lease / 4}},
+	{"one process: try, it closes or shuts down", 0, 0, 73, false,
+		Scope{Processes: 1, Calls: []Call{Try}, Close: true, Stop: true}},
+	{"two processes: one gives up, nearly in the usual order", 2, 0, 150, false,
+		Scope{Processes: 2, Calls: []Call{Lock}, Cancel: true}},
+	{"seam, two processes: rounds, two goroutines and one, the budget ends", 0, 0, 1490, true,
+		Scope{Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Others: []Call{Lock}, Rounds: true, Clock: budget}},
 	{"two processes: linger, twice, a session ends", 3, 0, 8902, true,
 		Scope{Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Expire: true}},
 }
@@ -300,6 +322,8 @@ func TestReducedSearchFindsAllOutcomes(t *testing.T) {
 		{-1, 1, Scope{Seam: true, Processes: 2, Calls: []Call{Lock}, Cancel: true, Expire: true, Close: true, Stop: true}},
 		{-1, 1, Scope{Seam: true, Processes: 1, Calls: []Call{Lock, Guarded}}},
 		{-1, 1, Scope{Seam: true, Processes: 2, Calls: []Call{One}, Expire: true}},
+		{-1, 1, Scope{Processes: 1, Calls: []Call{Try}, Early: true, Cancel: true}},
+		{-1, 1, Scope{Processes: 1, Calls: []Call{Open}, Expire: true}},
 		{2, 2, Scope{Processes: 2, Calls: []Call{Lock}, Cancel: true, Expire: true}},
 		{2, 1, Scope{Processes: 1, Calls: []Call{Read, Write}, Lost: true, Close: true}},
 		{2, 2, Scope{Seam: true, Processes: 2, Calls: []Call{One, Two}, Cancel: true, Expire: true, Close: true}},
@@ -345,6 +369,11 @@ func TestIndependentStepsCommute(t *testing.T) {
 		{Processes: 2, Calls: []Call{Downgrade}, Others: []Call{Read}, Refuse: true, Partly: true, Late: true, Clock: budget},
 		{Processes: 2, Calls: []Call{Lock, Try}, Late: true, Renew: true, Deaf: true, Anew: true},
 		{
+			Processes: 2, Calls: []Call{Lock, Nested}, Early: true, Slow: time.Second,
+			Deaf: true, Ask: true, Cancel: true, Close: true, Clock: lease,
+		},
+		{Processes: 2, Calls: []Call{Open, Read}, Expire: true, Remove: true, Close: true},
+		{
 			Seam: true, Processes: 2, Calls: []Call{Lock, Nested, Guarded, Yield}, Linger: time.Second,
 			Cancel: true, Expire: true, Close: true, Stop: true, Ask: true, Clock: budget,
 		},
@@ -354,6 +383,7 @@ func TestIndependentStepsCommute(t *testing.T) {
 		{Seam: true, Processes: 2, Calls: []Call{Lead, Lock}, Cancel: true, Expire: true, Close: true, Stop: true},
 		{Seam: true, Processes: 2, Calls: []Call{Both, Try}, Turns: 2, Cancel: true, Expire: true, Close: true},
 		{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Lost: true, Cancel: true, Expire: true, Close: true, Stop: true},
+		{ZooKeeper: true, Attached: true, Processes: 2, Calls: []Call{Lock}, Expire: true},
 	} {
 		for range *samples {
 			var schedule []string
@@ -599,6 +629,30 @@ func TestJudgesFind(t *testing.T) {
 		{"lost", Scope{Processes: 1, Calls: []Call{Lock}, Renew: true, seed: seed{renews: true}}, true},
 		{"told", Scope{Seam: true, Processes: 1, Calls: []Call{Lock, Lock}, Clock: long, seed: seed{quiet: true}}, true},
 		{"budget", Scope{Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, seed: seed{blind: true}}, true},
+		{"budget", Scope{Processes: 2, Calls: []Call{Lock}, Slow: time.Second, Clock: lease, seed: seed{
+			mute: true, store: wrong(func(c queue.Command, a *queue.Answer) {
+				for i := range a.Views {
+					a.Views[i].Behind = false
+				}
+			}),
+		}}, true},
+		{"order", Scope{Processes: 1, Calls: []Call{Lock}, seed: seed{store: func(there queue.Store) queue.Store {
+			return liar{there, func(there queue.Store, ctx context.Context, c queue.Command) queue.Answer {
+				if c.Op == queue.Open {
+					return queue.Answer{Outcome: queue.Done, Name: "1/0", TTL: lease}
+				}
+				return there.Do(ctx, c)
+			}}
+		}}}, false},
+		{"context", Scope{Processes: 1, Calls: []Call{Open}, seed: seed{opens: true}}, true},
+		{"fails", Scope{Processes: 1, Calls: []Call{Try}, Close: true, seed: seed{store: wrong(func(c queue.Command, a *queue.Answer) {
+			if c.Op == queue.Try && a.Outcome == queue.Unknown {
+				*a = queue.Answer{Outcome: queue.Denied, Err: errors.New("no")}
+			}
+		})}}, true},
+		{"words", Scope{Processes: 2, Calls: []Call{Lock}, Cancel: true, seed: seed{store: wrong(func(_ queue.Command, a *queue.Answer) {
+			a.View.Ahead, a.View.Nearest = 0, second.Contender{}
+		})}}, true},
 	} {
 		t.Run(f.judge, func(t *testing.T) {
 			search := Search{Begin: f.scope.Begin, Faults: 1, Delays: 2}

@@ -56,6 +56,8 @@ func (w *queues) judge() {
 			w.judgeCallLocked(c)
 			w.judgeStayLocked(c)
 			w.judgeLookLocked(c)
+			w.judgeShownLocked(c)
+			w.judgeOpenLocked(c)
 			w.judgeLossLocked(c)
 			queues = queues || c.state == waiting
 		}
@@ -541,6 +543,13 @@ func (w *queues) judgeWorkLocked(x *span) {
 	x.work = nil
 }
 
+// judgeOpenLocked judges whether who lets readers in does so for longer than its process has the lock.
+func (w *queues) judgeOpenLocked(c *caller) {
+	if grant := c.opens.Load(); grant != nil && (*grant).Err() != nil {
+		w.blameLocked("context", "%s goes on letting readers in, although %v", c.name, (*grant).Err())
+	}
+}
+
 // judgeSourceLocked judges from where a lock is said to have come: not from the store where the process has had it before.
 func (w *queues) judgeSourceLocked(c *caller) {
 	had := slices.ContainsFunc(w.spans, func(x *span) bool {
@@ -585,6 +594,9 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	alone := w.scope.Processes == 1 && len(c.callers) == 1
 	if alone && errors.Is(c.err, tier.ErrLocked) && !errors.As(c.err, new(*tier.QuarantineError)) {
 		w.blameLocked("words", "%s is not told that the store grants nothing: %v", c.name, c.err)
+	}
+	if c.closing && c.call == Try && !w.losses && !errors.Is(c.err, tier.ErrClosed) && !errors.Is(c.err, tier.ErrLocked) {
+		w.blameLocked("fails", "%s, of a process that closes: %v", c.name, c.err)
 	}
 	want := "[failed]"
 	switch {
@@ -633,12 +645,29 @@ func (w *queues) judgeWordsLocked(c *caller) {
 			w.blameLocked("words", "%s fails without %q: %q", c.name, want, text)
 		}
 	}
+	if c.behind && e.Position == 0 {
+		w.blameLocked("words", "%s is not told who is in the way: %q", c.name, text)
+	}
+	nothing := errors.As(c.registry.Err(), new(*tier.QuarantineError))
+	if locks, _ := w.hasLocked(c.process); c.first && nothing && !locks[path] && e.Quarantine == nil {
+		w.blameLocked("words", "%s is not told that the store grants nothing: %q", c.name, text)
+	}
 	if e.First && !w.draining && !w.isFirstLocked(c.process) {
 		w.blameLocked("words", "%s is not first in the queue: %q", c.name, text)
 	}
 	if strings.HasSuffix(text, "; ") || strings.HasSuffix(text, "1 permits") {
 		w.blameLocked("words", "%s fails with %q", c.name, text)
 	}
+}
+
+// standsLocked reports whether another process has the lock, as that of a caller knows, from which nothing is under way, or none does.
+func (w *queues) standsLocked(c *caller) (behind, first bool) {
+	if !w.scope.oneMutex() || w.scope.ZooKeeper || c.disturbed || w.anyUnderWayLocked(c.process) {
+		return false, false
+	}
+	there := w.store.Queue(path)
+	own := slices.IndexFunc(there, func(q second.Contender) bool { return q.Label == c.process.name })
+	return own > 0 && there[0].Label != c.process.name, own == 0
 }
 
 // isFirstLocked reports whether nobody waits for permits before a process, or it has been given some, which it may not know as yet.
@@ -805,7 +834,7 @@ func (w *queues) judgeRest() {
 		if p.refused && !p.gaveUp {
 			w.blameLocked("fails", "none fails of %s, which was refused to enter", p.name)
 		}
-		if p.told.connection != tier.Connected && !p.closing {
+		if p.told.connection != tier.Connected && !p.closing && !w.scope.Attached { // the client library tells nobody else
 			w.blameLocked("told", "%s is not told that it is connected, but %q", p.name, p.told.connection)
 		}
 	}

@@ -137,12 +137,12 @@ func (w *queues) noteTrace(places string) {
 	}
 }
 
-// noteAway judges a line that says that there is no connection: it has a reason, but where a session is over and the next one was asked for
-// and not yet answered.
+// noteAway judges a line that says that there is no connection: it has a reason, but where a session was asked for and that is not yet
+// answered: the first one, or the next one when one is over.
 func (w *queues) noteAway(why any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if why == nil && !w.expired {
+	if why == nil && !w.expired && !w.scope.Early {
 		w.blameLocked("words", "it is logged that there is no connection, for no reason")
 	}
 }

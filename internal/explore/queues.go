@@ -42,11 +42,14 @@ type Scope struct {
 	Turns     int    // of each goroutine; 0 is 1
 	Seam      bool   // over a second tier that is scripted, each call of which is one step; neither: over the store in memory
 	ZooKeeper bool   // over a ZooKeeper in memory, each frame of which is one step
+	Attached  bool   // likewise, over a connection that the client library has made
 	Strict    bool   // nothing is handed on, but by rounds
 	Rounds    bool
 	Linger    time.Duration
 	MaxWait   time.Duration
-	Traced    bool // holds that are forgotten are to be found
+	Traced    bool          // holds that are forgotten are to be found
+	Early     bool          // calls may begin before there is a session
+	Slow      time.Duration // the answer to a renewal takes so long
 
 	// Faults that there can be.
 	Refuse bool          // the store refuses a command
@@ -91,6 +94,7 @@ const (
 	Apart     Call = "apart"   // and tries to enter without its hold
 	Named     Call = "named"   // lock, at the path of a name
 	Wrong     Call = "wrong"   // asks for what cannot be
+	Open      Call = "open"    // writes, and asks the store itself to let readers in
 )
 
 // A seed is what is made wrong.
@@ -108,6 +112,7 @@ type seed struct {
 	keeps  bool                          // a process has a lock in the end
 	renews bool                          // renewals get through that are said to be lost
 	blind  bool                          // nobody looks whether somebody waits
+	opens  bool                          // who lets readers in goes on when it has nothing any more
 }
 
 // A queues is the world of a scope: package tier over a store.
@@ -131,15 +136,16 @@ type queues struct {
 	entered  []*process     // that queue, and somebody waits there, in the order in which that was executed
 	sent     map[string]int // after which step a contender was first told of
 	known    map[string]bool
-	had      map[string]bool // contenders that the store has given a lock
-	wanted   map[int64]bool  // tokens of those behind which somebody has been in the queue of the mutex
-	losses   bool            // a fault has been that takes locks away
-	expired  bool            // a session was ended
-	refused  bool            // another one has refused a command
-	denied   bool            // and that was not executed
-	stays    bool            // and it was to remove a contender
-	logged   []int64         // tokens of locks, as their losses were logged
-	longs    [2]int          // waits behind a hold of the same process that were told to be long, and to be endless
+	had      map[string]bool     // contenders that the store has given a lock
+	shown    map[int64]time.Time // when a renewal has found somebody behind a token
+	wanted   map[int64]bool      // tokens of those behind which somebody has been in the queue of the mutex
+	losses   bool                // a fault has been that takes locks away
+	expired  bool                // a session was ended
+	refused  bool                // another one has refused a command
+	denied   bool                // and that was not executed
+	stays    bool                // and it was to remove a contender
+	logged   []int64             // tokens of locks, as their losses were logged
+	longs    [2]int              // waits behind a hold of the same process that were told to be long, and to be endless
 }
 
 // A store is what the processes meet in.
@@ -158,6 +164,7 @@ type process struct {
 	registry  *tier.Registry
 	callers   []*caller
 	sessions  atomic.Int32
+	met       bool         // the store in memory has heard of it
 	leased    atomic.Int64 // up to when its lease runs, on the clock of the leases
 	ttl       atomic.Int64 // of its session, as it was told
 	unheard   bool         // its renewals are lost
@@ -235,7 +242,8 @@ const (
 // Begin makes the world of a scope.
 func (s Scope) Begin(t *testing.T) World {
 	w := &queues{T: t, scope: s, step: -1, count: make(map[string]int),
-		sent: make(map[string]int), known: make(map[string]bool), had: make(map[string]bool), wanted: make(map[int64]bool)}
+		sent: make(map[string]int), known: make(map[string]bool), had: make(map[string]bool), wanted: make(map[int64]bool),
+		shown: make(map[int64]time.Time)}
 	switch {
 	case s.Seam:
 		w.store = newSeam(w)
@@ -550,7 +558,7 @@ func (w *queues) faults() (steps []Step) {
 		})
 	}
 	for _, p := range w.processes {
-		if memory, ok := w.store.(*scripted); ok && w.scope.Deaf && p.begun && !p.done() && !p.closing {
+		if memory, ok := w.store.(*scripted); ok && w.scope.Deaf && p.begun && p.sessions.Load() > 0 && !p.done() && !p.closing {
 			fault(p.name+" is told of nothing any more", []string{Everything}, func() {
 				w.mu.Lock()
 				p.deaf = true

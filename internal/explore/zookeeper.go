@@ -17,6 +17,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -39,6 +40,7 @@ type ensemble struct {
 	*zktest.Server
 	world  *queues
 	opened atomic.Bool // all processes have a session
+	conns  []func()    // end those that the client library has made
 
 	mu     sync.Mutex         // guards the fields below
 	mended *process           // whose next connection is no step
@@ -67,9 +69,14 @@ func (e *ensemble) dial(p *process) second.Tier {
 		return e.DialContext(ctx, network, address)
 	}
 	servers := strings.Repeat(p.name+port+",", 8) + p.name + port // at the end of which the library pauses
-	client, err := zklock.Dial(context.Background(), servers,
-		zklock.WithDialContext(connect), zklock.WithSessionTimeout(lease), zklock.WithLabel(p.name),
-		zklock.WithLogger(slog.New(slog.DiscardHandler)))
+	options := []zklock.Option{zklock.WithSessionTimeout(lease), zklock.WithLabel(p.name), zklock.WithLogger(slog.New(slog.DiscardHandler))}
+	var client *zklock.Client
+	var err error
+	if e.world.scope.Attached {
+		client, err = zklock.Attach(e.library(member(p.name+port), connect), options...)
+	} else {
+		client, err = zklock.Dial(context.Background(), servers, append(options, zklock.WithDialContext(connect))...)
+	}
 	if err != nil {
 		e.world.Fatal(err)
 	}
@@ -86,6 +93,37 @@ func (e *ensemble) dial(p *process) second.Tier {
 		node.Release()
 	}
 	return second.TierOf(client)
+}
+
+// A member is the one server that a process knows.
+type member string
+
+func (m member) Init([]string) error                    { return nil }
+func (m member) Len() int                               { return 1 }
+func (m member) Next() (server string, retryStart bool) { return string(m), false }
+func (m member) Connected()                             {}
+
+// library is a connection that the client library makes.
+func (e *ensemble) library(to member, connect func(ctx context.Context, network, address string) (net.Conn, error)) *zk.Conn {
+	dialer := func(network, address string, _ time.Duration) (net.Conn, error) {
+		return connect(context.Background(), network, address)
+	}
+	conn, events, err := zk.Connect([]string{string(to)}, lease, zk.WithHostProvider(to), zk.WithDialer(dialer),
+		zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false))
+	if err != nil {
+		e.world.Fatal(err)
+	}
+	for event := range events {
+		if event.State == zk.StateHasSession {
+			break
+		}
+	}
+	e.conns = append(e.conns, func() {
+		conn.Close()
+		for range events { // closed as the last act of the library
+		}
+	})
+	return conn
 }
 
 // grouped reports whether requests may leave together, which wait for that only where the server has been far away.
@@ -106,7 +144,12 @@ func (e *ensemble) isMended(p *process) bool {
 
 func (e *ensemble) open() { e.opened.Store(true) }
 
-func (e *ensemble) close() { e.Close() }
+func (e *ensemble) close() {
+	for _, end := range e.conns {
+		end()
+	}
+	e.Close()
+}
 
 // cut ends the connection of a process, until it is mended for one.
 func (e *ensemble) cut(p *process) (heal func()) {
@@ -268,6 +311,11 @@ func (e *ensemble) Expire(path string, i int) {
 	synctest.Wait()
 	e.Server.Expire(n.Session)
 	e.settle(p, e.world.step, pass) // it connects
+	if e.world.scope.Attached {     // and has to look
+		synctest.Wait()
+		e.world.judgeLook(p)
+		synctest.Wait()
+	}
 }
 
 // Break ends the connection of a process, and what is on its way there.
