@@ -1,3 +1,3 @@
-// Package everystore has the tests of what stands on package tier, on every store: elections, and the
-// adapters. It is a module of its own, so that no adapter requires the client of a store.
+// Package everystore has the tests of what needs every store: writes under a lock, foreign texts, round trips, benchmarks, and migrations
+// with goose. It is a module of its own, so that no adapter requires the client of a store.
 package everystore

@@ -7,10 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,16 +19,6 @@ import (
 	"github.com/tierlock/tierlock/redislock"
 	"github.com/tierlock/tierlock/tier"
 )
-
-// A place is where one may be at a time.
-type place struct {
-	t     *testing.T
-	taken atomic.Bool
-}
-
-func (p *place) enter() { need.That(p.t, "two are at the place at a time", !p.taken.Swap(true)) }
-
-func (p *place) leave() { p.taken.Store(false) }
 
 func TestEveryStore(t *testing.T) {
 	for _, store := range stores {
@@ -51,9 +38,6 @@ func TestEveryStore(t *testing.T) {
 			}
 			if store.deface != nil { // PostgreSQL lets nothing else into the name of a session, and cuts that
 				run("foreign text", func(t *testing.T) { testForeignText(t, s, store.deface) })
-			}
-			for _, p := range parts {
-				run(p.name+", loss comes first", func(t *testing.T) { testLossComesFirst(t, s, p) })
 			}
 		})
 	}
@@ -95,63 +79,5 @@ func testFences(t *testing.T, s site, name string) {
 // held is a hold of one more process.
 func held(t *testing.T, s site) *tier.Hold {
 	t.Helper()
-	locks, _ := s.process(t)
-	return need.Get(locks.Mutex(pathOf(t)).Acquire(soon(t)))(t)
-}
-
-// A process that is cut off learns that it has lost its place before another one comes.
-func testLossComesFirst(t *testing.T, s site, p part) {
-	place := &place{t: t}
-	ctx, cancel := context.WithCancel(soon(t))
-	var processes sync.WaitGroup
-	defer processes.Wait()
-	defer cancel()
-	there, next, told := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-
-	locks, cut := s.process(t)
-	processes.Go(func() {
-		arrived := false
-		p.compete(ctx, t, locks, pathOf(t), func(held context.Context) {
-			if arrived {
-				return
-			}
-			arrived = true
-			place.enter()
-			close(there)
-			select {
-			case <-held.Done():
-			case <-ctx.Done():
-			}
-			place.leave()
-			told <- context.Cause(held)
-		})
-	})
-	await(t, there, "the first one")
-	other, _ := s.process(t)
-	processes.Go(func() {
-		arrived := sync.OnceFunc(func() { close(next) })
-		p.compete(ctx, t, other, pathOf(t), func(context.Context) {
-			place.enter()
-			arrived()
-			<-ctx.Done()
-			place.leave()
-		})
-	})
-	cut()
-	await(t, next, "another one")
-	select {
-	case err := <-told:
-		need.WantErr(t, "what the first one is told of", err, tier.ErrLost)
-	default:
-		t.Error("the first one has not been told")
-	}
-}
-
-func await(t *testing.T, c <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		t.Fatalf("there is not: %s", what)
-	}
+	return need.Get(s.process(t).Mutex(pathOf(t)).Acquire(soon(t)))(t)
 }

@@ -88,8 +88,7 @@ func defacePostgres(t *testing.T, addr, path, host, label string) error {
 
 // What users get of the texts of others is one short line that is printed as it is, in Contenders, and in the error of a wait.
 func testForeignText(t *testing.T, s site, deface deface) {
-	holder, _ := s.process(t)
-	other, _ := s.process(t)
+	holder, other := s.process(t), s.process(t)
 	path := pathOf(t)
 	hold := need.Get(holder.Mutex(path).Acquire(soon(t)))(t)
 	defer hold.Release()

@@ -5,7 +5,6 @@ package everystore
 import (
 	"context"
 	"flag"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/etcdlock"
-	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/need"
@@ -133,27 +131,18 @@ func redisAt(t testing.TB, addr string, opts ...redislock.Option) (*tier.Registr
 
 func redisServer(t testing.TB, addr string) (*tier.Registry, error) { return redisAt(t, addr) }
 
-// A site is a server to which each process has a way of its own.
+// A site is a server, and how to connect to it.
 type site struct {
 	addr    string
 	connect connect
 }
 
-// process returns the locks of one more process, and what cuts it off: nothing it sends arrives any
-// more, and nobody is told.
-func (s site) process(t *testing.T) (locks *tier.Registry, cut func()) {
+// process returns the locks of one more process.
+func (s site) process(t *testing.T) *tier.Registry {
 	t.Helper()
-	near := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	far := need.Get(net.ResolveTCPAddr("tcp", s.addr))(t)
-	network := child.NewNetwork()
-	network.Join(child.Way{From: 1, To: 2}, near, far)
-	t.Cleanup(func() { network.Close() })
-	locks = need.Get(s.connect(t, near.Addr().String()))(t)
-	t.Cleanup(func() {
-		network.Heal() // or the end takes as long as a client waits for answers
-		locks.Close()
-	})
-	return locks, func() { network.Isolate(1) }
+	locks := need.Get(s.connect(t, s.addr))(t)
+	t.Cleanup(func() { locks.Close() })
+	return locks
 }
 
 // pathOf is the test's own.
