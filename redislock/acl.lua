@@ -26,7 +26,6 @@ end
 
 need('+eval', 'eval', '', '0')
 need('+evalsha', 'evalsha', '', '0')
-need('+script|load', 'script', 'load', '')
 need('+info', 'info')
 need('+ping', 'ping')
 need('+time', 'time')

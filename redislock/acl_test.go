@@ -48,7 +48,6 @@ func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
 		"publish":          {all + "-publish", "+publish"},
 		"channel":          {all + "resetchannels &other:*", "&tierlock:*"},
 		"evalsha":          {all + "-evalsha", "+evalsha"},
-		"script load":      {all + "-script|load", "+script|load"},
 		"set":              {all + "-set", "+set"},
 		"several":          {all + "-zadd -info resetchannels", "+info &tierlock:* +zadd"},
 		"key of a primary": {all + "resetkeys ~*users-*", "~{tierlock:primary}:*"},
