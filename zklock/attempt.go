@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,11 +42,7 @@ type attempt struct {
 	inTurn   []link.Answer             // to beside, if the node was the first then; else nil
 	reported bool                      // that there are foreign children
 
-	// parents are the containers that may be there without a child because of the
-	// attempt; true: it made them, false: the answer was lost. Nil unless some were missing.
-	parents  map[string]bool
-	obstacle error // to the parents that are missing, nil if none is known
-
+	orphan  bool                  // the path was missing
 	trouble atomic.Pointer[error] // what the attempt is waiting to get over, nil if nothing
 }
 
@@ -179,9 +174,7 @@ func (a *attempt) try() (*Node, error) {
 			return nil, ErrLocked
 		}
 	case missing: // the parents are, too, or most of them
-		if err := a.beginBuilding(); err != nil {
-			return nil, err
-		}
+		a.orphan = true
 	default:
 		return nil, zkqueue.Lacking("READ", a.lock.path, queue.Err)
 	}
@@ -247,7 +240,7 @@ func (a *attempt) enqueue() (n *Node, err error) {
 			return nil, err
 		}
 	}
-	defer func() { a.endBuilding(n != nil) }()
+	defer func() { a.orphan = false }()
 	built := 0
 	for pace := retry.New(); ; {
 		s, err := a.awaitSession()
@@ -258,27 +251,19 @@ func (a *attempt) enqueue() (n *Node, err error) {
 			return nil, a.explain(err)
 		}
 		prefixes := a.prefixes(s)
-		created := a.send(a.lock.creates(prefixes), true)
+		created := a.send("CREATE", a.lock.creates(prefixes), true)
 		err = created.Err
 		switch classify(err) {
 		case done:
 			return newNode(a.lock, s, created), nil
 		case missing:
-			if a.parents == nil {
-				if err := a.beginBuilding(); err != nil {
-					return nil, err
-				}
+			a.orphan = true
+			if built++; built <= rebuilds {
 				continue
 			}
-			if classify(a.obstacle) == permanent {
-				return nil, a.obstacle
-			}
-			if built++; a.obstacle == nil && built <= rebuilds {
-				continue
-			}
-			err = cmp.Or(a.obstacle, fmt.Errorf("%s was deleted again: %w", a.lock.path, err))
+			err = fmt.Errorf("%s was deleted again: %w", a.lock.path, err)
 		case permanent:
-			return nil, createError(zkqueue.Lacking("CREATE", a.lock.path, err))
+			return nil, err
 		case unknown:
 			if n, err := a.lookUp(prefixes, err); n != nil || err != nil {
 				return n, err
@@ -298,22 +283,21 @@ func (a *attempt) prefixes(s *link.Session) []string {
 	return zkqueue.NewPrefixes(a.lock.mode, a.client.options.kazoo, budget)
 }
 
-// send asks for a transaction and all that has to come before it and, if it is to list the queue, behind it: one round trip
-// over a connection of our own.
-func (a *attempt) send(ops link.Transaction, list bool) link.Answer {
-	buildings := a.buildings()
-	requests := append(buildings, ops)
+// send asks for a transaction, with the parents that it may need, and, if it is to list the queue, for that behind it: one round
+// trip over a connection of our own. It takes a permission.
+func (a *attempt) send(permission string, ops link.Transaction, list bool) link.Answer {
+	requests := a.ways(ops)
+	ways := len(requests)
 	if list = list && a.client.link.Leased(); list {
 		requests = append(append(requests, link.List(a.lock.path)), a.beside...)
 	}
 	asked := a.client.link.Now()
 	answers := a.client.link.Gather(a.ctx, a.lock.path, requests...)
-	a.noteBuilt(buildings, answers)
 	if a.listed, a.inTurn = nil, nil; list {
-		reads := answers[len(buildings)+1:]
+		reads := answers[ways:]
 		a.listed = &listed{reads[0], asked, reads[1:]}
 	}
-	return answers[len(buildings)]
+	return a.taken(permission, answers[:ways])
 }
 
 // replace deletes old and creates a new node in one transaction. In any case old is
@@ -331,7 +315,7 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 		return a.enqueue()
 	}
 	prefixes := a.prefixes(s)
-	created := a.send(append(zs.deletes(), a.lock.creates(prefixes)...), true)
+	created := a.send("CREATE or DELETE", append(zs.deletes(), a.lock.creates(prefixes)...), true)
 	answer := classify(created.Err)
 	zs.deleted(answer)
 	unpin()
@@ -343,7 +327,7 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 		old.finish(errDeleted(old.path()))
 	case permanent: // nothing was done
 		deleteTogether(old)
-		return nil, createError(zkqueue.Lacking("CREATE or DELETE", a.lock.path, created.Err))
+		return nil, created.Err
 	case refused:
 		deleteTogether(old)
 	case unknown: // all of it was done, or nothing
@@ -359,9 +343,11 @@ func (a *attempt) replace(old *Node) (*Node, error) {
 // It returns nil and no error when there is no such node and never will be.
 func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
 	for pace := retry.New(); ; {
-		if err := a.pause(pace, cause); err != nil {
-			a.reap(prefixes)
-			return nil, err
+		if !errors.Is(cause, zk.ErrAPIError) { // which is no trouble, see [link.Transaction]
+			if err := a.pause(pace, cause); err != nil {
+				a.reap(prefixes)
+				return nil, err
+			}
 		}
 		s := a.client.link.Session()
 		paths, err := find(a.client.link, a.lock.path, prefixes...)
@@ -387,15 +373,6 @@ func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
 // reap gives up what a create with these prefixes may have left.
 func (a *attempt) reap(prefixes []string) {
 	a.client.reaper.add(remains{parent: a.lock.path, prefixes: prefixes})
-}
-
-// createError names the one failure that a sequential create can only have when its
-// parent's counter is stuck.
-func createError(err error) error {
-	if errors.Is(err, zk.ErrNodeExists) {
-		return fmt.Errorf("%w: %w", ErrSequenceExhausted, err)
-	}
-	return err
 }
 
 // climb waits until the node is at the head of the queue, and holds it.

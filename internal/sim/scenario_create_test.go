@@ -300,7 +300,6 @@ var limitScenarios = []scenario{
 		"operation timeout": {"create", fault.Refusal(wire.CodeOperationTimeout), false},
 		"bad arguments":     {"create", zktest.Error(zk.ErrBadArguments), true},
 		"local session":     {"create", fault.Refusal(wire.CodeLocalSession), true},
-		"no containers":     {"createContainer", fault.Refusal(wire.CodeUnimplemented), false},
 	}, func(s *scene, r refusal) {
 		p := s.join(role{})
 		s.deleteAll(lockPath)
