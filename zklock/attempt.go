@@ -233,7 +233,14 @@ const rebuilds = 5
 // then in the reaper's hands.
 func (a *attempt) enqueue() (n *Node, err error) {
 	if old := a.old.Swap(nil); old != nil {
-		return a.replace(old)
+		prefixes := a.prefixes(old.session)
+		created, err := a.exchange(old, prefixes, a.lock.creates(prefixes), true)
+		if err == nil {
+			return newNode(a.lock, old.session, created), nil
+		}
+		if !errors.Is(err, errGone) {
+			return nil, err
+		}
 	}
 	if !a.once {
 		if err := a.client.awaitRenewal(a.ctx, a.lock.path); err != nil {
@@ -265,8 +272,12 @@ func (a *attempt) enqueue() (n *Node, err error) {
 		case permanent:
 			return nil, err
 		case unknown:
-			if n, err := a.lookUp(prefixes, err); n != nil || err != nil {
-				return n, err
+			created, err := a.lookUp(prefixes, err)
+			if err == nil {
+				return newNode(a.lock, s, created), nil
+			}
+			if !errors.Is(err, errGone) {
+				return nil, err
 			}
 			continue
 		}
@@ -300,53 +311,43 @@ func (a *attempt) send(permission string, ops link.Transaction, list bool) link.
 	return a.taken(permission, answers[:ways])
 }
 
-// replace deletes old and creates a new node in one transaction. In any case old is
-// given up.
-func (a *attempt) replace(old *Node) (*Node, error) {
-	s := a.client.link.Session()
-	if s == nil || a.client.Err() != nil {
-		old.finish(old.unknownFate(nil))
-		return a.enqueue()
-	}
+// exchange gives old up for others, in one transaction. With errGone none were made, and another time they may be.
+func (a *attempt) exchange(old *Node, prefixes []string, creates []any, list bool) (made link.Answer, err error) {
 	zs, unpin := old.pin()
-	if zs == nil { // nobody knows their names: both go to the reaper
+	if zs == nil || a.client.Err() != nil { // nobody knows their names, or has to wait for a connection: all goes to the reaper
 		unpin()
 		old.finish(old.unknownFate(nil))
-		return a.enqueue()
+		return made, errGone
 	}
-	prefixes := a.prefixes(s)
-	created := a.send("CREATE or DELETE", append(zs.deletes(), a.lock.creates(prefixes)...), true)
-	answer := classify(created.Err)
-	zs.deleted(answer)
+	made = a.send("CREATE or DELETE", append(zs.deletes(), creates...), list)
+	answer := classify(made.Err)
+	if answer == done {
+		zs.deleted(done)
+	}
 	unpin()
 	switch answer {
 	case done:
 		old.finish(nil)
-		return newNode(a.lock, s, created), nil
-	case missing: // somebody deleted old
-		old.finish(errDeleted(old.path()))
-	case permanent: // nothing was done
-		deleteTogether(old)
-		return nil, created.Err
-	case refused:
-		deleteTogether(old)
+		return made, nil
 	case unknown: // all of it was done, or nothing
-		old.finish(old.unknownFate(created.Err))
-		if n, err := a.lookUp(prefixes, created.Err); n != nil || err != nil {
-			return n, err
-		}
+		old.finish(old.unknownFate(made.Err))
+		return a.lookUp(prefixes, made.Err)
 	}
-	return a.enqueue()
+	deleteTogether(old)
+	if answer == permanent {
+		return made, made.Err
+	}
+	return made, errGone
 }
 
 // lookUp finds out what became of a create whose answer was lost, for the reason cause.
-// It returns nil and no error when there is no such node and never will be.
-func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
+// It returns errGone when there is no such node and never will be.
+func (a *attempt) lookUp(prefixes []string, cause error) (created link.Answer, err error) {
 	for pace := retry.New(); ; {
 		if !errors.Is(cause, zk.ErrAPIError) { // which is no trouble, see [link.Transaction]
 			if err := a.pause(pace, cause); err != nil {
 				a.reap(prefixes)
-				return nil, err
+				return created, err
 			}
 		}
 		s := a.client.link.Session()
@@ -354,17 +355,17 @@ func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
 		switch classify(err) {
 		case done:
 			if len(paths) == 0 {
-				return nil, nil
+				return created, errGone
 			}
 			// Expired a moment ago, but still there; or somebody deleted one of two.
 			if s == nil || len(paths) < len(prefixes) {
 				a.reap(prefixes)
-				return nil, nil
+				return created, errGone
 			}
-			return newNode(a.lock, s, link.Answer{Created: paths}), nil
+			return link.Answer{Created: paths}, nil
 		case permanent:
 			a.reap(prefixes)
-			return nil, err
+			return created, err
 		}
 		cause = err
 	}

@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -283,29 +282,16 @@ func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight)
 	turn.leave() // so that its end is no loss
 	defer turn.stepAside()
 	prefixes := make([]string, k)
-	ops := turn.znodes.deletes()
+	var creates []any
 	for i := range prefixes {
 		prefixes[i] = zkqueue.NewID(0) + leaseMarker
-		ops = append(ops, s.leases.creates(prefixes[i:i+1])...)
+		creates = append(creates, s.leases.creates(prefixes[i:i+1])...)
 	}
-	switch answer := a.send("CREATE or DELETE", ops, false); classify(answer.Err) {
-	case done:
-		turn.znodes.deleted(done)
-		turn.finish(nil)
-		return s.adopt(a, turn, answer)
-	case permanent:
-		deleteTogether(turn)
-		return nil, answer.Err
-	case unknown:
-		turn.finish(turn.unknownFate(answer.Err))
-		n, err := a.lookUp(prefixes, answer.Err)
-		if n == nil {
-			return nil, cmp.Or(err, errGone)
-		}
-		return s.adopt(a, turn, link.Answer{Created: n.znodes.paths()})
+	made, err := a.exchange(turn, prefixes, creates, false)
+	if err != nil {
+		return nil, err
 	}
-	deleteTogether(turn)
-	return nil, errGone
+	return s.adopt(a, turn, made)
 }
 
 // adopt has the lease of the session cover what was taken, all or nothing. Under which session that
