@@ -60,22 +60,6 @@ func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
 	return answer
 }
 
-// container reads what the server knows of a container of this package, nothing if it
-// is for others to use.
-func (c *Client) container(path string) (*zk.Stat, error) {
-	if _, err := c.link.Conn.Sync(path); err != nil && classify(err) != missing {
-		return nil, err
-	}
-	data, stat, err := c.link.Conn.Get(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case string(data) != zkqueue.ContainerData || stat.Aversion != 0:
-		return stat, fmt.Errorf("%w: no container of this package, or changed since", errNotOurs)
-	}
-	return stat, nil
-}
-
 // Nothing but a new parent sets the numbers of a queue back, and only an empty one can be
 // deleted. So from [zkqueue.RenewFrom] on, which is half of the range, whoever has had a turn stays
 // out of the queue until the path is new: each contender takes one more turn, the queue
@@ -193,16 +177,22 @@ func (n *Node) deletePath(w *link.Watcher) error {
 	if err != nil {
 		return err
 	}
-	stat, err := c.container(path)
-	switch {
-	case stat != nil && stat.Czxid > n.token: // it could not go before the node, so it came later
-		return nil
-	case err != nil:
+	if _, err := c.link.Conn.Sync(path); err != nil { // of a server that lags
 		return err
-	case stat.NumChildren == 0:
-		return c.link.Conn.Delete(path, 0)
 	}
-	if _, others := zkqueue.Parse(children); len(others) > 0 {
+	data, stat, err := c.link.Conn.Get(path)
+	if err != nil {
+		return err
+	}
+	_, others := zkqueue.Parse(children)
+	switch {
+	case stat.Czxid > n.token: // it could not go before the node, so it came later
+		return nil
+	case string(data) != zkqueue.ContainerData || stat.Aversion != 0:
+		return fmt.Errorf("%w: no container of this package, or changed since", errNotOurs)
+	case stat.NumChildren == 0:
+		return c.link.Conn.Delete(path, 0) // if its data was never set: a plain node may have just taken its place
+	case len(others) > 0:
 		return fmt.Errorf("%w: %q is no lock node", errNotOurs, others[0])
 	}
 	return zk.ErrNotEmpty

@@ -546,7 +546,8 @@ func TestOnlyContainersOnceUsedAreReaped(t *testing.T) {
 		for _, parent := range []string{"/plain", "/used", "/last"} {
 			need.Get(c.conn.Create(parent+"/child", nil, 0, acl))(t)
 		}
-		_, err = c.conn.Multi(&zk.CreateRequest{Path: "/born", Acl: acl, Flags: zk.FlagContainer}, &zk.CreateRequest{Path: "/born/child", Acl: acl})
+		born := &zk.CreateRequest{Path: "/born", Acl: acl, Flags: zk.FlagContainer}
+		_, err = c.conn.Multi(born, &zk.CreateRequest{Path: "/born/child", Acl: acl})
 		need.WantErr(t, "one made with its child, which the library cannot read", err, zk.ErrAPIError)
 		for _, parent := range []string{"/plain", "/used", "/last", "/born"} {
 			need.OK(t, c.conn.Delete(parent+"/child", -1))

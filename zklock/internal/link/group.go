@@ -33,7 +33,8 @@ var (
 )
 
 // Gather is Ask for a transaction about nodes below path and maybe reads behind it, or for reads: they may leave in a group. They
-// do not leave at all if ctx ends before that; the error is then zk.ErrNoServer. Several transactions, which are ways to do one thing, leave alone.
+// do not leave at all if ctx ends before that; the error is then zk.ErrNoServer. Several transactions, which are ways to do one
+// thing, leave alone.
 //
 // A transaction that fails is the end of its group, so one about a path that may be missing leaves alone; and if another one
 // fails, this one is sent again, alone. In a group there is one transaction for each path: what it creates has its id for a token.
