@@ -42,7 +42,7 @@ type attempt struct {
 	inTurn   []link.Answer             // to beside, if the node was the first then; else nil
 	reported bool                      // that there are foreign children
 
-	orphan  bool                  // the path was missing
+	orphan  bool                  // the path was missing at some time
 	trouble atomic.Pointer[error] // what the attempt is waiting to get over, nil if nothing
 }
 
@@ -247,7 +247,6 @@ func (a *attempt) enqueue() (n *Node, err error) {
 			return nil, err
 		}
 	}
-	defer func() { a.orphan = false }()
 	built := 0
 	for pace := retry.New(); ; {
 		s, err := a.awaitSession()

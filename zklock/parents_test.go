@@ -152,6 +152,23 @@ func TestParentsThatOthersMakeAndTakeAwayAreMadeAnewAtOnce(t *testing.T) {
 	})
 }
 
+// The way before it is refused, and the connection breaks before the answer.
+func TestWayThatMayHaveBeenTakenIsLookedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			switch {
+			case f.First == "create" && f.Path == path && f.Dir == zktest.Request:
+				return zktest.Throttled
+			case f.First == "create" && f.Path == "/locks" && f.Dir == zktest.Reply:
+				return zktest.Cut
+			}
+			return zktest.Pass
+		})
+		p.acquire(t).Release()
+	})
+}
+
 // Somebody deletes the parents as fast as they are made.
 func TestParentsThatDoNotStayEndATryAndHoldUpAnAcquisition(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
