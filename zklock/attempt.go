@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,11 +42,7 @@ type attempt struct {
 	inTurn   []link.Answer             // to beside, if the node was the first then; else nil
 	reported bool                      // that there are foreign children
 
-	// parents are the containers that may be there without a child because of the
-	// attempt; true: it made them, false: the answer was lost. Nil unless some were missing.
-	parents  map[string]bool
-	obstacle error // to the parents that are missing, nil if none is known
-
+	orphan  bool                  // the path was missing at some time
 	trouble atomic.Pointer[error] // what the attempt is waiting to get over, nil if nothing
 }
 
@@ -179,9 +174,7 @@ func (a *attempt) try() (*Node, error) {
 			return nil, ErrLocked
 		}
 	case missing: // the parents are, too, or most of them
-		if err := a.beginBuilding(); err != nil {
-			return nil, err
-		}
+		a.orphan = true
 	default:
 		return nil, zkqueue.Lacking("READ", a.lock.path, queue.Err)
 	}
@@ -240,14 +233,20 @@ const rebuilds = 5
 // then in the reaper's hands.
 func (a *attempt) enqueue() (n *Node, err error) {
 	if old := a.old.Swap(nil); old != nil {
-		return a.replace(old)
+		prefixes := a.prefixes(old.session)
+		created, err := a.exchange(old, prefixes, a.lock.creates(prefixes), true)
+		if err == nil {
+			return newNode(a.lock, old.session, created), nil
+		}
+		if !errors.Is(err, errGone) {
+			return nil, err
+		}
 	}
 	if !a.once {
 		if err := a.client.awaitRenewal(a.ctx, a.lock.path); err != nil {
 			return nil, err
 		}
 	}
-	defer func() { a.endBuilding(n != nil) }()
 	built := 0
 	for pace := retry.New(); ; {
 		s, err := a.awaitSession()
@@ -258,30 +257,26 @@ func (a *attempt) enqueue() (n *Node, err error) {
 			return nil, a.explain(err)
 		}
 		prefixes := a.prefixes(s)
-		created := a.send(a.lock.creates(prefixes), true)
+		created := a.send("CREATE", a.lock.creates(prefixes), true)
 		err = created.Err
 		switch classify(err) {
 		case done:
 			return newNode(a.lock, s, created), nil
 		case missing:
-			if a.parents == nil {
-				if err := a.beginBuilding(); err != nil {
-					return nil, err
-				}
+			a.orphan = true
+			if built++; built <= rebuilds {
 				continue
 			}
-			if classify(a.obstacle) == permanent {
-				return nil, a.obstacle
-			}
-			if built++; a.obstacle == nil && built <= rebuilds {
-				continue
-			}
-			err = cmp.Or(a.obstacle, fmt.Errorf("%s was deleted again: %w", a.lock.path, err))
+			err = fmt.Errorf("%s was deleted again: %w", a.lock.path, err)
 		case permanent:
-			return nil, createError(zkqueue.Lacking("CREATE", a.lock.path, err))
+			return nil, err
 		case unknown:
-			if n, err := a.lookUp(prefixes, err); n != nil || err != nil {
-				return n, err
+			created, err := a.lookUp(prefixes, err)
+			if err == nil {
+				return newNode(a.lock, s, created), nil
+			}
+			if !errors.Is(err, errGone) {
+				return nil, err
 			}
 			continue
 		}
@@ -298,87 +293,78 @@ func (a *attempt) prefixes(s *link.Session) []string {
 	return zkqueue.NewPrefixes(a.lock.mode, a.client.options.kazoo, budget)
 }
 
-// send asks for a transaction and all that has to come before it and, if it is to list the queue, behind it: one round trip
-// over a connection of our own.
-func (a *attempt) send(ops link.Transaction, list bool) link.Answer {
-	buildings := a.buildings()
-	requests := append(buildings, ops)
+// send asks for a transaction, with the parents that it may need, and, if it is to list the queue, for that behind it: one round
+// trip over a connection of our own. It takes a permission.
+func (a *attempt) send(permission string, ops link.Transaction, list bool) link.Answer {
+	requests := a.ways(ops)
+	ways := len(requests)
 	if list = list && a.client.link.Leased(); list {
 		requests = append(append(requests, link.List(a.lock.path)), a.beside...)
 	}
 	asked := a.client.link.Now()
 	answers := a.client.link.Gather(a.ctx, a.lock.path, requests...)
-	a.noteBuilt(buildings, answers)
 	if a.listed, a.inTurn = nil, nil; list {
-		reads := answers[len(buildings)+1:]
+		reads := answers[ways:]
 		a.listed = &listed{reads[0], asked, reads[1:]}
 	}
-	return answers[len(buildings)]
+	return a.taken(permission, answers[:ways])
 }
 
-// replace deletes old and creates a new node in one transaction. In any case old is
-// given up.
-func (a *attempt) replace(old *Node) (*Node, error) {
-	s := a.client.link.Session()
-	if s == nil || a.client.Err() != nil {
-		old.finish(old.unknownFate(nil))
-		return a.enqueue()
-	}
+// exchange gives old up for others, in one transaction. With errGone none were made, and another time they may be.
+func (a *attempt) exchange(old *Node, prefixes []string, creates []any, list bool) (made link.Answer, err error) {
 	zs, unpin := old.pin()
-	if zs == nil { // nobody knows their names: both go to the reaper
+	if zs == nil || a.client.Err() != nil { // nobody knows their names, or has to wait for a connection: all goes to the reaper
 		unpin()
 		old.finish(old.unknownFate(nil))
-		return a.enqueue()
+		return made, errGone
 	}
-	prefixes := a.prefixes(s)
-	created := a.send(append(zs.deletes(), a.lock.creates(prefixes)...), true)
-	answer := classify(created.Err)
-	zs.deleted(answer)
+	made = a.send("CREATE or DELETE", append(zs.deletes(), creates...), list)
+	answer := classify(made.Err)
+	if answer == done {
+		zs.deleted(done)
+	}
 	unpin()
 	switch answer {
 	case done:
 		old.finish(nil)
-		return newNode(a.lock, s, created), nil
-	case missing: // somebody deleted old
-		old.finish(errDeleted(old.path()))
-	case permanent: // nothing was done
-		deleteTogether(old)
-		return nil, createError(zkqueue.Lacking("CREATE or DELETE", a.lock.path, created.Err))
-	case refused:
-		deleteTogether(old)
+		return made, nil
 	case unknown: // all of it was done, or nothing
-		old.finish(old.unknownFate(created.Err))
-		if n, err := a.lookUp(prefixes, created.Err); n != nil || err != nil {
-			return n, err
-		}
+		old.finish(old.unknownFate(made.Err))
+		return a.lookUp(prefixes, made.Err)
 	}
-	return a.enqueue()
+	deleteTogether(old)
+	if answer == permanent {
+		return made, made.Err
+	}
+	return made, errGone
 }
 
 // lookUp finds out what became of a create whose answer was lost, for the reason cause.
-// It returns nil and no error when there is no such node and never will be.
-func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
+// It returns errGone when there is no such node and never will be.
+func (a *attempt) lookUp(prefixes []string, cause error) (created link.Answer, err error) {
 	for pace := retry.New(); ; {
-		if err := a.pause(pace, cause); err != nil {
-			a.reap(prefixes)
-			return nil, err
+		if !errors.Is(cause, zk.ErrAPIError) { // which is no trouble, see [link.Transaction]
+			if err := a.pause(pace, cause); err != nil {
+				a.reap(prefixes)
+				return created, err
+			}
 		}
 		s := a.client.link.Session()
 		paths, err := find(a.client.link, a.lock.path, prefixes...)
 		switch classify(err) {
 		case done:
 			if len(paths) == 0 {
-				return nil, nil
+				return created, errGone
 			}
 			// Expired a moment ago, but still there; or somebody deleted one of two.
 			if s == nil || len(paths) < len(prefixes) {
 				a.reap(prefixes)
-				return nil, nil
+				return created, errGone
 			}
-			return newNode(a.lock, s, link.Answer{Created: paths}), nil
+			return link.Answer{Created: paths}, nil
 		case permanent:
 			a.reap(prefixes)
-			return nil, err
+			return created, err
 		}
 		cause = err
 	}
@@ -387,15 +373,6 @@ func (a *attempt) lookUp(prefixes []string, cause error) (*Node, error) {
 // reap gives up what a create with these prefixes may have left.
 func (a *attempt) reap(prefixes []string) {
 	a.client.reaper.add(remains{parent: a.lock.path, prefixes: prefixes})
-}
-
-// createError names the one failure that a sequential create can only have when its
-// parent's counter is stuck.
-func createError(err error) error {
-	if errors.Is(err, zk.ErrNodeExists) {
-		return fmt.Errorf("%w: %w", ErrSequenceExhausted, err)
-	}
-	return err
 }
 
 // climb waits until the node is at the head of the queue, and holds it.

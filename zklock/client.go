@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -23,7 +24,7 @@ type Client struct {
 	description second.Description // what lock nodes say of this process
 	link        *link.Link
 
-	parents   parents
+	plain     atomic.Bool // the server knows no containers (before 3.5)
 	reaper    reaper
 	abandoned sync.Map // of each path the last attempt that goes on without its caller, as a channel that is closed when it has ended
 	renewals  renewals
@@ -53,7 +54,6 @@ func (c *Client) log() notice.Log { return notice.Log{Logger: c.options.Logger, 
 func (c *Client) Close() error {
 	c.closing.Do(func() {
 		c.link.End()
-		link.WaitFor(c.parents.building.Wait, time.Second)
 		c.link.Close()
 	})
 	return nil
@@ -156,7 +156,7 @@ func (c *Client) closeUntil(ctx context.Context) {
 //
 // The library returns from a request only with the answer, so those that need an order go
 // one after the other: an acquisition takes two round trips, and on a path that is missing
-// one more and one for each node of the path.
+// three more and one for each node of the path.
 //
 // When conn is closed the client is closed with it, a tenth of a second later while somebody
 // waits for a lock or holds one, else as soon as somebody does: the library tells nobody, and

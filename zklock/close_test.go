@@ -1,7 +1,6 @@
 package zklock_test
 
 import (
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,22 +50,6 @@ func TestCloseIsBoundedWhateverIsGoingOn(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestCloseIsBoundedThoughTheParentsAreNeverMade(t *testing.T) {
-	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p := start(t, s)
-		meet(s, func(f *zktest.Frame) bool { return f.Op == "createContainer" }, zktest.Drop)
-		r := p.queue(t.Context())
-		begun := time.Now()
-		var closing sync.WaitGroup
-		closing.Go(func() { p.Close() })
-		defer closing.Wait()
-		wantErr(t, "waiter", r.failed(t), zklock.ErrClosed)
-		wantWithin(t, 10*time.Millisecond, "the wait", begun)
-		closing.Wait()
-		wantWithin(t, 5*time.Second, "Close", begun)
-	})
 }
 
 func TestFailedDialLeavesNothing(t *testing.T) {

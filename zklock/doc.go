@@ -39,11 +39,8 @@
 //
 // No node outlives its purpose. When an acquisition is given up or a reply is lost, the
 // node is found by its unique name and deleted in the background, or dies with its
-// session. A parent that never got a child is deleted too, because the server deletes an empty
-// container only if it has had one. One case remains: a process that is killed between creating
-// the parent and the node, or cut off from ZooKeeper there until it ends, leaves an empty
-// container, which may be deleted at any time. On servers before 3.5 parents are plain nodes,
-// and stay.
+// session. Missing parents are created in one transaction with the node, as containers, which the
+// server deletes when they are empty. On servers before 3.5 parents are plain nodes, and stay.
 //
 // # What it costs
 //

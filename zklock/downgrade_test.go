@@ -15,6 +15,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -333,6 +334,23 @@ func TestARequestDuringShareIsNotMissed(t *testing.T) {
 		conn.Delete(n.Path(), -1)
 		synctest.Wait()
 		wantErr(t, "after the deletion", n.Err(), zklock.ErrLost)
+	})
+}
+
+// The end of a short hold is not watched, so nothing but the refusal tells.
+func TestAWriterThatHasJustBeenAskedIsSharedAtOnceAndStillAsked(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		n := start(t, s, zklock.WithKazoo()).writing().acquire(t)
+		need.Get(raw(t, s).Set(n.Path(), []byte("__REVOKE__"), -1))(t)
+		names := s.Children(path)
+		start(t, s).reading().queue(t.Context())
+		begun := time.Now()
+		need.OK(t, n.Share(t.Context()))
+		wantWithin(t, timeout/12, "Share", begun)
+		for i, name := range names {
+			data, _, _ := s.Get(path + "/" + zkqueue.AsReader(name, i))
+			need.Equal(t, name+" says "+string(data), string(data) == zkqueue.Request, i == 0)
+		}
 	})
 }
 

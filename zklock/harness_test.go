@@ -59,7 +59,7 @@ func (w *cord) see(f *zktest.Frame) zktest.Action {
 	}
 	if f.Dir == zktest.Request {
 		switch f.Op {
-		case "create", "create2", "createContainer", "delete", "setData", "multi":
+		case "create", "create2", "delete", "setData", "multi":
 			w.writes.Add(1)
 		}
 		return zktest.Pass

@@ -5,135 +5,59 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
-// parents is what a client knows of the nodes above its lock nodes.
-type parents struct {
-	plain    atomic.Bool    // the server knows no containers (before 3.5)
-	building sync.WaitGroup // attempts between their first parent and their node
-}
-
-// beginBuilding is counted, because Close must not overtake it: the parents would stay.
-func (a *attempt) beginBuilding() error {
-	if !a.client.link.Count(&a.client.parents.building) {
-		return ErrClosed
-	}
-	a.parents = make(map[string]bool)
-	return nil
-}
-
-// endBuilding follows the end of an enqueue. A container that has had a child goes by
-// itself; one that never had any stays for ever, unless we delete it.
-func (a *attempt) endBuilding(used bool) {
-	if a.parents == nil {
-		return
-	}
-	defer a.client.parents.building.Done()
-	if !used {
-		for _, path := range slices.Backward(slices.Sorted(maps.Keys(a.parents))) { // the lowest first
-			p := parent{path, a.parents[path]}
-			if !a.client.prune(p) {
-				a.client.reaper.add(remains{unused: &p})
-			}
-		}
-	}
-	a.parents = nil
-}
-
-// buildings are the requests that create the lock path and what may be missing above it, from
-// the top: none as long as nothing is known to be missing.
-func (a *attempt) buildings() []link.Request {
-	if a.parents == nil {
-		return nil
-	}
-	var requests []link.Request
-	for path := a.lock.path; path != ""; path = parentOf(path) {
+// ways are how a transaction about nodes below the path can be done: as it is or, where that is missing, with the path made first,
+// or with the node above it, too, and so on. One of them at most is done. So no container of ours is without a child at first, which the
+// server would never remove.
+func (a *attempt) ways(ops link.Transaction) []link.Request {
+	ways := []link.Request{ops}
+	for path := a.lock.path; a.orphan && path != ""; path = parentOf(path) {
 		q := &zk.CreateRequest{Path: path, Data: []byte(zkqueue.ContainerData), Acl: a.lock.acl, Flags: zk.FlagContainer}
-		if a.client.parents.plain.Load() {
+		if a.client.plain.Load() {
 			q.Data, q.Flags = nil, 0
 		}
-		requests = append(requests, link.Transaction{q})
+		ops = slices.Concat(link.Transaction{q}, ops)
+		ways = append(ways, ops)
 	}
-	slices.Reverse(requests)
-	return requests
+	return ways
 }
 
-// noteBuilt remembers which parents may be there because of the attempt, and what stood in the
-// way of those that are missing.
-func (a *attempt) noteBuilt(requests []link.Request, answers []link.Answer) {
-	a.obstacle = nil
-	deepest := true // of those that are there, or could not be created
-	for i, q := range slices.Backward(requests) {
-		b, err := q.(link.Transaction)[0].(*zk.CreateRequest), answers[i].Err
-		switch {
-		case b.Flags != zk.FlagContainer: // it stays
-		case err == nil, classify(err) == unknown:
-			a.parents[b.Path] = a.parents[b.Path] || err == nil
-		case unknownCode(err) == wire.CodeUnimplemented:
-			a.client.parents.plain.Store(true)
-			continue
-		}
-		if deepest && classify(err) != missing {
-			// The server asks for the permission first: above one that is there it means nothing.
-			deepest = false
-			if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-				a.obstacle = fmt.Errorf("create parent %s: %w", b.Path, zkqueue.Lacking("CREATE", cmp.Or(parentOf(b.Path), "/"), err))
-			}
+// taken returns the answer to the way that may have been taken, or was, or else why none was: those before find a parent missing, and
+// those behind one that is there.
+func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
+	for _, outcome := range []outcome{unknown, done} {
+		if i := slices.IndexFunc(answers, func(a link.Answer) bool { return classify(a.Err) == outcome }); i >= 0 {
+			return answers[i]
 		}
 	}
-}
-
-// A parent is a container that this client has asked for.
-type parent struct {
-	path string
-	made bool // by this client; else the answer was lost
-}
-
-// prune deletes a container unless it has children, which only the server can tell. It reports whether there is nothing
-// more to do: it is gone, in use, or not for us to delete.
-//
-// The delete is for a node whose data was never set. It cannot tell a plain node that
-// took the container's place within the round trip; with the sync, no server that lags
-// makes that any longer. Whoever was about to use the container makes it anew.
-func (c *Client) prune(p parent) (finished bool) {
-	_, err := c.container(p)
-	if err == nil {
-		err = c.link.Conn.Delete(p.path, 0)
-	}
-	if errors.Is(err, zk.ErrNoAuth) {
-		c.options.Logger.Warn("zklock: cannot delete an empty parent; it stays", "path", p.path, "err", err)
-	}
-	return classify(err) != refused && classify(err) != unknown
-}
-
-// container reads what the server knows of a container of this package, nothing if it
-// is for others to use.
-func (c *Client) container(p parent) (*zk.Stat, error) {
-	if _, err := c.link.Conn.Sync(p.path); err != nil && classify(err) != missing {
-		return nil, err
-	}
-	data, stat, err := c.link.Conn.Get(p.path)
+	i := max(0, slices.IndexFunc(answers, func(a link.Answer) bool { return classify(a.Err) != missing }))
+	answer := answers[i]
+	q, _ := answer.Refused.(*zk.CreateRequest)
 	switch {
-	case errors.Is(err, zk.ErrNoAuth) && p.made:
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case string(data) != zkqueue.ContainerData || stat.Aversion != 0:
-		return stat, fmt.Errorf("%w: no container of this package, or changed since", errNotOurs)
+	case i > 0 && errors.Is(answer.Err, zk.ErrBadArguments): // as servers before 3.5 answer to a container
+		a.client.plain.Store(true)
+		answer.Err = zk.ErrNoNode
+	case q == nil || q.Flags&zk.FlagSequence != 0:
+		answer.Err = zkqueue.Lacking(permission, a.lock.path, answer.Err)
+		if errors.Is(answer.Err, zk.ErrNodeExists) { // only if the counter of the parent is stuck
+			answer.Err = fmt.Errorf("%w: %w", ErrSequenceExhausted, answer.Err)
+		}
+	case errors.Is(answer.Err, zk.ErrNodeExists): // somebody was faster
+		answer.Err = zk.ErrNoNode
+	default:
+		answer.Err = fmt.Errorf("create parent %s: %w", q.Path, zkqueue.Lacking("CREATE", cmp.Or(parentOf(q.Path), "/"), answer.Err))
 	}
-	return stat, nil
+	return answer
 }
 
 // Nothing but a new parent sets the numbers of a queue back, and only an empty one can be
@@ -253,16 +177,22 @@ func (n *Node) deletePath(w *link.Watcher) error {
 	if err != nil {
 		return err
 	}
-	stat, err := c.container(parent{path: path})
-	switch {
-	case stat != nil && stat.Czxid > n.token: // it could not go before the node, so it came later
-		return nil
-	case err != nil:
+	if _, err := c.link.Conn.Sync(path); err != nil { // of a server that lags
 		return err
-	case stat.NumChildren == 0:
-		return c.link.Conn.Delete(path, 0)
 	}
-	if _, others := zkqueue.Parse(children); len(others) > 0 {
+	data, stat, err := c.link.Conn.Get(path)
+	if err != nil {
+		return err
+	}
+	_, others := zkqueue.Parse(children)
+	switch {
+	case stat.Czxid > n.token: // it could not go before the node, so it came later
+		return nil
+	case string(data) != zkqueue.ContainerData || stat.Aversion != 0:
+		return fmt.Errorf("%w: no container of this package, or changed since", errNotOurs)
+	case stat.NumChildren == 0:
+		return c.link.Conn.Delete(path, 0) // if its data was never set: a plain node may have just taken its place
+	case len(others) > 0:
 		return fmt.Errorf("%w: %q is no lock node", errNotOurs, others[0])
 	}
 	return zk.ErrNotEmpty

@@ -30,7 +30,6 @@ type remains struct {
 	parent   string
 	prefixes []string // nil when it is known what they have come to
 	paths    []string
-	unused   *parent       // instead: a container to delete if it is empty
 	refused  error         // why a delete was not permitted, nil if none was tried
 	session  *link.Session // that was there then, nil if there was none
 }
@@ -105,9 +104,6 @@ func (r *reaper) stuck(path string) error {
 func (c *Client) remove(item *remains) bool {
 	if c.Err() != nil || c.link.Closed() {
 		return false
-	}
-	if item.unused != nil {
-		return c.prune(*item.unused)
 	}
 	var err error
 	if item.prefixes != nil {

@@ -110,6 +110,12 @@ var obstacles = map[string]struct {
 			conn.CreateContainer(path, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
 		},
 	},
+	"a container of ours that has got an ACL": {
+		put: func(_ *testing.T, conn *zk.Conn) {
+			conn.CreateContainer(path, []byte(ours), zk.FlagContainer, zk.WorldACL(zk.PermAll))
+			conn.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermAdmin), -1)
+		},
+	},
 	"no permission": {
 		acl:  zk.WorldACL(zk.PermAll &^ zk.PermDelete),
 		put:  func(*testing.T, *zk.Conn) {},

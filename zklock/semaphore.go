@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -275,54 +274,24 @@ func (s *semaphore) Most() int {
 // is ours, and all of it or nothing does. The turn is given up then, unless nothing was asked for. With errGone nothing
 // was taken, and another turn is needed.
 func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight) ([]*Node, error) {
+	if turn.lossNow() != nil {
+		return nil, errGone
+	}
 	a := s.leases.attempt(nil)
-	a.ctx = ctx
-	var err error
-	switch {
-	case turn.lossNow() != nil:
-		err = errGone
-	case seen.missing:
-		err = a.beginBuilding()
-	}
-	if err != nil {
-		return nil, err
-	}
+	a.ctx, a.orphan = ctx, seen.missing
 	turn.leave() // so that its end is no loss
 	defer turn.stepAside()
 	prefixes := make([]string, k)
-	ops := turn.znodes.deletes()
+	var creates []any
 	for i := range prefixes {
 		prefixes[i] = zkqueue.NewID(0) + leaseMarker
-		ops = append(ops, s.leases.creates(prefixes[i:i+1])...)
+		creates = append(creates, s.leases.creates(prefixes[i:i+1])...)
 	}
-	taken, err := s.exchanged(a, turn, prefixes, a.send(ops, false))
-	a.endBuilding(err == nil)
-	return taken, err
-}
-
-// exchanged sees to what has become of an exchange.
-func (s *semaphore) exchanged(a *attempt, turn *Node, prefixes []string, answer link.Answer) ([]*Node, error) {
-	switch classify(answer.Err) {
-	case done:
-		turn.znodes.deleted(done)
-		turn.finish(nil)
-		return s.adopt(a, turn, answer)
-	case permanent:
-		deleteTogether(turn)
-		return nil, zkqueue.Lacking("CREATE or DELETE", s.leases.path, answer.Err)
-	case unknown:
-		turn.finish(turn.unknownFate(answer.Err))
-		n, err := a.lookUp(prefixes, answer.Err)
-		if n == nil {
-			return nil, cmp.Or(err, errGone)
-		}
-		return s.adopt(a, turn, link.Answer{Created: n.znodes.paths()})
+	made, err := a.exchange(turn, prefixes, creates, false)
+	if err != nil {
+		return nil, err
 	}
-	deleteTogether(turn)
-	if classify(a.obstacle) == permanent {
-		return nil, a.obstacle
-	}
-	return nil, errGone
+	return s.adopt(a, turn, made)
 }
 
 // adopt has the lease of the session cover what was taken, all or nothing. Under which session that

@@ -546,13 +546,17 @@ func TestOnlyContainersOnceUsedAreReaped(t *testing.T) {
 		for _, parent := range []string{"/plain", "/used", "/last"} {
 			need.Get(c.conn.Create(parent+"/child", nil, 0, acl))(t)
 		}
-		for _, parent := range []string{"/plain", "/used", "/last"} {
+		born := &zk.CreateRequest{Path: "/born", Acl: acl, Flags: zk.FlagContainer}
+		_, err = c.conn.Multi(born, &zk.CreateRequest{Path: "/born/child", Acl: acl})
+		need.WantErr(t, "one made with its child, which the library cannot read", err, zk.ErrAPIError)
+		for _, parent := range []string{"/plain", "/used", "/last", "/born"} {
 			need.OK(t, c.conn.Delete(parent+"/child", -1))
 		}
 		need.Equal(t, "the event", (<-gone).Type, zk.EventNodeDeleted)
 		waittest.Eventually(t, "reaping", func() bool {
 			used, _, err := c.conn.Exists("/used")
-			return err == nil && !used
+			born, _, err2 := c.conn.Exists("/born")
+			return err == nil && err2 == nil && !used && !born
 		})
 		for _, path := range []string{"/plain", "/unused"} {
 			if ok, _, err := c.conn.Exists(path); !ok || err != nil {

@@ -41,7 +41,7 @@ var notPlayed = map[int]string{
 	3:  "cancelled while the create cannot be sent: the matrix, idle/create/not sent, and tiertest, left-cancelled and bounds-cut",
 	4:  "cancelled with the create in flight: the matrix, idle/create/later than …",
 	5:  "create applied, reply lost: the matrix, idle/create, which counts the nodes",
-	12: "missing parents: zklock, TestOnlyMissingParentsAreMade, TestParentThatOthersTakeAwayIsMadeAnewAtOnce and its neighbours",
+	12: "missing parents: zklock, TestOnlyMissingParentsAreMade, TestParentsThatOthersMakeAndTakeAwayAreMadeAnewAtOnce and its neighbours",
 	14: "no permission to create or to list: zklock, TestAMissingPermissionIsNamedWithItsNode and TestNoParentIsLeftWithoutAChild",
 	15: "no permission to delete: zklock, TestAProcessThatWaitsBehindItsOwnNodeSaysSo",
 	16: "no permission to list: 14",
@@ -78,7 +78,7 @@ var notPlayed = map[int]string{
 	64: "heavy traffic of the user on the connection: a client shares its connection with nobody",
 	65: "a callback that blocks or panics: users cannot give one, and ours only sets booleans",
 	68: "two acquisitions of one process exclude each other: tiertest, bounds",
-	70: "container that goes under a create: zklock, TestParentThatOthersTakeAwayIsMadeAnewAtOnce",
+	70: "container that goes under a create: zklock, TestParentsThatOthersMakeAndTakeAwayAreMadeAnewAtOnce",
 	71: "nothing is remembered of the parents: 13",
 	75: "local sessions: 18",
 }
@@ -300,7 +300,6 @@ var limitScenarios = []scenario{
 		"operation timeout": {"create", fault.Refusal(wire.CodeOperationTimeout), false},
 		"bad arguments":     {"create", zktest.Error(zk.ErrBadArguments), true},
 		"local session":     {"create", fault.Refusal(wire.CodeLocalSession), true},
-		"no containers":     {"createContainer", fault.Refusal(wire.CodeUnimplemented), false},
 	}, func(s *scene, r refusal) {
 		p := s.join(role{})
 		s.deleteAll(lockPath)

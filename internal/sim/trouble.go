@@ -254,7 +254,7 @@ const anyOp = ""
 // interesting are the operations that a lock consists of.
 var interesting = []string{
 	"create", "create", "delete", "multi", "getData", "getChildren2",
-	"exists", "sync", "ping", "createContainer", anyOp,
+	"exists", "sync", "ping", anyOp,
 }
 
 // lay arms a fault for frames of one kind of a process.

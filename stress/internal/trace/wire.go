@@ -229,6 +229,9 @@ func (r *Reply) read(q asked, d *wire.Decoder) {
 				}
 			case wire.OpCreate:
 				r.Paths = append(r.Paths, d.String())
+			case wire.OpCreate2: // of a container
+				r.Paths = append(r.Paths, d.String())
+				d.Take(wire.StatSize)
 			case wire.OpSetData:
 				d.Take(wire.StatSize)
 			}

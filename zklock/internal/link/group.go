@@ -33,7 +33,8 @@ var (
 )
 
 // Gather is Ask for a transaction about nodes below path and maybe reads behind it, or for reads: they may leave in a group. They
-// do not leave at all if ctx ends before that; the error is then zk.ErrNoServer. With what makes the path before it they leave alone.
+// do not leave at all if ctx ends before that; the error is then zk.ErrNoServer. Several transactions, which are ways to do one
+// thing, leave alone.
 //
 // A transaction that fails is the end of its group, so one about a path that may be missing leaves alone; and if another one
 // fails, this one is sent again, alone. In a group there is one transaction for each path: what it creates has its id for a token.
@@ -51,8 +52,10 @@ func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (
 	if errors.Is(answers[last].Err, errAgain) {
 		answers = l.Ask(requests...)
 	}
-	if writes {
-		l.paths.note(path, answers[last].Err)
+	for _, a := range answers[:last+1] {
+		if writes {
+			l.paths.note(path, a.Err)
+		}
 	}
 	return answers
 }
@@ -191,7 +194,7 @@ func (l *dialed) decodeAll(d *wire.Decoder, op int32, parts []*part) {
 				a.decode(d, asked)
 			} else if refusal := a.decodeOneOf(d, asked); refusal != nil && op == wire.OpMulti {
 				fail(parts, errAgain)
-				a.Err = refusal
+				a.Err, a.Refused = refusal, asked
 				return
 			}
 		}

@@ -288,7 +288,7 @@ func TestPathThatIsNotKnownToBeThereGoesAlone(t *testing.T) {
 	})
 }
 
-// A container is not made in a transaction with others.
+// A path is known by whichever of the ways was taken.
 func TestWhatMakesAPathGoesAloneAndThePathIsKnownThen(t *testing.T) {
 	for _, known := range []bool{false, true} { // by another one who has made it
 		inCrowd(t, 2, func(c *crowd) {
@@ -297,11 +297,12 @@ func TestWhatMakesAPathGoesAloneAndThePathIsKnownThen(t *testing.T) {
 			}
 			c.crowded()
 			create := &zk.CreateRequest{Path: "/qx/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence}
-			made := c.gather(c.t.Context(), "/qx", Transaction{&zk.CreateRequest{Path: "/qx", Acl: all, Flags: zk.FlagContainer}},
-				Transaction{create}, List("/qx")).wait()
-			wantErr(t, "together", errors.Join(made.answers[0].Err, made.answers[1].Err, made.answers[2].Err), nil)
+			container := &zk.CreateRequest{Path: "/qx", Acl: all, Flags: zk.FlagContainer}
+			made := c.gather(c.t.Context(), "/qx", Transaction{create}, Transaction{container, create}, Transaction{container}, List("/qx")).wait()
+			wantErr(t, "as it is", made.answers[0].Err, zk.ErrNoNode)
+			wantErr(t, "with the path", errors.Join(made.answers[1].Err, made.answers[3].Err), nil)
 			need.Equal(t, "it took", made.took, trip)
-			c.wantSent("createContainer", "create", "getChildren2")
+			c.wantSent("create", "multi", "create", "getChildren2")
 			c.crowded()
 			gone := c.leave("/qx", made.answers[1].Created[0])
 			synctest.Wait()

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,7 +47,6 @@ type Link struct {
 	cancel context.CancelCauseFunc
 
 	tasks *second.Tasks // every goroutine of the client, but those of the library
-	mu    sync.Mutex    // for the end of ctx, and for what none may begin after it; never held across a call of the library
 }
 
 // A transport is what a link knows of its connection and session: everything if it dials
@@ -99,9 +97,7 @@ func (l *Link) Context() context.Context { return l.ctx }
 
 // End loses everything that is held and begins nothing new.
 func (l *Link) End() {
-	l.mu.Lock()
 	l.cancel(second.ErrClosed)
-	l.mu.Unlock()
 	l.tasks.End()
 	if s := l.Session(); s != nil {
 		s.End(second.ErrClosed)
@@ -110,17 +106,6 @@ func (l *Link) End() {
 
 // Spawn runs f as a task, whose end Close waits for. It reports false when the link has ended.
 func (l *Link) Spawn(f func()) bool { return l.tasks.Go(f) }
-
-// Count adds one to g, unless the link has ended.
-func (l *Link) Count(g *sync.WaitGroup) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ctx.Err() != nil {
-		return false
-	}
-	g.Add(1)
-	return true
-}
 
 // Now is the client's monotonic clock.
 func (l *Link) Now() time.Duration { return time.Since(l.start) }

@@ -3,6 +3,7 @@ package link
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -21,10 +22,11 @@ type Request interface {
 // An Answer is what became of a request. What it tells depends on the request.
 type Answer struct {
 	Err      error
-	Created  []string // paths
+	Created  []string // paths, of what is ephemeral
 	Children []string
 	Stat     zk.Stat
 	Data     []byte // at most [maxData] of it
+	Refused  any    // of a transaction, the operation that Err is about, if that is known
 
 	// Nothing of a connection that was made elsewhere:
 	Zxid    int64    // of the transaction
@@ -83,24 +85,21 @@ func (r read) call(c *attached) (a Answer) {
 	return a
 }
 
-// A Transaction creates and deletes znodes, all or none. A container, which the server removes when it is empty, is created alone.
+// A Transaction creates and deletes znodes, all or none. The library cannot read that it has made a container, which the server removes
+// when it is empty: then the answer is zk.ErrAPIError.
 type Transaction []any
 
 func (t Transaction) ops() []any { return t }
 
 func (t Transaction) call(c *attached) (a Answer) {
-	if op, ok := t[0].(*zk.CreateRequest); ok && op.Flags == zk.FlagContainer {
-		path, err := c.link.Conn.CreateContainer(op.Path, op.Data, op.Flags, op.Acl)
-		if err != nil {
-			return Answer{Err: err}
-		}
-		a.create(op, path)
-		return a
-	}
 	results, err := c.link.Conn.Multi(t...)
 	switch {
 	case err != nil:
-		return Answer{Err: err}
+		a.Err = err
+		if i := slices.IndexFunc(results, func(r zk.MultiResponse) bool { return r.Error != nil }); i >= 0 && i < len(t) {
+			a.Refused = t[i]
+		}
+		return a
 	case len(results) != len(t):
 		return Answer{Err: errMisfit}
 	}
@@ -118,7 +117,9 @@ func (a *Answer) create(op *zk.CreateRequest, path string) {
 	if !ok || (number != "") != (op.Flags&zk.FlagSequence != 0) || strings.Contains(number, "/") {
 		a.Err = fmt.Errorf("the server answered %q to the creation of %s", path, op.Path)
 	}
-	a.Created = append(a.Created, path)
+	if op.Flags&zk.FlagEphemeral != 0 {
+		a.Created = append(a.Created, path)
+	}
 }
 
 // opOf is the type of an operation among several.
@@ -130,9 +131,6 @@ func opOf(op any) int32 {
 		}
 		return wire.OpGetData
 	case *zk.CreateRequest:
-		if op.Flags == zk.FlagContainer {
-			return wire.OpCreateContainer
-		}
 		return wire.OpCreate
 	case *zk.DeleteRequest:
 		return wire.OpDelete
@@ -140,6 +138,14 @@ func opOf(op any) int32 {
 		return wire.OpCheck
 	}
 	panic(fmt.Sprintf("zklock: no operation of a request: %T", op))
+}
+
+// resultOf is the type of the result of an operation among several.
+func resultOf(op any) int32 {
+	if q, ok := op.(*zk.CreateRequest); ok && q.Flags == zk.FlagContainer {
+		return wire.OpCreate2
+	}
+	return opOf(op)
 }
 
 // encode appends operations as several are sent, each behind its header.
@@ -187,6 +193,9 @@ func (a *Answer) decode(d *wire.Decoder, op any) {
 		}
 	case *zk.CreateRequest:
 		a.create(op, d.String())
+		if op.Flags == zk.FlagContainer {
+			d.Take(wire.StatSize)
+		}
 	}
 }
 
@@ -194,7 +203,7 @@ func (a *Answer) decode(d *wire.Decoder, op any) {
 func (a *Answer) decodeOneOf(d *wire.Decoder, op any) (refusal error) {
 	switch h := d.MultiHeader(); {
 	case h.Done:
-	case h.Op == opOf(op):
+	case h.Op == resultOf(op):
 		a.decode(d, op)
 		return nil
 	case h.Op == wire.OpError:
