@@ -189,11 +189,7 @@ func TestWhoIsConcernedIsTold(t *testing.T) {
 			}
 			var v queue.View
 			need.OK(t, json.Unmarshal([]byte(n.Payload), &v))
-			what := "look " + v.ID[len(id("")):]
-			if v.Has {
-				what = fmt.Sprintf("has %s %v", v.ID[len(id("")):], v.Behind)
-			}
-			told = append(told, what)
+			told = append(told, map[bool]string{true: fmt.Sprintf("has %s %v", v.ID[len(id("")):], v.Behind), false: "look " + v.ID[len(id("")):]}[v.Has])
 		}
 		need.Equal(t, step.what+": told", strings.Join(told, ", "), step.told)
 	}
