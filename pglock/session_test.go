@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/second"
 )
 
 // For longer than a lease a transaction under the lock keeps all connections of the program busy, and one of somebody else has the queue.
@@ -73,20 +71,6 @@ func TestNotificationsMayBeLost(t *testing.T) {
 	within(t, ttl/3+ttl/8, "the holder is contested", c.Contested().Raised)
 	mustRelease(t, c)
 	mustRelease(t, w.Within(t, ttl/3+ttl/8))
-}
-
-// Who is ahead is read at once, and not with the next renewal.
-func TestWhoWaitsKnowsSoonWhoIsAhead(t *testing.T) {
-	t.Parallel()
-	c, l := start(t, WithLeaseTTL(unhurried)).mustAcquire(t), start(t, WithLeaseTTL(unhurried)).at(t, lockPath(t))
-	ctx, cancel := context.WithCancel(soon(t))
-	var standing second.Wait
-	ended := make(chan error, 1)
-	go func() { ended <- need.ErrOf(l.Claim.Acquire(ctx, &standing)) }()
-	within(t, 5*time.Second, "it knows whom it waits for", func() bool { return standing.Standing().Nearest.ID == c.Ref().ID })
-	cancel()
-	wantErr(t, <-ended, context.Canceled)
-	mustRelease(t, c)
 }
 
 // A request without an answer is executed after the release of what it was for. A server that takes over may not have heard of a
