@@ -6,7 +6,7 @@
 
 CREATE SCHEMA tierlock;
 
-CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 9';
+CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 8';
 
 CREATE SEQUENCE tierlock.token;
 
@@ -103,9 +103,8 @@ CREATE FUNCTION tierlock.slot(queue text) RETURNS bigint LANGUAGE sql IMMUTABLE 
 -- line is a queue with who has the lock: the first, and if that reads, all that read before the first that does not. Those that
 -- have permits are those that, with all ahead, want no more than there are: that is final, as weights only become less.
 CREATE FUNCTION tierlock.line(queue text, lowest bigint)
-	RETURNS TABLE (id text, session text, token bigint, reads boolean, permits int, asked boolean, budget int, reader boolean, has boolean)
-	LANGUAGE sql STABLE AS $$
-	SELECT c.id, c.session, c.token, c.reads, c.permits, c.asked, max(c.budget) OVER (), coalesce(lead(c.reads) OVER w, false),
+	RETURNS TABLE (id text, session text, token bigint, permits int, asked boolean, has boolean) LANGUAGE sql STABLE AS $$
+	SELECT c.id, c.session, c.token, c.permits, c.asked,
 		CASE WHEN c.permits > 0 THEN sum(c.weight) OVER w <= c.permits ELSE row_number() OVER w = 1 OR bool_and(c.reads) OVER w END
 	FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest WINDOW w AS (ORDER BY c.token)
 $$;
@@ -128,14 +127,16 @@ BEGIN
 	END IF;
 END $$;
 
--- tell tells those that have the lock and were not among the heads before how they stand; if there is other news, the others, too. The
--- first who waits for permits is to look: it may find that more are free, or more who wait.
+CREATE FUNCTION tierlock.notify(session text, message text) RETURNS void LANGUAGE sql AS
+	$$ SELECT pg_notify('tierlock ' || session, message) $$;
+
+-- tell tells those that have the lock and were not among the heads before that it is their turn, and whether somebody waits
+-- behind them; if there is other news, the others. The first who waits for permits may find that more are free, or more who wait.
 CREATE FUNCTION tierlock.tell(queue text, lowest bigint, before text[], news boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM pg_notify('tierlock ' || session, json_build_object('path', queue, 'id', id, 'token', token, 'has', has, 'reads', reads,
-			'asked', asked, 'behind', next IS NOT NULL, 'reader', reader, 'waiting', waiting, 'budget', budget)::text)
-		FROM (SELECT *, min(token) FILTER (WHERE NOT has) OVER () AS next, count(*) FILTER (WHERE NOT has) OVER () AS waiting
-			FROM tierlock.line(queue, lowest)) l
+	PERFORM tierlock.notify(session, CASE WHEN has AND id <> ALL (before) THEN 'turn ' || id || ' ' || (next IS NOT NULL)
+			ELSE 'look ' || queue END)
+		FROM (SELECT *, min(token) FILTER (WHERE NOT has) OVER () AS next FROM tierlock.line(queue, lowest)) l
 		WHERE id <> ALL (before) AND (has OR permits > 0 AND token = next) OR news AND has AND permits = 0;
 END $$;
 
@@ -240,11 +241,11 @@ END $$;
 CREATE FUNCTION tierlock.ask(queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
+	head record;
 BEGIN
-	UPDATE tierlock.contender SET asked = true WHERE id = ANY (was.heads) AND NOT asked;
-	IF FOUND THEN
-		PERFORM tierlock.tell(queue, was.lowest, was.heads, true);
-	END IF;
+	FOR head IN UPDATE tierlock.contender SET asked = true WHERE id = ANY (was.heads) AND NOT asked RETURNING session LOOP
+		PERFORM tierlock.notify(head.session, 'look ' || queue);
+	END LOOP;
 END $$;
 
 -- settle removes from a queue whoever has no session any more.

@@ -3,12 +3,12 @@ package pglock
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,8 +21,8 @@ import (
 )
 
 // A store is the database as this process sees it. What the lease depends on goes over the connection of the ear, what may have
-// to wait for others over a few more. While no command is under way there, the ear hears what the server tells, and reads the queues of
-// those of whom it does not tell all.
+// to wait for others over a few more. While no command is under way there, the ear reads queues that are followed, and hears what the
+// server tells.
 type store struct {
 	ear      ear
 	tier     *queue.Tier
@@ -32,13 +32,19 @@ type store struct {
 	host     string             // for people to read
 	hangUp   context.CancelFunc // when nothing is to be said any more
 
-	mu     sync.Mutex           // guards the field below
-	unread map[string]queue.Ref // those whose queues are to be read, by ID
+	mu        sync.Mutex          // guards the fields below
+	followers map[string]follower // by ID
+	unread    map[string]bool     // paths of queues that are to be read
+}
+
+type follower struct {
+	path string
+	told queue.View // the last
 }
 
 // open returns a tier on a store that begins to ask for a session.
 func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
-	s := &store{pool: pool, options: o, unread: make(map[string]queue.Ref)}
+	s := &store{pool: pool, options: o, followers: make(map[string]follower), unread: make(map[string]bool)}
 	s.host, _ = os.Hostname()
 	wires, hangUp := context.WithCancel(context.Background())
 	s.hangUp = hangUp
@@ -118,7 +124,7 @@ func (s *store) request(ctx context.Context, c queue.Command) (a queue.Answer, e
 		err = s.requests.QueryRow(ctx, "SELECT tierlock.change($1, $2, $3, $4)", c.Path, c.ID, shares, c.Weight).Scan(&has)
 		a.View = s.grant(queue.View{ID: c.ID, Known: has != nil, Token: c.Token, At: s.now(), Reads: shares}, has != nil && *has)
 		if shares { // a reader keeps others out than a writer
-			s.stir(c.Ref)
+			s.stir(c.Path)
 		}
 	case queue.List:
 		a.Queue, err = s.list(ctx, c.Path)
@@ -168,9 +174,6 @@ func (s *store) enter(ctx context.Context, c queue.Command) (a queue.Answer, err
 		return queue.Answer{Outcome: queue.Locked, Quarantined: quiet > 0}, nil
 	}
 	v := queue.View{ID: c.ID, Known: true, Token: *number, At: s.now(), Reads: c.Reads}
-	if c.Token = v.Token; !first { // who is ahead is not known yet
-		s.stir(c.Ref)
-	}
 	return queue.Answer{Outcome: queue.Done, Removed: removal(removed), View: s.grant(v, first)}, nil
 }
 
@@ -190,7 +193,7 @@ func (s *store) list(ctx context.Context, path string) ([]second.Contender, erro
 		return nil, err
 	}
 	s.hush(quiet, sent)
-	queues, err := read(ctx, s.requests, path)
+	queues, err := look(ctx, s.requests, []string{path})
 	list := queues[path]
 	queue.Waiting(list)
 	if quiet > 0 {
@@ -253,9 +256,10 @@ func (s *store) say(ctx context.Context, l *line, c queue.Command) (a queue.Answ
 	case c.Op == queue.Drop:
 		err = drop(ctx, l, c.Among)
 	case c.Op == queue.Look:
-		var views []queue.View
-		views, err = s.look(ctx, l, c.Ref)
-		a.View = views[0]
+		asked := s.now()
+		var queues map[string][]second.Contender
+		queues, err = look(ctx, l.conn, []string{c.Path})
+		a.View = s.stands(c.ID, c.Token, queues[c.Path], asked)
 	}
 	return a, err
 }
@@ -290,18 +294,8 @@ func (s *store) open(ctx context.Context, l *line) (a queue.Answer, err error) {
 // beat renews a session. Before the first renewal on a connection the server says who queues: it may not be the server of before.
 // Then it may not know all contenders, and what it renews is not their lease; and it may know some that were deleted.
 func (s *store) beat(ctx context.Context, l *line, c queue.Command) (a queue.Answer, err error) {
-	among := slices.Clone(c.Among)
-	for i, r := range among {
-		among[i] = at(r)
-	}
 	if a.Doubt = !l.known; a.Doubt {
-		if _, err = l.conn.Exec(ctx, "LISTEN "+pgx.Identifier{"tierlock " + c.Session}.Sanitize()); err == nil {
-			_, err = l.conn.Prepare(ctx, lookSQL, lookSQL)
-		}
-		if err == nil {
-			a.Views, err = s.look(ctx, l, among...)
-		}
-		if err != nil {
+		if a.Views, err = s.absent(ctx, l, c); err != nil {
 			return a, err
 		}
 	}
@@ -318,13 +312,41 @@ func (s *store) beat(ctx context.Context, l *line, c queue.Command) (a queue.Ans
 		return a, errOver
 	}
 	a.Outcome, l.known = queue.Done, true
-	if !a.Doubt {
-		s.stir(among...) // a notification may be lost
+	s.mu.Lock()
+	for _, f := range s.followers { // a notification may be lost, be it with the connection before this one
+		s.unread[f.path] = true
 	}
+	s.mu.Unlock()
+	l.schedule(time.Now())
 	if len(stale) > 0 {
 		s.tier.Spawn(func() { s.settle(stale) })
 	}
 	return a, nil
+}
+
+// absent hears the news of the session from now on, and returns who is not in a queue.
+func (s *store) absent(ctx context.Context, l *line, c queue.Command) (views []queue.View, err error) {
+	if _, err := l.conn.Exec(ctx, "LISTEN "+pgx.Identifier{"tierlock " + c.Session}.Sanitize()); err != nil {
+		return nil, err
+	}
+	if _, err := l.conn.Prepare(ctx, lookSQL, lookSQL); err != nil {
+		return nil, err
+	}
+	asked := s.now()
+	present, err := present(ctx, l, c.Session)
+	if err != nil {
+		return nil, err
+	}
+	queues := make(map[string]bool)
+	for _, r := range present {
+		queues[r.ID] = true
+	}
+	for _, r := range c.Among {
+		if !queues[r.ID] {
+			views = append(views, queue.View{ID: r.ID, Token: r.Token, At: asked})
+		}
+	}
+	return views, nil
 }
 
 // present returns those that the server has under a session.
@@ -360,23 +382,47 @@ func (s *store) settle(paths []string) {
 	}
 }
 
-// stir has the queues of contenders read soon.
-func (s *store) stir(refs ...queue.Ref) {
+// Follow has the queue of a contender read soon.
+func (s *store) Follow(r queue.Ref) {
+	r = at(r)
 	s.mu.Lock()
-	for _, r := range refs {
-		s.unread[r.ID] = r
-	}
+	s.followers[r.ID] = follower{r.Path, queue.View{ID: r.ID, Known: true, Token: r.Token, Reads: r.Reads}}
+	s.mu.Unlock()
+	s.stir(r.Path)
+}
+
+func (s *store) Unfollow(r queue.Ref) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.followers, r.ID)
+}
+
+// stir has those who follow at path read its queue soon.
+func (s *store) stir(path string) {
+	s.mu.Lock()
+	s.unread[path] = true
 	s.mu.Unlock()
 	s.ear.hurry(time.Now())
 }
 
-// read tells those whose queues are to be read how they stand. Before the session is renewed over a connection the next renewal does.
+// due returns who follows the queues that are to be read, by path, and forgets it.
+func (s *store) due() map[string][]queue.View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := make(map[string][]queue.View)
+	for _, f := range s.followers {
+		if s.unread[f.path] {
+			due[f.path] = append(due[f.path], f.told)
+		}
+	}
+	clear(s.unread)
+	return due
+}
+
+// read reads the queues that are to be read. Before the session is renewed over a connection the next renewal sees to it.
 func (s *store) read(l *line) error {
 	l.schedule(time.Now().Add(s.options.TTL)) // a renewal comes before
-	s.mu.Lock()
-	due := slices.Collect(maps.Values(s.unread))
-	clear(s.unread)
-	s.mu.Unlock()
+	due := s.due()
 	if len(due) == 0 {
 		return nil
 	}
@@ -386,52 +432,51 @@ func (s *store) read(l *line) error {
 		}
 		ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
 		defer cancel()
-		views, err := s.look(ctx, l, due...)
+		asked := s.now()
+		queues, err := look(ctx, l.conn, slices.Collect(maps.Keys(due)))
 		if err != nil && classify(err) != queue.Denied {
 			s.ear.lose(l, err)
 			return err
 		}
-		for _, v := range views {
-			s.tier.Tell(v)
+		for path, views := range due {
+			for _, v := range views {
+				if err != nil {
+					s.tell(queue.View{ID: v.ID, Known: true, Token: v.Token, At: asked, Err: err})
+				} else {
+					s.tell(s.stands(v.ID, v.Token, queues[path], asked))
+				}
+			}
 		}
 		return nil
 	})
 }
 
-// pass takes a notification: how a contender stands that has the lock, or that another one has to look.
+// pass passes a notification on.
 func (s *store) pass(n *pgconn.Notification) {
-	var news struct {
-		queue.View
-		Path string
-	}
-	switch err := json.Unmarshal([]byte(n.Payload), &news); {
-	case err != nil: // nobody of this package says so
-	case news.Has:
-		news.Known, news.At = true, s.now()
-		s.tier.Tell(s.grant(news.View, true))
-	default:
-		s.stir(queue.Ref{Path: news.Path, ID: news.ID, Token: news.Token})
+	switch kind, what, _ := strings.Cut(n.Payload, " "); kind {
+	case "turn":
+		id, behind, _ := strings.Cut(what, " ")
+		s.mu.Lock()
+		v := s.followers[id].told // of none: it is about to follow, and then its queue is read
+		s.mu.Unlock()
+		v.At, v.Ahead, v.Nearest, v.Behind, v.Err = s.now(), 0, second.Contender{}, behind == "true", nil
+		s.tell(s.grant(v, true))
+	case "look":
+		s.stir(what)
 	}
 }
 
-// look returns how contenders stand in their queues, with the error if they cannot be read.
-func (s *store) look(ctx context.Context, l *line, refs ...queue.Ref) (views []queue.View, err error) {
-	asked := s.now()
-	var paths []string
-	for _, r := range refs {
-		paths = append(paths, r.Path)
+// tell tells a contender how it stands if it follows.
+func (s *store) tell(v queue.View) {
+	s.mu.Lock()
+	f, follows := s.followers[v.ID]
+	if follows {
+		s.followers[v.ID] = follower{f.path, v}
 	}
-	slices.Sort(paths)
-	queues, err := read(ctx, l.conn, slices.Compact(paths)...)
-	for _, r := range refs {
-		v, places := queue.View{ID: r.ID, Token: r.Token, At: asked, Known: err != nil, Err: err}, queues[r.Path]
-		if own := slices.IndexFunc(places, func(p second.Contender) bool { return p.ID == r.ID }); own >= 0 {
-			v.Stand(own, len(places), func(i int) *second.Contender { return &places[i] })
-			v = s.grant(v, v.Has)
-		}
-		views = append(views, v)
+	s.mu.Unlock()
+	if follows {
+		s.tier.Tell(v)
 	}
-	return views, err
 }
 
 const lookSQL = `SELECT c.* FROM unnest($1::text[]) q LEFT JOIN tierlock.floor f ON f.slot = tierlock.slot(q) AND f.path = q,
@@ -439,8 +484,8 @@ const lookSQL = `SELECT c.* FROM unnest($1::text[]) q LEFT JOIN tierlock.floor f
 		FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session
 		WHERE c.path = q AND c.token >= coalesce(f.token, 0) OFFSET 0) c ORDER BY path, token`
 
-// read reads queues, each as it was at one moment. Lower tokens go first. Who waits for permits is there with those that it wants.
-func read(ctx context.Context, q querier, paths ...string) (queues map[string][]second.Contender, err error) {
+// look reads queues, each as it was at one moment. Lower tokens go first. Who waits for permits is there with those that it wants.
+func look(ctx context.Context, q querier, paths []string) (queues map[string][]second.Contender, err error) {
 	rows, err := q.Query(ctx, lookSQL, paths)
 	if err != nil {
 		return nil, err
@@ -457,4 +502,15 @@ func read(ctx context.Context, q querier, paths ...string) (queues map[string][]
 		return nil
 	})
 	return queues, err
+}
+
+// stands is how a contender stands in a queue that was read.
+func (s *store) stands(id string, token int64, places []second.Contender, asked int64) queue.View {
+	v := queue.View{ID: id, Token: token, At: asked}
+	own := slices.IndexFunc(places, func(p second.Contender) bool { return p.ID == id })
+	if own < 0 {
+		return v
+	}
+	v.Stand(own, len(places), func(i int) *second.Contender { return &places[i] })
+	return s.grant(v, v.Has)
 }
