@@ -55,6 +55,23 @@ func TestAttachedLooksWithoutAWatchLeaveNoGoroutine(t *testing.T) { // I10
 	})
 }
 
+func TestAttachedAcquiresInSoManyRoundTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trip = 20 * time.Millisecond
+		s := zktest.Start(t, zktest.Config{Latency: trip / 2})
+		p, _ := attach(t, s)
+		for _, c := range []struct {
+			what string
+			want time.Duration
+		}{{"on a path of two nodes that is missing", 2 + 3 + 2}, {"on a path that is there", 2}} {
+			begun := time.Now()
+			n := p.acquire(t)
+			need.Equal(t, "it took "+c.what, time.Since(begun), c.want*trip)
+			wantErr(t, "Release", n.Release(), nil)
+		}
+	})
+}
+
 func TestAttachedChecksItsOptions(t *testing.T) {
 	wantMention(t, need.ErrOf(zklock.Attach(nil, zklock.WithSessionTimeout(-1))), "session timeout")
 }
@@ -353,8 +370,10 @@ func TestAttachedRequeueSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) 
 		n := p.acquire(t)
 		c.trouble(s)
 		ctx, cancel := context.WithCancel(t.Context())
+		begun := time.Now()
 		again := submit(func() (*zklock.Node, error) { return n.Requeue(ctx) })
 		wantErr(t, "AwaitRelease", n.AwaitRelease(), c.want)
+		need.Equal(t, "it took", time.Since(begun), 0)
 		cancel()
 		wantErr(t, "Requeue", again.failed(t), context.Canceled)
 	})

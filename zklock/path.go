@@ -32,12 +32,12 @@ func (a *attempt) ways(ops link.Transaction) []link.Request {
 	return ways
 }
 
-// taken returns the answer to the way that may have been taken, or was, or else why none was: those before find a parent missing, and
-// those behind one that is there.
+// taken returns the answer to the first way that was taken, or may have been, behind which none can be; or else why none was: those
+// before find a parent missing, and those behind one that is there.
 func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
-	for _, outcome := range []outcome{unknown, done} {
-		if i := slices.IndexFunc(answers, func(a link.Answer) bool { return classify(a.Err) == outcome }); i >= 0 {
-			return answers[i]
+	for _, answer := range answers {
+		if outcome := classify(answer.Err); outcome == done || outcome == unknown {
+			return answer
 		}
 	}
 	i := max(0, slices.IndexFunc(answers, func(a link.Answer) bool { return classify(a.Err) != missing }))

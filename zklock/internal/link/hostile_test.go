@@ -194,7 +194,6 @@ var malformed = []struct {
 	{"create without a path", wire.OpCreate, nil},
 	{"create with half a path", wire.OpCreate, body(9, []byte("/x"))},
 	{"create with the null path", wire.OpCreate, body(-1)},
-	{"container without a path", wire.OpCreateContainer, nil},
 	{"sync without a path", wire.OpSync, body(false)},
 	{"exists with half a stat", wire.OpExists, stat[1:]},
 	{"set with half a stat", wire.OpSetData, stat[1:]},
@@ -223,8 +222,6 @@ func ask(conn *zk.Conn, op int32) error {
 	switch op {
 	case wire.OpCreate:
 		_, err = conn.Create("/x", nil, 0, all)
-	case wire.OpCreateContainer:
-		_, err = conn.CreateContainer("/x", nil, zk.FlagContainer, all)
 	case wire.OpDelete:
 		err = conn.Delete("/x", -1)
 	case wire.OpSync:
@@ -361,7 +358,7 @@ func FuzzHostileServer(f *testing.F) {
 		f.Add(test.op, test.body)
 	}
 	for _, op := range []int32{
-		wire.OpCreate, wire.OpCreateContainer, wire.OpDelete, wire.OpSync, wire.OpExists, wire.OpGetData, wire.OpSetData,
+		wire.OpCreate, wire.OpDelete, wire.OpSync, wire.OpExists, wire.OpGetData, wire.OpSetData,
 		wire.OpGetChildren2, wire.OpMulti,
 	} {
 		f.Add(op, []byte{})

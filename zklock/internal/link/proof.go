@@ -90,7 +90,7 @@ func (p *proof) wrote(q sentRequest) (heard time.Duration, ok bool) {
 // agreed on. A multi says in its body that it failed: by the type of its first result.
 func committed(op int32, body wire.Decoder) bool {
 	switch op {
-	case wire.OpCreate, wire.OpDelete, wire.OpSetData, wire.OpCreateContainer:
+	case wire.OpCreate, wire.OpDelete, wire.OpSetData:
 		return true
 	case wire.OpMulti:
 		first := body.Int32()

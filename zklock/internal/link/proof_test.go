@@ -77,7 +77,6 @@ func TestOnlyWritesThatSucceededAreCommitted(t *testing.T) {
 		want bool
 	}{
 		{wire.OpCreate, nil, true}, {wire.OpDelete, nil, true}, {wire.OpSetData, nil, true},
-		{wire.OpCreateContainer, nil, true},
 		{wire.OpMulti, multi(wire.OpCheck), true}, {wire.OpMulti, multi(wire.OpError), false}, {wire.OpMulti, nil, false},
 		{wire.OpExists, nil, false}, {wire.OpGetData, nil, false}, {wire.OpGetChildren2, nil, false}, {wire.OpSync, nil, false},
 		{wire.OpSetWatches, nil, false}, {wire.OpSetAuth, nil, false}, {wire.OpPing, nil, false},

@@ -482,7 +482,7 @@ func (s *socket) end() {
 func checkReply(op int32, body wire.Decoder) error {
 	size := len(body.Rest)
 	switch d := &body; op {
-	case wire.OpCreate, wire.OpCreateContainer, wire.OpSync:
+	case wire.OpCreate, wire.OpSync:
 		passString(d)
 	case wire.OpExists, wire.OpSetData:
 		d.Take(wire.StatSize)
