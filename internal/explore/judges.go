@@ -133,7 +133,7 @@ func (w *queues) judgeGrantLocked(x *span) {
 		}
 	}
 	i := slices.Index(w.entered, x.process)
-	if others := func(c Call) bool { return c != Lock && c != Nested }; i > 0 && !slices.ContainsFunc(w.scope.all(), others) {
+	if others := func(c Call) bool { return c != Lock && c != Nested }; i > 0 && !w.scope.any(others) {
 		w.blameLocked("order", "%s is served before %s, which entered before it", x.name, w.entered[0].name)
 	}
 	if i >= 0 {
@@ -302,7 +302,7 @@ func (w *queues) noteContestedLocked(p *process) {
 // oneMutex reports whether all calls are of one mutex.
 func (s Scope) oneMutex() bool {
 	of := []Call{Lock, Try, Nested, Guarded, Yield}
-	return !slices.ContainsFunc(s.all(), func(c Call) bool { return !slices.Contains(of, c) })
+	return !s.any(func(c Call) bool { return !slices.Contains(of, c) })
 }
 
 // waited is for how long another process has waited, as far as is known to this one.
@@ -661,8 +661,9 @@ func (w *queues) judgeWordsLocked(c *caller) {
 }
 
 // standsLocked reports whether another process has the lock, as that of a caller knows, from which nothing is under way, or none does.
+// Where an answer may be lost, the process may not have been told.
 func (w *queues) standsLocked(c *caller) (behind, first bool) {
-	if !w.scope.oneMutex() || w.scope.ZooKeeper || c.disturbed || w.anyUnderWayLocked(c.process) {
+	if !w.scope.oneMutex() || w.scope.ZooKeeper || w.scope.Lost || c.disturbed || w.anyUnderWayLocked(c.process) {
 		return false, false
 	}
 	there := w.store.Queue(path)
@@ -715,7 +716,7 @@ func (w *queues) hasLocked(p *process) (locks map[string]bool, permits int) {
 
 // judgeFiguresLocked judges the figures of a process.
 func (w *queues) judgeFiguresLocked(p *process) {
-	if slices.Contains(w.scope.all(), Both) { // some have one lock, and wait for the other
+	if w.scope.calls(Both) { // some have one lock, and wait for the other
 		return
 	}
 	var want tier.Stats
@@ -767,9 +768,6 @@ func (w *queues) judgeReachLocked(p *process) {
 
 // judgeSumsLocked judges the sums among the figures of a process.
 func (w *queues) judgeSumsLocked(p *process, s tier.Stats) {
-	came := map[tier.Source]int64{
-		tier.Found: s.Found, tier.HandOver: s.HandOvers, tier.HandOff: s.HandOffs, tier.Resumption: s.Resumptions, tier.Join: s.Joins,
-	}
 	waited, held := p.told.waited, p.told.held
 	for _, c := range p.callers {
 		switch {
@@ -779,11 +777,11 @@ func (w *queues) judgeSumsLocked(p *process, s tier.Stats) {
 			held += time.Since(c.got)
 		}
 	}
-	elected := slices.Contains(w.scope.all(), Lead) // who waits anew after a loss
-	for source, n := range came {
-		if p.told.came[source] != n {
-			w.blameLocked("told", "%s says of itself %+v, want %+v", p.name, s, p.told)
-		}
+	elected := w.scope.calls(Lead) // who waits anew after a loss
+	came := p.told.came
+	if came[tier.Found] != s.Found || came[tier.HandOver] != s.HandOvers || came[tier.HandOff] != s.HandOffs ||
+		came[tier.Resumption] != s.Resumptions || came[tier.Join] != s.Joins {
+		w.blameLocked("told", "%s says of itself %+v, want %+v", p.name, s, p.told)
 	}
 	if !elected && s.WaitTime != waited || w.scope.oneMutex() && s.HoldTime != held {
 		w.blameLocked("told", "%s says of itself %+v, want %v of waits and %v of holds", p.name, s, waited, held)

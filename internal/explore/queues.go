@@ -289,6 +289,12 @@ func (s Scope) Begin(t *testing.T) World {
 // all are the calls of all processes.
 func (s Scope) all() []Call { return slices.Concat(s.Calls, s.Others) }
 
+func (s Scope) any(of func(Call) bool) bool {
+	return slices.ContainsFunc(s.Calls, of) || slices.ContainsFunc(s.Others, of)
+}
+
+func (s Scope) calls(c Call) bool { return slices.Contains(s.Calls, c) || slices.Contains(s.Others, c) }
+
 // ofMutex are the options of a mutex; the others are those of the registry.
 func (s Scope) ofMutex() []tier.MutexOption {
 	return []tier.MutexOption{tier.WithLinger(s.Linger), tier.WithMaxWait(s.MaxWait)}

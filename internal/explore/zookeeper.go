@@ -127,7 +127,7 @@ func (e *ensemble) library(to member, connect func(ctx context.Context, network,
 }
 
 // grouped reports whether requests may leave together, which wait for that only where the server has been far away.
-func (s Scope) grouped() bool { return slices.Contains(s.all(), Third) }
+func (s Scope) grouped() bool { return s.calls(Third) }
 
 // distance is how long an answer takes before the steps begin: requests wait for others only where that is long.
 const distance = 100 * time.Millisecond
