@@ -119,8 +119,8 @@ sim:
 	@set -o pipefail; go test -count=1 -timeout 5h -v ./internal/sim -run TestRandomSchedules -seeds $(SEEDS) | \
 		grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
 
-# Every order of messages and one fault at a small scope; explore-all goes on for hours. All that an execution leaves is rubbish, which is
-# collected less often.
+# Every order of messages and one fault at a small scope; explore-all goes on for hours. Executions allocate much and keep nothing, so
+# garbage is collected less often.
 EXPLORE = @set -o pipefail; GOGC=400 go test -count=1 -timeout 8h -v ./internal/explore -run TestScopes -all $(1) | \
 	grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
 explore:
