@@ -661,9 +661,9 @@ func (w *queues) judgeWordsLocked(c *caller) {
 }
 
 // standsLocked reports whether another process has the lock, as that of a caller knows, from which nothing is under way, or none does.
-// Where an answer may be lost, the process may not have been told.
+// What was lost may have told the process.
 func (w *queues) standsLocked(c *caller) (behind, first bool) {
-	if !w.scope.oneMutex() || w.scope.ZooKeeper || w.scope.Lost || c.disturbed || w.anyUnderWayLocked(c.process) {
+	if !w.scope.oneMutex() || w.scope.ZooKeeper || c.disturbed || c.process.missed || w.anyUnderWayLocked(c.process) {
 		return false, false
 	}
 	there := w.store.Queue(path)

@@ -175,6 +175,7 @@ type process struct {
 	closing   bool // what it does may be its goodbye
 	gaveUp    bool // somebody has, so it may queue for nobody
 	refused   bool // to enter
+	missed    bool // a message of it was lost
 	unwanted  int  // the last step after which nobody waited
 	disturbed bool // it may lose what it has
 	lossAfter int  // the step of that
@@ -337,6 +338,7 @@ func (w *queues) settle(m *message, v verdict) {
 	w.pending = slices.DeleteFunc(w.pending, func(x *message) bool { return x == m })
 	w.refused, w.denied = w.refused || v == refuse || v == partly, w.denied || v == refuse
 	m.process.refused = m.process.refused || v == refuse && strings.Contains(m.name, " enter ")
+	m.process.missed = m.process.missed || v == lose
 	w.stays = w.stays || v == refuse && strings.Contains(m.name, " leave ")
 	m.verdict <- v
 }
