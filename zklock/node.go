@@ -260,7 +260,7 @@ func (m member) Lose(reason error) {
 	l.Spawn(func() {
 		select {
 		case <-time.After(l.Margin(m.session.Negotiated())):
-			m.reap()
+			reap(m.Node)
 		case <-m.released:
 		case <-l.Context().Done():
 		}
@@ -351,9 +351,9 @@ func (n *Node) loseTo(z *znode) {
 	n.end(errDeleted(z.path))
 	if len(n.znodes) > 1 {
 		n.lock.client.link.Spawn(func() {
-			// Most often both go together, as when the session ends; see reap for why not to ask for more.
+			// Most often both go together, as when the session ends.
 			if retry.Pause(n.lock.client.link.Context(), 10*time.Millisecond) == nil {
-				n.reap()
+				reap(n)
 			}
 		})
 	}
@@ -547,50 +547,40 @@ func deleteTogether(nodes ...*Node) {
 // discard deletes a node that is not wanted.
 func (n *Node) discard() {
 	n.leave()
-	if n.life.Err() != nil || n.lock.client.Err() != nil {
-		n.finish(nil)
-		return
-	}
-	deleteTogether(n)
+	giveUp(n)
+	await(n) // or the next one would queue behind it
 }
 
 // leaveToReaper has all that is not gone deleted together. Err is why the server has not answered.
 func leaveToReaper(nodes []*Node, err error) {
-	if len(nodes) > 1 {
-		var paths []string
-		for _, n := range nodes {
-			if !n.reaped.Swap(true) && !n.znodes.gone() {
-				paths = append(paths, n.path())
-			}
-		}
-		if len(paths) > 0 {
-			nodes[0].reapAt(paths...)
-		}
-	}
+	reap(nodes...)
 	for _, n := range nodes {
 		n.finish(n.unknownFate(err))
 	}
 }
 
-// reap leaves the znodes to the reaper, except those that are gone, and those that they may have been
+// reap leaves the znodes of nodes of one path to the reaper, except those that are gone, and those that they may have been
 // replaced by.
-func (n *Node) reap() {
-	if n.reaped.Swap(true) {
-		return
-	}
-	var znodes znodes
-	if r := n.unknown(); r != nil { // asked first: what it is by then is asked for next
-		znodes = r.znodes
-	}
-	for _, z := range slices.Concat(znodes, n.mine()) {
-		if !z.gone() {
-			n.reapAt(z.path)
+func reap(nodes ...*Node) {
+	var paths []string
+	for _, n := range nodes {
+		if n.reaped.Swap(true) {
+			continue
+		}
+		var znodes znodes
+		if r := n.unknown(); r != nil { // asked first: what it is by then is asked for next
+			znodes = r.znodes
+		}
+		for _, z := range slices.Concat(znodes, n.mine()) {
+			if !z.gone() {
+				paths = append(paths, z.path)
+			}
 		}
 	}
-}
-
-func (n *Node) reapAt(paths ...string) {
-	n.lock.client.reaper.add(remains{parent: n.lock.path, paths: paths})
+	if len(paths) > 0 {
+		l := nodes[0].lock
+		l.client.reaper.add(remains{parent: l.path, paths: paths})
+	}
 }
 
 // finish says that nobody has to wait for the node any more. What is not known to be gone is
@@ -598,7 +588,7 @@ func (n *Node) reapAt(paths ...string) {
 func (n *Node) finish(fate error) {
 	fate = cmp.Or(context.Cause(n.life), fate)
 	n.reportLoss(fate)
-	n.reap()
+	reap(n)
 	if n.checking != nil {
 		n.checking.Stop()
 	}
