@@ -178,26 +178,7 @@ func (a *attempt) try() (*Node, error) {
 	default:
 		return nil, zkqueue.Lacking("READ", a.lock.path, queue.Err)
 	}
-	n, err := a.enqueue()
-	if err != nil {
-		return nil, err
-	}
-	s, err := a.enter(n)
-	switch {
-	case errors.Is(err, errGone):
-		err = a.client.link.Explain(zk.ErrSessionExpired)
-	case err != nil:
-	case s.ahead > 0:
-		err = ErrLocked
-	case n.grant(s):
-		return n, nil
-	case n.leased() && !n.session.Over():
-		err = a.client.link.Explain(errors.New("the lease has run out and is yet to be renewed"))
-	default:
-		err = a.client.link.Explain(zk.ErrSessionExpired)
-	}
-	n.discard()
-	return nil, err
+	return a.acquire()
 }
 
 // acquire runs the life of a node up to the grant.
@@ -375,34 +356,31 @@ func (a *attempt) reap(prefixes []string) {
 	a.client.reaper.add(remains{parent: a.lock.path, prefixes: prefixes})
 }
 
-// climb waits until the node is at the head of the queue, and holds it.
+// climb waits until the node is at the head of the queue, and holds it. A try that is made once only does not wait.
 func (a *attempt) climb(n *Node) error {
-	if a.ctx.Err() != nil {
-		return context.Cause(a.ctx)
-	}
-	s, err := a.enter(n)
-	if err == nil && s.ahead == 0 && n.grant(s) { // most often
-		return nil
-	}
 	ahead := &predecessors{attempt: a, node: n, watchlist: newWatchlist(a.lock, n.wake.Set)}
 	defer a.wait.Forget()
 	defer ahead.follow()
+	s, err := a.enter(n)
 	for pace := retry.New(); ; {
 		switch {
-		case err == nil && s.ahead == 0:
-			if n.grant(s) {
-				return nil
-			}
-			member{n}.Prove() // the lease ran out
-			err = a.pause(pace, nil)
-		case err == nil:
+		case err == nil && s.ahead == 0 && n.grant(s): // most often
+			return nil
+		case err == nil && s.ahead > 0 && a.once:
+			return ErrLocked
+		case err == nil && s.ahead > 0:
 			var head bool
 			if head, err = ahead.wait(s); head && n.grant(s) {
 				return nil
 			}
+		case err == nil && a.once:
+			return a.client.link.Explain(errors.New("the lease has run out and is yet to be renewed"))
+		case err == nil: // the lease ran out
+			member{n}.Prove()
+			err = a.pause(pace, nil)
 		case a.ctx.Err() != nil: // err may say that nothing was sent for that reason
 			return a.explain(context.Cause(a.ctx))
-		case classify(err) == permanent || errors.Is(err, errGone) || errors.Is(err, ErrSequenceExhausted):
+		case a.once, classify(err) == permanent, errors.Is(err, errGone), errors.Is(err, ErrSequenceExhausted):
 			return err
 		default:
 			err = a.pause(pace, err)
