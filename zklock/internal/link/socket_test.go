@@ -32,8 +32,6 @@ func (r *replay) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (r *replay) SetDeadline(time.Time) error { return nil }
-
 func newDialed() *dialed {
 	l := New(Config{SessionTimeout: 6 * time.Second})
 	d := &dialed{link: l}
@@ -113,5 +111,24 @@ func TestConnectionThatIsMadeAfterTheEndIsKilled(t *testing.T) {
 		wantErr(t, "dial", need.ErrOf(l.transport.(*dialed).dial("tcp", addr, time.Second)), second.ErrClosed)
 		far.SetDeadline(time.Now().Add(time.Second))
 		wantErr(t, "at the other end", need.ErrOf(far.Read(make([]byte, 1))), io.EOF)
+	})
+}
+
+// Its connection need not be one of TCP, whose buffers take a handshake.
+func TestServerThatReadsNothingIsLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		c, deaf := to(s), true
+		c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if deaf {
+				deaf = false
+				near, far := net.Pipe()
+				t.Cleanup(func() { far.Close() })
+				return near, nil
+			}
+			return s.DialContext(ctx, network, address)
+		}
+		begun := time.Now()
+		dial(t, c, addr)
+		need.AtMost(t, "until there was a session, with a pause", time.Since(begun), timeout/6+time.Second)
 	})
 }
