@@ -18,11 +18,10 @@ import (
 // longer than a quarter of a round trip, and only while other groups are under way.
 
 const (
-	enoughUnderWay = 1         // groups; with fewer a batch leaves at once
-	mostOfGroup    = 64        // batches in one request
-	mostBytes      = 128 << 10 // of a request, about: servers refuse a frame above their jute.maxbuffer, 1 MB by default
-	mostListed     = 1 << 20   // bytes of lists in one answer, about
-	mostPaths      = 1 << 15   // that are remembered
+	mostOfGroup = 64        // batches in one request
+	mostBytes   = 128 << 10 // of a request, about: servers refuse a frame above their jute.maxbuffer, 1 MB by default
+	mostListed  = 1 << 20   // bytes of lists in one answer, about
+	mostPaths   = 1 << 15   // that are remembered
 )
 
 var (
@@ -66,7 +65,7 @@ func (s *socket) gather(b *batch) bool {
 	s.waiting = append(s.waiting, b)
 	first, wait := len(s.waiting) == 1, s.trip/4
 	var leave chan struct{}
-	if first && !s.dead && s.underWay >= enoughUnderWay { // no group lands any more, once it is
+	if first && !s.dead && s.underWay > 0 { // no group lands any more, once it is
 		leave = make(chan struct{})
 		s.leave = leave
 	}
