@@ -505,16 +505,12 @@ func (p *predecessors) wait(s standing) (head bool, err error) {
 		}
 		select {
 		case <-p.departed.C():
-			continue
 		case <-n.wake.C():
+			return false, nil
 		case <-ctx.Done():
+			return false, nil
 		}
-		break
 	}
-	if a.ctx.Err() != nil {
-		return false, a.explain(context.Cause(a.ctx))
-	}
-	return false, nil
 }
 
 // tellStanding says how to learn where the node stands. What is known of the one right ahead came

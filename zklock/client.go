@@ -134,16 +134,10 @@ func (c *Client) dial(ctx context.Context, servers []string) error {
 // closeUntil closes the client, but does not wait much longer than ctx for the server to
 // answer that.
 func (c *Client) closeUntil(ctx context.Context) {
-	closed, done := context.WithCancel(context.Background())
-	go func() {
-		defer done()
-		c.Close()
-	}()
-	select {
-	case <-closed.Done():
-	case <-ctx.Done():
-		retry.Pause(closed, 100*time.Millisecond)
-	}
+	closing, leave := context.WithCancel(context.Background())
+	defer leave()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(100*time.Millisecond, leave) })()
+	link.WaitFor(closing, func() { c.Close() })
 }
 
 // Attach returns a client over a connection that belongs to somebody else, for programs
@@ -172,7 +166,7 @@ func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("zklock: attach: %w", err)
 	}
 	c := newClient(o)
-	c.link.Attach(conn)
+	c.link.Attach(conn, conn.SessionID)
 	return c, nil
 }
 

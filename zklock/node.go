@@ -191,7 +191,7 @@ func (n *Node) certain() bool {
 		if zs == nil {
 			return false
 		}
-		if _, err := l.Transact(zs.checks()...); err != nil {
+		if err := l.Transact(zs.checks()...); err != nil {
 			return false
 		}
 		n.heard.Store(int64(asked))
@@ -277,7 +277,7 @@ func (m member) Prove() {
 		l.Transact(&zk.CheckVersionRequest{Path: m.lock.path, Version: -1})
 		return
 	}
-	if _, err := l.Transact(zs.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
+	if err := l.Transact(zs.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		m.look(zs)
 	}
 }

@@ -117,7 +117,7 @@ func (c *Client) remove(item *remains) bool {
 		}
 	}
 	if err == nil {
-		_, err = c.link.Transact(deletesOf(item.paths)...)
+		err = c.link.Transact(deletesOf(item.paths)...)
 		err = zkqueue.Lacking("DELETE", item.parent, err)
 	}
 	switch classify(err) {
@@ -142,7 +142,7 @@ func (c *Client) remove(item *remains) bool {
 // and does not know answers a sync from its past. After that nothing can come late any
 // more, since a server that takes a session over shuts out the connection before.
 func find(l *link.Link, parent string, prefixes ...string) (paths []string, err error) {
-	if _, err = l.Transact(&zk.CheckVersionRequest{Path: parent, Version: -1}); err != nil && classify(err) != missing {
+	if err = l.Transact(&zk.CheckVersionRequest{Path: parent, Version: -1}); err != nil && classify(err) != missing {
 		return nil, zkqueue.Lacking("READ", parent, err)
 	}
 	queue := l.Ask(link.List(parent))[0]

@@ -10,7 +10,8 @@ import (
 func TestAttachedLinkLeavesNoGoroutineBehindATask(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := New(to(s))
-		l.Attach(dial(t, to(s), addr).Conn)
+		conn := dial(t, to(s), addr).Conn
+		l.Attach(conn, conn.SessionID)
 		l.Spawn(func() {})
 	})
 }
@@ -19,12 +20,11 @@ func TestAttachedLinkLeavesNoGoroutineBehindATask(t *testing.T) {
 func TestAttachedSessionThatIsAwaitedHasAnID(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, l := dial(t, to(s), addr).Conn, New(to(s))
-		l.Attach(conn)
 		ids := []int64{0, 0, conn.SessionID()}
-		l.transport.(*attached).id = func() (id int64) {
+		l.Attach(conn, func() (id int64) {
 			id, ids = ids[0], ids[1:]
 			return id
-		}
+		})
 		if got, err := l.AwaitSession(t.Context()); err != nil || got == nil || got.ID != conn.SessionID() {
 			t.Errorf("got %v, %v, want session 0x%x", got, err, conn.SessionID())
 		}

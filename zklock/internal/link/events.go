@@ -159,11 +159,8 @@ func (e *Events) Watchers() map[string]int {
 	return numbers
 }
 
-// Transact runs a transaction and returns the paths of the znodes that it created.
-func (l *Link) Transact(ops ...any) (created []string, err error) {
-	a := l.Ask(Transaction(ops))[0]
-	return a.Created, a.Err
-}
+// Transact runs a transaction.
+func (l *Link) Transact(ops ...any) error { return l.Ask(Transaction(ops))[0].Err }
 
 // Reading is a request that reads a znode and has w hear of its end: it asks for the watch,
 // unless there is one.

@@ -325,8 +325,8 @@ func TestAnswerThatDoesNotFitATransactionIsNotBelieved(t *testing.T) {
 		f := newForger(s)
 		l := dial(t, f.config(), addr)
 		f.next(wire.OpMulti, with(reply))
-		created, err := l.Transact(node, &zk.CreateRequest{Path: "/z", Acl: all})
-		need.That(t, fmt.Sprintf("forged: %t; believed %q", f.done(), created), err != nil && f.done())
+		a := l.Ask(Transaction{node, &zk.CreateRequest{Path: "/z", Acl: all}})[0]
+		need.That(t, fmt.Sprintf("forged: %t; believed %q", f.done(), a.Created), a.Err != nil && f.done())
 		need.That(t, "not done", s.Exists("/x") && s.Exists("/z"))
 	})
 }
@@ -347,8 +347,8 @@ func TestPathThatWasNotAskedForIsNotBelieved(t *testing.T) {
 			d := wire.Decoder{Rest: genuine}
 			return body(forge(d.String()))
 		})
-		created, err := l.Transact(&zk.CreateRequest{Path: "/q/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence})
-		need.That(t, fmt.Sprintf("forged: %t; believed %q", f.done(), created), err != nil && f.done() && len(s.Children("/q")) == 1)
+		a := l.Ask(Transaction{&zk.CreateRequest{Path: "/q/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence}})[0]
+		need.That(t, fmt.Sprintf("forged: %t; believed %q", f.done(), a.Created), a.Err != nil && f.done() && len(s.Children("/q")) == 1)
 	})
 }
 
