@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -39,12 +38,13 @@ var (
 // fails, this one is sent again, alone. In a group there is one transaction for each path: what it creates has its id for a token.
 func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (answers []Answer) {
 	b := newBatch(requests)
+	_, known := l.paths.Load(path)
 	last, writes := len(requests), false
 	for last > 0 && !writes {
 		last--
 		_, writes = requests[last].(Transaction)
 	}
-	if last == 0 && (!writes || l.paths.known(path)) {
+	if last == 0 && (!writes || known) {
 		b.ctx, b.path = ctx, path
 	}
 	answers = l.send(b)
@@ -53,7 +53,7 @@ func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (
 	}
 	for _, a := range answers[:last+1] {
 		if writes {
-			l.paths.note(path, a.Err)
+			l.note(path, a.Err)
 		}
 	}
 	return answers
@@ -216,31 +216,14 @@ func (l *dialed) noteList(bytes int) {
 	l.longest.Store(max(l.longest.Load(), int64(bytes)))
 }
 
-// paths are some of those that are known to be there.
-type paths struct {
-	mu    sync.Mutex // guards the field below
-	there map[string]struct{}
-}
-
-func (p *paths) known(path string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, known := p.there[path]
-	return known
-}
-
 // note takes what became of a transaction about nodes below path.
-func (p *paths) note(path string, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (l *dialed) note(path string, err error) {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		delete(p.there, path)
-	case err != nil:
-	case p.there == nil || len(p.there) >= mostPaths:
-		p.there = make(map[string]struct{})
-		fallthrough
-	default:
-		p.there[path] = struct{}{}
+		l.paths.Delete(path)
+	case err == nil:
+		if _, known := l.paths.LoadOrStore(path, nil); !known && l.noted.Add(1)%mostPaths == 0 {
+			l.paths.Clear()
+		}
 	}
 }
