@@ -587,15 +587,14 @@ func (p *predecessors) watchUnreadable(queue *link.Watcher, name string) error {
 
 // A watchlist is nodes below a path whose end somebody waits for. He hears of it, without another look.
 type watchlist struct {
-	link     *link.Link
-	above    string                   // the path
+	lock     *Lock                    // whose path it is
 	departed mutexbool.Bool           // one has gone
 	wake     func()                   // called when a watch is used up or lost
 	watchers map[string]*link.Watcher // by name
 }
 
 func newWatchlist(l *Lock, wake func()) watchlist {
-	return watchlist{link: l.client.link, above: l.path, wake: wake, watchers: make(map[string]*link.Watcher)}
+	return watchlist{lock: l, wake: wake, watchers: make(map[string]*link.Watcher)}
 }
 
 // follow has those that are given watched, and nobody else. Whoever was known to have gone is
@@ -603,7 +602,7 @@ func newWatchlist(l *Lock, wake func()) watchlist {
 func (l *watchlist) follow(names ...string) {
 	for name, w := range l.watchers {
 		if !slices.Contains(names, name) {
-			l.link.Events.Ignore(l.path(name), w)
+			l.lock.client.link.Events.Ignore(l.path(name), w)
 			delete(l.watchers, name)
 		}
 	}
@@ -626,14 +625,14 @@ func (l *watchlist) follow(names ...string) {
 // readings are the requests for the watches that are missing, and what they are about.
 func (l *watchlist) readings() (names []string, requests []link.Request) {
 	for _, name := range slices.Sorted(maps.Keys(l.watchers)) {
-		if q := l.link.Reading(l.path(name), l.watchers[name]); q.Watch {
+		if q := l.lock.client.link.Reading(l.path(name), l.watchers[name]); q.Watch {
 			names, requests = append(names, name), append(requests, q)
 		}
 	}
 	return names, requests
 }
 
-func (l *watchlist) path(name string) string { return l.above + "/" + name }
+func (l *watchlist) path(name string) string { return l.lock.path + "/" + name }
 
 func (l *watchlist) gone(name string) bool {
 	w := l.watchers[name]

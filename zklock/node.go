@@ -256,15 +256,7 @@ func (m member) IsLost() bool { return m.life.Err() != nil }
 func (m member) Lose(reason error) {
 	m.end(reason)
 	m.wake.Set()
-	l := m.lock.client.link
-	l.Spawn(func() {
-		select {
-		case <-time.After(l.Margin(m.session.Negotiated())):
-			reap(m.Node)
-		case <-m.released:
-		case <-l.Context().Done():
-		}
-	})
+	time.AfterFunc(m.lock.client.link.Margin(m.session.Negotiated()), func() { reap(m.Node) })
 }
 
 // Prove has the server agree, by a write, that a node is there. While that is being replaced the write
@@ -350,12 +342,7 @@ func (n *Node) loseTo(z *znode) {
 	}
 	n.end(errDeleted(z.path))
 	if len(n.znodes) > 1 {
-		n.lock.client.link.Spawn(func() {
-			// Most often both go together, as when the session ends.
-			if retry.Pause(n.lock.client.link.Context(), 10*time.Millisecond) == nil {
-				reap(n)
-			}
-		})
+		time.AfterFunc(10*time.Millisecond, func() { reap(n) }) // most often both go together, as when the session ends
 	}
 }
 
