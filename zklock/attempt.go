@@ -330,19 +330,17 @@ func (a *attempt) lookUp(prefixes []string, cause error) (created link.Answer, e
 				return created, err
 			}
 		}
-		s := a.client.link.Session()
 		paths, err := find(a.client.link, a.lock.path, prefixes...)
 		switch classify(err) {
 		case done:
-			if len(paths) == 0 {
+			switch len(paths) {
+			case len(prefixes):
+				return link.Answer{Created: paths}, nil
+			case 0:
 				return created, errGone
 			}
-			// Expired a moment ago, but still there; or somebody deleted one of two.
-			if s == nil || len(paths) < len(prefixes) {
-				a.reap(prefixes)
-				return created, errGone
-			}
-			return link.Answer{Created: paths}, nil
+			err = errGone // somebody deleted one of two
+			fallthrough
 		case permanent:
 			a.reap(prefixes)
 			return created, err
