@@ -73,15 +73,14 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 	defer l.PollClose()()
 	ctx, cancel := l.Scope(ctx)
 	defer cancel()
-	if ctx.Err() != nil {
-		return value, l.Explain(context.Cause(ctx))
-	}
 	if last, found := abandoned.Load(a.lock.path); found {
 		select {
 		case <-last.(chan struct{}):
 		case <-ctx.Done():
-			return value, l.Explain(context.Cause(ctx))
 		}
+	}
+	if ctx.Err() != nil {
+		return value, l.Explain(context.Cause(ctx))
 	}
 	a.ctx = ctx
 	type result struct {
@@ -362,26 +361,26 @@ func (a *attempt) climb(n *Node) error {
 	s, err := a.enter(n)
 	for pace := retry.New(); ; {
 		switch {
-		case err == nil && s.ahead == 0 && n.grant(s): // most often
+		case err != nil && a.ctx.Err() != nil: // err may say that nothing was sent for that reason
+			return a.explain(context.Cause(a.ctx))
+		case err != nil && (a.once || classify(err) == permanent || errors.Is(err, errGone) || errors.Is(err, ErrSequenceExhausted)):
+			return err
+		case err != nil:
+			err = a.pause(pace, err)
+		case s.ahead == 0 && n.grant(s): // most often
 			return nil
-		case err == nil && s.ahead > 0 && a.once:
+		case s.ahead > 0 && a.once:
 			return ErrLocked
-		case err == nil && s.ahead > 0:
+		case s.ahead > 0:
 			var head bool
 			if head, err = ahead.wait(s); head && n.grant(s) {
 				return nil
 			}
-		case err == nil && a.once:
+		case a.once:
 			return a.client.link.Explain(errors.New("the lease has run out and is yet to be renewed"))
-		case err == nil: // the lease ran out
+		default: // the lease ran out
 			member{n}.Prove()
 			err = a.pause(pace, nil)
-		case a.ctx.Err() != nil: // err may say that nothing was sent for that reason
-			return a.explain(context.Cause(a.ctx))
-		case a.once, classify(err) == permanent, errors.Is(err, errGone), errors.Is(err, ErrSequenceExhausted):
-			return err
-		default:
-			err = a.pause(pace, err)
 		}
 		if err == nil {
 			if s, err = a.list(n); err == nil {
