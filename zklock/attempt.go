@@ -543,8 +543,12 @@ func (p *predecessors) seen(name string) zkqueue.Contender {
 func (p *predecessors) watch(queue *link.Watcher) error {
 	l, n := p.attempt.client.link, p.node
 	names, requests := p.readings()
-	own := n.unwatched()
-	requests = append(requests, n.readings(own)...)
+	var own znodes
+	for _, z := range n.znodes {
+		if q := l.Reading(z.path, &z.watcher); q.Watch {
+			own, requests = append(own, z), append(requests, q)
+		}
+	}
 	if len(requests) == 0 {
 		return nil
 	}
