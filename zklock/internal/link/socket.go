@@ -189,12 +189,16 @@ func (s *socket) readFrame() error {
 	return err
 }
 
-// explain says why nothing more is read.
+// explain says why nothing more is read, unless the connection has ended already, for another reason.
 func (s *socket) explain(err error) {
+	s.mu.Lock()
+	dead := s.dead
+	s.mu.Unlock()
 	switch {
+	case dead:
 	case s.session == nil:
 		s.dialed.trouble(fmt.Errorf("handshake with %s: %w", s.server, handshakeError(err, s.dialed.link.config.TLS != nil)))
-	case !errors.Is(err, net.ErrClosed):
+	default:
 		s.dialed.trouble(fmt.Errorf("connection to %s lost: %w", s.server, err))
 	}
 }
@@ -234,7 +238,7 @@ func (s *socket) noteAnswer(reply wire.ReplyHeader, body wire.Decoder) (request 
 	defer s.mu.Unlock()
 	request, known := s.sent[reply.Xid]
 	if reply.Xid >= 0 || reply.Xid <= firstXid { // the library ignores the rest
-		if !known && !s.dead {
+		if !known {
 			return request, 0, false, fmt.Errorf("reply to request %d, which was never sent", reply.Xid)
 		}
 		if reply.Code == wire.CodeOK {

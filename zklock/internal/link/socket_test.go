@@ -2,14 +2,19 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
@@ -131,4 +136,49 @@ func TestServerThatReadsNothingIsLeft(t *testing.T) {
 		dial(t, c, addr)
 		need.AtMost(t, "until there was a session, with a pause", time.Since(begun), timeout/6+time.Second)
 	})
+}
+
+// A deaf connection takes nothing once it is said so.
+type deaf struct {
+	net.Conn
+	now *atomic.Bool
+}
+
+func (d deaf) Write(p []byte) (int, error) {
+	if d.now.Load() {
+		return 0, errors.New("it does not listen")
+	}
+	return d.Conn.Write(p)
+}
+
+// The end of the connection, which comes of it, is no news.
+func TestWhyAWriteFailedIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		c, now := to(s), new(atomic.Bool)
+		c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if now.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			conn, err := s.DialContext(ctx, network, address)
+			return deaf{conn, now}, err
+		}
+		l := dial(t, c, addr)
+		now.Store(true)
+		wantErr(t, "Ask", l.Ask(List("/"))[0].Err, zk.ErrConnectionClosed)
+		synctest.Wait()
+		wantMention(t, l.Err(), "write to "+addr+": it does not listen")
+	})
+}
+
+// It may have been read with what came before. All have been told that there will be no more answers.
+func TestAnswerBehindTheEndOfAConnectionIsNotBelieved(t *testing.T) {
+	s := newSocket(&replay{}, "server", newDialed())
+	s.session = newSession(s.dialed.link, 1, timeout, 0, timeout, func() bool { return true })
+	s.encode(newBatch([]Request{List("/x")}))
+	s.end()
+	var reply wire.Encoder
+	reply.ReplyHeader(wire.ReplyHeader{Xid: s.lastXid, Zxid: 1})
+	_, err := s.noteReply(wire.Frame(append(reply, childrenReply(1)...)))
+	wantMention(t, err, "which was never sent")
 }
