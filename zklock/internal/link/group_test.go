@@ -202,6 +202,15 @@ func TestOneAloneLeavesAtOnceAsItIs(t *testing.T) {
 }
 
 // Whatever is under way: others that come all the time, or one that is never answered.
+// It is no group.
+func TestNobodyWaitsBecauseOfWhatLeavesAlone(t *testing.T) {
+	inCrowd(t, 2, func(c *crowd) {
+		alone := c.enterAll("/unknown")[0]
+		need.Equal(t, "it took", c.enter(c.paths[1]).wait().took, trip)
+		wantErr(t, "below a path that nobody knows", alone.wait().answers[0].Err, zk.ErrNoNode)
+	})
+}
+
 func TestNobodyWaitsForOthersForLongerThanAQuarterOfARoundTrip(t *testing.T) {
 	inCrowd(t, 60, func(c *crowd) {
 		var all sync.WaitGroup

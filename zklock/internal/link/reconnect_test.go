@@ -159,7 +159,9 @@ func TestHandshakeClaimsWhatTheClientHasSeenInItsSession(t *testing.T) {
 func TestWhatIsAskedAfterAReconnectIsBehindTheCredentials(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := dial(t, to(s), addr)
-		wantErr(t, "AddAuth", l.Conn.AddAuth("digest", []byte("u:p")), nil)
+		for _, secret := range []string{"u:p", "v:p"} {
+			wantErr(t, "AddAuth", l.Conn.AddAuth("digest", []byte(secret)), nil)
+		}
 		put(t, l.Conn, "/x")
 		looked := make(chan struct{})
 		w := &Watcher{Notify: func() {
@@ -173,6 +175,6 @@ func TestWhatIsAskedAfterAReconnectIsBehindTheCredentials(t *testing.T) {
 		ops := asked(s)
 		s.CutAll()
 		<-looked
-		need.List(t, "asked", ops(), "setAuth", "getData")
+		need.List(t, "asked", ops(), "setAuth", "setAuth", "getData")
 	})
 }
