@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -94,11 +95,8 @@ func (c *Client) Err() error { return c.link.Err() }
 // silent after the handshake is waited for in the background, for a second.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	o, err := newOptions(opts)
-	if err != nil {
-		return nil, fmt.Errorf("zklock: dial: %w", err)
-	}
-	servers, chroot, err := parseConnect(connect)
-	if err != nil {
+	servers, chroot, wrong := parseConnect(connect)
+	if err = cmp.Or(err, wrong); err != nil {
 		return nil, fmt.Errorf("zklock: dial: %w", err)
 	}
 	c := newClient(o)
