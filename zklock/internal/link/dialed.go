@@ -229,7 +229,7 @@ func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	d := wire.Decoder{Rest: wire.Body(handshake)}
 	q := d.ConnectRequest()
 	q.LastZxid = l.seen.Load()
-	if s := l.Session(); s != nil && l.left > 0 {
+	if s := l.Session(); s != nil {
 		switch away, timeout := now-l.left, s.Negotiated(); {
 		case away > 4*timeout:
 			q.LastZxid = 0

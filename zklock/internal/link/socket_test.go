@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"math"
 	"net"
@@ -38,7 +39,7 @@ func (r *replay) Read(p []byte) (int, error) {
 }
 
 func newDialed() *dialed {
-	l := New(Config{SessionTimeout: 6 * time.Second})
+	l := New(Config{SessionTimeout: timeout, Logger: slog.New(slog.DiscardHandler)})
 	d := &dialed{link: l}
 	l.transport = d
 	return d
@@ -181,4 +182,19 @@ func TestAnswerBehindTheEndOfAConnectionIsNotBelieved(t *testing.T) {
 	reply.ReplyHeader(wire.ReplyHeader{Xid: s.lastXid, Zxid: 1})
 	_, err := s.noteReply(wire.Frame(append(reply, childrenReply(1)...)))
 	wantMention(t, err, "which was never sent")
+}
+
+// Close may have looked for a session before.
+func TestSessionOfALinkThatHasEndedIsOver(t *testing.T) {
+	d := newDialed()
+	d.link.End()
+	s := need.Get(d.established(1, timeout, 0))(t)
+	need.That(t, "it goes on", s.Over())
+}
+
+func TestSessionThatLeavesNoRoomForTheMarginIsRefused(t *testing.T) {
+	d := newDialed()
+	d.link.config.Margin = timeout / 2
+	need.OK(t, need.ErrOf(d.established(1, timeout, 0)))
+	wantMention(t, need.ErrOf(d.established(2, timeout-1, 0)), "is more than half of it")
 }
