@@ -155,11 +155,11 @@ func TestLookThatIsRefusedIsRepeated(t *testing.T) { // I7
 // The connection may break after the look at the queue. A create would then wait for another one.
 func TestTryAcquireThatLosesTheConnectionBeforeItsCreateFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p, _ := attach(t, s)
-		p.AfterReadingID(sync.OnceFunc(func() {
+		conn := raw(t, s)
+		p := attachReading(t, conn, sync.OnceFunc(func() {
 			meet(s, func(f *zktest.Frame) bool { return f.Op == "connect" }, zktest.Cut)
 			s.CutAll()
-			for p.Err() == nil {
+			for conn.State() == zk.StateHasSession {
 				runtime.Gosched()
 			}
 		}))
@@ -180,14 +180,13 @@ func TestNodeOfANewerSessionIsOursThoughSomebodyWritesToItAtOnce(t *testing.T) {
 		put(t, other, 0, "/locks", path)
 		conn := zkconn.Start(t, slices.Repeat([]string{addr}, 9), timeout, s.DialTimeout) // it pauses after each round
 		synctest.Wait()
-		p := attachTo(t, conn, zklock.WithKazoo())
-		p.AfterReadingID(sync.OnceFunc(func() {
+		p := attachReading(t, conn, sync.OnceFunc(func() {
 			old := conn.SessionID()
 			s.Expire(old)
 			for conn.SessionID() == old || conn.State() != zk.StateHasSession {
 				runtime.Gosched()
 			}
-		}))
+		}), zklock.WithKazoo())
 		creates, written := 0, false
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			switch {

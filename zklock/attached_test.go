@@ -27,7 +27,17 @@ func attach(t *testing.T, s *zktest.Server) (process, *zk.Conn) {
 
 func attachTo(t *testing.T, conn *zk.Conn, opts ...zklock.Option) process {
 	t.Helper()
-	c := need.Get(zklock.Attach(conn, append(opts, zklock.WithSessionTimeout(timeout))...))(t)
+	return attached(t, conn, need.Get(zklock.Attach(conn, append(opts, zklock.WithSessionTimeout(timeout))...))(t))
+}
+
+// attachReading has f called each time when the id of the connection's session has been read.
+func attachReading(t *testing.T, conn *zk.Conn, f func(), opts ...zklock.Option) process {
+	t.Helper()
+	return attached(t, conn, need.Get(zklock.AttachReading(conn, f, append(opts, zklock.WithSessionTimeout(timeout))...))(t))
+}
+
+func attached(t *testing.T, conn *zk.Conn, c *zklock.Client) process {
+	t.Helper()
 	t.Cleanup(func() { c.Close() })
 	return process{c, lockAt(t, c, path), conn.SessionID()}
 }
@@ -304,10 +314,10 @@ func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
 // A goroutine may be held up for any time after it has read the id.
 func TestAttachedSessionIsNotReplacedByAnOlderOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
-		p, conn := attach(t, s)
+		conn := raw(t, s)
 		var reads atomic.Int32
 		reached, goOn := make(chan struct{}), make(chan struct{})
-		p.AfterReadingID(func() {
+		p := attachReading(t, conn, func() {
 			if reads.Add(1) == 1 {
 				close(reached)
 				<-goOn

@@ -73,15 +73,14 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 	defer l.PollClose()()
 	ctx, cancel := l.Scope(ctx)
 	defer cancel()
-	if ctx.Err() != nil {
-		return value, l.Explain(context.Cause(ctx))
-	}
 	if last, found := abandoned.Load(a.lock.path); found {
 		select {
 		case <-last.(chan struct{}):
 		case <-ctx.Done():
-			return value, l.Explain(context.Cause(ctx))
 		}
+	}
+	if ctx.Err() != nil {
+		return value, l.Explain(context.Cause(ctx))
 	}
 	a.ctx = ctx
 	type result struct {
@@ -178,26 +177,7 @@ func (a *attempt) try() (*Node, error) {
 	default:
 		return nil, zkqueue.Lacking("READ", a.lock.path, queue.Err)
 	}
-	n, err := a.enqueue()
-	if err != nil {
-		return nil, err
-	}
-	s, err := a.enter(n)
-	switch {
-	case errors.Is(err, errGone):
-		err = a.client.link.Explain(zk.ErrSessionExpired)
-	case err != nil:
-	case s.ahead > 0:
-		err = ErrLocked
-	case n.grant(s):
-		return n, nil
-	case n.leased() && !n.session.Over():
-		err = a.client.link.Explain(errors.New("the lease has run out and is yet to be renewed"))
-	default:
-		err = a.client.link.Explain(zk.ErrSessionExpired)
-	}
-	n.discard()
-	return nil, err
+	return a.acquire()
 }
 
 // acquire runs the life of a node up to the grant.
@@ -349,19 +329,17 @@ func (a *attempt) lookUp(prefixes []string, cause error) (created link.Answer, e
 				return created, err
 			}
 		}
-		s := a.client.link.Session()
 		paths, err := find(a.client.link, a.lock.path, prefixes...)
 		switch classify(err) {
 		case done:
-			if len(paths) == 0 {
+			switch len(paths) {
+			case len(prefixes):
+				return link.Answer{Created: paths}, nil
+			case 0:
 				return created, errGone
 			}
-			// Expired a moment ago, but still there; or somebody deleted one of two.
-			if s == nil || len(paths) < len(prefixes) {
-				a.reap(prefixes)
-				return created, errGone
-			}
-			return link.Answer{Created: paths}, nil
+			err = errGone // somebody deleted one of two
+			fallthrough
 		case permanent:
 			a.reap(prefixes)
 			return created, err
@@ -375,37 +353,34 @@ func (a *attempt) reap(prefixes []string) {
 	a.client.reaper.add(remains{parent: a.lock.path, prefixes: prefixes})
 }
 
-// climb waits until the node is at the head of the queue, and holds it.
+// climb waits until the node is at the head of the queue, and holds it. A try that is made once only does not wait.
 func (a *attempt) climb(n *Node) error {
-	if a.ctx.Err() != nil {
-		return context.Cause(a.ctx)
-	}
-	s, err := a.enter(n)
-	if err == nil && s.ahead == 0 && n.grant(s) { // most often
-		return nil
-	}
 	ahead := &predecessors{attempt: a, node: n, watchlist: newWatchlist(a.lock, n.wake.Set)}
 	defer a.wait.Forget()
 	defer ahead.follow()
+	s, err := a.enter(n)
 	for pace := retry.New(); ; {
 		switch {
-		case err == nil && s.ahead == 0:
-			if n.grant(s) {
-				return nil
-			}
-			member{n}.Prove() // the lease ran out
-			err = a.pause(pace, nil)
-		case err == nil:
+		case err != nil && a.ctx.Err() != nil: // err may say that nothing was sent for that reason
+			return a.explain(context.Cause(a.ctx))
+		case err != nil && (a.once || classify(err) == permanent || errors.Is(err, errGone) || errors.Is(err, ErrSequenceExhausted)):
+			return err
+		case err != nil:
+			err = a.pause(pace, err)
+		case s.ahead == 0 && n.grant(s): // most often
+			return nil
+		case s.ahead > 0 && a.once:
+			return ErrLocked
+		case s.ahead > 0:
 			var head bool
 			if head, err = ahead.wait(s); head && n.grant(s) {
 				return nil
 			}
-		case a.ctx.Err() != nil: // err may say that nothing was sent for that reason
-			return a.explain(context.Cause(a.ctx))
-		case classify(err) == permanent || errors.Is(err, errGone) || errors.Is(err, ErrSequenceExhausted):
-			return err
-		default:
-			err = a.pause(pace, err)
+		case a.once:
+			return a.client.link.Explain(errors.New("the lease has run out and is yet to be renewed"))
+		default: // the lease ran out
+			member{n}.Prove()
+			err = a.pause(pace, nil)
 		}
 		if err == nil {
 			if s, err = a.list(n); err == nil {
@@ -527,16 +502,12 @@ func (p *predecessors) wait(s standing) (head bool, err error) {
 		}
 		select {
 		case <-p.departed.C():
-			continue
 		case <-n.wake.C():
+			return false, nil
 		case <-ctx.Done():
+			return false, nil
 		}
-		break
 	}
-	if a.ctx.Err() != nil {
-		return false, a.explain(context.Cause(a.ctx))
-	}
-	return false, nil
 }
 
 // tellStanding says how to learn where the node stands. What is known of the one right ahead came
@@ -572,8 +543,12 @@ func (p *predecessors) seen(name string) zkqueue.Contender {
 func (p *predecessors) watch(queue *link.Watcher) error {
 	l, n := p.attempt.client.link, p.node
 	names, requests := p.readings()
-	own := n.unwatched()
-	requests = append(requests, n.readings(own)...)
+	var own znodes
+	for _, z := range n.znodes {
+		if q := l.Reading(z.path, &z.watcher); q.Watch {
+			own, requests = append(own, z), append(requests, q)
+		}
+	}
 	if len(requests) == 0 {
 		return nil
 	}
@@ -613,15 +588,14 @@ func (p *predecessors) watchUnreadable(queue *link.Watcher, name string) error {
 
 // A watchlist is nodes below a path whose end somebody waits for. He hears of it, without another look.
 type watchlist struct {
-	link     *link.Link
-	above    string                   // the path
+	lock     *Lock                    // whose path it is
 	departed mutexbool.Bool           // one has gone
 	wake     func()                   // called when a watch is used up or lost
 	watchers map[string]*link.Watcher // by name
 }
 
 func newWatchlist(l *Lock, wake func()) watchlist {
-	return watchlist{link: l.client.link, above: l.path, wake: wake, watchers: make(map[string]*link.Watcher)}
+	return watchlist{lock: l, wake: wake, watchers: make(map[string]*link.Watcher)}
 }
 
 // follow has those that are given watched, and nobody else. Whoever was known to have gone is
@@ -629,7 +603,7 @@ func newWatchlist(l *Lock, wake func()) watchlist {
 func (l *watchlist) follow(names ...string) {
 	for name, w := range l.watchers {
 		if !slices.Contains(names, name) {
-			l.link.Events.Ignore(l.path(name), w)
+			l.lock.client.link.Events.Ignore(l.path(name), w)
 			delete(l.watchers, name)
 		}
 	}
@@ -652,14 +626,14 @@ func (l *watchlist) follow(names ...string) {
 // readings are the requests for the watches that are missing, and what they are about.
 func (l *watchlist) readings() (names []string, requests []link.Request) {
 	for _, name := range slices.Sorted(maps.Keys(l.watchers)) {
-		if q := l.link.Reading(l.path(name), l.watchers[name]); q.Watch {
+		if q := l.lock.client.link.Reading(l.path(name), l.watchers[name]); q.Watch {
 			names, requests = append(names, name), append(requests, q)
 		}
 	}
 	return names, requests
 }
 
-func (l *watchlist) path(name string) string { return l.above + "/" + name }
+func (l *watchlist) path(name string) string { return l.lock.path + "/" + name }
 
 func (l *watchlist) gone(name string) bool {
 	w := l.watchers[name]

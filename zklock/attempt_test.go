@@ -71,7 +71,8 @@ func TestWhoHasLeftIsNotToldOfTheConnection(t *testing.T) {
 // It would never be held, and go only when the server says so.
 func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
 	c := &Client{link: link.New(link.Config{})}
-	s := link.NewUnleased(c.link, 1, time.Second, func() bool { return true })
+	c.link.Attach(nil, func() int64 { return 1 })
+	s := c.link.Session()
 	s.End(zk.ErrSessionExpired)
 	l := &Lock{client: c, path: "/x"}
 	n := newNode(l, s, link.Answer{Created: []string{"/x/lock-0000000001"}, Zxid: 1})

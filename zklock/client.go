@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -94,11 +95,8 @@ func (c *Client) Err() error { return c.link.Err() }
 // silent after the handshake is waited for in the background, for a second.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	o, err := newOptions(opts)
-	if err != nil {
-		return nil, fmt.Errorf("zklock: dial: %w", err)
-	}
-	servers, chroot, err := parseConnect(connect)
-	if err != nil {
+	servers, chroot, wrong := parseConnect(connect)
+	if err = cmp.Or(err, wrong); err != nil {
 		return nil, fmt.Errorf("zklock: dial: %w", err)
 	}
 	c := newClient(o)
@@ -134,16 +132,10 @@ func (c *Client) dial(ctx context.Context, servers []string) error {
 // closeUntil closes the client, but does not wait much longer than ctx for the server to
 // answer that.
 func (c *Client) closeUntil(ctx context.Context) {
-	closed, done := context.WithCancel(context.Background())
-	go func() {
-		defer done()
-		c.Close()
-	}()
-	select {
-	case <-closed.Done():
-	case <-ctx.Done():
-		retry.Pause(closed, 100*time.Millisecond)
-	}
+	closing, leave := context.WithCancel(context.Background())
+	defer leave()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(100*time.Millisecond, leave) })()
+	link.WaitFor(closing, func() { c.Close() })
 }
 
 // Attach returns a client over a connection that belongs to somebody else, for programs
@@ -172,7 +164,7 @@ func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("zklock: attach: %w", err)
 	}
 	c := newClient(o)
-	c.link.Attach(conn)
+	c.link.Attach(conn, conn.SessionID)
 	return c, nil
 }
 

@@ -117,7 +117,7 @@ func (n *Node) replace(wanted context.Context, behind string) error {
 		n.next.Store(nil)
 		return cmp.Or(err, errAgain)
 	}
-	_, err := c.link.Transact(append(n.exchange(r), &zk.CheckVersionRequest{Path: n.lock.path + "/" + behind, Version: -1})...)
+	err := c.link.Transact(append(n.exchange(r), &zk.CheckVersionRequest{Path: n.lock.path + "/" + behind, Version: -1})...)
 	changed := err == nil
 	if classify(err) == unknown {
 		found, err := insist(n.open, c, func() ([]string, error) { return find(c.link, n.lock.path, r.znodes.names()...) })

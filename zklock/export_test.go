@@ -79,9 +79,19 @@ func (n *Node) HearOfItsEnd() {
 	}
 }
 
-// AfterReadingID makes an attached client call f each time it has read the id of its
-// connection's session.
-func (c *Client) AfterReadingID(f func()) { c.link.AfterReadingID(f) }
+// AttachReading is Attach, and calls f each time when the id of the connection's session has been read.
+func AttachReading(conn *zk.Conn, f func(), opts ...Option) (*Client, error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	c := newClient(o)
+	c.link.Attach(conn, func() int64 {
+		defer f()
+		return conn.SessionID()
+	})
+	return c, nil
+}
 
 // LookForSession does what everything does that needs a session.
 func (c *Client) LookForSession() { c.link.Session() }

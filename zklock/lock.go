@@ -156,15 +156,13 @@ func (l *Lock) requeue(ctx context.Context, old *Node, w *second.Wait) (*Node, e
 	old.leave()
 	a := l.attempt(w)
 	if old.life.Err() != nil || old.stepAside() { // then Acquire waits until the path is new
-		giveUp(old)
-		await(old) // or the new node would queue behind it
+		old.discard()
 		return run(ctx, a, "acquire "+l.path, (*attempt).acquire, (*Node).Release)
 	}
 	a.old.Store(old)
 	n, err := run(ctx, a, "requeue "+l.path, (*attempt).acquire, (*Node).Release)
 	if old := a.old.Swap(nil); old != nil {
-		giveUp(old)
-		await(old) // whoever comes next would queue behind it
+		old.discard()
 	}
 	return n, err
 }

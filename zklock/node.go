@@ -94,9 +94,7 @@ func (n *Node) grant(s standing) bool {
 	n.beside = s.ahead + s.behind
 	n.noteBudget(s)
 	n.stopPolling = n.lock.client.link.PollClose()
-	if len(n.unwatched()) > 0 { // a short hold ends before its end need be watched
-		n.checking = n.checkLater()
-	}
+	n.checking = n.checkLater() // a short hold ends before its end need be watched
 	switch {
 	case n.overflows(): // there may be others outside the queue: one turn, and out of their way
 		n.contested.Raise(time.Time{})
@@ -191,7 +189,7 @@ func (n *Node) certain() bool {
 		if zs == nil {
 			return false
 		}
-		if _, err := l.Transact(zs.checks()...); err != nil {
+		if err := l.Transact(zs.checks()...); err != nil {
 			return false
 		}
 		n.heard.Store(int64(asked))
@@ -256,15 +254,7 @@ func (m member) IsLost() bool { return m.life.Err() != nil }
 func (m member) Lose(reason error) {
 	m.end(reason)
 	m.wake.Set()
-	l := m.lock.client.link
-	l.Spawn(func() {
-		select {
-		case <-time.After(l.Margin(m.session.Negotiated())):
-			m.reap()
-		case <-m.released:
-		case <-l.Context().Done():
-		}
-	})
+	time.AfterFunc(m.lock.client.link.Margin(m.session.Negotiated()), func() { reap(m.Node) })
 }
 
 // Prove has the server agree, by a write, that a node is there. While that is being replaced the write
@@ -277,7 +267,7 @@ func (m member) Prove() {
 		l.Transact(&zk.CheckVersionRequest{Path: m.lock.path, Version: -1})
 		return
 	}
-	if _, err := l.Transact(zs.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
+	if err := l.Transact(zs.checks()...); errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		m.look(zs)
 	}
 }
@@ -350,12 +340,7 @@ func (n *Node) loseTo(z *znode) {
 	}
 	n.end(errDeleted(z.path))
 	if len(n.znodes) > 1 {
-		n.lock.client.link.Spawn(func() {
-			// Most often both go together, as when the session ends; see reap for why not to ask for more.
-			if retry.Pause(n.lock.client.link.Context(), 10*time.Millisecond) == nil {
-				n.reap()
-			}
-		})
+		time.AfterFunc(10*time.Millisecond, func() { reap(n) }) // most often both go together, as when the session ends
 	}
 }
 
@@ -547,50 +532,40 @@ func deleteTogether(nodes ...*Node) {
 // discard deletes a node that is not wanted.
 func (n *Node) discard() {
 	n.leave()
-	if n.life.Err() != nil || n.lock.client.Err() != nil {
-		n.finish(nil)
-		return
-	}
-	deleteTogether(n)
+	giveUp(n)
+	await(n) // or the next one would queue behind it
 }
 
 // leaveToReaper has all that is not gone deleted together. Err is why the server has not answered.
 func leaveToReaper(nodes []*Node, err error) {
-	if len(nodes) > 1 {
-		var paths []string
-		for _, n := range nodes {
-			if !n.reaped.Swap(true) && !n.znodes.gone() {
-				paths = append(paths, n.path())
-			}
-		}
-		if len(paths) > 0 {
-			nodes[0].reapAt(paths...)
-		}
-	}
+	reap(nodes...)
 	for _, n := range nodes {
 		n.finish(n.unknownFate(err))
 	}
 }
 
-// reap leaves the znodes to the reaper, except those that are gone, and those that they may have been
+// reap leaves the znodes of nodes of one path to the reaper, except those that are gone, and those that they may have been
 // replaced by.
-func (n *Node) reap() {
-	if n.reaped.Swap(true) {
-		return
-	}
-	var znodes znodes
-	if r := n.unknown(); r != nil { // asked first: what it is by then is asked for next
-		znodes = r.znodes
-	}
-	for _, z := range slices.Concat(znodes, n.mine()) {
-		if !z.gone() {
-			n.reapAt(z.path)
+func reap(nodes ...*Node) {
+	var paths []string
+	for _, n := range nodes {
+		if n.reaped.Swap(true) {
+			continue
+		}
+		var znodes znodes
+		if r := n.unknown(); r != nil { // asked first: what it is by then is asked for next
+			znodes = r.znodes
+		}
+		for _, z := range slices.Concat(znodes, n.mine()) {
+			if !z.gone() {
+				paths = append(paths, z.path)
+			}
 		}
 	}
-}
-
-func (n *Node) reapAt(paths ...string) {
-	n.lock.client.reaper.add(remains{parent: n.lock.path, paths: paths})
+	if len(paths) > 0 {
+		l := nodes[0].lock
+		l.client.reaper.add(remains{parent: l.path, paths: paths})
+	}
 }
 
 // finish says that nobody has to wait for the node any more. What is not known to be gone is
@@ -598,7 +573,7 @@ func (n *Node) reapAt(paths ...string) {
 func (n *Node) finish(fate error) {
 	fate = cmp.Or(context.Cause(n.life), fate)
 	n.reportLoss(fate)
-	n.reap()
+	reap(n)
 	if n.checking != nil {
 		n.checking.Stop()
 	}
@@ -665,12 +640,6 @@ func deletesOf(paths []string) []any {
 // checks are the operations that do nothing, and fail unless the znodes are there.
 func (zs znodes) checks() []any {
 	return each(zs, func(z *znode) any { return &zk.CheckVersionRequest{Path: z.path, Version: -1} }) // any version
-}
-
-// unwatched returns the znodes whose end would not be heard of.
-func (n *Node) unwatched() znodes {
-	events := &n.lock.client.link.Events
-	return slices.DeleteFunc(slices.Clone(n.znodes), func(z *znode) bool { return events.Hears(z.path, &z.watcher) })
 }
 
 // unseen is why a read of the znode failed.

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
 
@@ -238,10 +237,7 @@ func splitConnect(connect string) (hosts, chroot string, err error) {
 	if short := strings.TrimRight(chroot, "/"); short != chroot {
 		return "", "", fmt.Errorf("a slash at the end; write %q", hosts+short)
 	}
-	if err := checkPath(chroot); err != nil {
-		return "", "", fmt.Errorf("path %q: %w", chroot, err)
-	}
-	return hosts, chroot, nil
+	return hosts, chroot, ValidatePath(chroot)
 }
 
 // address checks a server and completes its port.
@@ -272,41 +268,31 @@ func address(server string) (string, error) {
 // separates reports whether r is what somebody may have put between servers.
 func separates(r rune) bool { return r == ';' || r == '|' || unicode.IsSpace(r) }
 
-// maxPath leaves room for the node name in the 1 MB that a server accepts by default,
-// and for a human reader in a log line.
-const maxPath = 1024
-
 // ValidatePath reports whether path may name a lock: absolute, no empty component, no
 // "." or "..", valid UTF-8 without the characters that ZooKeeper forbids (among them all
 // above U+FFFF), not the root, not under /zookeeper, at most 1024 bytes. The error wraps
 // [zk.ErrInvalidPath].
 func ValidatePath(path string) error {
-	if err := checkPath(path); err != nil {
-		return fmt.Errorf("zklock: lock path %q: %w: %w", path, err, zk.ErrInvalidPath)
+	if err := second.CheckPath("zklock", path, checkComponents); err != nil {
+		return fmt.Errorf("%w: %w", err, zk.ErrInvalidPath)
 	}
 	return nil
 }
 
-func checkPath(path string) error {
+func checkComponents(path string) error {
 	switch {
-	case path == "":
-		return errors.New("empty")
 	case path[0] != '/':
 		return errors.New("it has to begin with /")
 	case path == "/":
 		return errors.New("the root cannot be a lock")
 	case path == "/zookeeper", strings.HasPrefix(path, "/zookeeper/"):
 		return errors.New("/zookeeper is reserved")
-	case len(path) > maxPath:
-		return fmt.Errorf("longer than %d bytes", maxPath)
-	case !utf8.ValidString(path):
-		return errors.New("not valid UTF-8")
 	}
 	for component := range strings.SplitSeq(path[1:], "/") {
-		switch {
-		case component == "":
+		switch component {
+		case "":
 			return errors.New("empty component")
-		case component == "." || component == "..":
+		case ".", "..":
 			return fmt.Errorf("component %q", component)
 		}
 	}
@@ -318,11 +304,9 @@ func checkPath(path string) error {
 	return nil
 }
 
-// forbidden follows the list in the ZooKeeper Programmer's Guide, "The ZooKeeper Data
-// Model". The server looks at UTF-16, in which a character above U+FFFF is two surrogates.
-func forbidden(r rune) bool {
-	return r <= 0x1f || 0x7f <= r && r <= 0x9f || 0xd800 <= r && r <= 0xf8ff || 0xfff0 <= r
-}
+// forbidden follows the list in the ZooKeeper Programmer's Guide, "The ZooKeeper Data Model", control characters apart.
+// The server looks at UTF-16, in which a character above U+FFFF is two surrogates.
+func forbidden(r rune) bool { return 0xd800 <= r && r <= 0xf8ff || 0xfff0 <= r }
 
 // parentOf returns the path of the node above path, "" above a top-level node.
 func parentOf(path string) string {

@@ -47,7 +47,7 @@ func stand(children []string, own ...string) (standing, error) {
 		switch {
 		case slices.Contains(own, c.Node):
 		case c.Sequence < 0:
-			return standing{}, negative(c.Node)
+			return standing{}, stray(c.Node, "has a negative number")
 		case c.Sequence == ours:
 			return standing{}, stray(c.Node, "has the number of our own node")
 		case s.reads && c.Kind.Reads():
@@ -128,8 +128,6 @@ func occupied(children []string, mode second.Mode) (taken bool, err error) {
 	s, err := stand(append(slices.Clip(children), last), last)
 	return s.ahead > 0, err
 }
-
-func negative(child string) error { return stray(child, "has a negative number") }
 
 // stray is the refusal of a queue because of one child. It may be left over from tests or
 // made by hand, or the numbers have come to their end.

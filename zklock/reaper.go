@@ -117,7 +117,7 @@ func (c *Client) remove(item *remains) bool {
 		}
 	}
 	if err == nil {
-		_, err = c.link.Transact(deletesOf(item.paths)...)
+		err = c.link.Transact(deletesOf(item.paths)...)
 		err = zkqueue.Lacking("DELETE", item.parent, err)
 	}
 	switch classify(err) {
@@ -142,18 +142,14 @@ func (c *Client) remove(item *remains) bool {
 // and does not know answers a sync from its past. After that nothing can come late any
 // more, since a server that takes a session over shuts out the connection before.
 func find(l *link.Link, parent string, prefixes ...string) (paths []string, err error) {
-	if _, err = l.Transact(&zk.CheckVersionRequest{Path: parent, Version: -1}); err != nil && classify(err) != missing {
-		return nil, zkqueue.Lacking("READ", parent, err)
-	}
-	queue := l.Ask(link.List(parent))[0]
-	if classify(queue.Err) == missing {
-		return nil, nil
-	}
-	if queue.Err != nil {
-		return nil, zkqueue.Lacking("READ", parent, queue.Err)
+	answers := l.Ask(link.Transaction{&zk.CheckVersionRequest{Path: parent, Version: -1}}, link.List(parent))
+	for _, a := range answers {
+		if a.Err != nil && classify(a.Err) != missing {
+			return nil, zkqueue.Lacking("READ", parent, a.Err)
+		}
 	}
 	for _, prefix := range prefixes {
-		for _, name := range queue.Children {
+		for _, name := range answers[1].Children {
 			if strings.HasPrefix(name, prefix) {
 				paths = append(paths, parent+"/"+name)
 			}

@@ -77,6 +77,9 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 	a.once = true
 	a.fits = func(answers []link.Answer) error {
 		seen, err := s.see(answers)
+		if err == nil {
+			_, err = s.compare(seen.path)
+		}
 		if err == nil && seen.free < k {
 			err = ErrLocked
 		}
@@ -149,7 +152,7 @@ func (w *permitWait) take() ([]*Node, error) {
 			seen, err = w.look(seen.taken)
 		}
 		if err == nil {
-			err = w.mark(seen)
+			err = w.mark(seen.path)
 		}
 		again := w.turn.session.Recheck() // watches can be lost
 		switch {
@@ -317,10 +320,7 @@ func (s *semaphore) adopt(a *attempt, turn *Node, made link.Answer) ([]*Node, er
 	if err == nil {
 		return taken, nil
 	}
-	for _, n := range taken {
-		n.leave()
-	}
-	leaveToReaper(taken, nil)
+	s.release(taken)
 	if classify(err) == permanent {
 		return nil, err
 	}
@@ -346,11 +346,10 @@ func (s *semaphore) release(nodes []*Node) error {
 // A sight is what a look at a semaphore shows.
 type sight struct {
 	free    int
-	taken   []string // names of nodes
-	heard   bool     // whatever becomes free is heard of
-	missing bool     // there is nothing to put permits below
-	blank   bool     // the path does not say how many there are, and may
-	version int32    // of the content of the path
+	taken   []string    // names of nodes
+	heard   bool        // whatever becomes free is heard of
+	missing bool        // there is nothing to put permits below
+	path    link.Answer // which may say how many there are
 }
 
 // looks are the requests of a look.
@@ -358,32 +357,28 @@ func (s *semaphore) looks() []link.Request {
 	return []link.Request{link.List(s.leases.path), link.Get(s.path)}
 }
 
-// see counts the permits that are taken, and compares the number of all. A server that lags may show too many taken to whoever has
-// the turn, never too few.
+// see counts the permits that are taken. A server that lags may show too many taken to whoever has the turn, never too few.
 func (s *semaphore) see(answers []link.Answer) (sight, error) {
 	leases, path := answers[0], answers[1]
-	seen := sight{taken: leases.Children, missing: classify(leases.Err) == missing}
+	seen := sight{taken: leases.Children, missing: classify(leases.Err) == missing, path: path}
 	if leases.Err != nil && !seen.missing {
 		return seen, fmt.Errorf("list %s: %w", s.leases.path, zkqueue.Lacking("READ", s.leases.path, leases.Err))
 	}
 	seen.free = s.permits - len(seen.taken)
-	switch {
-	case path.Err == nil:
-		seen.version = path.Stat.Version
-		var err error
-		seen.blank, err = s.compare(path)
-		return seen, err
-	case classify(path.Err) == missing, errors.Is(path.Err, zk.ErrNoAuth): // nothing can be compared
-		return seen, nil
+	if path.Err != nil && classify(path.Err) != missing && !errors.Is(path.Err, zk.ErrNoAuth) {
+		return seen, fmt.Errorf("read %s: %w", s.path, path.Err)
 	}
-	return seen, fmt.Errorf("read %s: %w", s.path, path.Err)
+	return seen, nil
 }
 
 // compare reports whether the path has yet to say how many permits there are, or refuses one that
 // says something else.
 func (s *semaphore) compare(path link.Answer) (blank bool, err error) {
 	text := string(path.Data)
-	if path.Stat.DataLength == 0 || text == zkqueue.ContainerData {
+	switch {
+	case path.Err != nil: // nothing can be compared
+		return false, nil
+	case path.Stat.DataLength == 0, text == zkqueue.ContainerData:
 		return true, nil
 	}
 	if number, ours := strings.CutPrefix(text, zkqueue.PermitsMark); ours && number != strconv.Itoa(s.permits) {
@@ -402,12 +397,13 @@ func (s *semaphore) compare(path link.Answer) (blank bool, err error) {
 // errRewritten says that somebody else has just written to the path.
 var errRewritten = errors.New("the number of permits was changed")
 
-// mark writes the number of permits where it is not known, if that is permitted.
-func (s *semaphore) mark(seen sight) error {
-	if !seen.blank || s.unmarked.Load() {
-		return nil
+// mark compares the number of permits, and writes it where it is not known, if that is permitted.
+func (s *semaphore) mark(path link.Answer) error {
+	blank, err := s.compare(path)
+	if !blank || s.unmarked.Load() {
+		return err
 	}
-	_, err := s.link.Conn.Set(s.path, []byte(s.marking()), seen.version)
+	_, err = s.link.Conn.Set(s.path, []byte(s.marking()), path.Stat.Version)
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		s.unmarked.Store(true)
@@ -435,41 +431,26 @@ func (s *semaphore) survey(ctx context.Context) ([]second.Contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	holders, err := s.leaseholders(ctx)
-	all := each(append(holders, queue...), zkqueue.Contender.ForGate)
-	if err != nil || len(all) == 0 {
-		return all, err
+	seen, err := s.see(s.link.Ask(s.looks()...))
+	if err != nil {
+		return nil, err
 	}
-	of, err := s.marked()
+	of := 0
+	if number, marked := strings.CutPrefix(string(seen.path.Data), zkqueue.PermitsMark); marked {
+		of, _ = strconv.Atoi(number)
+	}
+	holders, err := s.leaseholders(ctx, seen.taken)
+	all := each(append(holders, queue...), zkqueue.Contender.ForGate)
 	for i := range all {
 		all[i].Of = of
 	}
 	return all, err
 }
 
-// marked is how many permits there are as the path says it, 0 if it does not, or may not be read.
-func (s *semaphore) marked() (int, error) {
-	content, _, err := s.link.Conn.Get(s.path)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
-		return 0, err
-	}
-	number, marked := strings.CutPrefix(string(content), zkqueue.PermitsMark)
-	of, err := strconv.Atoi(number)
-	if !marked || err != nil {
-		return 0, nil
-	}
-	return of, nil
-}
-
-// leaseholders returns those that have permits, in the order in which they took the first one. What
+// leaseholders returns those that have permits, by the names of their nodes, in the order in which they took the first one. What
 // belongs to one session belongs to one process.
-func (s *semaphore) leaseholders(ctx context.Context) (holders []zkqueue.Contender, err error) {
-	path := s.leases.queue()
-	children, err := path.Children()
-	if err != nil {
-		return nil, err
-	}
-	leases, err := path.ReadAll(ctx, each(children, func(name string) zkqueue.Contender { return zkqueue.Contender{Node: name} }))
+func (s *semaphore) leaseholders(ctx context.Context, names []string) (holders []zkqueue.Contender, err error) {
+	leases, err := s.leases.queue().ReadAll(ctx, each(names, func(name string) zkqueue.Contender { return zkqueue.Contender{Node: name} }))
 	slices.SortFunc(leases, zkqueue.ByToken)
 	for _, lease := range leases {
 		at := slices.IndexFunc(holders, func(h zkqueue.Contender) bool { return h.Session == lease.Session && h.Session != 0 })

@@ -22,24 +22,24 @@ var Asker func(ctx context.Context, client any, what, path string, question func
 // Node is the path of a child.
 func (p Path) Node(name string) string { return strings.TrimSuffix(p.Name, "/") + "/" + name }
 
-// Children lists the names below the path, none if it does not exist.
-func (p Path) Children() ([]string, error) {
+// queue lists the contenders, none if the path does not exist.
+func (p Path) queue() ([]Contender, error) {
 	children, _, err := p.Conn.Children(p.Name)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
-	return children, Lacking("READ", p.Name, err)
+	queue, _ := Parse(children)
+	return queue, Lacking("READ", p.Name, err)
 }
 
 // Contenders returns the queue, the holder first. It reads each node separately, so the
 // result is not a snapshot of one instant; nodes that go meanwhile are left out. A lock
 // that was never used has none.
 func (p Path) Contenders(ctx context.Context) ([]Contender, error) {
-	children, err := p.Children()
+	queue, err := p.queue()
 	if err != nil {
 		return nil, err
 	}
-	queue, _ := Parse(children)
 	return p.ReadAll(ctx, queue)
 }
 
@@ -89,11 +89,10 @@ func (p Path) Holders(ctx context.Context) ([]Contender, error) {
 	if _, err := p.Conn.Sync(p.Name); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
 	}
-	children, err := p.Children()
+	queue, err := p.queue()
 	if err != nil {
 		return nil, err
 	}
-	queue, _ := Parse(children)
 	together := min(1, len(queue))
 	for together > 0 && together < len(queue) && queue[0].Kind.Reads() && queue[together].Kind.Reads() {
 		together++

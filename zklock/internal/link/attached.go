@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/lease"
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
@@ -34,21 +36,10 @@ type attached struct {
 	current *Session
 }
 
-// Attach makes conn the connection of the link.
-func (l *Link) Attach(conn *zk.Conn) {
-	l.Conn, l.transport = conn, &attached{link: l, id: conn.SessionID}
+// Attach makes conn the connection of the link. Its session is what id tells, which is conn.SessionID.
+func (l *Link) Attach(conn *zk.Conn, id func() int64) {
+	l.Conn, l.transport = conn, &attached{link: l, id: id}
 	l.tasks.Spare = 0 // nobody has to close the link, which would end those that wait
-}
-
-// AfterReadingID is for tests: f is called each time when the id of the connection's session has
-// been read.
-func (l *Link) AfterReadingID(f func()) {
-	a := l.transport.(*attached)
-	id := a.id
-	a.id = func() int64 {
-		defer f()
-		return id()
-	}
 }
 
 func (l *attached) Session() *Session {
@@ -64,7 +55,8 @@ func (l *attached) Session() *Session {
 	l.current = nil
 	if id != 0 {
 		// In place of a lease: a connection that is down loses nothing by itself. It must not end the session, whose mutex is held.
-		l.current = NewUnleased(l.link, id, l.link.config.SessionTimeout, func() bool { return l.id() == id })
+		vouches := func() bool { return l.id() == id }
+		l.current = newSession(l.link, id, l.link.config.SessionTimeout, l.link.Now(), lease.Forever, vouches)
 	}
 	s := l.current
 	l.mu.Unlock()
@@ -157,4 +149,8 @@ func (l *attached) forward(events <-chan zk.Event) {
 }
 
 // Close gives calls of the library a second to return, which are not ours to end.
-func (l *attached) Close() { WaitFor(l.link.tasks.Wait, time.Second) }
+func (l *attached) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	WaitFor(ctx, l.link.tasks.Wait)
+}

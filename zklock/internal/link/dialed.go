@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,8 @@ type dialed struct {
 	connected mutexbool.Bool  // a session is established and the connection stands
 	dialing   mutexbool.Bool  // the library is between two connections
 	verify    mutexbool.Bool  // the connection came back: held nodes want a look
-	paths     paths           // that are known to be there
+	paths     sync.Map        // some of those that are known to be there
+	noted     atomic.Int64    // how many were
 	oneByOne  atomic.Bool     // nothing is read together: the servers know no request for that, or have answered too much
 
 	// Written by the goroutine in which the library connects, shakes hands and tells of both.
@@ -227,7 +229,7 @@ func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	d := wire.Decoder{Rest: wire.Body(handshake)}
 	q := d.ConnectRequest()
 	q.LastZxid = l.seen.Load()
-	if s := l.Session(); s != nil && l.left > 0 {
+	if s := l.Session(); s != nil {
 		switch away, timeout := now-l.left, s.Negotiated(); {
 		case away > 4*timeout:
 			q.LastZxid = 0

@@ -54,18 +54,6 @@ func (e *Events) listen(path string, w *Watcher) (watched bool) {
 	return watched
 }
 
-// Hears reports whether w is told of what happens to path.
-func (e *Events) Hears(path string, w *Watcher) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	known := e.watches[path]
-	if known == nil {
-		return false
-	}
-	_, hears := known.watchers[w]
-	return hears
-}
-
 // Ignore ends what listen began; the watch stays.
 func (e *Events) Ignore(path string, w *Watcher) {
 	e.mu.Lock()
@@ -159,11 +147,8 @@ func (e *Events) Watchers() map[string]int {
 	return numbers
 }
 
-// Transact runs a transaction and returns the paths of the znodes that it created.
-func (l *Link) Transact(ops ...any) (created []string, err error) {
-	a := l.Ask(Transaction(ops))[0]
-	return a.Created, a.Err
-}
+// Transact runs a transaction.
+func (l *Link) Transact(ops ...any) error { return l.Ask(Transaction(ops))[0].Err }
 
 // Reading is a request that reads a znode and has w hear of its end: it asks for the watch,
 // unless there is one.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -18,11 +17,10 @@ import (
 // longer than a quarter of a round trip, and only while other groups are under way.
 
 const (
-	enoughUnderWay = 1         // groups; with fewer a batch leaves at once
-	mostOfGroup    = 64        // batches in one request
-	mostBytes      = 128 << 10 // of a request, about: servers refuse a frame above their jute.maxbuffer, 1 MB by default
-	mostListed     = 1 << 20   // bytes of lists in one answer, about
-	mostPaths      = 1 << 15   // that are remembered
+	mostOfGroup = 64        // batches in one request
+	mostBytes   = 128 << 10 // of a request, about: servers refuse a frame above their jute.maxbuffer, 1 MB by default
+	mostListed  = 1 << 20   // bytes of lists in one answer, about
+	mostPaths   = 1 << 15   // that are remembered
 )
 
 var (
@@ -40,12 +38,13 @@ var (
 // fails, this one is sent again, alone. In a group there is one transaction for each path: what it creates has its id for a token.
 func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (answers []Answer) {
 	b := newBatch(requests)
+	_, known := l.paths.Load(path)
 	last, writes := len(requests), false
 	for last > 0 && !writes {
 		last--
 		_, writes = requests[last].(Transaction)
 	}
-	if last == 0 && (!writes || l.paths.known(path)) {
+	if last == 0 && (!writes || known) {
 		b.ctx, b.path = ctx, path
 	}
 	answers = l.send(b)
@@ -54,7 +53,7 @@ func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (
 	}
 	for _, a := range answers[:last+1] {
 		if writes {
-			l.paths.note(path, a.Err)
+			l.note(path, a.Err)
 		}
 	}
 	return answers
@@ -66,7 +65,7 @@ func (s *socket) gather(b *batch) bool {
 	s.waiting = append(s.waiting, b)
 	first, wait := len(s.waiting) == 1, s.trip/4
 	var leave chan struct{}
-	if first && !s.dead && s.underWay >= enoughUnderWay { // no group lands any more, once it is
+	if first && !s.dead && s.underWay > 0 { // no group lands any more, once it is
 		leave = make(chan struct{})
 		s.leave = leave
 	}
@@ -217,31 +216,14 @@ func (l *dialed) noteList(bytes int) {
 	l.longest.Store(max(l.longest.Load(), int64(bytes)))
 }
 
-// paths are some of those that are known to be there.
-type paths struct {
-	mu    sync.Mutex // guards the field below
-	there map[string]struct{}
-}
-
-func (p *paths) known(path string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, known := p.there[path]
-	return known
-}
-
 // note takes what became of a transaction about nodes below path.
-func (p *paths) note(path string, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (l *dialed) note(path string, err error) {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		delete(p.there, path)
-	case err != nil:
-	case p.there == nil || len(p.there) >= mostPaths:
-		p.there = make(map[string]struct{})
-		fallthrough
-	default:
-		p.there[path] = struct{}{}
+		l.paths.Delete(path)
+	case err == nil:
+		if _, known := l.paths.LoadOrStore(path, nil); !known && l.noted.Add(1)%mostPaths == 0 {
+			l.paths.Clear()
+		}
 	}
 }

@@ -57,7 +57,7 @@ func eachInCrowd[C any](t *testing.T, cases map[string]C, f func(c *crowd, of C)
 // add makes a path, which is known to be there.
 func (c *crowd) add(path string) string {
 	put(c.t, c.Conn, path)
-	c.transport.(*dialed).paths.note(path, nil)
+	c.transport.(*dialed).note(path, nil)
 	return path
 }
 
@@ -129,12 +129,7 @@ func (c *crowd) gather(ctx context.Context, path string, requests ...Request) *t
 }
 
 // crowded has enough under way for others to wait, and returns what that is.
-func (c *crowd) crowded() (under []*turn) {
-	for i := range enoughUnderWay {
-		under = append(under, c.enterAll(c.add(fmt.Sprintf("/p%d", i)))...)
-	}
-	return under
-}
+func (c *crowd) crowded() (under []*turn) { return c.enterAll(c.add("/p0")) }
 
 func (r *turn) wait() *turn {
 	<-r.done
@@ -207,6 +202,15 @@ func TestOneAloneLeavesAtOnceAsItIs(t *testing.T) {
 }
 
 // Whatever is under way: others that come all the time, or one that is never answered.
+// It is no group.
+func TestNobodyWaitsBecauseOfWhatLeavesAlone(t *testing.T) {
+	inCrowd(t, 2, func(c *crowd) {
+		alone := c.enterAll("/unknown")[0]
+		need.Equal(t, "it took", c.enter(c.paths[1]).wait().took, trip)
+		wantErr(t, "below a path that nobody knows", alone.wait().answers[0].Err, zk.ErrNoNode)
+	})
+}
+
 func TestNobodyWaitsForOthersForLongerThanAQuarterOfARoundTrip(t *testing.T) {
 	inCrowd(t, 60, func(c *crowd) {
 		var all sync.WaitGroup
@@ -293,7 +297,7 @@ func TestWhatMakesAPathGoesAloneAndThePathIsKnownThen(t *testing.T) {
 	for _, known := range []bool{false, true} { // by another one who has made it
 		inCrowd(t, 2, func(c *crowd) {
 			if known {
-				c.transport.(*dialed).paths.note("/qx", nil)
+				c.transport.(*dialed).note("/qx", nil)
 			}
 			c.crowded()
 			create := &zk.CreateRequest{Path: "/qx/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence}
@@ -500,7 +504,7 @@ func TestWhatIsNotThereWhenItIsWatchedIsToldOf(t *testing.T) {
 		c.wantSent("create", "setWatches", "multiRead")
 		gone.want(t, "what is not there", 1, true)
 		need.That(t, "whoever comes later takes it for watched", !c.Events.listen("/q1/node", &other.Watcher))
-		need.That(t, "its path is not known any more", c.transport.(*dialed).paths.known("/q1"))
+		need.That(t, "its path is not known any more", knows(c.transport.(*dialed), "/q1"))
 		need.Equal(t, "watches that are left", c.s.Watches(), 0)
 	})
 }
@@ -708,18 +712,25 @@ func TestLongestListIsRemembered(t *testing.T) {
 
 // One more that is there must not cost memory for ever.
 func TestPathsAreForgottenInTime(t *testing.T) {
-	var p paths
-	p.note("unknown", zk.ErrConnectionClosed)
-	need.That(t, "known by an answer that was lost", !p.known("unknown"))
+	d := newDialed()
+	d.note("unknown", zk.ErrConnectionClosed)
+	need.That(t, "known by an answer that was lost", !knows(d, "unknown"))
 	for i := range mostPaths + 1 {
-		p.note(fmt.Sprint(i), nil)
+		d.note(fmt.Sprint(i), nil)
 	}
-	need.AtMost(t, "paths", len(p.there), mostPaths)
-	need.That(t, "the last one is not known", p.known(fmt.Sprint(mostPaths)))
-	p.note(fmt.Sprint(mostPaths), zk.ErrConnectionClosed)
-	need.That(t, "forgotten because of a connection", p.known(fmt.Sprint(mostPaths)))
-	p.note(fmt.Sprint(mostPaths), zk.ErrNoNode)
-	need.That(t, "not forgotten", !p.known(fmt.Sprint(mostPaths)))
+	known := 0
+	d.paths.Range(func(_, _ any) bool { known++; return true })
+	need.AtMost(t, "paths", known, mostPaths)
+	need.That(t, "the last one is not known", knows(d, fmt.Sprint(mostPaths)))
+	d.note(fmt.Sprint(mostPaths), zk.ErrConnectionClosed)
+	need.That(t, "forgotten because of a connection", knows(d, fmt.Sprint(mostPaths)))
+	d.note(fmt.Sprint(mostPaths), zk.ErrNoNode)
+	need.That(t, "not forgotten", !knows(d, fmt.Sprint(mostPaths)))
+}
+
+func knows(d *dialed, path string) bool {
+	_, known := d.paths.Load(path)
+	return known
 }
 
 // What was executed, and of which the server said nothing or something else, is an error of no code: the outcome is unknown.

@@ -314,19 +314,25 @@ func TestReplyWithoutARequestEndsTheConnection(t *testing.T) {
 // A transaction that was done, and of which the server said nothing, is an error of no code: its outcome is unknown.
 func TestAnswerThatDoesNotFitATransactionIsNotBelieved(t *testing.T) {
 	each(t, map[string][]byte{
-		"no results":           body(result(-1, true)),
-		"too few":              body(result(wire.OpCreate, false), "/x", result(-1, true)),
-		"too many":             body(result(wire.OpDelete, false), result(wire.OpDelete, false), result(wire.OpDelete, false), result(-1, true)),
+		"no results": body(result(-1, true)),
+		"too few":    body(result(wire.OpCreate, false), "/x", result(-1, true)),
+		"too many": body(result(wire.OpCreate, false), "/x", result(wire.OpCreate, false), "/z", result(wire.OpDelete, false),
+			result(-1, true)),
 		"of other operations":  body(result(wire.OpDelete, false), result(wire.OpDelete, false), result(-1, true)),
 		"of other paths":       body(result(wire.OpCreate, false), "/x", result(wire.OpCreate, false), "/y", result(-1, true)),
 		"of an unknown type":   body(result(77, false)),
 		"an end and a trailer": body(result(-1, true), "trailer"),
+		"an end and a code":    body(result(-1, true), wire.CodeNoNode),
 	}, func(t *testing.T, s *zktest.Server, reply []byte) {
 		f := newForger(s)
 		l := dial(t, f.config(), addr)
-		f.next(wire.OpMulti, with(reply))
-		created, err := l.Transact(node, &zk.CreateRequest{Path: "/z", Acl: all})
-		need.That(t, fmt.Sprintf("forged: %t; believed %q", f.done(), created), err != nil && f.done())
+		attached := New(to(s))
+		attached.Attach(l.Conn, l.Conn.SessionID)
+		for _, l := range []*Link{l, attached} {
+			f.next(wire.OpMulti, with(reply))
+			a := l.Ask(Transaction{node, &zk.CreateRequest{Path: "/z", Acl: all}})[0]
+			need.That(t, fmt.Sprintf("forged: %t; believed %q", f.done(), a.Created), a.Err != nil && !errors.Is(a.Err, zk.ErrNoNode) && f.done())
+		}
 		need.That(t, "not done", s.Exists("/x") && s.Exists("/z"))
 	})
 }
@@ -347,8 +353,8 @@ func TestPathThatWasNotAskedForIsNotBelieved(t *testing.T) {
 			d := wire.Decoder{Rest: genuine}
 			return body(forge(d.String()))
 		})
-		created, err := l.Transact(&zk.CreateRequest{Path: "/q/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence})
-		need.That(t, fmt.Sprintf("forged: %t; believed %q", f.done(), created), err != nil && f.done() && len(s.Children("/q")) == 1)
+		a := l.Ask(Transaction{&zk.CreateRequest{Path: "/q/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence}})[0]
+		need.That(t, fmt.Sprintf("forged: %t; believed %q", f.done(), a.Created), a.Err != nil && f.done() && len(s.Children("/q")) == 1)
 	})
 }
 

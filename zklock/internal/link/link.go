@@ -170,12 +170,12 @@ func (l *Link) Explain(cause error) error {
 	return cause
 }
 
-// WaitFor calls wait, but does not stay there longer than bound.
-func WaitFor(wait func(), bound time.Duration) {
-	waiting, done := context.WithCancel(context.Background())
+// WaitFor calls wait, but does not stay there for longer than ctx.
+func WaitFor(ctx context.Context, wait func()) {
+	waiting, done := context.WithCancel(ctx)
 	go func() {
 		wait()
 		done()
 	}()
-	retry.Pause(waiting, bound)
+	<-waiting.Done()
 }

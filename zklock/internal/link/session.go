@@ -34,11 +34,6 @@ func newSession(l *Link, id int64, timeout, begun, term time.Duration, vouches f
 	return s
 }
 
-// NewUnleased returns a session of which only the server knows how long it lasts.
-func NewUnleased(l *Link, id int64, timeout time.Duration, vouches func() bool) *Session {
-	return newSession(l, id, timeout, l.Now(), lease.Forever, vouches)
-}
-
 func (s *Session) String() string { return fmt.Sprintf("0x%x", uint64(s.ID)) }
 
 func (s *Session) Negotiated() time.Duration { return time.Duration(s.timeout.Load()) }

@@ -87,29 +87,12 @@ func newSocket(conn net.Conn, server string, l *dialed) *socket {
 		s.end()
 		s.opening()
 	})
-	conn.SetDeadline(time.Now().Add(l.handshakeTimeout()))
 	return s
 }
 
 func (s *socket) Close() error {
 	s.kill()
 	return nil
-}
-
-// The library's deadlines count once the handshake is over.
-
-func (s *socket) SetReadDeadline(t time.Time) error {
-	if s.session == nil {
-		return nil
-	}
-	return s.Conn.SetReadDeadline(t)
-}
-
-func (s *socket) SetWriteDeadline(t time.Time) error {
-	if s.session == nil {
-		return nil
-	}
-	return s.Conn.SetWriteDeadline(t)
 }
 
 // Write sends one frame of the library, which writes each with one call (676, 751, 781).
@@ -135,6 +118,7 @@ func (s *socket) broke(err error) {
 
 func (s *socket) shakeHands(frame []byte, now time.Duration) error {
 	s.shookAt = now
+	s.Conn.SetWriteDeadline(time.Now().Add(s.dialed.handshakeTimeout())) // in the place of the library's, which ends it
 	_, err := s.Conn.Write(s.dialed.introduce(frame, now))
 	return err
 }
@@ -181,6 +165,7 @@ func (s *socket) Read(p []byte) (int, error) {
 // sees its first byte, if it is to see it.
 func (s *socket) readFrame() error {
 	if s.session == nil {
+		s.Conn.SetReadDeadline(time.Now().Add(s.dialed.handshakeTimeout())) // likewise
 		if err := otherProtocol(s.reader); err != nil {
 			return err
 		}
@@ -204,12 +189,16 @@ func (s *socket) readFrame() error {
 	return err
 }
 
-// explain says why nothing more is read.
+// explain says why nothing more is read, unless the connection has ended already, for another reason.
 func (s *socket) explain(err error) {
+	s.mu.Lock()
+	dead := s.dead
+	s.mu.Unlock()
 	switch {
+	case dead:
 	case s.session == nil:
 		s.dialed.trouble(fmt.Errorf("handshake with %s: %w", s.server, handshakeError(err, s.dialed.link.config.TLS != nil)))
-	case !errors.Is(err, net.ErrClosed):
+	default:
 		s.dialed.trouble(fmt.Errorf("connection to %s lost: %w", s.server, err))
 	}
 }
@@ -222,7 +211,10 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 	case d.Bad:
 		return nil, fmt.Errorf("reply of %d bytes", len(frame))
 	case reply.Xid == wire.XidEvent:
-		return frame, checkEvent(d)
+		if d.Event(); d.Bad {
+			return nil, fmt.Errorf("malformed event, of %d bytes", len(frame))
+		}
+		return frame, nil
 	}
 	request, heard, proven, err := s.noteAnswer(reply, d)
 	if err != nil {
@@ -246,7 +238,7 @@ func (s *socket) noteAnswer(reply wire.ReplyHeader, body wire.Decoder) (request 
 	defer s.mu.Unlock()
 	request, known := s.sent[reply.Xid]
 	if reply.Xid >= 0 || reply.Xid <= firstXid { // the library ignores the rest
-		if !known && !s.dead {
+		if !known {
 			return request, 0, false, fmt.Errorf("reply to request %d, which was never sent", reply.Xid)
 		}
 		if reply.Code == wire.CodeOK {
@@ -291,7 +283,6 @@ func (s *socket) noteHandshake(body []byte) error {
 	s.mu.Lock()
 	s.proof = opened(s.shookAt, s.dialed.link.Now(), halfTick(session.Negotiated()))
 	s.mu.Unlock()
-	s.Conn.SetDeadline(time.Time{})
 	return nil
 }
 
@@ -497,16 +488,6 @@ func checkReply(op int32, body wire.Decoder) error {
 	}
 	if body.Bad {
 		return fmt.Errorf("malformed reply to %s, of %d bytes", wire.OpName(op), size)
-	}
-	return nil
-}
-
-// checkEvent looks at the body of an event.
-func checkEvent(body wire.Decoder) error {
-	size := len(body.Rest)
-	body.Take(4 + 4) // type, state
-	if passString(&body); body.Bad {
-		return fmt.Errorf("malformed event, of %d bytes", size)
 	}
 	return nil
 }

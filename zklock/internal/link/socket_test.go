@@ -2,14 +2,20 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"math"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
@@ -32,10 +38,8 @@ func (r *replay) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (r *replay) SetDeadline(time.Time) error { return nil }
-
 func newDialed() *dialed {
-	l := New(Config{SessionTimeout: 6 * time.Second})
+	l := New(Config{SessionTimeout: timeout, Logger: slog.New(slog.DiscardHandler)})
 	d := &dialed{link: l}
 	l.transport = d
 	return d
@@ -114,4 +118,83 @@ func TestConnectionThatIsMadeAfterTheEndIsKilled(t *testing.T) {
 		far.SetDeadline(time.Now().Add(time.Second))
 		wantErr(t, "at the other end", need.ErrOf(far.Read(make([]byte, 1))), io.EOF)
 	})
+}
+
+// Its connection need not be one of TCP, whose buffers take a handshake.
+func TestServerThatReadsNothingIsLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		c, deaf := to(s), true
+		c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if deaf {
+				deaf = false
+				near, far := net.Pipe()
+				t.Cleanup(func() { far.Close() })
+				return near, nil
+			}
+			return s.DialContext(ctx, network, address)
+		}
+		begun := time.Now()
+		dial(t, c, addr)
+		need.AtMost(t, "until there was a session, with a pause", time.Since(begun), timeout/6+time.Second)
+	})
+}
+
+// A deaf connection takes nothing once it is said so.
+type deaf struct {
+	net.Conn
+	now *atomic.Bool
+}
+
+func (d deaf) Write(p []byte) (int, error) {
+	if d.now.Load() {
+		return 0, errors.New("it does not listen")
+	}
+	return d.Conn.Write(p)
+}
+
+// The end of the connection, which comes of it, is no news.
+func TestWhyAWriteFailedIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		c, now := to(s), new(atomic.Bool)
+		c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if now.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			conn, err := s.DialContext(ctx, network, address)
+			return deaf{conn, now}, err
+		}
+		l := dial(t, c, addr)
+		now.Store(true)
+		wantErr(t, "Ask", l.Ask(List("/"))[0].Err, zk.ErrConnectionClosed)
+		synctest.Wait()
+		wantMention(t, l.Err(), "write to "+addr+": it does not listen")
+	})
+}
+
+// It may have been read with what came before. All have been told that there will be no more answers.
+func TestAnswerBehindTheEndOfAConnectionIsNotBelieved(t *testing.T) {
+	s := newSocket(&replay{}, "server", newDialed())
+	s.session = newSession(s.dialed.link, 1, timeout, 0, timeout, func() bool { return true })
+	s.encode(newBatch([]Request{List("/x")}))
+	s.end()
+	var reply wire.Encoder
+	reply.ReplyHeader(wire.ReplyHeader{Xid: s.lastXid, Zxid: 1})
+	_, err := s.noteReply(wire.Frame(append(reply, childrenReply(1)...)))
+	wantMention(t, err, "which was never sent")
+}
+
+// Close may have looked for a session before.
+func TestSessionOfALinkThatHasEndedIsOver(t *testing.T) {
+	d := newDialed()
+	d.link.End()
+	s := need.Get(d.established(1, timeout, 0))(t)
+	need.That(t, "it goes on", s.Over())
+}
+
+func TestSessionThatLeavesNoRoomForTheMarginIsRefused(t *testing.T) {
+	d := newDialed()
+	d.link.config.Margin = timeout / 2
+	need.OK(t, need.ErrOf(d.established(1, timeout, 0)))
+	wantMention(t, need.ErrOf(d.established(2, timeout-1, 0)), "is more than half of it")
 }
