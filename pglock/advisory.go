@@ -78,7 +78,8 @@ import (
 //
 // The key of a lock is a hash of its path; see pg_locks. Two paths with one key exclude each other,
 // and so does anybody who takes that key with pg_advisory_lock: the first eight bytes of the
-// SHA-256 of "tierlock:" and the path, as a bigint.
+// SHA-256 of "tierlock:" and the path, as a bigint. For [Tx] there is a second one, of which only
+// the last bit is another: it is taken by a transaction that commits, and by who is granted the lock.
 //
 // The token is from a sequence, drawn once the lock is granted. So Contenders shows none for those
 // that wait. It takes host and label from application_name, which the server cuts to 63 bytes and
@@ -102,12 +103,9 @@ func NewAdvisory(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
 // Sessions that nobody uses are kept for others for a while. One more connection, the ear, hears who waits and who is asked, and looks
 // at the queues: a connection that waits is busy. A connection that holds is read for its end, and has the server answer for the lease.
 type advisory struct {
-	ear     ear
-	options options
-	config  *pgxpool.Config // how to connect
-	hangUp  context.CancelFunc
-	tier    *queue.Tier
-	self    second.Description
+	base
+	config *pgxpool.Config // how to connect
+	self   second.Description
 
 	names   atomic.Int64 // of contenders and sessions, so far
 	entries sync.Map     // by ID
@@ -121,7 +119,7 @@ type advisory struct {
 // openAdvisory returns a tier on a store that begins to connect.
 func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	o.Margin = cmp.Or(o.Margin, o.TTL/3)
-	s := &advisory{options: o, self: second.Describe(o.Label), pause: o.TTL}
+	s := &advisory{base: base{pool: pool, options: o}, self: second.Describe(o.Label), pause: o.TTL}
 	s.self.Host, _, _ = strings.Cut(s.self.Host, ".")
 	wires, hangUp := context.WithCancel(context.Background())
 	s.config, s.hangUp = configLike(wires, pool, s.prepare), hangUp
@@ -275,9 +273,7 @@ func (s *advisory) lookAround(ctx context.Context) error {
 // talk asks on the ear, if there is one.
 func (s *advisory) talk(ctx context.Context, c call) (rows [][][]byte, err error) {
 	err = s.ear.talk(ctx, func(l *line) (err error) {
-		if rows, err = l.ask(l.bound, c); err != nil && !refused(err) {
-			s.ear.lose(l, err)
-		}
+		rows, err = l.ask(l.bound, c)
 		return err
 	})
 	return rows, err
@@ -460,7 +456,8 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 // The statements, by the names under which each session has them prepared. $1 is a key; $2 is what pg_stat_activity shows of a session,
 // behind its token; $3 says whether the lock is shared.
 //
-// A token is drawn once the lock is granted, so that it is greater than all before.
+// A token is drawn once the lock is granted, so that it is greater than all before, and once no transaction under the lock before that has
+// still to commit.
 var statements = map[string]string{
 	"try":       taking("pg_try_advisory_lock", "WHERE granted"),
 	"lock":      taking("pg_advisory_lock", ""),
@@ -490,7 +487,8 @@ var statements = map[string]string{
 
 func taking(function, granted string) string {
 	return fmt.Sprintf(`WITH l AS MATERIALIZED (SELECT %s AS granted),
-		t AS MATERIALIZED (SELECT nextval('tierlock.token') AS token FROM l %s)
+		g AS MATERIALIZED (SELECT pg_advisory_xact_lock($1 # 1) FROM l %s),
+		t AS MATERIALIZED (SELECT nextval('tierlock.token') AS token FROM g)
 		SELECT token, set_config('application_name', 'tierlock ' || token || $2, false) FROM t`, inMode(function), granted)
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -35,25 +34,25 @@ import (
 // [tier.ErrUnknown]: it may still be committed, but never after the lock went to another process. Until the
 // outcome is known the lock is not handed on within the process either; if it never is known, the lock
 // leaves the process with the release.
-//
-// With a lock of [NewAdvisory] the transaction is one of the session that has the lock, which is the fence.
-// Nothing else is sent there meanwhile, and so the lease is renewed at its beginning and not again until its end.
-// When the lease is over, or ctx ends, or the context of a statement does, the connection is closed and the lock
-// is lost, whatever is under way; also when an answer is lost. The hold knows of it before.
 func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
-	err := errors.New("that lock is not on PostgreSQL")
-	if c, ok := second.GrantOf(hold).(*queue.Contender); ok {
-		switch s := c.Store().(type) {
-		case *store:
-			err = s.Tx(ctx, c, hold.Err, f)
-		case *advisory:
-			err = s.Tx(ctx, c, hold.Err, f)
-		}
-	}
-	if err != nil {
+	c, _ := second.GrantOf(hold).(*queue.Contender)
+	if err := transact(ctx, c, hold.Err, f); err != nil {
 		return fmt.Errorf("pglock: transaction under %s: %w", hold.Path(), err)
 	}
 	return nil
+}
+
+// transact is [Tx] under a contender of which check has to say that the lock is ours.
+func transact(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
+	if c != nil {
+		switch s := c.Store().(type) {
+		case *store:
+			return s.transact(ctx, c, s.proof(c), check, f)
+		case *advisory:
+			return s.transact(ctx, c, s.proof(c), check, f)
+		}
+	}
+	return errors.New("that lock is not on PostgreSQL")
 }
 
 // beginQuery is how a guarded transaction begins. Whoever is stuck in it keeps nobody for ever.
@@ -64,23 +63,17 @@ const beginQuery = `begin isolation level read committed read write;
 // lock meanwhile.
 const checkDeferred = "set constraints all immediate"
 
-// perform runs f in a transaction, which it leaves to be committed.
-func perform(ctx context.Context, conn *pgx.Conn, ttl time.Duration, f func(pgx.Tx) error) (pgx.Tx, error) {
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, ttl.Milliseconds())})
-	if err == nil {
-		err = f(body{tx})
-	}
-	if err == nil {
-		_, err = conn.Exec(ctx, checkDeferred)
-	}
-	if err == nil && conn.PgConn().TxStatus() != inTransaction {
-		err = errors.New("the function has ended the transaction, or a statement has failed")
-	}
-	return tx, err
+// A base is what both kinds of locks have.
+type base struct {
+	ear     ear
+	tier    *queue.Tier
+	pool    *pgxpool.Pool // somebody else's
+	options options
+	hangUp  context.CancelFunc // when nothing is to be said any more
 }
 
-// Tx is [Tx] under a contender of which check has to say that the lock is ours.
-func (s *store) Tx(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
+// transact is that of a contender that tierlock.guard knows by a proof.
+func (s *base) transact(ctx context.Context, c *queue.Contender, proof string, check func() error, f func(pgx.Tx) error) error {
 	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
 		return err
 	}
@@ -90,10 +83,20 @@ func (s *store) Tx(ctx context.Context, c *queue.Contender, check func() error, 
 	}
 	t := s.transaction(conn, c)
 	defer t.end(ctx)
-	if _, err := perform(ctx, conn.Conn(), s.options.TTL, f); err != nil || !t.spare() {
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, s.options.TTL.Milliseconds())})
+	if err == nil {
+		err = f(body{tx})
+	}
+	if err == nil {
+		_, err = conn.Exec(ctx, checkDeferred)
+	}
+	if err == nil && conn.Conn().PgConn().TxStatus() != inTransaction {
+		err = errors.New("the function has ended the transaction, or a statement has failed")
+	}
+	if err != nil || !t.spare() {
 		return cmp.Or(check(), err, context.Cause(c.Tenure()))
 	}
-	return t.commit(ctx, check)
+	return t.commit(ctx, proof, check)
 }
 
 const inTransaction = 'T'
@@ -116,7 +119,7 @@ type transaction struct {
 }
 
 // transaction returns one whose connection is broken, whoever uses it, at the end of the tenure.
-func (s *store) transaction(conn *pgxpool.Conn, c *queue.Contender) *transaction {
+func (s *base) transaction(conn *pgxpool.Conn, c *queue.Contender) *transaction {
 	t := &transaction{Conn: conn, tier: s.tier, contender: c, broken: make(chan struct{})}
 	wire := conn.Conn().PgConn().Conn() // asked now: the pool takes conn back
 	t.spare = sync.OnceValue(context.AfterFunc(c.Tenure(), func() {
@@ -145,13 +148,13 @@ func (t *transaction) end(ctx context.Context) {
 }
 
 // commit commits the transaction if the server still has the contender. It does nothing if check returns an error.
-func (t *transaction) commit(ctx context.Context, check func() error) error {
+func (t *transaction) commit(ctx context.Context, proof string, check func() error) error {
 	err := t.contender.Write(ctx, check, func() (queue.Outcome, error) {
 		if t.taken.Swap(true) {
 			return queue.Failed, context.Cause(ctx)
 		}
 		defer t.Release()
-		err := t.commitOnce()
+		err := t.commitOnce(proof)
 		return classify(err), err
 	})
 	var refusal *pgconn.PgError
@@ -162,9 +165,9 @@ func (t *transaction) commit(ctx context.Context, check func() error) error {
 }
 
 // commitOnce sends one message, so that the server has both statements or none.
-func (t *transaction) commitOnce() error {
+func (t *transaction) commitOnce(proof string) error {
 	ctx, cancel := context.WithTimeout(t.tier.Context(), t.tier.Patience())
 	defer cancel()
-	_, err := t.Conn.Conn().PgConn().Exec(ctx, fmt.Sprintf("select tierlock.guard('%s'); commit", t.contender.Ref().ID)).ReadAll()
+	_, err := t.Conn.Conn().PgConn().Exec(ctx, "select tierlock.guard("+proof+"); commit").ReadAll()
 	return err
 }

@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,11 @@ func increment(ctx context.Context, table string) func(pgx.Tx) error {
 	}
 }
 
-// transact runs a transaction under a contender of a lock in tables.
-func transact(t *testing.T, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
-	return c.Store().(*store).Tx(soon(t), c, check, f)
+// proof is what the guard of a transaction knows a contender by.
+func proof(c *queue.Contender) string {
+	return c.Store().(interface {
+		proof(c *queue.Contender) string
+	}).proof(c)
 }
 
 func TestTransactionIsCommittedWhileHeld(t *testing.T) {
@@ -91,7 +94,7 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	var closes atomic.Int64
 	result := make(chan error, 1)
 	go func() {
-		result <- transact(t, c, c.Err, func(pgx.Tx) error {
+		result <- transact(soon(t), c, c.Err, func(pgx.Tx) error {
 			p.network.onClose(func() {
 				if closes.Add(1) == 1 { // else it is who gives the connection back
 					close(closing)
@@ -118,55 +121,74 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 // The process does not know yet, the server does; or within the process the lock was handed on, with the same contender.
 func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 	t.Parallel()
-	need.Each(t, map[string]func(t *testing.T, p *process, c *queue.Contender) (check, want error){
-		"deleted": func(t *testing.T, _ *process, c *queue.Contender) (check, want error) {
+	type row struct {
+		flavour
+		ends  func(t *testing.T, p *process, c *queue.Contender)
+		check error // by the end, where the server does not know
+	}
+	handedOn := func(*testing.T, *process, *queue.Contender) {}
+	need.Each(t, map[string]row{
+		"deleted": {tables, func(t *testing.T, _ *process, c *queue.Contender) {
 			exec(t, outside(t), "DELETE FROM tierlock.contender WHERE id = $1", c.Ref().ID)
-			return nil, second.ErrLost
-		},
-		"session over": func(t *testing.T, p *process, _ *queue.Contender) (check, want error) {
+		}, nil},
+		"session over": {tables, func(t *testing.T, p *process, _ *queue.Contender) {
 			exec(t, outside(t), "UPDATE tierlock.session SET expires = clock_timestamp() - interval '1 hour' WHERE id = $1", p.session(t))
-			return nil, second.ErrLost
-		},
-		"handed on": func(*testing.T, *process, *queue.Contender) (check, want error) {
-			return second.ErrReleased, second.ErrReleased
-		},
-	}, func(t *testing.T, ends func(t *testing.T, p *process, c *queue.Contender) (check, want error)) {
+		}, nil},
+		"session of its own over": {advisories, func(t *testing.T, p *process, _ *queue.Contender) {
+			pid := contenders(t, p.at(t, lockPath(t)))[0].ID
+			p.network.mute("\x00try") // it does not hear of it
+			endSession(t, pid)
+		}, nil},
+		"handed on":           {tables, handedOn, second.ErrReleased},
+		"handed on, advisory": {advisories, handedOn, second.ErrReleased},
+	}, func(t *testing.T, c row) {
 		t.Parallel()
-		p := start(t, WithLeaseTTL(unhurried)) // no renewal tells it
-		c, tab := p.mustAcquire(t), table(t)
-		var checked, want error
-		wantErr(t, transact(t, c, func() error { return checked }, func(tx pgx.Tx) error {
-			checked, want = ends(t, p, c)
+		p := c.start(t, sharedURL(t), WithLeaseTTL(unhurried)) // no renewal tells it
+		held, tab := p.mustAcquire(t), table(t)
+		checked := func() error { return nil }
+		wantErr(t, transact(soon(t), held, func() error { return checked() }, func(tx pgx.Tx) error {
+			c.ends(t, p, held)
+			checked = func() error { return c.check }
 			return increment(soon(t), tab)(tx)
-		}), want)
+		}), cmp.Or(c.check, second.ErrLost))
 		need.Equal(t, "committed", value(t, tab), 0)
-		need.That(t, "not idle", c.Idle())
-		lost := errors.Is(want, second.ErrLost)
-		need.Equal(t, fmt.Sprintf("whether it is lost: %v", c.Err()), errors.Is(c.Err(), second.ErrLost), lost)
-		need.Equal(t, "whether Release says so", errors.Is(c.Release(), second.ErrLost), lost)
+		need.That(t, "not idle", held.Idle())
+		need.Equal(t, fmt.Sprintf("whether it is lost: %v", held.Err()), errors.Is(held.Err(), second.ErrLost), c.check == nil)
+		need.Equal(t, "whether Release says so", errors.Is(held.Release(), second.ErrLost), c.check == nil)
 	})
 }
 
 // What keeps the lock from the next one is the guard, from its look to the end of the transaction.
 func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
-	t.Parallel()
-	c := start(t).mustAcquire(t)
-	tx := begun(t, outside(t))
-	ask[any](t, tx, "SELECT tierlock.guard($1)::text", c.Ref().ID)
-	next := start(t).waits(t)
-	go c.Release()
-	next.Pending(t)
-	tx.Rollback(soon(t))
-	mustRelease(t, next.Must(t))
+	forEach(t, func(t *testing.T, f flavour) {
+		p := f.start(t, sharedURL(t), WithLeaseTTL(unhurried))
+		c := p.mustAcquire(t)
+		tx, guard := begun(t, outside(t)), "SELECT tierlock.guard("+proof(c)+")::text"
+		ask[any](t, tx, guard)
+		next := f.start(t, sharedURL(t), WithLeaseTTL(unhurried)).waits(t)
+		go c.Release()
+		next.Pending(t)
+		tx.Rollback(soon(t))
+		mustRelease(t, next.Must(t))
+		c = p.mustAcquire(t) // which is another turn
+		need.WantMention(t, need.ErrOf(outside(t).Exec(soon(t), guard)), "TL001")
+		mustRelease(t, c)
+	})
 }
 
 // A process that is cut off has a row locked, and cannot tell the server. A commit checks what was deferred, for which no
 // statement_timeout holds.
 func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	t.Parallel()
-	need.Each(t, map[string]bool{"in the function": false, "in the commit": true}, func(t *testing.T, deferred bool) {
+	type row struct {
+		flavour
+		deferred bool
+	}
+	need.Each(t, map[string]row{
+		"in the function": {tables, false}, "in the commit": {tables, true}, "in the commit, advisory": {advisories, true},
+	}, func(t *testing.T, c row) {
 		t.Parallel()
-		p, q, tab := start(t), start(t), table(t)
+		p, q, tab, deferred := c.start(t, sharedURL(t)), c.start(t, sharedURL(t)), table(t), c.deferred
 		if deferred {
 			exec(t, outside(t), `CREATE FUNCTION `+tab+`() RETURNS trigger LANGUAGE plpgsql AS
 					'BEGIN IF NEW.n = 1 THEN PERFORM pg_sleep(30); END IF; RETURN NULL; END'`)
@@ -211,8 +233,11 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 
 // It may be committed, and the caller has to know what errors say so.
 func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
-	t.Parallel()
-	p := start(t, WithLeaseTTL(unhurried)) // so that nothing else is said meanwhile
+	forEach(t, testUnansweredCommit)
+}
+
+func testUnansweredCommit(t *testing.T, f flavour) {
+	p := f.start(t, sharedURL(t), WithLeaseTTL(unhurried)) // so that nothing else is said meanwhile
 	hold, tab := p.holds(t), table(t)
 	commit := func(ctx context.Context, answered func() (lose bool)) error {
 		err := Tx(ctx, hold, func(tx pgx.Tx) error {
@@ -237,12 +262,13 @@ func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 	eventually(t, "the outcome is known", second.GrantOf(hold).Idle)
 
 	stopper := begun(t, outside(t))
-	ask[any](t, stopper, "SELECT id::text FROM tierlock.contender WHERE path = $1 FOR UPDATE", lockPath(t))
+	need.Get(stopper.Exec(soon(t), "SELECT FROM tierlock.contender WHERE path = $1 FOR UPDATE", lockPath(t)))(t)
+	need.Get(stopper.Exec(soon(t), "SELECT pg_advisory_xact_lock("+advisoryKey(lockPath(t))+" # 1)"))(t)
 	committing := make(chan error, 1)
 	go func() { committing <- Tx(soon(t), hold, func(pgx.Tx) error { return nil }) }()
 	eventually(t, "a commit that is refused", func() bool {
 		const waiting = "SELECT count(pg_cancel_backend(pid)) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND query LIKE $1"
-		return ask[int](t, outside(t), waiting, "%tierlock.guard('"+second.GrantOf(hold).(*queue.Contender).Ref().ID+"%") == 1
+		return ask[int](t, outside(t), waiting, "%tierlock.guard("+proof(second.GrantOf(hold).(*queue.Contender))+"%") == 1
 	})
 	err := <-committing
 	need.That(t, fmt.Sprintf("a commit that is refused: %v", err),

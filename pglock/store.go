@@ -24,13 +24,9 @@ import (
 // to wait for others over a few more. While no command is under way there, the ear reads queues that are followed, and hears what the
 // server tells.
 type store struct {
-	ear      ear
-	tier     *queue.Tier
-	pool     *pgxpool.Pool // somebody else's
+	base
 	requests *pgxpool.Pool
-	options  options
-	host     string             // for people to read
-	hangUp   context.CancelFunc // when nothing is to be said any more
+	host     string // for people to read
 
 	mu        sync.Mutex          // guards the fields below
 	followers map[string]follower // by ID
@@ -44,7 +40,7 @@ type follower struct {
 
 // open returns a tier on a store that begins to ask for a session.
 func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
-	s := &store{pool: pool, options: o, followers: make(map[string]follower), unread: make(map[string]bool)}
+	s := &store{base: base{pool: pool, options: o}, followers: make(map[string]follower), unread: make(map[string]bool)}
 	s.host, _ = os.Hostname()
 	wires, hangUp := context.WithCancel(context.Background())
 	s.hangUp = hangUp
@@ -146,6 +142,9 @@ func removal(present bool) queue.Removal {
 	}
 	return queue.Missing
 }
+
+// proof is what tierlock.guard knows by that a contender has the lock.
+func (s *store) proof(c *queue.Contender) string { return "'" + c.Ref().ID + "'" }
 
 const leaveSQL = "SELECT tierlock.leave($1, $2)"
 
