@@ -78,8 +78,8 @@ import (
 //
 // The key of a lock is a hash of its path; see pg_locks. Two paths with one key exclude each other,
 // and so does anybody who takes that key with pg_advisory_lock: the first eight bytes of the
-// SHA-256 of "tierlock:" and the path, as a bigint. For [Tx] there is a second one, of which only
-// the last bit is another: it is taken by a transaction that commits, and by who is granted the lock.
+// SHA-256 of "tierlock:" and the path, as a bigint. For [Tx] there is a second lock, whose key is the same
+// as two ints: it is taken by a transaction that commits, and by who is granted the first one.
 //
 // The token is from a sequence, drawn once the lock is granted. So Contenders shows none for those
 // that wait. It takes host and label from application_name, which the server cuts to 63 bytes and
@@ -474,20 +474,22 @@ var statements = map[string]string{
 
 	"name": "SELECT set_config('application_name', $1, false)",
 
-	// Those that have the locks of these keys, in the order of their tokens, and then those that wait. A session may have a lock in both
-	// modes for a moment. A table lock has two keys.
-	"look": `SELECT k.key, l.pid, bool_and(l.mode = 'ShareLock'), bool_or(l.granted) AS has, coalesce(a.application_name, '')
+	// Those that have the locks of these keys, in the order of their tokens, and then those that wait, first the one that waits for
+	// transactions alone. A session may have a lock in both modes for a moment.
+	"look": `SELECT k.key, l.pid, bool_and(l.mode = 'ShareLock') FILTER (WHERE l.objsubid = 1), bool_and(l.granted) AS has,
+			coalesce(a.application_name, '')
 		FROM pg_locks l CROSS JOIN LATERAL (SELECT (l.classid::bigint << 32) | l.objid::bigint AS key) k
 		LEFT JOIN pg_stat_activity a USING (pid)
-		WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		AND k.key = ANY ($1::bigint[]) GROUP BY k.key, l.pid, a.application_name
-		ORDER BY has DESC, CASE WHEN bool_or(l.granted) THEN substring(a.application_name FROM '^tierlock (\d+) ')::numeric END,
+		WHERE l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND k.key = ANY ($1::bigint[]) GROUP BY k.key, l.pid, a.application_name HAVING bool_or(l.objsubid = 1)
+		ORDER BY has DESC, bool_or(l.granted) DESC,
+			CASE WHEN bool_and(l.granted) THEN substring(a.application_name FROM '^tierlock (\d+) ')::numeric END,
 			min(l.waitstart), l.pid`,
 }
 
 func taking(function, granted string) string {
 	return fmt.Sprintf(`WITH l AS MATERIALIZED (SELECT %s AS granted),
-		g AS MATERIALIZED (SELECT pg_advisory_xact_lock($1 # 1) FROM l %s),
+		g AS MATERIALIZED (SELECT pg_advisory_xact_lock(($1 >> 32)::int, ($1 << 32 >> 32)::int) FROM l %s),
 		t AS MATERIALIZED (SELECT nextval('tierlock.token') AS token FROM g)
 		SELECT token, set_config('application_name', 'tierlock ' || token || $2, false) FROM t`, inMode(function), granted)
 }

@@ -198,10 +198,20 @@ func (e *entry) view(sent time.Duration) queue.View {
 // seen takes over where an entry stands. It breaks the connection of a waiter that the server does not have in the queue, or that has
 // the lock already and was not told. The first look may have been too early.
 func (e *entry) seen(queue []place) {
+	if gone := e.stand(queue); gone {
+		e.lose(errUnseen)
+		return
+	}
+	e.store.tier.Tell(e.view(0))
+}
+
+// stand notes where an entry stands in the queue, and reports whether it has waited there unseen for too long.
+func (e *entry) stand(queue []place) (gone bool) {
 	i := slices.IndexFunc(queue, func(p place) bool { return p.ID == e.session.pid })
 	has := i >= 0 && queue[i].granted
 	behind := slices.DeleteFunc(slices.Clone(queue), func(p place) bool { return p.granted })
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	v := &e.stands
 	waits := v.Token == 0
 	switch {
@@ -213,14 +223,10 @@ func (e *entry) seen(queue []place) {
 		e.unseen = cmp.Or(e.unseen, time.Now())
 	case i > 0:
 		v.Ahead, v.Nearest, e.unseen = i, queue[i-1].Contender, time.Time{}
+	default: // it waits for transactions, or is about to be granted the lock
+		v.Ahead, v.Nearest, e.unseen = 0, second.Contender{}, time.Time{}
 	}
-	gone := waits && !e.unseen.IsZero() && time.Since(e.unseen) > e.session.bound
-	e.mu.Unlock()
-	if gone {
-		e.lose(errUnseen)
-		return
-	}
-	e.store.tier.Tell(e.view(0))
+	return waits && !e.unseen.IsZero() && time.Since(e.unseen) > e.session.bound
 }
 
 // attend looks after the session of a holder: it hears of the end of the connection, and has the server answer often enough for the

@@ -176,6 +176,53 @@ func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 	})
 }
 
+// The server has granted it the lock, but not the turn, however long the transaction takes.
+func TestWhoWaitsForATransactionKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	p, waiter := advise(t, sharedURL(t)), advise(t, sharedURL(t))
+	c := p.mustAcquire(t)
+	guarded := begun(t, outside(t))
+	ask[any](t, guarded, "SELECT tierlock.guard("+proof(c)+")::text")
+	next := waiter.waits(t)
+	pid := contenders(t, p.at(t, lockPath(t)))[1].ID
+	last := advise(t, sharedURL(t)).waits(t)
+	go c.Release()
+	eventually(t, "the server has granted it the lock", func() bool {
+		return seen(t, outside(t), true) == 1 && seen(t, outside(t), false) == 1
+	})
+	s, key := c.Store().(*advisory), advisoryKey(lockPath(t))
+	var queue []place
+	eventually(t, "it waits for the transaction", func() bool {
+		queue = need.Get(s.look(soon(t), key))(t)[key]
+		return len(queue) == 2 && !queue[0].granted
+	})
+	need.Equal(t, "the first one", queue[0].ID, pid)
+	e := &entry{session: &line{pid: pid, bound: time.Hour}, store: &advisory{}, unseen: time.Now()}
+	e.stand(queue)
+	need.That(t, "it is missed", e.unseen.IsZero())
+	guarded.Rollback(soon(t))
+	mustRelease(t, next.Must(t))
+	mustRelease(t, last.Must(t))
+}
+
+// What a transaction has seen of the sessions before is not what the guard looks at, nor is the name of a session that has the lock again.
+func TestGuardLooksAnew(t *testing.T) {
+	t.Parallel()
+	p := advise(t, sharedURL(t))
+	c := p.mustAcquire(t)
+	tx := begun(t, outside(t))
+	need.Get(tx.Exec(soon(t), "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))(t)
+	const named = "SELECT application_name FROM pg_stat_activity WHERE pid = $1::text::int"
+	pid := contenders(t, p.at(t, lockPath(t)))[0].ID
+	before := ask[string](t, tx, named, pid)
+	mustRelease(t, c)
+	again := p.mustAcquire(t)
+	need.Equal(t, "the session that has it again", contenders(t, p.at(t, lockPath(t)))[0].ID, pid)
+	need.Equal(t, "what the transaction still sees", ask[string](t, tx, named, pid), before)
+	need.WantMention(t, need.ErrOf(tx.Exec(soon(t), "SELECT tierlock.guard("+proof(c)+")")), "TL001")
+	mustRelease(t, again)
+}
+
 // A process that is cut off has a row locked, and cannot tell the server. A commit checks what was deferred, for which no
 // statement_timeout holds.
 func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
@@ -263,7 +310,8 @@ func testUnansweredCommit(t *testing.T, f flavour) {
 
 	stopper := begun(t, outside(t))
 	need.Get(stopper.Exec(soon(t), "SELECT FROM tierlock.contender WHERE path = $1 FOR UPDATE", lockPath(t)))(t)
-	need.Get(stopper.Exec(soon(t), "SELECT pg_advisory_xact_lock("+advisoryKey(lockPath(t))+" # 1)"))(t)
+	const fence = "SELECT pg_advisory_xact_lock(($1::bigint >> 32)::int, ($1 << 32 >> 32)::int)"
+	need.Get(stopper.Exec(soon(t), fence, advisoryKey(lockPath(t))))(t)
 	committing := make(chan error, 1)
 	go func() { committing <- Tx(soon(t), hold, func(pgx.Tx) error { return nil }) }()
 	eventually(t, "a commit that is refused", func() bool {

@@ -6,7 +6,7 @@
 
 CREATE SCHEMA tierlock;
 
-CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 8';
+CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 10';
 
 CREATE SEQUENCE tierlock.token;
 
@@ -310,10 +310,10 @@ BEGIN
 END $$;
 
 -- guard fails, for advisory locks, unless a session has the lock of a key with a token. From then until the end of the transaction nobody
--- else gets it: whoever is granted it next has to wait for the key beside it.
+-- else gets it: whoever is granted it next has to wait for the same key as two numbers, of which the server makes another lock.
 CREATE FUNCTION tierlock.guard(key bigint, number bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM pg_advisory_xact_lock_shared(key # 1), pg_stat_clear_snapshot();
+	PERFORM pg_advisory_xact_lock_shared((key >> 32)::int, (key << 32 >> 32)::int), pg_stat_clear_snapshot();
 	IF NOT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory' AND l.granted
 		AND l.objsubid = 1 AND (l.classid::bigint << 32) | l.objid::bigint = key AND a.datname = current_database()
 		AND starts_with(a.application_name, 'tierlock ' || number || ' ')) THEN
