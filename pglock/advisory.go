@@ -457,11 +457,12 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 // behind its token; $3 says whether the lock is shared.
 //
 // A token is drawn once the lock is granted, so that it is greater than all before, and once no transaction under the lock before that has
-// still to commit.
+// still to commit. It is in the name of the session only while that has the lock: the guard of a transaction looks at both, one after the
+// other.
 var statements = map[string]string{
 	"try":       taking("pg_try_advisory_lock", "WHERE granted"),
 	"lock":      taking("pg_advisory_lock", ""),
-	"leave":     "SELECT " + inMode("pg_advisory_unlock") + ", set_config('application_name', $2, false)",
+	"leave":     "SELECT set_config('application_name', $2, false), " + inMode("pg_advisory_unlock"),
 	"leave-all": "SELECT pg_advisory_unlock_all()",
 
 	// Who holds a lock alone and asks for a share of it is granted that before all who wait.

@@ -326,7 +326,7 @@ func (s *advisory) leave(ctx context.Context, c queue.Command) queue.Answer {
 	}
 	err := x.talk(ctx, func() error {
 		rows, err := x.ask(x.bound, last)
-		if err == nil && len(last) > 1 && string(rows[0][0]) != "t" {
+		if err == nil && len(last) > 1 && string(rows[0][1]) != "t" {
 			err = errUnseen
 		}
 		if err != nil {
