@@ -47,8 +47,8 @@ import (
 // In turn a lock changes hands with one round trip and without a write to a table. Choose it for a
 // few hot locks with short waits; choose [New] for leaders, and for many paths. It takes the schema
 // of [Migrate] and PostgreSQL 14 or later. It connects as pool does, with its hooks BeforeConnect
-// and AfterConnect, but on connections of its own. Options, who waits for the first connection, and
-// what an error says at once, are those of New.
+// and AfterConnect, but on connections of its own; pool itself serves [Tx]. Options, who waits for the
+// first connection, and what an error says at once, are those of New.
 //
 // # Connections
 //

@@ -205,6 +205,25 @@ func TestWhoWaitsForATransactionKeepsItsPlace(t *testing.T) {
 	mustRelease(t, last.Must(t))
 }
 
+// The guard may see the name of a session first, and then the lock, which by then can be that of the session's next turn.
+func TestTokenGoesBeforeTheLock(t *testing.T) {
+	t.Parallel()
+	conn, name := need.Get(pgx.Connect(soon(t), sharedURL(t)))(t), "s_"+newID()
+	defer conn.Close(soon(t))
+	need.Get(conn.Exec(soon(t), fmt.Sprintf(`CREATE SCHEMA %[1]s;
+		CREATE FUNCTION %[1]s.pg_advisory_unlock(bigint) RETURNS boolean LANGUAGE sql AS
+			$$ SELECT current_setting('application_name') = 'no token' $$;
+		CREATE FUNCTION %[1]s.pg_advisory_unlock_shared(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT %[1]s.pg_advisory_unlock($1)';
+		SET search_path = %[1]s, pg_catalog; SET application_name = 'tierlock 7 0 1'`, name)))(t)
+	for _, reads := range []string{"false", "true"} {
+		args := [][]byte{[]byte("1"), []byte("no token"), []byte(reads)}
+		r := conn.PgConn().ExecParams(soon(t), statements["leave"], args, nil, nil, nil).Read()
+		need.OK(t, r.Err)
+		need.Equal(t, "whether the token was gone once it unlocked, reading "+reads, string(r.Rows[0][1]), "t")
+		need.Get(conn.Exec(soon(t), "SET application_name = 'tierlock 7 0 1'"))(t)
+	}
+}
+
 // What a transaction has seen of the sessions before is not what the guard looks at, nor is the name of a session that has the lock again.
 func TestGuardLooksAnew(t *testing.T) {
 	t.Parallel()
