@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -81,8 +80,40 @@ func (s *base) transact(ctx context.Context, c *queue.Contender, proof string, c
 	if err != nil {
 		return err
 	}
-	t := s.transaction(conn, c)
-	defer t.end(ctx)
+	var taken atomic.Bool // by the one who commits, or rolls back
+	defer func() {
+		if !taken.Swap(true) {
+			s.rollback(ctx, conn)
+		}
+	}()
+	if err := s.perform(ctx, c.Tenure(), conn, f); err != nil {
+		return cmp.Or(check(), err)
+	}
+	err = c.Write(ctx, check, func() (queue.Outcome, error) {
+		if taken.Swap(true) {
+			return queue.Failed, context.Cause(ctx)
+		}
+		defer conn.Release()
+		err := s.commit(conn, proof)
+		return classify(err), err
+	})
+	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok && refusal.Code == "TL001" {
+		return cmp.Or(check(), c.Missing())
+	}
+	return err
+}
+
+// perform runs f in a transaction, which it leaves to be committed. At the end of the tenure the connection is broken, whoever uses it.
+// Then it is closed, too: the pool would take one that is idle for a good one.
+func (s *base) perform(ctx, tenure context.Context, conn *pgxpool.Conn, f func(pgx.Tx) error) (err error) {
+	wire := conn.Conn().PgConn().Conn()
+	spare := context.AfterFunc(tenure, func() { wire.Close() })
+	defer func() {
+		if !spare() {
+			conn.Conn().Close(ctx)
+			err = cmp.Or(err, context.Cause(tenure))
+		}
+	}()
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf(beginQuery, s.options.TTL.Milliseconds())})
 	if err == nil {
 		err = f(body{tx})
@@ -93,13 +124,10 @@ func (s *base) transact(ctx context.Context, c *queue.Contender, proof string, c
 	if err == nil && conn.Conn().PgConn().TxStatus() != inTransaction {
 		err = errors.New("the function has ended the transaction, or a statement has failed")
 	}
-	if err != nil || !t.spare() {
-		return cmp.Or(check(), err, context.Cause(c.Tenure()))
-	}
-	return t.commit(ctx, proof, check)
+	return err
 }
 
-const inTransaction = 'T'
+const inTransaction, idle = 'T', 'I'
 
 // A body is what the user has of a transaction.
 type body struct{ pgx.Tx }
@@ -108,66 +136,20 @@ func (body) Commit(context.Context) error {
 	return errors.New("pglock: Tx commits when the function has returned")
 }
 
-// A transaction is one under a contender.
-type transaction struct {
-	*pgxpool.Conn
-	tier      *queue.Tier
-	contender *queue.Contender
-	taken     atomic.Bool   // by the one who commits, or ends it without
-	spare     func() bool   // reports whether the connection is not broken, and will not be
-	broken    chan struct{} // closed when it is
-}
-
-// transaction returns one whose connection is broken, whoever uses it, at the end of the tenure.
-func (s *base) transaction(conn *pgxpool.Conn, c *queue.Contender) *transaction {
-	t := &transaction{Conn: conn, tier: s.tier, contender: c, broken: make(chan struct{})}
-	wire := conn.Conn().PgConn().Conn() // asked now: the pool takes conn back
-	t.spare = sync.OnceValue(context.AfterFunc(c.Tenure(), func() {
-		defer close(t.broken)
-		wire.Close()
-	}))
-	return t
-}
-
-// end gives the connection back, unless that is left to somebody else: not before nobody breaks it any more, or else
-// that may be somebody else's by then. The pool closes one that is in a transaction, which rolls that back.
-func (t *transaction) end(ctx context.Context) {
-	if t.taken.Swap(true) {
-		return
-	}
-	if t.Conn.Conn().PgConn().TxStatus() != 'I' {
-		ctx, cancel := context.WithTimeout(ctx, t.tier.Patience())
+// rollback gives the connection back. The pool closes one that is in a transaction still.
+func (s *base) rollback(ctx context.Context, conn *pgxpool.Conn) {
+	defer conn.Release()
+	if conn.Conn().PgConn().TxStatus() != idle {
+		ctx, cancel := context.WithTimeout(ctx, s.tier.Patience())
 		defer cancel()
-		t.Exec(ctx, "rollback")
+		conn.Exec(ctx, "rollback")
 	}
-	if !t.spare() {
-		<-t.broken
-		t.Conn.Conn().Close(ctx) // the pool would take one that is idle for a good one
-	}
-	t.Release()
 }
 
-// commit commits the transaction if the server still has the contender. It does nothing if check returns an error.
-func (t *transaction) commit(ctx context.Context, proof string, check func() error) error {
-	err := t.contender.Write(ctx, check, func() (queue.Outcome, error) {
-		if t.taken.Swap(true) {
-			return queue.Failed, context.Cause(ctx)
-		}
-		defer t.Release()
-		err := t.commitOnce(proof)
-		return classify(err), err
-	})
-	var refusal *pgconn.PgError
-	if errors.As(err, &refusal) && refusal.Code == "TL001" {
-		return cmp.Or(check(), t.contender.Missing())
-	}
-	return err
-}
-
-// commitOnce sends one message, so that the server has both statements or none.
-func (t *transaction) commitOnce(proof string) error {
-	ctx, cancel := context.WithTimeout(t.tier.Context(), t.tier.Patience())
+// commit sends one message, so that the server has both statements or none. The guard refuses it once the lock is lost.
+func (s *base) commit(conn *pgxpool.Conn, proof string) error {
+	ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
 	defer cancel()
-	_, err := t.Conn.Conn().PgConn().Exec(ctx, "select tierlock.guard("+proof+"); commit").ReadAll()
+	_, err := conn.Conn().PgConn().Exec(ctx, "select tierlock.guard("+proof+"); commit").ReadAll()
 	return err
 }

@@ -92,30 +92,22 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	c := p.mustAcquire(t)
 	closing, goOn := make(chan struct{}), make(chan struct{})
 	var closes atomic.Int64
-	result := make(chan error, 1)
-	go func() {
-		result <- transact(soon(t), c, c.Err, func(pgx.Tx) error {
-			p.network.onClose(func() {
-				if closes.Add(1) == 1 { // else it is who gives the connection back
-					close(closing)
-					<-goOn
-				}
-			})
-			lose(p, c)
-			<-closing
-			return nil
+	var broken uint32
+	wantErr(t, transact(soon(t), c, c.Err, func(tx pgx.Tx) error {
+		broken = tx.Conn().PgConn().PID()
+		p.network.onClose(func() {
+			if closes.Add(1) == 1 { // else it is who gives the connection back
+				close(closing)
+				<-goOn
+			}
 		})
-	}()
-	<-closing
-	time.AfterFunc(50*time.Millisecond, func() { close(goOn) })
-	wantErr(t, <-result, second.ErrLost)
-	select {
-	case <-goOn:
-	default:
-		t.Error("ended before the connection was broken")
-	}
+		lose(p, c)
+		<-closing
+		return nil
+	}), second.ErrLost)
+	need.That(t, "the next one has the same", need.Get(backend(soon(t), p.pool))(t) != broken)
+	close(goOn)
 	c.Release()
-	<-goOn
 }
 
 // The process does not know yet, the server does; or within the process the lock was handed on, with the same contender.
