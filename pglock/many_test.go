@@ -81,7 +81,7 @@ func TestRowsOfAQueueThatAreNotRemovedYetAreNotPassedBy(t *testing.T) {
 	for _, c := range []struct{ what, sql string }{
 		{"an entry into an empty queue", enter(head)}, {"an entry behind somebody", enter(me)},
 		{"a look", "SELECT path FROM (" + strings.Replace(lookSQL, "$1", "'{"+path+"}'", 1) + ") c LIMIT 1"},
-		{"the end of a wait", leave(me)}, {"a settlement", call("settle", "")}, {"a release", leave(head)},
+		{"the end of a wait", leave(me)}, {"a release", leave(head)},
 	} {
 		const entries = "SELECT pg_stat_get_xact_tuples_returned('tierlock.contender_pkey'::regclass)"
 		before := ask[int](t, tx, entries)

@@ -127,14 +127,11 @@ BEGIN
 	END IF;
 END $$;
 
-CREATE FUNCTION tierlock.notify(session text, message text) RETURNS void LANGUAGE sql AS
-	$$ SELECT pg_notify('tierlock ' || session, message) $$;
-
 -- tell tells those that have the lock and were not among the heads before that it is their turn, and whether somebody waits
 -- behind them; if there is other news, the others. The first who waits for permits may find that more are free, or more who wait.
 CREATE FUNCTION tierlock.tell(queue text, lowest bigint, before text[], news boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM tierlock.notify(session, CASE WHEN has AND id <> ALL (before) THEN 'turn ' || id || ' ' || (next IS NOT NULL)
+	PERFORM pg_notify('tierlock ' || session, CASE WHEN has AND id <> ALL (before) THEN 'turn ' || id || ' ' || (next IS NOT NULL)
 			ELSE 'look ' || queue END)
 		FROM (SELECT *, min(token) FILTER (WHERE NOT has) OVER () AS next FROM tierlock.line(queue, lowest)) l
 		WHERE id <> ALL (before) AND (has OR permits > 0 AND token = next) OR news AND has AND permits = 0;
@@ -241,19 +238,8 @@ END $$;
 CREATE FUNCTION tierlock.ask(queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
-	head record;
 BEGIN
-	FOR head IN UPDATE tierlock.contender SET asked = true WHERE id = ANY (was.heads) AND NOT asked RETURNING session LOOP
-		PERFORM tierlock.notify(head.session, 'look ' || queue);
-	END LOOP;
-END $$;
-
--- settle removes from a queue whoever has no session any more.
-CREATE FUNCTION tierlock.settle(queue text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-	was record := tierlock.enclose(queue);
-BEGIN
-	PERFORM tierlock.expire(queue, was.lowest);
+	UPDATE tierlock.contender SET asked = true WHERE id = ANY (was.heads);
 	PERFORM tierlock.tell(queue, was.lowest, was.heads, true);
 END $$;
 
@@ -264,8 +250,9 @@ BEGIN
 	INSERT INTO tierlock.session VALUES (me, clock_timestamp() + ttl_ms * interval '1 ms', host, pid, label);
 END $$;
 
--- beat renews a session unless it is over, and names the queues with contenders whose sessions are. It locks the row first: once
--- it has seen that the session is not over, nobody else can find the opposite. It waits for nobody but those who just have.
+-- beat renews a session unless it is over, and names contenders whose sessions are. It locks the row first: once it has seen that the
+-- session is not over, nobody else can find the opposite, and it finds so of no session with a renewal under way. It waits for nobody but
+-- those who just have.
 CREATE FUNCTION tierlock.beat(me text, ttl_ms bigint, OUT alive boolean, OUT stale text[], OUT quiet bigint) LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.durably();
@@ -273,9 +260,9 @@ BEGIN
 	PERFORM FROM tierlock.session WHERE id = me FOR NO KEY UPDATE;
 	UPDATE tierlock.session SET expires = clock_timestamp() + ttl_ms * interval '1 ms' WHERE id = me AND expires > clock_timestamp();
 	alive := FOUND;
-	stale := ARRAY(SELECT DISTINCT c.path FROM tierlock.session s, LATERAL (SELECT path FROM tierlock.contender
+	stale := ARRAY(SELECT c.id FROM tierlock.session s, LATERAL (SELECT id FROM tierlock.contender
 		WHERE session = s.id OFFSET 0) c -- or else it may read the rows of all, and those that are dead
-		WHERE s.expires <= clock_timestamp() LIMIT 100);
+		WHERE s.expires <= clock_timestamp() LIMIT 100 FOR SHARE OF s SKIP LOCKED);
 	DELETE FROM tierlock.session WHERE id IN (SELECT s.id FROM tierlock.session s WHERE s.expires <= clock_timestamp() - interval '1 minute'
 		AND NOT EXISTS (SELECT FROM tierlock.contender c WHERE c.session = s.id) FOR UPDATE OF s SKIP LOCKED);
 END $$;

@@ -317,8 +317,12 @@ func (s *store) beat(ctx context.Context, l *line, c queue.Command) (a queue.Ans
 	}
 	s.mu.Unlock()
 	l.schedule(time.Now())
-	if len(stale) > 0 {
-		s.tier.Spawn(func() { s.settle(stale) })
+	if len(stale) > 0 { // whoever comes first removes them
+		s.tier.Spawn(func() {
+			ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
+			defer cancel()
+			s.requests.Exec(ctx, dropSQL, stale) // or next time
+		})
 	}
 	return a, nil
 }
@@ -357,6 +361,8 @@ func present(ctx context.Context, l *line, session string) ([]queue.Ref, error) 
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r queue.Ref, err error) { return r, row.Scan(&r.Path, &r.ID) })
 }
 
+const dropSQL = "SELECT tierlock.drop($1)"
+
 // maxDrops is how many contenders are deleted at a time: the server has room for some thousand locks only.
 const maxDrops = 100
 
@@ -365,20 +371,8 @@ func drop(ctx context.Context, l *line, refs []queue.Ref) error {
 	for _, r := range refs[:min(len(refs), maxDrops)] {
 		ids = append(ids, r.ID)
 	}
-	_, err := l.conn.Exec(ctx, "SELECT tierlock.drop($1)", ids)
+	_, err := l.conn.Exec(ctx, dropSQL, ids)
 	return err
-}
-
-// settle removes contenders that have no session any more from queues. Whoever comes first does.
-func (s *store) settle(paths []string) {
-	for _, path := range paths {
-		ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
-		_, err := s.requests.Exec(ctx, "SELECT tierlock.settle($1)", path)
-		cancel()
-		if err != nil {
-			return // next time
-		}
-	}
 }
 
 // Follow has the queue of a contender read soon.
