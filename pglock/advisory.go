@@ -107,8 +107,7 @@ type advisory struct {
 	config *pgxpool.Config // how to connect
 	self   second.Description
 
-	names   atomic.Int64 // of contenders and sessions, so far
-	entries sync.Map     // by ID
+	entries sync.Map     // by ID, which is for this process alone: others know the contender by the server's process
 	heard   atomic.Int64 // on the tier's clock, when that was sent what the server has answered last on the ear
 
 	mu     sync.Mutex    // guards the fields below; never held across a request
@@ -145,9 +144,6 @@ func advisoryKey(path string) string {
 }
 
 var errUnseen = errors.New("the server does not know any more that this session waits, or has the lock")
-
-// Name is for this process alone: others know the contender by the server's process.
-func (s *advisory) Name(string) string { return strconv.FormatInt(s.names.Add(1), 10) }
 
 // Do executes a command. Enter takes a second round trip if it has to wait. What is not answered is undone by the server once it knows
 // that the connection is closed: so nothing is unknown, and there is nothing to audit, to drop, or to say at the end.

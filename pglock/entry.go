@@ -339,7 +339,7 @@ func (s *advisory) leave(ctx context.Context, c queue.Command) queue.Answer {
 		return s.failed(err) // a renewal is under way
 	}
 	a := queue.Answer{Outcome: queue.Done}
-	ended := errors.As(err, new(*pgconn.PgError)) && !refused(err) // by the server, before it came to that
+	ended := refusal(err) != "" && !refused(err) // by the server, before it came to that
 	if lost := !s.entries.CompareAndDelete(e.id, e); lost || ended || errors.Is(err, errUnseen) || pgconn.SafeToRetry(err) {
 		a.Removed = queue.Missing
 	}
@@ -356,8 +356,7 @@ func (e *entry) cancel() bool {
 	for x.conn.PgConn().CancelRequest(ctx) == nil && ctx.Err() == nil {
 		select {
 		case <-e.ended:
-			var refusal *pgconn.PgError
-			return errors.As(e.err, &refusal) && refusal.Code == "57014"
+			return refusal(e.err) == "57014"
 		case <-time.After(nearest):
 		}
 	}

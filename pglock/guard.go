@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/queue"
@@ -62,15 +61,6 @@ const beginQuery = `begin isolation level read committed read write;
 // lock meanwhile.
 const checkDeferred = "set constraints all immediate"
 
-// A base is what both kinds of locks have.
-type base struct {
-	ear     ear
-	tier    *queue.Tier
-	pool    *pgxpool.Pool // somebody else's
-	options options
-	hangUp  context.CancelFunc // when nothing is to be said any more
-}
-
 // transact is that of a contender that tierlock.guard knows by a proof.
 func (s *base) transact(ctx context.Context, c *queue.Contender, proof string, check func() error, f func(pgx.Tx) error) error {
 	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
@@ -97,7 +87,7 @@ func (s *base) transact(ctx context.Context, c *queue.Contender, proof string, c
 		err := s.commit(conn, proof)
 		return classify(err), err
 	})
-	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok && refusal.Code == "TL001" {
+	if refusal(err) == "TL001" {
 		return cmp.Or(check(), c.Missing())
 	}
 	return err

@@ -93,8 +93,8 @@ func (l *line) ask(bound time.Duration, c call) ([][][]byte, error) {
 
 // refused reports whether the server has answered with an error, and the connection goes on.
 func refused(err error) bool {
-	var refusal *pgconn.PgError
-	return errors.As(err, &refusal) && refusal.Severity != "FATAL" && refusal.Severity != "PANIC"
+	refusal, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && refusal.Severity != "FATAL" && refusal.Severity != "PANIC"
 }
 
 // begin waits for the turn to talk, which done gives back. An error says that the line is closed, or ctx done before.

@@ -108,7 +108,7 @@ func TestNobodyIsPassedBy(t *testing.T) {
 	entered(t, outside(t), path, head, id)
 	seen := func() {
 		t.Helper()
-		queues, err := look(soon(t), outside(t), []string{path})
+		queues, err := read(soon(t), outside(t), []string{path})
 		need.That(t, fmt.Sprintf("%v, or the next one is the first; %v", queues, err),
 			err == nil && len(queues[path]) == 1 && !entered(t, outside(t), path, newID(), id))
 		exec(t, outside(t), "DELETE FROM tierlock.contender WHERE path = $1 AND id <> $2", path, head)
