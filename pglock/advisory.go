@@ -105,7 +105,6 @@ func NewAdvisory(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
 type advisory struct {
 	base
 	config *pgxpool.Config // how to connect
-	self   second.Description
 
 	entries sync.Map     // by ID, which is for this process alone: others know the contender by the server's process
 	heard   atomic.Int64 // on the tier's clock, when that was sent what the server has answered last on the ear
@@ -118,10 +117,10 @@ type advisory struct {
 // openAdvisory returns a tier on a store that begins to connect.
 func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	o.Margin = cmp.Or(o.Margin, o.TTL/3)
-	s := &advisory{base: base{pool: pool, options: o}, self: second.Describe(o.Label), pause: o.TTL}
-	s.self.Host, _, _ = strings.Cut(s.self.Host, ".")
 	wires, hangUp := context.WithCancel(context.Background())
-	s.config, s.hangUp = configLike(wires, pool, s.prepare), hangUp
+	s := &advisory{base: base{pool: pool, options: o, self: second.Describe(o.Label), hangUp: hangUp}, pause: o.TTL}
+	s.self.Host, _, _ = strings.Cut(s.self.Host, ".")
+	s.config = configLike(wires, pool, s.prepare)
 	maps.Copy(s.config.ConnConfig.RuntimeParams, runtime(o.TTL))
 	s.ear = ear{dial: s.hears, due: func(*line) error { return s.lookAround(context.Background()) }, Tasks: second.NewTasks(), lost: func() {
 		s.dropSpares(true)

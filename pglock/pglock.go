@@ -45,6 +45,7 @@ type base struct {
 	tier    *queue.Tier
 	pool    *pgxpool.Pool // somebody else's
 	options options
+	self    second.Description
 	hangUp  context.CancelFunc // when nothing is to be said any more
 }
 

@@ -276,11 +276,8 @@ BEGIN
 	FOR c IN SELECT * FROM tierlock.contender WHERE session = me ORDER BY path LIMIT 100 LOOP
 		PERFORM tierlock.leave(c.path, c.id);
 	END LOOP;
-	IF EXISTS (SELECT FROM tierlock.contender WHERE session = me) THEN
-		RETURN false;
-	END IF;
-	DELETE FROM tierlock.session WHERE id = me;
-	RETURN true;
+	DELETE FROM tierlock.session WHERE id = me AND NOT EXISTS (SELECT FROM tierlock.contender WHERE session = me);
+	RETURN NOT EXISTS (SELECT FROM tierlock.session WHERE id = me);
 END $$;
 
 -- guard fails unless a contender is there and its session not over. From then until the end of the transaction the contender

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +24,6 @@ import (
 type store struct {
 	base
 	requests *pgxpool.Pool
-	host     string // for people to read
 
 	mu        sync.Mutex          // guards the fields below
 	followers map[string]follower // by ID
@@ -39,10 +37,9 @@ type follower struct {
 
 // open returns a tier on a store that begins to ask for a session.
 func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
-	s := &store{base: base{pool: pool, options: o}, followers: make(map[string]follower), unread: make(map[string]bool)}
-	s.host, _ = os.Hostname()
 	wires, hangUp := context.WithCancel(context.Background())
-	s.hangUp = hangUp
+	s := &store{followers: make(map[string]follower), unread: make(map[string]bool)}
+	s.base = base{pool: pool, options: o, self: second.Describe(o.Label), hangUp: hangUp}
 	var err error
 	if s.requests, err = pgxpool.NewWithConfig(wires, requestsLike(wires, pool)); err != nil {
 		hangUp()
@@ -260,11 +257,11 @@ func (s *store) open(ctx context.Context, l *line) (a queue.Answer, err error) {
 	if err := s.options.first.declare(ctx, l.conn, ttl); err != nil {
 		return a, err
 	}
-	id, label := s.Name(""), s.options.Label
-	_, err = l.conn.Exec(ctx, "SELECT tierlock.open($1, $2, $3, $4, $5)", id, ttl, s.host, os.Getpid(), label)
+	id, self := s.Name(""), s.self
+	_, err = l.conn.Exec(ctx, "SELECT tierlock.open($1, $2, $3, $4, $5)", id, ttl, self.Host, self.PID, self.Label)
 	switch {
 	case refusal(err) == "22P05":
-		return a, fmt.Errorf("label %q, host %q: %w: %w; set another label, or take a database in UTF8", label, s.host, errEncoding, err)
+		return a, fmt.Errorf("label %q, host %q: %w: %w; set another label, or take a database in UTF8", self.Label, self.Host, errEncoding, err)
 	case err != nil:
 		return a, err
 	}
@@ -479,12 +476,12 @@ func read(ctx context.Context, q querier, paths []string) (queues map[string][]s
 	}
 	queues = make(map[string][]second.Contender)
 	var path string
-	var linger int64
 	var c second.Contender
-	row := []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &linger, &c.Budget, &c.Of, &c.Permits, &c.Host, &c.PID, &c.Label}
+	var says second.Description
+	row := []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &says.Linger, &c.Budget, &c.Of, &c.Permits,
+		&says.Host, &says.PID, &says.Label}
 	_, err = pgx.ForEachRow(rows, row, func() error {
-		c.Linger = time.Duration(linger) * time.Millisecond
-		c.Host, c.Label = second.Text(c.Host), second.Text(c.Label)
+		says.Tell(&c)
 		queues[path] = append(queues[path], c)
 		return nil
 	})
