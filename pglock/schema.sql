@@ -210,14 +210,10 @@ END $$;
 
 -- drop deletes contenders as far as it need not wait for anybody, which a renewal that comes next could not.
 CREATE FUNCTION tierlock.drop(unwanted text[]) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-	c tierlock.contender;
 BEGIN
-	FOR c IN SELECT * FROM tierlock.contender WHERE id = ANY (unwanted) ORDER BY path FOR UPDATE SKIP LOCKED LOOP
-		IF pg_try_advisory_xact_lock(tierlock.key(c.path)) THEN
-			PERFORM tierlock.leave(c.path, c.id);
-		END IF;
-	END LOOP;
+	PERFORM tierlock.leave(path, id)
+		FROM (SELECT path, id FROM tierlock.contender WHERE id = ANY (unwanted) ORDER BY path FOR UPDATE SKIP LOCKED) c
+		WHERE pg_try_advisory_xact_lock(tierlock.key(path));
 END $$;
 
 -- change has a contender read from now on, and want no more than so many permits, or have none above that. It reports whether it has
@@ -270,12 +266,8 @@ END $$;
 -- finish ends a session with its contenders, a hundred at a time, as the server has room for some thousand locks only.
 -- It reports whether that is all. It encloses queues in one order, as others may do the same.
 CREATE FUNCTION tierlock.finish(me text) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-	c tierlock.contender;
 BEGIN
-	FOR c IN SELECT * FROM tierlock.contender WHERE session = me ORDER BY path LIMIT 100 LOOP
-		PERFORM tierlock.leave(c.path, c.id);
-	END LOOP;
+	PERFORM tierlock.leave(path, id) FROM (SELECT path, id FROM tierlock.contender WHERE session = me ORDER BY path LIMIT 100) c;
 	DELETE FROM tierlock.session WHERE id = me AND NOT EXISTS (SELECT FROM tierlock.contender WHERE session = me);
 	RETURN NOT EXISTS (SELECT FROM tierlock.session WHERE id = me);
 END $$;
