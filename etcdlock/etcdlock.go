@@ -38,11 +38,8 @@ func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 // lock went to another process. Until the outcome is known the lock is not handed on within the process either; if it never is
 // known, the lock leaves the process with the release.
 func Txn(ctx context.Context, hold *tier.Hold, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
-	c, ok := second.GrantOf(hold).(*queue.Contender)
-	var s *store
-	if ok {
-		s, ok = c.Store().(*store)
-	}
+	c, _ := second.GrantOf(hold).(*queue.Contender)
+	s, ok := c.Store().(*store)
 	if !ok {
 		return nil, fmt.Errorf("etcdlock: transaction under %s: that lock is not on etcd", hold.Path())
 	}

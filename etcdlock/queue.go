@@ -335,7 +335,12 @@ func (s *store) ask(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range holders(places) {
+	for _, p := range places {
+		ref := refOf(p.key)
+		ref.Token = p.Token
+		if !viewOf(ref, 0, places).Has { // nor has anybody behind it
+			return nil
+		}
 		if !p.ours {
 			return denied{fmt.Errorf("%s is not a key of this package, and its owner would not hear of it: %w",
 				second.Text(p.key), errors.ErrUnsupported)}
@@ -343,22 +348,11 @@ func (s *store) ask(ctx context.Context, path string) error {
 		if p.Asked {
 			continue
 		}
-		ref := refOf(p.key)
-		ref.Token = p.Token
 		if _, _, err := s.mark(ctx, ref, p, "revoke", "true", func(p place) bool { return p.Asked }); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// holders returns those of a queue that have the lock: the first one, and if that reads, those right behind it who read.
-func holders(places []place) []place {
-	together := min(len(places), 1)
-	for together > 0 && together < len(places) && places[0].Shared && places[together].Shared {
-		together++
-	}
-	return places[:together]
 }
 
 // wrote notes what was put.

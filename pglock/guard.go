@@ -42,13 +42,11 @@ func Tx(ctx context.Context, hold *tier.Hold, f func(tx pgx.Tx) error) error {
 
 // transact is [Tx] under a contender of which check has to say that the lock is ours.
 func transact(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
-	if c != nil {
-		switch s := c.Store().(type) {
-		case *store:
-			return s.transact(ctx, c, s.proof(c), check, f)
-		case *advisory:
-			return s.transact(ctx, c, s.proof(c), check, f)
-		}
+	switch s := c.Store().(type) {
+	case *store:
+		return s.transact(ctx, c, s.proof(c), check, f)
+	case *advisory:
+		return s.transact(ctx, c, s.proof(c), check, f)
 	}
 	return errors.New("that lock is not on PostgreSQL")
 }

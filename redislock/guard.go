@@ -47,11 +47,8 @@ var errAgain = errors.New("the script was executed, and its answer is lost")
 //
 // The scripts of one hold, and of those it is handed to within the process, run one after the other.
 func Eval(ctx context.Context, hold *tier.Hold, script string, keys []string, args ...any) (any, error) {
-	c, ok := second.GrantOf(hold).(*queue.Contender)
-	var s *store
-	if ok {
-		s, ok = c.Store().(*store)
-	}
+	c, _ := second.GrantOf(hold).(*queue.Contender)
+	s, ok := c.Store().(*store)
 	if !ok {
 		return nil, fmt.Errorf("redislock: script under %s: that lock is not on Redis", hold.Path())
 	}

@@ -55,8 +55,13 @@ func (c *Contender) ValidUntil() time.Time {
 	return now.Add(left)
 }
 
-// Store is where it queues.
-func (c *Contender) Store() Store { return c.claim.tier.store }
+// Store is where it queues, nil if there is no contender.
+func (c *Contender) Store() Store {
+	if c == nil {
+		return nil
+	}
+	return c.claim.tier.store
+}
 
 // Err returns why the lock is not ours.
 func (c *Contender) Err() error { return c.ErrAt(c.claim.tier.Now()) }

@@ -36,14 +36,13 @@ func (w *Wait) Forget() {
 }
 
 // Standing returns what is known, and the zero Standing if nothing is.
-func (w *Wait) Standing() Standing {
-	if w == nil {
-		return Standing{}
+func (w *Wait) Standing() (s Standing) {
+	if w != nil {
+		if ask := w.ask.Load(); ask != nil {
+			s = (*ask)()
+		}
 	}
-	if ask := w.ask.Load(); ask != nil {
-		return (*ask)()
-	}
-	return Standing{}
+	return s
 }
 
 // Behind reports whether the acquisition has ever waited for another contender.
