@@ -99,3 +99,24 @@ func TestNodesThatWentMeanwhileAreMissedAsSoonAsTheConnectionIsBack(t *testing.T
 		need.Equal(t, "missed after the connection was back", time.Since(back), 0)
 	})
 }
+
+// It lists the queue and asks for the watches that have gone, so those that are held are looked at first.
+func TestNodeThatWaitsIsReadOnceBecauseOfAReconnect(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		held := start(t, s).acquire(t)
+		p := start(t, s)
+		r := p.queue(t.Context())
+		var reads atomic.Int64
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if f.Session == p.session && is("getData", zktest.Request)(f) && f.Path != held.Path() {
+				reads.Add(1)
+			}
+			return zktest.Pass
+		})
+		s.Cut(p.session)
+		synctest.Wait()
+		need.Equal(t, "reads", reads.Load(), 1)
+		need.OK(t, held.Release())
+		r.granted(t).Release()
+	})
+}
