@@ -543,12 +543,8 @@ func (p *predecessors) seen(name string) zkqueue.Contender {
 func (p *predecessors) watch(queue *link.Watcher) error {
 	l, n := p.attempt.client.link, p.node
 	names, requests := p.readings()
-	var own znodes
-	for _, z := range n.znodes {
-		if q := l.Reading(z.path, &z.watcher); q.Watch {
-			own, requests = append(own, z), append(requests, q)
-		}
-	}
+	own := n.unwatched()
+	requests = append(requests, n.readings(own)...)
 	if len(requests) == 0 {
 		return nil
 	}

@@ -94,7 +94,9 @@ func (n *Node) grant(s standing) bool {
 	n.beside = s.ahead + s.behind
 	n.noteBudget(s)
 	n.stopPolling = n.lock.client.link.PollClose()
-	n.checking = n.checkLater() // a short hold ends before its end need be watched
+	if len(n.unwatched()) > 0 { // a short hold ends before its end need be watched
+		n.checking = n.checkLater()
+	}
 	switch {
 	case n.overflows(): // there may be others outside the queue: one turn, and out of their way
 		n.contested.Raise(time.Time{})
@@ -640,6 +642,12 @@ func deletesOf(paths []string) []any {
 // checks are the operations that do nothing, and fail unless the znodes are there.
 func (zs znodes) checks() []any {
 	return each(zs, func(z *znode) any { return &zk.CheckVersionRequest{Path: z.path, Version: -1} }) // any version
+}
+
+// unwatched returns the znodes whose end would not be heard of.
+func (n *Node) unwatched() znodes {
+	events := &n.lock.client.link.Events
+	return slices.DeleteFunc(slices.Clone(n.znodes), func(z *znode) bool { return events.Hears(z.path, &z.watcher) })
 }
 
 // unseen is why a read of the znode failed.

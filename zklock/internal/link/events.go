@@ -54,6 +54,18 @@ func (e *Events) listen(path string, w *Watcher) (watched bool) {
 	return watched
 }
 
+// Hears reports whether w is told of what happens to path.
+func (e *Events) Hears(path string, w *Watcher) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	known := e.watches[path]
+	if known == nil {
+		return false
+	}
+	_, hears := known.watchers[w]
+	return hears
+}
+
 // Ignore ends what listen began; the watch stays.
 func (e *Events) Ignore(path string, w *Watcher) {
 	e.mu.Lock()
