@@ -74,7 +74,7 @@ var scopes = []scopeOfTest{
 	{"seam, two processes: a limit of waiting, two goroutines each", 0, 0, 74958, true,
 		Scope{Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, MaxWait: time.Second, Clock: time.Second}},
 	{"ZooKeeper, two processes", 2, 0, 80, false, Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}}},
-	{"ZooKeeper, two processes: any fault", 2, 0, 3294, true,
+	{"ZooKeeper, two processes: any fault", 2, 0, 3281, true,
 		anyFault(Scope{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Clock: lease / 4})},
 	{"ZooKeeper, one process: a guarded write, any fault but of the clock", 2, 0, 1196, true,
 		anyFault(Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Guarded, Lock}})},
