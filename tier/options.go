@@ -50,8 +50,8 @@ type options struct {
 // the lock goes at every release, whether another process waits or not.
 //
 // By default the budget is measured. Nobody works while a lock changes process, which takes about as
-// long as a release that gives it up. So each process asks for 19 times the median of its last nine,
-// which keeps the lock in use for 95 % of the time; for at least 20 ms, and at most a tenth of the
+// long as a release that gives it up. So each process asks for 19 times what seven of its last nine took
+// at most, which keeps the lock in use for 95 % of the time; for at least 20 ms, and at most a tenth of the
 // lease. All that queue for a lock use the largest that any of them asks for, or their shares would
 // differ: it is in the names or contents of the contenders. Who sets a budget asks for none and keeps to
 // his own. Processes with equal budgets get equal shares. Advisory locks of PostgreSQL say nothing, and it

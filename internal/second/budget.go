@@ -28,8 +28,8 @@ func (b Budget) Duration() time.Duration {
 func budgetFor(took [9]time.Duration, lease time.Duration) Budget {
 	class := func(d time.Duration) float64 { return 8 * math.Log2(float64(max(d, leastBudget))/float64(leastBudget)) }
 	slices.Sort(took[:])
-	median := took[len(took)/2]
-	return Budget(min(math.Ceil(class(19*median)), math.Floor(class(lease/10)), float64(LastBudget)))
+	usual := took[3*len(took)/4] // the slow ones keep a lock idle for longer, and the slowest may be no hand-overs
+	return Budget(min(math.Ceil(class(19*usual)), math.Floor(class(lease/10)), float64(LastBudget)))
 }
 
 // Prices are how long it took a process to give locks up, from the request to the answer: what it can measure of a hand-over by itself,

@@ -21,8 +21,8 @@ func TestABudgetKeepsALockInUse(t *testing.T) {
 		{"near", nine(ms), lease, 20 * ms, 20 * ms},
 		{"a busy server", nine(3 * ms), lease, 57 * ms, 62 * ms},
 		{"far", nine(20 * ms), lease, 380 * ms, 415 * ms},
-		{"four were slow", append(nine(20 * ms)[:5], 3e9, 3e9, 3e9, 3e9), lease, 380 * ms, 415 * ms},
-		{"five were slow", append([]time.Duration{3e9, 3e9, 3e9, 3e9, 3e9}, nine(0)[:4]...), lease, 910 * ms, time.Second},
+		{"two were slow", append(nine(20 * ms)[:7], 3e9, 3e9), lease, 380 * ms, 415 * ms},
+		{"three were slow", append([]time.Duration{3e9, 3e9, 3e9}, nine(0)[:6]...), lease, 910 * ms, time.Second},
 		{"a tenth of the lease", nine(time.Second), lease, 910 * ms, time.Second},
 		{"of a short one", nine(time.Second), 100 * ms, 20 * ms, 20 * ms},
 		{"of a long one", nine(time.Hour), 1000 * time.Hour, 4690 * ms, 4700 * ms},
@@ -35,7 +35,7 @@ func TestPricesAreThoseOfTheLastTimes(t *testing.T) {
 	var p Prices
 	p.Paid(time.Hour)
 	for i := range 20 {
-		need.That(t, "a budget after four of nine", i != 3 || p.Budget(10*time.Second) == 0)
+		need.That(t, "a budget after two of nine", i != 1 || p.Budget(10*time.Second) == 0)
 		p.Paid(20 * time.Millisecond)
 	}
 	need.Equal(t, "the budget", p.Budget(10*time.Second), 34)
