@@ -82,6 +82,22 @@ func TestAttachedAcquiresInSoManyRoundTrips(t *testing.T) {
 	})
 }
 
+// A request over such a connection does not end with the caller's context.
+func TestAttachedWaiterWhoHasLeftIsGoneSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trip = 20 * time.Millisecond
+		s := zktest.Start(t, zktest.Config{Latency: trip / 2})
+		n := start(t, s).acquire(t)
+		p, _ := attach(t, s)
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, leave)
+		wantErr(t, "Acquire", need.ErrOf(p.lock.Acquire(ctx)), context.Canceled)
+		time.Sleep(3 * trip / 2)
+		need.Equal(t, "who queues", len(s.Children(path)), 1)
+		wantErr(t, "Release", n.Release(), nil)
+	})
+}
+
 func TestAttachedChecksItsOptions(t *testing.T) {
 	wantMention(t, need.ErrOf(zklock.Attach(nil, zklock.WithSessionTimeout(-1))), "session timeout")
 }

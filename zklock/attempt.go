@@ -505,7 +505,7 @@ func (p *predecessors) wait(s standing) (head bool, err error) {
 		case <-n.wake.C():
 			return false, nil
 		case <-ctx.Done():
-			return false, nil
+			return false, context.Cause(a.ctx) // nil if it is only time to look again
 		}
 	}
 }

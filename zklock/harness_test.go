@@ -249,8 +249,8 @@ func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 
 var mending sync.Mutex // one restarts the ensemble at a time
 
-// mend starts an ensemble again that commits nothing any more: so a leader of 3.8 may remain to which both followers have come back after
-// all three were stopped.
+// mend starts an ensemble again that commits nothing any more. One of 3.8 may be left so when all its servers were stopped and go on: both
+// followers come back to a leader whose proposals are never done.
 func mend(t *testing.T, e *zkserver.Ensemble) {
 	mending.Lock()
 	defer mending.Unlock()

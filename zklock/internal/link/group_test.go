@@ -201,7 +201,6 @@ func TestOneAloneLeavesAtOnceAsItIs(t *testing.T) {
 	})
 }
 
-// Whatever is under way: others that come all the time, or one that is never answered.
 // It is no group.
 func TestNobodyWaitsBecauseOfWhatLeavesAlone(t *testing.T) {
 	inCrowd(t, 2, func(c *crowd) {
@@ -211,6 +210,7 @@ func TestNobodyWaitsBecauseOfWhatLeavesAlone(t *testing.T) {
 	})
 }
 
+// Whatever is under way: others that come all the time, or one that is never answered.
 func TestNobodyWaitsForOthersForLongerThanAQuarterOfARoundTrip(t *testing.T) {
 	inCrowd(t, 60, func(c *crowd) {
 		var all sync.WaitGroup
