@@ -200,10 +200,16 @@ var nodeForgers = []forger{
 		r.Paths[0] = q.Path + "0000900000"
 		return true
 	}), "were asked for|nobody has created|nobody can have removed"},
+	// Those to reads: by what becomes of writes earlier events are judged.
 	{"answers exchanged", func(events []Event, at int) ([]Event, bool) {
+		reads := func(a *Event) bool {
+			return a.Kind == Answered && slices.ContainsFunc(events, func(q Event) bool {
+				return q.Kind == Sent && q.Process == a.Process && q.Number == a.Number && !q.Request.writes()
+			})
+		}
 		e := &events[at]
-		for i := at + 1; i < len(events) && e.Kind == Answered; i++ {
-			if f := &events[i]; f.Kind == Answered && f.Line == e.Line && f.Process == e.Process {
+		for i := at + 1; i < len(events) && reads(e); i++ {
+			if f := &events[i]; f.Line == e.Line && f.Process == e.Process && reads(f) {
 				e.Number, f.Number = f.Number, e.Number
 				return events, true
 			}
