@@ -47,8 +47,8 @@ import (
 // In turn a lock changes hands with one round trip and without a write to a table. Choose it for a
 // few hot locks with short waits; choose [New] for leaders, and for many paths. It takes the schema
 // of [Migrate] and PostgreSQL 14 or later. It connects as pool does, with its hooks BeforeConnect
-// and AfterConnect, but on connections of its own. Options, who waits for the first connection, and
-// what an error says at once, are those of New.
+// and AfterConnect, but on connections of its own; pool itself serves [Tx]. Options, who waits for the
+// first connection, and what an error says at once, are those of New.
 //
 // # Connections
 //
@@ -78,7 +78,8 @@ import (
 //
 // The key of a lock is a hash of its path; see pg_locks. Two paths with one key exclude each other,
 // and so does anybody who takes that key with pg_advisory_lock: the first eight bytes of the
-// SHA-256 of "tierlock:" and the path, as a bigint.
+// SHA-256 of "tierlock:" and the path, as a bigint. For [Tx] there is a second lock, whose key is the same
+// as two ints: it is taken by a transaction that commits, and by who is granted the first one.
 //
 // The token is from a sequence, drawn once the lock is granted. So Contenders shows none for those
 // that wait. It takes host and label from application_name, which the server cuts to 63 bytes and
@@ -102,15 +103,10 @@ func NewAdvisory(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
 // Sessions that nobody uses are kept for others for a while. One more connection, the ear, hears who waits and who is asked, and looks
 // at the queues: a connection that waits is busy. A connection that holds is read for its end, and has the server answer for the lease.
 type advisory struct {
-	ear     ear
-	options options
-	config  *pgxpool.Config // how to connect
-	hangUp  context.CancelFunc
-	tier    *queue.Tier
-	self    second.Description
+	base
+	config *pgxpool.Config // how to connect
 
-	names   atomic.Int64 // of contenders and sessions, so far
-	entries sync.Map     // by ID
+	entries sync.Map     // by ID, which is for this process alone: others know the contender by the server's process
 	heard   atomic.Int64 // on the tier's clock, when that was sent what the server has answered last on the ear
 
 	mu     sync.Mutex    // guards the fields below; never held across a request
@@ -121,10 +117,10 @@ type advisory struct {
 // openAdvisory returns a tier on a store that begins to connect.
 func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	o.Margin = cmp.Or(o.Margin, o.TTL/3)
-	s := &advisory{options: o, self: second.Describe(o.Label), pause: o.TTL}
-	s.self.Host, _, _ = strings.Cut(s.self.Host, ".")
 	wires, hangUp := context.WithCancel(context.Background())
-	s.config, s.hangUp = configLike(wires, pool, s.prepare), hangUp
+	s := &advisory{base: base{pool: pool, options: o, self: second.Describe(o.Label), hangUp: hangUp}, pause: o.TTL}
+	s.self.Host, _, _ = strings.Cut(s.self.Host, ".")
+	s.config = configLike(wires, pool, s.prepare)
 	maps.Copy(s.config.ConnConfig.RuntimeParams, runtime(o.TTL))
 	s.ear = ear{dial: s.hears, due: func(*line) error { return s.lookAround(context.Background()) }, Tasks: second.NewTasks(), lost: func() {
 		s.dropSpares(true)
@@ -147,9 +143,6 @@ func advisoryKey(path string) string {
 }
 
 var errUnseen = errors.New("the server does not know any more that this session waits, or has the lock")
-
-// Name is for this process alone: others know the contender by the server's process.
-func (s *advisory) Name(string) string { return strconv.FormatInt(s.names.Add(1), 10) }
 
 // Do executes a command. Enter takes a second round trip if it has to wait. What is not answered is undone by the server once it knows
 // that the connection is closed: so nothing is unknown, and there is nothing to audit, to drop, or to say at the end.
@@ -275,9 +268,7 @@ func (s *advisory) lookAround(ctx context.Context) error {
 // talk asks on the ear, if there is one.
 func (s *advisory) talk(ctx context.Context, c call) (rows [][][]byte, err error) {
 	err = s.ear.talk(ctx, func(l *line) (err error) {
-		if rows, err = l.ask(l.bound, c); err != nil && !refused(err) {
-			s.ear.lose(l, err)
-		}
+		rows, err = l.ask(l.bound, c)
 		return err
 	})
 	return rows, err
@@ -460,11 +451,13 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 // The statements, by the names under which each session has them prepared. $1 is a key; $2 is what pg_stat_activity shows of a session,
 // behind its token; $3 says whether the lock is shared.
 //
-// A token is drawn once the lock is granted, so that it is greater than all before.
+// A token is drawn once the lock is granted, so that it is greater than all before, and once no transaction under the lock before that has
+// still to commit. It is in the name of the session only while that has the lock: the guard of a transaction looks at both, one after the
+// other.
 var statements = map[string]string{
 	"try":       taking("pg_try_advisory_lock", "WHERE granted"),
 	"lock":      taking("pg_advisory_lock", ""),
-	"leave":     "SELECT " + inMode("pg_advisory_unlock") + ", set_config('application_name', $2, false)",
+	"leave":     "SELECT set_config('application_name', $2, false), " + inMode("pg_advisory_unlock"),
 	"leave-all": "SELECT pg_advisory_unlock_all()",
 
 	// Who holds a lock alone and asks for a share of it is granted that before all who wait.
@@ -477,20 +470,23 @@ var statements = map[string]string{
 
 	"name": "SELECT set_config('application_name', $1, false)",
 
-	// Those that have the locks of these keys, in the order of their tokens, and then those that wait. A session may have a lock in both
-	// modes for a moment. A table lock has two keys.
-	"look": `SELECT k.key, l.pid, bool_and(l.mode = 'ShareLock'), bool_or(l.granted) AS has, coalesce(a.application_name, '')
+	// Those that have the locks of these keys, in the order of their tokens, and then those that wait, first the one that waits for
+	// transactions alone. A session may have a lock in both modes for a moment.
+	"look": `SELECT k.key, l.pid, bool_and(l.mode = 'ShareLock') FILTER (WHERE l.objsubid = 1), bool_and(l.granted) AS has,
+			coalesce(a.application_name, '')
 		FROM pg_locks l CROSS JOIN LATERAL (SELECT (l.classid::bigint << 32) | l.objid::bigint AS key) k
 		LEFT JOIN pg_stat_activity a USING (pid)
-		WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		AND k.key = ANY ($1::bigint[]) GROUP BY k.key, l.pid, a.application_name
-		ORDER BY has DESC, CASE WHEN bool_or(l.granted) THEN substring(a.application_name FROM '^tierlock (\d+) ')::numeric END,
+		WHERE l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND k.key = ANY ($1::bigint[]) GROUP BY k.key, l.pid, a.application_name HAVING bool_or(l.objsubid = 1)
+		ORDER BY has DESC, bool_or(l.granted) DESC,
+			CASE WHEN bool_and(l.granted) THEN substring(a.application_name FROM '^tierlock (\d+) ')::numeric END,
 			min(l.waitstart), l.pid`,
 }
 
 func taking(function, granted string) string {
 	return fmt.Sprintf(`WITH l AS MATERIALIZED (SELECT %s AS granted),
-		t AS MATERIALIZED (SELECT nextval('tierlock.token') AS token FROM l %s)
+		g AS MATERIALIZED (SELECT pg_advisory_xact_lock(($1 >> 32)::int, ($1 << 32 >> 32)::int) FROM l %s),
+		t AS MATERIALIZED (SELECT nextval('tierlock.token') AS token FROM g)
 		SELECT token, set_config('application_name', 'tierlock ' || token || $2, false) FROM t`, inMode(function), granted)
 }
 

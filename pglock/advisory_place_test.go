@@ -15,7 +15,7 @@ import (
 )
 
 func TestNameSaysWhoItIs(t *testing.T) {
-	s := &advisory{self: second.Describe("night run")}
+	s := &advisory{base: base{self: second.Describe("night run")}}
 	s.self.Host = "db-7"
 	name := "tierlock 99 1 " + s.about(1500*time.Millisecond)
 	says := func(name string, granted bool) second.Contender { return placeOf("31", false, granted, name).Contender }

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tierlock/tierlock/internal/queue"
@@ -199,10 +198,20 @@ func (e *entry) view(sent time.Duration) queue.View {
 // seen takes over where an entry stands. It breaks the connection of a waiter that the server does not have in the queue, or that has
 // the lock already and was not told. The first look may have been too early.
 func (e *entry) seen(queue []place) {
+	if gone := e.stand(queue); gone {
+		e.lose(errUnseen)
+		return
+	}
+	e.store.tier.Tell(e.view(0))
+}
+
+// stand notes where an entry stands in the queue, and reports whether it has waited there unseen for too long.
+func (e *entry) stand(queue []place) (gone bool) {
 	i := slices.IndexFunc(queue, func(p place) bool { return p.ID == e.session.pid })
 	has := i >= 0 && queue[i].granted
 	behind := slices.DeleteFunc(slices.Clone(queue), func(p place) bool { return p.granted })
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	v := &e.stands
 	waits := v.Token == 0
 	switch {
@@ -214,14 +223,10 @@ func (e *entry) seen(queue []place) {
 		e.unseen = cmp.Or(e.unseen, time.Now())
 	case i > 0:
 		v.Ahead, v.Nearest, e.unseen = i, queue[i-1].Contender, time.Time{}
+	default: // it waits for transactions, or is about to be granted the lock
+		v.Ahead, v.Nearest, e.unseen = 0, second.Contender{}, time.Time{}
 	}
-	gone := waits && !e.unseen.IsZero() && time.Since(e.unseen) > e.session.bound
-	e.mu.Unlock()
-	if gone {
-		e.lose(errUnseen)
-		return
-	}
-	e.store.tier.Tell(e.view(0))
+	return waits && !e.unseen.IsZero() && time.Since(e.unseen) > e.session.bound
 }
 
 // attend looks after the session of a holder: it hears of the end of the connection, and has the server answer often enough for the
@@ -299,77 +304,9 @@ func (e *entry) revoke(token string) {
 	e.store.ear.Go(func() { e.session.talk(context.Background(), e.beat) })
 }
 
-// Tx runs f in a transaction of the session in which a contender has the lock: what is committed there is committed while the lock is
-// ours. It sends nothing if check, which should include [queue.Contender.Err], returns an error. The contender is not idle from before
-// that is asked.
-//
-// While it lasts nothing else is sent in the session, so it has to end within the lease as it is renewed at its beginning. When that
-// is over, or ctx ends, the connection is closed, whatever is under way, and with it the lock is lost.
-func (s *advisory) Tx(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
-	if err := c.Begin(ctx, check); err != nil {
-		return err
-	}
-	defer c.Finish()
-	e := s.find(c.Ref().ID)
-	if e == nil {
-		return cmp.Or(c.Err(), errDropped)
-	}
-	x := e.session
-	if err := x.begin(ctx); err != nil {
-		return cmp.Or(c.Err(), err)
-	}
-	defer x.done()
-	x.dying = e.lost
-	err := e.commit(ctx, c, check, f)
-	x.dying = nil
-	if x.conn.IsClosed() || e.over.Load() && c.Err() != second.ErrReleased { //nolint:errorlint // nobody wraps it
-		e.lose(cmp.Or(err, errDropped))
-	}
-	switch lost := check(); {
-	case err == nil || lost == nil || errors.Is(err, lost) || errors.Is(err, second.ErrUnknown):
-		return err
-	case errors.Is(lost, err):
-		return lost
-	default:
-		return fmt.Errorf("%w: %w", lost, err)
-	}
-}
-
-// commit commits what f does unless check fails. Before that it has the session answer. A commit that is not answered may be done: that
-// alone does not say that the lock was lost before. The server itself ends what is stuck, should nobody be there to do so once the lease
-// is over.
-func (e *entry) commit(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
-	x := e.session
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	abort := func() { e.lose(context.Cause(ctx)) } // the driver then cancels what is under way
-	stop := context.AfterFunc(ctx, abort)
-	var tx pgx.Tx
-	defer func() {
-		if !stop() {
-			abort() // or it is about to
-		} else if tx != nil {
-			tx.Rollback(ctx) // nothing once it is committed
-		}
-	}()
-	err := e.beat()
-	if err := cmp.Or(c.Err(), err); err != nil {
-		return err
-	}
-	defer time.AfterFunc(time.Until(c.ValidUntil()), func() { cancel(errors.New("the transaction has lasted for the whole lease")) }).Stop()
-	x.wire.SetDeadline(time.Time{})
-	tx, err = perform(ctx, x.conn, e.store.options.TTL, func(begun pgx.Tx) error {
-		tx = begun // which is rolled back also if f does not return
-		return f(begun)
-	})
-	if err := cmp.Or(check(), err, context.Cause(ctx)); err != nil {
-		return err
-	}
-	err = tx.Commit(ctx)
-	if err == nil || refused(err) || errors.Is(err, pgx.ErrTxCommitRollback) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", second.ErrUnknown, cmp.Or(context.Cause(ctx), err))
+// proof is what tierlock.guard knows by that a contender has the lock.
+func (s *advisory) proof(c *queue.Contender) string {
+	return fmt.Sprintf("%s, %d", advisoryKey(c.Ref().Path), c.Token())
 }
 
 // leave unlocks, or ends the wait. If the server has something to end after that, or its answer does not come, the session ends. An
@@ -389,7 +326,7 @@ func (s *advisory) leave(ctx context.Context, c queue.Command) queue.Answer {
 	}
 	err := x.talk(ctx, func() error {
 		rows, err := x.ask(x.bound, last)
-		if err == nil && len(last) > 1 && string(rows[0][0]) != "t" {
+		if err == nil && len(last) > 1 && string(rows[0][1]) != "t" {
 			err = errUnseen
 		}
 		if err != nil {
@@ -399,10 +336,10 @@ func (s *advisory) leave(ctx context.Context, c queue.Command) queue.Answer {
 		return nil
 	})
 	if err != nil && !errors.Is(err, errDropped) {
-		return s.failed(err) // a transaction is under way
+		return s.failed(err) // a renewal is under way
 	}
 	a := queue.Answer{Outcome: queue.Done}
-	ended := errors.As(err, new(*pgconn.PgError)) && !refused(err) // by the server, before it came to that
+	ended := refusal(err) != "" && !refused(err) // by the server, before it came to that
 	if lost := !s.entries.CompareAndDelete(e.id, e); lost || ended || errors.Is(err, errUnseen) || pgconn.SafeToRetry(err) {
 		a.Removed = queue.Missing
 	}
@@ -419,8 +356,7 @@ func (e *entry) cancel() bool {
 	for x.conn.PgConn().CancelRequest(ctx) == nil && ctx.Err() == nil {
 		select {
 		case <-e.ended:
-			var refusal *pgconn.PgError
-			return errors.As(e.err, &refusal) && refusal.Code == "57014"
+			return refusal(e.err) == "57014"
 		case <-time.After(nearest):
 		}
 	}
@@ -430,16 +366,11 @@ func (e *entry) cancel() bool {
 
 // lose ends an entry whose connection is of no use any more. The holder knows before that is closed.
 func (e *entry) lose(why error) {
-	e.lost(why)
-	e.store.entries.CompareAndDelete(e.id, e)
-	e.session.drop(why)
-}
-
-// lost says that the connection is, or is about to be, closed.
-func (e *entry) lost(why error) {
 	e.over.Store(true)
 	e.store.tier.Tell(queue.View{ID: e.id, At: int64(e.store.tier.Now()),
 		Err: second.Lost(second.BySession, "server process %s: the session at the server is over: %w", e.session.pid, why)})
+	e.store.entries.CompareAndDelete(e.id, e)
+	e.session.drop(why)
 }
 
 func (s *advisory) find(id string) *entry {

@@ -13,32 +13,31 @@ import (
 // transaction back, unless it is about to end the connection. The driver is not asked whether a request
 // was sent: of a connection that breaks before the answer, it says that it was closed before.
 func classify(err error) queue.Outcome {
-	var refusal *pgconn.PgError
-	var unsent *pgconn.ConnectError
 	switch {
 	case err == nil:
 		return queue.Done
 	case errors.Is(err, errOver):
 		return queue.Expired
-	case errors.Is(err, errNew):
-		return queue.Failed
 	case unfit(err):
 		return queue.Denied
-	case !answered(err) && errors.As(err, &unsent):
-		return queue.Failed
-	case !errors.As(err, &refusal):
-		return queue.Unknown
 	case answered(err):
-		switch refusal.Code[:2] {
-		case "40", "53", "54", "55": // a deadlock, no room, be it for notifications, a lock that cannot be had
-			return queue.Failed
-		}
-		if refusal.Code == "57014" { // cancelled
+		switch refusal(err)[:2] {
+		case "40", "53", "54", "55", "57": // a deadlock, no room, be it for notifications, a lock that cannot be had; cancelled
 			return queue.Failed
 		}
 		return queue.Denied
+	case errors.Is(err, errNew), errors.As(err, new(*pgconn.ConnectError)):
+		return queue.Failed
 	}
 	return queue.Unknown
+}
+
+// refusal is the SQLSTATE with which a server has refused something, empty if none has.
+func refusal(err error) string {
+	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return refusal.Code
+	}
+	return ""
 }
 
 // unfit reports whether err says that the database, or the way to it, is none for these locks.
@@ -51,18 +50,18 @@ func unfit(err error) bool {
 // answered reports whether a server has said something that holds, be it that it refuses. One that shuts
 // down, does not serve yet, has no connection to spare, or is a standby, does not count.
 func answered(err error) bool {
-	var refusal *pgconn.PgError
 	if err == nil || errors.Is(err, errOver) || unfit(err) {
 		return true
 	}
-	if !errors.As(err, &refusal) || len(refusal.Code) != 5 {
+	state := refusal(err)
+	if len(state) != 5 {
 		return false
 	}
-	switch refusal.Code[:3] {
+	switch state[:3] {
 	case "080", "57P", "58P", "XX0":
 		return false
 	}
-	return refusal.Code != "53300" && refusal.Code != "25006"
+	return state != "53300" && state != "25006"
 }
 
 var errOver = errors.New("the server does not know it any more")

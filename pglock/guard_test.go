@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,11 @@ func increment(ctx context.Context, table string) func(pgx.Tx) error {
 	}
 }
 
-// transact runs a transaction under a contender of a lock in tables.
-func transact(t *testing.T, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
-	return c.Store().(*store).Tx(soon(t), c, check, f)
+// proof is what the guard of a transaction knows a contender by.
+func proof(c *queue.Contender) string {
+	return c.Store().(interface {
+		proof(c *queue.Contender) string
+	}).proof(c)
 }
 
 func TestTransactionIsCommittedWhileHeld(t *testing.T) {
@@ -89,84 +92,161 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	c := p.mustAcquire(t)
 	closing, goOn := make(chan struct{}), make(chan struct{})
 	var closes atomic.Int64
-	result := make(chan error, 1)
-	go func() {
-		result <- transact(t, c, c.Err, func(pgx.Tx) error {
-			p.network.onClose(func() {
-				if closes.Add(1) == 1 { // else it is who gives the connection back
-					close(closing)
-					<-goOn
-				}
-			})
-			lose(p, c)
-			<-closing
-			return nil
+	var broken uint32
+	wantErr(t, transact(soon(t), c, c.Err, func(tx pgx.Tx) error {
+		broken = tx.Conn().PgConn().PID()
+		p.network.onClose(func() {
+			if closes.Add(1) == 1 { // else it is who gives the connection back
+				close(closing)
+				<-goOn
+			}
 		})
-	}()
-	<-closing
-	time.AfterFunc(50*time.Millisecond, func() { close(goOn) })
-	wantErr(t, <-result, second.ErrLost)
-	select {
-	case <-goOn:
-	default:
-		t.Error("ended before the connection was broken")
-	}
+		lose(p, c)
+		<-closing
+		return nil
+	}), second.ErrLost)
+	need.That(t, "the next one has the same", need.Get(backend(soon(t), p.pool))(t) != broken)
+	close(goOn)
 	c.Release()
-	<-goOn
 }
 
 // The process does not know yet, the server does; or within the process the lock was handed on, with the same contender.
 func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 	t.Parallel()
-	need.Each(t, map[string]func(t *testing.T, p *process, c *queue.Contender) (check, want error){
-		"deleted": func(t *testing.T, _ *process, c *queue.Contender) (check, want error) {
+	type row struct {
+		flavour
+		ends  func(t *testing.T, p *process, c *queue.Contender)
+		check error // by the end, where the server does not know
+	}
+	handedOn := func(*testing.T, *process, *queue.Contender) {}
+	need.Each(t, map[string]row{
+		"deleted": {tables, func(t *testing.T, _ *process, c *queue.Contender) {
 			exec(t, outside(t), "DELETE FROM tierlock.contender WHERE id = $1", c.Ref().ID)
-			return nil, second.ErrLost
-		},
-		"session over": func(t *testing.T, p *process, _ *queue.Contender) (check, want error) {
+		}, nil},
+		"session over": {tables, func(t *testing.T, p *process, _ *queue.Contender) {
 			exec(t, outside(t), "UPDATE tierlock.session SET expires = clock_timestamp() - interval '1 hour' WHERE id = $1", p.session(t))
-			return nil, second.ErrLost
-		},
-		"handed on": func(*testing.T, *process, *queue.Contender) (check, want error) {
-			return second.ErrReleased, second.ErrReleased
-		},
-	}, func(t *testing.T, ends func(t *testing.T, p *process, c *queue.Contender) (check, want error)) {
+		}, nil},
+		"session of its own over": {advisories, func(t *testing.T, p *process, _ *queue.Contender) {
+			pid := contenders(t, p.at(t, lockPath(t)))[0].ID
+			p.network.mute("\x00try") // it does not hear of it
+			endSession(t, pid)
+		}, nil},
+		"handed on":           {tables, handedOn, second.ErrReleased},
+		"handed on, advisory": {advisories, handedOn, second.ErrReleased},
+	}, func(t *testing.T, c row) {
 		t.Parallel()
-		p := start(t, WithLeaseTTL(unhurried)) // no renewal tells it
-		c, tab := p.mustAcquire(t), table(t)
-		var checked, want error
-		wantErr(t, transact(t, c, func() error { return checked }, func(tx pgx.Tx) error {
-			checked, want = ends(t, p, c)
+		p := c.start(t, sharedURL(t), WithLeaseTTL(unhurried)) // no renewal tells it
+		held, tab := p.mustAcquire(t), table(t)
+		checked := func() error { return nil }
+		wantErr(t, transact(soon(t), held, func() error { return checked() }, func(tx pgx.Tx) error {
+			c.ends(t, p, held)
+			checked = func() error { return c.check }
 			return increment(soon(t), tab)(tx)
-		}), want)
+		}), cmp.Or(c.check, second.ErrLost))
 		need.Equal(t, "committed", value(t, tab), 0)
-		need.That(t, "not idle", c.Idle())
-		lost := errors.Is(want, second.ErrLost)
-		need.Equal(t, fmt.Sprintf("whether it is lost: %v", c.Err()), errors.Is(c.Err(), second.ErrLost), lost)
-		need.Equal(t, "whether Release says so", errors.Is(c.Release(), second.ErrLost), lost)
+		need.That(t, "not idle", held.Idle())
+		need.Equal(t, fmt.Sprintf("whether it is lost: %v", held.Err()), errors.Is(held.Err(), second.ErrLost), c.check == nil)
+		need.Equal(t, "whether Release says so", errors.Is(held.Release(), second.ErrLost), c.check == nil)
 	})
 }
 
 // What keeps the lock from the next one is the guard, from its look to the end of the transaction.
 func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
+	forEach(t, func(t *testing.T, f flavour) {
+		p := f.start(t, sharedURL(t), WithLeaseTTL(unhurried))
+		c := p.mustAcquire(t)
+		tx, guard := begun(t, outside(t)), "SELECT tierlock.guard("+proof(c)+")::text"
+		ask[any](t, tx, guard)
+		next := f.start(t, sharedURL(t), WithLeaseTTL(unhurried)).waits(t)
+		go c.Release()
+		next.Pending(t)
+		tx.Rollback(soon(t))
+		mustRelease(t, next.Must(t))
+		c = p.mustAcquire(t) // which is another turn
+		need.WantMention(t, need.ErrOf(outside(t).Exec(soon(t), guard)), "TL001")
+		mustRelease(t, c)
+	})
+}
+
+// The server has granted it the lock, but not the turn, however long the transaction takes.
+func TestWhoWaitsForATransactionKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	c := start(t).mustAcquire(t)
-	tx := begun(t, outside(t))
-	ask[any](t, tx, "SELECT tierlock.guard($1)::text", c.Ref().ID)
-	next := start(t).waits(t)
+	p, waiter := advise(t, sharedURL(t)), advise(t, sharedURL(t))
+	c := p.mustAcquire(t)
+	guarded := begun(t, outside(t))
+	ask[any](t, guarded, "SELECT tierlock.guard("+proof(c)+")::text")
+	next := waiter.waits(t)
+	pid := contenders(t, p.at(t, lockPath(t)))[1].ID
+	last := advise(t, sharedURL(t)).waits(t)
 	go c.Release()
-	next.Pending(t)
-	tx.Rollback(soon(t))
+	eventually(t, "the server has granted it the lock", func() bool {
+		return seen(t, outside(t), true) == 1 && seen(t, outside(t), false) == 1
+	})
+	s, key := c.Store().(*advisory), advisoryKey(lockPath(t))
+	var queue []place
+	eventually(t, "it waits for the transaction", func() bool {
+		queue = need.Get(s.look(soon(t), key))(t)[key]
+		return len(queue) == 2 && !queue[0].granted
+	})
+	need.Equal(t, "the first one", queue[0].ID, pid)
+	e := &entry{session: &line{pid: pid, bound: time.Hour}, store: &advisory{}, unseen: time.Now()}
+	e.stand(queue)
+	need.That(t, "it is missed", e.unseen.IsZero())
+	guarded.Rollback(soon(t))
 	mustRelease(t, next.Must(t))
+	mustRelease(t, last.Must(t))
+}
+
+// The guard may see the name of a session first, and then the lock, which by then can be that of the session's next turn.
+func TestTokenGoesBeforeTheLock(t *testing.T) {
+	t.Parallel()
+	conn, name := need.Get(pgx.Connect(soon(t), sharedURL(t)))(t), "s_"+newID()
+	defer conn.Close(soon(t))
+	need.Get(conn.Exec(soon(t), fmt.Sprintf(`CREATE SCHEMA %[1]s;
+		CREATE FUNCTION %[1]s.pg_advisory_unlock(bigint) RETURNS boolean LANGUAGE sql AS
+			$$ SELECT current_setting('application_name') = 'no token' $$;
+		CREATE FUNCTION %[1]s.pg_advisory_unlock_shared(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT %[1]s.pg_advisory_unlock($1)';
+		SET search_path = %[1]s, pg_catalog; SET application_name = 'tierlock 7 0 1'`, name)))(t)
+	for _, reads := range []string{"false", "true"} {
+		args := [][]byte{[]byte("1"), []byte("no token"), []byte(reads)}
+		r := conn.PgConn().ExecParams(soon(t), statements["leave"], args, nil, nil, nil).Read()
+		need.OK(t, r.Err)
+		need.Equal(t, "whether the token was gone once it unlocked, reading "+reads, string(r.Rows[0][1]), "t")
+		need.Get(conn.Exec(soon(t), "SET application_name = 'tierlock 7 0 1'"))(t)
+	}
+}
+
+// What a transaction has seen of the sessions before is not what the guard looks at, nor is the name of a session that has the lock again.
+func TestGuardLooksAnew(t *testing.T) {
+	t.Parallel()
+	p := advise(t, sharedURL(t))
+	c := p.mustAcquire(t)
+	tx := begun(t, outside(t))
+	need.Get(tx.Exec(soon(t), "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))(t)
+	const named = "SELECT application_name FROM pg_stat_activity WHERE pid = $1::text::int"
+	pid := contenders(t, p.at(t, lockPath(t)))[0].ID
+	before := ask[string](t, tx, named, pid)
+	mustRelease(t, c)
+	again := p.mustAcquire(t)
+	need.Equal(t, "the session that has it again", contenders(t, p.at(t, lockPath(t)))[0].ID, pid)
+	need.Equal(t, "what the transaction still sees", ask[string](t, tx, named, pid), before)
+	need.WantMention(t, need.ErrOf(tx.Exec(soon(t), "SELECT tierlock.guard("+proof(c)+")")), "TL001")
+	mustRelease(t, again)
 }
 
 // A process that is cut off has a row locked, and cannot tell the server. A commit checks what was deferred, for which no
 // statement_timeout holds.
 func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	t.Parallel()
-	need.Each(t, map[string]bool{"in the function": false, "in the commit": true}, func(t *testing.T, deferred bool) {
+	type row struct {
+		flavour
+		deferred bool
+	}
+	need.Each(t, map[string]row{
+		"in the function": {tables, false}, "in the commit": {tables, true}, "in the commit, advisory": {advisories, true},
+	}, func(t *testing.T, c row) {
 		t.Parallel()
-		p, q, tab := start(t), start(t), table(t)
+		p, q, tab, deferred := c.start(t, sharedURL(t)), c.start(t, sharedURL(t)), table(t), c.deferred
 		if deferred {
 			exec(t, outside(t), `CREATE FUNCTION `+tab+`() RETURNS trigger LANGUAGE plpgsql AS
 					'BEGIN IF NEW.n = 1 THEN PERFORM pg_sleep(30); END IF; RETURN NULL; END'`)
@@ -211,8 +291,11 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 
 // It may be committed, and the caller has to know what errors say so.
 func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
-	t.Parallel()
-	p := start(t, WithLeaseTTL(unhurried)) // so that nothing else is said meanwhile
+	forEach(t, testUnansweredCommit)
+}
+
+func testUnansweredCommit(t *testing.T, f flavour) {
+	p := f.start(t, sharedURL(t), WithLeaseTTL(unhurried)) // so that nothing else is said meanwhile
 	hold, tab := p.holds(t), table(t)
 	commit := func(ctx context.Context, answered func() (lose bool)) error {
 		err := Tx(ctx, hold, func(tx pgx.Tx) error {
@@ -237,12 +320,14 @@ func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 	eventually(t, "the outcome is known", second.GrantOf(hold).Idle)
 
 	stopper := begun(t, outside(t))
-	ask[any](t, stopper, "SELECT id::text FROM tierlock.contender WHERE path = $1 FOR UPDATE", lockPath(t))
+	need.Get(stopper.Exec(soon(t), "SELECT FROM tierlock.contender WHERE path = $1 FOR UPDATE", lockPath(t)))(t)
+	const fence = "SELECT pg_advisory_xact_lock(($1::bigint >> 32)::int, ($1 << 32 >> 32)::int)"
+	need.Get(stopper.Exec(soon(t), fence, advisoryKey(lockPath(t))))(t)
 	committing := make(chan error, 1)
 	go func() { committing <- Tx(soon(t), hold, func(pgx.Tx) error { return nil }) }()
 	eventually(t, "a commit that is refused", func() bool {
 		const waiting = "SELECT count(pg_cancel_backend(pid)) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND query LIKE $1"
-		return ask[int](t, outside(t), waiting, "%tierlock.guard('"+second.GrantOf(hold).(*queue.Contender).Ref().ID+"%") == 1
+		return ask[int](t, outside(t), waiting, "%tierlock.guard("+proof(second.GrantOf(hold).(*queue.Contender))+"%") == 1
 	})
 	err := <-committing
 	need.That(t, fmt.Sprintf("a commit that is refused: %v", err),

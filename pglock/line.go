@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -25,7 +24,6 @@ type line struct {
 	bound time.Duration
 
 	turn  chan struct{} // has whoever talks or listens
-	dying func(error)   // called before the driver closes the connection as a context has ended; of whoever talks
 	known bool          // the session in tables was renewed over it; of whoever talks
 	spare time.Time     // since when nobody uses it; guarded by the store
 
@@ -41,9 +39,6 @@ func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, told f
 	l := &line{turn: make(chan struct{}, 1), bound: bound}
 	config := pool.ConnConfig.Copy()
 	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { told(n) }
-	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &watcher{pgconn.DeadlineContextWatcherHandler{Conn: conn.Conn()}, l}
-	}
 	if pool.BeforeConnect != nil {
 		if err := pool.BeforeConnect(ctx, config); err != nil {
 			return nil, err
@@ -59,19 +54,6 @@ func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, told f
 	}
 	l.conn, l.wire, l.pid = conn, conn.PgConn().Conn(), fmt.Sprint(conn.PgConn().PID())
 	return l, nil
-}
-
-// A watcher is that of the driver, which closes a connection with which it was busy when a context ended.
-type watcher struct {
-	pgconn.DeadlineContextWatcherHandler
-	line *line
-}
-
-func (w *watcher) HandleCancel(ctx context.Context) {
-	if w.line.dying != nil {
-		w.line.dying(context.Cause(ctx))
-	}
-	w.DeadlineContextWatcherHandler.HandleCancel(ctx)
 }
 
 // answer reads what the statements up to the next sync have answered, and returns the last rows.
@@ -111,8 +93,8 @@ func (l *line) ask(bound time.Duration, c call) ([][][]byte, error) {
 
 // refused reports whether the server has answered with an error, and the connection goes on.
 func refused(err error) bool {
-	var refusal *pgconn.PgError
-	return errors.As(err, &refusal) && refusal.Severity != "FATAL" && refusal.Severity != "PANIC"
+	refusal, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && refusal.Severity != "FATAL" && refusal.Severity != "PANIC"
 }
 
 // begin waits for the turn to talk, which done gives back. An error says that the line is closed, or ctx done before.

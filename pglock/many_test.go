@@ -81,7 +81,7 @@ func TestRowsOfAQueueThatAreNotRemovedYetAreNotPassedBy(t *testing.T) {
 	for _, c := range []struct{ what, sql string }{
 		{"an entry into an empty queue", enter(head)}, {"an entry behind somebody", enter(me)},
 		{"a look", "SELECT path FROM (" + strings.Replace(lookSQL, "$1", "'{"+path+"}'", 1) + ") c LIMIT 1"},
-		{"the end of a wait", leave(me)}, {"a settlement", call("settle", "")}, {"a release", leave(head)},
+		{"the end of a wait", leave(me)}, {"a release", leave(head)},
 	} {
 		const entries = "SELECT pg_stat_get_xact_tuples_returned('tierlock.contender_pkey'::regclass)"
 		before := ask[int](t, tx, entries)
@@ -108,7 +108,7 @@ func TestNobodyIsPassedBy(t *testing.T) {
 	entered(t, outside(t), path, head, id)
 	seen := func() {
 		t.Helper()
-		queues, err := look(soon(t), outside(t), []string{path})
+		queues, err := read(soon(t), outside(t), []string{path})
 		need.That(t, fmt.Sprintf("%v, or the next one is the first; %v", queues, err),
 			err == nil && len(queues[path]) == 1 && !entered(t, outside(t), path, newID(), id))
 		exec(t, outside(t), "DELETE FROM tierlock.contender WHERE path = $1 AND id <> $2", path, head)

@@ -1,6 +1,8 @@
 package pglock
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -36,6 +38,19 @@ func front(pool *pgxpool.Pool, opts []Option, open func(*pgxpool.Pool, options) 
 	}
 	return tier.New(t, share...), nil
 }
+
+// A base is what both kinds of locks have.
+type base struct {
+	ear     ear
+	tier    *queue.Tier
+	pool    *pgxpool.Pool // somebody else's
+	options options
+	self    second.Description
+	hangUp  context.CancelFunc // when nothing is to be said any more
+}
+
+// Name is that of a contender, or of a session.
+func (s *base) Name(string) string { return rand.Text() }
 
 // ValidatePath reports whether path may name a lock: not empty, no empty component,
 // no slash at the end, valid UTF-8 without control characters, at most 1024 bytes. Unlike in

@@ -6,7 +6,7 @@
 
 CREATE SCHEMA tierlock;
 
-CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 8';
+CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 10';
 
 CREATE SEQUENCE tierlock.token;
 
@@ -127,14 +127,11 @@ BEGIN
 	END IF;
 END $$;
 
-CREATE FUNCTION tierlock.notify(session text, message text) RETURNS void LANGUAGE sql AS
-	$$ SELECT pg_notify('tierlock ' || session, message) $$;
-
 -- tell tells those that have the lock and were not among the heads before that it is their turn, and whether somebody waits
 -- behind them; if there is other news, the others. The first who waits for permits may find that more are free, or more who wait.
 CREATE FUNCTION tierlock.tell(queue text, lowest bigint, before text[], news boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM tierlock.notify(session, CASE WHEN has AND id <> ALL (before) THEN 'turn ' || id || ' ' || (next IS NOT NULL)
+	PERFORM pg_notify('tierlock ' || session, CASE WHEN has AND id <> ALL (before) THEN 'turn ' || id || ' ' || (next IS NOT NULL)
 			ELSE 'look ' || queue END)
 		FROM (SELECT *, min(token) FILTER (WHERE NOT has) OVER () AS next FROM tierlock.line(queue, lowest)) l
 		WHERE id <> ALL (before) AND (has OR permits > 0 AND token = next) OR news AND has AND permits = 0;
@@ -213,14 +210,10 @@ END $$;
 
 -- drop deletes contenders as far as it need not wait for anybody, which a renewal that comes next could not.
 CREATE FUNCTION tierlock.drop(unwanted text[]) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-	c tierlock.contender;
 BEGIN
-	FOR c IN SELECT * FROM tierlock.contender WHERE id = ANY (unwanted) ORDER BY path FOR UPDATE SKIP LOCKED LOOP
-		IF pg_try_advisory_xact_lock(tierlock.key(c.path)) THEN
-			PERFORM tierlock.leave(c.path, c.id);
-		END IF;
-	END LOOP;
+	PERFORM tierlock.leave(path, id)
+		FROM (SELECT path, id FROM tierlock.contender WHERE id = ANY (unwanted) ORDER BY path FOR UPDATE SKIP LOCKED) c
+		WHERE pg_try_advisory_xact_lock(tierlock.key(path));
 END $$;
 
 -- change has a contender read from now on, and want no more than so many permits, or have none above that. It reports whether it has
@@ -241,19 +234,8 @@ END $$;
 CREATE FUNCTION tierlock.ask(queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
-	head record;
 BEGIN
-	FOR head IN UPDATE tierlock.contender SET asked = true WHERE id = ANY (was.heads) AND NOT asked RETURNING session LOOP
-		PERFORM tierlock.notify(head.session, 'look ' || queue);
-	END LOOP;
-END $$;
-
--- settle removes from a queue whoever has no session any more.
-CREATE FUNCTION tierlock.settle(queue text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-	was record := tierlock.enclose(queue);
-BEGIN
-	PERFORM tierlock.expire(queue, was.lowest);
+	UPDATE tierlock.contender SET asked = true WHERE id = ANY (was.heads);
 	PERFORM tierlock.tell(queue, was.lowest, was.heads, true);
 END $$;
 
@@ -264,8 +246,9 @@ BEGIN
 	INSERT INTO tierlock.session VALUES (me, clock_timestamp() + ttl_ms * interval '1 ms', host, pid, label);
 END $$;
 
--- beat renews a session unless it is over, and names the queues with contenders whose sessions are. It locks the row first: once
--- it has seen that the session is not over, nobody else can find the opposite. It waits for nobody but those who just have.
+-- beat renews a session unless it is over, and names contenders whose sessions are. It locks the row first: once it has seen that the
+-- session is not over, nobody else can find the opposite, and it finds so of no session with a renewal under way. It waits for nobody but
+-- those who just have.
 CREATE FUNCTION tierlock.beat(me text, ttl_ms bigint, OUT alive boolean, OUT stale text[], OUT quiet bigint) LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.durably();
@@ -273,9 +256,9 @@ BEGIN
 	PERFORM FROM tierlock.session WHERE id = me FOR NO KEY UPDATE;
 	UPDATE tierlock.session SET expires = clock_timestamp() + ttl_ms * interval '1 ms' WHERE id = me AND expires > clock_timestamp();
 	alive := FOUND;
-	stale := ARRAY(SELECT DISTINCT c.path FROM tierlock.session s, LATERAL (SELECT path FROM tierlock.contender
+	stale := ARRAY(SELECT c.id FROM tierlock.session s, LATERAL (SELECT id FROM tierlock.contender
 		WHERE session = s.id OFFSET 0) c -- or else it may read the rows of all, and those that are dead
-		WHERE s.expires <= clock_timestamp() LIMIT 100);
+		WHERE s.expires <= clock_timestamp() LIMIT 100 FOR SHARE OF s SKIP LOCKED);
 	DELETE FROM tierlock.session WHERE id IN (SELECT s.id FROM tierlock.session s WHERE s.expires <= clock_timestamp() - interval '1 minute'
 		AND NOT EXISTS (SELECT FROM tierlock.contender c WHERE c.session = s.id) FOR UPDATE OF s SKIP LOCKED);
 END $$;
@@ -283,17 +266,10 @@ END $$;
 -- finish ends a session with its contenders, a hundred at a time, as the server has room for some thousand locks only.
 -- It reports whether that is all. It encloses queues in one order, as others may do the same.
 CREATE FUNCTION tierlock.finish(me text) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-	c tierlock.contender;
 BEGIN
-	FOR c IN SELECT * FROM tierlock.contender WHERE session = me ORDER BY path LIMIT 100 LOOP
-		PERFORM tierlock.leave(c.path, c.id);
-	END LOOP;
-	IF EXISTS (SELECT FROM tierlock.contender WHERE session = me) THEN
-		RETURN false;
-	END IF;
-	DELETE FROM tierlock.session WHERE id = me;
-	RETURN true;
+	PERFORM tierlock.leave(path, id) FROM (SELECT path, id FROM tierlock.contender WHERE session = me ORDER BY path LIMIT 100) c;
+	DELETE FROM tierlock.session WHERE id = me AND NOT EXISTS (SELECT FROM tierlock.contender WHERE session = me);
+	RETURN NOT EXISTS (SELECT FROM tierlock.session WHERE id = me);
 END $$;
 
 -- guard fails unless a contender is there and its session not over. From then until the end of the transaction the contender
@@ -305,6 +281,18 @@ BEGIN
 	PERFORM tierlock.durably();
 	SELECT session INTO mine FROM tierlock.contender WHERE id = me FOR KEY SHARE;
 	IF NOT FOUND OR NOT EXISTS (SELECT FROM tierlock.session WHERE id = mine AND expires > clock_timestamp()) THEN
+		RAISE 'the lock is lost' USING ERRCODE = 'TL001';
+	END IF;
+END $$;
+
+-- guard fails, for advisory locks, unless a session has the lock of a key with a token. From then until the end of the transaction nobody
+-- else gets it: whoever is granted it next has to wait for the same key as two numbers, of which the server makes another lock.
+CREATE FUNCTION tierlock.guard(key bigint, number bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM pg_advisory_xact_lock_shared((key >> 32)::int, (key << 32 >> 32)::int), pg_stat_clear_snapshot();
+	IF NOT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.locktype = 'advisory' AND l.granted
+		AND l.objsubid = 1 AND (l.classid::bigint << 32) | l.objid::bigint = key AND a.datname = current_database()
+		AND starts_with(a.application_name, 'tierlock ' || number || ' ')) THEN
 		RAISE 'the lock is lost' USING ERRCODE = 'TL001';
 	END IF;
 END $$;

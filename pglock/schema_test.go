@@ -85,26 +85,26 @@ func TestSessionThatWasFoundOverIsNotRenewed(t *testing.T) {
 	need.That(t, "one that is not over was not renewed", renewed(t, pool, id))
 }
 
-// A renewal has come in time, and is slow to commit. Who finds the session over meanwhile waits for it.
+// A renewal has come in time, and is slow to commit. Who finds the session over meanwhile waits for it, and a renewal passes it by.
 func TestRenewalUnderWayCounts(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
 	const lease = 2 * time.Second
-	session := openedFor(t, pool, lease)
-	entered(t, pool, lockPath(t), newID(), session)
+	session, another, id := openedFor(t, pool, lease), opened(t, pool), newID()
+	entered(t, pool, lockPath(t), id, session)
 	renewal := begun(t, pool)
 	need.That(t, "not renewed", renewed(t, renewal, session))
 	time.Sleep(lease)
-	settled := make(chan error)
-	go func() {
-		_, err := pool.Exec(soon(t), "SELECT tierlock.settle($1)", lockPath(t))
-		settled <- err
-	}()
+	behind := make(chan error)
+	var first bool
+	go func() { behind <- pool.QueryRow(soon(t), enterSession, lockPath(t), newID(), another).Scan(&first) }()
+	need.That(t, "it is to be removed", !ask[bool](t, pool, "SELECT $2 = ANY (stale) FROM tierlock.beat($1, 60000)", another, id))
 	time.Sleep(100 * time.Millisecond)
 	renewal.Commit(soon(t))
-	need.OK(t, <-settled)
-	need.Equal(t, "contenders that are left", left(t, lockPath(t)), 1)
-	exec(t, pool, "SELECT tierlock.finish($1)", session)
+	need.OK(t, <-behind)
+	need.That(t, "who came meanwhile has the lock", !first)
+	need.Equal(t, "contenders", left(t, lockPath(t)), 2)
+	exec(t, pool, "SELECT tierlock.finish($1), tierlock.finish($2)", session, another)
 }
 
 // A request whose wait for the standby was given up has taken effect at the primary. Who repeats it is not
@@ -161,6 +161,7 @@ func TestWhoIsConcernedIsTold(t *testing.T) {
 		{"a try of what is taken", try, ""},
 		{"one waits", enter("b", session, "NULL"), "look /q"},
 		{"another one waits", enter("c", session, "NULL"), ""},
+		{"the holder is asked", "SELECT tierlock.ask('/q')", "look /q"},
 		{"the session of the first is over", "UPDATE tierlock.session SET expires = '-infinity' WHERE id = '" + dying + "'", ""},
 		{"one enters, which finds that", enter("d", session, "NULL"), "turn b true"},
 		{"the lock goes on", enter("e", session, "'"+id("b")+"'"), "turn c true"},
@@ -203,7 +204,7 @@ func TestWhatCountsIsDurableWhateverTheRoleHas(t *testing.T) {
 		"SELECT first FROM tierlock.enter" + at + newID() + "', '" + session + "', false, 0, NULL, false)",
 		"SELECT tierlock.change" + at + id + "', true, 0)",
 		"SELECT tierlock.leave" + at + id + "')",
-		"SELECT tierlock.settle('" + lockPath(t) + "')::text",
+		"SELECT tierlock.drop(ARRAY['" + id + "'])::text",
 	} {
 		tx := begun(t, pool)
 		need.Get(tx.Exec(soon(t), "SET LOCAL synchronous_commit = off"))(t)
@@ -289,19 +290,20 @@ func TestSchemaWithoutItsRowsServes(t *testing.T) {
 }
 
 // What a renewal does besides: it notes the longest lease, also when somebody wants short quarantines again while others run; it removes
-// sessions that are long over, but not with contenders, as nobody would tell those behind them; and it names the queues of these.
+// sessions that are long over, but not with contenders, as nobody would tell those behind them; and it names these.
 func TestRenewalSeesToOthers(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))
 	id, over, empty := opened(t, pool), opened(t, pool), opened(t, pool)
-	entered(t, pool, "/x", newID(), over)
+	dead := newID()
+	entered(t, pool, "/x", dead, over)
 	exec(t, pool, "UPDATE tierlock.quarantine SET longest_ms = 0")
 	exec(t, pool, "UPDATE tierlock.session SET expires = expires - interval '1 hour' WHERE id <> $1", id)
 	stale := ask[[]string](t, pool, "SELECT stale FROM tierlock.beat($1, 60000)", id)
-	need.List(t, "the queues with one whose session is over", stale, "/x")
+	need.List(t, "those whose session is over", stale, dead)
 	longest := ask[int](t, pool, "SELECT longest_ms FROM tierlock.quarantine WHERE locks = 'tables'")
 	need.Equal(t, "the longest TTL, of who runs", longest, 60_000)
-	need.Equal(t, "contenders, of which one is to be settled", ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"), 1)
+	need.Equal(t, "contenders, of which one is to be removed", ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"), 1)
 	need.Equal(t, "sessions long over", ask[int](t, pool, "SELECT count(*) FROM tierlock.session WHERE id = $1", empty), 0)
 }
 

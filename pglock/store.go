@@ -2,11 +2,9 @@ package pglock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -24,13 +22,8 @@ import (
 // to wait for others over a few more. While no command is under way there, the ear reads queues that are followed, and hears what the
 // server tells.
 type store struct {
-	ear      ear
-	tier     *queue.Tier
-	pool     *pgxpool.Pool // somebody else's
+	base
 	requests *pgxpool.Pool
-	options  options
-	host     string             // for people to read
-	hangUp   context.CancelFunc // when nothing is to be said any more
 
 	mu        sync.Mutex          // guards the fields below
 	followers map[string]follower // by ID
@@ -44,10 +37,9 @@ type follower struct {
 
 // open returns a tier on a store that begins to ask for a session.
 func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
-	s := &store{pool: pool, options: o, followers: make(map[string]follower), unread: make(map[string]bool)}
-	s.host, _ = os.Hostname()
 	wires, hangUp := context.WithCancel(context.Background())
-	s.hangUp = hangUp
+	s := &store{followers: make(map[string]follower), unread: make(map[string]bool)}
+	s.base = base{pool: pool, options: o, self: second.Describe(o.Label), hangUp: hangUp}
 	var err error
 	if s.requests, err = pgxpool.NewWithConfig(wires, requestsLike(wires, pool)); err != nil {
 		hangUp()
@@ -56,7 +48,7 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	dial := func(ctx context.Context) (*line, error) {
 		return dial(ctx, s.requests.Config(), s.tier.Patience(), s.pass)
 	}
-	s.ear = ear{dial: dial, due: s.read, Tasks: second.NewTasks(), lost: func() {
+	s.ear = ear{dial: dial, due: s.catchUp, Tasks: second.NewTasks(), lost: func() {
 		s.requests.Reset() // they may be as dead
 		s.tier.Renew()
 	}}
@@ -67,8 +59,6 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	s.tier.Start()
 	return s.tier, nil
 }
-
-func (s *store) Name(string) string { return rand.Text() }
 
 // Close takes a second at most.
 func (s *store) Close() {
@@ -117,7 +107,7 @@ func (s *store) request(ctx context.Context, c queue.Command) (a queue.Answer, e
 	switch c.Op {
 	case queue.Leave:
 		err = s.requests.QueryRow(ctx, leaveSQL, c.Path, c.ID).Scan(&present)
-		a.Removed = removal(present)
+		a.Removed = removal[present]
 	case queue.Share, queue.Weigh:
 		var has *bool // nil if it is not there
 		shares := c.Op == queue.Share
@@ -140,12 +130,10 @@ func (s *store) request(ctx context.Context, c queue.Command) (a queue.Answer, e
 	return a, err
 }
 
-func removal(present bool) queue.Removal {
-	if present {
-		return queue.Removed
-	}
-	return queue.Missing
-}
+var removal = map[bool]queue.Removal{true: queue.Removed, false: queue.Missing}
+
+// proof is what tierlock.guard knows by that a contender has the lock.
+func (s *store) proof(c *queue.Contender) string { return "'" + c.Ref().ID + "'" }
 
 const leaveSQL = "SELECT tierlock.leave($1, $2)"
 
@@ -159,9 +147,8 @@ func (s *store) enter(ctx context.Context, c queue.Command) (a queue.Answer, err
 	sent := time.Now()
 	err = s.requests.QueryRow(ctx, enterSQL, c.Path, c.ID, c.Session, c.Reads, c.Linger.Milliseconds(), c.Old.ID, c.Op == queue.Try, c.Weight,
 		c.Permits, c.Budget).Scan(&alive, &number, &first, &removed, &quiet)
-	var refusal *pgconn.PgError
 	switch {
-	case errors.As(err, &refusal) && refusal.Code == "TL002":
+	case refusal(err) == "TL002":
 		return a, fmt.Errorf("%w: %w", second.ErrPermits, err)
 	case err != nil:
 		return a, err
@@ -174,7 +161,7 @@ func (s *store) enter(ctx context.Context, c queue.Command) (a queue.Answer, err
 		return queue.Answer{Outcome: queue.Locked, Quarantined: quiet > 0}, nil
 	}
 	v := queue.View{ID: c.ID, Known: true, Token: *number, At: s.now(), Reads: c.Reads}
-	return queue.Answer{Outcome: queue.Done, Removed: removal(removed), View: s.grant(v, first)}, nil
+	return queue.Answer{Outcome: queue.Done, Removed: removal[removed], View: s.grant(v, first)}, nil
 }
 
 // quietSQL is quiet_ms for one who only looks, and since when: of a promotion that nobody has noted, it begins now.
@@ -193,7 +180,7 @@ func (s *store) list(ctx context.Context, path string) ([]second.Contender, erro
 		return nil, err
 	}
 	s.hush(quiet, sent)
-	queues, err := look(ctx, s.requests, []string{path})
+	queues, err := read(ctx, s.requests, []string{path})
 	list := queues[path]
 	queue.Waiting(list)
 	if quiet > 0 {
@@ -234,33 +221,26 @@ func (s *store) keep(ctx context.Context, c queue.Command) (a queue.Answer, err 
 			return a, errNew
 		}
 	}
+	a.Outcome = queue.Done
 	err = s.ear.talk(ctx, func(l *line) (err error) {
-		a, err = s.say(ctx, l, c)
+		switch {
+		case c.Op == queue.Open:
+			a, err = s.open(ctx, l)
+		case c.Op == queue.Beat:
+			a, err = s.beat(ctx, l, c)
+		case !l.known:
+			err = errNew
+		case c.Op == queue.Audit:
+			a.Present, err = present(ctx, l, c.Session)
+		case c.Op == queue.Drop:
+			err = drop(ctx, l, c.Among)
+		case c.Op == queue.Look:
+			var views []queue.View
+			views, err = s.look(ctx, l, c.Ref)
+			a.View = views[0]
+		}
 		return err
 	})
-	return a, err
-}
-
-// say executes a command on a connection.
-func (s *store) say(ctx context.Context, l *line, c queue.Command) (a queue.Answer, err error) {
-	a.Outcome = queue.Done
-	switch {
-	case c.Op == queue.Open:
-		return s.open(ctx, l)
-	case c.Op == queue.Beat:
-		return s.beat(ctx, l, c)
-	case !l.known:
-		return a, errNew
-	case c.Op == queue.Audit:
-		a.Present, err = present(ctx, l, c.Session)
-	case c.Op == queue.Drop:
-		err = drop(ctx, l, c.Among)
-	case c.Op == queue.Look:
-		asked := s.now()
-		var queues map[string][]second.Contender
-		queues, err = look(ctx, l.conn, []string{c.Path})
-		a.View = s.stands(c.ID, c.Token, queues[c.Path], asked)
-	}
 	return a, err
 }
 
@@ -277,12 +257,11 @@ func (s *store) open(ctx context.Context, l *line) (a queue.Answer, err error) {
 	if err := s.options.first.declare(ctx, l.conn, ttl); err != nil {
 		return a, err
 	}
-	id, label := rand.Text(), s.options.Label
-	_, err = l.conn.Exec(ctx, "SELECT tierlock.open($1, $2, $3, $4, $5)", id, ttl, s.host, os.Getpid(), label)
-	var refusal *pgconn.PgError
+	id, self := s.Name(""), s.self
+	_, err = l.conn.Exec(ctx, "SELECT tierlock.open($1, $2, $3, $4, $5)", id, ttl, self.Host, self.PID, self.Label)
 	switch {
-	case errors.As(err, &refusal) && refusal.Code == "22P05":
-		return a, fmt.Errorf("label %q, host %q: %w: %w; set another label, or take a database in UTF8", label, s.host, errEncoding, err)
+	case refusal(err) == "22P05":
+		return a, fmt.Errorf("label %q, host %q: %w: %w; set another label, or take a database in UTF8", self.Label, self.Host, errEncoding, err)
 	case err != nil:
 		return a, err
 	}
@@ -318,8 +297,12 @@ func (s *store) beat(ctx context.Context, l *line, c queue.Command) (a queue.Ans
 	}
 	s.mu.Unlock()
 	l.schedule(time.Now())
-	if len(stale) > 0 {
-		s.tier.Spawn(func() { s.settle(stale) })
+	if len(stale) > 0 { // whoever comes first removes them
+		s.tier.Spawn(func() {
+			ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
+			defer cancel()
+			s.requests.Exec(ctx, dropSQL, stale) // or next time
+		})
 	}
 	return a, nil
 }
@@ -358,6 +341,8 @@ func present(ctx context.Context, l *line, session string) ([]queue.Ref, error) 
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r queue.Ref, err error) { return r, row.Scan(&r.Path, &r.ID) })
 }
 
+const dropSQL = "SELECT tierlock.drop($1)"
+
 // maxDrops is how many contenders are deleted at a time: the server has room for some thousand locks only.
 const maxDrops = 100
 
@@ -366,20 +351,8 @@ func drop(ctx context.Context, l *line, refs []queue.Ref) error {
 	for _, r := range refs[:min(len(refs), maxDrops)] {
 		ids = append(ids, r.ID)
 	}
-	_, err := l.conn.Exec(ctx, "SELECT tierlock.drop($1)", ids)
+	_, err := l.conn.Exec(ctx, dropSQL, ids)
 	return err
-}
-
-// settle removes contenders that have no session any more from queues. Whoever comes first does.
-func (s *store) settle(paths []string) {
-	for _, path := range paths {
-		ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
-		_, err := s.requests.Exec(ctx, "SELECT tierlock.settle($1)", path)
-		cancel()
-		if err != nil {
-			return // next time
-		}
-	}
 }
 
 // Follow has the queue of a contender read soon.
@@ -405,22 +378,21 @@ func (s *store) stir(path string) {
 	s.ear.hurry(time.Now())
 }
 
-// due returns who follows the queues that are to be read, by path, and forgets it.
-func (s *store) due() map[string][]queue.View {
+// due returns who follows the queues that are to be read, and forgets it.
+func (s *store) due() (due []queue.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	due := make(map[string][]queue.View)
-	for _, f := range s.followers {
+	for id, f := range s.followers {
 		if s.unread[f.path] {
-			due[f.path] = append(due[f.path], f.told)
+			due = append(due, queue.Ref{Path: f.path, ID: id, Token: f.told.Token})
 		}
 	}
 	clear(s.unread)
 	return due
 }
 
-// read reads the queues that are to be read. Before the session is renewed over a connection the next renewal sees to it.
-func (s *store) read(l *line) error {
+// catchUp reads the queues that are to be read. Before the session is renewed over a connection the next renewal sees to it.
+func (s *store) catchUp(l *line) error {
 	l.schedule(time.Now().Add(s.options.TTL)) // a renewal comes before
 	due := s.due()
 	if len(due) == 0 {
@@ -432,20 +404,13 @@ func (s *store) read(l *line) error {
 		}
 		ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
 		defer cancel()
-		asked := s.now()
-		queues, err := look(ctx, l.conn, slices.Collect(maps.Keys(due)))
+		views, err := s.look(ctx, l, due...)
 		if err != nil && classify(err) != queue.Denied {
 			s.ear.lose(l, err)
 			return err
 		}
-		for path, views := range due {
-			for _, v := range views {
-				if err != nil {
-					s.tell(queue.View{ID: v.ID, Known: true, Token: v.Token, At: asked, Err: err})
-				} else {
-					s.tell(s.stands(v.ID, v.Token, queues[path], asked))
-				}
-			}
+		for _, v := range views {
+			s.tell(v)
 		}
 		return nil
 	})
@@ -479,38 +444,46 @@ func (s *store) tell(v queue.View) {
 	}
 }
 
+// look returns how contenders stand in their queues, with the error if these cannot be read.
+func (s *store) look(ctx context.Context, l *line, refs ...queue.Ref) (views []queue.View, err error) {
+	asked := s.now()
+	paths := make(map[string]bool)
+	for _, r := range refs {
+		paths[r.Path] = true
+	}
+	queues, err := read(ctx, l.conn, slices.Collect(maps.Keys(paths)))
+	for _, r := range refs {
+		v, places := queue.View{ID: r.ID, Known: err != nil, Token: r.Token, At: asked, Err: err}, queues[r.Path]
+		if own := slices.IndexFunc(places, func(p second.Contender) bool { return p.ID == r.ID }); own >= 0 {
+			v.Stand(own, len(places), func(i int) *second.Contender { return &places[i] })
+			v = s.grant(v, v.Has)
+		}
+		views = append(views, v)
+	}
+	return views, err
+}
+
 const lookSQL = `SELECT c.* FROM unnest($1::text[]) q LEFT JOIN tierlock.floor f ON f.slot = tierlock.slot(q) AND f.path = q,
 	LATERAL (SELECT c.path, c.id, c.token, c.since, c.reads, c.asked, c.linger_ms, c.budget, c.permits, c.weight, s.host, s.pid, s.label
 		FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session
 		WHERE c.path = q AND c.token >= coalesce(f.token, 0) OFFSET 0) c ORDER BY path, token`
 
-// look reads queues, each as it was at one moment. Lower tokens go first. Who waits for permits is there with those that it wants.
-func look(ctx context.Context, q querier, paths []string) (queues map[string][]second.Contender, err error) {
+// read reads queues, each as it was at one moment. Lower tokens go first. Who waits for permits is there with those that it wants.
+func read(ctx context.Context, q querier, paths []string) (queues map[string][]second.Contender, err error) {
 	rows, err := q.Query(ctx, lookSQL, paths)
 	if err != nil {
 		return nil, err
 	}
 	queues = make(map[string][]second.Contender)
 	var path string
-	var linger int64
 	var c second.Contender
-	row := []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &linger, &c.Budget, &c.Of, &c.Permits, &c.Host, &c.PID, &c.Label}
+	var says second.Description
+	row := []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &says.Linger, &c.Budget, &c.Of, &c.Permits,
+		&says.Host, &says.PID, &says.Label}
 	_, err = pgx.ForEachRow(rows, row, func() error {
-		c.Linger = time.Duration(linger) * time.Millisecond
-		c.Host, c.Label = second.Text(c.Host), second.Text(c.Label)
+		says.Tell(&c)
 		queues[path] = append(queues[path], c)
 		return nil
 	})
 	return queues, err
-}
-
-// stands is how a contender stands in a queue that was read.
-func (s *store) stands(id string, token int64, places []second.Contender, asked int64) queue.View {
-	v := queue.View{ID: id, Token: token, At: asked}
-	own := slices.IndexFunc(places, func(p second.Contender) bool { return p.ID == id })
-	if own < 0 {
-		return v
-	}
-	v.Stand(own, len(places), func(i int) *second.Contender { return &places[i] })
-	return s.grant(v, v.Has)
 }

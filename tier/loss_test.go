@@ -2,6 +2,7 @@ package tier_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
@@ -35,9 +36,17 @@ func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 // write begins a guarded write, which is not answered before finish.
 func write(t *testing.T, hold *tier.Hold) (finish func()) {
 	t.Helper()
-	c := second.GrantOf(hold).(*queue.Contender)
-	need.OK(t, c.Begin(t.Context(), hold.Err))
-	return c.Finish
+	c, answered := second.GrantOf(hold).(*queue.Contender), make(chan struct{})
+	go c.Write(t.Context(), hold.Err, func() (queue.Outcome, error) {
+		<-answered
+		return queue.Done, nil
+	})
+	synctest.Wait()
+	need.That(t, "no write has begun", !c.Idle())
+	return func() {
+		close(answered)
+		synctest.Wait()
+	}
 }
 
 // A guarded write that has found the hold unreleased may go on for as long as it likes: the contender

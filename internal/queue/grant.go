@@ -187,13 +187,16 @@ func (c *Contender) open() error {
 // The contender is not idle from before check is called until the write cannot take effect any more. So whoever makes check fail
 // first and then finds it idle may hand the lock on: no write of the former user takes effect later.
 func (c *Contender) Write(ctx context.Context, check func() error, send func() (Outcome, error)) error {
-	if err := c.Begin(ctx, check); err != nil {
+	finish := func() { c.pending.Add(-1) }
+	c.pending.Add(1) // count first, look after
+	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
+		finish()
 		return err
 	}
 	unknown := func(cause error) error { return fmt.Errorf("%w: %w", second.ErrUnknown, cause) }
 	spawn := func(task func()) (begun bool) {
 		if begun = c.claim.tier.Spawn(task); !begun {
-			c.Finish()
+			finish()
 		}
 		return begun
 	}
@@ -202,25 +205,11 @@ func (c *Contender) Write(ctx context.Context, check func() error, send func() (
 		if outcome == Unknown { // it may take effect for as long as the lock is ours
 			return nil, unknown(err)
 		}
-		c.Finish()
+		finish()
 		return nil, err
 	}, unknown)
 	return err
 }
-
-// Begin is the beginning of a [Contender.Write] that is sent by the caller: unless check returns an error, the contender is not idle
-// until Finish.
-func (c *Contender) Begin(ctx context.Context, check func() error) error {
-	c.pending.Add(1) // count first, look after
-	err := cmp.Or(check(), context.Cause(ctx))
-	if err != nil {
-		c.Finish()
-	}
-	return err
-}
-
-// Finish says that a write that has begun cannot take effect any more.
-func (c *Contender) Finish() { c.pending.Add(-1) }
 
 // StopWatchdog is for tests; see [lease.Lease.StopWatchdog].
 func (c *Contender) StopWatchdog() { c.session.StopWatchdog() }
