@@ -35,7 +35,7 @@ func Check(events []Event, rules Rules) (undecided bool, err error) {
 	if rules.Nodes {
 		return false, checkNodes(events)
 	}
-	_, err = check(events, rules, 1<<9, 0)
+	_, err = check(events, rules, 1<<6, 0)
 	return errors.Is(err, errUndecided), err
 }
 
