@@ -344,22 +344,6 @@ func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 	})
 }
 
-// A grant that others may share already is not enough for a writer of the process.
-func TestSharedGrantIsNotForAWriter(t *testing.T) { // I1
-	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
-		a, b := process(), process()
-		write := acquire(t, a.Writer())
-		read := start(write.Context(soon(t)), a.Reader()).granted(t)
-		release(t, write)
-		other := start(soon(t), b.Reader()).granted(t) // the grant of a is shared now
-		writer := start(soon(t), a.Writer()).blocked(t)
-		release(t, read)
-		writer.blocked(t)
-		release(t, other)
-		release(t, writer.granted(t))
-	})
-}
-
 // A grant that is about to be shared is not given to a writer any more, not even one whose round it is:
 // those who read could be let in beside it at any time.
 func TestGrantThatIsAboutToBeSharedIsNotForAWriter(t *testing.T) { // I1

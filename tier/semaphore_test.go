@@ -162,22 +162,6 @@ func TestStrictOrderOfASemaphore(t *testing.T) {
 	})
 }
 
-// Surplus goes at once, in one write.
-func TestPermitsThatNobodyWantsGoInOneWrite(t *testing.T) {
-	limited(t, 8, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		s := process()
-		permits := take(t, s, 8)
-		waiting := ask(soon(t), s, 2).blocked(t)
-		var m meter
-		srv.Script(m.note)
-		release(t, permits)
-		got := waiting.granted(t)
-		wantTaken(t, srv, "two were handed off", 2)
-		m.wantWrites(t, "one for six permits, and one for the place in the queue", 2)
-		release(t, got)
-	})
-}
-
 // Those who wait together are served with one write, as far as there is room.
 func TestWaitersAreServedTogether(t *testing.T) {
 	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {

@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
@@ -145,150 +142,6 @@ func TestWhoSharesWithNobodyLooksSeldom(t *testing.T) { // I10
 		}
 		need.Between(t, "looks, one at the begin, and each after half of the timeout or more", looks, 2, 20)
 	})
-}
-
-// An event is what happens while a frame of somebody passes who shares a lock.
-type event func(*stage) zktest.Action
-
-// A stage is a writer that shares its node, a reader right behind it, and another writer.
-type stage struct {
-	t       *testing.T
-	server  *zktest.Server
-	writer  process
-	node    *zklock.Node
-	reader  *request
-	another *request
-	again   atomic.Pointer[request] // the requeue of the writer, nil if there is none
-	conn    *zk.Conn                // an operator's
-}
-
-func (g *stage) operator(delete func(name string) bool) {
-	for _, name := range g.server.Children(path) {
-		if delete(name) {
-			g.conn.Delete(path+"/"+name, -1)
-		}
-	}
-}
-
-func (g *stage) own(name string) bool {
-	return strings.HasPrefix(path+"/"+name, g.node.Path()[:len(path)+39])
-}
-
-func (g *stage) release() {
-	began := time.Now()
-	err := g.node.Release()
-	if err != nil && !errors.Is(err, zklock.ErrLost) && !errors.Is(err, zklock.ErrReleased) {
-		g.t.Errorf("Release: %v", err)
-	}
-	wantWithin(g.t, timeout/3, "Release", began)
-}
-
-func (g *stage) requeue() {
-	r := &request{done: make(chan struct{})}
-	if g.again.CompareAndSwap(nil, r) {
-		go func() {
-			defer close(r.done)
-			r.node, r.err = g.node.Requeue(g.t.Context())
-		}()
-	}
-}
-
-var events = map[string]event{
-	"released": func(g *stage) zktest.Action {
-		go g.release()
-		return zktest.Delay(time.Millisecond)
-	},
-	"released, cut": func(g *stage) zktest.Action {
-		go g.release()
-		return zktest.Cut
-	},
-	"released, slow": func(g *stage) zktest.Action {
-		go g.release()
-		return zktest.Delay(3 * time.Second)
-	},
-	"requeued": func(g *stage) zktest.Action {
-		g.requeue()
-		return zktest.Delay(time.Millisecond)
-	},
-	"requeued, cut": func(g *stage) zktest.Action {
-		g.requeue()
-		return zktest.Cut
-	},
-	"its node deleted": func(g *stage) zktest.Action {
-		g.operator(g.own)
-		return zktest.Pass
-	},
-	"its node deleted, cut": func(g *stage) zktest.Action {
-		g.operator(g.own)
-		return zktest.Cut
-	},
-	"the reader deleted": func(g *stage) zktest.Action {
-		g.operator(func(name string) bool { return !g.own(name) && strings.Contains(name, "__READ__") })
-		return zktest.Pass
-	},
-}
-
-// Each frame of one who shares its node meets each event, one in each run. What happens to the frames and the session alone is
-// in the scenarios of internal/sim.
-func TestShareIsDoneOrNotWhateverHappens(t *testing.T) { // I1 I5
-	for name, event := range events {
-		for kind, opts := range kinds {
-			if kind == "bridged" && strings.Contains(name, "slow") {
-				continue // what delays an answer is nothing else to a pair of znodes
-			}
-			t.Run(kind+" "+name, func(t *testing.T) {
-				eachFrame(t, func(t *testing.T, s *zktest.Server, nth int) bool { return shareAmid(t, s, nth, event, opts...) })
-			})
-		}
-	}
-}
-
-// shareAmid reports whether the event happened.
-func shareAmid(t *testing.T, s *zktest.Server, nth int, happen event, opts ...zklock.Option) bool {
-	t.Helper()
-	g := &stage{t: t, server: s, writer: start(t, s, opts...).writing(), conn: raw(t, s)}
-	g.node = g.writer.acquire(t)
-	g.reader = start(t, s).reading().queue(t.Context())
-	g.another = start(t, s).writing().queue(t.Context())
-	awaitWatch()
-	struck := strike(s, nth, sent(g.writer.session), func(*zktest.Frame) zktest.Action { return happen(g) })
-	d := sharing(within(t, time.Second), g.node)
-	began := time.Now()
-	d.await(t)
-	s.Intercept(nil)
-	wantWithin(t, 2*timeout, "Share", began)
-	held := g.node.Err() == nil
-	need.That(t, fmt.Sprintf("Share: %v; shared: %t", d.err, g.node.Shared()), !held || (d.err == nil) == g.node.Shared())
-	need.That(t, fmt.Sprintf("Share: %v", d.err), !held || d.err == nil || errors.Is(d.err, context.DeadlineExceeded))
-	time.Sleep(timeout / 2)
-	need.That(t, g.node.Path()+" is held, but not there", g.node.Err() != nil || s.Exists(g.node.Path()))
-	if in := !g.reader.waiting(); in && g.node.Err() == nil && !g.node.Shared() {
-		t.Error("a reader beside a writer")
-	} else if in && !g.another.waiting() {
-		t.Error("a writer beside a reader")
-	} else if !g.another.waiting() && g.node.Err() == nil {
-		t.Error("two writers")
-	}
-
-	g.release()
-	for left := []*request{g.reader, g.another, g.again.Load()}; len(left) > 0; {
-		time.Sleep(5 * timeout)
-		var waiting []*request
-		for _, r := range left {
-			switch {
-			case r == nil:
-			case r.waiting():
-				waiting = append(waiting, r)
-			default:
-				r.granted(t).Release()
-			}
-		}
-		need.Must(t, fmt.Sprintf("%d wait for nobody: %q", len(left), s.Children(path)), len(waiting) != len(left))
-		left = waiting
-	}
-	wantEmpty(t, s)
-	need.Equal(t, "nodes to reap, and listeners", [2]int{g.writer.Reaping(), g.writer.Listeners()}, [2]int{})
-	return struck() != ""
 }
 
 // shares reports whether a frame is about the transaction of a Share.

@@ -119,28 +119,6 @@ func TestWhateverBecomesOfAFrameOfAGroup(t *testing.T) { // I8
 	}
 }
 
-// Containers go while nobody has a node there.
-func TestPathThatHasGoneDoesNotHoldUpTheOthers(t *testing.T) {
-	inCrowd(t, func(t *testing.T, s *zktest.Server, p process, locks []*zklock.Lock) {
-		other := raw(t, s)
-		for _, l := range []int{2, 4} {
-			wantErr(t, "delete", other.Delete(locks[l].Path(), -1), nil)
-		}
-		begun := time.Now()
-		var all sync.WaitGroup
-		for i, l := range locks[:6] {
-			all.Go(func() {
-				n := acquire(t, l)
-				took := time.Since(begun)
-				need.That(t, fmt.Sprintf("%s was acquired after %v", l.Path(), took), i == 2 || i == 4 || took <= 45*time.Millisecond)
-				n.Release()
-			})
-		}
-		all.Wait()
-		wantNothingLeft(t, s, p, locks)
-	})
-}
-
 func TestCallerWhoLeavesBeforeItsGroupDoesCreatesNothing(t *testing.T) {
 	inCrowd(t, func(t *testing.T, s *zktest.Server, p process, locks []*zklock.Lock) {
 		_, before, _ := s.Get(locks[1].Path())
