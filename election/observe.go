@@ -10,9 +10,6 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// lookEvery is how often an observer looks.
-const lookEvery = time.Second
-
 // Leader returns who leads: the first in the queue, whose Token is its term. Where it can be
 // reached is for its Label to say, which is set where it connects.
 //
@@ -61,7 +58,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[tier.Contender, error]
 					return
 				}
 			}
-			if retry.Pause(ctx, lookEvery) != nil {
+			if retry.Pause(ctx, time.Second) != nil {
 				return
 			}
 		}

@@ -180,14 +180,14 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 		return
 	}
 	well()
-	for {
+	for quarter := m.store.options.TTL / 4; ; {
 		select {
 		case r, open := <-events:
 			if r.Err() != nil || !open {
 				return
 			}
 			m.apply(r.Events)
-		case <-time.After(m.recheckAfter()):
+		case <-time.After(quarter + rand.N(quarter)): // spreads the looks of many processes over time
 			// A connection can die unnoticed: the client pings its servers only if it is told to.
 			if news, err := m.look(ctx); err == nil && news {
 				m.store.stream.Add(1)
@@ -226,10 +226,4 @@ func (m *mirror) look(ctx context.Context) (news bool, err error) {
 		return err
 	})
 	return news, err
-}
-
-// recheckAfter spreads the looks of many processes over time.
-func (m *mirror) recheckAfter() time.Duration {
-	quarter := m.store.options.TTL / 4
-	return quarter + rand.N(quarter)
 }

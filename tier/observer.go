@@ -1,12 +1,10 @@
 package tier
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"math"
-	"runtime/debug"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -169,14 +167,11 @@ func (o *Observer) follow(t second.Tier) {
 	}
 }
 
-// tell calls an observer, or what may call one, in a goroutine whose end Close waits for.
+// tell calls an observer, or what may call one, in a goroutine whose end Close waits for. It is on the stack of a Close from there: what
+// an observer is told need not carry anything to that.
 //
 //go:noinline
 func tell(f func()) { f() }
-
-// telling reports whether an observer calls, in such a goroutine. Only the stack knows: what an observer is
-// told need not carry anything to Close.
-func telling() bool { return bytes.Contains(debug.Stack(), []byte("/tier.tell(")) }
 
 // alarm tells when a wait that begins now is long.
 func (o *Observer) alarm() (long <-chan time.Time) {

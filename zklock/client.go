@@ -62,7 +62,7 @@ func (c *Client) Close() error {
 
 // LeaseMargin returns for how long, from the end of its lease on, the servers keep a lock of this
 // client from others; see [WithLeaseMargin]. It depends on the session that was negotiated.
-func (c *Client) LeaseMargin() time.Duration { return c.link.LeaseMargin() }
+func (c *Client) LeaseMargin() time.Duration { return c.link.Margin(c.link.Timeout()) }
 
 // Done returns a channel that is closed when the client is closed. A client made by [Attach]
 // is closed when its connection is, as soon as somebody waits for a lock or holds one.

@@ -296,17 +296,15 @@ func checkComponents(path string) error {
 			return fmt.Errorf("component %q", component)
 		}
 	}
+	// As in the ZooKeeper Programmer's Guide, "The ZooKeeper Data Model", control characters apart. The server looks at UTF-16, in which a
+	// character above U+FFFF is two surrogates.
 	for i, r := range path {
-		if forbidden(r) {
+		if 0xd800 <= r && r <= 0xf8ff || 0xfff0 <= r {
 			return fmt.Errorf("character %U at byte %d", r, i)
 		}
 	}
 	return nil
 }
-
-// forbidden follows the list in the ZooKeeper Programmer's Guide, "The ZooKeeper Data Model", control characters apart.
-// The server looks at UTF-16, in which a character above U+FFFF is two surrogates.
-func forbidden(r rune) bool { return 0xd800 <= r && r <= 0xf8ff || 0xfff0 <= r }
 
 // parentOf returns the path of the node above path, "" above a top-level node.
 func parentOf(path string) string {

@@ -58,10 +58,8 @@ func (s *Signal) Raised() bool {
 // was sent, or since the grant if that came later. If nobody is, it is
 // since when somebody is suspected to, and else 0.
 func (s *Signal) For() time.Duration {
-	select {
-	case <-s.C():
+	if s.C(); s.Raised() {
 		return max(time.Since(s.since), 1)
-	default:
 	}
 	if from := s.suspected.Load(); from != nil && !time.Now().Before(*from) {
 		return max(time.Since(*from), 1)

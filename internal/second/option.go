@@ -63,7 +63,7 @@ func Settle[Shared, O any, Given RegistryOption](o *O, opts []Given) (share []Sh
 }
 
 // Defaults are the Settings of who sets nothing.
-var Defaults = Settings{TTL: 15 * time.Second, Logger: slog.New(warner{func() slog.Handler { return slog.Default().Handler() }})}
+var Defaults = Settings{TTL: 15 * time.Second, Logger: slog.New(warner(func() slog.Handler { return slog.Default().Handler() }))}
 
 // Check reports what no store can do, or not one whose leases last for whole units, and so long at most.
 func (s Settings) Check(longest, unit time.Duration) error {

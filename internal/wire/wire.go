@@ -151,13 +151,7 @@ func Frame(body []byte) []byte {
 	return e
 }
 
-// BeginFrame leaves room for the length, and returns where the frame begins.
-func (e *Encoder) BeginFrame() (begin int) {
-	e.Int32(0)
-	return len(*e) - lengthSize
-}
-
-// EndFrame puts the length before the body that was written since.
+// EndFrame puts the length where a frame begins with room for it.
 func (e Encoder) EndFrame(begin int) {
 	binary.BigEndian.PutUint32(e[begin:], uint32(len(e)-begin-lengthSize))
 }

@@ -48,7 +48,12 @@ func (c *Contexts) Under(ctx, life context.Context, err func() error, carry func
 	}
 	forget := func() { c.forget(parent) }
 	if loose {
-		forget = forgetting(weak.Make(c), parent)
+		contexts := weak.Make(c)
+		forget = func() {
+			if c := contexts.Value(); c != nil {
+				c.forget(parent)
+			}
+		}
 	}
 	d.onLoss = context.AfterFunc(life, func() { cancel(context.Cause(life)) })
 	d.onEnd = context.AfterFunc(bare, forget)
@@ -75,14 +80,6 @@ func (c *Contexts) forget(parent any) {
 	if d := c.derived[parent]; d != nil && d.context.Err() != nil { // else End was faster, or there is another one
 		d.onLoss()
 		delete(c.derived, parent)
-	}
-}
-
-func forgetting(contexts weak.Pointer[Contexts], parent any) func() {
-	return func() {
-		if c := contexts.Value(); c != nil {
-			c.forget(parent)
-		}
 	}
 }
 

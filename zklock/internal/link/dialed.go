@@ -43,7 +43,7 @@ type dialed struct {
 // Dial has the library connect to one of the servers, and goes on trying. On an error nothing is
 // left.
 func (l *Link) Dial(ctx context.Context, names []string) error {
-	d := &dialed{link: l, servers: newServers(l.config), left: 1}
+	d := &dialed{link: l, servers: &servers{lookUp: l.config.LookUp, known: make(map[string]found), logger: l.config.Logger}, left: 1}
 	d.problem.Store(&zk.ErrNoServer)
 	if err := d.servers.find(ctx, names); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (l *dialed) kill() {
 // handshakeTimeout bounds the wait for a server that accepts and then says nothing. It
 // leaves time to try several servers within one session timeout.
 func (l *dialed) handshakeTimeout() time.Duration {
-	return min(max(l.link.timeout()/6, 100*time.Millisecond), 2*time.Second)
+	return min(max(l.link.Timeout()/6, 100*time.Millisecond), 2*time.Second)
 }
 
 // established is called by the socket at the end of a handshake that was sent at
@@ -271,7 +271,7 @@ func (l *dialed) keep() {
 	if l.awaitConnection(l.link.ctx) != nil { // the pace is what was granted, not what was asked for
 		return
 	}
-	timer := time.NewTimer(halfTick(l.link.timeout()))
+	timer := time.NewTimer(halfTick(l.link.Timeout()))
 	for {
 		select {
 		case <-l.link.ctx.Done():
@@ -279,7 +279,7 @@ func (l *dialed) keep() {
 		case <-timer.C:
 		}
 		synced := l.disconnected() == nil && l.sync()
-		timer.Reset(halfTick(l.link.timeout())) // before the write: a slow one takes none of the pace
+		timer.Reset(halfTick(l.link.Timeout())) // before the write: a slow one takes none of the pace
 		if synced {
 			l.prove()
 		}
@@ -340,7 +340,7 @@ func (l *dialed) secure(conn net.Conn, server string) (net.Conn, error) {
 	secured := tls.Client(conn, cfg)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return nil, tlsError(server, err)
+		return nil, fmt.Errorf("TLS handshake with %s: %s%w", server, tlsAdvice(err), err)
 	}
 	return secured, nil
 }

@@ -87,13 +87,6 @@ func (s *socket) leaveLocked() {
 	}
 }
 
-// landedLocked follows the last answer to a group, which was sent at a time.
-func (s *socket) landedLocked(sent time.Duration) {
-	s.underWay--
-	s.trip = s.dialed.link.Now() - sent
-	s.leaveLocked()
-}
-
 // join returns which requests of batches are sent as one: transactions, and then reads. A batch without a path shares nothing, and one
 // alone not what sets a watch.
 func (l *dialed) join(batches []*batch) [][]*part {
@@ -154,23 +147,18 @@ func opOfAll(parts []*part) int32 {
 // several reports whether requests of a type are operations with headers.
 func several(op int32) bool { return op == wire.OpMulti || op == wire.OpMultiRead }
 
-// watchesOf returns the watches that reads ask for. No change from before they are set counts: the reads behind tell.
-func watchesOf(parts []*part) wire.SetWatches {
-	q := wire.SetWatches{Zxid: math.MaxInt64}
-	for _, p := range parts {
-		if r := p.ops[0].(read); r.list {
-			q.Children = append(q.Children, r.path)
-		} else {
-			q.Data = append(q.Data, r.path)
-		}
-	}
-	return q
-}
-
 // appendBody appends requests that are sent as one.
 func appendBody(e wire.Encoder, op int32, parts []*part) wire.Encoder {
 	if op == wire.OpSetWatches {
-		e.SetWatches(watchesOf(parts))
+		q := wire.SetWatches{Zxid: math.MaxInt64} // no change from before they are set counts: the reads behind tell
+		for _, p := range parts {
+			if r := p.ops[0].(read); r.list {
+				q.Children = append(q.Children, r.path)
+			} else {
+				q.Data = append(q.Data, r.path)
+			}
+		}
+		e.SetWatches(q)
 		return e
 	}
 	if !several(op) {
@@ -197,7 +185,7 @@ func (l *dialed) decodeAll(d *wire.Decoder, op int32, parts []*part) {
 				return
 			}
 		}
-		l.noteList(size - len(d.Rest))
+		l.longest.Store(max(l.longest.Load(), int64(size-len(d.Rest)))) // one goroutine reads at a time
 	}
 	if several(op) && !d.MultiHeader().Done {
 		fail(parts, errMisfit)
@@ -209,11 +197,6 @@ func fail(parts []*part, err error) {
 	for _, p := range parts {
 		p.answer.Err = err
 	}
-}
-
-// noteList notes the length of what was read. One goroutine reads at a time.
-func (l *dialed) noteList(bytes int) {
-	l.longest.Store(max(l.longest.Load(), int64(bytes)))
 }
 
 // note takes what became of a transaction about nodes below path.

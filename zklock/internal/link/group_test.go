@@ -673,11 +673,11 @@ func TestFramesOfGroupsAreBounded(t *testing.T) {
 		}
 		c.wantEntered(turns...)
 		c.wantSent("multi", "multi", "create", "multiRead")
-		c.transport.(*dialed).noteList(mostListed / 3)
+		c.transport.(*dialed).longest.Store(mostListed / 3)
 		c.crowded()
 		c.wantEntered(c.enterAll(c.paths[:4]...)...)
 		c.wantSent("multi", "multiRead", "multiRead")
-		c.transport.(*dialed).noteList(mostListed * 2)
+		c.transport.(*dialed).longest.Store(mostListed * 2)
 		c.crowded()
 		c.wantEntered(c.enterAll(c.paths[:2]...)...)
 		c.wantSent("multi", "getChildren2", "getChildren2")

@@ -85,7 +85,7 @@ func New(c Config) *Link {
 		Events: Events{watches: make(map[string]*pathWatch)},
 	}
 	l.Notice = notice.NewConnection(notice.Config{
-		Logger: c.Logger, Package: "zklock", Store: "ZooKeeper", Patience: func() time.Duration { return l.timeout() / 3 }, Why: l.Err,
+		Logger: c.Logger, Package: "zklock", Store: "ZooKeeper", Patience: func() time.Duration { return l.Timeout() / 3 }, Why: l.Err,
 	})
 	// The link outlives the context of Dial, which bounds only the wait.
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
@@ -118,16 +118,13 @@ func (l *Link) Margin(timeout time.Duration) time.Duration {
 	return timeout / 3
 }
 
-// timeout is that of the session, or what to ask for while there is none.
-func (l *Link) timeout() time.Duration {
+// Timeout is that of the session, or what to ask for while there is none.
+func (l *Link) Timeout() time.Duration {
 	if s := l.Session(); s != nil {
 		return s.Negotiated()
 	}
 	return l.config.SessionTimeout
 }
-
-// LeaseMargin is that of the lease of the session.
-func (l *Link) LeaseMargin() time.Duration { return l.Margin(l.timeout()) }
 
 // Scope returns a context that ends with ctx or the link, and its end.
 func (l *Link) Scope(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -45,10 +45,6 @@ type found struct {
 	err       error    // of a later one that failed
 }
 
-func newServers(c Config) *servers {
-	return &servers{lookUp: c.LookUp, known: make(map[string]found), logger: c.Logger}
-}
-
 func (s *servers) Init(names []string) error {
 	s.names = names
 	return nil
@@ -174,11 +170,7 @@ func dialError(server string, err, stale error) error {
 	return fmt.Errorf("dial %s: %w", server, err)
 }
 
-// tlsError says what may be wrong with the port, the names, or the certificates.
-func tlsError(server string, err error) error {
-	return fmt.Errorf("TLS handshake with %s: %s%w", server, tlsAdvice(err), err)
-}
-
+// tlsAdvice says what may be wrong with the port, the names, or the certificates.
 func tlsAdvice(err error) string {
 	var (
 		other     tls.RecordHeaderError

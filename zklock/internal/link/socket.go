@@ -248,8 +248,10 @@ func (s *socket) noteAnswer(reply wire.ReplyHeader, body wire.Decoder) (request 
 		}
 	}
 	delete(s.sent, reply.Xid)
-	if request.last {
-		s.landedLocked(request.at)
+	if request.last { // of a group
+		s.underWay--
+		s.trip = s.dialed.link.Now() - request.at
+		s.leaveLocked()
 	}
 	if reply.Zxid > 0 { // not that to credentials
 		s.dialed.seen.Store(reply.Zxid)
@@ -425,7 +427,8 @@ func (s *socket) encodeLocked(op int32, parts []*part, last bool) {
 	}
 	h := wire.RequestHeader{Xid: s.lastXid, Op: op}
 	s.noteLocked(h, now, parts, last)
-	begin := s.frames.BeginFrame()
+	begin := len(s.frames)
+	s.frames.Int32(0) // the length
 	s.frames.RequestHeader(h)
 	s.frames = appendBody(s.frames, h.Op, parts)
 	s.frames.EndFrame(begin)
