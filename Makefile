@@ -113,11 +113,13 @@ compat: server
 		echo "ZOOKEEPER_HOME=$$home ETCD=$$etcd REDIS_SERVER=$$valkey" && \
 		ZOOKEEPER_HOME=$$home ETCD=$$etcd REDIS_SERVER=$$valkey TIERLOCK_REQUIRE_SERVER=1 go test -shuffle=on -timeout 15m $(STARTERS)
 
-# Random schedules of simulated processes and faults.
+# Random schedules of simulated processes and faults, and the promises over a connection made elsewhere, in which the race detector stops
+# at the client library.
 SEEDS ?= 500
 sim:
 	@set -o pipefail; go test -count=1 -timeout 5h -v ./internal/sim -run TestRandomSchedules -seeds $(SEEDS) | \
 		grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
+	@go test -count=1 ./zklock -run TestTierOverAConnectionMadeElsewhere
 
 # Every order of messages and one fault at a small scope; explore-all goes on for hours. Executions allocate much and keep nothing, so
 # garbage is collected less often.

@@ -41,6 +41,8 @@ type cord struct {
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	writes *atomic.Int64
 	hook   atomic.Pointer[func() bool]
+
+	borrowed bool // over a connection made elsewhere
 }
 
 // A cordEnd is a *zktest.Member or a *faultproxy.Proxy.
@@ -76,13 +78,13 @@ func (w *cord) process(tb testing.TB, lease time.Duration) *tiertest.Process {
 	ctx := need.Within(tb, time.Minute)
 	// The library pauses for a second at the end of its list.
 	servers := strings.Join(slices.Concat(slices.Repeat([][]string{w.addrs}, 12)...), ",")
-	c := need.Get(zklock.Dial(ctx, servers, zklock.WithSessionTimeout(lease), zklock.WithDialContext(w.dial)))(tb)
+	c, hangUp := w.connect(ctx, tb, servers, lease)
 	each := func(do func(cordEnd)) {
 		for _, end := range w.ends {
 			do(end)
 		}
 	}
-	return &tiertest.Process{
+	p := &tiertest.Process{
 		Tier: second.TierOf(c),
 		Cut: func() (heal func()) {
 			each(cordEnd.Freeze)
@@ -95,6 +97,7 @@ func (w *cord) process(tb testing.TB, lease time.Duration) *tiertest.Process {
 			each(cordEnd.Refuse)
 			each(cordEnd.Cut)
 			c.Close()
+			hangUp()
 		},
 		Messages: func(hook func() bool) {
 			if hook == nil {
@@ -103,12 +106,30 @@ func (w *cord) process(tb testing.TB, lease time.Duration) *tiertest.Process {
 			}
 			w.hook.Store(&hook)
 		},
-		Blind: func(g second.Grant) {
+	}
+	if !w.borrowed {
+		p.Blind = func(g second.Grant) {
 			if n, ok := g.(interface{ StopWatchdog() }); ok {
 				n.StopWatchdog()
 			}
-		},
+		}
 	}
+	return p
+}
+
+// connect returns a client at the end of the cord, and what ends a connection that it does not close by itself.
+func (w *cord) connect(ctx context.Context, tb testing.TB, servers string, lease time.Duration) (c *zklock.Client, hangUp func()) {
+	tb.Helper()
+	if !w.borrowed {
+		return need.Get(zklock.Dial(ctx, servers, zklock.WithSessionTimeout(lease), zklock.WithDialContext(w.dial)))(tb), func() {}
+	}
+	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		return w.dial(ctx, network, address)
+	}
+	conn := zkconn.Start(tb, strings.Split(servers, ","), lease, dial)
+	return need.Get(zklock.Attach(conn, zklock.WithSessionTimeout(lease)))(tb), conn.Close
 }
 
 // look is what an operator can do.
@@ -164,7 +185,7 @@ func (l look) remove(tb testing.TB, path string, i int) {
 
 // modelHarness is a server in this process. Its fail-over and its restart are what clients see of them: every connection
 // breaks, and nobody serves for a moment.
-func modelHarness(t *testing.T, s *zktest.Server) tiertest.Harness {
+func modelHarness(t *testing.T, s *zktest.Server, borrowed bool, unpromised map[string]string) tiertest.Harness {
 	var (
 		writes atomic.Int64
 		cords  sync.Map // by address
@@ -189,7 +210,7 @@ func modelHarness(t *testing.T, s *zktest.Server) tiertest.Harness {
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
 			n++
 			addr := fmt.Sprintf("127.0.1.%d:2181", n)
-			w := &cord{ends: []cordEnd{s.Member(addr)}, addrs: []string{addr}, dial: s.DialContext, writes: &writes}
+			w := &cord{ends: []cordEnd{s.Member(addr)}, addrs: []string{addr}, dial: s.DialContext, writes: &writes, borrowed: borrowed}
 			cords.Store(addr, w)
 			return w.process(tb, lease)
 		},
@@ -200,7 +221,7 @@ func modelHarness(t *testing.T, s *zktest.Server) tiertest.Harness {
 		Freeze:      func() (thaw func()) { s.Freeze(); return s.Unfreeze },
 		Failover:    s.CutAll,
 		Restart:     restart,
-		Unpromised:  curators,
+		Unpromised:  unpromised,
 	}
 }
 
@@ -271,13 +292,15 @@ func mend(t *testing.T, e *zkserver.Ensemble) {
 const promisesFile = "../docs/promises/zookeeper.md"
 
 // inBubble has each promise tested with a server of its own, in virtual time.
-func inBubble(t *testing.T, test func(*testing.T, tiertest.Harness)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, modelHarness(t, zktest.Start(t))) })
+func inBubble(borrowed bool, unpromised map[string]string) tiertest.With {
+	return func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) { test(t, modelHarness(t, zktest.Start(t), borrowed, unpromised)) })
+	}
 }
 
 func TestTier(t *testing.T) {
-	tiertest.Run(t, inBubble).Record(t, "ZooKeeper", promisesFile)
+	tiertest.Run(t, inBubble(false, curators)).Record(t, "ZooKeeper", promisesFile)
 }
 
 func TestTierOnARealServer(t *testing.T) {

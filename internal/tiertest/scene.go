@@ -200,7 +200,15 @@ func (h *hold) released(err error) error {
 	h.scene.mu.Lock()
 	h.kept = err == nil
 	h.scene.mu.Unlock()
-	return err
+	return ifKnown(h.Grant, err)
+}
+
+// ifKnown is the error of a release. Without a lease, one that is not answered cannot tell whether there was a loss.
+func ifKnown(given interface{ Leased() bool }, err error) error {
+	if errors.Is(err, second.ErrLost) || errors.Is(err, second.ErrReleased) || given.Leased() {
+		return err
+	}
+	return nil
 }
 
 // noFalseLoss checks that the context of no grant has ended that was released without a loss.

@@ -125,11 +125,12 @@ func (p *portion) part(n int) (gone []second.Permit) {
 
 // give gives n of a portion up.
 func (p *portion) give(n int) error {
-	err := p.taker.store.Release(p.part(n))
+	gone := p.part(n)
+	err := p.taker.store.Release(gone)
 	p.taker.scene.mu.Lock()
 	defer p.taker.scene.mu.Unlock()
 	p.kept = err == nil && len(p.permits) == 0
-	return err
+	return ifKnown(gone[0], err)
 }
 
 // give checks that n of a portion can be given up.
