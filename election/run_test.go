@@ -65,11 +65,12 @@ func TestPauseGrowsWhileTheFunctionFailsAtOnce(t *testing.T) {
 	})
 }
 
-// What the registry is told about its locks is not for elections.
+// What the registry is told about its locks is not for elections, nor what an election is told of that itself.
 func TestElectionIsStrict(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := registry(t, s, "a", tier.WithLinger(time.Hour), tier.WithMaxWait(time.Second))
 		a := candidateOf(t, locks, new(diary), "a")
+		a.Election = election.New(locks, path, tier.WithLinger(time.Hour), tier.WithMaxWait(time.Second))
 		b := start(t, s, a.diary, "b")[0]
 		a.run()
 		time.Sleep(time.Minute)

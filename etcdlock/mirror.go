@@ -45,8 +45,7 @@ func (s *store) Follow(ref queue.Ref) {
 		m = &mirror{store: s, prefix: prefix, stop: stop, followers: make(map[queue.Ref]struct{})}
 		if !s.tier.Spawn(func() { m.run(ctx) }) {
 			s.mu.Unlock()
-			stop()
-			return
+			return // the context has ended with the tier
 		}
 		s.mirrors[prefix] = m
 		m.idle = time.AfterFunc(idleAfter, m.endIfIdle)
@@ -100,26 +99,18 @@ func (m *mirror) tellLocked(ref queue.Ref, sent time.Duration) {
 	m.store.tier.Tell(v)
 }
 
-func (m *mirror) tellAllLocked(sent time.Duration) {
+// learn changes what is known, by a look that was sent at a time, or by events, with 0, and tells all.
+func (m *mirror) learn(sent time.Duration, change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
 	for ref := range m.followers {
 		m.tellLocked(ref, sent)
 	}
 }
 
-// replace takes over what a look has shown that was sent at a time. It reports whether that was news.
-func (m *mirror) replace(revision int64, places []place, sent time.Duration) (news bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	news = !slices.Equal(m.places, places)
-	m.revision, m.places, m.refused = revision, places, nil
-	m.tellAllLocked(sent)
-	return news
-}
-
-// apply takes over the events of one or more revisions.
-func (m *mirror) apply(events []*clientv3.Event) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// applyLocked takes over the events of one or more revisions.
+func (m *mirror) applyLocked(events []*clientv3.Event) {
 	known := m.revision
 	for _, e := range events {
 		if e.Kv.ModRevision <= known { // the look has shown it
@@ -139,20 +130,10 @@ func (m *mirror) apply(events []*clientv3.Event) {
 			m.places = append(m.places, placeOf(e.Kv))
 		}
 	}
-	m.tellAllLocked(0)
-}
-
-// refuse ends the wait for a queue that can be neither read nor watched.
-func (m *mirror) refuse(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.refused = err
-	m.tellAllLocked(0)
 }
 
 // run keeps the mirror until ctx is done.
 func (m *mirror) run(ctx context.Context) {
-	defer m.stop()
 	for pace := retry.New(); ; {
 		m.follow(ctx, pace.Reset)
 		if retry.Pause(ctx, pace.NextBackOff()) != nil {
@@ -174,7 +155,7 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 		}
 	}()
 	if _, refusal := m.look(ctx); outcomeOf(refusal) == queue.Denied {
-		m.refuse(refusal)
+		m.learn(0, func() { m.refused = refusal })
 		return
 	} else if refusal != nil || !begun {
 		return
@@ -186,7 +167,7 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 			if r.Err() != nil || !open {
 				return
 			}
-			m.apply(r.Events)
+			m.learn(0, func() { m.applyLocked(r.Events) })
 		case <-time.After(quarter + rand.N(quarter)): // spreads the looks of many processes over time
 			// A connection can die unnoticed: the client pings its servers only if it is told to.
 			if news, err := m.look(ctx); err == nil && news {
@@ -221,7 +202,10 @@ func (m *mirror) look(ctx context.Context) (news bool, err error) {
 	err = m.store.call(ctx, func(ctx context.Context) error {
 		revision, places, err := m.store.read(ctx, m.prefix)
 		if err == nil {
-			news = m.replace(revision, places, sent)
+			m.learn(sent, func() {
+				news = !slices.Equal(m.places, places)
+				m.revision, m.places, m.refused = revision, places, nil
+			})
 		}
 		return err
 	})

@@ -128,7 +128,7 @@ func TestMirrorKeepsWhatALookHasShown(t *testing.T) {
 		return &mvccpb.KeyValue{Key: []byte("/x/a"), Value: []byte(value), CreateRevision: 1, ModRevision: modified}
 	}
 	m := &mirror{prefix: "/x/"}
-	m.replace(3, []place{placeOf(key(3, `{"v":1,"shared":true}`))}, 0)
-	m.apply([]*clientv3.Event{{Kv: key(1, `{"v":1}`)}, {Kv: key(2, `{"v":1}`)}})
+	m.revision, m.places = 3, []place{placeOf(key(3, `{"v":1,"shared":true}`))}
+	m.applyLocked([]*clientv3.Event{{Kv: key(1, `{"v":1}`)}, {Kv: key(2, `{"v":1}`)}})
 	need.That(t, fmt.Sprintf("at %d: %+v", m.revision, m.places), m.revision == 3 && len(m.places) == 1 && m.places[0].Shared)
 }

@@ -96,8 +96,8 @@ type place struct {
 	second.Contender
 	key      string
 	modified int64
-	ours     bool   // it is of this package
-	value    string // if ours
+	ours     bool // it is of this package
+	value    string
 }
 
 // placesOf returns the contenders among keys with the prefix of a queue, in order. Those of locks below, and of a semaphore, whose
@@ -119,7 +119,7 @@ func isContender(prefix string, kv *mvccpb.KeyValue) bool {
 func placeOf(kv *mvccpb.KeyValue) place {
 	name := string(kv.Key[bytes.LastIndexByte(kv.Key, '/')+1:])
 	o, ours := ownerIn(kv.Value)
-	p := place{key: string(kv.Key), modified: kv.ModRevision, ours: ours, Contender: second.Contender{
+	p := place{key: string(kv.Key), modified: kv.ModRevision, ours: ours, value: string(kv.Value), Contender: second.Contender{
 		ID: second.Text(name), Token: kv.CreateRevision, Since: o.Time.UTC(),
 		Shared: o.Shared || strings.HasPrefix(name, readMark), Asked: o.Revoke, Budget: o.Budget,
 		Permits: o.Permits, Of: refOf(string(kv.Key)).Permits,
@@ -127,9 +127,6 @@ func placeOf(kv *mvccpb.KeyValue) place {
 	o.Tell(&p.Contender)
 	if p.Permits < 1 || p.Permits > p.Of { // it does not say; or it is for a lock
 		p.Permits = p.Of
-	}
-	if ours {
-		p.value = string(kv.Value)
 	}
 	return p
 }
@@ -224,10 +221,8 @@ func created(ref queue.Ref) clientv3.Cmp {
 // enter creates the key, behind all others, in the transaction that deletes the old one. One for permits is created unless there are
 // keys of another number.
 func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, removed queue.Removal, err error) {
-	missing := c.Ref
-	missing.Token = 0
 	put, look := s.put(c), reads(c.Ref)
-	conditions, then := []clientv3.Cmp{created(missing)}, []clientv3.Op{put}
+	conditions, then := []clientv3.Cmp{created(c.Ref)}, []clientv3.Op{put} // it has no token yet, as no key has that is not there
 	if c.Permits > 0 {
 		conditions = append(conditions, nobody(others(c.Ref), 0)...)
 	}
@@ -242,10 +237,8 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 	places := placesOf(prefixOf(c.Ref), keys)
 	own := slices.IndexFunc(places, func(p place) bool { return p.key == keyOf(c.Ref) })
 	switch {
-	case own < 0 && c.Permits > 0:
-		return v, removed, sameNumber(c.Ref, keys)
 	case own < 0:
-		return v, removed, errGone
+		return v, removed, cmp.Or(sameNumber(c.Ref, keys), errGone)
 	case answer.Succeeded:
 		s.wrote(put, answer.Header.Revision)
 		if c.Old.ID != "" {
@@ -264,10 +257,10 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 	return v, removed, nil
 }
 
-// sameNumber returns an error if one of the keys is for another number of permits.
+// sameNumber returns an error if one wants permits, and one of the keys is for another number of them.
 func sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
 	for _, kv := range keys {
-		if other := refOf(string(kv.Key)).Permits; other != ref.Permits {
+		if other := refOf(string(kv.Key)).Permits; ref.Permits > 0 && other != ref.Permits {
 			return denied{fmt.Errorf("%w: %s is one for some of %d, not of %d; all processes have to give the same number",
 				second.ErrPermits, second.Text(string(kv.Key)), other, ref.Permits)}
 		}
@@ -280,6 +273,8 @@ func sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
 func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err error) {
 	put := s.put(c)
 	own := placeOf(&mvccpb.KeyValue{Key: put.KeyBytes(), Value: put.ValueBytes(), CreateRevision: math.MaxInt64})
+	entered := c.Ref
+	entered.Token = own.Token
 	for since, asked := int64(0), 1; ; asked++ {
 		answer, err := s.client.Txn(ctx).If(nobody(rivals(c.Ref), since)...).Then(put).Else(reads(c.Ref)...).Commit()
 		if err != nil {
@@ -291,18 +286,14 @@ func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err err
 			return queue.View{ID: c.ID, Known: true, Token: since, At: since, Has: true, Reads: c.Reads}, nil
 		}
 		keys := keysIn(answer)
-		if c.Permits > 0 {
-			err = sameNumber(c.Ref, keys)
-		}
-		if err != nil {
+		if err = sameNumber(c.Ref, keys); err != nil {
 			return v, err
 		}
-		c.Token = own.Token
-		if !viewOf(c.Ref, since, append(placesOf(prefixOf(c.Ref), keys), own)).Has {
+		if !viewOf(entered, since, append(placesOf(prefixOf(c.Ref), keys), own)).Has {
 			s.names.put(c.Session, c.ID)
 			return v, second.ErrLocked
 		}
-		if c.Token = 0; c.Permits == 0 && asked > 1 { // the conditions count the keys of locks below: while these are in use it has no end
+		if c.Permits == 0 && asked > 1 { // the conditions count the keys of locks below: while these are in use it has no end
 			v, _, err = s.enter(ctx, c) // behind those who do not seem to be in the way, and it tells whether they are
 			return v, err
 		}

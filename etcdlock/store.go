@@ -162,15 +162,10 @@ func answered(err error) bool {
 
 func codeOf(err error) codes.Code {
 	var refusal rpctypes.EtcdError
-	switch {
-	case errors.As(err, &refusal):
+	if errors.As(err, &refusal) {
 		return refusal.Code()
-	case errors.Is(err, context.DeadlineExceeded):
-		return codes.DeadlineExceeded
-	case errors.Is(err, context.Canceled):
-		return codes.Canceled
 	}
-	return status.Code(err)
+	return status.Code(err) // Unknown of what is not grpc's, such as the end of a context
 }
 
 // call makes a request that is no command.

@@ -227,21 +227,18 @@ local function settle()
 		wait = ttl < 0 and longest or math.min(ttl * 1000 + 1000, longest)
 		return
 	end
-	if mine and tonumber(head[2]) <= top then
-		extend()
-		put(head[1])
-		return
+	if not mine or tonumber(head[2]) > top then
+		if (ended or op == 'enter') and next_gap() < now then
+			left = now
+			redis.call('HSET', state, 'gap', int(now))
+		end
+		wait = math.max(quiet, left + gap - now)
+		if wait > 0 then
+			free()
+			return
+		end
+		wait, top = 0, 0
 	end
-	if (ended or op == 'enter') and next_gap() < now then
-		left = now
-		redis.call('HSET', state, 'gap', int(now))
-	end
-	wait = math.max(quiet, left + gap - now)
-	if wait > 0 then
-		free()
-		return
-	end
-	wait, top = 0, 0
 	extend()
 	put(head[1])
 end

@@ -31,7 +31,7 @@ type attempt struct {
 	client *Client
 	ctx    context.Context // ends when nobody wants the lock, or with the client
 	once   bool            // do not wait for anything
-	wait   *second.Wait    // whom to tell where the node stands; may be nil
+	wait   *second.Wait    // whom to tell where the node stands
 
 	// old is given up in one transaction with the first create. Whoever takes it out sees to its end.
 	old atomic.Pointer[Node]
@@ -531,7 +531,8 @@ func (p *predecessors) tellStanding(s standing) {
 
 // seen is what is known of a contender that is watched, without another read.
 func (p *predecessors) seen(name string) zkqueue.Contender {
-	c, _ := zkqueue.Named(name)
+	kind, _, _ := zkqueue.ParseName(name)
+	c := zkqueue.Contender{Node: name, Kind: kind}
 	if a, ok := p.attempt.client.link.Events.Seen(p.path(name)); ok {
 		c.Take(a.Data, &a.Stat)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 	"github.com/tierlock/tierlock/zktest"
@@ -32,7 +33,7 @@ func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *test
 			ctx, leave[i] = context.WithCancel(t.Context())
 			end[i] = make(chan struct{})
 			stuck := func(*attempt) (*Node, error) { <-end[i]; return nil, errGone }
-			go run(ctx, l.attempt(nil), "wait", stuck, (*Node).Release)
+			go run(ctx, l.attempt(new(second.Wait)), "wait", stuck, (*Node).Release)
 		}
 		synctest.Wait()
 		for i := range end {
@@ -42,7 +43,8 @@ func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *test
 		var begun atomic.Bool
 		close(end[0])
 		synctest.Wait()
-		go run(t.Context(), l.attempt(nil), "go on", func(*attempt) (*Node, error) { begun.Store(true); return nil, nil }, (*Node).Release)
+		begin := func(*attempt) (*Node, error) { begun.Store(true); return nil, nil }
+		go run(t.Context(), l.attempt(new(second.Wait)), "go on", begin, (*Node).Release)
 		synctest.Wait()
 		need.That(t, "nobody is waited for", !begun.Load())
 		close(end[1])

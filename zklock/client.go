@@ -36,7 +36,7 @@ type Client struct {
 func newClient(o options) *Client {
 	c := &Client{
 		options:     o,
-		description: second.Describe(o.label),
+		description: second.Describe(o.Label),
 		link:        link.New(o.Config),
 		renewals:    renewals{underWay: make(map[string]context.Context), failed: make(map[string]int32)},
 	}

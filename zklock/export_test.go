@@ -21,7 +21,9 @@ func (l *Lock) Revoke(ctx context.Context) ([]zkqueue.Contender, error) {
 }
 
 // What the gate does with a node.
-func (n *Node) Requeue(ctx context.Context) (*Node, error) { return n.lock.requeue(ctx, n, nil) }
+func (n *Node) Requeue(ctx context.Context) (*Node, error) {
+	return n.lock.requeue(ctx, n, new(second.Wait))
+}
 func (n *Node) MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {
 	return grant{n}.MultiIf(ctx, check, ops...)
 }

@@ -129,7 +129,7 @@ func (l *Lock) Path() string { return strings.TrimPrefix(l.path, l.client.chroot
 // If nobody else is there, it takes one round trip, or two where the path is missing, and
 // so does the last part of a wait: from the release of the last node ahead to the grant.
 func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
-	return run(ctx, l.attempt(nil), "acquire "+l.path, (*attempt).acquire, (*Node).Release)
+	return run(ctx, l.attempt(new(second.Wait)), "acquire "+l.path, (*attempt).acquire, (*Node).Release)
 }
 
 // TryAcquire is Acquire without waiting for others: if somebody has the lock or queues
@@ -140,7 +140,7 @@ func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
 // [zk.ErrNoServer], and so it does, with another error, as long as a lease that has run
 // out is not renewed.
 func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
-	a := l.attempt(nil)
+	a := l.attempt(new(second.Wait))
 	a.once = true
 	return run(ctx, a, "try "+l.path, (*attempt).try, (*Node).Release)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -630,7 +631,7 @@ func (zs znodes) names() []string { return namesOf(zs.paths()) }
 
 func (zs znodes) paths() []string { return each(zs, func(z *znode) string { return z.path }) }
 
-func namesOf(paths []string) []string { return each(paths, baseOf) }
+func namesOf(paths []string) []string { return each(paths, path.Base) }
 
 // deletes are the operations that delete the znodes.
 func (zs znodes) deletes() []any { return deletesOf(zs.paths()) }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +45,6 @@ type options struct {
 	link.Config
 	acl   []zk.ACL
 	auth  []credential
-	label string
 	kazoo bool
 }
 
@@ -59,7 +59,7 @@ type credential struct {
 // lock of a process that died stays taken, and with the margin it bounds the lease; the
 // package comment has the table.
 func WithSessionTimeout(d time.Duration) Option {
-	return option{set: func(o *options) { o.SessionTimeout = d }}
+	return option{set: func(o *options) { o.TTL = d }}
 }
 
 // WithLeaseMargin sets how long before the server can give it away a lock counts as
@@ -131,7 +131,7 @@ func WithLogger(logger *slog.Logger) Option {
 // WithLabel sets a name for this process that Contenders shows beside its host and pid;
 // at most 256 bytes of UTF-8, and only characters that are printed.
 func WithLabel(label string) Option {
-	return option{set: func(o *options) { o.label = label }}
+	return option{set: func(o *options) { o.Label = label }}
 }
 
 // WithKazoo makes locks that exclude kazoo's Lock, WriteLock, ReadLock and Election on the
@@ -159,10 +159,9 @@ func WithKazoo() Option {
 func newOptions(opts []Option) (options, error) {
 	o := options{
 		Config: link.Config{
-			SessionTimeout: 15 * time.Second,
-			Dial:           new(net.Dialer).DialContext,
-			LookUp:         net.DefaultResolver.LookupHost,
-			Logger:         second.Defaults.Logger,
+			Settings: second.Defaults,
+			Dial:     new(net.Dialer).DialContext,
+			LookUp:   net.DefaultResolver.LookupHost,
 		},
 		acl: zk.WorldACL(zk.PermAll),
 	}
@@ -174,25 +173,16 @@ func newOptions(opts []Option) (options, error) {
 
 func (o options) check() error {
 	switch {
-	case o.SessionTimeout < time.Millisecond || o.SessionTimeout > math.MaxInt32*time.Millisecond:
-		return fmt.Errorf("session timeout %v: not within 1ms and %v", o.SessionTimeout, math.MaxInt32*time.Millisecond)
-	case o.Margin < 0:
-		return fmt.Errorf("lease margin %v: negative", o.Margin)
-	case o.Margin > o.SessionTimeout/2:
-		return fmt.Errorf("lease margin %v: more than half of the session timeout %v", o.Margin, o.SessionTimeout)
+	case o.TTL < time.Millisecond || o.TTL > math.MaxInt32*time.Millisecond:
+		return fmt.Errorf("session timeout %v: not within 1ms and %v", o.TTL, math.MaxInt32*time.Millisecond)
 	case len(o.acl) == 0:
 		return errors.New("empty ACL")
 	case o.Dial == nil:
 		return errors.New("nil dial function")
-	case o.Logger == nil:
-		return errors.New("nil logger")
+	case slices.ContainsFunc(o.auth, func(c credential) bool { return c.scheme == "" }):
+		return errors.New("auth without a scheme")
 	}
-	for _, c := range o.auth {
-		if c.scheme == "" {
-			return errors.New("auth without a scheme")
-		}
-	}
-	return second.CheckLabel(o.label)
+	return o.CheckRest("session timeout")
 }
 
 // defaultPort is ZooKeeper's clientPort in every example of a configuration.
@@ -309,9 +299,4 @@ func checkComponents(path string) error {
 // parentOf returns the path of the node above path, "" above a top-level node.
 func parentOf(path string) string {
 	return path[:strings.LastIndexByte(path, '/')]
-}
-
-// baseOf returns the last component of path.
-func baseOf(path string) string {
-	return path[strings.LastIndexByte(path, '/')+1:]
 }

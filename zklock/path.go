@@ -77,7 +77,7 @@ func (n *Node) overflows() bool {
 
 // number is that of the node in the queue.
 func (n *Node) number() int32 {
-	_, number, _ := zkqueue.ParseName(baseOf(n.path()))
+	_, number, _ := zkqueue.ParseName(n.path()) // which looks at the end of it
 	return number
 }
 

@@ -73,7 +73,7 @@ func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Per
 
 // TryAcquire looks before it writes.
 func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
-	a := s.attempt(nil)
+	a := s.attempt(new(second.Wait))
 	a.once = true
 	a.fits = func(answers []link.Answer) error {
 		seen, err := s.see(answers)
@@ -280,7 +280,7 @@ func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight)
 	if turn.lossNow() != nil {
 		return nil, errGone
 	}
-	a := s.leases.attempt(nil)
+	a := s.leases.attempt(new(second.Wait))
 	a.ctx, a.orphan = ctx, seen.missing
 	turn.leave() // so that its end is no loss
 	defer turn.stepAside()

@@ -73,9 +73,7 @@ func (l *Lease[C]) ValidAt(now time.Duration) bool {
 // the lease ran out has lost it before.
 func (l *Lease[C]) Renew(heard time.Duration) {
 	for old := l.heard.Load(); int64(heard) > old; old = l.heard.Load() {
-		if !l.Valid() {
-			l.Lapse()
-		}
+		l.Lapse()
 		if l.heard.CompareAndSwap(old, int64(heard)) {
 			return
 		}

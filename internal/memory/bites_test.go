@@ -110,7 +110,7 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 		"a try queues": {[]string{"try-writes"}, badTier{try: func(ctx context.Context, c badClaim) (second.Grant, error) {
 			ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
 			defer cancel()
-			g, err := c.Claim.Acquire(ctx, c.wait)
+			g, err := c.Claim.Acquire(ctx, new(second.Wait))
 			if errors.Is(err, context.DeadlineExceeded) && c.tier.Err() == nil {
 				err = second.ErrLocked
 			}
@@ -124,7 +124,7 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				}
 				return g, err
 			}}},
-		"nobody says where it stands": {[]string{"standing"}, badTier{wait: func(*second.Wait) *second.Wait { return nil }}},
+		"nobody says where it stands": {[]string{"standing"}, badTier{wait: func(*second.Wait) *second.Wait { return new(second.Wait) }}},
 		"one stands where it stood": {[]string{"standing"}, badTier{wait: func(w *second.Wait) *second.Wait {
 			first := new(second.Wait)
 			w.Stands(sync.OnceValue(func() second.Standing { return first.Standing() }))

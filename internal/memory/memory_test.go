@@ -27,7 +27,7 @@ func TestUnknownCommandIsDenied(t *testing.T) {
 		p := h.Dial(t, tierTimeout)
 		defer p.Close()
 		claim := need.Get(p.Claim("/a", second.Options{}))(t)
-		grant := need.Get(claim.Acquire(t.Context(), nil))(t)
+		grant := need.Get(claim.Acquire(t.Context(), new(second.Wait)))(t)
 		c := grant.(*queue.Contender)
 		a := c.Store().Do(t.Context(), queue.Command{Op: "unknown", Ref: c.Ref(), Session: "1/1"})
 		need.Equal(t, "the outcome", a.Outcome, queue.Denied)

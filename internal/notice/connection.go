@@ -91,9 +91,6 @@ func (c *Connection) change(f func(*state)) {
 	defer c.mu.Unlock()
 	before := c.now
 	f(&c.now)
-	if c.now == before {
-		return
-	}
 	if up := second.Connected; (before.is() == up) != (c.now.is() == up) {
 		c.now.since = time.Now()
 	}

@@ -45,11 +45,11 @@ func TestCallerMayLeaveAtEachInstant(t *testing.T) {
 
 func leaveAt(t *testing.T, f *fake, at time.Duration, requeue bool, script []reply, slow reply) {
 	l := f.claim(second.Exclusive)
-	acquire := func(ctx context.Context) (second.Grant, error) { return l.Acquire(ctx, nil) }
+	acquire := func(ctx context.Context) (second.Grant, error) { return l.Acquire(ctx, new(second.Wait)) }
 	var old *Contender
 	if requeue {
 		old = f.acquire(second.Exclusive)
-		acquire = func(ctx context.Context) (second.Grant, error) { return l.Requeue(ctx, old, nil) }
+		acquire = func(ctx context.Context) (second.Grant, error) { return l.Requeue(ctx, old, new(second.Wait)) }
 	}
 	if script == nil {
 		f.then(Enter, f.expired)
@@ -104,7 +104,7 @@ func TestWhatARequeueMakesOfTheOldContender(t *testing.T) {
 			play(t, Config{}, func(t *testing.T, f *fake) {
 				old := f.acquire(second.Exclusive)
 				f.then(Enter, c.enter(f, old))
-				g := need.Get(f.claim(second.Exclusive).Requeue(t.Context(), old, nil))(t)
+				g := need.Get(f.claim(second.Exclusive).Requeue(t.Context(), old, new(second.Wait)))(t)
 				need.Equal(t, "a loss of the old one", errors.Is(old.AwaitRelease(), second.ErrLost), c.lost)
 				enters := f.ops(Enter)[1:]
 				need.Equal(t, "entered", len(enters), c.enters)
@@ -163,7 +163,7 @@ func TestAGrantThatIsLostIsRemovedByItselfWhenItIsRequeued(t *testing.T) {
 		f.many(Beat, 5, never)
 		<-old.Context().Done()
 		need.Must(t, "its lease has not run out: "+fmt.Sprint(old.Err()), errors.Is(old.Err(), second.ErrLost))
-		g := need.Get(f.claim(second.Exclusive).Requeue(t.Context(), old, nil))(t)
+		g := need.Get(f.claim(second.Exclusive).Requeue(t.Context(), old, new(second.Wait)))(t)
 		for _, c := range f.ops(Enter) {
 			need.Equal(t, "removed by enter "+c.ID, c.Old.ID, "")
 		}
@@ -184,7 +184,8 @@ func TestRequeueThatCannotBegin(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 				defer cancel()
 				prevent(f, cancel)
-				if _, err := f.claim(second.Exclusive).Requeue(ctx, old, nil); err == nil || errors.Is(err, second.ErrLost) && name != "closed" {
+				_, err := f.claim(second.Exclusive).Requeue(ctx, old, new(second.Wait))
+				if err == nil || errors.Is(err, second.ErrLost) && name != "closed" {
 					t.Errorf("Requeue: %v", err)
 				}
 				begun := time.Now()
@@ -250,7 +251,7 @@ func TestNobodyEntersWhileTheStoreDoesNotAnswer(t *testing.T) {
 		synctest.Wait()
 		for range 10 {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-			wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(ctx, nil)), context.DeadlineExceeded, errAway)
+			wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(ctx, new(second.Wait))), context.DeadlineExceeded, errAway)
 			wantErr(t, "TryAcquire", need.ErrOf(f.claim(second.Exclusive).TryAcquire(t.Context())), errAway)
 			cancel()
 		}
@@ -327,7 +328,10 @@ func TestNobodyEntersWhileTooManyCannotLeave(t *testing.T) {
 func TestCommandIsRepeatedWhenTheStoreAnswers(t *testing.T) {
 	for op, ask := range map[Op]func(second.Claim, context.Context) error{
 		List: func(l second.Claim, ctx context.Context) error { _, err := l.Contenders(ctx); return err },
-		Look: func(l second.Claim, ctx context.Context) error { _, err := l.Acquire(ctx, nil); return err },
+		Look: func(l second.Claim, ctx context.Context) error {
+			_, err := l.Acquire(ctx, new(second.Wait))
+			return err
+		},
 	} {
 		play(t, Config{}, func(t *testing.T, f *fake) {
 			f.then(Enter, waits)

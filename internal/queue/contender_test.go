@@ -211,7 +211,7 @@ func TestWhoFollows(t *testing.T) {
 func TestTwoMeaningsOfTrouble(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, but(func(a *Answer) { a.View.Has, a.View.Err = false, errRefused }))
-		_, err := f.claim(second.Exclusive).Acquire(t.Context(), nil)
+		_, err := f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))
 		need.That(t, fmt.Sprintf("a waiter that cannot be told: %v", err), errors.Is(err, errRefused) && !errors.Is(err, second.ErrLost))
 		f.none()
 		h := f.acquire(second.Writing)
@@ -277,7 +277,7 @@ func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 		f.then(Leave, func(_ context.Context, _ Command, usual func() Answer) Answer {
 			a := usual() // the name is free from then on
 			go func() {
-				g, _ := f.claim(second.Exclusive).Acquire(t.Context(), nil)
+				g, _ := f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))
 				next <- g
 			}()
 			<-entered

@@ -123,7 +123,7 @@ func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
 		f.then(Enter, waits)
-		go f.claim(second.Exclusive).Acquire(t.Context(), nil)
+		go f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))
 		synctest.Wait()
 		f.then(Look, never, never, never, never, never)
 		f.then(Beat, never, never, never, never, but(func(a *Answer) { a.Views = nil }), f.expired)
@@ -150,7 +150,7 @@ func TestEndOfWhatWasLost(t *testing.T) {
 			c.session.Lose(c, second.Lost(second.ByOther, "a test"))
 		}
 		need.Equal(t, "the cause of the loss", second.CauseOf(gone.Release()), second.ByOther)
-		wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(t.Context(), there, nil)), nil)
+		wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(t.Context(), there, new(second.Wait))), nil)
 		synctest.Wait()
 		need.That(t, "others wait behind it", !f.queues(there))
 	})

@@ -21,7 +21,7 @@ func TestSessionThatEnds(t *testing.T) {
 		f.then(Look, f.expired)
 		time.AfterFunc(time.Second, func() { f.then(Beat, f.expired) }) // a quarter of a TTL from the last session
 		begun := time.Now()
-		g, err := f.claim(second.Exclusive).Acquire(t.Context(), nil)
+		g, err := f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))
 		need.Must(t, fmt.Sprintf("%v after %v, want each next session at once", err, time.Since(begun)),
 			err == nil && time.Since(begun) <= ttl/4+300*time.Millisecond)
 		need.Equal(t, "the cause of the holder's loss", second.CauseOf(h.Err()), second.BySession)
@@ -104,7 +104,7 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 		waiting := make(chan second.Grant)
 		f.then(Enter, untold)
 		go func() {
-			g, err := f.claim(second.Exclusive).Acquire(t.Context(), nil)
+			g, err := f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))
 			wantErr(t, "Acquire", err, nil)
 			waiting <- g
 		}()
@@ -226,10 +226,16 @@ func TestCloseAtAnyTime(t *testing.T) {
 		do    func(f *fake) // in a goroutine
 		among int
 	}{
-		"idle":      {func(*fake) {}, 0},
-		"holding":   {func(f *fake) { f.acquire(second.Exclusive).Revoked() }, 1},
-		"waiting":   {func(f *fake) { f.then(Enter, waits); f.claim(second.Exclusive).Acquire(f.TB.Context(), nil) }, 0},
-		"entering":  {func(f *fake) { f.then(Enter, lost); f.claim(second.Exclusive).Acquire(f.TB.Context(), nil) }, 0},
+		"idle":    {func(*fake) {}, 0},
+		"holding": {func(f *fake) { f.acquire(second.Exclusive).Revoked() }, 1},
+		"waiting": {func(f *fake) {
+			f.then(Enter, waits)
+			f.claim(second.Exclusive).Acquire(f.TB.Context(), new(second.Wait))
+		}, 0},
+		"entering": {func(f *fake) {
+			f.then(Enter, lost)
+			f.claim(second.Exclusive).Acquire(f.TB.Context(), new(second.Wait))
+		}, 0},
 		"trying":    {func(f *fake) { f.then(Try, lost); f.claim(second.Exclusive).TryAcquire(f.TB.Context()) }, 0},
 		"releasing": {func(f *fake) { h := f.acquire(second.Exclusive); f.then(Leave, never); h.Release() }, 0},
 		"sharing":   {func(f *fake) { h := f.acquire(second.Writing); h.Share(f.TB.Context()) }, 1},
@@ -241,7 +247,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 		"requeueing": {func(f *fake) {
 			h := f.acquire(second.Exclusive)
 			f.then(Enter, never)
-			f.claim(second.Exclusive).Requeue(f.TB.Context(), h, nil)
+			f.claim(second.Exclusive).Requeue(f.TB.Context(), h, new(second.Wait))
 		}, 0},
 		"listing":  {func(f *fake) { f.then(List, never); f.claim(second.Exclusive).Contenders(f.TB.Context()) }, 0},
 		"reaping":  {func(f *fake) { h := f.acquire(second.Exclusive); f.then(Leave, never, never, never); h.Release() }, 0},
@@ -285,7 +291,7 @@ func TestEndThenClose(t *testing.T) {
 		f.End()
 		need.Equal(t, "the cause of the loss", second.CauseOf(h.Err()), second.ByClose)
 		wantErr(t, "Err", f.Err(), second.ErrClosed)
-		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), nil)), second.ErrClosed)
+		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))), second.ErrClosed)
 		go f.Tier.Close()
 		f.Tier.Close()
 		need.Equal(t, "goodbyes", len(f.ops(Goodbye)), 1)
@@ -299,7 +305,7 @@ func TestEndMeanwhile(t *testing.T) {
 		old := f.acquire(second.Exclusive)
 		old.Revoked()
 		f.meanwhile = f.End // as it is given up
-		wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(t.Context(), old, nil)), second.ErrClosed)
+		wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(t.Context(), old, new(second.Wait))), second.ErrClosed)
 		begun := time.Now()
 		wantErr(t, "AwaitRelease", old.AwaitRelease(), nil)
 		need.Equal(t, "AwaitRelease took", time.Since(begun), 0)
@@ -307,7 +313,7 @@ func TestEndMeanwhile(t *testing.T) {
 	})
 	play(t, Config{Apart: true}, func(t *testing.T, f *fake) {
 		f.meanwhile = f.End // as it is named
-		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), nil)), second.ErrClosed)
+		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))), second.ErrClosed)
 		need.Empty(t, "commands", f.ops(Enter))
 		f.Tier.Close()
 	})
@@ -338,7 +344,7 @@ func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 	refused := says(Answer{Outcome: Denied, Err: errRefused})
 	playFrom(t, func(f *fake) { f.then(Open, refused, refused); f.Deafen(errAway) }, func(t *testing.T, f *fake) {
 		synctest.Wait()
-		wantErr(t, "Acquire without a session", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), nil)), errRefused)
+		wantErr(t, "Acquire without a session", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))), errRefused)
 		need.Equal(t, "times that the refusal is logged", strings.Count(f.log.String(), errRefused.Error()), 1)
 		need.That(t, "another trouble is logged: "+f.log.String(), !strings.Contains(f.log.String(), errAway.Error()))
 		time.Sleep(time.Second)
@@ -364,7 +370,7 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 			ended = true
 			return a
 		})
-		go f.claim(second.Exclusive).Acquire(t.Context(), nil)
+		go f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))
 		synctest.Wait()
 		f.Tier.Close()
 		need.That(t, "closed before", ended)

@@ -268,7 +268,7 @@ func (f *fake) claim(mode second.Mode) second.Claim {
 
 func (f *fake) acquire(mode second.Mode) *Contender {
 	f.Helper()
-	g := need.Get(f.claim(mode).Acquire(f.TB.Context(), nil))(f.TB)
+	g := need.Get(f.claim(mode).Acquire(f.TB.Context(), new(second.Wait)))(f.TB)
 	return g.(*Contender)
 }
 

@@ -31,6 +31,10 @@ func TestABudgetKeepsALockInUse(t *testing.T) {
 	}
 }
 
+func TestABudgetThatNobodyCanSayIsTheLast(t *testing.T) {
+	need.Equal(t, "the budget of a content that says 255", Budget(255).Duration(), LastBudget.Duration())
+}
+
 func TestPricesAreThoseOfTheLastTimes(t *testing.T) {
 	var p Prices
 	p.Paid(time.Hour)

@@ -39,7 +39,7 @@ func Split[Own, Shared any, Given RegistryOption](opts []Given) (own []Own, shar
 	return own, share, nil
 }
 
-// Settings are what each store but ZooKeeper can be told.
+// Settings are what each store can be told.
 type Settings struct {
 	TTL    time.Duration
 	Margin time.Duration // 0: a third of the TTL
@@ -72,10 +72,17 @@ func (s Settings) Check(longest, unit time.Duration) error {
 		return fmt.Errorf("lease TTL %v: want 1s to %v", ttl, longest)
 	case ttl%unit != 0:
 		return fmt.Errorf("lease TTL %v: want a multiple of %v", ttl, unit)
+	}
+	return s.CheckRest("lease TTL")
+}
+
+// CheckRest reports what no store can do but for the TTL, which has a name.
+func (s Settings) CheckRest(ttl string) error {
+	switch {
 	case s.Margin < 0:
 		return fmt.Errorf("lease margin %v: negative", s.Margin)
-	case s.Margin > ttl/2:
-		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", s.Margin, ttl)
+	case s.Margin > s.TTL/2:
+		return fmt.Errorf("lease margin %v: more than half of the %s %v", s.Margin, ttl, s.TTL)
 	case s.Logger == nil:
 		return errors.New("nil logger")
 	}

@@ -66,8 +66,8 @@ type Claim interface {
 	// Acquire queues and waits until it is first, ctx is done (the error wraps its cause) or
 	// there is an error that retrying cannot fix. It waits for a store that cannot be reached.
 	// A claim to read is granted once only others that read are ahead.
-	// After an error no contender is left, or it is removed in the background. While it waits, w,
-	// if not nil, tells where it stands, from what the tier has read anyway.
+	// After an error no contender is left, or it is removed in the background. While it waits, w
+	// tells where it stands, from what the tier has read anyway.
 	Acquire(ctx context.Context, w *Wait) (Grant, error)
 	// TryAcquire returns [ErrLocked] if there is another contender, for a claim to read one that
 	// does not, and fails at once while the store cannot be reached. In a quarantine the error is

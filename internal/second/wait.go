@@ -3,8 +3,7 @@ package second
 import "sync/atomic"
 
 // A Wait is an acquisition under way, as seen by those who wait for it. The tier says in it how to
-// learn where its contender stands; the gate asks when somebody wants to know. Nil is for an
-// acquisition that nobody will ask about.
+// learn where its contender stands; the gate asks when somebody wants to know. Nil is while there is none.
 type Wait struct {
 	ask    atomic.Pointer[func() Standing]
 	behind atomic.Bool
@@ -22,18 +21,12 @@ type Standing struct {
 // Stands says that the contender has to wait, and what tells for whom. It is called once the tier has
 // seen that; ask must not wait, nor call the store.
 func (w *Wait) Stands(ask func() Standing) {
-	if w != nil {
-		w.behind.Store(true)
-		w.ask.Store(&ask)
-	}
+	w.behind.Store(true)
+	w.ask.Store(&ask)
 }
 
 // Forget says that there is no contender any more, or nothing known of its place.
-func (w *Wait) Forget() {
-	if w != nil {
-		w.ask.Store(nil)
-	}
-}
+func (w *Wait) Forget() { w.ask.Store(nil) }
 
 // Standing returns what is known, and the zero Standing if nothing is.
 func (w *Wait) Standing() (s Standing) {

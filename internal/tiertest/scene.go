@@ -72,10 +72,12 @@ type proc struct {
 // A claim is one of which nobody asks where its contender stands, unless a test does.
 type claim struct{ second.Claim }
 
-func (c claim) Acquire(ctx context.Context) (second.Grant, error) { return c.Claim.Acquire(ctx, nil) }
+func (c claim) Acquire(ctx context.Context) (second.Grant, error) {
+	return c.Claim.Acquire(ctx, new(second.Wait))
+}
 
 func (c claim) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
-	return c.Claim.Requeue(ctx, old, nil)
+	return c.Claim.Requeue(ctx, old, new(second.Wait))
 }
 
 func (s *scene) process() *proc {

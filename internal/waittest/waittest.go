@@ -72,10 +72,12 @@ func At(t testing.TB, process second.Tier, path string, o second.Options) Lock {
 	return Lock{c}
 }
 
-func (l Lock) Acquire(ctx context.Context) (second.Grant, error) { return l.Claim.Acquire(ctx, nil) }
+func (l Lock) Acquire(ctx context.Context) (second.Grant, error) {
+	return l.Claim.Acquire(ctx, new(second.Wait))
+}
 
 func (l Lock) Requeue(ctx context.Context, old second.Grant) (second.Grant, error) {
-	return l.Claim.Requeue(ctx, old, nil)
+	return l.Claim.Requeue(ctx, old, new(second.Wait))
 }
 
 // Granted returns the contender that has been granted a lock.

@@ -42,7 +42,7 @@ func (d *Decoder) Int64() int64 {
 // Buffer returns nil for the null buffer, whose length is -1.
 func (d *Decoder) Buffer() []byte {
 	n := d.Int32()
-	if n == -1 || d.Bad {
+	if n == -1 {
 		return nil
 	}
 	return d.Take(int(n))

@@ -123,10 +123,7 @@ var ErrTooLong = errors.New("not ZooKeeper's protocol?")
 // ReadFrame reads the next frame, length included, into buf or, if that is too short, into a new one. A frame that
 // announces more than limit bytes is an error: a peer that speaks another protocol announces over a gigabyte.
 func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
-	if cap(buf) < lengthSize {
-		buf = make([]byte, 512)
-	}
-	length := buf[:lengthSize]
+	length := slices.Grow(buf[:0], lengthSize)[:lengthSize]
 	if _, err := io.ReadFull(r, length); err != nil {
 		return nil, err
 	}

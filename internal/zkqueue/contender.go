@@ -34,8 +34,8 @@ type Contender struct {
 func Parse(children []string) (queue []Contender, others []string) {
 	queue = make([]Contender, 0, len(children))
 	for _, name := range children {
-		if c, ok := Named(name); ok {
-			queue = append(queue, c)
+		if kind, sequence, ok := ParseName(name); ok {
+			queue = append(queue, Contender{Node: name, Kind: kind, Sequence: sequence})
 		} else {
 			others = append(others, name)
 		}
@@ -66,12 +66,6 @@ func (c *Contender) pairs(next Contender) bool {
 		}
 	}
 	return false
-}
-
-// Named returns what the name of a contender tells. It reports false for any other name.
-func Named(name string) (c Contender, ok bool) {
-	kind, sequence, ok := ParseName(name)
-	return Contender{Node: name, Kind: kind, Sequence: sequence}, ok
 }
 
 // ByToken compares contenders by their tokens, for those that have permits.

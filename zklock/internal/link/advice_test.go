@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -76,7 +77,7 @@ func TestDialTellsWhatIsWrongWithThePort(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx := need.Within(t, 500*time.Millisecond)
-			config := Config{SessionTimeout: 600 * time.Millisecond, Dial: c.dial, Logger: slog.New(slog.DiscardHandler)}
+			config := Config{Settings: second.Settings{TTL: 600 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}, Dial: c.dial}
 			if c.dial == nil {
 				config.Dial = new(net.Dialer).DialContext
 			}

@@ -56,7 +56,7 @@ func (l *attached) Session() *Session {
 	if id != 0 {
 		// In place of a lease: a connection that is down loses nothing by itself. It must not end the session, whose mutex is held.
 		vouches := func() bool { return l.id() == id }
-		l.current = newSession(l.link, id, l.link.config.SessionTimeout, l.link.Now(), lease.Forever, vouches)
+		l.current = newSession(l.link, id, l.link.config.TTL, l.link.Now(), lease.Forever, vouches)
 	}
 	s := l.current
 	l.mu.Unlock()

@@ -51,7 +51,7 @@ func (l *Link) Dial(ctx context.Context, names []string) error {
 	l.transport = d // before the library starts and calls back
 	library := slog.NewLogLogger(l.config.Logger.Handler(), slog.LevelDebug)
 	library.SetPrefix("zklock: client library: ")
-	conn, events, err := zk.Connect(names, l.config.SessionTimeout,
+	conn, events, err := zk.Connect(names, l.config.TTL,
 		zk.WithHostProvider(d.servers),
 		zk.WithDialer(d.dial),
 		zk.WithEventCallback(d.onEvent),
@@ -257,10 +257,10 @@ func (l *dialed) expired() {
 func (l *dialed) warnOfTick(s *Session) {
 	const usualTick = 2 * time.Second
 	timeout := s.Negotiated()
-	if raised := timeout > l.link.config.SessionTimeout; raised || timeout < 4*usualTick {
+	if raised := timeout > l.link.config.TTL; raised || timeout < 4*usualTick {
 		l.link.config.Logger.Warn("zklock: the session timeout may be too short for a lease that holds in a partition between servers;"+
 			" it should be four of their ticks",
-			"granted", timeout, "asked for", l.link.config.SessionTimeout, "safe with tickTime up to", timeout/4)
+			"granted", timeout, "asked for", l.link.config.TTL, "safe with tickTime up to", timeout/4)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -65,7 +66,7 @@ func (f *forger) done() bool {
 
 // config is that of a link by way of f.
 func (f *forger) config() Config {
-	c := Config{SessionTimeout: timeout, Logger: slog.New(slog.DiscardHandler)}
+	c := Config{Settings: second.Settings{TTL: timeout, Logger: slog.New(slog.DiscardHandler)}}
 	c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		f.mu.Lock()
 		refuse := f.refuse && f.forge == nil

@@ -4,11 +4,11 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"sync/atomic"
 	"time"
@@ -22,12 +22,10 @@ import (
 
 // A Config is what a link has to know.
 type Config struct {
-	SessionTimeout time.Duration // to ask for
-	Margin         time.Duration // of the lease; 0: a third of the negotiated session timeout
-	Dial           func(ctx context.Context, network, address string) (net.Conn, error)
-	LookUp         LookUp      // nil: Dial takes names
-	TLS            *tls.Config // on top of Dial; nil for none
-	Logger         *slog.Logger
+	second.Settings // the TTL is the session timeout to ask for
+	Dial            func(ctx context.Context, network, address string) (net.Conn, error)
+	LookUp          LookUp      // nil: Dial takes names
+	TLS             *tls.Config // on top of Dial; nil for none
 }
 
 // A Link is the connection of a client, its sessions, and all that it has under way.
@@ -111,19 +109,14 @@ func (l *Link) Spawn(f func()) bool { return l.tasks.Go(f) }
 func (l *Link) Now() time.Duration { return time.Since(l.start) }
 
 // Margin is that of a lease under a session timeout.
-func (l *Link) Margin(timeout time.Duration) time.Duration {
-	if l.config.Margin > 0 {
-		return l.config.Margin
-	}
-	return timeout / 3
-}
+func (l *Link) Margin(timeout time.Duration) time.Duration { return cmp.Or(l.config.Margin, timeout/3) }
 
 // Timeout is that of the session, or what to ask for while there is none.
 func (l *Link) Timeout() time.Duration {
 	if s := l.Session(); s != nil {
 		return s.Negotiated()
 	}
-	return l.config.SessionTimeout
+	return l.config.TTL
 }
 
 // Scope returns a context that ends with ctx or the link, and its end.

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -42,7 +43,7 @@ func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *zktes
 
 // to is the configuration of a link to s.
 func to(s *zktest.Server) Config {
-	return Config{SessionTimeout: timeout, Dial: s.DialContext, Logger: slog.New(slog.DiscardHandler)}
+	return Config{Settings: second.Settings{TTL: timeout, Logger: slog.New(slog.DiscardHandler)}, Dial: s.DialContext}
 }
 
 // dial returns a link that has a session.

@@ -39,7 +39,7 @@ func (r *replay) Read(p []byte) (int, error) {
 }
 
 func newDialed() *dialed {
-	l := New(Config{SessionTimeout: timeout, Logger: slog.New(slog.DiscardHandler)})
+	l := New(Config{Settings: second.Settings{TTL: timeout, Logger: slog.New(slog.DiscardHandler)}})
 	d := &dialed{link: l}
 	l.transport = d
 	return d
