@@ -26,8 +26,6 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	}, map[string]Option{
 		"lease TTL 1.5s: want a multiple of 1s": WithLeaseTTL(1500 * time.Millisecond),
 		"want 1s to":                            WithLeaseTTL(1 << 62),
-		"lease margin -1s":                      WithLeaseMargin(-time.Second),
-		"nil logger":                            WithLogger(nil),
 		"not printed":                           WithLabel("a\nb"),
 		"linger -1ns":                           tier.WithLinger(-1),
 		"option of type <nil>":                  nil,

@@ -55,8 +55,6 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	}, map[string]Option{
 		"want a multiple of 1ms":          WithLeaseTTL(time.Second + time.Nanosecond),
 		"want 1s to":                      WithLeaseTTL(1 << 62),
-		"lease margin -1s":                WithLeaseMargin(-time.Second),
-		"nil logger":                      WithLogger(nil),
 		"label of 257 bytes":              WithLabel(strings.Repeat("x", 257)),
 		"option of type <nil>":            nil,
 		"option of type pglock.elsewhere": elsewhere{},

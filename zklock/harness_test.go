@@ -294,7 +294,6 @@ const promisesFile = "../docs/promises/zookeeper.md"
 // inBubble has each promise tested with a server of its own, in virtual time.
 func inBubble(borrowed bool, unpromised map[string]string) tiertest.With {
 	return func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
-		t.Helper()
 		synctest.Test(t, func(t *testing.T) { test(t, modelHarness(t, zktest.Start(t), borrowed, unpromised)) })
 	}
 }

@@ -1,7 +1,6 @@
 package pgserver_test
 
 import (
-	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -50,25 +49,24 @@ func TestPlainUserOwnsADatabase(t *testing.T) {
 func TestPausedServerIsMuteUntilResumed(t *testing.T) {
 	t.Parallel()
 	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
-	const lasts = 2 * time.Second
 	var answer chan error
 	for paused := false; !paused; {
 		answer = make(chan error, 1)
 		begun := time.Now()
 		go func() {
-			_, err := ask(t, pgserver.URL(s.Addr()), fmt.Sprintf("SELECT pg_sleep(%v)", lasts.Seconds()))
+			_, err := ask(t, pgserver.URL(s.Addr()), "SELECT pg_sleep(2)")
 			answer <- err
 		}()
 		childtest.Eventually(t, "the session is there, or was", func() bool {
 			return len(answer) > 0 || read(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1"
 		})
 		need.OK(t, s.Pause())
-		if paused = time.Since(begun) < lasts; !paused { // on a busy machine the statement may be over
+		if paused = time.Since(begun) < 2*time.Second; !paused { // on a busy machine the statement may be over
 			need.OK(t, s.Resume())
 			need.OK(t, <-answer)
 		}
 	}
-	time.Sleep(lasts)
+	time.Sleep(2 * time.Second)
 	need.Must(t, "the session of a paused server answers", len(answer) == 0)
 	need.That(t, "the paused server tells its mode", need.ErrOf(s.Mode()) != nil)
 	need.OK(t, s.Resume())

@@ -434,12 +434,16 @@ func (c *checker) until(p *contender) clock.Instant {
 	return p.lease.until
 }
 
-// past is before when a contender stays that a command without an answer has brought. With a lease of its own that begins when the
-// command is executed, which is taken to be within such a time.
+// past is when a contender has gone that a command without an answer has brought. With a lease of its own that begins when the
+// command is executed, which is taken to be within two such times. A store looks for leases that are over now and then, and not while it is
+// stopped: so it keeps what is under one for as long again, twice.
 func (c *checker) past(o *op) clock.Instant {
 	until := c.until(c.contenders[o.ID])
-	if x := c.leases[session{o.process, o.Session}]; x != nil && c.rules.OwnTTL {
-		until = max(until, o.sent.Add(2*x.ttl))
+	if x := c.leases[session{o.process, o.Session}]; x != nil {
+		if c.rules.OwnTTL {
+			until = max(until, o.sent.Add(2*x.ttl))
+		}
+		until = until.Add(2 * x.ttl)
 	}
 	return until
 }

@@ -448,6 +448,23 @@ func TestPermitsOfWhoWasKilledBeforeTheAnswer(t *testing.T) {
 	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{OwnTTL: true})), nil)
 }
 
+// Who came by a command without an answer may be seen, be it without a name, for some time after the end of his lease.
+func TestStoreMayBeLateToEndALease(t *testing.T) {
+	for later, may := range map[time.Duration]bool{2 * time.Minute: true, 4 * time.Minute: false} {
+		var events []Event
+		add := adding(&events)
+		v := View{ID: "x", Known: true, Token: 1, Has: true}
+		add("b", 1, Command{Op: queue.Open}, &Answer{Outcome: queue.Done, Session: "s", TTL: time.Minute})
+		add("a", 1, Command{Op: queue.Enter, Ref: Ref{Path: "/a", ID: "x"}}, &Answer{Outcome: queue.Done, View: v})
+		add("b", 2, Command{Op: queue.Enter, Session: "s", Ref: Ref{Path: "/a", ID: "y"}}, nil)
+		for i := range 2 {
+			v.Behind = i > 0
+			events = append(events, Event{At: clock.Instant(later).Add(time.Duration(i)), Process: "a", Kind: News, News: new(v)})
+		}
+		need.Equal(t, later.String(), need.ErrOf(Check(events, Rules{})) == nil, may)
+	}
+}
+
 // Those who may leave at any time, as nobody has said whether they did, are there until somebody sees that they are not.
 func TestPermitsThatMayHaveBeenGivenBackMakeFewStates(t *testing.T) {
 	const holders = 20
