@@ -58,11 +58,14 @@ func (s *store) list(words []string) (queue []second.Contender, err error) {
 	return queue, nil
 }
 
-// describe returns what a contender says that queues now: its mode, room for the script, its budget, and the process. It is read with
-// each turn, so it is quick to read.
+// describe returns what a contender says that queues now, and nothing for other commands: its mode, room for the script, its budget, and
+// the process. It is read with each turn, so it is quick to read.
 func (s *store) describe(c queue.Command) string {
 	mode := "x-"
-	if c.Reads {
+	switch {
+	case c.Op != queue.Enter && c.Op != queue.Try:
+		return ""
+	case c.Reads:
 		mode = "r-"
 	}
 	return mode + string(noBudget+rune(c.Budget)) + s.self.Now(c.Linger).Line(10)

@@ -18,8 +18,8 @@ var leaseless = map[string]string{
 	"only who has made the connection is told what becomes of it":    "connection",
 }
 
-// Over a connection made elsewhere nothing else is different. When that has watches and comes back, the client library reads its newest
-// zxid while it is set, which the race detector takes for what it looks for.
+// Over a connection made elsewhere nothing else is different. The race detector would stop at the client library, which reads its newest
+// zxid while it is set when such a connection with watches comes back.
 func TestTierOverAConnectionMadeElsewhere(t *testing.T) {
 	unpromised := maps.Clone(curators)
 	for why, names := range leaseless {
