@@ -41,30 +41,75 @@ if op ~= 'list' and op ~= 'remove' then
 	end
 end
 
-local function about(id) return redis.call('HGET', state, 'c:' .. id) or 'x-0' end
-local function reads(id) return about(id):sub(1, 1) == 'r' end
-
-local function drop(id)
-	redis.call('ZREM', queue, id)
-	redis.call('ZREM', leases, id)
-	redis.call('HDEL', state, 'c:' .. id, 'n:' .. id, 'w:' .. id)
-end
-
-local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 'gap', 'free', 'of')
+local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 'gap', 'free', 'of', 'kept')
 local mine = known_state[1]
 local top, last = tonumber(known_state[2] or 0), tonumber(known_state[3] or 0)
 local foreign, left = tonumber(known_state[4] or 0), tonumber(known_state[5] or 0)
 local since = tonumber(known_state[6] or 0) -- when it was nobody's
 local of = tonumber(known_state[7] or ARGV[6]) -- so many permits, or 0
+local kept = tonumber(known_state[8] or 0) -- when all keys were last told to outlive their use
 if of > 0 then gap = 0 end -- nobody else has any
 if left > now then left = now - gap end -- the clock was set back
 
-local function first() return redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES') end
-local function front() return redis.call('ZRANGEBYSCORE', queue, '(' .. int(top), '+inf', 'LIMIT', 0, 1)[1] end
-local function holders() return redis.call('ZRANGEBYSCORE', queue, '-inf', int(top)) end
+-- What this call has read or written already: how many queue, the first two with their tokens, and by contender its token, what
+-- it says of itself, and its permits.
+local size, heads, tokens, said, weights = 0, nil, {}, {}, {}
+
+local function token_of(id)
+	tokens[id] = tokens[id] or tonumber(redis.call('ZSCORE', queue, id) or nil)
+	return tokens[id]
+end
+
+local function about(id)
+	said[id] = said[id] or redis.call('HGET', state, 'c:' .. id) or 'x-0'
+	return said[id]
+end
+local function reads(id) return about(id):sub(1, 1) == 'r' end
+
+local function say(id, what)
+	redis.call('HSET', state, 'c:' .. id, what)
+	said[id] = what
+end
+
+-- drop returns how many it removed.
+local function drop(id)
+	local removed = redis.call('ZREM', queue, id)
+	redis.call('ZREM', leases, id)
+	redis.call('HDEL', state, 'c:' .. id, 'n:' .. id, 'w:' .. id)
+	size, heads, tokens[id], said[id], weights[id] = size - removed, nil, nil, nil, nil
+	return removed
+end
+
+local function first()
+	if not heads then
+		heads = redis.call('ZRANGE', queue, 0, 1, 'WITHSCORES')
+		for i = 1, #heads, 2 do
+			heads[i + 1] = tonumber(heads[i + 1])
+			tokens[heads[i]] = heads[i + 1]
+		end
+	end
+	return heads
+end
+
+-- Who waits first, and who has the lock or permits: mostly one of the first two.
+local function front()
+	local h = first()
+	if not h[1] or h[2] > top then return h[1] end
+	if not h[3] or h[4] > top then return h[3] end
+	return redis.call('ZRANGEBYSCORE', queue, '(' .. int(top), '+inf', 'LIMIT', 0, 1)[1]
+end
+local function holders()
+	local h = first()
+	if not h[1] or h[2] > top then return {} end
+	if not h[3] or h[4] > top then return { h[1] } end
+	return redis.call('ZRANGEBYSCORE', queue, '-inf', int(top))
+end
 
 -- What one has of the permits, or wants: all, if that was evicted.
-local function wants(id) return tonumber(redis.call('HGET', state, 'w:' .. id) or of) end
+local function wants(id)
+	weights[id] = weights[id] or tonumber(redis.call('HGET', state, 'w:' .. id) or of)
+	return weights[id]
+end
 
 -- How many permits are left beside some contenders.
 local function beside(ids)
@@ -76,7 +121,7 @@ end
 -- How many wait.
 local function waiting()
 	local next = front()
-	return next and redis.call('ZCARD', queue) - redis.call('ZRANK', queue, next) or 0
+	return next and size - redis.call('ZRANK', queue, next) or 0
 end
 
 -- What the first one who waits for permits is to know.
@@ -84,9 +129,8 @@ local function prospect() return of > 0 and beside(holders()) .. ' ' .. waiting(
 
 -- What is at the key of the lock, nil if nothing is. That of permits is nobody else's.
 local function look()
-	local kind = redis.call('TYPE', lock).ok
-	if kind == 'none' then return nil end
-	local value = kind == 'string' and redis.call('GET', lock) or 'a ' .. kind
+	local value = redis.pcall('GET', lock)
+	if type(value) == 'table' then value = 'a ' .. redis.call('TYPE', lock).ok end
 	return (of == 0 or value == mine) and value or nil
 end
 
@@ -107,16 +151,18 @@ if op == 'list' then
 	return list
 end
 
+size = redis.call('ZCARD', queue)
 local head_before, front_before, prospect_before = first()[1], front(), prospect()
 local lost, granted, ended, wait = {}, {}, false, 0
 
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', int(now))) do
 	drop(id)
 end
-if redis.call('ZCARD', leases) < redis.call('ZCARD', queue) then -- evicted, or deleted by an operator
+if redis.call('ZCARD', leases) < size then -- evicted, or deleted by an operator
 	for _, id in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
 		redis.call('ZADD', leases, 'NX', int(now + unsure), id)
 	end
+	redis.call('PEXPIRE', leases, keep)
 end
 
 local held = look()
@@ -130,28 +176,34 @@ if mine and held ~= mine then -- by an operator, or whoever came after one
 end
 
 local function give_up(id)
-	if not redis.call('ZSCORE', queue, id) then return 0 end
-	drop(id)
-	ended = true
-	return 1
+	local removed = drop(id)
+	ended = ended or removed == 1
+	return removed
 end
 
-local function renew()
+-- Keys that are new, or were told half of the time ago, are told to outlive their use.
+local function renew(new)
 	redis.call('ZADD', leases, int(now + ttl), me)
-	for _, key in ipairs({ queue, leases, state }) do redis.call('PEXPIRE', key, keep) end
+	local old = math.abs(now - kept) > keep * 1000 / 2
+	if old then redis.call('HSET', state, 'kept', int(now)) end
+	for _, key in ipairs((new or old) and { queue, leases, state } or {}) do redis.call('PEXPIRE', key, keep) end
 end
 
 local function insert()
-	if not redis.call('ZSCORE', queue, me) then
+	local token = math.max(last + 1, now)
+	local added = redis.call('ZADD', queue, 'NX', int(token), me)
+	if added == 1 then
 		if not head_before and math.abs(now - since) >= gap then -- the key was free for long
 			left = now - gap
 		end
-		last = math.max(last + 1, now)
-		redis.call('ZADD', queue, int(last), me)
+		size, last, heads, tokens[me], said[me] = size + 1, token, nil, token, description
 		redis.call('HSET', state, 'last', int(last), 'gap', int(left), 'c:' .. me, description)
-		if of > 0 then redis.call('HSET', state, 'of', int(of), 'w:' .. me, int(weight)) end
+		if of > 0 then
+			redis.call('HSET', state, 'of', int(of), 'w:' .. me, int(weight))
+			weights[me] = weight
+		end
 	end
-	renew()
+	renew(size == added)
 end
 
 -- free frees the key of the lock.
@@ -176,7 +228,7 @@ local function extend()
 		vacant = beside(holders())
 	else
 		local head = first()
-		grant(head[1], tonumber(head[2]))
+		grant(head[1], head[2])
 		if not reads(head[1]) then return end
 	end
 	while true do
@@ -227,7 +279,7 @@ local function settle()
 		wait = ttl < 0 and longest or math.min(ttl * 1000 + 1000, longest)
 		return
 	end
-	if not mine or tonumber(head[2]) > top then
+	if not mine or head[2] > top then
 		if (ended or op == 'enter') and next_gap() < now then
 			left = now
 			redis.call('HSET', state, 'gap', int(now))
@@ -244,8 +296,8 @@ local function settle()
 end
 
 local function answer(id)
-	local token = tonumber(redis.call('ZSCORE', queue, id) or 0)
-	if token == 0 then return { '0', int(now) } end
+	local token = token_of(id)
+	if not token then return { '0', int(now) } end
 	local self = about(id)
 	local self_reads, has = self:sub(1, 1) == 'r', mine and token <= top
 	local ahead, nearest, vacant, others = 0, nil, 0, 0
@@ -262,7 +314,10 @@ local function answer(id)
 		local rank = redis.call('ZRANK', queue, id)
 		if not self_reads then
 			ahead = rank
-			if rank > 0 then nearest = redis.call('ZRANGE', queue, rank - 1, rank - 1)[1] end
+			if rank > 0 then
+				local before = redis.call('ZRANGE', queue, rank - 1, rank - 1, 'WITHSCORES')
+				nearest, tokens[before[1]] = before[1], tonumber(before[2])
+			end
 		elseif rank > 0 then
 			for _, other in ipairs(redis.call('ZRANGE', queue, 0, rank - 1)) do
 				if not reads(other) then ahead, nearest = ahead + 1, other end
@@ -271,7 +326,7 @@ local function answer(id)
 	end
 	local nearest_token, nearest_about = 0, ''
 	if nearest then
-		nearest_token, nearest_about = tonumber(redis.call('ZSCORE', queue, nearest)), about(nearest)
+		nearest_token, nearest_about = token_of(nearest), about(nearest)
 	elseif not has and held and not mine then
 		ahead, nearest = 1, held
 	end
@@ -307,10 +362,10 @@ end
 
 local result
 if op == 'enter' then
-	if old ~= '' and give_up(old) == 0 and not redis.call('ZSCORE', queue, me) then return { 'gone' } end
+	if old ~= '' and give_up(old) == 0 and not token_of(me) then return { 'gone' } end
 	insert()
 elseif op == 'try' then
-	if not redis.call('ZSCORE', queue, me) then
+	if not token_of(me) then
 		local head, read = first()[1], description:sub(1, 1) == 'r'
 		local fits = of > 0 and weight <= beside(holders()) or read and mine and head and reads(head)
 		if held and not mine or head and (front() or not fits) or quiet > 0 or left + gap > now then
@@ -319,21 +374,20 @@ elseif op == 'try' then
 		insert()
 	end
 elseif op == 'beat' then
-	if redis.call('ZSCORE', queue, me) then renew() end
+	if token_of(me) then renew() end
 elseif op == 'leave' or op == 'remove' then
 	result = { int(give_up(me)) }
 elseif op == 'share' then
-	if redis.call('ZSCORE', queue, me) then
-		redis.call('HSET', state, 'c:' .. me, 'r' .. about(me):sub(2))
-	end
+	if token_of(me) then say(me, 'r' .. about(me):sub(2)) end
 elseif op == 'weigh' then
-	if redis.call('ZSCORE', queue, me) and weight < wants(me) then
+	if token_of(me) and weight < wants(me) then
 		redis.call('HSET', state, 'w:' .. me, int(weight))
+		weights[me] = weight
 	end
 elseif op == 'ask' then
 	if held and not mine then return { 'foreign' } end
 	for _, id in ipairs(mine and holders() or {}) do
-		redis.call('HSET', state, 'c:' .. id, about(id):sub(1, 1) .. 'a' .. about(id):sub(3))
+		say(id, about(id):sub(1, 1) .. 'a' .. about(id):sub(3))
 	end
 	result = {}
 elseif op ~= 'look' then
