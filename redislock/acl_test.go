@@ -98,7 +98,7 @@ func TestWhatErrorsSayToAllowIsAllThatIsNeeded(t *testing.T) {
 
 // No command of a script is missing from what is asked for, or from the documentation.
 func TestEveryCommandOfTheScriptsIsAskedFor(t *testing.T) {
-	for _, call := range regexp.MustCompile(`redis\.call\('(\w+)'`).FindAllStringSubmatch(lockScript.text+recordScript.text+guarded, -1) {
+	for _, call := range regexp.MustCompile(`redis\.p?call\('(\w+)'`).FindAllStringSubmatch(lockScript.text+recordScript.text+guarded, -1) {
 		need.Has(t, "acl.lua", aclScript.text, "'"+strings.ToLower(call[1])+"'")
 	}
 }

@@ -16,7 +16,7 @@ local weight, description, old = tonumber(ARGV[7]), ARGV[8], ARGV[9]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
-local keep = 2 * 60 * 60 * 1000 -- ms that keys outlive their last use
+local keep = 2 * 60 * 60 * 1000 -- ms that keys outlive their last use, or three quarters of it
 local gap = 25000 -- for so long the key is left to locks of others, who try again and again
 local often, seldom = 100000, 10000000 -- the time between two such gaps, if one of others was seen, and if not
 local memory = 60000000 -- for so long it counts as seen
@@ -47,12 +47,12 @@ local top, last = tonumber(known_state[2] or 0), tonumber(known_state[3] or 0)
 local foreign, left = tonumber(known_state[4] or 0), tonumber(known_state[5] or 0)
 local since = tonumber(known_state[6] or 0) -- when it was nobody's
 local of = tonumber(known_state[7] or ARGV[6]) -- so many permits, or 0
-local kept = tonumber(known_state[8] or 0) -- when all keys were last told to outlive their use
+local kept = tonumber(known_state[8] or 0) -- when all keys were last told to
 if of > 0 then gap = 0 end -- nobody else has any
 if left > now then left = now - gap end -- the clock was set back
 
--- What this call has read or written already: how many queue, the first two with their tokens, and by contender its token, what
--- it says of itself, and its permits.
+-- What this call has read or written already: how many queue, the first two with their tokens, and of
+-- each contender its token, what it says of itself, and its permits.
 local size, heads, tokens, said, weights = 0, nil, {}, {}, {}
 
 local function token_of(id)
@@ -130,7 +130,10 @@ local function prospect() return of > 0 and beside(holders()) .. ' ' .. waiting(
 -- What is at the key of the lock, nil if nothing is. That of permits is nobody else's.
 local function look()
 	local value = redis.pcall('GET', lock)
-	if type(value) == 'table' then value = 'a ' .. redis.call('TYPE', lock).ok end
+	if type(value) == 'table' then
+		if not value.err:find('WRONGTYPE') then redis.call('GET', lock) end -- such as a missing permission
+		value = 'a ' .. redis.call('TYPE', lock).ok
+	end
 	return (of == 0 or value == mine) and value or nil
 end
 
@@ -181,18 +184,19 @@ local function give_up(id)
 	return removed
 end
 
--- Keys that are new, or were told half of the time ago, are told to outlive their use.
-local function renew(new)
+-- renew renews the lease. The keys, which may be new where nobody else queues, are told from time to time.
+local function renew()
 	redis.call('ZADD', leases, int(now + ttl), me)
-	local old = math.abs(now - kept) > keep * 1000 / 2
-	if old then redis.call('HSET', state, 'kept', int(now)) end
-	for _, key in ipairs((new or old) and { queue, leases, state } or {}) do redis.call('PEXPIRE', key, keep) end
+	local long_ago = math.abs(now - kept) > keep * 1000 / 4
+	if long_ago then redis.call('HSET', state, 'kept', int(now)) end
+	if long_ago or size == 1 then
+		for _, key in ipairs({ queue, leases, state }) do redis.call('PEXPIRE', key, keep) end
+	end
 end
 
 local function insert()
 	local token = math.max(last + 1, now)
-	local added = redis.call('ZADD', queue, 'NX', int(token), me)
-	if added == 1 then
+	if redis.call('ZADD', queue, 'NX', int(token), me) == 1 then
 		if not head_before and math.abs(now - since) >= gap then -- the key was free for long
 			left = now - gap
 		end
@@ -203,7 +207,7 @@ local function insert()
 			weights[me] = weight
 		end
 	end
-	renew(size == added)
+	renew()
 end
 
 -- free frees the key of the lock.
