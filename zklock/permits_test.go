@@ -573,7 +573,7 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 		},
 	}, func(t *testing.T, s *zktest.Server, c row) {
 		conn, p := raw(t, s), start(t, s)
-		sem := p.of(t, 2)
+		put(t, conn, 0, "/limits", limits, limits+"/leases") // so that there is one way to trade
 		var cut, looked sync.Once
 		s.Intercept(func(f *zktest.Frame) (fate zktest.Action) {
 			switch {
@@ -584,7 +584,7 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 			}
 			return fate
 		})
-		w := take(t, sem, 2)
+		w := take(t, p.of(t, 2), 2)
 		wantErr(t, "Acquire", w.failed(), c.want)
 		time.Sleep(timeout / 2) // by then nothing is left of those that were given up
 		need.Len(t, "taken", s.Children(limits+"/leases"), len(w.permits))
