@@ -85,11 +85,13 @@ func (c *Case) judgeProgress(found *report.Chaos, holds []evidence.Hold) {
 	found.AfterFaults = min(found.AfterFaults, countSince(holds, c.Healed))
 }
 
-// Resumed reports whether each path was acquired after the last fault.
+// Resumed reports whether each path was acquired after the last fault, by readers and writers alike.
 func (c *Case) Resumed(paths int) bool {
 	for _, holds := range perPath(c.Holds, paths) {
-		if countSince(holds, c.Healed) == 0 {
-			return false
+		for _, s := range c.Rule.Shares {
+			if countSince(ofWeight(ours(holds), s.Weight), c.Healed) == 0 {
+				return false
+			}
 		}
 	}
 	return true

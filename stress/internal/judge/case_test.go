@@ -66,4 +66,5 @@ func TestReadersDoNotHideThatNobodyWrites(t *testing.T) {
 	e.Judge(r)
 	need.Equal(t, "the verdict", r.Verdict, "FAIL")
 	need.Equal(t, "stalls, and acquisitions after the faults", [2]int64{int64(r.Chaos.Stalls), int64(r.Chaos.AfterFaults)}, [2]int64{1, 0})
+	need.Equal(t, "whether all were acquired again", e.Resumed(1), false)
 }
