@@ -146,5 +146,8 @@ func TestScriptThatIsRefusedHalfwayMayHaveQueued(t *testing.T) {
 	setUser(t, user, "resetchannels")
 	a := mute.Do(soon(t), ask)
 	need.That(t, fmt.Sprintf("%+v, want that it was begun", a), a.Outcome == queue.Denied && a.Begun)
+	setUser(t, user, "allchannels -get") // what it may not read is no lock of somebody else
+	mute.beat([]queue.Ref{holder})
+	need.List(t, "the queue", left(t, holder.Path), holder.ID, ask.ID)
 	p.leaves(t, ask.Ref, holder)
 }
