@@ -66,9 +66,6 @@ func (g grant) share(ctx context.Context) error {
 // downgrade tries whenever the queue has changed.
 func (n *Node) downgrade(wanted context.Context) (err error) {
 	n.follow(wanted, new(mutexbool.Bool), func(w *link.Watcher) (again time.Duration, enough bool) {
-		if err = n.Err(); err != nil {
-			return 0, true
-		}
 		err = n.tryDowngrade(wanted, w)
 		if errors.Is(err, errNobody) {
 			return n.session.Recheck(), false
