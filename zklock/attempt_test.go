@@ -82,8 +82,9 @@ func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
 	need.WantErr(t, "enter", need.ErrOf(a.enter(n)), errGone)
 }
 
-func TestTheShortestSessionTimeoutIsAMillisecond(t *testing.T) {
+func TestTheShortestAndTheLongestSessionTimeoutAreAccepted(t *testing.T) {
 	need.Get(newOptions([]Option{WithSessionTimeout(time.Millisecond)}))(t)
+	need.Get(newOptions([]Option{WithSessionTimeout((1<<31 - 1) * time.Millisecond)}))(t)
 }
 
 func TestTheConfigurationOfTLSIsCopied(t *testing.T) {

@@ -90,7 +90,7 @@ func TestNamesOfOthersSayNoBudget(t *testing.T) {
 	for _, name := range []string{
 		"", "lock-0000000007", "_c_01234567-89ab-4def-bf23-456789abcdef-lock-0000000007", // Curator's
 		"_c_0123456789abcdef8bffbfbfbfbfbfbf-lock-0000000007", // zk.Lock's
-		"_c_01234567-89ab-8def-b", "_c_01234567-89ab-8def-zz",
+		"_c_01234567-89ab-8def-b", "_c_01234567-89ab-8def-zz", "_c_01234567-89ab-8def0bf23-",
 	} {
 		need.Equal(t, name+" says", BudgetIn(name), 0)
 	}
