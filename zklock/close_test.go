@@ -59,6 +59,7 @@ func TestFailedDialLeavesNothing(t *testing.T) {
 		begun := time.Now()
 		_, err := zklock.Dial(ctx, addr, zklock.WithDialContext(s.DialContext), zklock.WithAuth("digest", []byte("u:p")))
 		wantErr(t, "Dial", err, zk.ErrAuthFailed)
+		wantMention(t, err, "auth digest")
 		wantWithin(t, 2*time.Second, "Dial", begun)
 		synctest.Wait()
 		need.Empty(t, "sessions left", s.Sessions())

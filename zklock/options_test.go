@@ -39,7 +39,6 @@ func TestDialSaysWhatToWriteInsteadOfABadConnectString(t *testing.T) {
 	for _, tt := range []struct {
 		connect, instead string
 	}{
-		{"", "it is empty; want host:port,host:port/path"},
 		{" \n", "it is empty; want host:port,host:port/path"},
 		{addr + ",", "a server is missing; want host:port,host:port"},
 		{"/app", "a server is missing"},
