@@ -294,6 +294,10 @@ func TestThoseWhoHavePermitsAreShownWithoutTheNumberOfAll(t *testing.T) {
 		meet(s, func(f *zktest.Frame) bool { return is("getData", zktest.Request)(f) && f.Path == limits }, zktest.Error(refusal))
 		all := need.Get(sem.Contenders(t.Context()))(t)
 		need.That(t, fmt.Sprintf("%+v, want 2 permits of an unknown number", all), len(all) == 1 && all[0].Permits == 2 && all[0].Of == 0)
+		meet(s, func(f *zktest.Frame) bool {
+			return f.Dir == zktest.Request && strings.HasPrefix(f.Path, limits+"/leases/")
+		}, zktest.Error(refusal))
+		need.Equal(t, "shown, whose owner is not", len(need.Get(sem.Contenders(t.Context()))(t)), map[error]int{zk.ErrNoAuth: 2}[refusal])
 	})
 }
 
