@@ -20,7 +20,7 @@ type options struct {
 	newServer bool
 }
 
-// maxTTL keeps a lease far below the time that the keys of a lock outlive their last use.
+// maxTTL keeps a lease below the time after which unused keys of a lock end.
 const maxTTL = time.Hour
 
 // WithLeaseTTL sets for how long Redis keeps what a silent process has, in whole milliseconds; default 15 s. It plays the part

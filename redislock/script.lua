@@ -16,7 +16,7 @@ local weight, description, old = tonumber(ARGV[7]), ARGV[8], ARGV[9]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
-local keep = 2 * 60 * 60 * 1000 -- ms that keys outlive their last use, or three quarters of it
+local keep = 2 * 60 * 60 * 1000 -- ms after which unused keys end, or three quarters of it
 local gap = 25000 -- for so long the key is left to locks of others, who try again and again
 local often, seldom = 100000, 10000000 -- the time between two such gaps, if one of others was seen, and if not
 local memory = 60000000 -- for so long it counts as seen
@@ -47,7 +47,7 @@ local top, last = tonumber(known_state[2] or 0), tonumber(known_state[3] or 0)
 local foreign, left = tonumber(known_state[4] or 0), tonumber(known_state[5] or 0)
 local since = tonumber(known_state[6] or 0) -- when it was nobody's
 local of = tonumber(known_state[7] or ARGV[6]) -- so many permits, or 0
-local kept = tonumber(known_state[8] or 0) -- when all keys were last told to
+local kept = tonumber(known_state[8] or 0) -- when the ends of all keys were last set
 if of > 0 then gap = 0 end -- nobody else has any
 if left > now then left = now - gap end -- the clock was set back
 
@@ -184,7 +184,8 @@ local function give_up(id)
 	return removed
 end
 
--- renew renews the lease. The keys, which may be new where nobody else queues, are told from time to time.
+-- renew renews the lease. It sets the ends of the keys from time to time, and of those that may be new:
+-- where nobody else queues.
 local function renew()
 	redis.call('ZADD', leases, int(now + ttl), me)
 	local long_ago = math.abs(now - kept) > keep * 1000 / 4

@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -147,16 +148,30 @@ func TestReleaseWhoseAnswerIsLostIsNoLoss(t *testing.T) {
 	}
 }
 
-// A server that evicts keys may leave the queue and forget the leases.
-func TestContendersGoThoughTheirLeasesWereForgotten(t *testing.T) {
+// A server that evicts keys may leave the queue and forget the leases. Keys that are made anew end long after their last use.
+func TestNothingStaysThoughLeasesWereForgotten(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
-	a, b := p.anew(lockPath(t)), p.anew(lockPath(t))
-	leases := keysOf(a.Path)[2]
+	p, outside := start(t, WithLeaseTTL(long)), outside(t)
+	a, b, c := p.anew(lockPath(t)), p.anew(lockPath(t)), p.anew(lockPath(t))
+	keys := keysOf(a.Path)[1:]
+	last := func(when string) {
+		t.Helper()
+		for _, key := range keys {
+			need.AtLeast(t, key+" ends, "+when+", in", outside.PTTL(soon(t), key).Val(), time.Hour)
+		}
+	}
 	p.stands(t, queue.Enter, a, 0)
-	need.OK(t, outside(t).Del(soon(t), leases).Err())
-	p.stands(t, queue.Enter, b, 0)
-	need.Equal(t, "leases", len(outside(t).ZRange(soon(t), leases, 0, -1).Val()), 2)
+	p.does(t, queue.Command{Op: queue.Enter, Ref: b, Old: a})
+	last("since nobody queued")
+	need.OK(t, outside.Del(soon(t), keys[1]).Err())
+	p.stands(t, queue.Enter, c, 0)
+	need.Equal(t, "leases", len(outside.ZRange(soon(t), keys[1], 0, -1).Val()), 2)
+	last("since leases were forgotten")
+	need.OK(t, cmp.Or(outside.PExpire(soon(t), keys[0], time.Minute).Err(), outside.HSet(soon(t), keys[2], "kept", 0).Err()))
+	p.does(t, queue.Command{Op: queue.Beat, Among: []queue.Ref{c}})
+	last("used for long")
+	need.That(t, "when that was is not written down", outside.HGet(soon(t), keys[2], "kept").Val() != "0")
+	p.leaves(t, b, c)
 }
 
 // Heartbeats are as many as there are contenders, and as patient with each so many as with any request. One that is refused loses

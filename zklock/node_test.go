@@ -50,18 +50,13 @@ func TestMarginMovesTheEndOfTheLease(t *testing.T) {
 	})
 }
 
-// delayWrites delays the answers to the writes of heartbeats from the nth on.
-func delayWrites(s *zktest.Server, nth int, delay time.Duration) {
-	meet(s, func(f *zktest.Frame) bool { return f.Dir == zktest.Reply && f.Op == "multi" && f.NthOfSession >= nth }, zktest.Delay(delay))
-}
-
 func TestLeaseRunsFromTheRequestThatTheServerIsProvenToHaveHeardOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		const delay = 600 * time.Millisecond
 		p := start(t, s)
 		n := p.acquire(t)
 		begun := time.Now()
-		delayWrites(s, 2, delay)
+		meet(s, func(f *zktest.Frame) bool { return f.Dir == zktest.Reply && f.Op == "multi" && f.NthOfSession >= 2 }, zktest.Delay(delay))
 		time.Sleep(2*beat + delay)
 		synctest.Wait() // the second write proves that the sync of the first beat was heard of
 		mute(s, p, zktest.Request, zktest.Reply)

@@ -238,7 +238,7 @@ func address(server string) (string, error) {
 	if strings.ContainsFunc(server, separates) {
 		return "", fmt.Errorf("commas separate servers; write %q", strings.Join(strings.FieldsFunc(server, separates), ","))
 	}
-	if ip, err := netip.ParseAddr(server); err == nil && ip.Is6() {
+	if ip, _ := netip.ParseAddr(server); ip.Is6() {
 		return "", fmt.Errorf("server %q: IPv6 addresses go in brackets, as in [::1]:%s", server, defaultPort)
 	}
 	complete := server
@@ -289,7 +289,7 @@ func checkComponents(path string) error {
 	// As in the ZooKeeper Programmer's Guide, "The ZooKeeper Data Model", control characters apart. The server looks at UTF-16, in which a
 	// character above U+FFFF is two surrogates.
 	for i, r := range path {
-		if 0xd800 <= r && r <= 0xf8ff || 0xfff0 <= r {
+		if 0xe000 <= r && r <= 0xf8ff || 0xfff0 <= r { // no surrogates: what is no UTF-8 is U+FFFD here
 			return fmt.Errorf("character %U at byte %d", r, i)
 		}
 	}

@@ -55,6 +55,7 @@ func TestDialSaysWhatToWriteInsteadOfABadConnectString(t *testing.T) {
 		{"zk1:2181:2182", `server "zk1:2181:2182": want host:port, or [address]:port for IPv6`},
 		{"[::1", "want host:port, or [address]:port for IPv6"},
 		{addr + "/app/", `a slash at the end; write "127.0.0.1:2181/app"`},
+		{addr + "//", `a slash at the end; write "127.0.0.1:2181"`},
 		{addr + "//app", `path "//app": empty component`},
 		{addr + "/zookeeper", `path "/zookeeper": /zookeeper is reserved`},
 		{addr + "/app/..", `".."`},
@@ -84,7 +85,8 @@ func TestAConnectStringIsReadAsOtherClientsDo(t *testing.T) {
 		{"zk1:2281/", "zk1:2281", ""},
 		{" zk1:2281 , zk1:2281/app\n", "zk1:2281", "/app"},
 		{"zk1/a b", "zk1:2181", "/a b"},
-		{"[::1]:2281/app", "[::1]:2281", "/app"},
+		{"[::1]", "[::1]:2181", ""},
+		{"[::1]:2281/a:b", "[::1]:2281", "/a:b"},
 		{"[fe80::1%eth0]:2281", "[fe80::1%eth0]:2281", ""},
 	} {
 		t.Run(tt.connect, func(t *testing.T) {
@@ -132,6 +134,7 @@ func TestValidatePath(t *testing.T) {
 	} {
 		wantErr(t, "ValidatePath("+path+")", zklock.ValidatePath(path), zk.ErrInvalidPath)
 	}
+	wantMention(t, zklock.ValidatePath("/"), "root")
 }
 
 // Whoever gets the node of another lock, because both are equal, must not see the difference.

@@ -63,15 +63,9 @@ func TestServerDiesWithItsParent(t *testing.T) {
 	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
 	ctx := need.Within(t, 20*time.Second)
 	if err := child.Until(ctx, func() bool {
-		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid)
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // a zombie is dead, though its parent has not asked yet
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || strings.Contains(string(status), "State:\tZ")
 	}); err != nil {
 		t.Errorf("the server outlives its parent: %v", err)
 	}
-}
-
-// isZombie reports whether pid is dead and only its parent, which need not be a caring
-// one, has not asked yet.
-func isZombie(pid int) bool {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	return err == nil && strings.Contains(string(status), "State:\tZ")
 }

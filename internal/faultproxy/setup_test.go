@@ -42,13 +42,8 @@ func proxyTo(t *testing.T, server string) *faultproxy.Proxy {
 // connect returns a client whose session is there.
 func (b *bench) connect() *zk.Conn {
 	b.Helper()
-	return dial(b.T, b.proxy.Addr())
-}
-
-// dial connects to addr, which is listed twice because the client waits a second before it tries its only address again.
-func dial(t *testing.T, addr string) *zk.Conn {
-	t.Helper()
-	return zkconn.Start(t, []string{addr, addr}, 8*time.Second, nil)
+	addr := b.proxy.Addr() // twice: the client waits a second before it tries its only address again
+	return zkconn.Start(b.T, []string{addr, addr}, 8*time.Second, nil)
 }
 
 // arm lets the next frame with this operation, at this stage, meet do. The channel is closed when it does.

@@ -163,11 +163,6 @@ type alarm struct {
 	end  context.CancelFunc
 }
 
-func alarming(g badGrant) second.Grant {
-	life, end := context.WithCancel(g.Grant.Context())
-	return &alarm{g, life, end}
-}
-
 func (g *alarm) Context() context.Context { return g.life }
 
 func (g *alarm) Release() error {

@@ -77,7 +77,10 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 		"a release does not tell of the loss": {[]string{"loss-cut", "loss-frozen", "loss-stopped", "removal", "hold-lost"},
 			badTier{grant: func(g badGrant) second.Grant { return forgetful{g, second.ErrLost} }}},
 		"a release ends the context": {[]string{"no-loss"},
-			badTier{grant: func(g badGrant) second.Grant { return alarming(g) }}},
+			badTier{grant: func(g badGrant) second.Grant {
+				life, end := context.WithCancel(g.Grant.Context())
+				return &alarm{g, life, end}
+			}}},
 		"a release can be repeated": {[]string{"loss-cut", "loss-frozen", "loss-stopped", "removal", "release-once"},
 			badTier{grant: func(g badGrant) second.Grant { return forgetful{g, second.ErrReleased} }}},
 		"a release waits for nothing": {[]string{"release-once"},

@@ -250,7 +250,7 @@ var strict = []tier.Option{tier.WithHandOff(0)}
 
 func (s *scene) join(r role) *actor {
 	s.Helper()
-	p := &actor{scene: s, net: newNetwork(s.srv)}
+	p := &actor{scene: s, net: &network{srv: s.srv}}
 	for i := range max(r.members, 1) {
 		p.servers = append(p.servers, fmt.Sprintf("127.1.%d.%d:2181", len(s.actors), i+1))
 	}
@@ -554,8 +554,6 @@ type network struct {
 	writes  chan struct{}
 	onWrite func([]byte) (fail bool) // nil: none fails
 }
-
-func newNetwork(srv *zktest.Server) *network { return &network{srv: srv} }
 
 func (n *network) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	n.mu.Lock()

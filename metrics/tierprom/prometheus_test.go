@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // process returns the locks of a process, and its page of metrics.
 func process(t *testing.T, srv *zktest.Server, patterns ...string) (*tier.Registry, *httptest.Server) {
 	t.Helper()
-	return measured(t, dial(t, srv), patterns...)
+	return followed(t, dial(t, srv), need.Get(tierprom.New(tierprom.WithPaths(patterns...)))(t))
 }
 
 func dial(t *testing.T, srv *zktest.Server) second.Tier {
@@ -37,11 +37,6 @@ func dial(t *testing.T, srv *zktest.Server) second.Tier {
 	client := need.Get(zklock.Dial(t.Context(), "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext),
 		zklock.WithSessionTimeout(40*time.Second)))(t) // no lease ends because the machine is busy
 	return second.TierOf(client)
-}
-
-func measured(t *testing.T, store second.Tier, patterns ...string) (*tier.Registry, *httptest.Server) {
-	t.Helper()
-	return followed(t, store, need.Get(tierprom.New(tierprom.WithPaths(patterns...)))(t))
 }
 
 func followed(t *testing.T, store second.Tier, metrics *tierprom.Metrics) (*tier.Registry, *httptest.Server) {
