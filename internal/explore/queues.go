@@ -591,11 +591,11 @@ func (w *queues) faults() (steps []Step) {
 }
 
 // removals are what an operator may take away. Beside one that is removed while it has the lock another one has it until that is told,
-// which is what tokens are for: so it is removed only where it is told at once, or nobody else is there.
+// which is what tokens are for: so it is removed only where it is told at once, or nobody else is there. Readers have it together.
 func (w *queues) removals() (steps []Step) {
 	for _, at := range queueAt {
 		for i, q := range w.store.Queue(at) {
-			if p := w.named(q.Label); i > 0 || w.scope.Seam || w.scope.Processes == 1 {
+			if p := w.named(q.Label); !w.had[q.ID] || w.scope.Seam || w.scope.Processes == 1 {
 				remove := Step{Name: "an operator removes contender " + q.ID, Fault: true, Touches: []string{p.name, "store"}}
 				remove.Take = func() {
 					p.disturb()
