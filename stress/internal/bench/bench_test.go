@@ -85,7 +85,7 @@ func TestGoalsCanBeJudgedByTheTrials(t *testing.T) {
 	for name, work := range works {
 		r := round{}
 		for _, t := range work.trials {
-			found := report.Result{QuorumWrite: 1, Away: &durations.Quantiles{}, AwayBound: 1, Packets: &one, Writes: &one,
+			found := report.Result{QuorumWrite: 1, PerSecond: 1, Inside: 1, Away: &durations.Quantiles{}, AwayBound: 1, Packets: &one, Writes: &one,
 				RTT: t.shape.RTT.Nanoseconds()}
 			if found.RTT > 0 {
 				found.Release = &durations.Quantiles{}

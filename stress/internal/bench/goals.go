@@ -57,8 +57,8 @@ var goals = []goal{
 	faster(reading, 0.8, tierMutex),
 	faster(readingMost, 1, tierMutex),
 	{
-		trial: readingLonger, figure: "turns per second against a writer alone and nine readers at once, in turn", limit: 80, unit: " %",
-		of: func(r round) float64 { return 100 * r[readingLonger].PerSecond / nineAtOnce },
+		trial: readingLonger, figure: "turns per second against a writer alone and nine readers at once, in turn", limit: 90, unit: " %",
+		of: func(r round) float64 { return 100 * r[readingLonger].PerSecond / nineAtOnce(r[longer]) },
 	},
 	faster(readingMostLonger, 20, tierMutex),
 	{
@@ -70,9 +70,10 @@ var goals = []goal{
 const (
 	zkLock    = "zk.Lock"
 	tierMutex = "the mutex"
-	// nineAtOnce is ten turns in two sections of a millisecond, per second.
-	nineAtOnce = 5000
 )
+
+// nineAtOnce is ten turns in two sections, per second, each as long as those of a mutex were: to sleep for a millisecond takes longer.
+func nineAtOnce(mutex *report.Result) float64 { return 5 * mutex.PerSecond / mutex.Inside }
 
 func faster(trial string, limit float64, than string) goal {
 	return goal{
