@@ -23,19 +23,14 @@ func benchMutex(b *testing.B, opts ...tier.Option) *tier.Mutex {
 
 // turn calls no helper of tests, which take longer than all else.
 func turn(ctx context.Context, b *testing.B, mu *tier.Mutex) {
-	hold, err := mu.Acquire(ctx)
-	if err == nil {
-		err = hold.Release()
-	}
-	if err != nil {
-		b.Fatal(err)
+	if hold, err := mu.Acquire(ctx); err != nil || hold.Release() != nil {
+		b.Error(err)
 	}
 }
 
 // BenchmarkLinger is a goroutine that locks and unlocks while the node lingers. Goals of stress name it.
 func BenchmarkLinger(b *testing.B) {
 	mu, ctx := benchMutex(b, tier.WithLinger(time.Minute)), b.Context()
-	b.ReportAllocs()
 	for b.Loop() {
 		turn(ctx, b, mu)
 	}
@@ -47,8 +42,19 @@ func BenchmarkReentry(b *testing.B) {
 	hold := need.Get(mu.Acquire(b.Context()))(b)
 	defer hold.Release()
 	ctx := hold.Context(b.Context())
-	b.ReportAllocs()
 	for b.Loop() {
 		turn(ctx, b, mu)
 	}
+}
+
+// BenchmarkHandOff is a turn among a hundred goroutines. Goals of stress name it.
+func BenchmarkHandOff(b *testing.B) {
+	mu, ctx := benchMutex(b), b.Context()
+	b.SetParallelism(50)
+	b.ResetTimer() // the start of the server does not count
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			turn(ctx, b, mu)
+		}
+	})
 }

@@ -50,7 +50,7 @@ const (
 // enter waits at the gate until its turn comes with the grant, or ctx is done.
 func (c *cohort) enter(ctx context.Context, lock *Mutex, begun time.Duration) (*ownership, error) {
 	c.mu.Lock()
-	if own, err := c.takeLocked(lock, "acquire"); own != nil || err != nil {
+	if own, err := c.takeLocked(lock, begun, "acquire"); own != nil || err != nil {
 		c.mu.Unlock()
 		return own, err
 	}
@@ -73,9 +73,9 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex, begun time.Duration) (*
 }
 
 // try takes the lock if nobody here or elsewhere has it.
-func (c *cohort) try(ctx context.Context, lock *Mutex, _ time.Duration) (*ownership, error) {
+func (c *cohort) try(ctx context.Context, lock *Mutex, begun time.Duration) (*ownership, error) {
 	c.mu.Lock()
-	if own, err := c.takeLocked(lock, "try"); own != nil || err != nil {
+	if own, err := c.takeLocked(lock, begun, "try"); own != nil || err != nil {
 		c.mu.Unlock()
 		return own, err
 	}
@@ -105,9 +105,9 @@ func (c *cohort) try(ctx context.Context, lock *Mutex, _ time.Duration) (*owners
 	return own, nil
 }
 
-// takeLocked makes one who comes by way of m an owner at once: of the grant that lingers, or
+// takeLocked makes one who comes now by way of m an owner at once: of the grant that lingers, or
 // beside those who read unless somebody waits for them to end. It returns nil if that cannot be.
-func (c *cohort) takeLocked(m *Mutex, op string) (*ownership, error) {
+func (c *cohort) takeLocked(m *Mutex, now time.Duration, op string) (*ownership, error) {
 	if c.registry.draining() {
 		return nil, c.key.failure(op, ErrClosed)
 	}
@@ -115,10 +115,10 @@ func (c *cohort) takeLocked(m *Mutex, op string) (*ownership, error) {
 	c.downgradeLocked(c.owner)
 	switch grant := c.lingeringLocked(); {
 	case grant == nil:
-		if !m.reads() || !c.gate.empty() || !c.openLocked(c.registry.now(), c.gate.arrivals+1) {
+		if !m.reads() || !c.gate.empty() || !c.openLocked(now, c.gate.arrivals+1) {
 			return nil, nil
 		}
-	case grant.ErrAt(c.registry.now()) != nil:
+	case grant.ErrAt(now) != nil:
 		c.offerLocked(grant, resumed)
 		return nil, nil
 	case !c.admitsLocked(grant, m):
@@ -127,7 +127,7 @@ func (c *cohort) takeLocked(m *Mutex, op string) (*ownership, error) {
 		source = resumed
 		c.credit.Used()
 	}
-	return c.ownLocked(&ownership{mutex: m}, c.grant, c.registry.now(), source), nil
+	return c.ownLocked(&ownership{mutex: m}, c.grant, now, source), nil
 }
 
 // drop gives up a grant that lingered, in favour of another. It reports whether that is done; if ctx ends
@@ -455,7 +455,7 @@ func (c *cohort) expectHandOffLocked() {
 	if c.gate.empty() {
 		return
 	}
-	c.alarm.Set(c.lookAtWait)
+	c.alarm.Set(c)
 	if c.policy.handOff > 0 {
 		c.grant.Contested().C()
 	}
@@ -712,13 +712,13 @@ func (c *cohort) wait(ctx context.Context, w *waiter[ownership], begun time.Dura
 	return wait
 }
 
-// lookAtWait is called by the alarm.
-func (c *cohort) lookAtWait() {
+// LookAtWait is called by the alarm.
+func (c *cohort) LookAtWait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.alarm.Off(); c.state == held && !c.gate.empty() {
 		places := c.registry.leaks.Places(func(own *ownership) bool { return own.cohort == c })
-		c.judgeLocked(c.since, c.gate.first.seat.since, c.lookAtWait,
+		c.judgeLocked(c.since, c.gate.first.seat.since, c,
 			"tier: a goroutine waits for long behind a hold of its own process; if the hold is its own, it waits for ever: "+
 				"Acquire with the context of the hold enters again",
 			"token", c.grant.Token(), "waiters", c.gate.waiting,

@@ -588,7 +588,7 @@ func (p *pool) wait(_ context.Context, w *waiter[Permits], begun time.Duration) 
 // alarmLocked is called when somebody begins to wait, or waits for something else.
 func (p *pool) alarmLocked() {
 	if p.stuckLocked() {
-		p.alarm.Set(p.lookAtWait)
+		p.alarm.Set(p)
 	}
 }
 
@@ -597,13 +597,13 @@ func (p *pool) stuckLocked() bool {
 	return !p.gate.empty() && p.gate.first.seat.count > p.permits-p.taken
 }
 
-// lookAtWait is called by the alarm.
-func (p *pool) lookAtWait() {
+// LookAtWait is called by the alarm.
+func (p *pool) LookAtWait() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.alarm.Off(); p.stuckLocked() {
 		first := &p.gate.first.seat
-		p.judgeLocked(p.moved, first.since, p.lookAtWait,
+		p.judgeLocked(p.moved, first.since, p,
 			"tier: a goroutine waits for long for permits that its own process has; if they are its own, it waits for ever: "+
 				"ask for all at once",
 			"permits", first.count, "taken", p.taken, "of", p.permits, "waiters", p.gate.waiting)

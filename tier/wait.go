@@ -88,10 +88,10 @@ func await[S any](ctx context.Context, r *Registry, d door[S], w *waiter[S], lim
 }
 
 // judgeLocked tells of the first who waits, since a time, behind what this process has had since another, if that is long by now.
-func (m *members) judgeLocked(since, waits time.Duration, look func(), text string, about ...any) {
+func (m *members) judgeLocked(since, waits time.Duration, waiting patience.Waiting, text string, about ...any) {
 	now := m.registry.now()
 	tell := m.registry.second.Logger().Warn
-	switch m.alarm.Judge(now, since, waits, look) {
+	switch m.alarm.Judge(now, since, waits, waiting) {
 	case patience.Fine:
 		return
 	case patience.Endless:

@@ -26,15 +26,20 @@ type Alarm struct {
 	told  time.Duration // when a wait was told of last; 0 for never
 }
 
-// Set has look called in a while, if the alarm is not set. It then calls Off.
-func (a *Alarm) Set(look func()) {
+// Waiting is where somebody waits. It is no function, which would be an allocation at each wait.
+type Waiting interface {
+	LookAtWait()
+}
+
+// Set has somebody look in a while, if the alarm is not set, who then calls Off.
+func (a *Alarm) Set(at Waiting) {
 	if !a.set {
-		a.goOff(long, look)
+		a.goOff(long, at)
 	}
 }
 
-func (a *Alarm) goOff(in time.Duration, look func()) {
-	a.set, a.timer = true, time.AfterFunc(in, look)
+func (a *Alarm) goOff(in time.Duration, at Waiting) {
+	a.set, a.timer = true, time.AfterFunc(in, at.LookAtWait)
 }
 
 // Off says that the alarm has gone off.
@@ -48,7 +53,7 @@ func (a *Alarm) Stop() {
 }
 
 // Judge says, now, what a wait is that began at one time, behind what has been in the way since another. The alarm goes off again.
-func (a *Alarm) Judge(now, since, waits time.Duration, look func()) (v Verdict) {
+func (a *Alarm) Judge(now, since, waits time.Duration, at Waiting) (v Verdict) {
 	kept, next := now-max(since, waits), long
 	switch {
 	case kept < long:
@@ -58,6 +63,6 @@ func (a *Alarm) Judge(now, since, waits time.Duration, look func()) (v Verdict) 
 	case kept >= endless:
 		next, v = endless, Endless
 	}
-	a.goOff(next, look)
+	a.goOff(next, at)
 	return v
 }

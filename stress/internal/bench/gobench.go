@@ -25,6 +25,9 @@ var goGoals = map[string][]struct {
 		{goal{trial: "acquire and release, node kept", figure: "time", limit: 400, atMost: true, unit: " ns"}, nanoseconds},
 		{goal{trial: "acquire and release, node kept", figure: "allocations", limit: 2, atMost: true}, allocations},
 	},
+	"HandOff": {
+		{goal{trial: "a turn among a hundred goroutines", figure: "allocations", limit: 2, atMost: true}, allocations},
+	},
 	"Reentry": {
 		{goal{trial: "enter again and release", figure: "time", limit: 100, atMost: true, unit: " ns"}, nanoseconds},
 	},
@@ -36,7 +39,7 @@ func allocations(b goBench) []float64 { return b.Allocs }
 // addGoBench runs the benchmarks of package tier. It needs the go command and the
 // sources.
 func (b *benchmark) addGoBench(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark(Linger|Reentry)$", "-benchmem",
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark(Linger|HandOff|Reentry)$", "-benchmem",
 		"-count", strconv.Itoa(rounds), "github.com/tierlock/tierlock/tier")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
