@@ -159,9 +159,10 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	return c, err
 }
 
-// settle lets the workers go on for so long after the last fault, and on a busy machine until each path was acquired.
+// settle lets the workers go on for so long after the last fault, and on a busy machine until each path was acquired, or that takes
+// longer than the faults excuse: see the stalls of [judge.Case].
 func (t *torment) settle(ctx context.Context, c *judge.Case, calm time.Duration) error {
-	limit := time.Now().Add(calm + judge.Recovery)
+	limit := time.Now().Add(calm + 3*judge.Recovery)
 	for clock.Sleep(calm, ctx.Done()); ctx.Err() == nil && time.Now().Before(limit); clock.Sleep(time.Second, ctx.Done()) {
 		holds, err := evidence.ReadJournals(t.dir)
 		if c.Holds = holds; err != nil || c.Resumed(t.cfg.Paths) {
