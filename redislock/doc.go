@@ -131,7 +131,7 @@
 // what to allow. Before Redis 7, what is missing within the script is refused there, and not named. A process that may not
 // subscribe any more goes on, and Err says so: its turns come with heartbeats.
 //
-// A path that is not used any more takes some 440 bytes, in one key, for two hours.
+// A path that is not used any more takes some 460 bytes, in one key, for two hours.
 //
 // In a cluster all keys of a lock are in one slot. The lease of a process depends on all primaries that it uses, and a process
 // that meets a new primary on the one with the slot of {tierlock:primary}. While a slot is being moved, locks there that are
