@@ -23,7 +23,9 @@ func benchMutex(b *testing.B, opts ...tier.Option) *tier.Mutex {
 
 // turn calls no helper of tests, which take longer than all else.
 func turn(ctx context.Context, b *testing.B, mu *tier.Mutex) {
-	if hold, err := mu.Acquire(ctx); err != nil || hold.Release() != nil {
+	if hold, err := mu.Acquire(ctx); err != nil {
+		b.Error(err)
+	} else if err = hold.Release(); err != nil {
 		b.Error(err)
 	}
 }
@@ -39,9 +41,7 @@ func BenchmarkLinger(b *testing.B) {
 // BenchmarkReentry acquires and releases below a hold. Goals of stress name it.
 func BenchmarkReentry(b *testing.B) {
 	mu := benchMutex(b)
-	hold := need.Get(mu.Acquire(b.Context()))(b)
-	defer hold.Release()
-	ctx := hold.Context(b.Context())
+	ctx := need.Get(mu.Acquire(b.Context()))(b).Context(b.Context())
 	for b.Loop() {
 		turn(ctx, b, mu)
 	}

@@ -50,7 +50,7 @@ const (
 // enter waits at the gate until its turn comes with the grant, or ctx is done.
 func (c *cohort) enter(ctx context.Context, lock *Mutex, begun time.Duration) (*ownership, error) {
 	c.mu.Lock()
-	if own, err := c.takeLocked(lock, begun, "acquire"); own != nil || err != nil {
+	if own, err := c.takeLocked(lock, "acquire"); own != nil || err != nil {
 		c.mu.Unlock()
 		return own, err
 	}
@@ -73,9 +73,9 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex, begun time.Duration) (*
 }
 
 // try takes the lock if nobody here or elsewhere has it.
-func (c *cohort) try(ctx context.Context, lock *Mutex, begun time.Duration) (*ownership, error) {
+func (c *cohort) try(ctx context.Context, lock *Mutex, _ time.Duration) (*ownership, error) {
 	c.mu.Lock()
-	if own, err := c.takeLocked(lock, begun, "try"); own != nil || err != nil {
+	if own, err := c.takeLocked(lock, "try"); own != nil || err != nil {
 		c.mu.Unlock()
 		return own, err
 	}
@@ -105,19 +105,22 @@ func (c *cohort) try(ctx context.Context, lock *Mutex, begun time.Duration) (*ow
 	return own, nil
 }
 
-// takeLocked makes one who comes now by way of m an owner at once: of the grant that lingers, or
+// takeLocked makes one who comes by way of m an owner at once: of the grant that lingers, or
 // beside those who read unless somebody waits for them to end. It returns nil if that cannot be.
-func (c *cohort) takeLocked(m *Mutex, now time.Duration, op string) (*ownership, error) {
+func (c *cohort) takeLocked(m *Mutex, op string) (*ownership, error) {
 	if c.registry.draining() {
 		return nil, c.key.failure(op, ErrClosed)
 	}
-	source := joined
 	c.downgradeLocked(c.owner)
-	switch grant := c.lingeringLocked(); {
+	grant := c.lingeringLocked()
+	if grant == nil && (!m.reads() || !c.gate.empty()) {
+		return nil, nil
+	}
+	source, now := joined, c.registry.now() // under the mutex: else the hold would begin before the last one has ended
+	switch {
+	case grant == nil && !c.openLocked(now, c.gate.arrivals+1):
+		return nil, nil
 	case grant == nil:
-		if !m.reads() || !c.gate.empty() || !c.openLocked(now, c.gate.arrivals+1) {
-			return nil, nil
-		}
 	case grant.ErrAt(now) != nil:
 		c.offerLocked(grant, resumed)
 		return nil, nil
