@@ -545,7 +545,7 @@ func take(t *testing.T, scope Scope, schedule []string) (steps []Step, state str
 			}
 			at := slices.Index(names(steps), schedule[i])
 			if at < 0 {
-				steps = nil
+				steps, schedule = nil, schedule[:i]
 				break
 			}
 			steps[at].Take()

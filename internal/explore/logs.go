@@ -167,7 +167,7 @@ func (w *queues) noteLogged(at string, token int64, cause error) {
 		w.blameLocked("told", "the loss of %d is logged again", token)
 	}
 	if !w.losses && w.scope.seed.remove == 0 {
-		w.blameLocked("told", "the loss of %d is logged, although nothing takes locks away", token)
+		w.blameLocked("told", "the loss of %d is logged, although nothing takes locks away: %v", token, cause)
 	}
 	w.logged = append(w.logged, token)
 }
