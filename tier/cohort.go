@@ -12,9 +12,9 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A cohort is what this process has at stake in one lock: the goroutines in front of the gate, the one
-// behind it, and the grant they share. This file is its life: who comes and leaves, the request to the
-// second tier, what becomes of a grant, lingering, readers, and owners who are told.
+// A cohort is what this process has at stake in one lock: the goroutines in front of the gate, the one behind it, and the grant they share.
+// This file is its life: who comes and leaves, the request to the second tier, what becomes of a grant, lingering, readers, and owners who
+// are told.
 type cohort struct {
 	members // whose mutex guards the fields below
 
@@ -47,100 +47,93 @@ const (
 	leaving                 // the grant is being given up, and nobody has the turn
 )
 
-// enter waits at the gate until its turn comes with the grant, or ctx is done.
-func (c *cohort) enter(ctx context.Context, lock *Mutex, begun time.Duration) (*ownership, error) {
+// enter waits at the gate, since begun, until its turn comes with the grant, or ctx is done.
+func (c *cohort) enter(ctx context.Context, lock *Mutex) (own *ownership, begun time.Duration, err error) {
 	c.mu.Lock()
-	if own, err := c.takeLocked(lock, "acquire"); own != nil || err != nil {
+	begun = c.registry.now() // under the mutex: else a hold could begin before the last one has ended
+	if own = c.takeLocked(lock, begun); own != nil {
 		c.mu.Unlock()
-		return own, err
+		return own, begun, nil
 	}
 	w := c.gate.join()
 	w.seat.mutex, w.seat.since = lock, begun
 	c.tally.waited -= begun
 	switch c.state {
-	case idle:
-		c.requestLocked(nil)
+	case idle, lingering: // what is kept is to read, and that is not enough
+		c.requestLocked(c.grant)
 	case held:
 		c.expectHandOffLocked()
-	case lingering: // what is kept is to read, and that is not enough
-		c.requestLocked(c.grant)
 	}
 	c.mu.Unlock()
-	if err := await(ctx, c.registry, c, w, lock.options.maxWait, begun); err != nil {
-		return nil, err
-	}
-	return &w.seat, nil
+	return &w.seat, begun, await(ctx, c.registry, c, w, lock.options.maxWait, begun)
 }
 
 // try takes the lock if nobody here or elsewhere has it.
-func (c *cohort) try(ctx context.Context, lock *Mutex, _ time.Duration) (*ownership, error) {
+func (c *cohort) try(ctx context.Context, lock *Mutex) (own *ownership, begun time.Duration, err error) {
 	c.mu.Lock()
-	if own, err := c.takeLocked(lock, "try"); own != nil || err != nil {
+	begun = c.registry.now()
+	if own = c.takeLocked(lock, begun); own != nil {
 		c.mu.Unlock()
-		return own, err
+		return own, begun, nil
 	}
 	kept := c.lingeringLocked() // for readers only: takeLocked has taken any other
-	if c.state != idle && kept == nil {
-		c.mu.Unlock()
-		return nil, c.key.failure("try", ErrLocked)
+	switch {
+	case c.registry.draining():
+		err = ErrClosed
+	case c.state != idle && kept == nil:
+		err = ErrLocked
+	default:
+		c.forgetLocked(requesting)
 	}
-	c.forgetLocked(requesting)
 	c.mu.Unlock()
-
+	if err != nil {
+		return nil, begun, c.key.failure("try", err)
+	}
 	if kept != nil && !c.drop(ctx, kept) {
-		return nil, c.key.failure("try", context.Cause(ctx))
+		return nil, begun, c.key.failure("try", context.Cause(ctx))
 	}
 	grant, err := lock.claim.TryAcquire(ctx)
 	if err != nil {
 		c.free()
-		return nil, err
+		return nil, begun, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.round = c.gate.arrivals
 	now := c.registry.now()
-	own := c.ownLocked(&ownership{mutex: lock}, grant, now, found)
+	own = c.ownLocked(&ownership{mutex: lock}, grant, now, found)
 	c.admitReadersLocked(now) // who came meanwhile
 	c.expectHandOffLocked()
-	return own, nil
+	return own, begun, nil
 }
 
-// takeLocked makes one who comes by way of m an owner at once: of the grant that lingers, or
+// takeLocked makes one who comes now by way of m an owner at once: of the grant that lingers, or
 // beside those who read unless somebody waits for them to end. It returns nil if that cannot be.
-func (c *cohort) takeLocked(m *Mutex, op string) (*ownership, error) {
-	if c.registry.draining() {
-		return nil, c.key.failure(op, ErrClosed)
-	}
+func (c *cohort) takeLocked(m *Mutex, now time.Duration) *ownership {
 	c.downgradeLocked(c.owner)
-	grant := c.lingeringLocked()
-	if grant == nil && (!m.reads() || !c.gate.empty()) {
-		return nil, nil
-	}
-	source, now := joined, c.registry.now() // under the mutex: else the hold would begin before the last one has ended
-	switch {
-	case grant == nil && !c.openLocked(now, c.gate.arrivals+1):
-		return nil, nil
+	source := joined
+	switch grant := c.lingeringLocked(); {
 	case grant == nil:
+		if !m.reads() || !c.gate.empty() || !c.openLocked(now, c.gate.arrivals+1) {
+			return nil
+		}
 	case grant.ErrAt(now) != nil:
 		c.offerLocked(grant, resumed)
-		return nil, nil
+		return nil
 	case !c.admitsLocked(grant, m):
-		return nil, nil
+		return nil
 	default:
 		source = resumed
 		c.credit.Used()
 	}
-	return c.ownLocked(&ownership{mutex: m}, c.grant, now, source), nil
+	return c.ownLocked(&ownership{mutex: m}, c.grant, now, source)
 }
 
 // drop gives up a grant that lingered, in favour of another. It reports whether that is done; if ctx ends
 // before, it goes on, and the cohort is free after it.
 func (c *cohort) drop(ctx context.Context, kept second.Grant) bool {
 	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		kept.Release() // if it does not go at once, that is the second tier's business
-	}()
+	go func() { kept.Release(); close(gone) }() // if it does not go at once, that is the second tier's business
 	select {
 	case <-gone:
 		return true
@@ -150,21 +143,34 @@ func (c *cohort) drop(ctx context.Context, kept second.Grant) bool {
 	return false
 }
 
-// withdraw takes a waiter out of the queue. If it was chosen a moment ago, the turn goes
-// to the next one, together with the grant: nobody loses the place.
+// turnAway ends all waits, as nobody is let in any more.
+func (c *cohort) turnAway() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuseLocked(ErrClosed, func(*ownership) bool { return true })
+}
+
+func (c *cohort) refuseLocked(err error, concerned func(*ownership) bool) {
+	if refused := c.gate.refuse(err, concerned); refused > 0 { // else nobody may have a stake any more, and what it counted is summed up
+		c.tally.waited += time.Duration(refused) * c.registry.now()
+	}
+}
+
+// withdraw takes a waiter out of the queue. If it was chosen a moment ago, the turn goes to the next one, together with the grant: nobody
+// loses the place.
 func (c *cohort) withdraw(w *waiter[ownership]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.registry.now()
-	if c.gate.leave(w) {
+	waited := c.gate.leave(w)
+	if waited {
 		c.tally.waited += now
-		if c.gate.empty() && c.quit != nil {
-			c.quit() // nobody wants the grant any more
-		}
 		c.admitReadersLocked(now) // who waited behind it
-		return
 	}
-	if own := &w.seat; w.refusal == nil { // it was admitted, and gives its turn back
+	if c.gate.empty() && c.quit != nil {
+		c.quit() // nobody wants the grant any more
+	}
+	if own := &w.seat; !waited && w.refusal == nil { // it was admitted, and gives its turn back
 		c.tally.came[own.source]--
 		if !c.disownLocked(own, now) {
 			source := own.source
@@ -176,11 +182,10 @@ func (c *cohort) withdraw(w *waiter[ownership]) {
 	}
 }
 
-// requestLocked starts the one goroutine that goes to the second tier for the waiters: in the name of the
-// first of them that is to write, as such a grant serves those who read as well, or of the first one. If
-// old is not nil, that is given up in the same write. The request is abandoned only when the last of them
-// has left, so a waiter that gives up does not cost the process its place in the queue. It reports false
-// when the registry is closed: then old is not given up.
+// requestLocked starts the one goroutine that goes to the second tier for the waiters: in the name of the first of them that is to write,
+// as such a grant serves those who read as well, or of the first one. If old is not nil, that is given up in the same write. The request is
+// abandoned only when the last of them has left, so a waiter that gives up does not cost the process its place in the queue. It reports
+// false when the registry is closed: then old is not given up.
 func (c *cohort) requestLocked(old second.Grant) bool {
 	w := c.gate.first
 	for w != nil && w.seat.mutex.reads() {
@@ -219,27 +224,22 @@ func (c *cohort) deliver(ctx context.Context, claim second.Claim, grant second.G
 		return
 	}
 	if ctx.Err() == nil { // else it was abandoned, and somebody may have come since
-		refused := c.gate.refuse(err, func(own *ownership) bool { return own.mutex.claim.Equal(claim) })
-		c.tally.waited += time.Duration(refused) * c.registry.now()
+		c.refuseLocked(err, func(own *ownership) bool { return own.mutex.claim.Equal(claim) })
 	}
 	c.freeLocked()
 }
 
 // offerLocked gives a grant that nobody uses to the first waiter, and up if there is none.
 func (c *cohort) offerLocked(grant second.Grant, source source) {
-	if now := c.registry.now(); !c.gate.empty() && grant.ErrAt(now) == nil {
-		if c.admitsLocked(grant, c.gate.first.seat.mutex) {
-			c.admitLocked(grant, now, source)
-			return
-		}
+	switch now := c.registry.now(); {
+	case c.gate.empty() || grant.ErrAt(now) != nil:
+		c.forgetLocked(leaving)
+		c.spawn(func() { grant.Release(); c.free() }) // if it does not go at once, that is the second tier's business
+	case c.admitsLocked(grant, c.gate.first.seat.mutex):
+		c.admitLocked(grant, now, source)
+	default:
 		c.requestLocked(grant)
-		return
 	}
-	c.forgetLocked(leaving)
-	c.spawn(func() {
-		grant.Release() // if it does not go at once, that is the second tier's business
-		c.free()
-	})
 }
 
 // admitLocked lets the first waiter through with grant, now, and if it reads, those right behind
@@ -315,8 +315,7 @@ func (c *cohort) freeLocked() {
 	}
 }
 
-// release follows the last release of an ownership. Unless the grant stays, it goes
-// first, and the gate opens after it.
+// release follows the last release of an ownership. Unless the grant stays, it goes first, and the gate opens after it.
 func (c *cohort) release(own *ownership) error {
 	if loss, out := c.slipOut(own); out {
 		if loss != nil {
@@ -385,9 +384,8 @@ const (
 	keep                    // for a while, though nobody waits
 )
 
-// decideLocked is afterReleaseLocked for a grant with a lease. Without one, a grant is kept
-// only if the store vouches for it: else nobody would know whether the lock was ours. That
-// takes a call, without the mutex; the state is held meanwhile, so nobody gets in.
+// decideLocked is afterReleaseLocked for a grant with a lease. Without one, a grant is kept only if the store vouches for it:
+// else nobody would know whether the lock was ours. That takes a call, without the mutex; the state is held meanwhile, so nobody gets in.
 func (c *cohort) decideLocked(grant second.Grant, now time.Duration) decision {
 	d := c.afterReleaseLocked(grant, now)
 	if grant.Leased() || d != handOff && d != keep {
@@ -402,11 +400,10 @@ func (c *cohort) decideLocked(grant second.Grant, now time.Duration) decision {
 	return c.afterReleaseLocked(grant, c.registry.now())
 }
 
-// afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): within
-// a process the lock changes hands for nothing, so it stays there as long as that is
-// fair. A grant is never kept without a valid lease, nor while the connection is down;
-// nor while a guarded write of its last owner has not been answered, which could otherwise
-// take effect under the next one; nor once somebody was told that it is wanted elsewhere.
+// afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): within a process the lock changes hands for nothing, so it
+// stays there as long as that is fair. A grant is never kept without a valid lease, nor while the connection is down; nor while a guarded
+// write of its last owner has not been answered, which could otherwise take effect under the next one; nor once somebody was told that it
+// is wanted elsewhere.
 func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decision {
 	first := c.gate.first
 	quiet := grant.Idle() // before the connection: its end answers a write that may be on its way
@@ -423,11 +420,10 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 	return giveUp
 }
 
-// fairLocked reports whether the grant may stay here for one who came so, after a release or beside those who read.
-// While no other process waits there is no limit; once one does, the limit is the hand-off budget, and
-// in strict order nothing is handed off. By rounds, whoever waited when the grant came has a
-// turn in any case: as many for the process as if each queued by itself. Whoever gives up
-// leaves its turn to nobody, and whoever comes later has none.
+// fairLocked reports whether the grant may stay here for one who came so, after a release or beside those who read. While no other process
+// waits there is no limit; once one does, the limit is the hand-off budget, and in strict order nothing is handed off. By rounds, whoever
+// waited when the grant came has a turn in any case: as many for the process as if each queued by itself. Whoever gives up leaves its turn
+// to nobody, and whoever comes later has none.
 func (c *cohort) fairLocked(arrival int64, released bool) bool {
 	switch {
 	case c.policy.rounds && arrival <= c.round:
@@ -451,9 +447,8 @@ func (c *cohort) budgetLocked() time.Duration {
 	return c.policy.handOff
 }
 
-// expectHandOffLocked is called when there is a new owner, and when somebody begins to
-// wait for one. If anybody waits, a hand-off may come. The budget runs from the look that
-// shows another process, so the looking begins now; where nobody waits locally, nobody looks.
+// expectHandOffLocked is called when there is a new owner, and when somebody begins to wait for one. If anybody waits, a hand-off may come.
+// The budget runs from the look that shows another process, so the looking begins now; where nobody waits locally, nobody looks.
 func (c *cohort) expectHandOffLocked() {
 	if c.gate.empty() {
 		return
@@ -494,9 +489,8 @@ func (c *cohort) lingeringLocked() second.Grant {
 	return c.grant
 }
 
-// watchLingering runs from the first time that a grant lingers until it never will
-// again. It lets the grant go when nobody has come for long enough, when another process
-// wants the lock or has asked for it, when the lock is lost, and when nobody is let in any more.
+// watchLingering runs from the first time that a grant lingers until it never will again. It lets the grant go when nobody has come for
+// long enough, when another process wants the lock or has asked for it, when the lock is lost, and when nobody is let in any more.
 func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <-chan struct{}) {
 	revoked := c.revokedOf(grant)
 	timer := time.NewTimer(limit)
@@ -561,9 +555,8 @@ func (c *cohort) admitReadersLocked(now time.Duration) {
 // the mutex to leave.
 func (c *cohort) reading() bool { return c.readers.Load() > 0 }
 
-// slipOut ends an ownership that reads unless it is the last one, and returns why the lock was not
-// ours up to then; without a lease only the store can tell. It takes no mutex: many who were let in
-// together leave together. The grant stays while it counts.
+// slipOut ends an ownership that reads unless it is the last one, and returns why the lock was not ours up to then; without a lease only
+// the store can tell. It takes no mutex: many who were let in together leave together. The grant stays while it counts.
 func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 	if !own.reads.Load() || c.readers.Load() == 1 {
 		return nil, false

@@ -34,9 +34,9 @@ func Offer(h *Hold) {
 // Arrive is the first half of an acquisition; the second half queues.
 func Arrive(m *Mutex) (queue, try func(context.Context) error) {
 	c := m.registry.join(m.at, nil).(*cohort)
-	take := func(take func(*cohort, context.Context, *Mutex, time.Duration) (*ownership, error)) func(context.Context) error {
+	take := func(take func(*cohort, context.Context, *Mutex) (*ownership, time.Duration, error)) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := take(c, ctx, m, m.registry.now())
+			_, _, err := take(c, ctx, m)
 			return err
 		}
 	}

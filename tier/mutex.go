@@ -79,7 +79,7 @@ func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
 }
 
 func (m *Mutex) acquire(ctx context.Context, op string,
-	take func(*cohort, context.Context, *Mutex, time.Duration) (*ownership, error),
+	take func(*cohort, context.Context, *Mutex) (*ownership, time.Duration, error),
 ) (*Hold, error) {
 	if m.invalid != nil {
 		return nil, m.invalid
@@ -96,8 +96,7 @@ func (m *Mutex) acquire(ctx context.Context, op string,
 	if !ok {
 		return nil, m.at.failure(op, ErrClosed)
 	}
-	begun := r.now()
-	own, err := take(c, ctx, m, begun)
+	own, begun, err := take(c, ctx, m)
 	if err != nil {
 		c.part()
 		return nil, r.failed(ctx, op, m.at.path, begun, err)

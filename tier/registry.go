@@ -54,6 +54,11 @@ func New(t second.Tier, opts ...Option) *Registry {
 	}
 	r.open, r.refuse = context.WithCancel(t.Context())
 	r.drained, r.allGone = context.WithCancel(t.Context())
+	context.AfterFunc(r.open, func() {
+		for _, s := range r.all() {
+			s.turnAway()
+		}
+	})
 	o.observer.follow(t)
 	return r
 }
@@ -159,6 +164,7 @@ func (r *Registry) paths() string {
 // A stake is what this process has at one path: a cohort for a lock, a pool for permits.
 type stake interface {
 	base() *members
+	turnAway()    // ends all waits with [ErrClosed], as nobody is let in any more
 	addTo(*Stats) // adds what it counts
 }
 

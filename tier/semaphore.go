@@ -308,20 +308,13 @@ func (p *pool) enter(ctx context.Context, s *Semaphore, k int, begun time.Durati
 	}
 	p.alarmLocked()
 	p.mu.Unlock()
-	if err := await(ctx, p.registry, p, w, s.options.maxWait, begun); err != nil {
-		return nil, err
-	}
-	return &w.seat, nil
+	return &w.seat, await(ctx, p.registry, p, w, s.options.maxWait, begun)
 }
 
 // try takes permits if enough are free and nobody waits. Whoever comes meanwhile waits for its end.
 func (p *pool) try(ctx context.Context, s *Semaphore, k int, _ time.Duration) (*Permits, error) {
 	p.mu.Lock()
-	switch {
-	case p.registry.draining():
-		p.mu.Unlock()
-		return nil, p.key.failure("try", ErrClosed)
-	case p.request != nil:
+	if p.request != nil {
 		p.mu.Unlock()
 		return nil, p.key.failure("try", ErrLocked)
 	}
@@ -337,12 +330,19 @@ func (p *pool) try(ctx context.Context, s *Semaphore, k int, _ time.Duration) (*
 	return own, err
 }
 
+// turnAway ends all waits, as nobody is let in any more.
+func (p *pool) turnAway() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gate.refuse(ErrClosed, func(*Permits) bool { return true })
+}
+
 // withdraw takes a waiter out of the queue. If it was served a moment ago, others get what it had.
 func (p *pool) withdraw(w *waiter[Permits]) {
 	p.mu.Lock()
-	first := p.gate.first == w
+	next := p.gate.first == w || w.refusal != nil // somebody else is first now, or nobody
 	served := !p.gate.leave(w) && w.refusal == nil
-	if first {
+	if next {
 		p.offerLocked(nil)
 	}
 	p.mu.Unlock()

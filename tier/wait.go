@@ -52,6 +52,7 @@ type QuarantineError = second.QuarantineError
 type door[S any] interface {
 	wait(ctx context.Context, w *waiter[S], begun time.Duration) Wait
 	withdraw(w *waiter[S])
+	turnAway()
 }
 
 // await returns when the waiter is chosen; or else with why not, after which nothing is left of it.
@@ -60,6 +61,9 @@ func await[S any](ctx context.Context, r *Registry, d door[S], w *waiter[S], lim
 		limited, cancel := context.WithTimeoutCause(ctx, limit, ErrWaitLimit)
 		defer cancel()
 		ctx = limited
+	}
+	if r.draining() { // else those who are turned away then include w
+		d.turnAway()
 	}
 	long := r.options.observer.alarm()
 	for {
@@ -75,8 +79,6 @@ func await[S any](ctx context.Context, r *Registry, d door[S], w *waiter[S], lim
 			continue
 		case <-ctx.Done():
 			cause = context.Cause(ctx)
-		case <-r.open.Done():
-			cause = ErrClosed
 		}
 		wait := d.wait(ctx, w, begun)
 		d.withdraw(w)
