@@ -65,7 +65,7 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex) (own *ownership, begun 
 		c.expectHandOffLocked()
 	}
 	c.mu.Unlock()
-	return &w.seat, begun, await(ctx, c.registry, c, w, lock.options.maxWait, begun)
+	return &w.seat, begun, await(ctx, c, w, lock.options.maxWait, begun)
 }
 
 // try takes the lock if nobody here or elsewhere has it.
@@ -77,18 +77,12 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (own *ownership, begun ti
 		return own, begun, nil
 	}
 	kept := c.lingeringLocked() // for readers only: takeLocked has taken any other
-	switch {
-	case c.registry.draining():
-		err = ErrClosed
-	case c.state != idle && kept == nil:
-		err = ErrLocked
-	default:
-		c.forgetLocked(requesting)
+	if c.state != idle && kept == nil {
+		c.mu.Unlock()
+		return nil, begun, c.key.failure("try", ErrLocked)
 	}
+	c.forgetLocked(requesting)
 	c.mu.Unlock()
-	if err != nil {
-		return nil, begun, c.key.failure("try", err)
-	}
 	if kept != nil && !c.drop(ctx, kept) {
 		return nil, begun, c.key.failure("try", context.Cause(ctx))
 	}
@@ -133,7 +127,9 @@ func (c *cohort) takeLocked(m *Mutex, now time.Duration) *ownership {
 // before, it goes on, and the cohort is free after it.
 func (c *cohort) drop(ctx context.Context, kept second.Grant) bool {
 	gone := make(chan struct{})
-	go func() { kept.Release(); close(gone) }() // if it does not go at once, that is the second tier's business
+	if !c.spawn(func() { kept.Release(); close(gone) }) { // if it does not go at once, that is the second tier's business
+		return true // closed: it goes with the session
+	}
 	select {
 	case <-gone:
 		return true
@@ -147,38 +143,30 @@ func (c *cohort) drop(ctx context.Context, kept second.Grant) bool {
 func (c *cohort) turnAway() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refuseLocked(ErrClosed, func(*ownership) bool { return true })
+	c.gate.tellAll()
 }
 
-func (c *cohort) refuseLocked(err error, concerned func(*ownership) bool) {
-	if refused := c.gate.refuse(err, concerned); refused > 0 { // else nobody may have a stake any more, and what it counted is summed up
-		c.tally.waited += time.Duration(refused) * c.registry.now()
-	}
-}
-
-// withdraw takes a waiter out of the queue. If it was chosen a moment ago, the turn goes to the next one, together with the grant: nobody
-// loses the place.
+// withdraw takes a waiter out of the queue. If it was chosen a moment ago to be alone, the turn goes to the next one, together with the
+// grant: nobody loses the place. Others may have read under the grant of one that reads, so it goes as after a hold.
 func (c *cohort) withdraw(w *waiter[ownership]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.registry.now()
-	waited := c.gate.leave(w)
-	if waited {
+	now, own := c.registry.now(), &w.seat
+	switch {
+	case c.gate.leave(w):
 		c.tally.waited += now
 		c.admitReadersLocked(now) // who waited behind it
-	}
-	if c.gate.empty() && c.quit != nil {
-		c.quit() // nobody wants the grant any more
-	}
-	if own := &w.seat; !waited && w.refusal == nil { // it was admitted, and gives its turn back
-		c.tally.came[own.source]--
-		if !c.disownLocked(own, now) {
-			source := own.source
-			if source == joined { // the readers that it joined have left since, so the grant goes on from it
-				source = handedOff
-			}
-			c.offerLocked(own.grant, source)
+		if c.gate.empty() && c.quit != nil {
+			c.quit() // nobody wants the grant any more
 		}
+	case w.refusal != nil:
+	case own == c.owner:
+		c.tally.came[own.source]--
+		c.disownLocked(own, now)
+		c.offerLocked(own.grant, own.source)
+	default:
+		c.tally.came[own.source]--
+		c.spawn(func() { c.release(own) }) // unless closed: then the grant goes with the session
 	}
 }
 
@@ -224,7 +212,8 @@ func (c *cohort) deliver(ctx context.Context, claim second.Claim, grant second.G
 		return
 	}
 	if ctx.Err() == nil { // else it was abandoned, and somebody may have come since
-		c.refuseLocked(err, func(own *ownership) bool { return own.mutex.claim.Equal(claim) })
+		refused := c.gate.refuse(err, func(own *ownership) bool { return own.mutex.claim.Equal(claim) })
+		c.tally.waited += time.Duration(refused) * c.registry.now()
 	}
 	c.freeLocked()
 }
@@ -242,8 +231,7 @@ func (c *cohort) offerLocked(grant second.Grant, source source) {
 	}
 }
 
-// admitLocked lets the first waiter through with grant, now, and if it reads, those right behind
-// that do, too.
+// admitLocked lets the first waiter through with grant, now, and if it reads, those right behind that do, too.
 func (c *cohort) admitLocked(grant second.Grant, now time.Duration, source source) {
 	c.admitFirstLocked(grant, now, source)
 	for c.reading() && !c.gate.empty() && c.gate.first.seat.mutex.reads() {
@@ -325,8 +313,7 @@ func (c *cohort) release(own *ownership) error {
 	}
 	grant := own.grant
 	c.mu.Lock()
-	now := c.registry.now()
-	next := c.decideLocked(grant, now)
+	next, now := c.decideLocked(grant)
 	if own != c.owner && c.readers.Load() > 1 { // somebody has joined meanwhile, and keeps the grant
 		c.mu.Unlock()
 		return c.release(own)
@@ -384,20 +371,20 @@ const (
 	keep                    // for a while, though nobody waits
 )
 
-// decideLocked is afterReleaseLocked for a grant with a lease. Without one, a grant is kept only if the store vouches for it:
+// decideLocked is afterReleaseLocked for a grant with a lease, now. Without one, a grant is kept only if the store vouches for it:
 // else nobody would know whether the lock was ours. That takes a call, without the mutex; the state is held meanwhile, so nobody gets in.
-func (c *cohort) decideLocked(grant second.Grant, now time.Duration) decision {
-	d := c.afterReleaseLocked(grant, now)
-	if grant.Leased() || d != handOff && d != keep {
-		return d
+func (c *cohort) decideLocked(grant second.Grant) (d decision, now time.Duration) {
+	now = c.registry.now()
+	if d = c.afterReleaseLocked(grant, now); grant.Leased() || d != handOff && d != keep {
+		return d, now
 	}
 	c.mu.Unlock()
 	certain := grant.Confirm()
 	c.mu.Lock()
-	if !certain {
-		return giveUp
+	if now = c.registry.now(); !certain {
+		return giveUp, now
 	}
-	return c.afterReleaseLocked(grant, c.registry.now())
+	return c.afterReleaseLocked(grant, now), now
 }
 
 // afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): within a process the lock changes hands for nothing, so it
@@ -551,8 +538,7 @@ func (c *cohort) admitReadersLocked(now time.Duration) {
 	}
 }
 
-// reading reports whether owners read. It stays true while the mutex is held, as the last reader takes
-// the mutex to leave.
+// reading reports whether owners read. It stays true while the mutex is held, as the last reader takes the mutex to leave.
 func (c *cohort) reading() bool { return c.readers.Load() > 0 }
 
 // slipOut ends an ownership that reads unless it is the last one, and returns why the lock was not ours up to then; without a lease only
@@ -573,11 +559,13 @@ func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 	return nil, false
 }
 
-// downgradeLocked follows the release of the last hold to write of an ownership that has others, to read.
-// While a guarded write is not answered nobody is let in, who would see it come; so it is called again
-// when somebody comes.
+// downgradeLocked follows the release of the last hold to write of an ownership that has others, to read. While a guarded write is not
+// answered nobody is let in, who would see it come; so it is called again when somebody comes.
 func (c *cohort) downgradeLocked(own *ownership) {
-	if own == nil || own != c.owner || own.holds.Load() >= writeHold || !own.grant.Idle() {
+	if own == nil || own != c.owner || !own.grant.Idle() {
+		return
+	}
+	if holds := own.holds.Load(); holds == 0 || holds >= writeHold { // none: the ownership is about to end
 		return
 	}
 	c.owner = nil
@@ -587,8 +575,7 @@ func (c *cohort) downgradeLocked(own *ownership) {
 	c.admitReadersLocked(c.registry.now())
 }
 
-// sharing sees to it that readers of other processes are not kept out for long by a grant to write
-// under which only readers are left.
+// sharing sees to it that readers of other processes are not kept out for long by a grant to write under which only readers are left.
 type sharing struct {
 	quit  context.CancelFunc // nil if nobody watches
 	begun bool               // the grant is being shared, or was: it is not to write any more
@@ -607,9 +594,8 @@ func (c *cohort) shareLaterLocked(grant second.Grant) {
 	})
 }
 
-// watchSharing has grant shared once another process has waited for the hand-off budget. Those who
-// wait in this process will not be let in any more, so as a rule the grant soon goes: then they are
-// given as much time again.
+// watchSharing has grant shared once another process has waited for the hand-off budget. Those who wait in this process will not be let in
+// any more, so as a rule the grant soon goes: then they are given as much time again.
 func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 	select {
 	case <-grant.Contested().C():
@@ -675,8 +661,7 @@ func (c *cohort) revokedOf(grant second.Grant) <-chan struct{} {
 	return revoked
 }
 
-// toldLocked reports whether somebody who asked was told that grant is wanted elsewhere. It begins no
-// looking.
+// toldLocked reports whether somebody who asked was told that grant is wanted elsewhere. It begins no looking.
 func (c *cohort) toldLocked(grant second.Grant) bool {
 	select {
 	case <-c.told.revoked: // never if nil

@@ -2,7 +2,6 @@ package tier
 
 import (
 	"context"
-	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -32,15 +31,12 @@ func Offer(h *Hold) {
 }
 
 // Arrive is the first half of an acquisition; the second half queues.
-func Arrive(m *Mutex) (queue, try func(context.Context) error) {
+func Arrive(m *Mutex) (queue func(context.Context) error) {
 	c := m.registry.join(m.at, nil).(*cohort)
-	take := func(take func(*cohort, context.Context, *Mutex) (*ownership, time.Duration, error)) func(context.Context) error {
-		return func(ctx context.Context) error {
-			_, _, err := take(c, ctx, m)
-			return err
-		}
+	return func(ctx context.Context) error {
+		_, _, err := c.enter(ctx, m)
+		return err
 	}
-	return take((*cohort).enter), take((*cohort).try)
 }
 
 // Sibling returns another mutex of the same registry.
@@ -61,7 +57,7 @@ func LeaveServed(ctx context.Context, s *Semaphore, k int, then func()) error {
 	w.seat.semaphore, w.seat.count = s, k
 	p.requestLocked()
 	p.mu.Unlock()
-	if err := await(ctx, s.registry, p, w, 0, s.registry.now()); err != nil {
+	if err := await(ctx, p, w, 0, s.registry.now()); err != nil {
 		return err
 	}
 	then()

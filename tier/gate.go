@@ -2,16 +2,16 @@ package tier
 
 // A waiter is a goroutine in front of a gate. There may be very many.
 type waiter[S any] struct {
-	turn    chan struct{} // closed when the waiter is chosen or turned away
-	refusal error         // why it was turned away; nil if it was not
+	turn    chan struct{} // closed when the waiter is chosen, refused or told to leave
+	refusal error         // why it was refused; nil if it was not
 	seat    S             // what it waits for: kept here to save an allocation
 
+	told       bool  // to leave; it is in the queue until it does, and may be chosen
 	arrival    int64 // the waiter's place among all that ever came, from 1; 0 when it is out of the queue
 	next, prev *waiter[S]
 }
 
-// A gate is a first-in-first-out queue of waiters. It knows nothing of what is behind it; its user
-// guards it with a mutex.
+// A gate is a first-in-first-out queue of waiters. It knows nothing of what is behind it; its user guards it with a mutex.
 type gate[S any] struct {
 	first, last *waiter[S]
 	waiting     int
@@ -38,17 +38,27 @@ func (g *gate[S]) join() *waiter[S] {
 func (g *gate[S]) admit() {
 	w := g.first
 	g.leave(w)
-	close(w.turn)
+	if !w.told {
+		close(w.turn)
+	}
 }
 
 // served reports whether the waiter was let through.
 func (w *waiter[S]) served() bool { return w.arrival == 0 && w.refusal == nil }
 
-// refuse turns away those with a seat that is concerned. It returns how many they were.
+// tellAll has all waiters told to leave. It is called once.
+func (g *gate[S]) tellAll() {
+	for w := g.first; w != nil; w = w.next {
+		w.told = true
+		close(w.turn)
+	}
+}
+
+// refuse takes those with a seat that is concerned out of the queue. It returns how many they were.
 func (g *gate[S]) refuse(err error, concerned func(*S) bool) (n int) {
 	for w := g.first; w != nil; {
 		next := w.next
-		if concerned(&w.seat) {
+		if !w.told && concerned(&w.seat) {
 			g.leave(w)
 			w.refusal = err
 			close(w.turn)
@@ -59,8 +69,7 @@ func (g *gate[S]) refuse(err error, concerned func(*S) bool) (n int) {
 	return n
 }
 
-// leave takes a waiter out of the queue. It reports false if the waiter is out already: then it was
-// chosen, or turned away.
+// leave takes a waiter out of the queue. It reports false if the waiter is out already: then it was chosen, or refused.
 func (g *gate[S]) leave(w *waiter[S]) bool {
 	if w.arrival == 0 {
 		return false

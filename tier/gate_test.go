@@ -3,6 +3,7 @@ package tier
 import (
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/need"
@@ -20,6 +21,7 @@ func TestGateIsAQueue(t *testing.T) { // I6 I9
 			g     gate[int]
 			model []*waiter[int]
 			out   []*waiter[int]
+			tell  = sync.OnceFunc(func() { g.tellAll() })
 		)
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(*rapid.T) { model = append(model, g.join()) },
@@ -54,12 +56,16 @@ func TestGateIsAQueue(t *testing.T) { // I6 I9
 			"refuse": func(t *rapid.T) {
 				g.refuse(errors.New("no"), func(*int) bool { return true })
 				for _, w := range model {
-					if w.refusal == nil || !turned(w) {
-						t.Fatal("refuse forgot a waiter")
+					if (w.refusal == nil) != w.told || !turned(w) {
+						t.Fatal("refuse forgot a waiter, or took one that leaves by itself")
+					}
+					if w.refusal != nil {
+						out = append(out, w)
 					}
 				}
-				out, model = append(out, model...), nil
+				model = slices.DeleteFunc(model, func(w *waiter[int]) bool { return w.refusal != nil })
 			},
+			"tell": func(*rapid.T) { tell() },
 			"": func(t *rapid.T) {
 				var queued []*waiter[int]
 				for w := g.first; w != nil; w = w.next {
@@ -69,8 +75,8 @@ func TestGateIsAQueue(t *testing.T) { // I6 I9
 					t.Fatalf("queue of %d, empty %v; want %d", len(queued), g.empty(), len(model))
 				}
 				for _, w := range model {
-					if turned(w) {
-						t.Fatal("a queued waiter's turn has come")
+					if turned(w) != w.told {
+						t.Fatal("a queued waiter's turn has come, or one was not told to leave")
 					}
 				}
 			},

@@ -54,7 +54,9 @@ func New(t second.Tier, opts ...Option) *Registry {
 	}
 	r.open, r.refuse = context.WithCancel(t.Context())
 	r.drained, r.allGone = context.WithCancel(t.Context())
+	r.tasks.Add(1)
 	context.AfterFunc(r.open, func() {
+		defer r.tasks.Done()
 		for _, s := range r.all() {
 			s.turnAway()
 		}

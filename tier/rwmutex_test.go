@@ -402,13 +402,18 @@ func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
 }
 
 // The last one that reads is about to leave the lock to linger, which the store has to confirm where there is no lease. Whoever
-// joins meanwhile has it.
+// joins meanwhile has it. Who leaves as the writer is joined by nobody.
 func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		confirm := func() bool { time.Sleep(time.Second); return true }
 		mu := specially(t, s, &special{unleased: true, confirm: confirm}, tier.WithLinger(time.Hour)).RWMutex("/locks/a")
-		last := acquire(t, mu.Reader())
-		left := begin(func() (bool, error) { return true, last.Release() }).blocked(t)
+		leave := func(h *tier.Hold) *call[bool] {
+			return begin(func() (bool, error) { return true, h.Release() }).blocked(t)
+		}
+		left := leave(acquire(t, mu.Writer()))
+		last := start(soon(t), mu.Reader()).blocked(t)
+		left.granted(t)
+		left = leave(last.granted(t))
 		joined := acquire(t, mu.Reader())
 		left.granted(t)
 		writer := start(soon(t), process(t, s).RWMutex("/locks/a").Writer()).blocked(t)

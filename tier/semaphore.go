@@ -308,7 +308,7 @@ func (p *pool) enter(ctx context.Context, s *Semaphore, k int, begun time.Durati
 	}
 	p.alarmLocked()
 	p.mu.Unlock()
-	return &w.seat, await(ctx, p.registry, p, w, s.options.maxWait, begun)
+	return &w.seat, await(ctx, p, w, s.options.maxWait, begun)
 }
 
 // try takes permits if enough are free and nobody waits. Whoever comes meanwhile waits for its end.
@@ -334,15 +334,15 @@ func (p *pool) try(ctx context.Context, s *Semaphore, k int, _ time.Duration) (*
 func (p *pool) turnAway() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.gate.refuse(ErrClosed, func(*Permits) bool { return true })
+	p.gate.tellAll()
 }
 
 // withdraw takes a waiter out of the queue. If it was served a moment ago, others get what it had.
 func (p *pool) withdraw(w *waiter[Permits]) {
 	p.mu.Lock()
-	next := p.gate.first == w || w.refusal != nil // somebody else is first now, or nobody
+	first := p.gate.first == w
 	served := !p.gate.leave(w) && w.refusal == nil
-	if next {
+	if first {
 		p.offerLocked(nil)
 	}
 	p.mu.Unlock()

@@ -253,12 +253,13 @@ func TestHoldTimeOfReaders(t *testing.T) {
 	})
 }
 
-// A writer that comes after a reader who joined and left in the same moment has not joined anybody.
-func TestStatsOfAWriterInTheTurnOfAReader(t *testing.T) {
+// A reader who joined another one and gives up in the same moment leaves the lock as after a hold: the other one has written under the
+// contender, and has no answer, so the writer behind them gets a new one.
+func TestTurnOfAReaderIsGivenBackAsByARelease(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := interrupted(t, s)
 		mu := locks.RWMutex("/locks/a")
-		joined := int64(0)
+		joined, finish := int64(0), func() {}
 		const rounds = 50
 		for range rounds {
 			hold := acquire(t, mu.Writer())
@@ -266,7 +267,8 @@ func TestStatsOfAWriterInTheTurnOfAReader(t *testing.T) {
 			reader := start(soon(t), mu.Reader()).blocked(t)
 			left := start(meanwhile(ctx, func() {
 				release(t, hold)
-				release(t, reader.granted(t))
+				finish = write(t, reader.granted(t))
+				release(t, reader.got)
 				cancel()
 			}), mu.Reader()).blocked(t)
 			writer := start(soon(t), mu.Writer()).blocked(t)
@@ -274,12 +276,14 @@ func TestStatsOfAWriterInTheTurnOfAReader(t *testing.T) {
 				joined++
 				release(t, left.got)
 			}
-			release(t, writer.granted(t))
+			need.That(t, "the writer got a contender under which a write is under way", writer.granted(t).Token() != hold.Token())
+			finish()
+			release(t, writer.got)
 			cancel()
 		}
 		synctest.Wait()
 		need.That(t, "nobody gave up a turn", joined != rounds)
 		got := locks.Stats()
-		need.That(t, fmt.Sprintf("%d stayed: %+v", joined, got), got.Joins == joined && got.HandOffs == 2*rounds && got.Found == rounds)
+		need.That(t, fmt.Sprintf("%d stayed: %+v", joined, got), got.Joins == joined && got.HandOffs == rounds && got.Found == 2*rounds)
 	})
 }

@@ -48,45 +48,44 @@ var (
 // that of [Registry.Err], and in a [*WaitError], which has it as a field, too.
 type QuarantineError = second.QuarantineError
 
-// A door is what is behind a gate: a cohort or a pool.
-type door[S any] interface {
+// A gated stake is a cohort or a pool, as its waiters know it.
+type gated[S any] interface {
+	stake
 	wait(ctx context.Context, w *waiter[S], begun time.Duration) Wait
 	withdraw(w *waiter[S])
-	turnAway()
 }
 
 // await returns when the waiter is chosen; or else with why not, after which nothing is left of it.
-func await[S any](ctx context.Context, r *Registry, d door[S], w *waiter[S], limit, begun time.Duration) error {
+func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun time.Duration) error {
+	r := at.base().registry
 	if limit > 0 {
 		limited, cancel := context.WithTimeoutCause(ctx, limit, ErrWaitLimit)
 		defer cancel()
 		ctx = limited
 	}
-	if r.draining() { // else those who are turned away then include w
-		d.turnAway()
+	var cause error
+	if r.draining() { // if not yet, w is told to leave when it comes to that
+		cause = ErrClosed
 	}
-	long := r.options.observer.alarm()
-	for {
-		var cause error
+	for long := r.options.observer.alarm(); cause == nil; {
 		select {
 		case <-w.turn:
-			if err := w.refusal; err == nil && !r.draining() || err != nil && !errors.Is(err, ErrClosed) {
-				return err
+			if !r.draining() {
+				return w.refusal
 			}
 			cause = ErrClosed
 		case <-long:
-			r.options.observer.Waiting(ctx, d.wait(ctx, w, begun))
-			continue
+			r.options.observer.Waiting(ctx, at.wait(ctx, w, begun))
 		case <-ctx.Done():
 			cause = context.Cause(ctx)
 		}
-		wait := d.wait(ctx, w, begun)
-		d.withdraw(w)
-		if problem := r.second.Err(); problem != nil && !errors.Is(cause, problem) {
-			cause = fmt.Errorf("%w: %w", cause, problem)
-		}
-		return &WaitError{wait, wait.Quarantine.Explain(cause)}
 	}
+	wait := at.wait(ctx, w, begun)
+	at.withdraw(w)
+	if problem := r.second.Err(); problem != nil && !errors.Is(cause, problem) {
+		cause = fmt.Errorf("%w: %w", cause, problem)
+	}
+	return &WaitError{wait, wait.Quarantine.Explain(cause)}
 }
 
 // judgeLocked tells of the first who waits, since a time, behind what this process has had since another, if that is long by now.

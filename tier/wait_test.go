@@ -143,10 +143,7 @@ func TestPermanentErrorReachesEveryWaiterAtOnce(t *testing.T) {
 			}
 			return f
 		})
-		var waiters []*call[*tier.Hold]
-		for range 5 {
-			waiters = append(waiters, start(soon(t), locks.Mutex("/locks/a")).blocked(t))
-		}
+		waiters := startAll(soon(t), t, 5, locks.Mutex("/locks/a"))
 		other := start(soon(t), locks.Mutex("/locks/a", tier.WithLinger(time.Second))).blocked(t)
 		for _, w := range waiters {
 			<-w.done
