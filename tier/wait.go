@@ -70,8 +70,8 @@ func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun t
 	for long := r.options.observer.alarm(); cause == nil; {
 		select {
 		case <-w.turn:
-			if !r.draining() {
-				return w.refusal
+			if err := w.refusal; !r.draining() && !errors.Is(err, ErrClosed) {
+				return err
 			}
 			cause = ErrClosed
 		case <-long:
