@@ -84,11 +84,7 @@ func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
 // startAll starts n acquisitions, in this order.
 func startAll(ctx context.Context, t *testing.T, n int, mu *tier.Mutex) []*call[*tier.Hold] {
 	t.Helper()
-	var all []*call[*tier.Hold]
-	for range n {
-		all = append(all, start(ctx, mu).blocked(t))
-	}
-	return all
+	return times(n, func() *call[*tier.Hold] { return start(ctx, mu).blocked(t) })
 }
 
 // By rounds, those who waited when the node came have a turn before another process, in order, whether an Acquire brought it or a

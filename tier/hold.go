@@ -252,9 +252,9 @@ func (c withoutHold) Value(key any) any {
 //
 // Derive it from a context that lives as long as the work, not from one whose deadline
 // was meant for the wait. The same ctx gives the same context, so that a hold that lasts
-// may be asked any number of times. What is derived from others is kept until they end or
-// the hold is released.
+// may be asked any number of times. Of those whose ctx has ended the hold keeps no more than
+// of those that live, or eight, and none once it is released.
 func (h *Hold) Context(ctx context.Context) context.Context {
 	carry := func(ctx context.Context) context.Context { return context.WithValue(ctx, h.own.mutex.key, h) }
-	return h.work.Under(ctx, h.own.grant.Context(), h.Err, carry, h.traced)
+	return h.work.Under(ctx, h.own.grant.Context(), h.Err, carry)
 }

@@ -21,10 +21,7 @@ func TestReadersOfAProcessAreOneNode(t *testing.T) {
 			mu := process(tier.WithHandOff(budget))
 			first := acquire(t, mu.Reader())
 			m.take()
-			var holds []*tier.Hold
-			for range readers - 1 {
-				holds = append(holds, acquire(t, mu.Reader()))
-			}
+			holds := times(readers-1, func() *tier.Hold { return acquire(t, mu.Reader()) })
 			nodes := s.Queue("/locks/a")
 			need.That(t, fmt.Sprintf("%d readers of a process: contenders %v", readers, nodes), len(nodes) == 1 && nodes[0].Shared)
 			ops := m.take()
@@ -280,10 +277,7 @@ func TestReadersJoinATryToRead(t *testing.T) {
 func TestLossIsToldToAllReaders(t *testing.T) { // I7
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
-		var holds []*tier.Hold
-		for range 3 {
-			holds = append(holds, acquire(t, mu.Reader()))
-		}
+		holds := times(3, func() *tier.Hold { return acquire(t, mu.Reader()) })
 		s.Expire("/locks/a", 0)
 		for _, hold := range holds {
 			<-hold.Lost()

@@ -242,7 +242,7 @@ func (p *Permits) Token() int64 { return p.taken[0].Token() }
 // of them is lost, with an error wrapping [ErrLost] as its cause, and when they are released, with
 // [ErrReleased]; if that has happened, it is done when Context returns. The same ctx gives the same context.
 func (p *Permits) Context(ctx context.Context) context.Context {
-	return p.work.Under(ctx, p.lost, p.Err, func(ctx context.Context) context.Context { return ctx }, false)
+	return p.work.Under(ctx, p.lost, p.Err, func(ctx context.Context) context.Context { return ctx })
 }
 
 // Release gives the permits up: to goroutines of this process that wait, as far as that is fair, and

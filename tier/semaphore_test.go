@@ -144,10 +144,7 @@ func TestBudgetOfASemaphoreRunsWhileAnotherProcessQueues(t *testing.T) { // I11
 func TestStrictOrderOfASemaphore(t *testing.T) {
 	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		all, s := take(t, process(), 3), process(tier.WithHandOff(0))
-		var waiting []*call[*tier.Permits]
-		for range 3 {
-			waiting = append(waiting, ask(soon(t), s, 1).blocked(t))
-		}
+		waiting := times(3, func() *call[*tier.Permits] { return ask(soon(t), s, 1).blocked(t) })
 		var m meter
 		srv.Script(m.note)
 		release(t, all)
@@ -430,10 +427,7 @@ func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
 func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
 		s := process()
-		var held []*tier.Permits
-		for range 4 {
-			held = append(held, take(t, s, 1))
-		}
+		held := times(4, func() *tier.Permits { return take(t, s, 1) })
 		big := ask(soon(t), s, 3).blocked(t)
 		var m meter
 		srv.Script(m.note)

@@ -145,6 +145,14 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
+// times is what f returns, n times.
+func times[T any](n int, f func() T) (all []T) {
+	for range n {
+		all = append(all, f())
+	}
+	return all
+}
+
 // acquire takes a lock that is free, or becomes free in time.
 func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	t.Helper()

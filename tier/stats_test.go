@@ -240,10 +240,7 @@ func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 func TestHoldTimeOfReaders(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
-		var holds []*tier.Hold
-		for range 3 {
-			holds = append(holds, acquire(t, mu.Reader()))
-		}
+		holds := times(3, func() *tier.Hold { return acquire(t, mu.Reader()) })
 		for i, hold := range holds {
 			time.Sleep(time.Second)
 			release(t, hold)

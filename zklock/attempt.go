@@ -120,8 +120,7 @@ func (a *attempt) explain(cause error) error {
 	return a.client.link.Explain(cause)
 }
 
-// pause waits before another try, after err, and for the connection to be back. A try
-// that is made once only ends with err.
+// pause waits before another try, after err, and for the connection to be back. A try that is made once only ends with err.
 func (a *attempt) pause(pace *retry.Pace, err error) error {
 	if a.ctx.Err() != nil { // err may say that nothing was sent for that reason
 		return a.explain(context.Cause(a.ctx))
@@ -204,13 +203,11 @@ func (a *attempt) acquire() (*Node, error) {
 	}
 }
 
-// rebuilds is how often the parents are made anew without a pause: others may take them
-// away while they are empty.
+// rebuilds is how often the parents are made anew without a pause: others may take them away while they are empty.
 const rebuilds = 5
 
-// enqueue creates a node at the tail of the queue. It tries until it knows of one node,
-// the context ends, or it cannot be done. What an unanswered create may have left is
-// then in the reaper's hands.
+// enqueue creates a node at the tail of the queue. It tries until it knows of one node, the context ends, or it cannot be done. What an
+// unanswered create may have left is then in the reaper's hands.
 func (a *attempt) enqueue() (n *Node, err error) {
 	if old := a.old.Swap(nil); old != nil {
 		prefixes := a.prefixes(old.session)
@@ -391,8 +388,7 @@ func (a *attempt) climb(n *Node) error {
 	}
 }
 
-// enter finds the place of a fresh node. If its queue was listed in the batch of its create,
-// the answer to that says whose it is.
+// enter finds the place of a fresh node. If its queue was listed in the batch of its create, the answer to that says whose it is.
 func (a *attempt) enter(n *Node) (standing, error) {
 	if a.listed == nil || n.token == 0 {
 		return a.list(n)
@@ -427,9 +423,8 @@ func (a *attempt) list(n *Node) (standing, error) {
 	return a.stand(n, listed{Answer: answers[0], asked: asked})
 }
 
-// verify takes what a look at one of the znodes says of its owner and token. A create that
-// was looked up, or queued while the connection was down, may have been executed under a
-// newer session than the one it was asked for, so the owner decides, not the time of the call.
+// verify takes what a look at one of the znodes says of its owner and token. A create that was looked up, or queued while the connection
+// was down, may have been executed under a newer session than the one it was asked for, so the owner decides, not the time of the call.
 func (a *attempt) verify(n *Node, z *znode, seen link.Answer) error {
 	if err := z.unseen(seen.Err); err != nil {
 		return err
@@ -464,17 +459,15 @@ func (a *attempt) stand(n *Node, l listed) (standing, error) {
 	return s, nil
 }
 
-// predecessors are the contenders right ahead of a node that queues. It watches two of them, so
-// that whoever becomes second in line can learn before its turn comes that nobody else is
-// ahead; the departure of the last one then makes it the head without another look.
+// predecessors are the contenders right ahead of a node that queues. It watches two of them, so that whoever becomes second in line can
+// learn before its turn comes that nobody else is ahead; the departure of the last one then makes it the head without another look.
 type predecessors struct {
 	attempt *attempt
 	node    *Node
 	watchlist
 }
 
-// wait returns when those ahead have gone and the node is the head, or when there is another
-// reason to look again.
+// wait returns when those ahead have gone and the node is the head, or when there is another reason to look again.
 func (p *predecessors) wait(s standing) (head bool, err error) {
 	a, n := p.attempt, p.node
 	p.follow(s.nearest[:]...)
@@ -510,8 +503,7 @@ func (p *predecessors) wait(s standing) (head bool, err error) {
 	}
 }
 
-// tellStanding says how to learn where the node stands. What is known of the one right ahead came
-// with its watch.
+// tellStanding says how to learn where the node stands. What is known of the one right ahead came with its watch.
 func (p *predecessors) tellStanding(s standing) {
 	watchers := [2]*link.Watcher{p.watchers[s.nearest[0]], p.watchers[s.nearest[1]]}
 	p.attempt.wait.Stands(func() second.Standing {
@@ -572,9 +564,8 @@ func (p *predecessors) watch(queue *link.Watcher) error {
 	return failed
 }
 
-// watchUnreadable lets queue hear of the end of a foreign node that we may not read. A server
-// sends no event about it (CVE-2024-23944), nor does it say that it exists, from 3.8.4
-// and 3.9.2 on (ZOOKEEPER-2590); but the queue can be watched, since it could be listed.
+// watchUnreadable lets queue hear of the end of a foreign node that we may not read. A server sends no event about it (CVE-2024-23944), nor
+// does it say that it exists, from 3.8.4 and 3.9.2 on (ZOOKEEPER-2590); but the queue can be watched, since it could be listed.
 func (p *predecessors) watchUnreadable(queue *link.Watcher, name string) error {
 	children, err := p.attempt.client.link.WatchQueue(p.attempt.ctx, p.attempt.lock.path, queue)
 	if err == nil && !slices.Contains(children, name) {

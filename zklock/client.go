@@ -20,10 +20,10 @@ import (
 // the reaper of what is left over. Use one per process and ensemble; it is safe for
 // concurrent use.
 type Client struct {
-	options     options
-	chroot      string             // which all paths are below, "" for none
-	description second.Description // what lock nodes say of this process
-	link        *link.Link
+	options options
+	chroot  string      // which all paths are below, "" for none
+	content second.Head // of lock nodes: what they say of this process
+	link    *link.Link
 
 	plain     atomic.Bool // the server knows no containers (before 3.5)
 	reaper    reaper
@@ -35,10 +35,10 @@ type Client struct {
 
 func newClient(o options) *Client {
 	c := &Client{
-		options:     o,
-		description: second.Describe(o.Label),
-		link:        link.New(o.Config),
-		renewals:    renewals{underWay: make(map[string]context.Context), failed: make(map[string]int32)},
+		options:  o,
+		content:  second.HeadOf(second.Describe(o.Label)),
+		link:     link.New(o.Config),
+		renewals: renewals{underWay: make(map[string]context.Context), failed: make(map[string]int32)},
 	}
 	c.reaper = reaper{client: c, items: make(map[*remains]remains)}
 	return c
@@ -129,8 +129,7 @@ func (c *Client) dial(ctx context.Context, servers []string) error {
 	return err
 }
 
-// closeUntil closes the client, but does not wait much longer than ctx for the server to
-// answer that.
+// closeUntil closes the client, but does not wait much longer than ctx for the server to answer that.
 func (c *Client) closeUntil(ctx context.Context) {
 	closing, leave := context.WithCancel(context.Background())
 	defer leave()

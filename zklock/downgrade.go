@@ -50,7 +50,7 @@ func (g grant) share(ctx context.Context) error {
 	l := g.lock.client.link
 	wanted, abandon := l.Scope(ctx)
 	defer abandon()
-	defer context.AfterFunc(g.open, abandon)()
+	defer context.AfterFunc(g.scope(), abandon)()
 	_, err = second.Do(wanted, l.Spawn, func() (struct{}, error) { return struct{}{}, g.downgrade(wanted) }, l.Explain)
 	if wanted.Err() == nil {
 		return err
@@ -80,7 +80,7 @@ func (n *Node) downgrade(wanted context.Context) (err error) {
 
 // tryDowngrade looks at the queue once.
 func (n *Node) tryDowngrade(wanted context.Context, w *link.Watcher) error {
-	children, err := n.lock.client.link.WatchQueue(n.open, n.lock.path, w)
+	children, err := n.lock.client.link.WatchQueue(n.scope(), n.lock.path, w)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (n *Node) replace(wanted context.Context, behind string) error {
 	err := c.link.Transact(append(n.exchange(r), &zk.CheckVersionRequest{Path: n.lock.path + "/" + behind, Version: -1})...)
 	changed := err == nil
 	if classify(err) == unknown {
-		found, err := insist(n.open, c, func() ([]string, error) { return find(c.link, n.lock.path, r.znodes.names()...) })
+		found, err := insist(n.scope(), c, func() ([]string, error) { return find(c.link, n.lock.path, r.znodes.names()...) })
 		if err != nil {
 			return err // and next stays: the reaper takes both
 		}

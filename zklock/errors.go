@@ -56,8 +56,7 @@ const (
 	unknown                  // may have been applied: the answer was lost
 )
 
-// classify tells what became of a request that ended with err. Whatever is not known to
-// be harmless is unknown.
+// classify tells what became of a request that ended with err. Whatever is not known to be harmless is unknown.
 func classify(err error) outcome {
 	switch {
 	case err == nil:
@@ -82,8 +81,7 @@ func classify(err error) outcome {
 	return unknown
 }
 
-// unknownCode returns N of "unknown error: N", else 0: so the client library reports a
-// code that it has no name for.
+// unknownCode returns N of "unknown error: N", else 0: so the client library reports a code that it has no name for.
 func unknownCode(err error) int {
 	_, number, _ := strings.Cut(err.Error(), "unknown error: ")
 	code, _ := strconv.Atoi(number)

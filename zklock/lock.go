@@ -44,8 +44,7 @@ func NodeACL(acl []zk.ACL) LockOption {
 	return lockOption{set: func(l *Lock) { l.acl = slices.Clone(acl) }}
 }
 
-// maxData keeps a create well below the megabyte at which a server drops the
-// connection.
+// maxData keeps a create well below the megabyte at which a server drops the connection.
 const maxData = 512 << 10
 
 // NodeData sets the content of the lock's nodes, instead of a description of the process; at
@@ -80,8 +79,7 @@ func (c *Client) Lock(path string, opts ...LockOption) (*Lock, error) {
 	return nil, fmt.Errorf("zklock: lock %s: %w", l.Path(), err)
 }
 
-// equal reports whether the nodes of both locks would be alike: same client, path, mode, ACL
-// and content.
+// equal reports whether the nodes of both locks would be alike: same client, path, mode, ACL and content.
 func (l *Lock) equal(other *Lock) bool {
 	return l.client == other.client && l.path == other.path && l.mode == other.mode && l.linger == other.linger &&
 		slices.Equal(l.acl, other.acl) &&
@@ -94,7 +92,7 @@ func (l *Lock) contentOf(i int) []byte {
 	if l.data != nil && i == 0 {
 		return l.data
 	}
-	return []byte(second.Encode(l.client.description.Now(l.linger)))
+	return l.client.content.Now(l.linger)
 }
 
 // creates are the operations that make the znodes with these prefixes.
@@ -145,10 +143,9 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 	return run(ctx, a, "try "+l.path, (*attempt).try, (*Node).Release)
 }
 
-// requeue gives old, a node of the same path, up and queues for the lock again, in one
-// transaction (but where sequence numbers come to their end): old goes and a new node joins the tail of the queue, at
-// the price of a single write. It then waits like [Lock.Acquire], with the same results. Old
-// is given up in any case; await waits for that.
+// requeue gives old, a node of the same path, up and queues for the lock again, in one transaction (but where sequence numbers come to
+// their end): old goes and a new node joins the tail of the queue, at the price of a single write. It then waits like [Lock.Acquire], with
+// the same results. Old is given up in any case; await waits for that.
 func (l *Lock) requeue(ctx context.Context, old *Node, w *second.Wait) (*Node, error) {
 	if old.spent.Swap(true) {
 		return nil, ErrReleased

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,7 +41,8 @@ type Node struct {
 
 	life    context.Context // ends when the lock is lost, with the reason as its cause
 	endHold context.CancelCauseFunc
-	open    context.Context // ends when it does not matter any more what the node is: it is lost, given up and its fate is known, or closed
+	scoped  sync.Once       // sets the next two
+	open    context.Context // see scope
 	shut    context.CancelFunc
 	loss    notice.Loss
 	reaped  atomic.Bool // left to the reaper
@@ -71,9 +73,21 @@ func newNode(l *Lock, s *link.Session, created link.Answer) *Node {
 	n.form = n.newForm(created.Created)
 	// Not derived from the context of Acquire, which bounds only the wait.
 	n.life, n.endHold = context.WithCancelCause(context.Background())
-	n.open, n.shut = l.client.link.Scope(n.life)
 	return n
 }
+
+// scope returns a context that ends when it does not matter any more what the node is: it is lost, given up and its fate is known, or closed.
+func (n *Node) scope() context.Context {
+	n.scoped.Do(func() { n.open, n.shut = n.lock.client.link.Scope(n.life) })
+	return n.open
+}
+
+// over is a context that has ended.
+var over = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
 
 // bind makes sure whose the node is.
 func (n *Node) bind(s *link.Session, token int64) error {
@@ -362,19 +376,18 @@ func (n *Node) reportLoss(cause error) {
 	})
 }
 
-// observe looks for contenders behind a form of the node until there is one, or the node is another or given up:
-// with one read and a watch on the children of the path. A contender that leaves again does
-// not take the answer back.
+// observe looks for contenders behind a form of the node until there is one, or the node is another or given up: with one read and a watch
+// on the children of the path. A contender that leaves again does not take the answer back.
 func (n *Node) observe(f *form) {
-	n.follow(n.open, &f.wake, func(w *link.Watcher) (again time.Duration, enough bool) {
+	n.follow(n.scope(), &f.wake, func(w *link.Watcher) (again time.Duration, enough bool) {
 		if n.spent.Load() || n.now() != f {
 			return 0, true
 		}
-		if _, err := n.lock.client.link.AwaitSession(n.open); err != nil {
+		if _, err := n.lock.client.link.AwaitSession(n.scope()); err != nil {
 			return 0, true
 		}
 		asked := time.Now()
-		children, err := n.lock.client.link.WatchQueue(n.open, n.lock.path, w)
+		children, err := n.lock.client.link.WatchQueue(n.scope(), n.lock.path, w)
 		if s, _ := stand(children, n.mine().names()...); s.behind > 0 {
 			n.noteBudget(s) // before it counts
 			f.contested.Raise(asked)
@@ -547,8 +560,7 @@ func leaveToReaper(nodes []*Node, err error) {
 	}
 }
 
-// reap leaves the znodes of nodes of one path to the reaper, except those that are gone, and those that they may have been
-// replaced by.
+// reap leaves the znodes of nodes of one path to the reaper, except those that are gone, and those that they may have been replaced by.
 func reap(nodes ...*Node) {
 	var paths []string
 	for _, n := range nodes {
@@ -586,6 +598,7 @@ func (n *Node) finish(fate error) {
 	}
 	n.fate = fate
 	close(n.released)
+	n.scoped.Do(func() { n.open, n.shut = over, func() {} }) // most often nobody has asked for it
 	n.shut()
 }
 

@@ -188,9 +188,8 @@ func (o options) check() error {
 // defaultPort is ZooKeeper's clientPort in every example of a configuration.
 const defaultPort = "2181"
 
-// parseConnect takes a connect string apart, as other clients of ZooKeeper do: the servers,
-// with their ports, and the path below which all others are, "" for none. An error says what
-// to write instead.
+// parseConnect takes a connect string apart, as other clients of ZooKeeper do: the servers, with their ports, and the path below which all
+// others are, "" for none. An error says what to write instead.
 func parseConnect(connect string) (servers []string, chroot string, err error) {
 	if strings.Contains(connect, "@") { // which is not for logs
 		return nil, "", errors.New("connect string with an @: credentials are given to WithAuth")

@@ -60,11 +60,10 @@ func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
 	return answer
 }
 
-// Nothing but a new parent sets the numbers of a queue back, and only an empty one can be
-// deleted. So from [zkqueue.RenewFrom] on, which is half of the range, whoever has had a turn stays
-// out of the queue until the path is new: each contender takes one more turn, the queue
-// drains, and the first who sees it empty deletes the path. Where that fails, all queue as
-// before until the next multiple of renewStep, at which they try again together.
+// Nothing but a new parent sets the numbers of a queue back, and only an empty one can be deleted. So from [zkqueue.RenewFrom] on, which is
+// half of the range, whoever has had a turn stays out of the queue until the path is new: each contender takes one more turn, the queue
+// drains, and the first who sees it empty deletes the path. Where that fails, all queue as before until the next multiple of renewStep, at
+// which they try again together.
 const renewStep = 1 << 20
 
 // overflows reports whether the path of the node should be made anew.
@@ -81,8 +80,7 @@ func (n *Node) number() int32 {
 	return number
 }
 
-// stepAside is called when a node that had its turn is given up. It reports whether its
-// process stays out of the queue for a while.
+// stepAside is called when a node that had its turn is given up. It reports whether its process stays out of the queue for a while.
 func (n *Node) stepAside() bool { return n.overflows() && n.renew() }
 
 // renewals are the lock paths that a client waits to see new. For as long as one is under way this client does not queue
@@ -148,8 +146,7 @@ func (n *Node) renewed(err error) {
 	}
 }
 
-// drain waits for the queue to be empty and deletes the path. It returns nil once the path
-// is new.
+// drain waits for the queue to be empty and deletes the path. It returns nil once the path is new.
 func (n *Node) drain(ctx context.Context) (err error) {
 	n.follow(ctx, new(mutexbool.Bool), func(w *link.Watcher) (again time.Duration, enough bool) {
 		if _, err = n.lock.client.link.AwaitSession(ctx); err != nil {

@@ -25,9 +25,8 @@ type standing struct {
 // alone that do not. Our own contender has one name or, made in one transaction, two, of which the
 // first one counts.
 //
-// A queue whose order cannot be trusted is refused with [ErrSequenceExhausted], which
-// says because of whom: our own number is next to the end of its range or there twice,
-// or there is a negative one.
+// A queue whose order cannot be trusted is refused with [ErrSequenceExhausted], which says because of whom: our own number is next to the
+// end of its range or there twice, or there is a negative one.
 func stand(children []string, own ...string) (standing, error) {
 	kind, ours, ok := zkqueue.ParseName(own[0])
 	if !ok || ours < 0 || ours > zkqueue.LastSequence {
@@ -102,10 +101,9 @@ func (s standing) after(gone func(name string) bool) outlook {
 	return lookAgain
 }
 
-// downgrades reports whether one of the two right ahead may have gone only to leave a reader with
-// its own number, for which we wait. A Curator writer may (CURATOR-621). One of ours does so only
-// while the contender right behind it reads: in this queue nobody can get between them. Of a pair
-// of ours, the name that is known does not tell a writer from a mutex.
+// downgrades reports whether one of the two right ahead may have gone only to leave a reader with its own number, for which we wait. A
+// Curator writer may (CURATOR-621). One of ours does so only while the contender right behind it reads: in this queue nobody can get
+// between them. Of a pair of ours, the name that is known does not tell a writer from a mutex.
 func (s standing) downgrades(i int) bool {
 	kind, _, _ := zkqueue.ParseName(s.nearest[i])
 	switch {

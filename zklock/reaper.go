@@ -13,9 +13,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
-// A reaper deletes what may have been left on the server: by a request without an answer, or because its delete
-// failed. Exclusion never depends on it, only the progress of those who queue behind. It keeps at its items until each
-// is certain to be gone, each for itself.
+// A reaper deletes what may have been left on the server: by a request without an answer, or because its delete failed. Exclusion never
+// depends on it, only the progress of those who queue behind. It keeps at its items until each is certain to be gone, each for itself.
 type reaper struct {
 	client *Client
 
@@ -23,9 +22,8 @@ type reaper struct {
 	items map[*remains]remains // as last tried
 }
 
-// remains is what is left of an attempt: the znodes at paths or, if these are not known,
-// whatever children of parent have these prefixes, which are unique to the attempt. The reaper
-// deletes them.
+// remains is what is left of an attempt: the znodes at paths or, if these are not known, whatever children of parent have these prefixes,
+// which are unique to the attempt. The reaper deletes them.
 type remains struct {
 	parent   string
 	prefixes []string // nil when it is known what they have come to
@@ -83,8 +81,7 @@ func (r *reaper) room(ctx context.Context) error {
 	return nil
 }
 
-// stuck says that the znode at path is one of ours that should be gone, and why it is
-// not; it returns nil for any other.
+// stuck says that the znode at path is one of ours that should be gone, and why it is not; it returns nil for any other.
 func (r *reaper) stuck(path string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,11 +133,10 @@ func (c *Client) remove(item *remains) bool {
 	return false
 }
 
-// find returns the paths of those children of parent whose names start with a prefix, in
-// the order of the prefixes, each of which is unique. It writes first, though nothing:
-// another server may lag behind the one that took the create, and a leader that was deposed
-// and does not know answers a sync from its past. After that nothing can come late any
-// more, since a server that takes a session over shuts out the connection before.
+// find returns the paths of those children of parent whose names start with a prefix, in the order of the prefixes, each of which is
+// unique. It writes first, though nothing: another server may lag behind the one that took the create, and a leader that was deposed and
+// does not know answers a sync from its past. After that nothing can come late any more, since a server that takes a session over shuts out
+// the connection before.
 func find(l *link.Link, parent string, prefixes ...string) (paths []string, err error) {
 	answers := l.Ask(link.Transaction{&zk.CheckVersionRequest{Path: parent, Version: -1}}, link.List(parent))
 	for _, a := range answers {

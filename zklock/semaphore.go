@@ -19,9 +19,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
-// A semaphore has the layout of Curator's InterProcessSemaphoreV2: below its path, whoever takes
-// permits holds the lock "locks", and each permit that is taken is an ephemeral child of "leases".
-// All children there count, whoever made them.
+// A semaphore has the layout of Curator's InterProcessSemaphoreV2: below its path, whoever takes permits holds the lock "locks", and each
+// permit that is taken is an ephemeral child of "leases". All children there count, whoever made them.
 type semaphore struct {
 	*Client
 	path     string // on the server
@@ -273,9 +272,8 @@ func (s *semaphore) Most() int {
 	return max(maxWrite/one, 1)
 }
 
-// exchange gives the turn up for k permits, in one transaction: it takes effect only while the turn
-// is ours, and all of it or nothing does. The turn is given up then, unless nothing was asked for. With errGone nothing
-// was taken, and another turn is needed.
+// exchange gives the turn up for k permits, in one transaction: it takes effect only while the turn is ours, and all of it or nothing does.
+// The turn is given up then, unless nothing was asked for. With errGone nothing was taken, and another turn is needed.
 func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight) ([]*Node, error) {
 	if turn.lossNow() != nil {
 		return nil, errGone
@@ -297,8 +295,7 @@ func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight)
 	return s.adopt(a, turn, made)
 }
 
-// adopt has the lease of the session cover what was taken, all or nothing. Under which session that
-// was is read unless it is known.
+// adopt has the lease of the session cover what was taken, all or nothing. Under which session that was is read unless it is known.
 func (s *semaphore) adopt(a *attempt, turn *Node, made link.Answer) ([]*Node, error) {
 	taken := make([]*Node, len(made.Created))
 	var err error
@@ -371,8 +368,7 @@ func (s *semaphore) see(answers []link.Answer) (sight, error) {
 	return seen, nil
 }
 
-// compare reports whether the path has yet to say how many permits there are, or refuses one that
-// says something else.
+// compare reports whether the path has yet to say how many permits there are, or refuses one that says something else.
 func (s *semaphore) compare(path link.Answer) (blank bool, err error) {
 	text := string(path.Data)
 	switch {
@@ -424,8 +420,7 @@ func (s *semaphore) Contenders(ctx context.Context) ([]second.Contender, error) 
 	return ask(ctx, s.Client, "contenders of "+s.path, func() ([]second.Contender, error) { return s.survey(ctx) })
 }
 
-// survey looks at the queue first: whoever trades its turn for permits meanwhile is seen twice, and
-// not never.
+// survey looks at the queue first: whoever trades its turn for permits meanwhile is seen twice, and not never.
 func (s *semaphore) survey(ctx context.Context) ([]second.Contender, error) {
 	queue, err := s.locks.queue().Contenders(ctx)
 	if err != nil {

@@ -68,6 +68,25 @@ func Encode(says any) string {
 	return strings.TrimSpace(content.String())
 }
 
+// A Head is the JSON of a description up to what differs from one contender to the next.
+type Head string
+
+// HeadOf returns that of a description without linger, time and request.
+func HeadOf(d Description) Head {
+	head, _, _ := strings.Cut(Encode(d), `,"time":`)
+	return Head(head)
+}
+
+// Now returns what Encode makes of [Description.Now], in a fraction of the time.
+func (h Head) Now(linger time.Duration) []byte {
+	content := append(make([]byte, 0, len(h)+64), h...)
+	if n := linger.Milliseconds(); n != 0 {
+		content = strconv.AppendInt(append(content, `,"linger_ms":`...), n, 10)
+	}
+	content = time.Now().UTC().AppendFormat(append(content, `,"time":"`...), time.RFC3339Nano)
+	return append(content, `"}`...)
+}
+
 // Mark returns a content with a field set to something. What a later version has put there stays.
 func Mark(content, field, to string) string {
 	fields := make(map[string]json.RawMessage)

@@ -6,15 +6,15 @@ import (
 	"context"
 	"reflect"
 	"sync"
-	"weak"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
 
 // Contexts are those for work under one hold, or under permits that were taken together. The zero value has none.
 type Contexts struct {
-	mu      sync.Mutex          // guards the field below
-	derived map[any]*derivation // those that have not ended, by their parents
+	mu      sync.Mutex          // guards the fields below
+	derived map[any]*derivation // by their parents, but for some that have ended
+	swept   int                 // how many were left when those that have ended were last dropped
 }
 
 // A derivation is a context for work, and what ties it to what it is for.
@@ -22,15 +22,12 @@ type derivation struct {
 	context context.Context
 	cancel  context.CancelCauseFunc
 	onLoss  func() bool // stops the watching for the loss
-	onEnd   func() bool // stops the watching for the end of the context
 }
 
 // Under returns a context that is derived from ctx, and ends with life, with what carry adds to it. It has ended already if err says
-// that there is nothing to work under. What ends it does not refer to what carry has added, nor, if it is to be loose, to c: so
-// neither ctx nor life keeps a hold that was forgotten, unless ctx carries it.
-func (c *Contexts) Under(ctx, life context.Context, err func() error, carry func(context.Context) context.Context,
-	loose bool,
-) context.Context {
+// that there is nothing to work under. What ends it does not refer to what carry has added, nor to c: so neither ctx nor life keeps a
+// hold that was forgotten, unless ctx carries it.
+func (c *Contexts) Under(ctx, life context.Context, err func() error, carry func(context.Context) context.Context) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	over, parent := err(), keyOf(ctx)
@@ -46,26 +43,13 @@ func (c *Contexts) Under(ctx, life context.Context, err func() error, carry func
 		cancel(over)
 		return d.context
 	}
-	forget := func() { c.forget(parent) }
-	if loose {
-		contexts := weak.Make(c)
-		forget = func() {
-			if c := contexts.Value(); c != nil {
-				c.forget(parent)
-			}
-		}
-	}
 	d.onLoss = context.AfterFunc(life, func() { cancel(context.Cause(life)) })
-	d.onEnd = context.AfterFunc(bare, forget)
-	if c.derived == nil {
-		c.derived = make(map[any]*derivation)
-	}
+	c.sweepLocked()
 	c.derived[parent] = d
 	return d.context
 }
 
-// keyOf returns what stands for ctx in a map: nearly always ctx itself, but a type of
-// somebody's may not be comparable.
+// keyOf returns what stands for ctx in a map: nearly always ctx itself, but a type of somebody's may not be comparable.
 func keyOf(ctx context.Context) any {
 	if reflect.ValueOf(ctx).Comparable() {
 		return ctx
@@ -73,14 +57,22 @@ func keyOf(ctx context.Context) any {
 	return new(byte)
 }
 
-// forget drops a context that has ended before what it is for.
-func (c *Contexts) forget(parent any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if d := c.derived[parent]; d != nil && d.context.Err() != nil { // else End was faster, or there is another one
-		d.onLoss()
-		delete(c.derived, parent)
+// sweepLocked makes room for one more. Each time that there are twice as many as it has left, it drops those that have ended before what
+// they are for.
+func (c *Contexts) sweepLocked() {
+	if c.derived == nil {
+		c.derived = make(map[any]*derivation)
 	}
+	if len(c.derived) < 2*max(c.swept, 8) {
+		return
+	}
+	for parent, d := range c.derived {
+		if d.context.Err() != nil {
+			d.onLoss()
+			delete(c.derived, parent)
+		}
+	}
+	c.swept = len(c.derived)
 }
 
 // End ends the contexts at the release. If life has ended with a loss before, that is the cause: the
@@ -92,12 +84,11 @@ func (c *Contexts) End(life context.Context) {
 	c.mu.Unlock()
 	for _, d := range derived {
 		d.onLoss()
-		d.onEnd() // nobody has to be told, which would cost a goroutine
 		d.cancel(cmp.Or(context.Cause(life), second.ErrReleased))
 	}
 }
 
-// Len returns how many there are that have not ended.
+// Len returns how many are kept.
 func (c *Contexts) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

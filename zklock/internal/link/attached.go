@@ -13,21 +13,17 @@ import (
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
-// pollConnection is how often a connection that is down is looked at. The library tells
-// only the callback that it was made with.
+// pollConnection is how often a connection that is down is looked at. The library tells only the callback that it was made with.
 const pollConnection = 20 * time.Millisecond
 
 // pollClosed is how often it is asked, while somebody waits or holds, whether it was closed. That
 // is a matter of the library alone: nothing is sent.
 const pollClosed = 100 * time.Millisecond
 
-// attached is the transport over a connection that somebody else made. It knows
-// what can be asked of the library: the state of the connection and the session id.
-// There is no lease, because neither the negotiated timeout nor the time of the last
-// answer can be had.
+// attached is the transport over a connection that somebody else made. It knows what can be asked of the library: the state of the
+// connection and the session id. There is no lease, because neither the negotiated timeout nor the time of the last answer can be had.
 //
-// It has no goroutine of its own unless somebody waits or holds, so a connection that is
-// closed and dropped is free to go.
+// It has no goroutine of its own unless somebody waits or holds, so a connection that is closed and dropped is free to go.
 type attached struct {
 	link *Link
 	id   func() int64 // of the connection's session, 0 while there is none
@@ -102,10 +98,9 @@ func (l *attached) PollClose() (stopPolling func()) {
 	return stopPolling
 }
 
-// Closed asks the library, which tells only those who ask for something, all of whom it refuses with this error from then on
-// (conn.go:936). A live connection that keeps breaking refuses any number of requests in a row with the same
-// error, but never one that cannot be encoded: what is wrong with that is found out before
-// a connection can be missing (719), and it is not sent, so it cannot be lost with one.
+// Closed asks the library, which tells only those who ask for something, all of whom it refuses with this error from then on (conn.go:936).
+// A live connection that keeps breaking refuses any number of requests in a row with the same error, but never one that cannot be encoded:
+// what is wrong with that is found out before a connection can be missing (719), and it is not sent, so it cannot be lost with one.
 func (l *attached) Closed() bool {
 	_, err := l.link.Conn.Multi((*zk.CheckVersionRequest)(nil))
 	closed := errors.Is(err, zk.ErrConnectionClosed)

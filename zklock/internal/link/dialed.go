@@ -40,8 +40,7 @@ type dialed struct {
 	longest atomic.Int64          // of what was read, in bytes
 }
 
-// Dial has the library connect to one of the servers, and goes on trying. On an error nothing is
-// left.
+// Dial has the library connect to one of the servers, and goes on trying. On an error nothing is left.
 func (l *Link) Dial(ctx context.Context, names []string) error {
 	d := &dialed{link: l, servers: &servers{lookUp: l.config.LookUp, known: make(map[string]found), logger: l.config.Logger}, left: 1}
 	d.problem.Store(&zk.ErrNoServer)
@@ -151,11 +150,9 @@ func (l *dialed) trouble(err error) {
 // Close ends the session, for which it gives the server a second. Then it breaks the
 // connection: the library would wait for up to two thirds of the session timeout.
 //
-// Without a connection there is no server to wait for, yet the library waits for its second
-// (conn.go:321), unless it refuses its own farewell. That it does only between two
-// connections (382), and only if the farewell is there in time. So it is brought there
-// first; it does not get away again, because nothing is dialed any more; and the callback
-// that comes right before holds it up for a moment.
+// Without a connection there is no server to wait for, yet the library waits for its second (conn.go:321), unless it refuses its own
+// farewell. That it does only between two connections (382), and only if the farewell is there in time. So it is brought there first; it
+// does not get away again, because nothing is dialed any more; and the callback that comes right before holds it up for a moment.
 func (l *dialed) Close() {
 	if !l.connected.IsSet() {
 		l.kill()
@@ -184,8 +181,7 @@ func (l *dialed) handshakeTimeout() time.Duration {
 	return min(max(l.link.Timeout()/6, 100*time.Millisecond), 2*time.Second)
 }
 
-// established is called by the socket at the end of a handshake that was sent at
-// sentAt, before the library knows.
+// established is called by the socket at the end of a handshake that was sent at sentAt, before the library knows.
 func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session, error) {
 	c := l.link
 	if timeout <= 0 { // nor has a session any time left that was to be resumed
@@ -219,12 +215,10 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 	return s, nil
 }
 
-// introduce is the handshake for one of the library's, which does not know what the client has seen.
-// When the connection has been away for the session timeout, all holds are lost,
-// and if only the answers get lost, each attempt to resume the session would keep its
-// nodes in the queue: a new one is asked for. And a server whose data were lost or
-// restored turns away, every time, a client that has seen a later transaction: in the
-// end it is told that none has been seen, and says that the session has expired.
+// introduce is the handshake for one of the library's, which does not know what the client has seen. When the connection has been away for
+// the session timeout, all holds are lost, and if only the answers get lost, each attempt to resume the session would keep its nodes in the
+// queue: a new one is asked for. And a server whose data were lost or restored turns away, every time, a client that has seen a later
+// transaction: in the end it is told that none has been seen, and says that the session has expired.
 func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	d := wire.Decoder{Rest: wire.Body(handshake)}
 	q := d.ConnectRequest()
@@ -251,9 +245,8 @@ func (l *dialed) expired() {
 	l.seen.Store(0)
 }
 
-// warnOfTick says when the session timeout may be too short for the lease, which takes
-// the servers' tick for a quarter of it at most. Servers do not tell their tick: nearly
-// all run with 2 s, and none grants less than two by default.
+// warnOfTick says when the session timeout may be too short for the lease, which takes the servers' tick for a quarter of it at most.
+// Servers do not tell their tick: nearly all run with 2 s, and none grants less than two by default.
 func (l *dialed) warnOfTick(s *Session) {
 	const usualTick = 2 * time.Second
 	timeout := s.Negotiated()
@@ -264,9 +257,8 @@ func (l *dialed) warnOfTick(s *Session) {
 	}
 }
 
-// keep proves to the server, and to us, that the session lives: every eighth of its
-// timeout a sync, and a write behind it while a node is queued or held. Without the
-// former a node could not be granted by its create alone after a quiet time; see [proof].
+// keep proves to the server, and to us, that the session lives: every eighth of its timeout a sync, and a write behind it while a node is
+// queued or held. Without the former a node could not be granted by its create alone after a quiet time; see [proof].
 func (l *dialed) keep() {
 	if l.awaitConnection(l.link.ctx) != nil { // the pace is what was granted, not what was asked for
 		return
@@ -324,8 +316,7 @@ func (l *dialed) reopen() {
 	}
 }
 
-// secure puts TLS on top of a connection to the server, if the link is to have it. On an error
-// the connection is closed.
+// secure puts TLS on top of a connection to the server, if the link is to have it. On an error the connection is closed.
 func (l *dialed) secure(conn net.Conn, server string) (net.Conn, error) {
 	cfg := l.link.config.TLS
 	if cfg == nil {

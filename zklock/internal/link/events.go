@@ -10,10 +10,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Events brings what the client library pushes to those who wait for it. The library
-// drops events when its channel is full (359), so they are taken from its callback,
-// which sees all. The callback runs inside the library and must not block or call it;
-// it sets a boolean and the waiting side looks again.
+// Events brings what the client library pushes to those who wait for it. The library drops events when its channel is full (359), so they
+// are taken from its callback, which sees all. The callback runs inside the library and must not block or call it; it sets a boolean and
+// the waiting side looks again.
 //
 // A watch cannot be removed, so there is at most one on a path: it stays when its
 // waiter leaves, and serves the next one. It ends with its connection. The library knows of none.
@@ -35,10 +34,8 @@ type Watcher struct {
 	Checked bool        // at each reconnect, so that nobody has to be told that the watch has lapsed
 }
 
-// listen adds w to those who hear of path. It reports whether the path is watched
-// already; if not, the caller has to ask for the watch. The entry is made before that,
-// so that an event right behind the answer finds it. Of a node whose end w has heard of there
-// is nothing to ask.
+// listen adds w to those who hear of path. It reports whether the path is watched already; if not, the caller has to ask for the watch. The
+// entry is made before that, so that an event right behind the answer finds it. Of a node whose end w has heard of there is nothing to ask.
 func (e *Events) listen(path string, w *Watcher) (watched bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,8 +95,7 @@ func (e *Events) answered(r read, a Answer) {
 	}
 }
 
-// Seen returns what was known of a node when its watch began, and false if that is over, or was
-// not begun by reading the node.
+// Seen returns what was known of a node when its watch began, and false if that is over, or was not begun by reading the node.
 func (e *Events) Seen(path string) (a Answer, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -162,8 +158,7 @@ func (e *Events) Watchers() map[string]int {
 // Transact runs a transaction.
 func (l *Link) Transact(ops ...any) error { return l.Ask(Transaction(ops))[0].Err }
 
-// Reading is a request that reads a znode and has w hear of its end: it asks for the watch,
-// unless there is one.
+// Reading is a request that reads a znode and has w hear of its end: it asks for the watch, unless there is one.
 func (l *Link) Reading(path string, w *Watcher) read {
 	return read{path: path, Watch: !l.Events.listen(path, w), watcher: w}
 }

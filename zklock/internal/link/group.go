@@ -52,7 +52,7 @@ func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (
 		answers = l.Ask(requests...)
 	}
 	for _, a := range answers[:last+1] {
-		if writes {
+		if known = known && a.Err == nil; writes && !known {
 			l.note(path, a.Err)
 		}
 	}

@@ -1,6 +1,5 @@
-// Package link is a client's connection to ZooKeeper: the sessions and their leases, what is asked
-// of the servers, and the events that come back. It closes the hazards of the client library, and
-// knows nothing of locks but that a session has members.
+// Package link is a client's connection to ZooKeeper: the sessions and their leases, what is asked of the servers, and the events that come
+// back. It closes the hazards of the client library, and knows nothing of locks but that a session has members.
 package link
 
 import (

@@ -6,10 +6,9 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// A proof works out what the answers on one connection prove about the session: since
-// when the server that may expire it, the leader, has heard of it. The send time of the
-// newest answer proves nothing, since a follower answers reads and pings by itself. What
-// can be relied on, in ZooKeeper 3.8 and 3.9:
+// A proof works out what the answers on one connection prove about the session: since when the server that may expire it, the leader, has
+// heard of it. The send time of the newest answer proves nothing, since a follower answers reads and pings by itself. What can be relied
+// on, in ZooKeeper 3.8 and 3.9:
 //
 //   - A follower notes each request of a session, and reports what it has noted when the
 //     leader pings it, every half tick (Learner.ping, Leader.lead). The leader's clock of
@@ -22,10 +21,9 @@ import (
 //     write that was committed precedes any successor of that leader, who starts the
 //     clocks of all sessions anew.
 //
-// So three answers in a row prove that the leader has heard of the first request: a
-// sync, another one at least half a tick later, and a write that was sent after the
-// second answer. A sync alone is no proof: the clients of a leader that is deposed and
-// does not know go on getting answers.
+// So three answers in a row prove that the leader has heard of the first request: a sync, another one at least half a tick later, and a
+// write that was sent after the second answer. A sync alone is no proof: the clients of a leader that is deposed and does not know go on
+// getting answers.
 type proof struct {
 	halfTick time.Duration // the servers' at most
 	requests int           // sent on this connection
@@ -34,8 +32,7 @@ type proof struct {
 	last, before   report        // the newest, and the one before, for writes that were on their way
 }
 
-// A report says that the leader knows of what was sent at a time, if it answers a write
-// that came behind so many requests.
+// A report says that the leader knows of what was sent at a time, if it answers a write that came behind so many requests.
 type report struct {
 	of     time.Duration
 	behind int
@@ -52,9 +49,8 @@ type sentRequest struct {
 // quarter of the session timeout, because they do not tell it.
 func halfTick(timeout time.Duration) time.Duration { return timeout / 8 }
 
-// opened begins with the answer to a handshake. In one that resumes a session the
-// follower has asked the leader, whose clock starts with that (LearnerHandler,
-// REVALIDATE); whether that is still the leader, the first write will show.
+// opened begins with the answer to a handshake. In one that resumes a session the follower has asked the leader, whose clock starts with
+// that (LearnerHandler, REVALIDATE); whether that is still the leader, the first write will show.
 func opened(sent, answered, halfTick time.Duration) proof {
 	return proof{halfTick: halfTick, sync: sent, answered: answered, last: report{of: sent}, before: report{of: sent}}
 }
@@ -65,8 +61,7 @@ func (p *proof) sent(op int32, at time.Duration) sentRequest {
 	return sentRequest{op, p.requests, at}
 }
 
-// synced notes the answer to a sync. One that comes too soon after the one before it
-// proves nothing new.
+// synced notes the answer to a sync. One that comes too soon after the one before it proves nothing new.
 func (p *proof) synced(q sentRequest, answered time.Duration) {
 	if q.at < p.answered+p.halfTick {
 		return
@@ -75,8 +70,7 @@ func (p *proof) synced(q sentRequest, answered time.Duration) {
 	p.sync, p.answered = q.at, answered
 }
 
-// wrote notes the answer to a write that was committed. It returns the time since which
-// the leader is known to have heard of the session.
+// wrote notes the answer to a write that was committed. It returns the time since which the leader is known to have heard of the session.
 func (p *proof) wrote(q sentRequest) (heard time.Duration, ok bool) {
 	for _, r := range []report{p.last, p.before} {
 		if q.n > r.behind {

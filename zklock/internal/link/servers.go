@@ -25,9 +25,8 @@ const (
 // A LookUp finds the addresses of a host, which may be one itself.
 type LookUp func(ctx context.Context, host string) (addresses []string, err error)
 
-// servers lead the library from one to the next: they are its host provider, and tell its
-// dialer where to. It has one goroutine for both. The library's own provider looks names up
-// once and for all; here each turn of a name does.
+// servers lead the library from one to the next: they are its host provider, and tell its dialer where to. It has one goroutine for both.
+// The library's own provider looks names up once and for all; here each turn of a name does.
 type servers struct {
 	names  []string // host:port, in the order that the library has shuffled them into
 	lookUp LookUp   // nil if names are dialed as they are
@@ -69,8 +68,7 @@ func (s *servers) Next() (server string, pause bool) {
 // Connected is called when the handshake has succeeded.
 func (s *servers) Connected() { s.tried, s.left = 0, nil }
 
-// address returns where to dial the server that Next has named, and why its name could not be
-// looked up if that is an address of old.
+// address returns where to dial the server that Next has named, and why its name could not be looked up if that is an address of old.
 func (s *servers) address(ctx context.Context) (address string, stale error, err error) {
 	name := s.names[s.last]
 	if s.lookUp == nil {
@@ -112,9 +110,8 @@ func (s *servers) note(name string, f found) found {
 	return f
 }
 
-// find looks up all names before the library starts, where no context would end it. It fails
-// if none has an address. When ctx is cancelled, a question that is under way goes on in the
-// background until it has an answer or its time is up.
+// find looks up all names before the library starts, where no context would end it. It fails if none has an address. When ctx is cancelled,
+// a question that is under way goes on in the background until it has an answer or its time is up.
 func (s *servers) find(ctx context.Context, names []string) error {
 	if s.lookUp == nil {
 		return nil
@@ -157,9 +154,8 @@ func (s *servers) find(ctx context.Context, names []string) error {
 
 // What stands in the way of a connection is told with what to do about it.
 
-// dialError names the server, which the cause may know by its address only. Dialers may do more
-// than connect: a server whose ZooKeeper takes the start of TLS for a frame hangs up. If stale
-// is not nil, the address was one of old, since the name could not be looked up.
+// dialError names the server, which the cause may know by its address only. Dialers may do more than connect: a server whose ZooKeeper
+// takes the start of TLS for a frame hangs up. If stale is not nil, the address was one of old, since the name could not be looked up.
 func dialError(server string, err, stale error) error {
 	if hungUp(err) {
 		err = fmt.Errorf("the server hung up on the dialer; it may have no TLS on this port: %w", err)
@@ -212,8 +208,7 @@ func handshakeError(err error, secure bool) error {
 	return err
 }
 
-// otherProtocol tells by the first bytes of an answer to the handshake what gave it, if
-// that is not ZooKeeper.
+// otherProtocol tells by the first bytes of an answer to the handshake what gave it, if that is not ZooKeeper.
 func otherProtocol(answer *bufio.Reader) error {
 	switch head, _ := answer.Peek(4); {
 	case string(head) == "HTTP":

@@ -9,13 +9,11 @@ import (
 	"github.com/tierlock/tierlock/internal/lease"
 )
 
-// A Session is one ZooKeeper session as this process knows it, with its lease: the time
-// up to which the server cannot have given the session up. Everything that was learned
-// under a session is bound to it by pointer, since ids may recur.
+// A Session is one ZooKeeper session as this process knows it, with its lease: the time up to which the server cannot have given the
+// session up. Everything that was learned under a session is bound to it by pointer, since ids may recur.
 //
-// The lease runs from the time since which the leader is known to have heard of the
-// session, see [proof], for the negotiated timeout, less the margin. Nothing that was
-// merely sent, pushed, or answered by a server on its own renews it.
+// The lease runs from the time since which the leader is known to have heard of the session, see [proof], for the negotiated timeout, less
+// the margin. Nothing that was merely sent, pushed, or answered by a server on its own renews it.
 type Session struct {
 	*lease.Lease[Member]
 	ID      int64
@@ -57,8 +55,7 @@ type Member interface {
 	Check()
 }
 
-// Recheck is after what time to look again although no event came: watches can be lost. It
-// spreads the looks of many processes over time.
+// Recheck is after what time to look again although no event came: watches can be lost. It spreads the looks of many processes over time.
 func (s *Session) Recheck() time.Duration {
 	timeout := s.Negotiated()
 	return timeout/2 + rand.N(timeout)

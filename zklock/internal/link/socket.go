@@ -15,13 +15,11 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// maxFrame bounds what a server may announce. The largest honest frame is a list of
-// children.
+// maxFrame bounds what a server may announce. The largest honest frame is a list of children.
 const maxFrame = 32 << 20
 
-// A socket is one connection to one server. It stands between the ZooKeeper client
-// library and the network, because only from here the hazards of the library can be
-// closed without a fork (line numbers are of conn.go in v1.0.4):
+// A socket is one connection to one server. It stands between the ZooKeeper client library and the network, because only from here the
+// hazards of the library can be closed without a fork (line numbers are of conn.go in v1.0.4):
 //
 //   - It reads the frames, and so learns the negotiated timeout, the session id, and when
 //     which request was sent and answered: the only honest base of a lease.
@@ -161,8 +159,7 @@ func (s *socket) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readFrame reads the next frame, length included, and acts on it before the library
-// sees its first byte, if it is to see it.
+// readFrame reads the next frame, length included, and acts on it before the library sees its first byte, if it is to see it.
 func (s *socket) readFrame() error {
 	if s.session == nil {
 		s.Conn.SetReadDeadline(time.Now().Add(s.dialed.handshakeTimeout())) // likewise
@@ -288,10 +285,9 @@ func (s *socket) noteHandshake(body []byte) error {
 	return nil
 }
 
-// The client library waits for the answer to each request before its caller can make the
-// next one, and tells neither the transaction id of a reply nor the session that it came
-// under. So the socket sends what belongs together by itself, in one write, under xids
-// that the library does not use.
+// The client library waits for the answer to each request before its caller can make the next one, and tells neither the transaction id of
+// a reply nor the session that it came under. So the socket sends what belongs together by itself, in one write, under xids that the
+// library does not use.
 
 // firstXid is the first of them. They go down, away from those with a meaning of their own.
 const firstXid = -1000
@@ -468,9 +464,8 @@ func (s *socket) end() {
 	s.leaveLocked()
 }
 
-// A library that trusts a count allocates what it says, reads beyond the frame, or
-// panics in a goroutine of its own. So each body is read here first, the way the library
-// is going to read it (structs.go). What follows it is ignored by both.
+// A library that trusts a count allocates what it says, reads beyond the frame, or panics in a goroutine of its own. So each body is read
+// here first, the way the library is going to read it (structs.go). What follows it is ignored by both.
 
 // checkReply looks at the body of a successful reply to a request of type op, one of those that clients send.
 func checkReply(op int32, body wire.Decoder) error {
@@ -495,8 +490,7 @@ func checkReply(op int32, body wire.Decoder) error {
 	return nil
 }
 
-// passResults reads as far as the library does, which gives up at a result that it does
-// not know.
+// passResults reads as far as the library does, which gives up at a result that it does not know.
 func passResults(d *wire.Decoder) {
 	for h := d.MultiHeader(); !h.Done; h = d.MultiHeader() {
 		switch h.Op {
