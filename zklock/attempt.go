@@ -83,33 +83,35 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 		return value, l.Explain(context.Cause(ctx))
 	}
 	a.ctx = ctx
-	type result struct {
+	var got struct {
 		value T
 		err   error
 	}
-	results, left, done := make(chan result), make(chan struct{}), make(chan struct{})
+	var settled atomic.Bool // by whoever is first: f, which has come to something, or the caller, who leaves
+	done := make(chan struct{})
 	if !l.Spawn(func() {
-		defer abandoned.CompareAndDelete(a.lock.path, done)
 		defer close(done)
-		value, err := f(a)
-		select {
-		case results <- result{value, err}:
-		case <-left:
-			if err == nil {
-				undo(value)
-			}
+		if got.value, got.err = f(a); !settled.Swap(true) {
+			return
 		}
+		if got.err == nil {
+			undo(got.value)
+		}
+		abandoned.CompareAndDelete(a.lock.path, done)
 	}) {
 		return value, ErrClosed
 	}
 	select {
-	case r := <-results:
-		return r.value, r.err
+	case <-done:
 	case <-ctx.Done():
-		abandoned.Store(a.lock.path, done)
-		close(left)
-		return value, a.explain(context.Cause(ctx))
+		abandoned.Store(a.lock.path, done) // before anybody can find that nobody waits
+		if !settled.Swap(true) {
+			return value, a.explain(context.Cause(ctx))
+		}
+		abandoned.CompareAndDelete(a.lock.path, done)
+		<-done
 	}
+	return got.value, got.err
 }
 
 // explain adds to the end of a wait what it was for, if that was trouble.
@@ -583,7 +585,7 @@ type watchlist struct {
 }
 
 func newWatchlist(l *Lock, wake func()) watchlist {
-	return watchlist{lock: l, wake: wake, watchers: make(map[string]*link.Watcher)}
+	return watchlist{lock: l, wake: wake}
 }
 
 // follow has those that are given watched, and nobody else. Whoever was known to have gone is
@@ -598,6 +600,9 @@ func (l *watchlist) follow(names ...string) {
 	for _, name := range names {
 		if name == "" || l.watchers[name] != nil {
 			continue
+		}
+		if l.watchers == nil {
+			l.watchers = make(map[string]*link.Watcher)
 		}
 		w := new(link.Watcher)
 		w.Notify = func() {

@@ -640,7 +640,9 @@ func each[T, U any](list []T, f func(T) U) []U {
 }
 
 // names returns the names below the lock path.
-func (zs znodes) names() []string { return namesOf(zs.paths()) }
+func (zs znodes) names() []string {
+	return each(zs, func(z *znode) string { return path.Base(z.path) })
+}
 
 func (zs znodes) paths() []string { return each(zs, func(z *znode) string { return z.path }) }
 

@@ -298,6 +298,10 @@ type batch struct {
 	parts   []part
 	answers []Answer
 	missing sync.WaitGroup // answers to come
+	few     struct {       // where parts and answers are, unless they are more
+		parts   [2]part
+		answers [2]Answer
+	}
 
 	// Of one that may leave in a group:
 	path string // what it is about; else ""
@@ -313,7 +317,11 @@ type part struct {
 }
 
 func newBatch(requests []Request) *batch {
-	b := &batch{parts: make([]part, len(requests)), answers: make([]Answer, len(requests))}
+	b, n := new(batch), len(requests)
+	if b.parts, b.answers = b.few.parts[:], b.few.answers[:]; n > len(b.parts) {
+		b.parts, b.answers = make([]part, n), make([]Answer, n)
+	}
+	b.parts, b.answers = b.parts[:n], b.answers[:n]
 	all := make(wire.Encoder, 0, 256) // enough for most
 	for i, q := range requests {
 		begin := len(all)
