@@ -256,10 +256,11 @@ func TestCloseEndsAShutdown(t *testing.T) {
 func TestShutdownTurnsAwayWhoIsAboutToQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
+		defer release(t, acquire(t, process(t, s).Mutex("/locks/a")))
 		queue := tier.Arrive(locks.Mutex("/locks/a"))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := shutdown(ctx, locks)
-		wantErr(t, "who is about to queue", queue(t.Context()), tier.ErrClosed)
+		wantErr(t, "who is about to queue", queue(soon(t)), tier.ErrClosed)
 		cancel()
 		<-done.done
 		wantErr(t, "Shutdown", done.err, context.Canceled)

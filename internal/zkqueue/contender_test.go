@@ -64,6 +64,7 @@ func TestDocumentedContentIsThatOfANode(t *testing.T) {
 	linger := time.Duration(d.Linger) * time.Millisecond
 	d.Linger = 0
 	now := second.HeadOf(d).Now(linger)
+	need.That(t, "nothing lingers, and it is said", !bytes.Contains(second.HeadOf(d).Now(0), []byte("linger")))
 	theTime := regexp.MustCompile(`"time":"[^"]*Z"`)
 	need.Equal(t, "what docs/nodes.md shows", string(theTime.ReplaceAll(example, nil)), string(theTime.ReplaceAll(now, nil)))
 
