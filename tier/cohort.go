@@ -268,15 +268,14 @@ func (c *cohort) ownLocked(own *ownership, grant second.Grant, now time.Duration
 	return own
 }
 
-// disownLocked ends an ownership. It reports whether others, who read, have the lock still.
-func (c *cohort) disownLocked(own *ownership, now time.Duration) (others bool) {
+// disownLocked ends an ownership beside which there is no other.
+func (c *cohort) disownLocked(own *ownership, now time.Duration) {
 	if own == c.owner {
 		c.owner = nil
-	} else if c.readers.Add(-1) > 0 {
-		return true
+	} else {
+		c.readers.Add(-1)
 	}
 	c.tally.held += now
-	return false
 }
 
 // forgetLocked goes on to a state without a grant, and ends what is done for the one that this process has had.

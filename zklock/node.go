@@ -76,7 +76,7 @@ func newNode(l *Lock, s *link.Session, created link.Answer) *Node {
 	return n
 }
 
-// scope returns a context that ends when it does not matter any more what the node is: it is lost, given up and its fate is known, or closed.
+// scope returns a context that ends when what the node is does not matter any more: it is lost, closed, or given up and its fate is known.
 func (n *Node) scope() context.Context {
 	n.scoped.Do(func() { n.open, n.shut = n.lock.client.link.Scope(n.life) })
 	return n.open
