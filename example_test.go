@@ -17,7 +17,7 @@ import (
 // their own ZooKeeper.
 func connect(ctx context.Context) (locks *tier.Registry, disconnect func()) {
 	srv := zktest.NewServer(zktest.Config{})
-	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181/app", zklock.WithDialContext(srv.DialContext), tier.WithHandOff(0))
+	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181/app", zklock.WithDialContext(srv.DialContext), tier.WithStrictOrder())
 	if err != nil {
 		panic(err)
 	}

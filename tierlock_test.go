@@ -33,8 +33,8 @@ func TestDialRefusesBadArgumentsByName(t *testing.T) {
 		connect string
 		option  tierlock.Option
 	}{
-		"it is empty; want host:port": {"", tier.WithHandOff(0)},
-		"hand-off budget -1ns":        {"127.0.0.1", tier.WithHandOff(-1)},
+		"it is empty; want host:port": {"", tier.WithStrictOrder()},
+		"hand-off budget 0s":          {"127.0.0.1", tier.WithHandOff(0)},
 		"linger -1ns":                 {"127.0.0.1", tier.WithLinger(-1)},
 		"nil dial":                    {"127.0.0.1", zklock.WithDialContext(nil)},
 		"option of type <nil>":        {"127.0.0.1", nil},

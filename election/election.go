@@ -43,7 +43,7 @@ type term struct {
 // limit for a wait: a change of leaders would have to wait for them. With [tier.WithRounds], calls
 // of Run in one process may follow one another in one term.
 func New(locks *tier.Registry, path string, opts ...tier.MutexOption) *Election {
-	strict := []tier.MutexOption{tier.WithHandOff(0), tier.WithLinger(0), tier.WithMaxWait(0)}
+	strict := []tier.MutexOption{tier.WithStrictOrder(), tier.WithLinger(0), tier.WithMaxWait(0)}
 	return &Election{mutex: locks.Mutex(path, slices.Concat(opts, strict)...)}
 }
 

@@ -69,14 +69,13 @@ func refOf(key string) queue.Ref {
 // owner is the value of a key.
 type owner struct {
 	second.Description
-	Shared  bool          `json:"shared,omitempty"` // a writer that has let readers in
-	Permits int           `json:"permits,omitempty"`
-	Budget  second.Budget `json:"budget,omitempty"`
+	Shared  bool `json:"shared,omitempty"` // a writer that has let readers in
+	Permits int  `json:"permits,omitempty"`
 }
 
 // put creates a key, or would write to it.
 func (s *store) put(c queue.Command) clientv3.Op {
-	o := owner{Description: s.self.Now(c.Linger), Budget: c.Budget}
+	o := owner{Description: s.self.Now(c.Linger)}
 	if c.Permits > 0 {
 		o.Permits = c.Weight
 	}
@@ -121,7 +120,7 @@ func placeOf(kv *mvccpb.KeyValue) place {
 	o, ours := ownerIn(kv.Value)
 	p := place{key: string(kv.Key), modified: kv.ModRevision, ours: ours, value: string(kv.Value), Contender: second.Contender{
 		ID: second.Text(name), Token: kv.CreateRevision, Since: o.Time.UTC(),
-		Shared: o.Shared || strings.HasPrefix(name, readMark), Asked: o.Revoke, Budget: o.Budget,
+		Shared: o.Shared || strings.HasPrefix(name, readMark), Asked: o.Revoke,
 		Permits: o.Permits, Of: refOf(string(kv.Key)).Permits,
 	}}
 	o.Tell(&p.Contender)

@@ -116,7 +116,7 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 		opts = append(opts, zklock.WithKazoo())
 	}
 	if kind == "tier-strict" {
-		opts = append(opts, tier.WithHandOff(0))
+		opts = append(opts, tier.WithStrictOrder())
 	}
 	locks, err := tierlock.Dial(ctx, addr, opts...)
 	if err != nil {

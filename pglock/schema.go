@@ -18,7 +18,7 @@ import (
 var Schema string
 
 // schemaVersion is what tierlock.version() returns. A change of schema.sql is another version.
-const schemaVersion = 10
+const schemaVersion = 11
 
 // Migrate creates the schema tierlock in the database of pool, in one transaction, and does nothing
 // if it is there. It may run in several processes at once. After an error nothing is changed, unless

@@ -6,7 +6,7 @@
 
 CREATE SCHEMA tierlock;
 
-CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 10';
+CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 11';
 
 CREATE SEQUENCE tierlock.token;
 
@@ -27,7 +27,6 @@ CREATE TABLE tierlock.contender (
 	reads boolean NOT NULL, -- so that it shares the lock with others that do
 	asked boolean NOT NULL DEFAULT false, -- to give the lock up
 	linger_ms bigint NOT NULL,
-	budget int NOT NULL DEFAULT 0, -- for hand-offs, that it asks for
 	since timestamptz NOT NULL DEFAULT clock_timestamp(),
 	permits int NOT NULL DEFAULT 0, -- that there are, 0 for a lock
 	weight int NOT NULL DEFAULT 0, -- of which it has or wants so many
@@ -154,7 +153,7 @@ END $$;
 -- repeated it finds what it did before, and yet writes: so it waits for the standby that the first one may not have waited for.
 -- A queue for another number of permits refuses it.
 CREATE FUNCTION tierlock.enter(queue text, me text, mine text, reading boolean, lingers bigint, old text, try boolean,
-	wanted int DEFAULT 0, of int DEFAULT 0, asks int DEFAULT 0,
+	wanted int DEFAULT 0, of int DEFAULT 0,
 	OUT alive boolean, OUT number bigint, OUT first boolean, OUT removed boolean, OUT quiet bigint) LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
@@ -182,8 +181,8 @@ BEGIN
 		RAISE 'the path is for %, not %', others, of USING ERRCODE = 'TL002';
 	END IF;
 	IF number IS NULL AND NOT (try AND (quiet > 0 OR NOT first)) THEN
-		INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms, permits, weight, budget)
-			VALUES (queue, nextval('tierlock.token'), me, mine, reading, lingers, of, wanted, asks) RETURNING token INTO number;
+		INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms, permits, weight)
+			VALUES (queue, nextval('tierlock.token'), me, mine, reading, lingers, of, wanted) RETURNING token INTO number;
 		IF hashint8(number) & 127 = 0 THEN -- now and then
 			INSERT INTO tierlock.floor VALUES (tierlock.slot(queue), queue, coalesce(was.lowest, number))
 				ON CONFLICT (slot) DO UPDATE SET path = excluded.path, token = excluded.token;

@@ -138,7 +138,7 @@ func (s *store) proof(c *queue.Contender) string { return "'" + c.Ref().ID + "'"
 const leaveSQL = "SELECT tierlock.leave($1, $2)"
 
 const enterSQL = `SELECT alive, number, coalesce(first, false), coalesce(removed, false), quiet
-	FROM tierlock.enter($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+	FROM tierlock.enter($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 
 func (s *store) enter(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
 	var alive, first, removed bool
@@ -146,7 +146,7 @@ func (s *store) enter(ctx context.Context, c queue.Command) (a queue.Answer, err
 	var quiet int64
 	sent := time.Now()
 	err = s.requests.QueryRow(ctx, enterSQL, c.Path, c.ID, c.Session, c.Reads, c.Linger.Milliseconds(), c.Old.ID, c.Op == queue.Try, c.Weight,
-		c.Permits, c.Budget).Scan(&alive, &number, &first, &removed, &quiet)
+		c.Permits).Scan(&alive, &number, &first, &removed, &quiet)
 	switch {
 	case refusal(err) == "TL002":
 		return a, fmt.Errorf("%w: %w", second.ErrPermits, err)
@@ -464,7 +464,7 @@ func (s *store) look(ctx context.Context, l *line, refs ...queue.Ref) (views []q
 }
 
 const lookSQL = `SELECT c.* FROM unnest($1::text[]) q LEFT JOIN tierlock.floor f ON f.slot = tierlock.slot(q) AND f.path = q,
-	LATERAL (SELECT c.path, c.id, c.token, c.since, c.reads, c.asked, c.linger_ms, c.budget, c.permits, c.weight, s.host, s.pid, s.label
+	LATERAL (SELECT c.path, c.id, c.token, c.since, c.reads, c.asked, c.linger_ms, c.permits, c.weight, s.host, s.pid, s.label
 		FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session
 		WHERE c.path = q AND c.token >= coalesce(f.token, 0) OFFSET 0) c ORDER BY path, token`
 
@@ -478,7 +478,7 @@ func read(ctx context.Context, q querier, paths []string) (queues map[string][]s
 	var path string
 	var c second.Contender
 	var says second.Description
-	row := []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &says.Linger, &c.Budget, &c.Of, &c.Permits,
+	row := []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &says.Linger, &c.Of, &c.Permits,
 		&says.Host, &says.PID, &says.Label}
 	_, err = pgx.ForEachRow(rows, row, func() error {
 		says.Tell(&c)

@@ -74,7 +74,6 @@ func advisoryHarness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
 	h.Writes = advisoryWrites.Load
 	h.Unpromised = map[string]string{
 		"contenders":     "a token is drawn once the lock is granted, so one that waits has none",
-		"one-budget":     "contenders say none: it is 20 ms for all",
 		"share-troubled": "the lock goes with the connection that loses a message",
 	}
 	h.Left = func(path string) int {

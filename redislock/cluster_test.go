@@ -42,7 +42,7 @@ func pathsAt(t *testing.T, client *redis.ClusterClient, s *redisserver.Server, p
 // firstLocks are those of the first process at a cluster, which is there when it returns.
 func firstLocks(t *testing.T, client *redis.ClusterClient) *tier.Registry {
 	t.Helper()
-	locks := registry(t, client, WithNewServer(), tier.WithHandOff(0))
+	locks := registry(t, client, WithNewServer(), tier.WithStrictOrder())
 	take(t, locks, "first")
 	return locks
 }
@@ -51,7 +51,7 @@ func firstLocks(t *testing.T, client *redis.ClusterClient) *tier.Registry {
 func TestLockInACluster(t *testing.T) {
 	t.Parallel()
 	c := redisservertest.StartCluster(t, 3, redisserver.Config{NoSync: true})
-	a, b := firstLocks(t, clusterClient(t, c)), registry(t, clusterClient(t, c), tier.WithHandOff(0))
+	a, b := firstLocks(t, clusterClient(t, c)), registry(t, clusterClient(t, c), tier.WithStrictOrder())
 	for _, path := range []string{"job", "{job}:1", "b:{job}:c"} {
 		hold := need.Get(a.Mutex(path).Acquire(soon(t)))(t)
 		need.That(t, "Eval: no result", need.Get(Eval(soon(t), hold, increment, []string{tagged(path) + ":count"}))(t) != nil)

@@ -61,7 +61,7 @@ local function token_of(id)
 end
 
 local function about(id)
-	said[id] = said[id] or redis.call('HGET', state, 'c:' .. id) or 'x-0'
+	said[id] = said[id] or redis.call('HGET', state, 'c:' .. id) or 'x-'
 	return said[id]
 end
 local function reads(id) return about(id):sub(1, 1) == 'r' end
@@ -140,7 +140,7 @@ end
 if op == 'list' then
 	local list, held = {}, look()
 	if held and held ~= mine then
-		list = { held, '0', 'x-0', '1', '0', '0' }
+		list = { held, '0', 'x-', '1', '0', '0' }
 	end
 	for _, id in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
 		if tonumber(redis.call('ZSCORE', leases, id) or 0) > now then
@@ -335,11 +335,6 @@ local function answer(id)
 	elseif not has and held and not mine then
 		ahead, nearest = 1, held
 	end
-	local budget = '0' -- the largest, which matters to who may hand the lock off
-	for _, other in ipairs(has and of == 0 and next and redis.call('ZRANGE', queue, 0, -1) or {}) do
-		local its = about(other):sub(3, 3)
-		if its > budget then budget = its end
-	end
 	local pause = 0
 	if has then pause = quiet elseif first()[1] == id then pause = wait end
 	local function flag(b) return b and '1' or '0' end
@@ -348,7 +343,7 @@ local function answer(id)
 		'1', int(token), int(now), flag(has and quiet == 0), flag(self_reads), flag(self:sub(2, 2) == 'a'),
 		flag(has and next and not (self_reads and reads(next))), flag(has and next and reads(next)),
 		int(pause), int(quiet), int(yield), int(ahead), nearest or '', int(nearest_token), nearest_about,
-		int(vacant), int(others), budget,
+		int(vacant), int(others),
 	}
 end
 

@@ -22,12 +22,12 @@ func view(id string, words []string) (v queue.View, err error) {
 	switch len(words) {
 	case 2:
 		v = queue.View{ID: id, At: number(1)}
-	case 18:
+	case 17:
 		v = queue.View{
 			ID: id, Known: true, Token: number(1), At: number(2), Has: flag(3), Reads: flag(4), Asked: flag(5),
 			Behind: flag(6), Reader: flag(7), Again: duration(8), Quarantined: number(9) > 0,
 			Yield: duration(10), Ahead: int(number(11)), Nearest: contender(words[12], number(13), words[14]),
-			Free: int(number(15)), Waiting: int(number(16)), Budget: budgetOf(words[17]),
+			Free: int(number(15)), Waiting: int(number(16)),
 		}
 	default:
 		err = fmt.Errorf("an answer of %d words", len(words))
@@ -58,8 +58,8 @@ func (s *store) list(words []string) (queue []second.Contender, err error) {
 	return queue, nil
 }
 
-// describe returns what a contender says that queues now, and nothing for other commands: its mode, room for the script, its budget, and
-// the process. It is read with each turn, so it is quick to read.
+// describe returns what a contender says that queues now, and nothing for other commands: its mode, room for the script, and the
+// process. It is read with each turn, so it is quick to read.
 func (s *store) describe(c queue.Command) string {
 	mode := "x-"
 	switch {
@@ -68,25 +68,15 @@ func (s *store) describe(c queue.Command) string {
 	case c.Reads:
 		mode = "r-"
 	}
-	return mode + string(noBudget+rune(c.Budget)) + s.self.Now(c.Linger).Line(10)
-}
-
-// noBudget and 63 characters behind it are the budgets.
-const noBudget = '0'
-
-func budgetOf(word string) second.Budget {
-	if word < string(noBudget) { // nothing, too
-		return 0
-	}
-	return min(second.Budget(word[0]-noBudget), second.LastBudget)
+	return mode + s.self.Now(c.Linger).Line(10)
 }
 
 // contender reads what one says of itself. A lock of another library says nothing.
 func contender(id string, token int64, about string) second.Contender {
 	c := second.Contender{ID: second.Text(id), Token: token}
-	if len(about) >= 3 {
+	if len(about) >= 2 {
 		c.Shared, c.Asked = about[0] == 'r', about[1] == 'a'
-		c.ReadLine(about[3:], 10)
+		c.ReadLine(about[2:], 10)
 	}
 	return c
 }

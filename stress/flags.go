@@ -68,7 +68,17 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	flags.BoolVar(&c.Chaos, "chaos", false, "kill and stop workers and servers, and cut connections, for the whole duration")
 	flags.StringVar(&c.Trace, "trace", "", "for -chaos: keep in `dir` what has passed between the workers and the store")
 	flags.IntVar(&c.Ensemble, "ensemble", 1, "private servers")
-	flags.Func("handoff", "hand-off budget, a `duration`; 0 is strict (default: the library's; under -chaos a mix)", optional(&c.HandOff))
+	flags.Func("handoff", "hand-off budget, a `duration` above 0 (default: the library's; under -chaos a mix)", func(s string) error {
+		err := optional(&c.HandOff)(s)
+		if err == nil && *c.HandOff == 0 {
+			err = errors.New("not a duration above 0; for strict order use -strict")
+		}
+		return err
+	})
+	flags.BoolFunc("strict", "strict order: without hand-offs within a process", func(string) error {
+		c.HandOff = new(time.Duration)
+		return nil
+	})
 	flags.Func("linger", "`duration` to keep a lock that nobody waits for (default: the library's; under -chaos a mix)", optional(&c.Linger))
 	if err := flags.Parse(args); err != nil {
 		return c, err
@@ -193,7 +203,7 @@ func (c *command) checkChaos() error {
 	case c.Ensemble > 1 && c.Servers != nil:
 		return errors.New("-ensemble is for private servers, without -zk")
 	case !c.Kind().Tier && (c.HandOff != nil || c.Linger != nil):
-		return errors.New("-handoff and -linger are for -lock mutex, rw and semaphore")
+		return errors.New("-handoff, -strict and -linger are for -lock mutex, rw and semaphore")
 	case c.Chaos && c.Servers != nil:
 		return errors.New("-chaos kills servers, and so works on private ones only, without -zk")
 	case c.Chaos && (c.Baseline != "" || slices.Contains(c.Store.Baselines, c.Lock)):

@@ -16,7 +16,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		"-duration 0s", "-seed -1",
 		"-lock none", "-o xml", "-zk ,", "-zk host/", "-zk host//x", "-zk /x", "surplus",
 		"-ensemble 0", "-ensemble 2", "-ensemble 3 -zk host", "-chaos -zk host", "-chaos -baseline", "-chaos -lock zk",
-		"-handoff -1s", "-linger x", "-handoff 1s -lock zk",
+		"-handoff -1s", "-handoff 0", "-linger x", "-handoff 1s -lock zk", "-strict -lock zk",
 		"-store none", "-store etcd -lock zk", "-store postgres-advisory -lock semaphore",
 		"-lock etcd", "-store etcd -zk host", "-store etcd -chaos -lock etcd",
 		"-store etcd -handoff 1s -lock etcd", "-reads 0.5", "-permits 2", "-weight 1 -lock rw",
@@ -50,7 +50,7 @@ func TestBaselineIsTheFirstOneUnlessNamed(t *testing.T) {
 }
 
 func TestShapeOfChaos(t *testing.T) {
-	c := need.Get(parseFlags(strings.Fields("-chaos -paths 7 -handoff 0 -linger 5ms"), os.Stderr))(t)
+	c := need.Get(parseFlags(strings.Fields("-chaos -paths 7 -strict -linger 5ms"), os.Stderr))(t)
 	need.That(t, fmt.Sprintf("%+v", c), c.Paths == 7 && c.Section != 0 && *c.HandOff == 0 && *c.Linger == 5*time.Millisecond)
 	for args, want := range map[string]int{"-weight 2": 3, "-weight 4": 4, "-permits 7": 7} {
 		c, err := parseFlags(strings.Fields("-chaos -lock semaphore "+args), os.Stderr)

@@ -339,10 +339,8 @@ func (c *cohort) release(own *ownership) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil { // else the time is that of a wait
-		took := c.registry.now() - now
 		c.tally.given++
-		c.tally.giving += took
-		c.registry.options.prices.Paid(took)
+		c.tally.giving += c.registry.now() - now
 	}
 	if !requeued {
 		c.freeLocked()
@@ -414,7 +412,7 @@ func (c *cohort) fairLocked(arrival int64, released bool) bool {
 	switch {
 	case c.policy.rounds && arrival <= c.round:
 		return true
-	case released && c.policy.handOff == 0:
+	case released && c.policy.strict:
 		return false
 	}
 	waited := c.grant.Contested().For()
@@ -424,13 +422,10 @@ func (c *cohort) fairLocked(arrival int64, released bool) bool {
 // budgetLocked is for how long the grant may stay here while others wait. One that is shared has used its
 // budget up before, and tells anew whether somebody waits: from now on it stays only while nobody does.
 func (c *cohort) budgetLocked() time.Duration {
-	switch {
-	case c.sharing.begun:
+	if c.sharing.begun {
 		return 1
-	case c.policy.prices != nil:
-		return c.grant.Budget().Duration()
 	}
-	return c.policy.handOff
+	return c.policy.budget()
 }
 
 // expectHandOffLocked is called when there is a new owner, and when somebody begins to wait for one. If anybody waits, a hand-off may come.
@@ -440,7 +435,7 @@ func (c *cohort) expectHandOffLocked() {
 		return
 	}
 	c.alarm.Set(c)
-	if c.policy.handOff > 0 {
+	if !c.policy.strict {
 		c.grant.Contested().C()
 	}
 }

@@ -93,7 +93,7 @@ func TestWhoWaitedWhenTheNodeCameHasATurnBeforeAnotherProcess(t *testing.T) { //
 	for _, way := range []string{"Acquire", "TryAcquire", "lingered"} {
 		t.Run(way, func(t *testing.T) {
 			metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
-				mu, other := process(tier.WithHandOff(0), tier.WithRounds(), tier.WithLinger(time.Hour)), process()
+				mu, other := process(tier.WithStrictOrder(), tier.WithRounds(), tier.WithLinger(time.Hour)), process()
 				var first *call[*tier.Hold]
 				var come func()
 				if way == "TryAcquire" {

@@ -100,7 +100,7 @@ func TestFramesOfAStrictTurn(t *testing.T) {
 			for _, goroutines := range crowds {
 				t.Run(fmt.Sprintf("%d×%d, sections of %v", row.processes, goroutines, section), func(t *testing.T) {
 					far(t, func(t *testing.T, s *zktest.Server, process func(...tier.Option) *tier.Mutex) {
-						mutexes := several(row.processes, process, tier.WithHandOff(0))
+						mutexes := several(row.processes, process, tier.WithStrictOrder())
 						var c traffic
 						s.Intercept(c.note)
 						first, turns := 5*row.processes, 10*row.processes

@@ -38,9 +38,7 @@ func (r *Registry) mutex(at lockKey, mode second.Mode, opts []MutexOption) *Mute
 		m.invalid = fmt.Errorf("tier: mutex %s: %w", at.path, m.invalid)
 		return m
 	}
-	m.claim, m.invalid = r.second.Claim(at.path, second.Options{
-		Mode: mode, MayLinger: m.options.linger, Prices: m.options.prices, Own: own,
-	})
+	m.claim, m.invalid = r.second.Claim(at.path, second.Options{Mode: mode, MayLinger: m.options.linger, Own: own})
 	return m
 }
 

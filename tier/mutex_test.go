@@ -24,7 +24,7 @@ func TestHandOffGoesByTheMutexOfTheOwner(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s) // strict
 		generous := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour))
-		strict := locks.Mutex("/locks/a")
+		strict := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour), tier.WithStrictOrder()) // the later one counts
 		first := acquire(t, generous)
 		second := start(soon(t), strict).blocked(t)
 		third := start(soon(t), strict).blocked(t)
@@ -69,10 +69,11 @@ func TestWrongOptionIsReportedByTheMethodsOfTheMutex(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
 		for want, opt := range map[string]tier.MutexOption{
-			"wait limit -1s: negative":      tier.WithMaxWait(-time.Second),
-			"hand-off budget -1s: negative": tier.WithHandOff(-time.Second),
-			"linger -1s: negative":          tier.WithLinger(-time.Second),
-			"option of type zklock.":        zklock.NodeData(nil),
+			"wait limit -1s: negative":                 tier.WithMaxWait(-time.Second),
+			"hand-off budget -1s: want more than 0":    tier.WithHandOff(-time.Second),
+			"for no hand-off use tier.WithStrictOrder": tier.WithHandOff(0), // such as one from an empty configuration
+			"linger -1s: negative":                     tier.WithLinger(-time.Second),
+			"option of type zklock.":                   zklock.NodeData(nil),
 		} {
 			mu := locks.Mutex("/locks/a", opt)
 			_, acquired := mu.Acquire(t.Context())

@@ -28,14 +28,14 @@ type option struct {
 func (o option) apply(to *options) { o.set(to) }
 
 func with(set func(*options)) Option {
-	var alone options
+	alone := defaults
 	set(&alone)
 	return option{second.Option{Wrong: alone.check()}, set}
 }
 
 type options struct {
-	handOff time.Duration  // of locks only without prices; permits have the least budget unless it is set
-	prices  *second.Prices // of the registry, by which all who queue agree on the budget; nil if it is set
+	handOff time.Duration
+	strict  bool // whatever handOff is
 	rounds  bool
 	linger  time.Duration
 	maxWait time.Duration // 0: no limit
@@ -44,33 +44,48 @@ type options struct {
 	observer *Observer // nil if nobody observes
 }
 
-// WithHandOff sets the hand-off budget: for how long this process may hand a lock off among its own
-// goroutines while another process waits for it. While no other process waits there is no limit.
-// Zero does not mean unlimited but strict order: nothing is handed off (but see [WithRounds]), and
-// the lock goes at every release, whether another process waits or not.
-//
-// By default the budget is measured. Nobody works while a lock changes process, which takes about as
-// long as a release that gives it up. So each process asks for 19 times what seven of its last nine took
-// at most, which keeps the lock in use for 95 % of the time; for at least 20 ms, and at most a tenth of the
-// lease. All that queue for a lock use the largest that any of them asks for, or their shares would
-// differ: it is in the names or contents of the contenders. Who sets a budget asks for none and keeps to
-// his own. Processes with equal budgets get equal shares. Advisory locks of PostgreSQL say nothing, and it
-// is 20 ms for all.
-//
-// The budget runs from the request that found the other process in the queue, or from the grant
-// if that is later. The request takes a round trip, however short the budget is.
-//
-// A larger budget has a wait take longer, as every process ahead may use all of it. What the budget is
-// for permits, [Registry.Semaphore] says.
-func WithHandOff(budget time.Duration) Option {
-	return with(func(o *options) { o.handOff, o.prices = budget, nil })
+// defaults are the options that nobody has set.
+var defaults = options{handOff: 20 * time.Millisecond}
+
+// budget is for how long a lock may stay in the process while another process waits.
+func (o *options) budget() time.Duration {
+	if o.strict {
+		return 0
+	}
+	return o.handOff
 }
+
+// WithHandOff sets the hand-off budget: for how long this process may hand a lock off among its own
+// goroutines while another process waits for it. The default is 20 ms. While no other process waits
+// there is no limit. A budget of 0 or less is an error; [WithStrictOrder] turns hand-offs off.
+//
+// A lock is idle while it moves to another process. With a budget of 19 times the time of such a
+// transfer it is in use for about 95 % of the time; [Stats] tells how long transfers take. A larger budget
+// makes waits longer, as each process ahead may use all of it.
+//
+// The budget runs from the request that found the other process in the queue, or from the grant if that
+// is later. The request takes a round trip, however short the budget is.
+//
+// Caution: set the same budget in all processes that share a lock. Each gets a share of the time in
+// proportion to its own budget.
+//
+// What the budget is for permits, [Registry.Semaphore] says.
+func WithHandOff(budget time.Duration) Option {
+	return with(func(o *options) { o.handOff, o.strict = budget, false })
+}
+
+// WithStrictOrder serves processes in strict order: each release gives the lock to the next process that
+// waits, and no goroutine gets it from another one of its process, except by [WithRounds]. It replaces
+// [WithHandOff]; of the two the later one counts, and the option of a lock before that of the registry.
+//
+// A turn that stays in a process then costs the store as much as a transfer.
+func WithStrictOrder() Option { return with(func(o *options) { o.strict = true }) }
 
 // WithRounds gives a turn to every goroutine that was waiting when the lock came, before
 // another process gets its turn, even if that takes longer than the hand-off budget. It
 // is for paths shared with locks that have one contender per goroutine or thread, such as
 // zk.Lock and Curator's: the queue is fair to contenders, and with rounds a process gets as many
-// turns with its single one as they do with theirs. With a budget of zero it gets no more.
+// turns with its single one as they do with theirs. With [WithStrictOrder] it gets no more.
 func WithRounds() Option { return with(func(o *options) { o.rounds = true }) }
 
 // WithLinger keeps the lock for up to d after the last release when nobody waits, so
@@ -102,8 +117,8 @@ func WithLeakDetection() Option { return with(func(o *options) { o.traced = true
 
 func (o options) check() error {
 	switch {
-	case o.handOff < 0:
-		return fmt.Errorf("hand-off budget %v: negative", o.handOff)
+	case o.handOff <= 0:
+		return fmt.Errorf("hand-off budget %v: want more than 0; for no hand-off use tier.WithStrictOrder", o.handOff)
 	case o.linger < 0:
 		return fmt.Errorf("linger %v: negative", o.linger)
 	case o.maxWait < 0:

@@ -44,7 +44,7 @@ type Registry struct {
 // New returns a registry over a second tier, for the packages of the stores, which have refused
 // options that are wrong. The registry owns the tier and closes it.
 func New(t second.Tier, opts ...Option) *Registry {
-	o := options{handOff: second.Budget(0).Duration(), prices: new(second.Prices)}
+	o := defaults
 	for _, opt := range opts {
 		opt.apply(&o)
 	}
@@ -284,16 +284,15 @@ type Stats struct {
 	Resumptions  int64 // from this process, where it lingered
 	Joins        int64 // to read, beside others of this process that read
 
-	GiveUps    int64         // releases that gave the lock back to the store, and were answered
-	GiveUpTime time.Duration // from these releases to the answers; a hand-over is that and the way of the news to the next process
+	// GiveUps are releases that gave the lock back to the store and were answered. GiveUpTime is how long these answers took in all.
+	// The mean, GiveUpTime / GiveUps, is the time of a transfer to another process as far as this process can measure it; see
+	// [WithHandOff].
+	GiveUps    int64
+	GiveUpTime time.Duration
 
 	// Groups are requests to the store that had commands about several locks, as on ZooKeeper many that wait leave together, and
 	// Grouped is how many commands these were.
 	Groups, Grouped int64
-
-	// Budget is what [WithHandOff] has set, or what this process has last asked for, 20 ms before it has measured anything.
-	// All who queue for a lock use the largest that any asks for.
-	Budget time.Duration
 
 	// Losses are holds that were lost, by cause, counted when they are released.
 	Losses map[LossCause]int64
@@ -367,10 +366,6 @@ func (r *Registry) Stats() Stats {
 	s, stakes := r.past, slices.Collect(maps.Values(r.stakes))
 	s.Losses = maps.Clone(s.Losses)
 	r.mu.RUnlock()
-	s.Budget = r.options.handOff
-	if p := r.options.prices; p != nil {
-		s.Budget = p.Said().Duration()
-	}
 	s.Groups, s.Grouped = r.second.Groups()
 	for _, one := range stakes {
 		one.addTo(&s)

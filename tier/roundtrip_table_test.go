@@ -163,7 +163,7 @@ func TestRoundTripsOfAHandOver(t *testing.T) {
 	one := figures{0: 1, short: 1, half: 1, long: 1}
 	for _, row := range []struct {
 		processes, goroutines int
-		handOff               time.Duration
+		handOff               time.Duration // 0: strict order
 		sections              []float64
 		want                  figures
 	}{
@@ -187,7 +187,11 @@ func TestRoundTripsOfAHandOver(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
 					changes := 10 * row.processes
-					mutexes := several(row.processes, process, tier.WithHandOff(row.handOff))
+					order := tier.WithStrictOrder()
+					if row.handOff > 0 {
+						order = tier.WithHandOff(row.handOff)
+					}
+					mutexes := several(row.processes, process, order)
 					took := takeTurns(t, mutexes, row.goroutines, trips(section), changes, func(int) {})
 					took = took[changes/2:] // until then the queue takes its shape
 					need.AtLeast(t, "round trips", inTrips(slices.Min(took)), 1)

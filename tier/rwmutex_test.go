@@ -15,10 +15,10 @@ import (
 )
 
 func TestReadersOfAProcessAreOneNode(t *testing.T) {
-	for _, budget := range []time.Duration{20 * time.Millisecond, 0} {
+	for _, order := range []tier.Option{tier.WithHandOff(20 * time.Millisecond), tier.WithStrictOrder()} {
 		rwMetered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 			const readers = 1000
-			mu := process(tier.WithHandOff(budget))
+			mu := process(order)
 			first := acquire(t, mu.Reader())
 			m.take()
 			holds := times(readers-1, func() *tier.Hold { return acquire(t, mu.Reader()) })
@@ -239,7 +239,7 @@ func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I
 func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		for waiters, reads := range map[string]bool{"rr": true, "rrwr": false, "wr": false} {
-			a, b := process(tier.WithHandOff(0)), process()
+			a, b := process(tier.WithStrictOrder()), process()
 			hold := acquire(t, a.Writer())
 			other := start(soon(t), b.Writer()).blocked(t)
 			waiting := startSides(t, a, waiters)

@@ -411,7 +411,7 @@ func (p *pool) wantLocked(free, others int) int {
 		if w.seat.count > 1 { // in less most requests leave a gap that the next one does not fit
 			share = max(share, 2*w.seat.count)
 		}
-		if w.seat.semaphore.options.handOff == 0 {
+		if w.seat.semaphore.options.strict {
 			break
 		}
 	}
@@ -478,7 +478,7 @@ func (p *pool) sortLocked(permits []permit) (fair, due []permit) {
 }
 
 // budgetLocked is that of the first who waits.
-func (p *pool) budgetLocked() time.Duration { return p.gate.first.seat.semaphore.options.handOff }
+func (p *pool) budgetLocked() time.Duration { return p.gate.first.seat.semaphore.options.budget() }
 
 // offerLocked gives permits, and those that are kept, to those who wait. It is called without any when
 // somebody else is first now, or nobody. It returns those that have to go back to the store.

@@ -143,7 +143,7 @@ func TestBudgetOfASemaphoreRunsWhileAnotherProcessQueues(t *testing.T) { // I11
 // In strict order each one queues among the processes.
 func TestStrictOrderOfASemaphore(t *testing.T) {
 	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
-		all, s := take(t, process(), 3), process(tier.WithHandOff(0))
+		all, s := take(t, process(), 3), process(tier.WithStrictOrder())
 		waiting := times(3, func() *call[*tier.Permits] { return ask(soon(t), s, 1).blocked(t) })
 		var m meter
 		srv.Script(m.note)
@@ -215,7 +215,7 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 			{locks.Semaphore(pool, math.MaxInt), 1<<16 + 1, "ask for fewer"},
 			{locks.Semaphore(pool, 0), 1, "0 permits in all: want at least one"},
 			{locks.Semaphore("", 3), 1, "empty"},
-			{locks.Semaphore(pool, 3, tier.WithHandOff(-1)), 1, "negative"},
+			{locks.Semaphore(pool, 3, tier.WithHandOff(0)), 1, "want more than 0"},
 		} {
 			_, err := c.s.Acquire(soon(t), c.k)
 			_, tried := c.s.TryAcquire(soon(t), c.k)

@@ -64,7 +64,7 @@ func process(t *testing.T, s *memory.Server) *tier.Registry {
 // named returns the locks of one more process, in strict order, which says that it is called so.
 func named(t *testing.T, s *memory.Server, label string) *tier.Registry {
 	t.Helper()
-	locks, _ := dial(t, s, label, tier.WithHandOff(0))
+	locks, _ := dial(t, s, label, tier.WithStrictOrder())
 	return locks
 }
 

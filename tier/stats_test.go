@@ -181,7 +181,7 @@ func TestStatsTellHowLongTheStoreTakesToTakeALockBack(t *testing.T) {
 		slowly(waiting.granted(t), 300*time.Millisecond)
 		want("deleted", 1, 300*time.Millisecond)
 
-		strict := locks.Mutex("/locks/b", tier.WithHandOff(0))
+		strict := locks.Mutex("/locks/b", tier.WithStrictOrder())
 		hold = acquire(t, strict)
 		waiting = start(soon(t), strict).blocked(t)
 		slowly(hold, 200*time.Millisecond)

@@ -354,7 +354,7 @@ func TestWaitBehindAnotherProcessIsNotWarnedOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
 		other := process(t, s)
-		before := acquire(t, locks.Mutex("/locks/a", tier.WithHandOff(0)))
+		before := acquire(t, locks.Mutex("/locks/a", tier.WithStrictOrder()))
 		hold := start(soon(t), other.Mutex("/locks/a")).blocked(t)
 		lock := start(soonish(t), locks.Mutex("/locks/a")).blocked(t)
 		time.Sleep(9 * time.Second)

@@ -267,9 +267,7 @@ func (a *attempt) enqueue() (n *Node, err error) {
 
 // prefixes begin the names of a new node under a session.
 func (a *attempt) prefixes(s *link.Session) []string {
-	timeout := s.Negotiated()
-	budget := a.lock.prices.Budget(timeout - a.client.link.Margin(timeout))
-	return zkqueue.NewPrefixes(a.lock.mode, a.client.options.kazoo, budget)
+	return zkqueue.NewPrefixes(a.lock.mode, a.client.options.kazoo)
 }
 
 // send asks for a transaction, with the parents that it may need, and, if it is to list the queue, for that behind it: one round

@@ -30,7 +30,6 @@ func (n *Node) MultiIf(ctx context.Context, check func() error, ops ...any) ([]z
 func (n *Node) AwaitRelease() error             { return grant{n}.AwaitRelease() }
 func (n *Node) Contested() <-chan struct{}      { return grant{n}.Contested().C() }
 func (n *Node) ContestedFor() time.Duration     { return grant{n}.Contested().For() }
-func (n *Node) Budget() second.Budget           { return grant{n}.Budget() }
 func (n *Node) Writing() bool                   { return !grant{n}.Idle() }
 func (n *Node) Share(ctx context.Context) error { return grant{n}.Share(ctx) }
 func (n *Node) Revoked() <-chan struct{}        { return grant{n}.Revoked() }
@@ -44,13 +43,6 @@ func (c *Client) Reaping() int                  { return c.reaper.count() }
 func (l *Lock) MayLinger(d time.Duration) *Lock {
 	other := *l
 	other.linger = d
-	return &other
-}
-
-// Asking returns the same lock with nodes that ask for a budget.
-func (l *Lock) Asking(p *second.Prices) *Lock {
-	other := *l
-	other.prices = p
 	return &other
 }
 

@@ -26,9 +26,8 @@ type Lock struct {
 	of     string // likewise, of the semaphore that it is a part of, if any
 	mode   second.Mode
 	acl    []zk.ACL
-	data   []byte         // of its nodes; nil for a description of the process
-	linger time.Duration  // as its nodes say
-	prices *second.Prices // by which they say their budget, if they do
+	data   []byte        // of its nodes; nil for a description of the process
+	linger time.Duration // as its nodes say
 }
 
 // A LockOption is for one lock: [Client.Lock] takes it, and so does the method Mutex of a registry

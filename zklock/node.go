@@ -37,7 +37,6 @@ type Node struct {
 	bound   atomic.Bool  // both are final
 	beside  int          // other contenders in the last list of the queue before the grant
 	heard   atomic.Int64 // when the server was last asked that said that the node is there, on the client's clock
-	budget  atomic.Int32 // the largest that was seen in the queue
 
 	life    context.Context // ends when the lock is lost, with the reason as its cause
 	endHold context.CancelCauseFunc
@@ -107,7 +106,6 @@ func (n *Node) grant(s standing) bool {
 	}
 	n.loss.Held()
 	n.beside = s.ahead + s.behind
-	n.noteBudget(s)
 	n.stopPolling = n.lock.client.link.PollClose()
 	if len(n.unwatched()) > 0 { // a short hold ends before its end need be watched
 		n.checking = n.checkLater()
@@ -226,8 +224,6 @@ func (g grant) ErrAt(now time.Duration) error {
 }
 
 func (g grant) Contested() *contention.Signal { return g.now().contested }
-
-func (g grant) Budget() second.Budget { return second.Budget(g.budget.Load()) }
 
 func (g grant) Idle() bool { return g.writing.Load() == 0 }
 
@@ -389,7 +385,6 @@ func (n *Node) observe(f *form) {
 		asked := time.Now()
 		children, err := n.lock.client.link.WatchQueue(n.scope(), n.lock.path, w)
 		if s, _ := stand(children, n.mine().names()...); s.behind > 0 {
-			n.noteBudget(s) // before it counts
 			f.contested.Raise(asked)
 			return 0, true
 		}
@@ -399,9 +394,6 @@ func (n *Node) observe(f *form) {
 		return n.session.Recheck(), false
 	})
 }
-
-// noteBudget keeps the largest: others who say less may have come since.
-func (n *Node) noteBudget(s standing) { n.budget.Store(max(n.budget.Load(), int32(s.budget))) }
 
 // follow looks at the queue of the node until that is enough or ctx ends: at once, and again when wake is set, which w does when the queue
 // changes, or after the time that the look says, since watches can be lost. No time is for a look that failed: soon, and then ever later.

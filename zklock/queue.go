@@ -11,13 +11,12 @@ import (
 
 // A standing is the place of a node in its queue.
 type standing struct {
-	reads   bool          // it shares the lock with others that read, and counts only those that do not
-	ahead   int           // contenders before ours that it waits for, a pair counting once; 0 is for one whose turn it is
-	nearest [2]string     // the last two of them, the predecessor first, of a pair the second one; "" where there is none
-	behind  int           // contenders after ours that wait for it
-	budget  second.Budget // the largest that anybody there says, ours included
-	reader  string        // the one right behind, if it reads and ours does not; else ""
-	foreign int           // children that are no contenders; they are ignored
+	reads   bool      // it shares the lock with others that read, and counts only those that do not
+	ahead   int       // contenders before ours that it waits for, a pair counting once; 0 is for one whose turn it is
+	nearest [2]string // the last two of them, the predecessor first, of a pair the second one; "" where there is none
+	behind  int       // contenders after ours that wait for it
+	reader  string    // the one right behind, if it reads and ours does not; else ""
+	foreign int       // children that are no contenders; they are ignored
 }
 
 // stand is the queue rule: the contender with the lowest sequence number is the holder,
@@ -38,9 +37,6 @@ func stand(children []string, own ...string) (standing, error) {
 	}
 	queue, others := zkqueue.Parse(children)
 	s := standing{reads: kind.Reads(), foreign: len(others)}
-	for _, name := range children {
-		s.budget = max(s.budget, zkqueue.BudgetIn(name))
-	}
 	next := ours // the number right behind
 	for _, c := range queue {
 		switch {

@@ -285,7 +285,7 @@ func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight)
 	prefixes := make([]string, k)
 	var creates []any
 	for i := range prefixes {
-		prefixes[i] = zkqueue.NewID(0) + leaseMarker
+		prefixes[i] = zkqueue.NewID() + leaseMarker
 		creates = append(creates, s.leases.creates(prefixes[i:i+1])...)
 	}
 	made, err := a.exchange(turn, prefixes, creates, false)

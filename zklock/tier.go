@@ -34,7 +34,7 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.mode, l.linger, l.prices = o.Mode, o.MayLinger, o.Prices
+	l.mode, l.linger = o.Mode, o.MayLinger
 	return claim{l}, nil
 }
 

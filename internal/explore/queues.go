@@ -255,9 +255,7 @@ func (s Scope) Begin(t *testing.T) World {
 	}
 	var options []tier.Option // of the registry
 	if s.Strict {
-		options = append(options, tier.WithHandOff(0))
-	} else {
-		options = append(options, tier.WithHandOff(budget)) // what is measured depends on the order
+		options = append(options, tier.WithStrictOrder())
 	}
 	if s.Rounds {
 		options = append(options, tier.WithRounds())

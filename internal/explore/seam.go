@@ -430,7 +430,6 @@ func (x *place) Err() error                    { return x.ErrAt(0) }
 func (x *place) Token() int64                  { return x.Contender.Token }
 func (x *place) Contested() *contention.Signal { return x.contested.Load() }
 func (x *place) Revoked() <-chan struct{}      { return x.revoked }
-func (x *place) Budget() second.Budget         { return 0 }
 func (x *place) Idle() bool                    { return x.writes.Load() == 0 || x.side.world.scope.seed.hasty }
 func (x *place) Leased() bool                  { return true }
 func (x *place) Confirm() bool                 { return x.Err() == nil }

@@ -229,8 +229,3 @@ func (g generous) Share(ctx context.Context) error {
 type unasked struct{ badGrant }
 
 func (unasked) Revoked() <-chan struct{} { return nil }
-
-// A selfish grant knows no budget but its own.
-type selfish struct{ badGrant }
-
-func (g selfish) Budget() second.Budget { return g.Grant.Budget() * second.Budget(g.Token()%2) }

@@ -46,7 +46,6 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				s.Raise(time.Now())
 				return deaf{g, s}
 			}}},
-		"each has its own budget": {[]string{"one-budget"}, badTier{grant: func(g badGrant) second.Grant { return selfish{g} }}},
 		"a writer is let in beside readers": {[]string{"readers-share", "readers-order", "readers-try", "readers-requeue", "readers-tokens"},
 			badTier{
 				mode: func(m second.Mode) second.Mode {

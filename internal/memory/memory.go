@@ -333,7 +333,7 @@ func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 		return queue.Answer{Outcome: queue.Denied, Err: fmt.Errorf("%w: the path is for %d", second.ErrPermits, places[0].Of)}
 	}
 	places = append(places, &place{session: x, Contender: second.Contender{
-		ID: c.ID, Token: s.revision + 1, Shared: c.Reads, Linger: c.Linger, Budget: c.Budget, Permits: c.Weight, Of: c.Ref.Permits,
+		ID: c.ID, Token: s.revision + 1, Shared: c.Reads, Linger: c.Linger, Permits: c.Weight, Of: c.Ref.Permits,
 		Since: time.Now(), Host: "memory", PID: os.Getpid(), Label: x.process.name,
 	}})
 	if c.Op == queue.Try && !view(places, len(places)-1).Has {

@@ -14,9 +14,8 @@ type claim struct {
 	tier    *Tier
 	path    string
 	mode    second.Mode
-	permits int            // 0: the lock
-	linger  time.Duration  // as its contenders say
-	prices  *second.Prices // by which they say their budget, if they do
+	permits int           // 0: the lock
+	linger  time.Duration // as its contenders say
 }
 
 func (l *claim) Equal(other second.Claim) bool {

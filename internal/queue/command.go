@@ -53,7 +53,6 @@ type Command struct {
 	Ref                   // the contender; of List and Ask the queue alone: Path and Permits
 	Weight  int           // how many permits it wants
 	Linger  time.Duration // what it says of itself
-	Budget  second.Budget // likewise
 	Old     Ref           // the contender that an Enter removes, none if it has no ID
 	Among   []Ref
 }
@@ -140,7 +139,6 @@ type View struct {
 	Waiting int              // others who wait for permits
 	Ahead   int              // how many keep the lock from it; of permits, how many wait before it
 	Nearest second.Contender // of those, the one right ahead
-	Budget  second.Budget    // the largest that anybody in the queue says
 
 	Again       time.Duration // after which to look again while it waits; 0 if it will be told. Of a holder a Beat tells
 	Yield       time.Duration // after this time the holder leaves the lock for a moment to those who are in no queue; 0 if there are none

@@ -22,7 +22,6 @@ type Contender struct {
 	claim   *claim
 	session *session
 	id      string
-	budget  second.Budget  // as it says
 	wake    mutexbool.Bool // look again
 
 	token  atomic.Int64 // 0 until it is known
@@ -94,8 +93,7 @@ const maxLeft = 1024
 func (l *claim) contenderUnder(x *session) *Contender {
 	t := l.tier
 	c := &Contender{
-		claim: l, session: x, id: t.store.Name(x.name), budget: l.prices.Budget(x.ttl - t.margin(x.ttl)),
-		entered: make(chan struct{}),
+		claim: l, session: x, id: t.store.Name(x.name), entered: make(chan struct{}),
 	}
 	if t.config.Apart {
 		c.session = t.newSession(x.name, x.ttl, t.Now())
@@ -139,7 +137,7 @@ func (c *Contender) Ref() Ref {
 }
 
 func (c *Contender) command(op Op) Command {
-	return Command{Op: op, Session: c.session.name, Ref: c.Ref(), Weight: int(c.weight.Load()), Linger: c.claim.linger, Budget: c.budget}
+	return Command{Op: op, Session: c.session.name, Ref: c.Ref(), Weight: int(c.weight.Load()), Linger: c.claim.linger}
 }
 
 // send sends a command about the contender once. Its answer is waited for whoever has lost interest: else nobody would know

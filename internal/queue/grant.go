@@ -23,13 +23,6 @@ func (c *Contender) Tenure() context.Context { return c.tenure }
 // Contested is the signal that somebody waits.
 func (c *Contender) Contested() *contention.Signal { return c.contested.Load() }
 
-// Budget is what the newest view says.
-func (c *Contender) Budget() second.Budget {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.said.Budget
-}
-
 // Revoked is closed when somebody has asked for the lock.
 func (c *Contender) Revoked() <-chan struct{} {
 	c.follow()

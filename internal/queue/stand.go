@@ -21,7 +21,6 @@ func (v *View) Stand(own, length int, at func(int) *second.Contender) {
 	free := c.Of
 	for i := range length {
 		p := at(i)
-		v.Budget = max(v.Budget, p.Budget)
 		if i == own {
 			v.Free = free
 		}

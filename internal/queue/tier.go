@@ -102,7 +102,7 @@ func (t *Tier) Claim(path string, o second.Options) (second.Claim, error) {
 	if len(o.Own) > 0 {
 		return nil, fmt.Errorf("%s: lock %s: option of type %T; want a tier.Option", t.config.Package, path, o.Own[0])
 	}
-	return &claim{tier: t, path: path, mode: o.Mode, linger: o.MayLinger, prices: o.Prices}, nil
+	return &claim{tier: t, path: path, mode: o.Mode, linger: o.MayLinger}, nil
 }
 
 // Semaphore returns what queues for permits at path.

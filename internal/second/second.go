@@ -48,7 +48,6 @@ type Tier interface {
 type Options struct {
 	Mode      Mode
 	MayLinger time.Duration // for how long a contender may be kept while nobody holds the lock; it says so of itself
-	Prices    *Prices       // by which a contender says its budget; nil if it says none
 	Own       []MutexOption // of the tier's package; Claim refuses those that it does not know
 }
 
@@ -107,9 +106,6 @@ type Grant interface {
 	// Contested tells whether another process waits because of this grant: behind one that reads,
 	// one that does not. After Share it is another signal.
 	Contested() *contention.Signal
-	// Budget is the largest that any contender says, this one included, as far as was seen. Where nobody can say one it is the
-	// least, for all.
-	Budget() Budget
 	// Revoked returns a channel that is closed when somebody has asked for the lock.
 	Revoked() <-chan struct{}
 	// Shared reports whether the grant is one to read.
@@ -166,7 +162,6 @@ type Contender struct {
 	Linger time.Duration
 	Shared bool // it reads: others that do have the lock at the same time
 	Asked  bool // somebody has asked it to give the lock up
-	Budget Budget
 
 	Quarantined bool // it waits for nobody, and is not granted the lock as the store grants none
 

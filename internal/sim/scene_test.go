@@ -246,7 +246,7 @@ type role struct {
 }
 
 // strict makes each release give the node up.
-var strict = []tier.Option{tier.WithHandOff(0)}
+var strict = []tier.Option{tier.WithStrictOrder()}
 
 func (s *scene) join(r role) *actor {
 	s.Helper()

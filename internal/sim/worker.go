@@ -19,7 +19,7 @@ import (
 type worker struct {
 	process
 	name      string
-	handOff   time.Duration
+	handOff   time.Duration // 0: strict order
 	linger    time.Duration
 	bridged   bool
 	sides     map[string][3]*tier.Mutex // by path and mode
@@ -35,7 +35,10 @@ func (w *World) dial(ctx context.Context, name string, handOff, linger time.Dura
 	if p.bridged = w.plan.bridges(name); p.bridged {
 		connect = append(connect, zklock.WithKazoo())
 	}
-	share := []tier.Option{tier.WithHandOff(handOff), tier.WithLinger(linger)}
+	share := []tier.Option{tier.WithStrictOrder(), tier.WithLinger(linger)}
+	if handOff > 0 {
+		share[0] = tier.WithHandOff(handOff)
+	}
 	if err := p.start(ctx, way{w.servers(), w.dialerOf(p)}, connect, share); err != nil {
 		return nil, err
 	}

@@ -3,16 +3,12 @@ package tiertest
 import (
 	"context"
 	"time"
-
-	"github.com/tierlock/tierlock/internal/second"
 )
 
 var contestedPromises = []promise{
 	{name: "contested", text: "A holder hears of another that waits, whoever came first, and for good", test: contested},
 	{name: "contested-troubled", text: "A holder hears of another that waits although a message was lost", test: contestedAlthoughLost},
 	{name: "uncontested", text: "A holder hears of nobody where nobody waits", test: uncontested},
-	{name: "one-budget", text: "It hears of the hand-off budget of all who queue, the largest that any of them asks for",
-		test: oneBudget},
 }
 
 // news is by when a holder has heard of somebody who waits.
@@ -82,33 +78,5 @@ func uncontested(s *scene) {
 		s.Errorf("contested for %v although nobody has come", d)
 	}
 	s.release(h)
-	s.none()
-}
-
-// oneBudget has three processes queue again and again, of which one asks for more than the others.
-func oneBudget(s *scene) {
-	slow, near := new(second.Prices), new(second.Prices)
-	for range 9 {
-		slow.Paid(5 * time.Millisecond)
-		near.Paid(2 * time.Millisecond)
-	}
-	all := []*proc{s.process(), s.process().asking(slow), s.process().asking(near)}
-	turns := []*request{all[0].begin(all[0].claim.Acquire)}
-	turns[0].granted()
-	for _, p := range all[1:] {
-		turns = append(turns, p.queue())
-	}
-	for i := range 2 * len(all) {
-		h := turns[i].granted()
-		s.awaitContested(h)
-		s.await("a holder knows the largest budget", s.news(), func() bool { return h.Budget() == slow.Said() })
-		if near.Said() == 0 || near.Said() >= slow.Said() {
-			s.Fatalf("budgets of %d and %d were said", near.Said(), slow.Said())
-		}
-		turns = append(turns, all[i%len(all)].requeue(s.Context(), h))
-	}
-	for _, r := range turns[2*len(all):] {
-		s.release(r.granted())
-	}
 	s.none()
 }

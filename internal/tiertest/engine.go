@@ -108,7 +108,7 @@ func strictTurnIsOneWrite(s *scene) {
 	w := &workshop{scene: s}
 	var engines []*engine
 	for range 4 {
-		engines = append(engines, s.engine(tier.WithHandOff(0)))
+		engines = append(engines, s.engine(tier.WithStrictOrder()))
 	}
 	s.used(engines[0].proc)
 	s.costs("200 turns in strict order", 0, 200*11/10, func() {

@@ -105,12 +105,6 @@ func (p *proc) as(m second.Mode) *proc {
 	return p.with(second.Options{Mode: m})
 }
 
-// asking is the same process as one that asks for a budget.
-func (p *proc) asking(prices *second.Prices) *proc {
-	p.scene.Helper()
-	return p.with(second.Options{Prices: prices})
-}
-
 func (p *proc) with(o second.Options) *proc {
 	p.scene.Helper()
 	c, err := p.Claim(p.scene.path, o)

@@ -69,7 +69,7 @@ func checkPermissions(ctx context.Context, client *zklock.Client, path string) e
 func tryPermissions(lock zkqueue.Path) error {
 	for path := lock; ; path.Name = path.Name[:strings.LastIndexByte(path.Name, '/')] {
 		on := cmp.Or(path.Name, "/")
-		try := path.Node(zkqueue.NewID(0) + "permissions")
+		try := path.Node(zkqueue.NewID() + "permissions")
 		ops := []any{&zk.CreateRequest{Path: try, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}}
 		needs := []string{"CREATE"}
 		if path == lock {

@@ -50,34 +50,23 @@ var Random = rand.Read
 // NewID returns how the name of a lock node begins. The uuid is fresh for each attempt: a
 // stable one would let a late delete hit a newer node once the parent is re-created and
 // numbers start again. The form is that of Curator's protected nodes, which zk.Lock and
-// Curator queue behind; only the version of the uuid tells ours from Curator's. The six bits
-// behind the variant say the budget.
-func NewID(b second.Budget) string {
+// Curator queue behind; only the version of the uuid tells ours from Curator's.
+func NewID() string {
 	var id [16]byte
 	Random(id[:])
 	id[6] = id[6]&0x0f | 0x80 // RFC 9562, version 8: of a form of one's own
-	id[8] = byte(min(b, second.LastBudget)) | 0x80
+	id[8] = id[8]&0x3f | 0x80
 	hex := hex.EncodeToString(id[:])
 	return "_c_" + hex[:8] + "-" + hex[8:12] + "-" + hex[12:16] + "-" + hex[16:20] + "-" + hex[20:] + "-"
 }
 
-// BudgetIn returns what the name of one of our nodes says, and the least for any other.
-func BudgetIn(name string) second.Budget {
-	const version, variant = 16, 21 // with the dashes before them
-	if len(name) < variant+3 || name[version:version+2] != "-8" || name[variant] != '-' {
-		return 0
-	}
-	b, _ := strconv.ParseUint(name[variant+1:variant+3], 16, 8)
-	return second.Budget(b) & second.LastBudget
-}
-
-// NewPrefixes returns the names of the znodes of a new node, which says a budget, up to their sequence
+// NewPrefixes returns the names of the znodes of a new node, up to their sequence
 // numbers. The second one, for kazoo, begins like the first and not in kazoo's own way
 // with a hexadecimal number: Curator compares the whole of a name that it does not know
 // with the numbers of those that it does, and would take one that begins with zeros for
 // a predecessor. It never takes "_" for one.
-func NewPrefixes(mode second.Mode, kazoo bool, b second.Budget) []string {
-	id, markers := NewID(b), ownMarkers[mode]
+func NewPrefixes(mode second.Mode, kazoo bool) []string {
+	id, markers := NewID(), ownMarkers[mode]
 	if kazoo {
 		return []string{id + markers[0], id + markers[1]}
 	}

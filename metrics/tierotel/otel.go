@@ -35,10 +35,9 @@
 //	tierlock.permit_waiters gauge          goroutines that wait for permits now
 //	tierlock.acquisitions   counter        of locks, by tierlock.source
 //	tierlock.give_ups       counter        releases that gave a lock back to the store
-//	tierlock.give_up.time   counter, s     from these releases to the store's answers; a hand-over is that and the way of the news
+//	tierlock.give_up.time   counter, s     from these releases to the store's answers; divided by give_ups, the time of a transfer
 //	tierlock.groups         counter        requests to the store that had commands about several locks, as on ZooKeeper
 //	tierlock.grouped        counter        commands in these
-//	tierlock.budget         gauge, s       for how long this process asks to hand a lock off inside while others wait
 //
 // From tierlock.held_locks on they come once [Telemetry.Register] has the registry. From then on losses, slots and failures
 // are there at 0, for each pattern and each cause, outcome or type, so that the first one is an increase. Those down to
@@ -156,14 +155,12 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 	given, err10 := t.meter.Int64ObservableCounter("tierlock.give_ups", metric.WithUnit("{release}"),
 		metric.WithDescription("Releases that gave a lock back to the store."))
 	giving, err11 := t.meter.Float64ObservableCounter("tierlock.give_up.time", metric.WithUnit("s"),
-		metric.WithDescription("From releases that gave a lock back to the store's answers."))
+		metric.WithDescription("From releases that gave a lock back to the store's answers; divided by give_ups, the time of a transfer."))
 	groups, err12 := t.meter.Int64ObservableCounter("tierlock.groups", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests to the store that had commands about several locks."))
 	grouped, err13 := t.meter.Int64ObservableCounter("tierlock.grouped", metric.WithUnit("{command}"),
 		metric.WithDescription("Commands in requests to the store that had several."))
-	budget, err14 := t.meter.Float64ObservableGauge("tierlock.budget", metric.WithUnit("s"),
-		metric.WithDescription("For how long this process asks to hand a lock off while others wait; all who queue for it use the largest."))
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13); err != nil {
 		return nil, err
 	}
 	var first sync.Once
@@ -189,7 +186,6 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		o.ObserveFloat64(giving, s.GiveUpTime.Seconds())
 		o.ObserveInt64(groups, s.Groups)
 		o.ObserveInt64(grouped, s.Grouped)
-		o.ObserveFloat64(budget, s.Budget.Seconds())
 		o.ObserveInt64(nothing, patterns.Quarantined(locks))
 		var connected int64
 		if t.connected.Load() {
@@ -197,7 +193,7 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		}
 		o.ObserveInt64(up, connected)
 		return nil
-	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing, given, giving, groups, grouped, budget)
+	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing, given, giving, groups, grouped)
 }
 
 // zero has the counters that alerts are about begin at 0: one that begins at 1 shows no increase. It is called when metrics are

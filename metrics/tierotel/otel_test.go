@@ -232,7 +232,7 @@ func TestMetricsTellWhatARegistryDoes(t *testing.T) {
 		b.telemetry.Slot("/jobs/a", nil)
 		b.telemetry.Slot("/jobs/a", tier.ErrLocked)
 		b.wantMetrics("tierlock.holds 0", "tierlock.waiters 0", "tierlock.give_ups 2", "tierlock.give_up.time 0",
-			"tierlock.groups 0", "tierlock.grouped 0", "tierlock.budget 0.02",
+			"tierlock.groups 0", "tierlock.grouped 0",
 			"tierlock.slots 1 tierlock.outcome=run,tierlock.path=/jobs/*", "tierlock.slots 1 tierlock.outcome=skipped,tierlock.path=/jobs/*",
 			"tierlock.oldest_hold 0 tierlock.path=/jobs/*", "tierlock.oldest_wait 0 tierlock.path=/jobs/*",
 			"tierlock.acquisitions 2 tierlock.source=found", "tierlock.acquisitions 1 tierlock.source=hand-off",

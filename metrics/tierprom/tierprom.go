@@ -27,10 +27,10 @@
 //	tierlock_quarantined                1 while the store grants no lock to anybody
 //	tierlock_sessions_expired_total
 //	tierlock_holds, _lingering, _waiters, _permit_waiters
-//	tierlock_give_up_seconds            releases that gave a lock back to the store, until its answer; a summary without quantiles
+//	tierlock_give_up_seconds            the time of a transfer: from a release that gives a lock back to the store until its answer; a
+//	                                    summary without quantiles. With 19 times as much, WithHandOff keeps a lock in use for 95 %
 //	tierlock_groups_total               requests to the store that had commands about several locks, as on ZooKeeper
 //	tierlock_grouped_commands_total     commands in these
-//	tierlock_budget_seconds             for how long this process asks to hand a lock off inside while others wait
 //	tierlock_held_seconds_total, tierlock_waited_seconds_total
 //	                                    sums that go on while a hold or a wait does
 //
@@ -72,7 +72,6 @@ type Metrics struct {
 	permitWaiting        *prometheus.Desc
 	held, waited, giveUp *prometheus.Desc
 	groups, grouped      *prometheus.Desc
-	budget               *prometheus.Desc
 	heldNow, quarantined *prometheus.Desc
 	oldestHold           *prometheus.Desc
 	oldestWait           *prometheus.Desc
@@ -138,11 +137,9 @@ func New(opts ...Option) (*Metrics, error) {
 	m.held = desc("tierlock_held_seconds_total", "Time for which locks were held, those included that still are; however many read at a time.")
 	m.waited = desc("tierlock_waited_seconds_total", "Time of all waits of all goroutines for a lock, those included that go on.")
 	m.giveUp = desc("tierlock_give_up_seconds",
-		"Releases that gave a lock back to the store, until its answer: a hand-over is that and the way of the news to the next process.")
+		"The time of a transfer: from a release that gives a lock back to the store until its answer.")
 	m.groups = desc("tierlock_groups_total", "Requests to the store that had commands about several locks.")
 	m.grouped = desc("tierlock_grouped_commands_total", "Commands in requests to the store that had several.")
-	m.budget = desc("tierlock_budget_seconds",
-		"For how long this process asks to hand a lock off while others wait; all who queue for it use the largest.")
 	m.heldNow = desc("tierlock_held_locks", "Locks of these paths that this process holds now; for an election, whether it leads.", "path")
 	m.oldestHold = desc("tierlock_oldest_hold_seconds",
 		"For how long this process has had the lock of these paths that it has had for longest; 0 if it has none. Not of permits.", "path")
@@ -186,7 +183,7 @@ func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 		v.Describe(c)
 	}
 	for _, d := range []*prometheus.Desc{
-		m.holds, m.kept, m.waiting, m.permitWaiting, m.held, m.waited, m.giveUp, m.groups, m.grouped, m.budget, m.heldNow,
+		m.holds, m.kept, m.waiting, m.permitWaiting, m.held, m.waited, m.giveUp, m.groups, m.grouped, m.heldNow,
 		m.oldestHold, m.oldestWait, m.quarantined,
 	} {
 		c <- d
@@ -216,7 +213,6 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	counter(m.groups, float64(s.Groups))
 	counter(m.grouped, float64(s.Grouped))
 	c <- prometheus.MustNewConstSummary(m.giveUp, uint64(s.GiveUps), s.GiveUpTime.Seconds(), nil)
-	gauge(m.budget, s.Budget.Seconds())
 	for path, h := range m.patterns.Held(locks) {
 		gauge(m.heldNow, float64(h.Number), path)
 		gauge(m.oldestHold, h.Oldest.Seconds(), path)

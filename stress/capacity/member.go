@@ -62,7 +62,7 @@ func beMember(in io.Reader, out io.Writer) error {
 	dial, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	var err error
-	m.locks, err = tierlock.Dial(dial, m.task.Server, tier.WithHandOff(0), zklock.WithSessionTimeout(m.task.Session))
+	m.locks, err = tierlock.Dial(dial, m.task.Server, tier.WithStrictOrder(), zklock.WithSessionTimeout(m.task.Session))
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ type Config struct {
 	Chaos          bool
 	Trace          string         // directory where the trace is kept; "" for none
 	Ensemble       int            // number of private servers
-	HandOff        *time.Duration // nil: the lock's default; under chaos each worker has its own
+	HandOff        *time.Duration // nil: the lock's default, zero: strict order; under chaos each worker has its own
 	Linger         *time.Duration // likewise
 	SessionTimeout time.Duration  // zero: the lock's default
 }

@@ -49,7 +49,7 @@ type Options struct {
 	Goroutines     int            // that may have, or wait for, a lock at a time
 	Permits        int            // of a semaphore
 	SessionTimeout time.Duration  // zero: the lock's default
-	HandOff        *time.Duration // nil: the lock's default
+	HandOff        *time.Duration // nil: the lock's default; zero: strict order
 	Linger         *time.Duration // likewise
 	Trace          *trace.Writer  // of what passes, where that is seen on the connection; nil for none
 }
@@ -135,7 +135,11 @@ func (p permits) Release() error        { return p.all.Release() }
 
 func (o Options) policy() []tier.Option {
 	var options []tier.Option
-	if o.HandOff != nil {
+	switch {
+	case o.HandOff == nil:
+	case *o.HandOff == 0:
+		options = append(options, tier.WithStrictOrder())
+	default:
 		options = append(options, tier.WithHandOff(*o.HandOff))
 	}
 	if o.Linger != nil {

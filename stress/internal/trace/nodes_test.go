@@ -147,7 +147,7 @@ var nodeForgers = []forger{
 		return true
 	}), "not there at .*, and (nobody can have removed it|was at|was deleted at)|is there at .*, and was gone"},
 	{"a node that nobody has created", replies("getChildren2", func(_ *Request, r *Reply) bool {
-		r.Names = append(r.Names, zkqueue.NewID(0)+"lock-0000000000")
+		r.Names = append(r.Names, zkqueue.NewID()+"lock-0000000000")
 		return true
 	}), "nobody has created it"},
 	{"a node that nobody has created in the last one of several lists", replies("multiRead", func(q *Request, r *Reply) bool {
@@ -155,7 +155,7 @@ var nodeForgers = []forger{
 		for q.Ops[last].Op != wire.OpName(wire.OpGetChildren) || r.Parts[last].Code != wire.CodeOK {
 			last--
 		}
-		r.Parts[last].Names = append(slices.Clone(r.Parts[last].Names), zkqueue.NewID(0)+"lock-0000000000")
+		r.Parts[last].Names = append(slices.Clone(r.Parts[last].Names), zkqueue.NewID()+"lock-0000000000")
 		return true
 	}), "nobody has created it"},
 	{"a node that is listed after its end", func(events []Event, at int) ([]Event, bool) {
