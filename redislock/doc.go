@@ -54,8 +54,8 @@
 //
 // Those of a [tier.Semaphore] at path are a queue of their own, with the keys of a lock at {path}:tierlock:permits, which is no
 // path for a lock. They have nothing to do with the lock at path, and nobody else's semaphore is compatible. The command that
-// queues compares how many there are: another number may begin once nobody has any, or waits. A command takes longer the
-// more portions are taken. A primary that takes over may not know that some of a portion were given up; then others get these
+// queues compares how many there are: another number may begin once nobody has any, or waits. A command costs the same
+// however many portions are taken. A primary that takes over may not know that some of a portion were given up; then others get these
 // with the rest of it.
 //
 // # Fail-over
@@ -115,7 +115,9 @@
 //
 // An acquisition, a release, a requeue, a try and a hand-over to another process are one script call each, of a lock and of
 // permits, however many they are. So is letting readers in, asking for a lock, and each heartbeat, a quarter of the TTL apart,
-// for each contender of the process; these are sent together. A process has one connection that listens.
+// for each contender of the process; these are sent together. A script runs some 20 commands, however long the queue is; those that
+// tell all who hold a lock, or list a queue, grow with it. A reader that waits looks at the 100 contenders ahead of it: in
+// [tier.Wait], those farther away count as if they wrote. A process has one connection that listens.
 //
 // The client belongs to the program. Its ReadTimeout should not be longer than a sixth of the TTL with a ClusterClient; for a
 // Client, calls have that already. Close may take as long as such a timeout if Redis does not answer. A Redis user needs the

@@ -21,6 +21,7 @@ local gap = 25000 -- for so long the key is left to locks of others, who try aga
 local often, seldom = 100000, 10000000 -- the time between two such gaps, if one of others was seen, and if not
 local memory = 60000000 -- for so long it counts as seen
 local longest = 100000 -- between two looks at such a lock
+local sight = 100 -- so many ahead of a reader are looked at
 
 local function int(n) return string.format('%.0f', n) end
 
@@ -41,19 +42,23 @@ if op ~= 'list' and op ~= 'remove' then
 	end
 end
 
-local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 'gap', 'free', 'of', 'kept')
+local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 'gap', 'free', 'of', 'kept',
+	'taken', 'takers')
 local mine = known_state[1]
 local top, last = tonumber(known_state[2] or 0), tonumber(known_state[3] or 0)
 local foreign, left = tonumber(known_state[4] or 0), tonumber(known_state[5] or 0)
 local since = tonumber(known_state[6] or 0) -- when it was nobody's
 local of = tonumber(known_state[7] or ARGV[6]) -- so many permits, or 0
 local kept = tonumber(known_state[8] or 0) -- when the ends of all keys were last set
+-- The sum of the permits of all who have some, and how many those are: to add them up takes a command for each.
+local taken, takers = tonumber(known_state[9] or 0), tonumber(known_state[10] or 0)
+local noted = int(taken) .. ' ' .. int(takers) -- as it is written down
 if of > 0 then gap = 0 end -- nobody else has any
 if left > now then left = now - gap end -- the clock was set back
 
--- What this call has read or written already: how many queue, the first two with their tokens, and of
--- each contender its token, what it says of itself, and its permits.
-local size, heads, tokens, said, weights = 0, nil, {}, {}, {}
+-- What this call has read or written already: how many queue, the first two with their tokens, who waits
+-- first, and of each contender its token, what it says of itself, and its permits.
+local size, heads, next_one, tokens, said, weights = 0, nil, {}, {}, {}, {}
 
 local function token_of(id)
 	tokens[id] = tokens[id] or tonumber(redis.call('ZSCORE', queue, id) or nil)
@@ -71,8 +76,21 @@ local function say(id, what)
 	said[id] = what
 end
 
+-- What one has of the permits, or wants: all, if that was evicted.
+local function wants(id)
+	weights[id] = weights[id] or tonumber(redis.call('HGET', state, 'w:' .. id) or of)
+	return weights[id]
+end
+
+-- has_some reports whether one has permits, of those that taken counts.
+local function has_some(id)
+	local token = of > 0 and token_of(id)
+	return token and token <= top
+end
+
 -- drop returns how many it removed.
 local function drop(id)
+	if has_some(id) then taken, takers = taken - wants(id), takers - 1 end
 	local removed = redis.call('ZREM', queue, id)
 	redis.call('ZREM', leases, id)
 	redis.call('HDEL', state, 'c:' .. id, 'n:' .. id, 'w:' .. id)
@@ -96,7 +114,10 @@ local function front()
 	local h = first()
 	if not h[1] or h[2] > top then return h[1] end
 	if not h[3] or h[4] > top then return h[3] end
-	return redis.call('ZRANGEBYSCORE', queue, '(' .. int(top), '+inf', 'LIMIT', 0, 1)[1]
+	if next_one.heads ~= h or next_one.top ~= top then
+		next_one = { heads = h, top = top, id = redis.call('ZRANGEBYSCORE', queue, '(' .. int(top), '+inf', 'LIMIT', 0, 1)[1] }
+	end
+	return next_one.id
 end
 local function holders()
 	local h = first()
@@ -105,18 +126,8 @@ local function holders()
 	return redis.call('ZRANGEBYSCORE', queue, '-inf', int(top))
 end
 
--- What one has of the permits, or wants: all, if that was evicted.
-local function wants(id)
-	weights[id] = weights[id] or tonumber(redis.call('HGET', state, 'w:' .. id) or of)
-	return weights[id]
-end
-
--- How many permits are left beside some contenders.
-local function beside(ids)
-	local vacant = of
-	for _, id in ipairs(ids) do vacant = vacant - wants(id) end
-	return vacant
-end
+-- nobody_has begins anew with who has the lock, or permits.
+local function nobody_has() top, taken, takers = 0, 0, 0 end
 
 -- How many wait.
 local function waiting()
@@ -124,8 +135,23 @@ local function waiting()
 	return next and size - redis.call('ZRANK', queue, next) or 0
 end
 
+-- recount adds the permits up if others have some than those that were counted: if an operator has removed one, say.
+local function recount()
+	if of == 0 or takers == size - waiting() then return end
+	taken, takers = 0, 0
+	for _, id in ipairs(holders()) do taken, takers = taken + wants(id), takers + 1 end
+end
+
+-- note writes the sum down if it is another one.
+local function note()
+	local sum = int(taken) .. ' ' .. int(takers)
+	if of == 0 or sum == noted then return end
+	redis.call('HSET', state, 'taken', int(taken), 'takers', int(takers))
+	noted = sum
+end
+
 -- What the first one who waits for permits is to know.
-local function prospect() return of > 0 and beside(holders()) .. ' ' .. waiting() end
+local function prospect() return of > 0 and (of - taken) .. ' ' .. waiting() end
 
 -- What is at the key of the lock, nil if nothing is. That of permits is nobody else's.
 local function look()
@@ -155,6 +181,7 @@ if op == 'list' then
 end
 
 size = redis.call('ZCARD', queue)
+recount()
 local head_before, front_before, prospect_before = first()[1], front(), prospect()
 local lost, granted, ended, wait = {}, {}, false, 0
 
@@ -175,8 +202,10 @@ if mine and held ~= mine then -- by an operator, or whoever came after one
 		lost[#lost + 1] = id
 	end
 	redis.call('HDEL', state, 'key', 'top')
-	mine, top = false, 0
+	mine = false
+	nobody_has()
 end
+note() -- not every operation comes to the end
 
 local function give_up(id)
 	local removed = drop(id)
@@ -216,7 +245,8 @@ local function free()
 	if mine then
 		redis.call('DEL', lock)
 		redis.call('HDEL', state, 'key', 'top')
-		mine, held, top = false, nil, 0
+		mine, held = false, nil
+		nobody_has()
 	end
 end
 
@@ -226,22 +256,19 @@ local function extend()
 		if token > top then
 			top = token
 			granted[#granted + 1] = id
+			if of > 0 then taken, takers = taken + wants(id), takers + 1 end
 		end
 	end
-	local vacant = 0
-	if of > 0 then
-		vacant = beside(holders())
-	else
+	if of == 0 then
 		local head = first()
 		grant(head[1], head[2])
 		if not reads(head[1]) then return end
 	end
 	while true do
-		local next = redis.call('ZRANGEBYSCORE', queue, '(' .. int(top), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-		if not next[1] or of == 0 and not reads(next[1]) then return end
-		if of > 0 then vacant = vacant - wants(next[1]) end
-		if vacant < 0 then return end
-		grant(next[1], tonumber(next[2]))
+		local next = front()
+		if not next or of == 0 and not reads(next) then return end
+		if of > 0 and taken + wants(next) > of then return end
+		grant(next, token_of(next))
 	end
 end
 
@@ -294,10 +321,29 @@ local function settle()
 			free()
 			return
 		end
-		wait, top = 0, 0
+		wait = 0
+		nobody_has()
 	end
 	extend()
 	put(head[1])
+end
+
+-- keep_from_reading returns how many ahead keep a reader at a rank from the lock, and the nearest of them. It looks at the nearest
+-- ones in sight; those farther away count as if they wrote.
+local function keep_from_reading(rank)
+	local far, nearest = math.max(rank - sight, 0), nil
+	local ahead, near, fields = far, redis.call('ZRANGE', queue, far, rank - 1), {}
+	for i, other in ipairs(near) do fields[i] = 'c:' .. other end
+	local abouts = redis.call('HMGET', state, unpack(fields))
+	for i, other in ipairs(near) do
+		said[other] = abouts[i] or nil
+		if not reads(other) then ahead, nearest = ahead + 1, other end
+	end
+	if nearest or far == 0 then return ahead, nearest end
+	for _, other in ipairs({ front(), first()[1] }) do -- one of both writes, unless nothing is granted
+		if not reads(other) then return ahead, other end
+	end
+	return 0, nil
 end
 
 local function answer(id)
@@ -311,9 +357,9 @@ local function answer(id)
 		others = waiting()
 		if not has then
 			others = others - 1
-			local before = redis.call('ZRANGEBYSCORE', queue, '-inf', '(' .. int(token))
-			ahead, vacant = #before - redis.call('ZRANK', queue, next), beside(before)
-			if ahead > 0 then nearest = before[#before] end
+			local rank = redis.call('ZRANK', queue, id)
+			ahead = rank - redis.call('ZRANK', queue, next)
+			if ahead > 0 then nearest = redis.call('ZRANGE', queue, rank - 1, rank - 1)[1] else vacant = of - taken end
 		end
 	elseif not has then
 		local rank = redis.call('ZRANK', queue, id)
@@ -324,9 +370,7 @@ local function answer(id)
 				nearest, tokens[before[1]] = before[1], tonumber(before[2])
 			end
 		elseif rank > 0 then
-			for _, other in ipairs(redis.call('ZRANGE', queue, 0, rank - 1)) do
-				if not reads(other) then ahead, nearest = ahead + 1, other end
-			end
+			ahead, nearest = keep_from_reading(rank)
 		end
 	end
 	local nearest_token, nearest_about = 0, ''
@@ -367,7 +411,7 @@ if op == 'enter' then
 elseif op == 'try' then
 	if not token_of(me) then
 		local head, read = first()[1], description:sub(1, 1) == 'r'
-		local fits = of > 0 and weight <= beside(holders()) or read and mine and head and reads(head)
+		local fits = of > 0 and taken + weight <= of or read and mine and head and reads(head)
 		if held and not mine or head and (front() or not fits) or quiet > 0 or left + gap > now then
 			return { 'busy', int(quiet) }
 		end
@@ -381,6 +425,7 @@ elseif op == 'share' then
 	if token_of(me) then say(me, 'r' .. about(me):sub(2)) end
 elseif op == 'weigh' then
 	if token_of(me) and weight < wants(me) then
+		if has_some(me) then taken = taken - wants(me) + weight end
 		redis.call('HSET', state, 'w:' .. me, int(weight))
 		weights[me] = weight
 	end
@@ -395,6 +440,7 @@ elseif op ~= 'look' then
 end
 
 settle()
+note()
 
 for _, id in ipairs(lost) do tell(id) end
 for _, id in ipairs(granted) do tell(id) end

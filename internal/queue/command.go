@@ -135,7 +135,7 @@ type View struct {
 	Asked   bool             // to give the lock up
 	Behind  bool             // somebody waits because of it
 	Reader  bool             // the one right behind reads
-	Free    int              // permits that nobody ahead wants, if it does not have its own
+	Free    int              // permits that nobody ahead wants, if it does not have its own; 0 or less if any contender waits ahead
 	Waiting int              // others who wait for permits
 	Ahead   int              // how many keep the lock from it; of permits, how many wait before it
 	Nearest second.Contender // of those, the one right ahead

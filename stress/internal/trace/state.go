@@ -282,7 +282,7 @@ func (s *state) matches(i int, v View) bool {
 	}
 	// Some put a word before the name of another one.
 	near := v.Nearest == "" || strings.HasSuffix(v.Nearest, now.Nearest.ID)
-	free := p.Of == 0 || v.Free == now.Free
+	free := p.Of == 0 || v.Free == now.Free || v.Ahead > 0 && v.Free <= 0 // Redis does not add up what those want who wait
 	return !told || v.Has == now.Has && v.Ahead == now.Ahead && near && free
 }
 

@@ -188,7 +188,7 @@ var forgers = []forger{
 		return has
 	}, queue.Enter), "permits of /permits: "},
 	{"more permits free than there are", answers(func(o *Command, a *Answer) bool {
-		a.View.Free++
+		a.View.Free = 1
 		return o.Permits > 0 && a.View.Ahead > 0
 	}, queue.Enter), "permits of /permits: "},
 	{"permits given back that nobody had", answers(func(o *Command, a *Answer) bool {
