@@ -34,8 +34,9 @@ finish() {
 	rm -rf "$work"
 }
 
-# cached WHAT NAME prints where NAME is in the cache. If it is not there, the caller's function fetch has to make it, as
-# $work/got.
+# cached WHAT NAME sets target to where NAME is in the cache. If NAME is not there, the caller's function fetch has to make it, as
+# $work/got. Call cached in no $(…) and under no condition: bash ignores set -e there, and a half of what was to be fetched would
+# stay in the cache.
 cached() {
 	what=$1 target=$cache/$2
 	if [ ! -e "$target" ]; then
@@ -46,5 +47,4 @@ cached() {
 		# Whoever else was fetching may have been faster.
 		mv -T "$work/got" "$target" 2>>"$work/log" || [ -e "$target" ]
 	fi
-	echo "$target"
 }

@@ -10,6 +10,7 @@ fi
 echo "There is no ZooKeeper to be had here. What follows runs on the one in memory, that of tierlock dev." >&2
 dir=$(mktemp -d)
 go build -o "$dir/tierlock" ./cmd/tierlock
+: >"$dir/out" # grep may come before the server
 "$dir/tierlock" dev -port 0 >"$dir/out" &
 server=$!
 trap 'kill $server; rm -rf "$dir"' EXIT

@@ -12,3 +12,4 @@ fetch() {
 }
 
 cached "etcd 3.4" etcd-3.4
+echo "$target"

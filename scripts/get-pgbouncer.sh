@@ -27,4 +27,5 @@ fetch() {
 	"$work/got/pgbouncer" --version
 }
 
-echo "$(cached PgBouncer pgbouncer)/pgbouncer"
+cached PgBouncer pgbouncer
+echo "$target/pgbouncer"

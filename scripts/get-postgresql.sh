@@ -34,7 +34,7 @@ fetch() {
 home=$(newest "")
 if [ -z "$home" ] && initdb=$(command -v initdb); then home=$(dirname "$(dirname "$initdb")"); fi
 if [ -z "$home" ]; then
-	cached PostgreSQL postgresql >/dev/null
+	cached PostgreSQL postgresql
 	home=$(newest "$target")
 fi
 echo "$home"

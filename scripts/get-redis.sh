@@ -30,4 +30,5 @@ fetch() {
 	"$work/got/redis-server" --version
 }
 
-echo "$(cached Redis redis)/redis-server"
+cached Redis redis
+echo "$target/redis-server"

@@ -22,4 +22,5 @@ fetch() {
 	[[ $version == *" v=8."* ]] || { echo "Debian 13 has $version"; exit 1; }
 }
 
-echo "$(cached Valkey valkey-8)/valkey-server"
+cached Valkey valkey-8
+echo "$target/valkey-server"

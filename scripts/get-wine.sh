@@ -54,4 +54,5 @@ fetch() {
 	chmod +x "$work/got/wine"
 }
 
-echo "$(cached Wine wine)/wine"
+cached Wine wine
+echo "$target/wine"

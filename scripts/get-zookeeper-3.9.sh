@@ -18,3 +18,4 @@ fetch() {
 }
 
 cached "ZooKeeper 3.9" zookeeper-3.9-netty
+echo "$target"

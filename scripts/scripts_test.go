@@ -1,0 +1,79 @@
+//go:build unix
+
+// Package scripts_test runs the scripts that download servers where every download fails.
+package scripts_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/need"
+)
+
+// tools returns a PATH with fakes, by their text, and with the machine's own program where the text is empty.
+func tools(t *testing.T, fakes map[string]string) (path string) {
+	t.Helper()
+	path = t.TempDir()
+	for name, text := range fakes {
+		file := filepath.Join(path, name)
+		if text != "" {
+			need.OK(t, os.WriteFile(file, []byte("#!/bin/sh\n"+text+"\n"), 0o700))
+		} else if real, err := exec.LookPath(name); err == nil { // else the script does not get that far
+			need.OK(t, os.Symlink(real, file))
+		}
+	}
+	return path
+}
+
+// run runs a script with the programs of path alone; its cache is in dir.
+func run(t *testing.T, script, dir, path string) (out, errs string, err error) {
+	t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip(err)
+	}
+	var o, e bytes.Buffer
+	cmd := exec.Command(bash, script)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &o, &e
+	cmd.Env = []string{"PATH=" + path, "HOME=" + t.TempDir(), "XDG_CACHE_HOME=" + filepath.Join(dir, "cache")}
+	err = cmd.Run()
+	return o.String(), e.String(), err
+}
+
+// A script whose download fails exits with an error and keeps nothing in the cache. The next run tries again.
+func TestFailedDownloadIsAnErrorAndIsNotKept(t *testing.T) {
+	t.Parallel()
+	scripts, err := filepath.Glob("get-*.sh")
+	need.OK(t, err)
+	need.AtLeast(t, "scripts", len(scripts), 10)
+	fakes := map[string]string{
+		"apt-get": "echo 'E: Failed to fetch' >&2; exit 100", "sudo": "exit 1", "go": "exit 1",
+		"id":                    "echo 1000", // root's cache is another one
+		"x86_64-w64-mingw32-ld": "exit 1", "x86_64-w64-mingw32-as": "exit 1", "timeout": "exit 1",
+		"java": "exit 1", "unshare": "exit 0",
+	}
+	for _, name := range strings.Fields("bash basename cat chmod cp dirname dpkg-deb exec find grep mkdir mktemp mv paste realpath rm sed sh " +
+		"sort tail touch") {
+		fakes[name] = ""
+	}
+	path := tools(t, fakes)
+	for _, script := range scripts {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			abs := need.Get(filepath.Abs(script))(t)
+			dir := t.TempDir()
+			out, errs, err := run(t, abs, dir, path)
+			kept, _ := filepath.Glob(filepath.Join(dir, "cache", "tierlock", "*"))
+			need.Empty(t, "kept in the cache", kept)
+			if err == nil && !strings.Contains(out, dir) {
+				t.Skip("installed on this machine: ", out)
+			}
+			need.That(t, "it says that it has succeeded: "+out, err != nil)
+			need.That(t, "it does not say why", errs != "")
+		})
+	}
+}
