@@ -197,7 +197,7 @@ func startPrometheus(t *testing.T, rules string, pages map[string]*httptest.Serv
 	config := fmt.Sprintf("global: {scrape_interval: %v, evaluation_interval: %v}\nrule_files: [rules.yml]\n"+
 		"scrape_configs:\n- job_name: locks\n  static_configs:\n", scrape, scrape/2)
 	for name, page := range pages {
-		config += fmt.Sprintf("  - {targets: [%q], labels: {instance: %s}}\n", page.Listener.Addr(), name)
+		config += fmt.Sprintf("  - {targets: [%q], labels: {instance: %s, store: main}}\n", page.Listener.Addr(), name)
 	}
 	file := filepath.Join(dir, "prometheus.yml")
 	for name, text := range map[string]string{file: config, filepath.Join(dir, "rules.yml"): rules} {
@@ -306,7 +306,7 @@ func (m *monitor) wantDashboard(t *testing.T) {
 	if text, err := os.ReadFile(dashboardFile); err != nil || json.Unmarshal(text, &dashboard) != nil || len(dashboard.Panels) == 0 {
 		t.Fatalf("%s: %v, %d panels", dashboardFile, err, len(dashboard.Panels))
 	}
-	all := strings.NewReplacer("$instance", ".*", "$path", ".*", "$__rate_interval", "1h", "[5m]", "[1h]")
+	all := strings.NewReplacer("$job", ".*", "$store", ".*", "$instance", ".*", "$path", ".*", "$__rate_interval", "1h", "[5m]", "[1h]")
 	for _, panel := range dashboard.Panels {
 		need.That(t, panel.Title+" has no description, or no query", panel.Description != "" && len(panel.Targets) != 0)
 		for _, target := range panel.Targets {
