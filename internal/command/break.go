@@ -126,6 +126,10 @@ func (o *breakOptions) report(ctx context.Context, desk Desk, in *invocation, pa
 	if h := q.Holder(); h != nil {
 		now = fmt.Sprintf("the lock is held by %s, token %d, %s", clean(h.KindName()+" "+owner(h)), h.Token, waiters(q.Waiting()))
 	}
+	if former == nil && q.Holder() == nil && q.Semaphore != nil {
+		return fail(exitNo, "nothing was deleted: %s is a semaphore, and break takes locks only; end the processes that have its permits: %s",
+			clean(path), clean(q.Semaphore.Sum(owner)))
+	}
 	if former == nil {
 		return fail(exitNo, "nothing was deleted: %d is not the token of the holder; %s", o.token, now)
 	}

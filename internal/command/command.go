@@ -62,18 +62,22 @@ type invocation struct {
 
 // Main does what args ask for and returns the exit status. A store is for one call.
 func Main(store *Store, args []string, stdout, stderr io.Writer) int {
-	in := newInvocation(store, stdout, stderr)
+	ctx, end := context.WithCancelCause(context.Background())
+	defer end(nil)
+	in := newInvocation(store, &output{stdout, end}, stderr)
 	defer func() { in.flush() }()
 	sub, err := in.parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		in.help(sub)
-		return exitOK
+		err = nil
 	case err == nil && in.version:
-		fmt.Fprintln(stdout, store.Program, version())
-		return exitOK
+		fmt.Fprintln(in.stdout, store.Program, version())
 	case err == nil:
-		err = sub.run(context.Background(), in)
+		err = sub.run(ctx, in)
+	}
+	if unwritten := context.Cause(ctx); unwritten != nil && (err == nil || err.Error() == "" || errors.Is(err, unwritten)) {
+		err = fail(exitInternal, "cannot print the output: %w", unwritten)
 	}
 	if err == nil {
 		return exitOK
@@ -82,6 +86,20 @@ func Main(store *Store, args []string, stdout, stderr io.Writer) int {
 		in.say("%v", err)
 	}
 	return status(err)
+}
+
+// An output ends the subcommand, with the error as the cause, when a write to it fails. So no subcommand has to look after each write.
+type output struct {
+	io.Writer
+	end context.CancelCauseFunc
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil {
+		o.end(err)
+	}
+	return n, err
 }
 
 // version is that of the module this program was built of, and of the Go that did.

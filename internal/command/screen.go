@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -12,7 +13,8 @@ import (
 
 // A screen is a terminal on which a table is drawn again and again.
 type screen struct {
-	out    *os.File
+	out    io.Writer
+	size   *os.File // the terminal that out writes to
 	path   string
 	store  string
 	recent []inspect.Event // the newest last
@@ -26,15 +28,15 @@ const (
 	below = "\x1b[J" // to the end of the screen
 )
 
-func openScreen(out *os.File, path, store string) *screen {
+func openScreen(out io.Writer, size *os.File, path, store string) *screen {
 	fmt.Fprint(out, enter)
-	return &screen{out: out, path: path, store: store}
+	return &screen{out: out, size: size, path: path, store: store}
 }
 
 func (s *screen) close() { fmt.Fprint(s.out, leave) }
 
 func (s *screen) draw(sight inspect.Sight) {
-	width, height := terminalSize(s.out)
+	width, height := terminalSize(s.size)
 	s.recent = append(s.recent, sight.Events...)
 	s.recent = s.recent[max(0, len(s.recent)-height):]
 	var frame strings.Builder

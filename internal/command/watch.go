@@ -83,28 +83,32 @@ func (o *watchOptions) run(ctx context.Context, in *invocation) error {
 	}
 	defer locks.Close()
 	follower := &inspect.Follower{Reader: locks.Desk, Path: path, Every: o.every, Limit: o.limit}
-	show := func(s inspect.Sight) { writeEvents(in, s) }
-	switch out, ok := in.stdout.(*os.File); {
+	first := true
+	show := func(s inspect.Sight) {
+		if first && len(s.Events) == 0 {
+			in.say("no lock at %s or below it is held or waited for so far", clean(path))
+		}
+		first = false
+		writeEvents(in, s)
+	}
+	switch out, ok := in.stdout.(*output).Writer.(*os.File); {
 	case site != nil:
 		fmt.Fprintf(in.stderr, "showing %s at %s\n", clean(path), site.URL())
 		go site.Serve()
 		show = site.Show
 	case ok && in.output == "text" && isTerminal(out):
-		screen := openScreen(out, path, in.store.Name)
+		screen := openScreen(in.stdout, out, path, in.store.Name)
 		defer screen.close()
 		show = screen.draw
 	}
-	if err := follower.Follow(ctx, show); err != nil {
-		return in.lookFailure(err)
-	}
-	return nil
+	return in.lookFailure(follower.Follow(ctx, show))
 }
 
 // writeEvents prints one line for each event.
 func writeEvents(in *invocation, s inspect.Sight) {
 	for _, e := range s.Events {
 		if in.output == "json" {
-			_ = writeJSON(in.stdout, e, "") // if whoever reads has gone, a signal ends the process
+			_ = writeJSON(in.stdout, e, "") // an error ends the subcommand
 			continue
 		}
 		fmt.Fprintf(in.stdout, "%s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), eventText(e, in.store.Name))

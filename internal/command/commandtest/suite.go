@@ -56,6 +56,7 @@ func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 		{"holders are asked", holdersAreAsked, false, false},
 		{"locks are broken", locksAreBroken, false, false},
 		{"wrong command lines", wrongCommandLines, false, false},
+		{"output that cannot be written", outputCannotBeWritten, false, false},
 		{"without a server", withoutAServer, false, false},
 		{"loss ends the command in time", lossEndsTheCommand, true, false},
 		{"a quarantine is seen", quarantineIsSeen, true, true},
@@ -290,6 +291,7 @@ func permitsAreShared(t *testing.T, s Site) {
 	s.want(t, "who /permits/db -o json", 0, `"permits": 5,\s+"in_use": 4`)
 	watch.Prints(watch.Stdout, `/permits/db 4 of 5 permits in use: 3 by `+pid(first)+`, 1 by `+pid(second)+`; 1 process waits$`)
 	s.want(t, "revoke /permits/db", 1, "permits cannot be asked for")
+	s.want(t, "break /permits/db -yes -token 1", 1, "/permits/db is a semaphore, and break takes locks only; .*: 4 of 5 permits in use: 3 by ")
 
 	large.Leave(3)
 	first.Exits(3)
@@ -388,6 +390,7 @@ func queueIsSeen(t *testing.T, s Site) {
 // What watch says is each change, once.
 func changesAreSeen(t *testing.T, s Site) {
 	p := s.start(t, "watch", "/changes/report", "-every", "100ms")
+	p.Says("no lock at /changes/report or below it is held or waited for so far\n")
 	hold := s.acquire(t, "/changes/report", "billing")
 	p.Prints(p.Stdout, fmt.Sprintf(`^\S+Z /changes/report held by tierlock .* billing, token %d, nobody waits$`, hold.Token()))
 	stage := NewStage(t)
@@ -516,6 +519,24 @@ func wrongCommandLines(t *testing.T, s Site) {
 		}
 	}
 	stage.Nobody()
+}
+
+// A subcommand whose output cannot be written says so, and exits with 70. One that goes on until it is interrupted ends.
+func outputCannotBeWritten(t *testing.T, s Site) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	s.acquire(t, "/unwritten/held", "billing")
+	for _, line := range []string{
+		"who /unwritten/free", "who /unwritten/held -o json", "ls /unwritten", "watch /unwritten -every 100ms", "watch /unwritten -o json",
+		"revoke /unwritten/held", "doctor /unwritten/held", "doctor /unwritten/held -o json", "help", "-version",
+	} {
+		p := StartWith(t, s.Env, func(cmd *exec.Cmd) { cmd.Stdout = full }, strings.Fields(line)...)
+		p.Exits(70)
+		p.Says("cannot print the output: ")
+	}
 }
 
 // Where there is no server they say so, and exit with 69.
