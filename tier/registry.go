@@ -98,6 +98,10 @@ func (r *Registry) Close() error {
 // registry is closed or being shut down. Locks that are held at that time are suspended, not
 // lost, for as long as their lease runs. Of a store that can be reached and grants nothing it
 // returns a [*QuarantineError].
+//
+// A store may answer, and still refuse each acquisition or each release: it has no memory or disk left, say, or has become read-only.
+// Err returns the last refusal once that has lasted for 3 s without a request that was served, and for as long as it lasts.
+// All these errors but a [*QuarantineError] and ErrClosed wrap [ErrUnavailable].
 func (r *Registry) Err() error {
 	if r.draining() {
 		return ErrClosed
@@ -108,7 +112,7 @@ func (r *Registry) Err() error {
 	if q := r.second.Quarantine(); q != nil { // else it would be an error that is not nil
 		return q
 	}
-	return nil
+	return r.second.Refusal()
 }
 
 // Done returns a channel that is closed when the registry is.

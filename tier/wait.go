@@ -35,6 +35,11 @@ var (
 	// cause is wrapped as well. A write that was refused is not unknown, and one that was refused because
 	// the lock was lost wraps [ErrLost] alone.
 	ErrUnknown = second.ErrUnknown
+	// ErrUnavailable says that the store grants no lock at the moment: it cannot be reached, it refuses, or leaves unanswered, what it
+	// is asked, or a session or a lease has yet to be renewed. Try again later. Every error of TryAcquire wraps it, or [ErrLocked],
+	// [ErrClosed], the cause of ctx, or an error of the store that no other try changes, such as a missing permission. So do
+	// the errors of [Registry.Err] other than a [*QuarantineError], and those of a wait that ends in such a state.
+	ErrUnavailable = second.ErrUnavailable
 	// ErrWaitLimit says that the lock could not be had within the limit of [WithMaxWait].
 	ErrWaitLimit = errors.New("wait limit reached")
 )
@@ -82,7 +87,9 @@ func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun t
 	}
 	wait := at.wait(ctx, w, begun)
 	at.withdraw(w)
-	if problem := r.second.Err(); problem != nil && !errors.Is(cause, problem) {
+	if wait.Refusal != nil {
+		cause = fmt.Errorf("%w: the last request failed: %w", cause, wait.Refusal)
+	} else if problem := r.second.Err(); problem != nil && !errors.Is(cause, problem) {
 		cause = fmt.Errorf("%w: %w", cause, problem)
 	}
 	return &WaitError{wait, wait.Quarantine.Explain(cause)}
@@ -119,6 +126,11 @@ type Wait struct {
 
 	// Quarantine says that the store grants the lock to nobody as yet, nil if it does.
 	Quarantine *QuarantineError
+
+	// Refusal is why the last request of this process for the lock failed although the store can be reached, such as a server that
+	// has no memory left, or does not answer this request alone. It is nil if the request was served. Such a request is sent again
+	// until it is served.
+	Refusal error
 
 	// Of a wait for permits: how many it is for, how many this process has, and whether it is first in
 	// the queue, so that too few are free. Whoever is ahead waits for permits, too: those who have them
@@ -213,7 +225,7 @@ func (w *Wait) stand(s second.Standing, t second.Tier) {
 		s.Quarantine = t.Quarantine()
 	}
 	w.Position, w.Ahead, w.AheadHolds = s.Ahead, contender(s.Nearest), s.Ahead == 1 && s.Quarantine == nil
-	w.Quarantine = s.Quarantine
+	w.Quarantine, w.Refusal = s.Quarantine, s.Refusal
 }
 
 // owner says whose hold it is.

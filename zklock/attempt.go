@@ -54,7 +54,9 @@ type listed struct {
 }
 
 func (l *Lock) attempt(w *second.Wait) *attempt {
-	return &attempt{lock: l, client: l.client, wait: w}
+	a := &attempt{lock: l, client: l.client, wait: w}
+	w.Tries(a.lastFailure)
+	return a
 }
 
 // run waits for what f comes to, or the end of ctx; what is for its errors. As no call of the library can be ended, f goes on without a
@@ -115,11 +117,14 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 }
 
 // explain adds to the end of a wait what it was for, if that was trouble.
-func (a *attempt) explain(cause error) error {
+func (a *attempt) explain(cause error) error { return a.client.explain(cause, a.lastFailure()) }
+
+// lastFailure is what the attempt is waiting to get over although there is a session, nil if it waits for nothing but others.
+func (a *attempt) lastFailure() error {
 	if trouble := a.trouble.Load(); trouble != nil && a.client.Err() == nil {
-		return fmt.Errorf("%w: %w", cause, *trouble)
+		return *trouble
 	}
-	return a.client.link.Explain(cause)
+	return nil
 }
 
 // pause waits before another try, after err, and for the connection to be back. A try that is made once only ends with err.
@@ -137,6 +142,9 @@ func (a *attempt) pause(pace *retry.Pace, err error) error {
 		return a.explain(cause)
 	}
 	_, cause := a.awaitSession()
+	if cause == nil && err != nil && !errors.Is(err, errGone) { // the connection is no reason, or not any more
+		a.client.refusals.Refused("acquire", a.lock.path, err)
+	}
 	return cause
 }
 
@@ -191,6 +199,8 @@ func (a *attempt) acquire() (*Node, error) {
 		if err != nil {
 			return nil, err
 		}
+		a.trouble.Store(nil)
+		a.client.refusals.Served("acquire")
 		err = a.climb(n)
 		if err == nil {
 			return n, nil

@@ -3,6 +3,7 @@ package zklock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ type Client struct {
 	reaper    reaper
 	abandoned sync.Map // of each path the last attempt that goes on without its caller, as a channel that is closed when it has ended
 	renewals  renewals
+	refusals  notice.Refusals // of acquisitions, while there is a session
 
 	closing sync.Once
 }
@@ -41,6 +43,9 @@ func newClient(o options) *Client {
 		renewals: renewals{underWay: make(map[string]context.Context), failed: make(map[string]int32)},
 	}
 	c.reaper = reaper{client: c, items: make(map[*remains]remains)}
+	c.refusals = notice.Refusals{
+		Log: c.log(), Spawn: c.link.Spawn, Fades: func() time.Duration { return 10*time.Second + c.link.Timeout() },
+	}
 	return c
 }
 
@@ -167,6 +172,14 @@ func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
+// explain adds to the end of a wait why that took so long: there is no connection, or the last request failed.
+func (c *Client) explain(cause, failed error) error {
+	if failed != nil && c.Err() == nil && !errors.Is(cause, failed) {
+		return fmt.Errorf("%w: %w", cause, failed)
+	}
+	return c.link.Explain(cause)
+}
+
 // ask asks until there is an answer, ctx ends or the client does.
 func ask[T any](ctx context.Context, c *Client, what string, question func() (T, error)) (T, error) {
 	ctx, cancel := c.link.Scope(ctx)
@@ -189,8 +202,8 @@ func insist[T any](ctx context.Context, c *Client, question func() (T, error)) (
 		case done, missing, permanent:
 			return value, err
 		}
-		if err := retry.Pause(ctx, pace.NextBackOff()); err != nil {
-			return value, c.link.Explain(err)
+		if cause := retry.Pause(ctx, pace.NextBackOff()); cause != nil {
+			return value, c.explain(cause, err)
 		}
 	}
 }

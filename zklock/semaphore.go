@@ -157,9 +157,13 @@ func (w *permitWait) take() ([]*Node, error) {
 		switch {
 		case err == nil:
 			pace.Reset()
+			w.attempt.trouble.Store(nil)
 		case w.attempt.once, classify(err) == permanent, errors.Is(err, second.ErrPermits):
 			return nil, err
 		default:
+			if w.attempt.trouble.Store(&err); w.Err() == nil {
+				w.refusals.Refused("acquire", w.semaphore.path, err)
+			}
 			again, seen = pace.NextBackOff(), sight{heard: true}
 		}
 		k, err := w.wait(seen, again)
@@ -200,7 +204,7 @@ func (w *permitWait) wait(seen sight, again time.Duration) (k int, err error) {
 		case <-w.turn.Lost():
 			return 0, errGone
 		case <-w.attempt.ctx.Done():
-			return 0, w.link.Explain(context.Cause(w.attempt.ctx))
+			return 0, w.attempt.explain(context.Cause(w.attempt.ctx))
 		}
 	}
 }

@@ -47,6 +47,9 @@ func (t secondTier) Notify(f func(second.Connection)) { t.link.Notice.Notify(f) 
 // Quarantine is none: an ensemble that answers knows who holds.
 func (t secondTier) Quarantine() *second.QuarantineError { return nil }
 
+// Refusal returns why acquisitions are refused although there is a session.
+func (t secondTier) Refusal() error { return second.Unavailable(t.refusals.Err()) }
+
 // Groups are those of the link.
 func (t secondTier) Groups() (requests, commands int64) {
 	return t.link.Groups.Load(), t.link.Grouped.Load()

@@ -229,6 +229,7 @@ func (t *side) Err() error {
 
 func (t *side) Context() context.Context            { return t.ctx }
 func (t *side) Quarantine() *second.QuarantineError { return nil }
+func (t *side) Refusal() error                      { return nil }
 func (t *side) Groups() (_, _ int64)                { return 0, 0 }
 func (t *side) Now() time.Duration                  { return time.Since(t.origin) }
 func (t *side) Logger() *slog.Logger                { return slog.New(log{slog.DiscardHandler, t.world}) }

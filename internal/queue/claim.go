@@ -52,7 +52,7 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 const try = "try" // waits for nobody
 
 // errGone says that a contender has lost its place in the queue and has to start again, which a try does not.
-var errGone = errors.New("the session is over, and the next one begins")
+var errGone = second.Unavailable(errors.New("the session is over, and the next one begins"))
 
 // begin waits until a contender has the lock, the next one if its place is lost. The first one enters in place of an old one. A caller
 // may leave at any time: the contender then leaves, too, as soon as the commands that are under way have been answered. To end these
@@ -63,6 +63,7 @@ func (l *claim) begin(ctx context.Context, op string, old *Contender, w *second.
 	for ; ; old = nil {
 		c, err := l.enrol(ctx, op != try, old, enter)
 		if err == nil {
+			w.Tries(c.lastFailure)
 			err = c.await(ctx, w, d)
 		} else if old != nil {
 			old.depart(Kept)

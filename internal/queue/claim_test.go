@@ -175,7 +175,7 @@ func TestAGrantThatIsLostIsRemovedByItselfWhenItIsRequeued(t *testing.T) {
 func TestRequeueThatCannotBegin(t *testing.T) {
 	for name, prevent := range map[string]func(f *fake, cancel func()){
 		"left":   func(_ *fake, cancel func()) { cancel() },
-		"away":   func(f *fake, _ func()) { f.then(Beat, never, never); f.noteAway(errAway) },
+		"away":   func(f *fake, _ func()) { f.then(Beat, never, never); f.noteAway(errAway, true) },
 		"closed": func(f *fake, _ func()) { f.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 // Callers who come and go while the store does not answer do not pile up commands.
 func TestNobodyEntersWhileTheStoreDoesNotAnswer(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		f.noteAway(errAway)
+		f.noteAway(errAway, true)
 		f.then(Beat, never)
 		synctest.Wait()
 		for range 10 {

@@ -6,7 +6,9 @@
 package queue
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -107,6 +109,17 @@ type Answer struct {
 	Doubt   bool               // by Beat: contenders of ours may be in queues, unknown to us, though each command was answered; an audit tells
 	Present []Ref              // by Audit
 	Queue   []second.Contender // by List; of permits with Of, and with Permits those that have some
+}
+
+// refusal is why a command has to be sent again, nil if it has not to.
+func (a Answer) refusal() error {
+	switch {
+	case a.Outcome == Failed && a.Err != nil:
+		return second.Unavailable(a.Err)
+	case a.Outcome == Failed || a.Outcome == Unknown:
+		return second.Unavailable(fmt.Errorf("no answer: %w", cmp.Or(a.Err, context.DeadlineExceeded)))
+	}
+	return nil
 }
 
 // A Removal is what became of a contender that was to be removed.

@@ -24,10 +24,11 @@ type Contender struct {
 	id      string
 	wake    mutexbool.Bool // look again
 
-	token  atomic.Int64 // 0 until it is known
-	weight atomic.Int64 // permits that it wants, or has
-	queues atomic.Bool  // maybe; not before it enters, and not once it is known to be gone
-	doomed bool         // an Enter was not answered that may have removed it: then it is no loss if it is missing; valid once it is gone
+	token  atomic.Int64          // 0 until it is known
+	weight atomic.Int64          // permits that it wants, or has
+	queues atomic.Bool           // maybe; not before it enters, and not once it is known to be gone
+	failed atomic.Pointer[error] // why the last command failed while it waits; nil before the first
+	doomed bool                  // an Enter was not answered that may have removed it: then it is no loss if it is missing; valid once it is gone
 
 	loss   notice.Loss
 	life   context.Context // ends when the lock, or the place in the queue, is lost
@@ -112,7 +113,7 @@ func (c *Contender) await(ctx context.Context, w *second.Wait, d *second.Demand)
 	case <-c.entered:
 		err = c.refusal
 	case <-ctx.Done():
-		err = c.claim.tier.explain(context.Cause(ctx))
+		err = c.explain(context.Cause(ctx))
 	}
 	if err == nil && !c.hold() {
 		err = c.wait(ctx, w, d)
@@ -122,6 +123,17 @@ func (c *Contender) await(ctx context.Context, w *second.Wait, d *second.Demand)
 	}
 	return err
 }
+
+// lastFailure is why the last command failed although the store can be reached, nil if it was served.
+func (c *Contender) lastFailure() error {
+	if failed := c.failed.Load(); failed != nil && !c.claim.tier.status.Load().silent {
+		return *failed
+	}
+	return nil
+}
+
+// explain adds to the end of a wait why it took that long, as far as that is known.
+func (c *Contender) explain(cause error) error { return c.claim.tier.explainBy(cause, c.lastFailure()) }
 
 // attend has whoever stands behind be seen.
 func (c *Contender) attend() {
@@ -150,6 +162,9 @@ func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 	sent := t.Now()
 	a := t.do(ctx, cmd)
 	a.View.Sent = sent
+	if why := a.refusal(); why != nil || c.failed.Load() != nil {
+		c.failed.Store(&why)
+	}
 	switch {
 	case a.Outcome == Unknown || a.Begun:
 		if cmd.Op == Enter || cmd.Op == Try {
@@ -200,13 +215,13 @@ func (c *Contender) tryOnce(weight int64) error {
 	case a.Outcome == Locked:
 		return locked
 	case a.Outcome != Done:
-		return a.Err
+		return cmp.Or(a.refusal(), a.Err)
 	case c.hold():
 		return nil
 	case !c.newest().Has: // who was in the way showed too late
 		return locked
 	}
-	return errors.New("the lease has run out and is not renewed yet")
+	return second.Unavailable(errors.New("the lease has run out and is not renewed yet"))
 }
 
 // wait waits until the contender has the lock, and holds it.
@@ -221,7 +236,7 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 			changed = d.Changed.C()
 		}
 		if err := cmp.Or(context.Cause(c.life), c.newest().Err, context.Cause(ctx)); err != nil {
-			return c.claim.tier.explain(err)
+			return c.explain(err)
 		}
 		if c.hold() { // else it is not its turn, or the lease has run out and may be renewed
 			return nil

@@ -63,7 +63,7 @@ func TestReleaseIsBounded(t *testing.T) {
 		sent   int // by then
 	}{
 		"slow": {func(*fake) {}, slow, ttl / 3, 1},
-		"away": {func(f *fake) { f.then(Beat, never, never); f.noteAway(errAway) }, never, 0, 0},
+		"away": {func(f *fake) { f.then(Beat, never, never); f.noteAway(errAway, true) }, never, 0, 0},
 		"deaf": {func(f *fake) { f.Deafen(errRefused) }, late(time.Second / 10), time.Second / 10, 1},
 	} {
 		play(t, Config{}, func(t *testing.T, f *fake) {

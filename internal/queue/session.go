@@ -9,6 +9,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/lease"
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A session is the time for which the store knows this process, and its contenders with it.
@@ -60,7 +61,7 @@ func (t *Tier) open() *session {
 
 // refuse says why no session is to be had, or renewed, as things stand.
 func (t *Tier) refuse(why error) {
-	before, _ := t.learn(func(s *status) { s.refused = why })
+	before, _ := t.learn(func(s *status) { s.refused = second.Unavailable(why) })
 	if before.refused == nil || before.refused.Error() != why.Error() {
 		t.config.Logger.Warn(t.config.Package+": no lock can be acquired", "err", why)
 	}

@@ -252,7 +252,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 		"listing":  {func(f *fake) { f.then(List, never); f.claim(second.Exclusive).Contenders(f.TB.Context()) }, 0},
 		"reaping":  {func(f *fake) { h := f.acquire(second.Exclusive); f.then(Leave, never, never, never); h.Release() }, 0},
 		"auditing": {func(f *fake) { f.then(Audit, never); f.audit(f.status.Load().session) }, 0},
-		"away":     {func(f *fake) { f.then(Beat, never, never, never); f.noteAway(errAway) }, 0},
+		"away":     {func(f *fake) { f.then(Beat, never, never, never); f.noteAway(errAway, true) }, 0},
 	} {
 		for _, own := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, leases of their own %v", name, own), func(t *testing.T) {
@@ -355,7 +355,7 @@ func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 		wantErr(t, "Err", f.Err(), errAway)
 		f.Deafen(nil)
 		wantErr(t, "Err", f.Err(), nil)
-		f.noteAway(errAway)
+		f.noteAway(errAway, true)
 		need.Equal(t, "times explained", strings.Count(f.explain(f.explain(context.Canceled)).Error(), errAway.Error()), 1)
 	})
 }

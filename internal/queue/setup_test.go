@@ -27,6 +27,7 @@ type fake struct {
 
 	mu     sync.Mutex // guards the fields below
 	next   map[Op][]reply
+	refuse map[string]reply // to an Enter at a path
 	sent   []Command
 	number int64
 	places map[string]int64 // tokens of those who queue, by ID
@@ -119,6 +120,8 @@ func (f *fake) Do(ctx context.Context, c Command) Answer {
 	var next reply
 	if all := f.next[c.Op]; len(all) > 0 {
 		next, f.next[c.Op] = all[0], all[1:]
+	} else if c.Op == Enter {
+		next = f.refuse[c.Path]
 	}
 	f.mu.Unlock()
 	if next != nil {

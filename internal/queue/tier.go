@@ -41,8 +41,9 @@ type Tier struct {
 	config   Config
 	store    Store
 	log      notice.Log
-	follower Follower  // nil if the store tells unasked
-	origin   time.Time // of the monotonic clock
+	refusals notice.Refusals // of acquisitions and releases, while renewals are answered
+	follower Follower        // nil if the store tells unasked
+	origin   time.Time       // of the monotonic clock
 
 	ctx    context.Context // ends, with cause ErrClosed, at Close
 	cancel context.CancelCauseFunc
@@ -61,7 +62,8 @@ type Tier struct {
 // A status is what is known of the store.
 type status struct {
 	session *session // the newest, nil before the first
-	away    error    // why the store does not answer
+	away    error    // why the store does not answer, or serve; a renewal then finds out whether that is so
+	silent  bool     // it has not answered the last renewal
 	refused error    // why there will be no session as things stand
 	deaf    error    // why no news can come as things stand, although there is a session
 
@@ -80,7 +82,8 @@ func New(config Config, store Store) *Tier {
 	t.log = notice.Log{Logger: config.Logger, Package: config.Package}
 	t.follower, _ = store.(Follower)
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
-	t.status.Store(&status{changed: make(chan struct{})})
+	t.status.Store(&status{silent: true, changed: make(chan struct{})})
+	t.refusals = notice.Refusals{Log: t.log, Spawn: t.Spawn, Fades: func() time.Duration { return 10*time.Second + t.Patience() }}
 	t.Connection = notice.NewConnection(notice.Config{
 		Logger: config.Logger, Package: config.Package, Store: config.Store, Why: t.Err,
 		Patience: func() time.Duration { return t.ttl() / 3 },
@@ -133,12 +136,22 @@ func (t *Tier) unreachable() error {
 	if away := t.status.Load().away; away != nil || t.config.Trouble == nil {
 		return away
 	}
-	return t.config.Trouble()
+	return second.Unavailable(t.config.Trouble())
 }
 
+// Refusal returns why acquisitions or releases are refused, or not answered, although renewals are.
+func (t *Tier) Refusal() error { return second.Unavailable(t.refusals.Err()) }
+
 // explain adds to the end of a wait why the store could not be reached, if that is so.
-func (t *Tier) explain(cause error) error {
-	if problem := t.Err(); problem != nil && !errors.Is(cause, problem) {
+func (t *Tier) explain(cause error) error { return t.explainBy(cause, nil) }
+
+// explainBy is explain for a wait whose last request has failed, be it for a reason that other requests do not share.
+func (t *Tier) explainBy(cause, refusal error) error {
+	problem := t.Err()
+	if refusal != nil && !t.status.Load().silent && t.ctx.Err() == nil {
+		problem = refusal
+	}
+	if problem != nil && !errors.Is(cause, problem) {
 		return fmt.Errorf("%w: %w", cause, problem)
 	}
 	return cause
@@ -252,14 +265,40 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 	t.config.Record(Record{Number: number, Sent: true, Begun: begun, Command: c})
 	a := t.store.Do(bounded, c)
 	t.config.Record(Record{Number: number, Begun: begun, Ended: t.Now(), Command: c, Answer: a})
+	t.account(c, a)
 	switch {
 	case a.Outcome == Expired: // which is told first
 	case a.Away == nil || ctx.Err() == nil:
-		t.noteAway(a.Away)
+		t.noteAway(a.Away, c.Op == Open || c.Op == Beat)
 	case a.Outcome == Unknown || a.Outcome == Failed:
 		a.Err = context.Cause(ctx)
 	}
 	return a
+}
+
+// account notes what is refused, or not answered, although renewals are answered.
+func (t *Tier) account(c Command, a Answer) {
+	var what string
+	switch c.Op {
+	case Open, Beat:
+		t.refusals.Reached(a.Away == nil)
+		return
+	case Enter, Try:
+		what = "acquire"
+	case Leave:
+		what = "release"
+	default:
+		return
+	}
+	switch refusal := a.refusal(); {
+	case a.Outcome == Done || a.Outcome == Locked:
+		t.refusals.Served(what)
+	case refusal == nil || t.ctx.Err() != nil:
+	case a.Away == nil:
+		t.refusals.Refused(what, c.Path, refusal)
+	default:
+		t.refusals.Suspect(what, c.Path, refusal)
+	}
 }
 
 // repeat sends a command until it is answered, or ctx is done.
@@ -268,12 +307,16 @@ func (t *Tier) repeat(ctx context.Context, send func() Answer) (Answer, error) {
 		if t.ctx.Err() != nil {
 			return Answer{}, second.ErrClosed
 		}
-		if a := send(); a.Outcome != Unknown && a.Outcome != Failed {
+		a := send()
+		if a.Outcome != Unknown && a.Outcome != Failed {
 			return a, a.Err
 		}
 		err := retry.Pause(ctx, pace.NextBackOff())
 		if err = cmp.Or(err, t.answering(ctx)); err != nil {
-			return Answer{}, t.explain(err)
+			if ctx.Err() != nil {
+				err = t.explainBy(context.Cause(ctx), a.refusal())
+			}
+			return Answer{}, err
 		}
 	}
 }
@@ -286,7 +329,7 @@ func (t *Tier) learn(change func(*status)) (before, now *status) {
 	change(&s)
 	s.changed = make(chan struct{})
 	before = t.status.Swap(&s)
-	t.Reach(s.away == nil)
+	t.Reach(!s.silent)
 	close(before.changed)
 	return before, &s
 }
@@ -313,10 +356,17 @@ func (t *Tier) answering(ctx context.Context) error {
 	return t.await(ctx, func(s *status) bool { return s.away == nil })
 }
 
-// noteAway notes why the store does not serve, nil if it does. The next renewal finds out when it is back.
-func (t *Tier) noteAway(why error) {
-	if why != nil || t.status.Load().away != nil { // most often neither
-		t.learn(func(s *status) { s.away = why })
+// noteAway notes why the store does not serve, nil if it does. The next renewal finds out when it is back, and only what renewals tell
+// is told of the connection: it may be one request alone that is not served.
+func (t *Tier) noteAway(why error, renewal bool) {
+	why = second.Unavailable(why)
+	if s := t.status.Load(); why != nil || s.away != nil || renewal && s.silent { // most often none of these
+		t.learn(func(s *status) {
+			s.away = why
+			if renewal {
+				s.silent = why != nil
+			}
+		})
 	}
 	if why != nil {
 		t.renew.Set()

@@ -10,4 +10,20 @@ var (
 	ErrClosed   = errors.New("locks closed")
 	ErrPermits  = errors.New("another number of permits")
 	ErrUnknown  = errors.New("outcome unknown")
+
+	ErrUnavailable = errors.New("store unavailable")
 )
+
+// Unavailable returns err as one that wraps [ErrUnavailable] as well, with the same text. Nil stays nil.
+func Unavailable(err error) error {
+	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrClosed) {
+		return err
+	}
+	return unavailable{err}
+}
+
+type unavailable struct{ error }
+
+func (u unavailable) Unwrap() error { return u.error }
+
+func (u unavailable) Is(target error) bool { return target == ErrUnavailable }

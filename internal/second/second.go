@@ -28,6 +28,9 @@ type Tier interface {
 	// Quarantine returns what is known of a time in which the store grants nothing to anybody, nil if it is over or
 	// there is none. What a claim has just read counts.
 	Quarantine() *QuarantineError
+	// Refusal returns why the store refuses, again and again and for seconds, what is asked of it, although it can be reached; nil if
+	// it does not. It changes nothing for what is held.
+	Refusal() error
 	// Groups returns how many requests have had commands about several locks, and how many commands these were.
 	Groups() (requests, commands int64)
 	// Now is the monotonic clock of the leases, from any beginning.

@@ -6,6 +6,7 @@ import "sync/atomic"
 // learn where its contender stands; the gate asks when somebody wants to know. Nil stands for none.
 type Wait struct {
 	ask    atomic.Pointer[func() Standing]
+	failed atomic.Pointer[func() error]
 	behind atomic.Bool
 }
 
@@ -16,6 +17,7 @@ type Standing struct {
 	Nearest Contender // the one right ahead, as far as its contender tells
 
 	Quarantine *QuarantineError // the store grants nothing to anybody; nil if it does
+	Refusal    error            // why the last request failed although the store can be reached; nil if it was served
 }
 
 // Stands says that the contender has to wait, and what tells for whom. It is called once the tier has
@@ -23,6 +25,13 @@ type Standing struct {
 func (w *Wait) Stands(ask func() Standing) {
 	w.behind.Store(true)
 	w.ask.Store(&ask)
+}
+
+// Tries says how to learn why the last request failed; ask must not wait, nor call the store, and returns nil if it was served.
+func (w *Wait) Tries(ask func() error) {
+	if w != nil {
+		w.failed.Store(&ask)
+	}
 }
 
 // Forget says that there is no contender any more, or nothing known of its place.
@@ -33,6 +42,9 @@ func (w *Wait) Standing() (s Standing) {
 	if w != nil {
 		if ask := w.ask.Load(); ask != nil {
 			s = (*ask)()
+		}
+		if ask := w.failed.Load(); ask != nil {
+			s.Refusal = (*ask)()
 		}
 	}
 	return s

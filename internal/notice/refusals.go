@@ -1,0 +1,133 @@
+package notice
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Refusals follow the requests that a store refuses, or leaves unanswered, again and again, although it answers others: the connection
+// shows nothing of that. Requests are told apart by what they are for.
+type Refusals struct {
+	Log   Log
+	Fades func() time.Duration // after how long without another refusal nothing is known any more
+	Spawn func(func()) bool    // runs what logs: a slow logger delays no request
+
+	some     atomic.Bool // there may be some: most often a request that is served takes no mutex
+	mu       sync.Mutex  // guards the fields below
+	runs     map[string]*run
+	suspects map[string]refusal // not answered; what they say of the store shows when a renewal is, or is not
+}
+
+type refusal struct {
+	path string
+	err  error
+}
+
+// A run is refusals without a request in between that was served.
+type run struct {
+	refusal
+	since, last time.Time
+	due         time.Time // when the next warning is
+	warnings    int
+}
+
+// Refused says that a request about path has failed, and was answered.
+func (r *Refusals) Refused(what, path string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.noteLocked(what, refusal{path, err})
+}
+
+// Suspect says that a request about path was not answered. If a renewal is, that was a refusal.
+func (r *Refusals) Suspect(what, path string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.suspects == nil {
+		r.suspects = make(map[string]refusal)
+	}
+	r.suspects[what] = refusal{path, err}
+	r.some.Store(true)
+}
+
+// Reached says whether a renewal was answered. If it was not, that explains what has failed.
+func (r *Refusals) Reached(reached bool) {
+	if !r.some.Load() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !reached {
+		clear(r.runs)
+	}
+	for what, s := range r.suspects {
+		if reached {
+			r.noteLocked(what, s)
+		}
+	}
+	clear(r.suspects)
+	r.some.Store(len(r.runs) > 0)
+}
+
+func (r *Refusals) noteLocked(what string, why refusal) {
+	now, n := time.Now(), r.runs[what]
+	if n == nil || now.Sub(n.last) > r.Fades() {
+		n = &run{since: now, due: now.Add(lasting)}
+		if r.runs == nil {
+			r.runs = make(map[string]*run)
+		}
+		r.runs[what] = n
+		r.some.Store(true)
+	}
+	n.refusal, n.last = why, now
+	if now.Before(n.due) {
+		return
+	}
+	n.warnings++
+	n.due = now.Add(min(lasting<<min(n.warnings, 10), rarest))
+	seen := *n
+	r.Spawn(func() {
+		r.Log.Logger.Warn(r.Log.Package+": the store refuses each request to "+what,
+			"path", seen.path, "since", seen.since, "for", now.Sub(seen.since), "err", seen.err)
+	})
+}
+
+const lasting = 3 * time.Second // are refusals that people have to know of
+
+// Served says that such a request was served.
+func (r *Refusals) Served(what string) {
+	if !r.some.Load() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.runs[what]
+	delete(r.runs, what)
+	delete(r.suspects, what)
+	r.some.Store(len(r.runs)+len(r.suspects) > 0)
+	if n != nil && n.warnings > 0 {
+		r.Spawn(func() {
+			r.Log.Logger.Info(r.Log.Package+": the store serves requests to "+what+" again", "since", n.since, "for", time.Since(n.since))
+		})
+	}
+}
+
+// Err returns why the store refuses requests, once that has lasted; nil if it does not.
+func (r *Refusals) Err() (err error) {
+	if !r.some.Load() {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var since time.Time
+	for what, n := range r.runs {
+		lasts := n.last.Sub(n.since) >= lasting && time.Since(n.last) <= r.Fades()
+		if lasts && (err == nil || n.since.Before(since)) {
+			since = n.since
+			err = fmt.Errorf("the store refuses each request to %s, for %v so far, the last one for %s: %w",
+				what, n.last.Sub(n.since).Round(time.Second), n.path, n.err)
+		}
+	}
+	return err
+}
