@@ -84,7 +84,7 @@ func TestExamplesImportNothingInternal(t *testing.T) {
 
 // Who reads a log finds there what a line means. What a store alone has is in the documentation of its WithLogger.
 func TestMessagesOfTheLogAreListed(t *testing.T) {
-	message := regexp.MustCompile(`(?:Package ?\+ ?": |"tier: (?:a goroutine|a hold) )([a-z][a-z ]+)`)
+	message := regexp.MustCompile(`(?:Package ?\+ ?": |"tier: (?:a goroutine|a hold|log lines) )([a-z][a-z ]+)`)
 	list := string(need.Get(os.ReadFile("docs/operate.md"))(t))
 	found := 0
 	for _, pattern := range []string{"internal/notice/*.go", "internal/queue/*.go", "tier/*.go"} {

@@ -45,6 +45,10 @@ func WithLeaseMargin(d time.Duration) Option {
 //     in; a server is too old, or has raised the TTL; and what package tier warns of: see [tier.Mutex.Acquire] and
 //     [tier.WithLeakDetection].
 //   - INFO: etcd answers again, and after how long (not each time if that keeps changing); there is a new etcd lease.
+//
+// The logger may block, panic or call back: it runs in a goroutine of its own, and no lock and no connection waits for it. While it
+// blocks, 256 lines wait; later ones are dropped, and the next line that it takes says how many. Close waits for the logger for a
+// second at most.
 func WithLogger(logger *slog.Logger) Option {
 	return option{Set: func(o *options) { o.Logger = logger }}
 }

@@ -193,7 +193,7 @@ func (s *store) grant(ctx context.Context) (session string, ttl time.Duration, e
 	case ttl <= 0:
 		return "", 0, denied{fmt.Errorf("etcd has granted a lease of %v, where %v was asked for", ttl, s.options.TTL)}
 	case ttl > s.options.TTL:
-		s.options.Logger.Warn("etcdlock: the server has raised the TTL of the lease", "asked", s.options.TTL, "granted", ttl)
+		s.tier.Logger().Warn("etcdlock: the server has raised the TTL of the lease", "asked", s.options.TTL, "granted", ttl)
 	}
 	session = strconv.FormatInt(int64(granted.ID), 16)
 	s.names.begin(session)
@@ -227,7 +227,7 @@ func (s *store) checkVersions() {
 		status, err := s.client.Status(ctx, endpoint)
 		cancel()
 		if err == nil && version.TooOld(status.Version) {
-			s.options.Logger.Warn("etcdlock: a server is too old to keep its word about leases: "+
+			s.tier.Logger().Warn("etcdlock: a server is too old to keep its word about leases: "+
 				"a lock may be given away before its holder knows. It should be "+version.Needed, "endpoint", endpoint, "version", status.Version)
 		}
 	}

@@ -49,6 +49,10 @@ func WithLeaseMargin(d time.Duration) Option {
 //     see [tier.Mutex.Acquire] and [tier.WithLeakDetection].
 //   - INFO: Redis answers again, and after how long (not each time if that keeps changing); the configuration of the server
 //     cannot be read.
+//
+// The logger may block, panic or call back: it runs in a goroutine of its own, and no lock and no connection waits for it. While it
+// blocks, 256 lines wait; later ones are dropped, and the next line that it takes says how many. Close waits for the logger for a
+// second at most.
 func WithLogger(logger *slog.Logger) Option {
 	return option{Set: func(o *options) { o.Logger = logger }}
 }

@@ -150,17 +150,17 @@ func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Dur
 	switch outcomeOf(err) {
 	case queue.Done:
 	case queue.Denied: // as with most of those who run Redis for others
-		s.options.Logger.Info("redislock: the configuration of the server cannot be read", "err", err)
+		s.tier.Logger().Info("redislock: the configuration of the server cannot be read", "err", err)
 		return usualLag + rounding, nil
 	default:
 		return 0, err
 	}
 	if policy := config["maxmemory-policy"]; config["maxmemory"] != "0" && policy != "noeviction" {
-		s.options.Logger.Warn("redislock: maxmemory-policy is not noeviction: locks may be evicted", "policy", policy)
+		s.tier.Logger().Warn("redislock: maxmemory-policy is not noeviction: locks may be evicted", "policy", policy)
 	}
 	if cmp.Or(config["min-replicas-to-write"], config["min-slaves-to-write"], "0") == "0" {
 		if replicas := one.InfoMap(ctx, "replication").Item("Replication", "connected_slaves"); replicas != "0" && replicas != "" {
-			s.options.Logger.Warn("redislock: min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, "+
+			s.tier.Logger().Warn("redislock: min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, "+
 				"goes on granting locks", "replicas", replicas)
 		}
 		return 0, nil

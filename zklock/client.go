@@ -25,6 +25,7 @@ type Client struct {
 	chroot  string      // which all paths are below, "" for none
 	content second.Head // of lock nodes: what they say of this process
 	link    *link.Link
+	flush   func() // has the logger write what was logged so far
 
 	plain     atomic.Bool // the server knows no containers (before 3.5)
 	reaper    reaper
@@ -36,8 +37,11 @@ type Client struct {
 }
 
 func newClient(o options) *Client {
+	var flush func()
+	o.Logger, flush = notice.Aside(o.Logger)
 	c := &Client{
 		options:  o,
+		flush:    flush,
 		content:  second.HeadOf(second.Describe(o.Label)),
 		link:     link.New(o.Config),
 		renewals: renewals{underWay: make(map[string]context.Context), failed: make(map[string]int32)},
@@ -61,6 +65,7 @@ func (c *Client) Close() error {
 	c.closing.Do(func() {
 		c.link.End()
 		c.link.Close()
+		c.flush()
 	})
 	return nil
 }

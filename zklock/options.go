@@ -124,6 +124,10 @@ func WithDialContext(dial func(ctx context.Context, network, address string) (ne
 //   - DEBUG: each failure to connect, and what the client library says.
 //
 // Of a client made by [Attach] the connection is not followed.
+//
+// The logger may block, panic or call back: it runs in a goroutine of its own, and no lock and no connection waits for it. While it
+// blocks, 256 lines wait; later ones are dropped, and the next line that it takes says how many. Close waits for the logger for a
+// second at most.
 func WithLogger(logger *slog.Logger) Option {
 	return option{set: func(o *options) { o.Logger = logger }}
 }

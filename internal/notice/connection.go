@@ -16,23 +16,29 @@ import (
 // an outage that lasts, and tells each change, in order and one at a time. All methods but Run
 // return at once, so that they may be called under a mutex or in a callback.
 //
-// What changes while somebody is being told is told as one change: that bounds the log of a
-// connection that keeps breaking, and a slow listener holds nobody up.
+// The log and the listener are told by a goroutine each, so that a listener that blocks delays no line. What changes while the listener
+// is being told is told as one change.
 type Connection struct {
-	config  Config
-	changed mutexbool.Bool
+	config   Config
+	log      follower
+	listener follower // once there is one
 
 	mu     sync.Mutex // guards the fields below
 	now    state
-	notify func(second.Connection) // does nothing if nobody asked
-	fresh  bool                    // it has been told nothing so far
+	ever   bool                    // it was connected
+	notify func(second.Connection) // that Run has yet to begin with; nil if there is none
 
-	// What Run has told.
-	told     state
-	session  string    // under which it was connected last, "" before the first
+	// What Run has logged.
 	warnings int       // about the present outage
 	due      time.Time // when the next one is, if ever
 	returned time.Time // when a return was logged last
+}
+
+// A follower is told of each change. Its goroutine alone has the fields but for the first.
+type follower struct {
+	changed mutexbool.Bool
+	told    state
+	session string // under which it was connected last, as was told, "" before the first
 }
 
 // A Config is what there is to know of a store.
@@ -64,7 +70,7 @@ func (s state) is() second.ConnectionState {
 // NewConnection returns one that is yet to be made.
 func NewConnection(c Config) *Connection {
 	begun := state{since: time.Now()}
-	return &Connection{config: c, now: begun, told: begun, notify: func(second.Connection) {}}
+	return &Connection{config: c, now: begun, log: follower{told: begun}}
 }
 
 // Reach says whether the store answers.
@@ -94,31 +100,37 @@ func (c *Connection) change(f func(*state)) {
 	if up := second.Connected; (before.is() == up) != (c.now.is() == up) {
 		c.now.since = time.Now()
 	}
-	c.changed.Set()
+	c.ever = c.ever || c.now.is() == second.Connected
+	c.log.changed.Set()
+	c.listener.changed.Set()
 }
 
-// Notify has f called, from the goroutine of Run, with how things stand, and for each change from
-// then on.
+// Notify has f called, from a goroutine that Run starts, with how things stand, and for each change from then on. It is called once at
+// most. When ctx of Run is done, no call begins any more; one that goes on is not waited for.
 func (c *Connection) Notify(f func(second.Connection)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.notify, c.fresh = f, true
-	c.changed.Set()
+	c.notify = f
+	c.log.changed.Set()
 }
 
-// Run tells what becomes known until ctx is done.
+// Run logs what becomes known until ctx is done, and has the listener told, if there is one.
 func (c *Connection) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		c.changed.Clear() // before the look: what comes later ends the wait
-		c.tell()
+		c.log.changed.Clear() // before the look: what comes later ends the wait
+		now, notify := c.look()
+		if notify != nil {
+			go c.tell(ctx, notify)
+		}
+		c.report(now)
 		var alarm <-chan time.Time
 		if !c.due.IsZero() {
 			alarm = time.After(time.Until(c.due))
 		}
 		select {
-		case <-c.changed.C():
+		case <-c.log.changed.C():
 		case <-alarm:
-			if !c.changed.IsSet() {
+			if !c.log.changed.IsSet() {
 				c.warn()
 			}
 		case <-ctx.Done():
@@ -126,16 +138,52 @@ func (c *Connection) Run(ctx context.Context) {
 	}
 }
 
-// tell tells how the present state differs from what was told.
-func (c *Connection) tell() {
+// look returns the present state, and a listener that is to be told from now on, if any.
+func (c *Connection) look() (now state, notify func(second.Connection)) {
 	c.mu.Lock()
-	before, now, notify, fresh := c.told, c.now, c.notify, c.fresh
-	c.told, c.fresh = now, false
+	defer c.mu.Unlock()
+	notify, c.notify = c.notify, nil
+	return c.now, notify
+}
+
+// tell tells the listener until ctx is done.
+func (c *Connection) tell(ctx context.Context, notify func(second.Connection)) {
+	c.mu.Lock()
+	l, now := &c.listener, c.now
+	is := now.is()
+	if !c.ever {
+		is = second.Suspended // nothing was held that could be lost
+	}
 	c.mu.Unlock()
-	var news []second.Connection
-	was, is, same := before.is(), now.is(), now.session == c.session
+	l.told = now
+	if is == second.Connected {
+		l.session = now.session
+	}
+	news := []second.Connection{{State: is, Err: c.config.Why()}}
+	for {
+		for _, n := range news {
+			if ctx.Err() != nil {
+				return
+			}
+			notify(n)
+		}
+		select {
+		case <-l.changed.C():
+		case <-ctx.Done():
+			return
+		}
+		l.changed.Clear()
+		now, _ := c.look()
+		news = l.news(now, c.config.Why)
+	}
+}
+
+// news returns how the present state differs from what was told, and takes it for told.
+func (f *follower) news(now state, why func() error) (news []second.Connection) {
+	before, same := f.told, now.session == f.session
+	was, is := before.is(), now.is()
+	f.told = now
 	if before.session != "" && now.session != before.session {
-		c.config.Logger.Warn(c.config.Package+": session expired", "session", before.session)
 		news = append(news, second.Connection{State: second.Expired})
 	}
 	switch {
@@ -144,27 +192,32 @@ func (c *Connection) tell() {
 		if was != second.Connected {
 			away = now.since.Sub(before.since)
 		}
-		c.logReturn(now.session, away)
-		c.session, c.warnings, c.due = now.session, 0, time.Time{}
+		f.session = now.session
 		news = append(news, second.Connection{State: second.Connected, Away: away})
 	case is == second.Suspended && was == second.Connected && same:
-		news = append(news, second.Connection{State: second.Suspended, Err: c.config.Why()})
+		news = append(news, second.Connection{State: second.Suspended, Err: why()})
+	}
+	return news
+}
+
+// report logs how the present state differs from what was logged.
+func (c *Connection) report(now state) {
+	before, last := c.log.told.session, c.log.session
+	for _, n := range c.log.news(now, c.config.Why) {
+		switch n.State {
+		case second.Expired:
+			c.config.Logger.Warn(c.config.Package+": session expired", "session", before)
+		case second.Connected:
+			c.logReturn(last, now.session, n.Away)
+			c.warnings, c.due = 0, time.Time{}
+		}
 	}
 	switch {
-	case is == second.Connected || c.warnings > 0:
-	case c.session == "":
+	case now.is() == second.Connected || c.warnings > 0:
+	case c.log.session == "":
 		c.due = now.since.Add(firstWarning)
 	default:
 		c.due = now.since.Add(c.config.Patience())
-	}
-	if fresh {
-		if c.session == "" {
-			is = second.Suspended // nothing was held that could be lost
-		}
-		news = []second.Connection{{State: is, Err: c.config.Why()}}
-	}
-	for _, n := range news {
-		notify(n)
 	}
 }
 
@@ -179,21 +232,21 @@ func (c *Connection) warn() {
 	text := c.config.Package + ": the connection to " + c.config.Store + " is away"
 	c.warnings++
 	c.due = time.Time{}
-	if c.session == "" {
+	if c.log.session == "" {
 		text = c.config.Package + ": still no connection to " + c.config.Store
 		c.due = time.Now().Add(min(firstWarning<<min(c.warnings, 10), rarest))
 	}
-	c.config.Logger.Warn(text, "since", c.told.since, "for", time.Since(c.told.since), "err", c.config.Why())
+	c.config.Logger.Warn(text, "since", c.log.told.since, "for", time.Since(c.log.told.since), "err", c.config.Why())
 }
 
 // logReturn logs the return of the connection. Of one that comes and goes not each return is logged.
-func (c *Connection) logReturn(session string, away time.Duration) {
+func (c *Connection) logReturn(last, session string, away time.Duration) {
 	level, text, warned := slog.LevelInfo, "connected", c.warnings > 0
 	switch {
-	case c.session == "" && !warned:
+	case last == "" && !warned:
 		level = slog.LevelDebug
-	case c.session == "":
-	case session != c.session:
+	case last == "":
+	case session != last:
 		text = "new session"
 	case time.Since(c.returned) < c.config.Patience(): // an outage that was warned of has lasted for longer
 		return

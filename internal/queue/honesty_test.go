@@ -25,7 +25,7 @@ func TestReleaseThatFindsNothingTellsOfALossWhileTheLeaseRuns(t *testing.T) {
 				wantErr(t, "Release", h.Release(), second.ErrLost)
 				need.That(t, "the context lives on", h.Context().Err() != nil)
 				synctest.Wait()
-				need.Equal(t, "losses in "+f.log.String(), len(f.log.Lines(slog.LevelWarn, "lock lost")), 1)
+				need.Equal(t, "losses in "+f.logged().String(), len(f.logged().Lines(slog.LevelWarn, "lock lost")), 1)
 			})
 		})
 		// It was ours when it was given up.
@@ -64,7 +64,7 @@ func TestShareThatMayHaveBeenExecutedIsNotTakenBack(t *testing.T) {
 		f.then(Share, c.replies...)
 		need.Equal(t, "Share succeeds", h.Share(t.Context()) == nil, c.shared)
 		need.Equal(t, "shared", h.Shared(), c.shared)
-		told := len(f.log.Lines(slog.LevelWarn, "cannot let readers of other processes in")) == 1
+		told := len(f.logged().Lines(slog.LevelWarn, "cannot let readers of other processes in")) == 1
 		need.Equal(t, "told", told, !c.shared)
 		h.Release()
 	})
@@ -100,7 +100,7 @@ func TestRenewalThatIsRefusedIsToldOnce(t *testing.T) {
 		<-h.Context().Done()
 		wantErr(t, "Err", f.Err(), errRefused)
 		wantErr(t, "a try", need.ErrOf(f.claim(second.Exclusive).TryAcquire(t.Context())), errRefused)
-		need.Equal(t, "times told in "+f.log.String(), strings.Count(f.log.String(), errRefused.Error()), 1)
+		need.Equal(t, "times told in "+f.logged().String(), strings.Count(f.logged().String(), errRefused.Error()), 1)
 		time.Sleep(time.Minute)
 		wantErr(t, "when it is renewed again", f.Err(), nil)
 		h.Release()
@@ -131,12 +131,12 @@ func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 		h.Release()
 		time.Sleep(2 * ttl)
 		for text, with := range map[string]string{"lock lost": "path=/l", "connection to Fake is away": "since=", "session expired": ""} {
-			lines := f.log.Lines(slog.LevelWarn, text)
+			lines := f.logged().Lines(slog.LevelWarn, text)
 			need.Equal(t, "lines with "+text, len(lines), 1)
 			need.Has(t, text, strings.Join(lines, ""), with)
 		}
 		for _, text := range []string{"new session", "connected again"} {
-			need.Equal(t, "lines with "+text, len(f.log.Lines(slog.LevelInfo, text)), 1)
+			need.Equal(t, "lines with "+text, len(f.logged().Lines(slog.LevelInfo, text)), 1)
 		}
 	})
 }
@@ -181,7 +181,7 @@ func TestQuarantineIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 		warned := func(times int) {
 			t.Helper()
 			synctest.Wait()
-			need.Equal(t, "warnings in "+f.log.String(), len(f.log.Lines(slog.LevelWarn, "fake: the store grants nothing as yet")), times)
+			need.Equal(t, "warnings in "+f.logged().String(), len(f.logged().Lines(slog.LevelWarn, "fake: the store grants nothing as yet")), times)
 		}
 
 		need.Equal(t, "a quarantine before there is one", f.Quarantine(), nil)

@@ -213,7 +213,7 @@ func TestContenderThatCannotLeave(t *testing.T) {
 		err := h.Release()
 		need.That(t, fmt.Sprintf("Release: %v", err), errors.Is(err, errRefused) && !errors.Is(err, second.ErrLost))
 		time.Sleep(5 * ttl)
-		need.Equal(t, "times told", strings.Count(f.log.String(), "cannot remove a contender"), 1)
+		need.Equal(t, "times told", strings.Count(f.logged().String(), "cannot remove a contender"), 1)
 		need.That(t, "who cannot be removed by itself is not dropped with a renewal", len(f.ops(Drop)) != 0)
 		f.none()
 	})
@@ -345,13 +345,13 @@ func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 	playFrom(t, func(f *fake) { f.then(Open, refused, refused); f.Deafen(errAway) }, func(t *testing.T, f *fake) {
 		synctest.Wait()
 		wantErr(t, "Acquire without a session", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))), errRefused)
-		need.Equal(t, "times that the refusal is logged", strings.Count(f.log.String(), errRefused.Error()), 1)
-		need.That(t, "another trouble is logged: "+f.log.String(), !strings.Contains(f.log.String(), errAway.Error()))
+		need.Equal(t, "times that the refusal is logged", strings.Count(f.logged().String(), errRefused.Error()), 1)
+		need.That(t, "another trouble is logged: "+f.logged().String(), !strings.Contains(f.logged().String(), errAway.Error()))
 		time.Sleep(time.Second)
 		for range 2 {
 			f.Deafen(errAway)
 		}
-		need.Equal(t, "times that it is logged that no news come", strings.Count(f.log.String(), errAway.Error()), 1)
+		need.Equal(t, "times that it is logged that no news come", strings.Count(f.logged().String(), errAway.Error()), 1)
 		wantErr(t, "Err", f.Err(), errAway)
 		f.Deafen(nil)
 		wantErr(t, "Err", f.Err(), nil)

@@ -95,6 +95,12 @@ func newFake(t *testing.T, config Config) *fake {
 	return f
 }
 
+// logged is what the logger has written of all that happened.
+func (f *fake) logged() *logtest.Log {
+	synctest.Wait()
+	return f.log
+}
+
 func (f *fake) Name(string) string {
 	f.meanwhile()
 	return cmp.Or(f.name, fmt.Sprint("c", f.count()))

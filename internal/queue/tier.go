@@ -42,6 +42,7 @@ type Tier struct {
 	store    Store
 	log      notice.Log
 	refusals notice.Refusals // of acquisitions and releases, while renewals are answered
+	flush    func()          // has the logger write what was logged so far
 	follower Follower        // nil if the store tells unasked
 	origin   time.Time       // of the monotonic clock
 
@@ -79,13 +80,14 @@ func New(config Config, store Store) *Tier {
 		config.Record = Recorder
 	}
 	t := &Tier{config: config, store: store, origin: time.Now(), tasks: second.NewTasks()}
-	t.log = notice.Log{Logger: config.Logger, Package: config.Package}
+	t.config.Logger, t.flush = notice.Aside(config.Logger)
+	t.log = notice.Log{Logger: t.config.Logger, Package: config.Package}
 	t.follower, _ = store.(Follower)
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
 	t.status.Store(&status{silent: true, changed: make(chan struct{})})
 	t.refusals = notice.Refusals{Log: t.log, Spawn: t.Spawn, Fades: func() time.Duration { return 10*time.Second + t.Patience() }}
 	t.Connection = notice.NewConnection(notice.Config{
-		Logger: config.Logger, Package: config.Package, Store: config.Store, Why: t.Err,
+		Logger: t.config.Logger, Package: config.Package, Store: config.Store, Why: t.Err,
 		Patience: func() time.Duration { return t.ttl() / 3 },
 	})
 	return t
@@ -201,7 +203,7 @@ func (t *Tier) Quarantined(left time.Duration, sent time.Time, reason string) {
 		}
 	})
 	if now.warned != before.warned {
-		t.Spawn(func() { t.log.Quarantined(q) })
+		t.log.Quarantined(q)
 	}
 }
 
@@ -221,6 +223,7 @@ func (t *Tier) Close() error {
 		t.tasks.Wait()
 		t.sayGoodbye()
 		t.store.Close()
+		t.flush()
 	})
 	return nil
 }

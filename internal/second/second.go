@@ -40,8 +40,8 @@ type Tier interface {
 	// Context ends when the tier is closed.
 	Context() context.Context
 	// Notify has f called with how the connection stands, and for each change from then on, one
-	// at a time, until Close, which waits for the last call. Changes during a call are told as
-	// one. It is called once at most.
+	// at a time. Changes during a call are told as one. After the tier is closed no call begins; Close
+	// does not wait for one that goes on. It is called once at most.
 	Notify(f func(Connection))
 	// Close loses every grant and leaves no goroutine. It may be called again.
 	Close() error

@@ -1,0 +1,150 @@
+package notice
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	room      = 256         // lines that may wait for a logger
+	flushTime = time.Second // for which [Aside]'s flush waits
+)
+
+// Aside returns a logger that passes lines on to l from a goroutine of its own, in order, so that no call to it waits for l: the handler
+// of a program may block, on a full pipe for example, panic, or call back. While l handles nothing, 256 lines wait; further ones are
+// dropped, and a later line says how many. The goroutine lives only while there are lines.
+//
+// Flush waits until l has handled all lines so far, for a second at most.
+func Aside(l *slog.Logger) (aside *slog.Logger, flush func()) {
+	q := &lines{logger: l.Handler()}
+	return slog.New(handler{q, func() slog.Handler { return q.logger }}), q.flush
+}
+
+// A handler puts lines into a queue. It calls nothing of the logger itself, not even Enabled.
+type handler struct {
+	queue *lines
+	of    func() slog.Handler // of the logger, with what was added to this one
+}
+
+func (h handler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h handler) Handle(ctx context.Context, r slog.Record) error {
+	h.queue.add(line{ctx: ctx, record: r.Clone(), of: h.of})
+	return nil
+}
+
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return handler{h.queue, func() slog.Handler { return h.of().WithAttrs(attrs) }}
+}
+
+func (h handler) WithGroup(name string) slog.Handler {
+	return handler{h.queue, func() slog.Handler { return h.of().WithGroup(name) }}
+}
+
+// A line waits for the logger.
+type line struct {
+	ctx     context.Context
+	record  slog.Record
+	of      func() slog.Handler
+	missing drops // right before it
+}
+
+// drops are how many lines of each level were dropped.
+type drops map[slog.Level]int
+
+// lines are those that wait for a logger.
+type lines struct {
+	logger slog.Handler
+
+	mu      sync.Mutex // guards the fields below; never held across a call of the logger
+	queue   []line
+	dropped drops         // since the last line of the queue
+	empty   chan struct{} // closed when a goroutine that passes lines on has passed on all; nil while there is none
+}
+
+func (q *lines) add(l line) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.queue) == room {
+		if q.dropped == nil {
+			q.dropped = make(drops)
+		}
+		q.dropped[l.record.Level]++
+		return
+	}
+	l.missing, q.dropped = q.dropped, nil
+	q.queue = append(q.queue, l)
+	if q.empty == nil {
+		q.empty = make(chan struct{})
+		go q.pass()
+	}
+}
+
+// pass passes on all lines.
+func (q *lines) pass() {
+	all := false
+	defer func() {
+		if !all { // the handler has called runtime.Goexit: the other lines are for another goroutine
+			go q.pass()
+		}
+	}()
+	for {
+		l, missing, ok := q.next()
+		q.tellMissing(missing)
+		if all = !ok; all {
+			return
+		}
+		if l.of == nil { // there is none after those that are missing
+			continue
+		}
+		if h := l.of(); h.Enabled(l.ctx, l.record.Level) {
+			_ = h.Handle(l.ctx, l.record) // as slog.Logger does
+		}
+	}
+}
+
+// next takes the first line out of the queue, and returns how many are missing before it. Where lines are missing at the end, there is no
+// line behind them.
+func (q *lines) next() (l line, missing drops, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case len(q.queue) > 0:
+		l, q.queue = q.queue[0], q.queue[1:]
+		return l, l.missing, true
+	case q.dropped != nil:
+		missing, q.dropped = q.dropped, nil
+		return line{}, missing, true
+	}
+	close(q.empty)
+	q.empty, q.queue = nil, nil
+	return line{}, nil, false
+}
+
+// tellMissing logs how many lines were dropped, but for those that the logger would not have written.
+func (q *lines) tellMissing(dropped drops) {
+	ctx, missing := context.Background(), 0
+	for level, n := range dropped {
+		if q.logger.Enabled(ctx, level) {
+			missing += n
+		}
+	}
+	if missing > 0 {
+		slog.New(q.logger).Warn("tier: log lines were dropped here: the logger was blocked", "lines", missing)
+	}
+}
+
+func (q *lines) flush() {
+	q.mu.Lock()
+	empty := q.empty
+	q.mu.Unlock()
+	if empty == nil {
+		return
+	}
+	select {
+	case <-empty:
+	case <-time.After(flushTime):
+	}
+}
