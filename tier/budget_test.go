@@ -1,7 +1,10 @@
 package tier_test
 
 import (
+	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -67,14 +70,27 @@ func wantEqual(t *testing.T, had []time.Duration) {
 	}
 }
 
-// The rule of thumb: with 19 transfers, a lock is in use for 95 % of the time, here of a store that is far from all.
-func TestABudgetOf19TransfersKeepsALockInUse(t *testing.T) {
-	far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
-		mutexes := several(4, process, tier.WithHandOff(19*roundTrip))
-		had, took := contend(t, mutexes, always(time.Millisecond), 20)
-		need.AtLeast(t, "the time in use", sum(had), took*94/100)
-		wantEqual(t, had)
-	})
+// docs/stores.md says for what share of the time a lock is in use, by the time of a transfer between processes.
+func TestTimeInUseIsWhatTheDocumentsSay(t *testing.T) {
+	const section = time.Millisecond
+	use := func(t *testing.T, transfer, budget time.Duration) (percent float64) {
+		locktest.Bubble(t, func(t *testing.T, s *zktest.Server) {
+			mutexes := times(4, func() *tier.Mutex {
+				return at(t, s, after(transfer/2), after(transfer/2), tier.WithHandOff(budget)).Mutex("/locks/a")
+			})
+			had, took := contend(t, mutexes, always(section), 50)
+			wantEqual(t, had)
+			percent = 100 * sum(had).Seconds() / took.Seconds()
+		})
+		return percent
+	}
+	text := string(need.Get(os.ReadFile("../docs/stores.md"))(t))
+	for _, ms := range []float64{0.5, 1, 5, 20} {
+		transfer := time.Duration(ms * float64(time.Millisecond))
+		byDefault, longer := use(t, transfer, 20*time.Millisecond), use(t, transfer, 19*transfer)
+		row := fmt.Sprintf("| %g ms | %.0f %% | %g ms | %.0f %% |", ms, byDefault, 19*ms, longer)
+		need.That(t, "docs/stores.md does not have the row "+row, strings.Contains(text, row))
+	}
 }
 
 // A process has the lock for the budget and a part of its last section, whatever the sections of the other one are.
