@@ -58,7 +58,7 @@ func Summarize(r *report.Result, rule rule.Rule, tallies []*evidence.Tally, coun
 	}
 	if r.Think == 0 && r.Paths == 1 && rule.Room == 1 {
 		away := aways.Quantiles()
-		r.Away = &away
+		r.Away, r.Absences = &away, aways.Count()
 	}
 	r.Decide()
 }

@@ -43,7 +43,10 @@ type Result struct {
 	// Away is how long processes were without the lock while others had it; null where
 	// they do not want it all the time.
 	Away        *durations.Quantiles `json:"away_ns"`
+	Absences    int64                `json:"absences,omitempty"`        // how many these were
 	AwayBound   int64                `json:"away_bound_ns,omitempty"`   // what the lock promises of it, if it does
+	AwayJudged  bool                 `json:"away_judged,omitempty"`     // the run fails if 99 of 100 were not within the bound
+	Transfer    int64                `json:"transfer_ns,omitempty"`     // the longest hand-over in strict order, before the run
 	QuorumWrite int64                `json:"quorum_write_ns,omitempty"` // median of a small write to the same server, without the RTT
 
 	Overlaps         int64 `json:"overlaps"`
@@ -114,6 +117,9 @@ func (r *Result) Violations() []string {
 		if v.n != 0 {
 			found = append(found, fmt.Sprint(v.n, " ", v.what))
 		}
+	}
+	if r.AwayJudged && r.Away.P99 > r.AwayBound {
+		found = append(found, fmt.Sprintf("processes were without the lock for %v, more than the %v that are due", ns(r.Away.P99), ns(r.AwayBound)))
 	}
 	if r.Acquisitions == 0 {
 		found = append(found, "nothing was acquired")

@@ -107,10 +107,13 @@ func (s *Side) row(name string, row func(name, format string, args ...any)) {
 func (r *Result) handOverText() string {
 	text := fmt.Sprintf("p50 %v  p99 %v  max %v", ns(r.HandOver.P50), ns(r.HandOver.P99), ns(r.HandOver.Max))
 	if r.Away != nil {
-		text += fmt.Sprintf("; away for %v at most", ns(r.Away.Max))
+		text += fmt.Sprintf("; away p99 %v  max %v", ns(r.Away.P99), ns(r.Away.Max))
 	}
 	if r.AwayBound > 0 {
-		text += fmt.Sprintf(" of %v", ns(r.AwayBound))
+		text += fmt.Sprintf(", due %v", ns(r.AwayBound))
+		if !r.AwayJudged {
+			text += " (not judged: the machine is busy, or the run too short)"
+		}
 	}
 	if r.QuorumWrite > 0 {
 		text += fmt.Sprintf("; quorum write %v", ns(r.QuorumWrite))

@@ -128,7 +128,7 @@ func (p *Page) aways() (group, error) {
 		}
 	}
 	return one("Longest time away", "The longest that a process was without the lock while others had it. The mark is the bound: "+
-		"for each other process a hand-off budget, two sections and one hand-over, as long as they were measured.", b)
+		"for each other process a hand-off budget, two sections and the longest of the hand-overs that were measured before.", b)
 }
 
 func (p *Page) packets() (group, error) {
