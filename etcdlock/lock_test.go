@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,13 +131,30 @@ func TestViews(t *testing.T) {
 		var places []place
 		var ref queue.Ref
 		for i, kind := range c.readers {
-			ref = queue.Ref{Path: "/x", ID: string(rune('a' + i)), Token: int64(i + 1), Reads: kind == 'r'}
+			ref = queue.Ref{Path: "/x", ID: ownID(rune('A' + i)), Token: int64(i + 1), Reads: kind == 'r'}
 			places = append(places, key(ref, map[rune]string{'s': shared}[kind]))
 		}
 		c.want.ID, c.want.Known, c.want.Token, c.want.At, c.want.Reads = ref.ID, true, ref.Token, 7, ref.Reads
 		v := viewOf(ref, 7, places)
 		v.Nearest = second.Contender{Token: v.Nearest.Token}
 		need.Equal(t, name, v, c.want)
+	}
+}
+
+// ownID is of the form of [store.Name].
+func ownID(first rune) string { return string(first) + strings.Repeat("A", 25) }
+
+// A key that another program has made excludes everybody, also if its value looks like one of ours.
+func TestForeignKeysLetNobodyPass(t *testing.T) {
+	reader := queue.Ref{Path: "/x", ID: ownID('B'), Token: 2, Reads: true}
+	for name, ours := range map[string]bool{
+		ownID('A'): true, readMark + ownID('A'): true, "12-" + ownID('A'): true,
+		"694d8a6f2c1b0d3e": false, "x": false, "x" + ownID('A'): false, "x-" + ownID('A'): false, ownID('a'): false, ownID('A') + "A": false,
+	} {
+		foreign := placeOf(&mvccpb.KeyValue{Key: []byte("/x/" + name), CreateRevision: 1, Value: []byte(`{"v":1,"shared":true,"revoke":true}`)})
+		need.Equal(t, name+" is of this package", foreign.ours, ours)
+		v := viewOf(reader, 7, []place{foreign, placeOf(&mvccpb.KeyValue{Key: []byte(keyOf(reader)), CreateRevision: 2})})
+		need.Equal(t, name+" lets a reader pass", v.Has, ours)
 	}
 }
 

@@ -125,7 +125,7 @@ func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {
 // The watch begins before the look, so its first events may be older.
 func TestMirrorKeepsWhatALookHasShown(t *testing.T) {
 	key := func(modified int64, value string) *mvccpb.KeyValue {
-		return &mvccpb.KeyValue{Key: []byte("/x/a"), Value: []byte(value), CreateRevision: 1, ModRevision: modified}
+		return &mvccpb.KeyValue{Key: []byte("/x/" + ownID('A')), Value: []byte(value), CreateRevision: 1, ModRevision: modified}
 	}
 	m := &mirror{prefix: "/x/"}
 	m.revision, m.places = 3, []place{placeOf(key(3, `{"v":1,"shared":true}`))}

@@ -82,12 +82,24 @@ func (s *store) put(c queue.Command) clientv3.Op {
 	return clientv3.OpPut(keyOf(c.Ref), second.Encode(o), clientv3.WithLease(leaseOf(c.Session)))
 }
 
-// ownerIn is what the process says that made a key of this value, if that is of this package.
-func ownerIn(value []byte) (o owner, ours bool) {
-	if json.Unmarshal(value, &o) != nil || o.Version != 1 {
+// ownerIn is what the process says that made a key, if that is of this package. Other programs may write JSON of this form, too: what it
+// says counts only in a key with a name of ours, or their keys could let readers pass.
+func ownerIn(name string, value []byte) (o owner, ours bool) {
+	if !ownName(name) || json.Unmarshal(value, &o) != nil || o.Version != 1 {
 		return owner{}, false
 	}
 	return o, true
+}
+
+// ownName reports whether a name ends as those do that [store.Name] returns.
+func ownName(name string) bool {
+	const length = 26 // of rand.Text
+	own := len(name) - length
+	if own < 0 || strings.Trim(name[own:], "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" {
+		return false
+	}
+	before := name[:own]
+	return before == "" || before == readMark || before[len(before)-1] == '-' && strings.Trim(before, "0123456789") == "-"
 }
 
 // A place is a key in a queue. Lower tokens, which are create revisions, go first.
@@ -117,7 +129,7 @@ func isContender(prefix string, kv *mvccpb.KeyValue) bool {
 
 func placeOf(kv *mvccpb.KeyValue) place {
 	name := string(kv.Key[bytes.LastIndexByte(kv.Key, '/')+1:])
-	o, ours := ownerIn(kv.Value)
+	o, ours := ownerIn(name, kv.Value)
 	p := place{key: string(kv.Key), modified: kv.ModRevision, ours: ours, value: string(kv.Value), Contender: second.Contender{
 		ID: second.Text(name), Token: kv.CreateRevision, Since: o.Time.UTC(),
 		Shared: o.Shared || strings.HasPrefix(name, readMark), Asked: o.Revoke,
