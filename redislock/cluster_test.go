@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/tier"
@@ -61,6 +63,29 @@ func TestLockInACluster(t *testing.T) {
 		ended(t, "the holder hears of the one who waits", hold.Contested())
 		mustRelease(t, hold)
 		wantErr(t, <-next, nil)
+	}
+}
+
+// All primaries that were met are sent with each command. Those of former fail-overs are forgotten, and those that are there are met again.
+func TestPrimariesOfManyFailOversAreForgotten(t *testing.T) {
+	t.Parallel()
+	c := redisservertest.StartCluster(t, 3, redisserver.Config{NoSync: true})
+	client := clusterClient(t, c)
+	take(t, firstLocks(t, client), "before")
+	o, _, err := newOptions([]Option{WithLeaseTTL(ttl)})
+	need.OK(t, err)
+	s := open(client, o)
+	t.Cleanup(func() { s.tier.Close() })
+	met := func() int { return strings.Count(s.met(), "=") }
+	eventually(t, "the primaries are met", func() bool { return met() == 3 })
+	for i := range 100 {
+		need.OK(t, s.meet(soon(t), []string{"stranger", fmt.Sprint("former", i), micros(time.Hour), "0"}))
+		need.AtMost(t, "primaries that are sent", met(), fewest)
+	}
+	for _, member := range c.Members[:3] { // behind them are the replicas
+		path := pathsAt(t, client, member, "after:", 1)[0]
+		a := s.Do(soon(t), queue.Command{Op: queue.Look, Ref: queue.Ref{Path: path, ID: s.Name("")}})
+		need.Equal(t, "a look at a lock of each: "+fmt.Sprint(a.Err), a.Outcome, queue.Done)
 	}
 }
 

@@ -73,7 +73,8 @@
 // and new if it was promoted. In a cluster, each primary has a quarantine of its own, for all its paths; all these keys are in
 // one slot. A slot can be moved to another primary at any time but in the quarantine of the one that has it: the other one does
 // not know of that. A repl-backlog-ttl that is shorter than a quarantine hides that a server was promoted; by default it is an
-// hour.
+// hour. Where a proxy or a provider hides master_replid of INFO replication, this package cannot work: [tier.Registry.Err] and
+// acquisitions say so.
 //
 // The key {tierlock:primary}:longest has the longest such time that any process has ever had, in microseconds, which is the one
 // that counts for all. To have a shorter one, end all processes with a longer one, wait for so long, and delete that key; the

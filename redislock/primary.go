@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -72,11 +73,45 @@ func (s *store) meet(ctx context.Context, words []string) error {
 		}
 		s.tier.Quarantined(left, sent, reason)
 	}
-	if !s.clustered() { // there is no other one
-		s.primaries.Clear()
-	}
+	s.forgetSome(ctx)
 	s.primaries.Store(id, until)
 	return nil
+}
+
+// fewest is how many primaries of a cluster are kept in any case.
+const fewest = 16
+
+// forgetSome makes room for another primary: all that were met are sent with each command, and each fail-over adds one. A primary that is
+// still there introduces itself again, which costs a request. So of a cluster twice as many are kept as it has.
+func (s *store) forgetSome(ctx context.Context) {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok { // there is no other one
+		s.primaries.Clear()
+		return
+	}
+	var met, there atomic.Int64
+	s.primaries.Range(func(any, any) bool { return met.Add(1) > 0 })
+	if met.Load() < fewest {
+		return
+	}
+	err := cluster.ForEachMaster(ctx, func(context.Context, *redis.Client) error {
+		there.Add(1)
+		return nil
+	})
+	if err == nil && met.Load() >= 2*there.Load() {
+		s.primaries.Clear()
+	}
+}
+
+// errNoIdentity says that a primary cannot be told from the one before, so that nothing would be known of grants that were lost.
+var errNoIdentity = errors.New("the server, or a proxy before it, hides master_replid and master_replid2 of INFO replication, which tell " +
+	"a primary that took over; redislock cannot work there")
+
+func identified(err error) error {
+	if redis.HasErrorPrefix(err, "NOREPLID") {
+		return errNoIdentity
+	}
+	return err
 }
 
 // errUsed says that the server knows better than the program.
@@ -104,6 +139,7 @@ func (s *store) examine(ctx context.Context) error {
 			return err
 		}
 		words, err := lockScript.run(ctx, one, nil, "meet", 0, 0, "", "", 0).StringSlice()
+		err = identified(err)
 		if err == nil && s.declares() && inherits(words) {
 			err = errUsed
 		}

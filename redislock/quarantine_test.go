@@ -78,17 +78,34 @@ func TestPrimaryIntroducesItself(t *testing.T) {
 		{none, "-3600", []string{"stranger", id, "0", "0"}},
 		{other, "61", []string{"stranger", id, "0", "1"}},
 	} {
-		source := lockScript.text
-		for command, answer := range map[string]string{
-			"replication": fmt.Sprintf(`('master_replid:%s\r\nmaster_replid2:%s\r\n')`, id, c.second),
-			"server":      fmt.Sprintf(`('uptime_in_seconds:%s\r\n')`, c.uptime),
-		} {
-			source = strings.Replace(source, "redis.call('INFO', '"+command+"')", answer, 1)
-		}
+		source := informed(fmt.Sprintf(`master_replid:%s\r\nmaster_replid2:%s\r\n`, id, c.second), fmt.Sprintf(`uptime_in_seconds:%s\r\n`, c.uptime))
 		words, err := outside(t).Eval(soon(t), source, nil, "meet", 0, 0, "", "", 0).StringSlice()
 		need.WantErr(t, "meet", err, nil)
 		need.List(t, fmt.Sprintf("the introduction of %+v", c), words, c.want...)
 	}
+}
+
+// informed is the script of locks where INFO says something else.
+func informed(replication, server string) (source string) {
+	source = lockScript.text
+	for command, answer := range map[string]string{"replication": replication, "server": server} {
+		source = strings.Replace(source, "redis.call('INFO', '"+command+"')", "('"+answer+"')", 1)
+	}
+	return source
+}
+
+// A proxy may hide the replication id, and then no primary can be told from the next one: a session is refused, with the reason. A
+// server that hides its age counts as one that has just started.
+func TestServerThatHidesWhatItIsIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, hidden := range []string{"", `master_replid:aaaaaaaa\r\n`, `master_replid2:0000000\r\n`} {
+		err := outside(t).Eval(soon(t), informed(hidden, ""), nil, "meet", 0, 0, "", "", 0).Err()
+		need.Must(t, fmt.Sprintf("meet: %v", err), redis.HasErrorPrefix(err, "NOREPLID"))
+		need.Equal(t, "the outcome of a session", outcomeOf(identified(err)), queue.Denied)
+	}
+	words, err := outside(t).Eval(soon(t), informed(`master_replid:aaaaaaaa\r\nmaster_replid2:0000000\r\n`, ""), nil, "meet", 0, 0, "", "", 0).StringSlice()
+	need.WantErr(t, "meet", err, nil)
+	need.List(t, "the introduction of one without an age", words, "stranger", "aaaaaaaa", "0", "0")
 }
 
 // Those who wait for its record all hear of it: the first one asks.

@@ -30,13 +30,14 @@ local function int(n) return string.format('%.0f', n) end
 -- by its age, unless it was promoted, or started with the data of one.
 if op ~= 'list' and op ~= 'remove' then
 	local info = redis.call('INFO', 'replication')
-	local id, age, heir = info:match('master_replid:(%w+)'), 0, '1'
+	local id, former, age, heir = info:match('master_replid:(%w+)'), info:match('master_replid2:(%w+)'), 0, '1'
+	if not id or not former then return redis.error_reply('NOREPLID INFO replication shows no master_replid') end
 	quiet = tonumber(met:match(id .. '=(%d+)'))
 	if not quiet then
-		if not info:match('master_replid2:(%w+)'):find('[^0]') then
+		if not former:find('[^0]') then
 			heir = '0'
 			local uptime = redis.call('INFO', 'server'):match('uptime_in_seconds:(%-?%d+)')
-			age = math.max(tonumber(uptime) - 1, 0) * 1000000 -- or almost a second more
+			age = math.max(tonumber(uptime or 0) - 1, 0) * 1000000 -- or almost a second more
 		end
 		return { 'stranger', id, int(age), heir }
 	end

@@ -27,6 +27,7 @@ type store struct {
 	tier    *queue.Tier
 	client  redis.UniversalClient
 	options options
+	where   string // the servers, for people
 	name    string // of this process at Redis
 	self    second.Description
 
@@ -41,7 +42,7 @@ type store struct {
 
 // open returns a store over client and begins a session.
 func open(client redis.UniversalClient, o options) *store {
-	s := &store{client: client, options: o, name: rand.Text(), self: second.Describe(o.Label)}
+	s := &store{client: client, options: o, where: endpoint(client), name: rand.Text(), self: second.Describe(o.Label)}
 	s.tier = queue.New(queue.Config{
 		Package: "redislock", Store: "Redis", TTL: o.TTL, Margin: o.Margin, OwnTTL: true, Logger: o.Logger, Paths: checkKey,
 		Lost: func(r queue.Ref) string { return "the key " + at(r) + " was deleted or overwritten, or its queue was" },
@@ -52,6 +53,19 @@ func open(client redis.UniversalClient, o options) *store {
 	s.tier.Spawn(s.listen)
 	s.tier.Start()
 	return s
+}
+
+// endpoint is what people call the servers of a client: of a cluster, those at which it begins.
+func endpoint(client redis.UniversalClient) string {
+	switch client := client.(type) {
+	case *redis.ClusterClient:
+		return "the Redis cluster at " + strings.Join(client.Options().Addrs, ", ")
+	case *redis.Client:
+		if addr := client.Options().Addr; addr != "FailoverClient" {
+			return "Redis at " + addr
+		}
+	}
+	return "the Redis primary that Sentinels name"
 }
 
 func (s *store) clustered() bool {
@@ -120,7 +134,11 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 func (s *store) begin(ctx context.Context) queue.Answer {
 	sent := s.tier.Now()
 	if _, err := call(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.examine(ctx) }); err != nil {
-		return s.failed(advise(err, records+"*"))
+		a := s.failed(advise(err, records+"*"))
+		if a.Outcome == queue.Denied {
+			a.Err = fmt.Errorf("%s: %w", s.where, a.Err)
+		}
+		return a
 	}
 	s.heard.Store(int64(sent))
 	return queue.Answer{Outcome: queue.Done, Name: fmt.Sprint(s.sessions.Add(1)), TTL: s.options.TTL}
@@ -196,10 +214,11 @@ func (s *store) failed(err error) queue.Answer {
 	a := queue.Answer{Outcome: outcomeOf(err), Err: err, Begun: strings.Contains(err.Error(), "@user_script")}
 	switch a.Outcome {
 	case queue.Unknown:
-		a.Away = fmt.Errorf("Redis cannot be reached: %w", err)
+		a.Away = fmt.Errorf("%s cannot be reached: %w", s.where, err)
 	case queue.Failed:
-		a.Away = fmt.Errorf("Redis does not serve: %w", err)
+		a.Away = fmt.Errorf("%s does not serve: %w", s.where, err)
 	}
+	a.Err = cmp.Or(a.Away, err)
 	return a
 }
 
@@ -216,7 +235,7 @@ func outcomeOf(err error) queue.Outcome {
 	switch {
 	case err == nil:
 		return queue.Done
-	case errors.Is(err, errUsed), errors.Is(err, errDenied):
+	case errors.Is(err, errUsed), errors.Is(err, errDenied), errors.Is(err, errNoIdentity):
 		return queue.Denied
 	case !errors.As(err, &answer):
 		return queue.Unknown
