@@ -99,8 +99,30 @@
 //     be slewed, not stepped. The clock of a new primary must not be behind that of the old one by more than the fail-over
 //     took, or tokens may start lower.
 //   - Without min-replicas-to-write, a primary that was replaced goes on granting locks to those that it can reach.
-//   - A server that evicts keys, is flushed, or whose keys an operator deletes, gives locks away.
+//   - A server that evicts keys, is flushed, or whose keys an operator deletes, gives locks away. See below.
 //   - Nothing excludes locks of other libraries across a fail-over or a restart that lost data.
+//
+// # Ways to lose the newest data
+//
+// A server that begins another life is noticed, and grants nothing for a lease: it draws another replication id. That goes for
+//
+//   - a promotion, by Sentinel, a cluster or hand, and REPLICAOF NO ONE after REPLICAOF another server;
+//   - each restart: without data, with an append-only file that misses the last second, with an older RDB or append-only file, and on a
+//     volume that was set back to a snapshot.
+//
+// A server that loses data within one life is not noticed. The next process may have the lock at once. The former holder hears of its
+// loss with its next heartbeat, a quarter of the TTL later at most; until then there are two. That goes for
+//
+//   - FLUSHALL, FLUSHDB, SWAPDB, eviction, and keys that are deleted or restored by hand;
+//   - DEBUG RELOAD NOSAVE and DEBUG LOADAOF, which load older data into a server that goes on;
+//   - a virtual machine that is set back to a snapshot with its memory;
+//   - a cluster in which a slot is assigned to a primary without the keys that its former primary had.
+//
+// Caution: do none of that while processes hold locks. A mark in the data, which each command would look for, was refused. In a cluster
+// no script can read a key of another slot, so a mark would be needed for each slot; and older data that are loaded have the mark, too.
+//
+// A server that lost {tierlock:primary}:longest counts the TTL of those who have come since. Caution: give all processes the same TTL if
+// the server keeps no data over a restart, or the one with a shorter TTL may have the lock before the lease of another is over.
 //
 // A process that was stopped acts late, as package tier says. Give [tier.Hold.Token] to the resource, or write with [Eval] if the
 // data is in the same Redis.
