@@ -66,13 +66,13 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 // serve has lead run for one term, and resigns. It returns the error of lead, and why this process
 // could not resign, if that is not because the term was over.
 func (e *Election) serve(ctx context.Context, hold *tier.Hold, lead func(context.Context, int64) error) (led, err error) {
-	t := &term{hold: hold, ctx: hold.Context(ctx)}
 	defer func() { // whatever lead does: a panic ends it as well
 		e.term.Store(nil) // first: the next one can be this process
 		if err = hold.Release(); errors.Is(err, tier.ErrLost) {
 			err = nil
 		}
 	}()
+	t := &term{hold: hold, ctx: hold.Context(ctx)}
 	if t.ctx.Err() != nil { // it reads the clock, now
 		return nil, nil
 	}

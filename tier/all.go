@@ -44,6 +44,12 @@ func AcquireAll(ctx context.Context, mutexes ...*Mutex) (*Bundle, error) {
 	b := &Bundle{holds: make([]*Hold, len(mutexes))}
 	wait, done := context.WithCancel(ctx) // carries the holds; ends if one of them is lost
 	defer done()
+	held := false
+	defer func() {
+		if !held { // also if a callback panics, or ends the goroutine
+			b.Release()
+		}
+	}()
 	for _, i := range order {
 		var hold *Hold
 		if hold, err = mutexes[i].Acquire(wait); err != nil {
@@ -53,9 +59,9 @@ func AcquireAll(ctx context.Context, mutexes ...*Mutex) (*Bundle, error) {
 		wait = hold.Context(wait)
 	}
 	if err = cmp.Or(b.Err(), err); err != nil { // a loss is also why the wait for another lock ended
-		b.Release()
 		return nil, err
 	}
+	held = true
 	return b, nil
 }
 
@@ -125,9 +131,15 @@ func (b *Bundle) Release() error {
 	if b.released.Swap(true) {
 		return ErrReleased
 	}
-	var errs []error
-	for _, h := range slices.Backward(b.taken) {
-		errs = append(errs, h.Release())
+	return releaseAll(b.taken)
+}
+
+// releaseAll releases the last one, and then the others, also if a callback panics, or ends the goroutine.
+func releaseAll(holds []*Hold) (err error) {
+	if len(holds) == 0 {
+		return nil
 	}
-	return errors.Join(errs...)
+	last := len(holds) - 1
+	defer func() { err = errors.Join(err, releaseAll(holds[:last])) }()
+	return holds[last].Release()
 }

@@ -668,10 +668,10 @@ func (c *cohort) toldLocked(grant second.Grant) bool {
 // wait returns what is known of the wait of w with ctx, that began then.
 func (c *cohort) wait(ctx context.Context, w *waiter[ownership], begun time.Duration) Wait {
 	wait := Wait{Path: c.key.path, Waited: c.registry.now() - begun}
+	carried, _ := ctx.Value(w.seat.mutex.key).(*Hold) // before the mutex: ctx may be of a type of the program
 	c.mu.Lock()
 	request, served := c.request, w.served()
 	if c.state == held && !served { // else it may be its own
-		carried, _ := ctx.Value(w.seat.mutex.key).(*Hold)
 		wait.Here = &Here{
 			Since: c.registry.at(c.since), Token: c.grant.Token(), Holds: int(c.readers.Load()),
 			Carried: carried != nil && carried.own.holds.Load() > 0,

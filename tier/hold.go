@@ -184,7 +184,7 @@ func (h *Hold) Release() error {
 func (h *Hold) ReleaseAt(t time.Time) error {
 	if time.Until(t) > 0 && h.own.cohort.spawn(func() {
 		retry.Pause(h.Context(context.Background()), time.Until(t)) // less if it is lost, or released meanwhile
-		tell(func() { h.Release() })                                // also gives a lost contender up
+		h.Release()                                                 // also gives a lost contender up
 	}) {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (r *Registry) forgotten(own *ownership, acquired string) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if !r.closed { // else it is lost
-		go r.second.Logger().Warn("tier: a hold was forgotten: nothing refers to it any more, and it was not released; "+
+		r.second.Logger().Warn("tier: a hold was forgotten: nothing refers to it any more, and it was not released; "+
 			"the lock stays taken until the registry is closed",
 			"path", own.cohort.key.path, "token", own.grant.Token(), "since", r.at(own.since), "acquired", acquired)
 	}

@@ -101,7 +101,8 @@ func (m *Mutex) acquire(ctx context.Context, op string,
 	}
 	hold = &own.first
 	if r.options.observer != nil {
-		own.watch = r.watch(ctx, AcquiredEvent{Path: m.at.path, Hold: hold, From: sources[own.source]}, begun, own.since, own.grant.Context())
+		own.watch = r.watch(ctx, AcquiredEvent{Path: m.at.path, Hold: hold, From: sources[own.source]}, begun, own.since)
+		own.watch.acquired(own.grant.Context(), hold.Release)
 	}
 	return m.traced(hold), nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
@@ -13,10 +14,14 @@ import (
 // An Observer is told what becomes of the locks and permits of a registry, for metrics, traces and
 // alarms. Any of its functions may be nil.
 //
-// Each is called outside of all locks, in the goroutine that it is about, unless it says otherwise:
-// one that is slow slows nobody but its caller. That caller may have the lock by then, so
-// Acquired should be quick. They must not acquire or release the lock they are told of, nor shut the registry
-// down, nor wait for another goroutine that closes it. A panic ends the process, as anywhere: nothing here recovers from it.
+// The registry calls each function without holding a mutex, in the goroutine of the call that the event is about, unless
+// its comment says otherwise. A slow function delays that caller and nothing else: no lease, no connection
+// and no other goroutine waits for it. The caller may have the lock by then, so Acquired should be quick.
+//
+// A function may panic, call [runtime.Goexit], or call the registry; [Registry.Close], too. Nothing recovers from a panic here.
+// If the program does, the lock is free: when Waiting or Acquired does not return, Acquire gives
+// up the wait, or what it has got. Caution: a function that acquires the lock of its own event, or shuts the registry down, waits
+// for itself.
 //
 // The context is that of the call of Acquire or TryAcquire. It may have ended. For a trace, the
 // events have what spans need, after the fact: a wait began Waited before At, a hold Held before
@@ -42,9 +47,10 @@ type Observer struct {
 	// lock taken, or fails, is for its caller alone.
 	Failed func(ctx context.Context, f FailedEvent)
 	// Lost tells that a lock, or one of the permits, was lost while it was held, as soon as that is known, in a goroutine of
-	// its own, or, if only the release finds out, there. Until it returns, Release does not.
+	// its own, or, if only the release finds out, there.
 	Lost func(ctx context.Context, l LostEvent)
-	// Released tells that the last hold of an ownership was released, or permits, before Release returns.
+	// Released tells that the last hold of an ownership was released, or permits, before Release returns; or, if Lost is still
+	// at work then, right after that.
 	Released func(ctx context.Context, r ReleasedEvent)
 	// Connection tells first how the connection to the store stands, then how that changes; all
 	// from one goroutine. What changes during a call is told as one change. Over a connection made
@@ -128,9 +134,9 @@ func (o Observer) and(p Observer) Observer {
 		inTurn(o.Lost, p.Lost),
 		inTurn(o.Released, p.Released),
 		func(c ConnectionEvent) {
-			for _, one := range []Observer{o, p} {
+			for _, one := range []Observer{p, o} {
 				if one.Connection != nil {
-					one.Connection(c)
+					defer one.Connection(c) // in reverse, and whatever the first one does
 				}
 			}
 		},
@@ -145,8 +151,8 @@ func inTurn[Event any](first, second func(context.Context, Event)) func(context.
 		return first
 	}
 	return func(ctx context.Context, e Event) {
+		defer second(ctx, e) // whatever the first one does
 		first(ctx, e)
-		second(ctx, e)
 	}
 }
 
@@ -159,19 +165,13 @@ func (o Observer) waitingAfter() time.Duration {
 }
 
 // follow has the observer told of the connection.
-func (o *Observer) follow(t second.Tier) {
-	if o != nil && o.Connection != nil {
-		t.Notify(func(c second.Connection) {
-			tell(func() { o.Connection(ConnectionEvent{State: ConnectionState(c.State), Away: c.Away, Err: c.Err}) })
+func (r *Registry) follow() {
+	if o := r.options.observer; o != nil && o.Connection != nil {
+		r.second.Notify(func(c second.Connection) {
+			r.call(func() { o.Connection(ConnectionEvent{State: ConnectionState(c.State), Away: c.Away, Err: c.Err}) })
 		})
 	}
 }
-
-// tell calls an observer, or what may call one, in a goroutine whose end Close waits for. It is on the stack of a Close from there: what
-// an observer is told need not carry anything to that.
-//
-//go:noinline
-func tell(f func()) { f() }
 
 // alarm tells when a wait that begins now is long.
 func (o *Observer) alarm() (long <-chan time.Time) {
@@ -197,30 +197,63 @@ type watch struct {
 	ctx      context.Context       // of its acquisition
 	since    time.Duration         // on the clock of the leases
 	stop     func() (stopped bool) // watching for its loss; nil if nobody does
-	told     chan struct{}         // closed when its loss has been told
+
+	mu   sync.Mutex // guards the fields below
+	told bool       // of its loss
+	then func()     // tells of the release after that; nil if there is none yet
 }
 
-// watch tells of what was acquired, and has the loss told that ends life, at once. When the registry is
-// closed already, the release tells it.
-func (r *Registry) watch(ctx context.Context, a AcquiredEvent, begun, since time.Duration, life context.Context) *watch {
-	o := r.options.observer
+// watch returns what is kept of what was acquired.
+func (r *Registry) watch(ctx context.Context, a AcquiredEvent, begun, since time.Duration) *watch {
 	a.At, a.Waited = r.at(since), since-begun
-	w := &watch{AcquiredEvent: a, registry: r, ctx: ctx, since: since}
+	return &watch{AcquiredEvent: a, registry: r, ctx: ctx, since: since}
+}
+
+// acquired tells of what was acquired, and has the loss told that ends life, at once. When the registry is
+// closed already, the release tells it. If the observer panics, or ends the goroutine, nobody has what was acquired, so it is released.
+func (w *watch) acquired(life context.Context, release func() error) {
+	r, o, told := w.registry, w.registry.options.observer, false
+	defer func() {
+		if !told {
+			release()
+		}
+	}()
 	if o.Acquired != nil {
-		o.Acquired(ctx, a)
+		o.Acquired(w.ctx, w.AcquiredEvent)
 	}
+	told = true
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if o.Lost != nil && !r.closed {
 		r.tasks.Add(1)
-		w.told = make(chan struct{})
 		w.stop = context.AfterFunc(life, func() {
 			defer r.tasks.Done()
-			defer close(w.told)
-			tell(func() { w.lost(r.now(), context.Cause(life)) })
+			defer w.lossTold()
+			w.lost(r.now(), context.Cause(life))
 		})
 	}
-	return w
+}
+
+// lossTold follows the call that tells of the loss.
+func (w *watch) lossTold() {
+	w.mu.Lock()
+	w.told = true
+	then := w.then
+	w.mu.Unlock()
+	if then != nil {
+		then()
+	}
+}
+
+// afterLoss runs f, which tells of the release, unless Lost is at work: then it is run after that.
+func (w *watch) afterLoss(f func()) {
+	w.mu.Lock()
+	told := w.told
+	w.then = f
+	w.mu.Unlock()
+	if told {
+		f()
+	}
 }
 
 func (w *watch) lost(now time.Duration, err error) {
@@ -241,14 +274,18 @@ func (w *watch) releasing() (released func(error)) {
 		r.tasks.Done()
 	}
 	return func(err error) {
-		switch {
-		case !untold:
-			<-w.told
-		case o.Lost != nil && errors.Is(err, ErrLost):
-			w.lost(now, err)
+		tell := func() {
+			if o.Released != nil {
+				o.Released(w.ctx, ReleasedEvent{w.Path, w.Hold, w.Permits, r.at(now), now - w.since, err})
+			}
 		}
-		if o.Released != nil {
-			o.Released(w.ctx, ReleasedEvent{w.Path, w.Hold, w.Permits, r.at(now), now - w.since, err})
+		if !untold {
+			w.afterLoss(tell)
+			return
+		}
+		defer tell() // also if Lost panics
+		if o.Lost != nil && errors.Is(err, ErrLost) {
+			w.lost(now, err)
 		}
 	}
 }

@@ -168,12 +168,15 @@ func TestLossOfTheNextHoldIsNotToldOfTheLast(t *testing.T) {
 	})
 }
 
-func TestReleaseWaitsUntilTheObserverKnowsOfTheLoss(t *testing.T) {
+// The order is kept all the same. So Lost may wait for the goroutine that has the lock, and that releases it.
+func TestReleaseDoesNotWaitForTheObserverOfTheLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
 		o := d.observer()
 		o.Connection = nil
+		released := make(chan struct{})
 		o.Lost = func(ctx context.Context, l tier.LostEvent) {
+			<-released
 			time.Sleep(time.Minute)
 			d.note(ctx, l.At, "lost")
 		}
@@ -181,8 +184,13 @@ func TestReleaseWaitsUntilTheObserverKnowsOfTheLoss(t *testing.T) {
 		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		synctest.Wait()
-		hold.Release()
-		d.want(t, "A acquired found after 0s", "A lost", "A released after 0s lost true")
+		begun := time.Now()
+		wantErr(t, "Release", hold.Release(), tier.ErrLost)
+		need.Equal(t, "waited", time.Since(begun), 0)
+		d.want(t, "A acquired found after 0s")
+		close(released)
+		time.Sleep(time.Minute)
+		d.want(t, "A lost", "A released after 0s lost true")
 	})
 }
 
@@ -190,7 +198,7 @@ func TestCloseWaitsUntilTheObserverKnowsOfTheLosses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		var told []string
 		locks := observed(t, s, tier.Observer{Lost: func(_ context.Context, l tier.LostEvent) {
-			time.Sleep(time.Minute)
+			time.Sleep(time.Second - 1)
 			told = append(told, string(l.Cause)) // the detector sees to it that Close waits
 		}})
 		hold := acquire(t, locks.Mutex("/locks/a"))

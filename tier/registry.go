@@ -1,12 +1,11 @@
 package tier
 
 import (
-	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -38,7 +37,12 @@ type Registry struct {
 	closed  bool
 	drained context.Context // ends when nobody new is let in and there are no stakes any more, and with the second tier
 	allGone func()          // ends it
-	tasks   sync.WaitGroup  // goroutines of the stakes
+	tasks   sync.WaitGroup  // goroutines of the stakes, and calls of the observer in other goroutines than the callers'
+
+	closing sync.Once
+	ended   chan struct{} // closed when the second tier is closed
+	failure error         // of that; valid then
+	gone    chan struct{} // closed when there are no tasks any more
 }
 
 // New returns a registry over a second tier, for the packages of the stores, which have refused
@@ -50,6 +54,7 @@ func New(t second.Tier, opts ...Option) *Registry {
 	}
 	r := &Registry{
 		second: t, options: &o, start: time.Now().Add(-t.Now()),
+		ended: make(chan struct{}), gone: make(chan struct{}),
 		stakes: make(map[lockKey]stake), credits: linger.New[lockKey](), past: Stats{Losses: make(map[LossCause]int64)},
 	}
 	r.open, r.refuse = context.WithCancel(t.Context())
@@ -61,7 +66,7 @@ func New(t second.Tier, opts ...Option) *Registry {
 			s.turnAway()
 		}
 	})
-	o.observer.follow(t)
+	r.follow()
 	return r
 }
 
@@ -72,25 +77,56 @@ func (r *Registry) now() time.Duration { return r.second.Now() }
 func (r *Registry) at(now time.Duration) time.Time { return r.start.Add(now) }
 
 // Close ends the session of this process in the store, and with it every contender; where the
-// store cannot be reached they go when the session times out. Every hold is lost, and whoever
-// waits gets [ErrClosed]. It leaves no goroutine and may be called again.
+// store cannot be reached they go when the session times out. Every hold is lost, and all waits end with
+// [ErrClosed]. Close may be called again, and from anywhere: a callback of the [Observer], a logger,
+// under a hold.
 //
-// Close waits until the [Observer] has been told of all losses. Called by an observer's Lost or
-// Connection, or of a release in the background ([Hold.ReleaseAt]), it returns at once, and the rest is done in the background.
+// Close returns within six seconds, whatever code of the program does. It waits for the last lines of the logger and for
+// callbacks that run in goroutines of the registry, a second for each; that includes the callbacks about losses that
+// Close itself brings about. What runs longer goes on after Close has returned, and nothing else does: no
+// other goroutine is left, and no other callback begins, but for those in a goroutine that calls Acquire or Release.
+// So a callback that calls Close gets its answer after a second, as Close waits for it in vain.
+//
+// The error says that the store's client is still at work after five seconds, in a dialer of the program for example.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
-	end := func() error {
-		defer r.tasks.Wait()
-		return r.second.Close() // which has whoever waits give up, but sends nothing for each
+	r.closing.Do(func() {
+		go func() {
+			r.failure = r.second.Close() // which ends all waits, but sends nothing for each
+			close(r.ended)
+			r.tasks.Wait()
+			close(r.gone)
+		}()
+	})
+	select {
+	case <-r.ended:
+	case <-time.After(closeTime):
+		return errors.New("tier: close: the client of the store is still at work")
 	}
-	if bytes.Contains(debug.Stack(), []byte("/tier.tell(")) {
-		r.refuse()
-		go end()
-		return nil
+	select {
+	case <-r.gone:
+	case <-time.After(callbackTime):
 	}
-	return end()
+	return r.failure
+}
+
+// Close waits so long for the second tier, which takes three seconds at most unless code of the program is at work there, and after that
+// for callbacks.
+const closeTime, callbackTime = 5 * time.Second, time.Second
+
+// call runs f, which calls the observer, in a goroutine that is none of a caller's. Once the registry is closed it does nothing.
+func (r *Registry) call(f func()) {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return
+	}
+	r.tasks.Add(1)
+	r.mu.Unlock()
+	defer r.tasks.Done()
+	f()
 }
 
 // Err returns nil while the store can be reached as far as this process knows, and otherwise why

@@ -133,7 +133,8 @@ func (s *Semaphore) take(ctx context.Context, op string, k int,
 	}
 	permits.begin(p)
 	if r.options.observer != nil {
-		permits.watch = r.watch(ctx, AcquiredEvent{Path: s.at.path, Permits: permits}, begun, permits.since, permits.lost)
+		permits.watch = r.watch(ctx, AcquiredEvent{Path: s.at.path, Permits: permits}, begun, permits.since)
+		permits.watch.acquired(permits.lost, permits.Release)
 	}
 	return permits, nil
 }

@@ -68,6 +68,13 @@ func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun t
 		defer cancel()
 		ctx = limited
 	}
+	left := false // or chosen
+	defer func() {
+		if !left { // the observer, or ctx, has panicked or ended the goroutine
+			at.withdraw(w)
+			at.base().part()
+		}
+	}()
 	var cause error
 	if r.draining() { // if not yet, w is told to leave when it comes to that
 		cause = ErrClosed
@@ -76,6 +83,7 @@ func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun t
 		select {
 		case <-w.turn:
 			if err := w.refusal; !r.draining() && !errors.Is(err, ErrClosed) {
+				left = true
 				return err
 			}
 			cause = ErrClosed
@@ -86,6 +94,7 @@ func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun t
 		}
 	}
 	wait := at.wait(ctx, w, begun)
+	left = true
 	at.withdraw(w)
 	if wait.Refusal != nil {
 		cause = fmt.Errorf("%w: the last request failed: %w", cause, wait.Refusal)

@@ -1,7 +1,6 @@
 package gocronlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/slot"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -18,6 +18,9 @@ type Elector struct {
 	election *election.Election
 	path     string
 	rule     slot.Rule
+
+	log   *slog.Logger // which may block: nobody waits for it but Close, for a second
+	flush func()
 
 	stop  context.CancelFunc
 	ended chan struct{} // closed when the campaign has ended
@@ -40,6 +43,7 @@ func NewElector(locks *tier.Registry, path string, opts ...Option) *Elector {
 	for _, opt := range opts {
 		opt.apply(&e.rule)
 	}
+	e.log, e.flush = notice.Aside(e.rule.Log)
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	go e.campaign(ctx)
@@ -67,6 +71,7 @@ func (e *Elector) IsLeader(ctx context.Context) error {
 func (e *Elector) Close() error {
 	e.stop()
 	<-e.ended
+	e.flush()
 	return e.err
 }
 
@@ -75,15 +80,15 @@ func (e *Elector) campaign(ctx context.Context) {
 	err := e.election.Run(ctx, e.lead)
 	if ctx.Err() == nil {
 		e.err = err
-		e.log().Warn("this process takes no part in the election any more: it runs no jobs", "path", e.path, "error", err)
+		e.log.Warn("this process takes no part in the election any more: it runs no jobs", "path", e.path, "error", err)
 	}
 }
 
 func (e *Elector) lead(ctx context.Context, term int64) error {
-	e.log().Info("this process leads: it runs the jobs", "path", e.path, "term", term)
+	e.log.Info("this process leads: it runs the jobs", "path", e.path, "term", term)
 	<-ctx.Done()
 	if err := context.Cause(ctx); errors.Is(err, tier.ErrLost) {
-		e.log().Warn("the lead is lost: another process may run jobs as well", "path", e.path, "term", term, "error", err)
+		e.log.Warn("the lead is lost: another process may run jobs as well", "path", e.path, "term", term, "error", err)
 		return nil
 	}
 	e.mu.Lock() // whoever asks later is told that it does not lead
@@ -92,5 +97,3 @@ func (e *Elector) lead(ctx context.Context, term int64) error {
 	time.Sleep(time.Until(last.Add(e.rule.AtLeast)))
 	return nil
 }
-
-func (e *Elector) log() *slog.Logger { return cmp.Or(e.rule.Log, slog.Default()) }

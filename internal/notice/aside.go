@@ -1,6 +1,7 @@
 package notice
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -16,10 +17,10 @@ const (
 // of a program may block, on a full pipe for example, panic, or call back. While l handles nothing, 256 lines wait; further ones are
 // dropped, and a later line says how many. The goroutine lives only while there are lines.
 //
-// Flush waits until l has handled all lines so far, for a second at most.
+// Flush waits until l has handled all lines so far, for a second at most. A nil l is [slog.Default] at the time of each line.
 func Aside(l *slog.Logger) (aside *slog.Logger, flush func()) {
-	q := &lines{logger: l.Handler()}
-	return slog.New(handler{q, func() slog.Handler { return q.logger }}), q.flush
+	q := &lines{logger: l}
+	return slog.New(handler{q, q.handler}), q.flush
 }
 
 // A handler puts lines into a queue. It calls nothing of the logger itself, not even Enabled.
@@ -56,13 +57,15 @@ type drops map[slog.Level]int
 
 // lines are those that wait for a logger.
 type lines struct {
-	logger slog.Handler
+	logger *slog.Logger
 
 	mu      sync.Mutex // guards the fields below; never held across a call of the logger
 	queue   []line
 	dropped drops         // since the last line of the queue
 	empty   chan struct{} // closed when a goroutine that passes lines on has passed on all; nil while there is none
 }
+
+func (q *lines) handler() slog.Handler { return cmp.Or(q.logger, slog.Default()).Handler() }
 
 func (q *lines) add(l line) {
 	q.mu.Lock()
@@ -125,14 +128,14 @@ func (q *lines) next() (l line, missing drops, ok bool) {
 
 // tellMissing logs how many lines were dropped, but for those that the logger would not have written.
 func (q *lines) tellMissing(dropped drops) {
-	ctx, missing := context.Background(), 0
+	ctx, missing, logger := context.Background(), 0, slog.New(q.handler())
 	for level, n := range dropped {
-		if q.logger.Enabled(ctx, level) {
+		if logger.Enabled(ctx, level) {
 			missing += n
 		}
 	}
 	if missing > 0 {
-		slog.New(q.logger).Warn("tier: log lines were dropped here: the logger was blocked", "lines", missing)
+		logger.Warn("tier: log lines were dropped here: the logger was blocked", "lines", missing)
 	}
 }
 

@@ -56,6 +56,12 @@ type Run struct {
 // it also logs why a run has no lock, and the loss of the lock before [Run.End] has let it go.
 func (r Rule) Begin(ctx context.Context, m *tier.Mutex) (*Run, error) {
 	hold, err := r.acquire(tier.WithoutHold(ctx), m)
+	begun := false
+	defer func() {
+		if hold != nil && !begun { // OnSlot has panicked, or ended the goroutine
+			hold.Release()
+		}
+	}()
 	if ctx.Err() == nil { // else this scheduler stops
 		r.Tell(m.Path(), err)
 	}
@@ -70,6 +76,7 @@ func (r Rule) Begin(ctx context.Context, m *tier.Mutex) (*Run, error) {
 	OnLoss(hold, func(err error) {
 		r.log().Warn("the lock of a job is lost: another process may run it as well", "path", m.Path(), "token", hold.Token(), "error", err)
 	})
+	begun = true
 	return &Run{hold, time.Now().Add(r.AtLeast)}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -54,6 +55,18 @@ func TestOutcomesOfASlot(t *testing.T) {
 		begin(t.Context(), atOnce)
 		want := []string{"/jobs/a run", "/jobs/a skipped", "/jobs/a skipped", "/jobs/a skipped", "/jobs/a failed", "/jobs/a failed"}
 		need.List(t, "told", told, want...)
+	})
+	need.Each(t, map[string]func(){"panics": func() { panic("a test") }, "ends the goroutine": runtime.Goexit}, func(t *testing.T, end func()) {
+		locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+			mu, over := locktest.Dial(t, srv).Mutex("/jobs/a"), make(chan struct{})
+			go func() {
+				defer close(over)
+				defer func() { _ = recover() }()
+				slot.Rule{OnSlot: func(string, error) { end() }}.Begin(t.Context(), mu)
+			}()
+			<-over
+			need.OK(t, need.Get(mu.TryAcquire(t.Context()))(t).Release()) // no lock is left
+		})
 	})
 	quarantine := &tier.QuarantineError{Until: time.Now()}
 	for want, err := range map[string]error{
