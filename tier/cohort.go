@@ -27,12 +27,14 @@ type cohort struct {
 	policy  *options           // of the mutex by which the latest owner came
 	request *second.Wait       // what the waiters wait for in the second tier; nil while nothing is asked there
 	quit    context.CancelFunc // abandons the request
+	trying  *try               // nil unless a try is at the second tier
 	round   int64              // the newest arrival when the grant came: by rounds, all up to it have a turn
 	spent   chan struct{}      // closed when nobody has to watch a lingering grant any more; nil if nobody does
 	limit   time.Duration      // for how long it may linger
 	credit  linger.Credit      // whether lingering pays
 	sharing sharing
 	told    told
+	lost    bool // the loss of the present holds is counted
 	tally   tally
 }
 
@@ -61,6 +63,8 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex) (own *ownership, begun 
 	switch c.state {
 	case idle, lingering: // what is kept is to read, and that is not enough
 		c.requestLocked(c.grant)
+	case requesting:
+		c.trying.keepsWaiting(begun)
 	case held:
 		c.expectHandOffLocked()
 	}
@@ -83,16 +87,26 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (own *ownership, begun ti
 	}
 	c.forgetLocked(requesting)
 	c.mu.Unlock()
-	if kept != nil && !c.drop(ctx, kept) {
-		return nil, begun, c.key.failure("try", context.Cause(ctx))
+	t := newTry(ctx, begun) // without the mutex: ctx may be of a type of the program
+	c.mu.Lock()
+	if c.trying = t; !c.gate.empty() {
+		t.keepsWaiting(begun)
 	}
-	grant, err := lock.claim.TryAcquire(ctx)
-	if err != nil {
-		c.free()
+	c.mu.Unlock()
+	if kept != nil && !c.drop(t.ctx, kept) {
+		err = c.key.failure("try", context.Cause(t.ctx))
+		t.end(nil)
 		return nil, begun, err
 	}
+	grant, err := lock.claim.TryAcquire(t.ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	t.over()
+	if err != nil {
+		c.freeLocked()
+		return nil, begun, err
+	}
+	c.trying = nil
 	c.round = c.gate.arrivals
 	now := c.registry.now()
 	own = c.ownLocked(&ownership{mutex: lock}, grant, now, found)
@@ -285,7 +299,7 @@ func (c *cohort) forgetLocked(next state) {
 	if c.sharing.quit != nil {
 		c.sharing.quit()
 	}
-	c.grant, c.sharing, c.told = nil, sharing{}, told{}
+	c.grant, c.sharing, c.told, c.lost = nil, sharing{}, told{}, false
 }
 
 // free follows the end of a grant: those who wait get a new one.
@@ -296,7 +310,7 @@ func (c *cohort) free() {
 }
 
 func (c *cohort) freeLocked() {
-	c.state = idle
+	c.state, c.trying = idle, nil
 	if !c.gate.empty() {
 		c.requestLocked(nil)
 	}
@@ -304,19 +318,25 @@ func (c *cohort) freeLocked() {
 
 // release follows the last release of an ownership. Unless the grant stays, it goes first, and the gate opens after it.
 func (c *cohort) release(own *ownership) error {
-	if loss, out := c.slipOut(own); out {
-		if loss != nil {
-			loss = c.key.failure("release", loss)
-		}
-		return c.noteLoss(loss)
-	}
 	grant := own.grant
-	c.mu.Lock()
-	next, now := c.decideLocked(grant)
-	if own != c.owner && c.readers.Load() > 1 { // somebody has joined meanwhile, and keeps the grant
-		c.mu.Unlock()
-		return c.release(own)
+	var next decision
+	var now time.Duration
+	for {
+		if loss, out := c.slipOut(own); out {
+			if loss != nil {
+				loss = c.key.failure("release", loss)
+			}
+			return loss
+		}
+		c.mu.Lock()
+		next, now = c.decideLocked(grant)
+		if own == c.owner || c.readers.Load() == 1 {
+			break
+		}
+		c.mu.Unlock() // somebody has joined meanwhile, and keeps the grant
 	}
+	c.noteLossLocked(now)
+	counted := c.lost
 	c.disownLocked(own, now)
 	switch next {
 	case handOff:
@@ -335,9 +355,12 @@ func (c *cohort) release(own *ownership) error {
 		c.credit.Passed()
 	}
 	c.mu.Unlock()
-	err := c.noteLoss(end())
+	err := end()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if errors.Is(err, ErrLost) && !counted { // nothing but the release has found it
+		c.tally.lose(err, 1)
+	}
 	if err == nil { // else the time is that of a wait
 		c.tally.given++
 		c.tally.giving += c.registry.now() - now
@@ -348,14 +371,16 @@ func (c *cohort) release(own *ownership) error {
 	return err
 }
 
-// noteLoss counts the loss of a lock, if err is one.
-func (c *cohort) noteLoss(err error) error {
-	if r := c.registry; errors.Is(err, ErrLost) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.past.Losses[LossCause(second.CauseOf(err))]++
+// noteLossLocked counts the present holds as lost, once, if they are. Whoever may find that calls it, and whoever reads the figures: so it
+// counts from when it happens, and a turn costs nothing for it.
+func (c *cohort) noteLossLocked(now time.Duration) {
+	if c.state != held || c.lost {
+		return
 	}
-	return err
+	if err := c.grant.ErrAt(now); errors.Is(err, ErrLost) {
+		c.lost = true
+		c.tally.lose(err, max(c.readers.Load(), 1))
+	}
 }
 
 // A decision says what becomes of the grant when its owner has released it.
@@ -542,6 +567,11 @@ func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 		return nil, false
 	}
 	loss = own.grant.Err()
+	if errors.Is(loss, ErrLost) { // this one is still among the holds
+		c.mu.Lock()
+		c.noteLossLocked(c.registry.now())
+		c.mu.Unlock()
+	}
 	if loss == nil && !own.grant.Leased() && !own.grant.Confirm() {
 		loss = errors.New("not known whether the lock was ours to the end")
 	}
@@ -704,8 +734,9 @@ func (c *cohort) LookAtWait() {
 func (c *cohort) addTo(s *Stats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.sum(&c.tally)
 	now := c.registry.now()
+	c.noteLossLocked(now)
+	s.sum(&c.tally)
 	s.Waiters += c.gate.waiting
 	s.WaitTime += time.Duration(c.gate.waiting) * now
 	switch c.state {

@@ -70,3 +70,12 @@ func StandingWait(s second.Standing) (w Wait) {
 	w.stand(s, nil)
 	return w
 }
+
+// Expire is a timer of the permits that are kept which was stopped too late.
+func Expire(s *Semaphore) {
+	p := s.registry.join(s.at, s).(*pool)
+	defer p.part()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expireLocked()
+}

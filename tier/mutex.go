@@ -71,7 +71,8 @@ func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 // goroutine of this process, nothing is sent; otherwise it costs one round trip, and in
 // ZooKeeper a second one if nobody is there. While [Registry.Err] says that the store cannot be
 // reached it fails at once. A server that has just fallen silent is waited for until that is known,
-// or ctx is done.
+// or ctx is done, or another goroutine of this process waits for the lock and the answer has taken a second: the
+// error is [ErrLocked] then, and the other goroutine queues.
 func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "try", (*cohort).try)
 }

@@ -33,7 +33,7 @@ type Registry struct {
 	mu      sync.RWMutex // guards the fields below; taken last
 	stakes  map[lockKey]stake
 	credits *linger.Credits[lockKey]
-	past    Stats // of cohorts that are gone, and the losses of all
+	past    Stats // of cohorts that are gone
 	closed  bool
 	drained context.Context // ends when nobody new is let in and there are no stakes any more, and with the second tier
 	allGone func()          // ends it
@@ -334,7 +334,7 @@ type Stats struct {
 	// Grouped is how many commands these were.
 	Groups, Grouped int64
 
-	// Losses are holds that were lost, by cause, counted when they are released.
+	// Losses are holds that were lost, by cause. A loss counts from when it happens, also while its owner has yet to release the hold.
 	Losses map[LossCause]int64
 
 	WaitTime time.Duration // of all waits, those included that go on or were in vain
@@ -383,6 +383,15 @@ type tally struct {
 	came                 [len(sources)]int64
 	given                int64
 	waited, held, giving time.Duration
+	losses               map[LossCause]int64 // nil while there are none
+}
+
+// lose counts so many holds that were lost.
+func (t *tally) lose(err error, holds int64) {
+	if t.losses == nil {
+		t.losses = make(map[LossCause]int64)
+	}
+	t.losses[LossCause(second.CauseOf(err))] += holds
 }
 
 // sum adds what a cohort has counted.
@@ -397,6 +406,9 @@ func (s *Stats) sum(t *tally) {
 	s.GiveUpTime += t.giving
 	s.WaitTime += t.waited
 	s.HoldTime += t.held
+	for cause, holds := range t.losses {
+		s.Losses[cause] += holds
+	}
 }
 
 // Stats returns figures of all locks and semaphores of the registry. It asks nobody, and is not a snapshot of one

@@ -264,7 +264,7 @@ func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 func TestReadersJoinATryToRead(t *testing.T) {
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
-		answerLate(s, queue.Try, time.Second)
+		answerLate(s, queue.Try, time.Second/2)
 		tried := begin(func() (*tier.Hold, error) { return mu.Reader().TryAcquire(soon(t)) }).blocked(t)
 		waits := start(soon(t), mu.Reader()).blocked(t)
 		hold := tried.granted(t)

@@ -92,10 +92,11 @@ func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 
 // TryAcquire is Acquire without waiting for others: it returns [ErrLocked] if fewer than k permits
 // are free, or somebody waits for some, or has only just taken or given up some, or the store grants
-// none: see [QuarantineError]. While [Registry.Err] says that the store cannot be reached it fails at once.
+// none: see [QuarantineError]. While [Registry.Err] says that the store cannot be reached it fails at once. A server that has just
+// fallen silent is waited for as with [Mutex.TryAcquire].
 func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permits, error) {
 	permits, err := s.take(ctx, "try", k, (*pool).try)
-	if q := (*QuarantineError)(nil); errors.Is(err, ErrLocked) && !errors.As(err, &q) {
+	if q := (*QuarantineError)(nil); errors.Is(err, ErrLocked) && !errors.As(err, &q) && !errors.Is(err, errOvertaken) {
 		err = tooFew{s.at.failure("try", fmt.Errorf("fewer than %s free, or somebody waits", permitsOf(k)))}
 	}
 	return permits, err
@@ -284,6 +285,7 @@ type pool struct {
 	request *second.Demand     // what is under way in the store; nil while nothing is
 	asked   *second.Demand     // the one that was last asked what to take, as it was first in the queue then
 	quit    context.CancelFunc // abandons the request; nil if it is a try
+	trying  *try               // nil unless the request is one
 	taken   int                // permits that somebody here has
 	moved   time.Duration      // when these last changed
 	kept    []permit           // for the first one, too few for him as yet
@@ -307,13 +309,14 @@ func (p *pool) enter(ctx context.Context, s *Semaphore, k int, begun time.Durati
 	if p.request == nil {
 		p.requestLocked()
 	}
+	p.trying.keepsWaiting(begun)
 	p.alarmLocked()
 	p.mu.Unlock()
 	return &w.seat, await(ctx, p, w, s.options.maxWait, begun)
 }
 
 // try takes permits if enough are free and nobody waits. Whoever comes meanwhile waits for its end.
-func (p *pool) try(ctx context.Context, s *Semaphore, k int, _ time.Duration) (*Permits, error) {
+func (p *pool) try(ctx context.Context, s *Semaphore, k int, begun time.Duration) (*Permits, error) {
 	p.mu.Lock()
 	if p.request != nil {
 		p.mu.Unlock()
@@ -321,9 +324,17 @@ func (p *pool) try(ctx context.Context, s *Semaphore, k int, _ time.Duration) (*
 	}
 	p.request = new(second.Demand)
 	p.mu.Unlock()
-	permits, err := s.store.TryAcquire(ctx, k)
+	t := newTry(ctx, begun) // without the mutex: ctx may be of a type of the program
+	p.mu.Lock()
+	if p.trying = t; !p.gate.empty() {
+		t.keepsWaiting(begun)
+	}
+	p.mu.Unlock()
+	permits, err := s.store.TryAcquire(t.ctx, k)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	t.over()
+	p.trying = nil
 	own := &Permits{semaphore: s, taken: p.portionOf(permits), since: p.registry.now()}
 	p.haveLocked(len(permits), own.since)
 	p.answeredLocked()
@@ -556,9 +567,7 @@ func (p *pool) changedLocked() {
 		p.expiry = time.AfterFunc(end-p.registry.now(), func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.dropLocked(p.kept)
-			p.kept = nil
-			p.changedLocked()
+			p.expireLocked()
 		})
 	}
 	switch {
@@ -568,6 +577,25 @@ func (p *pool) changedLocked() {
 	default:
 		p.request.Changed.Set()
 	}
+}
+
+// expireLocked gives up what was kept for long enough, and the rest if that is too little by itself. Since its timer has gone off there may
+// be other permits, or none.
+func (p *pool) expireLocked() {
+	if len(p.kept) == 0 {
+		return
+	}
+	now, budget := p.registry.now(), p.budgetLocked()
+	left := slices.DeleteFunc(slices.Clone(p.kept), func(one permit) bool { return one.ends(p.alone, budget) <= now })
+	if len(left) == len(p.kept) {
+		return // the timer was stopped too late, and another one is set
+	}
+	if p.taken+len(left) < p.gate.first.seat.count {
+		left = nil
+	}
+	p.dropLocked(slices.DeleteFunc(p.kept, func(one permit) bool { return slices.Contains(left, one) }))
+	p.kept = left
+	p.changedLocked()
 }
 
 // wait is what is known of the wait of w, that began then.

@@ -159,6 +159,46 @@ func TestStatsTellHowLocksWereLost(t *testing.T) {
 	})
 }
 
+// As on the way down: an owner that hangs does not release.
+func TestLossCountsWhenItHappens(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		hold := acquire(t, locks.Mutex("/locks/a"))
+		readers := times(3, func() *tier.Hold { return acquire(t, locks.RWMutex("/locks/rw").Reader()) })
+		losses := func(when string, cause tier.LossCause, want int64) {
+			t.Helper()
+			for range 2 {
+				need.Equal(t, when+": losses", locks.Stats().Losses[cause], want)
+			}
+		}
+		s.Remove("/locks/rw", 0)
+		<-readers[0].Lost()
+		for _, left := range readers {
+			losses("with readers that go", tier.LossByDeletion, 3)
+			wantErr(t, "Release of a reader", left.Release(), tier.ErrLost)
+		}
+		losses("with none that reads", tier.LossByDeletion, 3)
+		wantErr(t, "Shutdown", locks.Shutdown(need.Within(t, time.Second)), context.DeadlineExceeded)
+		losses("while the owner hangs", tier.LossByClose, 1)
+		wantErr(t, "Release", hold.Release(), tier.ErrLost)
+		losses("after its release", tier.LossByClose, 1)
+	})
+}
+
+// The first one of those that leave may be the first that finds it.
+func TestLossOfReadersThatTheirReleaseFindsCountsOnceForEach(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		readers := times(3, func() *tier.Hold { return acquire(t, locks.RWMutex("/locks/rw").Reader()) })
+		s.Remove("/locks/rw", 0)
+		<-readers[0].Lost()
+		for _, left := range readers {
+			wantErr(t, "Release of a reader", left.Release(), tier.ErrLost)
+		}
+		need.Equal(t, "losses", locks.Stats().Losses[tier.LossByDeletion], 3)
+	})
+}
+
 // Deleted or requeued: a hand-off and a loss are neither.
 func TestStatsTellHowLongTheStoreTakesToTakeALockBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {

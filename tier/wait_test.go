@@ -391,7 +391,7 @@ func TestPermitsThatGetInTheWayLaterAreWarnedOf(t *testing.T) {
 	type way = func(t *testing.T, s *memory.Server, five *tier.Semaphore) (first, last *call[*tier.Permits])
 	each(t, map[string]way{
 		"by a try": func(t *testing.T, s *memory.Server, five *tier.Semaphore) (first, last *call[*tier.Permits]) {
-			answerLate(s, queue.Try, time.Second)
+			answerLate(s, queue.Try, time.Second/2)
 			first = begin(func() (*tier.Permits, error) { return five.TryAcquire(t.Context(), 3) }).blocked(t)
 			return first, begin(func() (*tier.Permits, error) { return five.Acquire(soon(t), 3) })
 		},
