@@ -724,8 +724,9 @@ func (c *cohort) LookAtWait() {
 	if c.alarm.Off(); c.state == held && !c.gate.empty() {
 		places := c.registry.leaks.Places(func(own *ownership) bool { return own.cohort == c })
 		c.judgeLocked(c.since, c.gate.first.seat.since, c,
-			"tier: a goroutine waits for long behind a hold of its own process; if the hold is its own, it waits for ever: "+
-				"Acquire with the context of the hold enters again",
+			"tier: a goroutine waits for long behind a hold of its own process; if the hold is its own, it never gets the lock: "+
+				"Acquire with the context of the hold enters again; if the holder waits for a lock that this goroutine holds, neither "+
+				"gets on: take both with AcquireAll",
 			"token", c.grant.Token(), "waiters", c.gate.waiting,
 			"acquired", cmp.Or(places, "not known without tier.WithLeakDetection"))
 	}

@@ -55,7 +55,8 @@ func (m *Mutex) Path() string { return m.at.path }
 // again: it returns at once with another hold of the same ownership, or with [ErrLost] if the
 // lock was lost. With any other context a goroutine that holds the lock waits for itself. Whoever
 // waits behind one hold of its own process for 10 s is told of on the logger of the store: a warning
-// for each hold, and each path an hour.
+// for each hold, and each path an hour. Two goroutines that each hold a lock that the other one waits for get that
+// warning, too: take such locks with [AcquireAll].
 //
 // When the wait ended without the lock the error is a [*WaitError], which says who is in the way as
 // far as this process knows. It wraps context.Cause(ctx), which is ctx.Err() unless the program has

@@ -236,6 +236,9 @@ type members struct {
 
 func (m *members) base() *members { return m }
 
+// Now is for the alarm.
+func (m *members) Now() time.Duration { return m.registry.now() }
+
 // failure wraps an error that does not come from the second tier and so names no path yet.
 func (k lockKey) failure(op string, err error) error {
 	return fmt.Errorf("tier: %s %s: %w", op, k.path, err)

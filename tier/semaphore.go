@@ -633,8 +633,9 @@ func (p *pool) LookAtWait() {
 	if p.alarm.Off(); p.stuckLocked() {
 		first := &p.gate.first.seat
 		p.judgeLocked(p.moved, first.since, p,
-			"tier: a goroutine waits for long for permits that its own process has; if they are its own, it waits for ever: "+
-				"ask for all at once",
+			"tier: a goroutine waits for long for permits that its own process has; if they are its own, it never gets more: "+
+				"ask for all at once; if their holder waits for a lock that this goroutine holds, neither gets on: "+
+				"acquire locks and permits in one order everywhere",
 			"permits", first.count, "taken", p.taken, "of", p.permits, "waiters", p.gate.waiting)
 	}
 }

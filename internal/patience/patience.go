@@ -8,6 +8,7 @@ const (
 	long    = 10 * time.Second // is such a wait
 	rarest  = time.Hour        // it is told of
 	endless = 24 * time.Hour   // it is, where time costs nothing
+	late    = time.Second      // is an alarm of a process that did not run meanwhile
 )
 
 // A Verdict says what a wait is.
@@ -23,23 +24,25 @@ const (
 type Alarm struct {
 	timer *time.Timer   // the last one, nil before the first wait
 	set   bool          // it will go off
+	due   time.Duration // when, on the clock of its user
 	told  time.Duration // when a wait was told of last; 0 for never
 }
 
 // Waiting is where somebody waits. It is no function, which would be an allocation at each wait.
 type Waiting interface {
 	LookAtWait()
+	Now() time.Duration
 }
 
 // Set has somebody look in a while, if the alarm is not set, who then calls Off.
 func (a *Alarm) Set(at Waiting) {
 	if !a.set {
-		a.goOff(long, at)
+		a.goOff(at.Now(), long, at)
 	}
 }
 
-func (a *Alarm) goOff(in time.Duration, at Waiting) {
-	a.set, a.timer = true, time.AfterFunc(in, at.LookAtWait)
+func (a *Alarm) goOff(now, in time.Duration, at Waiting) {
+	a.set, a.due, a.timer = true, now+in, time.AfterFunc(in, at.LookAtWait)
 }
 
 // Off says that the alarm has gone off.
@@ -53,16 +56,20 @@ func (a *Alarm) Stop() {
 }
 
 // Judge says, now, what a wait is that began at one time, behind what has been in the way since another. The alarm goes off again.
+//
+// Where it has gone off late, the process was stopped, or the machine asleep. Then nothing moved meanwhile, and what is in the way has as
+// much time again.
 func (a *Alarm) Judge(now, since, waits time.Duration, at Waiting) (v Verdict) {
 	kept, next := now-max(since, waits), long
 	switch {
 	case kept < long:
 		next -= kept
+	case now-a.due > late:
 	case a.told <= since && (a.told == 0 || now-a.told >= rarest):
 		a.told, v = now, Long
 	case kept >= endless:
 		next, v = endless, Endless
 	}
-	a.goOff(next, at)
+	a.goOff(now, next, at)
 	return v
 }
