@@ -141,7 +141,9 @@ func outcomeOf(err error) queue.Outcome {
 		return queue.Expired
 	case errors.Is(err, rpctypes.ErrAuthOldRevision): // permissions have just changed: worth another try
 		return queue.Unknown
-	case errors.Is(err, rpctypes.ErrNoSpace), errors.As(err, new(denied)):
+	case errors.Is(err, rpctypes.ErrNoSpace): // until an operator has made room
+		return queue.Failed
+	case errors.As(err, new(denied)):
 		return queue.Denied
 	}
 	switch codeOf(err) {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/need"
@@ -460,5 +461,57 @@ func TestWaitWithoutEndIsADeadlockAfterADay(t *testing.T) {
 		need.Equal(t, "what is told again", len(told), 0)
 		release(t, hold)
 		release(t, wait.granted(t))
+	})
+}
+
+// All who wait are told why, each with what the store has said last, also of permits; and so does the registry, once that lasts.
+func TestWaitErrorSaysWhyTheStoreRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		p := process(t, s)
+		mu, sem := p.Mutex("/locks/a"), p.Semaphore("/permits", 2)
+		s.Script(func(_ string, c queue.Command) (f memory.Fault) {
+			if c.Op == queue.Enter || c.Op == queue.Try {
+				f.Refused = queue.Failed
+			}
+			return f
+		})
+		for range 2 {
+			err := waitError(t, t.Context(), mu)
+			wantErr(t, "the refusal", err.Refusal, tier.ErrUnavailable)
+			wantErr(t, "the error", err, tier.ErrUnavailable)
+			wantText(t, err, ": the last request failed: enter refused")
+		}
+		wantErr(t, "permits", need.ErrOf(sem.Acquire(need.Within(t, time.Second), 1)), tier.ErrUnavailable)
+		wantErr(t, "a try", need.ErrOf(mu.TryAcquire(t.Context())), tier.ErrUnavailable)
+		wantErr(t, "a try for permits", need.ErrOf(p.Semaphore("/more", 2).TryAcquire(t.Context(), 1)), tier.ErrUnavailable)
+		wantErr(t, "Err", p.Err(), tier.ErrUnavailable)
+		need.WantMention(t, p.Err(), "the store refuses each request to acquire", " refused")
+		s.Script(nil)
+		hold := acquire(t, mu)
+		wantErr(t, "Err once it is served", p.Err(), nil)
+		release(t, hold)
+	})
+}
+
+// A process that has the lock hands it on as before.
+func TestRefusalTakesNoLockFromItsProcess(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		p, _ := locktest.Join(t, s, "")
+		mu := p.Mutex("/locks/a")
+		hold := acquire(t, mu)
+		s.Script(func(_ string, c queue.Command) (f memory.Fault) {
+			if c.Op == queue.Enter {
+				f.Refused = queue.Failed
+			}
+			return f
+		})
+		p.Mutex("/locks/b").Acquire(need.Within(t, 10*time.Second))
+		wantErr(t, "Err", p.Err(), tier.ErrUnavailable)
+		next := start(soon(t), mu).blocked(t)
+		token := hold.Token()
+		release(t, hold)
+		got := next.granted(t)
+		need.Equal(t, "the token", got.Token(), token)
+		release(t, got)
 	})
 }

@@ -8,6 +8,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -114,13 +115,17 @@ type Answer struct {
 // refusal is why a command has to be sent again, nil if it has not to.
 func (a Answer) refusal() error {
 	switch {
-	case a.Outcome == Failed && a.Err != nil:
-		return second.Unavailable(a.Err)
-	case a.Outcome == Failed || a.Outcome == Unknown:
-		return second.Unavailable(fmt.Errorf("no answer: %w", cmp.Or(a.Err, context.DeadlineExceeded)))
+	case a.Outcome != Failed && a.Outcome != Unknown:
+		return nil
+	case a.Err == nil:
+		return second.Unavailable(cmp.Or(a.Away, errNoReason))
+	case a.Outcome == Unknown && a.Away != nil:
+		return second.Unavailable(fmt.Errorf("no answer: %w", a.Err))
 	}
-	return nil
+	return second.Unavailable(a.Err)
 }
+
+var errNoReason = errors.New("it was not executed, for a reason that is not known")
 
 // A Removal is what became of a contender that was to be removed.
 type Removal int

@@ -1,0 +1,20 @@
+package pglock
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// Whoever enters a queue waits for those who are at it. Renewals do not.
+func TestTransactionThatIsStuckInAQueueIsToldOf(t *testing.T) {
+	t.Parallel()
+	waittest.RefusalTold(t, tier.New(start(t)), func() (heal func()) {
+		tx := begun(t, outside(t))
+		_, err := tx.Exec(soon(t), "SELECT pg_advisory_xact_lock(tierlock.key($1))", lockPath(t))
+		wantErr(t, err, nil)
+		return func() { tx.Rollback(context.Background()) }
+	}, "no answer")
+}

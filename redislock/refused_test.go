@@ -1,0 +1,21 @@
+package redislock
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/internal/waittest"
+)
+
+// Renewals change nothing that is not there, and are served.
+func TestServerWithoutMemoryIsToldOf(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t, redisserver.Config{})
+	locks := registry(t, redis.NewClient(&redis.Options{Addr: s.Addr()}))
+	waittest.RefusalTold(t, locks, func() (heal func()) {
+		asks(t, s, "CONFIG SET maxmemory 1")
+		return func() { asks(t, s, "CONFIG SET maxmemory 0") }
+	}, "OOM")
+}
