@@ -56,23 +56,27 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*tier.Registry, 
 }
 
 // Multi runs ZooKeeper operations, those that [zk.Conn.Multi] takes, in one transaction that
-// takes effect only while the lock of hold is ours: an exact fence for data in the same ensemble.
-// Paths are below that of the connect string, like those of locks.
+// takes effect only while all locks of guard, a [*tier.Hold] or a [*tier.Bundle], are ours: an exact fence for data in the
+// same ensemble. Paths are below that of the connect string, like those of locks.
 //
 // To read, the program needs a connection of its own, on which paths are absolute. It may see old
 // data even under the lock, so give the versions that were read to the operations.
 //
 // Nothing was changed when the error wraps [tier.ErrLost] or [tier.ErrReleased], or is that of
-// one of the operations, or ctx had ended before, or the lock is not one on ZooKeeper. When the
+// one of the operations, or ctx had ended before, or the locks are not all of one registry on ZooKeeper. When the
 // answer is lost, or ctx ends first, the error wraps [tier.ErrUnknown], and the cause: the operations
-// may still take effect, but never after somebody else got the lock. Until the outcome is known the lock
-// is not handed on within the process either.
-func Multi(ctx context.Context, hold *tier.Hold, ops ...any) ([]zk.MultiResponse, error) {
-	guard, ok := second.GrantOf(hold).(interface {
-		MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error)
+// may still take effect, but never after somebody else got one of the locks. Until the outcome is known no lock
+// is handed on within the process either.
+func Multi(ctx context.Context, guard tier.Guard, ops ...any) ([]zk.MultiResponse, error) {
+	locks, err := second.GuardOf(guard)
+	if err != nil {
+		return nil, fmt.Errorf("tierlock: multi: %w", err)
+	}
+	g, ok := locks.Grants[0].(interface {
+		MultiUnder(ctx context.Context, locks second.Guard, ops ...any) ([]zk.MultiResponse, error)
 	})
 	if !ok {
-		return nil, fmt.Errorf("tierlock: multi under %s: that lock is not on ZooKeeper", hold.Path())
+		return nil, fmt.Errorf("tierlock: multi under %s: that lock is not on ZooKeeper", locks.Path)
 	}
-	return guard.MultiIf(ctx, hold.Err, ops...)
+	return g.MultiUnder(ctx, locks, ops...)
 }

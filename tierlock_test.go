@@ -15,6 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -99,6 +100,27 @@ func TestGuardedWritesStayBelowThePathOfTheConnectString(t *testing.T) {
 			&zk.CreateRequest{Path: "/", Flags: zk.FlagSequence, Acl: zk.WorldACL(zk.PermAll)})
 		need.That(t, fmt.Sprintf("create a numbered child of /: got %+v, %v", results, err),
 			err == nil && strings.HasPrefix(results[0].String, "/0") && len(results[0].String) == len("/0000000001"))
+	})
+}
+
+func TestMultiChecksAllLocksOfABundle(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		locks, other := dial(t, srv, "127.0.0.1:2181"), dial(t, srv, "127.0.0.1:2181")
+		operator := hold(t, other.Mutex("/operator"))
+		need.Get(tierlock.Multi(t.Context(), operator, &zk.CreateRequest{Path: "/data", Acl: zk.WorldACL(zk.PermAll)}))(t)
+		waittest.Guarded{
+			Write: func(g tier.Guard) error {
+				_, err := tierlock.Multi(t.Context(), g, &zk.SetDataRequest{Path: "/data", Version: -1})
+				return err
+			},
+			Count: func() int {
+				_, stat, _ := srv.Get("/data")
+				return int(stat.Version)
+			},
+			Break: func(path string) {
+				need.Get(tierlock.Multi(t.Context(), operator, &zk.DeleteRequest{Path: path + "/" + srv.Children(path)[0], Version: -1}))(t)
+			},
+		}.ChecksAllLocks(t, locks, other)
 	})
 }
 

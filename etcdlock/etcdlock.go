@@ -29,35 +29,69 @@ func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 	return tier.New(open(client, o).tier, share...), nil
 }
 
-// Txn runs ops in one etcd transaction that takes effect only while the lock of hold is ours: an exact fence for data in the same
-// etcd. To add conditions, pass a [clientv3.OpTxn]. The server limits the number of ops, to 128 by default.
+// Txn runs ops in one etcd transaction that takes effect only while all locks of guard, a [*tier.Hold] or a [*tier.Bundle], are ours: an
+// exact fence for data in the same etcd. To add conditions, pass a [clientv3.OpTxn]. The server limits the number of ops, and that of
+// locks, to 128 by default.
 //
 // Nothing was changed when the error wraps [tier.ErrLost] or [tier.ErrReleased], or is one with which etcd refuses the transaction,
-// or ctx had ended before, or the lock is not one on etcd. When the answer is lost, or does not come within a sixth of the lease
-// TTL, or ctx ends first, the error wraps [tier.ErrUnknown], and the cause of ctx: ops may still take effect, but never after the
-// lock went to another process. Until the outcome is known the lock is not handed on within the process either; if it never is
-// known, the lock leaves the process with the release.
-func Txn(ctx context.Context, hold *tier.Hold, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
-	c, _ := second.GrantOf(hold).(*queue.Contender)
-	s, ok := c.Store().(*store)
-	if !ok {
-		return nil, fmt.Errorf("etcdlock: transaction under %s: that lock is not on etcd", hold.Path())
+// or ctx had ended before, or the locks are not all of one registry on etcd. When the answer is lost, or does not come within a sixth
+// of the lease TTL, or ctx ends first, the error wraps [tier.ErrUnknown], and the cause of ctx: ops may still take effect, but never
+// after one of the locks went to another process. Until the outcome is known no lock is handed on within the process either; if it never
+// is known, the locks leave the process with the release.
+func Txn(ctx context.Context, guard tier.Guard, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
+	locks, err := second.GuardOf(guard)
+	if err != nil {
+		return nil, fmt.Errorf("etcdlock: transaction: %w", err)
 	}
-	s.client.Txn(ctx).Then(ops...)   // panics for an op that is none, and that is for the caller to see
+	s, all, err := queue.Guarding[*store](locks, "etcd")
+	if err == nil {
+		resp, err = s.transact(ctx, all, locks.Check, ops)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("etcdlock: transaction under %s: %w", locks.Path, err)
+	}
+	return resp, nil
+}
+
+// transact runs ops if the keys of all these contenders are there.
+func (s *store) transact(ctx context.Context, all []*queue.Contender, check func() error, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+	s.client.Txn(ctx).Then(ops...) // panics for an op that is none, and that is for the caller to see
+	var there []clientv3.Cmp
+	var look []clientv3.Op // which of several keys is not
+	for _, c := range all {
+		there = append(there, created(c.Ref()))
+		if len(all) > 1 {
+			look = append(look, clientv3.OpGet(keyOf(c.Ref()), clientv3.WithKeysOnly()))
+		}
+	}
 	var answer *clientv3.TxnResponse // whoever does not wait for the end does not look at it
-	err = c.Write(ctx, hold.Err, func() (queue.Outcome, error) {
+	err := queue.Write(ctx, all, check, func() (queue.Outcome, error) {
 		err := s.call(s.tier.Context(), func(ctx context.Context) (err error) {
-			answer, err = s.client.Txn(ctx).If(created(c.Ref())).Then(ops...).Commit()
+			answer, err = s.client.Txn(ctx).If(there...).Then(ops...).Else(look...).Commit()
 			return err
 		})
-		if err == nil && !answer.Succeeded { // the key was deleted
-			err = c.Missing()
-			return queue.Done, cmp.Or(hold.Err(), err)
+		if err == nil && !answer.Succeeded { // a key was deleted
+			err = missing(all, answer)
+			return queue.Done, cmp.Or(check(), err)
 		}
 		return outcomeOf(err), err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("etcdlock: transaction under %s: %w", hold.Path(), err)
+		return nil, err
 	}
 	return answer, nil
+}
+
+// missing notes whose keys a transaction has not found.
+func missing(all []*queue.Contender, answer *clientv3.TxnResponse) (err error) {
+	for i, c := range all {
+		if len(all) > 1 {
+			keys := answer.Responses[i].GetResponseRange().Kvs
+			if len(keys) > 0 && keys[0].CreateRevision == c.Token() {
+				continue
+			}
+		}
+		err = cmp.Or(err, c.Missing())
+	}
+	return err
 }

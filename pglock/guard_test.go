@@ -85,6 +85,11 @@ func lose(p *process, c *queue.Contender) {
 	p.Tell(queue.View{ID: c.Ref().ID, Token: c.Token(), Err: errors.New("for a test")})
 }
 
+// underOne is Tx under one contender, of which check has to say that the lock is ours.
+func underOne(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
+	return transact(ctx, c.Store().(guarded), []*queue.Contender{c}, check, f)
+}
+
 // It would be somebody else's by then, or nobody's.
 func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	t.Parallel()
@@ -93,7 +98,7 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	closing, goOn := make(chan struct{}), make(chan struct{})
 	var closes atomic.Int64
 	var broken uint32
-	wantErr(t, transact(soon(t), c, c.Err, func(tx pgx.Tx) error {
+	wantErr(t, underOne(soon(t), c, c.Err, func(tx pgx.Tx) error {
 		broken = tx.Conn().PgConn().PID()
 		p.network.onClose(func() {
 			if closes.Add(1) == 1 { // else it is who gives the connection back
@@ -138,7 +143,7 @@ func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 		p := c.start(t, sharedURL(t), WithLeaseTTL(unhurried)) // no renewal tells it
 		held, tab := p.mustAcquire(t), table(t)
 		checked := func() error { return nil }
-		wantErr(t, transact(soon(t), held, func() error { return checked() }, func(tx pgx.Tx) error {
+		wantErr(t, underOne(soon(t), held, func() error { return checked() }, func(tx pgx.Tx) error {
 			c.ends(t, p, held)
 			checked = func() error { return c.check }
 			return increment(soon(t), tab)(tx)

@@ -147,7 +147,7 @@ func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	need.That(t, "not idle although it is known what became of it", c.Idle())
 	// While others were under way, the lock may have been given up.
 	given := func() error { return tier.ErrReleased }
-	_, outcome, err := h.process.write(c, given, increment, []string{counter(t)}, nil)
+	_, outcome, err := h.process.write([]*queue.Contender{c}, given, increment, []string{counter(t)}, nil)
 	need.Equal(t, "given up: the outcome", outcome, queue.Failed)
 	need.WantErr(t, "given up", err, tier.ErrReleased)
 	counted(t, "20")

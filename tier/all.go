@@ -61,6 +61,10 @@ func AcquireAll(ctx context.Context, mutexes ...*Mutex) (*Bundle, error) {
 	if err = cmp.Or(b.Err(), err); err != nil { // a loss is also why the wait for another lock ended
 		return nil, err
 	}
+	for _, h := range b.taken {
+		h.bundle.Store(b)
+	}
+
 	held = true
 	return b, nil
 }

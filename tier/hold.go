@@ -61,13 +61,14 @@ func (o *ownership) count() int {
 // may be called concurrently.
 //
 // Writes that take effect only under the lock are tierlock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval, for data in the same
-// store; other resources compare [Hold.Token]. [Hold.ReleaseAt] keeps the lock for a minimum time. [WithoutHold] makes of a context
+// store: see [Guard]; other resources compare [Hold.Token]. [Hold.ReleaseAt] keeps the lock for a minimum time. [WithoutHold] makes of a context
 // with a hold one that acquires anew, and [Name] of any text a path.
 type Hold struct {
 	own      *ownership
 	shared   bool // it reads
 	traced   bool // see [WithLeakDetection]
 	released atomic.Bool
+	bundle   atomic.Pointer[Bundle] // that it belongs to; nil if none
 	work     work.Contexts
 }
 
@@ -137,8 +138,6 @@ func (h *Hold) Revoked() <-chan struct{} { return h.own.cohort.revokedOf(h.own.g
 
 // Path returns the path of the lock.
 func (h *Hold) Path() string { return h.own.cohort.key.path }
-
-func init() { second.GrantOf = func(hold any) second.Grant { return hold.(*Hold).own.grant } }
 
 // Release ends this hold. With the last hold of the ownership the lock goes: first the
 // contender, then the gate. Release takes no context; it waits for an unreachable store for a

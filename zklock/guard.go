@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -31,39 +32,72 @@ func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 // then finds that nobody is writing may hand the node on: no write of the former user
 // takes effect any more.
 func (g grant) MultiIf(ctx context.Context, check func() error, ops ...any) (results []zk.MultiResponse, err error) {
+	return g.MultiUnder(ctx, second.Guard{Path: g.Path(), Grants: []second.Grant{g}, Check: check}, ops...)
+}
+
+// MultiUnder is [grant.MultiIf] under several nodes, this one the first of them. No node counts as idle until the write cannot take
+// effect any more.
+func (g grant) MultiUnder(ctx context.Context, locks second.Guard, ops ...any) (results []zk.MultiResponse, err error) {
 	l := g.lock.client.link
-	ops, err = g.lock.client.below(ops)
+	nodes, err := g.together(locks.Grants)
 	if err == nil {
-		err = cmp.Or(check(), context.Cause(ctx))
+		ops, err = g.lock.client.below(ops)
+	}
+	if err == nil {
+		err = cmp.Or(locks.Check(), context.Cause(ctx))
 	}
 	if err == nil {
 		results, err = second.Do(ctx, l.Spawn, func() ([]zk.MultiResponse, error) {
-			g.writing.Add(1) // count first, ask again after
-			defer g.writing.Add(-1)
-			return g.write(check, ops)
+			for _, n := range nodes {
+				n.writing.Add(1) // count first, ask again after
+				defer n.writing.Add(-1)
+			}
+			return g.lock.client.write(nodes, locks.Check, ops)
 		}, func(cause error) error { return fmt.Errorf("%w: %w", ErrUnknown, cause) })
 	}
 	if err != nil {
-		return nil, fmt.Errorf("zklock: multi under %s: %w", g.Path(), err)
+		return nil, fmt.Errorf("zklock: multi under %s: %w", locks.Path, err)
 	}
 	return results, nil
 }
 
-// write sends operations behind a check of the node. That may have become a reader's since check was asked: its user
+// together returns the nodes of grants, unless some are out of reach of a transaction of this client.
+func (g grant) together(all []second.Grant) (nodes []*Node, err error) {
+	for _, one := range all {
+		other, ok := one.(grant)
+		switch {
+		case !ok:
+			return nil, errors.New("not all of these locks are on ZooKeeper")
+		case other.lock.client != g.lock.client:
+			return nil, errors.New("these locks are of several registries, and no transaction checks them all")
+		}
+		nodes = append(nodes, other.Node)
+	}
+	return nodes, nil
+}
+
+// write sends operations behind a check of the nodes. One may have become a reader's since check was asked: its user
 // then has to be one, and is asked again.
-func (n *Node) write(check func() error, ops []any) ([]zk.MultiResponse, error) {
-	guards, unpin := n.pin()
-	defer unpin()
+func (c *Client) write(nodes []*Node, check func() error, ops []any) ([]zk.MultiResponse, error) {
+	var all []any
+	var guards znodes
+	var of []*Node // whose znode each of them is
+	for _, n := range nodes {
+		own, unpin := n.pin()
+		defer unpin()
+		if own == nil { // lost or given up
+			return nil, cmp.Or(check(), n.Err(), ErrLost)
+		}
+		all, guards, of = append(all, own.checks()...), append(guards, own...), append(of, slices.Repeat([]*Node{n}, len(own))...)
+	}
 	if err := check(); err != nil {
 		return nil, err
 	}
-	if guards == nil { // lost or given up
-		return nil, cmp.Or(n.Err(), ErrLost)
-	}
-	all := append(guards.checks(), ops...)
-	results, err := n.lock.client.link.Conn.Multi(all...)
+	all = append(all, ops...)
+	results, err := c.link.Conn.Multi(all...)
 	for i, r := range results[:min(len(results), len(guards))] {
 		if errors.Is(r.Error, zk.ErrNoNode) {
+			of[i].loseTo(guards[i]) // the event may be yet to come, or not be asked for yet
 			return nil, cmp.Or(check(), errDeleted(guards[i].path))
 		}
 	}
@@ -77,7 +111,7 @@ func (n *Node) write(check func() error, ops []any) ([]zk.MultiResponse, error) 
 	}
 	results = results[len(guards):]
 	for i := range results {
-		results[i].String = strings.TrimPrefix(results[i].String, n.lock.client.chroot)
+		results[i].String = strings.TrimPrefix(results[i].String, c.chroot)
 	}
 	return results, nil
 }

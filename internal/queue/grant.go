@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/contention"
@@ -172,36 +171,6 @@ func (c *Contender) open() error {
 	c.contested.Store(contention.New(c.attend)) // for those who do not read
 	c.contestLocked(time.Now())
 	return nil
-}
-
-// Write sends a guarded write, unless check, which should include [Contender.Err], returns an error. What it returns is wrapped
-// in [second.ErrUnknown] if the outcome is Unknown, or not known before ctx ends.
-//
-// The contender is not idle from before check is called until the write cannot take effect any more. So whoever makes check fail
-// first and then finds it idle may hand the lock on: no write of the former user takes effect later.
-func (c *Contender) Write(ctx context.Context, check func() error, send func() (Outcome, error)) error {
-	finish := func() { c.pending.Add(-1) }
-	c.pending.Add(1) // count first, look after
-	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
-		finish()
-		return err
-	}
-	unknown := func(cause error) error { return fmt.Errorf("%w: %w", second.ErrUnknown, cause) }
-	spawn := func(task func()) (begun bool) {
-		if begun = c.claim.tier.Spawn(task); !begun {
-			finish()
-		}
-		return begun
-	}
-	_, err := second.Do(ctx, spawn, func() (any, error) {
-		outcome, err := send()
-		if outcome == Unknown { // it may take effect for as long as the lock is ours
-			return nil, unknown(err)
-		}
-		finish()
-		return nil, err
-	}, unknown)
-	return err
 }
 
 // StopWatchdog is for tests; see [lease.Lease.StopWatchdog].

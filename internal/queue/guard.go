@@ -1,0 +1,74 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// Guarding returns the contenders that a guarded write depends on, and the store of type S where all of them are; or else an error
+// that says so, of a store that is called by that name.
+func Guarding[S interface {
+	Store
+	comparable
+}](g second.Guard, name string,
+) (s S, all []*Contender, err error) {
+	for i, grant := range g.Grants {
+		c, _ := grant.(*Contender)
+		there, ok := c.Store().(S)
+		switch {
+		case !ok && len(g.Grants) == 1:
+			return s, nil, fmt.Errorf("that lock is not on %s", name)
+		case !ok:
+			return s, nil, fmt.Errorf("not all of these locks are on %s", name)
+		case i > 0 && there != s:
+			return s, nil, errors.New("these locks are of several registries, and no transaction checks them all")
+		}
+		s, all = there, append(all, c)
+	}
+	return s, all, nil
+}
+
+// Write sends a guarded write, unless check, which should include [Contender.Err] of all contenders, returns an error. What it returns
+// is wrapped in [second.ErrUnknown] if the outcome is Unknown, or not known before ctx ends.
+//
+// No contender is idle from before check is called until the write cannot take effect any more. So whoever makes check fail first and
+// then finds one of them idle may hand that lock on: no write of the former user takes effect later.
+func Write(ctx context.Context, all []*Contender, check func() error, send func() (Outcome, error)) error {
+	finish := func() {
+		for _, c := range all {
+			c.pending.Add(-1)
+		}
+	}
+	for _, c := range all {
+		c.pending.Add(1) // count first, look after
+	}
+	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
+		finish()
+		return err
+	}
+	unknown := func(cause error) error { return fmt.Errorf("%w: %w", second.ErrUnknown, cause) }
+	spawn := func(task func()) (begun bool) {
+		if begun = all[0].claim.tier.Spawn(task); !begun {
+			finish()
+		}
+		return begun
+	}
+	_, err := second.Do(ctx, spawn, func() (any, error) {
+		outcome, err := send()
+		if outcome == Unknown { // it may take effect for as long as the locks are ours
+			return nil, unknown(err)
+		}
+		finish()
+		return nil, err
+	}, unknown)
+	return err
+}
+
+// Write is [Write] under this contender alone.
+func (c *Contender) Write(ctx context.Context, check func() error, send func() (Outcome, error)) error {
+	return Write(ctx, []*Contender{c}, check, send)
+}
