@@ -384,7 +384,7 @@ func (a *attempt) climb(n *Node) error {
 				return nil
 			}
 		case a.once:
-			return a.client.link.Explain(errors.New("the lease has run out and is yet to be renewed"))
+			return a.client.link.Explain(fmt.Errorf("the lease has run out and is yet to be renewed: %w", zk.ErrNoServer))
 		default: // the lease ran out
 			member{n}.Prove()
 			err = a.pause(pace, nil)

@@ -14,6 +14,7 @@ import (
 	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock/internal/link"
 )
 
@@ -203,6 +204,7 @@ func insist[T any](ctx context.Context, c *Client, question func() (T, error)) (
 			return value, err
 		}
 		value, err = second.Do(ctx, c.link.Spawn, question, c.link.Explain)
+		err = wire.Named(err)
 		switch classify(err) {
 		case done, missing, permanent:
 			return value, err

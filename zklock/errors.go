@@ -2,8 +2,6 @@ package zklock
 
 import (
 	"errors"
-	"strconv"
-	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -40,6 +38,14 @@ var (
 	// one. A single child with a negative number or our own has the same effect; the
 	// error names it, and if it is a stray one, deleting it helps.
 	ErrSequenceExhausted = errors.New("sequence numbers of the lock path exhausted")
+
+	// ErrQuotaExceeded says that a quota of the lock path, or of a node above it, leaves no room for a lock node. It is
+	// final for that call. Raise the quota (setquota in zkCli.sh), or delete children that are not needed.
+	ErrQuotaExceeded error = wire.Code(wire.CodeQuotaExceeded)
+
+	// ErrAnswerTooLong says that an answer, in practice a list of children, is longer than the 32 MiB that a client reads. The
+	// connection stays. It is final for that call: delete children, or use another path.
+	ErrAnswerTooLong error = wire.Code(wire.CodeTooLong)
 )
 
 // errNotOurs says that a parent is not for this package to delete.
@@ -72,20 +78,15 @@ func classify(err error) outcome {
 		errors.Is(err, zk.ErrBadVersion), errors.Is(err, errNotOurs):
 		return permanent
 	}
-	switch unknownCode(err) {
-	case wire.CodeUnimplemented, wire.CodeLocalSession, wire.CodeQuotaExceeded:
+	var code wire.Code
+	errors.As(wire.Named(err), &code)
+	switch code {
+	case wire.CodeUnimplemented, wire.CodeLocalSession, wire.CodeQuotaExceeded, wire.CodeTooLong:
 		return permanent
 	case wire.CodeThrottled:
 		return refused
 	}
 	return unknown
-}
-
-// unknownCode returns N of "unknown error: N", else 0: so the client library reports a code that it has no name for.
-func unknownCode(err error) int {
-	_, number, _ := strings.Cut(err.Error(), "unknown error: ")
-	code, _ := strconv.Atoi(number)
-	return code
 }
 
 // errGone says that a node was lost while it queued: start again at the tail.

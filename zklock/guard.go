@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/wire"
 )
 
 // Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that takes
@@ -95,6 +96,10 @@ func (c *Client) write(nodes []*Node, check func() error, ops []any) ([]zk.Multi
 	}
 	all = append(all, ops...)
 	results, err := c.link.Conn.Multi(all...)
+	err = wire.Named(err)
+	for i := range results {
+		results[i].Error = wire.Named(results[i].Error)
+	}
 	for i, r := range results[:min(len(results), len(guards))] {
 		if errors.Is(r.Error, zk.ErrNoNode) {
 			of[i].loseTo(guards[i]) // the event may be yet to come, or not be asked for yet

@@ -133,9 +133,8 @@ func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
 // for it, it returns [ErrLocked], and maybe also if somebody has just gone: a server may lag.
 // That costs one read; only if nobody is seen, a node is created (and deleted again if
 // somebody was faster), which takes a second round trip.
-// While ZooKeeper cannot be reached it fails at once, with an error wrapping
-// [zk.ErrNoServer], and so it does, with another error, as long as a lease that has run
-// out is not renewed.
+// While ZooKeeper cannot be reached, and as long as a lease that has run out is not
+// renewed, it fails at once with an error wrapping [zk.ErrNoServer].
 func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 	a := l.attempt(new(second.Wait))
 	a.once = true

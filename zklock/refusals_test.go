@@ -187,3 +187,56 @@ func TestAProcessThatWaitsForItsOwnNodeToBeDeletedSaysSo(t *testing.T) {
 		p.acquire(t).Release()
 	})
 }
+
+// The client library has only the number -125 for it.
+func TestQuotaThatIsUsedUpIsNamed(t *testing.T) {
+	for name, begin := range map[string]func(*testing.T, *zktest.Server) process{
+		"dialed":   func(t *testing.T, s *zktest.Server) process { return start(t, s) },
+		"attached": func(t *testing.T, s *zktest.Server) process { return attachTo(t, raw(t, s)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *zktest.Server) {
+				setup(t, s, zk.WorldACL(zk.PermAll))
+				p := begin(t, s)
+				n := p.acquire(t)
+				meet(s, func(f *zktest.Frame) bool {
+					return f.Dir == zktest.Request && (f.Op == "create" || f.Op == "multi" || f.Op == "getChildren2")
+				}, zktest.Error(zklock.ErrQuotaExceeded))
+				for what, ask := range map[string]func() error{
+					"a guarded write": func() error { return need.ErrOf(n.Multi(t.Context(), &zk.SetDataRequest{Path: path, Version: -1})) },
+					"Acquire":         func() error { return acquireOnce(p.lock, t.Context()) },
+					"Contenders":      func() error { return contendersOnce(p.lock, t.Context()) },
+				} {
+					err := ask()
+					wantErr(t, what, err, zklock.ErrQuotaExceeded)
+					wantMention(t, err, "QuotaExceeded")
+				}
+			})
+		})
+	}
+}
+
+func TestErrorsThatSayThatNoServerCanBeReachedNameIt(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		processes := map[string]process{"dialed": start(t, s), "attached": attachTo(t, raw(t, s))}
+		down(s)
+		time.Sleep(timeout / 4)
+		for what, p := range processes {
+			for _, err := range []error{p.Err(), tryOnce(p.lock, t.Context()), acquireOnce(p.lock, within(t, time.Second))} {
+				wantErr(t, what, err, zk.ErrNoServer)
+				wantMention(t, err, addr)
+			}
+		}
+	})
+}
+
+// An answer that is lost is not the whole story: with which server?
+func TestErrorOfALostAnswerNamesTheServer(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		p := start(t, s)
+		meet(s, is("getChildren2", zktest.Reply), zktest.Cut)
+		err := tryOnce(p.lock, t.Context())
+		wantErr(t, "TryAcquire", err, zk.ErrConnectionClosed)
+		wantMention(t, err, addr)
+	})
+}

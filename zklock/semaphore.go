@@ -14,6 +14,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/zklock/internal/link"
@@ -411,7 +412,7 @@ func (s *semaphore) mark(path link.Answer) error {
 	case errors.Is(err, zk.ErrBadVersion):
 		return errRewritten
 	case err != nil:
-		return fmt.Errorf("write the number of permits to %s: %w", s.path, err)
+		return fmt.Errorf("write the number of permits to %s: %w", s.path, wire.Named(err))
 	}
 	return nil
 }

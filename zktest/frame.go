@@ -69,10 +69,14 @@ var (
 // Delay holds the frame, and all behind it in the same direction of the connection, for d.
 func Delay(d time.Duration) Action { return Action{Verb: fate.Delay, Delay: d} }
 
-// Error answers a request with err, an error that the Go client returns for an answer of the server such as
-// [zk.ErrNoAuth], and does not apply it. Any other error panics. A handshake can be answered with [zk.ErrSessionExpired];
+// Error answers a request with err, and does not apply it. The error is one that a client returns for an answer of the server, such
+// as [zk.ErrNoAuth] or package zklock's ErrQuotaExceeded. Any other error panics. A handshake can be answered with [zk.ErrSessionExpired];
 // session and ephemeral nodes live on.
 func Error(err error) Action {
+	var unnamed wire.Code // by the Go client
+	if errors.As(err, &unnamed) {
+		return Action{Verb: fate.Error, Code: int32(unnamed)}
+	}
 	for code, known := range wire.Errors {
 		if errors.Is(err, known) {
 			return Action{Verb: fate.Error, Code: code}

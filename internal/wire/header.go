@@ -28,6 +28,9 @@ type ReplyHeader struct {
 	Code int32
 }
 
+// ReplyHeaderSize is the length of one.
+const ReplyHeaderSize = 4 + 8 + 4
+
 func (d *Decoder) ReplyHeader() ReplyHeader {
 	return ReplyHeader{Xid: d.Int32(), Zxid: d.Int64(), Code: d.Int32()}
 }

@@ -6,12 +6,9 @@ package wire
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
-
-	"github.com/go-zookeeper/zk"
 )
 
 // Types of requests, and two that are none: OpConnect stands for the handshake, which has no header, and OpEvent for a
@@ -57,52 +54,6 @@ func OpName(op int32) string {
 	return fmt.Sprintf("op %d", op)
 }
 
-// Error codes of replies.
-const (
-	CodeOK                      = 0
-	CodeRuntimeInconsistency    = -2
-	CodeMarshallingError        = -5
-	CodeUnimplemented           = -6
-	CodeOperationTimeout        = -7
-	CodeBadArguments            = -8
-	CodeNoNode                  = -101
-	CodeNoAuth                  = -102
-	CodeBadVersion              = -103
-	CodeNoChildrenForEphemerals = -108
-	CodeNodeExists              = -110
-	CodeNotEmpty                = -111
-	CodeSessionExpired          = -112
-	CodeInvalidACL              = -114
-	CodeAuthFailed              = -115
-	CodeSessionMoved            = -118
-	CodeLocalSession            = -120 // ephemerals are not allowed on a local session
-	CodeQuotaExceeded           = -125
-	CodeThrottled               = -127 // refused before it was executed
-)
-
-// Errors are those of the client library for codes.
-var Errors = map[int32]error{
-	CodeBadArguments:            zk.ErrBadArguments,
-	CodeNoNode:                  zk.ErrNoNode,
-	CodeNoAuth:                  zk.ErrNoAuth,
-	CodeBadVersion:              zk.ErrBadVersion,
-	CodeNoChildrenForEphemerals: zk.ErrNoChildrenForEphemerals,
-	CodeNodeExists:              zk.ErrNodeExists,
-	CodeNotEmpty:                zk.ErrNotEmpty,
-	CodeSessionExpired:          zk.ErrSessionExpired,
-	CodeInvalidACL:              zk.ErrInvalidACL,
-	CodeAuthFailed:              zk.ErrAuthFailed,
-	CodeSessionMoved:            zk.ErrSessionMoved,
-}
-
-// CodeError is the error that the client library makes of a code.
-func CodeError(code int32) error {
-	if err, ok := Errors[code]; ok || code == CodeOK {
-		return err
-	}
-	return fmt.Errorf("unknown error: %d", code)
-}
-
 // The xids of frames from the server that answer no numbered request.
 const (
 	XidEvent = -1
@@ -117,11 +68,15 @@ const (
 	PasswordLen = 16
 )
 
-// ErrTooLong is what is wrong with a frame that announces too much.
-var ErrTooLong = errors.New("not ZooKeeper's protocol?")
+// TooLong is the error of a frame that announces more bytes than its reader takes: so many.
+type TooLong uint32
+
+func (n TooLong) Error() string {
+	return fmt.Sprintf("frame of %d bytes announced: not ZooKeeper's protocol?", uint32(n))
+}
 
 // ReadFrame reads the next frame, length included, into buf or, if that is too short, into a new one. A frame that
-// announces more than limit bytes is an error: a peer that speaks another protocol announces over a gigabyte.
+// announces more than limit bytes is a [TooLong]: a peer that speaks another protocol announces over half a gigabyte.
 func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	length := slices.Grow(buf[:0], lengthSize)[:lengthSize]
 	if _, err := io.ReadFull(r, length); err != nil {
@@ -129,7 +84,7 @@ func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(length)
 	if int64(n) > int64(limit) {
-		return nil, fmt.Errorf("frame of %d bytes announced: %w", n, ErrTooLong)
+		return nil, TooLong(n)
 	}
 	frame := slices.Grow(length, int(n))[:lengthSize+int(n)]
 	if _, err := io.ReadFull(r, frame[lengthSize:]); err != nil {

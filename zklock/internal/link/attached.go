@@ -64,7 +64,7 @@ func (l *attached) Session() *Session {
 
 func (l *attached) disconnected() error {
 	if state := l.link.Conn.State(); state != zk.StateHasSession {
-		return fmt.Errorf("%w: %v", zk.ErrNoServer, state)
+		return fmt.Errorf("%w: %v, last tried %s", zk.ErrNoServer, state, l.link.Conn.Server())
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,7 +44,8 @@ type dialed struct {
 // Dial has the library connect to one of the servers, and goes on trying. On an error nothing is left.
 func (l *Link) Dial(ctx context.Context, names []string) error {
 	d := &dialed{link: l, servers: &servers{lookUp: l.config.LookUp, known: make(map[string]found), logger: l.config.Logger}, left: 1}
-	d.problem.Store(&zk.ErrNoServer)
+	begun := fmt.Errorf("%w: no answer yet from %s", zk.ErrNoServer, strings.Join(names, ", "))
+	d.problem.Store(&begun)
 	if err := d.servers.find(ctx, names); err != nil {
 		return err
 	}

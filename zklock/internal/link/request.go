@@ -75,7 +75,7 @@ func (r read) call(c *attached) (a Answer) {
 		a.Data, stat, a.Err = conn.Get(r.path)
 	}
 	if a.Err != nil {
-		a = Answer{Err: a.Err}
+		a = Answer{Err: wire.Named(a.Err)}
 	} else if a.Data, a.Stat = kept(a.Data), *stat; r.Watch {
 		c.forward(events)
 	}
@@ -95,7 +95,7 @@ func (t Transaction) call(c *attached) (a Answer) {
 	results, err := c.link.Conn.Multi(t...)
 	switch {
 	case err != nil:
-		a.Err = err
+		a.Err = wire.Named(err)
 		if i := slices.IndexFunc(results, func(r zk.MultiResponse) bool { return r.Error != nil }); i >= 0 && i < len(t) {
 			a.Refused = t[i]
 		}

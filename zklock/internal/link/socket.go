@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -15,8 +16,11 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// maxFrame bounds what a server may announce. The largest honest frame is a list of children.
+// maxFrame bounds what is read as one. The largest honest frame is a list of children.
 const maxFrame = 32 << 20
+
+// maxSkipped bounds what is read and dropped as one. What other protocols begin with announces more.
+const maxSkipped = 512 << 20
 
 // A socket is one connection to one server. It stands between the ZooKeeper client library and the network, because only from here the
 // hazards of the library can be closed without a fork (line numbers are of conn.go in v1.0.4):
@@ -168,10 +172,10 @@ func (s *socket) readFrame() error {
 		}
 	}
 	frame, err := wire.ReadFrame(s.reader, s.buffer, maxFrame)
+	if err != nil && s.session != nil {
+		frame, err = s.skip(err)
+	}
 	if err != nil {
-		if s.session != nil && errors.Is(err, wire.ErrTooLong) {
-			s.dialed.oneByOne.Store(true) // or it would be asked for again
-		}
 		return err
 	}
 	s.buffer = frame
@@ -184,6 +188,36 @@ func (s *socket) readFrame() error {
 		s.frame = frame
 	}
 	return err
+}
+
+// skip drops the answer to a read if it is too long to be kept, which err says then, and returns a frame that says so in its place. The
+// connection stays, with all else that is asked on it. No other answer is as long.
+func (s *socket) skip(err error) ([]byte, error) {
+	var announced wire.TooLong
+	if !errors.As(err, &announced) || announced > maxSkipped {
+		return nil, err
+	}
+	head := make([]byte, wire.ReplyHeaderSize)
+	if _, err := io.ReadFull(s.reader, head); err != nil {
+		return nil, err
+	}
+	d := wire.Decoder{Rest: head}
+	reply := d.ReplyHeader()
+	s.mu.Lock()
+	op := s.sent[reply.Xid].op
+	s.mu.Unlock()
+	switch op {
+	case wire.OpGetChildren, wire.OpGetChildren2, wire.OpGetData, wire.OpMultiRead:
+	default:
+		return nil, announced
+	}
+	if _, err := s.reader.Discard(int(announced) - len(head)); err != nil {
+		return nil, err
+	}
+	reply.Code = wire.CodeTooLong
+	var e wire.Encoder
+	e.ReplyHeader(reply)
+	return wire.Frame(e), nil
 }
 
 // explain says why nothing more is read, unless the connection has ended already, for another reason.
@@ -350,7 +384,7 @@ func (l *dialed) Ask(requests ...Request) []Answer { return l.send(newBatch(requ
 func (l *dialed) send(b *batch) []Answer {
 	s := l.socket.Load()
 	if s == nil || !l.connected.IsSet() {
-		b.unsent()
+		b.fail(zk.ErrNoServer)
 	} else if <-s.open; b.path == "" || s.gather(b) {
 		s.writing <- struct{}{}
 		if frames := s.encode(b); len(frames) > 0 {
@@ -369,9 +403,9 @@ func (l *dialed) send(b *batch) []Answer {
 	return b.answers
 }
 
-func (b *batch) unsent() {
+func (b *batch) fail(err error) {
 	for i := range b.parts {
-		b.parts[i].fail(zk.ErrNoServer)
+		b.parts[i].fail(err)
 	}
 }
 
@@ -385,11 +419,15 @@ func (s *socket) encode(b *batch) wire.Encoder {
 		batches, s.waiting = s.waiting, nil
 	}
 	batches = slices.DeleteFunc(batches, func(b *batch) bool {
-		stays := s.dead || b.ctx != nil && b.ctx.Err() != nil
-		if stays {
-			b.unsent()
+		switch {
+		case s.dead:
+			b.fail(fmt.Errorf("%w: the connection to %s has ended", zk.ErrNoServer, s.server))
+		case b.ctx != nil && b.ctx.Err() != nil:
+			b.fail(zk.ErrNoServer)
+		default:
+			return false
 		}
-		return stays
+		return true
 	})
 	if s.frames = s.frames[:0]; cap(s.frames) > mostBytes { // those of a rush
 		s.frames = nil
@@ -450,6 +488,9 @@ func (u unanswered) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder)
 	case u.op == wire.OpMultiRead && reply.Code == wire.CodeUnimplemented: // and hangs up
 		s.dialed.oneByOne.Store(true)
 		fail(u.parts, zk.ErrConnectionClosed)
+	case u.op == wire.OpMultiRead && reply.Code == wire.CodeTooLong: // maybe none of them is too long by itself
+		s.dialed.oneByOne.Store(true)
+		fail(u.parts, errAgain)
 	default:
 		fail(u.parts, wire.CodeError(reply.Code))
 	}
@@ -463,9 +504,10 @@ func (s *socket) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dead = true
+	lost := fmt.Errorf("%w: to %s", zk.ErrConnectionClosed, s.server)
 	for _, request := range s.sent {
 		for _, p := range request.parts {
-			p.fail(zk.ErrConnectionClosed)
+			p.fail(lost)
 		}
 	}
 	clear(s.sent)

@@ -1,0 +1,121 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Error codes of replies.
+const (
+	CodeOK                      = 0
+	CodeRuntimeInconsistency    = -2
+	CodeMarshallingError        = -5
+	CodeUnimplemented           = -6
+	CodeOperationTimeout        = -7
+	CodeBadArguments            = -8
+	CodeNoNode                  = -101
+	CodeNoAuth                  = -102
+	CodeBadVersion              = -103
+	CodeNoChildrenForEphemerals = -108
+	CodeNodeExists              = -110
+	CodeNotEmpty                = -111
+	CodeSessionExpired          = -112
+	CodeInvalidACL              = -114
+	CodeAuthFailed              = -115
+	CodeSessionMoved            = -118
+	CodeLocalSession            = -120 // ephemerals are not allowed on a local session
+	CodeNoWatcher               = -121
+	CodeQuotaExceeded           = -125
+	CodeThrottled               = -127 // refused before it was executed
+)
+
+// CodeTooLong is sent by no server: a reader of frames puts it in the place of an answer that is too long to be read.
+const CodeTooLong = -1000
+
+// Errors are those of the client library for codes.
+var Errors = map[int32]error{
+	CodeBadArguments:            zk.ErrBadArguments,
+	CodeNoNode:                  zk.ErrNoNode,
+	CodeNoAuth:                  zk.ErrNoAuth,
+	CodeBadVersion:              zk.ErrBadVersion,
+	CodeNoChildrenForEphemerals: zk.ErrNoChildrenForEphemerals,
+	CodeNodeExists:              zk.ErrNodeExists,
+	CodeNotEmpty:                zk.ErrNotEmpty,
+	CodeSessionExpired:          zk.ErrSessionExpired,
+	CodeInvalidACL:              zk.ErrInvalidACL,
+	CodeAuthFailed:              zk.ErrAuthFailed,
+	CodeSessionMoved:            zk.ErrSessionMoved,
+	-100:                        zk.ErrAPIError,
+	-116:                        zk.ErrClosing,
+	-117:                        zk.ErrNothing,
+	-123:                        zk.ErrReconfigDisabled,
+}
+
+// A Code is the error for a code that the client library has no error for.
+type Code int32
+
+// codeTexts says what these codes mean, with what to do about it where a client can do something. The names are those of
+// KeeperException in ZooKeeper 3.9.
+var codeTexts = map[Code]string{
+	-1:                       "SystemError: the server failed",
+	CodeRuntimeInconsistency: "RuntimeInconsistency: another operation of the transaction was refused",
+	-3:                       "DataInconsistency",
+	-4:                       "ConnectionLoss: between the server and its leader",
+	CodeMarshallingError:     "MarshallingError: the server cannot read the request",
+	CodeUnimplemented:        "Unimplemented: the server does not know this type of request",
+	CodeOperationTimeout:     "OperationTimeout",
+	-9:                       "InvalidState",
+	-12:                      "UnknownSession",
+	-13:                      "NewConfigNoQuorum",
+	-14:                      "ReconfigInProgress",
+	-113:                     "InvalidCallback",
+	-119:                     "NotReadOnly: the server is cut off from its ensemble and takes no writes",
+	CodeLocalSession:         "EphemeralOnLocalSession: locks need servers without localSessionsEnabled",
+	CodeNoWatcher:            "NoWatcher",
+	-122:                     "RequestTimeout",
+	-124:                     "SessionClosedRequireSaslAuth: the server wants clients to authenticate first",
+	CodeQuotaExceeded:        "QuotaExceeded: the quota of the path or of one above is used up (see setquota and listquota)",
+	CodeThrottled:            "ThrottledOp: the server is overloaded and has not executed the request",
+	CodeTooLong:              "the answer is longer than the 32 MiB that a client reads",
+}
+
+func (c Code) Error() string {
+	text, ok := codeTexts[c]
+	if !ok {
+		text = "unknown error"
+	}
+	return fmt.Sprintf("zk: %s (%d)", text, int32(c))
+}
+
+// CodeError is the error of a code: that of the client library, or else a [Code].
+func CodeError(code int32) error {
+	if err, ok := Errors[code]; ok || code == CodeOK {
+		return err
+	}
+	return Code(code)
+}
+
+// Named returns err with the name of its code if it ends in "unknown error: N", which is all that the client library says of a
+// code without an error. It wraps err and that code then.
+func Named(err error) error {
+	if err == nil {
+		return nil
+	}
+	before, number, found := strings.Cut(err.Error(), "unknown error: ")
+	if code, noNumber := strconv.ParseInt(number, 10, 32); found && noNumber == nil {
+		return named{err, before, Code(code)}
+	}
+	return err
+}
+
+type named struct {
+	error
+	before string
+	code   Code
+}
+
+func (n named) Error() string   { return n.before + n.code.Error() }
+func (n named) Unwrap() []error { return []error{n.error, n.code} }

@@ -1,0 +1,45 @@
+package wire_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/wire"
+)
+
+// The codes of KeeperException in ZooKeeper 3.9.
+var serverCodes = []int32{
+	-1, -2, -3, -4, -5, -6, -7, -8, -9, -12, -13, -14, -100, -101, -102, -103, -108, -110, -111, -112, -113, -114, -115, -118, -119, -120,
+	-121, -122, -123, -124, -125, -127,
+}
+
+func TestEachCodeOfAServerHasAnErrorOfItsOwn(t *testing.T) {
+	known := map[error]bool{}
+	for _, code := range serverCodes {
+		err := wire.CodeError(code)
+		need.That(t, fmt.Sprintf("%d has the error of another one: %v", code, err), err != nil && !known[err])
+		known[err] = true
+		need.That(t, fmt.Sprintf("%d is %v", code, err), err.Error() != wire.Code(-99).Error() && err.Error() != fmt.Sprintf("zk: unknown error (%d)", code))
+	}
+	need.Equal(t, "a code of the future", fmt.Sprint(wire.CodeError(-300)), "zk: unknown error (-300)")
+	need.OK(t, wire.CodeError(wire.CodeOK))
+}
+
+// The client library has only a number for some of them.
+func TestUnknownErrorsOfTheClientLibraryAreNamed(t *testing.T) {
+	cause := errors.New("unknown error: -125")
+	err := wire.Named(fmt.Errorf("create /x: %w", cause))
+	for _, want := range []error{cause, wire.Code(wire.CodeQuotaExceeded)} {
+		wantErr(t, "a number", err, want)
+	}
+	wantMention(t, err, "create /x: zk: QuotaExceeded", "-125")
+	for _, err := range []error{nil, zk.ErrNoNode, errors.New("unknown error: yes"), errors.New("unknown error: -125 and more")} {
+		need.That(t, fmt.Sprintf("named: %v", err), wire.Named(err) == err)
+	}
+}
+
+var wantErr, wantMention = need.WantErr, need.WantMention
