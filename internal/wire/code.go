@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -96,6 +97,26 @@ func CodeError(code int32) error {
 		return err
 	}
 	return Code(code)
+}
+
+// Refuses reports whether err is a server's answer about the request itself: the same request would be refused again as things stand.
+// Else it is about the session, the connection, or the state of the server.
+func Refuses(err error) bool {
+	for _, of := range []error{zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing, Code(CodeThrottled), Code(CodeOperationTimeout)} {
+		if errors.Is(err, of) {
+			return false
+		}
+	}
+	var code Code
+	if errors.As(err, &code) {
+		return true
+	}
+	for _, of := range Errors {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // Named returns err with the name of its code if it ends in "unknown error: N", which is all that the client library says of a

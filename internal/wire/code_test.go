@@ -42,4 +42,16 @@ func TestUnknownErrorsOfTheClientLibraryAreNamed(t *testing.T) {
 	}
 }
 
+// What is refused for another reason may succeed a moment later.
+func TestRefusalIsAnAnswerAboutTheRequest(t *testing.T) {
+	for _, err := range []error{zk.ErrNoAuth, zk.ErrNodeExists, zk.ErrBadArguments, wire.Code(wire.CodeQuotaExceeded)} {
+		need.That(t, fmt.Sprintf("no refusal: %v", err), wire.Refuses(fmt.Errorf("wrapped: %w", err)))
+	}
+	for _, err := range []error{
+		zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved, wire.Code(wire.CodeThrottled), errors.New("else"),
+	} {
+		need.That(t, fmt.Sprintf("a refusal: %v", err), !wire.Refuses(fmt.Errorf("wrapped: %w", err)))
+	}
+}
+
 var wantErr, wantMention = need.WantErr, need.WantMention

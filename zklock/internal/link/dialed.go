@@ -28,7 +28,7 @@ type dialed struct {
 	connected mutexbool.Bool  // a session is established and the connection stands
 	dialing   mutexbool.Bool  // the library is between two connections
 	verify    mutexbool.Bool  // the connection came back: held nodes want a look
-	paths     sync.Map        // some of those that are known to be there
+	paths     sync.Map        // some of those that are known to be there, each with the kinds of transactions that were refused last
 	noted     atomic.Int64    // how many were
 	oneByOne  atomic.Bool     // nothing is read together: the servers know no request for that, or have answered too much
 

@@ -34,26 +34,27 @@ var (
 // do not leave at all if ctx ends before that; the error is then zk.ErrNoServer. Several transactions, which are ways to do one
 // thing, leave alone.
 //
-// A transaction that fails is the end of its group, so one about a path that may be missing leaves alone; and if another one
-// fails, this one is sent again, alone. In a group there is one transaction for each path: what it creates has its id for a token.
+// A transaction that fails is the end of its group, so one that may fail leaves alone: where the path may be missing, and where the last
+// one of its kind was refused. If another one fails, this one is sent again, alone. In a group there is one transaction for each path: what
+// it creates has its id for a token.
 func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (answers []Answer) {
 	b := newBatch(requests)
-	_, known := l.paths.Load(path)
 	last, writes := len(requests), false
 	for last > 0 && !writes {
 		last--
 		_, writes = requests[last].(Transaction)
 	}
-	if last == 0 && (!writes || known) {
+	if last == 0 && (!writes || l.succeeds(path, requests[0].(Transaction))) {
 		b.ctx, b.path = ctx, path
 	}
 	answers = l.send(b)
 	if errors.Is(answers[last].Err, errAgain) {
 		answers = l.Ask(requests...)
 	}
-	for _, a := range answers[:last+1] {
-		if known = known && a.Err == nil; writes && !known {
-			l.note(path, a.Err)
+	for i := 0; writes && i <= last; i++ {
+		l.note(path, requests[i].(Transaction), answers[i].Err)
+		if answers[i].Err == nil { // the other ways are refused because of it
+			break
 		}
 	}
 	return answers
@@ -199,14 +200,50 @@ func fail(parts []*part, err error) {
 	}
 }
 
-// note takes what became of a transaction about nodes below path.
-func (l *dialed) note(path string, err error) {
+// kinds is a set of kinds of transactions: those that create, those that delete, and those that do both, each of which may be refused
+// below a path where the others are not.
+type kinds uint8
+
+func kindOf(t Transaction) kinds {
+	var does int
+	for _, op := range t {
+		switch op.(type) {
+		case *zk.CreateRequest:
+			does |= 1
+		case *zk.DeleteRequest:
+			does |= 2
+		}
+	}
+	return 1 << does
+}
+
+// succeeds reports whether path was there at the last transaction about it, and the last one of this kind was not refused.
+func (l *dialed) succeeds(path string, t Transaction) bool {
+	refused, known := l.paths.Load(path)
+	return known && refused.(kinds)&kindOf(t) == 0
+}
+
+// note takes what became of a transaction about nodes below path. What two learn at the same time may be forgotten: it costs a request.
+func (l *dialed) note(path string, t Transaction, err error) {
+	was, known := l.paths.Load(path)
+	before, _ := was.(kinds)
+	after := before
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		l.paths.Delete(path)
+		return
 	case err == nil:
-		if _, known := l.paths.LoadOrStore(path, nil); !known && l.noted.Add(1)%mostPaths == 0 {
-			l.paths.Clear()
-		}
+		after &^= kindOf(t)
+	case known && wire.Refuses(err):
+		after |= kindOf(t)
+	default:
+		return
+	}
+	if known && after == before {
+		return
+	}
+	l.paths.Store(path, after)
+	if !known && l.noted.Add(1)%mostPaths == 0 {
+		l.paths.Clear()
 	}
 }

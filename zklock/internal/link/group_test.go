@@ -57,7 +57,7 @@ func eachInCrowd[C any](t *testing.T, cases map[string]C, f func(c *crowd, of C)
 // add makes a path, which is known to be there.
 func (c *crowd) add(path string) string {
 	put(c.t, c.Conn, path)
-	c.transport.(*dialed).note(path, nil)
+	c.transport.(*dialed).note(path, nil, nil)
 	return path
 }
 
@@ -297,7 +297,7 @@ func TestWhatMakesAPathGoesAloneAndThePathIsKnownThen(t *testing.T) {
 	for _, known := range []bool{false, true} { // by another one who has made it
 		inCrowd(t, 2, func(c *crowd) {
 			if known {
-				c.transport.(*dialed).note("/qx", nil)
+				c.transport.(*dialed).note("/qx", nil, nil)
 			}
 			c.crowded()
 			create := &zk.CreateRequest{Path: "/qx/lock-", Acl: all, Flags: zk.FlagEphemeral | zk.FlagSequence}
@@ -346,6 +346,49 @@ func TestWhatAGroupFailsForCostsTheOthersOneMoreRoundTrip(t *testing.T) {
 		}
 		if sent := c.take(); len(sent) != 2+3*2 || sent[0] != "multi" {
 			c.t.Errorf("sent %q", sent)
+		}
+	})
+}
+
+// One key that is refused and asked for again and again must not cost all others a request each.
+func TestWhatIsRefusedLeavesAloneUntilItSucceeds(t *testing.T) {
+	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
+	setACL := func(c *crowd, acl []zk.ACL) { need.OK(c.t, need.ErrOf(c.Conn.SetACL("/q1", acl, -1))) }
+	inCrowd(t, 64, func(c *crowd) {
+		round := func(refused error) (sent int) {
+			c.t.Helper()
+			c.crowded()
+			turns := c.enterAll(c.paths[2:]...)
+			c.take() // whatever the last round has left
+			bad := c.enterAll("/q1")[0]
+			c.wantEntered(turns...)
+			wantErr(c.t, "the key", bad.wait().answers[0].Err, refused)
+			return len(c.take())
+		}
+		need.Equal(t, "requests when all succeed", round(nil), 2)
+		setACL(c, without(zk.PermCreate))
+		need.AtLeast(t, "requests when the key is refused in a group", round(zk.ErrNoAuth), 64)
+		for range 5 {
+			need.Equal(t, "requests when it is refused again: two for it, two for all others", round(zk.ErrNoAuth), 4)
+		}
+		setACL(c, without(0))
+		need.Equal(t, "requests when it succeeds again", round(nil), 4)
+		need.Equal(t, "requests after that", round(nil), 2)
+	})
+	inCrowd(t, 64, func(c *crowd) { // that a node is created again and again does not say that it may be deleted
+		setACL(c, without(zk.PermDelete))
+		for i := range 5 {
+			node := c.enter("/q1").wait().answers[0].Created[0]
+			c.crowded()
+			turns := c.enterAll(c.paths[2:]...)
+			c.take()
+			bad := c.leave("/q1", node)
+			synctest.Wait()
+			c.wantEntered(turns...)
+			wantErr(c.t, "the delete", bad.wait().answers[0].Err, zk.ErrNoAuth)
+			if sent := len(c.take()); i > 0 && sent != 3 {
+				t.Errorf("%d requests, want one for the delete and two for all others", sent)
+			}
 		}
 	})
 }
@@ -739,18 +782,18 @@ func TestAnswerToAWriteThatIsTooLongEndsTheConnection(t *testing.T) {
 // One more that is there must not cost memory for ever.
 func TestPathsAreForgottenInTime(t *testing.T) {
 	d := newDialed()
-	d.note("unknown", zk.ErrConnectionClosed)
+	d.note("unknown", nil, zk.ErrConnectionClosed)
 	need.That(t, "known by an answer that was lost", !knows(d, "unknown"))
 	for i := range mostPaths + 1 {
-		d.note(fmt.Sprint(i), nil)
+		d.note(fmt.Sprint(i), nil, nil)
 	}
 	known := 0
 	d.paths.Range(func(_, _ any) bool { known++; return true })
 	need.AtMost(t, "paths", known, mostPaths)
 	need.That(t, "the last one is not known", knows(d, fmt.Sprint(mostPaths)))
-	d.note(fmt.Sprint(mostPaths), zk.ErrConnectionClosed)
+	d.note(fmt.Sprint(mostPaths), nil, zk.ErrConnectionClosed)
 	need.That(t, "forgotten because of a connection", knows(d, fmt.Sprint(mostPaths)))
-	d.note(fmt.Sprint(mostPaths), zk.ErrNoNode)
+	d.note(fmt.Sprint(mostPaths), nil, zk.ErrNoNode)
 	need.That(t, "not forgotten", !knows(d, fmt.Sprint(mostPaths)))
 }
 
