@@ -31,7 +31,7 @@ func (d Direction) String() string {
 // reply is about to be sent. The request and the reply of one operation have equal Op, Path, Nth and NthOfSession.
 //
 // Op is the type of the request as ZooKeeper names it: create, delete, exists, getData, setData, getACL, setACL,
-// getChildren, sync, ping, getChildren2, multi, create2, createContainer, multiRead, setAuth, setWatches, closeSession; or
+// getChildren, sync, ping, getChildren2, multi, create2, removeWatches, createContainer, multiRead, setAuth, setWatches, closeSession; or
 // connect for a handshake, event for a watch event.
 type Frame struct {
 	Dir     Direction

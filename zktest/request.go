@@ -60,6 +60,8 @@ func (s *Server) answerLocked(c *conn, f Frame, h wire.RequestHeader, d *wire.De
 		body, code = c.readLocked(h.Op, d)
 	case wire.OpMultiRead:
 		body, code = c.multiReadLocked(d)
+	case wire.OpRemoveWatches:
+		code = c.removeWatchesLocked(d)
 	default:
 		code, zxid, last = wire.CodeUnimplemented, 0, true
 	}
@@ -212,6 +214,22 @@ func (c *conn) multiReadLocked(d *wire.Decoder) (body wire.Encoder, code int32) 
 	}
 	body.MultiHeader(wire.LastOfMulti)
 	return body, wire.CodeOK
+}
+
+// removeWatchesLocked removes the watches on a path of the kinds that clients ask for: children, data, or any.
+func (c *conn) removeWatchesLocked(d *wire.Decoder) (code int32) {
+	q := d.RemoveWatches()
+	if d.Bad || q.Kind < 1 || q.Kind > wire.AnyWatch {
+		return wire.CodeMarshallingError
+	}
+	code = wire.CodeNoWatcher
+	for kind, table := range map[int32]watchTable{1: c.member.watches.child, 2: c.member.watches.data} {
+		if _, watched := table[q.Path][c]; watched && (q.Kind == kind || q.Kind == wire.AnyWatch) {
+			table.remove(q.Path, c)
+			code = wire.CodeOK
+		}
+	}
+	return code
 }
 
 func (c *conn) getACLLocked(n *node) (body wire.Encoder, code int32) {

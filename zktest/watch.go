@@ -24,11 +24,15 @@ func (w watchTable) add(path string, c *conn) {
 	w[path][c] = struct{}{}
 }
 
+func (w watchTable) remove(path string, c *conn) {
+	if delete(w[path], c); len(w[path]) == 0 {
+		delete(w, path)
+	}
+}
+
 func (w watchTable) drop(c *conn) {
-	for path, conns := range w {
-		if delete(conns, c); len(conns) == 0 {
-			delete(w, path)
-		}
+	for path := range w {
+		w.remove(path, c)
 	}
 }
 

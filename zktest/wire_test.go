@@ -377,6 +377,36 @@ var wireTests = []struct {
 			a: xid 7 at +4, code -5, 0 bytes
 			a: xid 8 at +4, code -5, 0 bytes
 			`},
+	{"watches that are removed", func(p *peer) {
+		p.do("a", 1, wire.OpCreate, createBody("/x", "1", 0))
+		remove := func(xid, kind int32) {
+			var q wire.Encoder
+			q.RemoveWatches(wire.RemoveWatches{Path: "/x", Kind: kind})
+			p.do("a", xid, wire.OpRemoveWatches, q)
+		}
+		remove(2, wire.AnyWatch)
+		p.do("a", 3, wire.OpGetData, pathAndFlag("/x", true))
+		p.do("a", 4, wire.OpGetChildren2, pathAndFlag("/x", true))
+		remove(5, wire.AnyWatch)
+		remove(6, wire.AnyWatch)
+		p.do("a", 7, wire.OpGetData, pathAndFlag("/x", true))
+		remove(8, 1)
+		remove(9, 2)
+		p.do("a", 10, wire.OpDelete, deleteBody("/x")) // of which there is no event
+		remove(11, wire.AnyWatch)
+	}, `
+			a: xid 1 at +1, code 0, 6 bytes
+			a: xid 2 at +1, code -121, 0 bytes
+			a: xid 3 at +1, code 0, 73 bytes
+			a: xid 4 at +1, code 0, 72 bytes
+			a: xid 5 at +1, code 0, 0 bytes
+			a: xid 6 at +1, code -121, 0 bytes
+			a: xid 7 at +1, code 0, 73 bytes
+			a: xid 8 at +1, code -121, 0 bytes
+			a: xid 9 at +1, code 0, 0 bytes
+			a: xid 10 at +2, code 0, 0 bytes
+			a: xid 11 at +2, code -121, 0 bytes
+			`},
 	{"watches as one", func(p *peer) {
 		p.do("a", 1, wire.OpCreate, createBody("/x", "1", 0))
 		p.do("a", 2, wire.OpCreate, createBody("/y", "", 0))

@@ -76,6 +76,24 @@ func (e *Encoder) SetWatches(q SetWatches) {
 	e.Strings(q.Children)
 }
 
+// A RemoveWatches is the body of a request that ends the watches of a connection on a path.
+type RemoveWatches struct {
+	Path string
+	Kind int32 // which of them
+}
+
+// AnyWatch is a kind of RemoveWatches: those on data and those on children.
+const AnyWatch = 3
+
+func (d *Decoder) RemoveWatches() RemoveWatches {
+	return RemoveWatches{Path: d.String(), Kind: d.Int32()}
+}
+
+func (e *Encoder) RemoveWatches(q RemoveWatches) {
+	e.String(q.Path)
+	e.Int32(q.Kind)
+}
+
 // A MultiHeader stands before each operation and each result of a multi or a multiRead, and behind the last one.
 type MultiHeader struct {
 	Op   int32

@@ -29,6 +29,7 @@ const (
 	OpCheck           = 13
 	OpMulti           = 14
 	OpCreate2         = 15
+	OpRemoveWatches   = 18
 	OpCreateContainer = 19
 	OpMultiRead       = 22
 	OpSetAuth         = 100
@@ -42,7 +43,7 @@ var opNames = map[int32]string{
 	OpEvent: "event", OpCreate: "create", OpDelete: "delete", OpExists: "exists", OpGetData: "getData",
 	OpSetData: "setData", OpGetACL: "getACL", OpSetACL: "setACL", OpGetChildren: "getChildren", OpSync: "sync",
 	OpPing: "ping", OpGetChildren2: "getChildren2", OpCheck: "check", OpMulti: "multi", OpCreate2: "create2",
-	OpCreateContainer: "createContainer", OpMultiRead: "multiRead", OpSetAuth: "setAuth",
+	OpRemoveWatches: "removeWatches", OpCreateContainer: "createContainer", OpMultiRead: "multiRead", OpSetAuth: "setAuth",
 	OpSetWatches: "setWatches", OpConnect: "connect", OpClose: "closeSession",
 }
 

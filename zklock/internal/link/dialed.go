@@ -5,7 +5,9 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +33,8 @@ type dialed struct {
 	paths     sync.Map        // some of those that are known to be there, each with the kinds of transactions that were refused last
 	noted     atomic.Int64    // how many were
 	oneByOne  atomic.Bool     // nothing is read together: the servers know no request for that, or have answered too much
+
+	keepsWatches atomic.Bool // the servers cannot remove watches
 
 	// Written by the goroutine in which the library connects, shakes hands and tells of both.
 	current atomic.Pointer[Session] // nil before the first and after an expiry
@@ -276,8 +280,32 @@ func (l *dialed) keep() {
 		timer.Reset(halfTick(l.link.Timeout())) // before the write: a slow one takes none of the pace
 		if synced {
 			l.prove()
+			l.removeWatches()
 		}
 	}
+}
+
+// mostRemoved is how many watches are removed at once, each by a request of its own.
+const mostRemoved = 256
+
+// removeWatches removes watches that have been of no use since the last call at least, unless the servers are older than 3.5 and hang up
+// on that.
+func (l *dialed) removeWatches() {
+	if l.keepsWatches.Load() {
+		return
+	}
+	unused := l.link.Events.unused(mostRemoved)
+	if len(unused) == 0 {
+		return
+	}
+	var requests []Request
+	for _, path := range slices.Sorted(maps.Keys(unused)) {
+		requests = append(requests, removal(path))
+	}
+	l.link.Spawn(func() {
+		l.Ask(requests...)
+		l.link.Events.removed(unused) // or not: then the connection has ended, and the watches with it
+	})
 }
 
 func (l *dialed) sync() bool {

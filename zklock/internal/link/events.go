@@ -14,8 +14,8 @@ import (
 // are taken from its callback, which sees all. The callback runs inside the library and must not block or call it; it sets a boolean and
 // the waiting side looks again.
 //
-// A watch cannot be removed, so there is at most one on a path: it stays when its
-// waiter leaves, and serves the next one. It ends with its connection. The library knows of none.
+// There is at most one watch on a path: it stays for a while when its waiter leaves, and serves the next one. If none comes, it is removed;
+// see [dialed.removeWatches]. It ends with its connection. The library knows of none, and cannot remove any.
 type Events struct {
 	mu      sync.Mutex            // guards the field below
 	watches map[string]*pathWatch // by path
@@ -25,6 +25,9 @@ type Events struct {
 type pathWatch struct {
 	watchers map[*Watcher]struct{}
 	seen     *Answer // to the read that began it; nil for a list, or if there is none so far
+	begun    bool    // the answer has come
+	idle     bool    // there was no watcher at the last call of unused, and none has come since
+	ending   bool    // its removal has been asked for: those who come have to look again when it is over
 }
 
 // A Watcher wants to know about one path.
@@ -48,6 +51,7 @@ func (e *Events) listen(path string, w *Watcher) (watched bool) {
 		e.watches[path] = known
 	}
 	known.watchers[w] = struct{}{}
+	known.idle = false
 	return watched
 }
 
@@ -83,15 +87,50 @@ func (e *Events) answered(r read, a Answer) {
 	case a.Err != nil: // it is not watched after all, and those who rely on that have to look for themselves
 		others = e.takeLocked(r.path)
 	case r.list: // those who rely on it may have looked before it was watched
+		known.begun = true
 		others = slices.Collect(maps.Keys(known.watchers))
 	default:
-		known.seen = &a
+		known.begun, known.seen = true, &a
 	}
 	e.mu.Unlock()
 	for _, other := range others {
 		if other != r.watcher {
 			other.Notify()
 		}
+	}
+}
+
+// unused returns watches that nobody has needed since the last call, so many at most. They are to be removed from the server; until
+// removed is called they count as watches, so that none is asked for before that, which the removal would hit.
+func (e *Events) unused(most int) map[string]*pathWatch {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	unused := make(map[string]*pathWatch)
+	for path, known := range e.watches {
+		switch {
+		case len(known.watchers) > 0 || !known.begun || known.ending:
+		case !known.idle:
+			known.idle = true
+		case len(unused) < most:
+			known.ending = true
+			unused[path] = known
+		}
+	}
+	return unused
+}
+
+// removed says that watches are not there any more. Those who have come since their removal was asked for look for themselves.
+func (e *Events) removed(ended map[string]*pathWatch) {
+	var watchers []*Watcher
+	e.mu.Lock()
+	for path, known := range ended {
+		if e.watches[path] == known { // else an event was faster
+			watchers = append(watchers, e.takeLocked(path)...)
+		}
+	}
+	e.mu.Unlock()
+	for _, w := range watchers {
+		w.Notify()
 	}
 }
 

@@ -85,6 +85,13 @@ func (r read) call(c *attached) (a Answer) {
 	return a
 }
 
+// A removal ends the watch on a path.
+type removal string
+
+func (r removal) ops() []any { return []any{r} }
+
+func (r removal) call(*attached) Answer { panic("zklock: the client library cannot remove a watch") }
+
 // A Transaction creates and deletes znodes, all or none. The library cannot read that it has made a container, which the server removes
 // when it is empty: then the answer is zk.ErrAPIError.
 type Transaction []any
@@ -130,6 +137,8 @@ func opOf(op any) int32 {
 			return wire.OpGetChildren
 		}
 		return wire.OpGetData
+	case removal:
+		return wire.OpRemoveWatches
 	case *zk.CreateRequest:
 		return wire.OpCreate
 	case *zk.DeleteRequest:
@@ -156,6 +165,8 @@ func encode(e wire.Encoder, ops []any) wire.Encoder {
 		case read:
 			e.String(op.path)
 			e.Bool(op.Watch)
+		case removal:
+			e.RemoveWatches(wire.RemoveWatches{Path: string(op), Kind: wire.AnyWatch})
 		case *zk.CreateRequest:
 			e.String(op.Path)
 			e.Buffer(op.Data)

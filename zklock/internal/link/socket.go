@@ -488,6 +488,8 @@ func (u unanswered) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder)
 	case u.op == wire.OpMultiRead && reply.Code == wire.CodeUnimplemented: // and hangs up
 		s.dialed.oneByOne.Store(true)
 		fail(u.parts, zk.ErrConnectionClosed)
+	case u.op == wire.OpRemoveWatches && reply.Code == wire.CodeUnimplemented: // likewise
+		s.dialed.keepsWatches.Store(true)
 	case u.op == wire.OpMultiRead && reply.Code == wire.CodeTooLong: // maybe none of them is too long by itself
 		s.dialed.oneByOne.Store(true)
 		fail(u.parts, errAgain)
