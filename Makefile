@@ -1,4 +1,4 @@
-.PHONY: demo explore explore-all zookeeper chaos trace traces partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint vuln fuzz tidy-check cross wine server etcd-server redis-server postgresql-server prometheus
+.PHONY: library demo explore explore-all zookeeper chaos trace traces partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint vuln fuzz tidy-check cross wine server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -112,6 +112,13 @@ compat: server
 	@home=$$(scripts/get-zookeeper-3.9.sh) && etcd=$$(scripts/get-etcd-3.4.sh) && valkey=$$(scripts/get-valkey.sh) && \
 		echo "ZOOKEEPER_HOME=$$home ETCD=$$etcd REDIS_SERVER=$$valkey" && \
 		ZOOKEEPER_HOME=$$home ETCD=$$etcd REDIS_SERVER=$$valkey TIERLOCK_REQUIRE_SERVER=1 go test -shuffle=on -timeout 15m $(STARTERS)
+
+# What is on top of ZooKeeper's client library, with the newest commit of that, in a copy of what is committed.
+library: server
+	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && git archive HEAD | tar -x -C "$$copy" && cd "$$copy" && \
+		go get github.com/go-zookeeper/zk@master && go list -m github.com/go-zookeeper/zk && \
+		TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 30m -skip TestTheTestedLibraryIsThatOfTheModule \
+			./zklock/... ./zktest ./tier ./dropin ./internal/sim
 
 # Random schedules of simulated processes and faults, and the promises over a connection made elsewhere, in which the race detector stops
 # at the client library.

@@ -54,13 +54,14 @@ func (l *Link) Dial(ctx context.Context, names []string) error {
 		return err
 	}
 	l.transport = d // before the library starts and calls back
-	library := slog.NewLogLogger(l.config.Logger.Handler(), slog.LevelDebug)
-	library.SetPrefix("zklock: client library: ")
+	judgeLibrary(l.config.Logger)
+	says := slog.NewLogLogger(l.config.Logger.Handler(), slog.LevelDebug)
+	says.SetPrefix("zklock: client library: ")
 	conn, events, err := zk.Connect(names, l.config.TTL,
 		zk.WithHostProvider(d.servers),
 		zk.WithDialer(d.dial),
 		zk.WithEventCallback(d.onEvent),
-		zk.WithLogger(library),
+		zk.WithLogger(says),
 		zk.WithLogInfo(false))
 	if err != nil {
 		return err
@@ -122,7 +123,7 @@ func (l *dialed) onEvent(ev zk.Event) {
 		case l.left == 0:
 			l.left = max(l.link.Now(), 1)
 		case l.link.ctx.Err() != nil:
-			time.Sleep(time.Millisecond) // see Close
+			time.Sleep(farewellWithin)
 		}
 	case ev.State == zk.StateConnecting:
 		l.dialing.Set()
@@ -156,9 +157,9 @@ func (l *dialed) trouble(err error) {
 // Close ends the session, for which it gives the server a second. Then it breaks the
 // connection: the library would wait for up to two thirds of the session timeout.
 //
-// Without a connection there is no server to wait for, yet the library waits for its second (conn.go:321), unless it refuses its own
-// farewell. That it does only between two connections (382), and only if the farewell is there in time. So it is brought there first; it
-// does not get away again, because nothing is dialed any more; and the callback that comes right before holds it up for a moment.
+// Without a connection there is no server to wait for, yet the library waits for its second, unless it refuses its own farewell. That it
+// does only between two connections, and only if the farewell is there in time. So it is brought there first; it does not get away again,
+// because nothing is dialed any more; and the callback that comes right before holds it up for [farewellWithin].
 func (l *dialed) Close() {
 	if !l.connected.IsSet() {
 		l.kill()
@@ -173,6 +174,13 @@ func (l *dialed) Close() {
 	}
 	l.link.tasks.Wait()
 }
+
+// farewellWithin is how long the library has to queue its own farewell while its loop waits in the callback. Nothing tells that it is
+// queued: Conn.Close ends the loop's pause and queues the farewell, one right after the other, in one call, and the queue, its length and
+// the numbers of requests are the library's own. A Close in a goroutine that nobody waits for would outlive ours by a second. To have the
+// library dial a server of our own, which answers farewells, takes until its pause is over, another second. So this is a guess, of a
+// thousand times what it takes. A wrong one is harmless: Close returns a second later.
+const farewellWithin = time.Millisecond
 
 // kill breaks the connection.
 func (l *dialed) kill() {

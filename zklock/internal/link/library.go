@@ -1,0 +1,49 @@
+package link
+
+import (
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"sync"
+)
+
+// The package relies on what the client library does beyond its documentation. TestTheClientLibrary shows that it does.
+const (
+	library       = "github.com/go-zookeeper/zk"
+	testedLibrary = "v1.0.4" // with which the tests ran; that of go.mod
+)
+
+// linkedLibrary is the version of the client library in a program, "" if it is not known: a program may be built without modules.
+func linkedLibrary(info *debug.BuildInfo) string {
+	if info == nil {
+		return ""
+	}
+	for _, m := range info.Deps {
+		switch {
+		case m.Path != library:
+		case m.Replace != nil:
+			return strings.TrimSpace(m.Replace.Path + " " + m.Replace.Version)
+		default:
+			return m.Version
+		}
+	}
+	return ""
+}
+
+// warnOfLibrary warns of another version than the tested one.
+func warnOfLibrary(logger *slog.Logger, linked string) {
+	if linked != "" && linked != testedLibrary {
+		logger.Warn("zklock: untested version of the client library; if locks misbehave, build with the tested one",
+			"library", library, "linked", linked, "tested", testedLibrary)
+	}
+}
+
+// judgeLibrary warns once in a process.
+func judgeLibrary(logger *slog.Logger) {
+	judged.Do(func() {
+		info, _ := debug.ReadBuildInfo()
+		warnOfLibrary(logger, linkedLibrary(info))
+	})
+}
+
+var judged sync.Once
