@@ -203,6 +203,39 @@ func TestPermitsThatCannotBeGivenBack(t *testing.T) {
 	})
 }
 
+// A refusal is not final where something has to be undone: else the permits would be lost to all until the last of them is given up.
+func TestPartThatTheStoreRefusesToTakeBackIsSentAgain(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)
+		permits := need.Get(s.TryAcquire(t.Context(), 4))(t)
+		weights := func() (sent []int) {
+			for _, c := range f.ops(Weigh) {
+				sent = append(sent, c.Weight)
+			}
+			return sent
+		}
+		f.many(Weigh, 8, says(Answer{Outcome: Denied, Err: errRefused}))
+		wantErr(t, "the first part", s.Release(permits[:1]), errRefused)
+		wantErr(t, "the second", s.Release(permits[1:2]), errRefused)
+		time.Sleep(time.Minute)
+		sent := weights()
+		need.That(t, fmt.Sprintf("sent %v; want each until one is not refused", sent), len(sent) == 9 && sent[0] == 3 && sent[8] == 2)
+		f.then(Weigh, says(Answer{Outcome: Denied, Err: errRefused}))
+		wantErr(t, "the third", s.Release(permits[2:3]), errRefused)
+		time.Sleep(time.Minute)
+		need.List(t, "sent for the third", weights()[9:], 1, 1)
+		f.many(Weigh, 100, says(Answer{Outcome: Denied, Err: errRefused}))
+		p := need.Get(s.TryAcquire(t.Context(), 2))(t)
+		wantErr(t, "a part of another", s.Release(p[:1]), errRefused)
+		wantErr(t, "the rest", s.Release(p[1:]), nil)
+		before := len(weights())
+		time.Sleep(time.Minute)
+		need.Equal(t, "sent once all is given up", len(weights())-before, 0)
+		wantErr(t, "the last", s.Release(permits[3:]), nil)
+		f.none()
+	})
+}
+
 // Who is not first takes no permits, also if some are free. Who waits for the end of a quarantine does not take more than it has asked for.
 func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {

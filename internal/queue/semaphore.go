@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -79,7 +80,39 @@ func (c *Contender) bid(ctx context.Context, d *second.Demand) error {
 
 // weigh sends how many permits the contender has, or wants, until that is answered.
 func (c *Contender) weigh() (Answer, error) {
-	return c.claim.tier.repeat(c.tenure, func() Answer { return c.send(c.command(Weigh)) })
+	return c.claim.tier.repeat(c.tenure, func() Answer {
+		cmd := c.command(Weigh)
+		cmd.Weight = max(cmd.Weight, 1) // all are given up by now, and the removal that follows takes the last one
+		return c.send(cmd)
+	})
+}
+
+// lessen sends that the contender has fewer permits. Its caller learns of a refusal, but the store has to hear of it all the same: other
+// processes would never get these permits.
+func (c *Contender) lessen() (Answer, error) {
+	a, err := c.weigh()
+	if a.Outcome == Denied {
+		c.claim.tier.Spawn(c.insist)
+	}
+	return a, err
+}
+
+// insist sends how many permits the contender has until the store does not refuse it, or none are left. One task of a contender does so
+// for all parts that were refused.
+func (c *Contender) insist() {
+	if c.insists.Swap(true) {
+		return
+	}
+	for pace := retry.New(); retry.Pause(c.tenure, pace.NextBackOff()) == nil; {
+		weight := c.weight.Load()
+		if a, _ := c.weigh(); a.Outcome == Denied {
+			continue
+		}
+		c.insists.Store(false)
+		if c.weight.Load() == weight || c.insists.Swap(true) { // else a part was refused meanwhile that has left the rest to this task
+			return
+		}
+	}
 }
 
 // releaseSome gives so many of the permits up, and waits until that is done, for a third of the TTL at most.
@@ -90,7 +123,7 @@ func (c *Contender) releaseSome(n int64) error {
 	t := c.claim.tier
 	ctx, cancel := context.WithTimeout(context.Background(), c.session.ttl/3)
 	defer cancel()
-	_, err := second.Do(ctx, t.Spawn, c.weigh, func(error) error { return nil })
+	_, err := second.Do(ctx, t.Spawn, c.lessen, func(error) error { return nil })
 	loss := c.lossAt(t.Now())
 	if err != nil && c.tenure.Err() == nil { // else it is lost, or has gone with the rest
 		return c.claim.failure("release", err)
