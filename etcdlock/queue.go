@@ -360,13 +360,16 @@ func (s *store) ask(ctx context.Context, path string) error {
 // wrote notes what was put.
 func (s *store) wrote(put clientv3.Op, revision int64) {
 	key := string(put.KeyBytes())
-	s.written.Store(key, place{key: key, modified: revision, value: string(put.ValueBytes())})
+	s.written.Store(key, placeOf(&mvccpb.KeyValue{Key: put.KeyBytes(), Value: put.ValueBytes(), CreateRevision: revision, ModRevision: revision}))
 }
+
+// never is a revision at which no key was written.
+const never = -1
 
 // change marks the key of a contender of ours. Unless somebody else has written to it, what is there is known. The create revision, and
 // with it place and token, stay.
 func (s *store) change(ctx context.Context, c queue.Command, field, to string, set func(place) bool) (queue.View, error) {
-	known := place{modified: -1} // as no key ever was: it is read first
+	known := place{modified: never} // it is read first
 	if p, ok := s.written.Load(keyOf(c.Ref)); ok {
 		known = p.(place)
 	}
@@ -384,6 +387,9 @@ func (s *store) mark(ctx context.Context, ref queue.Ref, known place, field, to 
 	found place, v queue.View, err error) {
 	prefix, key := prefixOf(ref), keyOf(ref)
 	for {
+		if known.ours && set(known) { // by another request of ours: to write what this one says could take that back
+			known.modified = never
+		}
 		unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", known.modified)
 		put, read := clientv3.OpPut(key, second.Mark(known.value, field, to), clientv3.WithIgnoreLease()), wholeQueue(prefix)
 		answer, err := s.client.Txn(ctx).If(unchanged).Then(put, read).Else(read).Commit()

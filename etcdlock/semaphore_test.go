@@ -154,6 +154,29 @@ func TestLateRequestTakesNothingBack(t *testing.T) {
 	}
 }
 
+// What a request finds is what another one has written since it was made: it compares what that means, not only whether it has changed.
+func TestWeightOnlyBecomesLess(t *testing.T) {
+	t.Parallel()
+	p := start(t).of(t, 5)
+	taken := p.take(t, 4)
+	c := taken[0].(*queue.Contender)
+	weigh := func(weight int) {
+		t.Helper()
+		a := p.store.Do(soon(t), queue.Command{Op: queue.Weigh, Session: p.store.names.session, Ref: c.Ref(), Weight: weight})
+		need.That(t, fmt.Sprintf("to weigh %d: %+v", weight, a), a.Outcome == queue.Done && a.View.Known)
+	}
+	for _, weight := range []int{2, 3, 2} { // the greater one was made first
+		weigh(weight)
+		_, o := stored(t, left(t)[0])
+		need.Equal(t, "permits that it has", o.Permits, 2)
+	}
+	p.store.written.Clear() // as nothing is known behind a request without an answer
+	weigh(3)
+	_, o := stored(t, left(t)[0])
+	need.Equal(t, "permits that it has", o.Permits, 2)
+	p.give(t, taken...)
+}
+
 // What does not say how many permits it wants may want all.
 func TestKeysOfOthersCountAsAllPermits(t *testing.T) {
 	t.Parallel()
