@@ -23,9 +23,9 @@ var errUsed = errors.New("WithNewServer: the database has a record of locks befo
 // firstSQL makes the record, since long ago, so that there is no quarantine. It is found by who repeats it as the answer
 // was lost.
 const firstSQL = `WITH durably AS MATERIALIZED (SELECT tierlock.durably()), first AS (UPDATE tierlock.quarantine
-	SET life = tierlock.life(), since = 'epoch'::timestamptz + $1::bigint * interval '1 us', longest_ms = $2::bigint
-	WHERE locks = 'advisory' AND longest_ms = 0 AND NOT EXISTS (SELECT FROM tierlock.session) AND EXISTS (
-		SELECT FROM tierlock.quarantine WHERE locks = 'tables' AND longest_ms = 0 AND life = tierlock.timeline()) RETURNING 1)
+	SET life = tierlock.life(locks), since = 'epoch'::timestamptz + $1::bigint * interval '1 us', longest_ms = $2::bigint
+	WHERE longest_ms = 0 AND NOT EXISTS (SELECT FROM tierlock.session) AND 2 = (SELECT count(*) FROM tierlock.quarantine
+		WHERE longest_ms = 0 AND (locks <> 'tables' OR split_part(life, ' ', 1) = tierlock.timeline())) RETURNING 1)
 	SELECT EXISTS (SELECT FROM first)
 		OR EXISTS (SELECT FROM tierlock.quarantine WHERE since = 'epoch'::timestamptz + $1::bigint * interval '1 us')
 	FROM durably`

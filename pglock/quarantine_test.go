@@ -75,7 +75,7 @@ func TestServerWithARecordIsNotNew(t *testing.T) {
 		"SELECT tierlock.quiet_ms('advisory', 1000)",
 	} {
 		const asNew = "DELETE FROM tierlock.session; UPDATE tierlock.quarantine SET longest_ms = 0," +
-			"life = CASE locks WHEN 'tables' THEN tierlock.timeline() ELSE tierlock.life() END, since = 'epoch'"
+			"life = tierlock.life(locks), since = 'epoch'"
 		exec(t, outside, asNew)
 		f := newFirstUse()
 		for range 2 {

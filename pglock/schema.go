@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -30,6 +31,9 @@ const schemaVersion = 11
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tierlock TO locker;
 //	GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA tierlock TO locker;
 func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := checkServer(ctx, pool); err != nil {
+		return fmt.Errorf("pglock: migrate: %w", err)
+	}
 	err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('tierlock schema', 0))"); err != nil {
 			return err
@@ -58,7 +62,8 @@ const rightsSQL = `SELECT current_user::text, coalesce(string_agg(privilege || '
 	SELECT 'tierlock.' || name AS object, privilege, has_table_privilege('tierlock.' || name, privilege) AS has
 		FROM unnest(ARRAY['session', 'contender', 'quarantine', 'floor']) name, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege
 		WHERE name IN ('session', 'contender') OR privilege <> 'DELETE'
-	UNION ALL SELECT 'SEQUENCE tierlock.token', 'USAGE', has_sequence_privilege('tierlock.token', 'USAGE')) rights WHERE NOT has`
+	UNION ALL SELECT 'SEQUENCE tierlock.token', privilege, has_sequence_privilege('tierlock.token', privilege)
+		FROM unnest(ARRAY['USAGE', 'UPDATE']) privilege) rights WHERE NOT has`
 
 // checkRights returns errRights, with what is missing, unless the role has all that locks in tables need.
 func checkRights(ctx context.Context, q querier) error {
@@ -71,6 +76,28 @@ func checkRights(ctx context.Context, q querier) error {
 
 // errEncoding says that the database cannot encode what this process says of itself.
 var errEncoding = errors.New("the database cannot encode it")
+
+// errServer says that the server speaks the protocol of PostgreSQL, and does not keep advisory locks as PostgreSQL does.
+var errServer = errors.New("the locks need PostgreSQL itself")
+
+// checkServer returns errServer for systems whose advisory locks exclude nobody. There the queues would have no order either.
+func checkServer(ctx context.Context, q querier) error {
+	var version string
+	if err := q.QueryRow(ctx, "SELECT version()", pgx.QueryExecModeExec).Scan(&version); err != nil {
+		return err
+	}
+	return checkVersion(version)
+}
+
+// checkVersion is checkServer for the answer of version().
+func checkVersion(version string) error {
+	for mark, system := range map[string]string{"CockroachDB": "CockroachDB", "-YB-": "YugabyteDB"} {
+		if strings.Contains(version, mark) {
+			return fmt.Errorf("%w: in %s pg_advisory_lock excludes nobody (%s)", errServer, system, version)
+		}
+	}
+	return nil
+}
 
 // errSchema says that the database has no schema tierlock that this package can use.
 var errSchema = errors.New("no schema tierlock of the right version")

@@ -28,8 +28,8 @@ CREATE TABLE tierlock.contender (
 	asked boolean NOT NULL DEFAULT false, -- to give the lock up
 	linger_ms bigint NOT NULL,
 	since timestamptz NOT NULL DEFAULT clock_timestamp(),
-	permits int NOT NULL DEFAULT 0, -- that there are, 0 for a lock
-	weight int NOT NULL DEFAULT 0, -- of which it has or wants so many
+	permits bigint NOT NULL DEFAULT 0, -- that there are, 0 for a lock
+	weight bigint NOT NULL DEFAULT 0, -- of which it has or wants so many
 	PRIMARY KEY (path, token)
 );
 
@@ -43,10 +43,11 @@ CREATE TABLE tierlock.floor (
 	token bigint NOT NULL
 );
 
--- What a server may not know: whether whoever was here before it has given a lock to somebody of whom nothing is left. Contenders in
--- tables may be missing after a promotion. Advisory locks are gone then, too, and when the server starts again, and when one of its
--- processes has crashed. So whoever finds another life of the server notes when that was, and from then on nobody is given a lock for
--- the longest lease that anybody has had. What was there before the schema does not count.
+-- A server may have lost its newest data: after a promotion, after a crash without durable writes, or because its volume was set back
+-- to a snapshot. It may then grant a lock although another process has it, and nothing here shows that. All of these begin with a start
+-- of the server. Advisory locks also end when the server resets its shared memory, after one of its processes has crashed. Therefore the
+-- first call that finds another life of the server notes when that was. From then on no lock is granted for the longest lease that any
+-- process has had. What happened before the schema was made does not count.
 CREATE TABLE tierlock.quarantine (
 	locks text PRIMARY KEY, -- in 'tables', or 'advisory'
 	life text NOT NULL,
@@ -54,35 +55,64 @@ CREATE TABLE tierlock.quarantine (
 	longest_ms bigint NOT NULL -- the TTL of any process
 );
 
--- For contenders in tables, the life is the timeline, which a promotion changes.
-CREATE FUNCTION tierlock.timeline() RETURNS text LANGUAGE sql AS -- none at a standby, which writes nothing
+-- The server empties an unlogged table where it resets its shared memory. No statistics are used for this, as they can be reset.
+CREATE UNLOGGED TABLE tierlock.memory (
+	single boolean PRIMARY KEY DEFAULT true CHECK (single),
+	id uuid NOT NULL DEFAULT gen_random_uuid()
+);
+
+-- timeline is changed by a promotion. It is null at a standby.
+CREATE FUNCTION tierlock.timeline() RETURNS text LANGUAGE sql AS
 	'SELECT CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END';
 
--- For advisory locks it is also when the server was started, and when its statistics began, which are discarded where the locks are
--- after a crash.
-CREATE FUNCTION tierlock.life() RETURNS text LANGUAGE sql AS $$
-	SELECT extract(epoch FROM pg_postmaster_start_time()) || ' ' || tierlock.timeline() || ' '
-		|| coalesce(extract(epoch FROM stats_reset), 0) FROM pg_stat_bgwriter
-$$;
+-- life is the timeline and when the server was started, which also tells one server from another. For advisory locks it includes the
+-- life of the shared memory. It is null at a standby, which can neither write nor read an unlogged table.
+CREATE FUNCTION tierlock.life(kind text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	whole text := tierlock.timeline() || ' ' || extract(epoch FROM pg_postmaster_start_time());
+	part uuid;
+BEGIN
+	IF kind = 'tables' OR whole IS NULL THEN
+		RETURN whole;
+	END IF;
+	SELECT id INTO part FROM tierlock.memory;
+	IF NOT FOUND THEN
+		INSERT INTO tierlock.memory DEFAULT VALUES ON CONFLICT DO NOTHING;
+		SELECT id INTO part FROM tierlock.memory;
+	END IF;
+	RETURN whole || ' ' || part;
+END $$;
 
-INSERT INTO tierlock.quarantine VALUES ('tables', tierlock.timeline(), 'epoch', 0), ('advisory', tierlock.life(), 'epoch', 0);
+-- advance moves the sequence above a known token, and above all that are or may have been in the tables. A sequence can be set back:
+-- logical replication does not carry it, its newest numbers may be lost with the newest data, and an operator can restart it. The step is
+-- more than what is drawn while this runs, or what was lost.
+CREATE FUNCTION tierlock.advance(known bigint DEFAULT 0) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM pg_advisory_xact_lock(tierlock.key('')); -- no path is empty; two of these at once could set it back
+	PERFORM setval('tierlock.token', 1000000 + greatest(known, nextval('tierlock.token'),
+		(SELECT max(token) FROM tierlock.contender), (SELECT max(token) FROM tierlock.floor)));
+END $$;
 
--- quiet_ms notes a TTL, and returns for how long nobody is given such locks yet. In a database that was restored without these rows that
+INSERT INTO tierlock.quarantine SELECT kind, tierlock.life(kind), 'epoch', 0 FROM unnest(ARRAY['tables', 'advisory']) kind;
+
+-- quiet_ms notes a TTL, and returns for how long no such lock is granted yet. In a database that was restored without these rows that
 -- is until the sessions that are there may be over.
 CREATE FUNCTION tierlock.quiet_ms(kind text, ttl_ms bigint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-	present text := CASE kind WHEN 'tables' THEN tierlock.timeline() ELSE tierlock.life() END;
+	present text := tierlock.life(kind);
 	known tierlock.quarantine;
+	another boolean; -- life
 BEGIN
 	SELECT * INTO known FROM tierlock.quarantine WHERE locks = kind;
-	IF NOT FOUND OR known.life IS DISTINCT FROM present OR known.longest_ms < ttl_ms OR known.since > clock_timestamp() THEN -- it was set back
+	another := known.life IS DISTINCT FROM present OR present IS NULL; -- a standby refuses to note it
+	IF another OR known.longest_ms < ttl_ms OR known.since > clock_timestamp() THEN -- it was set back
 		PERFORM tierlock.durably();
 		INSERT INTO tierlock.quarantine AS q SELECT kind, present, clock_timestamp(),
 				greatest(ttl_ms, ceil(1000 * extract(epoch FROM max(expires) - clock_timestamp()))) FROM tierlock.session
 			ON CONFLICT (locks) DO UPDATE SET since = CASE q.life WHEN present THEN least(q.since, clock_timestamp()) ELSE clock_timestamp() END,
 				life = present, longest_ms = greatest(q.longest_ms, ttl_ms) RETURNING * INTO known;
-		IF kind = 'advisory' THEN -- whose grants do not wait for the disk, so a crash may have the sequence go back
-			PERFORM setval('tierlock.token', nextval('tierlock.token') + 1000000);
+		IF another THEN
+			PERFORM tierlock.advance();
 		END IF;
 	END IF;
 	RETURN greatest(0, ceil(1000 * extract(epoch FROM known.since + known.longest_ms * interval '1 ms' - clock_timestamp())));
@@ -102,16 +132,16 @@ CREATE FUNCTION tierlock.slot(queue text) RETURNS bigint LANGUAGE sql IMMUTABLE 
 -- line is a queue with who has the lock: the first, and if that reads, all that read before the first that does not. Those that
 -- have permits are those that, with all ahead, want no more than there are: that is final, as weights only become less.
 CREATE FUNCTION tierlock.line(queue text, lowest bigint)
-	RETURNS TABLE (id text, session text, token bigint, permits int, asked boolean, has boolean) LANGUAGE sql STABLE AS $$
+	RETURNS TABLE (id text, session text, token bigint, permits bigint, asked boolean, has boolean) LANGUAGE sql STABLE AS $$
 	SELECT c.id, c.session, c.token, c.permits, c.asked,
 		CASE WHEN c.permits > 0 THEN sum(c.weight) OVER w <= c.permits ELSE row_number() OVER w = 1 OR bool_and(c.reads) OVER w END
 	FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest WINDOW w AS (ORDER BY c.token)
 $$;
 
 -- Whoever changes a queue has it alone until its transaction ends. So tokens become visible in their order, and whoever sees
--- its own with none before it is the first for good. It needs a fresh snapshot for each statement. The result is the lowest
--- token there, null in an empty queue, and who has the lock.
-CREATE FUNCTION tierlock.enclose(queue text, OUT lowest bigint, OUT heads text[]) LANGUAGE plpgsql AS $$
+-- its own with none before it is the first for good. It needs a fresh snapshot for each statement. The result is the token that
+-- was noted for the queue, the lowest one that is there, null in an empty queue, and the greatest one that has the lock.
+CREATE FUNCTION tierlock.enclose(queue text, OUT noted bigint, OUT lowest bigint, OUT held bigint) LANGUAGE plpgsql AS $$
 DECLARE
 	several boolean; -- may have it
 BEGIN
@@ -119,21 +149,23 @@ BEGIN
 		RAISE 'pglock needs transactions that are read committed, not %', current_setting('transaction_isolation');
 	END IF;
 	PERFORM tierlock.durably(), pg_advisory_xact_lock(tierlock.key(queue));
-	SELECT token, ARRAY[id], reads OR permits > 0 INTO lowest, heads, several FROM tierlock.contender WHERE path = queue AND token >=
-		coalesce((SELECT f.token FROM tierlock.floor f WHERE slot = tierlock.slot(queue) AND f.path = queue), 0) ORDER BY token LIMIT 1;
+	SELECT f.token, c.token, c.token, c.reads OR c.permits > 0 INTO noted, lowest, held, several
+		FROM (SELECT max(token) AS token FROM tierlock.floor WHERE slot = tierlock.slot(queue) AND path = queue) f
+		LEFT JOIN LATERAL (SELECT * FROM tierlock.contender WHERE path = queue AND token >= coalesce(f.token, 0) ORDER BY token LIMIT 1) c ON true;
 	IF several THEN
-		heads := ARRAY(SELECT id FROM tierlock.line(queue, lowest) WHERE has);
+		SELECT coalesce(max(token), 0) INTO held FROM tierlock.line(queue, lowest) WHERE has;
 	END IF;
 END $$;
 
--- tell tells those that have the lock and were not among the heads before that it is their turn, and whether somebody waits
+-- tell tells those that have the lock, and are behind those that had it before, that it is their turn, and whether somebody waits
 -- behind them; if there is other news, the others. The first who waits for permits may find that more are free, or more who wait.
-CREATE FUNCTION tierlock.tell(queue text, lowest bigint, before text[], news boolean) RETURNS void LANGUAGE plpgsql AS $$
+-- Whoever causes this knows already. A token tells who had the lock before: a list of all that had it would be compared with each.
+CREATE FUNCTION tierlock.tell(queue text, lowest bigint, held bigint, news boolean, me text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM pg_notify('tierlock ' || session, CASE WHEN has AND id <> ALL (before) THEN 'turn ' || id || ' ' || (next IS NOT NULL)
+	PERFORM pg_notify('tierlock ' || session, CASE WHEN has AND token > held AND id <> me THEN 'turn ' || id || ' ' || (next IS NOT NULL)
 			ELSE 'look ' || queue END)
 		FROM (SELECT *, min(token) FILTER (WHERE NOT has) OVER () AS next FROM tierlock.line(queue, lowest)) l
-		WHERE id <> ALL (before) AND (has OR permits > 0 AND token = next) OR news AND has AND permits = 0;
+		WHERE token > held AND id <> me AND (has OR permits > 0 AND token = next) OR news AND has AND permits = 0;
 END $$;
 
 -- expire deletes the contenders in an enclosed queue whose sessions are over, and reports whether there were any. It waits for
@@ -153,12 +185,13 @@ END $$;
 -- repeated it finds what it did before, and yet writes: so it waits for the standby that the first one may not have waited for.
 -- A queue for another number of permits refuses it.
 CREATE FUNCTION tierlock.enter(queue text, me text, mine text, reading boolean, lingers bigint, old text, try boolean,
-	wanted int DEFAULT 0, of int DEFAULT 0,
+	wanted bigint DEFAULT 0, of bigint DEFAULT 0,
 	OUT alive boolean, OUT number bigint, OUT first boolean, OUT removed boolean, OUT quiet bigint) LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
 	changed boolean;
-	others int; -- permits that there are for those who are there
+	newest bigint; -- token there
+	others bigint; -- permits that there are for those who are there
 	calm boolean; -- they all have the lock
 	news boolean;
 BEGIN
@@ -173,16 +206,21 @@ BEGIN
 		DELETE FROM tierlock.contender WHERE id = old;
 		removed := FOUND;
 		UPDATE tierlock.contender SET linger_ms = lingers WHERE id = me RETURNING token INTO number;
-		SELECT max(permits), count(*) = 1 OR bool_and(reads), CASE WHEN of > 0 THEN coalesce(sum(weight), 0) + wanted <= of
-			ELSE coalesce(bool_and(reads AND reading), true) END INTO others, calm, first FROM tierlock.contender
+		SELECT max(token), max(permits), count(*) = 1 OR bool_and(reads), CASE WHEN of > 0 THEN coalesce(sum(weight), 0) + wanted <= of
+			ELSE coalesce(bool_and(reads AND reading), true) END INTO newest, others, calm, first FROM tierlock.contender
 			WHERE path = queue AND token >= was.lowest AND token < coalesce(number, 9223372036854775807);
 	END IF;
 	IF of > 0 AND others <> of THEN
 		RAISE 'the path is for %, not %', others, of USING ERRCODE = 'TL002';
 	END IF;
 	IF number IS NULL AND NOT (try AND (quiet > 0 OR NOT first)) THEN
+		number := nextval('tierlock.token');
+		IF number <= greatest(was.noted, was.held, newest) THEN -- the sequence was set back: this would be ahead, or not be seen
+			PERFORM tierlock.advance(greatest(was.held, newest));
+			number := nextval('tierlock.token');
+		END IF;
 		INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms, permits, weight)
-			VALUES (queue, nextval('tierlock.token'), me, mine, reading, lingers, of, wanted) RETURNING token INTO number;
+			VALUES (queue, number, me, mine, reading, lingers, of, wanted);
 		IF hashint8(number) & 127 = 0 THEN -- now and then
 			INSERT INTO tierlock.floor VALUES (tierlock.slot(queue), queue, coalesce(was.lowest, number))
 				ON CONFLICT (slot) DO UPDATE SET path = excluded.path, token = excluded.token;
@@ -190,7 +228,7 @@ BEGIN
 	END IF;
 	news := number IS NOT NULL AND NOT first AND calm;
 	IF changed OR removed OR news OR of > 0 THEN -- or nobody has to know
-		PERFORM tierlock.tell(queue, coalesce(was.lowest, number), was.heads || me, news);
+		PERFORM tierlock.tell(queue, coalesce(was.lowest, number), was.held, news, me);
 	END IF;
 END $$;
 
@@ -198,12 +236,13 @@ END $$;
 CREATE FUNCTION tierlock.leave(queue text, me text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
+	place bigint;
 BEGIN
-	DELETE FROM tierlock.contender WHERE id = me;
+	DELETE FROM tierlock.contender WHERE id = me RETURNING token INTO place;
 	IF NOT FOUND THEN
 		RETURN false;
 	END IF;
-	PERFORM tierlock.tell(queue, was.lowest, was.heads, me <> ALL (was.heads));
+	PERFORM tierlock.tell(queue, was.lowest, was.held, place > was.held, '');
 	RETURN true;
 END $$;
 
@@ -217,7 +256,7 @@ END $$;
 
 -- change has a contender read from now on, and want no more than so many permits, or have none above that. It reports whether it has
 -- what it wants, and nothing if it is not there.
-CREATE FUNCTION tierlock.change(queue text, me text, reading boolean, wanted int) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION tierlock.change(queue text, me text, reading boolean, wanted bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
 BEGIN
@@ -225,7 +264,7 @@ BEGIN
 	IF NOT FOUND THEN
 		RETURN NULL;
 	END IF;
-	PERFORM tierlock.tell(queue, was.lowest, was.heads, false);
+	PERFORM tierlock.tell(queue, was.lowest, was.held, false, '');
 	RETURN (SELECT has FROM tierlock.line(queue, was.lowest) WHERE id = me);
 END $$;
 
@@ -234,8 +273,8 @@ CREATE FUNCTION tierlock.ask(queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
 BEGIN
-	UPDATE tierlock.contender SET asked = true WHERE id = ANY (was.heads);
-	PERFORM tierlock.tell(queue, was.lowest, was.heads, true);
+	UPDATE tierlock.contender SET asked = true WHERE path = queue AND token BETWEEN was.lowest AND was.held;
+	PERFORM tierlock.tell(queue, was.lowest, was.held, true, '');
 END $$;
 
 -- open begins a session.

@@ -110,8 +110,10 @@ func (s *store) request(ctx context.Context, c queue.Command) (a queue.Answer, e
 		a.Removed = removal[present]
 	case queue.Share, queue.Weigh:
 		var has *bool // nil if it is not there
-		shares := c.Op == queue.Share
-		err = s.requests.QueryRow(ctx, "SELECT tierlock.change($1, $2, $3, $4)", c.Path, c.ID, shares, c.Weight).Scan(&has)
+		var quiet int64
+		shares, sent := c.Op == queue.Share, time.Now()
+		err = s.requests.QueryRow(ctx, changeSQL, c.Path, c.ID, shares, c.Weight).Scan(&has, &quiet)
+		s.hush(quiet, sent) // first: it may be the first answer of another server
 		a.View = s.grant(queue.View{ID: c.ID, Known: has != nil, Token: c.Token, At: s.now(), Reads: shares}, has != nil && *has)
 		if shares { // a reader keeps others out than a writer
 			s.stir(c.Path)
@@ -136,6 +138,8 @@ var removal = map[bool]queue.Removal{true: queue.Removed, false: queue.Missing}
 func (s *store) proof(c *queue.Contender) string { return "'" + c.Ref().ID + "'" }
 
 const leaveSQL = "SELECT tierlock.leave($1, $2)"
+
+const changeSQL = "SELECT tierlock.change($1, $2, $3, $4), tierlock.quiet_ms('tables')"
 
 const enterSQL = `SELECT alive, number, coalesce(first, false), coalesce(removed, false), quiet
 	FROM tierlock.enter($1, $2, $3, $4, $5, $6, $7, $8, $9)`
@@ -164,10 +168,11 @@ func (s *store) enter(ctx context.Context, c queue.Command) (a queue.Answer, err
 	return queue.Answer{Outcome: queue.Done, Removed: removal[removed], View: s.grant(v, first)}, nil
 }
 
-// quietSQL is quiet_ms for one who only looks, and since when: of a promotion that nobody has noted, it begins now.
+// quietSQL is quiet_ms for a process that only looks, and since when the quarantine runs. That of a start or a promotion that is not
+// noted yet begins now.
 const quietSQL = `SELECT greatest(0, least(longest_ms,
 	ceil(1000 * extract(epoch FROM begun + longest_ms * interval '1 ms' - clock_timestamp()))))::bigint, begun
-	FROM tierlock.quarantine, LATERAL (SELECT CASE WHEN pg_is_in_recovery() THEN 'epoch' WHEN life = tierlock.timeline() THEN since
+	FROM tierlock.quarantine, LATERAL (SELECT CASE WHEN pg_is_in_recovery() THEN 'epoch' WHEN life = tierlock.life('tables') THEN since
 	ELSE clock_timestamp() END AS begun) b WHERE locks = 'tables'`
 
 // list reads the queue as it was at one moment. In a quarantine, whoever is first has the lock if it was in the queue before
@@ -191,7 +196,7 @@ func (s *store) list(ctx context.Context, path string) ([]second.Contender, erro
 
 // hush takes over for how long a server has said that it gives no lock to anybody, in answer to what was sent then.
 func (s *store) hush(ms int64, sent time.Time) {
-	s.tier.Quarantined(time.Duration(ms)*time.Millisecond, sent, "the server was promoted, and first used less than a lease ago")
+	s.tier.Quarantined(time.Duration(ms)*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")
 }
 
 // grant completes how a contender stands that is first, or not. In a quarantine nobody is given a lock.
