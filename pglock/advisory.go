@@ -122,7 +122,7 @@ func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	s.self.Host, _, _ = strings.Cut(s.self.Host, ".")
 	s.config = configLike(wires, pool, s.prepare)
 	maps.Copy(s.config.ConnConfig.RuntimeParams, runtime(o.TTL))
-	s.ear = ear{dial: s.hears, due: func(*line) error { return s.lookAround(context.Background()) }, Tasks: second.NewTasks(), lost: func() {
+	s.ear = ear{at: addresses(pool), dial: s.hears, due: func(*line) error { return s.lookAround(context.Background()) }, Tasks: second.NewTasks(), lost: func() {
 		s.dropSpares(true)
 		s.tier.Renew()
 	}}
@@ -416,16 +416,21 @@ func (s *advisory) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if err := checkSchema(ctx, conn); err != nil {
 		return err
 	}
+	ours := runtime(s.options.TTL)       // once more: a hook of the pool may have changed them
+	delete(ours, "idle_session_timeout") // which is looked at below, and tells of a pooler
+	if err := impose(ctx, conn, ours); err != nil {
+		return err
+	}
 	if err := s.options.first.declare(ctx, conn, s.options.TTL.Milliseconds()); err != nil {
 		return err
 	}
 	// A session that waits is not idle: only this tells that its client is gone, on systems that can.
 	conn.PgConn().Exec(ctx, "SET client_connection_check_interval = "+milliseconds(min(s.options.TTL/8, time.Second))).Close()
-	setup := "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'" // not all versions have it
+	var setup []string
 	for name, statement := range statements {
-		setup += fmt.Sprintf("; PREPARE %q AS %s", name, statement)
+		setup = append(setup, fmt.Sprintf("PREPARE %q AS %s", name, statement))
 	}
-	if err := conn.PgConn().Exec(ctx, setup).Close(); err != nil {
+	if err := conn.PgConn().Exec(ctx, strings.Join(setup, ";")).Close(); err != nil {
 		return err
 	}
 	var calm time.Duration

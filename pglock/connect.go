@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,20 +17,50 @@ import (
 // maxRequests is how many requests are sent at a time. Each is over when its transaction is.
 const maxRequests = 4
 
-// settings are those of a session that must not be the role's. A path has to be the same text for all,
-// times have to be readable, and a connection is idle between two renewals. Each statement is planned once, to find rows by an
-// index: the tables look small, but what was deleted there stays for a while. Not all versions have the last setting.
-const settings = `SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
-	SET client_encoding = 'UTF8'; SET datestyle = 'ISO';
-	SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off;
-	SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'`
+// forAll are the settings of every session, whatever the role, the URL or a hook of the pool has set. A path has to be the same text for
+// all, times have to be readable, each statement sees what was committed before it, and nothing but the lock and the network bounds how
+// long one takes.
+var forAll = map[string]string{
+	"client_encoding":               "UTF8",
+	"datestyle":                     "ISO",
+	"search_path":                   "pg_catalog, pg_temp",
+	"default_transaction_isolation": "read committed",
+	"default_transaction_read_only": "off",
+	"statement_timeout":             "0",
+	"transaction_timeout":           "0", // since PostgreSQL 17
+}
 
-// configLike says how to connect: as the program's pool does, until wires ends, and what more to say first.
+// forTables are the settings for locks in tables. A connection is idle between two renewals. Each statement is planned once, to find rows
+// by an index: the tables look small, but what was deleted there stays for a while. A statement that waits for a transaction in front is
+// refused before its client gives it up ([queue.Tier.Patience]): the server is not away, and does not execute what is not awaited any more.
+func forTables(ttl time.Duration) map[string]string {
+	return map[string]string{
+		"idle_session_timeout": "0",
+		"lock_timeout":         milliseconds(max(ttl/8, 375*time.Millisecond)),
+		"plan_cache_mode":      "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off",
+	}
+}
+
+// impose sets what the locks depend on, as far as the version of the server has it.
+func impose(ctx context.Context, conn *pgx.Conn, settings map[string]string) error {
+	names, values := make([]string, 0, len(settings)), make([]string, 0, len(settings))
+	for name, value := range settings {
+		names, values = append(names, name), append(values, value)
+	}
+	_, err := conn.Exec(ctx, "SELECT set_config(s.name, v.value, false) FROM unnest($1::text[], $2::text[]) v (name, value) "+
+		"JOIN pg_settings s ON lower(s.name) = v.name", pgx.QueryExecModeExec, names, values)
+	return err
+}
+
+// configLike says how to connect: as the program's pool does, until wires ends. What the locks depend on is said after its hooks.
 func configLike(wires context.Context, pool *pgxpool.Pool, more func(context.Context, *pgx.Conn) error) *pgxpool.Config {
 	c := pool.Config()
 	c.ConnConfig.DialFunc = dialUntil(wires, c.ConnConfig.DialFunc)
 	greet := c.AfterConnect
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := checkServer(ctx, conn); err != nil {
+			return err
+		}
 		if err := checkPooler(ctx, conn); err != nil {
 			return err
 		}
@@ -36,6 +69,9 @@ func configLike(wires context.Context, pool *pgxpool.Pool, more func(context.Con
 				return err
 			}
 		}
+		if err := impose(ctx, conn, forAll); err != nil {
+			return err
+		}
 		return more(ctx, conn)
 	}
 	return c
@@ -43,11 +79,8 @@ func configLike(wires context.Context, pool *pgxpool.Pool, more func(context.Con
 
 // requestsLike is for requests, each of which is one round trip: what is prepared for it is so when the connection is new, and no
 // connection is tried out before.
-func requestsLike(wires context.Context, pool *pgxpool.Pool) *pgxpool.Config {
-	c := configLike(wires, pool, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, settings)
-		return err
-	})
+func requestsLike(wires context.Context, pool *pgxpool.Pool, ttl time.Duration) *pgxpool.Config {
+	c := configLike(wires, pool, func(ctx context.Context, conn *pgx.Conn) error { return impose(ctx, conn, forTables(ttl)) })
 	c.MaxConns, c.MinConns, c.MinIdleConns = maxRequests, 0, 0
 	c.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
 		_, err := conn.Prepare(ctx, enterSQL, enterSQL) // once on a connection: to plan it takes longer than to execute it
@@ -129,6 +162,19 @@ func checkApart(ctx context.Context, conn *pgx.Conn, own uint32, other *pgx.Conn
 		return cmp.Or(err, errPooler)
 	}
 	return nil
+}
+
+// addresses are those of the servers that a pool names.
+func addresses(pool *pgxpool.Pool) string {
+	c := pool.Config().ConnConfig
+	_, first := pgconn.NetworkAddress(c.Host, c.Port)
+	all := []string{first}
+	for _, f := range c.Fallbacks { // each server once more without TLS
+		if _, next := pgconn.NetworkAddress(f.Host, f.Port); !slices.Contains(all, next) {
+			all = append(all, next)
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // A querier is a connection, a pool or a transaction.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
@@ -46,6 +47,37 @@ func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 	tx := need.Get(outside(t).BeginTx(soon(t), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
 	defer tx.Rollback(context.Background())
 	need.WantMention(t, need.ErrOf(tx.Exec(soon(t), "SELECT tierlock.leave('/q', $1)", newID())), "read committed")
+}
+
+// A hook of the pool may have any settings for the program's own statements. A wait for the lock is one statement.
+func TestHooksOfThePoolChangeNothing(t *testing.T) {
+	forEach(t, func(t *testing.T, f flavour) {
+		pool := poolAt(t, sharedURL(t), func(c *pgxpool.Config) {
+			c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+				_, err := conn.Exec(ctx, `SET statement_timeout = 50; SET lock_timeout = 50; SET idle_in_transaction_session_timeout = 50;
+					SET default_transaction_isolation = serializable; SET default_transaction_read_only = on; SET search_path = none;
+					SET application_name = hooked; SET synchronous_commit = off; SET datestyle = 'SQL, DMY'`)
+				return err
+			}
+		})
+		o, _, err := newOptions([]Option{WithLeaseTTL(unhurried)})
+		need.OK(t, err)
+		locks := need.Get(f.open(pool, o))(t)
+		defer locks.Close()
+		key := map[string]string{
+			tables.name:     ask[string](t, outside(t), "SELECT tierlock.key($1)::text", lockPath(t)),
+			advisories.name: advisoryKey(lockPath(t)),
+		}[f.name]
+		other := begun(t, outside(t))
+		ask[any](t, other, "SELECT pg_advisory_xact_lock($1::text::bigint)::text", key)
+		w := waittest.Begin(t, waittest.At(t, locks, lockPath(t), second.Options{}).Acquire)
+		eventually(t, "one statement that waits for much longer than any of these timeouts", func() bool {
+			return ask[int](t, outside(t), "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND "+ofLock+
+				" AND clock_timestamp() - query_start > interval '300 ms'", key) == 1
+		})
+		other.Rollback(soon(t))
+		mustRelease(t, w.Must(t))
+	})
 }
 
 func TestBadOptionsAreNamed(t *testing.T) {

@@ -3,6 +3,7 @@ package pglock
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -42,9 +43,14 @@ func refusal(err error) string {
 
 // unfit reports whether err says that the database, or the way to it, is none for these locks.
 func unfit(err error) bool {
-	return slices.ContainsFunc([]error{errSchema, errUsed, errPooler, errNoLease, errRights, errEncoding}, func(unfit error) bool {
-		return errors.Is(err, unfit)
-	})
+	return unsent(err) || slices.ContainsFunc([]error{errServer, errSchema, errUsed, errPooler, errNoLease, errRights, errEncoding},
+		func(unfit error) bool { return errors.Is(err, unfit) })
+}
+
+// unsent reports whether the driver has refused to encode a value. Then nothing was sent, and the server is not away. The driver has no
+// other mark for this than the text.
+func unsent(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "failed to encode args[")
 }
 
 // answered reports whether a server has said something that holds, be it that it refuses. One that shuts

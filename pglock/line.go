@@ -217,6 +217,7 @@ func (l *line) close() {
 
 // An ear is the connection over which a store hears, and asks for all of the process. Once it breaks, the next renewal makes another.
 type ear struct {
+	at            string // the addresses of the servers
 	dial          func(context.Context) (*line, error)
 	due           func(*line) error // does what is due there
 	lost          func()            // is told once it breaks
@@ -251,12 +252,17 @@ func (e *ear) now() (*line, error) {
 	return e.line, e.problem
 }
 
+// away says that the servers cannot be reached, or do not serve.
+func (e *ear) away(why error) error {
+	return fmt.Errorf("PostgreSQL at %s cannot be reached: %w", e.at, why)
+}
+
 // lose says that there is no connection any more, or still none.
 func (e *ear) lose(l *line, why error) {
 	e.mu.Lock()
 	mine := e.line == l
 	if mine {
-		e.line, e.problem = nil, fmt.Errorf("PostgreSQL cannot be reached: %w", why)
+		e.line, e.problem = nil, e.away(why)
 	}
 	e.mu.Unlock()
 	if l != nil && mine {

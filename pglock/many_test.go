@@ -165,7 +165,10 @@ func TestTurnTakesFewStatements(t *testing.T) {
 	})
 	exec(t, pool, Schema)
 	session, a, b := opened(t, pool), newID(), newID()
-	exec(t, pool, settings+"; LOAD 'auto_explain'; SET client_min_messages = log;"+
+	conn := need.Get(pool.Acquire(soon(t)))(t)
+	need.OK(t, impose(soon(t), conn.Conn(), forTables(unhurried)))
+	conn.Release()
+	exec(t, pool, "LOAD 'auto_explain'; SET client_min_messages = log;"+
 		"SET auto_explain.log_min_duration = 0; SET auto_explain.log_nested_statements = on")
 	const enter = "SELECT tierlock.enter('/q', $1, $2, false, 0, $3, $4)"
 	for _, c := range []struct {

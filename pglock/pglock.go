@@ -18,6 +18,9 @@ import (
 // own, which nobody else can keep busy: one that renews and listens, and up to four for requests.
 // Pool itself serves [Tx].
 //
+// Caution: New does not notice that pool is closed, be it before or later. The locks go on, on their own connections, and Tx
+// fails. Close the registry first.
+//
 // New does not wait for the server, as it has no context to end that: it connects in the background.
 // Acquisitions wait for that, and a try until it is known whether the server can be reached. If the
 // schema is missing, or of another version, they fail and say so. An error says which option is

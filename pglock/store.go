@@ -41,14 +41,14 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	s := &store{followers: make(map[string]follower), unread: make(map[string]bool)}
 	s.base = base{pool: pool, options: o, self: second.Describe(o.Label), hangUp: hangUp}
 	var err error
-	if s.requests, err = pgxpool.NewWithConfig(wires, requestsLike(wires, pool)); err != nil {
+	if s.requests, err = pgxpool.NewWithConfig(wires, requestsLike(wires, pool, o.TTL)); err != nil {
 		hangUp()
 		return nil, err
 	}
 	dial := func(ctx context.Context) (*line, error) {
 		return dial(ctx, s.requests.Config(), s.tier.Patience(), s.pass)
 	}
-	s.ear = ear{dial: dial, due: s.catchUp, Tasks: second.NewTasks(), lost: func() {
+	s.ear = ear{at: addresses(pool), dial: dial, due: s.catchUp, Tasks: second.NewTasks(), lost: func() {
 		s.requests.Reset() // they may be as dead
 		s.tier.Renew()
 	}}
@@ -92,7 +92,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	}
 	if !answered(err) {
 		if _, a.Away = s.ear.now(); a.Away == nil {
-			a.Away = fmt.Errorf("PostgreSQL cannot be reached: %w", err)
+			a.Away = s.ear.away(err)
 		}
 		if !errors.Is(ctx.Err(), context.Canceled) { // else nobody waits for the answer
 			s.requests.Reset() // the other connections may be as dead
