@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -118,6 +119,50 @@ func TestNobodyIsPassedBy(t *testing.T) {
 	comeUntilNoted(t, ask[string](t, outside(t), `SELECT other FROM (SELECT $1 || '/' || i AS other FROM generate_series(1, 100000) i) c
 		WHERE tierlock.slot(other) = tierlock.slot($1) LIMIT 1`, path), id)
 	seen()
+}
+
+// A process that has many portions of one semaphore has no more to do at a heartbeat than one that has as many locks, nor has anybody at
+// a turn: what depends on the square of their number would take many times as long.
+func TestPortionsCostNoMoreThanAsManyLocks(t *testing.T) {
+	p, path := start(t, WithLeaseTTL(unhurried)), lockPath(t)
+	id, s := p.session(t), must(t, p.at(t, path)).Store().(*store)
+	const many = 4000
+	crowd(t, id, "$1 || '/' || i", path, many)
+	crowd(t, id, "$1", at(queue.Ref{Path: path, Permits: 1}).Path, many)
+	exec(t, outside(t), "UPDATE tierlock.contender SET permits = $1, weight = 1 WHERE path LIKE '%permits' AND session = $2", 2*many, id)
+	exec(t, outside(t), "ANALYZE tierlock.contender")
+	refs := func(condition string) (all []queue.Ref) {
+		rows := need.Get(outside(t).Query(soon(t), "SELECT path, id FROM tierlock.contender WHERE session = $1 AND path <> $2 AND path "+condition,
+			id, path))(t)
+		return need.Get(pgx.CollectRows(rows, func(row pgx.CollectableRow) (r queue.Ref, err error) { return r, row.Scan(&r.Path, &r.ID) }))(t)
+	}
+	locks, portions := refs("NOT LIKE '%permits'"), refs("LIKE '%permits'")
+	fastest := func(do func()) (best time.Duration) {
+		for range 3 {
+			begun := time.Now()
+			do()
+			if took := time.Since(begun); best == 0 || took < best {
+				best = took
+			}
+		}
+		return best
+	}
+	look := func(of []queue.Ref) time.Duration {
+		return fastest(func() {
+			need.OK(t, s.ear.talk(soon(t), func(l *line) error {
+				views, err := s.look(soon(t), l, of...)
+				need.That(t, "one that does not have it", len(views) == many && views[0].Has && views[many-1].Has)
+				return err
+			}))
+		})
+	}
+	ofLocks := look(locks)
+	need.AtMost(t, "the look of a heartbeat at portions", look(portions), 3*ofLocks)
+	need.AtMost(t, "a turn", fastest(func() {
+		me := newID()
+		ask[bool](t, outside(t), "SELECT first FROM tierlock.enter($1, $2, $3, false, 0, NULL, false, 1, $4)", portions[0].Path, me, id, 2*many)
+		exec(t, outside(t), "SELECT tierlock.leave($1, $2)", portions[0].Path, me)
+	}), 3*ofLocks)
 }
 
 // Each is one request, planned before, but for the first on a connection.

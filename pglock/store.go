@@ -452,15 +452,17 @@ func (s *store) tell(v queue.View) {
 // look returns how contenders stand in their queues, with the error if these cannot be read.
 func (s *store) look(ctx context.Context, l *line, refs ...queue.Ref) (views []queue.View, err error) {
 	asked := s.now()
-	paths := make(map[string]bool)
+	places := make(map[string]*queue.Places)
 	for _, r := range refs {
-		paths[r.Path] = true
+		places[r.Path] = nil
 	}
-	queues, err := read(ctx, l.conn, slices.Collect(maps.Keys(paths)))
+	queues, err := read(ctx, l.conn, slices.Collect(maps.Keys(places)))
+	for path := range places {
+		places[path] = queue.NewPlaces(queues[path])
+	}
 	for _, r := range refs {
-		v, places := queue.View{ID: r.ID, Known: err != nil, Token: r.Token, At: asked, Err: err}, queues[r.Path]
-		if own := slices.IndexFunc(places, func(p second.Contender) bool { return p.ID == r.ID }); own >= 0 {
-			v.Stand(own, len(places), func(i int) *second.Contender { return &places[i] })
+		v := queue.View{ID: r.ID, Known: err != nil, Token: r.Token, At: asked, Err: err}
+		if places[r.Path].Stand(&v); v.Known && err == nil {
 			v = s.grant(v, v.Has)
 		}
 		views = append(views, v)
