@@ -213,7 +213,7 @@ func containsAny(b []byte, texts ...string) bool {
 func (c *lane) keeps() bool {
 	request := c.request.Load()
 	return request == nil || containsAny(*request, "tierlock.version", "pg_proc", "tierlock.open", "tierlock.beat", "WHERE session = $1",
-		"LISTEN", "pg_settings", "pg_backend_pid", "has_table_privilege", "tierlock.drop", "tierlock.quiet_ms", "\x00look\x00", "\x00name\x00")
+		"LISTEN", "pg_settings", "pg_backend_pid", "has_table_privilege", "tierlock.drop", "quiet_ms('advisory'", "\x00look\x00", "\x00name\x00")
 }
 
 // down carries what the server says: answers, each up to the server's readiness for the next request, and notifications.
