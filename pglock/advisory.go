@@ -35,8 +35,7 @@ import (
 //     most.
 //   - A primary that was isolated and goes on while another one is promoted keeps its holders, and
 //     the promoted one grants their locks again once its quarantine is over: fence the old one
-//     (Patroni's watchdog, STONITH). Tokens may start lower again on a standby that was promoted
-//     without all that the primary wrote.
+//     (Patroni's watchdog, STONITH).
 //   - PgBouncer does not pass on that an idle session is to end, without which there is no lease, and in
 //     transaction mode gives each transaction to another session. Acquisitions fail at once, and say so.
 //     Connect to the server itself.
@@ -67,7 +66,7 @@ import (
 // turn comes and the TTL is over. When the connection breaks, the lock is lost at once; while the
 // server is merely silent, it is ours for as long as the lease lasts.
 //
-// A server that starts again, or is promoted, or whose lock table is emptied because one of its
+// A server that starts again, also on a volume that was set back, or is promoted, or whose lock table is emptied because one of its
 // processes has crashed, knows no locks, while a holder that is cut off counts on its lease. So it
 // grants nothing for the longest TTL that any process in the database has ever used, from when a
 // process first connects to it: its quarantine, which a [*tier.QuarantineError] tells. After one TTL that

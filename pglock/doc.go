@@ -39,26 +39,51 @@
 // [Tx] is a transaction that cannot be committed once the lock is lost. It is for data in the same
 // database, and needs no token there.
 //
-// Rows are on disk: a server that is restarted, or has crashed, goes on as before. Where another one
-// takes over:
+// Rows are on disk. After a restart or a crash of the server, holders still have their locks, and waiters their places. Where another
+// server takes over:
 //
 //   - With synchronous standbys (synchronous_standby_names), of which one that has all that was
 //     acknowledged is promoted, holders keep their locks, and those who wait their places.
 //   - With others the rows of the last moments may be missing. A holder without a row learns that it has
 //     lost the lock when it connects to the new primary, before its lease is renewed there, or else when
 //     its lease ends. Rows of the last moments that were deleted may be back; their process deletes them
-//     when it connects. Tokens may start lower again.
-//   - In either case the new primary gives nobody a lock for as long as the longest TTL that was ever used
-//     in the database, from when a process first calls it: for so long it cannot know who has it, which
-//     a [tier.QuarantineError] says. A new database has none. After one TTL that was too long, and once its
-//     process has ended, set what is noted to the longest that is in use, in milliseconds:
-//     UPDATE tierlock.quarantine SET longest_ms = 15000.
+//     when it connects.
 //   - The old primary has to be dead. One that goes on, with clients that go on to reach it, keeps their
 //     leases, and two processes may have one lock; unless it acknowledges nothing without a standby, which
 //     synchronous ones see to. Fence it.
 //
 // synchronous_commit is set to on in each transaction that a lease or a place in a queue depends on if the
 // role has less: what a process was told would otherwise not be there after a crash.
+//
+// # A server that lost data
+//
+// A server that lost its newest data would grant a lock that another process still has. The server cannot tell whether it lost any.
+// Therefore each start and each promotion begins a quarantine: the server grants no lock for the longest TTL that was ever used in
+// the database, from when a process first calls it. A [tier.QuarantineError] says so. Holders keep their locks meanwhile. A new
+// database has no quarantine. After one TTL that was too long, and once its process has ended, set the noted TTL to the longest
+// that is in use, in milliseconds: UPDATE tierlock.quarantine SET longest_ms = 15000.
+//
+// The quarantine covers every loss that comes with a start of the server or with another server:
+//
+//   - a promotion, with or without all that was acknowledged;
+//   - a volume or a data directory that was set back to a snapshot or a backup, and pg_resetwal;
+//   - a crash without durable writes, as with fsync = off, or a disk that loses what it has acknowledged;
+//   - a switch to another server by logical replication, a migration service, or a restored dump.
+//
+// Tokens then go on a million above the greatest one that the data shows, also where the sequence was not carried over.
+//
+// Caution: pglock does not notice a loss in a server that runs on:
+//
+//   - A virtual machine is set back with its memory. Nothing is started then.
+//   - An operator deletes or restores rows (TRUNCATE, pg_restore --data-only), or a replication writes to the tables of a server in
+//     use. Restart the server afterwards, before programs connect.
+//   - An operator sets the sequence tierlock.token back. Each entry compares its token with those of its queue and with the one that
+//     is noted of it, and the order holds. But tokens may be lower than those of locks that were released before. Tokens of advisory
+//     locks are compared with nothing. Never set the sequence back.
+//
+// The quarantine cannot know a TTL longer than all others if it was noted in the lost data alone.
+//
+// # Loss and late requests
 //
 // The lease does not cover an operator who deletes the row of a holder. The next contender then gets the
 // lock within a quarter of the TTL, and the holder hears of it within another.
@@ -91,10 +116,15 @@
 // connections have to reach a server that
 // takes writes: name all of them in the URL, with target_session_attrs=read-write. Each needs a session of its
 // own, to listen and for its settings: PgBouncer in session mode will do, in transaction mode it is refused, and
-// acquisitions fail at once. Idle connections stay whatever idle_session_timeout the role has.
+// acquisitions fail at once.
+//
+// The tier sets what it depends on once the hooks have run: timeouts, search_path, the isolation of transactions, and encodings.
+// Such settings of the role, the URL or a hook do not reach it. A request that waits for a transaction in front of it is refused
+// after an eighth of the TTL (lock_timeout) and sent again.
 //
 // The role needs no more than the rights that [Migrate] names; acquisitions fail with what is missing.
-// Transactions of the tier are read committed, whatever the role's default.
+//
+// CockroachDB and YugabyteDB are refused by name: pg_advisory_lock, which orders each queue, excludes nobody there.
 //
 // # What it costs
 //
@@ -107,8 +137,11 @@
 // anywhere in the database. Now and then it is noted where a busy queue begins, in one of at most 1,024 rows, so that only those
 // deleted since are passed by. Notifications of a database are committed one at a time.
 //
+// A heartbeat reads each queue in which the process waits, or has had something for a while, once, however many portions of a semaphore
+// these are. So the time of a heartbeat grows with the length of such queues, and so does that of an acquisition or a release of permits:
+// with 4,000 portions it is about as long as that of a heartbeat with 4,000 locks.
+//
 // # What is not promised
 //
-// A process that was stopped acts late, as package tier says; write with [Tx]. Tokens grow for as long as the
-// database keeps its data; one that is restored from a backup starts lower again.
+// A process that was stopped acts late, as package tier says; write with [Tx].
 package pglock

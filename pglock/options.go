@@ -62,7 +62,7 @@ func WithLabel(label string) Option {
 	return option{Set: func(o *options) { o.Label = label }}
 }
 
-// WithNewServer says that nobody has had a lock in the database before, so that its server grants those of [NewAdvisory]
+// WithNewServer says that nobody has had a lock in the database before, so that its server grants locks
 // at once though it was started since [Migrate]: for tests, and for the first program of a new server. Where there
 // is a record of any process before this one, or the server was promoted since Migrate, there is no session:
 // acquisitions fail, and [tier.Registry.Err] says so as well. Later quarantines are as ever.
