@@ -121,7 +121,8 @@ func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	s.self.Host, _, _ = strings.Cut(s.self.Host, ".")
 	s.config = configLike(wires, pool, s.prepare)
 	maps.Copy(s.config.ConnConfig.RuntimeParams, runtime(o.TTL))
-	s.ear = ear{at: addresses(pool), dial: s.hears, due: func(*line) error { return s.lookAround(context.Background()) }, Tasks: second.NewTasks(), lost: func() {
+	due := func(*line) error { return s.lookAround(context.Background()) }
+	s.ear = ear{at: addresses(pool), dial: s.hears, due: due, Tasks: second.NewTasks(), lost: func() {
 		s.dropSpares(true)
 		s.tier.Renew()
 	}}

@@ -27,7 +27,7 @@ func classify(err error) queue.Outcome {
 			return queue.Failed
 		}
 		return queue.Denied
-	case errors.Is(err, errNew), errors.As(err, new(*pgconn.ConnectError)):
+	case errors.Is(err, errNew), errors.Is(err, errBusy), errors.As(err, new(*pgconn.ConnectError)):
 		return queue.Failed
 	}
 	return queue.Unknown

@@ -1,10 +1,12 @@
 package pglock
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
@@ -33,6 +35,34 @@ func TestStuckTransactionIsNoOutage(t *testing.T) {
 	mustRelease(t, c)
 	stuck.Rollback(soon(t))
 	mustRelease(t, w.Must(t))
+}
+
+// Requests of this process that wait for one another are no outage: to take them for one would break the connections of them all.
+func TestBusyConnectionsAreNoOutage(t *testing.T) {
+	t.Parallel()
+	p := start(t, WithLeaseTTL(unhurried))
+	s := must(t, p.at(t, lockPath(t)+"-2")).Store()
+	stuck := begun(t, outside(t))
+	ask[any](t, stuck, "SELECT pg_advisory_xact_lock(tierlock.key($1))::text", lockPath(t))
+	leave := func(ctx context.Context) queue.Answer {
+		return s.Do(ctx, queue.Command{Op: queue.Leave, Ref: queue.Ref{Path: lockPath(t), ID: newID()}})
+	}
+	answers := make(chan queue.Answer, maxRequests)
+	for range maxRequests {
+		go func() { answers <- leave(soon(t)) }()
+	}
+	eventually(t, "requests that wait for the stuck transaction", func() bool {
+		return ask[int](t, outside(t), "SELECT count(*) FROM pg_locks WHERE NOT granted AND "+ofLock+"::text::bigint",
+			ask[string](t, outside(t), "SELECT tierlock.key($1)::text", lockPath(t))) == maxRequests
+	})
+	a := leave(need.Within(t, 100*time.Millisecond))
+	need.That(t, fmt.Sprintf("%+v", a), a.Outcome == queue.Failed && a.Away == nil)
+	wantErr(t, a.Err, errBusy)
+	stuck.Rollback(soon(t))
+	for range maxRequests {
+		a := <-answers
+		need.That(t, fmt.Sprintf("one that was under way: %+v", a), a.Outcome == queue.Done)
+	}
 }
 
 // The person on call has to know which server it is.

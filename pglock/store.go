@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,6 +25,7 @@ import (
 type store struct {
 	base
 	requests *pgxpool.Pool
+	away     atomic.Pointer[error] // why the servers do not serve, as the last answer says; nil if they do
 
 	mu        sync.Mutex          // guards the fields below
 	followers map[string]follower // by ID
@@ -83,17 +85,25 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	case queue.Open, queue.Beat, queue.Audit, queue.Drop, queue.Look:
 		a, err = s.keep(ctx, c)
 	case queue.Enter, queue.Try:
-		a, err = s.enter(ctx, c)
+		a, err = s.onConnection(ctx, c, s.enter)
 	default:
-		a, err = s.request(ctx, c)
+		a, err = s.onConnection(ctx, c, s.request)
 	}
 	if err != nil {
 		a.Outcome, a.Err = classify(err), err
 	}
-	if !answered(err) {
+	switch known := s.away.Load(); {
+	case errors.Is(err, errBusy):
+		if known != nil {
+			a.Away = *known
+		}
+	case answered(err):
+		s.away.Store(nil)
+	default:
 		if _, a.Away = s.ear.now(); a.Away == nil {
 			a.Away = s.ear.away(err)
 		}
+		s.away.Store(&a.Away)
 		if !errors.Is(ctx.Err(), context.Canceled) { // else nobody waits for the answer
 			s.requests.Reset() // the other connections may be as dead
 		}
@@ -101,30 +111,48 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	return a
 }
 
-func (s *store) request(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
+// errBusy says that other requests had all the connections for as long as this one was worth. It says nothing of the server.
+var errBusy = errors.New("all connections for requests are busy")
+
+// onConnection executes a command on one of the connections for requests.
+func (s *store) onConnection(ctx context.Context, c queue.Command,
+	do func(context.Context, *pgxpool.Conn, queue.Command) (queue.Answer, error),
+) (queue.Answer, error) {
+	conn, err := s.requests.Acquire(ctx)
+	if err != nil {
+		if ctx.Err() != nil && s.requests.Stat().AcquiredConns() == maxRequests {
+			err = fmt.Errorf("%w: %w", errBusy, err)
+		}
+		return queue.Answer{}, err
+	}
+	defer conn.Release()
+	return do(ctx, conn, c)
+}
+
+func (s *store) request(ctx context.Context, conn *pgxpool.Conn, c queue.Command) (a queue.Answer, err error) {
 	a.Outcome = queue.Done
 	var present, all bool
 	switch c.Op {
 	case queue.Leave:
-		err = s.requests.QueryRow(ctx, leaveSQL, c.Path, c.ID).Scan(&present)
+		err = conn.QueryRow(ctx, leaveSQL, c.Path, c.ID).Scan(&present)
 		a.Removed = removal[present]
 	case queue.Share, queue.Weigh:
 		var has *bool // nil if it is not there
 		var quiet int64
 		shares, sent := c.Op == queue.Share, time.Now()
-		err = s.requests.QueryRow(ctx, changeSQL, c.Path, c.ID, shares, c.Weight).Scan(&has, &quiet)
+		err = conn.QueryRow(ctx, changeSQL, c.Path, c.ID, shares, c.Weight).Scan(&has, &quiet)
 		s.hush(quiet, sent) // first: it may be the first answer of another server
 		a.View = s.grant(queue.View{ID: c.ID, Known: has != nil, Token: c.Token, At: s.now(), Reads: shares}, has != nil && *has)
 		if shares { // a reader keeps others out than a writer
 			s.stir(c.Path)
 		}
 	case queue.List:
-		a.Queue, err = s.list(ctx, c.Path)
+		a.Queue, err = s.list(ctx, conn, c.Path)
 	case queue.Ask:
-		_, err = s.requests.Exec(ctx, "SELECT tierlock.ask($1)", c.Path)
+		_, err = conn.Exec(ctx, "SELECT tierlock.ask($1)", c.Path)
 	case queue.Goodbye:
 		for !all && err == nil {
-			err = s.requests.QueryRow(ctx, "SELECT tierlock.finish($1)", c.Session).Scan(&all)
+			err = conn.QueryRow(ctx, "SELECT tierlock.finish($1)", c.Session).Scan(&all)
 		}
 	default:
 		return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}, nil
@@ -144,12 +172,12 @@ const changeSQL = "SELECT tierlock.change($1, $2, $3, $4), tierlock.quiet_ms('ta
 const enterSQL = `SELECT alive, number, coalesce(first, false), coalesce(removed, false), quiet
 	FROM tierlock.enter($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 
-func (s *store) enter(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
+func (s *store) enter(ctx context.Context, conn *pgxpool.Conn, c queue.Command) (a queue.Answer, err error) {
 	var alive, first, removed bool
 	var number *int64 // none if it does not queue
 	var quiet int64
 	sent := time.Now()
-	err = s.requests.QueryRow(ctx, enterSQL, c.Path, c.ID, c.Session, c.Reads, c.Linger.Milliseconds(), c.Old.ID, c.Op == queue.Try, c.Weight,
+	err = conn.QueryRow(ctx, enterSQL, c.Path, c.ID, c.Session, c.Reads, c.Linger.Milliseconds(), c.Old.ID, c.Op == queue.Try, c.Weight,
 		c.Permits).Scan(&alive, &number, &first, &removed, &quiet)
 	switch {
 	case refusal(err) == "TL002":
@@ -177,15 +205,15 @@ const quietSQL = `SELECT greatest(0, least(longest_ms,
 
 // list reads the queue as it was at one moment. In a quarantine, whoever is first has the lock if it was in the queue before
 // that, as it then had it already.
-func (s *store) list(ctx context.Context, path string) ([]second.Contender, error) {
+func (s *store) list(ctx context.Context, q querier, path string) ([]second.Contender, error) {
 	var quiet int64
 	var begun time.Time
 	sent := time.Now()
-	if err := s.requests.QueryRow(ctx, quietSQL).Scan(&quiet, &begun); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	if err := q.QueryRow(ctx, quietSQL).Scan(&quiet, &begun); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, err
 	}
 	s.hush(quiet, sent)
-	queues, err := read(ctx, s.requests, []string{path})
+	queues, err := read(ctx, q, []string{path})
 	list := queues[path]
 	queue.Waiting(list)
 	if quiet > 0 {
