@@ -137,9 +137,10 @@
 // anywhere in the database. Now and then it is noted where a busy queue begins, in one of at most 1,024 rows, so that only those
 // deleted since are passed by. Notifications of a database are committed one at a time.
 //
-// A heartbeat reads each queue in which the process waits, or has had something for a while, once, however many portions of a semaphore
-// these are. So the time of a heartbeat grows with the length of such queues, and so does that of an acquisition or a release of permits:
-// with 4,000 portions it is about as long as that of a heartbeat with 4,000 locks.
+// A process that waits for a lock reads only the contenders around its own at a heartbeat, however long the queue is. It counts how many
+// are ahead among the hundred right ahead of it. A queue of permits, and one in which the process has the lock, is read as a whole, once
+// for all portions of the process. The time of a heartbeat therefore grows with the length of those queues, as does that of an
+// acquisition or a release of permits: with 4,000 portions it is about as long as that of a heartbeat with 4,000 locks.
 //
 // # What is not promised
 //

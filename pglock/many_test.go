@@ -1,8 +1,10 @@
 package pglock
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -109,7 +111,7 @@ func TestNobodyIsPassedBy(t *testing.T) {
 	entered(t, outside(t), path, head, id)
 	seen := func() {
 		t.Helper()
-		queues, err := read(soon(t), outside(t), []string{path})
+		queues, err := read(soon(t), outside(t), lookSQL, []string{path})
 		need.That(t, fmt.Sprintf("%v, or the next one is the first; %v", queues, err),
 			err == nil && len(queues[path]) == 1 && !entered(t, outside(t), path, newID(), id))
 		exec(t, outside(t), "DELETE FROM tierlock.contender WHERE path = $1 AND id <> $2", path, head)
@@ -232,4 +234,51 @@ func TestTurnTakesFewStatements(t *testing.T) {
 		exec(t, pool, c.sql, c.args...)
 		need.Between(t, "statements of "+c.what, statements.Load(), 1, c.most)
 	}
+}
+
+// A process that waits reads what tells how it stands, and not all that others want. Else the processes of a queue would read the square of
+// their number at each heartbeat.
+func TestWaiterDoesNotReadTheWholeQueue(t *testing.T) {
+	p, path := start(t, WithLeaseTTL(unhurried)), lockPath(t)
+	id, s := p.session(t), must(t, p.at(t, path+"-2")).Store().(*store)
+	const many = 600
+	crowd(t, id, "$1", path, many)
+	exec(t, outside(t), "UPDATE tierlock.contender SET reads = hashtext(id) % 3 <> 0 WHERE path = $1", path)
+	exec(t, outside(t), "ANALYZE tierlock.contender")
+	whole := need.Get(read(soon(t), outside(t), lookSQL, []string{path}))(t)[path]
+	places := queue.NewPlaces(whole)
+	for i := 0; i < many; i += 1 + i/3 {
+		c := whole[i]
+		ref := queue.Ref{Path: path, ID: c.ID, Token: c.Token, Reads: c.Shared}
+		s.Follow(ref)
+		want := queue.View{ID: c.ID, Token: c.Token}
+		places.Stand(&want)
+		if want.Ahead > 0 { // of those right ahead
+			near := slices.DeleteFunc(slices.Clone(whole[max(0, i-100):i]), func(p second.Contender) bool { return p.Shared && c.Shared })
+			want.Ahead = max(1, len(near))
+		}
+		need.OK(t, s.ear.talk(soon(t), func(l *line) error {
+			views, err := s.look(soon(t), l, ref)
+			if err == nil {
+				want.At = views[0].At
+				need.Equal(t, fmt.Sprintf("how %d of the queue stands", i), views[0], want)
+			}
+			return err
+		}))
+		s.Unfollow(ref)
+	}
+	last := whole[many-1]
+	conn := need.Get(pgx.Connect(soon(t), sharedURL(t)))(t)
+	defer conn.Close(context.Background())
+	need.OK(t, impose(soon(t), conn, forTables(unhurried)))
+	tx := need.Get(conn.Begin(soon(t)))(t)
+	looksAt := func(sql string, args ...any) int {
+		const rows = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'tierlock.contender'::regclass"
+		before := ask[int](t, tx, rows)
+		_, err := tx.Exec(soon(t), sql, args...)
+		need.OK(t, err)
+		return ask[int](t, tx, rows) - before
+	}
+	w := []any{[]string{path}, []int64{last.Token}, []bool{last.Shared}}
+	need.AtMost(t, "rows that the last one looks at", looksAt(aroundSQL, w...)+looksAt(aheadSQL, w...), looksAt(lookSQL, []string{path})/3)
 }

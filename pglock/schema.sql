@@ -138,6 +138,22 @@ CREATE FUNCTION tierlock.line(queue text, lowest bigint)
 	FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest WINDOW w AS (ORDER BY c.token)
 $$;
 
+-- around names those of a queue for a lock that tell how a contender at a place stands: the last one ahead that keeps the lock from it,
+-- itself, the next one, and the first writer behind. They are found by the index, however long the queue is.
+CREATE FUNCTION tierlock.around(queue text, lowest bigint, place bigint, reading boolean) RETURNS bigint[] LANGUAGE sql STABLE AS $$
+	SELECT ARRAY(
+		(SELECT token FROM tierlock.contender WHERE path = queue AND token >= lowest AND token < place AND NOT (reads AND reading)
+			ORDER BY token DESC LIMIT 1)
+		UNION ALL (SELECT token FROM tierlock.contender WHERE path = queue AND token >= place ORDER BY token LIMIT 2)
+		UNION ALL (SELECT token FROM tierlock.contender WHERE path = queue AND token > place AND NOT reads ORDER BY token LIMIT 1))
+$$;
+
+-- ahead is how many of the hundred right ahead of a place in a queue keep the lock from a contender there.
+CREATE FUNCTION tierlock.ahead(queue text, lowest bigint, place bigint, reading boolean) RETURNS bigint LANGUAGE sql STABLE AS $$
+	SELECT count(*) FILTER (WHERE NOT (reads AND reading)) FROM (SELECT reads FROM tierlock.contender
+		WHERE path = queue AND token >= lowest AND token < place ORDER BY token DESC LIMIT 100) c
+$$;
+
 -- Whoever changes a queue has it alone until its transaction ends. So tokens become visible in their order, and whoever sees
 -- its own with none before it is the first for good. It needs a fresh snapshot for each statement. The result is the token that
 -- was noted for the queue, the lowest one that is there, null in an empty queue, and the greatest one that has the lock.

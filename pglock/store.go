@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,10 +72,12 @@ func (s *store) Close() {
 // at is a contender in its queue. Permits have one of their own, which is at no path of a lock.
 func at(r queue.Ref) queue.Ref {
 	if r.Permits > 0 {
-		r.Path += "\npermits"
+		r.Path += permits
 	}
 	return r
 }
+
+const permits = "\npermits"
 
 func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	var err error
@@ -213,7 +214,7 @@ func (s *store) list(ctx context.Context, q querier, path string) ([]second.Cont
 		return nil, err
 	}
 	s.hush(quiet, sent)
-	queues, err := read(ctx, q, []string{path})
+	queues, err := read(ctx, q, lookSQL, []string{path})
 	list := queues[path]
 	queue.Waiting(list)
 	if quiet > 0 {
@@ -345,8 +346,10 @@ func (s *store) absent(ctx context.Context, l *line, c queue.Command) (views []q
 	if _, err := l.conn.Exec(ctx, "LISTEN "+pgx.Identifier{"tierlock " + c.Session}.Sanitize()); err != nil {
 		return nil, err
 	}
-	if _, err := l.conn.Prepare(ctx, lookSQL, lookSQL); err != nil {
-		return nil, err
+	for _, sql := range []string{lookSQL, aroundSQL, aheadSQL} {
+		if _, err := l.conn.Prepare(ctx, sql, sql); err != nil {
+			return nil, err
+		}
 	}
 	asked := s.now()
 	present, err := present(ctx, l, c.Session)
@@ -417,7 +420,7 @@ func (s *store) due() (due []queue.Ref) {
 	defer s.mu.Unlock()
 	for id, f := range s.followers {
 		if s.unread[f.path] {
-			due = append(due, queue.Ref{Path: f.path, ID: id, Token: f.told.Token})
+			due = append(due, queue.Ref{Path: f.path, ID: id, Token: f.told.Token, Reads: f.told.Reads})
 		}
 	}
 	clear(s.unread)
@@ -477,20 +480,38 @@ func (s *store) tell(v queue.View) {
 	}
 }
 
-// look returns how contenders stand in their queues, with the error if these cannot be read.
+// look returns how contenders stand in their queues, with the error if these cannot be read. Of a lock for which the process waits, only
+// those are read that tell how it stands: else the processes that wait would read the square of their number.
 func (s *store) look(ctx context.Context, l *line, refs ...queue.Ref) (views []queue.View, err error) {
 	asked := s.now()
-	places := make(map[string]*queue.Places)
+	at := make(map[string][]queue.Ref)
 	for _, r := range refs {
-		places[r.Path] = nil
+		at[r.Path] = append(at[r.Path], r)
 	}
-	queues, err := read(ctx, l.conn, slices.Collect(maps.Keys(places)))
-	for path := range places {
+	var whole []string
+	var w waiters
+	for path, all := range at {
+		if len(all) == 1 && !strings.HasSuffix(path, permits) && s.waits(all[0].ID) {
+			w.add(all[0])
+		} else {
+			whole = append(whole, path)
+		}
+	}
+	queues, err := read(ctx, l.conn, lookSQL, whole)
+	var ahead map[string]int
+	if err == nil && len(w.paths) > 0 {
+		ahead, err = w.read(ctx, l.conn, queues)
+	}
+	places := make(map[string]*queue.Places)
+	for path := range at {
 		places[path] = queue.NewPlaces(queues[path])
 	}
 	for _, r := range refs {
 		v := queue.View{ID: r.ID, Known: err != nil, Token: r.Token, At: asked, Err: err}
 		if places[r.Path].Stand(&v); v.Known && err == nil {
+			if v.Ahead > 0 {
+				v.Ahead = max(v.Ahead, ahead[r.Path]) // which were counted a moment later
+			}
 			v = s.grant(v, v.Has)
 		}
 		views = append(views, v)
@@ -498,14 +519,61 @@ func (s *store) look(ctx context.Context, l *line, refs ...queue.Ref) (views []q
 	return views, err
 }
 
+// waits reports whether a contender follows and did not have the lock when it was told last.
+func (s *store) waits(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, follows := s.followers[id]
+	return follows && !f.told.Has
+}
+
+// waiters are contenders that wait for locks, one for each path.
+type waiters struct {
+	paths  []string
+	tokens []int64
+	reads  []bool
+}
+
+func (w *waiters) add(r queue.Ref) {
+	w.paths, w.tokens, w.reads = append(w.paths, r.Path), append(w.tokens, r.Token), append(w.reads, r.Reads)
+}
+
+// read adds to queues those around each, and returns how many are ahead, as far as they are counted.
+func (w *waiters) read(ctx context.Context, q querier, queues map[string][]second.Contender) (ahead map[string]int, err error) {
+	around, err := read(ctx, q, aroundSQL, w.paths, w.tokens, w.reads)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(queues, around)
+	rows, err := q.Query(ctx, aheadSQL, w.paths, w.tokens, w.reads)
+	if err != nil {
+		return nil, err
+	}
+	ahead = make(map[string]int)
+	var path string
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&path, &n}, func() error { ahead[path] = n; return nil })
+	return ahead, err
+}
+
+const waitersSQL = "unnest($1::text[], $2::bigint[], $3::boolean[]) w (q, place, reading)"
+
+// aroundSQL reads of each queue those around one that waits.
+var aroundSQL = strings.NewReplacer("unnest($1::text[]) q", waitersSQL,
+	"AND f.path = q,", "AND f.path = q, LATERAL (SELECT tierlock.around(q, coalesce(f.token, 0), place, reading) AS tokens OFFSET 0) a,",
+	"c.token >= coalesce(f.token, 0)", "c.token = ANY (a.tokens)").Replace(lookSQL)
+
+const aheadSQL = "SELECT q, tierlock.ahead(q, coalesce(f.token, 0), place, reading) FROM " + waitersSQL +
+	" LEFT JOIN tierlock.floor f ON f.slot = tierlock.slot(q) AND f.path = q"
+
 const lookSQL = `SELECT c.* FROM unnest($1::text[]) q LEFT JOIN tierlock.floor f ON f.slot = tierlock.slot(q) AND f.path = q,
 	LATERAL (SELECT c.path, c.id, c.token, c.since, c.reads, c.asked, c.linger_ms, c.permits, c.weight, s.host, s.pid, s.label
 		FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session
 		WHERE c.path = q AND c.token >= coalesce(f.token, 0) OFFSET 0) c ORDER BY path, token`
 
 // read reads queues, each as it was at one moment. Lower tokens go first. Who waits for permits is there with those that it wants.
-func read(ctx context.Context, q querier, paths []string) (queues map[string][]second.Contender, err error) {
-	rows, err := q.Query(ctx, lookSQL, paths)
+func read(ctx context.Context, q querier, sql string, args ...any) (queues map[string][]second.Contender, err error) {
+	rows, err := q.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}
