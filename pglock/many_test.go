@@ -19,9 +19,12 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// crowd inserts contenders of a session, the i-th at a path that is an expression of $1.
+// crowd inserts contenders of a session for the time of the test, the i-th at a path that is an expression of $1.
 func crowd(t *testing.T, session, path, of string, n int) {
 	t.Helper()
+	t.Cleanup(func() { // others at the server would have to remove them once the session is over
+		outside(t).Exec(context.Background(), "DELETE FROM tierlock.contender WHERE session = $1", session)
+	})
 	exec(t, outside(t), `INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
 		SELECT `+path+`, nextval('tierlock.token'), gen_random_uuid()::text, $2, false, 0 FROM generate_series(1, $3::int) i`, of, session, n)
 }

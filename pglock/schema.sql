@@ -262,12 +262,12 @@ BEGIN
 	RETURN true;
 END $$;
 
--- drop deletes contenders as far as it need not wait for anybody, which a renewal that comes next could not.
-CREATE FUNCTION tierlock.drop(unwanted text[]) RETURNS void LANGUAGE plpgsql AS $$
+-- drop deletes contenders as far as it need not wait for anybody, which a renewal that comes next could not. It returns how many.
+CREATE FUNCTION tierlock.drop(unwanted text[]) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM tierlock.leave(path, id)
+	RETURN (SELECT count(*) FILTER (WHERE tierlock.leave(path, id))
 		FROM (SELECT path, id FROM tierlock.contender WHERE id = ANY (unwanted) ORDER BY path FOR UPDATE SKIP LOCKED) c
-		WHERE pg_try_advisory_xact_lock(tierlock.key(path));
+		WHERE pg_try_advisory_xact_lock(tierlock.key(path)));
 END $$;
 
 -- change has a contender read from now on, and want no more than so many permits, or have none above that. It reports whether it has

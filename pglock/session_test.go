@@ -163,6 +163,21 @@ func TestWhatIsDroppedWaitsForNobody(t *testing.T) {
 	exec(t, pool, "SELECT tierlock.finish($1)", session)
 }
 
+// A process that has died had many contenders. Others who wait behind another dead process would else wait for many renewals.
+func TestManyContendersOfADeadProcessAreRemovedWithOneRenewal(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	pool := migrated(t, url)
+	p, dead := tables.start(t, url, WithLeaseTTL(unhurried)), opened(t, pool)
+	exec(t, pool, `INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
+		SELECT '/dead/' || i, nextval('tierlock.token'), gen_random_uuid()::text, $1, false, 0 FROM generate_series(1, 450) i`, dead)
+	exec(t, pool, "UPDATE tierlock.session SET expires = '-infinity' WHERE id = $1", dead)
+	p.Renew() // the next one is due in 15 s
+	within(t, unhurried/5, "all of them are removed", func() bool {
+		return ask[int](t, pool, "SELECT count(*) FROM tierlock.contender WHERE session = $1", dead) == 0
+	})
+}
+
 // A server has room for some thousand locks. A process that takes them all at its end would have others fail.
 func TestEndOfAProcessWithManyLocksTakesFewAtATime(t *testing.T) {
 	t.Parallel()

@@ -335,7 +335,11 @@ func (s *store) beat(ctx context.Context, l *line, c queue.Command) (a queue.Ans
 		s.tier.Spawn(func() {
 			ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
 			defer cancel()
-			s.requests.Exec(ctx, dropSQL, stale) // or next time
+			var dropped int
+			err := s.requests.QueryRow(ctx, dropSQL, stale).Scan(&dropped) // or next time
+			if err == nil && dropped > 0 && len(stale) == maxDrops {
+				s.tier.Renew() // there may be more, and others may wait behind them
+			}
 		})
 	}
 	return a, nil
