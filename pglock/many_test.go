@@ -137,9 +137,11 @@ func TestPortionsCostNoMoreThanAsManyLocks(t *testing.T) {
 	exec(t, outside(t), "UPDATE tierlock.contender SET permits = $1, weight = 1 WHERE path LIKE '%permits' AND session = $2", 2*many, id)
 	exec(t, outside(t), "ANALYZE tierlock.contender")
 	refs := func(condition string) (all []queue.Ref) {
-		rows := need.Get(outside(t).Query(soon(t), "SELECT path, id FROM tierlock.contender WHERE session = $1 AND path <> $2 AND path "+condition,
-			id, path))(t)
-		return need.Get(pgx.CollectRows(rows, func(row pgx.CollectableRow) (r queue.Ref, err error) { return r, row.Scan(&r.Path, &r.ID) }))(t)
+		sql := "SELECT path, id FROM tierlock.contender WHERE session = $1 AND path <> $2 AND path " + condition
+		rows := need.Get(outside(t).Query(soon(t), sql, id, path))(t)
+		return need.Get(pgx.CollectRows(rows, func(row pgx.CollectableRow) (r queue.Ref, err error) {
+			return r, row.Scan(&r.Path, &r.ID)
+		}))(t)
 	}
 	locks, portions := refs("NOT LIKE '%permits'"), refs("LIKE '%permits'")
 	fastest := func(do func()) (best time.Duration) {

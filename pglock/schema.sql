@@ -167,7 +167,8 @@ BEGIN
 	PERFORM tierlock.durably(), pg_advisory_xact_lock(tierlock.key(queue));
 	SELECT f.token, c.token, c.token, c.reads OR c.permits > 0 INTO noted, lowest, held, several
 		FROM (SELECT max(token) AS token FROM tierlock.floor WHERE slot = tierlock.slot(queue) AND path = queue) f
-		LEFT JOIN LATERAL (SELECT * FROM tierlock.contender WHERE path = queue AND token >= coalesce(f.token, 0) ORDER BY token LIMIT 1) c ON true;
+		LEFT JOIN LATERAL (SELECT * FROM tierlock.contender WHERE path = queue AND token >= coalesce(f.token, 0)
+			ORDER BY token LIMIT 1) c ON true;
 	IF several THEN
 		SELECT coalesce(max(token), 0) INTO held FROM tierlock.line(queue, lowest) WHERE has;
 	END IF;
