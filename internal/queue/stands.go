@@ -13,7 +13,6 @@ type Places struct {
 	sums    []int              // of Permits, up to and with each
 	writers []int              // how many there are before each
 	writer  []int              // the last one before each, -1 if there is none
-	budget  second.Budget      // the largest that anybody says
 }
 
 // NewPlaces reads a queue.
@@ -28,7 +27,6 @@ func NewPlaces(queue []second.Contender) *Places {
 		if !c.Shared {
 			writers, writer = writers+1, i
 		}
-		p.budget = max(p.budget, c.Budget)
 	}
 	p.writers = append(p.writers, writers)
 	return p
@@ -41,7 +39,7 @@ func (p *Places) Stand(v *View) {
 		return
 	}
 	c, length := &p.queue[i], len(p.queue)
-	v.Known, v.Token, v.Reads, v.Asked, v.Budget = true, c.Token, c.Shared, c.Asked, p.budget
+	v.Known, v.Token, v.Reads, v.Asked = true, c.Token, c.Shared, c.Asked
 	v.Reader = i+1 < length && p.queue[i+1].Shared
 	v.Free = c.Of + c.Permits - p.sums[i]
 	first := sort.SearchInts(p.sums, c.Of+1) // who waits for permits: those from there on
