@@ -124,7 +124,7 @@
 //
 // The role needs no more than the rights that [Migrate] names; acquisitions fail with what is missing.
 //
-// CockroachDB and YugabyteDB are refused by name: pg_advisory_lock, which orders each queue, excludes nobody there.
+// CockroachDB and YugabyteDB are refused by name: pg_advisory_lock, which orders each queue, does not exclude other sessions there.
 //
 // # What it costs
 //

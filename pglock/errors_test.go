@@ -82,7 +82,7 @@ func TestOutageNamesTheServers(t *testing.T) {
 	})
 }
 
-// Their advisory locks exclude nobody, so both flavours refuse them, at once, and so does Migrate.
+// Advisory locks do not exclude other sessions there. Both flavours and Migrate refuse these systems at once.
 func TestOtherServersAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	for version, system := range map[string]string{

@@ -80,7 +80,7 @@ var errEncoding = errors.New("the database cannot encode it")
 // errServer says that the server speaks the protocol of PostgreSQL, and does not keep advisory locks as PostgreSQL does.
 var errServer = errors.New("the locks need PostgreSQL itself")
 
-// checkServer returns errServer for systems whose advisory locks exclude nobody. There the queues would have no order either.
+// checkServer returns errServer for systems whose advisory locks do not exclude other sessions. There the queues would have no order either.
 func checkServer(ctx context.Context, q querier) error {
 	var version string
 	if err := q.QueryRow(ctx, "SELECT version()", pgx.QueryExecModeExec).Scan(&version); err != nil {
@@ -93,7 +93,7 @@ func checkServer(ctx context.Context, q querier) error {
 func checkVersion(version string) error {
 	for mark, system := range map[string]string{"CockroachDB": "CockroachDB", "-YB-": "YugabyteDB"} {
 		if strings.Contains(version, mark) {
-			return fmt.Errorf("%w: in %s pg_advisory_lock excludes nobody (%s)", errServer, system, version)
+			return fmt.Errorf("%w: in %s pg_advisory_lock does not exclude other sessions (%s)", errServer, system, version)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 const restartTokens = "ALTER SEQUENCE tierlock.token RESTART"
 
 // A sequence can be restarted, and is not carried over by logical replication, while the rows are.
-func TestSequenceThatIsSetBackPutsNobodyAhead(t *testing.T) {
+func TestSequenceThatIsSetBackKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	pool := migrated(t, url)
@@ -34,7 +34,7 @@ func TestSequenceThatIsSetBackPutsNobodyAhead(t *testing.T) {
 }
 
 // What was noted of a queue bounds the look at it: a token below that is seen by none.
-func TestSequenceThatIsSetBackHidesNobody(t *testing.T) {
+func TestSequenceThatIsSetBackHidesNoContender(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))
 	session := opened(t, pool)
