@@ -80,7 +80,7 @@ var errEncoding = errors.New("the database cannot encode it")
 // errServer says that the server speaks the protocol of PostgreSQL, and does not keep advisory locks as PostgreSQL does.
 var errServer = errors.New("the locks need PostgreSQL itself")
 
-// checkServer returns errServer for systems whose advisory locks do not exclude other sessions. There the queues would have no order either.
+// checkServer returns errServer for systems whose advisory locks do not exclude other sessions. The queues have no order there.
 func checkServer(ctx context.Context, q querier) error {
 	var version string
 	if err := q.QueryRow(ctx, "SELECT version()", pgx.QueryExecModeExec).Scan(&version); err != nil {

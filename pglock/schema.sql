@@ -175,9 +175,9 @@ BEGIN
 END $$;
 
 -- tell notifies the contenders that have the lock now and did not have it before: those behind the greatest token that had it. It says
--- whether a contender waits behind them. If there is other news, it notifies the others that have the lock. The first that waits for permits
--- may find that more are free, or that more wait. The contender me has caused this and is not notified. A list of all that had the lock
--- in place of that token would be compared with each contender.
+-- whether a contender waits behind them. If there is other news, it notifies the others that have the lock. The first that waits for
+-- permits may find that more are free, or that more wait. The contender me has caused this and is not notified. A list of all that
+-- had the lock in place of that token would be compared with each contender.
 CREATE FUNCTION tierlock.tell(queue text, lowest bigint, held bigint, news boolean, me text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM pg_notify('tierlock ' || session, CASE WHEN has AND token > held AND id <> me THEN 'turn ' || id || ' ' || (next IS NOT NULL)
