@@ -46,7 +46,7 @@ type Semaphore struct {
 // time after that. To change it there at once, stop all processes that use the path and set its content to
 // "tierlock permits=" and the number.
 //
-// Of the options, [WithHandOff] and [WithMaxWait] go for semaphores, and those of the store's
+// Of the options, [WithHandOff], [WithStrictOrder] and [WithMaxWait] go for semaphores, and those of the store's
 // package, such as zklock.NodeACL. [WithLinger] and [WithRounds] do not: a permit that nobody
 // wants goes at once.
 //
