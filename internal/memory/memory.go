@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -243,7 +244,7 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 		for path, places := range s.queues {
 			for _, q := range places {
 				if q.session == x {
-					a.Present = append(a.Present, queue.Ref{Path: path, ID: q.ID, Token: q.Token})
+					a.Present = append(a.Present, queue.Ref{Path: strings.TrimPrefix(path, permitsOf), ID: q.ID, Token: q.Token, Permits: q.Of})
 				}
 			}
 		}
@@ -378,10 +379,12 @@ func (s *Server) tellLocked(p *place, v queue.View) {
 	}
 }
 
+const permitsOf = "permits of "
+
 // at is a contender in its queue: permits have one of their own.
 func at(ref queue.Ref) queue.Ref {
 	if ref.Permits > 0 {
-		ref.Path = "permits of " + ref.Path
+		ref.Path = permitsOf + ref.Path
 	}
 	return ref
 }

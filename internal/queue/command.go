@@ -105,9 +105,11 @@ type Answer struct {
 	Removed     Removal // of Leave, and by Enter of Old
 	Quarantined bool    // of Try: Locked, as the store grants nothing
 
-	Name    string             // of the session, by Open
-	TTL     time.Duration      // by Open
-	Doubt   bool               // by Beat: contenders of ours may be in queues, unknown to us, though each command was answered; an audit tells
+	Name string        // of the session, by Open
+	TTL  time.Duration // by Open
+	// By Beat: the store may have gone back in time. What it has answered before may be undone, and contenders of ours may be in queues,
+	// unknown to us. An audit tells.
+	Doubt   bool
 	Present []Ref              // by Audit
 	Queue   []second.Contender // by List; of permits with Of, and with Permits those that have some
 }

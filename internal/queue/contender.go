@@ -24,12 +24,11 @@ type Contender struct {
 	id      string
 	wake    mutexbool.Bool // look again
 
-	token   atomic.Int64          // 0 until it is known
-	weight  atomic.Int64          // permits that it wants, or has
-	insists atomic.Bool           // a task sends the weight, as the store has refused to take it
-	queues  atomic.Bool           // maybe; not before it enters, and not once it is known to be gone
-	failed  atomic.Pointer[error] // why the last command failed while it waits; nil before the first
-	doomed  bool                  // an Enter was not answered that may have removed it: then it is no loss if it is missing; valid once it is gone
+	token  atomic.Int64          // 0 until it is known
+	weight atomic.Int64          // permits that it wants, or has
+	queues atomic.Bool           // maybe; not before it enters, and not once it is known to be gone
+	failed atomic.Pointer[error] // why the last command failed while it waits; nil before the first
+	doomed bool                  // an Enter was not answered that may have removed it: then it is no loss if it is missing; valid once it is gone
 
 	loss   notice.Loss
 	life   context.Context // ends when the lock, or the place in the queue, is lost
@@ -39,6 +38,9 @@ type Contender struct {
 
 	contested atomic.Pointer[contention.Signal]
 	revoked   mutexbool.Bool
+
+	lessened atomic.Bool // some of its permits were given up
+	insists  atomic.Bool // a task sends the weight until the store takes it
 
 	shared  atomic.Bool // it reads, or a command was sent that may make it read
 	opening sync.Mutex  // guards the field below; one Share at a time is at it, for as long as that takes
@@ -335,9 +337,9 @@ func (c *Contender) takes(v View) bool {
 	case queued && v.At < c.said.At && v.Sent <= c.heard:
 		return true // overtaken
 	case !v.Known:
-		c.said = View{At: max(c.said.At, v.At)}
+		c.said, c.heard = View{At: max(c.said.At, v.At)}, c.claim.tier.Now()
 		return !queued
-	case !queued && v.At <= c.said.At:
+	case !queued && v.At <= c.said.At && v.Sent <= c.heard:
 		return false
 	case token != 0 && v.Token != token:
 		return false // a late command has given it another place; the one that it had is lost

@@ -71,19 +71,31 @@ func TestNewestWordCounts(t *testing.T) {
 func TestMissingContenderMayBeYetToEnter(t *testing.T) {
 	type row struct {
 		at     int64 // of the answer; it was missing at 100
+		again  bool  // it is the answer to another command, which was sent since
 		enters int
 	}
-	each(t, map[string]row{"entered later": {101, 1}, "entered before, and was removed": {99, 2}}, func(t *testing.T, f *fake, c row) {
+	each(t, map[string]row{
+		"entered later":                               {at: 101, enters: 1},
+		"entered before, and was removed":             {at: 99, enters: 2},
+		"entered since in a store that has gone back": {at: 99, again: true, enters: 2},
+	}, func(t *testing.T, f *fake, c row) {
 		f.number = 200
 		f.then(Enter, func(_ context.Context, cmd Command, usual func() Answer) Answer {
 			f.Tell(View{ID: cmd.ID, At: 100})
 			f.Tell(View{ID: cmd.ID, At: 50}) // which is late
 			a := usual()
+			if c.again {
+				f.then(Enter, but(func(a *Answer) { a.View.At = c.at }))
+				time.Sleep(time.Second)
+				return Answer{Outcome: Failed}
+			}
 			a.View.At = c.at
 			return a
 		})
 		h := f.acquire(second.Exclusive)
-		need.Equal(t, "times entered", len(f.ops(Enter)), c.enters)
+		entered := f.ops(Enter)
+		need.Equal(t, "times entered", len(entered), c.enters)
+		need.Equal(t, "it is the same one", entered[0].ID == h.id, c.enters == 1 || c.again)
 		h.Release()
 		f.none()
 	})

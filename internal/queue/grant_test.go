@@ -219,7 +219,7 @@ func TestPartThatTheStoreRefusesToTakeBackIsSentAgain(t *testing.T) {
 		wantErr(t, "the second", s.Release(permits[1:2]), errRefused)
 		time.Sleep(time.Minute)
 		sent := weights()
-		need.That(t, fmt.Sprintf("sent %v; want each until one is not refused", sent), len(sent) == 9 && sent[0] == 3 && sent[8] == 2)
+		need.Must(t, fmt.Sprintf("sent %v; want each until one is not refused", sent), len(sent) == 9 && sent[0] == 3 && sent[8] == 2)
 		f.then(Weigh, says(Answer{Outcome: Denied, Err: errRefused}))
 		wantErr(t, "the third", s.Release(permits[2:3]), errRefused)
 		time.Sleep(time.Minute)

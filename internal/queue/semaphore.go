@@ -97,6 +97,20 @@ func (c *Contender) lessen() (Answer, error) {
 	return a, err
 }
 
+// restate sends again what the store may have lost, which is answered already: it would else count against others for as long as the
+// contender is there.
+func (c *Contender) restate() {
+	t := c.claim.tier
+	if c.lessened.Load() {
+		t.Spawn(c.insist)
+	}
+	if c.claim.mode != second.Reading && c.shared.Load() {
+		t.Spawn(func() {
+			t.repeat(c.tenure, func() Answer { return c.sendFor(c.tenure, c.command(Share)) })
+		})
+	}
+}
+
 // insist sends how many permits the contender has until the store does not refuse it, or none are left. One task of a contender does so
 // for all parts that were refused.
 func (c *Contender) insist() {
@@ -120,6 +134,7 @@ func (c *Contender) releaseSome(n int64) error {
 	if c.weight.Add(-n) == 0 {
 		return c.Release()
 	}
+	c.lessened.Store(true)
 	t := c.claim.tier
 	ctx, cancel := context.WithTimeout(context.Background(), c.session.ttl/3)
 	defer cancel()

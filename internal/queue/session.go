@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -92,12 +93,13 @@ func (t *Tier) renewUntilOver(x *session, well func()) {
 
 // beat renews a session once.
 func (t *Tier) beat(x *session) (renewed bool) {
-	beat, sent := Command{Op: Beat, Session: x.name}, t.Now()
+	beat := Command{Op: Beat, Session: x.name}
 	for c := range x.Contenders() {
 		if !c.IsLost() {
 			beat.Among = append(beat.Among, c.Ref())
 		}
 	}
+	sent := t.Now() // last: what is said of these is newer than all that was said before
 	a := t.do(t.ctx, beat)
 	for _, v := range a.Views { // before the lease is renewed, or one that was lost could become a holder
 		v.Sent = sent
@@ -113,6 +115,9 @@ func (t *Tier) beat(x *session) (renewed bool) {
 		x.Renew(sent)
 		for c := range x.Contenders() {
 			c.wake.Set() // it may have waited for nothing else
+			if a.Doubt {
+				c.restate()
+			}
 		}
 		x.doubtful.CompareAndSwap(false, a.Doubt) // for good
 		if x.doubtful.Load() && !t.config.OwnTTL {
@@ -136,8 +141,14 @@ func (t *Tier) expire(x *session, why error) {
 func (t *Tier) audit(x *session) {
 	a := t.do(t.ctx, Command{Op: Audit, Session: x.name})
 	unwanted := slices.DeleteFunc(a.Present, func(r Ref) bool {
-		c, known := t.contenders.Load(r.ID) // since before it entered
-		return known && !c.(*Contender).released.IsSet()
+		known, ok := t.contenders.Load(r.ID) // since before it entered
+		if !ok {
+			return false
+		}
+		// A name can be in use again, at another path, when a store that was set back has the first one again. Stores may put something
+		// behind the path.
+		c := known.(*Contender)
+		return !c.released.IsSet() && strings.HasPrefix(r.Path, c.claim.path) && (!r.Reads || c.claim.mode == second.Reading)
 	})
 	if len(unwanted) > 0 {
 		t.do(t.ctx, Command{Op: Drop, Session: x.name, Among: unwanted})

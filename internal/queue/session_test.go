@@ -185,6 +185,47 @@ func TestAudit(t *testing.T) {
 	})
 }
 
+// What was answered before is told again: that the rest of some permits was given up, and that a writer reads.
+func TestStoreThatMayHaveGoneBackIsToldAgain(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)
+		permits, whole := need.Get(s.TryAcquire(t.Context(), 4))(t), need.Get(s.TryAcquire(t.Context(), 1))(t)
+		wantErr(t, "a part", s.Release(permits[:3]), nil)
+		f.mu.Lock()
+		f.reader = true
+		f.mu.Unlock()
+		h, reads := f.acquire(second.Writing), f.acquire(second.Reading)
+		wantErr(t, "Share", h.Share(t.Context()), nil)
+		f.then(Beat, but(func(a *Answer) { a.Doubt = true }))
+		f.then(Weigh, says(Answer{Outcome: Denied, Err: errRefused}))
+		f.then(Share, never)
+		time.Sleep(ttl)
+		weights, shares := f.ops(Weigh), f.ops(Share)
+		need.Equal(t, "commands that say what is left, the first of which was refused", len(weights), 3)
+		need.Equal(t, "what is left", weights[2].Weight, 1)
+		need.Equal(t, "commands that say who reads, the first of which was not answered", len(shares), 3)
+		wantErr(t, "the rest", s.Release(append(permits[3:], whole...)), nil)
+		h.Release()
+		reads.Release()
+		f.none()
+	})
+}
+
+// A store that was set back may have a contender again whose name is in use elsewhere.
+func TestAuditKnowsContendersByTheirPath(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		f.then(Beat, but(func(a *Answer) { a.Doubt = true }))
+		elsewhere, below := Ref{Path: "/m", ID: h.id}, Ref{Path: "/l\npermits", ID: h.id} // as a store puts it
+		reads := Ref{Path: "/l", ID: h.id, Reads: true}
+		f.then(Audit, says(Answer{Outcome: Done, Present: []Ref{h.Ref(), elsewhere, below, reads}}))
+		f.then(Drop, says(Answer{Outcome: Done}))
+		time.Sleep(ttl/4 + time.Second)
+		need.List(t, "dropped", f.ops(Drop)[0].Among, elsewhere, reads)
+		h.Release()
+	})
+}
+
 // Where contenders have leases of their own, they outlive the session, and are removed one by one, until their time is over.
 func TestRemovalAfterTheSession(t *testing.T) {
 	for own, removals := range map[bool]int{true: 1, false: 0} {
