@@ -92,7 +92,7 @@ func (m *mirror) tellLocked(ref queue.Ref, sent time.Duration) {
 	case m.refused != nil:
 		v = queue.View{ID: ref.ID, Known: true, Token: ref.Token, At: ref.Token, Err: m.refused}
 		sent = m.store.tier.Now()
-	case m.revision < ref.Token:
+	case m.revision < ref.Token && sent == 0: // of before it came; but what was asked for since is newer than all that etcd has lost
 		return
 	}
 	v.Sent = sent
@@ -203,7 +203,8 @@ func (m *mirror) look(ctx context.Context) (news bool, err error) {
 		revision, places, err := m.store.read(ctx, m.prefix)
 		if err == nil {
 			m.learn(sent, func() {
-				news = !slices.Equal(m.places, places)
+				// A watch begins behind all that it has shown, where an etcd that has gone back may come late, or never.
+				news = revision < m.revision || !slices.Equal(m.places, places)
 				m.revision, m.places, m.refused = revision, places, nil
 			})
 		}

@@ -159,11 +159,14 @@ func find(places []place, ref queue.Ref) int {
 
 // read reads the queue, as it was at the revision that it returns.
 func (s *store) read(ctx context.Context, prefix string) (revision int64, places []place, err error) {
+	known := s.past.known()
 	answer, err := s.client.Do(ctx, wholeQueue(prefix))
 	if err != nil {
 		return 0, nil, err
 	}
-	return answer.Get().Header.Revision, placesOf(prefix, answer.Get().Kvs), nil
+	revision = answer.Get().Header.Revision
+	s.hears(known, revision)
+	return revision, placesOf(prefix, answer.Get().Kvs), nil
 }
 
 func wholeQueue(prefix string) clientv3.Op { return clientv3.OpGet(prefix, clientv3.WithPrefix()) }
@@ -240,7 +243,7 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 	if c.Old.ID != "" {
 		conditions, then = append(conditions, created(c.Old)), append(then, clientv3.OpDelete(keyOf(c.Old)))
 	}
-	answer, err := s.client.Txn(ctx).If(conditions...).Then(append(then, look...)...).Else(look...).Commit()
+	answer, err := s.commit(s.client.Txn(ctx).If(conditions...).Then(append(then, look...)...).Else(look...))
 	if err != nil {
 		return v, removed, err
 	}
@@ -256,6 +259,9 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 			s.written.Delete(keyOf(c.Old))
 			s.names.put(c.Session, c.Old.ID)
 		}
+	case s.past.back.Load(), c.Permits > 0 && places[own].Permits != c.Weight:
+		s.suspect()
+		return v, removed, errGone // a key of ours that was deleted, and is back
 	default:
 		// By an earlier request, which has deleted the old one most likely. But one for a former key of that name may be late.
 		removed = queue.Kept
@@ -287,7 +293,7 @@ func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err err
 	entered := c.Ref
 	entered.Token = own.Token
 	for since, asked := int64(0), 1; ; asked++ {
-		answer, err := s.client.Txn(ctx).If(nobody(rivals(c.Ref), since)...).Then(put).Else(reads(c.Ref)...).Commit()
+		answer, err := s.commit(s.client.Txn(ctx).If(nobody(rivals(c.Ref), since)...).Then(put).Else(reads(c.Ref)...))
 		if err != nil {
 			return v, err
 		}
@@ -318,7 +324,7 @@ func (s *store) leave(ctx context.Context, session string, ref queue.Ref) (remov
 	if ref.Token != 0 {
 		txn = txn.If(created(ref))
 	}
-	answer, err := txn.Then(clientv3.OpDelete(keyOf(ref))).Commit()
+	answer, err := s.commit(txn.Then(clientv3.OpDelete(keyOf(ref))))
 	switch {
 	case err != nil:
 		return removed, fmt.Errorf("delete %s: %w", keyOf(ref), err)
@@ -392,7 +398,7 @@ func (s *store) mark(ctx context.Context, ref queue.Ref, known place, field, to 
 		}
 		unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", known.modified)
 		put, read := clientv3.OpPut(key, second.Mark(known.value, field, to), clientv3.WithIgnoreLease()), wholeQueue(prefix)
-		answer, err := s.client.Txn(ctx).If(unchanged).Then(put, read).Else(read).Commit()
+		answer, err := s.commit(s.client.Txn(ctx).If(unchanged).Then(put, read).Else(read))
 		if err != nil {
 			return found, v, err
 		}

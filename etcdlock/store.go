@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +32,7 @@ type store struct {
 	self    second.Description // what keys say of this process
 	tier    *queue.Tier
 	names   names
+	past    past
 	written sync.Map    // the places of our contenders, by key, as far as what is there is known
 	detach  func() bool // from the client
 
@@ -55,9 +58,14 @@ func open(client *clientv3.Client, o options) *store {
 
 func (s *store) trouble() error {
 	if s.client.ActiveConnection().GetState() == connectivity.TransientFailure {
-		return errors.New("etcd cannot be reached: no connection")
+		return s.away(errors.New("no connection"))
 	}
 	return nil
+}
+
+// away says why etcd cannot be reached, and where it was tried.
+func (s *store) away(why error) error {
+	return fmt.Errorf("etcd cannot be reached at %s: %w", strings.Join(s.client.Endpoints(), ", "), why)
 }
 
 // Close leaves the client open.
@@ -71,7 +79,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	case queue.Open:
 		a.Name, a.TTL, err = s.grant(ctx)
 	case queue.Beat:
-		_, err = s.client.KeepAliveOnce(ctx, leaseOf(c.Session))
+		a, err = s.renew(ctx, c)
 	case queue.Audit:
 		a.Present, err = s.attached(ctx, c.Session)
 	case queue.Drop:
@@ -108,7 +116,7 @@ func (s *store) conclude(c queue.Command, a queue.Answer, err error) queue.Answe
 	case a.Outcome == queue.Expired:
 		a.Err = errors.New("the etcd lease has expired or was revoked")
 	case a.Outcome == queue.Unknown && !answered(err):
-		a.Away = fmt.Errorf("etcd cannot be reached: %w", err)
+		a.Away = s.away(err)
 		if c.Op == queue.Open || c.Op == queue.Beat {
 			// Else grpc waits ever longer, up to two minutes, before it dials again.
 			s.client.ActiveConnection().ResetConnectBackoff()
@@ -141,7 +149,9 @@ func outcomeOf(err error) queue.Outcome {
 		return queue.Expired
 	case errors.Is(err, rpctypes.ErrAuthOldRevision): // permissions have just changed: worth another try
 		return queue.Unknown
-	case errors.Is(err, rpctypes.ErrNoSpace): // until an operator has made room
+	case slices.ContainsFunc([]error{rpctypes.ErrNoSpace, rpctypes.ErrCorrupt, rpctypes.ErrTooManyRequests}, func(refusal error) bool {
+		return errors.Is(err, refusal)
+	}): // until an operator has acted on the alarm, or the server has less to do
 		return queue.Failed
 	case errors.As(err, new(denied)):
 		return queue.Denied
@@ -199,6 +209,7 @@ func (s *store) grant(ctx context.Context) (session string, ttl time.Duration, e
 	}
 	session = strconv.FormatInt(int64(granted.ID), 16)
 	s.names.begin(session)
+	s.past.begin(granted.ResponseHeader)
 	s.written.Clear()
 	s.tier.Spawn(s.checkVersions)
 	return session, ttl, nil

@@ -61,6 +61,9 @@ func New(kind Kind, dir, addr string, program Program) *Server {
 // Addr is the server's host:port; a restart keeps it.
 func (s *Server) Addr() string { return s.addr }
 
+// Dir is the directory of the server, with all that it keeps.
+func (s *Server) Dir() string { return s.dir }
+
 // Pid is the process id of the newest child.
 func (s *Server) Pid() int { return s.process.cmd.Process.Pid }
 

@@ -1,0 +1,124 @@
+package etcdlock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tierlock/tierlock/internal/queue"
+)
+
+// A past is what tells an etcd that was set back to an earlier state, by a backup or an old volume. The lease of this process may be in
+// that, without its keys, or with keys that were deleted since. Keep-alives succeed as before.
+type past struct {
+	newest atomic.Int64 // the revision up to which etcd has told of itself
+	back   atomic.Bool  // it has gone back during this session
+
+	mu     sync.Mutex // guards the fields below
+	life   life
+	unsure bool // what it has of ours is to be read
+}
+
+// A life of a cluster ends with a restore or a restart, and with each election.
+type life struct{ cluster, term uint64 }
+
+func (p *past) begin(h *pb.ResponseHeader) {
+	p.newest.Store(h.Revision)
+	p.back.Store(false)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.life, p.unsure = life{h.ClusterId, h.RaftTerm}, false
+}
+
+func (p *past) known() int64 { return p.newest.Load() }
+
+// hears notes the revision of an answer that etcd has given in order, where another one was known when it was asked.
+func (s *store) hears(known, revision int64) {
+	p := &s.past
+	if revision >= known {
+		for newest := p.known(); revision > newest && !p.newest.CompareAndSwap(newest, revision); newest = p.known() {
+		}
+		return
+	}
+	p.newest.Store(revision)
+	s.suspect()
+}
+
+// suspect has the next renewal, at once, find out what is lost and what is there again, as etcd has gone back.
+func (s *store) suspect() {
+	p := &s.past
+	p.back.Store(true)
+	p.mu.Lock()
+	p.unsure = true
+	p.mu.Unlock()
+	s.tier.Renew()
+}
+
+// commit sends a transaction.
+func (s *store) commit(txn clientv3.Txn) (*clientv3.TxnResponse, error) {
+	known := s.past.known()
+	answer, err := txn.Commit()
+	if err == nil {
+		s.hears(known, answer.Header.Revision)
+	}
+	return answer, err
+}
+
+// renew renews the lease. That does not count where etcd may have gone back, before what it has of the contenders is known. The member
+// that answers a keep-alive may lag behind, so that its revision alone proves nothing.
+func (s *store) renew(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
+	p := &s.past
+	known := p.known()
+	kept, err := s.client.KeepAliveOnce(ctx, leaseOf(c.Session))
+	if err != nil {
+		return a, err
+	}
+	p.mu.Lock()
+	now := life{kept.ClusterId, kept.RaftTerm}
+	p.unsure = p.unsure || now != p.life
+	p.life = now
+	unsure := p.unsure
+	p.mu.Unlock()
+	if !unsure && kept.Revision >= known {
+		return a, nil
+	}
+	if a.Views, err = s.missing(ctx, c.Among); err != nil {
+		return a, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a.Doubt = p.unsure || len(c.Among) == 0; a.Doubt {
+		s.names.doubt(c.Session)
+		p.newest.Store(min(p.known(), kept.Revision))
+	}
+	p.unsure = false
+	return a, nil
+}
+
+// inOne is how many keys one transaction reads: servers take 128, unless they are configured otherwise.
+const inOne = 64
+
+// missing reads whether contenders have their keys, and returns those that do not.
+func (s *store) missing(ctx context.Context, refs []queue.Ref) (views []queue.View, err error) {
+	for first := 0; first < len(refs); first += inOne {
+		part := refs[first:min(first+inOne, len(refs))]
+		var reads []clientv3.Op
+		for _, ref := range part {
+			reads = append(reads, clientv3.OpGet(keyOf(ref), clientv3.WithKeysOnly()))
+		}
+		answer, err := s.commit(s.client.Txn(ctx).Then(reads...))
+		if err != nil {
+			return nil, err
+		}
+		for i, ref := range part {
+			kvs := answer.Responses[i].GetResponseRange().GetKvs()
+			if ref.Token != 0 && (len(kvs) == 0 || kvs[0].CreateRevision != ref.Token) {
+				views = append(views, queue.View{ID: ref.ID, Token: ref.Token, At: answer.Header.Revision})
+			}
+		}
+	}
+	return views, nil
+}

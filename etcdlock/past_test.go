@@ -1,0 +1,143 @@
+package etcdlock
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/tierlock/tierlock/internal/etcdserver"
+	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A lone etcd is a server of one test, whose data can be set back.
+type alone struct {
+	*etcdserver.Server
+	backup string
+}
+
+func startAlone(t *testing.T) *alone {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("restarts a server")
+	}
+	server(t) // skips the test where there is no etcd
+	s := need.Get(etcdserver.Start(soon(t), etcdserver.Config{}))(t)
+	t.Cleanup(func() { s.Stop() })
+	return &alone{s, filepath.Join(t.TempDir(), "backup")}
+}
+
+func (a *alone) data() string { return filepath.Join(a.Dir(), "data") }
+
+// saves keeps what the server has.
+func (a *alone) saves(t *testing.T) {
+	t.Helper()
+	a.Kill()
+	need.OK(t, os.CopyFS(a.backup, os.DirFS(a.data())))
+	need.OK(t, a.Restart(soon(t)))
+}
+
+// goesBack has the server have what it had then.
+func (a *alone) goesBack(t *testing.T) {
+	t.Helper()
+	a.Kill()
+	need.OK(t, os.RemoveAll(a.data()))
+	need.OK(t, os.CopyFS(a.data(), os.DirFS(a.backup)))
+	need.OK(t, a.Restart(soon(t)))
+}
+
+// keys are those below the path of the test.
+func (a *alone) keys(t *testing.T) (keys []string) {
+	t.Helper()
+	client := need.Get(clientv3.New(clientv3.Config{Endpoints: []string{a.Addr()}, Logger: zap.NewNop()}))(t)
+	defer client.Close()
+	for _, kv := range need.Get(client.Get(soon(t), lockPath(t), clientv3.WithPrefix()))(t).Kvs {
+		keys = append(keys, fmt.Sprint(string(kv.Key), " ", string(kv.Value)))
+	}
+	return keys
+}
+
+// The backup has the leases of all processes, and of what they have done since nothing: what was taken is free, who waited is nowhere,
+// and what was released is taken. Nobody has done anything for longer than it takes until the leases are renewed.
+func TestEtcdThatGoesBackIsNoticedWithTheNextRenewal(t *testing.T) {
+	t.Parallel()
+	etcd := startAlone(t)
+	at := []string{etcd.Addr()}
+	p, q := startAt(t, at), startAt(t, at)
+	path := lockPath(t)
+	mutex := func(p *process, name string) lock { return p.at(t, path+name, second.Exclusive) }
+	kept, released := acquire(t, mutex(p, "/kept")), acquire(t, mutex(p, "/released"))
+	of := func(p *process) semaphore {
+		return semaphore{need.Get(p.Semaphore(path+"/permits", 3, second.Options{}))(t), p}
+	}
+	permits := of(q).take(t, 3)
+	share := begin(t, p.at(t, path+"/shared", second.Reading).Acquire).Must(t)
+	etcd.saves(t)
+
+	release(t, released, share)
+	of(q).give(t, permits[:2]...)
+	lost := acquire(t, mutex(p, "/lost"))
+	waits := begin(t, mutex(q, "/lost").Acquire)
+	eventually(t, "two in the queue", func() bool { return len(need.Get(mutex(p, "/lost").Contenders(soon(t)))(t)) == 2 })
+	more := of(p).take(t, 2)
+	etcd.goesBack(t)
+
+	r := startAt(t, at)
+	p.Renew()
+	q.Renew()
+	eventually(t, "the end of what is lost", func() bool { return lost.Err() != nil && more[0].(*queue.Contender).Err() != nil })
+	wantErr(t, lost.Err(), second.ErrLost)
+	wantErr(t, kept.Err(), nil)
+	wantErr(t, permits[2].(*queue.Contender).Err(), nil)
+	release(t, acquire(t, mutex(r, "/released")))
+	need.Len(t, "permits that are free, of which two were given up", of(r).take(t, 2), 2)
+	of(r).try(t, 1, second.ErrLocked)
+	locked(t, mutex(r, "/kept"))
+	release(t, waits.Must(t))
+	eventually(t, "nothing but what is held", func() bool {
+		keys := strings.Join(etcd.keys(t), "\n")
+		return strings.Count(keys, "\n") == 2 && strings.Contains(keys, "/kept/")
+	})
+	release(t, kept)
+}
+
+// What is asked for after an answer is newer, whatever its revision. No renewal comes first: the next one is a quarter of a minute away.
+func TestLookAtAnEtcdThatHasGoneBackCounts(t *testing.T) {
+	t.Parallel()
+	etcd := startAlone(t)
+	p := startAt(t, []string{etcd.Addr()})
+	etcd.saves(t)
+	for range 5 {
+		release(t, acquire(t, p.mutex(t)))
+	}
+	h := acquire(t, p.mutex(t))
+	h.Revoked() // it listens
+	etcd.goesBack(t)
+	p.store.mu.Lock()
+	m := p.store.mirrors[prefixOf(h.Ref())]
+	p.store.mu.Unlock()
+	eventually(t, "a look", func() bool { return need.ErrOf(m.look(soon(t))) == nil })
+	wantErr(t, h.Err(), second.ErrLost)
+}
+
+// A key that is back may say less than its process now asks for.
+func TestKeyThatIsBackIsNotTakenForANewOne(t *testing.T) {
+	t.Parallel()
+	p, q := start(t).of(t, 3), start(t).of(t, 3)
+	old := p.take(t, 1)
+	ref := old[0].(*queue.Contender).Ref()
+	p.give(t, old...)
+	lease := clientv3.WithLease(p.lease())
+	does(t, clientv3.OpPut(keyOf(ref), `{"v":1,"permits":1}`, lease))
+	taken := p.take(t, 3)
+	need.That(t, "it has the key of before", taken[0].(*queue.Contender).Ref().ID != ref.ID)
+	q.try(t, 1, second.ErrLocked)
+	p.give(t, taken...)
+	eventually(t, "the end of the key", func() bool { return len(left(t)) == 0 })
+}
