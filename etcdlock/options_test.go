@@ -48,7 +48,7 @@ func TestTryWhereNobodyIsSaysSo(t *testing.T) {
 	p := prepare(t, []string{"127.0.0.1:1"}, "")
 	defer p.end()
 	p.open(t)
-	need.WantMention(t, need.ErrOf(p.mutex(t).TryAcquire(soon(t))), "cannot be reached")
+	need.WantMention(t, need.ErrOf(p.mutex(t).TryAcquire(soon(t))), "cannot be reached at 127.0.0.1:1")
 }
 
 // told starts a process whose server says something else than it does, and returns what that has it log.

@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -64,12 +66,13 @@ func (a *alone) keys(t *testing.T) (keys []string) {
 }
 
 // The backup has the leases of all processes, and of what they have done since nothing: what was taken is free, who waited is nowhere,
-// and what was released is taken. Nobody has done anything for longer than it takes until the leases are renewed.
+// and what was released is taken. The TTL is so long that no look at a queue comes before the renewal.
 func TestEtcdThatGoesBackIsNoticedWithTheNextRenewal(t *testing.T) {
 	t.Parallel()
 	etcd := startAlone(t)
 	at := []string{etcd.Addr()}
-	p, q := startAt(t, at), startAt(t, at)
+	long := WithLeaseTTL(30 * time.Minute)
+	p, q := startAt(t, at, long), startAt(t, at, long)
 	path := lockPath(t)
 	mutex := func(p *process, name string) lock { return p.at(t, path+name, second.Exclusive) }
 	kept, released := acquire(t, mutex(p, "/kept")), acquire(t, mutex(p, "/released"))
@@ -124,6 +127,21 @@ func TestLookAtAnEtcdThatHasGoneBackCounts(t *testing.T) {
 	p.store.mu.Unlock()
 	eventually(t, "a look", func() bool { return need.ErrOf(m.look(soon(t))) == nil })
 	wantErr(t, h.Err(), second.ErrLost)
+}
+
+// A server with an alarm executes nothing until an operator has acted; one that is overwhelmed has not begun.
+func TestWhatARefusalMeans(t *testing.T) {
+	for err, want := range map[error]queue.Outcome{
+		rpctypes.ErrNoSpace:         queue.Failed,
+		rpctypes.ErrCorrupt:         queue.Failed,
+		rpctypes.ErrTooManyRequests: queue.Failed,
+		rpctypes.ErrTimeout:         queue.Unknown,
+	} {
+		need.Equal(t, err.Error(), outcomeOf(err), want)
+	}
+	for _, err := range []error{rpctypes.ErrNoSpace, rpctypes.ErrCorrupt, rpctypes.ErrTooManyRequests} {
+		need.That(t, fmt.Sprintf("%v is no answer", err), answered(err))
+	}
 }
 
 // A key that is back may say less than its process now asks for.

@@ -154,7 +154,13 @@ func viewOf(ref queue.Ref, revision int64, places []place) queue.View {
 // find returns which of the places a contender has, below 0 if none.
 func find(places []place, ref queue.Ref) int {
 	key := keyOf(ref)
-	return slices.IndexFunc(places, func(p place) bool { return p.key == key && p.Token == ref.Token })
+	of := func(p place) bool { return p.Token == ref.Token && p.key == key }
+	// Most often it is where its token is in order; a process may look for each of its contenders.
+	byToken := func(p place, token int64) int { return cmp.Compare(p.Token, token) }
+	if i, ok := slices.BinarySearchFunc(places, ref.Token, byToken); ok && of(places[i]) {
+		return i
+	}
+	return slices.IndexFunc(places, of)
 }
 
 // read reads the queue, as it was at the revision that it returns.
@@ -366,7 +372,9 @@ func (s *store) ask(ctx context.Context, path string) error {
 // wrote notes what was put.
 func (s *store) wrote(put clientv3.Op, revision int64) {
 	key := string(put.KeyBytes())
-	s.written.Store(key, placeOf(&mvccpb.KeyValue{Key: put.KeyBytes(), Value: put.ValueBytes(), CreateRevision: revision, ModRevision: revision}))
+	s.written.Store(key, placeOf(&mvccpb.KeyValue{
+		Key: put.KeyBytes(), Value: put.ValueBytes(), CreateRevision: revision, ModRevision: revision,
+	}))
 }
 
 // never is a revision at which no key was written.
