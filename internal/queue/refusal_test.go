@@ -184,3 +184,26 @@ func TestErrorsOfATryCanBeTold(t *testing.T) {
 		wantErr(t, "a try", need.ErrOf(f.claim(second.Exclusive).TryAcquire(t.Context())), c.want)
 	})
 }
+
+// A lock of a bundle may be handed on only once it is idle.
+func TestWriteUnderSeveralKeepsAllFromBeingIdle(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		all := []*Contender{f.acquire(second.Exclusive), f.acquire(second.Exclusive)}
+		idle := func(want bool) {
+			t.Helper()
+			for i, c := range all {
+				need.Equal(t, fmt.Sprintf("contender %d is idle", i), c.Idle(), want)
+			}
+		}
+		check := func() error { idle(false); return nil }
+		wantErr(t, "Write", Write(t.Context(), all, check, func() (Outcome, error) { idle(false); return Done, nil }), nil)
+		idle(true)
+		wantErr(t, "a check", Write(t.Context(), all, func() error { return second.ErrLost }, nil), second.ErrLost)
+		idle(true)
+		wantErr(t, "unknown", Write(t.Context(), all, check, func() (Outcome, error) { return Unknown, errAway }), second.ErrUnknown)
+		idle(false)
+		for _, c := range all {
+			c.Release()
+		}
+	})
+}
