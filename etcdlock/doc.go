@@ -112,8 +112,8 @@
 // # What is not promised
 //
 // A process that was stopped acts late, as package tier says. Give [tier.Hold.Token] to the resource, or write with [Txn] if the data is
-// in the same etcd. Tokens are create revisions: they grow for as long as the cluster keeps its data, and a cluster restored from a
-// backup starts lower again.
+// in the same etcd: it checks one lock, or all locks of a [tier.Bundle]. Tokens are create revisions: they grow for as long as the
+// cluster keeps its data, and a cluster restored from a backup starts lower again.
 //
 // Caution: after a restore, two processes can hold a lock until the former holder next renews its lease, a quarter of the TTL later at
 // most. A backup that is younger than the leases has them, but not the keys that were created since. A restored etcd has no grace

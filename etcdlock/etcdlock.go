@@ -54,7 +54,8 @@ func Txn(ctx context.Context, guard tier.Guard, ops ...clientv3.Op) (resp *clien
 }
 
 // transact runs ops if the keys of all these contenders are there.
-func (s *store) transact(ctx context.Context, all []*queue.Contender, check func() error, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+func (s *store) transact(ctx context.Context, all []*queue.Contender, check func() error, ops []clientv3.Op,
+) (*clientv3.TxnResponse, error) {
 	s.client.Txn(ctx).Then(ops...) // panics for an op that is none, and that is for the caller to see
 	var there []clientv3.Cmp
 	var look []clientv3.Op // which of several keys is not

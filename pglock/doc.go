@@ -36,8 +36,8 @@
 //
 // The server decides who is first, so there is one at most.
 //
-// [Tx] is a transaction that cannot be committed once the lock is lost. It is for data in the same
-// database, and needs no token there.
+// [Tx] is a transaction that cannot be committed once the lock is lost, or one of the locks of a
+// [tier.Bundle]. It is for data in the same database, and needs no token there.
 //
 // Rows are on disk. After a restart or a crash of the server, holders still have their locks, and waiters their places. Where another
 // server takes over:

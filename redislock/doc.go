@@ -125,7 +125,7 @@
 // the server keeps no data over a restart, or the one with a shorter TTL may have the lock before the lease of another is over.
 //
 // A process that was stopped acts late, as package tier says. Give [tier.Hold.Token] to the resource, or write with [Eval] if the
-// data is in the same Redis.
+// data is in the same Redis: it checks one lock, or all locks of a [tier.Bundle], which in a cluster share a hash tag.
 //
 // # Why not Redlock
 //

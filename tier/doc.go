@@ -51,8 +51,8 @@
 // What a former owner does may still take effect late: a process can be stopped between
 // looking and acting. Give [Hold.Token] to the resource, or write in a transaction of the
 // store that takes effect only while the lock is ours: tierlock.Multi, etcdlock.Txn,
-// pglock.Tx, redislock.Eval. The package of each store documents the lease, what it assumes, and
-// who else can share a path.
+// pglock.Tx, redislock.Eval, each under a [Guard]: a hold, or several locks of [AcquireAll].
+// The package of each store documents the lease, what it assumes, and who else can share a path.
 //
 // # The family
 //

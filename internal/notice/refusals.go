@@ -88,8 +88,8 @@ func (r *Refusals) noteLocked(what string, why refusal) {
 	n.due = now.Add(min(lasting<<min(n.warnings, 10), rarest))
 	seen := *n
 	r.Spawn(func() {
-		r.Log.Logger.Warn(r.Log.Package+": the store refuses each request to "+what,
-			"path", seen.path, "since", seen.since, "for", now.Sub(seen.since), "err", seen.err)
+		r.Log.Logger.Warn(r.Log.Package+": the store refuses each request", "to", what, "path", seen.path,
+			"since", seen.since, "for", now.Sub(seen.since), "err", seen.err)
 	})
 }
 
@@ -108,7 +108,7 @@ func (r *Refusals) Served(what string) {
 	r.some.Store(len(r.runs)+len(r.suspects) > 0)
 	if n != nil && n.warnings > 0 {
 		r.Spawn(func() {
-			r.Log.Logger.Info(r.Log.Package+": the store serves requests to "+what+" again", "since", n.since, "for", time.Since(n.since))
+			r.Log.Logger.Info(r.Log.Package+": the store serves requests again", "to", what, "since", n.since, "for", time.Since(n.since))
 		})
 	}
 }

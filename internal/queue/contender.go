@@ -24,11 +24,12 @@ type Contender struct {
 	id      string
 	wake    mutexbool.Bool // look again
 
-	token  atomic.Int64          // 0 until it is known
-	weight atomic.Int64          // permits that it wants, or has
-	queues atomic.Bool           // maybe; not before it enters, and not once it is known to be gone
+	token  atomic.Int64 // 0 until it is known
+	weight atomic.Int64 // permits that it wants, or has
+	queues atomic.Bool  // maybe; not before it enters, and not once it is known to be gone
+	doomed bool         // an Enter was not answered that may have removed it: then it is no loss if it is missing; valid once it is gone
+
 	failed atomic.Pointer[error] // why the last command failed while it waits; nil before the first
-	doomed bool                  // an Enter was not answered that may have removed it: then it is no loss if it is missing; valid once it is gone
 
 	loss   notice.Loss
 	life   context.Context // ends when the lock, or the place in the queue, is lost
