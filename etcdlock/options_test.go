@@ -71,6 +71,7 @@ func TestTTLIsTheOneThatWasGranted(t *testing.T) {
 	p, log := told(t, "LeaseGrant", func(reply any) { reply.(*etcdserverpb.LeaseGrantResponse).TTL = 7 })
 	release(t, acquire(t, p.mutex(t)))
 	need.Equal(t, "requests take, of a TTL of 7 s,", p.Patience(), 7*time.Second/6)
+	p.Close() // which waits for the log
 	need.Equal(t, "lines in "+log.String(), len(log.Lines(slog.LevelWarn, "raised")), 1)
 	p, _ = told(t, "LeaseGrant", func(reply any) { reply.(*etcdserverpb.LeaseGrantResponse).TTL = 0 })
 	need.WantMention(t, need.ErrOf(p.mutex(t).Acquire(soon(t))), "a lease of 0s")

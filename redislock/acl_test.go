@@ -73,6 +73,7 @@ func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
 			setUser(t, user, rulesIn(err)...)
 			eventually(t, "the registry is well", func() bool { return locks.Err() == nil })
 			take(t, locks, user)
+			locks.Close() // which waits for the log
 			need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "ACL SETUSER")), lines)
 		})
 	}
@@ -124,9 +125,10 @@ func TestUserWhoMayNotSubscribeAnyMoreIsTold(t *testing.T) {
 	})
 	disconnect() // and it asks again
 	take(t, locks, user)
-	need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "ACL SETUSER")), 1)
 	setUser(t, user, "+subscribe")
 	eventually(t, "the registry is well", func() bool { return locks.Err() == nil })
+	locks.Close() // which waits for the log
+	need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "ACL SETUSER")), 1)
 }
 
 // A user may be forbidden at any time to tell others, which a script finds out when it has queued.

@@ -35,7 +35,7 @@ type Tier interface {
 	Groups() (requests, commands int64)
 	// Now is the monotonic clock of the leases, from any beginning.
 	Now() time.Duration
-	// Logger is where people are told what no return value can carry.
+	// Logger is where people are told what no return value can carry. No call waits for the program's handler.
 	Logger() *slog.Logger
 	// Context ends when the tier is closed.
 	Context() context.Context
