@@ -60,7 +60,7 @@ func (c *Client) log() notice.Log { return notice.Log{Logger: c.options.Logger, 
 // Close ends the session: every lock of the client is lost, its nodes vanish from the
 // server, and whoever waits gets [ErrClosed]. While the server cannot be reached the
 // nodes stay until the session times out there. Close returns within a few seconds and
-// leaves no goroutine; for a client made by [Attach], see there. It may be called more than
+// leaves no goroutine, but for one that a logger keeps; for a client made by [Attach], see there. It may be called more than
 // once and returns nil.
 func (c *Client) Close() error {
 	c.closing.Do(func() {
