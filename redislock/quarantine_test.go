@@ -78,7 +78,8 @@ func TestPrimaryIntroducesItself(t *testing.T) {
 		{none, "-3600", []string{"stranger", id, "0", "0"}},
 		{other, "61", []string{"stranger", id, "0", "1"}},
 	} {
-		source := informed(fmt.Sprintf(`master_replid:%s\r\nmaster_replid2:%s\r\n`, id, c.second), fmt.Sprintf(`uptime_in_seconds:%s\r\n`, c.uptime))
+		source := informed(fmt.Sprintf(`master_replid:%s\r\nmaster_replid2:%s\r\n`, id, c.second),
+			fmt.Sprintf(`uptime_in_seconds:%s\r\n`, c.uptime))
 		words, err := outside(t).Eval(soon(t), source, nil, "meet", 0, 0, "", "", 0).StringSlice()
 		need.WantErr(t, "meet", err, nil)
 		need.List(t, fmt.Sprintf("the introduction of %+v", c), words, c.want...)
@@ -103,7 +104,8 @@ func TestServerThatHidesWhatItIsIsRefused(t *testing.T) {
 		need.Must(t, fmt.Sprintf("meet: %v", err), redis.HasErrorPrefix(err, "NOREPLID"))
 		need.Equal(t, "the outcome of a session", outcomeOf(identified(err)), queue.Denied)
 	}
-	words, err := outside(t).Eval(soon(t), informed(`master_replid:aaaaaaaa\r\nmaster_replid2:0000000\r\n`, ""), nil, "meet", 0, 0, "", "", 0).StringSlice()
+	ageless := informed(`master_replid:aaaaaaaa\r\nmaster_replid2:0000000\r\n`, "")
+	words, err := outside(t).Eval(soon(t), ageless, nil, "meet", 0, 0, "", "", 0).StringSlice()
 	need.WantErr(t, "meet", err, nil)
 	need.List(t, "the introduction of one without an age", words, "stranger", "aaaaaaaa", "0", "0")
 }
