@@ -88,8 +88,9 @@ func TestErrorsOfTheServerAreToldApart(t *testing.T) {
 		queue.Failed: {
 			"NOREPLICAS Not enough good replicas", "LOADING Redis is loading the dataset", "READONLY You can't write", "OOM command not allowed",
 			"CLUSTERDOWN The cluster is down",
-			"MISCONF Redis is configured to save RDB snapshots", "BUSY Redis is busy running a script",
-			"MASTERDOWN Link with MASTER is down", "TRYAGAIN Multiple keys request during rehashing of slot", "ERR Error running script (call to f_1): @user_script:1: -NOREPLICAS Not enough",
+			"MISCONF Redis is configured to save RDB snapshots", "BUSY Redis is busy",
+			"MASTERDOWN Link with MASTER is down", "TRYAGAIN Multiple keys request during rehashing of slot",
+			"ERR Error running script (call to f_1): @user_script:1: -NOREPLICAS Not enough",
 		},
 		queue.Denied: {"NOPERM this user has no permissions", "WRONGTYPE Operation against a key", "ERR unknown command"},
 	} {
