@@ -110,4 +110,26 @@
 //
 // T is also how long a lock stays taken when its process dies, and it may take twice that
 // if only what the servers send gets lost.
+//
+// # Restored data
+//
+// Locks survive whatever keeps the ensemble's data. If an operator deletes the data of all servers, or sets them back to a backup or
+// a snapshot, this is noticed:
+//
+//   - A server that is behind what the client has seen turns it away. After T without a connection the client gives its
+//     session up, and after 4 T it presents itself as new. All leases have ended by then.
+//   - Restored data that do not know the session make the server say so: all locks are lost at once.
+//   - Restored data may know the session, and an ensemble that elects a leader begins with a transaction id above all that
+//     the client has seen. The session is then resumed, and each held node is read at once: what is missing is lost.
+//
+// This is not noticed:
+//
+//   - Until then, or until its lease ends, the holder of a node that the data have lost believes in its lock, while the
+//     ensemble may grant it to another process.
+//   - A node that was released after the backup is back. If its session was resumed, the node stays in the queue until that
+//     process ends, or an operator removes it with "tierlock break".
+//   - Tokens of a single server start lower again; see [Node.Token].
+//
+// Caution: before servers start on older data, stop every process that holds or waits for locks, and start it again
+// when the servers are up.
 package zklock

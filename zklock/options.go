@@ -119,7 +119,8 @@ func WithDialContext(dial func(ctx context.Context, network, address string) (ne
 //     the connection is away for longer than a third of the session timeout, once per outage, or
 //     cannot be made at all, after 3 s and then ever more rarely; Dial cannot look up some of the
 //     servers; the session has expired; what should be gone cannot be deleted; a writer that reads now
-//     cannot let readers in; the servers are configured so that the lease is not safe; and what package
+//     cannot let readers in; the servers are configured so that the lease is not safe; another version of
+//     the client library than the tested one is linked, once per process; and what package
 //     tier warns of: see tier.Mutex.Acquire and tier.WithLeakDetection.
 //   - INFO: the connection is back, and after how long (not each time if it keeps breaking); there
 //     is a new session; children of a lock path that are no lock nodes.

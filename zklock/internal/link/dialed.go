@@ -219,6 +219,7 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 	s := newSession(c, id, timeout, sentAt, timeout-margin, func() bool { return true }) // it began with a write; the lease says it all
 	l.current.Store(s)
 	if old != nil {
+		c.Notice.End(old.String())
 		old.End(zk.ErrSessionExpired)
 	}
 	c.Notice.Begin(s.String())
@@ -232,19 +233,21 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 // introduce is the handshake for one of the library's, which does not know what the client has seen. When the connection has been away for
 // the session timeout, all holds are lost, and if only the answers get lost, each attempt to resume the session would keep its nodes in the
 // queue: a new one is asked for. And a server whose data were lost or restored turns away, every time, a client that has seen a later
-// transaction: in the end it is told that none has been seen, and says that the session has expired.
+// transaction: in the end it is told that none has been seen. It may know the old session, with nodes that were deleted since, which nobody
+// would delete again while that session lives: so that is not asked for, either.
 func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	d := wire.Decoder{Rest: wire.Body(handshake)}
 	q := d.ConnectRequest()
-	q.LastZxid = l.seen.Load()
 	if s := l.Session(); s != nil {
 		switch away, timeout := now-l.left, s.Negotiated(); {
 		case away > 4*timeout:
-			q.LastZxid = 0
+			l.seen.Store(0)
+			fallthrough
 		case away > timeout:
 			q.Session, q.Password = 0, make([]byte, wire.PasswordLen)
 		}
 	}
+	q.LastZxid = l.seen.Load()
 	var e wire.Encoder
 	e.ConnectRequest(q)
 	return wire.Frame(e)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -153,6 +154,51 @@ func TestHandshakeClaimsWhatTheClientHasSeenInItsSession(t *testing.T) {
 		}
 		wantErr(t, "Err", l.Err(), nil)
 	})
+}
+
+// A server whose data were restored may know the session, with nodes that were deleted since: while it lives nobody deletes them again.
+func TestSessionThatWasAwayForLongIsNeverResumed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		var asked wire.ConnectRequest
+		config := to(s)
+		config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := s.DialContext(ctx, network, address)
+			return spied{conn, &asked}, err
+		}
+		l := dial(t, config, addr)
+		put(t, l.Conn, "/x")
+		begun := time.Now()
+		for _, c := range []struct {
+			after      time.Duration
+			same, seen bool
+		}{{timeout / 2, true, true}, {2 * timeout, false, true}, {5 * timeout, false, false}} {
+			old := l.Session().ID
+			s.Freeze()
+			s.CutAll()
+			time.Sleep(c.after)
+			synctest.Wait()
+			need.Equal(t, fmt.Sprint(c.after, ": the session is asked for"), asked.Session == old, c.same)
+			need.Equal(t, fmt.Sprint(c.after, ": it says what it has seen"), asked.LastZxid > 0, c.seen)
+			s.Unfreeze()
+			time.Sleep(timeout)
+			need.OK(t, l.Err())
+		}
+		need.AtLeast(t, "time", time.Since(begun), 10*timeout)
+	})
+}
+
+// A spied connection keeps the handshake.
+type spied struct {
+	net.Conn
+	asked *wire.ConnectRequest
+}
+
+func (c spied) Write(frame []byte) (int, error) {
+	d := wire.Decoder{Rest: wire.Body(frame)}
+	if q := d.ConnectRequest(); !d.Bad && len(q.Password) == wire.PasswordLen {
+		*c.asked = q
+	}
+	return c.Conn.Write(frame)
 }
 
 // Some servers show nothing to a client that may not read the node.
