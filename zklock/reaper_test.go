@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -110,4 +111,46 @@ func TestNewNodesWaitWhileTheReaperIsOverwhelmed(t *testing.T) {
 		n.Release()
 		need.AtMost(t, "items when it is granted", p.Reaping(), 1023)
 	})
+}
+
+// Else a permit is taken, or a lock held, by a process that does not know of it any more.
+func TestReleaseThatIsRefusedIsSentUntilItIsDone(t *testing.T) {
+	permits := func(release int) func(t *testing.T, s *zktest.Server, p process) error {
+		return func(t *testing.T, s *zktest.Server, p process) error {
+			sem := need.Get(second.TierOf(p.Client).Semaphore(path, 5, second.Options{}))(t)
+			taken := need.Get(sem.TryAcquire(t.Context(), 4))(t)
+			refuseDeletes(s)
+			err := sem.Release(taken[:release])
+			need.Len(t, "permits that are taken when the release is refused", s.Children(path+"/leases"), 4)
+			time.AfterFunc(time.Second, func() { s.Intercept(nil) })
+			time.Sleep(5 * time.Second)
+			need.Len(t, "permits that are taken in the end", s.Children(path+"/leases"), 4-release)
+			need.Len(t, "permits that can be had", need.Get(sem.TryAcquire(t.Context(), 1+release))(t), 1+release)
+			return err
+		}
+	}
+	each(t, map[string]func(t *testing.T, s *zktest.Server, p process) error{
+		"a lock": func(t *testing.T, s *zktest.Server, p process) error {
+			n := p.acquire(t)
+			refuseDeletes(s)
+			time.AfterFunc(time.Second, func() { s.Intercept(nil) })
+			err := n.Release()
+			need.OK(t, p.acquire(t).Release())
+			return err
+		},
+		"all permits":  permits(4),
+		"some permits": permits(2),
+		"one permit":   permits(1),
+	}, func(t *testing.T, s *zktest.Server, release func(t *testing.T, s *zktest.Server, p process) error) {
+		p := start(t, s)
+		wantErr(t, "Release", release(t, s, p), zk.ErrNoAuth)
+		need.Equal(t, "left to the reaper in the end", p.Reaping(), 0)
+	})
+}
+
+// refuseDeletes has transactions refused that delete, and nothing else.
+func refuseDeletes(s *zktest.Server) {
+	meet(s, func(f *zktest.Frame) bool {
+		return f.Dir == zktest.Request && (f.Op == "delete" || f.First == "delete")
+	}, zktest.Error(zk.ErrNoAuth))
 }

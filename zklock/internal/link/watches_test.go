@@ -59,20 +59,20 @@ func TestWhoNeedsAWatchDuringItsRemovalLooksAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := dial(t, to(s), addr)
 		abandon(t, l, 1)
-		var late *heard
+		removing := make(chan struct{})
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if f.Op == wire.OpName(wire.OpRemoveWatches) && f.Dir == zktest.Reply && late == nil {
-				late = newHeard()
+			if f.Op == wire.OpName(wire.OpRemoveWatches) && f.Dir == zktest.Reply && f.Nth == 1 {
+				close(removing)
 				return zktest.Delay(beat / 2)
 			}
 			return zktest.Pass
 		})
-		for range 30 { // three beats
-			if late == nil {
-				time.Sleep(beat / 10)
-			}
+		select {
+		case <-removing:
+		case <-time.After(3 * beat):
+			t.Fatal("nothing was removed")
 		}
-		need.Must(t, "nothing was removed", late != nil)
+		late := newHeard()
 		go l.Ask(l.Listing("/q/0", &late.Watcher))
 		late.want(t, "while the removal is under way", 0, false)
 		time.Sleep(beat)
