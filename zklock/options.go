@@ -105,9 +105,8 @@ func WithTLS(cfg *tls.Config) Option {
 
 // WithDialContext replaces the dialing of TCP connections, as for a proxy or for tests. The address
 // is host:port as in the connect string, so names are the dialer's to look up; ctx gives it a
-// second. TLS comes on top, if WithTLS is given.
-//
-// Caution: a dialer that goes on when ctx has ended keeps [Client.Close] waiting. The registries of package tier wait for five seconds.
+// second. If dial goes on after that, the client tries the next server, and Close does not wait for
+// dial either. TLS comes on top, if WithTLS is given.
 func WithDialContext(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
 	return option{set: func(o *options) { o.Dial, o.LookUp = dial, nil }}
 }

@@ -98,11 +98,47 @@ func (l *dialed) connect(network, server string, timeout time.Duration) (net.Con
 	}
 	ctx, cancel := context.WithTimeout(l.link.ctx, timeout)
 	defer cancel()
-	conn, err := l.link.config.Dial(ctx, network, address)
+	conn, err := whileWanted(ctx, func() (net.Conn, error) { return l.link.config.Dial(ctx, network, address) })
 	if err != nil {
 		return nil, dialError(server, err, stale)
 	}
 	return l.secure(conn, server)
+}
+
+// overtime is how long code of the program may go on when its context has ended, and is waited for.
+const overtime = 100 * time.Millisecond
+
+// whileWanted returns what connect comes to, which is code of the program or calls such code: neither the library's loop nor Close waits for
+// it when ctx has ended. A connection that comes too late is closed.
+func whileWanted(ctx context.Context, connect func() (net.Conn, error)) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	came := make(chan result)
+	left := make(chan struct{})
+	go func() {
+		conn, err := connect()
+		select {
+		case came <- result{conn, err}:
+		case <-left:
+			if conn != nil {
+				conn.Close()
+			}
+		}
+	}()
+	select {
+	case r := <-came:
+		return r.conn, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-came:
+		return r.conn, r.err
+	case <-time.After(overtime):
+		close(left)
+		return nil, fmt.Errorf("the program's code goes on: %w", context.Cause(ctx))
+	}
 }
 
 // onEvent is the library's callback: it must neither block nor call the library.
@@ -370,7 +406,8 @@ func (l *dialed) secure(conn net.Conn, server string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.link.ctx, l.handshakeTimeout())
 	defer cancel()
 	secured := tls.Client(conn, cfg)
-	if err := secured.HandshakeContext(ctx); err != nil {
+	_, err := whileWanted(ctx, func() (net.Conn, error) { return nil, secured.HandshakeContext(ctx) })
+	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("TLS handshake with %s: %s%w", server, tlsAdvice(err), err)
 	}
