@@ -64,7 +64,8 @@ func (l *attached) Session() *Session {
 
 func (l *attached) disconnected() error {
 	if state := l.link.Conn.State(); state != zk.StateHasSession {
-		return fmt.Errorf("%w: %v, last tried %s", zk.ErrNoServer, state, l.link.Conn.Server())
+		// Which server is not said: Conn.Server waits for the program's host provider.
+		return fmt.Errorf("%w: %v", zk.ErrNoServer, state)
 	}
 	return nil
 }
