@@ -144,6 +144,7 @@ func TestReleaseThatIsRefusedIsSentUntilItIsDone(t *testing.T) {
 	}, func(t *testing.T, s *zktest.Server, release func(t *testing.T, s *zktest.Server, p process) error) {
 		p := start(t, s)
 		wantErr(t, "Release", release(t, s, p), zk.ErrNoAuth)
+		synctest.Wait() // the reaper has heard of its last delete
 		need.Equal(t, "left to the reaper in the end", p.Reaping(), 0)
 	})
 }
