@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/clock"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -16,10 +17,12 @@ type execution struct {
 	*keeper
 	child *child
 
-	valid  time.Time     // the end of the lease when last looked
+	clock  *clock.Clock
+	valid  time.Duration // the end of the lease when last looked, on the clock
 	grace  time.Duration // and for how long the command may go on after that
 	margin time.Duration
-	kill   *time.Timer // set when the command has to end
+	due    time.Duration // when the command is killed, on the clock
+	kill   *time.Timer   // set when the command has to end
 	result error
 	ending bool // it is on its way to its end
 }
@@ -39,7 +42,7 @@ func (e *execution) mind() error {
 			e.child.forward(sig.(syscall.Signal))
 		case <-look.C: // the front may be stopped, and ask no more
 			e.look()
-			look.Reset(min(time.Until(e.valid)/4, time.Second))
+			look.Reset(min((e.valid-e.clock.Now())/4, time.Second))
 		case question, open := <-heard:
 			if !open {
 				heard = nil
@@ -56,6 +59,10 @@ func (e *execution) mind() error {
 			asked = nil
 			e.giveWay()
 		case <-e.kill.C:
+			if left := e.clock.Left(e.due); left > 0 {
+				e.kill.Reset(left)
+				continue
+			}
 			go e.child.kill(e.in.resisted)
 		case <-e.child.gone:
 			return e.result
@@ -73,8 +80,9 @@ func (e *execution) mind() error {
 // look notes until when the lock is ours for certain.
 func (e *execution) look() {
 	margin := e.locks.Margin()
+	now := e.clock.Now() // first: if the machine sleeps in between, this is too early, never too late
 	if until := e.hold.ValidUntil(); !until.IsZero() {
-		e.valid, e.margin = until, margin
+		e.valid, e.margin = now+time.Until(until), margin
 		if grace, err := e.within(margin); err == nil {
 			e.grace = grace
 		} else {
@@ -85,7 +93,7 @@ func (e *execution) look() {
 
 // answer tells the front when it must not wait any longer: a little after the keeper would kill.
 func (e *execution) answer(question string) {
-	e.front.say("for %d %s", time.Until(e.valid.Add(e.grace+e.margin/8)), strings.TrimPrefix(question, "ask "))
+	e.front.say("for %d %s", e.valid+e.grace+e.margin/8-e.clock.Now(), strings.TrimPrefix(question, "ask "))
 }
 
 // lose ends the command while the store still keeps the lock, or at once if it may not.
@@ -93,13 +101,13 @@ func (e *execution) lose() {
 	err := e.hold.Err()
 	e.ending = true
 	e.result = &failure{status: exitLost}
-	if time.Now().Before(e.valid) {
-		e.kill.Reset(0)
+	if e.clock.Now() < e.valid {
+		e.killIn(0)
 		e.in.say("%s: %v; KILL at once, as the lock may be another's", e.path, err)
 		return
 	}
-	left := time.Until(e.valid.Add(e.grace))
-	e.kill.Reset(left)
+	left := e.valid + e.grace - e.clock.Now()
+	e.killIn(left)
 	e.child.end()
 	e.in.say("%s: %v; TERM, and KILL in %v", e.path, err, max(left, 0).Round(time.Millisecond))
 }
@@ -126,8 +134,14 @@ func (e *execution) giveWay() {
 // stop ends the command under a lock that is ours.
 func (e *execution) stop() {
 	e.ending = true
-	e.kill.Reset(e.grace)
+	e.killIn(e.grace)
 	e.child.end()
+}
+
+// killIn has the command killed after a time that counts the sleep of the machine, as the store counts it.
+func (e *execution) killIn(left time.Duration) {
+	e.due = e.clock.Now() + left
+	e.kill.Reset(e.clock.Left(e.due))
 }
 
 // see notes the end of the command, and does about a stop what a shell would.

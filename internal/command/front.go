@@ -9,6 +9,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/clock"
 )
 
 // A front is tierlock run as the shell knows it. It passes signals on to the keeper, which does
@@ -23,10 +25,11 @@ type front struct {
 	gone    chan struct{}      // closed when nothing is left of it either
 	signals <-chan os.Signal
 
-	asked    time.Time // when the last question left, and which it was
+	clock    *clock.Clock
+	asked    time.Duration // when the last question left, on the clock, and which it was
 	question int
 	ask      *time.Timer
-	until    time.Time // when nothing of the command may be left, unless there is a new answer
+	until    time.Duration // when nothing of the command may be left, unless there is a new answer
 	deadline *time.Timer
 	again    bool // the deadline has been put off since the last answer that the lock is ours
 
@@ -39,7 +42,7 @@ type front struct {
 // watchKeeper starts the keeper and returns when it and the command are gone.
 func watchKeeper(in *invocation) error {
 	f := &front{in: in, signals: catch(), terminal: openTerminal(), ended: make(chan struct{}), gone: make(chan struct{}), ask: stopped(),
-		deadline: stopped()}
+		deadline: stopped(), clock: clock.New()}
 	if err := f.start(); err != nil {
 		return err
 	}
@@ -116,7 +119,7 @@ func (f *front) hear(text string) {
 
 // pose asks for how long the command may live.
 func (f *front) pose() {
-	f.asked = time.Now()
+	f.asked = f.clock.Now()
 	f.question++
 	f.line.say("ask %d", f.question)
 }
@@ -124,17 +127,21 @@ func (f *front) pose() {
 // count takes the answer to the last question. It counts from the question: the keeper may have
 // been stopped after it had looked at its clock.
 func (f *front) count(life time.Duration) {
-	f.until = f.asked.Add(life)
-	left := time.Until(f.until)
+	f.until = f.asked + life
+	left := f.until - f.clock.Now()
 	f.again = f.again && left <= 0
-	f.deadline.Reset(left)
+	f.deadline.Reset(f.clock.Left(f.until))
 	f.ask.Reset(min(left/4, time.Second))
 }
 
-// late reports whether the deadline passed because this process was stopped. The keeper, who may
-// well have gone on, is asked once more then.
+// late reports whether there is more time: the deadline has not come, or it passed because this process was stopped, or its machine
+// slept. The keeper, who may well have gone on, is asked once more then.
 func (f *front) late() bool {
-	if f.again || time.Since(f.until) < 100*time.Millisecond {
+	if left := f.clock.Left(f.until); left > 0 {
+		f.deadline.Reset(left)
+		return true
+	}
+	if f.again || f.clock.Now()-f.until < 100*time.Millisecond {
 		return false
 	}
 	f.again = true

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/clock"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -163,7 +164,7 @@ func (k *keeper) underLock() error {
 
 // start starts the command once the front knows how long it may live.
 func (k *keeper) start(question string) error {
-	e := &execution{keeper: k}
+	e := &execution{keeper: k, clock: clock.New()}
 	e.look()
 	if err := k.hold.Err(); err != nil {
 		return fail(exitLost, "%s: %w; the command was not started", k.path, err)
