@@ -34,6 +34,23 @@ func TestLeaderLooksAtTheClock(t *testing.T) {
 	})
 }
 
+// Its timers stand still, so that the first look has to end the context.
+func TestLeaderWhoseMachineSleptForALeaseDoesNotLead(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks, _ := dial(t, s, "a")
+		e := election.New(locks, path)
+		err := e.Run(t.Context(), func(ctx context.Context, _ int64) error {
+			second.GrantOf(tier.HoldFrom(ctx, locks.Mutex(path))).(*queue.Contender).Clock().Suspend(sessionTimeout)
+			need.That(t, "the context has ended, so this test shows nothing", ctx.Err() == nil)
+			need.WantErr(t, "IsLeader after the sleep", e.IsLeader(ctx), election.ErrNotLeader, second.ErrLost)
+			<-ctx.Done()
+			need.WantErr(t, "the cause of the context", context.Cause(ctx), second.ErrLost)
+			return election.ErrStop
+		})
+		need.WantErr(t, "Run", err, nil)
+	})
+}
+
 func TestNothingIsDoneInATermThatIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		var lose sync.Once // before the grant reaches whoever waits for it

@@ -69,6 +69,7 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 				},
 				Messages: p.calls.messages,
 				Blind:    func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
+				Sleep:    func(g second.Grant, d time.Duration) { g.(*queue.Contender).Clock().Suspend(d) },
 			}
 		},
 		Left:        func(path string) int { return left(path + "/") },

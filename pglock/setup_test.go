@@ -198,6 +198,7 @@ func (p *process) forSuite() *tiertest.Process {
 		Kill:     p.kill,
 		Messages: p.network.messages,
 		Blind:    func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
+		Sleep:    func(g second.Grant, d time.Duration) { g.(*queue.Contender).Clock().Suspend(d) },
 	}
 }
 

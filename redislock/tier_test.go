@@ -90,6 +90,7 @@ func (p *process) forSuite() *tiertest.Process {
 		Kill:     p.kill,
 		Messages: func(hook func() bool) { p.wire.on("all", hook) },
 		Blind:    func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
+		Sleep:    func(g second.Grant, d time.Duration) { g.(*queue.Contender).Clock().Suspend(d) },
 	}
 }
 

@@ -40,10 +40,13 @@
 // they queue, goroutines of a process in the order of their calls. What nobody wants any more
 // is removed from the store.
 //
-// A lease ends by the process's own monotonic clock, and a margin before the store can give the lock to
+// A lease ends by the process's own clock, and a margin before the store can give the lock to
 // anybody else: a third of the session timeout, or TTL, by default. A broken connection alone loses nothing: the lock
 // is suspended until the store answers again or the lease ends. All this assumes that clocks run at the same rate, but for a small
-// part of the margin; the monotonic clock of a machine that is suspended stands still.
+// part of the margin. The sleep of a suspended machine counts.
+//
+// Caution: the clocks of a virtual machine stand still while its hypervisor pauses it, and the owner there does not learn of the loss in
+// time. docs/promises.md says what counts on which system.
 //
 // If an operator deletes the contender of an owner, the owner may hear of it only after the
 // next one has the lock.

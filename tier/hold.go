@@ -80,7 +80,7 @@ func (h *Hold) Lost() <-chan struct{} { return h.own.grant.Context().Done() }
 
 // Err returns nil while the lock is held, an error wrapping [ErrLost] once it is lost,
 // and [ErrReleased] once this hold was released. It reads the clock itself, so it is
-// right from the first instruction of a process that was stopped and continued.
+// right from the first instruction of a process that was stopped and continued, and of a machine that was suspended.
 func (h *Hold) Err() error {
 	err := h.own.grant.Err()
 	if h.released.Load() { // asked last: the end of a node that was given up is no loss
@@ -93,6 +93,8 @@ func (h *Hold) Err() error {
 // contender: the end of the lease as far as it is renewed now, by this process's clock. While the
 // store answers it moves on, so ask again rather than keep it. It is the zero time once the lock is
 // lost or this hold is released, and always if there is no lease (package dropin).
+//
+// Caution: package time does not count the sleep of the machine. After a suspend, a time that you kept still seems to lie ahead.
 func (h *Hold) ValidUntil() time.Time {
 	if h.released.Load() {
 		return time.Time{}
@@ -172,7 +174,8 @@ func (h *Hold) Release() error {
 		c.downgradeLocked(h.own)
 		c.mu.Unlock()
 	}
-	return context.Cause(life) // reads no clock
+	h.own.grant.Err() // looks at the clock: the machine may have slept through the end of the lease
+	return context.Cause(life)
 }
 
 // ReleaseAt is Release at t, in the background: the lock has been held for a minimum time, and

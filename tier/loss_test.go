@@ -1,6 +1,7 @@
 package tier_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +31,48 @@ func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 		wantErr(t, "the next owner", next.Err(), nil)
 		need.AtLeast(t, "the token of the next owner", next.Token(), hold.Token()+1)
 		release(t, next)
+	})
+}
+
+// A suspended machine runs no timer, so that each method has to look at a clock that counted the sleep.
+func TestNothingIsHeldAfterTheMachineSleptForALease(t *testing.T) {
+	looks := map[string]func(t *testing.T, hold, inner *tier.Hold, permits *tier.Permits){
+		"Err": func(t *testing.T, hold, inner *tier.Hold, permits *tier.Permits) {
+			for _, err := range []error{hold.Err(), inner.Err(), permits.Err()} {
+				wantErr(t, "Err", err, tier.ErrLost)
+			}
+		},
+		"ValidUntil": func(t *testing.T, hold, inner *tier.Hold, permits *tier.Permits) {
+			need.That(t, "valid", hold.ValidUntil().IsZero() && inner.ValidUntil().IsZero() && permits.ValidUntil().IsZero())
+		},
+		"Context": func(t *testing.T, hold, inner *tier.Hold, permits *tier.Permits) {
+			for _, of := range []func(context.Context) context.Context{hold.Context, inner.Context, permits.Context} {
+				wantErr(t, "Context", context.Cause(of(context.WithValue(t.Context(), t, nil))), tier.ErrLost)
+			}
+		},
+		"Release": func(t *testing.T, hold, inner *tier.Hold, permits *tier.Permits) {
+			for _, release := range []func() error{inner.Release, hold.Release, permits.Release} {
+				wantErr(t, "Release", release(), tier.ErrLost)
+			}
+		},
+		"none": func(*testing.T, *tier.Hold, *tier.Hold, *tier.Permits) {},
+	}
+	need.Each(t, looks, func(t *testing.T, look func(*testing.T, *tier.Hold, *tier.Hold, *tier.Permits)) {
+		bubble(t, func(t *testing.T, s *memory.Server) {
+			locks := process(t, s)
+			hold := acquire(t, locks.Mutex("/locks/a"))
+			inner := need.Get(locks.Mutex("/locks/a").Acquire(hold.Context(t.Context())))(t)
+			permits := need.Get(locks.Semaphore("/locks/p", 2).Acquire(soon(t), 1))(t)
+			outer := hold.Context(t.Context())
+			second.GrantOf(hold).(*queue.Contender).Clock().Suspend(sessionTimeout)
+			need.That(t, "lost before anything looks, so this test shows nothing", outer.Err() == nil)
+			look(t, hold, inner, permits)
+			time.Sleep(time.Second)
+			need.That(t, "the context has not ended", outer.Err() != nil && permits.Context(t.Context()).Err() != nil)
+			hold.Release()
+			inner.Release()
+			permits.Release()
+		})
 	})
 }
 

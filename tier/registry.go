@@ -24,7 +24,6 @@ import (
 type Registry struct {
 	second  second.Tier
 	options *options
-	start   time.Time       // of the clock of the leases
 	open    context.Context // ends when nobody new is let in, and whoever waits gives up: at a shutdown, and with the second tier
 	refuse  func()          // ends it
 
@@ -53,8 +52,7 @@ func New(t second.Tier, opts ...Option) *Registry {
 		opt.apply(&o)
 	}
 	r := &Registry{
-		second: t, options: &o, start: time.Now().Add(-t.Now()),
-		ended: make(chan struct{}), gone: make(chan struct{}),
+		second: t, options: &o, ended: make(chan struct{}), gone: make(chan struct{}),
 		stakes: make(map[lockKey]stake), credits: linger.New[lockKey](), past: Stats{Losses: make(map[LossCause]int64)},
 	}
 	r.open, r.refuse = context.WithCancel(t.Context())
@@ -73,8 +71,12 @@ func New(t second.Tier, opts ...Option) *Registry {
 // now is the clock of the leases: who reads it has it for the sums of time as well.
 func (r *Registry) now() time.Duration { return r.second.Now() }
 
-// at is the time of day at a time on that clock.
-func (r *Registry) at(now time.Duration) time.Time { return r.start.Add(now) }
+// at is the time of day at a time on that clock. It counts back from now: that clock counts the sleep of the machine, and those of
+// package time do not.
+func (r *Registry) at(t time.Duration) time.Time {
+	ago := r.now() - t
+	return time.Now().Add(-ago)
+}
 
 // Close ends the session of this process in the store, and with it every contender; where the
 // store cannot be reached they go when the session times out. Every hold is lost, and all waits end with

@@ -28,7 +28,7 @@
 //
 // At most one node is at the head of the queue: the server decides. A holder
 // learns that it lost the lock no later than its lease ends, on the process's own
-// monotonic clock, and a margin before the servers can give it to anybody else (T/3 of the
+// clock, and a margin before the servers can give it to anybody else (T/3 of the
 // session timeout T by default): [Node.Lost] is closed, and [Node.Err] says why. A broken
 // connection alone loses nothing: the lock is suspended until the connection is back or
 // the lease ends. A lost node stays until its owner has released it or the margin is over.
@@ -89,8 +89,8 @@
 // the holder, a server or a link hangs, stops or breaks, and in a partition between servers
 // as well. It assumes that
 //
-//   - clocks run at the same rate, but for a small part of the margin; the monotonic clock
-//     of a machine that is suspended stands still;
+//   - clocks run at the same rate, but for a small part of the margin. The sleep of a suspended
+//     machine counts; the time for which a hypervisor pauses a virtual one does not (docs/promises.md);
 //   - the servers' tickTime is at most a quarter of T. They do not tell it. It is 2 s nearly
 //     everywhere, so the client warns on its logger about a T below 8 s, and about one that
 //     the server has raised: its least is two ticks;

@@ -59,6 +59,9 @@ func (n *Node) StopWatchdog() {
 	n.session.StopWatchdog()
 }
 
+// Suspend has the machine of the client sleep for d, as the clock of its leases sees it.
+func (c *Client) Suspend(d time.Duration) { c.link.Clock().Suspend(d) }
+
 // ShareForNobody does what is next when the caller of Share leaves right behind the look at the queue.
 func (n *Node) ShareForNobody(behind string) {
 	wanted, abandon := context.WithCancel(context.Background())

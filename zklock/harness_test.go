@@ -113,6 +113,7 @@ func (w *cord) process(tb testing.TB, lease time.Duration) *tiertest.Process {
 				n.StopWatchdog()
 			}
 		}
+		p.Sleep = func(_ second.Grant, d time.Duration) { c.Suspend(d) }
 	}
 	return p
 }

@@ -1,5 +1,5 @@
 // Package lease keeps the time up to which a store cannot have given away what a process
-// holds there: by the process's own monotonic clock, and never by a server's word alone.
+// holds there: by the process's own clock, and never by a server's word alone.
 package lease
 
 import (
@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/clock"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -26,7 +27,7 @@ type Lease[C Covered] struct {
 	contenders map[C]bool // true: held, and not lost to the lease
 	held       int
 	over       error       // why the session has ended, nil before
-	watchdog   *time.Timer // fires at the end of the lease while something is held, nil before the first
+	watchdog   *time.Timer // looks at the clock, up to the end of the lease, while something is held; nil before the first
 }
 
 // A Covered is a contender under a lease.
@@ -38,8 +39,8 @@ type Covered interface {
 
 // A Config is what there is to know of a session.
 type Config struct {
-	Name string               // for errors
-	Now  func() time.Duration // the monotonic clock
+	Name  string // for errors
+	Clock *clock.Clock
 	// Vouches reports whether the session stands, as far as its time does not tell.
 	Vouches func() bool
 }
@@ -58,11 +59,11 @@ func New[C Covered](config Config, heard, term time.Duration) *Lease[C] {
 func (l *Lease[C]) validUntil() time.Duration { return time.Duration(l.heard.Load() + l.term.Load()) }
 
 // Remaining returns for how long the lease still runs if it is not renewed.
-func (l *Lease[C]) Remaining() time.Duration { return l.validUntil() - l.config.Now() }
+func (l *Lease[C]) Remaining() time.Duration { return l.validUntil() - l.config.Clock.Now() }
 
 // Valid reports whether the lease still runs. It reads the clock, so it is right at the
 // first instruction of a process that was stopped.
-func (l *Lease[C]) Valid() bool { return l.ValidAt(l.config.Now()) }
+func (l *Lease[C]) Valid() bool { return l.ValidAt(l.config.Clock.Now()) }
 
 // ValidAt is Valid for one that has just read the clock.
 func (l *Lease[C]) ValidAt(now time.Duration) bool {
@@ -73,6 +74,7 @@ func (l *Lease[C]) ValidAt(now time.Duration) bool {
 // the lease ran out has lost it before.
 func (l *Lease[C]) Renew(heard time.Duration) {
 	for old := l.heard.Load(); int64(heard) > old; old = l.heard.Load() {
+		l.config.Clock.Ask()
 		l.Lapse()
 		if l.heard.CompareAndSwap(old, int64(heard)) {
 			return
@@ -131,9 +133,9 @@ func (l *Lease[C]) Hold(c C) bool {
 	return true
 }
 
-// armLocked sets the watchdog for the end of the lease, if time ends it and there is anything to lose.
+// armLocked sets the watchdog for its next look at the clock, if time ends the lease and there is anything to lose.
 func (l *Lease[C]) armLocked() {
-	in := l.Remaining()
+	in := l.config.Clock.Left(l.validUntil())
 	switch {
 	case l.held == 0 || l.term.Load() == int64(Forever):
 	case l.watchdog == nil:
@@ -143,7 +145,7 @@ func (l *Lease[C]) armLocked() {
 	}
 }
 
-// watch runs when the lease was due to end, as known when the watchdog was armed.
+// watch ends the holds if the lease is over, which the machine may have slept through.
 func (l *Lease[C]) watch() {
 	l.Lapse()
 	l.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/clock"
 	"github.com/tierlock/tierlock/internal/lease"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
@@ -46,18 +47,18 @@ type bubble struct {
 	*lease.Lease[*contender]
 	a, b, c contender
 	vouch   bool
-	looks   atomic.Int64 // at the clock
+	looks   atomic.Int64 // at whether the lease is valid
+	clock   *clock.Clock
 }
 
 func play(t *testing.T, term time.Duration, test func(*bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b, start := &bubble{T: t, vouch: true}, time.Now()
-		b.Lease = lease.New[*contender](lease.Config{Name: "session 7", Vouches: func() bool { return b.vouch },
-			Now: func() time.Duration {
-				b.looks.Add(1)
-				return time.Since(start)
-			}}, 0, term)
+		b := &bubble{T: t, vouch: true, clock: clock.New()}
+		b.Lease = lease.New[*contender](lease.Config{Name: "session 7", Clock: b.clock, Vouches: func() bool {
+			b.looks.Add(1)
+			return b.vouch
+		}}, 0, term)
 		test(b)
 	})
 }
@@ -109,8 +110,11 @@ func TestHoldsAreLostWhenTheTermIsOverAndNotBefore(t *testing.T) {
 }
 
 func TestLeaseRunsFromWhatTheStoreHasHeard(t *testing.T) {
-	l := lease.New[*contender](lease.Config{Now: func() time.Duration { return time.Minute }}, time.Minute-time.Second, term)
-	need.Equal(t, "what remains", l.Remaining(), term-time.Second)
+	play(t, term, func(b *bubble) {
+		time.Sleep(time.Minute)
+		l := lease.New[*contender](lease.Config{Clock: b.clock}, time.Minute-time.Second, term)
+		need.Equal(t, "what remains", l.Remaining(), term-time.Second)
+	})
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a)
 		time.Sleep(8 * time.Second)
@@ -198,6 +202,42 @@ func TestEndOfTheSessionLosesAllOnce(t *testing.T) {
 	})
 }
 
+// Timers stand still while a machine sleeps, and there is no other code of this process that looks at the clock.
+func TestHoldsAreLostSoonAfterASleepThatOutlastedTheTerm(t *testing.T) {
+	play(t, term, func(b *bubble) {
+		b.hold(&b.a, &b.b)
+		b.enrol(&b.c)
+		b.clock.Suspend(term - 2*time.Second)
+		time.Sleep(time.Second)
+		b.want(false, false, false)
+		b.clock.Suspend(time.Second)
+		need.That(t, "the first look finds it valid", !b.Valid())
+		time.Sleep(250 * time.Millisecond)
+		b.want(true, true, false)
+	})
+}
+
+func TestAStepOfTheWallClockEndsNoLease(t *testing.T) {
+	play(t, term, func(b *bubble) {
+		b.hold(&b.a)
+		b.clock.Step(time.Hour)
+		b.wantAt(term, true, false, false)
+	})
+}
+
+// The wall clock shows nothing of it here, so only the renewal can find out.
+func TestARenewalRevivesNoHoldThatASleepHasEnded(t *testing.T) {
+	play(t, term, func(b *bubble) {
+		b.hold(&b.a)
+		time.Sleep(time.Second)
+		b.clock.Suspend(term)
+		b.clock.Step(-term)
+		need.That(t, "the sleep shows, so this test shows nothing", b.Valid())
+		b.Renew(time.Second)
+		b.want(true, false, false)
+	})
+}
+
 // Whoever looks at the same moment finds all lost: a lapse is one step.
 func TestLapseIsSeenWhole(t *testing.T) {
 	play(t, term, func(b *bubble) {
@@ -235,8 +275,8 @@ func TestLeaseThatCoversNoHoldHasNoTimer(t *testing.T) {
 		b.Leave(&b.a)
 		b.Leave(&b.b)
 		b.looks.Store(0)
-		time.Sleep(2 * term)
+		time.Sleep(term - 1)
 		synctest.Wait()
-		need.Equal(t, "readings of the clock after the last hold", b.looks.Load(), 0)
+		need.Equal(t, "looks after the last hold", b.looks.Load(), 0)
 	})
 }

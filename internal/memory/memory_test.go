@@ -50,6 +50,7 @@ func harness(s *memory.Server) tiertest.Harness {
 				Tier: p.Tier, Cut: p.Cut, Kill: func() { p.Cut(); p.Close() },
 				Messages: func(hook func() bool) { p.Deliver(func(queue.Record) bool { return hook != nil && hook() }) },
 				Blind:    func(g second.Grant) { g.(*queue.Contender).StopWatchdog() },
+				Sleep:    func(g second.Grant, d time.Duration) { g.(*queue.Contender).Clock().Suspend(d) },
 			}
 		},
 		Left:        func(path string) int { return len(s.Queue(path)) },

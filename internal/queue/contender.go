@@ -355,7 +355,7 @@ func (c *Contender) takes(v View) bool {
 	}
 	since := time.Now()
 	if v.Sent > 0 {
-		since = c.claim.tier.origin.Add(v.Sent)
+		since = c.claim.tier.clock.Time(v.Sent)
 	}
 	c.contestLocked(since)
 	return true
@@ -365,7 +365,7 @@ func (c *Contender) takes(v View) bool {
 func (c *Contender) contestLocked(since time.Time) {
 	signal := c.contested.Load()
 	if c.said.Yield > 0 {
-		signal.Suspect(c.claim.tier.origin.Add(c.heard + c.said.Yield))
+		signal.Suspect(c.claim.tier.clock.Time(c.heard + c.said.Yield))
 	}
 	if !c.granted.IsZero() && c.said.Behind && !signal.Raised() {
 		if since.Before(c.granted) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/clock"
 	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -175,3 +176,6 @@ func (c *Contender) open() error {
 
 // StopWatchdog is for tests; see [lease.Lease.StopWatchdog].
 func (c *Contender) StopWatchdog() { c.session.StopWatchdog() }
+
+// Clock is for tests: that of the lease.
+func (c *Contender) Clock() *clock.Clock { return c.claim.tier.clock }

@@ -28,7 +28,7 @@ type session struct {
 func (t *Tier) newSession(name string, ttl, sent time.Duration) *session {
 	return &session{name: name, ttl: ttl, Lease: lease.New[*Contender](lease.Config{
 		Name:    t.config.Store + " session " + name,
-		Now:     t.Now,
+		Clock:   t.clock,
 		Vouches: func() bool { return true },
 	}, sent, ttl-t.margin(ttl))}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/clock"
 	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
@@ -44,7 +45,7 @@ type Tier struct {
 	refusals notice.Refusals // of acquisitions and releases, while renewals are answered
 	flush    func()          // has the logger write what was logged so far
 	follower Follower        // nil if the store tells unasked
-	origin   time.Time       // of the monotonic clock
+	clock    *clock.Clock    // of the leases
 
 	ctx    context.Context // ends, with cause ErrClosed, at Close
 	cancel context.CancelCauseFunc
@@ -79,7 +80,7 @@ func New(config Config, store Store) *Tier {
 	if config.Record == nil {
 		config.Record = Recorder
 	}
-	t := &Tier{config: config, store: store, origin: time.Now(), tasks: second.NewTasks()}
+	t := &Tier{config: config, store: store, clock: clock.New(), tasks: second.NewTasks()}
 	t.config.Logger, t.flush = notice.Aside(config.Logger)
 	t.log = notice.Log{Logger: t.config.Logger, Package: config.Package}
 	t.follower, _ = store.(Follower)
@@ -163,7 +164,7 @@ func (t *Tier) explainBy(cause, refusal error) error {
 func (t *Tier) Groups() (requests, commands int64) { return 0, 0 }
 
 // Now is the clock of the leases.
-func (t *Tier) Now() time.Duration { return time.Since(t.origin) }
+func (t *Tier) Now() time.Duration { return t.clock.Now() }
 
 // Logger is where people are told.
 func (t *Tier) Logger() *slog.Logger { return t.config.Logger }

@@ -33,7 +33,7 @@ type Tier interface {
 	Refusal() error
 	// Groups returns how many requests have had commands about several locks, and how many commands these were.
 	Groups() (requests, commands int64)
-	// Now is the monotonic clock of the leases, from any beginning.
+	// Now is the clock of the leases, from any beginning: monotonic, and it counts the sleep of the machine.
 	Now() time.Duration
 	// Logger is where people are told what no return value can carry. No call waits for the program's handler.
 	Logger() *slog.Logger

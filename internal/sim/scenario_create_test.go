@@ -59,7 +59,7 @@ var notPlayed = map[int]string{
 	42: "suspended within the lease: tiertest, unreachable, and tier, TestNodeIsNeitherHandedOffNorKeptWhileTheConnectionIsDown",
 	43: "a lease that is over stays so in a session that lives: tiertest, loss-cut and loss-stopped",
 	44: "own node deleted by others: zklock, TestLockIsLostWithItsNodeAtOnce, and tiertest, removal",
-	45: "a suspended machine: its monotonic clock stands still, so no process can notice; that is what tokens are for",
+	45: "a suspended machine: tiertest, loss-slept; one that its hypervisor pauses cannot notice, which is what tokens are for",
 	46: "uncertain delete: the matrix, releasing/delete",
 	47: "release does not wait for the network: the matrix, releasing, and tiertest, bounds",
 	48: "release after a loss: 41",

@@ -74,4 +74,6 @@ type Process struct {
 	// Blind does to the process what a stop does: no timer tells it of the end of the lease of a grant. Only who looks
 	// at the clock knows.
 	Blind func(second.Grant)
+	// Sleep has the machine of the process, as the clock of a grant's lease sees it, sleep for so long. It needs Blind.
+	Sleep func(second.Grant, time.Duration)
 }

@@ -14,6 +14,7 @@ var lossPromises = []promise{
 	{name: "loss-frozen", text: "When the store answers nobody, a holder knows of its loss before its lease is over, and when that " +
 		"will be", alone: true, test: frozen},
 	{name: "loss-stopped", text: "A holder that was stopped knows of its loss at the first look", test: stopped},
+	{name: "loss-slept", text: "A holder whose machine slept for longer than its lease knows of its loss at the first look", test: slept},
 	{name: "removal", text: "A holder that an operator removed knows of it soon", test: removed},
 	{name: "no-loss", text: "No release tells of a loss where there is none, whatever the holder listens to", test: noLoss},
 	{name: "loss-release", text: "Whose release finds that it was removed has lost the lock in every way", test: foundByRelease},
@@ -153,6 +154,27 @@ func stopped(s *scene) {
 	heal()
 	s.staysLost(h)
 	s.release(next)
+	s.none()
+}
+
+// The store goes on meanwhile, but for the holder no timer has fired: they stand still, too.
+func slept(s *scene) {
+	a, b := s.victim(), s.process()
+	s.needs(a.Sleep != nil, "put a machine to sleep")
+	h, r := a.acquire(), b.queue()
+	a.Blind(h.Grant)
+	a.Sleep(h.Grant, s.Lease)
+	if end := h.ValidUntil(); !end.IsZero() {
+		s.Errorf("after a sleep for a lease the grant is valid until %v", end)
+	}
+	if err := h.ErrAt(a.Now()); !errors.Is(err, second.ErrLost) {
+		s.Errorf("after a sleep for a lease, by the clock, %v; want ErrLost", err)
+	}
+	if err := h.lost(); err != nil {
+		s.Errorf("after a sleep for a lease %v; want ErrLost", err)
+	}
+	s.staysLost(h)
+	s.release(r.granted())
 	s.none()
 }
 

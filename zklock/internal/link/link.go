@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/clock"
 	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
@@ -38,7 +39,7 @@ type Link struct {
 	Grouped atomic.Int64 // requests that would else have been sent by themselves
 
 	config Config
-	start  time.Time // origin of the monotonic clock
+	clock  *clock.Clock // of the leases
 
 	ctx    context.Context // ends, with cause ErrClosed, when the link does
 	cancel context.CancelCauseFunc
@@ -77,7 +78,7 @@ type transport interface {
 func New(c Config) *Link {
 	l := &Link{
 		config: c,
-		start:  time.Now(),
+		clock:  clock.New(),
 		tasks:  second.NewTasks(),
 		Events: Events{watches: make(map[string]*pathWatch)},
 	}
@@ -104,8 +105,11 @@ func (l *Link) End() {
 // Spawn runs f as a task, whose end Close waits for. It reports false when the link has ended.
 func (l *Link) Spawn(f func()) bool { return l.tasks.Go(f) }
 
-// Now is the client's monotonic clock.
-func (l *Link) Now() time.Duration { return time.Since(l.start) }
+// Now is the clock of the leases.
+func (l *Link) Now() time.Duration { return l.clock.Now() }
+
+// Clock is for tests.
+func (l *Link) Clock() *clock.Clock { return l.clock }
 
 // Margin is that of a lease under a session timeout.
 func (l *Link) Margin(timeout time.Duration) time.Duration { return cmp.Or(l.config.Margin, timeout/3) }

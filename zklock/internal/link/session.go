@@ -25,7 +25,7 @@ func newSession(l *Link, id int64, timeout, begun, term time.Duration, vouches f
 	s := &Session{ID: id}
 	s.Lease = lease.New[Member](lease.Config{
 		Name:    fmt.Sprintf("session %v", s),
-		Now:     l.Now,
+		Clock:   l.clock,
 		Vouches: vouches,
 	}, begun, term)
 	s.timeout.Store(int64(timeout))
