@@ -34,9 +34,10 @@ type Registry struct {
 	credits *linger.Credits[lockKey]
 	past    Stats // of cohorts that are gone
 	closed  bool
-	drained context.Context // ends when nobody new is let in and there are no stakes any more, and with the second tier
-	allGone func()          // ends it
-	tasks   sync.WaitGroup  // goroutines of the stakes, and calls of the observer in other goroutines than the callers'
+	warned  map[lockKey]bool // semaphores about whose number of permits there was a warning
+	drained context.Context  // ends when nobody new is let in and there are no stakes any more, and with the second tier
+	allGone func()           // ends it
+	tasks   sync.WaitGroup   // goroutines of the stakes, and calls of the observer in other goroutines than the callers'
 
 	closing sync.Once
 	ended   chan struct{} // closed when the second tier is closed
@@ -54,6 +55,7 @@ func New(t second.Tier, opts ...Option) *Registry {
 	r := &Registry{
 		second: t, options: &o, ended: make(chan struct{}), gone: make(chan struct{}),
 		stakes: make(map[lockKey]stake), credits: linger.New[lockKey](), past: Stats{Losses: make(map[LossCause]int64)},
+		warned: make(map[lockKey]bool),
 	}
 	r.open, r.refuse = context.WithCancel(t.Context())
 	r.drained, r.allGone = context.WithCancel(t.Context())
@@ -265,12 +267,27 @@ func (r *Registry) join(key lockKey, permits *Semaphore) stake {
 	if s = r.stakes[key]; s == nil {
 		s = &cohort{members: members{registry: r, key: key}, credit: r.credits.Of(key)}
 		if permits != nil {
-			s = &pool{members: members{registry: r, key: key}, permits: permits.permits, store: permits.store, last: new(second.Demand)}
+			s = &pool{members: members{registry: r, key: key}, last: new(second.Demand),
+				given: permits.permits, permits: permits.permits, store: permits.store}
 		}
 		r.stakes[key] = s
 	}
 	s.base().number.Add(1)
 	return s
+}
+
+// mostWarned bounds what the registry remembers of its warnings.
+const mostWarned = 1024
+
+// warnOnce reports whether to warn that the store has another number of permits: once for each path, while there are not too many.
+func (r *Registry) warnOnce(key lockKey) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.warned[key] || len(r.warned) >= mostWarned {
+		return false
+	}
+	r.warned[key] = true
+	return true
 }
 
 // spawn runs f as a task, of which Close waits for the end. When the registry is closed it reports false, and whatever was to

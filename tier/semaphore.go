@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/internal/work"
 )
 
-// A Semaphore is a path in a registry at which all processes together may have a fixed number of
+// A Semaphore is a path in a registry at which all processes together may have a limited number of
 // permits. It is safe for concurrent use.
 //
 // In round trips, with nobody else there and however many permits it is about: one each for Acquire,
@@ -41,10 +41,10 @@ type Semaphore struct {
 // is wrong with path, number or an option is reported by its methods. Where the store has none, the
 // error wraps [errors.ErrUnsupported].
 //
-// The number is kept with the path, and every process has to give the same: another one gets
-// [ErrPermits]. It is forgotten when nobody has permits or waits for some, on ZooKeeper with the path, some
-// time after that. To change it there at once, stop all processes that use the path and set its content to
-// "tierlock permits=" and the number.
+// The number in the store counts: the one that [Semaphore.SetPermits] has set, or else the one that the first process gave
+// while it has permits or waits for some. A process that gives another number follows the store's and logs one warning.
+// So a rolling restart can change the number: new processes use the old one until the semaphore is idle for a moment, or
+// until SetPermits sets theirs.
 //
 // Of the options, [WithHandOff], [WithStrictOrder] and [WithMaxWait] go for semaphores, and those of the store's
 // package, such as zklock.NodeACL. [WithLinger] and [WithRounds] do not: a permit that nobody
@@ -85,7 +85,7 @@ func (s *Semaphore) Path() string { return s.at.path }
 // When the wait ended without permits the error is a [*WaitError] as that of [Mutex.Acquire], which says
 // which process is ahead in the queue, or that nobody is and too few are free, and how many permits this
 // process has itself. After any error nothing of this call is left, or it is removed in the background.
-// [ErrPermits] says that the path is for another number of permits.
+// The error wraps [ErrPermits] if k is more than there are, or becomes more while it waits.
 func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 	return s.take(ctx, "acquire", k, (*pool).enter)
 }
@@ -121,11 +121,6 @@ func (s *Semaphore) take(ctx context.Context, op string, k int,
 	if !ok {
 		return nil, s.at.failure(op, ErrClosed)
 	}
-	if p.permits != s.permits {
-		p.part()
-		return nil, s.at.failure(op, fmt.Errorf("%w: this process uses the path for %d, and is now asked for %d; use one number everywhere",
-			ErrPermits, p.permits, s.permits))
-	}
 	begun := r.now()
 	permits, err := take(p, ctx, s, k, begun)
 	if err != nil {
@@ -146,7 +141,7 @@ func (s *Semaphore) check(k int) error {
 	case k < 1:
 		return fmt.Errorf("%d permits: want at least one", k)
 	case k > s.permits:
-		return fmt.Errorf("%d permits of %d: there will never be so many; ask for fewer", k, s.permits)
+		return fmt.Errorf("%w: %d of %d; ask for fewer", ErrPermits, k, s.permits)
 	case k > s.store.Most():
 		return fmt.Errorf("%d permits: the store takes no more than %d in one write; ask for fewer", k, s.store.Most())
 	}
@@ -161,6 +156,28 @@ func (s *Semaphore) Do(ctx context.Context, k int, f func(ctx context.Context) e
 	}
 	defer func() { err = errors.Join(err, permits.Release()) }()
 	return f(permits.Context(ctx))
+}
+
+// SetPermits sets how many permits there are, for all processes and from now on, whatever they gave to [Registry.Semaphore].
+// It waits for a store that cannot be reached.
+//
+// A smaller number interrupts no owner: permits that are taken stay taken, and no more are granted until fewer are taken than
+// there are. A waiter that wants more than there are gets [ErrPermits]. A larger number lets waiters in at once. Until they
+// release, [Semaphore.Contenders] may show owners above a smaller number as waiting.
+//
+// The store keeps the number: etcd, PostgreSQL and Redis in a key or row of its own, which stays when the semaphore is idle.
+// ZooKeeper keeps it in the content of the path, which the server removes some time after the last use. Curator does not read it
+// there: its clients go on with the number in their own program.
+func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
+	switch {
+	case s.invalid != nil:
+		return s.invalid
+	case n < 1:
+		return s.at.failure("set the permits of", fmt.Errorf("%d permits in all: want at least one", n))
+	case s.registry.draining():
+		return s.at.failure("set the permits of", ErrClosed)
+	}
+	return s.store.SetPermits(ctx, n)
 }
 
 // Contenders returns the processes that have permits, in the order in which they took the first one that
@@ -277,8 +294,9 @@ func (p *Permits) Release() error {
 // What is released goes to whoever is first. It keeps permits only for him, and only while this
 // process has enough for all that he wants.
 type pool struct {
-	members                  // whose mutex guards the fields below, but for two that never change:
-	permits int              // of all processes together
+	members                  // whose mutex guards the fields below, but for given and store, which never change
+	given   int              // how many permits there are, as the program said when the pool began
+	permits int              // how many there are, as far as this process knows
 	store   second.Semaphore // for all of them, to give permits back
 
 	gate    gate[Permits]
@@ -335,6 +353,7 @@ func (p *pool) try(ctx context.Context, s *Semaphore, k int, begun time.Duration
 	defer p.mu.Unlock()
 	t.over()
 	p.trying = nil
+	p.followLocked(s.store)
 	own := &Permits{semaphore: s, taken: p.portionOf(permits), since: p.registry.now()}
 	p.haveLocked(len(permits), own.since)
 	p.answeredLocked()
@@ -369,10 +388,11 @@ func (p *pool) withdraw(w *waiter[Permits]) {
 func (p *pool) requestLocked() {
 	store := p.gate.first.seat.semaphore.store
 	request := new(second.Demand)
-	request.Take = func(free int) int { return p.want(request, free) }
+	request.Take = func(free int) int { return p.want(request, store, free) }
 	request.Want = func() int { // if all are free and as many others queue as last time
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		p.followLocked(store)
 		return p.wantLocked(p.permits, p.last.Others())
 	}
 	// Not derived from anybody's context: it serves whoever is first when it returns.
@@ -382,7 +402,8 @@ func (p *pool) requestLocked() {
 		defer quit()
 		permits, err := store.Acquire(ctx, request)
 		p.mu.Lock()
-		if err != nil && ctx.Err() == nil { // else it was abandoned, and somebody may have come since
+		p.followLocked(store)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, ErrPermits) { // else it was abandoned, and somebody may have come since
 			p.gate.refuse(err, func(one *Permits) bool { return one.semaphore.store.Equal(store) })
 		}
 		rest := p.offerLocked(p.portionOf(permits))
@@ -403,14 +424,30 @@ func (p *pool) answeredLocked() {
 // want is how many permits to take of so many that are free: for those who are first, its share at most, but as many as the first one
 // wants. What does not go into whole requests now does so with what the next one here releases. In strict order it is for the first
 // one alone, so that each has to queue among the processes.
-func (p *pool) want(request *second.Demand, free int) int {
+func (p *pool) want(request *second.Demand, store second.Semaphore, free int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.request != request { // it was abandoned
 		return 0
 	}
+	p.followLocked(store)
 	p.asked = request
 	return p.wantLocked(free, request.Others())
+}
+
+// followLocked takes over how many permits the store says there are. Waiters at the head who want more are refused.
+func (p *pool) followLocked(store second.Semaphore) {
+	p.permits = store.Permits()
+	for refused := 1; refused > 0 && !p.gate.empty() && p.gate.first.seat.count > p.permits; {
+		first := &p.gate.first.seat
+		refused = p.gate.refuse(fmt.Errorf("%w: %d of %d", ErrPermits, first.count, p.permits), func(one *Permits) bool { return one == first })
+	}
+	if permits := p.permits; permits != p.given && p.registry.warnOnce(p.key) {
+		p.spawn(func() {
+			p.registry.second.Logger().Warn("tier: the store has another number of permits than this process gave; the store's number counts",
+				"path", p.key.path, "given", p.given, "permits", permits)
+		})
+	}
 }
 
 func (p *pool) wantLocked(free, others int) int {

@@ -1,6 +1,7 @@
 package tier_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -211,7 +212,7 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 		}{
 			{locks.Semaphore(pool, 3), 0, "0 permits: want at least one"},
 			{locks.Semaphore(pool, 3), -1, "-1 permits: want at least one"},
-			{locks.Semaphore(pool, 3), 4, "4 permits of 3"},
+			{locks.Semaphore(pool, 3), 4, "4 of 3; ask for fewer"},
 			{locks.Semaphore(pool, math.MaxInt), 1<<16 + 1, "ask for fewer"},
 			{locks.Semaphore(pool, 0), 1, "0 permits in all: want at least one"},
 			{locks.Semaphore("", 3), 1, "empty"},
@@ -232,33 +233,58 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 	})
 }
 
-// Within a process no request is needed to find out, and nothing has to be written at the path.
-func TestNumberOfPermitsIsTheSameInAProcess(t *testing.T) {
+// The number in the store counts, whatever a process gives. It logs one warning, also when it asks with yet another number.
+func TestProcessFollowsTheNumberOfPermitsInTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
-		locks := process(t, srv)
-		permits := take(t, locks.Semaphore(pool, 3), 1)
-		var m meter
-		srv.Script(m.note)
-		_, err := locks.Semaphore(pool, 4).Acquire(soon(t), 1)
-		wantErr(t, "another number", err, tier.ErrPermits)
-		need.WantMention(t, err, "3", "4")
-		need.Empty(t, "requests", m.take())
+		permits := take(t, process(t, srv).Semaphore(pool, 3), 1)
+		locks, log := logged(t, srv)
+		for _, given := range []int{4, 2, 4} {
+			release(t, take(t, locks.Semaphore(pool, given), 2))
+			_, err := locks.Semaphore(pool, 4).Acquire(soon(t), 4)
+			wantErr(t, "more than there are", err, tier.ErrPermits)
+			need.WantMention(t, err, "4 of 3")
+		}
+		need.Has(t, "the warning", wantWarnings(t, log, "after all", "another number of permits", 1), "given=4", "permits=3", pool)
 		release(t, permits)
 	})
 }
 
-// An error that retrying cannot fix reaches everybody who waits for the same, as that the path is for another number.
-func TestPermanentErrorReachesAllWhoWaitForPermits(t *testing.T) {
+// The semaphore has fewer permits than two waiters want, which is known when the answer comes. Others of the process are not concerned.
+func TestWaitersThatWantMoreThanThereAreAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
-		permits := take(t, process(t, srv).Semaphore(pool, 3), 1)
-		s := process(t, srv).Semaphore(pool, 4)
+		permits := take(t, process(t, srv).Semaphore(pool, 3), 3)
+		s := process(t, srv).Semaphore(pool, 5)
 		answerLate(srv, queue.Enter, time.Second)
-		waiting := []*call[*tier.Permits]{ask(soon(t), s, 1).blocked(t), ask(soon(t), s, 4).blocked(t)}
-		for i, w := range waiting {
-			<-w.done
-			wantErr(t, fmt.Sprintf("waiter %d", i), w.err, tier.ErrPermits)
-		}
+		large, small, last := ask(soon(t), s, 5).blocked(t), ask(soon(t), s, 1).blocked(t), ask(soon(t), s, 4).blocked(t)
+		srv.Script(nil)
+		<-large.done
+		wantErr(t, "the first", large.err, tier.ErrPermits)
 		release(t, permits)
+		release(t, small.granted(t))
+		<-last.done
+		wantErr(t, "the last", last.err, tier.ErrPermits)
+		wantTaken(t, srv, "at the end", 0)
+	})
+}
+
+func TestSetPermits(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		a, b := process(t, srv).Semaphore(pool, 2), process(t, srv).Semaphore(pool, 2)
+		held := take(t, a, 2)
+		waiting := ask(soon(t), b, 2).blocked(t)
+		wantErr(t, "more", a.SetPermits(soon(t), 4), nil)
+		other := waiting.granted(t)
+		wantErr(t, "fewer", b.SetPermits(soon(t), 1), nil)
+		wantErr(t, "permits of before", cmp.Or(held.Err(), other.Err()), nil)
+		next := ask(soon(t), a, 1).blocked(t)
+		release(t, held)
+		next.blocked(t)
+		release(t, other)
+		release(t, next.granted(t))
+		need.WantMention(t, a.SetPermits(soon(t), 0), "0 permits in all: want at least one")
+		locks := process(t, srv)
+		locks.Close()
+		wantErr(t, "closed", locks.Semaphore(pool, 2).SetPermits(soon(t), 3), tier.ErrClosed)
 	})
 }
 

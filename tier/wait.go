@@ -27,7 +27,8 @@ var (
 	// ErrUpgrade says that the lock was asked for to write with the context of a hold that reads.
 	// Two that did so would wait for each other.
 	ErrUpgrade = errors.New("a reader cannot become the writer: release the hold first")
-	// ErrPermits says that a semaphore has another number of permits than the one it was asked for.
+	// ErrPermits says that a call asks for more permits than the semaphore has. The number that the store has counts; see
+	// [Semaphore.SetPermits].
 	ErrPermits = second.ErrPermits
 	// ErrUnknown says that the outcome of a guarded write is unknown: it may have taken effect, or may yet,
 	// but never after the lock went to another process. So it is on every store, with tierlock.Multi,

@@ -24,8 +24,9 @@ import (
 // permit that is taken is an ephemeral child of "leases". All children there count, whoever made them.
 type semaphore struct {
 	*Client
-	path     string // on the server
-	permits  int
+	path     string       // on the server
+	given    int          // how many permits the program says there are, which the path says if nobody has set another number
+	permits  atomic.Int64 // how many there are, as far as is known
 	locks    *Lock
 	leases   *Lock       // the home of the permits' nodes, which nobody queues for
 	unmarked atomic.Bool // the number may not be written
@@ -43,12 +44,42 @@ func (t secondTier) Semaphore(path string, permits int, o second.Options) (secon
 	locks.of = parentOf(locks.path)
 	leases := *locks
 	leases.path = locks.of + "/leases"
-	return &semaphore{Client: t.Client, path: locks.of, permits: permits, locks: locks, leases: &leases}, nil
+	s := &semaphore{Client: t.Client, path: locks.of, given: permits, locks: locks, leases: &leases}
+	s.permits.Store(int64(permits))
+	return s, nil
+}
+
+// Permits is the number that the path says, as it was read last, and before that the one that the program gave.
+func (s *semaphore) Permits() int { return int(s.permits.Load()) }
+
+// SetPermits writes the number to the path, which it makes if it is missing.
+func (s *semaphore) SetPermits(ctx context.Context, n int) error {
+	_, err := ask(ctx, s.Client, "set the permits of "+s.path, func() (struct{}, error) { return struct{}{}, s.setPermits(n) })
+	if err == nil {
+		s.permits.Store(int64(n))
+	}
+	return err
+}
+
+func (s *semaphore) setPermits(n int) error {
+	_, err := s.link.Conn.Set(s.path, marking(n), -1)
+	if classify(err) != missing {
+		return zkqueue.Lacking("WRITE", s.path, err)
+	}
+	above := *s.locks
+	above.path = parentOf(s.path)
+	a := above.attempt(new(second.Wait))
+	a.ctx, a.orphan = s.link.Context(), true
+	create := &zk.CreateRequest{Path: s.path, Data: marking(n), Acl: s.locks.acl, Flags: zk.FlagContainer}
+	if s.plain.Load() { // the server has no containers
+		create.Flags = 0
+	}
+	return a.send("CREATE", link.Transaction{create}, false).Err
 }
 
 func (s *semaphore) Equal(other second.Semaphore) bool {
 	o, ok := other.(*semaphore)
-	return ok && s.permits == o.permits && s.locks.equal(o.locks)
+	return ok && s.locks.equal(o.locks)
 }
 
 // Acquire begins again at the tail of the queue when its place there is lost.
@@ -80,7 +111,11 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 		if err == nil {
 			_, err = s.compare(seen.path)
 		}
-		if err == nil && seen.free < k {
+		switch {
+		case err != nil:
+		case k > s.Permits():
+			err = fmt.Errorf("%w: %d of %d", second.ErrPermits, k, s.Permits())
+		case seen.free < k:
 			err = ErrLocked
 		}
 		return err
@@ -154,12 +189,17 @@ func (w *permitWait) take() ([]*Node, error) {
 		if err == nil {
 			err = w.mark(seen.path)
 		}
+		if err == nil && w.demand.Want != nil { // a try has looked already
+			if k := w.demand.Want(); k > w.Permits() {
+				err = fmt.Errorf("%w: %d of %d", second.ErrPermits, k, w.Permits())
+			}
+		}
 		again := w.turn.session.Recheck() // watches can be lost
 		switch {
 		case err == nil:
 			pace.Reset()
 			w.attempt.trouble.Store(nil)
-		case w.attempt.once, classify(err) == permanent, errors.Is(err, second.ErrPermits):
+		case w.attempt.once, classify(err) == permanent, errors.Is(err, second.ErrPermits), errors.Is(err, errNoNumber):
 			return nil, err
 		default:
 			if w.attempt.trouble.Store(&err); w.Err() == nil {
@@ -220,7 +260,7 @@ func (w *permitWait) choose(seen sight) (k int, decided bool) {
 		}
 	}
 	k = w.wanted(seen.free + gone)
-	if k > 0 && gone > 0 && k < w.wanted(w.permits) {
+	if k > 0 && gone > 0 && k < w.wanted(w.Permits()) {
 		return 0, true
 	}
 	return k, k > 0 || !seen.heard
@@ -236,7 +276,7 @@ const mostHeard = 16
 func (w *permitWait) look(known []string) (sight, error) {
 	known = slices.DeleteFunc(known, w.taken.gone) // before the list: one of the same name would be another
 	requests := w.looks()
-	if w.byList = w.byList || len(known) > mostHeard || w.wanted(w.wanted(w.permits)-1) > 0; w.byList {
+	if w.byList = w.byList || len(known) > mostHeard || w.wanted(w.wanted(w.Permits())-1) > 0; w.byList {
 		requests[0], known = w.link.Listing(w.leases.path, &w.list), nil
 	}
 	w.taken.follow(known...)
@@ -366,11 +406,27 @@ func (s *semaphore) see(answers []link.Answer) (sight, error) {
 	if leases.Err != nil && !seen.missing {
 		return seen, fmt.Errorf("list %s: %w", s.leases.path, zkqueue.Lacking("READ", s.leases.path, leases.Err))
 	}
-	seen.free = s.permits - len(seen.taken)
+	s.learn(path)
+	seen.free = s.Permits() - len(seen.taken)
 	if path.Err != nil && classify(path.Err) != missing && !errors.Is(path.Err, zk.ErrNoAuth) {
 		return seen, fmt.Errorf("read %s: %w", s.path, path.Err)
 	}
 	return seen, nil
+}
+
+// learn takes over how many permits the path says there are: as many as the program says, if it says nothing. Where it cannot be read,
+// what is known stays.
+func (s *semaphore) learn(path link.Answer) {
+	if path.Err != nil && classify(path.Err) != missing {
+		return
+	}
+	n := s.given
+	if text, marked := strings.CutPrefix(string(path.Data), zkqueue.PermitsMark); marked {
+		if number, err := strconv.Atoi(text); err == nil && number > 0 {
+			n = number
+		}
+	}
+	s.permits.Store(int64(n))
 }
 
 // compare reports whether the path has yet to say how many permits there are, or refuses one that says something else.
@@ -382,18 +438,19 @@ func (s *semaphore) compare(path link.Answer) (blank bool, err error) {
 	case path.Stat.DataLength == 0, text == zkqueue.ContainerData:
 		return true, nil
 	}
-	if number, ours := strings.CutPrefix(text, zkqueue.PermitsMark); ours && number != strconv.Itoa(s.permits) {
-		return false, fmt.Errorf("%w: %s says %s, this process %d; use one number everywhere; "+
-			"to change it, stop all processes and set the content of %s to %q",
-			second.ErrPermits, s.path, number, s.permits, s.path, s.marking())
+	if number, marked := strings.CutPrefix(text, zkqueue.PermitsMark); marked && number != strconv.Itoa(s.Permits()) {
+		return false, fmt.Errorf("%w: the content of %s is %q; call SetPermits", errNoNumber, s.path, second.Text(text))
 	}
 	if _, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
 		return false, fmt.Errorf("%w: the content of %s is %q, as of kazoo's Semaphore, which cannot share permits with this one; "+
 			"use another path",
-			second.ErrPermits, s.path, text)
+			errNoNumber, s.path, text)
 	}
 	return false, nil
 }
+
+// errNoNumber says that the content of a path cannot say how many permits there are.
+var errNoNumber = errors.New("no number of permits")
 
 // errRewritten says that somebody else has just written to the path.
 var errRewritten = errors.New("the number of permits was changed")
@@ -404,7 +461,7 @@ func (s *semaphore) mark(path link.Answer) error {
 	if !blank || s.unmarked.Load() {
 		return err
 	}
-	_, err = s.link.Conn.Set(s.path, []byte(s.marking()), path.Stat.Version)
+	_, err = s.link.Conn.Set(s.path, marking(s.given), path.Stat.Version)
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		s.unmarked.Store(true)
@@ -417,8 +474,8 @@ func (s *semaphore) mark(path link.Answer) error {
 	return nil
 }
 
-// marking is the content of the path that says how many permits there are.
-func (s *semaphore) marking() string { return zkqueue.PermitsMark + strconv.Itoa(s.permits) }
+// marking is the content of a path with n permits.
+func marking(n int) []byte { return []byte(zkqueue.PermitsMark + strconv.Itoa(n)) }
 
 // Contenders returns a process that has permits and waits for more in both places.
 func (s *semaphore) Contenders(ctx context.Context) ([]second.Contender, error) {

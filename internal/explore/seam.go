@@ -514,6 +514,10 @@ type semaphore struct{ claim }
 
 func (s *semaphore) Equal(other second.Semaphore) bool { return s.claim == other.(*semaphore).claim }
 func (s *semaphore) Most() int                         { return s.of }
+func (s *semaphore) Permits() int                      { return s.of }
+
+// SetPermits is left to internal/tiertest.
+func (s *semaphore) SetPermits(context.Context, int) error { return errors.ErrUnsupported }
 
 func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
 	for {

@@ -4,6 +4,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type Server struct {
 	revision int64               // grows with each change, and each look
 	until    time.Time           // before which nothing is granted to those who do not have it
 	queues   map[string][]*place // in order
+	permits  map[string]int      // that were set, by path
 	sessions map[string]*session
 }
 
@@ -65,7 +67,8 @@ type session struct {
 // NewServer returns an empty store.
 func NewServer() *Server {
 	as := func(_ *Process, s queue.Store) queue.Store { return s }
-	return &Server{As: as, Logger: slog.New(slog.DiscardHandler), queues: make(map[string][]*place), sessions: make(map[string]*session)}
+	return &Server{As: as, Logger: slog.New(slog.DiscardHandler), queues: make(map[string][]*place), permits: make(map[string]int),
+		sessions: make(map[string]*session)}
 }
 
 // Script has f decide what becomes of each command from now on; nil lets all be.
@@ -219,7 +222,7 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	a := queue.Answer{Outcome: queue.Done}
 	x := s.sessions[c.Session]
 	c.Ref = at(c.Ref)
-	if x == nil && !slices.Contains([]queue.Op{queue.Open, queue.List, queue.Ask}, c.Op) && !(s.OwnTTL && c.Op == queue.Leave) {
+	if x == nil && !slices.Contains([]queue.Op{queue.Open, queue.List, queue.Ask, queue.Resize}, c.Op) && !(s.OwnTTL && c.Op == queue.Leave) {
 		return queue.Answer{Outcome: queue.Expired, Err: errors.New("the server does not know it any more")}
 	}
 	switch c.Op {
@@ -265,6 +268,9 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 				q.Shared, q.Permits = q.Shared || c.Op == queue.Share, min(q.Permits, c.Weight)
 			}
 		})
+	case queue.Resize:
+		s.permits[c.Path] = c.Permits
+		s.changeLocked(c.Path, func(q *place) { q.Of = c.Permits })
 	case queue.Look:
 	default:
 		return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}
@@ -330,8 +336,13 @@ func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 	places := s.queues[c.Path]
 	if s.standLocked(c.Ref).Known { // it was executed before
 		return a
-	} else if len(places) > 0 && places[0].Of != c.Ref.Permits {
-		return queue.Answer{Outcome: queue.Denied, Err: fmt.Errorf("%w: the path is for %d", second.ErrPermits, places[0].Of)}
+	}
+	of := s.permits[c.Path]
+	if of == 0 && len(places) > 0 {
+		of = places[0].Of
+	}
+	if of = cmp.Or(of, c.Permits); of != c.Permits {
+		return queue.Answer{Outcome: queue.Denied, Permits: of, Err: fmt.Errorf("%w: there are %d", second.ErrPermits, of)}
 	}
 	places = append(places, &place{session: x, Contender: second.Contender{
 		ID: c.ID, Token: s.revision + 1, Shared: c.Reads, Linger: c.Linger, Permits: c.Weight, Of: c.Ref.Permits,

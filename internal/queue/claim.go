@@ -4,22 +4,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A claim is one way to queue for the lock at path, or for some of so many permits.
+// A claim is one way to queue for the lock at path, or for permits there.
 type claim struct {
 	tier    *Tier
 	path    string
 	mode    second.Mode
-	permits int           // 0: the lock
+	permits *atomic.Int64 // how many there are, as far as is known; nil: it is the lock
 	linger  time.Duration // as its contenders say
 }
 
-func (l *claim) Equal(other second.Claim) bool {
-	return *l == *other.(*claim)
+func (l *claim) Equal(other second.Claim) bool { return l.alike(other.(*claim)) }
+
+// alike compares all but the number of permits, which both learn from the store.
+func (l *claim) alike(o *claim) bool {
+	a, b := *l, *o
+	a.permits, b.permits = nil, nil
+	return a == b && (l.permits == nil) == (o.permits == nil)
+}
+
+// ref is the queue of the claim, with as many permits as are known of.
+func (l *claim) ref() Ref {
+	r := Ref{Path: l.path, Reads: l.mode == second.Reading}
+	if l.permits != nil {
+		r.Permits = int(l.permits.Load())
+	}
+	return r
+}
+
+// learn takes over how many permits there are, unless that is 0.
+func (l *claim) learn(permits int) {
+	if permits > 0 && l.permits != nil {
+		l.permits.Store(int64(permits))
+	}
 }
 
 // Acquire takes one command if it need not wait for anybody.
@@ -54,6 +76,9 @@ const try = "try" // waits for nobody
 // errGone says that a contender has lost its place in the queue and has to start again, which a try does not.
 var errGone = second.Unavailable(errors.New("the session is over, and the next one begins"))
 
+// errRenumbered says that a contender has to start again with the number of permits that the store has answered with.
+var errRenumbered = errors.New("the store has another number of permits")
+
 // begin waits until a contender has the lock, the next one if its place is lost. The first one enters in place of an old one. A caller
 // may leave at any time: the contender then leaves, too, as soon as the commands that are under way have been answered. To end these
 // instead would leave it open whether they are executed.
@@ -71,6 +96,9 @@ func (l *claim) begin(ctx context.Context, op string, old *Contender, w *second.
 		if err == nil {
 			return c, nil
 		}
+		if errors.Is(err, errRenumbered) {
+			continue
+		}
 		if op == try || c == nil || !c.IsLost() && !errors.Is(err, errGone) {
 			return nil, l.failure(op, err)
 		}
@@ -83,24 +111,24 @@ func (l *claim) failure(op string, err error) error {
 
 // Contenders takes one command.
 func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
-	a, err := l.request(ctx, List, "contenders of")
+	a, err := l.request(ctx, List, "contenders of", l.ref())
 	return a.Queue, err
 }
 
 // Revoke has those that have the lock know that they are asked for it. It is nothing if nobody has.
 func (l *claim) Revoke(ctx context.Context) error {
-	_, err := l.request(ctx, Ask, "revoke")
+	_, err := l.request(ctx, Ask, "revoke", l.ref())
 	return err
 }
 
 // request sends a command about the path. A process meets the store before, unless it cannot, and knows whether that grants anything.
-func (l *claim) request(ctx context.Context, op Op, what string) (a Answer, err error) {
+func (l *claim) request(ctx context.Context, op Op, what string, about Ref) (a Answer, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.tier.ctx, func() { cancel(second.ErrClosed) })()
 	l.tier.present(ctx, false)
 	a, err = l.tier.repeat(ctx, func() Answer {
-		return l.tier.do(ctx, Command{Op: op, Ref: Ref{Path: l.path, Permits: l.permits}})
+		return l.tier.do(ctx, Command{Op: op, Ref: about})
 	})
 	if err != nil {
 		return Answer{}, l.failure(what, err)

@@ -44,8 +44,9 @@ type Ref struct {
 	Token int64 // 0 as long as it is not known
 
 	// Permits is of how many it wants some, and 0 if it wants a lock, which is another queue. Those in a queue have the
-	// permits of which those ahead and they together want no more than there are. An Enter or a Try with another number than theirs
-	// is Denied with [second.ErrPermits], even if it would be Locked.
+	// permits of which those ahead and they together want no more than there are. The store says how many that is: the number set
+	// by a Resize, or else the number with which those in the queue entered. An Enter or a Try with another number is Denied with
+	// [second.ErrPermits] and the right number, even if it would be Locked.
 	Permits int
 }
 
@@ -78,6 +79,7 @@ const (
 	Leave   Op = "leave"   // remove it
 	List    Op = "list"    // the queue
 	Ask     Op = "ask"     // ask those that have the lock to give it up
+	Resize  Op = "resize"  // there are as many permits at the path as the Ref says, from now on; those that have some keep them
 )
 
 // An Outcome is what became of a command.
@@ -101,6 +103,7 @@ type Answer struct {
 	Begun   bool  // what was Denied may have been executed in part
 
 	View        View    // of Enter, Try, Look, Share and Weigh
+	Permits     int     // of an Enter or a Try that is Denied because it has another number: how many there are
 	Views       []View  // of Beat: those Among of whom no news would tell, and what counts before the session does as renewed
 	Removed     Removal // of Leave, and by Enter of Old
 	Quarantined bool    // of Try: Locked, as the store grants nothing
@@ -155,6 +158,7 @@ type View struct {
 	Asked   bool             // to give the lock up
 	Behind  bool             // somebody waits because of it
 	Reader  bool             // the one right behind reads
+	Of      int              // permits that there are, 0 for a lock
 	Free    int              // permits that nobody ahead wants, if it does not have its own; 0 or less if any contender waits ahead
 	Waiting int              // others who wait for permits
 	Ahead   int              // how many keep the lock from it; of permits, how many wait before it

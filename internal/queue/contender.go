@@ -22,6 +22,7 @@ type Contender struct {
 	claim   *claim
 	session *session
 	id      string
+	permits int            // that there are, as it says when it enters; 0 for a lock
 	wake    mutexbool.Bool // look again
 
 	token  atomic.Int64 // 0 until it is known
@@ -98,7 +99,7 @@ const maxLeft = 1024
 func (l *claim) contenderUnder(x *session) *Contender {
 	t := l.tier
 	c := &Contender{
-		claim: l, session: x, id: t.store.Name(x.name), entered: make(chan struct{}),
+		claim: l, session: x, id: t.store.Name(x.name), permits: l.ref().Permits, entered: make(chan struct{}),
 	}
 	if t.config.Apart {
 		c.session = t.newSession(x.name, x.ttl, t.Now())
@@ -149,7 +150,7 @@ func (c *Contender) attend() {
 
 // Ref is how the store finds the contender.
 func (c *Contender) Ref() Ref {
-	return Ref{Path: c.claim.path, ID: c.id, Reads: c.claim.mode == second.Reading, Token: c.token.Load(), Permits: c.claim.permits}
+	return Ref{Path: c.claim.path, ID: c.id, Reads: c.claim.mode == second.Reading, Token: c.token.Load(), Permits: c.permits}
 }
 
 func (c *Contender) command(op Op) Command {
@@ -180,6 +181,9 @@ func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 		a.Err = errGone
 	case a.Outcome == Gone:
 		a.Err = errGone
+	case a.Outcome == Denied && a.Permits > 0:
+		c.claim.learn(a.Permits)
+		a.Err = errRenumbered
 	case a.Outcome == Done:
 		c.apply(a.View)
 	}
@@ -210,6 +214,9 @@ func (c *Contender) enter(old *Contender) error {
 
 // tryOnce holds the lock, or so many permits, if nobody is in the way.
 func (c *Contender) tryOnce(weight int64) error {
+	if weight > int64(c.permits) {
+		return tooMany(int(weight), c.permits)
+	}
 	c.weight.Store(weight)
 	a, locked := c.send(c.command(Try)), second.ErrLocked
 	if a.Quarantined || a.View.Quarantined {
@@ -249,6 +256,9 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 			w.Stands(c.standing)
 		}
 		if d != nil {
+			if v := c.newest(); v.Of > 0 && c.weight.Load() > int64(v.Of) {
+				return tooMany(int(c.weight.Load()), v.Of)
+			}
 			if err := c.bid(ctx, d); err != nil {
 				return err
 			}
@@ -350,6 +360,7 @@ func (c *Contender) takes(v View) bool {
 	}
 	c.token.Store(v.Token)
 	c.said, c.heard = v, c.claim.tier.Now()
+	c.claim.learn(v.Of)
 	if v.Asked {
 		c.revoked.Set()
 	}

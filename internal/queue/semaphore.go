@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/tierlock/tierlock/internal/retry"
@@ -12,7 +13,28 @@ import (
 // A semaphore is a queue in which those have permits whose number, with what all ahead want, is no more than there are. So a request
 // is served whole and in order, and once it is served nobody ahead can ever want more. What one has or wants only becomes less; who
 // wants more queues for that anew.
+//
+// When the number of permits becomes less, those who have some keep them.
 type semaphore struct{ *claim }
+
+// Permits is the number that the store has answered with last, and before that the one that the program gave.
+func (s semaphore) Permits() int { return int(s.permits.Load()) }
+
+// SetPermits takes one command.
+func (s semaphore) SetPermits(ctx context.Context, n int) error {
+	r := s.ref()
+	r.Permits = n
+	_, err := s.request(ctx, Resize, "set the permits of", r)
+	if err == nil {
+		s.learn(n)
+	}
+	return err
+}
+
+// tooMany says that so many permits cannot be had.
+func tooMany(wanted, of int) error {
+	return fmt.Errorf("%w: %d of %d", second.ErrPermits, wanted, of)
+}
 
 // Acquire takes one command if as many permits are free as the process wants.
 func (s semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
@@ -56,9 +78,7 @@ func (s semaphore) Release(permits []second.Permit) (err error) {
 func (s semaphore) Most() int { return 1 << 16 }
 
 // Equal reports whether the contenders of both would be alike.
-func (s semaphore) Equal(other second.Semaphore) bool {
-	return *s.claim == *other.(semaphore).claim
-}
+func (s semaphore) Equal(other second.Semaphore) bool { return s.alike(other.(semaphore).claim) }
 
 // bid asks for fewer permits if the contender is the first who waits, and the process takes those that are free.
 func (c *Contender) bid(ctx context.Context, d *second.Demand) error {

@@ -17,7 +17,7 @@ func Waiting(queue []second.Contender) {
 // are.
 func (v *View) Stand(own, length int, at func(int) *second.Contender) {
 	c := at(own)
-	v.Known, v.Token, v.Reads, v.Asked = true, c.Token, c.Shared, c.Asked
+	v.Known, v.Token, v.Reads, v.Asked, v.Of = true, c.Token, c.Shared, c.Asked, c.Of
 	free := c.Of
 	for i := range length {
 		p := at(i)

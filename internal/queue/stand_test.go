@@ -11,10 +11,10 @@ import (
 func TestWhereThoseStandWhoWantPermits(t *testing.T) {
 	queue := []second.Contender{{Of: 5, Permits: 2}, {Of: 5, Permits: 3}, {Of: 5, Permits: 3}, {Of: 5, Permits: 1}}
 	for own, want := range []View{
-		{Known: true, Has: true, Behind: true, Waiting: 2},
-		{Known: true, Has: true, Behind: true, Waiting: 2},
-		{Known: true, Behind: true, Waiting: 1},
-		{Known: true, Ahead: 1, Nearest: second.Contender{Of: 5}, Waiting: 1, Free: -3},
+		{Known: true, Of: 5, Has: true, Behind: true, Waiting: 2},
+		{Known: true, Of: 5, Has: true, Behind: true, Waiting: 2},
+		{Known: true, Of: 5, Behind: true, Waiting: 1},
+		{Known: true, Of: 5, Ahead: 1, Nearest: second.Contender{Of: 5}, Waiting: 1, Free: -3},
 	} {
 		var v View
 		v.Stand(own, len(queue), func(i int) *second.Contender { return &queue[i] })

@@ -8,7 +8,7 @@ var (
 	ErrLost     = errors.New("lock lost")
 	ErrReleased = errors.New("lock already released")
 	ErrClosed   = errors.New("locks closed")
-	ErrPermits  = errors.New("another number of permits")
+	ErrPermits  = errors.New("more permits wanted than there are")
 	ErrUnknown  = errors.New("outcome unknown")
 
 	ErrUnavailable = errors.New("store unavailable")

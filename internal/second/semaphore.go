@@ -8,14 +8,20 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A Semaphore is one way to take permits, of which all processes together may have a fixed number.
+// A Semaphore is one way to take permits, of which all processes together may have as many as the store says. It says what the first
+// process asked for, until somebody sets another number.
 // A permit is taken and given up in the store one by one, but a request for several is served whole.
 type Semaphore interface {
+	// Permits returns how many permits there are, as far as this process knows: the number that it was given, until the store has
+	// answered with another one.
+	Permits() int
+	// SetPermits changes the number in the store. Permits that are taken stay taken. It waits for a store that cannot be reached.
+	SetPermits(ctx context.Context, n int) error
 	// Acquire queues and waits until it is first and d takes of the permits that are free. These
 	// come in one write, all or none, with which it leaves the queue. As long as it is first,
-	// nobody else gets any. It ends like [Claim.Acquire].
+	// nobody else gets any. It ends like [Claim.Acquire], and with [ErrPermits] once it wants more permits than there are.
 	Acquire(ctx context.Context, d *Demand) ([]Permit, error)
-	// TryAcquire returns [ErrLocked] unless k permits are free and nobody queues for them, and
+	// TryAcquire returns [ErrLocked] unless k permits are free and nobody queues for them, [ErrPermits] if there are fewer, and
 	// fails at once while the store cannot be reached.
 	TryAcquire(ctx context.Context, k int) ([]Permit, error)
 	// Release gives permits up, each of them once, in one write, and waits until they are gone,

@@ -26,9 +26,14 @@ var permitPromises = []promise{
 	{name: "permits-contenders", text: "Whoever asks sees who has how many, and then who waits, in order", test: permitContenders},
 	{name: "permits-standing", text: "Whoever waits can learn, without a request, how many wait before it, and whoever is first, that " +
 		"others wait", test: permitStanding},
-	{name: "permits-number", text: "Another number of permits is refused as long as somebody uses the path", test: anotherNumber},
-	{name: "permits-renumber", text: "Another number of permits is taken once nobody uses the path", test: anotherNumberLater},
-	{name: "permits-claims", text: "Semaphores of one path and number are equal, others are not, and there is none for a path that " +
+	{name: "permits-number", text: "A process that gives another number of permits follows the number in the store while the path is in use",
+		test: anotherNumber},
+	{name: "permits-renumber", text: "Another number of permits counts once the path was not in use", test: anotherNumberLater},
+	{name: "permits-fewer", text: "A smaller number of permits interrupts no owner, and grants no more than there are then", test: fewerPermits},
+	{name: "permits-more", text: "A larger number of permits lets waiters in, also while one more process asks with the old number",
+		test: morePermits},
+	{name: "permits-set", text: "A number that was set stays when the path is not in use", test: numberStays},
+	{name: "permits-claims", text: "Semaphores of one path are equal, others are not, and there is none for a path that " +
 		"cannot be one", test: semaphores},
 	{name: "permits-tokens", text: "Tokens grow from portion to portion", test: permitTokens},
 	{name: "permits-gate", text: "Through the gate, never more are taken than there are, and small requests do not starve large ones",
@@ -292,15 +297,101 @@ func anotherNumber(s *scene) {
 	a, b := s.process(), s.process()
 	two, three := a.of(2), b.of(3)
 	held := two.take(1)
+	three.has(3)
 	present := s.present()
-	for _, r := range []*taking{three.acquire(s.Context(), 1), three.try(s.Context(), 1)} {
-		if r.end(); !errors.Is(r.err, second.ErrPermits) {
-			s.Errorf("some of 3 permits, where another one has some of 2: %v, want ErrPermits", r.err)
-		}
-	}
+	three.never(3)
+	three.has(2)
 	s.leftWithin(present, s.expiry())
-	s.giveAll(b.of(2).take(1))
+	other := b.of(3)
+	p := other.takes(1)
+	other.has(2)
+	three.refused(1)
+	waiting := three.queue(2)
+	s.giveAll(p)
+	s.wait(waiting)
 	s.giveAll(held)
+	s.giveAll(waiting.granted())
+	s.none()
+}
+
+// has checks how many permits there are as far as the process knows.
+func (t *taker) has(permits int) {
+	t.scene.Helper()
+	if got := t.store.Permits(); got != permits {
+		t.scene.Errorf("there are %d permits, want %d", got, permits)
+	}
+}
+
+// never checks that neither a try nor a wait gets more permits than there are.
+func (t *taker) never(k int) {
+	t.scene.Helper()
+	for _, take := range []func(context.Context, int) *taking{t.acquire, t.try} {
+		take(t.scene.Context(), k).tooMany()
+	}
+}
+
+// tooMany checks that a call ends because it asks for more permits than there are.
+func (r *taking) tooMany() {
+	r.scene.Helper()
+	if r.end(); !errors.Is(r.err, second.ErrPermits) {
+		r.scene.Errorf("%d permits, which is more than there are: %v, want ErrPermits", r.want, r.err)
+	}
+}
+
+// sets sets the number of permits.
+func (t *taker) sets(n int) {
+	t.scene.Helper()
+	if err := t.store.SetPermits(t.scene.Context(), n); err != nil {
+		t.scene.Fatalf("SetPermits: %v", err)
+	}
+	t.scene.permits(n)
+}
+
+func fewerPermits(s *scene) {
+	t := s.takers(3, 5)
+	p, q := t[0].take(3), t[1].take(2)
+	waiting, large := t[2].queue(2), t[0].queue(4)
+	t[1].sets(2)
+	s.giveAll(q)
+	s.give(p, 1)
+	s.wait(waiting)
+	if err := p.err(); err != nil {
+		s.Errorf("permits that were taken before there were fewer: %v", err)
+	}
+	t[1].refused(1)
+	s.giveAll(p)
+	s.giveAll(waiting.granted())
+	large.tooMany() // at its turn at the latest
+	t[1].never(3)
+	s.giveAll(t[1].takes(2))
+	s.none()
+}
+
+func morePermits(s *scene) {
+	t := s.takers(4, 2)
+	p := t[0].take(2)
+	a, b := t[1].queue(1), t[2].queue(2)
+	t[3].sets(5)
+	q, r := a.granted(), b.granted()
+	t[3].refused(1)
+	s.giveAll(p)
+	late := s.process().of(2)
+	last := late.takes(1)
+	late.has(5)
+	s.giveAll(last, q, r)
+	s.none()
+}
+
+func numberStays(s *scene) {
+	a, b := s.process().of(3), s.process().of(2)
+	s.usedPermits(a)
+	a.sets(1)
+	s.giveAll(b.takes(1))
+	b.has(1)
+	b.never(2)
+	a.sets(4)
+	s.giveAll(b.take(2))
+	b.has(4)
 	s.none()
 }
 
@@ -308,11 +399,11 @@ func anotherNumberLater(s *scene) {
 	a, b := s.process(), s.process()
 	s.giveAll(a.of(2).take(2))
 	s.none()
+	s.permits(3)
 	p := b.of(3).take(3)
-	r := a.of(2).try(s.Context(), 1)
-	if r.end(); !errors.Is(r.err, second.ErrPermits) {
-		s.Errorf("some of 2 permits, where another one has some of 3: %v, want ErrPermits", r.err)
-	}
+	again := a.of(2)
+	again.refused(1)
+	again.has(3)
 	s.giveAll(p)
 	s.none()
 }
@@ -332,8 +423,8 @@ func semaphores(s *scene) {
 	if !one.Equal(semaphore(s.path, 2)) {
 		s.Errorf("two semaphores of one path are not equal")
 	}
-	if one.Equal(semaphore(s.path+"-other", 2)) || one.Equal(semaphore(s.path, 3)) {
-		s.Errorf("semaphores of two paths, or numbers, are equal")
+	if one.Equal(semaphore(s.path+"-other", 2)) {
+		s.Errorf("semaphores of two paths are equal")
 	}
 	if _, err := p.Semaphore("", 2, second.Options{}); err == nil {
 		s.Errorf("there is a semaphore for no path")

@@ -23,6 +23,7 @@ type scene struct {
 	holds  map[*hold]bool
 	grants []*hold    // in the order in which they came
 	taken  []*portion // likewise
+	total  int        // how many permits there are, 0 before anybody has said so; likewise
 }
 
 func newScene(w *witness, h Harness) *scene {

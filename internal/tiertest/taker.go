@@ -1,6 +1,7 @@
 package tiertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 // A taker is a process as one that takes permits.
 type taker struct {
 	*proc
-	total int // how many permits there are
+	total int // how many permits it says there are
 	store second.Semaphore
 }
 
@@ -28,7 +29,17 @@ func (p *proc) of(total int) *taker {
 	}
 	s.needs(s.LeftPermits != nil, "count those who have permits")
 	s.Left = s.LeftPermits
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total = cmp.Or(s.total, total)
 	return &taker{p, total, store}
+}
+
+// permits says that there are so many from now on.
+func (s *scene) permits(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total = n
 }
 
 func (s *scene) takers(n, total int) (all []*taker) {
@@ -60,8 +71,8 @@ func (t *taker) note(permits []second.Permit, newest int64) *portion {
 			out += len(other.permits)
 		}
 	}
-	if out > t.total {
-		s.Errorf("%d permits are out, of %d", out, t.total)
+	if out > s.total {
+		s.Errorf("%d permits are out, of %d", out, s.total)
 	}
 	for _, one := range permits {
 		if one.Token() != p.token || p.token <= newest {
