@@ -3,6 +3,7 @@ package pglock
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -39,6 +40,14 @@ func refusal(err error) string {
 		return refusal.Code
 	}
 	return ""
+}
+
+// permitsIn is how many permits there are, as a server says that has refused another number of them.
+func permitsIn(err error) (n int) {
+	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
+		n, _ = strconv.Atoi(refusal.Detail)
+	}
+	return n
 }
 
 // unfit reports whether err says that the database, or the way to it, is none for these locks.

@@ -6,7 +6,7 @@
 
 CREATE SCHEMA tierlock;
 
-CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 11';
+CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 12';
 
 CREATE SEQUENCE tierlock.token;
 
@@ -34,6 +34,12 @@ CREATE TABLE tierlock.contender (
 );
 
 CREATE INDEX ON tierlock.contender (session);
+
+-- How many permits there are at a path, where a program or an operator has set that. Elsewhere the contenders there say it.
+CREATE TABLE tierlock.semaphore (
+	path text COLLATE "C" PRIMARY KEY,
+	permits bigint NOT NULL
+);
 
 -- No token of the queue at path is lower, nor will any be. What is deleted there stays as long as a transaction is open anywhere in
 -- the database, and who looks from here on need not pass it by. Of the queues of a slot one has this, most often the busiest.
@@ -201,7 +207,7 @@ END $$;
 
 -- enter puts a contender at the tail of a queue, and deletes an old one with that; a try, only if nobody is in the way. If it is
 -- repeated it finds what it did before, and yet writes: so it waits for the standby that the first one may not have waited for.
--- A queue for another number of permits refuses it.
+-- A queue for another number of permits refuses it, and says which one counts.
 CREATE FUNCTION tierlock.enter(queue text, me text, mine text, reading boolean, lingers bigint, old text, try boolean,
 	wanted bigint DEFAULT 0, of bigint DEFAULT 0,
 	OUT alive boolean, OUT number bigint, OUT first boolean, OUT removed boolean, OUT quiet bigint) LANGUAGE plpgsql AS $$
@@ -228,8 +234,11 @@ BEGIN
 			ELSE coalesce(bool_and(reads AND reading), true) END INTO newest, others, calm, first FROM tierlock.contender
 			WHERE path = queue AND token >= was.lowest AND token < coalesce(number, 9223372036854775807);
 	END IF;
-	IF of > 0 AND others <> of THEN
-		RAISE 'the path is for %, not %', others, of USING ERRCODE = 'TL002';
+	IF of > 0 THEN
+		others := coalesce((SELECT permits FROM tierlock.semaphore WHERE path = queue), others, of);
+		IF others <> of THEN
+			RAISE 'there are % permits, not %', others, of USING ERRCODE = 'TL002', DETAIL = others;
+		END IF;
 	END IF;
 	IF number IS NULL AND NOT (try AND (quiet > 0 OR NOT first)) THEN
 		number := nextval('tierlock.token');
@@ -284,6 +293,15 @@ BEGIN
 	END IF;
 	PERFORM tierlock.tell(queue, was.lowest, was.held, false, '');
 	RETURN (SELECT has FROM tierlock.line(queue, was.lowest) WHERE id = me);
+END $$;
+
+-- resize sets how many permits there are, and has those who wait look again.
+CREATE FUNCTION tierlock.resize(queue text, of bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM tierlock.enclose(queue);
+	INSERT INTO tierlock.semaphore VALUES (queue, of) ON CONFLICT (path) DO UPDATE SET permits = of;
+	UPDATE tierlock.contender SET permits = of WHERE path = queue;
+	PERFORM pg_notify('tierlock ' || session, 'look ' || queue) FROM (SELECT DISTINCT session FROM tierlock.contender WHERE path = queue) s;
 END $$;
 
 -- ask asks those that have the lock to give it up.

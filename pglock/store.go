@@ -151,6 +151,8 @@ func (s *store) request(ctx context.Context, conn *pgxpool.Conn, c queue.Command
 		a.Queue, err = s.list(ctx, conn, c.Path)
 	case queue.Ask:
 		_, err = conn.Exec(ctx, "SELECT tierlock.ask($1)", c.Path)
+	case queue.Resize:
+		_, err = conn.Exec(ctx, "SELECT tierlock.resize($1, $2)", c.Path, c.Permits)
 	case queue.Goodbye:
 		for !all && err == nil {
 			err = conn.QueryRow(ctx, "SELECT tierlock.finish($1)", c.Session).Scan(&all)
@@ -182,6 +184,7 @@ func (s *store) enter(ctx context.Context, conn *pgxpool.Conn, c queue.Command) 
 		c.Permits).Scan(&alive, &number, &first, &removed, &quiet)
 	switch {
 	case refusal(err) == "TL002":
+		a.Permits = permitsIn(err)
 		return a, fmt.Errorf("%w: %w", second.ErrPermits, err)
 	case err != nil:
 		return a, err
@@ -193,7 +196,7 @@ func (s *store) enter(ctx context.Context, conn *pgxpool.Conn, c queue.Command) 
 	case number == nil:
 		return queue.Answer{Outcome: queue.Locked, Quarantined: quiet > 0}, nil
 	}
-	v := queue.View{ID: c.ID, Known: true, Token: *number, At: s.now(), Reads: c.Reads}
+	v := queue.View{ID: c.ID, Known: true, Token: *number, At: s.now(), Reads: c.Reads, Of: c.Permits}
 	return queue.Answer{Outcome: queue.Done, Removed: removal[removed], View: s.grant(v, first)}, nil
 }
 
