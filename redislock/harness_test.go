@@ -41,14 +41,8 @@ func launch(t testing.TB, addrs []string, opts ...Option) *process {
 	w := newWire(t, addrs)
 	p := &process{wire: w, client: redis.NewClient(&redis.Options{Dialer: w.dial})}
 	p.store = open(p.client, o)
-	connected := make(chan struct{})
-	var once sync.Once
-	p.tier.Notify(func(c second.Connection) {
-		if c.State == second.Connected {
-			once.Do(func() { close(connected) })
-		}
-	})
-	ended(t, "no session yet", connected)
+	claim := need.Get(p.tier.Claim("no lock", second.Options{}))(t)
+	need.Get(claim.Contenders(soon(t)))(t) // waits for a session
 	return p
 }
 
