@@ -40,7 +40,7 @@ if about(' key', 'type', key) then
 	return missing
 end
 for _, command in ipairs({
-	'type', 'get', 'set', 'del', 'pexpire', 'pttl', 'hget', 'hmget', 'hset', 'hdel',
+	'type', 'get', 'set', 'del', 'pexpire', 'persist', 'pttl', 'hget', 'hmget', 'hset', 'hdel',
 	'zadd', 'zcard', 'zrange', 'zrangebyscore', 'zrank', 'zrem', 'zscore',
 }) do
 	need('+' .. command, command, key, key, key, key) -- some take several

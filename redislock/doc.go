@@ -147,7 +147,7 @@
 // keys above, the channels tierlock:*, CONFIG GET (without it quarantines are twelve seconds longer), what a ClusterClient asks
 // for itself, and
 //
-//	+eval +evalsha +info +ping +publish +subscribe +time +type +get +set +del +pexpire +pttl +hget +hmget
+//	+eval +evalsha +info +ping +publish +subscribe +time +type +get +set +del +pexpire +persist +pttl +hget +hmget
 //	+hset +hdel +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore
 //
 // The subcommands ls and watch of tierlock-redis also need +scan.

@@ -44,12 +44,13 @@ if op ~= 'list' and op ~= 'remove' then
 end
 
 local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 'gap', 'free', 'of', 'kept',
-	'taken', 'takers')
+	'taken', 'takers', 'set')
 local mine = known_state[1]
 local top, last = tonumber(known_state[2] or 0), tonumber(known_state[3] or 0)
 local foreign, left = tonumber(known_state[4] or 0), tonumber(known_state[5] or 0)
 local since = tonumber(known_state[6] or 0) -- when it was nobody's
 local of = tonumber(known_state[7] or ARGV[6]) -- so many permits, or 0
+local set = known_state[11] -- the number of permits was set, and stays
 local kept = tonumber(known_state[8] or 0) -- when the ends of all keys were last set
 -- The sum of the permits of all who have some, and how many those are: to add them up takes a command for each.
 local taken, takers = tonumber(known_state[9] or 0), tonumber(known_state[10] or 0)
@@ -221,7 +222,7 @@ local function renew()
 	local long_ago = math.abs(now - kept) > keep * 1000 / 4
 	if long_ago then redis.call('HSET', state, 'kept', int(now)) end
 	if long_ago or size == 1 then
-		for _, key in ipairs({ queue, leases, state }) do redis.call('PEXPIRE', key, keep) end
+		for _, key in ipairs({ queue, leases, not set and state or nil }) do redis.call('PEXPIRE', key, keep) end
 	end
 end
 
@@ -299,7 +300,7 @@ local function settle()
 	if not head[1] then
 		if ended then
 			redis.call('HSET', state, 'free', int(now))
-			redis.call('PEXPIRE', state, keep)
+			if not set then redis.call('PEXPIRE', state, keep) end
 		end
 		free()
 		return
@@ -388,7 +389,7 @@ local function answer(id)
 		'1', int(token), int(now), flag(has and quiet == 0), flag(self_reads), flag(self:sub(2, 2) == 'a'),
 		flag(has and next and not (self_reads and reads(next))), flag(has and next and reads(next)),
 		int(pause), int(quiet), int(yield), int(ahead), nearest or '', int(nearest_token), nearest_about,
-		int(vacant), int(others),
+		int(vacant), int(others), int(of),
 	}
 end
 
@@ -401,7 +402,7 @@ local function tell(id)
 end
 
 if (op == 'enter' or op == 'try') and tonumber(ARGV[6]) ~= of then
-	if first()[1] then return { 'permits', int(of) } end
+	if set or first()[1] then return { 'permits', int(of) } end
 	of = tonumber(ARGV[6])
 end
 
@@ -436,6 +437,11 @@ elseif op == 'ask' then
 		say(id, about(id):sub(1, 1) .. 'a' .. about(id):sub(3))
 	end
 	result = {}
+elseif op == 'resize' then
+	of, set = tonumber(ARGV[6]), '1'
+	redis.call('HSET', state, 'of', int(of), 'set', set)
+	redis.call('PERSIST', state)
+	result = {}
 elseif op ~= 'look' then
 	return { 'unsupported' }
 end
@@ -447,7 +453,11 @@ for _, id in ipairs(lost) do tell(id) end
 for _, id in ipairs(granted) do tell(id) end
 local head, next = first()[1], front()
 if of > 0 then
-	if next and (next ~= front_before or prospect() ~= prospect_before) then tell(next) end
+	if op == 'resize' then
+		for _, id in ipairs(redis.call('ZRANGEBYSCORE', queue, '(' .. int(top), '+inf')) do tell(id) end
+	elseif next and (next ~= front_before or prospect() ~= prospect_before) then
+		tell(next)
+	end
 elseif op == 'ask' or next and next ~= front_before then
 	for _, id in ipairs(mine and holders() or {}) do tell(id) end
 end

@@ -107,7 +107,7 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 	case c.Op == queue.Ask && len(words) == 1:
 		err = fmt.Errorf("the key is not of this package, and its owner would not hear of it: %w", errors.ErrUnsupported)
 		return queue.Answer{Outcome: queue.Denied, Err: err}
-	case c.Op == queue.Ask:
+	case c.Op == queue.Ask, c.Op == queue.Resize:
 	case c.Op == queue.Leave:
 		if !s.clustered() && slices.Equal(words, []string{"0"}) { // else the client may have repeated the request
 			a.Removed = queue.Missing
@@ -119,7 +119,9 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 	case slices.Equal(words, []string{"gone"}):
 		return queue.Answer{Outcome: queue.Gone}
 	case len(words) == 2 && words[0] == "permits":
-		return queue.Answer{Outcome: queue.Denied, Err: fmt.Errorf("%w: the path is for %s, not %d", second.ErrPermits, words[1], c.Permits)}
+		permits, _ := strconv.Atoi(words[1])
+		err = fmt.Errorf("%w: there are %d, not %d", second.ErrPermits, permits, c.Permits)
+		return queue.Answer{Outcome: queue.Denied, Permits: permits, Err: err}
 	default:
 		a.View, err = view(c.ID, words)
 	}

@@ -22,12 +22,12 @@ func view(id string, words []string) (v queue.View, err error) {
 	switch len(words) {
 	case 2:
 		v = queue.View{ID: id, At: number(1)}
-	case 17:
+	case 18:
 		v = queue.View{
 			ID: id, Known: true, Token: number(1), At: number(2), Has: flag(3), Reads: flag(4), Asked: flag(5),
 			Behind: flag(6), Reader: flag(7), Again: duration(8), Quarantined: number(9) > 0,
 			Yield: duration(10), Ahead: int(number(11)), Nearest: contender(words[12], number(13), words[14]),
-			Free: int(number(15)), Waiting: int(number(16)),
+			Free: int(number(15)), Waiting: int(number(16)), Of: int(number(17)),
 		}
 	default:
 		err = fmt.Errorf("an answer of %d words", len(words))

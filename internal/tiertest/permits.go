@@ -341,6 +341,9 @@ func (r *taking) tooMany() {
 // sets sets the number of permits.
 func (t *taker) sets(n int) {
 	t.scene.Helper()
+	if n > t.scene.permitsNow() {
+		t.scene.permits(n) // waiters are let in before SetPermits returns
+	}
 	if err := t.store.SetPermits(t.scene.Context(), n); err != nil {
 		t.scene.Fatalf("SetPermits: %v", err)
 	}

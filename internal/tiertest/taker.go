@@ -35,6 +35,12 @@ func (p *proc) of(total int) *taker {
 	return &taker{p, total, store}
 }
 
+func (s *scene) permitsNow() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
+}
+
 // permits says that there are so many from now on.
 func (s *scene) permits(n int) {
 	s.mu.Lock()
