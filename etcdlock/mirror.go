@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -31,6 +32,7 @@ type mirror struct {
 	mu        sync.Mutex // guards the fields below
 	revision  int64      // up to which all is known, 0 while nothing is
 	places    []place    // in order
+	set       int        // how many permits there are, if that was set
 	refused   error      // why the queue can be neither read nor watched, as things stand
 	followers map[queue.Ref]struct{}
 }
@@ -117,17 +119,23 @@ func (m *mirror) applyLocked(events []*clientv3.Event) {
 			continue
 		}
 		m.revision = e.Kv.ModRevision
+		if string(e.Kv.Key) == numberKey(m.prefix) {
+			m.set = numberOf(e.Kv) // none, if it is deleted
+			number(m.places, m.set)
+		}
 		if !isContender(m.prefix, e.Kv) {
 			continue
 		}
 		of := func(p place) bool { return p.key == string(e.Kv.Key) }
+		now := placeOf(e.Kv)
+		now.Of = cmp.Or(m.set, now.Of)
 		switch i := slices.IndexFunc(m.places, of); {
 		case e.Type == clientv3.EventTypeDelete:
 			m.places = slices.DeleteFunc(m.places, of)
 		case i >= 0:
-			m.places[i] = placeOf(e.Kv)
+			m.places[i] = now
 		default:
-			m.places = append(m.places, placeOf(e.Kv))
+			m.places = append(m.places, now)
 		}
 	}
 }
@@ -200,12 +208,12 @@ func (m *mirror) watch(ctx context.Context, cancel func()) (events clientv3.Watc
 func (m *mirror) look(ctx context.Context) (news bool, err error) {
 	sent := m.store.tier.Now()
 	err = m.store.call(ctx, func(ctx context.Context) error {
-		revision, places, err := m.store.read(ctx, m.prefix)
+		revision, places, set, err := m.store.read(ctx, m.prefix)
 		if err == nil {
 			m.learn(sent, func() {
 				// A watch begins behind all that it has shown, where an etcd that has gone back may come late, or never.
 				news = revision < m.revision || !slices.Equal(m.places, places)
-				m.revision, m.places, m.refused = revision, places, nil
+				m.revision, m.places, m.set, m.refused = revision, places, set, nil
 			})
 		}
 		return err

@@ -33,6 +33,31 @@ const readMark = "read-"
 // of their own of them, and as it has an empty component, no lock is there.
 const permitsMark = "//permits/"
 
+// numberKey is the key that says how many permits there are, where that was set. It is no contender's.
+func numberKey(prefix string) string { return prefix + "/of" }
+
+// numberIn is the number that was set, as one of these keys says; 0 if none does.
+func numberIn(prefix string, keys []*mvccpb.KeyValue) (n int) {
+	for _, kv := range keys {
+		if string(kv.Key) == numberKey(prefix) {
+			n = numberOf(kv)
+		}
+	}
+	return n
+}
+
+func numberOf(kv *mvccpb.KeyValue) int {
+	n, _ := strconv.Atoi(string(kv.Value))
+	return max(n, 0)
+}
+
+// number has places follow the number that was set, or that of their keys if that is 0.
+func number(places []place, set int) {
+	for i := range places {
+		places[i].Of = cmp.Or(set, refOf(places[i].key).Permits)
+	}
+}
+
 // prefixOf is what all keys of a queue begin with.
 func prefixOf(r queue.Ref) string {
 	if r.Permits > 0 {
@@ -120,6 +145,7 @@ func placesOf(prefix string, keys []*mvccpb.KeyValue) (places []place) {
 		}
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.Token, b.Token) })
+	number(places, numberIn(prefix, keys))
 	return places
 }
 
@@ -163,22 +189,22 @@ func find(places []place, ref queue.Ref) int {
 	return slices.IndexFunc(places, of)
 }
 
-// read reads the queue, as it was at the revision that it returns.
-func (s *store) read(ctx context.Context, prefix string) (revision int64, places []place, err error) {
+// read reads the queue, and the number of permits that was set, as they were at the revision that it returns.
+func (s *store) read(ctx context.Context, prefix string) (revision int64, places []place, set int, err error) {
 	known := s.past.known()
 	answer, err := s.client.Do(ctx, wholeQueue(prefix))
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, 0, err
 	}
-	revision = answer.Get().Header.Revision
+	revision, keys := answer.Get().Header.Revision, answer.Get().Kvs
 	s.hears(known, revision)
-	return revision, placesOf(prefix, answer.Get().Kvs), nil
+	return revision, placesOf(prefix, keys), numberIn(prefix, keys), nil
 }
 
 func wholeQueue(prefix string) clientv3.Op { return clientv3.OpGet(prefix, clientv3.WithPrefix()) }
 
 func (s *store) list(ctx context.Context, prefix string) (all []second.Contender, err error) {
-	_, places, err := s.read(ctx, prefix)
+	_, places, _, err := s.read(ctx, prefix)
 	for _, p := range places {
 		all = append(all, p.Contender)
 	}
@@ -243,7 +269,12 @@ func created(ref queue.Ref) clientv3.Cmp {
 func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, removed queue.Removal, err error) {
 	put, look := s.put(c), reads(c.Ref)
 	conditions, then := []clientv3.Cmp{created(c.Ref)}, []clientv3.Op{put} // it has no token yet, as no key has that is not there
-	if c.Permits > 0 {
+	prefix := prefixOf(c.Ref)
+	_, set := s.numbers.Load(prefix)
+	switch {
+	case set:
+		conditions = append(conditions, clientv3.Compare(clientv3.Value(numberKey(prefix)), "=", strconv.Itoa(c.Permits)))
+	case c.Permits > 0:
 		conditions = append(conditions, nobody(others(c.Ref), 0)...)
 	}
 	if c.Old.ID != "" {
@@ -254,11 +285,16 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 		return v, removed, err
 	}
 	keys := keysIn(answer)
-	places := placesOf(prefixOf(c.Ref), keys)
+	places := placesOf(prefix, keys)
 	own := slices.IndexFunc(places, func(p place) bool { return p.key == keyOf(c.Ref) })
+	if own < 0 {
+		err = s.sameNumber(c.Ref, keys)
+		if _, now := s.numbers.Load(prefix); err == nil && now != set {
+			return s.enter(ctx, c) // on the other condition
+		}
+		return v, removed, cmp.Or(err, errGone)
+	}
 	switch {
-	case own < 0:
-		return v, removed, cmp.Or(sameNumber(c.Ref, keys), errGone)
 	case answer.Succeeded:
 		s.wrote(put, answer.Header.Revision)
 		if c.Old.ID != "" {
@@ -280,15 +316,43 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 	return v, removed, nil
 }
 
-// sameNumber returns an error if one wants permits, and one of the keys is for another number of them.
-func sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
-	for _, kv := range keys {
-		if other := refOf(string(kv.Key)).Permits; ref.Permits > 0 && other != ref.Permits {
-			return denied{fmt.Errorf("%w: %s is one for some of %d, not of %d; all processes have to give the same number",
-				second.ErrPermits, second.Text(string(kv.Key)), other, ref.Permits)}
+// otherNumber says that there is another number of permits than a contender has entered with.
+type otherNumber struct {
+	error
+	permits int // that there are
+}
+
+func (o otherNumber) Unwrap() error { return o.error }
+
+// sameNumber returns an error if one wants permits, and there is another number of them: the one that was set, or else that of any key.
+func (s *store) sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
+	if ref.Permits == 0 {
+		return nil
+	}
+	prefix := prefixOf(ref)
+	permits := numberIn(prefix, keys)
+	if permits == 0 {
+		s.numbers.Delete(prefix)
+	} else {
+		s.numbers.Store(prefix, struct{}{})
+	}
+	for i := 0; i < len(keys) && permits == 0; i++ {
+		if n := refOf(string(keys[i].Key)).Permits; n < 1 {
+			return denied{fmt.Errorf("%s is no key of a semaphore, and stands among its keys", second.Text(string(keys[i].Key)))}
+		} else if n != ref.Permits {
+			permits = n
 		}
 	}
-	return nil
+	if permits == 0 || permits == ref.Permits {
+		return nil
+	}
+	return otherNumber{fmt.Errorf("%w: there are %d, not %d", second.ErrPermits, permits, ref.Permits), permits}
+}
+
+// resize sets how many permits there are.
+func (s *store) resize(ctx context.Context, ref queue.Ref) error {
+	_, err := s.commit(s.client.Txn(ctx).Then(clientv3.OpPut(numberKey(prefixOf(ref)), strconv.Itoa(ref.Permits))))
+	return err
 }
 
 // try creates the key on the condition that no rival has come since a revision at which none was in the way, at first that none has
@@ -299,7 +363,11 @@ func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err err
 	entered := c.Ref
 	entered.Token = own.Token
 	for since, asked := int64(0), 1; ; asked++ {
-		answer, err := s.commit(s.client.Txn(ctx).If(nobody(rivals(c.Ref), since)...).Then(put).Else(reads(c.Ref)...))
+		conditions := nobody(rivals(c.Ref), since)
+		if c.Permits > 0 { // nor is there another number since
+			conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(numberKey(prefixOf(c.Ref))), "<", since+1))
+		}
+		answer, err := s.commit(s.client.Txn(ctx).If(conditions...).Then(put).Else(reads(c.Ref)...))
 		if err != nil {
 			return v, err
 		}
@@ -309,7 +377,7 @@ func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err err
 			return queue.View{ID: c.ID, Known: true, Token: since, At: since, Has: true, Reads: c.Reads}, nil
 		}
 		keys := keysIn(answer)
-		if err = sameNumber(c.Ref, keys); err != nil {
+		if err = s.sameNumber(c.Ref, keys); err != nil {
 			return v, err
 		}
 		if !viewOf(entered, since, append(placesOf(prefixOf(c.Ref), keys), own)).Has {
@@ -345,7 +413,7 @@ func (s *store) leave(ctx context.Context, session string, ref queue.Ref) (remov
 // ask writes to the keys of those that have the lock, in one transaction for each, that they are asked for it. It is nothing if
 // nobody has the lock.
 func (s *store) ask(ctx context.Context, path string) error {
-	_, places, err := s.read(ctx, prefixOf(queue.Ref{Path: path}))
+	_, places, _, err := s.read(ctx, prefixOf(queue.Ref{Path: path}))
 	if err != nil {
 		return err
 	}

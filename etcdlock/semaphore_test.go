@@ -192,21 +192,41 @@ func TestKeysOfOthersCountAsAllPermits(t *testing.T) {
 	p.take(t, 3)
 }
 
-func TestAnotherNumberIsNamed(t *testing.T) {
+// The number in a key counts, whichever program has made it. A key that says none is not of a semaphore.
+func TestAnotherNumberIsFollowed(t *testing.T) {
 	t.Parallel()
-	p := start(t).of(t, 3)
-	for _, name := range []string{"12-a", "a-3", "30-a", "2-x/3-y"} {
+	for name, want := range map[string]string{
+		"12-a": second.ErrLocked.Error(), "30-a": second.ErrLocked.Error(), "a-3": "no key of a semaphore", "2-x/3-y": "<nil>",
+	} {
+		p := start(t).of(t, 3)
 		key := lockPath(t) + permitsMark + name
 		does(t, clientv3.OpPut(key, ""))
-		number := refOf(key).Permits
-		for _, take := range []func(context.Context, int) ([]second.Permit, error){p.acquire, p.TryAcquire} {
-			_, err := take(soon(t), 1)
-			wantErr(t, err, second.ErrPermits)
-			need.WantMention(t, err, fmt.Sprintf("%s is one for some of %d, not of 3", key, number))
+		permits, err := p.TryAcquire(soon(t), 1)
+		need.Has(t, name, fmt.Sprint(err), want)
+		p.give(t, permits...)
+		if number := refOf(key).Permits; number > 0 {
+			need.Equal(t, name+": permits", p.Permits(), number)
 		}
 		does(t, clientv3.OpDelete(key))
 	}
-	p.take(t, 1)
+}
+
+// The key is not that of a contender. One that says no number is an error that names it.
+func TestNumberThatWasSet(t *testing.T) {
+	t.Parallel()
+	p, q := start(t).of(t, 3), start(t).of(t, 5)
+	wantErr(t, p.SetPermits(soon(t), 2), nil)
+	key := numberKey(lockPath(t) + permitsMark)
+	taken := q.take(t, 2)
+	need.Equal(t, "permits", q.Permits(), 2)
+	need.Len(t, "contenders", need.Get(q.Contenders(soon(t)))(t), 1)
+	q.give(t, taken...)
+	does(t, clientv3.OpPut(key, "many"))
+	_, err := p.TryAcquire(soon(t), 1)
+	need.WantMention(t, err, key, "no key of a semaphore")
+	does(t, clientv3.OpDelete(key))
+	other := start(t).of(t, 5)
+	other.give(t, other.take(t, 5)...)
 }
 
 func TestAPartIsNotGivenUpByAKeyThatSomebodyElseHasWritten(t *testing.T) {

@@ -33,6 +33,7 @@ type store struct {
 	tier    *queue.Tier
 	names   names
 	past    past
+	numbers sync.Map    // the prefixes of the queues for permits whose number was set, as far as is known
 	written sync.Map    // the places of our contenders, by key, as far as what is there is known
 	detach  func() bool // from the client
 
@@ -103,6 +104,8 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		a.Queue, err = s.list(ctx, prefixOf(c.Ref))
 	case queue.Ask:
 		err = s.ask(ctx, c.Path)
+	case queue.Resize:
+		err = s.resize(ctx, c.Ref)
 	default:
 		err = denied{fmt.Errorf("%s: %w", c.Op, errors.ErrUnsupported)} // all are told how they stand
 	}
@@ -111,6 +114,9 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 
 // conclude says in an answer what became of a command whose last request ended with err.
 func (s *store) conclude(c queue.Command, a queue.Answer, err error) queue.Answer {
+	if other, ok := errors.AsType[otherNumber](err); ok {
+		return queue.Answer{Outcome: queue.Denied, Err: err, Permits: other.permits}
+	}
 	a.Outcome, a.Err = outcomeOf(err), err
 	switch {
 	case a.Outcome == queue.Expired:

@@ -393,7 +393,10 @@ func (p *pool) requestLocked() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.followLocked(store)
-		return p.wantLocked(p.permits, p.last.Others())
+		if p.gate.empty() {
+			return 0
+		}
+		return p.wantLocked(max(p.permits, p.gate.first.seat.count), p.last.Others()) // there may be more by now
 	}
 	// Not derived from anybody's context: it serves whoever is first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
@@ -403,7 +406,10 @@ func (p *pool) requestLocked() {
 		permits, err := store.Acquire(ctx, request)
 		p.mu.Lock()
 		p.followLocked(store)
-		if err != nil && ctx.Err() == nil && !errors.Is(err, ErrPermits) { // else it was abandoned, and somebody may have come since
+		switch {
+		case errors.Is(err, ErrPermits):
+			p.refuseLocked()
+		case err != nil && ctx.Err() == nil: // else it was abandoned, and somebody may have come since
 			p.gate.refuse(err, func(one *Permits) bool { return one.semaphore.store.Equal(store) })
 		}
 		rest := p.offerLocked(p.portionOf(permits))
@@ -431,17 +437,22 @@ func (p *pool) want(request *second.Demand, store second.Semaphore, free int) in
 		return 0
 	}
 	p.followLocked(store)
+	p.refuseLocked()
 	p.asked = request
 	return p.wantLocked(free, request.Others())
 }
 
-// followLocked takes over how many permits the store says there are. Waiters at the head who want more are refused.
-func (p *pool) followLocked(store second.Semaphore) {
-	p.permits = store.Permits()
+// refuseLocked refuses waiters at the head that want more permits than there are. The store has just said how many.
+func (p *pool) refuseLocked() {
 	for refused := 1; refused > 0 && !p.gate.empty() && p.gate.first.seat.count > p.permits; {
 		first := &p.gate.first.seat
 		refused = p.gate.refuse(fmt.Errorf("%w: %d of %d", ErrPermits, first.count, p.permits), func(one *Permits) bool { return one == first })
 	}
+}
+
+// followLocked takes over how many permits there are, as the store has said last.
+func (p *pool) followLocked(store second.Semaphore) {
+	p.permits = store.Permits()
 	if permits := p.permits; permits != p.given && p.registry.warnOnce(p.key) {
 		p.spawn(func() {
 			p.registry.second.Logger().Warn("tier: the store has another number of permits than this process gave; the store's number counts",

@@ -15,7 +15,8 @@ type claim struct {
 	tier    *Tier
 	path    string
 	mode    second.Mode
-	permits *atomic.Int64 // how many there are, as far as is known; nil: it is the lock
+	given   int           // how many permits there are, as the program says; 0: it is the lock
+	permits *atomic.Int64 // how many there are, as the store has answered last, or else as given; nil: it is the lock
 	linger  time.Duration // as its contenders say
 }
 
@@ -24,8 +25,8 @@ func (l *claim) Equal(other second.Claim) bool { return l.alike(other.(*claim)) 
 // alike compares all but the number of permits, which both learn from the store.
 func (l *claim) alike(o *claim) bool {
 	a, b := *l, *o
-	a.permits, b.permits = nil, nil
-	return a == b && (l.permits == nil) == (o.permits == nil)
+	a.permits, b.permits, a.given, b.given = nil, nil, min(a.given, 1), min(b.given, 1)
+	return a == b
 }
 
 // ref is the queue of the claim, with as many permits as are known of.
@@ -97,6 +98,9 @@ func (l *claim) begin(ctx context.Context, op string, old *Contender, w *second.
 			return c, nil
 		}
 		if errors.Is(err, errRenumbered) {
+			if wanted, of := int(c.weight.Load()), l.ref().Permits; wanted > of {
+				return nil, l.failure(op, tooMany(wanted, of))
+			}
 			continue
 		}
 		if op == try || c == nil || !c.IsLost() && !errors.Is(err, errGone) {

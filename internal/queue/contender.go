@@ -22,13 +22,13 @@ type Contender struct {
 	claim   *claim
 	session *session
 	id      string
-	permits int            // that there are, as it says when it enters; 0 for a lock
 	wake    mutexbool.Bool // look again
 
-	token  atomic.Int64 // 0 until it is known
-	weight atomic.Int64 // permits that it wants, or has
-	queues atomic.Bool  // maybe; not before it enters, and not once it is known to be gone
-	doomed bool         // an Enter was not answered that may have removed it: then it is no loss if it is missing; valid once it is gone
+	token   atomic.Int64 // 0 until it is known
+	weight  atomic.Int64 // permits that it wants, or has
+	permits atomic.Int64 // that there are, as it says when it enters; 0 for a lock
+	queues  atomic.Bool  // maybe; not before it enters, and not once it is known to be gone
+	doomed  bool         // an Enter was not answered that may have removed it: then it is no loss if it is missing; valid once it is gone
 
 	failed atomic.Pointer[error] // why the last command failed while it waits; nil before the first
 
@@ -99,8 +99,9 @@ const maxLeft = 1024
 func (l *claim) contenderUnder(x *session) *Contender {
 	t := l.tier
 	c := &Contender{
-		claim: l, session: x, id: t.store.Name(x.name), permits: l.ref().Permits, entered: make(chan struct{}),
+		claim: l, session: x, id: t.store.Name(x.name), entered: make(chan struct{}),
 	}
+	c.permits.Store(int64(l.ref().Permits))
 	if t.config.Apart {
 		c.session = t.newSession(x.name, x.ttl, t.Now())
 	}
@@ -150,7 +151,7 @@ func (c *Contender) attend() {
 
 // Ref is how the store finds the contender.
 func (c *Contender) Ref() Ref {
-	return Ref{Path: c.claim.path, ID: c.id, Reads: c.claim.mode == second.Reading, Token: c.token.Load(), Permits: c.permits}
+	return Ref{Path: c.claim.path, ID: c.id, Reads: c.claim.mode == second.Reading, Token: c.token.Load(), Permits: int(c.permits.Load())}
 }
 
 func (c *Contender) command(op Op) Command {
@@ -214,10 +215,9 @@ func (c *Contender) enter(old *Contender) error {
 
 // tryOnce holds the lock, or so many permits, if nobody is in the way.
 func (c *Contender) tryOnce(weight int64) error {
-	if weight > int64(c.permits) {
-		return tooMany(int(weight), c.permits)
+	if err := c.want(weight); err != nil {
+		return err
 	}
-	c.weight.Store(weight)
 	a, locked := c.send(c.command(Try)), second.ErrLocked
 	if a.Quarantined || a.View.Quarantined {
 		locked = c.claim.tier.Quarantine().Locked()

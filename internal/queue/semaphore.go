@@ -36,10 +36,25 @@ func tooMany(wanted, of int) error {
 	return fmt.Errorf("%w: %d of %d", second.ErrPermits, wanted, of)
 }
 
+// want sets how many permits the contender wants before it enters. If that is more than there were when the store answered last, it
+// enters with the number that the program gave: the store then says whether there are still so few.
+func (c *Contender) want(weight int64) error {
+	if weight > c.permits.Load() {
+		c.permits.Store(int64(c.claim.given))
+	}
+	if of := c.permits.Load(); weight > of {
+		return tooMany(int(weight), int(of))
+	}
+	c.weight.Store(weight)
+	return nil
+}
+
 // Acquire takes one command if as many permits are free as the process wants.
 func (s semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
 	return s.permitsOf(s.begin(ctx, "acquire", nil, &d.Wait, d, func(c, _ *Contender) error {
-		c.weight.Store(max(1, int64(d.Want())))
+		if err := c.want(max(1, int64(d.Want()))); err != nil {
+			return err
+		}
 		return c.enter(nil)
 	}))
 }

@@ -39,7 +39,7 @@ func (p *Places) Stand(v *View) {
 		return
 	}
 	c, length := &p.queue[i], len(p.queue)
-	v.Known, v.Token, v.Reads, v.Asked = true, c.Token, c.Shared, c.Asked
+	v.Known, v.Token, v.Reads, v.Asked, v.Of = true, c.Token, c.Shared, c.Asked, c.Of
 	v.Reader = i+1 < length && p.queue[i+1].Shared
 	v.Free = c.Of + c.Permits - p.sums[i]
 	first := sort.SearchInts(p.sums, c.Of+1) // who waits for permits: those from there on

@@ -121,7 +121,7 @@ func (t *Tier) Semaphore(path string, permits int, o second.Options) (second.Sem
 		return nil, err
 	}
 	s := semaphore{l.(*claim)}
-	s.permits = new(atomic.Int64)
+	s.given, s.permits = permits, new(atomic.Int64)
 	s.learn(permits)
 	return s, nil
 }
