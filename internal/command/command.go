@@ -36,6 +36,7 @@ func (s *Store) subcommands() []*subcommand {
 		watchSubcommand(),
 		revokeSubcommand(),
 		breakSubcommand(),
+		permitsSubcommand(),
 		doctorSubcommand(),
 		keepSubcommand(),
 	}

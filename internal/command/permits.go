@@ -1,0 +1,68 @@
+package command
+
+import (
+	"context"
+	"flag"
+	"fmt"
+)
+
+// permitsOptions are the flags of permits.
+type permitsOptions struct{ set int }
+
+func permitsSubcommand() *subcommand {
+	o := new(permitsOptions)
+	return &subcommand{
+		name:  "permits",
+		usage: "-set N PATH",
+		about: "set how many permits a semaphore has",
+		help: `Sets the number of permits of the semaphore at PATH to N, for all processes and from now on,
+whatever number their programs give. tierlock who shows it.
+
+  tierlock permits -set 20 /db/connections
+
+A smaller number interrupts no owner: permits that are taken stay taken, and no more are granted
+until fewer are taken than there are. A waiter that wants more than N permits gets an error. A
+larger number lets waiters in at once.
+
+The number stays when the semaphore is idle; on ZooKeeper, until the server removes the path some
+time after the last use. Curator does not read it: its clients go on with their own number.
+`,
+		flags: o.flags,
+		run:   o.run,
+	}
+}
+
+func (o *permitsOptions) flags(flags *flag.FlagSet) {
+	flags.IntVar(&o.set, "set", o.set, "`number` of permits, 1 or more")
+}
+
+// permitsSet is what permits prints as JSON.
+type permitsSet struct {
+	Path    string `json:"path"`
+	Permits int    `json:"permits"`
+}
+
+func (o *permitsOptions) run(ctx context.Context, in *invocation) error {
+	path, err := in.lockPath()
+	if err != nil {
+		return err
+	}
+	if o.set < 1 {
+		return usageError("permits wants -set N, with N of 1 or more")
+	}
+	locks, err := in.dial(ctx, Options{})
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if err := locks.Semaphore(path, o.set).SetPermits(ctx, o.set); err != nil {
+		return in.lookFailure(err)
+	}
+	if in.output == "json" {
+		return writeJSON(in.stdout, permitsSet{path, o.set}, "  ")
+	}
+	_, err = fmt.Fprintf(in.stdout, "%s has %d permits\n", clean(path), o.set)
+	return err
+}
