@@ -42,10 +42,11 @@
 // A process that wants permits of a semaphore creates a key path//permits/N-…, where N is how many there are. No lock is there, as its
 // path cannot have an empty component, so a lock at path is another queue. The value says how many permits the process wants, or
 // has: in the order of the create revisions, a process has what it wants once that, with what all ahead want, is at most N. It only
-// ever writes that it wants fewer. Nobody can begin with another N while there are keys of one. Nobody else's semaphore has this
+// ever writes that it wants fewer. A number that was set is in the key path//permits//of and counts instead of N. Else N is that of the
+// keys there, and a process that gives another number follows it. Nobody else's semaphore has this
 // layout, and concurrency.Mutex at path waits for these keys as for those of locks below.
 //
-// What is put there by others counts as one who wants all permits; under another number it keeps everybody out, and errors name it.
+// A key that another program puts there counts as one that wants all permits. One without a number keeps everybody out, and errors name it.
 //
 // # What is promised
 //

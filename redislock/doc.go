@@ -54,7 +54,8 @@
 //
 // Those of a [tier.Semaphore] at path are a queue of their own, with the keys of a lock at {path}:tierlock:permits, which is no
 // path for a lock. They have nothing to do with the lock at path, and nobody else's semaphore is compatible. The command that
-// queues compares how many there are: another number may begin once nobody has any, or waits. A command costs the same
+// queues compares how many there are: the number that was set, which stays in the state of the queue and never expires, or else that
+// of the contenders there. A process that gives another number follows it. A command costs the same
 // however many portions are taken. A primary that takes over may not know that some of a portion were given up; then others get these
 // with the rest of it.
 //
