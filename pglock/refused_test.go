@@ -16,5 +16,5 @@ func TestTransactionThatIsStuckInAQueueIsToldOf(t *testing.T) {
 		_, err := tx.Exec(soon(t), "SELECT pg_advisory_xact_lock(tierlock.key($1))", lockPath(t))
 		wantErr(t, err, nil)
 		return func() { tx.Rollback(context.Background()) }
-	}, "no answer")
+	}, "lock timeout")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -142,6 +143,10 @@ func TestTryAcquireSaysThatTheLeaseIsToBeRenewed(t *testing.T) {
 		err := need.ErrOf(p.lock.TryAcquire(t.Context()))
 		wantErr(t, "TryAcquire", err, zk.ErrNoServer)
 		wantMention(t, err, "the lease has run out and is yet to be renewed")
+		locks := second.TierOf(p.Client)
+		claim, semaphore := need.Get(locks.Claim(path, second.Options{}))(t), need.Get(locks.Semaphore(limits, 2, second.Options{}))(t)
+		wantErr(t, "a try for the lock", need.ErrOf(claim.TryAcquire(t.Context())), second.ErrUnavailable)
+		wantErr(t, "a try for permits", need.ErrOf(semaphore.TryAcquire(t.Context(), 1)), second.ErrUnavailable)
 		wantEmpty(t, s)
 		s.Intercept(nil)
 		time.Sleep(timeout / 2)

@@ -126,13 +126,14 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 		}
 		return k
 	}}
-	return permitsOf(run(ctx, a, "try "+s.path, func(a *attempt) ([]*Node, error) {
+	taken, err := run(ctx, a, "try "+s.path, func(a *attempt) ([]*Node, error) {
 		turn, err := a.try()
 		if err != nil {
 			return nil, err
 		}
 		return s.newPermitWait(a, turn, &all).take()
-	}, s.release))
+	}, s.release)
+	return permitsOf(taken, tried(ctx, err))
 }
 
 // attempt is one to get the turn, which looks at the permits behind its place in the queue: who is the first there need not look again.

@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -38,6 +39,17 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 	return claim{l}, nil
 }
 
+// Err says why ZooKeeper cannot be reached.
+func (t secondTier) Err() error { return second.Unavailable(t.Client.Err()) }
+
+// tried is the error of a try, which may end otherwise another time unless it is about the path, the permissions or the caller.
+func tried(ctx context.Context, err error) error {
+	if err == nil || errors.Is(err, ErrLocked) || errors.Is(err, second.ErrPermits) || ctx.Err() != nil || classify(err) == permanent {
+		return err
+	}
+	return second.Unavailable(err)
+}
+
 // Context ends with the client.
 func (t secondTier) Context() context.Context { return t.link.Context() }
 
@@ -72,7 +84,8 @@ func (c claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error
 }
 
 func (c claim) TryAcquire(ctx context.Context) (second.Grant, error) {
-	return granted(c.lock.TryAcquire(ctx))
+	n, err := c.lock.TryAcquire(ctx)
+	return granted(n, tried(ctx, err))
 }
 
 func (c claim) Requeue(ctx context.Context, old second.Grant, w *second.Wait) (second.Grant, error) {
