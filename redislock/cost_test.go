@@ -5,14 +5,10 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/tier"
 )
 
 var calls = regexp.MustCompile(`:calls=(\d+),`)
@@ -103,26 +99,4 @@ func TestSumOfPermitsIsTrueAgainAfterARemoval(t *testing.T) {
 	p.stands(t, queue.Weigh, c, 4)
 	need.That(t, "the permits of one that was removed are not to be had", p.stands(t, queue.Look, c, 0).Has)
 	p.leaves(t, b, c)
-}
-
-// Each portion has a lease of its own, which a round of heartbeats has to reach before it ends.
-func TestManyPortionsSurviveTwoLeases(t *testing.T) {
-	t.Parallel()
-	const portions, lease = 2500, 3 * ttl // a round that read all of them for each would take several leases; now it takes a fraction of one
-	s := ownServer(t, redisserver.Config{NoSync: true})
-	some := registry(t, redis.NewClient(&redis.Options{Addr: s.Addr()}), WithLeaseTTL(lease)).Semaphore("some", portions)
-	var all []*tier.Permits
-	for range portions {
-		all = append(all, need.Get(some.Acquire(soon(t), 1))(t))
-	}
-	end := time.Now().Add(2 * lease)
-	eventually(t, "each lease has been renewed until two are over", func() bool {
-		for _, p := range all {
-			need.OK(t, p.Err())
-			if p.ValidUntil().Before(end) {
-				return false
-			}
-		}
-		return true
-	})
 }
