@@ -772,11 +772,12 @@ func (w *queues) judgeFiguresLocked(p *process) {
 	}
 }
 
-// judgeReachLocked judges what a process says of the store while it is connected: nothing is wrong, unless it is told of nothing. That
-// nothing is granted it may say.
+// judgeReachLocked judges what a process says of the store while it is connected: nothing is wrong, unless it hears no notifications. It may
+// say that nothing is granted, and that a request was not answered: only an unanswered renewal changes the connection.
 func (w *queues) judgeReachLocked(p *process) {
 	err := p.registry.Err()
-	if w.scope.ZooKeeper || p.closing || p.told.connection != tier.Connected || errors.As(err, new(*tier.QuarantineError)) {
+	if w.scope.ZooKeeper || p.closing || p.told.connection != tier.Connected ||
+		errors.As(err, new(*tier.QuarantineError)) || errors.Is(err, tier.ErrUnavailable) {
 		return
 	}
 	if (err != nil) != p.deaf {
