@@ -30,7 +30,8 @@
 //
 // Those who want permits of a [tier.Semaphore] at path have a queue of their own, in the same table. It has nothing to do with that
 // of the lock at path, and nobody else's semaphore is compatible. The transaction that inserts a row compares how many permits there
-// are: the number that was set in tierlock.semaphore, or else that of the rows of the queue. A process that gives another number follows it.
+// are: the number that was set in tierlock.semaphore, or else that of the rows of the queue. A process that gives another number
+// follows it.
 //
 // # What is promised
 //

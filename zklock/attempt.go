@@ -222,7 +222,7 @@ const rebuilds = 5
 // unanswered create may have left is then in the reaper's hands.
 func (a *attempt) enqueue() (n *Node, err error) {
 	if old := a.old.Swap(nil); old != nil {
-		prefixes := a.prefixes(old.session)
+		prefixes := a.prefixes()
 		created, err := a.exchange(old, prefixes, a.lock.creates(prefixes), true)
 		if err == nil {
 			return newNode(a.lock, old.session, created), nil
@@ -245,7 +245,7 @@ func (a *attempt) enqueue() (n *Node, err error) {
 		if err := a.client.reaper.room(a.ctx); err != nil {
 			return nil, a.explain(err)
 		}
-		prefixes := a.prefixes(s)
+		prefixes := a.prefixes()
 		created := a.send("CREATE", a.lock.creates(prefixes), true)
 		err = created.Err
 		switch classify(err) {
@@ -275,8 +275,8 @@ func (a *attempt) enqueue() (n *Node, err error) {
 	}
 }
 
-// prefixes begin the names of a new node under a session.
-func (a *attempt) prefixes(s *link.Session) []string {
+// prefixes begin the names of a new node.
+func (a *attempt) prefixes() []string {
 	return zkqueue.NewPrefixes(a.lock.mode, a.client.options.kazoo)
 }
 

@@ -56,7 +56,8 @@ func TestOutcomesOfASlot(t *testing.T) {
 		want := []string{"/jobs/a run", "/jobs/a skipped", "/jobs/a skipped", "/jobs/a skipped", "/jobs/a failed", "/jobs/a failed"}
 		need.List(t, "told", told, want...)
 	})
-	need.Each(t, map[string]func(){"panics": func() { panic("a test") }, "ends the goroutine": runtime.Goexit}, func(t *testing.T, end func()) {
+	ends := map[string]func(){"panics": func() { panic("a test") }, "ends the goroutine": runtime.Goexit}
+	need.Each(t, ends, func(t *testing.T, end func()) {
 		locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 			mu, over := locktest.Dial(t, srv).Mutex("/jobs/a"), make(chan struct{})
 			go func() {

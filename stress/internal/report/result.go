@@ -119,7 +119,8 @@ func (r *Result) Violations() []string {
 		}
 	}
 	if r.AwayJudged && r.Away.P99 > r.AwayBound {
-		found = append(found, fmt.Sprintf("processes were without the lock for %v, more than the %v that are due", ns(r.Away.P99), ns(r.AwayBound)))
+		found = append(found, fmt.Sprintf("processes were without the lock for %v, more than the %v that are due",
+			ns(r.Away.P99), ns(r.AwayBound)))
 	}
 	if r.Acquisitions == 0 {
 		found = append(found, "nothing was acquired")

@@ -104,8 +104,9 @@ func (l *attached) PollClose() (stopPolling func()) {
 // what is wrong with that is found out before a connection can be missing, and it is not sent, so it cannot be lost with one.
 //
 // There is nothing to wait for instead. The state after a close is that after a loss of the connection. The channel of events is the
-// program's: what is taken from it is missing there, and it is full unless somebody reads. A watch ends with zk.ErrClosing, but there is none
-// while the connection is down, its node has to be readable, and behind a server that hangs it ends two thirds of a session timeout later.
+// program's: what is taken from it is missing there, and it is full unless the program reads it. A watch ends with zk.ErrClosing, but
+// there is none while the connection is down. Its node has to be readable, and behind a server that hangs it ends two thirds of a
+// session timeout later.
 func (l *attached) Closed() bool {
 	_, err := l.link.Conn.Multi((*zk.CheckVersionRequest)(nil))
 	closed := errors.Is(err, zk.ErrConnectionClosed)

@@ -108,8 +108,8 @@ func (l *dialed) connect(network, server string, timeout time.Duration) (net.Con
 // overtime is how long code of the program may go on when its context has ended, and is waited for.
 const overtime = 100 * time.Millisecond
 
-// whileWanted returns what connect comes to, which is code of the program or calls such code: neither the library's loop nor Close waits for
-// it when ctx has ended. A connection that comes too late is closed.
+// whileWanted calls connect, which is code of the program or calls such code. Neither the library's loop nor Close waits for it when ctx
+// has ended. A connection that comes too late is closed.
 func whileWanted(ctx context.Context, connect func() (net.Conn, error)) (net.Conn, error) {
 	type result struct {
 		conn net.Conn

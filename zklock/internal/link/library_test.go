@@ -37,7 +37,6 @@ type program struct {
 	dialed   []string        // networks and servers
 	writes   [][]byte        // each as it was written
 	told     []zk.Event      // to the callback
-	sessions []int64         // that the library had then
 	inEvent  func(zk.Event)  // in the callback
 	provider map[string]bool // calls of the host provider
 }
@@ -315,14 +314,17 @@ func TestAnotherLibraryThanTheTestedOneIsWarnedOf(t *testing.T) {
 	linked := func(m ...*debug.Module) *debug.BuildInfo {
 		return &debug.BuildInfo{Deps: append([]*debug.Module{{Path: "example.com/x", Version: "v3.0.0"}}, m...)}
 	}
+	replacedBy := func(by *debug.Module) *debug.BuildInfo {
+		return linked(&debug.Module{Path: library, Version: testedLibrary, Replace: by})
+	}
 	for name, c := range map[string]struct {
 		info *debug.BuildInfo
 		want string // "" for no warning
 	}{
 		"the tested one":         {linked(&debug.Module{Path: library, Version: testedLibrary}), ""},
 		"a later one":            {linked(&debug.Module{Path: library, Version: "v1.0.5"}), "linked=v1.0.5 tested=" + testedLibrary},
-		"a fork":                 {linked(&debug.Module{Path: library, Version: testedLibrary, Replace: &debug.Module{Path: "b/zk", Version: "v1.0.4"}}), "b/zk v1.0.4"},
-		"a directory":            {linked(&debug.Module{Path: library, Version: testedLibrary, Replace: &debug.Module{Path: "../zk"}}), "linked=../zk tested"},
+		"a fork":                 {replacedBy(&debug.Module{Path: "b/zk", Version: "v1.0.4"}), "b/zk v1.0.4"},
+		"a directory":            {replacedBy(&debug.Module{Path: "../zk"}), "linked=../zk tested"},
 		"built without modules":  {nil, ""},
 		"it is not in the list":  {linked(), ""},
 		"a program without deps": {&debug.BuildInfo{}, ""},
