@@ -119,7 +119,10 @@ func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	wires, hangUp := context.WithCancel(context.Background())
 	s := &advisory{base: base{pool: pool, options: o, self: second.Describe(o.Label), hangUp: hangUp}, pause: o.TTL}
 	s.self.Host, _, _ = strings.Cut(s.self.Host, ".")
-	s.config = configLike(wires, pool, s.prepare)
+	ours := runtime(o.TTL)               // once more: a hook of the pool may have changed them
+	delete(ours, "idle_session_timeout") // which prepare looks at, and which tells of a pooler
+	maps.Copy(ours, forAll)
+	s.config = configLike(wires, pool, ours, s.prepare)
 	maps.Copy(s.config.ConnConfig.RuntimeParams, runtime(o.TTL))
 	due := func(*line) error { return s.lookAround(context.Background()) }
 	s.ear = ear{at: addresses(pool), dial: s.hears, due: due, Tasks: second.NewTasks(), lost: func() {
@@ -414,11 +417,6 @@ func (s *advisory) dial(ctx context.Context) (*line, error) {
 // prepare has a session that serves know our statements, and asks how long the quarantine lasts.
 func (s *advisory) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if err := checkSchema(ctx, conn); err != nil {
-		return err
-	}
-	ours := runtime(s.options.TTL)       // once more: a hook of the pool may have changed them
-	delete(ours, "idle_session_timeout") // which is looked at below, and tells of a pooler
-	if err := impose(ctx, conn, ours); err != nil {
 		return err
 	}
 	if err := s.options.first.declare(ctx, conn, s.options.TTL.Milliseconds()); err != nil {

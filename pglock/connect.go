@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,11 +36,13 @@ var forAll = map[string]string{
 // by an index: the tables look small, but what was deleted there stays for a while. A statement that waits for a transaction in front is
 // refused before its client gives it up ([queue.Tier.Patience]): the server is not away, and does not execute what is not awaited any more.
 func forTables(ttl time.Duration) map[string]string {
-	return map[string]string{
+	settings := map[string]string{
 		"idle_session_timeout": "0",
 		"lock_timeout":         milliseconds(max(ttl/8, 375*time.Millisecond)),
 		"plan_cache_mode":      "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off",
 	}
+	maps.Copy(settings, forAll)
+	return settings
 }
 
 // impose sets what the locks depend on, as far as the version of the server has it.
@@ -52,16 +56,15 @@ func impose(ctx context.Context, conn *pgx.Conn, settings map[string]string) err
 	return err
 }
 
-// configLike says how to connect: as the program's pool does, until wires ends. What the locks depend on is said after its hooks.
-func configLike(wires context.Context, pool *pgxpool.Pool, more func(context.Context, *pgx.Conn) error) *pgxpool.Config {
+// configLike says how to connect: as the program's pool does, until wires ends. The settings that the locks depend on are made after its
+// hooks. Each step is one round trip: a distant server has to be connected to within the time for one request.
+func configLike(wires context.Context, pool *pgxpool.Pool, settings map[string]string, more func(context.Context, *pgx.Conn) error,
+) *pgxpool.Config {
 	c := pool.Config()
 	c.ConnConfig.DialFunc = dialUntil(wires, c.ConnConfig.DialFunc)
 	greet := c.AfterConnect
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if err := checkServer(ctx, conn); err != nil {
-			return err
-		}
-		if err := checkPooler(ctx, conn); err != nil {
+		if err := examine(ctx, conn); err != nil {
 			return err
 		}
 		if greet != nil {
@@ -69,7 +72,7 @@ func configLike(wires context.Context, pool *pgxpool.Pool, more func(context.Con
 				return err
 			}
 		}
-		if err := impose(ctx, conn, forAll); err != nil {
+		if err := impose(ctx, conn, settings); err != nil {
 			return err
 		}
 		return more(ctx, conn)
@@ -77,10 +80,27 @@ func configLike(wires context.Context, pool *pgxpool.Pool, more func(context.Con
 	return c
 }
 
+// examine refuses servers and poolers that locks cannot use.
+func examine(ctx context.Context, conn *pgx.Conn) error {
+	var text string
+	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid() || ' ' || version()", pgx.QueryExecModeExec).Scan(&text); err != nil {
+		return err
+	}
+	process, version, _ := strings.Cut(text, " ")
+	if err := checkVersion(version); err != nil {
+		return err
+	}
+	own, err := strconv.ParseUint(process, 10, 32)
+	if err != nil {
+		return err
+	}
+	return checkPooler(ctx, conn, uint32(own))
+}
+
 // requestsLike is for requests, each of which is one round trip: what is prepared for it is so when the connection is new, and no
 // connection is tried out before.
 func requestsLike(wires context.Context, pool *pgxpool.Pool, ttl time.Duration) *pgxpool.Config {
-	c := configLike(wires, pool, func(ctx context.Context, conn *pgx.Conn) error { return impose(ctx, conn, forTables(ttl)) })
+	c := configLike(wires, pool, forTables(ttl), func(context.Context, *pgx.Conn) error { return nil })
 	c.MaxConns, c.MinConns, c.MinIdleConns = maxRequests, 0, 0
 	c.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
 		_, err := conn.Prepare(ctx, enterSQL, enterSQL) // once on a connection: to plan it takes longer than to execute it
@@ -130,10 +150,9 @@ var errPooler = errors.New("a pooler in between gives each transaction to any se
 // A pooler has made up the number by which a client asks for requests to be cancelled, which is that of the server's
 // process for a client that has one. Behind one, another client either gets the same process while the first is
 // there, or keeps that busy, so that the first gets another one; what others do there at the time may hide that, but not each time.
-func checkPooler(ctx context.Context, conn *pgx.Conn) error {
-	own, err := backend(ctx, conn)
-	if err != nil || own == conn.PgConn().PID() {
-		return err
+func checkPooler(ctx context.Context, conn *pgx.Conn, own uint32) error {
+	if own == conn.PgConn().PID() {
+		return nil
 	}
 	other, err := pgx.ConnectConfig(ctx, conn.Config())
 	if err != nil {

@@ -112,8 +112,9 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	return a
 }
 
-// errBusy says that other requests had all the connections for as long as this one was worth. It says nothing of the server.
-var errBusy = errors.New("all connections for requests are busy")
+// errBusy says that no connection was free for as long as a request is worth: other requests had them, or one was still being made, which
+// goes on. It says nothing of the server; a renewal does.
+var errBusy = errors.New("no connection for requests is free yet")
 
 // onConnection executes a command on one of the connections for requests.
 func (s *store) onConnection(ctx context.Context, c queue.Command,
@@ -121,7 +122,7 @@ func (s *store) onConnection(ctx context.Context, c queue.Command,
 ) (queue.Answer, error) {
 	conn, err := s.requests.Acquire(ctx)
 	if err != nil {
-		if ctx.Err() != nil && s.requests.Stat().AcquiredConns() == maxRequests {
+		if now := s.requests.Stat(); ctx.Err() != nil && now.AcquiredConns()+now.ConstructingConns() > 0 {
 			err = fmt.Errorf("%w: %w", errBusy, err)
 		}
 		return queue.Answer{}, err
