@@ -56,8 +56,8 @@ func TestFailedDownloadIsAnErrorAndIsNotKept(t *testing.T) {
 		"x86_64-w64-mingw32-ld": "exit 1", "x86_64-w64-mingw32-as": "exit 1", "timeout": "exit 1",
 		"java": "exit 1", "unshare": "exit 0",
 	}
-	for _, name := range strings.Fields("bash basename cat chmod cp dirname dpkg-deb exec find grep mkdir mktemp mv paste realpath rm sed sh " +
-		"sort tail touch") {
+	for _, name := range strings.Fields("bash basename cat chmod cp dirname dpkg-deb exec find grep mkdir mktemp mv paste realpath rm sed " +
+		"sh sort tail touch") {
 		fakes[name] = ""
 	}
 	path := tools(t, fakes)

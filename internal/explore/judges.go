@@ -772,8 +772,8 @@ func (w *queues) judgeFiguresLocked(p *process) {
 	}
 }
 
-// judgeReachLocked judges what a process says of the store while it is connected: nothing is wrong, unless it hears no notifications. It may
-// say that nothing is granted, and that a request was not answered: only an unanswered renewal changes the connection.
+// judgeReachLocked judges what a process says of the store while it is connected: nothing is wrong, unless it hears no notifications. It
+// may say that nothing is granted, and that a request was not answered: only an unanswered renewal changes the connection.
 func (w *queues) judgeReachLocked(p *process) {
 	err := p.registry.Err()
 	if w.scope.ZooKeeper || p.closing || p.told.connection != tier.Connected ||
