@@ -20,7 +20,7 @@ import (
 // What the driver refuses to encode was not sent. To repeat it changes nothing, and the server answers others.
 func TestValueThatCannotBeEncodedIsTheCallersError(t *testing.T) {
 	t.Parallel()
-	_, err := outside(t).Exec(soon(t), "SELECT $1::int", math.MaxInt64)
+	_, err := outside(t).Exec(soon(t), "SELECT $1::int", int64(math.MaxInt64))
 	need.That(t, fmt.Sprintf("classified as %v, answered %v: %v", classify(err), answered(err), err),
 		classify(err) == queue.Denied && answered(err))
 }

@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/need"
@@ -101,7 +102,7 @@ func TestStatisticsThatAreResetChangeNothing(t *testing.T) {
 
 func TestSemaphoreOfManyPermits(t *testing.T) {
 	t.Parallel()
-	const many = 1 << 40
+	const many = int(min(int64(1)<<40, math.MaxInt))
 	locks := tier.New(start(t, WithLeaseTTL(unhurried)))
 	permits := need.Get(locks.Semaphore(lockPath(t), many).Acquire(soon(t), 2))(t)
 	q := need.Get(locks.Semaphore(lockPath(t), many).Contenders(soon(t)))(t)
