@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -86,6 +87,7 @@ var errRenumbered = errors.New("the store has another number of permits")
 func (l *claim) begin(ctx context.Context, op string, old *Contender, w *second.Wait, d *second.Demand,
 	enter func(c, old *Contender) error,
 ) (second.Grant, error) {
+	pace, renumbered := retry.New(), 0
 	for ; ; old = nil {
 		c, err := l.enrol(ctx, op != try, old, enter)
 		if err == nil {
@@ -100,6 +102,15 @@ func (l *claim) begin(ctx context.Context, op string, old *Contender, w *second.
 		if errors.Is(err, errRenumbered) {
 			if wanted, of := int(c.weight.Load()), l.ref().Permits; wanted > of {
 				return nil, l.failure(op, tooMany(wanted, of))
+			}
+			renumbered++
+			if renumbered > 2 && op == try { // the number changes again and again
+				return nil, l.failure(op, second.Unavailable(err))
+			}
+			if renumbered > 2 {
+				if err := retry.Pause(ctx, pace.NextBackOff()); err != nil {
+					return nil, l.failure(op, l.tier.explain(err))
+				}
 			}
 			continue
 		}

@@ -344,3 +344,25 @@ func TestCommandIsRepeatedWhenTheStoreAnswers(t *testing.T) {
 		})
 	}
 }
+
+// A store whose number of permits seems to change with each answer is not asked without a pause.
+func TestNumberThatChangesAgainAndAgain(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)
+		another := func(op Op) {
+			for n := range 10 {
+				f.then(op, says(Answer{Outcome: Denied, Err: second.ErrPermits, Permits: 2 + n%2}))
+			}
+		}
+		another(Enter)
+		begun := time.Now()
+		demand := &second.Demand{Want: func() int { return 1 }, Take: func(int) int { return 1 }}
+		permits := need.Get(s.Acquire(t.Context(), demand))(t)
+		need.Equal(t, "commands", len(f.ops(Enter)), 11)
+		need.AtLeast(t, "the pauses", time.Since(begun), 8*10*time.Millisecond)
+		need.OK(t, s.Release(permits))
+		another(Try)
+		wantErr(t, "a try", need.ErrOf(s.TryAcquire(t.Context(), 1)), second.ErrUnavailable)
+		need.Equal(t, "commands of the try", len(f.ops(Try)), 3)
+	})
+}
