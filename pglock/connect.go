@@ -86,10 +86,10 @@ func examine(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid() || ' ' || version()", pgx.QueryExecModeExec).Scan(&text); err != nil {
 		return err
 	}
-	process, version, _ := strings.Cut(text, " ")
-	if err := checkVersion(version); err != nil {
+	if err := checkVersion(text); err != nil {
 		return err
 	}
+	process, _, _ := strings.Cut(text, " ")
 	own, err := strconv.ParseUint(process, 10, 32)
 	if err != nil {
 		return err

@@ -385,6 +385,9 @@ func TestIndependentStepsCommute(t *testing.T) {
 		{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Lost: true, Cancel: true, Expire: true, Close: true, Stop: true},
 		{ZooKeeper: true, Attached: true, Processes: 2, Calls: []Call{Lock}, Expire: true},
 	} {
+		if scope.Attached && raceDetector { // which stops at the client library, as it reads a field while it connects again
+			continue
+		}
 		for range *samples {
 			var schedule []string
 			steps, _ := take(t, scope, schedule)
