@@ -270,6 +270,9 @@ func (t *tree) answer(x *txn, l *heard, now clock.Instant) error {
 	if x.Op == wire.OpName(wire.OpConnect) {
 		return t.connected(x, now)
 	}
+	if x.Op == wire.OpName(wire.OpRemoveWatches) {
+		delete(l.watched, x.Path) // what ended before it was executed was told before this answer
+	}
 	if r.Zxid <= 0 {
 		return nil
 	}
