@@ -51,7 +51,7 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		for _, from := range []string{"Lost", "Connection", "Shutdown"} {
 			var locks *tier.Registry
-			begin := make(chan struct{})
+			begin, shutDown := make(chan struct{}), make(chan struct{})
 			closes := func() {
 				<-begin
 				wantErr(t, "Close from "+from, locks.Close(), nil)
@@ -65,6 +65,7 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 						return // it is shut down once
 					}
 					<-begin
+					defer close(shutDown)
 					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 					defer cancel()
 					wantErr(t, "Shutdown of a lock that is held", locks.Shutdown(ctx), context.DeadlineExceeded)
@@ -76,6 +77,9 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 			s.Remove("/locks/a", 0)
 			s.Remove("permits of /permits", 0)
 			close(begin)
+			if from == "Shutdown" {
+				<-shutDown
+			}
 			hold.Release()
 			permits.Release()
 			<-locks.Done()
