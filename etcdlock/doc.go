@@ -83,8 +83,8 @@
 // Besides these there is a keep-alive every quarter of the TTL, whose cost does not grow with the number of locks or permits.
 //
 // Each event of a queue costs a process time in proportion to its own contenders there times the length of the queue, as each contender
-// learns how it stands. With 1,500 portions of one semaphore that is 20 to 30 ms of processor time for each acquisition and release by
-// any process. Take many permits with one Acquire, or use several semaphores.
+// learns how it stands. With many portions of one semaphore that delays each acquisition and release by any process. Take many permits
+// with one Acquire, or use several semaphores.
 //
 // # The lease
 //

@@ -110,7 +110,7 @@ func TestLookAtTheClockAllocatesNothing(t *testing.T) {
 	need.Equal(t, "allocations", testing.AllocsPerRun(100, func() { c.Now() }), 0)
 }
 
-// A timer stands still while the machine sleeps. So it is never set for long.
+// A timer stands still while the machine sleeps. Therefore it is only set for a short time.
 func TestATimerSeesTheEndSoonAfterASleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.New()
