@@ -18,6 +18,7 @@ local now = time[1] * 1000000 + time[2]
 
 local keep = 2 * 60 * 60 * 1000 -- ms after which unused keys end, or three quarters of it
 local gap = 25000 -- for so long the key is left to locks of others, who try again and again
+local glance = 2000 -- the time between two looks in a gap: a lock of others may be as short
 local often, seldom = 100000, 10000000 -- the time between two such gaps, if one of others was seen, and if not
 local memory = 60000000 -- for so long it counts as seen
 local longest = 100000 -- between two looks at such a lock
@@ -318,7 +319,7 @@ local function settle()
 			left = now
 			redis.call('HSET', state, 'gap', int(now))
 		end
-		wait = math.max(quiet, left + gap - now)
+		wait = math.max(quiet, math.min(left + gap - now, glance))
 		if wait > 0 then
 			free()
 			return

@@ -239,7 +239,10 @@ func (c *Contender) tryOnce(weight int64) error {
 func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) error {
 	c.follow()
 	defer w.Forget()
-	for pace := shortest; ; pace = min(2*pace, longest) {
+	for pace, ahead := shortest, ""; ; pace = min(2*pace, longest) {
+		if next := c.newest().Nearest.ID; next != ahead { // those who tell nobody follow one another: the last one may go as soon
+			pace, ahead = shortest, next
+		}
 		c.wake.Clear()
 		var changed <-chan struct{} // the demand has
 		if d != nil {

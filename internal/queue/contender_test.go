@@ -343,6 +343,22 @@ func TestWhoWaitsLooksEverMoreRarely(t *testing.T) {
 	})
 }
 
+// Locks of other libraries that follow one another are free for moments only: after each new one the next look comes soon again.
+func TestLooksComeSoonAgainWhenAnotherOneIsAhead(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		behind := func(id string) reply {
+			return but(func(a *Answer) {
+				a.View.Has, a.View.Again, a.View.Ahead, a.View.Nearest = false, longest, 1, second.Contender{ID: id}
+			})
+		}
+		f.then(Enter, behind("one"))
+		f.then(Look, behind("one"), behind("one"), behind("two"), behind("two"))
+		begun := time.Now()
+		f.acquire(second.Exclusive).Release()
+		need.Equal(t, "time to the fifth look, 10 + 20 + 40 + 10 + 20 ms", time.Since(begun), 100*time.Millisecond)
+	})
+}
+
 // Whoever has been seen to wait before the grant has waited for this holder since then.
 func TestContestedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
 	for sent, want := range map[time.Duration]time.Duration{
