@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -128,23 +127,55 @@ type Process struct {
 	lease  time.Duration
 	cut    atomic.Bool
 	hook   atomic.Pointer[func(queue.Record) (lose bool)]
+	delay  atomic.Int64 // of each request
+	losing atomic.Int64 // so many answers are lost
+	closed atomic.Pointer[func()]
 	number int64 // of all that were dialed
 	names  atomic.Int64
+	self   second.Description
 }
 
 // A store is the server as a process sees it.
 type store struct{ *Process }
 
-// Dial returns the tier of a process, of which the store keeps what it has for so long.
+// Dial returns the tier of a process for tests, of which the store keeps what it has for so long.
 func (s *Server) Dial(name string, lease time.Duration, record func(queue.Record)) *Process {
-	p := &Process{server: s, name: name, number: s.dialed.Add(1), lease: lease}
+	return s.connect("memory", second.Settings{TTL: lease, Logger: s.Logger, Label: name}, record)
+}
+
+// Connect returns the tier of a process for a package whose name begins its errors.
+func (s *Server) Connect(pkg string, o second.Settings) *Process { return s.connect(pkg, o, nil) }
+
+func (s *Server) connect(pkg string, o second.Settings, record func(queue.Record)) *Process {
+	p := &Process{server: s, name: o.Label, number: s.dialed.Add(1), lease: o.TTL, self: second.Describe(o.Label)}
 	p.Tier = queue.New(queue.Config{
-		Package: "memory", Store: "memory", TTL: lease, Logger: s.Logger, Record: record,
+		Package: pkg, Store: "memory", TTL: o.TTL, Margin: o.Margin, Logger: o.Logger, Record: record,
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" }, OwnTTL: s.OwnTTL, Apart: s.Apart,
 	}, s.As(p, store{p}))
 	p.Start()
 	return p
 }
+
+// Expire ends the session of the process, if it has one.
+func (p *Process) Expire() {
+	s := p.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.sessions {
+		if x.process == p {
+			s.endLocked(x)
+		}
+	}
+}
+
+// Delay has each request take so long to the server from now on.
+func (p *Process) Delay(d time.Duration) { p.delay.Store(int64(d)) }
+
+// LoseAnswers loses the next answers but those to renewals.
+func (p *Process) LoseAnswers(n int) { p.losing.Store(int64(n)) }
+
+// OnClose has f called when the process has ended.
+func (p *Process) OnClose(f func()) { p.closed.Store(&f) }
 
 // Cut keeps everything from getting through between the process and the server, until heal.
 func (p *Process) Cut() (heal func()) {
@@ -159,6 +190,9 @@ func (p *Process) Deliver(hook func(queue.Record) (lose bool)) { p.hook.Store(&h
 func (p *Process) hears(m queue.Record) bool {
 	hook := p.hook.Load()
 	keeps := m.Command.Op == queue.Open || m.Command.Op == queue.Beat
+	if m.Command.Op != "" && !keeps && p.losing.Add(-1) >= 0 {
+		return false
+	}
 	return !p.cut.Load() && (keeps || hook == nil || !(*hook)(m))
 }
 
@@ -194,7 +228,7 @@ func (p store) carry(c queue.Command, answers chan<- queue.Answer) {
 	case frozen != nil:
 		<-*frozen // what it was sent, it executes when it goes on
 	}
-	time.Sleep(f.Before)
+	time.Sleep(f.Before + time.Duration(p.delay.Load()))
 	a := s.execute(p.Process, c)
 	s.mu.Lock()
 	until := s.until
@@ -213,7 +247,11 @@ func (p store) Name(string) string {
 	return fmt.Sprintf("%d.%d", p.number, p.names.Add(1))
 }
 
-func (p store) Close() {}
+func (p store) Close() {
+	if closed := p.closed.Load(); closed != nil {
+		(*closed)()
+	}
+}
 
 // execute does what a command asks for, all at once.
 func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
@@ -346,7 +384,7 @@ func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 	}
 	places = append(places, &place{session: x, Contender: second.Contender{
 		ID: c.ID, Token: s.revision + 1, Shared: c.Reads, Linger: c.Linger, Permits: c.Weight, Of: c.Ref.Permits,
-		Since: time.Now(), Host: "memory", PID: os.Getpid(), Label: x.process.name,
+		Since: time.Now(), Host: x.process.self.Host, PID: x.process.self.PID, Label: x.process.name,
 	}})
 	if c.Op == queue.Try && !view(places, len(places)-1).Has {
 		return queue.Answer{Outcome: queue.Locked}
