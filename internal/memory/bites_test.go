@@ -96,6 +96,9 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				}
 				return cheap{badGrant{g, c.tier}, old.Token()}, nil
 			}}},
+		"a token comes twice": {[]string{"tokens", "readers-tokens"}, badTier{grant: func(g badGrant) second.Grant {
+			return cheap{g, g.Grant.Token()/10 + 1}
+		}}},
 		"a caller leaves late": {[]string{"bounds-cut", "bounds-frozen", "bounds-messages"}, badTier{
 			acquire: func(ctx context.Context, c badClaim) (second.Grant, error) {
 				g, err := c.Claim.Acquire(ctx, c.wait)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -23,7 +24,8 @@ type scene struct {
 	holds  map[*hold]bool
 	grants []*hold    // in the order in which they came
 	taken  []*portion // likewise
-	total  int        // how many permits there are, 0 before anybody has said so; likewise
+	tokens oracle.Tokens
+	total  int // how many permits there are, 0 before anybody has said so; likewise
 }
 
 func newScene(w *witness, h Harness) *scene {
@@ -140,34 +142,43 @@ func (s *scene) processes(n int) []*proc {
 // A hold is a grant that is in the book.
 type hold struct {
 	second.Grant
-	scene *scene
-	reads bool // since it was granted
-	open  bool // to others that read; guarded by scene.mu
-	kept  bool // released without a loss; guarded by scene.mu
+	scene  *scene
+	open   bool // to others that read; guarded by scene.mu
+	kept   bool // released without a loss; guarded by scene.mu
+	number int  // in the order of grants
 }
 
 // enter notes a grant, at the moment at which it is made.
 func (s *scene) enter(g second.Grant) *hold {
-	h := &hold{Grant: g, scene: s, reads: g.Shared(), open: g.Shared()}
+	h := &hold{Grant: g, scene: s, open: g.Shared()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	l := oracle.Lock{Room: oracle.Everybody, Tokens: s.tokens}
 	for other := range s.holds {
-		if !(h.open && other.open) && other.Err() == nil {
-			s.Errorf("the lock is granted to a process while another holds it (tokens %d, %d)", g.Token(), other.Token())
+		if other.Err() == nil {
+			l.Inside = append(l.Inside, other.turn())
 		}
 	}
 	if g.Token() <= 0 {
 		s.Errorf("token %d", g.Token())
 	}
-	for _, before := range s.grants {
-		if !(h.reads && before.reads) && g.Token() <= before.Token() {
-			s.Errorf("token %d after %d", g.Token(), before.Token())
-			break
-		}
-	}
-	s.holds[h] = true
 	s.grants = append(s.grants, h)
+	h.number = len(s.grants)
+	l, err := l.Enter(h.turn())
+	if err != nil {
+		s.Errorf("a grant: %v", err)
+	}
+	s.tokens, s.holds[h] = l.Tokens, true
 	return h
+}
+
+// turn is what the oracle sees of a hold. No grant passes its token on, so each is a process to it.
+func (h *hold) turn() oracle.Turn {
+	weight := int64(oracle.Everybody)
+	if h.open {
+		weight = 1
+	}
+	return oracle.Turn{Process: h.number, Weight: weight, Token: h.Token()}
 }
 
 // last is the newest grant.

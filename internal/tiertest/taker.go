@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -65,39 +66,40 @@ type portion struct {
 	kept    bool            // all were given up, without a loss; guarded by scene.mu
 }
 
-// note notes a portion, at the moment at which it is taken. It was asked for when the newest had that token.
-func (t *taker) note(permits []second.Permit, newest int64) *portion {
+// note notes a portion, at the moment at which it is taken. It was asked for when those tokens had been seen, which it has to exceed: of
+// portions that wait at the same time, the one that came first may be taken in last.
+func (t *taker) note(permits []second.Permit, asked oracle.Tokens) *portion {
 	s := t.scene
 	p := &portion{taker: t, token: permits[0].Token(), life: permits[0].Context(), permits: permits}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := len(permits)
-	for _, other := range s.taken {
+	l := oracle.Lock{Room: oracle.Room(s.total)}
+	for i, other := range s.taken {
 		if other.errLocked() == nil {
-			out += len(other.permits)
+			l.Inside = append(l.Inside, oracle.Turn{Process: i, Weight: int64(len(other.permits))})
 		}
 	}
-	if out > s.total {
-		s.Errorf("%d permits are out, of %d", out, s.total)
+	if _, err := l.Enter(oracle.Turn{Process: len(s.taken), Weight: int64(len(permits))}); err != nil {
+		s.Errorf("%d permits: %v", len(permits), err)
+	}
+	mark := oracle.Mark{Token: p.token, Process: len(s.taken) + 1} // none passes it on
+	if err := asked.Judge(mark, true); err != nil || p.token <= 0 {
+		s.Errorf("%d permits with token %d: %v", len(permits), p.token, err)
 	}
 	for _, one := range permits {
-		if one.Token() != p.token || p.token <= newest {
-			s.Errorf("token %d of one of %d permits, the first of which has %d, after %d", one.Token(), len(permits), p.token, newest)
-			break
+		if one.Token() != p.token {
+			s.Errorf("token %d of one of %d permits, the first of which has %d", one.Token(), len(permits), p.token)
 		}
 	}
-	s.taken = append(s.taken, p)
+	s.taken, s.tokens = append(s.taken, p), s.tokens.With(mark, true)
 	return p
 }
 
-// newest is the greatest token in the book.
-func (s *scene) newest() (token int64) {
+// asked is what was seen of tokens up to now.
+func (s *scene) asked() oracle.Tokens {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.taken {
-		token = max(token, p.token)
-	}
-	return token
+	return s.tokens
 }
 
 // err is the loss of any of a portion.
@@ -174,11 +176,11 @@ type taking struct {
 }
 
 func (t *taker) begin(ctx context.Context, want int, take func(context.Context) ([]second.Permit, error)) *taking {
-	r, newest := &taking{want: want}, t.scene.newest()
+	r, asked := &taking{want: want}, t.scene.asked()
 	r.call = t.scene.call(ctx, func(ctx context.Context) error {
 		permits, err := take(ctx)
 		if err == nil {
-			r.portion = t.note(permits, newest)
+			r.portion = t.note(permits, asked)
 		}
 		return err
 	})
