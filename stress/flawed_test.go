@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/stress/internal/rule"
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/stress/internal/store"
 	"github.com/tierlock/tierlock/stress/internal/store/storetest"
 )
@@ -42,7 +42,7 @@ func dialTooMany(ctx context.Context, o store.Options) (store.Locker, error) {
 func addFlawed() {
 	store.ZooKeeper.Locks["too-many"] = store.Kind{Dial: dialTooMany, Sort: store.Semaphore}
 	store.ZooKeeper.Locks["rash-readers"] = store.Kind{Dial: dialFlawed(1), Sort: store.ReadersWriter}
-	store.ZooKeeper.Locks["rash-writers"] = store.Kind{Dial: dialFlawed(rule.Everybody), Sort: store.ReadersWriter}
+	store.ZooKeeper.Locks["rash-writers"] = store.Kind{Dial: dialFlawed(oracle.Everybody), Sort: store.ReadersWriter}
 }
 
 // flawedLocks are how they are run.

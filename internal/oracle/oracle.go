@@ -24,11 +24,11 @@ import (
 // semaphore has as much as permits, and a mutex is a semaphore of one.
 type Room int64
 
-const (
-	Mutex Room = 1
-	// Everybody is room for any number of readers, of which each weighs 1. A writer weighs as much as the room.
-	Everybody Room = 1 << 32
-)
+// Mutex is the room of a mutex.
+const Mutex Room = 1
+
+// Everybody is room for any number of readers, of which each weighs 1, and the weight of a writer.
+const Everybody = 1 << 32
 
 // Fits reports whether there is room for so much.
 func (r Room) Fits(weight int64) bool { return weight <= int64(r) }
@@ -125,7 +125,7 @@ func weightText(weight int64) string {
 	switch weight {
 	case 1:
 		return ""
-	case int64(Everybody):
+	case Everybody:
 		return " alone"
 	}
 	return fmt.Sprintf(" %d times", weight)

@@ -25,9 +25,8 @@ func weighing(weight int64, t Turn) Turn {
 }
 
 func TestHistories(t *testing.T) {
-	const all = int64(Everybody)
 	a, b := turn(1, 1, 5), turn(2, 1, 6)
-	reader, writer := turn(1, 1, 5), weighing(all, turn(2, 1, 6))
+	reader, writer := turn(1, 1, 5), weighing(Everybody, turn(2, 1, 6))
 	none := turn(1, 1, 0)
 	type row struct {
 		room  Room
@@ -54,7 +53,7 @@ func TestHistories(t *testing.T) {
 		"a writer's token before a reader's":  {Everybody, []step{enters(turn(1, 1, 7)), leaves(turn(1, 1, 7)), enters(writer)}, "I8: "},
 		"a reader's token before a writer's":  {Everybody, []step{enters(writer), leaves(writer), enters(reader)}, "I8: "},
 		"a reader passes its process's token on to a writer": {Everybody,
-			[]step{enters(reader), leaves(reader), enters(weighing(all, turn(1, 2, 5)))}, ""},
+			[]step{enters(reader), leaves(reader), enters(weighing(Everybody, turn(1, 2, 5)))}, ""},
 		"an owner enters again":            {Mutex, []step{enters(a), enters(a), leaves(a), leaves(a), enters(b)}, ""},
 		"and is inside until it left":      {Mutex, []step{enters(a), enters(a), leaves(a), enters(b)}, "I1: "},
 		"and with another token":           {Mutex, []step{enters(a), enters(turn(1, 1, 6))}, "I8: an owner with token 5 enters again with 6"},
@@ -142,7 +141,7 @@ func TestWhoIsAlone(t *testing.T) {
 		weight int64
 		want   bool
 	}{
-		{Mutex, 1, true}, {Everybody, 1, false}, {Everybody, int64(Everybody), true}, {3, 2, false}, {3, 3, true},
+		{Mutex, 1, true}, {Everybody, 1, false}, {Everybody, Everybody, true}, {3, 2, false}, {3, 3, true},
 	} {
 		need.Equal(t, fmt.Sprintf("weight %d in room for %d", test.weight, test.room), test.room.Alone(test.weight), test.want)
 	}

@@ -5,10 +5,10 @@ import "fmt"
 // A Mark is a token and the process that has it.
 type Mark struct {
 	Token   int64
-	Process int
+	Process int64
 }
 
-func (t Turn) mark() Mark { return Mark{t.Token, t.Process} }
+func (t Turn) mark() Mark { return Mark{t.Token, int64(t.Process)} }
 
 // Tokens are the highest of those that came before, which is all that I8 depends on: a process may pass its token on from one of its owners
 // to the next, and from process to process tokens grow. Who is alone has a higher one than all before. The others have a higher one than

@@ -174,11 +174,11 @@ func (s *scene) enter(g second.Grant) *hold {
 
 // turn is what the oracle sees of a hold. No grant passes its token on, so each is a process to it.
 func (h *hold) turn() oracle.Turn {
-	weight := int64(oracle.Everybody)
+	t := oracle.Turn{Process: h.number, Weight: oracle.Everybody, Token: h.Token()}
 	if h.open {
-		weight = 1
+		t.Weight = 1
 	}
-	return oracle.Turn{Process: h.number, Weight: weight, Token: h.Token()}
+	return t
 }
 
 // last is the newest grant.

@@ -82,7 +82,7 @@ func (t *taker) note(permits []second.Permit, asked oracle.Tokens) *portion {
 	if _, err := l.Enter(oracle.Turn{Process: len(s.taken), Weight: int64(len(permits))}); err != nil {
 		s.Errorf("%d permits: %v", len(permits), err)
 	}
-	mark := oracle.Mark{Token: p.token, Process: len(s.taken) + 1} // none passes it on
+	mark := oracle.Mark{Token: p.token, Process: int64(len(s.taken)) + 1} // none passes it on
 	if err := asked.Judge(mark, true); err != nil || p.token <= 0 {
 		s.Errorf("%d permits with token %d: %v", len(permits), p.token, err)
 	}

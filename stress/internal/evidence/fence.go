@@ -5,6 +5,8 @@ import (
 	"net/rpc"
 	"path/filepath"
 	"sync"
+
+	"github.com/tierlock/tierlock/internal/oracle"
 )
 
 // Fence is a service outside the workers that has two registers for each lock path,
@@ -21,10 +23,8 @@ type Fence struct {
 func NewFence(paths int) *Fence { return &Fence{cells: make([]cell, paths)} }
 
 type cell struct {
-	seen    int64 // the highest token
-	process int64 // that brought it
-	alone   int64 // the highest token of one that may write
-	inside  int64 // the last process to begin that has not ended yet, 0 if none
+	tokens oracle.Tokens // that were admitted
+	inside int64         // the last process to begin that has not ended yet, 0 if none
 
 	fenced, accepted  int64 // value, and number of writes
 	unfenced, written int64
@@ -99,25 +99,15 @@ func (c *cell) leave(a Access) {
 }
 
 func (c *cell) admit(a Access) bool {
-	if a.Token == 0 {
-		return true
-	}
-	least := c.seen
-	if a.Shared {
-		least = c.alone
-	}
-	if a.Token < least {
+	mark := oracle.Mark{Token: a.Token, Process: a.Process}
+	if c.tokens.Stale(mark, !a.Shared) {
 		c.refused++
 		return false
 	}
-	if a.Token > c.seen {
-		c.seen, c.process = a.Token, a.Process
-	} else if a.Token == c.seen && a.Process != c.process {
+	if c.tokens.Judge(mark, !a.Shared) != nil {
 		c.regressions++
 	}
-	if !a.Shared {
-		c.alone = a.Token
-	}
+	c.tokens = c.tokens.With(mark, !a.Shared)
 	return true
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/tierlock/tierlock/stress/internal/rule"
+	"github.com/tierlock/tierlock/internal/oracle"
 )
 
 // latch is what one section takes of the kernel's locks of a path: as many of Room files
@@ -16,9 +16,9 @@ type latch struct {
 	locked    []*os.File
 }
 
-func openLatch(name string, r rule.Rule) (*latch, error) {
-	l := &latch{everybody: r.Room == rule.Everybody}
-	files := r.Room
+func openLatch(name string, room oracle.Room) (*latch, error) {
+	l := &latch{everybody: room == oracle.Everybody}
+	files := room
 	if l.everybody {
 		files = 1
 	}
@@ -39,7 +39,7 @@ func openLatch(name string, r rule.Rule) (*latch, error) {
 func (l *latch) lock(weight int64) (overlap bool, err error) {
 	shared := false
 	if l.everybody {
-		shared, weight = weight < rule.Everybody, 1
+		shared, weight = weight < oracle.Everybody, 1
 	}
 	for _, file := range l.files {
 		if int64(len(l.locked)) == weight {

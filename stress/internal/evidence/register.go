@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
@@ -101,7 +102,7 @@ type Section struct {
 func (r *Register) Enter(weight int64) (s Section, err error) {
 	s.register, s.weight = r, weight
 	if r.judging == ByCount {
-		s.Overlap = r.record.inside.Add(weight) > r.rule.Room
+		s.Overlap = !r.rule.Fits(r.record.inside.Add(weight))
 	} else if err := s.lock(); err != nil {
 		return s, err
 	}
@@ -113,7 +114,7 @@ func (s *Section) lock() (err error) {
 	select {
 	case s.latch = <-s.register.idle:
 	default:
-		if s.latch, err = openLatch(s.register.name, s.register.rule); err != nil {
+		if s.latch, err = openLatch(s.register.name, s.register.rule.Room); err != nil {
 			return err
 		}
 	}
@@ -127,39 +128,33 @@ func (s *Section) lock() (err error) {
 // went back, and whether another section, which should have been alone, has counted itself
 // in the meantime.
 func (s Section) Leave(token, process int64) (regression, torn bool, err error) {
-	if s.register.rule.Alone(s.weight) {
-		regression = s.register.record.follow(token, process)
-		s.register.record.counter.Store(s.counter + 1)
+	r, alone := s.register.record, s.register.rule.Alone(s.weight)
+	mark := oracle.Mark{Token: token, Process: process}
+	regression = r.tokens(process).Judge(mark, alone) != nil
+	r.note(mark, alone)
+	if alone {
+		r.counter.Store(s.counter + 1)
 	} else {
-		regression = s.register.record.accompany(token, process)
-		torn = s.register.record.counter.Load() != s.counter
+		torn = r.counter.Load() != s.counter
 	}
 	return regression, torn, s.Abandon()
 }
 
-// follow reports whether the token of a section that is alone goes back: it must exceed
-// that of any other process before, and in one process, which may pass its node on, it
-// must not fall. Tokens of zero do not count.
-func (r *record) follow(token, process int64) (regression bool) {
-	last := r.token.Load()
-	regression = token != 0 && (token < max(last, r.shared.Load()) || token == last && process != r.process.Load())
-	if token > last {
-		r.token.Store(token)
-		r.process.Store(process)
-	}
-	return regression
+// tokens are those that the register has seen. It keeps one word of those that were not alone, so the highest of them
+// counts as that of the process which asks.
+func (r *record) tokens(process int64) oracle.Tokens {
+	alone := oracle.Mark{Token: r.token.Load(), Process: r.process.Load()}
+	return oracle.Tokens{Seen: alone, Alone: alone}.With(oracle.Mark{Token: r.shared.Load(), Process: process}, false)
 }
 
-// accompany is follow for a section that others may be beside. Tokens of such may come in
-// any order.
-func (r *record) accompany(token, process int64) (regression bool) {
-	last := r.token.Load()
-	regression = token != 0 && (token < last || token == last && process != r.process.Load())
-	for {
-		seen := r.shared.Load()
-		if token <= seen || r.shared.CompareAndSwap(seen, token) {
-			return regression
-		}
+// note notes a token: that of a section which is alone meets no other.
+func (r *record) note(m oracle.Mark, alone bool) {
+	if alone && m.Token > r.token.Load() {
+		r.token.Store(m.Token)
+		r.process.Store(m.Process)
+	}
+	for seen := r.shared.Load(); !alone && m.Token > seen && !r.shared.CompareAndSwap(seen, m.Token); {
+		seen = r.shared.Load()
 	}
 }
 

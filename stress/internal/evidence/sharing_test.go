@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
@@ -24,7 +25,7 @@ func inTurn(t *testing.T, r rule.Rule, how Judging, weights ...int64) (all []Sec
 }
 
 func TestWhoFindsNoRoomOverlaps(t *testing.T) {
-	const all = rule.Everybody
+	const all = oracle.Everybody
 	rw, three := rule.ReadersWriter(0.9), rule.Permits(3, 3)
 	bothWays(t, func(t *testing.T, how Judging) {
 		type row struct {
@@ -68,7 +69,7 @@ func TestTheDeadTakeNoPermits(t *testing.T) {
 
 func TestReadersSeeAWrite(t *testing.T) {
 	bothWays(t, func(t *testing.T, how Judging) {
-		inside, _ := inTurn(t, rule.ReadersWriter(0.9), how, 1, 1, rule.Everybody)
+		inside, _ := inTurn(t, rule.ReadersWriter(0.9), how, 1, 1, oracle.Everybody)
 		if _, torn, err := inside[0].Leave(0, 1); err != nil || torn {
 			t.Errorf("before the write: torn %t, %v", torn, err)
 		}
@@ -82,7 +83,7 @@ func TestReadersSeeAWrite(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	const read, write = 1, rule.Everybody
+	const read, write = 1, oracle.Everybody
 	type step struct{ weight, token, process int64 }
 	type row struct {
 		steps []step
@@ -120,7 +121,7 @@ func TestRoomIsFoundWhileOthersLeave(t *testing.T) {
 	r := rule.Permits(6, 3)
 	dir := t.TempDir()
 	var mu sync.Mutex
-	left, changed := r.Room, sync.NewCond(&mu)
+	left, changed := int64(r.Room), sync.NewCond(&mu)
 	var all sync.WaitGroup
 	for i := range goroutines {
 		register := need.Get(NewRegister(dir, 0, r, ByKernel))(t)

@@ -57,14 +57,14 @@ func (c *Case) Judge(r *report.Result) {
 	c.count(r)
 	deadline := time.Now().Add(checkingTime)
 	for _, all := range perPath(c.Holds, r.Paths) {
-		late, unexplained := meetings(all, c.Rule)
+		late, unexplained := meetings(all, c.Rule.Room)
 		path := ours(all)
 		found.WouldBeOverlaps += late
-		r.Overlaps += unexplained + overlaps(path, c.Rule)
+		r.Overlaps += unexplained + overlaps(path, c.Rule.Room)
 		for _, s := range c.Rule.Shares { // readers may not keep writers out, nor they them
 			c.judgeProgress(found, ofWeight(path, s.Weight))
 		}
-		verdict, illegal := checkHistory(path, c.Rule, deadline)
+		verdict, illegal := checkHistory(path, c.Rule.Room, deadline)
 		if found.History != string(porcupine.Illegal) && verdict != porcupine.Ok {
 			found.History, c.contradiction = string(verdict), illegal
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/report"
@@ -39,7 +40,7 @@ func TestContradictionIsTheHoldsThatDoNotGoTogether(t *testing.T) {
 	}, func(t *testing.T, test row) {
 		holds := turns(100)
 		test.spoil(holds)
-		verdict, found := checkHistory(holds, rule.Mutex(), time.Now().Add(checkingTime))
+		verdict, found := checkHistory(holds, oracle.Mutex, time.Now().Add(checkingTime))
 		need.Equal(t, "the verdict", verdict, porcupine.Illegal)
 		need.List(t, "the holds", ids(found), test.ids...)
 	})
@@ -55,7 +56,7 @@ func ids(holds []evidence.Hold) (all []int) {
 func TestContradictionStaysWholeWithoutTimeToFindIt(t *testing.T) {
 	holds := turns(3)
 	holds[1].Token = holds[0].Token
-	need.Len(t, "holds, of which all are known to be illegal", contradiction(holds, rule.Mutex(), time.Now()), 3)
+	need.Len(t, "holds, of which all are known to be illegal", contradiction(holds, oracle.Mutex, time.Now()), 3)
 }
 
 func TestDrawingNamesTheOperationsAndTheFaultsOfTheirTime(t *testing.T) {
@@ -68,7 +69,7 @@ func TestDrawingNamesTheOperationsAndTheFaultsOfTheirTime(t *testing.T) {
 	var page strings.Builder
 	need.OK(t, c.Draw(&page))
 	need.Has(t, "the page", page.String(),
-		"process 1, hold 701: acquire, token 71", "process 1, hold 701: release", "process 2, hold 711: acquire, token 71",
+		"acquire: process 1, hold 701, token 71", "release: process 1, hold 701", "acquire: process 2, hold 711, token 71",
 		"free, after token 71 of process 1", "stop worker", `"ClientId":1`) // a row for each hold
 	for _, other := range []string{"hold 691", "hold 721", "kill worker"} {
 		need.That(t, "the page has what has nothing to do with it: "+other, !strings.Contains(page.String(), other))

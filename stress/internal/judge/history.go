@@ -2,139 +2,60 @@ package judge
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
-	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 // operation is a step of a history, of one lock path.
 type operation struct {
-	kind    operationKind
-	owner   owner
-	weight  int64
-	token   int64
-	process int
+	kind operationKind
+	turn oracle.Turn
 }
 
-type owner struct{ process, id int }
-
-type operationKind int
+type operationKind string
 
 const (
-	opAcquire operationKind = iota // of a new owner, or re-entry of a present one
-	opRelease
-	opExpire // the owner, if it is still one, loses the lock
+	opAcquire operationKind = "acquire" // of a new owner, or re-entry of a present one
+	opRelease operationKind = "release"
+	opExpire  operationKind = "lost" // the owner, if it is still one, loses the lock
 )
 
-// state is one of the model: who is inside, and the last tokens.
-type state struct {
-	inside []entry
-	seen   mark // the highest of all
-	alone  mark // of those that were alone
-}
-
-// entry is an owner.
-type entry struct {
-	owner
-	weight, token int64
-	count         int // how deep it is inside
-}
-
-// mark is a token and the process that had it.
-type mark struct {
-	token   int64
-	process int
-}
-
-// precedes reports whether another token may come after the mark: a process may pass its
-// token on from one of its owners to the next; from process to process tokens grow.
-func (m mark) precedes(token int64, process int) bool {
-	return token > m.token || token == m.token && process == m.process
-}
-
-// modelOf is a reentrant, fenced lock with the room of a rule. Those who are alone have
-// higher tokens than all before; tokens of the others are in order only towards these. No
-// token is no promise.
-func modelOf(r rule.Rule) porcupine.Model {
+// modelOf is a lock of so much room, as the oracle has it.
+func modelOf(room oracle.Room) porcupine.Model {
 	return porcupine.Model{
-		Init:  func() any { return state{} },
-		Step:  func(s, input, _ any) (bool, any) { return s.(state).step(input.(operation), r) },
-		Equal: func(a, b any) bool { return a.(state).equal(b.(state)) },
+		Init:  func() any { return oracle.Lock{Room: room} },
+		Step:  func(l, input, _ any) (bool, any) { return step(l.(oracle.Lock), input.(operation)) },
+		Equal: func(a, b any) bool { return a.(oracle.Lock).Equal(b.(oracle.Lock)) },
 
 		DescribeOperation: func(input, _ any) string { return input.(operation).String() },
-		DescribeState:     func(s any) string { return s.(state).String() },
+		DescribeState:     func(l any) string { return l.(oracle.Lock).String() },
 	}
 }
 
-// equal ignores in which order the owners came.
-func (s state) equal(other state) bool {
-	if s.seen != other.seen || s.alone != other.alone || len(s.inside) != len(other.inside) {
-		return false
+func step(l oracle.Lock, op operation) (legal bool, next oracle.Lock) {
+	var err error
+	switch op.kind {
+	case opAcquire:
+		next, err = l.Enter(op.turn)
+	case opRelease:
+		next, err = l.Leave(op.turn)
+	case opExpire:
+		next = l.Without(op.turn)
 	}
-	return !slices.ContainsFunc(s.inside, func(e entry) bool { return !slices.Contains(other.inside, e) })
-}
-
-func (s state) step(op operation, r rule.Rule) (legal bool, next state) {
-	at := slices.IndexFunc(s.inside, func(e entry) bool { return e.owner == op.owner })
-	switch mine := at >= 0; {
-	case op.kind == opExpire:
-		return true, s.with(at, 0)
-	case op.kind == opRelease:
-		return mine, s.with(at, -1)
-	case mine:
-		return op.token == s.inside[at].token, s.with(at, +1)
-	}
-	return s.admit(op, r)
-}
-
-// admit lets a new owner in.
-func (s state) admit(op operation, r rule.Rule) (legal bool, next state) {
-	weight := op.weight
-	for _, e := range s.inside {
-		weight += e.weight
-	}
-	last := s.alone
-	if r.Alone(op.weight) {
-		last = s.seen
-	}
-	if weight > r.Room || op.token != 0 && !last.precedes(op.token, op.process) {
-		return false, s
-	}
-	next = s
-	next.inside = append(slices.Clone(s.inside), entry{op.owner, op.weight, op.token, 1})
-	if op.token > s.seen.token {
-		next.seen = mark{op.token, op.process}
-	}
-	if r.Alone(op.weight) && op.token != 0 {
-		next.alone = mark{op.token, op.process}
-	}
-	return true, next
-}
-
-// with changes how deep an owner is inside, by one or to nothing.
-func (s state) with(at, change int) state {
-	if at < 0 {
-		return s
-	}
-	s.inside = slices.Clone(s.inside)
-	s.inside[at].count += change
-	if change == 0 || s.inside[at].count == 0 {
-		s.inside = slices.Delete(s.inside, at, at+1)
-	}
-	return s
+	return err == nil, next
 }
 
 // operations are the steps of one hold. An acquisition that never returned has none:
 // nothing was done under it, and a correct history stays correct without it.
 func operations(h evidence.Hold) []porcupine.Operation {
 	step := func(kind operationKind, token int64, from, until clock.Instant) porcupine.Operation {
-		op := operation{kind, owner{h.Process, h.ID}, h.Weight, token, h.Process}
-		return porcupine.Operation{Input: op, Call: int64(from), Return: int64(until)}
+		turn := oracle.Turn{Process: h.Process, Owner: h.ID, Weight: h.Weight, Token: token}
+		return porcupine.Operation{Input: operation{kind, turn}, Call: int64(from), Return: int64(until)}
 	}
 	ops := []porcupine.Operation{step(opAcquire, h.Token, h.Asked, h.Got)}
 	if h.Over == 0 {
@@ -158,13 +79,13 @@ const (
 // until the deadline. It does so in windows, since leaving out whole holds keeps a
 // correct history correct; and as the windows overlap, each hold is compared with its
 // neighbours. With Illegal comes what is.
-func checkHistory(holds []evidence.Hold, r rule.Rule, deadline time.Time) (porcupine.CheckResult, []evidence.Hold) {
+func checkHistory(holds []evidence.Hold, room oracle.Room, deadline time.Time) (porcupine.CheckResult, []evidence.Hold) {
 	verdict := porcupine.Ok
 	for from := 0; from < len(holds); from += windowSize - windowOverlap {
 		window := holds[from:min(from+windowSize, len(holds))]
-		switch checkWindow(window, r, deadline) {
+		switch checkWindow(window, room, deadline) {
 		case porcupine.Illegal:
-			return porcupine.Illegal, contradiction(window, r, deadline)
+			return porcupine.Illegal, contradiction(window, room, deadline)
 		case porcupine.Unknown:
 			verdict = porcupine.Unknown
 		}
@@ -172,7 +93,7 @@ func checkHistory(holds []evidence.Hold, r rule.Rule, deadline time.Time) (porcu
 	return verdict, nil
 }
 
-func checkWindow(holds []evidence.Hold, r rule.Rule, deadline time.Time) porcupine.CheckResult {
+func checkWindow(holds []evidence.Hold, room oracle.Room, deadline time.Time) porcupine.CheckResult {
 	left := time.Until(deadline)
 	if left <= 0 {
 		return porcupine.Unknown
@@ -183,7 +104,7 @@ func checkWindow(holds []evidence.Hold, r rule.Rule, deadline time.Time) porcupi
 			ops = append(ops, instant(op))
 		}
 	}
-	return porcupine.CheckOperationsTimeout(modelOf(r), ops, left)
+	return porcupine.CheckOperationsTimeout(modelOf(room), ops, left)
 }
 
 // instant takes an acquisition for done when it returned, and an end when it was called. What a

@@ -9,13 +9,13 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
-	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 func TestHistory(t *testing.T) {
-	mutex, rw, three := rule.Mutex(), rule.ReadersWriter(0.9), rule.Permits(3, 2)
+	const mutex, rw, three = oracle.Mutex, oracle.Everybody, 3
 	nested := span(1, 5, 10, 40)
 	nested.Nested = []evidence.Nesting{{Token: 5, Asked: 11, Got: 12, Called: 13, Return: 14},
 		{Token: 5, Asked: 15, Got: 16, Called: 17, Return: 18}}
@@ -31,7 +31,7 @@ func TestHistory(t *testing.T) {
 	beside[500].Got, beside[500].Asked = beside[500].Got-30, beside[500].Asked-30
 	for _, test := range []struct {
 		name  string
-		rule  rule.Rule
+		room  oracle.Room
 		holds []evidence.Hold
 		legal bool
 	}{
@@ -67,7 +67,7 @@ func TestHistory(t *testing.T) {
 		{"two after two that were lost", three, []evidence.Hold{weighing(2, late(1, 0, 10, 20, 90)), weighing(2, span(2, 0, 25, 30))}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, _ := checkHistory(test.holds, test.rule, time.Now().Add(checkingTime))
+			got, _ := checkHistory(test.holds, test.room, time.Now().Add(checkingTime))
 			need.Equal(t, fmt.Sprintf("whether it is legal, which is %v,", got), got == porcupine.Ok, test.legal)
 		})
 	}
@@ -83,30 +83,22 @@ func TestManyReadersWaitAtTheSameTime(t *testing.T) {
 		h.Asked = 1
 		holds = append(holds, h)
 	}
-	got, _ := checkHistory(holds, rule.ReadersWriter(0.9), time.Now().Add(5*time.Second))
+	got, _ := checkHistory(holds, oracle.Everybody, time.Now().Add(5*time.Second))
 	need.Equal(t, "the verdict", got, porcupine.Ok)
-}
-
-func TestReleaseWithoutOwnershipIsIllegal(t *testing.T) {
-	held := state{inside: []entry{{owner{1, 1}, 1, 5, 1}}, seen: mark{5, 1}, alone: mark{5, 1}}
-	for _, s := range []state{{}, held} {
-		legal, _ := s.step(operation{kind: opRelease, owner: owner{2, 2}}, rule.Mutex())
-		need.That(t, fmt.Sprintf("release by a stranger in %+v: legal", s), !legal)
-	}
 }
 
 func TestLongHistoryIsCheckedToItsEnd(t *testing.T) {
 	holds := turns(3 * windowSize)
 	deadline := time.Now().Add(checkingTime)
-	got, _ := checkHistory(holds, rule.Mutex(), deadline)
+	got, _ := checkHistory(holds, oracle.Mutex, deadline)
 	need.Equal(t, "a correct history", got, porcupine.Ok)
 	for _, at := range []int{1, windowSize - 1, windowSize, 2 * (windowSize - windowOverlap), len(holds) - 1} {
 		token := holds[at].Token
 		holds[at].Token = holds[at-1].Token
-		got, _ := checkHistory(holds, rule.Mutex(), deadline)
+		got, _ := checkHistory(holds, oracle.Mutex, deadline)
 		need.Equal(t, fmt.Sprintf("token of hold %d belongs to the one before", at), got, porcupine.Illegal)
 		holds[at].Token = token
 	}
-	got, _ = checkHistory(holds, rule.Mutex(), time.Now())
+	got, _ = checkHistory(holds, oracle.Mutex, time.Now())
 	need.Equal(t, "no time to check", got, porcupine.Unknown)
 }

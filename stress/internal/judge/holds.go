@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
-	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 // perPath sorts holds by path, and then by Got.
@@ -29,7 +29,7 @@ func ours(holds []evidence.Hold) []evidence.Hold {
 
 // overlaps counts the holds of one path, in the order of Got, that began while there was no
 // room beside those that were still known to be valid.
-func overlaps(holds []evidence.Hold, r rule.Rule) (n int64) {
+func overlaps(holds []evidence.Hold, room oracle.Room) (n int64) {
 	var inside []evidence.Hold
 	for _, h := range holds {
 		inside = slices.DeleteFunc(inside, func(other evidence.Hold) bool { return other.Valid <= h.Got })
@@ -37,7 +37,7 @@ func overlaps(holds []evidence.Hold, r rule.Rule) (n int64) {
 		for _, other := range inside {
 			weight += other.Weight
 		}
-		n += count(weight > r.Room)
+		n += count(!room.Fits(weight))
 		inside = append(inside, h)
 	}
 	return n
@@ -46,7 +46,7 @@ func overlaps(holds []evidence.Hold, r rule.Rule) (n int64) {
 // meetings sorts the failures to get the kernel's locks of one path: into those that a
 // late holder explains, who was still inside though it had lost the lock or who had
 // died with it, and those that nothing explains.
-func meetings(holds []evidence.Hold, r rule.Rule) (late, unexplained int64) {
+func meetings(holds []evidence.Hold, room oracle.Room) (late, unexplained int64) {
 	var suspects []evidence.Hold
 	for _, h := range holds {
 		if h.Lost || h.Over == 0 {
@@ -59,7 +59,7 @@ func meetings(holds []evidence.Hold, r rule.Rule) (late, unexplained int64) {
 		}
 		explained := h.Valid < h.Met.Until || slices.ContainsFunc(suspects, func(other evidence.Hold) bool {
 			inside := other.Got < h.Met.Until && (other.Over == 0 || other.Left > h.Met.From)
-			inTheWay := r.Room != rule.Everybody || h.Weight+other.Weight > r.Room // not one reader in that of another
+			inTheWay := room != oracle.Everybody || !room.Fits(h.Weight+other.Weight) // not one reader in that of another
 			return inside && inTheWay && other.Valid < h.Met.Until && (other.Process != h.Process || other.ID != h.ID)
 		})
 		late += count(explained)

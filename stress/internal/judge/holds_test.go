@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
-	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 // span is a hold that was released in good order, by process and time.
@@ -42,13 +42,13 @@ func weighing(weight int64, h evidence.Hold) evidence.Hold {
 	return h
 }
 
-func writing(h evidence.Hold) evidence.Hold { return weighing(rule.Everybody, h) }
+func writing(h evidence.Hold) evidence.Hold { return weighing(oracle.Everybody, h) }
 
 func TestOverlapsAreThoseOfValidHolds(t *testing.T) {
-	mutex, rw, three := rule.Mutex(), rule.ReadersWriter(0.9), rule.Permits(3, 2)
+	const mutex, rw, three = oracle.Mutex, oracle.Everybody, 3
 	for _, test := range []struct {
 		name  string
-		rule  rule.Rule
+		room  oracle.Room
 		holds []evidence.Hold
 		want  int64
 	}{
@@ -68,7 +68,7 @@ func TestOverlapsAreThoseOfValidHolds(t *testing.T) {
 		{"too many permits", three, []evidence.Hold{span(1, 0, 10, 30), span(2, 0, 11, 30), weighing(2, span(3, 0, 20, 40))}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			need.Equal(t, "overlaps", overlaps(perPath(test.holds, 1)[0], test.rule), test.want)
+			need.Equal(t, "overlaps", overlaps(perPath(test.holds, 1)[0], test.room), test.want)
 		})
 	}
 }
@@ -80,11 +80,11 @@ func TestHoldsThatWereLostWhenAcquiredClaimNothing(t *testing.T) {
 }
 
 func TestMeetingsNeedALateHolder(t *testing.T) {
-	mutex, rw := rule.Mutex(), rule.ReadersWriter(0.9)
+	const mutex, rw = oracle.Mutex, oracle.Everybody
 	reader, after := late(1, 1, 10, 20, 90), met(span(2, 2, 30, 40), 31, 32)
 	for _, test := range []struct {
 		name      string
-		rule      rule.Rule
+		room      oracle.Room
 		holds     []evidence.Hold
 		late, not int64
 	}{
@@ -101,7 +101,7 @@ func TestMeetingsNeedALateHolder(t *testing.T) {
 		{"a writer, by a late reader", rw, []evidence.Hold{reader, writing(after)}, 1, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			late, not := meetings(test.holds, test.rule)
+			late, not := meetings(test.holds, test.room)
 			need.Equal(t, "explained, and not", [2]int64{late, not}, [2]int64{test.late, test.not})
 		})
 	}

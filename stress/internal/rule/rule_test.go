@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/oracle"
 )
 
 func TestSectionsAreDrawnByTheirShares(t *testing.T) {
@@ -17,9 +18,9 @@ func TestSectionsAreDrawnByTheirShares(t *testing.T) {
 	}
 	need.Each(t, map[string]row{
 		"mutex":                    {Mutex(), map[int64]float64{1: 1}},
-		"readers and writer":       {ReadersWriter(0.9), map[int64]float64{1: 0.9, Everybody: 0.1}},
+		"readers and writer":       {ReadersWriter(0.9), map[int64]float64{1: 0.9, oracle.Everybody: 0.1}},
 		"readers alone":            {ReadersWriter(1), map[int64]float64{1: 1}},
-		"writers alone":            {ReadersWriter(0), map[int64]float64{Everybody: 1}},
+		"writers alone":            {ReadersWriter(0), map[int64]float64{oracle.Everybody: 1}},
 		"permits":                  {Permits(10, 1), map[int64]float64{1: 1}},
 		"permits, several at once": {Permits(10, 4), map[int64]float64{1: 0.25, 2: 0.25, 3: 0.25, 4: 0.25}},
 	}, func(t *testing.T, test row) {
@@ -32,17 +33,4 @@ func TestSectionsAreDrawnByTheirShares(t *testing.T) {
 			need.That(t, fmt.Sprintf("weight %d: got a share of %.3f, want %v", weight, got[weight], share), math.Abs(got[weight]-share) <= 0.02)
 		}
 	})
-}
-
-func TestWhoIsAlone(t *testing.T) {
-	for _, test := range []struct {
-		rule   Rule
-		weight int64
-		want   bool
-	}{
-		{Mutex(), 1, true}, {ReadersWriter(0.5), 1, false}, {ReadersWriter(0.5), Everybody, true},
-		{Permits(3, 3), 2, false}, {Permits(3, 3), 3, true},
-	} {
-		need.Equal(t, fmt.Sprintf("weight %d in room for %d", test.weight, test.rule.Room), test.rule.Alone(test.weight), test.want)
-	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/tierlock/tierlock/stress/internal/rule"
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/stress/internal/trace"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -107,7 +107,7 @@ func (l tiered) Contender(path string) (Contender, error) {
 func contendEither(m *tier.RWMutex) Contender {
 	write, read := contend(m.Writer().Acquire), contend(m.Reader().Acquire)
 	return func(ctx context.Context, weight int64) (Hold, error) {
-		if weight == rule.Everybody {
+		if weight == oracle.Everybody {
 			return write(ctx, weight)
 		}
 		return read(ctx, weight)

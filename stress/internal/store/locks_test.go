@@ -7,13 +7,13 @@ import (
 	"github.com/tierlock/tierlock/internal/etcdserver"
 	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
-	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 func TestOnPostgres(t *testing.T) {
@@ -49,7 +49,7 @@ func testLocks(t *testing.T, s *Store, server string) {
 			continue
 		}
 		t.Run(s.Name+" "+lock, func(t *testing.T) {
-			weight := map[Sort]int64{Mutex: 1, ReadersWriter: rule.Everybody, Semaphore: 2}[kind.Sort]
+			weight := map[Sort]int64{Mutex: 1, ReadersWriter: oracle.Everybody, Semaphore: 2}[kind.Sort]
 			o := need.Get(s.Observe(t.Context(), Place{Servers: []string{server}, Lock: lock, Paths: 2}))(t)
 			t.Cleanup(o.Close)
 			first, second := contender(t, s, lock, server, o.Paths()[1]), contender(t, s, lock, server, o.Paths()[1])
