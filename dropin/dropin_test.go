@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/dropin"
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -72,7 +73,7 @@ func TestLockBehavesLikeThatOfTheLibrary(t *testing.T) {
 }
 
 func TestLockBehavesLikeThatOfTheLibraryOnARealServer(t *testing.T) {
-	addr := zkservertest.Start(t, zkserver.Config{
+	addr := childtest.Start(t, zkserver.Start, zkserver.Config{
 		TickTime: 200 * time.Millisecond, NoSync: true, ContainerCheck: 100 * time.Millisecond,
 	}).Addr()
 	for _, b := range behaviours() {

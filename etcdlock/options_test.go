@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tierlock/tierlock/etcdlock/internal/version"
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
@@ -94,7 +94,7 @@ func TestOldServersAreWarnedAbout(t *testing.T) {
 // secured starts a server that asks for a password, which is r.
 func secured(t *testing.T) (addrs []string) {
 	t.Helper()
-	srv := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
+	srv := childtest.Start(t, etcdserver.Start, etcdserver.Config{NoSync: true})
 	p, ctx := prepare(t, []string{srv.Addr()}, ""), soon(t)
 	defer p.client.Close()
 	_, err := p.client.UserAdd(ctx, "root", "r")

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
@@ -33,7 +32,7 @@ type (
 )
 
 // shared is the etcd that tests share, and a client that looks from outside the library.
-var shared = waittest.Shared[site]{Check: etcdservertest.Check, Start: func() (s site, stop func(), err error) {
+var shared = waittest.Shared[site]{Start: func() (s site, stop func(), err error) {
 	if s.server, err = etcdserver.Start(context.Background(), etcdserver.Config{NoSync: true}); err != nil {
 		return s, nil, err
 	}

@@ -11,8 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
@@ -20,7 +20,7 @@ import (
 )
 
 func TestTier(t *testing.T) {
-	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
+	e := childtest.StartEnsemble(t, etcdserver.StartEnsemble, 3, etcdserver.Config{NoSync: true})
 	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		test(t, ensembleHarness(t, e))
 	}).Record(t, "etcd", "../docs/promises/etcd.md")

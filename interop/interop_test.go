@@ -20,11 +20,11 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -73,7 +73,7 @@ type ensemble struct {
 func newEnsemble(t testing.TB) *ensemble {
 	t.Helper()
 	s, err := server()
-	zkservertest.Check(t, err)
+	childtest.Check(t, err)
 	conn := zkconn.Start(t, []string{s.Addr()}, sessionTimeout, nil)
 	return &ensemble{s.Addr(), conn, "/interop/" + t.Name()}
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -24,7 +24,7 @@ type pair struct {
 
 func newPair(t *testing.T) pair {
 	t.Helper()
-	e := pgservertest.StartEnsemble(t, 2, pgserver.Config{NoSync: true})
+	e := childtest.StartEnsemble(t, pgserver.StartEnsemble, 2, pgserver.Config{NoSync: true})
 	p := pair{e, e.Members[0], e.Members[1], pgserver.PlainURL(e.Addrs()...)}
 	migrated(t, p.url)
 	return p

@@ -11,8 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
+	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -20,7 +21,8 @@ import (
 // serializable if nobody sets anything else.
 func pooled(t *testing.T, mode string, settings ...string) (url string) {
 	t.Helper()
-	pooler := pgservertest.StartPooler(t, server(t), mode, settings...)
+	pooler, err := pgserver.StartPooler(t.Context(), server(t).Addr(), mode, settings...)
+	childtest.Use(t, pooler, err)
 	url = database(t)
 	admin := migrated(t, url)
 	exec(t, admin, "ALTER DATABASE "+admin.Config().ConnConfig.Database+" SET default_transaction_isolation = 'serializable'")

@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 )
 
 // opened returns a session that lasts for a minute.
@@ -111,7 +111,7 @@ func TestRenewalUnderWayCounts(t *testing.T) {
 // answered before the standby has it, too.
 func TestRepeatedRequestWaitsForTheStandby(t *testing.T) {
 	t.Parallel()
-	e := pgservertest.StartEnsemble(t, 2, pgserver.Config{NoSync: true, Synchronous: true})
+	e := childtest.StartEnsemble(t, pgserver.StartEnsemble, 2, pgserver.Config{NoSync: true, Synchronous: true})
 	pool := migrated(t, pgserver.PlainURL(e.Members[0].Addr()))
 	session, id := opened(t, pool), newID()
 	e.Isolate(e.Members[0])

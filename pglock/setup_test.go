@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/tiertest"
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 const ttl, unhurried = 2 * time.Second, time.Minute
 
 // shared is the PostgreSQL that tests share, with the schema, and a pool of one who looks from outside the library.
-var shared = waittest.Shared[site]{Check: pgservertest.Check, Start: func() (s site, stop func(), err error) {
+var shared = waittest.Shared[site]{Start: func() (s site, stop func(), err error) {
 	if s.server, err = pgserver.Start(context.Background(), pgserver.Config{NoSync: true}); err != nil {
 		return s, nil, err
 	}
@@ -77,7 +77,7 @@ func sharedURL(t testing.TB) string {
 // alone starts a server with the schema for one test.
 func alone(t *testing.T, settings ...string) (s *pgserver.Server, url string, outside *pgxpool.Pool) {
 	t.Helper()
-	s = pgservertest.Start(t, pgserver.Config{NoSync: true, Settings: settings})
+	s = childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true, Settings: settings})
 	url = pgserver.PlainURL(s.Addr())
 	return s, url, migrated(t, url)
 }

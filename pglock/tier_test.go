@@ -9,14 +9,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/tiertest"
 )
 
 func TestTier(t *testing.T) {
-	e := pgservertest.StartEnsemble(t, 3, pgserver.Config{NoSync: true, Synchronous: true})
+	e := childtest.StartEnsemble(t, pgserver.StartEnsemble, 3, pgserver.Config{NoSync: true, Synchronous: true})
 	exec(t, migrated(t, pgserver.PlainURL(e.Addrs()...)), countWrites)
 	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		test(t, tables.harness(t, e))
@@ -24,7 +24,7 @@ func TestTier(t *testing.T) {
 }
 
 func TestAdvisoryTier(t *testing.T) {
-	e := pgservertest.StartEnsemble(t, 3, pgserver.Config{NoSync: true, Synchronous: true})
+	e := childtest.StartEnsemble(t, pgserver.StartEnsemble, 3, pgserver.Config{NoSync: true, Synchronous: true})
 	migrated(t, pgserver.PlainURL(e.Addrs()...))
 	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		test(t, advisoryHarness(t, e))

@@ -11,10 +11,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -52,7 +52,7 @@ func firstLocks(t *testing.T, client *redis.ClusterClient) *tier.Registry {
 // All keys of a lock are in one slot, and messages reach every process.
 func TestLockInACluster(t *testing.T) {
 	t.Parallel()
-	c := redisservertest.StartCluster(t, 3, redisserver.Config{NoSync: true})
+	c := childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true})
 	a, b := firstLocks(t, clusterClient(t, c)), registry(t, clusterClient(t, c), tier.WithStrictOrder())
 	for _, path := range []string{"job", "{job}:1", "b:{job}:c"} {
 		hold := need.Get(a.Mutex(path).Acquire(soon(t)))(t)
@@ -69,7 +69,7 @@ func TestLockInACluster(t *testing.T) {
 // All primaries that were met are sent with each command. Those of former fail-overs are forgotten, and those that are there are met again.
 func TestPrimariesOfManyFailOversAreForgotten(t *testing.T) {
 	t.Parallel()
-	c := redisservertest.StartCluster(t, 3, redisserver.Config{NoSync: true})
+	c := childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true})
 	client := clusterClient(t, c)
 	take(t, firstLocks(t, client), "before")
 	o, _, err := newOptions([]Option{WithLeaseTTL(ttl)})
@@ -95,7 +95,7 @@ func TestQuarantineInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]bool{"taken over": false, "killed": true}, func(t *testing.T, killed bool) {
 		t.Parallel()
-		c := redisservertest.StartCluster(t, 3, redisserver.Config{NoSync: true})
+		c := childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true})
 		client := clusterClient(t, c)
 		locks := firstLocks(t, client)
 		early, late := pathsAt(t, client, c.Members[0], "early:", 50), pathsAt(t, client, c.Members[0], "late:", 100)

@@ -11,11 +11,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
@@ -65,7 +65,7 @@ func TestPathsOfLocks(t *testing.T) {
 // A server is looked at when a session begins.
 func TestServerThatMayBreakPromisesIsWarnedAbout(t *testing.T) {
 	t.Parallel()
-	e := redisservertest.StartEnsemble(t, 2, redisserver.Config{NoSync: true})
+	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 2, redisserver.Config{NoSync: true})
 	for _, tt := range []struct{ command, want string }{
 		{"PING", "min-replicas-to-write"},
 		{"CONFIG SET min-replicas-to-write 1", ""},

@@ -11,11 +11,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -171,7 +171,7 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 // The first process alone can say that a server is new, and only of its first primary; it says so once.
 func TestNewServerHasNoQuarantine(t *testing.T) {
 	t.Parallel()
-	s := redisservertest.Start(t, redisserver.Config{NoSync: true})
+	s := childtest.Start(t, redisserver.Start, redisserver.Config{NoSync: true})
 	first := startAt(t, []string{s.Addr()}, WithNewServer(), WithLeaseTTL(long))
 	refused := func() {
 		t.Helper()
@@ -207,7 +207,7 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 func TestHolderAtAPrimaryThatWasReplacedKnowsOfItsLossFirst(t *testing.T) {
 	t.Parallel()
 	const lag = time.Second + rounding
-	e := redisservertest.StartEnsemble(t, 3, redisserver.Config{NoSync: true, MinReplicas: 1, MaxLag: 1})
+	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 3, redisserver.Config{NoSync: true, MinReplicas: 1, MaxLag: 1})
 	old, replica := e.Members[0], e.Members[1]
 	need.OK(t, remember(old.Addr()))
 	eventually(t, "the replica has the record", func() bool {

@@ -16,9 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 )
 
 // A sentinel is a real one, which watches over the servers of an ensemble.
@@ -88,7 +88,7 @@ func figure(state []string, name string) int {
 // Sentinels promote a replica by themselves. Nothing is granted in its quarantine, and all is after it.
 func TestSentinelsPromoteAReplicaAndNothingIsGrantedInItsQuarantine(t *testing.T) {
 	t.Parallel()
-	e := redisservertest.StartEnsemble(t, 3, redisserver.Config{NoSync: true})
+	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 3, redisserver.Config{NoSync: true})
 	sentinels := startSentinels(t, e)
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "locks", SentinelAddrs: sentinels.Addrs()})
 	locks := registry(t, client, WithNewServer())

@@ -9,10 +9,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 const ttl, long = 3 * time.Second, 10 * time.Minute
 
 // shared is the Redis that tests share, and a client that looks from outside the library.
-var shared = waittest.Shared[site]{Check: redisservertest.Check, Start: func() (s site, stop func(), err error) {
+var shared = waittest.Shared[site]{Start: func() (s site, stop func(), err error) {
 	if s.server, err = redisserver.Start(context.Background(), redisserver.Config{NoSync: true}); err != nil {
 		return s, nil, err
 	}
@@ -60,7 +60,7 @@ func outside(t testing.TB) *redis.Client      { return shared.Get(t).client }
 // ownServer is the test's own, which has been the primary for long.
 func ownServer(t *testing.T, config redisserver.Config) *redisserver.Server {
 	t.Helper()
-	s := redisservertest.Start(t, config)
+	s := childtest.Start(t, redisserver.Start, config)
 	need.OK(t, remember(s.Addr()))
 	return s
 }

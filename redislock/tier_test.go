@@ -10,16 +10,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/tiertest"
 )
 
 func TestTier(t *testing.T) {
-	e := redisservertest.StartEnsemble(t, 2, redisserver.Config{NoSync: true})
+	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 2, redisserver.Config{NoSync: true})
 	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		test(t, ensembleHarness(t, e))
 	}).Record(t, "Redis", "../docs/promises/redis.md")

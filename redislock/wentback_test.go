@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -39,7 +39,7 @@ func TestWaysToLoseTheNewestData(t *testing.T) {
 			})
 		}, true},
 		"the data of another server": {func(t *testing.T, s *redisserver.Server, _, _ string) {
-			other := redisservertest.Start(t, redisserver.Config{NoSync: true})
+			other := childtest.Start(t, redisserver.Start, redisserver.Config{NoSync: true})
 			asks(t, s, "REPLICAOF "+strings.Replace(other.Addr(), ":", " ", 1))
 			eventually(t, "it follows the other one", func() bool {
 				info, err := redisserver.Ask(s.Addr(), "INFO", "replication")

@@ -15,16 +15,13 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/stress/internal/load"
 	"github.com/tierlock/tierlock/stress/internal/report"
 	"github.com/tierlock/tierlock/stress/internal/store"
@@ -67,7 +64,7 @@ var zooKeeper = sync.OnceValues(func() (*zkserver.Server, error) {
 func servers(t *testing.T) string {
 	t.Helper()
 	s, err := zooKeeper()
-	zkservertest.Check(t, err)
+	childtest.Check(t, err)
 	return s.Addr() + "/" + t.Name()
 }
 
@@ -258,14 +255,9 @@ func runWith(args ...string) (code int, stdout, stderr string) {
 func runJSON(t *testing.T, want int, args ...string) report.Result {
 	t.Helper()
 	code, stdout, stderr := runWith(append(args, "-o", "json")...)
-	for missing, check := range map[error]func(testing.TB, error){
-		zkserver.ErrNotFound:    zkservertest.Check,
-		etcdserver.ErrNotFound:  etcdservertest.Check,
-		pgserver.ErrNotFound:    pgservertest.Check,
-		redisserver.ErrNotFound: redisservertest.Check,
-	} {
+	for _, missing := range []error{zkserver.ErrNotFound, etcdserver.ErrNotFound, pgserver.ErrNotFound, redisserver.ErrNotFound} {
 		if code == exitNoServer && strings.Contains(stderr, missing.Error()) {
-			check(t, missing)
+			childtest.Check(t, missing)
 		}
 	}
 	need.Must(t, fmt.Sprintf("%v: got exit %d, want %d; stderr:\n%s\nstdout:\n%s", args, code, want, stderr, stdout), code == want)

@@ -15,13 +15,13 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/faultproxy"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/tiertest"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
 )
@@ -304,7 +304,7 @@ func TestTier(t *testing.T) {
 }
 
 func TestTierOnARealServer(t *testing.T) {
-	e := zkservertest.StartEnsemble(t, 3, zkserver.Config{TickTime: 500 * time.Millisecond, NoSync: true})
+	e := childtest.StartEnsemble(t, zkserver.StartEnsemble, 3, zkserver.Config{TickTime: 500 * time.Millisecond, NoSync: true})
 	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		test(t, serverHarness(t, e))
 	}).Record(t, "ZooKeeper", promisesFile)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -48,7 +49,7 @@ func wantNoSession(t *testing.T, connect string, want []string, opts ...zklock.O
 func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
 	t.Parallel()
 	ca, other := zkservertest.NewAuthority(t), zkservertest.NewAuthority(t)
-	s := zkservertest.Start(t, zkserver.Config{NoSync: true, TLS: ca.TLS("localhost")})
+	s := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true, TLS: ca.TLS("localhost")})
 	_, port, err := net.SplitHostPort(zkserver.SecureAddr(s))
 	need.OK(t, err)
 	secure := "localhost:" + port
@@ -87,7 +88,7 @@ func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
 func TestRealACLsKeepOthersFromTheLock(t *testing.T) {
 	t.Parallel()
 	ca := zkservertest.NewAuthority(t)
-	s := zkservertest.Start(t, zkserver.Config{NoSync: true, TLS: ca.TLS("127.0.0.1")})
+	s := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true, TLS: ca.TLS("127.0.0.1")})
 	certified := func(name string) zklock.Option {
 		return zklock.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{ca.Issue(name).Certificate}})
 	}

@@ -14,12 +14,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/zktest"
 )
 
@@ -38,7 +38,7 @@ func TestScriptsOnModel(t *testing.T) {
 
 // ZKTEST_RECORD=1 in the environment makes it rewrite the expectations instead.
 func TestScriptsOnServer(t *testing.T) {
-	s := zkservertest.Start(t, zkserver.Config{NoSync: true, TickTime: time.Second})
+	s := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true, TickTime: time.Second})
 	release := need.Get(s.Version())(t)
 	runScripts(t, release, target{s.Addr(), net.DialTimeout})
 }
@@ -506,7 +506,7 @@ func onBoth(t *testing.T, test func(t *testing.T, on target)) {
 		test(t, target{addr, s.DialTimeout})
 	})
 	t.Run("server", func(t *testing.T) {
-		s := zkservertest.Start(t, zkserver.Config{
+		s := childtest.Start(t, zkserver.Start, zkserver.Config{
 			NoSync: true, TickTime: shortest / 2, ContainerCheck: 50 * time.Millisecond,
 		})
 		test(t, target{s.Addr(), net.DialTimeout})

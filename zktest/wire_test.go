@@ -15,10 +15,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
 
 // TestWireOnModel and TestWireOnServer expect the same of both, but for changes, where the client library is too polite
@@ -29,7 +29,7 @@ func TestWireOnModel(t *testing.T) {
 }
 
 func TestWireOnServer(t *testing.T) {
-	s := zkservertest.Start(t, zkserver.Config{NoSync: true, TickTime: time.Second})
+	s := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true, TickTime: time.Second})
 	release := need.Get(s.Version())(t)
 	runWire(t, release, func() (net.Conn, error) { return net.Dial("tcp", s.Addr()) })
 }

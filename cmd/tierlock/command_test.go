@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -19,7 +19,7 @@ func TestCommand(t *testing.T) {
 	site := func(t *testing.T, own bool) commandtest.Site {
 		server := startServer(t)
 		if own {
-			server = zkservertest.Start(t, zkserver.Config{NoSync: true})
+			server = childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
 		}
 		return commandtest.Site{
 			Env:     at(server.Addr()),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
@@ -20,7 +21,7 @@ import (
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	authority := zkservertest.NewAuthority(t)
-	server := zkservertest.Start(t, zkserver.Config{NoSync: true, TLS: authority.TLS("localhost", "127.0.0.1")})
+	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true, TLS: authority.TLS("localhost", "127.0.0.1")})
 	addr := zkserver.SecureAddr(server)
 	client := authority.Issue("client").File
 	pair := "-connect-timeout 30s -tls-cert " + client + " -tls-key " + client

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-func startServer(t *testing.T) *zkserver.Server { return commandtest.Server(t, zkserver.ErrNotFound) }
+func startServer(t *testing.T) *zkserver.Server { return commandtest.Server(t) }
 
 // at has the command find servers.
 func at(servers string) []string { return []string{"TIERLOCK_ZK=" + servers} }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -22,7 +23,7 @@ func TestWrongServerIsAnErrorInTime(t *testing.T) { zkservertest.WrongServer(t, 
 func TestMain(m *testing.M) { zkservertest.Main(m, "LEADER", main) }
 
 func TestTheOtherGoesOnWhenOneIsEnded(t *testing.T) {
-	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
 	start := func() (cmd *exec.Cmd, lines <-chan string) {
 		cmd = exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env = append(os.Environ(), "LEADER=1", "ZK_SERVERS="+server.Addr())

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
 
 const goroutines, turns = 10, 20 // goroutines as in the programs
@@ -24,7 +24,7 @@ const goroutines, turns = 10, 20 // goroutines as in the programs
 // A fleet is moved process by process, so for a time some processes have the one lock
 // and some the other.
 func TestMixedFleetCountsCorrectly(t *testing.T) {
-	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
 	dir := t.TempDir()
 	file := filepath.Join(dir, "number")
 	ctx := need.Within(t, 2*time.Minute)

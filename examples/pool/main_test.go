@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -18,7 +19,7 @@ func TestWrongServerIsAnErrorInTime(t *testing.T) { zkservertest.WrongServer(t, 
 func TestMain(m *testing.M) { zkservertest.Main(m, "POOL", main) }
 
 func TestNoTurnIsLost(t *testing.T) {
-	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
 	dir := t.TempDir()
 	const processes = 2
 	var wg sync.WaitGroup

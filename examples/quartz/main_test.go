@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/reugn/go-quartz/job"
+
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/witness"
@@ -40,7 +42,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestEachSlotIsRunByOneProcess(t *testing.T) {
-	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
 	file := filepath.Join(t.TempDir(), "runs")
 	fleet := make([]*witness.Process, 2)
 	for i := range fleet {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -17,7 +18,7 @@ func TestMain(m *testing.M) { zkservertest.Main(m, "QUICKSTART", main) }
 
 func TestNoTurnIsLost(t *testing.T) {
 	t.Run("ZooKeeper", func(t *testing.T) {
-		twoTerminals(t, zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr())
+		twoTerminals(t, childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true}).Addr())
 	})
 	t.Run("tierlock dev", func(t *testing.T) {
 		addr := need.Get(zktest.Start(t).Listen("127.0.0.1:0"))(t)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/witness"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 
 func TestTheOtherProcessTakesOver(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "runs")
-	server := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
 	fleet := make(map[int]*witness.Process)
 	for range 2 {
 		p := witness.Start(t, "scheduler", "ZK_SERVERS="+server.Addr(), "RUNS="+file)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
@@ -26,7 +27,7 @@ func service(ctx context.Context, ca, cert, servers, digest string) *exec.Cmd {
 
 func TestOnlyTheServiceGetsItsLock(t *testing.T) {
 	authority := zkservertest.NewAuthority(t)
-	server := zkservertest.Start(t, zkserver.Config{NoSync: true, TLS: authority.TLS("127.0.0.1")})
+	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true, TLS: authority.TLS("127.0.0.1")})
 	ctx := need.Within(t, 2*time.Minute)
 	servers, cert := zkserver.SecureAddr(server)+"/app", authority.Issue("service").File
 

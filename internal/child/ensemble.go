@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"syscall"
@@ -14,7 +13,7 @@ import (
 // Ensemble is a set of servers that replicate one another, or one that is alone.
 type Ensemble struct {
 	Members []*Server
-	Network io.Closer // what carries their words to one another, closed by Stop; may be nil
+	Network *Network // carries their words to one another until Stop; nil where nothing of ours does
 	// Succeed makes another member the leader in place of one that was killed; nil where
 	// the servers elect one.
 	Succeed func(ctx context.Context) error
@@ -96,6 +95,13 @@ func (e *Ensemble) in(mode string) []*Server {
 	return members
 }
 
+// Isolate cuts member off from the other members, and leaves the way to all of them open to clients. Connections between
+// them stay open and mute, new ones get no answer. It takes a Network.
+func (e *Ensemble) Isolate(member *Server) { e.Network.Isolate(slices.Index(e.Members, member) + 1) }
+
+// Heal puts all members in touch again; what was said meanwhile and not given up arrives.
+func (e *Ensemble) Heal() { e.Network.Heal() }
+
 // Pause freezes all members.
 func (e *Ensemble) Pause() error { return e.each((*Server).Pause) }
 
@@ -136,7 +142,7 @@ func (e *Ensemble) Restart(ctx context.Context) error {
 func (e *Ensemble) Stop() error {
 	err := e.each((*Server).Stop)
 	if e.Network != nil {
-		err = errors.Join(err, e.Network.Close())
+		e.Network.Close()
 	}
 	return err
 }

@@ -52,10 +52,9 @@ func (n *Network) Heal() {
 }
 
 // Close ends all connections and returns when nothing of the network is left.
-func (n *Network) Close() error {
+func (n *Network) Close() {
 	n.end()
 	n.workers.Wait()
-	return nil
 }
 
 // wire carries one way's connections, each in both directions.

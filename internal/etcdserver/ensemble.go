@@ -3,12 +3,8 @@ package etcdserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,11 +12,9 @@ import (
 )
 
 // Ensemble is a set of servers that replicate one another. It takes this process to carry
-// their words: an ensemble ends with it.
-type Ensemble struct {
-	*child.Ensemble
-	network *child.Network
-}
+// their words: an ensemble ends with it. A member that is off serves nobody, and cannot be
+// restarted, until Heal.
+type Ensemble = child.Ensemble
 
 var kind = child.Kind{Package: "etcdserver", Taken: "address already in use"}
 
@@ -34,24 +28,11 @@ func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	if cfg.TickTime == 0 {
 		cfg.TickTime = 50 * time.Millisecond
 	}
-	e := &Ensemble{}
-	e.Ensemble, err = child.Start(ctx, func() (*child.Ensemble, error) {
-		members, err := build(etcd, n, cfg)
-		if err != nil {
-			return nil, fmt.Errorf("etcdserver: %w", err)
-		}
-		e.network = members.Network.(*child.Network)
-		return members, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
+	return child.Start(ctx, func() (*Ensemble, error) { return build(etcd, n, cfg) })
 }
 
-func build(etcd string, n int, cfg Config) (_ *child.Ensemble, err error) {
-	network := child.NewNetwork()
-	e := &child.Ensemble{Network: network}
+func build(etcd string, n int, cfg Config) (_ *Ensemble, err error) {
+	e := &Ensemble{Network: child.NewNetwork()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.Stop())
@@ -60,18 +41,14 @@ func build(etcd string, n int, cfg Config) (_ *child.Ensemble, err error) {
 	var programs []*program
 	var cluster []string
 	for id := 1; id <= n; id++ {
-		port, err := child.FreePort()
+		dir, addr, err := child.Place("etcd")
 		if err != nil {
 			return nil, err
 		}
-		dir, err := os.MkdirTemp("", "tierlock-etcd-")
-		if err != nil {
-			return nil, err
-		}
-		p := &program{etcd: etcd, cfg: cfg, dir: dir, id: id, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+		p := &program{etcd: etcd, cfg: cfg, dir: dir, id: id, addr: addr}
 		programs = append(programs, p)
 		cluster = append(cluster, p.name()+"="+peerURL(id))
-		e.Members = append(e.Members, child.New(kind, dir, p.addr, p))
+		e.Members = append(e.Members, child.New(kind, dir, addr, p))
 	}
 	for _, p := range programs {
 		p.cluster = strings.Join(cluster, ",")
@@ -84,18 +61,8 @@ func build(etcd string, n int, cfg Config) (_ *child.Ensemble, err error) {
 				return nil, err
 			}
 			to := &net.UnixAddr{Net: "unix", Name: filepath.Join(other.dir, ownSocket)}
-			network.Join(child.Way{From: p.id, To: other.id}, from, to)
+			e.Network.Join(child.Way{From: p.id, To: other.id}, from, to)
 		}
 	}
 	return e, nil
 }
-
-// Isolate cuts member off from the other members, and leaves the way to all of them open
-// to clients. Connections between them stay open and mute, new ones get no answer. A
-// member that is off serves nobody, and cannot be restarted, until [Ensemble.Heal].
-func (e *Ensemble) Isolate(member *Server) {
-	e.network.Isolate(slices.Index(e.Members, member) + 1)
-}
-
-// Heal puts all members in touch again; what was said meanwhile and not given up arrives.
-func (e *Ensemble) Heal() { e.network.Heal() }

@@ -7,12 +7,11 @@ import (
 
 	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/need"
 )
 
 func TestIsolatedLeaderIsDeposedAndReturns(t *testing.T) {
-	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
+	e := childtest.StartEnsemble(t, etcdserver.StartEnsemble, 3, etcdserver.Config{NoSync: true})
 	alone := leader(t, e)
 	rest := others(e, alone)
 
@@ -36,7 +35,7 @@ func TestIsolatedLeaderIsDeposedAndReturns(t *testing.T) {
 }
 
 func TestKilledMemberComesBackWhileAnotherIsIsolated(t *testing.T) {
-	e := etcdservertest.StartEnsemble(t, 3, etcdserver.Config{NoSync: true})
+	e := childtest.StartEnsemble(t, etcdserver.StartEnsemble, 3, etcdserver.Config{NoSync: true})
 	alone := leader(t, e)
 	e.Isolate(alone)
 	killed := others(e, alone)[0]

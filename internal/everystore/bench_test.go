@@ -13,18 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/redislock"
 	"github.com/tierlock/tierlock/tier"
@@ -38,10 +35,10 @@ func BenchmarkManyLocks(b *testing.B) {
 		connect connect
 		start   func(b *testing.B) (addr string)
 	}{
-		{"etcd", etcd, func(b *testing.B) string { return etcdservertest.Start(b, etcdserver.Config{}).Addr() }},
-		{"Redis", redisNew, func(b *testing.B) string { return redisservertest.Start(b, redisserver.Config{}).Addr() }},
+		{"etcd", etcd, func(b *testing.B) string { return childtest.Start(b, etcdserver.Start, etcdserver.Config{}).Addr() }},
+		{"Redis", redisNew, func(b *testing.B) string { return childtest.Start(b, redisserver.Start, redisserver.Config{}).Addr() }},
 		{"PostgreSQL", postgres(pglock.New), func(b *testing.B) string {
-			addr := pgservertest.Start(b, pgserver.Config{}).Addr()
+			addr := childtest.Start(b, pgserver.Start, pgserver.Config{}).Addr()
 			operator := need.Get(pool(b, addr))(b)
 			need.OK(b, pglock.Migrate(b.Context(), operator))
 			return addr
@@ -77,7 +74,7 @@ func BenchmarkManyLocks(b *testing.B) {
 // On ZooKeeper requests that have to wait leave together, in groups. Beside the locks are such groups as they are sent to the store, of a
 // fixed size and with as many turns under way. They promise nothing: nobody reads the lists, and the first error ends the benchmark.
 func BenchmarkManyLocksOnZooKeeper(b *testing.B) {
-	addr := zkservertest.Start(b, zkserver.Config{TickTime: 2 * time.Second}).Addr()
+	addr := childtest.Start(b, zkserver.Start, zkserver.Config{TickTime: 2 * time.Second}).Addr()
 	locks := need.Get(zooKeeper(b, addr))(b)
 	defer locks.Close()
 	for i := range keys {

@@ -12,9 +12,9 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/tierlock/tierlock/adapters/gooselock"
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -25,7 +25,7 @@ func TestGooseMigratesOneProcessAtATime(t *testing.T) {
 		t.Run(store.name, func(t *testing.T) {
 			t.Parallel()
 			s := site{store.start(t), store.connect}
-			db := need.Get(sql.Open("pgx", pgserver.PlainURL(pgservertest.Start(t, pgserver.Config{NoSync: true}).Addr())))(t)
+			db := need.Get(sql.Open("pgx", pgserver.PlainURL(childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true}).Addr())))(t)
 			defer db.Close()
 			inside, fail := make(chan struct{}), make(chan struct{})
 			first := migrate(t, db, s.process(t).Mutex(pathOf(t)), "the first", func() error {

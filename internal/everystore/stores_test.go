@@ -17,15 +17,12 @@ import (
 
 	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/etcdlock"
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/redislock"
 	"github.com/tierlock/tierlock/tier"
@@ -64,7 +61,7 @@ var stores = []store{
 }
 
 func startZooKeeper(t *testing.T) string {
-	return zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr()
+	return childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true}).Addr()
 }
 
 func zooKeeper(t testing.TB, addr string) (*tier.Registry, error) {
@@ -72,7 +69,7 @@ func zooKeeper(t testing.TB, addr string) (*tier.Registry, error) {
 }
 
 func startEtcd(t *testing.T) string {
-	return etcdservertest.Start(t, etcdserver.Config{NoSync: true}).Addr()
+	return childtest.Start(t, etcdserver.Start, etcdserver.Config{NoSync: true}).Addr()
 }
 
 func etcd(t testing.TB, addr string) (*tier.Registry, error) {
@@ -85,7 +82,7 @@ func etcd(t testing.TB, addr string) (*tier.Registry, error) {
 }
 
 func startPostgres(t *testing.T) string {
-	addr := pgservertest.Start(t, pgserver.Config{NoSync: true}).Addr()
+	addr := childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true}).Addr()
 	operator, err := pool(t, addr)
 	if err == nil {
 		err = pglock.Migrate(t.Context(), operator)
@@ -113,7 +110,7 @@ func postgres(open func(*pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)
 }
 
 func startRedis(t *testing.T) string {
-	addr := redisservertest.Start(t, redisserver.Config{NoSync: true}).Addr()
+	addr := childtest.Start(t, redisserver.Start, redisserver.Config{NoSync: true}).Addr()
 	first, err := redisAt(t, addr, redislock.WithNewServer())
 	if err == nil {
 		defer first.Close()

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +14,7 @@ import (
 // Ensemble is a primary, its first member at the start, and standbys that stream from it
 // and can be asked. It takes this process to carry their words: an ensemble ends with it.
 //
+// An isolated primary goes on; where writes are synchronous, it acknowledges none.
 // Nobody watches over it: a standby takes the place of a primary when [Ensemble.Promote]
 // or Failover says so, also while the primary goes on.
 type Ensemble struct {
@@ -29,7 +28,6 @@ type cluster struct {
 	cfg      Config
 	owner    owner
 	template string
-	network  *child.Network
 	primary  *program
 }
 
@@ -44,12 +42,7 @@ func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	}
 	e := &Ensemble{}
 	e.Ensemble, err = child.Start(ctx, func() (*child.Ensemble, error) {
-		members, cluster, err := build(installation, n, cfg)
-		if err != nil {
-			return nil, fmt.Errorf("pgserver: %w", err)
-		}
-		e.cluster = cluster
-		return members, nil
+		return e.build(installation, n, cfg)
 	})
 	if err != nil {
 		return nil, err
@@ -58,44 +51,41 @@ func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	return e, nil
 }
 
-func build(installation *installation, n int, cfg Config) (_ *child.Ensemble, _ *cluster, err error) {
-	c := &cluster{installation: installation, cfg: cfg, network: child.NewNetwork()}
-	e := &child.Ensemble{Network: c.network}
+func (e *Ensemble) build(installation *installation, n int, cfg Config) (_ *child.Ensemble, err error) {
+	c := &cluster{installation: installation, cfg: cfg}
+	e.cluster = c
+	all := &child.Ensemble{Network: child.NewNetwork()}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, e.Stop())
+			err = errors.Join(fmt.Errorf("pgserver: %w", err), all.Stop())
 		}
 	}()
 	if c.owner, err = servant(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if c.template, err = template(installation, c.owner); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var programs []*program
 	for id := 1; id <= n; id++ {
-		port, err := child.FreePort()
+		dir, addr, err := child.Place("postgresql")
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		dir, err := os.MkdirTemp("", "tierlock-postgresql-")
-		if err != nil {
-			return nil, nil, err
-		}
-		p := &program{cluster: c, dir: dir, id: id, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
-		p.server = child.New(kind, dir, p.addr, p)
+		p := &program{cluster: c, dir: dir, id: id, addr: addr}
+		p.server = child.New(kind, dir, addr, p)
 		programs = append(programs, p)
-		e.Members = append(e.Members, p.server)
+		all.Members = append(all.Members, p.server)
 		if err := c.owner.gets(dir); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	c.primary = programs[0]
-	return e, c, c.join(programs)
+	return all, c.join(all.Network, programs)
 }
 
 // join lays a wire from each member to each other one.
-func (c *cluster) join(programs []*program) error {
+func (c *cluster) join(network *child.Network, programs []*program) error {
 	for _, p := range programs {
 		for _, other := range programs {
 			if other == p {
@@ -106,7 +96,7 @@ func (c *cluster) join(programs []*program) error {
 				return err
 			}
 			to := &net.UnixAddr{Net: "unix", Name: other.ownSocket()}
-			c.network.Join(child.Way{From: p.id, To: other.id}, from, to)
+			network.Join(child.Way{From: p.id, To: other.id}, from, to)
 			if err := c.owner.gets(p.socketTo(other.id)); err != nil {
 				return err
 			}
@@ -114,16 +104,6 @@ func (c *cluster) join(programs []*program) error {
 	}
 	return nil
 }
-
-// Isolate cuts member off from the other members, and leaves the way to all of them open
-// to clients. Connections between them stay open and mute, new ones get no answer. An
-// isolated primary goes on; where writes are synchronous, it acknowledges none.
-func (e *Ensemble) Isolate(member *Server) {
-	e.cluster.network.Isolate(slices.Index(e.Members, member) + 1)
-}
-
-// Heal puts all members in touch again; what was said meanwhile and not given up arrives.
-func (e *Ensemble) Heal() { e.cluster.network.Heal() }
 
 // Promote makes a standby the primary, which the other standbys follow from then on, and
 // returns once it takes writes. Whoever was the primary goes on unless it is dead; at its

@@ -8,12 +8,11 @@ import (
 	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 )
 
 func TestFailoverLosesNoSynchronousWrite(t *testing.T) {
 	t.Parallel()
-	e := pgservertest.StartEnsemble(t, 3, pgserver.Config{NoSync: true, Synchronous: true})
+	e := childtest.StartEnsemble(t, pgserver.StartEnsemble, 3, pgserver.Config{NoSync: true, Synchronous: true})
 	write(t, leader(t, e), "CREATE TABLE kept AS SELECT 1 AS n")
 	for i := range 2 {
 		old := leader(t, e)
@@ -30,7 +29,7 @@ func TestFailoverLosesNoSynchronousWrite(t *testing.T) {
 
 func TestIsolatedPrimaryGoesOnAndReachesNobody(t *testing.T) {
 	t.Parallel()
-	e := pgservertest.StartEnsemble(t, 2, pgserver.Config{NoSync: true})
+	e := childtest.StartEnsemble(t, pgserver.StartEnsemble, 2, pgserver.Config{NoSync: true})
 	primary, standby := e.Members[0], e.Members[1]
 	write(t, primary, "CREATE TABLE kept AS SELECT 1 AS n")
 	childtest.Eventually(t, "the standby has it", func() bool { return read(t, standby, "SELECT n FROM kept") == "1" })

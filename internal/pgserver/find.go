@@ -3,17 +3,18 @@ package pgserver
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/tierlock/tierlock/internal/child"
 )
 
 // ErrNotFound means that this machine has no PostgreSQL; the text says how to get one.
-var ErrNotFound = errors.New(`pgserver: no PostgreSQL on this machine; one of these gets you one:
+const ErrNotFound = child.Missing(`pgserver: no PostgreSQL on this machine; one of these gets you one:
   scripts/get-postgresql.sh, or make postgresql-server
   apt-get install -y postgresql
   brew install postgresql
@@ -93,12 +94,8 @@ func (i *installation) runUntil(ctx context.Context, program string, args ...str
 // cache is the directory where our scripts keep what they get, also on macOS. Root's has
 // to be open to the user who runs the server.
 func cache() string {
-	root := os.Getenv("XDG_CACHE_HOME")
-	switch {
-	case os.Geteuid() == 0:
-		root = "/var/cache"
-	case root == "":
-		root = filepath.Join(os.Getenv("HOME"), ".cache")
+	if os.Geteuid() == 0 {
+		return "/var/cache/tierlock"
 	}
-	return filepath.Join(root, "tierlock")
+	return child.Cached()
 }

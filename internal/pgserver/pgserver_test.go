@@ -12,14 +12,13 @@ import (
 	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestServer(t *testing.T) {
 	childtest.Run(t, childtest.Make{
-		Start: func(t *testing.T) *pgserver.Server { return pgservertest.Start(t, pgserver.Config{}) },
+		Start: func(t *testing.T) *pgserver.Server { return childtest.Start(t, pgserver.Start, pgserver.Config{}) },
 		Mode:  "leader", Release: `^1\d\.\d+$`,
 		Put: func(t *testing.T, s *pgserver.Server, value string) {
 			write(t, s, "CREATE TABLE kept AS SELECT '"+value+"'")
@@ -29,7 +28,7 @@ func TestServer(t *testing.T) {
 }
 
 func TestStopRemovesTheSharedMemory(t *testing.T) {
-	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
+	s := childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true})
 	file := strings.Fields(read(t, s, "SELECT pg_read_file('postmaster.pid')"))
 	segment := file[len(file)-2] // before the word that it is ready
 	need.That(t, "there is no segment of shared memory "+segment, slices.Contains(segments(t), segment))
@@ -39,7 +38,7 @@ func TestStopRemovesTheSharedMemory(t *testing.T) {
 
 func TestPlainUserOwnsADatabase(t *testing.T) {
 	t.Parallel()
-	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
+	s := childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true})
 	const query = "CREATE TABLE mine(); SELECT usesuper FROM pg_user WHERE usename = current_user"
 	need.That(t, "no table, or a superuser", strings.HasSuffix(need.Get(ask(t, pgserver.PlainURL(s.Addr()), query))(t), "f"))
 }
@@ -48,7 +47,7 @@ func TestPlainUserOwnsADatabase(t *testing.T) {
 // to be mute, too.
 func TestPausedServerIsMuteUntilResumed(t *testing.T) {
 	t.Parallel()
-	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
+	s := childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true})
 	var answer chan error
 	for paused := false; !paused; {
 		answer = make(chan error, 1)
@@ -75,7 +74,7 @@ func TestPausedServerIsMuteUntilResumed(t *testing.T) {
 
 func TestNothingIsLeftOfAPausedServerThatIsKilled(t *testing.T) {
 	t.Parallel()
-	s := pgservertest.Start(t, pgserver.Config{NoSync: true})
+	s := childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true})
 	need.OK(t, s.Pause())
 	s.Kill()
 	// It would say that its shared memory is still in use.
@@ -99,6 +98,6 @@ func ask(t *testing.T, url, query string) (string, error) {
 func psqlPath(t *testing.T) string {
 	t.Helper()
 	path, err := pgserver.Psql()
-	pgservertest.Check(t, err)
+	childtest.Check(t, err)
 	return path
 }

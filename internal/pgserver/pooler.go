@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 )
 
 // ErrNoPooler means that this machine has no PgBouncer; the text says how to get one.
-var ErrNoPooler = errors.New(`pgserver: no PgBouncer on this machine; one of these gets you one:
+const ErrNoPooler = child.Missing(`pgserver: no PgBouncer on this machine; one of these gets you one:
   scripts/get-pgbouncer.sh, or make postgresql-server
   apt-get install -y pgbouncer
   brew install pgbouncer`)
@@ -33,16 +32,12 @@ func StartPooler(ctx context.Context, addr, mode string, settings ...string) (*S
 		return nil, err
 	}
 	e, err := child.Start(ctx, func() (*child.Ensemble, error) {
-		port, err := child.FreePort()
+		dir, own, err := child.Place("pgbouncer")
 		if err != nil {
 			return nil, err
 		}
-		dir, err := os.MkdirTemp("", "tierlock-pgbouncer-")
-		if err != nil {
-			return nil, err
-		}
-		p := &pooler{owner: o, path: path, dir: dir, port: strconv.Itoa(port), server: addr, mode: mode, settings: settings}
-		return &child.Ensemble{Members: []*Server{child.New(poolers, dir, net.JoinHostPort("127.0.0.1", p.port), p)}}, nil
+		p := &pooler{owner: o, path: path, dir: dir, addr: own, server: addr, mode: mode, settings: settings}
+		return &child.Ensemble{Members: []*Server{child.New(poolers, dir, own, p)}}, nil
 	})
 	if err != nil {
 		return nil, err
@@ -54,33 +49,29 @@ var poolers = child.Kind{Package: "pgserver", Taken: "Address already in use"}
 
 // findPooler looks on $PATH, where Debian has it, and for what scripts/get-pgbouncer.sh got.
 func findPooler() (string, error) {
-	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer", filepath.Join(cache(), "pgbouncer", "pgbouncer")} {
-		if path, err := exec.LookPath(name); err == nil {
-			return filepath.Abs(path)
-		}
-	}
-	return "", ErrNoPooler
+	return child.Find("", ErrNoPooler, "pgbouncer", "/usr/sbin/pgbouncer", filepath.Join(cache(), "pgbouncer", "pgbouncer"))
 }
 
 // pooler is what a PgBouncer runs.
 type pooler struct {
-	owner      owner
-	path, dir  string
-	port, mode string
-	server     string
-	settings   []string
+	owner        owner
+	path, dir    string
+	addr, server string
+	mode         string
+	settings     []string
 }
 
 func (p *pooler) Command() (*exec.Cmd, error) {
-	host, port, err := net.SplitHostPort(p.server)
-	if err != nil {
+	host, port, err1 := net.SplitHostPort(p.server)
+	ownHost, ownPort, err2 := net.SplitHostPort(p.addr)
+	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
 	users, conf := filepath.Join(p.dir, "users"), filepath.Join(p.dir, "pgbouncer.ini")
 	text := fmt.Sprintf(`[databases]
 * = host=%s port=%s
 [pgbouncer]
-listen_addr = 127.0.0.1
+listen_addr = %s
 listen_port = %s
 unix_socket_dir =
 pidfile = %s
@@ -88,8 +79,8 @@ auth_type = trust
 auth_file = %s
 pool_mode = %s
 %s
-`, host, port, p.port, p.pidFile(), users, p.mode, strings.Join(p.settings, "\n"))
-	err = errors.Join(
+`, host, port, ownHost, ownPort, p.pidFile(), users, p.mode, strings.Join(p.settings, "\n"))
+	err := errors.Join(
 		os.WriteFile(users, []byte(fmt.Sprintf("%q \"\"\n%q \"\"\n", superuser, plain)), 0o600),
 		os.WriteFile(conf, []byte(text), 0o600),
 		p.owner.gets(p.dir))
@@ -108,7 +99,7 @@ func (p *pooler) Serves() bool {
 	if text, err := os.ReadFile(p.pidFile()); err != nil || len(text) == 0 {
 		return false
 	}
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", p.port), time.Second)
+	conn, err := net.DialTimeout("tcp", p.addr, time.Second)
 	if err != nil {
 		return false
 	}

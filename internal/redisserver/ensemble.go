@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 
 	"github.com/tierlock/tierlock/internal/child"
 )
@@ -16,7 +15,6 @@ import (
 // process to carry their words: an ensemble ends with it.
 type Ensemble struct {
 	*child.Ensemble
-	network  *child.Network
 	programs []*program
 	isolated map[*program]bool
 }
@@ -46,13 +44,7 @@ func start(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 		cfg.MaxLag = 10
 	}
 	e := &Ensemble{isolated: make(map[*program]bool)}
-	e.Ensemble, err = child.Start(ctx, func() (*child.Ensemble, error) {
-		members, err := e.build(redis, n, cfg)
-		if err != nil {
-			return nil, fmt.Errorf("redisserver: %w", err)
-		}
-		return members, nil
-	})
+	e.Ensemble, err = child.Start(ctx, func() (*child.Ensemble, error) { return e.build(redis, n, cfg) })
 	if err != nil {
 		return nil, err
 	}
@@ -60,34 +52,30 @@ func start(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 }
 
 func (e *Ensemble) build(redis string, n int, cfg Config) (_ *child.Ensemble, err error) {
-	e.network, e.programs = child.NewNetwork(), nil
-	members := &child.Ensemble{Network: e.network}
+	e.programs = nil
+	members := &child.Ensemble{Network: child.NewNetwork()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, members.Stop())
 		}
 	}()
 	for range n {
-		port, err := child.FreePort()
-		if err != nil {
-			return nil, err
-		}
-		dir, err := os.MkdirTemp("", "tierlock-redis-")
+		dir, addr, err := child.Place("redis")
 		if err != nil {
 			return nil, err
 		}
 		if dir, err = filepath.EvalSymlinks(dir); err != nil { // as the server names it
 			return nil, err
 		}
-		p := &program{redis: redis, cfg: cfg, dir: dir, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), ways: make(map[*program]string)}
+		p := &program{redis: redis, cfg: cfg, dir: dir, addr: addr, ways: make(map[*program]string)}
 		e.programs = append(e.programs, p)
-		members.Members = append(members.Members, child.New(kind, dir, p.addr, p))
+		members.Members = append(members.Members, child.New(kind, dir, addr, p))
 	}
 	if cfg.cluster { // whose members find one another
 		return members, nil
 	}
 	for _, p := range e.programs {
-		if err := e.connect(p); err != nil {
+		if err := e.connect(members.Network, p); err != nil {
 			return nil, err
 		}
 	}
@@ -95,7 +83,7 @@ func (e *Ensemble) build(redis string, n int, cfg Config) (_ *child.Ensemble, er
 }
 
 // connect lays a way from one member to each of the others and has it follow the first.
-func (e *Ensemble) connect(p *program) error {
+func (e *Ensemble) connect(network *child.Network, p *program) error {
 	for i, other := range e.programs {
 		if other == p {
 			continue
@@ -109,21 +97,12 @@ func (e *Ensemble) connect(p *program) error {
 			return err
 		}
 		p.ways[other] = from.Addr().String()
-		e.network.Join(child.Way{From: e.place(p), To: i + 1}, from, to)
+		network.Join(child.Way{From: slices.Index(e.programs, p) + 1, To: i + 1}, from, to)
 	}
 	if first := e.programs[0]; p != first {
 		p.follow = first
 	}
 	return nil
-}
-
-func (e *Ensemble) place(p *program) int {
-	for i, other := range e.programs {
-		if other == p {
-			return i + 1
-		}
-	}
-	return 0
 }
 
 // Promote makes member the primary, whatever the one before it does, and has the others
@@ -157,12 +136,10 @@ func (e *Ensemble) tell() {
 	}
 }
 
-// Isolate cuts member off from the other members, and leaves the way to all of them open
-// to clients. Connections between them stay open and mute, new ones get no answer.
+// Isolate is [child.Ensemble.Isolate]. Nobody tells member of a new primary until Heal.
 func (e *Ensemble) Isolate(member *Server) {
-	p := member.Program.(*program)
-	e.isolated[p] = true
-	e.network.Isolate(e.place(p))
+	e.isolated[member.Program.(*program)] = true
+	e.Ensemble.Isolate(member)
 }
 
 // Heal puts all members in touch again. A primary that was replaced meanwhile follows the
@@ -170,7 +147,7 @@ func (e *Ensemble) Isolate(member *Server) {
 func (e *Ensemble) Heal() {
 	leader := e.newest()
 	clear(e.isolated)
-	e.network.Heal()
+	e.Ensemble.Heal()
 	for _, p := range e.programs {
 		if p != leader {
 			p.follow = leader

@@ -9,7 +9,6 @@ import (
 	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -17,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestServer(t *testing.T) {
 	childtest.Run(t, childtest.Make{
 		Start: func(t *testing.T) *redisserver.Server {
-			return redisservertest.Start(t, redisserver.Config{NoSync: true})
+			return childtest.Start(t, redisserver.Start, redisserver.Config{NoSync: true})
 		},
 		Mode: "leader", Release: `^\d+\.\d+\.\d+$`,
 		Put: func(t *testing.T, s *redisserver.Server, value string) { put(t, s, "kept", value) },
@@ -26,7 +25,7 @@ func TestServer(t *testing.T) {
 }
 
 func TestIsolatedPrimaryGoesOnUntilItMissesItsReplicas(t *testing.T) {
-	e := redisservertest.StartEnsemble(t, 2, redisserver.Config{MinReplicas: 1, MaxLag: 1})
+	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 2, redisserver.Config{MinReplicas: 1, MaxLag: 1})
 	old, next := e.Members[0], e.Members[1]
 	childtest.Eventually(t, "the primary counts its replica", func() bool {
 		_, err := redisserver.Ask(old.Addr(), "SET", "k", "both")
@@ -50,7 +49,7 @@ func TestIsolatedPrimaryGoesOnUntilItMissesItsReplicas(t *testing.T) {
 }
 
 func TestHealedPrimaryRemainsItIfNobodyWasPromoted(t *testing.T) {
-	e := redisservertest.StartEnsemble(t, 2, redisserver.Config{NoSync: true})
+	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 2, redisserver.Config{NoSync: true})
 	e.Isolate(e.Members[0])
 	e.Heal()
 	put(t, e.Members[0], "k", "v")

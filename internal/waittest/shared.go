@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -14,7 +15,6 @@ import (
 // A Shared is a server that tests of a package share which do it no harm, with whoever looks at it from outside the library.
 type Shared[S any] struct {
 	Start func() (server S, stop func(), err error) // stop is nil if nothing has begun
-	Check func(testing.TB, error)                   // ends a test without a server
 
 	once   sync.Once
 	server S
@@ -26,7 +26,7 @@ type Shared[S any] struct {
 func (s *Shared[S]) Get(t testing.TB) S {
 	t.Helper()
 	s.once.Do(func() { s.server, s.stop, s.err = s.Start() })
-	s.Check(t, s.err)
+	childtest.Check(t, s.err)
 	return s.server
 }
 

@@ -9,12 +9,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkinspect"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -58,7 +58,7 @@ func TestPermittedNamesWhatIsMissingAndChangesNothing(t *testing.T) {
 }
 
 func TestPermittedOnARealServer(t *testing.T) {
-	addr := zkservertest.Start(t, zkserver.Config{NoSync: true}).Addr()
+	addr := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true}).Addr()
 	client := need.Get(zklock.Dial(t.Context(), addr))(t)
 	defer client.Close()
 	checkPermitted(t, zkconn.Start(t, []string{addr}, 10*time.Second, nil), client)

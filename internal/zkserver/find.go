@@ -1,16 +1,17 @@
 package zkserver
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/tierlock/tierlock/internal/child"
 )
 
 // ErrNotFound means that this machine has no Java or no ZooKeeper server; the text says
 // how to get them.
-var ErrNotFound = errors.New(`zkserver: no ZooKeeper server on this machine; one of these gets you one:
+const ErrNotFound = child.Missing(`zkserver: no ZooKeeper server on this machine; one of these gets you one:
   apt-get install -y zookeeper
   brew install zookeeper
   set $ZOOKEEPER_HOME to an unpacked release

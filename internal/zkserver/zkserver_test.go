@@ -13,12 +13,11 @@ import (
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
 
 func TestServer(t *testing.T) {
 	childtest.Run(t, childtest.Make{
-		Start: func(t *testing.T) *zkserver.Server { return zkservertest.Start(t, zkserver.Config{}) },
+		Start: func(t *testing.T) *zkserver.Server { return childtest.Start(t, zkserver.Start, zkserver.Config{}) },
 		Mode:  "standalone", Release: `^3\.\d+\.\d+$`,
 		Put: func(t *testing.T, s *zkserver.Server, value string) {
 			need.Get(connect(t, s.Addr()).Create("/kept", []byte(value), 0, zk.WorldACL(zk.PermAll)))(t)
@@ -31,7 +30,7 @@ func TestServer(t *testing.T) {
 }
 
 func TestStartOnATakenPortFails(t *testing.T) {
-	first := zkservertest.Start(t, zkserver.Config{NoSync: true})
+	first := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
 	_, port, _ := net.SplitHostPort(first.Addr())
 	number := need.Get(net.LookupPort("tcp", port))(t)
 	if s, err := zkserver.Start(t.Context(), zkserver.Config{Port: number}); !errors.Is(err, syscall.EADDRINUSE) {
@@ -43,7 +42,7 @@ func TestStartOnATakenPortFails(t *testing.T) {
 }
 
 func TestContainerCheckReapsContainers(t *testing.T) {
-	s := zkservertest.Start(t, zkserver.Config{NoSync: true, ContainerCheck: 100 * time.Millisecond})
+	s := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true, ContainerCheck: 100 * time.Millisecond})
 	conn := connect(t, s.Addr())
 	need.Get(conn.CreateContainer("/c", nil, zk.FlagContainer, zk.WorldACL(zk.PermAll)))(t)
 	need.Get(conn.Create("/c/child", nil, 0, zk.WorldACL(zk.PermAll)))(t)

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
 
 func TestMain(m *testing.M) {
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 
 // What docs/capacity.md says of the cost is what a server counts.
 func TestTheServerCountsWhatTheFormulasSay(t *testing.T) {
-	zkservertest.Start(t, zkserver.Config{NoSync: true}) // or the test is skipped
+	childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true}) // or the test is skipped
 	for name, p := range map[string]plan{
 		"contended":              {Procs: 5, Goroutines: 2},
 		"contended by two":       {Procs: 2, Goroutines: 3},

@@ -46,7 +46,7 @@ func startEtcd(ctx context.Context, l *lab) error {
 	if err != nil {
 		return err
 	}
-	l.ensemble = ensemble.Ensemble
+	l.ensemble = ensemble
 	l.isolate = func(victim int) error {
 		ensemble.Isolate(l.server(victim))
 		return nil

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/child"
-	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/relay"
 	"github.com/tierlock/tierlock/stress/internal/store"
@@ -45,8 +43,7 @@ func labMain() int {
 	if ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "partition:", err)
 	}
-	if errors.Is(err, errUnavailable) || errors.Is(err, store.ErrNoServer) ||
-		errors.Is(err, zkserver.ErrNotFound) || errors.Is(err, etcdserver.ErrNotFound) {
+	if missing := child.Missing(""); errors.Is(err, errUnavailable) || errors.Is(err, store.ErrNoServer) || errors.As(err, &missing) {
 		return exitUnavailable
 	}
 	return exitBreach

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 )
 
 func TestMain(m *testing.M) {
@@ -21,7 +21,7 @@ func TestHolderThatIsNotHeardOrStoppedKnowsFirst(t *testing.T) {
 	var stdout, stderr strings.Builder
 	code := run([]string{"-store", "redis", "-fault", "mute,halted", "-trials", "1"}, &stdout, &stderr)
 	if code == exitUnavailable {
-		redisservertest.Check(t, redisserver.ErrNotFound)
+		childtest.Check(t, redisserver.ErrNotFound)
 	}
 	need.Equal(t, "the exit of one that says "+stderr.String(), code, exitPass)
 	need.Has(t, "it", stdout.String(), "partition: 2 trials, 0 breaches")

@@ -11,9 +11,9 @@ import (
 
 	"github.com/tierlock/tierlock/etcdlock"
 	"github.com/tierlock/tierlock/etcdlock/internal/version"
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 func startServer(t *testing.T) *etcdserver.Server {
-	return commandtest.Server(t, etcdserver.ErrNotFound)
+	return commandtest.Server(t)
 }
 
 func TestCommand(t *testing.T) {
@@ -33,7 +33,7 @@ func TestCommand(t *testing.T) {
 	commandtest.Run(t, func(t *testing.T, own bool) commandtest.Site {
 		server := startServer(t)
 		if own {
-			server = etcdservertest.Start(t, etcdserver.Config{NoSync: true})
+			server = childtest.Start(t, etcdserver.Start, etcdserver.Config{NoSync: true})
 		}
 		return commandtest.Site{
 			Env:     at(server.Addr()),

@@ -14,9 +14,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/need"
 )
 
@@ -94,7 +94,7 @@ func TestListStopsAtTheLimit(t *testing.T) {
 // Credentials come from a file or the environment, and what they permit is done.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
-	server := etcdservertest.Start(t, etcdserver.Config{NoSync: true})
+	server := childtest.Start(t, etcdserver.Start, etcdserver.Config{NoSync: true})
 	root := dial(t, server)
 	ctx := t.Context()
 	for _, err := range []error{

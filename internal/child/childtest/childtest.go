@@ -1,5 +1,6 @@
-// Package childtest has what the tests of servers that are child processes share: what becomes of a test that cannot get
-// its server, and what is promised of the servers of every make.
+// Package childtest gives tests real servers, of every make, and has what is promised of all of them.
+//
+// Where there is no server to be had, a test is skipped; with TIERLOCK_REQUIRE_SERVER=1 in the environment it fails.
 package childtest
 
 import (
@@ -16,14 +17,32 @@ import (
 	"github.com/tierlock/tierlock/internal/child"
 )
 
-// Check ends the test unless err is nil: it skips it if a server is missing and may be,
-// and fails it otherwise. A server may be missing unless TIERLOCK_REQUIRE_SERVER=1 is in
-// the environment.
-func Check(tb testing.TB, err, missing error) {
+// Start starts a server that stops at the end of the test: childtest.Start(t, etcdserver.Start, etcdserver.Config{}).
+func Start[C any, S stopper](tb testing.TB, start func(context.Context, C) (S, error), cfg C) S {
 	tb.Helper()
+	s, err := start(tb.Context(), cfg)
+	Use(tb, s, err)
+	return s
+}
+
+// StartEnsemble starts n servers, or as many as make an ensemble of that size, that stop at the end of the test.
+func StartEnsemble[C any, S stopper](tb testing.TB, start func(context.Context, int, C) (S, error), n int, cfg C) S {
+	tb.Helper()
+	e, err := start(tb.Context(), n, cfg)
+	Use(tb, e, err)
+	return e
+}
+
+type stopper interface{ Stop() error }
+
+// Check ends the test unless err is nil: it skips it if a server is missing and may be,
+// and fails it otherwise.
+func Check(tb testing.TB, err error) {
+	tb.Helper()
+	missing := child.Missing("")
 	switch {
 	case err == nil:
-	case errors.Is(err, missing) && os.Getenv("TIERLOCK_REQUIRE_SERVER") != "1":
+	case errors.As(err, &missing) && os.Getenv("TIERLOCK_REQUIRE_SERVER") != "1":
 		tb.Skip(err)
 	default:
 		tb.Fatal(err)
@@ -32,9 +51,9 @@ func Check(tb testing.TB, err, missing error) {
 
 // Use is Check for what a server's start returned; the server stops at the end of the
 // test.
-func Use(tb testing.TB, server interface{ Stop() error }, err, missing error) {
+func Use(tb testing.TB, server stopper, err error) {
 	tb.Helper()
-	Check(tb, err, missing)
+	Check(tb, err)
 	tb.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			tb.Error(err)

@@ -31,11 +31,11 @@ var Program string
 // shared is a server for all tests, which each use paths of their own. It starts when one of them wants it.
 var shared = func() (*child.Server, error) { return nil, nil }
 
-// Server returns the one that all tests share. Without it, the error is missing.
-func Server(t *testing.T, missing error) *child.Server {
+// Server returns the one that all tests share.
+func Server(t *testing.T) *child.Server {
 	t.Helper()
 	server, err := shared()
-	childtest.Check(t, err, missing)
+	childtest.Check(t, err)
 	return server
 }
 

@@ -9,10 +9,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-func startServer(t *testing.T) *pgserver.Server { return commandtest.Server(t, pgserver.ErrNotFound) }
+func startServer(t *testing.T) *pgserver.Server { return commandtest.Server(t) }
 
 func migrate(ctx context.Context, server *pgserver.Server) error {
 	pool, err := pgxpool.New(ctx, pgserver.PlainURL(server.Addr()))
@@ -46,7 +46,7 @@ func TestCommand(t *testing.T) {
 	commandtest.Run(t, func(t *testing.T, own bool) commandtest.Site {
 		server := startServer(t)
 		if own {
-			server = pgservertest.Start(t, pgserver.Config{NoSync: true})
+			server = childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true})
 			need.OK(t, migrate(t.Context(), server))
 		}
 		return commandtest.Site{

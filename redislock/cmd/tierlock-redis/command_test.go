@@ -12,10 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/redislock"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 }
 
 func startServer(t *testing.T) *redisserver.Server {
-	return commandtest.Server(t, redisserver.ErrNotFound)
+	return commandtest.Server(t)
 }
 
 // take has the first process at a server take a lock, as it needs no quarantine.
@@ -61,7 +61,7 @@ func TestCommand(t *testing.T) {
 	commandtest.Run(t, func(t *testing.T, own bool) commandtest.Site {
 		server := startServer(t)
 		if own {
-			server = redisservertest.Start(t, redisserver.Config{NoSync: true})
+			server = childtest.Start(t, redisserver.Start, redisserver.Config{NoSync: true})
 			need.OK(t, take(server))
 		}
 		return commandtest.Site{
@@ -122,7 +122,7 @@ func TestLocksAreFound(t *testing.T) {
 // Credentials come from the environment or a file, and a URL says which database.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
-	server := redisservertest.Start(t, redisserver.Config{NoSync: true})
+	server := childtest.Start(t, redisserver.Start, redisserver.Config{NoSync: true})
 	root := dial(t, server)
 	need.OK(t, root.Do(t.Context(), "ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all").Err())
 	wrong := append(at(server.Addr()), "TIERLOCK_AUTH=worker:wrong")

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/stress/internal/durations"
 	"github.com/tierlock/tierlock/stress/internal/load"
 	"github.com/tierlock/tierlock/stress/internal/report"
@@ -35,7 +35,7 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 	}
 	b, err := measure(t.Context(), cfg, work, []goal{faster(many, 1, zkLock)}, io.Discard)
 	if errors.Is(err, store.ErrNoServer) {
-		zkservertest.Check(t, err)
+		childtest.Check(t, err)
 	}
 	need.OK(t, err)
 	need.OK(t, b.write(dir))
@@ -66,7 +66,7 @@ func TestInterruptedBenchWritesNothing(t *testing.T) {
 	announced := writerFunc(interrupt) // the first trial is
 	err := Run(ctx, load.Config{Store: store.ZooKeeper, Duration: time.Minute}, dir, io.Discard, announced)
 	if errors.Is(err, store.ErrNoServer) {
-		zkservertest.Check(t, err)
+		childtest.Check(t, err)
 	}
 	need.WantMention(t, err, "nothing was written")
 	need.WantErr(t, "the directory", need.ErrOf(os.Stat(dir)), os.ErrNotExist)

@@ -41,7 +41,7 @@ func startEtcd(ctx context.Context, shape Shape) (*Cluster, error) {
 	if err != nil {
 		return nil, errors.Join(noEtcd, err)
 	}
-	return &Cluster{Ensemble: ensemble.Ensemble, Isolate: ensemble.Isolate, Heal: ensemble.Heal, Revokes: true}, nil
+	return &Cluster{Ensemble: ensemble, Isolate: ensemble.Isolate, Heal: ensemble.Heal, Revokes: true}, nil
 }
 
 // connectEtcd does not wait for a connection.

@@ -4,20 +4,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/etcdserver/etcdservertest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/pgserver/pgservertest"
 	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/redisserver/redisservertest"
 	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
 
 func TestOnPostgres(t *testing.T) {
-	server := pgservertest.Start(t, pgserver.Config{NoSync: true}).Addr()
+	server := childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true}).Addr()
 	need.OK(t, migrate(t.Context(), []string{server}))
 	testLocks(t, Postgres, server)
 	testLocks(t, PostgresAdvisory, server)
@@ -25,20 +22,20 @@ func TestOnPostgres(t *testing.T) {
 }
 
 func TestOnRedis(t *testing.T) {
-	server := redisservertest.Start(t, redisserver.Config{}).Addr()
+	server := childtest.Start(t, redisserver.Start, redisserver.Config{}).Addr()
 	need.OK(t, trust(t.Context(), server))
 	testLocks(t, Redis, server)
 	testTraffic(t, Redis, server, true)
 }
 
 func TestOnEtcd(t *testing.T) {
-	server := etcdservertest.Start(t, etcdserver.Config{NoSync: true}).Addr()
+	server := childtest.Start(t, etcdserver.Start, etcdserver.Config{NoSync: true}).Addr()
 	testLocks(t, Etcd, server)
 	testTraffic(t, Etcd, server, true)
 }
 
 func TestOnZooKeeper(t *testing.T) {
-	testLocks(t, ZooKeeper, zkservertest.Start(t, zkserver.Config{}).Addr())
+	testLocks(t, ZooKeeper, childtest.Start(t, zkserver.Start, zkserver.Config{}).Addr())
 }
 
 // testLocks: processes exclude one another, an observer sees who has the lock, or a permit, and nothing

@@ -1,0 +1,62 @@
+package child
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// Missing is the error of a start on a machine that has not got the program; it says how to get one.
+type Missing string
+
+func (m Missing) Error() string { return string(m) }
+
+// Find looks for a program: the one that a variable of the environment names and no other if that is set, otherwise
+// the first of some. The path is absolute, because a server runs in another directory.
+func Find(variable string, missing Missing, names ...string) (string, error) {
+	if named := os.Getenv(variable); named != "" {
+		path, err := lookPath(named)
+		if err != nil {
+			return "", fmt.Errorf("%w\n($%s: %w)", missing, variable, err)
+		}
+		return path, nil
+	}
+	for _, name := range names {
+		if path, err := lookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", missing
+}
+
+func lookPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// Cached is what our scripts keep under a name, also on macOS.
+func Cached(name ...string) string {
+	root := os.Getenv("XDG_CACHE_HOME")
+	if root == "" {
+		root = filepath.Join(os.Getenv("HOME"), ".cache")
+	}
+	return filepath.Join(append([]string{root, "tierlock"}, name...)...)
+}
+
+// Place makes a directory for a server of a make, and finds it an address on the loopback.
+func Place(name string) (dir, addr string, err error) {
+	port, err := FreePort()
+	if err == nil {
+		dir, err = os.MkdirTemp("", "tierlock-"+name+"-")
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("a place for %s: %w", name, err)
+	}
+	return dir, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
+}
