@@ -7,7 +7,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/tierlock/tierlock/etcdlock"
 	"github.com/tierlock/tierlock/internal/etcdserver"
@@ -24,15 +23,6 @@ var etcd = &site{
 		{name: "cut", on: anyone, strike: cut},
 	},
 	start: startEtcd,
-	dial: func(_ context.Context, servers []string) (locks, error) {
-		client, err := clientv3.New(clientv3.Config{
-			Endpoints: servers, Logger: zap.NewNop(), DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
-		})
-		if err != nil {
-			return nil, err
-		}
-		return etcdlock.New(client, etcdlock.WithLeaseTTL(sessionTimeout))
-	},
 	write: func(ctx context.Context, hold *tier.Hold, path string) {
 		_, _ = etcdlock.Txn(ctx, hold, clientv3.OpPut(path, ""))
 	},

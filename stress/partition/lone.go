@@ -32,13 +32,6 @@ func lone(s *store.Store) *site {
 			l.heal = func() error { l.distance.Heal(); return nil }
 			return err
 		},
-		dial: func(ctx context.Context, servers []string) (locks, error) {
-			locker, err := s.Locks["mutex"].Dial(ctx, store.Options{Servers: servers, SessionTimeout: sessionTimeout})
-			if err != nil {
-				return nil, err
-			}
-			return locker.(locks), nil
-		},
 	}
 }
 

@@ -21,8 +21,6 @@ type site struct {
 	namespaces bool
 	// start starts an ensemble and what is between its members, for a lab.
 	start func(ctx context.Context, l *lab) error
-	// dial connects a lock process.
-	dial func(ctx context.Context, servers []string) (locks, error)
 	// write makes a guarded write. What becomes of it does not matter. Without it holders do
 	// not write.
 	write func(ctx context.Context, hold *tier.Hold, path string)
@@ -32,6 +30,15 @@ type site struct {
 type locks interface {
 	Mutex(path string, options ...tier.MutexOption) *tier.Mutex
 	Close() error
+}
+
+// dial connects a lock process. But for the session timeout all is as it comes: what is on trial is what users get.
+func (s *site) dial(ctx context.Context, servers []string) (locks, error) {
+	locker, err := s.store.Locks["mutex"].Dial(ctx, store.Options{Servers: servers, SessionTimeout: sessionTimeout})
+	if err != nil {
+		return nil, err
+	}
+	return locker.(locks), nil
 }
 
 var sites = []*site{zooKeeper, etcd, lone(store.Postgres), lone(store.PostgresAdvisory), lone(store.Redis)}

@@ -56,7 +56,6 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 	}
 	defer holder.kill()
 	t.lab.holder = holder
-	t.lab.holder = holder
 	if _, err := holder.await(ctx, held, patience); err != nil {
 		return o, fmt.Errorf("holder: %w", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/stress/internal/store"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 const (
@@ -30,10 +28,6 @@ var zooKeeper = &site{
 	},
 	namespaces: true,
 	start:      startZooKeeper,
-	dial: func(ctx context.Context, servers []string) (locks, error) {
-		// All else as it comes: what is on trial is what users get.
-		return tierlock.Dial(ctx, strings.Join(servers, ","), zklock.WithSessionTimeout(sessionTimeout))
-	},
 	write: func(ctx context.Context, hold *tier.Hold, path string) {
 		_, _ = tierlock.Multi(ctx, hold, &zk.SetDataRequest{Path: path, Version: -1})
 	},

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestBenchWritesWhatItMeasured(t *testing.T) {
-	cfg := load.Config{Store: store.ZooKeeper, Duration: 500 * time.Millisecond, Seed: 1}
+	cfg := load.Config{Store: store.ZooKeeper, Ensemble: 1, Duration: 500 * time.Millisecond, Seed: 1}
 	dir := filepath.Join(t.TempDir(), "new")
 	work := []trial{
 		{name: many, shape: load.Config{Procs: 2, Goroutines: 5, Baseline: "zk"}},
@@ -64,7 +64,7 @@ func TestInterruptedBenchWritesNothing(t *testing.T) {
 	defer interrupt()
 	dir := filepath.Join(t.TempDir(), "new")
 	announced := writerFunc(interrupt) // the first trial is
-	err := Run(ctx, load.Config{Store: store.ZooKeeper, Duration: time.Minute}, dir, io.Discard, announced)
+	err := Run(ctx, load.Config{Store: store.ZooKeeper, Ensemble: 1, Duration: time.Minute}, dir, io.Discard, announced)
 	if errors.Is(err, store.ErrNoServer) {
 		childtest.Check(t, err)
 	}

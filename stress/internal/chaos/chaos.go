@@ -122,7 +122,7 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	fmt.Fprintf(t.stderr, "stress: chaos with seed %d, session timeout %v\n", cfg.Seed, cfg.SessionTimeout)
 
 	c := &judge.Case{
-		Rule: cfg.Rule(), SessionTimeout: cfg.SessionTimeout, Lease: cfg.Store.Lease(cfg.SessionTimeout), Begin: clock.Now(),
+		Rule: cfg.Rule(), SessionTimeout: cfg.SessionTimeout, Lease: store.Lease(cfg.SessionTimeout), Begin: clock.Now(),
 	}
 	d := &diary{stderr: t.stderr, begin: c.Begin, faults: judge.Faults{Counts: map[string]int64{}}}
 	t.rage(ctx, d, fleet, fence)

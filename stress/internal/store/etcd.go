@@ -17,7 +17,7 @@ import (
 var Etcd = &Store{
 	Name:      "etcd",
 	Title:     "etcd",
-	Locks:     locksOf(dialEtcdTier, []Sort{Mutex, ReadersWriter, Semaphore}, map[string]Dial{"etcd": dialEtcdMutexes}),
+	Locks:     locksOf(openEtcd, []Sort{Mutex, ReadersWriter, Semaphore}, map[string]Dial{"etcd": dialEtcdMutexes}),
 	Baselines: []string{"etcd"},
 	Start:     startEtcd,
 	Observe:   observeEtcd,
@@ -25,8 +25,6 @@ var Etcd = &Store{
 	// In whole seconds, and more than the server's least with its ticks.
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(2+random.IntN(3)) * time.Second },
 	Model:        trace.Rules{},
-	// By default a third is no part of the lease.
-	Lease: func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
 }
 
 const noEtcd = none("etcd")

@@ -12,39 +12,14 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// etcdTier is package tier's lock and the client that it is over.
-type etcdTier struct {
-	tiered
-	client *clientv3.Client
-}
-
-// dialEtcdTier dials package tier's locks of one sort.
-func dialEtcdTier(sort Sort) Dial {
-	return func(ctx context.Context, o Options) (Locker, error) {
-		client, err := connectEtcd(o.Servers)
-		if err != nil {
-			return nil, err
-		}
-		registry, err := newEtcdRegistry(client, o)
-		if err != nil {
-			return nil, errors.Join(err, client.Close())
-		}
-		return etcdTier{tiered{registry, sort, o.Permits}, client}, nil
+func openEtcd(_ context.Context, o Options) (*tier.Registry, func() error, error) {
+	client, err := connectEtcd(o.Servers)
+	if err != nil {
+		return nil, nil, err
 	}
+	locks, err := etcdlock.New(client, optionsOf(o, etcdlock.WithLeaseTTL)...)
+	return opened(locks, err, client.Close)
 }
-
-func newEtcdRegistry(client *clientv3.Client, o Options) (*tier.Registry, error) {
-	var options []etcdlock.Option
-	if o.SessionTimeout != 0 {
-		options = append(options, etcdlock.WithLeaseTTL(o.SessionTimeout))
-	}
-	for _, policy := range o.policy() {
-		options = append(options, policy)
-	}
-	return etcdlock.New(client, options...)
-}
-
-func (l etcdTier) Close() error { return errors.Join(l.tiered.Close(), l.client.Close()) }
 
 // mutexTTL is what tier's lease has by default, in seconds.
 const mutexTTL = 15
@@ -111,21 +86,9 @@ func (l etcdMutexes) Contender(path string) (Contender, error) {
 			l.sessions <- s
 			return nil, errors.Join(err, err2)
 		}
-		return etcdHold{mutex, s, l.sessions}, nil
+		return plain(func() error {
+			defer func() { l.sessions <- s }()
+			return mutex.Unlock(l.client.Ctx())
+		}), nil
 	}, nil
-}
-
-type etcdHold struct {
-	mutex    *concurrency.Mutex
-	session  *concurrency.Session
-	sessions chan<- *concurrency.Session
-}
-
-func (etcdHold) Token() int64          { return 0 }
-func (etcdHold) Lost() <-chan struct{} { return nil }
-func (etcdHold) Err() error            { return nil }
-
-func (h etcdHold) Release() error {
-	defer func() { h.sessions <- h.session }()
-	return h.mutex.Unlock(h.session.Client().Ctx())
 }

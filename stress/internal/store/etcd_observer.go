@@ -3,7 +3,6 @@ package store
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,10 +14,8 @@ import (
 
 // etcdObserver has a client of its own.
 type etcdObserver struct {
-	client  *clientv3.Client
-	servers []string
-	base    string // of the lock paths, of this run alone
-	paths   []string
+	site
+	client *clientv3.Client
 }
 
 func observeEtcd(ctx context.Context, place Place) (Observer, error) {
@@ -26,19 +23,13 @@ func observeEtcd(ctx context.Context, place Place) (Observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &etcdObserver{client: client, servers: place.Servers}
-	o.base = fmt.Sprintf("%s/tierlock-stress-%s-%s", place.Prefix, rand.Text()[:8], place.Lock)
-	for i := range place.Paths {
-		o.paths = append(o.paths, fmt.Sprintf("%s/%d", o.base, i))
-	}
+	o := &etcdObserver{place.site(), client}
 	if _, err := o.Orphans(); err != nil {
 		client.Close()
 		return nil, fmt.Errorf("%w: %w", noEtcd, err)
 	}
 	return o, nil
 }
-
-func (o *etcdObserver) Paths() []string { return o.paths }
 
 // Renew is for the client library, which waits ever longer before it dials again.
 func (o *etcdObserver) Renew(context.Context) error {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/oracle"
@@ -29,15 +30,32 @@ const (
 func (s Sort) String() string { return [...]string{"mutex", "rw", "semaphore"}[s] }
 
 // locksOf returns package tier's locks, of the sorts that a store has, and what others would take, which are mutexes.
-func locksOf(dial func(Sort) Dial, sorts []Sort, others map[string]Dial) map[string]Kind {
+func locksOf(open open, sorts []Sort, others map[string]Dial) map[string]Kind {
 	locks := map[string]Kind{}
 	for _, s := range sorts {
-		locks[s.String()] = Kind{Dial: dial(s), Sort: s, Tier: true}
+		locks[s.String()] = Kind{Sort: s, Tier: true, Dial: func(ctx context.Context, o Options) (Locker, error) {
+			registry, disconnect, err := open(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			return tiered{registry, s, o.Permits, disconnect}, nil
+		}}
 	}
 	for name, dial := range others {
 		locks[name] = Kind{Dial: dial}
 	}
 	return locks
+}
+
+// open connects a process with package tier's locks on a store. What disconnect ends is left when they are closed.
+type open func(ctx context.Context, o Options) (locks *tier.Registry, disconnect func() error, err error)
+
+// opened is what an open returns once it has a connection: if the locks cannot be had, nothing is left of that.
+func opened(locks *tier.Registry, err error, disconnect func() error) (*tier.Registry, func() error, error) {
+	if err != nil {
+		return nil, nil, errors.Join(err, disconnect())
+	}
+	return locks, disconnect, nil
 }
 
 // Dial connects a worker process with the lock under test.
@@ -89,9 +107,12 @@ func contend[H Hold](acquire func(context.Context) (H, error)) Contender {
 // tiered is package tier's locks, of one sort, over whatever store.
 type tiered struct {
 	*tier.Registry
-	sort    Sort
-	permits int
+	sort       Sort
+	permits    int
+	disconnect func() error
 }
+
+func (l tiered) Close() error { return errors.Join(l.Registry.Close(), l.disconnect()) }
 
 func (l tiered) Contender(path string) (Contender, error) {
 	switch l.sort {
@@ -147,3 +168,31 @@ func (o Options) policy() []tier.Option {
 	}
 	return options
 }
+
+// optionsOf are those of a store, with its own for the session timeout.
+func optionsOf[O any](o Options, timeout func(time.Duration) O) (options []O) {
+	if o.SessionTimeout != 0 {
+		options = append(options, timeout(o.SessionTimeout))
+	}
+	for _, policy := range o.policy() {
+		options = append(options, any(policy).(O)) // each store takes them
+	}
+	return options
+}
+
+// peer is what others would take, in one process.
+type peer struct {
+	contender func(path string) Contender
+	close     func() error
+}
+
+func (p peer) Contender(path string) (Contender, error) { return p.contender(path), nil }
+func (p peer) Close() error                             { return p.close() }
+
+// plain is a hold that has no token and never tells of its loss: how it is released is all there is to it.
+type plain func() error
+
+func (plain) Token() int64          { return 0 }
+func (plain) Lost() <-chan struct{} { return nil }
+func (plain) Err() error            { return nil }
+func (p plain) Release() error      { return p() }

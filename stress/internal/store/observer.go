@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
 	"slices"
 	"time"
 
@@ -15,6 +17,24 @@ type Place struct {
 	Lock    string // the kind
 	Paths   int
 }
+
+// site is where the locks of one run are.
+type site struct {
+	servers []string
+	base    string   // of the lock paths, of this run alone
+	paths   []string // of the locks
+}
+
+func (p Place) site() site {
+	s := site{servers: p.Servers, base: fmt.Sprintf("%s/tierlock-stress-%s-%s", p.Prefix, rand.Text()[:8], p.Lock)}
+	for i := range p.Paths {
+		s.paths = append(s.paths, fmt.Sprintf("%s/%d", s.base, i))
+	}
+	return s
+}
+
+// Paths are those of the locks.
+func (s site) Paths() []string { return s.paths }
 
 // Observer is the coordinator's own view of the store.
 type Observer interface {

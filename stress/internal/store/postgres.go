@@ -3,44 +3,34 @@ package store
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/stress/internal/trace"
-	"github.com/tierlock/tierlock/tier"
 )
 
 // Postgres is the store of pglock with queues in a table, PostgresAdvisory with the locks of
 // sessions: those go with the connection.
 var (
-	Postgres         = postgres("postgres", pglock.New, false, Mutex, ReadersWriter, Semaphore)
-	PostgresAdvisory = postgres("postgres-advisory", pglock.NewAdvisory, true, Mutex, ReadersWriter)
+	Postgres         = postgres("postgres", openPostgres(pglock.New), false, Mutex, ReadersWriter, Semaphore)
+	PostgresAdvisory = postgres("postgres-advisory", openPostgres(pglock.NewAdvisory), true, Mutex, ReadersWriter)
 )
 
-// opener opens package tier's locks on PostgreSQL.
-type opener func(*pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)
-
-func postgres(name string, open opener, brittle bool, sorts ...Sort) *Store {
+func postgres(name string, open open, brittle bool, sorts ...Sort) *Store {
 	return &Store{
-		Name:      name,
-		Title:     "PostgreSQL",
-		Locks:     locksOf(dialPostgresTier(open), sorts, map[string]Dial{"advisory": dialAdvisory, "version": dialVersion}),
-		Baselines: []string{"advisory", "version"},
-		Start:     startPostgres,
-		Observe:   observePostgres,
-		Version:   postgresVersion,
-		HastyTimeout: func(random *rand.Rand) time.Duration {
-			return 2*time.Second + time.Duration(random.IntN(2000))*time.Millisecond
-		},
-		// By default a third is no part of the lease.
-		Lease:      func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
-		Quarantine: true,
-		Brittle:    brittle,
-		Model:      trace.Rules{Brittle: brittle, Unordered: brittle},
+		Name:         name,
+		Title:        "PostgreSQL",
+		Locks:        locksOf(open, sorts, map[string]Dial{"advisory": onPool(contendAdvisory), "version": onPool(contendVersion)}),
+		Baselines:    []string{"advisory", "version"},
+		Start:        startPostgres,
+		Observe:      observePostgres,
+		Version:      postgresVersion,
+		HastyTimeout: hastyTimeout,
+		Quarantine:   true,
+		Brittle:      brittle,
+		Model:        trace.Rules{Brittle: brittle, Unordered: brittle},
 	}
 }
 

@@ -9,65 +9,36 @@ import (
 
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/tier"
 )
 
-// postgresTier is package tier's lock and the pool that it is over.
-type postgresTier struct {
-	tiered
-	pool *pgxpool.Pool
-}
-
-// dialPostgresTier dials package tier's locks.
-func dialPostgresTier(open opener) func(Sort) Dial {
-	return func(sort Sort) Dial {
-		return func(_ context.Context, o Options) (Locker, error) {
-			pool, err := connectPostgres(o.Servers, 0)
-			if err != nil {
-				return nil, err
-			}
-			var options []pglock.Option
-			if o.SessionTimeout != 0 {
-				options = append(options, pglock.WithLeaseTTL(o.SessionTimeout))
-			}
-			for _, policy := range o.policy() {
-				options = append(options, policy)
-			}
-			registry, err := open(pool, options...)
-			if err != nil {
-				pool.Close()
-				return nil, err
-			}
-			return postgresTier{tiered{registry, sort, o.Permits}, pool}, nil
+func openPostgres(create func(*pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)) open {
+	return func(_ context.Context, o Options) (*tier.Registry, func() error, error) {
+		pool, err := connectPostgres(o.Servers, 0)
+		if err != nil {
+			return nil, nil, err
 		}
+		locks, err := create(pool, optionsOf(o, pglock.WithLeaseTTL)...)
+		return opened(locks, err, func() error { pool.Close(); return nil })
 	}
 }
 
-func (l postgresTier) Close() error {
-	err := l.tiered.Close()
-	l.pool.Close()
-	return err
+// onPool dials locks for which each goroutine may have a connection of a pool.
+func onPool(contender func(pool *pgxpool.Pool, path string) Contender) Dial {
+	return func(_ context.Context, o Options) (Locker, error) {
+		pool, err := connectPostgres(o.Servers, o.Goroutines)
+		if err != nil {
+			return nil, err
+		}
+		return peer{func(path string) Contender { return contender(pool, path) }, func() error { pool.Close(); return nil }}, nil
+	}
 }
 
-// advisoryLocker is what users of pgx take as a rule: pg_advisory_lock, for each goroutine
+// contendAdvisory is what users of pgx take as a rule: pg_advisory_lock, for each goroutine
 // on a connection of the pool, which it keeps until it unlocks.
-type advisoryLocker struct{ pool *pgxpool.Pool }
-
-func dialAdvisory(_ context.Context, o Options) (Locker, error) {
-	pool, err := connectPostgres(o.Servers, o.Goroutines)
-	if err != nil {
-		return nil, err
-	}
-	return advisoryLocker{pool}, nil
-}
-
-func (l advisoryLocker) Close() error {
-	l.pool.Close()
-	return nil
-}
-
-func (l advisoryLocker) Contender(path string) (Contender, error) {
+func contendAdvisory(pool *pgxpool.Pool, path string) Contender {
 	return func(ctx context.Context, _ int64) (Hold, error) {
-		conn, err := l.pool.Acquire(ctx)
+		conn, err := pool.Acquire(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -76,54 +47,28 @@ func (l advisoryLocker) Contender(path string) (Contender, error) {
 			conn.Release()
 			return nil, err
 		}
-		return advisoryHold{conn, path}, nil
-	}, nil
+		return plain(func() error {
+			defer conn.Release()
+			_, err := conn.Exec(context.Background(), "SELECT pg_advisory_unlock(hashtextextended($1, 0))", path)
+			return err
+		}), nil
+	}
 }
-
-type advisoryHold struct {
-	conn *pgxpool.Conn
-	path string
-}
-
-func (advisoryHold) Token() int64          { return 0 }
-func (advisoryHold) Lost() <-chan struct{} { return nil }
-func (advisoryHold) Err() error            { return nil }
-
-func (h advisoryHold) Release() error {
-	defer h.conn.Release()
-	_, err := h.conn.Exec(context.Background(), "SELECT pg_advisory_unlock(hashtextextended($1, 0))", h.path)
-	return err
-}
-
-// versionLocker is an optimistic lock: a row with a version, which whoever has read it may
-// replace if nobody else has done so meanwhile. Who finds the lock taken, or comes second,
-// looks again after 1 to 10 ms, at random: short beside a person, long beside a statement,
-// and not all at once.
-type versionLocker struct{ pool *pgxpool.Pool }
 
 const (
 	versionLeast = time.Millisecond
 	versionMost  = 10 * time.Millisecond
 )
 
-func dialVersion(_ context.Context, o Options) (Locker, error) {
-	pool, err := connectPostgres(o.Servers, o.Goroutines)
-	if err != nil {
-		return nil, err
-	}
-	return versionLocker{pool}, nil
-}
-
-func (l versionLocker) Close() error {
-	l.pool.Close()
-	return nil
-}
-
-func (l versionLocker) Contender(path string) (Contender, error) {
+// contendVersion is an optimistic lock: a row with a version, which whoever has read it may
+// replace if nobody else has done so meanwhile. Who finds the lock taken, or comes second,
+// looks again after 1 to 10 ms, at random: short beside a person, long beside a statement,
+// and not all at once.
+func contendVersion(pool *pgxpool.Pool, path string) Contender {
 	return func(ctx context.Context, _ int64) (Hold, error) {
 		for {
 			// Not bounded by ctx: nobody would know what an update that was given up has done.
-			hold, err := l.try(context.WithoutCancel(ctx), path)
+			hold, err := tryVersion(context.WithoutCancel(ctx), pool, path)
 			if hold != nil || err != nil {
 				return hold, err
 			}
@@ -132,37 +77,34 @@ func (l versionLocker) Contender(path string) (Contender, error) {
 				return nil, ctx.Err()
 			}
 		}
-	}, nil
+	}
 }
 
-// try returns nil if the lock is another's.
-func (l versionLocker) try(ctx context.Context, path string) (Hold, error) {
+// tryVersion returns nil if the lock is another's.
+func tryVersion(ctx context.Context, pool *pgxpool.Pool, path string) (Hold, error) {
 	var held bool
 	var version int64
-	err := l.pool.QueryRow(ctx, "SELECT held, version FROM stress_version WHERE path = $1", path).Scan(&held, &version)
+	err := pool.QueryRow(ctx, "SELECT held, version FROM stress_version WHERE path = $1", path).Scan(&held, &version)
 	if err != nil || held {
 		return nil, err
 	}
-	tag, err := l.pool.Exec(ctx,
-		"UPDATE stress_version SET held = true, version = version + 1 WHERE path = $1 AND version = $2", path, version)
-	if err != nil || tag.RowsAffected() == 0 {
+	turn := func(held bool, version int64) (int64, error) {
+		tag, err := pool.Exec(ctx, "UPDATE stress_version SET held = $3, version = version + 1 WHERE path = $1 AND version = $2",
+			path, version, held)
+		return tag.RowsAffected(), err
+	}
+	if changed, err := turn(true, version); err != nil || changed == 0 {
 		return nil, err
 	}
-	return versionHold{l.pool, path, version + 1}, nil
+	return versionHold{plain(func() error {
+		_, err := turn(false, version+1)
+		return err
+	}), version + 1}, nil
 }
 
 type versionHold struct {
-	pool    *pgxpool.Pool
-	path    string
+	plain
 	version int64
 }
 
-func (h versionHold) Token() int64        { return h.version }
-func (versionHold) Lost() <-chan struct{} { return nil }
-func (versionHold) Err() error            { return nil }
-
-func (h versionHold) Release() error {
-	_, err := h.pool.Exec(context.Background(),
-		"UPDATE stress_version SET held = false, version = version + 1 WHERE path = $1 AND version = $2", h.path, h.version)
-	return err
-}
+func (h versionHold) Token() int64 { return h.version }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -10,18 +9,12 @@ import (
 
 // postgresObserver has a pool of its own.
 type postgresObserver struct {
-	pool    *pgxpool.Pool
-	servers []string
-	base    string // of the lock paths, of this run alone
-	paths   []string
+	site
+	pool *pgxpool.Pool
 }
 
 func observePostgres(ctx context.Context, place Place) (Observer, error) {
-	o := &postgresObserver{servers: place.Servers}
-	o.base = fmt.Sprintf("%s/tierlock-stress-%s-%s", place.Prefix, rand.Text()[:8], place.Lock)
-	for i := range place.Paths {
-		o.paths = append(o.paths, fmt.Sprintf("%s/%d", o.base, i))
-	}
+	o := &postgresObserver{site: place.site()}
 	var err error
 	if o.pool, err = connectPostgres(o.servers, 1); err != nil {
 		return nil, err
@@ -44,8 +37,6 @@ func (o *postgresObserver) prepare(ctx context.Context) error {
 	_, err := o.pool.Exec(ctx, "INSERT INTO stress_version (path) SELECT unnest($1::text[])", append([]string{o.base}, o.paths...))
 	return err
 }
-
-func (o *postgresObserver) Paths() []string { return o.paths }
 
 // Renew is for connections to a server that was replaced.
 func (o *postgresObserver) Renew(context.Context) error {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"time"
 
@@ -19,19 +18,15 @@ import (
 var Redis = &Store{
 	Name:  "redis",
 	Title: "Redis",
-	Locks: locksOf(dialRedisTier, []Sort{Mutex, ReadersWriter, Semaphore},
+	Locks: locksOf(openRedis, []Sort{Mutex, ReadersWriter, Semaphore},
 		map[string]Dial{"rueidislock": dialRueidislock, "redsync": dialRedsync, "redislock": dialBsm}),
-	Baselines: []string{"rueidislock", "redsync", "redislock"},
-	Start:     startRedis,
-	Observe:   observeRedis,
-	Version:   redisVersion,
-	HastyTimeout: func(random *rand.Rand) time.Duration {
-		return 2*time.Second + time.Duration(random.IntN(2000))*time.Millisecond
-	},
-	// By default a third is no part of the lease.
-	Lease:      func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
-	Quarantine: true,
-	Model:      trace.Rules{OwnTTL: true, Forgets: true},
+	Baselines:    []string{"rueidislock", "redsync", "redislock"},
+	Start:        startRedis,
+	Observe:      observeRedis,
+	Version:      redisVersion,
+	HastyTimeout: hastyTimeout,
+	Quarantine:   true,
+	Model:        trace.Rules{OwnTTL: true, Forgets: true},
 }
 
 const noRedis = none("Redis")

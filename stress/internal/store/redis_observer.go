@@ -2,8 +2,8 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -12,26 +12,18 @@ import (
 
 // redisObserver has a client of its own.
 type redisObserver struct {
-	client  *redis.Client
-	servers []string
-	base    string // of the lock paths, of this run alone
-	paths   []string
+	site
+	client *redis.Client
 }
 
 func observeRedis(_ context.Context, place Place) (Observer, error) {
-	o := &redisObserver{client: connectRedis(place.Servers), servers: place.Servers}
-	o.base = fmt.Sprintf("%s/tierlock-stress-%s-%s", place.Prefix, rand.Text()[:8], place.Lock)
-	for i := range place.Paths {
-		o.paths = append(o.paths, fmt.Sprintf("%s/%d", o.base, i))
-	}
+	o := &redisObserver{place.site(), connectRedis(place.Servers)}
 	if _, err := o.Orphans(); err != nil {
 		o.client.Close()
 		return nil, fmt.Errorf("%w: %w", noRedis, err)
 	}
 	return o, nil
 }
-
-func (o *redisObserver) Paths() []string { return o.paths }
 
 // Renew is for connections to a server that was replaced.
 func (o *redisObserver) Renew(context.Context) error {
@@ -106,15 +98,10 @@ func infoOf(ctx context.Context, server, section string) (map[string]string, err
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	text, err := client.Info(ctx, section).Result()
-	if err != nil {
-		return nil, err
-	}
+	sections, err := client.InfoMap(ctx, section).Result()
 	info := map[string]string{}
-	for line := range strings.Lines(text) {
-		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
-			info[name] = value
-		}
+	for _, s := range sections {
+		maps.Copy(info, s)
 	}
-	return info, nil
+	return info, err
 }

@@ -31,9 +31,6 @@ type Store struct {
 	Version func(servers []string) string
 	// HastyTimeout is a session timeout that hasty servers take.
 	HastyTimeout func(random *rand.Rand) time.Duration
-	// Lease is the part of a session timeout that a holder may believe in its hold
-	// without hearing from the store.
-	Lease func(timeout time.Duration) time.Duration
 	// Quarantine says that a server that begins anew, or in another's place, may give nobody
 	// a lock for a session timeout.
 	Quarantine bool
@@ -83,6 +80,15 @@ func (s *Store) BaselinesOf(lock string) []string {
 		return nil
 	}
 	return s.Baselines
+}
+
+// Lease is the part of a session timeout for which a holder may believe in its hold without
+// hearing from the store: by default a third is no part of it.
+func Lease(timeout time.Duration) time.Duration { return timeout - timeout/3 }
+
+// hastyTimeout is for stores that take any.
+func hastyTimeout(random *rand.Rand) time.Duration {
+	return 2*time.Second + time.Duration(random.IntN(2000))*time.Millisecond
 }
 
 // MarshalText and UnmarshalText let a task name its store.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/stress/internal/trace"
 	"github.com/tierlock/tierlock/zklock"
@@ -21,7 +20,7 @@ import (
 var ZooKeeper = &Store{
 	Name:      "zookeeper",
 	Title:     "ZooKeeper",
-	Locks:     locksOf(dialTier, []Sort{Mutex, ReadersWriter, Semaphore}, map[string]Dial{"zklock": dialZklock, "zk": dialZK}),
+	Locks:     locksOf(openZooKeeper, []Sort{Mutex, ReadersWriter, Semaphore}, map[string]Dial{"zklock": dialZklock, "zk": dialZK}),
 	Baselines: []string{"zk"},
 	Start:     startZooKeeper,
 	Observe:   observeZooKeeper,
@@ -29,9 +28,7 @@ var ZooKeeper = &Store{
 	// At least 13 ticks, 2·(syncLimit+1.5) as the lease wants it: see the documentation
 	// of zklock.
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(13+random.IntN(3)) * hastyTick },
-	// By default a third is no part of the lease.
-	Lease: func(timeout time.Duration) time.Duration { return timeout - timeout/3 },
-	Model: trace.Rules{Nodes: true},
+	Model:        trace.Rules{Nodes: true},
 }
 
 const (
@@ -60,22 +57,11 @@ func startZooKeeper(ctx context.Context, shape Shape) (*Cluster, error) {
 	if shape.Hasty {
 		cfg = zkserver.Config{TickTime: hastyTick, NoSync: true}
 	}
-	ensemble, err := startServers(ctx, shape.Members, cfg)
+	ensemble, err := zkserver.StartEnsemble(ctx, shape.Members, cfg)
 	if err != nil {
 		return nil, errors.Join(noZooKeeper, err)
 	}
 	return &Cluster{Ensemble: ensemble}, nil
-}
-
-func startServers(ctx context.Context, n int, cfg zkserver.Config) (*child.Ensemble, error) {
-	if n > 1 {
-		return zkserver.StartEnsemble(ctx, n, cfg)
-	}
-	server, err := zkserver.Start(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return &child.Ensemble{Members: []*child.Server{server}}, nil
 }
 
 func zooKeeperVersion(servers []string) string {

@@ -14,10 +14,8 @@ import (
 
 // zkObserver has a session of its own.
 type zkObserver struct {
+	site
 	conn    *zk.Conn
-	servers []string
-	base    string // parent of the lock paths, of this run alone
-	paths   []string
 	created []string // what had to be created above base, the deepest first
 }
 
@@ -28,15 +26,9 @@ func observeZooKeeper(ctx context.Context, place Place) (Observer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w (without -zk, a private server is started)", noZooKeeper, err)
 	}
-	o := &zkObserver{conn: conn, servers: place.Servers}
-	o.base = fmt.Sprintf("%s/tierlock-stress-%x-%s", place.Prefix, conn.SessionID(), place.Lock)
-	for i := range place.Paths {
-		o.paths = append(o.paths, fmt.Sprintf("%s/%d", o.base, i))
-	}
+	o := &zkObserver{site: place.site(), conn: conn}
 	return o, nil
 }
-
-func (o *zkObserver) Paths() []string { return o.paths }
 
 // Renew is for the client library, which after an outage can take minutes to find out
 // that the server never got its handshake.
