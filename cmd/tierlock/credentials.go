@@ -2,21 +2,15 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// auth reads the credentials, which never come from the command line: everybody can see that.
 func (z *zooKeeper) auth() ([]zklock.Option, error) {
-	text, source := os.Getenv("TIERLOCK_AUTH"), "TIERLOCK_AUTH"
-	if z.authFile != "" {
-		content, err := os.ReadFile(z.authFile)
-		if err != nil {
-			return nil, fmt.Errorf("-auth-file: %w", err)
-		}
-		text, source = string(content), z.authFile
+	text, source, err := z.credentials.Read()
+	if err != nil {
+		return nil, err
 	}
 	var opts []zklock.Option
 	for i, line := range strings.Split(text, "\n") {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -19,9 +20,9 @@ import (
 
 // A zooKeeper is how to connect to an ensemble.
 type zooKeeper struct {
-	connect  string // host:port,host:port/path
-	authFile string
-	tls      command.TLS
+	connect     string // host:port,host:port/path
+	credentials command.Credentials
+	tls         command.TLS
 }
 
 // store is what the command has to know of ZooKeeper.
@@ -34,7 +35,7 @@ func (z *zooKeeper) store() *command.Store {
 
 func (z *zooKeeper) flags(flags *flag.FlagSet) {
 	flags.StringVar(&z.connect, "zk", z.connect, "`servers`: host:port[,host:port…][/chroot] (default $TIERLOCK_ZK)")
-	flags.StringVar(&z.authFile, "auth-file", z.authFile, "`file` with credentials, lines of scheme:credentials (default $TIERLOCK_AUTH)")
+	z.credentials.Flags(flags, "credentials, lines of scheme:credentials")
 	z.tls.Flags(flags, "-zk")
 }
 
@@ -55,10 +56,7 @@ func (z *zooKeeper) dial(ctx context.Context, o command.Options) (*command.Locks
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, zklock.WithLabel(o.Label), zklock.WithLogger(o.Logger))
-	if o.Session > 0 {
-		opts = append(opts, zklock.WithSessionTimeout(o.Session))
-	}
+	opts = append(opts, zklock.WithLabel(o.Label), zklock.WithLogger(o.Logger), zklock.WithSessionTimeout(o.Session))
 	client, err := zklock.Dial(ctx, connect, opts...)
 	if err != nil {
 		return nil, inFlags{err}
@@ -89,10 +87,7 @@ func unreachable(err error) bool {
 }
 
 func (z *zooKeeper) servers() (string, error) {
-	if z.connect != "" {
-		return z.connect, nil
-	}
-	if connect := os.Getenv("TIERLOCK_ZK"); connect != "" {
+	if connect := cmp.Or(z.connect, os.Getenv("TIERLOCK_ZK")); connect != "" {
 		return connect, nil
 	}
 	return "", errors.New("no servers; give -zk host:port or set TIERLOCK_ZK")

@@ -30,8 +30,8 @@ func runDoctor(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	return in.look(ctx, func(ctx context.Context, desk Desk) error {
-		report, err := desk.Examine(ctx, path)
+	return in.look(ctx, func(ctx context.Context, locks *Locks) error {
+		report, err := locks.Desk.Examine(ctx, path)
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 const lookTimeout = time.Minute
 
 // look connects, and has do look at locks, for so long at most.
-func (in *invocation) look(ctx context.Context, do func(context.Context, Desk) error) error {
+func (in *invocation) look(ctx context.Context, do func(context.Context, *Locks) error) error {
 	locks, err := in.dial(ctx, Options{})
 	if err != nil {
 		return err
@@ -18,7 +18,7 @@ func (in *invocation) look(ctx context.Context, do func(context.Context, Desk) e
 	defer locks.Close()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	return in.lookFailure(do(ctx, locks.Desk))
+	return in.lookFailure(do(ctx, locks))
 }
 
 // lookFailure tells servers that do not answer, and what they cannot do, from what else is wrong.

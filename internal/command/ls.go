@@ -50,8 +50,8 @@ func (o *lsOptions) run(ctx context.Context, in *invocation) error {
 	if o.limit < 1 {
 		return usageError("-limit %d: want at least 1", o.limit)
 	}
-	return in.look(ctx, func(ctx context.Context, desk Desk) error {
-		list, err := desk.List(ctx, path, o.limit, o.all)
+	return in.look(ctx, func(ctx context.Context, locks *Locks) error {
+		list, err := locks.Desk.List(ctx, path, o.limit, o.all)
 		switch {
 		case err != nil:
 			return err

@@ -50,15 +50,11 @@ func (o *permitsOptions) run(ctx context.Context, in *invocation) error {
 	if o.set < 1 {
 		return usageError("permits wants -set N, with N of 1 or more")
 	}
-	locks, err := in.dial(ctx, Options{})
-	if err != nil {
-		return err
+	set := func(ctx context.Context, locks *Locks) error {
+		return locks.Semaphore(path, o.set).SetPermits(ctx, o.set)
 	}
-	defer locks.Close()
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	if err := locks.Semaphore(path, o.set).SetPermits(ctx, o.set); err != nil {
-		return in.lookFailure(err)
+	if err := in.look(ctx, set); err != nil {
+		return err
 	}
 	if in.output == "json" {
 		return writeJSON(in.stdout, permitsSet{path, o.set}, "  ")

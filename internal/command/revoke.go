@@ -42,8 +42,8 @@ func runRevoke(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	return in.look(ctx, func(ctx context.Context, desk Desk) error {
-		holders, err := desk.Revoke(ctx, path)
+	return in.look(ctx, func(ctx context.Context, locks *Locks) error {
+		holders, err := locks.Desk.Revoke(ctx, path)
 		if errors.Is(err, errors.ErrUnsupported) {
 			return fail(exitNo, "%w", err)
 		}
@@ -59,7 +59,7 @@ func runRevoke(ctx context.Context, in *invocation) error {
 			}
 		}
 		if err == nil && len(r.Asked) == 0 {
-			return nobodyAsked(ctx, desk, path)
+			return nobodyAsked(ctx, locks.Desk, path)
 		}
 		return err
 	})

@@ -16,7 +16,7 @@ type runOptions struct {
 	wait        time.Duration // 0: for ever
 	notAcquired int           // the status then
 	grace       time.Duration // negative: half of the margin
-	session     time.Duration // 0: the library's
+	session     time.Duration // 0: the default
 	revocable   bool          // end the command when somebody asks for the lock
 	share       bool          // hold the lock to read
 	permits     int           // of a semaphore; 0: a lock

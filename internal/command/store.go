@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -76,7 +77,7 @@ func (t Task) run(ctx context.Context, in *invocation) error {
 
 // Options are what a subcommand asks of a connection.
 type Options struct {
-	Session time.Duration // for how long a lock of a process that has died stays taken; 0: the store's default
+	Session time.Duration // for how long a lock of a process that has died stays taken
 	Label   string        // that others see in the queue
 	Logger  *slog.Logger  // a store gets one in any case
 }
@@ -114,7 +115,10 @@ type Desk interface {
 	Examine(ctx context.Context, path string) (*inspect.Report, error)
 }
 
-const connectTimeout = 10 * time.Second
+const (
+	connectTimeout = 10 * time.Second
+	defaultSession = 15 * time.Second
+)
 
 // dial connects, for -connect-timeout at most. Its error says with what status to exit.
 func (in *invocation) dial(ctx context.Context, o Options) (*Locks, error) {
@@ -123,7 +127,7 @@ func (in *invocation) dial(ctx context.Context, o Options) (*Locks, error) {
 	}
 	wait, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
-	o.Label = readable(o.Label)
+	o.Label, o.Session = readable(o.Label), cmp.Or(o.Session, defaultSession)
 	if o.Logger == nil { // what the command says is all that it says
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -35,8 +35,8 @@ func runWho(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
-	return in.look(ctx, func(ctx context.Context, desk Desk) error {
-		q, err := desk.Look(ctx, path)
+	return in.look(ctx, func(ctx context.Context, locks *Locks) error {
+		q, err := locks.Desk.Look(ctx, path)
 		switch {
 		case err != nil:
 			return err

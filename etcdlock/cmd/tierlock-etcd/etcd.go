@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -19,14 +20,13 @@ import (
 	"github.com/tierlock/tierlock/etcdlock"
 	"github.com/tierlock/tierlock/internal/command"
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/internal/retry"
 )
 
 // An etcd is how to connect to a cluster.
 type etcd struct {
-	endpoints string // host:port,host:port
-	authFile  string
-	tls       command.TLS
+	endpoints   string // host:port,host:port
+	credentials command.Credentials
+	tls         command.TLS
 }
 
 // store is what the command has to know of etcd.
@@ -39,7 +39,7 @@ func (e *etcd) store() *command.Store {
 
 func (e *etcd) flags(flags *flag.FlagSet) {
 	flags.StringVar(&e.endpoints, "etcd", e.endpoints, "`servers`: host:port[,host:port…] (default $TIERLOCK_ETCD)")
-	flags.StringVar(&e.authFile, "auth-file", e.authFile, "`file` with user:password (default $TIERLOCK_AUTH)")
+	e.credentials.Flags(flags, "user:password")
 	e.tls.Flags(flags, "-etcd")
 }
 
@@ -51,10 +51,7 @@ func (e *etcd) check() error {
 // config is what the flags and the environment say.
 func (e *etcd) config() (clientv3.Config, error) {
 	config := clientv3.Config{DialKeepAliveTime: 3 * time.Second, DialKeepAliveTimeout: 3 * time.Second, Logger: zap.NewNop()}
-	servers := e.endpoints
-	if servers == "" {
-		servers = os.Getenv("TIERLOCK_ETCD")
-	}
+	servers := cmp.Or(e.endpoints, os.Getenv("TIERLOCK_ETCD"))
 	if servers == "" {
 		return config, errors.New("no servers; give -etcd host:port or set TIERLOCK_ETCD")
 	}
@@ -67,18 +64,10 @@ func (e *etcd) config() (clientv3.Config, error) {
 	return config, err
 }
 
-// auth reads the credentials, which never come from the command line: everybody can see that.
 func (e *etcd) auth() (user, password string, err error) {
-	text, source := os.Getenv("TIERLOCK_AUTH"), "TIERLOCK_AUTH"
-	if e.authFile != "" {
-		content, err := os.ReadFile(e.authFile)
-		if err != nil {
-			return "", "", fmt.Errorf("-auth-file: %w", err)
-		}
-		text, source = string(content), e.authFile
-	}
-	if text = strings.TrimSpace(text); text == "" {
-		return "", "", nil
+	text, source, err := e.credentials.Read()
+	if text = strings.TrimSpace(text); text == "" || err != nil {
+		return "", "", err
 	}
 	user, password, _ = strings.Cut(text, ":")
 	if user == "" || password == "" { // not quoted: it may be a secret
@@ -86,8 +75,6 @@ func (e *etcd) auth() (user, password string, err error) {
 	}
 	return user, password, nil
 }
-
-const defaultSession = 15 * time.Second
 
 // dial sets the margin of the lease itself, so that it is known before the lease is.
 func (e *etcd) dial(ctx context.Context, o command.Options) (*command.Locks, error) {
@@ -99,13 +86,9 @@ func (e *etcd) dial(ctx context.Context, o command.Options) (*command.Locks, err
 	if err != nil {
 		return nil, e.tls.Advise(err)
 	}
-	session := o.Session
-	if session == 0 {
-		session = defaultSession
-	}
-	margin := session / 3
+	margin := o.Session / 3
 	opts := []etcdlock.Option{
-		etcdlock.WithLabel(o.Label), etcdlock.WithLogger(o.Logger), etcdlock.WithLeaseTTL(session), etcdlock.WithLeaseMargin(margin),
+		etcdlock.WithLabel(o.Label), etcdlock.WithLogger(o.Logger), etcdlock.WithLeaseTTL(o.Session), etcdlock.WithLeaseMargin(margin),
 	}
 	locks, err := etcdlock.New(client, opts...)
 	if err != nil {
@@ -133,28 +116,20 @@ func connect(ctx context.Context, config clientv3.Config) (*clientv3.Client, err
 		}
 		client.Close()
 	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w: %w", cause, err)
-	}
-	return nil, fmt.Errorf("connect to %s: %w", strings.Join(config.Endpoints, ","), err)
+	return nil, fmt.Errorf("connect to %s: %w", strings.Join(config.Endpoints, ","), command.WithCause(ctx, err))
 }
 
 // answers returns once a server has answered. It asks below the client, which tries again without a word of why.
 func answers(ctx context.Context, client *clientv3.Client) error {
 	kv, question := etcdserverpb.NewKVClient(client.ActiveConnection()), &etcdserverpb.RangeRequest{Key: []byte("tierlock"), CountOnly: true}
-	var why error // there is no answer, as far as an attempt has told that
-	for pace := retry.New(); ; {
+	refused := func(err error) bool { return codeOf(err) != codes.Unavailable }
+	return command.Answer(ctx, refused, func() error {
 		_, err := kv.Range(ctx, question)
-		if code := status.Code(err); code == codes.OK || code == codes.PermissionDenied {
+		if status.Code(err) == codes.PermissionDenied {
 			return nil
 		}
-		if why == nil || ctx.Err() == nil {
-			why = err
-		}
-		if status.Code(err) != codes.Unavailable || retry.Pause(ctx, pace.NextBackOff()) != nil {
-			return rpctypes.Error(why)
-		}
-	}
+		return rpctypes.Error(err)
+	})
 }
 
 func unreachable(err error) bool {

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tierlock/tierlock/etcdlock"
+	"github.com/tierlock/tierlock/internal/command"
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -66,8 +66,7 @@ func contends(name string, lease int64) bool {
 	return lease != 0 && (ours.MatchString(name) || name == fmt.Sprintf("%x", lease))
 }
 
-// remove deletes the key of a contender, which is the one that was made at the revision that is its
-// token. It asks until there is an answer; if the key is gone by then, it was this that did it.
+// remove deletes the key of a contender, which is the one that was made at the revision that is its token.
 func (k keys) remove(ctx context.Context, path string, c *inspect.Contender) (bool, error) {
 	found, err := k.client.Get(ctx, path+"/", clientv3.WithPrefix(), clientv3.WithMinCreateRev(c.Token),
 		clientv3.WithMaxCreateRev(c.Token), clientv3.WithKeysOnly())
@@ -81,19 +80,10 @@ func (k keys) remove(ctx context.Context, path string, c *inspect.Contender) (bo
 		return false, nil
 	}
 	key := string(found.Kvs[at].Key)
-	pace := retry.New()
-	for again := false; ; again = true {
+	return command.Remove(ctx, second.Text(key), path, refused, func() (bool, error) {
 		answer, err := k.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", c.Token)).Then(clientv3.OpDelete(key)).Commit()
-		switch {
-		case err == nil:
-			return answer.Succeeded || again, nil
-		case refused(err):
-			return false, fmt.Errorf("delete %s: %w", second.Text(key), err)
-		}
-		if retry.Pause(ctx, pace.NextBackOff()) != nil {
-			return false, fmt.Errorf("delete %s: %w; the key may yet be deleted", second.Text(key), err)
-		}
-	}
+		return err == nil && answer.Succeeded, err
+	})
 }
 
 // refused reports whether etcd has answered that it will not.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/command"
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/pglock"
 )
 
@@ -48,8 +47,6 @@ func (p *postgres) config() (*pgxpool.Config, error) {
 	return config, nil
 }
 
-const defaultSession = 15 * time.Second
-
 // dial sets the margin of the lease itself, so that it is known here.
 func (p *postgres) dial(ctx context.Context, o command.Options) (*command.Locks, error) {
 	config, err := p.config()
@@ -65,10 +62,9 @@ func (p *postgres) dial(ctx context.Context, o command.Options) (*command.Locks,
 		return nil, fmt.Errorf("database %s has no schema tierlock; run tierlock-postgres migrate or pglock.Migrate, or the SQL of "+
 			"tierlock-postgres schema", config.ConnConfig.Database)
 	}
-	session := cmp.Or(o.Session, defaultSession)
-	margin := session / 3
+	margin := o.Session / 3
 	opts := []pglock.Option{
-		pglock.WithLabel(o.Label), pglock.WithLogger(o.Logger), pglock.WithLeaseTTL(session), pglock.WithLeaseMargin(margin),
+		pglock.WithLabel(o.Label), pglock.WithLogger(o.Logger), pglock.WithLeaseTTL(o.Session), pglock.WithLeaseMargin(margin),
 	}
 	locks, err := pglock.New(pool, opts...)
 	if err != nil {
@@ -90,19 +86,14 @@ func connect(ctx context.Context, config *pgxpool.Config) (_ *pgxpool.Pool, pres
 	if err != nil {
 		return nil, false, err
 	}
-	for pace := retry.New(); ; {
-		err := pool.QueryRow(ctx, "SELECT to_regnamespace('tierlock') IS NOT NULL").Scan(&present)
-		switch {
-		case err == nil:
-			return pool, present, nil
-		case refused(err), retry.Pause(ctx, pace.NextBackOff()) != nil:
-			pool.Close()
-			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-				err = fmt.Errorf("%w: %w", cause, err)
-			}
-			return nil, false, err
-		}
+	err = command.Answer(ctx, refused, func() error {
+		return pool.QueryRow(ctx, "SELECT to_regnamespace('tierlock') IS NOT NULL").Scan(&present)
+	})
+	if err != nil {
+		pool.Close()
+		return nil, false, err
 	}
+	return pool, present, nil
 }
 
 // refused reports whether a server has answered that it will not, which another try does not change. One

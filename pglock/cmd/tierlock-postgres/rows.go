@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tierlock/tierlock/internal/command"
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/internal/retry"
 )
 
 // Rows are those of the schema tierlock.
@@ -29,21 +29,12 @@ func (r rows) paths(ctx context.Context, below string, limit int) (paths []strin
 	return paths, len(paths), complete, nil
 }
 
-// remove deletes a contender. It asks until there is an answer; if it is gone by then, it was this that did it.
+// remove deletes a contender.
 func (r rows) remove(ctx context.Context, path string, c *inspect.Contender) (removed bool, err error) {
-	pace := retry.New()
-	for again := false; ; again = true {
+	return command.Remove(ctx, c.Node, path, refused, func() (bool, error) {
 		err := r.pool.QueryRow(ctx, "SELECT tierlock.leave($1, $2)", path, c.Node).Scan(&removed)
-		switch {
-		case err == nil:
-			return removed || again, nil
-		case refused(err):
-			return false, fmt.Errorf("delete %s of %s: %w", c.Node, path, err)
-		}
-		if retry.Pause(ctx, pace.NextBackOff()) != nil {
-			return false, fmt.Errorf("delete %s of %s: %w; it may yet be deleted", c.Node, path, err)
-		}
-	}
+		return removed, err
+	})
 }
 
 const permitted = `SELECT has_sequence_privilege('tierlock.token', 'USAGE') AND

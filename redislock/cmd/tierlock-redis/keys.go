@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tierlock/tierlock/internal/command"
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/redislock/internal/removal"
 )
 
@@ -61,22 +61,9 @@ func within(path, below string) bool {
 	return below == "/" || found && (rest == "" || rest[0] == '/' || rest[0] == ':')
 }
 
-// remove removes a contender. It asks until there is an answer; if it is gone by then, it was this that
-// did it.
+// remove removes a contender.
 func (k keys) remove(ctx context.Context, path string, c *inspect.Contender) (bool, error) {
-	pace := retry.New()
-	for again := false; ; again = true {
-		removed, err := removal.Of(ctx, k.client, path, c.Node)
-		switch {
-		case err == nil:
-			return removed || again, nil
-		case refused(err):
-			return false, err
-		}
-		if retry.Pause(ctx, pace.NextBackOff()) != nil {
-			return false, fmt.Errorf("%w; it may yet be removed", err)
-		}
-	}
+	return command.Remove(ctx, c.Node, path, refused, func() (bool, error) { return removal.Of(ctx, k.client, path, c.Node) })
 }
 
 // find says what is particular to Redis: whether the server keeps what it was told, what is at the key of

@@ -15,15 +15,14 @@ import (
 
 	"github.com/tierlock/tierlock/internal/command"
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/redislock"
 )
 
 // A server is how to connect to Redis.
 type server struct {
-	addr     string // host:port or redis://…
-	authFile string
-	tls      command.TLS
+	addr        string // host:port or redis://…
+	credentials command.Credentials
+	tls         command.TLS
 }
 
 // store is what the command has to know of Redis.
@@ -36,7 +35,7 @@ func (s *server) store() *command.Store {
 
 func (s *server) flags(flags *flag.FlagSet) {
 	flags.StringVar(&s.addr, "redis", s.addr, "`server`: host:port, or a URL redis[s]://host:port/database (default $TIERLOCK_REDIS)")
-	flags.StringVar(&s.authFile, "auth-file", s.authFile, "`file` with user:password (default $TIERLOCK_AUTH)")
+	s.credentials.Flags(flags, "user:password")
 	s.tls.Flags(flags, "-redis")
 }
 
@@ -71,18 +70,10 @@ func (s *server) options() (*redis.Options, error) {
 	return options, nil
 }
 
-// auth reads the credentials. A command line is no place for them: everybody can see that.
 func (s *server) auth(options *redis.Options) error {
-	text, source := os.Getenv("TIERLOCK_AUTH"), "TIERLOCK_AUTH"
-	if s.authFile != "" {
-		content, err := os.ReadFile(s.authFile)
-		if err != nil {
-			return fmt.Errorf("-auth-file: %w", err)
-		}
-		text, source = string(content), s.authFile
-	}
-	if text = strings.TrimSpace(text); text == "" {
-		return nil
+	text, source, err := s.credentials.Read()
+	if text = strings.TrimSpace(text); text == "" || err != nil {
+		return err
 	}
 	user, password, found := strings.Cut(text, ":")
 	if !found { // not quoted: it may be a secret
@@ -91,8 +82,6 @@ func (s *server) auth(options *redis.Options) error {
 	options.Username, options.Password = user, password
 	return nil
 }
-
-const defaultSession = 15 * time.Second
 
 // dial sets the margin of the lease itself, so that it is known here.
 func (s *server) dial(ctx context.Context, o command.Options) (*command.Locks, error) {
@@ -109,10 +98,9 @@ func (s *server) dial(ctx context.Context, o command.Options) (*command.Locks, e
 		client.Close()
 		return nil, err
 	}
-	session := cmp.Or(o.Session, defaultSession)
-	margin := session / 3
+	margin := o.Session / 3
 	opts := []redislock.Option{
-		redislock.WithLabel(o.Label), redislock.WithLogger(o.Logger), redislock.WithLeaseTTL(session), redislock.WithLeaseMargin(margin),
+		redislock.WithLabel(o.Label), redislock.WithLogger(o.Logger), redislock.WithLeaseTTL(o.Session), redislock.WithLeaseMargin(margin),
 	}
 	locks, err := redislock.New(client, opts...)
 	if err != nil {
@@ -133,22 +121,10 @@ func answers(ctx context.Context, options redis.Options) error {
 	options.MaxRetries, options.DialerRetries = -1, 1 // go-redis tries again without a word of why
 	client := redis.NewClient(&options)
 	defer client.Close()
-	var why error // there is no answer, as far as an attempt has told that
-	for pace := retry.New(); ; {
-		err := client.Ping(ctx).Err()
-		if why == nil || ctx.Err() == nil {
-			why = err
-		}
-		switch {
-		case err == nil:
-			return nil
-		case refused(err), retry.Pause(ctx, pace.NextBackOff()) != nil:
-			if cause := context.Cause(ctx); cause != nil && !errors.Is(why, cause) {
-				why = fmt.Errorf("%w: %w", cause, why)
-			}
-			return fmt.Errorf("connect to %s: %w", options.Addr, why)
-		}
+	if err := command.Answer(ctx, refused, func() error { return client.Ping(ctx).Err() }); err != nil {
+		return fmt.Errorf("connect to %s: %w", options.Addr, err)
 	}
+	return nil
 }
 
 // refused reports whether the server has answered that it will not.
