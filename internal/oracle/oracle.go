@@ -30,6 +30,14 @@ const Mutex Room = 1
 // Everybody is room for any number of readers, of which each weighs 1, and the weight of a writer.
 const Everybody = 1 << 32
 
+// Weight is that of a reader or a writer, in room for everybody.
+func Weight(reads bool) int64 {
+	if reads {
+		return 1
+	}
+	return Everybody
+}
+
 // Fits reports whether there is room for so much.
 func (r Room) Fits(weight int64) bool { return weight <= int64(r) }
 

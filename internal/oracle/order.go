@@ -6,7 +6,7 @@ import "fmt"
 type Waiter struct {
 	Name  string
 	Queue string // of which lock, and where
-	Came  int    // its place in the order of arrival
+	Came  int64  // its place in the order of arrival
 	Tries bool   // it waits for nobody, and nobody for it
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
@@ -56,7 +57,7 @@ type schedule struct {
 	mu     sync.Mutex // guards the fields below
 	dice   *rand.Rand
 	held   map[*grant]bool
-	newest int64 // token that was granted to somebody who writes
+	tokens oracle.Tokens
 	taken  map[second.Permit]portion
 	grants int
 	blows  map[*memory.Process]bool // that ended a session or removed a contender: its process may learn of it too late
@@ -65,6 +66,12 @@ type schedule struct {
 type grant struct {
 	second.Grant
 	process *memory.Process
+	number  int
+}
+
+// turn is what the oracle sees of a grant, of which none passes its token on.
+func (g *grant) turn() oracle.Turn {
+	return oracle.Turn{Process: g.number, Weight: oracle.Weight(g.Shared()), Token: g.Token()}
 }
 
 // A portion is of permits that came together.
@@ -218,7 +225,7 @@ func (s *schedule) ask(p *memory.Process, acquire func(context.Context, *second.
 	if err != nil {
 		return nil
 	}
-	return s.granted(&grant{g, p})
+	return s.granted(&grant{Grant: g, process: p})
 }
 
 // granted judges a grant that was just handed out.
@@ -231,22 +238,33 @@ func (s *schedule) granted(g *grant) *grant {
 	} else if err != nil || s.blows[g.process] {
 		return g
 	}
+	l := oracle.Lock{Room: oracle.Everybody, Tokens: s.tokens}
 	for h := range s.held {
-		if h.Err() == nil && !(h.Shared() && g.Shared()) && !s.blows[h.process] {
-			s.Errorf("two at a time: tokens %d and %d", h.Token(), g.Token())
+		if h.Err() == nil && !s.blows[h.process] {
+			l.Inside = append(l.Inside, h.turn())
 		}
 	}
-	if !g.Shared() {
-		need.AtLeast(s, "the next token", g.Token(), s.newest+1)
-		s.newest = g.Token()
+	g.number = s.grants
+	l, wrong := l.Enter(g.turn())
+	if wrong != nil {
+		s.Error(wrong)
 	}
-	for _, c := range s.server.Queue("/l") {
-		if c.Token < g.Token() && !(c.Shared && g.Shared()) {
-			s.Errorf("token %d has overtaken %d", g.Token(), c.Token)
-		}
-	}
-	s.held[g] = true
+	s.served(g.Token(), func(c second.Contender) bool { return !(c.Shared && g.Shared()) })
+	s.held[g], s.tokens = true, l.Tokens
 	return g
+}
+
+// served judges who is served, by a token, before those in the queue who wait for it.
+func (s *schedule) served(token int64, waits func(second.Contender) bool) {
+	var waiting []oracle.Waiter
+	for _, c := range s.server.Queue(s.path) {
+		if waits(c) {
+			waiting = append(waiting, oracle.Waiter{Name: c.ID, Came: c.Token})
+		}
+	}
+	if err := oracle.Served(oracle.Waiter{Name: fmt.Sprint("token ", token), Came: token}, waiting); err != nil {
+		s.Error(err)
+	}
 }
 
 // turn holds the lock, and returns the next grant if that is asked for.
@@ -332,11 +350,7 @@ func (s *schedule) has(p *memory.Process, c second.Permit, n int) {
 	defer s.mu.Unlock()
 	if _, known := s.taken[c]; !known {
 		s.grants++
-		for _, q := range s.server.Queue(s.path) {
-			if q.Token < c.Token() && q.Permits == 0 && c.ErrAt(p.Now()) == nil {
-				s.Errorf("token %d has overtaken %d", c.Token(), q.Token)
-			}
-		}
+		s.served(c.Token(), func(q second.Contender) bool { return q.Permits == 0 && c.ErrAt(p.Now()) == nil })
 	}
 	s.taken[c] = portion{p, n}
 	sum := 0
@@ -345,7 +359,7 @@ func (s *schedule) has(p *memory.Process, c second.Permit, n int) {
 			sum += portion.n
 		}
 	}
-	need.AtMost(s, "permits at a time", sum, permits)
+	need.That(s, fmt.Sprintf("%d permits at a time, of %d", sum, permits), oracle.Room(permits).Fits(int64(sum)))
 }
 
 // A follower is a store that tells only of those of whom it is to.

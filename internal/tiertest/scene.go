@@ -174,11 +174,7 @@ func (s *scene) enter(g second.Grant) *hold {
 
 // turn is what the oracle sees of a hold. No grant passes its token on, so each is a process to it.
 func (h *hold) turn() oracle.Turn {
-	t := oracle.Turn{Process: h.number, Weight: oracle.Everybody, Token: h.Token()}
-	if h.open {
-		t.Weight = 1
-	}
-	return t
+	return oracle.Turn{Process: h.number, Weight: oracle.Weight(h.open), Token: h.Token()}
 }
 
 // last is the newest grant.
