@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/oracle"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
@@ -116,55 +117,53 @@ func (w *queues) judgeLook(p *process) {
 // judgeGrantLocked judges what has just begun.
 func (w *queues) judgeGrantLocked(x *span) {
 	x.begin = w.step
-	if crowd := w.crowdLocked([]*span{x}, w.spans); crowd != nil {
-		w.blameLocked("exclusion", "%s has it beside %s", x.name, crowd[1].name)
+	weight := func(y *span) int64 { return int64(y.weight) }
+	if crowd := oracle.Crowd(whole, x, w.spans, weight, w.apart); crowd != nil {
+		w.blameLocked("exclusion", "I1: %s has it beside %s", x.name, crowd[1].name)
 	}
+	var before oracle.Tokens
 	for _, y := range w.spans {
-		if x.token == 0 || y.token == 0 || y.end < 0 || x.weight+y.weight <= whole || x.paths[0] != y.paths[0] {
-			continue
-		}
-		if x.token < y.token || x.token == y.token && x.process != y.process {
-			w.blameLocked("tokens", "%s has token %d, after %d of %s", x.name, x.token, y.token, y.name)
+		if y.end >= 0 && x.paths[0] == y.paths[0] {
+			before = before.With(w.mark(y), y.weight >= whole)
 		}
 	}
+	if err := before.Judge(w.mark(x), x.weight >= whole); err != nil {
+		w.blameLocked("tokens", "%s: %v", x.name, err)
+	}
+	var here, there []oracle.Waiter
 	for _, c := range x.process.callers {
-		if c.state == waiting && c.after < x.after && c.call.mutex() == x.call.mutex() && c.call != Try && x.call != Try {
-			w.blameLocked("order", "%s is served before %s, which came before it", x.name, c.name)
+		if c.state == waiting {
+			here = append(here, c.waiter())
 		}
 	}
+	for i, p := range w.entered {
+		there = append(there, oracle.Waiter{Name: p.name, Came: int64(i)})
+	}
+	err := oracle.Served(x.waiter(), here)
 	i := slices.Index(w.entered, x.process)
-	if others := func(c Call) bool { return c != Lock && c != Nested }; i > 0 && !w.scope.any(others) {
-		w.blameLocked("order", "%s is served before %s, which entered before it", x.name, w.entered[0].name)
+	if others := func(c Call) bool { return c != Lock && c != Nested }; err == nil && !w.scope.any(others) {
+		err = oracle.Served(oracle.Waiter{Name: x.name, Came: int64(i)}, there)
+	}
+	if err != nil {
+		w.blameLocked("order", "%v", err)
 	}
 	if i >= 0 {
 		w.entered = slices.Delete(w.entered, i, i+1)
 	}
 }
 
-// crowdLocked adds to a crowd those who have something at once with all of it in some order, until that is more than there is.
-func (w *queues) crowdLocked(crowd, others []*span) []*span {
-	weight := 0
-	for _, x := range crowd {
-		weight += x.weight
-	}
-	if weight > whole {
-		return crowd
-	}
-	for i, x := range others {
-		if x.begin < 0 || slices.ContainsFunc(crowd, func(y *span) bool { return w.apart(x, y) }) {
-			continue
-		}
-		if c := w.crowdLocked(append(slices.Clone(crowd), x), others[i+1:]); c != nil {
-			return c
-		}
-	}
-	return nil
+func (w *queues) mark(x *span) oracle.Mark {
+	return oracle.Mark{Token: x.token, Process: int64(slices.Index(w.processes, x.process))}
+}
+
+func (c *caller) waiter() oracle.Waiter {
+	return oracle.Waiter{Name: c.name, Queue: c.call.mutex(), Came: int64(c.after), Tries: c.call == Try}
 }
 
 // apart reports whether nobody has too much because of these two.
 func (w *queues) apart(x, y *span) bool {
 	shared := func(at string) bool { return slices.Contains(y.paths, at) }
-	return x.caller == y.caller || w.over(x, y.begin) || w.over(y, x.begin) || !slices.ContainsFunc(x.paths, shared)
+	return y.begin < 0 || x.caller == y.caller || w.over(x, y.begin) || w.over(y, x.begin) || !slices.ContainsFunc(x.paths, shared)
 }
 
 // over reports whether it has ended, in each order, before what comes with a step.
@@ -240,7 +239,7 @@ func (w *queues) isWantedLocked(p *process, id string) bool {
 
 func (w *queues) judgeGivenLocked(at string, weight int, q second.Contender) {
 	for _, x := range w.spans {
-		if x.process.name != q.Label && x.weight+weight > whole && slices.Contains(x.paths, at) && !w.over(x, w.step) {
+		if x.process.name != q.Label && !oracle.Room(whole).Fits(int64(x.weight+weight)) && slices.Contains(x.paths, at) && !w.over(x, w.step) {
 			w.blameLocked("known", "the store gives to %s what %s has, and does not know to be lost", q.Label, x.name)
 		}
 	}
@@ -386,10 +385,14 @@ func (w *queues) anyUnderWayLocked(p *process) bool {
 
 // judgeWriteLocked judges a write that takes effect.
 func (w *queues) judgeWriteLocked(x *span) {
+	var later []oracle.Mark
 	for _, y := range w.spans {
-		if y != x && y.process == x.process && y.token == x.token && (y.begin > x.begin || y.begin < 0) {
-			w.blameLocked("writes", "what %s wrote takes effect in the turn of %s", x.name, y.name)
+		if y != x && (y.begin > x.begin || y.begin < 0) {
+			later = append(later, w.mark(y))
 		}
+	}
+	if err := oracle.Wrote(w.mark(x), later); err != nil {
+		w.blameLocked("writes", "%s: %v", x.name, err)
 	}
 }
 

@@ -2,9 +2,8 @@
 // random schedules, chaos. The rules are the same, so each has one place, here, and a driver asks for it:
 //
 //   - I1 and I2, who may have a lock beside whom: [Room], [Lock.Enter]; where steps have no order, [Crowd]
-//   - I8, which token may come after which, and which guarded write: [Tokens]
+//   - I8, which token may come after which: [Tokens]; and whose guarded write is in its turn (I1): [Wrote]
 //   - I6, who has to be served before whom: [Served]
-//   - I1 for guarded writes, which take effect in the turn of whoever made them: [Wrote]
 //   - an owner enters again with the token that it has, and nobody releases what it does not have: [Lock.Enter], [Lock.Leave]. Only stress
 //     feeds these, which notes what goes on inside a turn
 //

@@ -179,3 +179,10 @@ func TestNobodyIsServedBeforeWhoCameFirst(t *testing.T) {
 		need.Equal(t, fmt.Sprintf("%s waits: right (%v)", name, err), err == nil, test.want)
 	}
 }
+
+func TestAWriteIsOfTheNewestTurnWithItsToken(t *testing.T) {
+	m := Mark{5, 1}
+	need.OK(t, Wrote(m, nil))
+	need.OK(t, Wrote(m, []Mark{{6, 1}, {5, 2}}))
+	need.WantMention(t, Wrote(m, []Mark{{6, 1}, {5, 1}}), "I1: ")
+}

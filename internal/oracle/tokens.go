@@ -1,6 +1,9 @@
 package oracle
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A Mark is a token and the process that has it.
 type Mark struct {
@@ -50,4 +53,14 @@ func (t Tokens) With(m Mark, alone bool) Tokens {
 		t.Alone = m
 	}
 	return t
+}
+
+// Wrote judges a guarded write that takes effect once others have begun (I1): whoever a process passes its token on to begins when nothing
+// that was written with it is under way. Whose token is stale the store refuses. Only the explorer feeds this, which sees in the store whose
+// a write is; elsewhere those of one token look the same.
+func Wrote(m Mark, later []Mark) error {
+	if slices.Contains(later, m) {
+		return fmt.Errorf("I1: a write with token %d takes effect in the turn of another one that has it", m.Token)
+	}
+	return nil
 }
