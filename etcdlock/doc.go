@@ -7,7 +7,7 @@
 //	})
 //	…
 //	defer client.Close()
-//	locks, err := etcdlock.New(client)
+//	locks, err := etcdlock.New(ctx, client)
 //	…
 //	defer locks.Close()
 //	hold, err := locks.Mutex("/locks/report").Acquire(ctx)

@@ -16,9 +16,10 @@ import (
 // New returns the locks of this process in the etcd of client. The program keeps the client and closes it after the registry, whose
 // Close revokes the lease. If the client is closed first, every lock is lost at once.
 //
-// New does not wait for etcd, as it has no context to end that: it asks for a lease in the background. Acquisitions wait for that,
-// and a try until it is known whether etcd can be reached. An error says which option is wrong; then nothing is left.
-func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
+// New waits until etcd has granted a lease, or ctx is done, so give ctx a deadline. A wrong option is an error at once. If etcd cannot be
+// reached, the error wraps the cause of ctx and names the endpoints. If etcd refuses the lease, for example for want of a permission, the
+// error says why, at once. After an error nothing is left. Once New has returned, the end of ctx has no effect.
+func New(ctx context.Context, client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err == nil && client == nil {
 		err = errors.New("nil client")
@@ -26,7 +27,14 @@ func New(client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcdlock: %w", err)
 	}
-	return tier.New(open(client, o).tier, share...), nil
+	t := open(client, o).tier
+	if !o.Lazy {
+		err = t.Ready(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("etcdlock: %w", err)
+	}
+	return tier.New(t, share...), nil
 }
 
 // Txn runs ops in one etcd transaction that takes effect only while all locks of guard, a [*tier.Hold] or a [*tier.Bundle], are ours: an

@@ -21,18 +21,19 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	locks, err := etcdlock.New(client, etcdlock.WithLabel("reports"), tier.WithLinger(time.Second))
+	ctx := context.Background()
+	locks, err := etcdlock.New(ctx, client, etcdlock.WithLabel("reports"), tier.WithLinger(time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer locks.Close()
 
-	hold, err := locks.Mutex("/locks/report").Acquire(context.Background())
+	hold, err := locks.Mutex("/locks/report").Acquire(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer hold.Release()
-	ctx := hold.Context(context.Background()) // ends if the lock is lost
+	ctx = hold.Context(ctx) // ends if the lock is lost
 	if _, err := etcdlock.Txn(ctx, hold, clientv3.OpPut("/reports/last", "today")); err != nil {
 		log.Print(err)
 	}

@@ -21,7 +21,7 @@ import (
 func TestBadOptionsAreNamed(t *testing.T) {
 	t.Parallel()
 	waittest.Refused(t, func(o Option) error {
-		_, err := New(new(clientv3.Client), o)
+		_, err := New(t.Context(), new(clientv3.Client), o)
 		return err
 	}, map[string]Option{
 		"lease TTL 1.5s: want a multiple of 1s": WithLeaseTTL(1500 * time.Millisecond),
@@ -31,7 +31,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		"option of type <nil>":                  nil,
 		"option of type etcdlock.elsewhere":     elsewhere{},
 	})
-	need.That(t, "no client is no error", need.ErrOf(New(nil)) != nil)
+	need.That(t, "no client is no error", need.ErrOf(New(t.Context(), nil)) != nil)
 }
 
 func TestPathsHaveComponents(t *testing.T) {

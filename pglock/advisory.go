@@ -89,8 +89,8 @@ import (
 // cannot be asked; the error wraps [errors.ErrUnsupported].
 //
 // There are no semaphores, which [New] has: the error wraps [errors.ErrUnsupported].
-func NewAdvisory(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
-	return front(pool, opts, openAdvisory)
+func NewAdvisory(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
+	return front(ctx, pool, opts, openAdvisory)
 }
 
 // An advisory is a store over PostgreSQL's session advisory locks.

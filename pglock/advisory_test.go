@@ -105,10 +105,7 @@ func TestSessionThatWouldNotEndIsRefused(t *testing.T) {
 			return err
 		}
 	})
-	locks, err := NewAdvisory(pool)
-	need.OK(t, err)
-	defer locks.Close()
-	_, err = locks.Mutex(lockPath(t)).Acquire(soon(t))
+	_, err := NewAdvisory(soon(t), pool)
 	wantErr(t, err, errNoLease)
 	need.That(t, fmt.Sprintf("not at once: %v", err), !errors.Is(err, context.DeadlineExceeded))
 }

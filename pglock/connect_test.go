@@ -92,7 +92,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		"option of type pglock.elsewhere": elsewhere{},
 	})
 	for _, f := range flavours {
-		need.Has(t, f.name+" without a pool", fmt.Sprint(need.ErrOf(f.front(nil))), "nil pool")
+		need.Has(t, f.name+" without a pool", fmt.Sprint(need.ErrOf(f.front(t.Context(), nil))), "nil pool")
 	}
 }
 

@@ -7,7 +7,7 @@
 //	if err := pglock.Migrate(ctx, pool); err != nil { // once, or with your own migrations: pglock.Schema
 //		return err
 //	}
-//	locks, err := pglock.New(pool)
+//	locks, err := pglock.New(ctx, pool)
 //	…
 //	defer locks.Close()
 //	hold, err := locks.Mutex("/locks/report").Acquire(ctx)

@@ -105,9 +105,7 @@ func TestOtherServersAreRefusedByName(t *testing.T) {
 			}
 		})
 		for _, f := range flavours {
-			locks := need.Get(f.front(pool))(t)
-			_, err := locks.Mutex("/x").Acquire(soon(t))
-			locks.Close()
+			_, err := f.front(soon(t), pool)
 			need.WantErr(t, f.name, err, errServer)
 			need.WantMention(t, err, system)
 		}

@@ -21,13 +21,15 @@ import (
 // Caution: New does not notice that pool is closed, be it before or later. The locks go on, on their own connections, and Tx
 // fails. Close the registry first.
 //
-// New does not wait for the server, as it has no context to end that: it connects in the background.
-// Acquisitions wait for that, and a try until it is known whether the server can be reached. If the
-// schema is missing, or of another version, they fail and say so. An error says which option is
-// wrong; then nothing is left.
-func New(pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) { return front(pool, opts, open) }
+// New waits until there is a session, or ctx is done, so give ctx a deadline. A wrong option is an error at once. If the server cannot
+// be reached, the error wraps the cause of ctx and names the address. If the schema is missing or of another version, a permission is
+// missing, or the server or the pooler in between cannot be used, the error says so, at once. After an error nothing is left. Once New
+// has returned, the end of ctx has no effect.
+func New(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
+	return front(ctx, pool, opts, open)
+}
 
-func front(pool *pgxpool.Pool, opts []Option, open func(*pgxpool.Pool, options) (*queue.Tier, error)) (*tier.Registry, error) {
+func front(ctx context.Context, pool *pgxpool.Pool, opts []Option, open func(*pgxpool.Pool, options) (*queue.Tier, error)) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err == nil && pool == nil {
 		err = errors.New("nil pool")
@@ -36,6 +38,9 @@ func front(pool *pgxpool.Pool, opts []Option, open func(*pgxpool.Pool, options) 
 		return nil, fmt.Errorf("pglock: %w", err)
 	}
 	t, err := open(pool, o)
+	if err == nil && !o.Lazy {
+		err = t.Ready(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("pglock: %w", err)
 	}

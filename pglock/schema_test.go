@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -229,6 +230,11 @@ func TestMissingSchemaIsNamed(t *testing.T) {
 	url := database(t)
 	pool, p := poolAt(t, url), tables.begin(t, url)
 	p.refused(t, errSchema.Error(), "no schema tierlock", "pglock.Migrate", "pglock.Schema")
+	for _, f := range flavours {
+		_, err := f.front(soon(t), pool)
+		need.WantErr(t, f.name, err, errSchema)
+		need.That(t, "it waits until ctx is done", !errors.Is(err, context.DeadlineExceeded))
+	}
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() { need.WantErr(t, "Migrate", Migrate(soon(t), pool), nil) })

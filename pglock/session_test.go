@@ -18,7 +18,7 @@ import (
 // For longer than a lease a transaction under the lock keeps all connections of the program busy, and one of somebody else has the queue.
 func TestRenewalsWaitForNobody(t *testing.T) {
 	t.Parallel()
-	locks := need.Get(New(poolAt(t, sharedURL(t), func(c *pgxpool.Config) { c.MaxConns = 1 }), WithLeaseTTL(ttl)))(t)
+	locks := need.Get(New(t.Context(), poolAt(t, sharedURL(t), func(c *pgxpool.Config) { c.MaxConns = 1 }), WithLeaseTTL(ttl)))(t)
 	defer locks.Close()
 	hold := need.Get(locks.Mutex(lockPath(t)).Acquire(soon(t)))(t)
 	tx := begun(t, outside(t))

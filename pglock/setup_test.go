@@ -117,7 +117,7 @@ func database(t *testing.T, with ...string) (url string) {
 // A flavour is one of the two ways in which locks are in PostgreSQL.
 type flavour struct {
 	name   string
-	front  func(*pgxpool.Pool, ...Option) (*tier.Registry, error)
+	front  func(context.Context, *pgxpool.Pool, ...Option) (*tier.Registry, error)
 	open   func(*pgxpool.Pool, options) (*queue.Tier, error)
 	forget string // has the server be another one than before
 }

@@ -25,7 +25,7 @@ func setUser(t *testing.T, user string, rules ...string) {
 func locksOf(t *testing.T, user string) (*tier.Registry, *logtest.Log) {
 	t.Helper()
 	log, logger := logtest.New(slog.LevelWarn)
-	return registry(t, clientOf(t, user), WithLogger(logger)), log
+	return registry(t, clientOf(t, user), WithLogger(logger), WithLazyStart()), log
 }
 
 func clientOf(t *testing.T, user string) *redis.Client {
@@ -63,6 +63,10 @@ func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
 			ofAll, lines := name != "keys of a lock", 0
 			if ofAll {
 				lines = 1
+				client := clientOf(t, user)
+				_, err := New(soon(t), client)
+				client.Close()
+				need.Equal(t, fmt.Sprintf("what New says to allow: %v", err), strings.Join(rulesIn(err), " "), c.want)
 				if _, err := locks.Mutex(user).TryAcquire(soon(t)); err == nil || strings.Join(rulesIn(err), " ") != c.want {
 					t.Errorf("TryAcquire: %v, want %s", err, c.want)
 				}

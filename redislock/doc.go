@@ -3,7 +3,7 @@
 //
 //	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 //	defer client.Close()
-//	locks, err := redislock.New(client)
+//	locks, err := redislock.New(ctx, client)
 //	…
 //	defer locks.Close()
 //	hold, err := locks.Mutex("locks:report").Acquire(ctx)

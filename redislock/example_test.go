@@ -17,18 +17,19 @@ func Example() {
 		SentinelAddrs: []string{"redis1:26379", "redis2:26379", "redis3:26379"},
 	})
 	defer client.Close()
-	locks, err := redislock.New(client, redislock.WithLabel("reports"), tier.WithLinger(time.Second))
+	ctx := context.Background()
+	locks, err := redislock.New(ctx, client, redislock.WithLabel("reports"), tier.WithLinger(time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer locks.Close()
 
-	hold, err := locks.Mutex("locks:report").Acquire(context.Background())
+	hold, err := locks.Mutex("locks:report").Acquire(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer hold.Release()
-	ctx := hold.Context(context.Background()) // ends if the lock is lost
+	ctx = hold.Context(ctx) // ends if the lock is lost
 	if _, err := redislock.Eval(ctx, hold, `return redis.call('SET', KEYS[1], ARGV[1])`, []string{"reports:last"}, "today"); err != nil {
 		log.Print(err)
 	}

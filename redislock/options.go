@@ -73,6 +73,13 @@ func WithNewServer() Option {
 	return option{Set: func(o *options) { o.newServer = true }}
 }
 
+// WithLazyStart has New return at once, for programs that must start without Redis. The first session is then begun in the
+// background, and asked for again until there is one. Meanwhile acquisitions wait, a try waits until it is known whether Redis can be
+// reached, and [tier.Registry.Err] says why there is no session.
+func WithLazyStart() Option {
+	return option{Set: func(o *options) { o.Lazy = true }}
+}
+
 // newOptions returns what opts say of the store, and those that are for the registry.
 func newOptions(opts []Option) (o options, share []tier.Option, err error) {
 	o.Settings = second.Defaults

@@ -23,7 +23,7 @@ import (
 
 func TestBadOptionsAreNamed(t *testing.T) {
 	waittest.Refused(t, func(o Option) error {
-		_, err := New(new(redis.Client), o)
+		_, err := New(t.Context(), new(redis.Client), o)
 		return err
 	}, map[string]Option{
 		"want a multiple of 1ms":             WithLeaseTTL(time.Second + time.Microsecond),
@@ -39,7 +39,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 
 func TestClientsThatCannotDoAreRefused(t *testing.T) {
 	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
-		need.That(t, fmt.Sprintf("%T: no error", client), need.ErrOf(New(client)) != nil)
+		need.That(t, fmt.Sprintf("%T: no error", client), need.ErrOf(New(t.Context(), client)) != nil)
 	}
 }
 

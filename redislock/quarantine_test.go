@@ -175,7 +175,9 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 	first := startAt(t, []string{s.Addr()}, WithNewServer(), WithLeaseTTL(long))
 	refused := func() {
 		t.Helper()
-		locks := registry(t, redis.NewClient(&redis.Options{Addr: s.Addr()}), WithNewServer())
+		client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+		locks := registry(t, client, WithNewServer(), WithLazyStart())
+		need.WantErr(t, "another process", need.ErrOf(New(soon(t), client, WithNewServer())), errUsed)
 		wantErr(t, need.ErrOf(locks.Mutex("x").Acquire(soon(t))), errUsed)
 		wantErr(t, locks.Err(), errUsed)
 	}

@@ -16,9 +16,10 @@ import (
 // [redis.ClusterClient]. The program keeps the client and closes it after the registry. If the client is closed first, every
 // lock is lost at once.
 //
-// New does not wait for Redis, as it has no context to end that. Acquisitions do, and a try until it is known whether Redis can
-// be reached. An error says which option is wrong; then nothing is left.
-func New(client redis.UniversalClient, opts ...Option) (*tier.Registry, error) {
+// New waits until Redis has answered, or ctx is done, so give ctx a deadline. A wrong option is an error at once. If Redis cannot be
+// reached, the error wraps the cause of ctx and names the address. If Redis refuses what every lock needs, the error names that, at once.
+// After an error nothing is left. Once New has returned, the end of ctx has no effect.
+func New(ctx context.Context, client redis.UniversalClient, opts ...Option) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err != nil {
 		return nil, fmt.Errorf("redislock: %w", err)
@@ -26,7 +27,14 @@ func New(client redis.UniversalClient, opts ...Option) (*tier.Registry, error) {
 	if err := checkClient(client); err != nil { // before there is anything to close
 		return nil, err
 	}
-	return tier.New(open(client, o).tier, share...), nil
+	t := open(client, o).tier
+	if !o.Lazy {
+		err = t.Ready(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redislock: %w", err)
+	}
+	return tier.New(t, share...), nil
 }
 
 func checkClient(client redis.UniversalClient) error {

@@ -101,7 +101,7 @@ func start(t *testing.T, opts ...Option) *process {
 func registry(t *testing.T, client redis.UniversalClient, opts ...Option) *tier.Registry {
 	t.Helper()
 	t.Cleanup(func() { client.Close() })
-	locks := need.Get(New(client, append([]Option{WithLeaseTTL(ttl)}, opts...)...))(t)
+	locks := need.Get(New(t.Context(), client, append([]Option{WithLeaseTTL(ttl)}, opts...)...))(t)
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }

@@ -78,7 +78,7 @@ func etcd(t testing.TB, addr string) (*tier.Registry, error) {
 		return nil, err
 	}
 	t.Cleanup(func() { client.Close() })
-	return etcdlock.New(client, etcdlock.WithLeaseTTL(session))
+	return etcdlock.New(t.Context(), client, etcdlock.WithLeaseTTL(session))
 }
 
 func startPostgres(t *testing.T) string {
@@ -99,13 +99,13 @@ func pool(t testing.TB, addr string) (*pgxpool.Pool, error) {
 	return pool, err
 }
 
-func postgres(open func(*pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)) connect {
+func postgres(open func(context.Context, *pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)) connect {
 	return func(t testing.TB, addr string) (*tier.Registry, error) {
 		own, err := pool(t, addr)
 		if err != nil {
 			return nil, err
 		}
-		return open(own, pglock.WithLeaseTTL(session))
+		return open(t.Context(), own, pglock.WithLeaseTTL(session))
 	}
 }
 
@@ -123,7 +123,7 @@ func startRedis(t *testing.T) string {
 func redisAt(t testing.TB, addr string, opts ...redislock.Option) (*tier.Registry, error) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { client.Close() })
-	return redislock.New(client, append(opts, redislock.WithLeaseTTL(session))...)
+	return redislock.New(t.Context(), client, append(opts, redislock.WithLeaseTTL(session))...)
 }
 
 func redisServer(t testing.TB, addr string) (*tier.Registry, error) { return redisAt(t, addr) }

@@ -100,6 +100,19 @@ func (t *Tier) Start() {
 	t.Spawn(t.keep)
 }
 
+// Ready waits for the first session, until ctx is done, and returns why there is none: at once if the store refuses it as things stand.
+// After an error the tier is closed.
+func (t *Tier) Ready(ctx context.Context) error {
+	err := t.await(ctx, func(s *status) bool { return s.session != nil || s.refused != nil })
+	if s := t.status.Load(); err == nil && s.session == nil {
+		err = s.refused
+	}
+	if err != nil {
+		t.Close()
+	}
+	return err
+}
+
 // Claim returns what queues for the lock at path.
 func (t *Tier) Claim(path string, o second.Options) (second.Claim, error) {
 	if err := second.CheckPath(t.config.Package, path, t.config.Paths); err != nil {

@@ -45,6 +45,7 @@ type Settings struct {
 	Margin time.Duration // 0: a third of the TTL
 	Logger *slog.Logger
 	Label  string
+	Lazy   bool // nobody waits for the first session
 }
 
 // A Setting is an option of a store that sets something in O, which has the Settings.

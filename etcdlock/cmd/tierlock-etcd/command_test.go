@@ -41,7 +41,7 @@ func TestCommand(t *testing.T) {
 			Server:  server,
 			Ailing:  ailing(t, server) == 1,
 			Locks: func(t *testing.T, label string) (*tier.Registry, error) {
-				return etcdlock.New(dial(t, server), etcdlock.WithLabel(label))
+				return etcdlock.New(t.Context(), dial(t, server), etcdlock.WithLabel(label))
 			},
 		}
 	})

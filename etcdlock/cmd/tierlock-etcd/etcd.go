@@ -89,8 +89,9 @@ func (e *etcd) dial(ctx context.Context, o command.Options) (*command.Locks, err
 	margin := o.Session / 3
 	opts := []etcdlock.Option{
 		etcdlock.WithLabel(o.Label), etcdlock.WithLogger(o.Logger), etcdlock.WithLeaseTTL(o.Session), etcdlock.WithLeaseMargin(margin),
+		etcdlock.WithLazyStart(), // the server has answered, and doctor tells what is missing
 	}
-	locks, err := etcdlock.New(client, opts...)
+	locks, err := etcdlock.New(ctx, client, opts...)
 	if err != nil {
 		client.Close()
 		return nil, err

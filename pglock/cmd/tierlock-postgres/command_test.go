@@ -59,7 +59,7 @@ func TestCommand(t *testing.T) {
 					return nil, err
 				}
 				t.Cleanup(pool.Close)
-				return pglock.New(pool, pglock.WithLabel(label))
+				return pglock.New(t.Context(), pool, pglock.WithLabel(label))
 			},
 			Forget: func() error {
 				execute(t, pgserver.PlainURL(server.Addr()), "UPDATE tierlock.quarantine SET life = 'another'")

@@ -65,8 +65,9 @@ func (p *postgres) dial(ctx context.Context, o command.Options) (*command.Locks,
 	margin := o.Session / 3
 	opts := []pglock.Option{
 		pglock.WithLabel(o.Label), pglock.WithLogger(o.Logger), pglock.WithLeaseTTL(o.Session), pglock.WithLeaseMargin(margin),
+		pglock.WithLazyStart(), // the server has answered, and doctor tells what is missing
 	}
-	locks, err := pglock.New(pool, opts...)
+	locks, err := pglock.New(ctx, pool, opts...)
 	if err != nil {
 		pool.Close()
 		return nil, err

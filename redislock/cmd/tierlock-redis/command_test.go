@@ -38,7 +38,7 @@ func startServer(t *testing.T) *redisserver.Server {
 func take(server *redisserver.Server) error {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	locks, err := redislock.New(client, redislock.WithNewServer())
+	locks, err := redislock.New(context.Background(), client, redislock.WithNewServer())
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func TestCommand(t *testing.T) {
 			BadPath: "a{b",
 			Server:  server,
 			Locks: func(t *testing.T, label string) (*tier.Registry, error) {
-				return redislock.New(dial(t, server), redislock.WithLabel(label))
+				return redislock.New(t.Context(), dial(t, server), redislock.WithLabel(label))
 			},
 			Forget: func() error { // it is another primary after this
 				client := dial(t, server)
@@ -100,7 +100,7 @@ func TestLocksOfOthersAreSeen(t *testing.T) {
 func TestLocksAreFound(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	locks := need.Get(redislock.New(dial(t, server)))(t)
+	locks := need.Get(redislock.New(t.Context(), dial(t, server)))(t)
 	defer locks.Close()
 	paths := []string{"found:a", "found:a:b", "found/a", "found:{tag}:c", "foundling"}
 	for _, path := range paths {

@@ -101,8 +101,9 @@ func (s *server) dial(ctx context.Context, o command.Options) (*command.Locks, e
 	margin := o.Session / 3
 	opts := []redislock.Option{
 		redislock.WithLabel(o.Label), redislock.WithLogger(o.Logger), redislock.WithLeaseTTL(o.Session), redislock.WithLeaseMargin(margin),
+		redislock.WithLazyStart(), // the server has answered, and doctor tells what is missing
 	}
-	locks, err := redislock.New(client, opts...)
+	locks, err := redislock.New(ctx, client, opts...)
 	if err != nil {
 		client.Close()
 		return nil, err

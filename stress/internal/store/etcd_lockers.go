@@ -12,12 +12,12 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-func openEtcd(_ context.Context, o Options) (*tier.Registry, func() error, error) {
+func openEtcd(ctx context.Context, o Options) (*tier.Registry, func() error, error) {
 	client, err := connectEtcd(o.Servers)
 	if err != nil {
 		return nil, nil, err
 	}
-	locks, err := etcdlock.New(client, optionsOf(o, etcdlock.WithLeaseTTL)...)
+	locks, err := etcdlock.New(ctx, client, optionsOf(o, etcdlock.WithLeaseTTL)...)
 	return opened(locks, err, client.Close)
 }
 

@@ -12,13 +12,13 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-func openPostgres(create func(*pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)) open {
-	return func(_ context.Context, o Options) (*tier.Registry, func() error, error) {
+func openPostgres(create func(context.Context, *pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)) open {
+	return func(ctx context.Context, o Options) (*tier.Registry, func() error, error) {
 		pool, err := connectPostgres(o.Servers, 0)
 		if err != nil {
 			return nil, nil, err
 		}
-		locks, err := create(pool, optionsOf(o, pglock.WithLeaseTTL)...)
+		locks, err := create(ctx, pool, optionsOf(o, pglock.WithLeaseTTL)...)
 		return opened(locks, err, func() error { pool.Close(); return nil })
 	}
 }

@@ -49,7 +49,7 @@ func startRedis(ctx context.Context, shape Shape) (*Cluster, error) {
 func trust(ctx context.Context, addr string) error {
 	client := connectRedis([]string{addr})
 	defer client.Close()
-	locks, err := redislock.New(client, redislock.WithNewServer(), redislock.WithLeaseTTL(time.Second))
+	locks, err := redislock.New(ctx, client, redislock.WithNewServer(), redislock.WithLeaseTTL(time.Second))
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-func openRedis(_ context.Context, o Options) (*tier.Registry, func() error, error) {
+func openRedis(ctx context.Context, o Options) (*tier.Registry, func() error, error) {
 	client := connectRedis(o.Servers)
-	locks, err := redislock.New(client, optionsOf(o, redislock.WithLeaseTTL)...)
+	locks, err := redislock.New(ctx, client, optionsOf(o, redislock.WithLeaseTTL)...)
 	return opened(locks, err, client.Close)
 }
 
