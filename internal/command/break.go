@@ -102,7 +102,7 @@ func (o *breakOptions) confirm(ctx context.Context, desk Desk, in *invocation, p
 		return nil // nothing will be deleted
 	}
 	fmt.Fprintf(in.stderr, "%s is held by %s; its node is %s old, %s.\nDelete the node with token %d? [y/N] ",
-		clean(path), clean(h.KindName()+" "+owner(h)), nodeAge(h), waiters(q.Waiting()), o.token)
+		clean(path), clean(described(h)), nodeAge(h), waiters(q.Waiting()), o.token)
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 		return fail(exitNo, "nothing was deleted")
@@ -124,7 +124,7 @@ func (o *breakOptions) report(ctx context.Context, desk Desk, in *invocation, pa
 	}
 	now := "nobody holds the lock now"
 	if h := q.Holder(); h != nil {
-		now = fmt.Sprintf("the lock is held by %s, token %d, %s", clean(h.KindName()+" "+owner(h)), h.Token, waiters(q.Waiting()))
+		now = fmt.Sprintf("the lock is held by %s, token %d, %s", clean(described(h)), h.Token, waiters(q.Waiting()))
 	}
 	if former == nil && q.Holder() == nil && q.Semaphore != nil {
 		return fail(exitNo, "nothing was deleted: %s is a semaphore, and break takes locks only; end the processes that have its permits: %s",
@@ -134,18 +134,11 @@ func (o *breakOptions) report(ctx context.Context, desk Desk, in *invocation, pa
 		return fail(exitNo, "nothing was deleted: %d is not the token of the holder; %s", o.token, now)
 	}
 	if in.output == "text" {
-		fmt.Fprintf(in.stdout, "deleted %s of %s\n%s\n", clean(former.Node), clean(ownerOf(former)), now)
+		fmt.Fprintf(in.stdout, "deleted %s of %s\n%s\n", clean(former.Node), clean(described(former)), now)
 		fmt.Fprintln(in.stdout, "The former holder may still be working until it hears of this: from its server, or T/6 after it got the "+
 			"lock if that is later.")
 	}
 	return nil
-}
-
-func ownerOf(c *inspect.Contender) string {
-	if c.PID != 0 {
-		return strings.TrimSpace(fmt.Sprintf("%s %s pid %d %s", c.Kind, c.Host, c.PID, c.Label))
-	}
-	return c.Kind
 }
 
 func waiters(n int) string {

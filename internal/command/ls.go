@@ -88,7 +88,7 @@ func writeLocks(w io.Writer, list *inspect.Listing) error {
 		case l.Permits != nil:
 			holder = l.Permits.String()
 		case l.Holder != nil:
-			since, holder = nodeAge(l.Holder), l.Holder.KindName()+" "+owner(l.Holder)+more(l.Holders)
+			since, holder = nodeAge(l.Holder), described(l.Holder)+more(l.Holders)
 		case l.Queue > 0:
 			holder = "none yet"
 		}

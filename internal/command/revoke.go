@@ -55,7 +55,7 @@ func runRevoke(ctx context.Context, in *invocation) error {
 			err = writeJSON(in.stdout, r, "  ")
 		} else {
 			for i := range r.Asked {
-				fmt.Fprintf(in.stdout, "asked %s%s\n", clean(r.Asked[i].KindName()+" "+owner(&r.Asked[i])), answerOf(&r.Asked[i]))
+				fmt.Fprintf(in.stdout, "asked %s%s\n", clean(described(&r.Asked[i])), answerOf(&r.Asked[i]))
 			}
 		}
 		if err == nil && len(r.Asked) == 0 {

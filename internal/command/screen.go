@@ -72,7 +72,7 @@ func (s *screen) lines(sight inspect.Sight, height int) []string {
 			}
 		}
 		if h := q.Holder(); h != nil {
-			t.row(q.Path, strconv.Itoa(q.Waiting()), nodeAge(h), h.KindName()+" "+owner(h)+more(len(q.Holders())))
+			t.row(q.Path, strconv.Itoa(q.Waiting()), nodeAge(h), described(h)+more(len(q.Holders())))
 		} else if q.Waiting() > 0 {
 			t.row(q.Path, strconv.Itoa(q.Waiting()), "-", "none yet")
 		} else {

@@ -64,6 +64,9 @@ func owner(c *inspect.Contender) string {
 	return "-"
 }
 
+// described says what a contender is, and whose.
+func described(c *inspect.Contender) string { return c.KindName() + " " + owner(c) }
+
 // writeJSON prints one value, with indent if that is not "". What a terminal would obey is escaped
 // there, too: JSON leaves some of it as it is.
 func writeJSON(w io.Writer, value any, indent string) error {

@@ -119,7 +119,7 @@ func writeEvents(in *invocation, s inspect.Sight) {
 func eventText(e inspect.Event, store string) string {
 	who := ""
 	if e.Contender != nil {
-		who = clean(e.Contender.KindName() + " " + owner(e.Contender))
+		who = clean(described(e.Contender))
 	}
 	text := clean(e.Path)
 	switch e.What {

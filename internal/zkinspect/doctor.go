@@ -12,7 +12,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/zkqueue"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // An examination is a report that is being written.
@@ -20,11 +19,11 @@ type examination struct{ *inspect.Report }
 
 // Examine looks at a lock path and says what to make of it.
 func (r Reader) Examine(ctx context.Context, path string) (*inspect.Report, error) {
-	access := checkPermissions(ctx, r.Client, path)
+	access := r.checkPermissions(ctx, path)
 	if access != nil && !errors.Is(access, zk.ErrNoAuth) {
 		return nil, access
 	}
-	q, err := look(ctx, r.Client, path)
+	q, err := r.Look(ctx, path)
 	if errors.Is(err, zk.ErrNoAuth) { // the rest is unknown
 		return &inspect.Report{
 			Queue:    &inspect.Queue{Path: path, Exists: true, Contenders: []inspect.Contender{}, Others: []inspect.Other{}},
@@ -34,7 +33,7 @@ func (r Reader) Examine(ctx context.Context, path string) (*inspect.Report, erro
 	if err != nil {
 		return nil, err
 	}
-	content, stat, err := contentOf(ctx, r.Client, path)
+	content, stat, err := r.contentOf(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +57,8 @@ func (r Reader) Examine(ctx context.Context, path string) (*inspect.Report, erro
 // path does not exist. An error that wraps [zk.ErrNoAuth] names the first that is missing.
 //
 // The server is asked by a transaction that cannot succeed, so nothing changes.
-func checkPermissions(ctx context.Context, client *zklock.Client, path string) error {
-	_, err := ask(ctx, client, "permissions for", path, func(p zkqueue.Path) (none struct{}, err error) {
+func (r Reader) checkPermissions(ctx context.Context, path string) error {
+	_, err := ask(ctx, r.Client, "permissions for", path, func(p zkqueue.Path) (none struct{}, err error) {
 		return none, tryPermissions(p)
 	})
 	return err

@@ -14,7 +14,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/zkqueue"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // List finds the locks at a path and below it: nodes with contenders among their children, and
@@ -23,13 +22,8 @@ import (
 // With all it also returns those where nobody queues now, as far as their content says that tierlock made them: a path
 // without children may be anything. A path that does not exist has no locks.
 func (r Reader) List(ctx context.Context, path string, limit int, all bool) (*inspect.Listing, error) {
-	l, err := list(ctx, r.Client, path, limit, all)
-	return l, refusal(err)
-}
-
-func list(ctx context.Context, client *zklock.Client, path string, limit int, all bool) (*inspect.Listing, error) {
 	l := &inspect.Listing{Path: path, Locks: []inspect.Summary{}, Complete: true}
-	if _, _, err := childrenOf(ctx, client, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
+	if _, _, err := r.childrenOf(ctx, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
 	}
 	for level := []string{path}; len(level) > 0; {
@@ -37,7 +31,7 @@ func list(ctx context.Context, client *zklock.Client, path string, limit int, al
 			l.Complete, level = false, level[:left]
 		}
 		l.Looked += len(level)
-		below, err := listLevel(ctx, client, l, level, all)
+		below, err := r.listLevel(ctx, l, level, all)
 		if err != nil {
 			return nil, err
 		}
@@ -49,13 +43,13 @@ func list(ctx context.Context, client *zklock.Client, path string, limit int, al
 }
 
 // listLevel lists some paths into l, and returns what is right below them.
-func listLevel(ctx context.Context, client *zklock.Client, l *inspect.Listing, level []string, all bool) (below []string, err error) {
+func (r Reader) listLevel(ctx context.Context, l *inspect.Listing, level []string, all bool) (below []string, err error) {
 	var mu sync.Mutex // guards l and below
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, path := range level {
 		group.Go(func() error {
-			names, _, err := childrenOf(ctx, client, path)
+			names, _, err := r.childrenOf(ctx, path)
 			switch {
 			case errors.Is(err, zk.ErrNoAuth):
 				mu.Lock()
@@ -67,9 +61,9 @@ func listLevel(ctx context.Context, client *zklock.Client, l *inspect.Listing, l
 			case err != nil:
 				return err
 			}
-			locks, others, err := summarize(ctx, client, path, names)
+			locks, others, err := r.summarize(ctx, path, names)
 			if err == nil && all && len(names) == 0 {
-				locks, err = idle(ctx, client, path)
+				locks, err = r.idle(ctx, path)
 			}
 			if err != nil {
 				return err
@@ -91,8 +85,8 @@ func listLevel(ctx context.Context, client *zklock.Client, l *inspect.Listing, l
 }
 
 // idle returns a path without children if tierlock has made it, or said how many permits there are.
-func idle(ctx context.Context, client *zklock.Client, path string) ([]inspect.Summary, error) {
-	content, _, err := contentOf(ctx, client, path)
+func (r Reader) idle(ctx context.Context, path string) ([]inspect.Summary, error) {
+	content, _, err := r.contentOf(ctx, path)
 	if err != nil || content != zkqueue.ContainerData && !strings.HasPrefix(content, zkqueue.PermitsMark) {
 		return nil, err
 	}
@@ -100,9 +94,7 @@ func idle(ctx context.Context, client *zklock.Client, path string) ([]inspect.Su
 }
 
 // summarize returns what is at a path with these children, and the children to look below.
-func summarize(
-	ctx context.Context, client *zklock.Client, path string, children []string,
-) (locks []inspect.Summary, others []string, err error) {
+func (r Reader) summarize(ctx context.Context, path string, children []string) (locks []inspect.Summary, others []string, err error) {
 	queue, others := zkqueue.Parse(children)
 	if len(queue) > 0 {
 		lock := inspect.Summary{Path: path, Queue: len(queue)}
@@ -111,16 +103,16 @@ func summarize(
 				lock.Holders++
 			}
 		}
-		if lock.Holder, err = first(ctx, client, path, queue); err != nil {
+		if lock.Holder, err = r.first(ctx, path, queue); err != nil {
 			return nil, nil, err
 		}
 		locks = append(locks, lock)
 	}
-	permits, _, err := count(ctx, client, path, others)
+	permits, _, err := r.count(ctx, path, others)
 	if permits == nil || err != nil {
 		return locks, others, err
 	}
-	turn, _, err := childrenOf(ctx, client, join(path, turnChild))
+	turn, _, err := r.childrenOf(ctx, join(path, turnChild))
 	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
 		return nil, nil, err
 	}
@@ -130,8 +122,8 @@ func summarize(
 }
 
 // first reads the holder, nil if it has gone since.
-func first(ctx context.Context, client *zklock.Client, path string, queue []zkqueue.Contender) (*inspect.Contender, error) {
-	read, err := contenderAt(ctx, client, path, queue[0])
+func (r Reader) first(ctx context.Context, path string, queue []zkqueue.Contender) (*inspect.Contender, error) {
+	read, err := r.contenderAt(ctx, path, queue[0])
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}

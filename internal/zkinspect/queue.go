@@ -25,42 +25,31 @@ type Reader struct{ Client *zklock.Client }
 // ask asks until there is an answer that stays; see [zkqueue.Asker].
 func ask[T any](ctx context.Context, client *zklock.Client, what, path string, question func(zkqueue.Path) (T, error)) (T, error) {
 	answer, err := zkqueue.Asker(ctx, client, what, path, func(p zkqueue.Path) (any, error) { return question(p) })
+	if errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrInvalidPath) {
+		err = &inspect.Refusal{Err: err} // another look would not change it
+	}
 	if err != nil {
 		return *new(T), err
 	}
 	return answer.(T), nil
 }
 
-// refusal makes one of an error that stays.
-func refusal(err error) error {
-	if errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrInvalidPath) {
-		return &inspect.Refusal{Err: err}
-	}
-	return err
-}
-
 // parallel is how many reads are under way at a time.
 const parallel = 16
 
-// Look reads a lock path and all that is below it. A path that does not exist is an empty queue.
-func (r Reader) Look(ctx context.Context, path string) (*inspect.Queue, error) {
-	q, err := look(ctx, r.Client, path)
-	return q, refusal(err)
-}
-
 // Glance reads a queue.
 func (r Reader) Glance(ctx context.Context, path string, before *inspect.Queue) (*inspect.Queue, error) {
-	q, _, err := glanceAtAll(ctx, r.Client, path, before)
-	return q, refusal(err)
+	q, _, err := r.glanceAtAll(ctx, path, before)
+	return q, err
 }
 
 // glanceAtAll reads a queue and a semaphore, but of other children the names only.
-func glanceAtAll(ctx context.Context, client *zklock.Client, path string, before *inspect.Queue) (*inspect.Queue, []string, error) {
-	q, others, err := glance(ctx, client, path, before)
+func (r Reader) glanceAtAll(ctx context.Context, path string, before *inspect.Queue) (*inspect.Queue, []string, error) {
+	q, others, err := r.glance(ctx, path, before)
 	if err != nil {
 		return nil, nil, err
 	}
-	semaphore, m, err := glanceAtSemaphore(ctx, client, path, others, memoryOf(before))
+	semaphore, m, err := r.glanceAtSemaphore(ctx, path, others, memoryOf(before))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,8 +75,9 @@ func memoryOf(q *inspect.Queue) (m memory) {
 	return m
 }
 
-func look(ctx context.Context, client *zklock.Client, path string) (*inspect.Queue, error) {
-	q, others, err := glanceAtAll(ctx, client, path, nil)
+// Look reads a lock path and all that is below it. A path that does not exist is an empty queue.
+func (r Reader) Look(ctx context.Context, path string) (*inspect.Queue, error) {
+	q, others, err := r.glanceAtAll(ctx, path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +86,7 @@ func look(ctx context.Context, client *zklock.Client, path string) (*inspect.Que
 	group.SetLimit(parallel)
 	for i, name := range others {
 		group.Go(func() (err error) {
-			q.Others[i], err = readOther(ctx, client, path, name)
+			q.Others[i], err = r.readOther(ctx, path, name)
 			return err
 		})
 	}
@@ -110,9 +100,9 @@ func look(ctx context.Context, client *zklock.Client, path string) (*inspect.Que
 // glance reads a queue, but of other children the names only. Names of nodes do not recur while the
 // path lives, and nodes do not change unless somebody asks for the lock, so those that were known
 // before are not read again if nothing says so.
-func glance(ctx context.Context, client *zklock.Client, path string, before *inspect.Queue) (q *inspect.Queue, others []string, err error) {
+func (r Reader) glance(ctx context.Context, path string, before *inspect.Queue) (q *inspect.Queue, others []string, err error) {
 	q = &inspect.Queue{Path: path, At: time.Now(), Contenders: []inspect.Contender{}, Others: []inspect.Other{}}
-	names, stat, err := childrenOf(ctx, client, path)
+	names, stat, err := r.childrenOf(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return q, nil, nil
 	}
@@ -127,7 +117,7 @@ func glance(ctx context.Context, client *zklock.Client, path string, before *ins
 			known[c.Node+c.Pair] = c
 		}
 	}
-	if err := fill(ctx, client, path, queue, known, before != nil && before.Stale); err != nil {
+	if err := r.fill(ctx, path, queue, known, before != nil && before.Stale); err != nil {
 		return nil, nil, err
 	}
 	queue = slices.DeleteFunc(queue, func(c zkqueue.Contender) bool { return c.Node == "" })
@@ -138,9 +128,7 @@ func glance(ctx context.Context, client *zklock.Client, path string, before *ins
 
 // fill reads the nodes of a queue, those that are known only if they are stale. Those that have gone
 // since lose their names.
-func fill(
-	ctx context.Context, client *zklock.Client, path string, queue []zkqueue.Contender, known map[string]zkqueue.Contender, stale bool,
-) error {
+func (r Reader) fill(ctx context.Context, path string, queue []zkqueue.Contender, known map[string]zkqueue.Contender, stale bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, c := range queue {
@@ -150,7 +138,7 @@ func fill(
 			continue
 		}
 		group.Go(func() error {
-			read, err := contenderAt(ctx, client, path, c)
+			read, err := r.contenderAt(ctx, path, c)
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}
@@ -166,8 +154,8 @@ func fill(
 }
 
 // readOther returns nothing of a child that has gone since.
-func readOther(ctx context.Context, client *zklock.Client, path, name string) (inspect.Other, error) {
-	n, err := nodeAt(ctx, client, join(path, name))
+func (r Reader) readOther(ctx context.Context, path, name string) (inspect.Other, error) {
+	n, err := r.nodeAt(ctx, join(path, name))
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return inspect.Other{}, nil
@@ -196,8 +184,8 @@ type node struct {
 }
 
 // nodeAt reads a node.
-func nodeAt(ctx context.Context, client *zklock.Client, path string) (node, error) {
-	return ask(ctx, client, "get", path, func(p zkqueue.Path) (node, error) {
+func (r Reader) nodeAt(ctx context.Context, path string) (node, error) {
+	return ask(ctx, r.Client, "get", path, func(p zkqueue.Path) (node, error) {
 		data, stat, err := p.Conn.Get(p.Name)
 		if err != nil {
 			return node{}, zkqueue.Lacking("READ", path, err)
@@ -207,8 +195,8 @@ func nodeAt(ctx context.Context, client *zklock.Client, path string) (node, erro
 }
 
 // childrenOf lists the names below a path, in no order, and reads the stat of the path.
-func childrenOf(ctx context.Context, client *zklock.Client, path string) ([]string, zk.Stat, error) {
-	n, err := ask(ctx, client, "children of", path, func(p zkqueue.Path) (node, error) {
+func (r Reader) childrenOf(ctx context.Context, path string) ([]string, zk.Stat, error) {
+	n, err := ask(ctx, r.Client, "children of", path, func(p zkqueue.Path) (node, error) {
 		children, stat, err := p.Conn.Children(p.Name)
 		if err != nil {
 			return node{}, zkqueue.Lacking("READ", path, err)
@@ -219,8 +207,8 @@ func childrenOf(ctx context.Context, client *zklock.Client, path string) ([]stri
 }
 
 // contenderAt reads the node of a contender below a path. One that has gone is [zk.ErrNoNode]; one that may not be read is no error.
-func contenderAt(ctx context.Context, client *zklock.Client, path string, c zkqueue.Contender) (zkqueue.Contender, error) {
-	return ask(ctx, client, "node "+c.Node+" of", path, func(p zkqueue.Path) (zkqueue.Contender, error) {
+func (r Reader) contenderAt(ctx context.Context, path string, c zkqueue.Contender) (zkqueue.Contender, error) {
+	return ask(ctx, r.Client, "node "+c.Node+" of", path, func(p zkqueue.Path) (zkqueue.Contender, error) {
 		read := c
 		err := p.Read(&read)
 		return read, err

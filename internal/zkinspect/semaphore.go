@@ -14,7 +14,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/zkqueue"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // The children of a semaphore's path: the lock under which permits are taken, and the permits.
@@ -30,15 +29,15 @@ var leaseNode = regexp.MustCompile(`lease-\d{10}$`)
 
 // count counts the permits at a path with these children, and lists their nodes; nil if there is no semaphore
 // as far as can be seen. Any path can have a child called leases.
-func count(ctx context.Context, client *zklock.Client, path string, children []string) (*inspect.Permits, []string, error) {
+func (r Reader) count(ctx context.Context, path string, children []string) (*inspect.Permits, []string, error) {
 	if !slices.ContainsFunc(children, ofSemaphore) {
 		return nil, nil, nil
 	}
-	content, _, err := contentOf(ctx, client, path)
+	content, _, err := r.contentOf(ctx, path)
 	if err != nil {
 		return nil, nil, err
 	}
-	nodes, _, err := childrenOf(ctx, client, join(path, leasesChild))
+	nodes, _, err := r.childrenOf(ctx, join(path, leasesChild))
 	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
 		return nil, nil, err
 	}
@@ -51,8 +50,8 @@ func count(ctx context.Context, client *zklock.Client, path string, children []s
 }
 
 // contentOf returns the content of a path and its stat, "" if it may not be read or is not there.
-func contentOf(ctx context.Context, client *zklock.Client, path string) (string, zk.Stat, error) {
-	n, err := nodeAt(ctx, client, path)
+func (r Reader) contentOf(ctx context.Context, path string) (string, zk.Stat, error) {
+	n, err := r.nodeAt(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
 		err = nil
 	}
@@ -60,13 +59,12 @@ func contentOf(ctx context.Context, client *zklock.Client, path string) (string,
 }
 
 // glanceAtSemaphore reads who has permits and the queue for them, of which before is the last glance; nil if there is no semaphore.
-func glanceAtSemaphore(ctx context.Context, client *zklock.Client, path string, children []string, before memory) (
-	*inspect.Semaphore, memory, error) {
-	permits, nodes, err := count(ctx, client, path, children)
+func (r Reader) glanceAtSemaphore(ctx context.Context, path string, children []string, before memory) (*inspect.Semaphore, memory, error) {
+	permits, nodes, err := r.count(ctx, path, children)
 	if permits == nil || err != nil {
 		return nil, memory{}, err
 	}
-	turn, _, err := glance(ctx, client, join(path, turnChild), before.turn)
+	turn, _, err := r.glance(ctx, join(path, turnChild), before.turn)
 	if errors.Is(err, zk.ErrNoAuth) {
 		turn, err = &inspect.Queue{Contenders: []inspect.Contender{}}, nil
 	}
@@ -76,7 +74,7 @@ func glanceAtSemaphore(ctx context.Context, client *zklock.Client, path string, 
 	for _, c := range turn.Holders() {
 		c.State = inspect.Next
 	}
-	leases, err := readLeases(ctx, client, join(path, leasesChild), nodes, before.leases)
+	leases, err := r.readLeases(ctx, join(path, leasesChild), nodes, before.leases)
 	if err != nil {
 		return nil, memory{}, err
 	}
@@ -89,8 +87,7 @@ func glanceAtSemaphore(ctx context.Context, client *zklock.Client, path string, 
 }
 
 // readLeases reads the nodes of permits that are still there and were not known before, in the order in which they were taken.
-func readLeases(ctx context.Context, client *zklock.Client, path string, nodes []string, before []zkqueue.Contender) (
-	[]zkqueue.Contender, error) {
+func (r Reader) readLeases(ctx context.Context, path string, nodes []string, before []zkqueue.Contender) ([]zkqueue.Contender, error) {
 	known := make(map[string]zkqueue.Contender)
 	for _, c := range before {
 		known[c.Node] = c
@@ -104,7 +101,7 @@ func readLeases(ctx context.Context, client *zklock.Client, path string, nodes [
 			continue
 		}
 		group.Go(func() (err error) {
-			leases[i], err = contenderAt(ctx, client, path, zkqueue.Contender{Node: node})
+			leases[i], err = r.contenderAt(ctx, path, zkqueue.Contender{Node: node})
 			if errors.Is(err, zk.ErrNoNode) {
 				return nil
 			}
