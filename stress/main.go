@@ -124,7 +124,7 @@ func (c command) run(ctx context.Context, stdout, stderr io.Writer) error {
 // of ctx ends the measuring early; what was done by then is judged.
 func (c command) stress(ctx context.Context, stderr io.Writer) (*report.Result, error) {
 	if len(c.Servers) > 0 {
-		return load.Run(ctx, c.Config, stderr)
+		return load.Run(ctx, c.Config)
 	}
 	cluster, err := c.Store.Start(ctx, c.Shape())
 	if err != nil {
@@ -133,7 +133,7 @@ func (c command) stress(ctx context.Context, stderr io.Writer) (*report.Result, 
 	defer cluster.Stop()
 	c.Servers, c.Private = cluster.Addrs(), true
 	if !c.Chaos {
-		return load.Run(ctx, c.Config, stderr)
+		return load.Run(ctx, c.Config)
 	}
 	return chaos.Run(ctx, c.Config, cluster, c.drawing(), stderr)
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(memberEnv) != "" {
+	if twin.Role() != "" {
 		main()
 		return
 	}

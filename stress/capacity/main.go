@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
 const (
@@ -45,8 +46,8 @@ type plan struct {
 }
 
 func main() {
-	if os.Getenv(memberEnv) != "" {
-		if err := beMember(os.Stdin, os.Stdout); err != nil {
+	if twin.Role() != "" {
+		if err := beMember(); err != nil {
 			fmt.Fprintln(os.Stderr, "capacity: a process:", err)
 			os.Exit(exitFailed)
 		}

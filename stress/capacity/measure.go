@@ -195,7 +195,7 @@ func (f *fleet) takeTurns(ctx context.Context) error {
 // end has the processes leave the queues and go.
 func (f *fleet) end() error {
 	for _, p := range f.peers {
-		_ = p.in.Close() // all at once
+		_ = p.In.Close() // all at once
 	}
 	var errs []error
 	for _, p := range f.peers {

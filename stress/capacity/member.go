@@ -1,27 +1,19 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/mutexbool"
+	"github.com/tierlock/tierlock/stress/internal/twin"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
-
-// memberEnv marks a process of the fleet; its value is the task.
-const memberEnv = "TIERLOCK_CAPACITY"
 
 // task is what a process of the fleet is to do.
 type task struct {
@@ -50,27 +42,25 @@ type member struct {
 	all   sync.WaitGroup
 }
 
-// beMember obeys the orders that come in, one on each line, until they end: queue, open,
-// shut, look.
-func beMember(in io.Reader, out io.Writer) error {
+// beMember obeys the orders that come in until they end: queue, open, shut, look.
+func beMember() error {
 	var m member
-	if err := json.Unmarshal([]byte(os.Getenv(memberEnv)), &m.task); err != nil {
+	orders, err := twin.Begin(&m.task)
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	dial, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
-	var err error
 	m.locks, err = tierlock.Dial(dial, m.task.Server, tier.WithStrictOrder(), zklock.WithSessionTimeout(m.task.Session))
 	if err != nil {
 		return err
 	}
-	say := json.NewEncoder(out).Encode
-	if err := say(m.look()); err != nil {
+	if err := twin.Say(m.look()); err != nil {
 		return err
 	}
-	for orders := bufio.NewScanner(in); orders.Scan(); {
+	for orders.Scan() {
 		switch orders.Text() {
 		case "queue":
 			m.queue(ctx)
@@ -79,7 +69,7 @@ func beMember(in io.Reader, out io.Writer) error {
 		case "shut":
 			m.open.Clear()
 		}
-		if err := say(m.look()); err != nil {
+		if err := twin.Say(m.look()); err != nil {
 			return err
 		}
 	}
@@ -127,37 +117,19 @@ func (m *member) look() answer {
 }
 
 // peer is a member as the coordinator sees it.
-type peer struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *json.Decoder
-}
+type peer struct{ *twin.Twin }
 
 // startPeer returns once the process is connected. The end of ctx kills it.
 func startPeer(ctx context.Context, t task) (*peer, error) {
-	self, err := os.Executable()
+	cmd, err := twin.Command(ctx, "member")
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(t)
+	started, err := twin.Start(cmd, t)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), memberEnv+"="+string(text))
-	cmd.Stderr = os.Stderr
-	if err := child.Apart(cmd); err != nil {
-		return nil, err
-	}
-	in, err1 := cmd.StdinPipe()
-	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	p := &peer{cmd, in, json.NewDecoder(out)}
+	p := &peer{started}
 	if _, err := p.hear(); err != nil {
 		return nil, errors.Join(err, p.end())
 	}
@@ -165,14 +137,14 @@ func startPeer(ctx context.Context, t task) (*peer, error) {
 }
 
 func (p *peer) hear() (a answer, err error) {
-	if err = p.out.Decode(&a); err == nil && a.Error != "" {
+	if err = p.Out.Decode(&a); err == nil && a.Error != "" {
 		err = errors.New(a.Error)
 	}
 	return a, err
 }
 
 func (p *peer) order(word string) (answer, error) {
-	if _, err := fmt.Fprintln(p.in, word); err != nil {
+	if _, err := fmt.Fprintln(p.In, word); err != nil {
 		return answer{}, err
 	}
 	return p.hear()
@@ -180,6 +152,6 @@ func (p *peer) order(word string) (answer, error) {
 
 // end ends the orders, and returns when the process has gone.
 func (p *peer) end() error {
-	_ = p.in.Close()
-	return p.cmd.Wait()
+	_ = p.In.Close()
+	return p.Cmd.Wait()
 }

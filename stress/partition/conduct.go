@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"sync"
+
+	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
 // errUnavailable says that this machine cannot run the trials.
@@ -65,7 +67,7 @@ func conduct(ctx context.Context, p plan, labs int, stdout io.Writer) ([]outcome
 // runLab is a lab in a process of its own, in namespaces of its own where the site asks for that. The end of its
 // input tells it to stop.
 func runLab(ctx context.Context, p plan, dir string, show func(outcome)) error {
-	cmd, err := childCommand("lab", "TMPDIR="+dir)
+	cmd, err := twin.Command(context.Background(), "lab", "TMPDIR="+dir)
 	if err != nil {
 		return err
 	}
@@ -74,14 +76,14 @@ func runLab(ctx context.Context, p plan, dir string, show func(outcome)) error {
 			return fmt.Errorf("%w: %w", errUnavailable, err)
 		}
 	}
-	c, err := startChild(cmd, p)
+	c, err := twin.Start(cmd, p)
 	if err != nil {
 		return fmt.Errorf("%w: namespaces: %w", errUnavailable, err)
 	}
-	defer context.AfterFunc(ctx, func() { _ = c.in.Close() })()
+	defer context.AfterFunc(ctx, func() { _ = c.In.Close() })()
 	for {
 		var o outcome
-		if err := c.out.Decode(&o); err != nil {
+		if err := c.Out.Decode(&o); err != nil {
 			break // why, Wait tells
 		}
 		show(o)

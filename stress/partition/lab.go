@@ -12,6 +12,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/relay"
 	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
 // patience is for whatever has to come some time, also on a busy machine.
@@ -32,7 +33,7 @@ type lab struct {
 // labMain is the process of one lab: it gets a plan, and says the outcome of each trial.
 func labMain() int {
 	var p plan
-	ctx, err := beChild(&p)
+	ctx, err := begin(&p)
 	if err != nil {
 		return exitUsage
 	}
@@ -49,6 +50,20 @@ func labMain() int {
 	return exitBreach
 }
 
+// begin reads the task of this process, and returns a context that ends with its input.
+func begin(task any) (context.Context, error) {
+	orders, err := twin.Begin(task)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		orders.Scan() // of which there are none
+		cancel()
+	}()
+	return ctx, nil
+}
+
 func runPlan(ctx context.Context, p plan) (err error) {
 	l := &lab{site: siteOf(p.Store), plan: p}
 	if err := l.site.start(ctx, l); err != nil {
@@ -60,7 +75,7 @@ func runPlan(ctx context.Context, p plan) (err error) {
 		if err := errors.Join(err, context.Cause(ctx)); err != nil {
 			return err
 		}
-		say(o)
+		_ = twin.Say(o)
 	}
 	return nil
 }

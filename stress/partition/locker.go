@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/twin"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -38,12 +39,12 @@ const (
 // lockerMain is a lock process.
 func lockerMain() int {
 	var j job
-	ctx, err := beChild(&j)
+	ctx, err := begin(&j)
 	if err == nil {
 		err = j.do(ctx)
 	}
 	if err != nil {
-		say(event{What: failed, At: clock.Now(), Why: err.Error()})
+		_ = twin.Say(event{What: failed, At: clock.Now(), Why: err.Error()})
 		return exitBreach
 	}
 	return exitPass
@@ -62,7 +63,7 @@ func (j job) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	say(event{What: held, At: clock.Now()})
+	_ = twin.Say(event{What: held, At: clock.Now()})
 	if j.Writes {
 		go site.writeOn(ctx, hold, j.Path)
 	}
@@ -70,7 +71,7 @@ func (j job) do(ctx context.Context) error {
 	if !j.Halted {
 		e.At = clock.Now()
 	}
-	say(e)
+	_ = twin.Say(e)
 	<-ctx.Done()
 	return nil
 }
@@ -80,7 +81,7 @@ func awaitPlace(ctx context.Context, mutex *tier.Mutex) {
 	ours := func(c tier.Contender) bool { return c.PID == os.Getpid() }
 	for ctx.Err() == nil {
 		if queue, _ := mutex.Contenders(ctx); slices.ContainsFunc(queue, ours) {
-			say(event{What: queued, At: clock.Now()})
+			_ = twin.Say(event{What: queued, At: clock.Now()})
 			return
 		}
 		clock.Sleep(10*time.Millisecond, ctx.Done())
@@ -116,16 +117,16 @@ func (s *site) writeOn(ctx context.Context, hold *tier.Hold, path string) {
 
 // locker is the lab's side of a lock process.
 type locker struct {
-	*process
+	*twin.Twin
 	events chan event
 }
 
 func startLocker(j job) (*locker, error) {
-	cmd, err := childCommand("locker")
+	cmd, err := twin.Command(context.Background(), "locker")
 	if err != nil {
 		return nil, err
 	}
-	c, err := startChild(cmd, j)
+	c, err := twin.Start(cmd, j)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +134,7 @@ func startLocker(j job) (*locker, error) {
 	go func() {
 		defer close(l.events)
 		var e event
-		for c.out.Decode(&e) == nil {
+		for c.Out.Decode(&e) == nil {
 			l.events <- e
 		}
 	}()
@@ -167,6 +168,6 @@ func (l *locker) await(ctx context.Context, what string, long time.Duration) (cl
 
 // kill ends the process as kill -9 does.
 func (l *locker) kill() {
-	_ = l.cmd.Process.Kill()
-	_ = l.cmd.Wait()
+	_ = l.Cmd.Process.Kill()
+	_ = l.Cmd.Wait()
 }

@@ -57,7 +57,7 @@ func mute(ctx context.Context, l *lab, _ int, random *rand.Rand) (string, error)
 // halt stops the holder, when it has had a look at its lock, for longer than the server waits for it.
 func halt(ctx context.Context, l *lab, _ int, random *rand.Rand) (string, error) {
 	clock.Sleep(20*time.Millisecond, ctx.Done())
-	holder := l.holder.cmd.Process
+	holder := l.holder.Cmd.Process
 	if err := child.Pause(holder); err != nil {
 		return "", err
 	}

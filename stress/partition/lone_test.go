@@ -8,10 +8,11 @@ import (
 	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(roleEnv) != "" {
+	if twin.Role() != "" {
 		main()
 	}
 	os.Exit(m.Run())

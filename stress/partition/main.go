@@ -40,6 +40,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
 const (
@@ -51,7 +52,7 @@ const (
 
 func main() {
 	second.Defaults.Logger = slog.New(slog.DiscardHandler) // losses and outages are brought about
-	switch os.Getenv(roleEnv) {
+	switch twin.Role() {
 	case "lab":
 		os.Exit(labMain())
 	case "locker":

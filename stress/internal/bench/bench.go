@@ -118,7 +118,7 @@ func (b *benchmark) round(ctx context.Context, cfg load.Config, trials []trial, 
 	r := round{}
 	for i, t := range trials {
 		fmt.Fprintln(stderr, "stress:", t.name)
-		result, err := t.run(ctx, cfg, stderr)
+		result, err := t.run(ctx, cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -131,11 +131,11 @@ func (b *benchmark) round(ctx context.Context, cfg load.Config, trials []trial, 
 	return r, nil
 }
 
-func (t trial) run(ctx context.Context, cfg load.Config, stderr io.Writer) (*report.Result, error) {
+func (t trial) run(ctx context.Context, cfg load.Config) (*report.Result, error) {
 	shape := t.shape
 	shape.Lock, shape.Paths = cmp.Or(shape.Lock, "mutex"), max(1, shape.Paths)
 	shape.Store, shape.Servers, shape.Duration, shape.Seed = cfg.Store, cfg.Servers, cfg.Duration, cfg.Seed
-	result, err := load.Run(ctx, shape, stderr)
+	result, err := load.Run(ctx, shape)
 	switch {
 	case ctx.Err() != nil:
 		return nil, errInterrupted

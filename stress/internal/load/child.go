@@ -2,16 +2,11 @@ package load
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"sync/atomic"
 
-	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
+	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
 // Children is all worker processes of a run.
@@ -19,15 +14,13 @@ type Children []*Child
 
 // Child is the coordinator's side of one worker.
 type Child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
+	*twin.Twin
 
 	ready    chan struct{} // closed when the worker is ready, or gone
 	reported chan struct{} // closed when tally is set, or the worker is gone
 	gone     chan struct{} // closed when the process has ended, and exit is set
 	tally    *evidence.Tally
 	exit     error
-	progress atomic.Pointer[live] // never nil
 }
 
 // startChildren starts the workers of a run.
@@ -46,57 +39,37 @@ func startChildren(life context.Context, cfg Config, paths []string, dir string)
 
 // StartChild starts a worker, which the end of life kills.
 func StartChild(life context.Context, t Task) (*Child, error) {
-	self, err := os.Executable()
+	cmd, err := twin.Command(life, "worker")
 	if err != nil {
 		return nil, err
 	}
-	encoded, err := json.Marshal(t)
+	started, err := twin.Start(cmd, t)
 	if err != nil {
 		return nil, err
 	}
-	e := &Child{ready: make(chan struct{}), reported: make(chan struct{}), gone: make(chan struct{})}
-	e.progress.Store(&live{})
-	e.cmd = exec.CommandContext(life, self)
-	e.cmd.Env = append(os.Environ(), workerEnv+"=1")
-	e.cmd.Stderr = os.Stderr
-	if err := child.Apart(e.cmd); err != nil { // Ctrl-C is for the coordinator, which tells its workers
-		return nil, err
-	}
-	in, err1 := e.cmd.StdinPipe()
-	out, err2 := e.cmd.StdoutPipe()
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, err
-	}
-	if err := e.cmd.Start(); err != nil {
-		return nil, err
-	}
-	e.in = in
-	go e.listen(out)
-	_, _ = in.Write(append(encoded, '\n')) // too long for the environment; a worker that died is found out by its missing tally
+	e := &Child{Twin: started, ready: make(chan struct{}), reported: make(chan struct{}), gone: make(chan struct{})}
+	go e.listen()
 	return e, nil
 }
 
 // listen follows the worker until it ends.
-func (e *Child) listen(out io.Reader) {
-	decoder := json.NewDecoder(out)
+func (e *Child) listen() {
 	isReady := false
 	for {
 		var m message
-		if err := decoder.Decode(&m); err != nil {
+		if err := e.Out.Decode(&m); err != nil {
 			break
 		}
 		switch {
 		case m.Ready:
 			isReady = true
 			close(e.ready)
-		case m.Live != nil:
-			e.progress.Store(m.Live)
 		case m.Tally != nil:
 			e.tally = m.Tally
 			close(e.reported)
 		}
 	}
-	e.exit = e.cmd.Wait()
+	e.exit = e.Cmd.Wait()
 	close(e.gone)
 	if !isReady {
 		close(e.ready)
@@ -115,7 +88,7 @@ func (c Children) await(milestone func(*Child) <-chan struct{}) {
 
 func (c Children) tell(order string) {
 	for _, e := range c {
-		_, _ = io.WriteString(e.in, order+"\n") // a worker that died is found out by its missing tally
+		_, _ = io.WriteString(e.In, order+"\n") // a worker that died is found out by its missing tally
 	}
 }
 
@@ -135,7 +108,7 @@ func (c Children) awaitTallies() {
 // Dismiss ends the input of the workers and waits until they are gone.
 func (c Children) Dismiss() {
 	for _, e := range c {
-		_ = e.in.Close()
+		_ = e.In.Close()
 	}
 	c.await(func(e *Child) <-chan struct{} { return e.gone })
 }
@@ -150,15 +123,4 @@ func (c Children) Tallies() []*evidence.Tally {
 		}
 	}
 	return tallies
-}
-
-// total is the progress of all.
-func (c Children) total() live {
-	var sum live
-	for _, e := range c {
-		p := e.progress.Load()
-		sum.Acquisitions += p.Acquisitions
-		sum.Overlaps += p.Overlaps
-	}
-	return sum
 }

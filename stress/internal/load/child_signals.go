@@ -15,7 +15,7 @@ func (e *Child) Kill() (alive bool) {
 	case <-e.gone:
 	default:
 		alive = true
-		_ = e.cmd.Process.Kill() // fails only if it is gone already
+		_ = e.Cmd.Process.Kill() // fails only if it is gone already
 	}
 	<-e.gone
 	return alive
@@ -23,7 +23,7 @@ func (e *Child) Kill() (alive bool) {
 
 // Pause stops the worker and reports whether that has happened.
 func (e *Child) Pause() bool {
-	if child.Pause(e.cmd.Process) != nil {
+	if child.Pause(e.Cmd.Process) != nil {
 		return false
 	}
 	tick := time.NewTicker(time.Millisecond)
@@ -41,7 +41,7 @@ func (e *Child) Pause() bool {
 // paused reports whether all threads have stopped. Where the system does not tell, they
 // are taken to have.
 func (e *Child) paused() bool {
-	threads := fmt.Sprintf("/proc/%d/task", e.cmd.Process.Pid)
+	threads := fmt.Sprintf("/proc/%d/task", e.Cmd.Process.Pid)
 	entries, err := os.ReadDir(threads)
 	if err != nil {
 		return true
@@ -60,4 +60,4 @@ func (e *Child) paused() bool {
 }
 
 // Resume continues a worker that was paused.
-func (e *Child) Resume() { _ = child.Resume(e.cmd.Process) }
+func (e *Child) Resume() { _ = child.Resume(e.Cmd.Process) }

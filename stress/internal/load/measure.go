@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"io"
 	"os"
 	"time"
 
@@ -18,14 +17,14 @@ import (
 const leakPatience = 3 * time.Second
 
 // Run measures a lock, right after its baseline if there is to be one. The end of ctx
-// ends the measuring early; what was done by then is judged. stderr gets a live line.
-func Run(ctx context.Context, cfg Config, stderr io.Writer) (*report.Result, error) {
+// ends the measuring early; what was done by then is judged.
+func Run(ctx context.Context, cfg Config) (*report.Result, error) {
 	var baseline *report.Result
 	if cfg.Baseline != "" {
 		peer := cfg
 		peer.Lock = cfg.Baseline
 		var err error
-		if baseline, err = measure(ctx, peer, stderr); err != nil {
+		if baseline, err = measure(ctx, peer); err != nil {
 			return nil, err
 		}
 	}
@@ -34,7 +33,7 @@ func Run(ctx context.Context, cfg Config, stderr io.Writer) (*report.Result, err
 	if err != nil || before.Verdict == "FAIL" || before.Verdict == "PASS" && ctx.Err() != nil { // there is no more to judge
 		return before, err
 	}
-	result, err := measure(ctx, cfg, stderr)
+	result, err := measure(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -56,11 +55,11 @@ func calibrate(ctx context.Context, cfg Config) (*report.Result, error) {
 		return result, nil
 	}
 	cfg.HandOff, cfg.Duration, cfg.Section = new(time.Duration), min(calibrated, cfg.Duration), min(cfg.Section, time.Millisecond)
-	return measure(ctx, cfg, io.Discard)
+	return measure(ctx, cfg)
 }
 
 // measure runs the workers of one lock and judges it.
-func measure(ctx context.Context, cfg Config, stderr io.Writer) (*report.Result, error) {
+func measure(ctx context.Context, cfg Config) (*report.Result, error) {
 	seen, err := cfg.Store.Observe(ctx, cfg.Place())
 	if err != nil {
 		return nil, err
@@ -97,7 +96,7 @@ func measure(ctx context.Context, cfg Config, stderr io.Writer) (*report.Result,
 		return nil, err
 	}
 	defer workers.Dismiss()
-	result, err := workers.perform(ctx, cfg, seen, registers, stderr)
+	result, err := workers.perform(ctx, cfg, seen, registers)
 	if err != nil {
 		return nil, err
 	}
@@ -106,17 +105,13 @@ func measure(ctx context.Context, cfg Config, stderr io.Writer) (*report.Result,
 }
 
 // perform is one run of workers that have just been started.
-func (c Children) perform(
-	ctx context.Context, cfg Config, seen store.Observer, registers []*evidence.Register, stderr io.Writer,
-) (*report.Result, error) {
+func (c Children) perform(ctx context.Context, cfg Config, seen store.Observer, registers []*evidence.Register) (*report.Result, error) {
 	c.await(func(e *Child) <-chan struct{} { return e.ready })
 	before, known := seen.Traffic()
 	c.Go()
 	stop := context.AfterFunc(ctx, func() { c.tell("stop") })
 	defer stop()
-	finish := showProgress(cfg, c, stderr)
 	c.awaitTallies()
-	finish()
 	after, stillKnown := seen.Traffic()
 	leaked, err := store.Leaked(context.WithoutCancel(ctx), seen, leakPatience)
 	if err != nil {

@@ -18,9 +18,5 @@ type Task struct {
 // coordinator interrupts it and how it notices that the coordinator is gone.
 type message struct {
 	Ready bool            `json:",omitempty"`
-	Live  *live           `json:",omitempty"`
 	Tally *evidence.Tally `json:",omitempty"`
 }
-
-// live is the progress of a worker.
-type live struct{ Acquisitions, Overlaps int64 }

@@ -119,9 +119,7 @@ func (s *stay) pass(ctx context.Context) error {
 	return errors.Join(nested, s.ask(end, access, &answer))
 }
 
-func (s *stay) ask(
-	call func(evidence.Access, *evidence.Answer) error, access evidence.Access, answer *evidence.Answer,
-) error {
+func (s *stay) ask(call func(evidence.Access, *evidence.Answer) error, access evidence.Access, answer *evidence.Answer) error {
 	if err := call(access, answer); err != nil {
 		return err
 	}

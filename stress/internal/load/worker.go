@@ -2,12 +2,9 @@ package load
 
 import (
 	"bufio"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"sync"
@@ -19,15 +16,12 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 	"github.com/tierlock/tierlock/stress/internal/store"
 	"github.com/tierlock/tierlock/stress/internal/trace"
+	"github.com/tierlock/tierlock/stress/internal/twin"
 )
-
-// workerEnv marks a worker process.
-const workerEnv = "TIERLOCK_STRESS_WORKER"
 
 const (
 	dialTimeout  = 10 * time.Second
-	dialPatience = time.Minute // under chaos, where the server may be about to start, on a busy machine
-	livePeriod   = 200 * time.Millisecond
+	dialPatience = time.Minute           // under chaos, where the server may be about to start, on a busy machine
 	retryPause   = 10 * time.Millisecond // after a failed attempt
 	// DrainTime is for the turns that were under way when the run ended.
 	DrainTime = 20 * time.Second
@@ -36,10 +30,10 @@ const (
 // BeWorker does the work and exits, if this process was started as a worker. The main
 // function calls it first.
 func BeWorker() {
-	if os.Getenv(workerEnv) == "" {
+	if twin.Role() == "" {
 		return
 	}
-	if err := work(bufio.NewReader(os.Stdin), os.Stdout); err != nil {
+	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "stress worker:", err)
 		os.Exit(1)
 	}
@@ -47,17 +41,17 @@ func BeWorker() {
 }
 
 // work is the main function of a worker.
-func work(in *bufio.Reader, out io.Writer) error {
+func work() error {
 	var t Task
-	task, err := in.ReadBytes('\n')
-	if err = cmp.Or(err, json.Unmarshal(task, &t)); err != nil {
+	orders, err := twin.Begin(&t)
+	if err != nil {
 		return err
 	}
 	locker, err := dial(t)
 	if err != nil {
 		return err
 	}
-	return errors.Join(obey(t, locker, in, out), locker.Close())
+	return errors.Join(obey(t, locker, orders), locker.Close())
 }
 
 func dial(t Task) (store.Locker, error) {
@@ -83,14 +77,12 @@ func dial(t Task) (store.Locker, error) {
 }
 
 // obey follows the orders that come in until they end.
-func obey(t Task, locker store.Locker, in io.Reader, out io.Writer) error {
+func obey(t Task, locker store.Locker, orders *bufio.Scanner) error {
 	w, err := newWorker(t, locker)
 	if err != nil {
 		return err
 	}
-	orders := bufio.NewScanner(in)
-	send := json.NewEncoder(out).Encode
-	if err := send(message{Ready: true}); err != nil || !orders.Scan() {
+	if err := twin.Say(message{Ready: true}); err != nil || !orders.Scan() {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), t.Duration)
@@ -103,7 +95,7 @@ func obey(t Task, locker store.Locker, in io.Reader, out io.Writer) error {
 		}
 		cancel()
 	}()
-	if err := send(message{Tally: w.run(ctx, send)}); err != nil {
+	if err := twin.Say(message{Tally: w.run(ctx)}); err != nil {
 		return err
 	}
 	<-dismissed
@@ -144,7 +136,7 @@ func newWorker(t Task, locker store.Locker) (*worker, error) {
 	return w, err
 }
 
-func (w *worker) run(ctx context.Context, send func(any) error) *evidence.Tally {
+func (w *worker) run(ctx context.Context) *evidence.Tally {
 	start := time.Now()
 	ended := make(chan struct{}, w.task.Goroutines)
 	for i := range w.task.Goroutines {
@@ -153,15 +145,7 @@ func (w *worker) run(ctx context.Context, send func(any) error) *evidence.Tally 
 			ended <- struct{}{}
 		}()
 	}
-	tick := time.NewTicker(livePeriod)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-			_ = send(message{Live: w.progress()})
-		}
-	}
+	<-ctx.Done()
 	elapsed := time.Since(start)
 	enough := time.After(w.task.Section + DrainTime)
 	for i := range w.task.Goroutines {
@@ -172,12 +156,6 @@ func (w *worker) run(ctx context.Context, send func(any) error) *evidence.Tally 
 		}
 	}
 	return w.tally(elapsed, 0)
-}
-
-func (w *worker) progress() *live {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return &live{Acquisitions: w.waits.Count() + w.shared.Count(), Overlaps: w.found.Overlaps}
 }
 
 func (w *worker) tally(elapsed time.Duration, stuck int) *evidence.Tally {
