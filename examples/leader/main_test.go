@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -20,13 +19,12 @@ import (
 
 func TestWrongServerIsAnErrorInTime(t *testing.T) { zkservertest.WrongServer(t, run) }
 
-func TestMain(m *testing.M) { zkservertest.Main(m, "LEADER", main) }
+func TestMain(m *testing.M) { zkservertest.Main(m, main) }
 
 func TestTheOtherGoesOnWhenOneIsEnded(t *testing.T) {
 	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
 	start := func() (cmd *exec.Cmd, lines <-chan string) {
-		cmd = exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), "LEADER=1", "ZK_SERVERS="+server.Addr())
+		cmd = zkservertest.Program(t, "ZK_SERVERS="+server.Addr())
 		out := need.Get(cmd.StdoutPipe())(t)
 		need.OK(t, cmd.Start())
 		said := make(chan string, 100)
@@ -36,10 +34,7 @@ func TestTheOtherGoesOnWhenOneIsEnded(t *testing.T) {
 				said <- lines.Text()
 			}
 		}()
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		})
+		t.Cleanup(func() { _ = cmd.Wait() })
 		return cmd, said
 	}
 	await := func(lines <-chan string, want string) {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -16,7 +15,7 @@ import (
 
 func TestWrongServerIsAnErrorInTime(t *testing.T) { zkservertest.WrongServer(t, run) }
 
-func TestMain(m *testing.M) { zkservertest.Main(m, "POOL", main) }
+func TestMain(m *testing.M) { zkservertest.Main(m, main) }
 
 func TestNoTurnIsLost(t *testing.T) {
 	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
@@ -25,9 +24,7 @@ func TestNoTurnIsLost(t *testing.T) {
 	var wg sync.WaitGroup
 	for range processes {
 		wg.Go(func() {
-			cmd := exec.CommandContext(t.Context(), os.Args[0])
-			cmd.Env = append(os.Environ(), "POOL=1", "ZK_SERVERS="+server.Addr(), "DIR="+dir)
-			out, err := cmd.CombinedOutput()
+			out, err := zkservertest.Program(t, "ZK_SERVERS="+server.Addr(), "DIR="+dir).CombinedOutput()
 			need.WantErr(t, string(out), err, nil)
 			t.Logf("%s", out)
 		})

@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +18,6 @@ import (
 	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/witness"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 	"github.com/tierlock/tierlock/zktest"
@@ -24,29 +25,14 @@ import (
 
 func TestWrongServerIsAnErrorInTime(t *testing.T) { zkservertest.WrongServer(t, serve) }
 
-func TestMain(m *testing.M) {
-	switch witness.Role() {
-	case "":
-		os.Exit(m.Run())
-	case "service":
-		ctx, cancel := context.WithCancel(context.Background())
-		go func() {
-			witness.Stopped()
-			cancel()
-		}()
-		if err := serve(ctx); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-	}
-}
+func TestMain(m *testing.M) { zkservertest.Main(m, main) }
 
 func TestEachSlotIsRunByOneProcess(t *testing.T) {
 	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
 	file := filepath.Join(t.TempDir(), "runs")
-	fleet := make([]*witness.Process, 2)
+	fleet := make([]*exec.Cmd, 2)
 	for i := range fleet {
-		fleet[i] = witness.Start(t, "service", "ZK_SERVERS="+server.Addr(), "RUNS="+file)
+		fleet[i] = zkservertest.Start(t, "ZK_SERVERS="+server.Addr(), "RUNS="+file)
 	}
 	for deadline := time.Now().Add(time.Minute); len(slots(t, file)) < 5; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -54,7 +40,8 @@ func TestEachSlotIsRunByOneProcess(t *testing.T) {
 		}
 	}
 	for _, p := range fleet {
-		need.WantErr(t, "Stop", p.Stop(), nil)
+		need.OK(t, p.Process.Signal(syscall.SIGTERM))
+		need.WantErr(t, "the end of the service", p.Wait(), nil)
 	}
 	for slot, runs := range slots(t, file) {
 		need.Equal(t, fmt.Sprintf("runs of slot %d", slot), runs, 1)

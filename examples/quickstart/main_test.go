@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -14,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/zktest"
 )
 
-func TestMain(m *testing.M) { zkservertest.Main(m, "QUICKSTART", main) }
+func TestMain(m *testing.M) { zkservertest.Main(m, main) }
 
 func TestNoTurnIsLost(t *testing.T) {
 	t.Run("ZooKeeper", func(t *testing.T) {
@@ -31,9 +30,7 @@ func twoTerminals(t *testing.T, server string) {
 	var processes sync.WaitGroup
 	for range 2 {
 		processes.Go(func() {
-			cmd := exec.CommandContext(t.Context(), os.Args[0])
-			cmd.Env = append(os.Environ(), "QUICKSTART=1", "ZK_SERVERS="+server, "TMPDIR="+dir)
-			out, err := cmd.CombinedOutput()
+			out, err := zkservertest.Program(t, "ZK_SERVERS="+server, "TMPDIR="+dir).CombinedOutput()
 			need.WantErr(t, string(out), err, nil)
 		})
 	}

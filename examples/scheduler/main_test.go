@@ -5,41 +5,33 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/witness"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
 
 func TestWrongServerIsAnErrorInTime(t *testing.T) { zkservertest.WrongServer(t, serve) }
 
-func TestMain(m *testing.M) {
-	if witness.Role() == "" {
-		os.Exit(m.Run())
-	}
-	go func() {
-		witness.Stopped()
-		os.Exit(1) // the test has gone
-	}()
-	main()
-}
+func TestMain(m *testing.M) { zkservertest.Main(m, main) }
 
 func TestTheOtherProcessTakesOver(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "runs")
 	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
-	fleet := make(map[int]*witness.Process)
+	fleet := make(map[int]*exec.Cmd)
 	for range 2 {
-		p := witness.Start(t, "scheduler", "ZK_SERVERS="+server.Addr(), "RUNS="+file)
+		p := zkservertest.Start(t, "ZK_SERVERS="+server.Addr(), "RUNS="+file)
 		fleet[p.Process.Pid] = p
 	}
 	before := await(t, file, 3, 0)
 	victim := before[len(before)-1].pid // at work
-	fleet[victim].Kill()
+	need.OK(t, fleet[victim].Process.Kill())
 	before = await(t, file, 3, victim)
 	last := before[len(before)-1].slot
 	for i, r := range await(t, file, len(before)+3, victim)[len(before):] {

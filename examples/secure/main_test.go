@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"strings"
@@ -16,13 +15,11 @@ import (
 	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
 )
 
-func TestMain(m *testing.M) { zkservertest.Main(m, "ZK_DIGEST", main) }
+func TestMain(m *testing.M) { zkservertest.Main(m, main) }
 
 // service is the program, not started yet.
-func service(ctx context.Context, ca, cert, servers, digest string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), "ZK_SERVERS="+servers, "ZK_CA="+ca, "ZK_CERT="+cert, "ZK_DIGEST="+digest)
-	return cmd
+func service(t *testing.T, ca, cert, servers, digest string) *exec.Cmd {
+	return zkservertest.Program(t, "ZK_SERVERS="+servers, "ZK_CA="+ca, "ZK_CERT="+cert, "ZK_DIGEST="+digest)
 }
 
 func TestOnlyTheServiceGetsItsLock(t *testing.T) {
@@ -36,7 +33,7 @@ func TestOnlyTheServiceGetsItsLock(t *testing.T) {
 	defer out.Close()
 	var fleet []*exec.Cmd
 	for range 2 {
-		cmd := service(ctx, authority.File, cert, servers, "service:password")
+		cmd := service(t, authority.File, cert, servers, "service:password")
 		cmd.Stdout, cmd.Stderr = out, t.Output()
 		need.OK(t, cmd.Start())
 		fleet = append(fleet, cmd)
@@ -54,11 +51,11 @@ func TestOnlyTheServiceGetsItsLock(t *testing.T) {
 		cmd  *exec.Cmd
 		want string
 	}{
-		"another certificate and password": {service(ctx, authority.File, authority.Issue("other").File, servers, "service:guess"),
+		"another certificate and password": {service(t, authority.File, authority.Issue("other").File, servers, "service:guess"),
 			"no CREATE permission"},
-		"a certificate of a stranger": {service(ctx, authority.File, stranger.Issue("service").File, servers, "service:password"),
+		"a certificate of a stranger": {service(t, authority.File, stranger.Issue("service").File, servers, "service:password"),
 			"client certificate"},
-		"a stranger for authority": {service(ctx, stranger.File, cert, servers, "service:password"), "RootCAs"},
+		"a stranger for authority": {service(t, stranger.File, cert, servers, "service:password"), "RootCAs"},
 	} {
 		strangers.Go(func() {
 			if said, err := c.cmd.CombinedOutput(); err == nil || !strings.Contains(string(said), c.want) {
