@@ -57,6 +57,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/chaos"
 	"github.com/tierlock/tierlock/stress/internal/load"
 	"github.com/tierlock/tierlock/stress/internal/report"
+	"github.com/tierlock/tierlock/stress/internal/report/page"
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
@@ -112,7 +113,7 @@ func (c command) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	err = result.Write(stdout, c.JSON)
 	if c.HTML != "" {
-		err = errors.Join(err, result.WritePage(c.HTML))
+		err = errors.Join(err, page.OfRun(result).WriteFile(c.HTML))
 	}
 	if err == nil && result.Verdict != "PASS" {
 		return errFailed

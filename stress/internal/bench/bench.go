@@ -188,7 +188,7 @@ func (b *benchmark) write(dir string) error {
 	return errors.Join(
 		os.WriteFile(b.fileIn(dir, "bench", ".json"), append(data, '\n'), 0o644),
 		os.WriteFile(b.fileIn(dir, "bench", ".svg"), []byte(picture), 0o644),
-		report.WriteFile(b.fileIn(dir, "report", ".html"), p))
+		p.WriteFile(b.fileIn(dir, "report", ".html")))
 }
 
 // peers are the locks that tierlock is compared with. It is the first one's figures that
@@ -206,7 +206,7 @@ func (b *benchmark) page() *page.Page {
 		Summary: fmt.Sprintf("Processes × goroutines that want one lock, or one of several at random, for %s each, on one private %s on "+
 			"the same machine. Each piece of work is done with %s and right after that with tierlock, %d times. "+
 			"Goals are held against medians; all else is of the run in the middle. Only ratios mean anything on another machine.",
-			page.Duration(time.Duration(b.Duration)), b.store.Title, strings.Join(b.peers(), " or "), rounds),
+			report.Duration(time.Duration(b.Duration)), b.store.Title, strings.Join(b.peers(), " or "), rounds),
 		Peer:        b.peers()[0],
 		Environment: b.Environment.Facts(),
 	}
@@ -214,7 +214,7 @@ func (b *benchmark) page() *page.Page {
 		p.Goals = append(p.Goals, g.drawn())
 	}
 	for _, m := range b.Trials {
-		p.Comparisons = append(p.Comparisons, m.Runs[m.Median].Comparison(m.Name))
+		p.Comparisons = append(p.Comparisons, page.Comparison{Work: m.Name, Result: m.Runs[m.Median]})
 	}
 	return p
 }

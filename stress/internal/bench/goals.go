@@ -178,7 +178,7 @@ func median(values []float64) float64 {
 }
 
 func (j judged) drawn() page.Goal {
-	text := func(v float64) string { return page.Rounded(v, 4) + j.unit } // so that what misses its goal looks like it
+	text := func(v float64) string { return report.Rounded(v, 4) + j.unit } // so that what misses its goal looks like it
 	g := page.Goal{
 		Work: j.Work, Figure: j.Figure, Goal: "≥ " + text(j.Limit), Measured: text(j.Median), Met: j.Met,
 	}

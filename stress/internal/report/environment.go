@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/tierlock/tierlock/stress/internal/report/page"
 )
 
 // Environment is where something was measured. What is not known is empty.
@@ -72,9 +70,12 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-// Facts lists what is known, for a page.
-func (e *Environment) Facts() []page.Fact {
-	all := []page.Fact{
+// Fact is a property of where the measuring was done.
+type Fact struct{ Name, Value string }
+
+// Facts lists what is known.
+func (e *Environment) Facts() []Fact {
+	all := []Fact{
 		{Name: "date", Value: e.Date.Format("2 January 2006, 15:04 MST")},
 		{Name: "commit", Value: e.Commit},
 		{Name: "Go", Value: e.Go},
@@ -88,5 +89,5 @@ func (e *Environment) Facts() []page.Fact {
 		{Name: "servers", Value: strconv.Itoa(e.Servers)},
 		{Name: "sync of the log", Value: e.Sync},
 	}
-	return slices.DeleteFunc(all, func(f page.Fact) bool { return f.Value == "" })
+	return slices.DeleteFunc(all, func(f Fact) bool { return f.Value == "" })
 }

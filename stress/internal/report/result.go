@@ -1,4 +1,4 @@
-// Package report is what a run found, and how it is shown: as JSON, as text, and as a page.
+// Package report is what a run found, and how it is said: as JSON, and as text. Package page draws it.
 package report
 
 import (

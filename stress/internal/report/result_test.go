@@ -11,7 +11,7 @@ import (
 
 func TestRTTIsPartOfTheWork(t *testing.T) {
 	r := Result{Procs: 2, Goroutines: 3, Paths: 1, RTT: (20 * time.Millisecond).Nanoseconds(), Release: &durations.Quantiles{P50: 21e6}}
-	need.Equal(t, "on a page", r.work(), "2 × 3, empty section, RTT of 20 ms")
+	need.Equal(t, "on a page", r.Work(), "2 × 3, empty section, RTT of 20 ms")
 	var text strings.Builder
 	if err := r.Write(&text, false); err != nil || !strings.Contains(text.String(), ", rtt 20ms,") ||
 		!strings.Contains(text.String(), "release     p50 21ms") {
@@ -38,9 +38,28 @@ func TestTheSortOfLockIsShown(t *testing.T) {
 	} {
 		r := test.result
 		r.Procs, r.Goroutines, r.Busy = 2, 3, 0.5
-		need.Equal(t, "work, on a page", r.work(), test.work)
+		need.Equal(t, "work, on a page", r.Work(), test.work)
 		var text strings.Builder
 		need.OK(t, r.Write(&text, false))
 		need.Has(t, "as text", text.String(), test.text...)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for _, test := range []struct{ got, want string }{
+		{Amount(0), "0"},
+		{Amount(0.00001234), "0.0000123"},
+		{Amount(0.000123), "0.000123"},
+		{Amount(0.9996), "1"},
+		{Amount(2.40), "2.4"},
+		{Amount(999.6), "1,000"},
+		{Amount(1234567), "1,230,000"},
+		{Rounded(1.0123, 4), "1.012"},
+		{Duration(0), "0 ns"},
+		{Duration(999), "999 ns"},
+		{Duration(1500 * time.Microsecond), "1.5 ms"},
+		{Duration(90 * time.Second), "90 s"},
+	} {
+		need.Equal(t, "said", test.got, test.want)
 	}
 }

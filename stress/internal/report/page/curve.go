@@ -7,6 +7,9 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
+
+	"github.com/tierlock/tierlock/stress/internal/durations"
+	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
 const curveHeight = vg.Length(210)
@@ -20,7 +23,7 @@ func drawWaits(c Comparison) (string, error) {
 	p.X.Padding, p.Y.Padding = 3, 3
 	p.Add(faintGrid())
 	for i, run := range c.runs() {
-		line, err := plotter.NewLine(curvePoints(run.Wait))
+		line, err := plotter.NewLine(curvePoints(run.Curve))
 		if err != nil {
 			return "", err
 		}
@@ -32,13 +35,13 @@ func drawWaits(c Comparison) (string, error) {
 	p.X.Min = 0
 	p.X.Tick.Marker, p.Y.Tick.Marker = shareTicks(p.X.Max), timeTicks(p.Y.Min, p.Y.Max)
 	for i, run := range c.runs() {
-		points := curvePoints(run.Wait)
+		points := curvePoints(run.Curve)
 		end := points[len(points)-1]
 		over := vg.Point{Y: 5}
-		if c.Peer != nil && crowded(end, curvePoints(c.runs()[1-i].Wait), p) {
+		if c.Baseline != nil && crowded(end, curvePoints(c.runs()[1-i].Curve), p) {
 			over.Y = -16
 		}
-		text := run.Lock + ", at most " + Duration(run.wait(1))
+		text := report.NameOf(run.Lock) + ", at most " + report.Duration(wait(run, 1))
 		if err := addText(p, text, end.X, end.Y, over, rightAligned(textStyle(11, ink))); err != nil {
 			return "", err
 		}
@@ -63,7 +66,7 @@ func crowded(end plotter.XY, other plotter.XYs, p *plot.Plot) bool {
 // curvePoints takes the shares to a scale on which 0, 0.9 and 0.99 are equally far
 // apart. The longest wait of all, whose share is 1, comes a little after the last one
 // before it.
-func curvePoints(points []Quantile) plotter.XYs {
+func curvePoints(points []durations.Quantile) plotter.XYs {
 	xys := make(plotter.XYs, len(points))
 	for i, q := range points {
 		x := -math.Log10(1 - q.Q)
@@ -73,7 +76,7 @@ func curvePoints(points []Quantile) plotter.XYs {
 				x += xys[i-1].X
 			}
 		}
-		xys[i] = plotter.XY{X: x, Y: float64(max(q.At, 1))}
+		xys[i] = plotter.XY{X: x, Y: float64(max(q.NS, 1))}
 	}
 	return xys
 }
@@ -91,7 +94,7 @@ func shareTicks(last float64) plot.ConstantTicks {
 func timeTicks(from, to float64) plot.ConstantTicks {
 	var ticks plot.ConstantTicks
 	for v := from; v <= 1.01*to; v *= 10 {
-		ticks = append(ticks, plot.Tick{Value: v, Label: Duration(time.Duration(math.Round(v)))})
+		ticks = append(ticks, plot.Tick{Value: v, Label: report.Duration(time.Duration(math.Round(v)))})
 	}
 	return ticks
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
 // group is some figures on one matter.
@@ -38,11 +40,11 @@ func (p *Page) figures() ([]group, error) {
 }
 
 func (p *Page) throughput() (group, error) {
-	b := &bars{title: "Turns per second", log: true, tick: Amount}
+	b := &bars{title: "Turns per second", log: true, tick: report.Amount}
 	for _, c := range p.Comparisons {
 		rw := row{name: c.Work}
 		for i, run := range c.runs() {
-			label := run.Lock + " " + rate(run.PerSecond)
+			label := report.NameOf(run.Lock) + " " + rate(run.PerSecond)
 			if i == 0 && c.Ratio > 0 {
 				label += ", " + ratio(c.Ratio)
 			}
@@ -57,7 +59,7 @@ func (p *Page) waits() (group, error) {
 	g := group{Heading: "Waits", Text: "From asking for the lock to having it: how long a share of all waits took at most, " +
 		"up to the longest one."}
 	for _, c := range p.Comparisons {
-		if len(c.Run.Wait) == 0 || c.Peer != nil && len(c.Peer.Wait) == 0 {
+		if len(c.Curve) == 0 || c.Baseline != nil && len(c.Baseline.Curve) == 0 {
 			continue
 		}
 		svg, err := drawWaits(c)
@@ -72,7 +74,7 @@ func (p *Page) waits() (group, error) {
 func (p *Page) shares() (group, error) {
 	g := group{Heading: "Shares", Text: "Of all turns, per process. The line is an equal share; Jain's index is 1 if all are."}
 	for _, c := range p.Comparisons {
-		n := len(c.Run.PerProcess)
+		n := len(c.PerProcess)
 		if n < 2 {
 			continue
 		}
@@ -80,8 +82,8 @@ func (p *Page) shares() (group, error) {
 		for process := range n {
 			rw := row{name: fmt.Sprint("process ", process+1)}
 			for i, run := range c.runs() {
-				share := run.share(process)
-				rw.bars = append(rw.bars, bar{value: share, label: run.Lock + " " + percent(share), colour: colourOf(i)})
+				share := share(run, process)
+				rw.bars = append(rw.bars, bar{value: share, label: report.NameOf(run.Lock) + " " + percent(share), colour: colourOf(i)})
 			}
 			b.rows = append(b.rows, rw)
 		}
@@ -91,14 +93,14 @@ func (p *Page) shares() (group, error) {
 		}
 		var indices []string
 		for _, run := range c.runs() {
-			indices = append(indices, run.Lock+" "+Amount(run.Jain))
+			indices = append(indices, report.NameOf(run.Lock)+" "+report.Amount(run.Jain))
 		}
 		g.Figures = append(g.Figures, figure{template.HTML(svg), c.Work, "Jain index: " + strings.Join(indices, ", ")})
 	}
 	return g, nil
 }
 
-func (r Run) share(process int) float64 {
+func share(r *report.Result, process int) float64 {
 	var sum int64
 	for _, n := range r.PerProcess {
 		sum += n
@@ -110,18 +112,18 @@ func (r Run) share(process int) float64 {
 }
 
 func (p *Page) aways() (group, error) {
-	b := &bars{title: "Longest time away", log: true, tick: func(v float64) string { return Duration(time.Duration(v)) }}
+	b := &bars{title: "Longest time away", log: true, tick: func(v float64) string { return report.Duration(time.Duration(v)) }}
 	for _, c := range p.Comparisons {
 		rw := row{name: c.Work}
 		for i, run := range c.runs() {
-			if run.Away == 0 {
+			if run.Away == nil || run.Away.Max == 0 {
 				continue
 			}
-			label := run.Lock + " " + Duration(run.Away)
+			label := report.NameOf(run.Lock) + " " + report.Duration(time.Duration(run.Away.Max))
 			if run.AwayBound > 0 {
-				label += " of " + Duration(run.AwayBound)
+				label += " of " + report.Duration(time.Duration(run.AwayBound))
 			}
-			rw.bars = append(rw.bars, bar{float64(run.Away), label, colourOf(i), float64(run.AwayBound)})
+			rw.bars = append(rw.bars, bar{float64(run.Away.Max), label, colourOf(i), float64(run.AwayBound)})
 		}
 		if len(rw.bars) > 0 {
 			b.rows = append(b.rows, rw)
@@ -132,14 +134,15 @@ func (p *Page) aways() (group, error) {
 }
 
 func (p *Page) packets() (group, error) {
-	b := &bars{title: "Packets per turn", log: true, tick: Amount}
+	b := &bars{title: "Packets per turn", log: true, tick: report.Amount}
 	for _, c := range p.Comparisons {
 		rw := row{name: c.Work}
 		for i, run := range c.runs() {
 			if run.Packets == nil {
 				continue
 			}
-			rw.bars = append(rw.bars, bar{value: *run.Packets, label: run.Lock + " " + Amount(*run.Packets), colour: colourOf(i)})
+			label := report.NameOf(run.Lock) + " " + report.Amount(*run.Packets)
+			rw.bars = append(rw.bars, bar{value: *run.Packets, label: label, colour: colourOf(i)})
 		}
 		if len(rw.bars) > 0 {
 			b.rows = append(b.rows, rw)
@@ -171,17 +174,17 @@ func colourOf(run int) color.Color {
 func (p *Page) TurnsSVG(names map[string]string) (string, error) {
 	b := &bars{title: "Turns per second"}
 	add := func(name string, perSecond float64, colour color.Color) {
-		b.rows = append(b.rows, row{name, []bar{{value: perSecond, label: Amount(perSecond), colour: colour}}})
+		b.rows = append(b.rows, row{name, []bar{{value: perSecond, label: report.Amount(perSecond), colour: colour}}})
 	}
 	for _, c := range p.Comparisons {
 		name, wanted := names[c.Work]
 		if !wanted {
 			continue
 		}
-		if len(b.rows) == 0 && c.Peer != nil {
-			add(p.peer(), c.Peer.PerSecond, grey)
+		if len(b.rows) == 0 && c.Baseline != nil {
+			add(p.peer(), c.Baseline.PerSecond, grey)
 		}
-		add(name, c.Run.PerSecond, accent)
+		add(name, c.PerSecond, accent)
 	}
 	slices.SortStableFunc(b.rows, func(x, y row) int { return cmp.Compare(x.bars[0].value, y.bars[0].value) })
 	return b.draw()
@@ -189,8 +192,8 @@ func (p *Page) TurnsSVG(names map[string]string) (string, error) {
 
 func (p *Page) peer() string {
 	for _, c := range p.Comparisons {
-		if c.Peer != nil {
-			return c.Peer.Lock
+		if c.Baseline != nil {
+			return report.NameOf(c.Baseline.Lock)
 		}
 	}
 	return "nothing"

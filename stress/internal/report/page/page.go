@@ -4,9 +4,16 @@ package page
 
 import (
 	_ "embed"
+	"errors"
+	"fmt"
 	"html/template"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
 // Page is a report.
@@ -17,7 +24,7 @@ type Page struct {
 	Goals       []Goal // may be empty
 	Peer        string // what goals are held beside, "" for nothing
 	Comparisons []Comparison
-	Environment []Fact
+	Environment []report.Fact
 }
 
 // Goal is what one figure is held against.
@@ -30,45 +37,19 @@ type Goal struct {
 	Met      bool
 }
 
-// Comparison is a lock, and if Peer is not nil another one, at the same work.
+// Comparison is a result, of a lock and perhaps of another one, at some work.
 type Comparison struct {
-	Work  string
-	Ratio float64 // of the rates, zero without a peer
-	Run   Run
-	Peer  *Run
+	Work string
+	*report.Result
 }
-
-// Run is what one lock did.
-type Run struct {
-	Lock       string
-	Verdict    string
-	PerSecond  float64
-	PerProcess []int64 // turns
-	Jain       float64
-	Busy       float64    // share of the time in the critical section, or of the permits in use; zero if it does not apply
-	Wait       []Quantile // in ascending order; the last one is the longest wait
-	HandOver   time.Duration
-	Away       time.Duration // the longest, zero if it does not apply
-	AwayBound  time.Duration // zero if there is none
-	Packets    *float64      // per turn; nil if unknown
-	Writes     *float64      // likewise
-}
-
-// Quantile says that a share Q of all waits took at most so long.
-type Quantile struct {
-	Q  float64
-	At time.Duration
-}
-
-// Fact is a property of where the measuring was done.
-type Fact struct{ Name, Value string }
 
 //go:embed layout.html
 var layoutText string
 
 var layout = template.Must(template.New("layout").Funcs(template.FuncMap{
-	"rate": rate, "ratio": ratio, "percent": percent, "duration": Duration, "amount": Amount,
-	"quantile": func(r Run, q float64) string { return Duration(r.wait(q)) },
+	"rate": rate, "percent": percent, "amount": report.Amount, "name": report.NameOf,
+	"duration": func(ns int64) string { return report.Duration(time.Duration(ns)) },
+	"quantile": func(r *report.Result, q float64) string { return report.Duration(wait(r, q)) },
 	"runs":     Comparison.runs,
 }).Parse(layoutText))
 
@@ -84,19 +65,49 @@ func (p *Page) WriteHTML(w io.Writer) error {
 	}{p, figures})
 }
 
-func (c Comparison) runs() []Run {
-	if c.Peer == nil {
-		return []Run{c.Run}
+// OfRun is a page about one run alone. An illegal history is drawn beside it.
+func OfRun(r *report.Result) *Page {
+	p := &Page{
+		Title: "stress: " + r.Verdict,
+		Summary: fmt.Sprintf("%d processes with %d goroutines each, for %s, seed %d. %s",
+			r.Procs, r.Goroutines, report.Duration(time.Duration(r.Duration)), r.Seed, strings.Join(r.Violations(), "; ")),
+		Comparisons: []Comparison{{r.Work(), r}},
+		Environment: r.Environment.Facts(),
 	}
-	return []Run{c.Run, *c.Peer}
+	if r.Chaos != nil && r.Chaos.Drawing != "" {
+		p.History = filepath.Base(r.Chaos.Drawing)
+	}
+	return p
+}
+
+// WriteFile writes the page to a file.
+func (p *Page) WriteFile(name string) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.WriteHTML(file), file.Close())
+}
+
+func (c Comparison) runs() []*report.Result {
+	if c.Baseline == nil {
+		return []*report.Result{c.Result}
+	}
+	return []*report.Result{c.Result, c.Baseline}
 }
 
 // wait is the first known quantile at or above q.
-func (r Run) wait(q float64) time.Duration {
-	for _, p := range r.Wait {
+func wait(r *report.Result, q float64) time.Duration {
+	for _, p := range r.Curve {
 		if p.Q >= q {
-			return p.At
+			return time.Duration(p.NS)
 		}
 	}
 	return 0
 }
+
+func rate(perSecond float64) string { return report.Amount(perSecond) + "/s" }
+
+func ratio(v float64) string { return report.Amount(v) + " ×" }
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }

@@ -6,18 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/stress/internal/durations"
+	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
 func TestPageShowsWhatIsKnown(t *testing.T) {
 	need.Has(t, "the page", html(t, sample()),
 		"A title", "A summary", "4 × 50", "1 × 100 &lt;b&gt;", "123,000/s", "615 ×", "0.0071", "13.6", "98.7 %",
-		"Jain index: tier 1, zk 0.976", "42 ms of 311 ms", "turns per second", "≥ 200 ×", "missed", "AMD &amp; Co")
+		"Jain index: tier 1, zk.Lock 0.976", "42 ms of 311 ms", "turns per second", "≥ 200 ×", "missed", "AMD &amp; Co")
 }
 
 func TestPageNeedsNothingElse(t *testing.T) {
@@ -37,57 +40,56 @@ func TestPicturesAreXML(t *testing.T) {
 	}
 	need.Equal(t, "pictures", n, 2+2+1+1+1-1) // waits of two, else one each, but no share of a single process
 	p := sample()
-	p.Comparisons = append(p.Comparisons, Comparison{Work: "9 × 9", Ratio: 7, Run: p.Comparisons[0].Run, Peer: &Run{Lock: "other"}})
+	far := &report.Result{Lock: "mutex", PerSecond: 123_000, Ratio: 7, Baseline: &report.Result{Lock: "other"}}
+	p.Comparisons = append(p.Comparisons, Comparison{"9 × 9", far})
 	turns := need.Get(p.TurnsSVG(map[string]string{"4 × 50": "ours", "9 × 9": "ours, far"}))(t)
 	checkXML(t, turns)
-	for text, want := range map[string]bool{">ours<": true, ">123,000<": true, ">zk<": true, ">ours, far<": true, "1 × 100": false,
+	for text, want := range map[string]bool{">ours<": true, ">123,000<": true, ">zk.Lock<": true, ">ours, far<": true, "1 × 100": false,
 		"other": false} {
 		need.Equal(t, fmt.Sprintf("the picture has %q", text), strings.Contains(turns, text), want)
 	}
 }
 
 func TestPageOfARunWithoutAnything(t *testing.T) {
-	html(t, &Page{Comparisons: []Comparison{{Work: "none", Run: Run{Lock: "tier", Verdict: "FAIL"}}}})
+	html(t, &Page{Comparisons: []Comparison{{"none", &report.Result{Lock: "tier", Verdict: "FAIL"}}}})
 }
 
-func TestNumbers(t *testing.T) {
-	for _, test := range []struct{ got, want string }{
-		{Amount(0), "0"},
-		{Amount(0.00001234), "0.0000123"},
-		{Amount(0.000123), "0.000123"},
-		{Amount(0.9996), "1"},
-		{Amount(2.40), "2.4"},
-		{Amount(999.6), "1,000"},
-		{Amount(1234567), "1,230,000"},
-		{Rounded(1.0123, 4), "1.012"},
-		{Duration(0), "0 ns"},
-		{Duration(999), "999 ns"},
-		{Duration(1500 * time.Microsecond), "1.5 ms"},
-		{Duration(90 * time.Second), "90 s"},
-		{percent(0.9876), "98.8 %"},
-	} {
-		need.Equal(t, "said", test.got, test.want)
+func TestDrawingOfTheHistoryIsShown(t *testing.T) {
+	dir := t.TempDir()
+	r := &report.Result{
+		Chaos: &report.Chaos{History: "Illegal", Drawing: filepath.Join(dir, "drawn.html")}, Environment: &report.Environment{},
+	}
+	name := filepath.Join(dir, "page.html")
+	need.OK(t, OfRun(r).WriteFile(name))
+	need.Has(t, "the page", string(need.Get(os.ReadFile(name))(t)), `<a href="drawn.html">`)
+	for _, asJSON := range []bool{false, true} {
+		var text strings.Builder
+		need.OK(t, r.Write(&text, asJSON))
+		need.Has(t, fmt.Sprintf("JSON %t", asJSON), text.String(), r.Chaos.Drawing)
+		r.Chaos.Drawing, text = "", strings.Builder{}
+		need.OK(t, r.Write(&text, asJSON))
+		need.That(t, "a drawing where there is none: "+text.String(), !strings.Contains(text.String(), "draw"))
+		r.Chaos.Drawing = filepath.Join(dir, "drawn.html")
 	}
 }
 
 func sample() *Page {
 	packets, peers := 0.0071, 13.6
-	waits := []Quantile{{0, time.Microsecond}, {0.5, 90 * time.Microsecond}, {0.9, time.Millisecond}, {1, 40 * time.Millisecond}}
+	waits := []durations.Quantile{{Q: 0, NS: 1e3}, {Q: 0.5, NS: 90e3}, {Q: 0.9, NS: 1e6}, {Q: 1, NS: 40e6}}
 	return &Page{
 		Title: "A title", Summary: "A summary.",
 		Goals: []Goal{{Work: "4 × 50", Figure: "turns per second", Goal: "≥ 200 ×", Measured: "190 ×", Beside: "200/s"}},
 		Comparisons: []Comparison{
-			{
-				Work: "4 × 50", Ratio: 615,
-				Run: Run{
-					Lock: "tier", Verdict: "PASS", PerSecond: 123_000, PerProcess: []int64{100, 101, 99, 100}, Jain: 1, Busy: 0.987,
-					Wait: waits, Away: 42 * time.Millisecond, AwayBound: 311 * time.Millisecond, Packets: &packets,
+			{"4 × 50", &report.Result{
+				Lock: "tier", Verdict: "PASS", PerSecond: 123_000, PerProcess: []int64{100, 101, 99, 100}, Jain: 1, Busy: 0.987,
+				Curve: waits, Away: &durations.Quantiles{Max: 42e6}, AwayBound: 311e6, Packets: &packets, Ratio: 615,
+				Baseline: &report.Result{
+					Lock: "zk", PerSecond: 200, PerProcess: []int64{10, 12, 9, 8}, Jain: 0.976, Curve: waits, Packets: &peers,
 				},
-				Peer: &Run{Lock: "zk", PerSecond: 200, PerProcess: []int64{10, 12, 9, 8}, Jain: 0.976, Wait: waits, Packets: &peers},
-			},
-			{Work: "1 × 100 <b>", Run: Run{Lock: "tier", PerSecond: 5, PerProcess: []int64{7}, Jain: 1, Wait: waits}},
+			}},
+			{"1 × 100 <b>", &report.Result{Lock: "tier", PerSecond: 5, PerProcess: []int64{7}, Jain: 1, Curve: waits}},
 		},
-		Environment: []Fact{{"processor", "AMD & Co"}},
+		Environment: []report.Fact{{Name: "processor", Value: "AMD & Co"}},
 	}
 }
 

@@ -1,4 +1,4 @@
-package page
+package report
 
 import (
 	"fmt"
@@ -33,12 +33,6 @@ func grouped(digits string) string {
 	}
 	return digits
 }
-
-func rate(perSecond float64) string { return Amount(perSecond) + "/s" }
-
-func ratio(v float64) string { return Amount(v) + " ×" }
-
-func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
 // Duration has three significant digits and a unit.
 func Duration(d time.Duration) string {
