@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/linger"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -31,7 +30,7 @@ type cohort struct {
 	round   int64              // the newest arrival when the grant came: by rounds, all up to it have a turn
 	spent   chan struct{}      // closed when nobody has to watch a lingering grant any more; nil if nobody does
 	limit   time.Duration      // for how long it may linger
-	credit  linger.Credit      // whether lingering pays
+	credit  credit             // whether lingering pays
 	sharing sharing
 	told    told
 	lost    bool // the loss of the present holds is counted
@@ -132,7 +131,7 @@ func (c *cohort) takeLocked(m *Mutex, now time.Duration) *ownership {
 		return nil
 	default:
 		source = resumed
-		c.credit.Used()
+		c.credit.used()
 	}
 	return c.ownLocked(&ownership{mutex: m}, c.grant, now, source)
 }
@@ -352,7 +351,7 @@ func (c *cohort) release(own *ownership) error {
 	if !requeued {
 		end = grant.Release
 		c.forgetLocked(leaving)
-		c.credit.Passed()
+		c.credit.passed()
 	}
 	c.mu.Unlock()
 	err := end()
@@ -423,7 +422,7 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 		return handOff
 	case first != nil:
 		return requeue
-	case c.policy.linger > 0 && c.credit.Pays() && !c.toldLocked(grant) && !c.registry.draining() && quiet && grant.Contested().For() == 0:
+	case c.policy.linger > 0 && c.credit.pays() && !c.toldLocked(grant) && !c.registry.draining() && quiet && grant.Contested().For() == 0:
 		return keep
 	}
 	return giveUp
@@ -459,7 +458,7 @@ func (c *cohort) expectHandOffLocked() {
 	if c.gate.empty() {
 		return
 	}
-	c.alarm.Set(c)
+	c.setAlarmLocked(c)
 	if !c.policy.strict {
 		c.grant.Contested().C()
 	}
@@ -533,7 +532,7 @@ func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, now boo
 		return left
 	}
 	if now && grant.Err() == nil {
-		c.credit.Wasted()
+		c.credit.wasted()
 	}
 	c.offerLocked(grant, resumed)
 	return 0
@@ -717,12 +716,12 @@ func (c *cohort) wait(ctx context.Context, w *waiter[ownership], begun time.Dura
 	return wait
 }
 
-// LookAtWait is called by the alarm.
-func (c *cohort) LookAtWait() {
+// lookAtWait is called by the alarm.
+func (c *cohort) lookAtWait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.alarm.Off(); c.state == held && !c.gate.empty() {
-		places := c.registry.leaks.Places(func(own *ownership) bool { return own.cohort == c })
+	if c.alarm.set = false; c.state == held && !c.gate.empty() {
+		places := c.registry.leaks.places(c)
 		c.judgeLocked(c.since, c.gate.first.seat.since, c,
 			"tier: a goroutine waits for long behind a hold of its own process; if the hold is its own, it never gets the lock: "+
 				"Acquire with the context of the hold enters again; if the holder waits for a lock that this goroutine holds, neither "+

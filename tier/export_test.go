@@ -13,11 +13,15 @@ func Stakes(r *Registry) int { return len(r.all()) }
 func Known(m *Mutex) int {
 	m.registry.mu.RLock()
 	defer m.registry.mu.RUnlock()
-	return m.registry.credits.Len()
+	return len(m.registry.credits.known)
 }
 
 // Derived returns the number of contexts that a hold knows of.
-func Derived(h *Hold) int { return h.work.Len() }
+func Derived(h *Hold) int {
+	h.work.mu.Lock()
+	defer h.work.mu.Unlock()
+	return len(h.work.derived)
+}
 
 // MutexOf returns the mutex by which a hold came.
 func MutexOf(h *Hold) *Mutex { return h.own.mutex }

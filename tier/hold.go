@@ -7,7 +7,6 @@ import (
 
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/work"
 )
 
 // An ownership is one turn behind the gate. All holds of one call tree share it; the
@@ -69,7 +68,7 @@ type Hold struct {
 	traced   bool // see [WithLeakDetection]
 	released atomic.Bool
 	bundle   atomic.Pointer[Bundle] // that it belongs to; nil if none
-	work     work.Contexts
+	work     contexts
 }
 
 // Lost returns a channel that is closed when the lock is no longer certain to be ours,
@@ -158,9 +157,9 @@ func (h *Hold) Release() error {
 	}
 	c, life := h.own.cohort, h.own.grant.Context()
 	if h.traced {
-		c.registry.leaks.Released(h)
+		c.registry.leaks.released(h)
 	}
-	h.work.End(life)
+	h.work.end(life)
 	rest := h.own.holds.Add(-weight(h.shared))
 	if rest == 0 {
 		defer c.part()
@@ -191,30 +190,6 @@ func (h *Hold) ReleaseAt(t time.Time) error {
 		return nil
 	}
 	return h.Release() // also if the registry is closed
-}
-
-// traced returns the hold that a caller gets. If leaks are to be found, it is one to which its ownership does not refer, and it is told
-// if that is forgotten.
-func (m *Mutex) traced(h *Hold) *Hold {
-	if !m.options.traced {
-		return h
-	}
-	if h == &h.own.first {
-		h = &Hold{own: h.own, shared: h.shared}
-	}
-	h.traced = true
-	m.registry.leaks.Acquired(h, h.own, m.registry.forgotten)
-	return h
-}
-
-func (r *Registry) forgotten(own *ownership, acquired string) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	if !r.closed { // else it is lost
-		r.second.Logger().Warn("tier: a hold was forgotten: nothing refers to it any more, and it was not released; "+
-			"the lock stays taken until the registry is closed",
-			"path", own.cohort.key.path, "token", own.grant.Token(), "since", r.at(own.since), "acquired", acquired)
-	}
 }
 
 // An ownerKey is where a context carries the hold of a lock.
@@ -258,5 +233,5 @@ func (c withoutHold) Value(key any) any {
 // of those that live, or eight, and none once it is released.
 func (h *Hold) Context(ctx context.Context) context.Context {
 	carry := func(ctx context.Context) context.Context { return context.WithValue(ctx, h.own.mutex.key, h) }
-	return h.work.Under(ctx, h.own.grant.Context(), h.Err, carry)
+	return h.work.under(ctx, h.own.grant.Context(), h.Err, carry)
 }

@@ -12,9 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/leak"
-	"github.com/tierlock/tierlock/internal/linger"
-	"github.com/tierlock/tierlock/internal/patience"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -27,11 +24,11 @@ type Registry struct {
 	open    context.Context // ends when nobody new is let in, and whoever waits gives up: at a shutdown, and with the second tier
 	refuse  func()          // ends it
 
-	leaks leak.Detector[Hold, *ownership] // see [WithLeakDetection]
+	leaks leaks // see [WithLeakDetection]
 
 	mu      sync.RWMutex // guards the fields below; taken last
 	stakes  map[lockKey]stake
-	credits *linger.Credits[lockKey]
+	credits *credits
 	past    Stats // of cohorts that are gone
 	closed  bool
 	warned  map[lockKey]bool // semaphores about whose number of permits there was a warning
@@ -54,7 +51,7 @@ func New(t second.Tier, opts ...Option) *Registry {
 	}
 	r := &Registry{
 		second: t, options: &o, ended: make(chan struct{}), gone: make(chan struct{}),
-		stakes: make(map[lockKey]stake), credits: linger.New[lockKey](), past: Stats{Losses: make(map[LossCause]int64)},
+		stakes: make(map[lockKey]stake), credits: newCredits(), past: Stats{Losses: make(map[LossCause]int64)},
 		warned: make(map[lockKey]bool),
 	}
 	r.open, r.refuse = context.WithCancel(t.Context())
@@ -233,15 +230,12 @@ const (
 type members struct {
 	registry *Registry
 	key      lockKey
-	number   atomic.Int64   // the first one comes, and the last one goes, under registry.mu
-	mu       sync.Mutex     // guards what is below, and the stake; never held across a client call or a wait
-	alarm    patience.Alarm // about the first who waits
+	number   atomic.Int64 // the first one comes, and the last one goes, under registry.mu
+	mu       sync.Mutex   // guards what is below, and the stake; never held across a client call or a wait
+	alarm    alarm        // about the first who waits
 }
 
 func (m *members) base() *members { return m }
-
-// Now is for the alarm.
-func (m *members) Now() time.Duration { return m.registry.now() }
 
 // failure wraps an error that does not come from the second tier and so names no path yet.
 func (k lockKey) failure(op string, err error) error {
@@ -265,7 +259,7 @@ func (r *Registry) join(key lockKey, permits *Semaphore) stake {
 		return nil
 	}
 	if s = r.stakes[key]; s == nil {
-		s = &cohort{members: members{registry: r, key: key}, credit: r.credits.Of(key)}
+		s = &cohort{members: members{registry: r, key: key}, credit: r.credits.of(key)}
 		if permits != nil {
 			s = &pool{members: members{registry: r, key: key}, last: new(second.Demand),
 				given: permits.permits, permits: permits.permits, store: permits.store}
@@ -317,10 +311,10 @@ func (m *members) part() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m.number.Add(-1) == 0 {
-		m.alarm.Stop()
+		m.alarm.stop()
 		if c, ok := r.stakes[m.key].(*cohort); ok {
 			r.past.sum(&c.tally) // nobody counts there any more
-			r.credits.Remember(m.key, c.credit)
+			r.credits.remember(m.key, c.credit)
 		}
 		delete(r.stakes, m.key)
 		r.noteDrainedLocked()

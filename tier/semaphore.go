@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/work"
 )
 
 // A Semaphore is a path in a registry at which all processes together may have a limited number of
@@ -205,7 +204,7 @@ type Permits struct {
 	lost      context.Context // ends with the loss of any of them
 	endLost   context.CancelCauseFunc
 	onLoss    []func() bool // stop the watching for a loss
-	work      work.Contexts
+	work      contexts
 	watch     *watch // for the observer; nil if there is none
 }
 
@@ -261,7 +260,7 @@ func (p *Permits) Token() int64 { return p.taken[0].Token() }
 // of them is lost, with an error wrapping [ErrLost] as its cause, and when they are released, with
 // [ErrReleased]; if that has happened, it is done when Context returns. The same ctx gives the same context.
 func (p *Permits) Context(ctx context.Context) context.Context {
-	return p.work.Under(ctx, p.lost, p.Err, func(ctx context.Context) context.Context { return ctx })
+	return p.work.under(ctx, p.lost, p.Err, func(ctx context.Context) context.Context { return ctx })
 }
 
 // Release gives the permits up: to goroutines of this process that wait, as far as that is fair, and
@@ -277,7 +276,7 @@ func (p *Permits) Release() error {
 	for _, stop := range p.onLoss {
 		stop()
 	}
-	p.work.End(p.lost)
+	p.work.end(p.lost)
 	defer p.pool.part()
 	released := p.watch.releasing()
 	err := p.pool.release(p)
@@ -665,7 +664,7 @@ func (p *pool) wait(_ context.Context, w *waiter[Permits], begun time.Duration) 
 // alarmLocked is called when somebody begins to wait, or waits for something else.
 func (p *pool) alarmLocked() {
 	if p.stuckLocked() {
-		p.alarm.Set(p)
+		p.setAlarmLocked(p)
 	}
 }
 
@@ -674,11 +673,11 @@ func (p *pool) stuckLocked() bool {
 	return !p.gate.empty() && p.gate.first.seat.count > p.permits-p.taken
 }
 
-// LookAtWait is called by the alarm.
-func (p *pool) LookAtWait() {
+// lookAtWait is called by the alarm.
+func (p *pool) lookAtWait() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.alarm.Off(); p.stuckLocked() {
+	if p.alarm.set = false; p.stuckLocked() {
 		first := &p.gate.first.seat
 		p.judgeLocked(p.moved, first.since, p,
 			"tier: a goroutine waits for long for permits that its own process has; if they are its own, it never gets more: "+

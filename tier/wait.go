@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/patience"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -103,20 +101,6 @@ func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun t
 		cause = fmt.Errorf("%w: %w", cause, problem)
 	}
 	return &WaitError{wait, wait.Quarantine.Explain(cause)}
-}
-
-// judgeLocked tells of the first who waits, since a time, behind what this process has had since another, if that is long by now.
-func (m *members) judgeLocked(since, waits time.Duration, waiting patience.Waiting, text string, about ...any) {
-	now := m.registry.now()
-	tell := m.registry.second.Logger().Warn
-	switch m.alarm.Judge(now, since, waits, waiting) {
-	case patience.Fine:
-		return
-	case patience.Endless:
-		tell = second.TellDeadlock
-	}
-	about = slices.Concat([]any{"path", m.key.path}, about, []any{"since", m.registry.at(since), "waited", now - waits})
-	m.spawn(func() { tell(text, about...) })
 }
 
 // A Wait is one for a lock, or for permits, with what this process knows of who is in the way. It knows what it

@@ -16,8 +16,7 @@ import (
 // do. Their guards are taken out, and their tests have to see it. This is the one place that names them.
 var packages = []string{
 	"mutexbool", "internal/contention", "internal/clock", "internal/lease", "internal/retry", "internal/second", "internal/notice",
-	"internal/queue", "internal/zkqueue", "zklock/internal/link", "zklock", "internal/leak", "internal/linger", "internal/patience",
-	"internal/work", "tier", "dropin", ".", "election",
+	"internal/queue", "internal/zkqueue", "zklock/internal/link", "zklock", "tier", "dropin", ".", "election",
 }
 
 // findAll returns the mutants of the packages below root.

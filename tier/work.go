@@ -1,17 +1,15 @@
-// Package work makes the contexts for work under a lock: they end when it is lost, or released.
-package work
+package tier
 
 import (
 	"cmp"
 	"context"
 	"reflect"
 	"sync"
-
-	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Contexts are those for work under one hold, or under permits that were taken together. The zero value has none.
-type Contexts struct {
+// contexts are those for work under one hold, or under permits that were taken together: they end when it is lost, or released. The zero
+// value has none.
+type contexts struct {
 	mu      sync.Mutex          // guards the fields below
 	derived map[any]*derivation // by their parents, but for some that have ended
 	swept   int                 // how many were left when those that have ended were last dropped
@@ -24,10 +22,10 @@ type derivation struct {
 	onLoss  func() bool // stops the watching for the loss
 }
 
-// Under returns a context that is derived from ctx, and ends with life, with what carry adds to it. It has ended already if err says
+// under returns a context that is derived from ctx, and ends with life, with what carry adds to it. It has ended already if err says
 // that there is nothing to work under. What ends it does not refer to what carry has added, nor to c: so neither ctx nor life keeps a
 // hold that was forgotten, unless ctx carries it.
-func (c *Contexts) Under(ctx, life context.Context, err func() error, carry func(context.Context) context.Context) context.Context {
+func (c *contexts) under(ctx, life context.Context, err func() error, carry func(context.Context) context.Context) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	over, parent := err(), keyOf(ctx)
@@ -59,7 +57,7 @@ func keyOf(ctx context.Context) any {
 
 // sweepLocked makes room for one more. Each time that there are twice as many as it has left, it drops those that have ended before what
 // they are for.
-func (c *Contexts) sweepLocked() {
+func (c *contexts) sweepLocked() {
 	if c.derived == nil {
 		c.derived = make(map[any]*derivation)
 	}
@@ -75,22 +73,15 @@ func (c *Contexts) sweepLocked() {
 	c.swept = len(c.derived)
 }
 
-// End ends the contexts at the release. If life has ended with a loss before, that is the cause: the
+// end ends the contexts at the release. If life has ended with a loss before, that is the cause: the
 // goroutine that ends them for it may not have run yet.
-func (c *Contexts) End(life context.Context) {
+func (c *contexts) end(life context.Context) {
 	c.mu.Lock()
 	derived := c.derived
 	c.derived = nil
 	c.mu.Unlock()
 	for _, d := range derived {
 		d.onLoss()
-		d.cancel(cmp.Or(context.Cause(life), second.ErrReleased))
+		d.cancel(cmp.Or(context.Cause(life), ErrReleased))
 	}
-}
-
-// Len returns how many are kept.
-func (c *Contexts) Len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.derived)
 }

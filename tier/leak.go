@@ -1,0 +1,78 @@
+package tier
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"weak"
+)
+
+// leaks finds holds that were forgotten: nothing in the program refers to them any more, and they were not released. It knows those that
+// are traced and not released yet: each a trace, by its weak.Pointer[Hold].
+type leaks struct{ traces sync.Map }
+
+// A trace says what is known of a hold, and does not refer to it.
+type trace struct {
+	own     *ownership
+	callers []uintptr
+}
+
+// traced returns the hold that a caller gets. If leaks are to be found, it is one to which its ownership does not refer, and a warning
+// tells if that is forgotten: from the goroutine in which the runtime cleans up for all of the program.
+func (m *Mutex) traced(h *Hold) *Hold {
+	if !m.options.traced {
+		return h
+	}
+	if h == &h.own.first {
+		h = &Hold{own: h.own, shared: h.shared}
+	}
+	h.traced = true
+	r, key, callers := m.registry, weak.Make(h), make([]uintptr, 16)
+	r.leaks.traces.Store(key, trace{h.own, callers[:runtime.Callers(2, callers)]})
+	runtime.AddCleanup(h, func(key weak.Pointer[Hold]) {
+		if left, ok := r.leaks.traces.LoadAndDelete(key); ok {
+			r.forgotten(left.(trace))
+		}
+	}, key)
+	return h
+}
+
+func (r *Registry) forgotten(t trace) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if !r.closed { // else it is lost
+		r.second.Logger().Warn("tier: a hold was forgotten: nothing refers to it any more, and it was not released; "+
+			"the lock stays taken until the registry is closed",
+			"path", t.own.cohort.key.path, "token", t.own.grant.Token(), "since", r.at(t.own.since), "acquired", t.place())
+	}
+}
+
+// released says that h is not forgotten.
+func (l *leaks) released(h *Hold) { l.traces.Delete(weak.Make(h)) }
+
+// places returns where the holds of c were acquired, as far as that is known.
+func (l *leaks) places(c *cohort) string {
+	var places []string
+	l.traces.Range(func(_, left any) bool {
+		if left := left.(trace); left.own.cohort == c {
+			places = append(places, left.place())
+		}
+		return true
+	})
+	return strings.Join(places, "; ")
+}
+
+// place returns the lines of the program that called this package, the innermost one first.
+func (t trace) place() string {
+	var lines []string
+	frames := runtime.CallersFrames(t.callers)
+	for more := true; more && len(lines) < 4; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if !strings.HasPrefix(f.Function, "github.com/tierlock/tierlock/tier.") && !strings.HasPrefix(f.Function, "runtime.") {
+			lines = append(lines, fmt.Sprintf("%s:%d", f.File, f.Line))
+		}
+	}
+	return strings.Join(lines, ", from ")
+}
