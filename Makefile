@@ -165,7 +165,7 @@ fuzz:
 
 # Everything builds, and passes vet, on the systems that users have. What is pure also runs with 32 bits, where Linux can.
 TARGETS ?= linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
-PURE := ./mutexbool ./internal/contention ./internal/lease ./internal/queue ./internal/wire ./zklock/internal/link ./tier
+PURE := ./mutexbool ./internal/second ./internal/lease ./internal/queue ./internal/wire ./zklock/internal/link ./tier
 cross: export CGO_ENABLED = 0
 cross:
 	@for target in $(TARGETS); do echo "go build and go vet for $$target"; export GOOS=$${target%/*} GOARCH=$${target#*/}; \

@@ -15,7 +15,6 @@ import (
 	"github.com/go-zookeeper/zk"
 	weighted "golang.org/x/sync/semaphore"
 
-	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
@@ -223,7 +222,7 @@ func (g grant) ErrAt(now time.Duration) error {
 	return loss
 }
 
-func (g grant) Contested() *contention.Signal { return g.now().contested }
+func (g grant) Contested() *second.Contention { return g.now().contested }
 
 func (g grant) Idle() bool { return g.writing.Load() == 0 }
 
@@ -697,14 +696,14 @@ const allNames = 1 << 30
 // A form is what a node is: the one as which it was made, or a reader's once it is shared.
 type form struct {
 	znodes    znodes
-	contested *contention.Signal // whether another contender waits behind it
+	contested *second.Contention // whether another contender waits behind it
 	wake      mutexbool.Bool     // look again: the queue or the session changed
 	missed    atomic.Bool        // something happened to a znode that this may replace
 }
 
 func (n *Node) newForm(paths []string) *form {
 	f, l := &form{znodes: n.newZnodes(paths)}, n.lock.client.link
-	f.contested = contention.New(func() { l.Spawn(func() { n.observe(f) }) })
+	f.contested = second.NewContention(func() { l.Spawn(func() { n.observe(f) }) })
 	return f
 }
 

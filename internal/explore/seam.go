@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/mutexbool"
@@ -41,7 +40,7 @@ type place struct {
 	end              context.CancelCauseFunc
 	spent            atomic.Bool   // given up
 	gone             chan struct{} // closed when it is out of the queue after that
-	contested        atomic.Pointer[contention.Signal]
+	contested        atomic.Pointer[second.Contention]
 	wanted           time.Time // since when somebody has waited, as the process knows; zero if it does not
 	looks            bool      // the process is to learn when somebody waits
 	sharing          bool      // as soon as the next one reads
@@ -147,14 +146,14 @@ func (s *seam) settleLocked(path string) {
 		if behind := s.places[path][i+1:]; x.sharing && len(behind) > 0 && behind[0].Contender.Shared {
 			x.sharing, x.Contender.Shared = false, true
 			s.tell(x, "it is shared", func() {
-				x.contested.Store(contention.New(x.look))
+				x.contested.Store(second.NewContention(x.look))
 				close(x.shared)
 			})
 		}
 	}
 }
 
-func (s *seam) raiseLocked(x *place, signal *contention.Signal, since time.Time) {
+func (s *seam) raiseLocked(x *place, signal *second.Contention, since time.Time) {
 	if x.wanted = since; !signal.Raised() {
 		signal.Raise(since.Add(s.world.scope.seed.late))
 	}
@@ -267,7 +266,7 @@ func (c *claim) place() *place {
 		Linger: c.linger, Shared: x.reads, Of: c.of,
 	}
 	x.life, x.end = context.WithCancelCause(context.Background())
-	x.contested.Store(contention.New(x.look))
+	x.contested.Store(second.NewContention(x.look))
 	return x
 }
 
@@ -429,7 +428,7 @@ func (c *claim) Revoke(ctx context.Context) error {
 func (x *place) Context() context.Context      { return x.life }
 func (x *place) Err() error                    { return x.ErrAt(0) }
 func (x *place) Token() int64                  { return x.Contender.Token }
-func (x *place) Contested() *contention.Signal { return x.contested.Load() }
+func (x *place) Contested() *second.Contention { return x.contested.Load() }
 func (x *place) Revoked() <-chan struct{}      { return x.revoked }
 func (x *place) Idle() bool                    { return x.writes.Load() == 0 || x.side.world.scope.seed.hasty }
 func (x *place) Leased() bool                  { return true }

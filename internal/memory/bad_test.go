@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -121,10 +120,10 @@ func (c badClaim) Equal(other second.Claim) bool { return c.Claim.Equal(other.(b
 
 type deaf struct {
 	badGrant
-	contested *contention.Signal
+	contested *second.Contention
 }
 
-func (g deaf) Contested() *contention.Signal { return g.contested }
+func (g deaf) Contested() *second.Contention { return g.contested }
 
 type unending struct{ badGrant }
 

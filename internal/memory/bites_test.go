@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/tiertest"
@@ -39,10 +38,10 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				return c.Claim.Requeue(ctx, old, c.wait)
 			}}},
 		"nobody is heard of": {[]string{"contested", "contested-troubled", "readers-contested", "share-contested", "linger", "budget"},
-			badTier{grant: func(g badGrant) second.Grant { return deaf{g, contention.New(func() {})} }}},
+			badTier{grant: func(g badGrant) second.Grant { return deaf{g, second.NewContention(func() {})} }}},
 		"somebody is always heard of": {[]string{"contested", "uncontested", "readers-uncontested", "share-contested", "linger"},
 			badTier{grant: func(g badGrant) second.Grant {
-				s := contention.New(func() {})
+				s := second.NewContention(func() {})
 				s.Raise(time.Now())
 				return deaf{g, s}
 			}}},

@@ -15,7 +15,7 @@ import (
 // packages are those that the lock consists of, but for what is in nested modules, each before those that use it or whose tests
 // do. Their guards are taken out, and their tests have to see it. This is the one place that names them.
 var packages = []string{
-	"mutexbool", "internal/contention", "internal/clock", "internal/lease", "internal/retry", "internal/second", "internal/notice",
+	"mutexbool", "internal/clock", "internal/lease", "internal/retry", "internal/second", "internal/notice",
 	"internal/queue", "internal/zkqueue", "zklock/internal/link", "zklock", "tier", "dropin", ".", "election",
 }
 

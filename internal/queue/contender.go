@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
@@ -38,7 +37,7 @@ type Contender struct {
 	tenure context.Context // ends with life, and when it is given up
 	quit   context.CancelCauseFunc
 
-	contested atomic.Pointer[contention.Signal]
+	contested atomic.Pointer[second.Contention]
 	revoked   mutexbool.Bool
 
 	lessened atomic.Bool // some of its permits were given up
@@ -108,7 +107,7 @@ func (l *claim) contenderUnder(x *session) *Contender {
 	// Not derived from the context of Acquire, which bounds only the wait.
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.tenure, c.quit = context.WithCancelCause(c.life)
-	c.contested.Store(contention.New(c.attend))
+	c.contested.Store(second.NewContention(c.attend))
 	c.shared.Store(l.mode == second.Reading)
 	return c
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/clock"
-	"github.com/tierlock/tierlock/internal/contention"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -21,7 +20,7 @@ func (c *Contender) Context() context.Context { return c.life }
 func (c *Contender) Tenure() context.Context { return c.tenure }
 
 // Contested is the signal that somebody waits.
-func (c *Contender) Contested() *contention.Signal { return c.contested.Load() }
+func (c *Contender) Contested() *second.Contention { return c.contested.Load() }
 
 // Revoked is closed when somebody has asked for the lock.
 func (c *Contender) Revoked() <-chan struct{} {
@@ -169,7 +168,7 @@ func (c *Contender) open() error {
 	c.opened = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.contested.Store(contention.New(c.attend)) // for those who do not read
+	c.contested.Store(second.NewContention(c.attend)) // for those who do not read
 	c.contestLocked(time.Now())
 	return nil
 }

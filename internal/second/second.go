@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"strings"
 	"time"
-
-	"github.com/tierlock/tierlock/internal/contention"
 )
 
 // A Tier is the connection of this process to a store. It is safe for concurrent use, as
@@ -108,7 +106,7 @@ type Grant interface {
 	Token() int64
 	// Contested tells whether another process waits because of this grant: behind one that reads,
 	// one that does not. After Share it is another signal.
-	Contested() *contention.Signal
+	Contested() *Contention
 	// Revoked returns a channel that is closed when somebody has asked for the lock.
 	Revoked() <-chan struct{}
 	// Shared reports whether the grant is one to read.

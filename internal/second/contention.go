@@ -1,5 +1,4 @@
-// Package contention tells the holder of a lock that another process waits for it.
-package contention
+package second
 
 import (
 	"sync"
@@ -7,9 +6,9 @@ import (
 	"time"
 )
 
-// A Signal is raised once, and for good, when somebody is known to wait behind a grant.
+// A Contention is a signal that is raised once, and for good, when somebody is known to wait behind a grant.
 // Whoever never asks causes no looking.
-type Signal struct {
+type Contention struct {
 	look   func()
 	looked sync.Once
 	raised chan struct{}
@@ -18,24 +17,24 @@ type Signal struct {
 	suspected atomic.Pointer[time.Time] // from when on somebody may wait who cannot be seen to
 }
 
-// New returns a signal for which look, which must not wait, begins to look: it is called
+// NewContention returns a signal for which look, which must not wait, begins to look: it is called
 // when somebody first asks, unless the signal is raised by then.
-func New(look func()) *Signal {
-	return &Signal{look: look, raised: make(chan struct{})}
+func NewContention(look func()) *Contention {
+	return &Contention{look: look, raised: make(chan struct{})}
 }
 
 // Raise says that somebody has waited since then. It is called once.
-func (s *Signal) Raise(since time.Time) {
+func (s *Contention) Raise(since time.Time) {
 	s.since = since
 	close(s.raised)
 }
 
 // Suspect says that from a time on somebody may wait who cannot be seen to. For counts from then; the
 // signal is not raised.
-func (s *Signal) Suspect(from time.Time) { s.suspected.Store(&from) }
+func (s *Contention) Suspect(from time.Time) { s.suspected.Store(&from) }
 
 // C returns a channel that is closed when the signal is raised.
-func (s *Signal) C() <-chan struct{} {
+func (s *Contention) C() <-chan struct{} {
 	s.looked.Do(func() {
 		if !s.Raised() {
 			s.look()
@@ -45,7 +44,7 @@ func (s *Signal) C() <-chan struct{} {
 }
 
 // Raised reports whether somebody is known to wait, and begins nothing.
-func (s *Signal) Raised() bool {
+func (s *Contention) Raised() bool {
 	select {
 	case <-s.raised:
 		return true
@@ -57,7 +56,7 @@ func (s *Signal) Raised() bool {
 // For returns for how long somebody has been known to wait: since the look that showed it
 // was sent, or since the grant if that came later. If nobody is, it is
 // since when somebody is suspected to, and else 0.
-func (s *Signal) For() time.Duration {
+func (s *Contention) For() time.Duration {
 	if s.C(); s.Raised() {
 		return max(time.Since(s.since), 1)
 	}
