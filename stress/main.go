@@ -125,6 +125,7 @@ func (c command) run(ctx context.Context, stdout, stderr io.Writer) error {
 // of ctx ends the measuring early; what was done by then is judged.
 func (c command) stress(ctx context.Context, stderr io.Writer) (*report.Result, error) {
 	if len(c.Servers) > 0 {
+		c.Release = store.ZooKeeperAt(c.Servers)
 		return load.Run(ctx, c.Config)
 	}
 	cluster, err := c.Store.Start(ctx, c.Shape())
@@ -132,7 +133,7 @@ func (c command) stress(ctx context.Context, stderr io.Writer) (*report.Result, 
 		return nil, err
 	}
 	defer cluster.Stop()
-	c.Servers, c.Private = cluster.Addrs(), true
+	c.Use(cluster)
 	if !c.Chaos {
 		return load.Run(ctx, c.Config)
 	}

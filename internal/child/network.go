@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"sync"
+
+	"github.com/tierlock/tierlock/mutexbool"
 )
 
 // Network carries what the members of an ensemble say to one another, unless the way is
@@ -27,8 +29,8 @@ func NewNetwork() *Network {
 
 // Join carries connections to the listener, which it owns from now on, on to the address.
 func (n *Network) Join(way Way, from net.Listener, to net.Addr) {
-	w := &wire{network: n, way: way, to: to, whole: make(chan struct{})}
-	w.set(true)
+	w := &wire{network: n, way: way, to: to}
+	w.whole.Set()
 	n.wires = append(n.wires, w)
 	context.AfterFunc(n.ctx, func() { from.Close() })
 	n.workers.Go(func() { w.serve(from) })
@@ -39,7 +41,7 @@ func (n *Network) Join(way Way, from net.Listener, to net.Addr) {
 func (n *Network) Isolate(id int) {
 	for _, w := range n.wires {
 		if w.way.From == id || w.way.To == id {
-			w.set(false)
+			w.whole.Clear()
 		}
 	}
 }
@@ -47,7 +49,7 @@ func (n *Network) Isolate(id int) {
 // Heal makes all ways whole; what was said meanwhile and not given up arrives.
 func (n *Network) Heal() {
 	for _, w := range n.wires {
-		w.set(true)
+		w.whole.Set()
 	}
 }
 
@@ -62,37 +64,11 @@ type wire struct {
 	network *Network
 	way     Way
 	to      net.Addr
-	mu      sync.Mutex
-	whole   chan struct{} // closed while the wire is whole
-}
-
-func (w *wire) set(whole bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	select {
-	case <-w.whole:
-		if !whole {
-			w.whole = make(chan struct{})
-		}
-	default:
-		if whole {
-			close(w.whole)
-		}
-	}
+	whole   mutexbool.Bool
 }
 
 // passes waits while the wire is cut. It is false at the network's end.
-func (w *wire) passes() bool {
-	w.mu.Lock()
-	whole := w.whole
-	w.mu.Unlock()
-	select {
-	case <-whole:
-		return true
-	case <-w.network.ctx.Done():
-		return false
-	}
-}
+func (w *wire) passes() bool { return w.whole.Wait(w.network.ctx) == nil }
 
 func (w *wire) serve(listener net.Listener) {
 	for {

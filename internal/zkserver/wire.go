@@ -18,18 +18,20 @@ func (p *program) Serves() bool {
 }
 
 // Mode is "standalone", "leader" or "follower"; an error if the server does not serve.
-func (p *program) Mode() (string, error) { return p.report("Mode: ") }
+func (p *program) Mode() (string, error) { return report(p.addr(), "Mode: ") }
 
 // Version is the server's release, such as "3.8.0"; an error if the server does not serve.
-func (p *program) Version() (string, error) {
-	version, err := p.report("Zookeeper version: ")
-	release, _, _ := strings.Cut(version, "-") // behind it is the build
-	return release, err
+func (p *program) Version() (string, error) { return Version(p.addr()) }
+
+// Version is the release of the server at addr, such as "3.8.0"; an error if it does not serve.
+func Version(addr string) (string, error) {
+	version, err := report(addr, "Zookeeper version: ")
+	return version[:strings.IndexAny(version+"-", "-,")], err // behind it is the build
 }
 
-// report returns what the server says about itself after prefix.
-func (p *program) report(prefix string) (string, error) {
-	answer, err := Ask(p.addr(), "srvr")
+// report returns what the server at addr says about itself after prefix.
+func report(addr, prefix string) (string, error) {
+	answer, err := Ask(addr, "srvr")
 	if err != nil {
 		return "", err
 	}
@@ -38,7 +40,7 @@ func (p *program) report(prefix string) (string, error) {
 			return strings.TrimSpace(said), nil
 		}
 	}
-	return "", fmt.Errorf("zkserver: %s: %s", p.addr(), strings.TrimSpace(answer))
+	return "", fmt.Errorf("zkserver: %s: %s", addr, strings.TrimSpace(answer))
 }
 
 // Ask sends one of ZooKeeper's four-letter commands to the server at addr and returns

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/child"
-	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/relay"
 	"github.com/tierlock/tierlock/stress/internal/store"
 	"github.com/tierlock/tierlock/stress/internal/twin"
@@ -136,11 +135,8 @@ func (l *lab) modes(ids ...int) []string {
 func eventually(ctx context.Context, what string, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for !holds() {
-		if ctx.Err() != nil {
-			return fmt.Errorf("never: %s: %w", what, context.Cause(ctx))
-		}
-		clock.Sleep(20*time.Millisecond, ctx.Done())
+	if err := child.Until(ctx, holds); err != nil {
+		return fmt.Errorf("never: %s: %w", what, err)
 	}
 	return nil
 }

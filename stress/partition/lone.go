@@ -17,8 +17,8 @@ func lone(s *store.Store) *site {
 	return &site{
 		store: s,
 		faults: []fault{
-			{name: "stopped", on: leader, strike: stopLone},
-			{name: "killed", on: leader, strike: killLone},
+			{name: "stopped", on: leader, strike: stop},
+			{name: "killed", on: leader, strike: kill},
 			{name: "mute", on: leader, strike: mute},
 			{name: "halted", on: leader, halting: true, strike: halt},
 		},
@@ -33,18 +33,6 @@ func lone(s *store.Store) *site {
 			return err
 		},
 	}
-}
-
-func stopLone(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
-	if err := l.server(victim).Pause(); err != nil {
-		return "", err
-	}
-	return pass(ctx, absence(random)), l.server(victim).Resume()
-}
-
-func killLone(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
-	l.server(victim).Kill()
-	return pass(ctx, absence(random)), l.server(victim).Restart(ctx)
 }
 
 // mute lets nothing through between the holder and the server.

@@ -86,7 +86,7 @@ func measure(ctx context.Context, cfg load.Config, trials []trial, goals []goal,
 		return nil, err
 	}
 	defer server.Stop()
-	cfg.Servers, cfg.Private = server.Addrs(), true
+	cfg.Use(server)
 	b := &benchmark{Environment: cfg.Environment(), Duration: cfg.Duration.Nanoseconds(), store: cfg.Store}
 	for _, t := range trials {
 		b.Trials = append(b.Trials, measured{Name: t.name})

@@ -16,6 +16,7 @@ type Config struct {
 	Store      *store.Store
 	Servers    []string // empty: private servers
 	Private    bool     // the servers were started for this run
+	Release    string   // of the servers, "" if they do not say
 	Prefix     string   // of all paths, "" or "/..."
 	Lock       string   // a kind that the store has
 	Reads      float64  // share of the turns, for a reader/writer lock
@@ -74,6 +75,12 @@ func (c *Config) options() store.Options {
 // Shape is what private servers for the run are to be like.
 func (c *Config) Shape() store.Shape { return store.Shape{Members: c.Ensemble, Hasty: c.Chaos} }
 
+// Use has the run be on private servers.
+func (c *Config) Use(cluster *store.Cluster) {
+	c.Servers, c.Private = cluster.Addrs(), true
+	c.Release, _ = cluster.Members[0].Version()
+}
+
 // Place is where the locks of the run are to be.
 func (c *Config) Place() store.Place {
 	return store.Place{Servers: c.Servers, Prefix: c.Prefix, Lock: c.Lock, Paths: c.Paths}
@@ -99,7 +106,7 @@ func (c *Config) Environment() *report.Environment {
 	e := report.Machine()
 	e.Servers = len(c.Servers)
 	version := map[string]*string{"ZooKeeper": &e.ZooKeeper, "etcd": &e.Etcd, "PostgreSQL": &e.PostgreSQL, "Redis": &e.Redis}[c.Store.Title]
-	*version = c.Store.Version(c.Servers)
+	*version = c.Release
 	switch {
 	case !c.Private:
 		e.Sync = "as the server is configured"

@@ -21,7 +21,6 @@ var Etcd = &Store{
 	Baselines: []string{"etcd"},
 	Start:     startEtcd,
 	Observe:   observeEtcd,
-	Version:   etcdVersion,
 	// In whole seconds, and more than the server's least with its ticks.
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(2+random.IntN(3)) * time.Second },
 	Model:        trace.Rules{},
@@ -49,23 +48,4 @@ func connectEtcd(servers []string) (*clientv3.Client, error) {
 		// As etcdlock asks for.
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
 	})
-}
-
-func etcdVersion(servers []string) string {
-	status, err := statusOf(context.Background(), servers[0])
-	if err != nil {
-		return ""
-	}
-	return status.Version
-}
-
-func statusOf(ctx context.Context, server string) (*clientv3.StatusResponse, error) {
-	client, err := connectEtcd([]string{server})
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
-	defer cancel()
-	return client.Status(ctx, server)
 }

@@ -26,7 +26,6 @@ func postgres(name string, open open, brittle bool, sorts ...Sort) *Store {
 		Baselines:    []string{"advisory", "version"},
 		Start:        startPostgres,
 		Observe:      observePostgres,
-		Version:      postgresVersion,
 		HastyTimeout: hastyTimeout,
 		Quarantine:   true,
 		Brittle:      brittle,
@@ -69,16 +68,4 @@ func connectPostgres(servers []string, connections int) (*pgxpool.Pool, error) {
 		cfg.MaxConns = int32(connections)
 	}
 	return pgxpool.NewWithConfig(context.Background(), cfg)
-}
-
-func postgresVersion(servers []string) (version string) {
-	pool, err := connectPostgres(servers, 1)
-	if err != nil {
-		return ""
-	}
-	defer pool.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
-	defer cancel()
-	_ = pool.QueryRow(ctx, "SELECT split_part(current_setting('server_version'), ' ', 1)").Scan(&version) // Debian adds its own
-	return version
 }

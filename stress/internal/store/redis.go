@@ -23,7 +23,6 @@ var Redis = &Store{
 	Baselines:    []string{"rueidislock", "redsync", "redislock"},
 	Start:        startRedis,
 	Observe:      observeRedis,
-	Version:      redisVersion,
 	HastyTimeout: hastyTimeout,
 	Quarantine:   true,
 	Model:        trace.Rules{OwnTTL: true, Forgets: true},
@@ -65,12 +64,4 @@ func connectRedis(servers []string) *redis.Client {
 		options.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return redisserver.Dial(ctx, servers) }
 	}
 	return redis.NewClient(options)
-}
-
-func redisVersion(servers []string) string {
-	info, err := infoOf(context.Background(), servers[0], "server")
-	if err != nil {
-		return ""
-	}
-	return info["redis_version"]
 }

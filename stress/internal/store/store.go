@@ -27,8 +27,6 @@ type Store struct {
 	Start func(ctx context.Context, shape Shape) (*Cluster, error)
 	// Observe opens a session. Its error is [ErrNoServer] if the servers do not answer.
 	Observe func(ctx context.Context, place Place) (Observer, error)
-	// Version is what the servers say that they are, "" if they do not.
-	Version func(servers []string) string
 	// HastyTimeout is a session timeout that hasty servers take.
 	HastyTimeout func(random *rand.Rand) time.Duration
 	// Quarantine says that a server that begins anew, or in another's place, may give nobody

@@ -24,7 +24,6 @@ var ZooKeeper = &Store{
 	Baselines: []string{"zk"},
 	Start:     startZooKeeper,
 	Observe:   observeZooKeeper,
-	Version:   zooKeeperVersion,
 	// At least 13 ticks, 2·(syncLimit+1.5) as the lease wants it: see the documentation
 	// of zklock.
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(13+random.IntN(3)) * hastyTick },
@@ -64,14 +63,10 @@ func startZooKeeper(ctx context.Context, shape Shape) (*Cluster, error) {
 	return &Cluster{Ensemble: ensemble}, nil
 }
 
-func zooKeeperVersion(servers []string) string {
-	answer, err := zkserver.Ask(zk.FormatServers(slices.Clone(servers))[0], "srvr")
-	if err != nil {
-		return ""
-	}
-	line, _, _ := strings.Cut(answer, "\n")
-	_, version, _ := strings.Cut(line, "version: ")
-	return version[:max(0, strings.IndexAny(version+",", "-, "))]
+// ZooKeeperAt is the release of servers that are there already, "" if the first does not say.
+func ZooKeeperAt(servers []string) string {
+	release, _ := zkserver.Version(zk.FormatServers(slices.Clone(servers))[0])
+	return release
 }
 
 // connect opens a session, or fails when ctx ends.
