@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
@@ -121,7 +122,7 @@ func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {
 			Holders []struct{ Who, Token string }
 		}
 	}
-	commandtest.Eventually(t, "a lock on the page", func() bool {
+	childtest.Eventually(t, "a lock on the page", func() bool {
 		answer, err := http.Get(url + "state.json")
 		need.OK(t, err)
 		defer answer.Body.Close()

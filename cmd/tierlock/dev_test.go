@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 )
 
@@ -18,7 +19,7 @@ func TestDevIsAZooKeeperForPrograms(t *testing.T) {
 	addr := server.Prints(server.Stdout, `in memory on (127\.0\.0\.1:\d+), for this machine only`)[1]
 
 	held := start(t, addr, commandtest.Under("", "/jobs/report", "sleep", "60")...)
-	commandtest.Eventually(t, "the lock to be held", func() bool {
+	childtest.Eventually(t, "the lock to be held", func() bool {
 		out, err := exec.Command(commandtest.Program, "-zk", addr, "ls", "/jobs").Output()
 		return err == nil && strings.Contains(string(out), "/jobs/report")
 	})

@@ -11,8 +11,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/faultproxy"
+	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/zkserver"
 	"github.com/tierlock/tierlock/zktest"
@@ -54,7 +56,7 @@ func start(t *testing.T, addr string, args ...string) *commandtest.Tool {
 // await returns when as many contend for the path.
 func await(t *testing.T, server *zktest.Server, path string, contenders int) {
 	t.Helper()
-	commandtest.Eventually(t, fmt.Sprint(contenders, " at ", path), func() bool { return len(server.Children(path)) == contenders })
+	childtest.Eventually(t, fmt.Sprint(contenders, " at ", path), func() bool { return len(server.Children(path)) == contenders })
 }
 
 // hearsBreak waits until a command that is stubborn was asked to end.
@@ -153,9 +155,9 @@ func TestBreakAndRevokeEndTheCommand(t *testing.T) {
 }
 
 // asked returns what a subcommand prints.
-func asked(t *testing.T, env []string, args string) *commandtest.Output {
+func asked(t *testing.T, env []string, args string) *logtest.Log {
 	t.Helper()
-	out := &commandtest.Output{}
+	out := new(logtest.Log)
 	io.WriteString(out, commandtest.Want(t, env, args, 0))
 	return out
 }

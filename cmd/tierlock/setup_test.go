@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/faultproxy"
 	"github.com/tierlock/tierlock/internal/need"
@@ -88,6 +89,6 @@ func contend(t *testing.T, server *zkserver.Server, path string, stage *commandt
 	conn := operate(t, server)
 	before := len(queue(t, conn, path))
 	p := start(t, server.Addr(), commandtest.Under(short, path, stage.Command()...)...)
-	commandtest.Eventually(t, "another contender", func() bool { return len(queue(t, conn, path)) > before })
+	childtest.Eventually(t, "another contender", func() bool { return len(queue(t, conn, path)) > before })
 	return p
 }

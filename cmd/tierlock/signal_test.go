@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/need"
 )
@@ -59,10 +60,10 @@ func TestKilledWaiterLeavesTheQueue(t *testing.T) {
 	start(t, server.Addr(), commandtest.Under("", "/waiter", stage.Command()...)...)
 	holder := stage.First()
 	p := start(t, server.Addr(), commandtest.Under("-session 4s", "/waiter", stage.Command()...)...)
-	commandtest.Eventually(t, "a contender", func() bool { return len(queue(t, conn, "/waiter")) == 2 })
+	childtest.Eventually(t, "a contender", func() bool { return len(queue(t, conn, "/waiter")) == 2 })
 	killed := time.Now()
 	p.Signal(syscall.SIGKILL)
-	commandtest.Eventually(t, "a shorter queue", func() bool { return len(queue(t, conn, "/waiter")) == 1 })
+	childtest.Eventually(t, "a shorter queue", func() bool { return len(queue(t, conn, "/waiter")) == 1 })
 	need.AtMost(t, "the contender stayed for", time.Since(killed), 3*time.Second)
 	stage.Nobody()
 	holder.Leave(0)

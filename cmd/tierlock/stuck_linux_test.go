@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/need"
 )
@@ -73,7 +74,7 @@ func TestNothingWaitsForTheReaderOfStderr(t *testing.T) {
 			p := startStuck(t, server.Addr(), commandtest.Under("", path, stage.Command("daemon")...)...)
 			command, rest := stage.First(), stage.Next()
 			command.Leave(4)
-			commandtest.Eventually(t, "a message that nobody reads", func() bool { return isStuck(p.Keeper()) })
+			childtest.Eventually(t, "a message that nobody reads", func() bool { return isStuck(p.Keeper()) })
 			p.Signal(syscall.SIGUSR1)
 			rest.Hears(syscall.SIGUSR1)
 			rest.Leave(0)
@@ -97,8 +98,8 @@ func TestNothingWaitsForTheReaderOfStderr(t *testing.T) {
 			holder := start(t, server.Addr(), commandtest.Under("", path, stage.Command()...)...)
 			section := stage.First()
 			p := startStuck(t, server.Addr(), commandtest.Under("-v", path, stage.Command()...)...)
-			commandtest.Eventually(t, "a contender", func() bool { return len(queue(t, conn, path)) == 2 })
-			commandtest.Eventually(t, "a message that nobody reads", func() bool { return isStuck(p.Keeper()) })
+			childtest.Eventually(t, "a contender", func() bool { return len(queue(t, conn, path)) == 2 })
+			childtest.Eventually(t, "a message that nobody reads", func() bool { return isStuck(p.Keeper()) })
 			p.Signal(syscall.SIGTERM)
 			p.Exits(143)
 			section.Leave(0)

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/logtest"
 	"github.com/tierlock/tierlock/internal/need"
 )
 
@@ -17,7 +19,7 @@ import (
 type screen struct {
 	t      *testing.T
 	master *os.File
-	shown  *commandtest.Output
+	shown  *logtest.Log
 }
 
 func newScreen(t *testing.T, servers string, shell ...string) *screen {
@@ -39,7 +41,7 @@ func newScreen(t *testing.T, servers string, shell ...string) *screen {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	need.OK(t, cmd.Start())
 	slave.Close()
-	s := &screen{t, master, &commandtest.Output{}}
+	s := &screen{t, master, new(logtest.Log)}
 	shown := make(chan struct{})
 	go func() {
 		defer close(shown)
@@ -71,7 +73,7 @@ func (s *screen) types(text string) {
 
 func (s *screen) shows(want string) {
 	s.t.Helper()
-	commandtest.Eventually(s.t, fmt.Sprintf("%q on the screen", want), func() bool { return strings.Contains(s.shown.String(), want) })
+	childtest.Eventually(s.t, fmt.Sprintf("%q on the screen", want), func() bool { return strings.Contains(s.shown.String(), want) })
 }
 
 const (

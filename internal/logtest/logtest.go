@@ -1,4 +1,4 @@
-// Package logtest keeps what was logged.
+// Package logtest keeps what was logged, or printed.
 package logtest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Log is what was logged, a line each.
+// A Log is what was written until now, a line each.
 type Log struct {
 	mu   sync.Mutex // guards the field below
 	text strings.Builder

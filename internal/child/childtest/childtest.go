@@ -64,7 +64,7 @@ func Use(tb testing.TB, server stopper, err error) {
 // Eventually fails the test unless holds is true before long.
 func Eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
 	if err := child.Until(ctx, holds); err != nil {
 		tb.Fatalf("never: %s", what)

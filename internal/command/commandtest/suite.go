@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -226,7 +227,7 @@ func readersTogether(t *testing.T, s Site) {
 	p.Says("held by process ")
 	p.Says(" and 1 more\n")
 	writer := s.start(t, Under("", "/data", stage.Command()...)...)
-	Eventually(t, "a contender", func() bool { return len(s.who(t, "/data")) == 3 })
+	childtest.Eventually(t, "a contender", func() bool { return len(s.who(t, "/data")) == 3 })
 	queue := s.who(t, "/data")
 	if queue[0].State != "holds" || queue[1].State != "holds" || queue[1].Kind != "tierlock-read" || queue[2].State != "waits" {
 		t.Errorf("the queue is %+v, want two that read, and one that waits", queue)
@@ -313,7 +314,7 @@ func signalEndsTheWait(t *testing.T, s Site) {
 	hold := s.acquire(t, "/waits", "")
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1} {
 		p := s.start(t, Under("", "/waits", stage.Command()...)...)
-		Eventually(t, "a contender", func() bool { return len(s.who(t, "/waits")) == 2 })
+		childtest.Eventually(t, "a contender", func() bool { return len(s.who(t, "/waits")) == 2 })
 		p.Signal(sig)
 		p.Exits(128 + int(sig))
 		if queue := s.who(t, "/waits"); len(queue) != 1 {
@@ -333,7 +334,7 @@ func killedRunner(t *testing.T, s Site) {
 	p := s.start(t, Under("-grace 200ms -session 30s", "/killed", stage.Command("stubborn", "daemon")...)...)
 	victims := []*Section{stage.First(), stage.Next()}
 	s.start(t, Under("", "/killed", stage.Command()...)...)
-	Eventually(t, "a contender", func() bool { return len(s.who(t, "/killed")) == 2 })
+	childtest.Eventually(t, "a contender", func() bool { return len(s.who(t, "/killed")) == 2 })
 	p.Signal(syscall.SIGKILL)
 	killed := time.Now()
 	victims[0].Hears(syscall.SIGTERM)
@@ -358,7 +359,7 @@ func queueIsSeen(t *testing.T, s Site) {
 	hold := s.acquire(t, "/seen/report", "billing")
 	stage := NewStage(t)
 	waiter := s.start(t, Under("", "/seen/report", stage.Command()...)...)
-	Eventually(t, "a contender", func() bool { return len(s.who(t, "/seen/report")) == 2 })
+	childtest.Eventually(t, "a contender", func() bool { return len(s.who(t, "/seen/report")) == 2 })
 	pid := fmt.Sprint(os.Getpid())
 	s.want(t, "ls /seen", 0, `(?m)^/seen/report +2 .*tierlock .* pid `+pid+` billing$`)
 	s.want(t, "ls", 0, `(?m)^/seen/report +2 `)
@@ -446,7 +447,7 @@ func runsAreAsked(t *testing.T, s Site) {
 		p := s.start(t, Under("-revocable -grace 500ms", "/gives-way", stage.Command(modes...)...)...)
 		section := stage.First()
 		next := s.start(t, Under("", "/gives-way", stage.Command()...)...)
-		Eventually(t, "a contender", func() bool { return len(s.who(t, "/gives-way")) == 2 })
+		childtest.Eventually(t, "a contender", func() bool { return len(s.who(t, "/gives-way")) == 2 })
 		section.Lives()
 		asked := time.Now()
 		s.want(t, "revoke /gives-way", 0, "asked tierlock .* run -revocable .*, which ends its command")
@@ -466,7 +467,7 @@ func locksAreBroken(t *testing.T, s Site) {
 	hold := s.acquire(t, "/broken", "billing")
 	stage := NewStage(t)
 	next := s.start(t, Under("", "/broken", stage.Command("stubborn")...)...)
-	Eventually(t, "a contender", func() bool { return len(s.who(t, "/broken")) == 2 })
+	childtest.Eventually(t, "a contender", func() bool { return len(s.who(t, "/broken")) == 2 })
 	s.want(t, "break /broken", 64, "wants -token N")
 	s.want(t, fmt.Sprintf("break /broken -token %d", hold.Token()), 64, "-yes") // there is nobody to ask at /dev/null
 	s.want(t, fmt.Sprintf("break /broken -yes -token %d", hold.Token()+1<<40), 1,

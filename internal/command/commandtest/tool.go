@@ -5,7 +5,6 @@
 package commandtest
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/child"
 	"github.com/tierlock/tierlock/internal/child/childtest"
+	"github.com/tierlock/tierlock/internal/logtest"
 )
 
 // Patience is for what has to happen, on a machine that has other things to do.
@@ -75,29 +75,11 @@ func run(m *testing.M, name string) int {
 
 // A Tool is a command that runs.
 type Tool struct {
-	Stdout, Stderr *Output
+	Stdout, Stderr *logtest.Log
 
 	t     *testing.T
 	cmd   *exec.Cmd
 	ended chan struct{}
-}
-
-// An Output is what a process has printed until now.
-type Output struct {
-	mu   sync.Mutex // guards the text
-	text bytes.Buffer
-}
-
-func (o *Output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *Output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // Start starts the command with more in its environment. It is killed at the end of the test.
@@ -109,7 +91,7 @@ func Start(t *testing.T, env []string, args ...string) *Tool {
 // StartWith is Start with something done first.
 func StartWith(t *testing.T, env []string, prepare func(*exec.Cmd), args ...string) *Tool {
 	t.Helper()
-	p := &Tool{t: t, cmd: exec.Command(Program, args...), Stdout: &Output{}, Stderr: &Output{}, ended: make(chan struct{})}
+	p := &Tool{t: t, cmd: exec.Command(Program, args...), Stdout: new(logtest.Log), Stderr: new(logtest.Log), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.Stdout, p.Stderr
 	p.cmd.WaitDelay = time.Second // what outlives it may keep its output open
@@ -155,14 +137,14 @@ func (p *Tool) Exits(want int) {
 // Says waits until stderr has want.
 func (p *Tool) Says(want string) {
 	p.t.Helper()
-	Eventually(p.t, fmt.Sprintf("%q on stderr", want), func() bool { return strings.Contains(p.Stderr.String(), want) })
+	childtest.Eventually(p.t, fmt.Sprintf("%q on stderr", want), func() bool { return strings.Contains(p.Stderr.String(), want) })
 }
 
 // Prints waits until an output has a line that matches, and returns its parts.
-func (p *Tool) Prints(o *Output, pattern string) (found []string) {
+func (p *Tool) Prints(o *logtest.Log, pattern string) (found []string) {
 	p.t.Helper()
 	re := regexp.MustCompile("(?m)" + pattern)
-	Eventually(p.t, fmt.Sprintf("%q in the output", pattern), func() bool {
+	childtest.Eventually(p.t, fmt.Sprintf("%q in the output", pattern), func() bool {
 		found = re.FindStringSubmatch(o.String())
 		return found != nil
 	})
@@ -172,7 +154,7 @@ func (p *Tool) Prints(o *Output, pattern string) (found []string) {
 // Keeper returns the process that has the lock.
 func (p *Tool) Keeper() (pid int) {
 	p.t.Helper()
-	Eventually(p.t, "a keeper", func() bool {
+	childtest.Eventually(p.t, "a keeper", func() bool {
 		pid = ChildOf(p.cmd.Process.Pid)
 		return pid != 0
 	})
@@ -195,14 +177,4 @@ func Want(t *testing.T, env []string, args string, status int, patterns ...strin
 		t.Errorf("%s %s: passes on what a terminal obeys: %q", filepath.Base(Program), args, all)
 	}
 	return p.Stdout.String()
-}
-
-// Eventually waits until something holds.
-func Eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(Patience); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("there is not: %s", what)
-		}
-	}
 }
