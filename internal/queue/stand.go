@@ -1,6 +1,10 @@
 package queue
 
-import "github.com/tierlock/tierlock/internal/second"
+import (
+	"sort"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
 
 // Waiting takes the permits from those of a queue who wait for them, where each has as many as it wants.
 func Waiting(queue []second.Contender) {
@@ -12,34 +16,94 @@ func Waiting(queue []second.Contender) {
 	}
 }
 
-// Stand completes how a contender stands that is at a place in its queue, where Permits are what each wants or has. Of a lock, only
-// those count with which it cannot share it, and of permits those who wait: they have none, as they and all ahead want more than there
-// are.
+// sums are of a queue up to some place.
+type sums struct {
+	permits int // what each wants or has
+	writers int
+	writer  int // the place of the last one
+}
+
+func (s *sums) add(place int, c *second.Contender) {
+	s.permits += c.Permits
+	if !c.Shared {
+		s.writers, s.writer = s.writers+1, place
+	}
+}
+
+// Stand completes how a contender stands that is at a place in its queue, where Permits are what each wants or has.
 func (v *View) Stand(own, length int, at func(int) *second.Contender) {
-	c := at(own)
-	v.Known, v.Token, v.Reads, v.Asked, v.Of = true, c.Token, c.Shared, c.Asked, c.Of
-	free := c.Of
+	var before, all sums
+	first := length
 	for i := range length {
-		p := at(i)
 		if i == own {
-			v.Free = free
+			before = all
 		}
-		free -= p.Permits
-		waits := free < 0
-		excludes := waits || c.Of == 0 && (!c.Shared || !p.Shared)
-		if waits && i != own {
-			v.Waiting++
-		}
-		switch {
-		case i < own && excludes:
-			v.Ahead, v.Nearest = v.Ahead+1, *p
-		case i > own && excludes:
-			v.Behind = true
+		if all.add(i, at(i)); first == length && all.permits > at(own).Of {
+			first = i
 		}
 	}
-	v.Nearest.Permits = 0 // who waits has none
+	v.stand(own, length, at, before, all.writers, first)
+}
+
+// stand completes a view by the sums before the place of its contender, how many write, and the first place at which more permits are
+// wanted than there are. Of a lock, only those count with which the contender cannot share it, and of permits those who wait: they have
+// none, as they and all ahead want more than there are.
+func (v *View) stand(own, length int, at func(int) *second.Contender, before sums, writers, first int) {
+	c := at(own)
+	v.Known, v.Token, v.Reads, v.Asked, v.Of = true, c.Token, c.Shared, c.Asked, c.Of
+	v.Reader = own+1 < length && at(own+1).Shared
+	v.Free = c.Of - before.permits
+	nearest := own - 1
+	switch {
+	case c.Of > 0:
+		v.Waiting = length - first
+		if own >= first {
+			v.Waiting--
+			v.Ahead = own - first
+		}
+		v.Behind = max(own+1, first) < length
+	case c.Shared:
+		v.Ahead, nearest = before.writers, before.writer
+		v.Behind = writers > before.writers
+	default:
+		v.Ahead = own
+		v.Behind = own+1 < length
+	}
+	if v.Ahead > 0 {
+		v.Nearest = *at(nearest)
+		v.Nearest.Permits = 0 // who waits has none
+	}
 	if v.Has = v.Ahead == 0 && c.Permits <= v.Free; v.Has {
 		v.Free = 0 // that matters to who waits
 	}
-	v.Reader = own+1 < length && at(own+1).Shared
+}
+
+// Places is a queue that is read once to tell how any number of its contenders stand. [View.Stand] looks at the whole queue for each.
+type Places struct {
+	queue  []second.Contender // Permits are what each wants or has
+	index  map[string]int     // by ID
+	before []sums             // each place; the last ones are of all
+}
+
+// NewPlaces reads a queue.
+func NewPlaces(queue []second.Contender) *Places {
+	p := &Places{queue: queue, index: make(map[string]int, len(queue)), before: make([]sums, 1, len(queue)+1)}
+	var all sums
+	for i := range queue {
+		p.index[queue[i].ID] = i
+		all.add(i, &queue[i])
+		p.before = append(p.before, all)
+	}
+	return p
+}
+
+// Stand completes how a contender stands as [View.Stand] does. It is not known if it does not queue.
+func (p *Places) Stand(v *View) {
+	own, known := p.index[v.ID]
+	if !known {
+		return
+	}
+	at, length := func(i int) *second.Contender { return &p.queue[i] }, len(p.queue)
+	first := sort.Search(length, func(i int) bool { return p.before[i+1].permits > p.queue[own].Of })
+	v.stand(own, length, at, p.before[own], p.before[length].writers, first)
 }
