@@ -79,14 +79,14 @@ func (t *Tier) renewUntilOver(x *session, well func()) {
 		case <-t.ctx.Done():
 			return
 		}
-		renewed := t.beat(x)
-		t.renew.Clear() // before the look whether the store is away: who finds that later asks again
-		if renewed && t.status.Load().away == nil {
+		t.renew.Clear() // before the renewal: who asks meanwhile may know of what it has not told
+		if t.beat(x) && t.status.Load().away == nil {
 			well()
 			pace.Reset()
 			timer.Reset(x.ttl / 4)
 			continue
 		}
+		t.renew.Clear() // all that failed have asked, and the pace counts
 		timer.Reset(pace.NextBackOff())
 	}
 }

@@ -65,6 +65,21 @@ func TestSessionAfterOneThatWasRenewedBeginsAtOnce(t *testing.T) {
 	})
 }
 
+// What is asked for while a renewal is under way may be because of something that this has not seen.
+func TestRenewalThatIsAskedForDuringOneFollowsAtOnce(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		f.then(Beat, late(time.Second/2))
+		f.Renew()
+		synctest.Wait()
+		f.remove(h.Ref().ID)
+		f.Renew()
+		time.Sleep(time.Second/2 + 1)
+		synctest.Wait()
+		wantErr(t, "Err", h.Err(), second.ErrLost)
+	})
+}
+
 // It takes several round trips on some stores, which may be far away.
 func TestSessionMayTakeLongToBegin(t *testing.T) {
 	slowly := func(ctx context.Context, c Command, usual func() Answer) Answer {
