@@ -12,44 +12,41 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/tierlock/tierlock/adapters/gooselock"
-	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The first process fails in the middle of its second migration, for which the other one waits, and which it then runs.
+// The first process fails in the middle of its second migration, for which the other one waits, and which it then runs. The lock is on the
+// server that is migrated: gooselock calls what every store's locks have, and tells no store from another.
 func TestGooseMigratesOneProcessAtATime(t *testing.T) {
-	for _, store := range stores {
-		t.Run(store.name, func(t *testing.T) {
-			t.Parallel()
-			s := site{store.start(t), store.connect}
-			db := need.Get(sql.Open("pgx", pgserver.PlainURL(childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true}).Addr())))(t)
-			defer db.Close()
-			inside, fail := make(chan struct{}), make(chan struct{})
-			first := migrate(t, db, s.process(t).Mutex(pathOf(t)), "the first", func() error {
-				close(inside)
-				<-fail
-				return context.Canceled
-			})
-			<-inside
-			second := migrate(t, db, s.process(t).Mutex(pathOf(t)), "the second", func() error { return nil })
-			operator := s.process(t).Mutex(pathOf(t))
-			waittest.Eventually(t, "the second waits", func() bool {
-				all, err := operator.Contenders(t.Context())
-				return err == nil && len(all) == 2
-			})
-			need.Equal(t, "migrations that have ended", len(first)+len(second), 0)
-			close(fail)
-			need.WantErr(t, "the first", <-first, context.Canceled)
-			need.WantErr(t, "the second", <-second, nil)
-			for version, want := range map[int]string{1: "the first", 2: "the second", 3: "the second"} {
-				var who string
-				need.WantErr(t, "SELECT", db.QueryRow(fmt.Sprintf("SELECT who FROM step%d", version)).Scan(&who), nil)
-				need.Equal(t, fmt.Sprintf("step %d was done by", version), who, want)
-			}
-		})
+	t.Parallel()
+	s := site{startPostgres(t), postgres(pglock.New)}
+	db := need.Get(sql.Open("pgx", pgserver.PlainURL(s.addr)))(t)
+	defer db.Close()
+	inside, fail := make(chan struct{}), make(chan struct{})
+	first := migrate(t, db, s.process(t).Mutex(pathOf(t)), "the first", func() error {
+		close(inside)
+		<-fail
+		return context.Canceled
+	})
+	<-inside
+	second := migrate(t, db, s.process(t).Mutex(pathOf(t)), "the second", func() error { return nil })
+	operator := s.process(t).Mutex(pathOf(t))
+	waittest.Eventually(t, "the second waits", func() bool {
+		all, err := operator.Contenders(t.Context())
+		return err == nil && len(all) == 2
+	})
+	need.Equal(t, "migrations that have ended", len(first)+len(second), 0)
+	close(fail)
+	need.WantErr(t, "the first", <-first, context.Canceled)
+	need.WantErr(t, "the second", <-second, nil)
+	for version, want := range map[int]string{1: "the first", 2: "the second", 3: "the second"} {
+		var who string
+		need.WantErr(t, "SELECT", db.QueryRow(fmt.Sprintf("SELECT who FROM step%d", version)).Scan(&who), nil)
+		need.Equal(t, fmt.Sprintf("step %d was done by", version), who, want)
 	}
 }
 
