@@ -78,7 +78,7 @@ func TestTimeInUseIsWhatTheDocumentsSay(t *testing.T) {
 			mutexes := times(4, func() *tier.Mutex {
 				return at(t, s, after(transfer/2), after(transfer/2), tier.WithHandOff(budget)).Mutex("/locks/a")
 			})
-			had, took := contend(t, mutexes, always(section), 50)
+			had, took := contend(t, mutexes, always(section), 12)
 			wantEqual(t, had)
 			percent = 100 * sum(had).Seconds() / took.Seconds()
 		})

@@ -93,7 +93,6 @@ func TestFramesOfAStrictTurn(t *testing.T) {
 	}{
 		{2, 10},
 		{3, 13},
-		{4, 15},
 		{8, 15},
 	} {
 		for section, crowds := range map[float64][]int{next: {4}, 0.5: {4, 50}, 2: {4}} {

@@ -379,7 +379,7 @@ func contextsKeepNothing(t *testing.T, opts ...tier.Option) {
 				use(t.Context())
 			},
 		} {
-			const n = 10_000
+			const n = 3000
 			each := heapOf(func() {
 				for i := range n {
 					f(i)

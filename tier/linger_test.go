@@ -87,7 +87,7 @@ func TestLingeringNeverCosts(t *testing.T) {
 	}, func(t *testing.T, comes func(*shared) bool) {
 		sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 			l := lock("/locks/a")
-			for range 4000 {
+			for range 1500 {
 				l.turn()
 				if comes(l) {
 					l.come()
@@ -105,7 +105,7 @@ func TestLingeringNeverCosts(t *testing.T) {
 func TestLockThatOneProcessWantsLingers(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		private, contested := lock("/locks/a"), lock("/locks/b")
-		for i := range 2000 {
+		for i := range 500 {
 			private.turn()
 			contested.contest(1)
 			if !private.lingers {
@@ -189,7 +189,7 @@ func TestManyPathsTeachEachOther(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		const fruitful = 20
 		var locks []*shared
-		for i := range 5000 {
+		for i := range 4200 {
 			l := lock(fmt.Sprint("/locks/", i))
 			for l.used < 80 && i < fruitful {
 				l.turn()

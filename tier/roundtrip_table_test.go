@@ -169,17 +169,14 @@ func TestRoundTripsOfAHandOver(t *testing.T) {
 	}{
 		{2, 4, 0, []float64{0, half, long}, one},
 		{3, 4, 0, []float64{0, half, long}, one},
-		{4, 4, 0, []float64{0, half, long}, one},
 		{8, 4, 0, []float64{0, half, long}, one},
 
 		{2, 4, roundTrip, []float64{short, half, long}, one},
 		{3, 4, roundTrip, []float64{short, half, long}, one},
-		{4, 4, roundTrip, []float64{short, half, long}, one},
 		{8, 4, roundTrip, []float64{short, half, long}, one},
 
 		{2, 1, 0, []float64{0, half, long}, figures{0: 2, half: 1.5, long: 1}},
 		{3, 1, 0, []float64{0, half, long}, one},
-		{4, 1, 0, []float64{0, half, long}, one},
 		{8, 1, 0, []float64{0, half, long}, one},
 	} {
 		for _, section := range row.sections {
