@@ -97,7 +97,8 @@ redis: redis-server
 
 # Everything, on real servers; fails where it cannot get one. Most tests wait for a server, or for a lease to end: so there are more of
 # them at a time than cores, and packages that take long begin first. At the end come the twenty that took longest.
-LONGEST = ./zklock ./pglock/... ./redislock/... ./etcdlock/... ./interop ./tier
+LONGEST = ./internal/explore ./pglock ./redislock ./zklock ./tier ./stress ./etcdlock ./internal/sim ./stress/internal/trace \
+	./stress/capacity ./metrics/tierprom ./zktest ./interop ./internal/everystore ./internal/queue ./stress/internal/bench
 test: server etcd-server redis-server postgresql-server prometheus
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet $(PACKAGES)
