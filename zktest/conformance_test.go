@@ -38,6 +38,7 @@ func TestScriptsOnModel(t *testing.T) {
 
 // ZKTEST_RECORD=1 in the environment makes it rewrite the expectations instead.
 func TestScriptsOnServer(t *testing.T) {
+	t.Parallel()
 	s := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true, TickTime: time.Second})
 	release := need.Get(s.Version())(t)
 	runScripts(t, release, target{s.Addr(), net.DialTimeout})
@@ -514,6 +515,7 @@ func onBoth(t *testing.T, test func(t *testing.T, on target)) {
 }
 
 func TestLostSessionExpires(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, on target) {
 		a, b := newClient(t, on, shortest), newClient(t, on, 10*time.Second)
 		t.Cleanup(a.close)
@@ -533,6 +535,7 @@ func TestLostSessionExpires(t *testing.T) {
 }
 
 func TestOnlyContainersOnceUsedAreReaped(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, on target) {
 		c := newClient(t, on, 10*time.Second)
 		t.Cleanup(c.close)

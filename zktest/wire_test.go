@@ -29,6 +29,7 @@ func TestWireOnModel(t *testing.T) {
 }
 
 func TestWireOnServer(t *testing.T) {
+	t.Parallel()
 	s := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true, TickTime: time.Second})
 	release := need.Get(s.Version())(t)
 	runWire(t, release, func() (net.Conn, error) { return net.Dial("tcp", s.Addr()) })
