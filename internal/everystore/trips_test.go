@@ -82,33 +82,28 @@ func pump(to, from net.Conn) {
 	to.Close()
 }
 
-// trips are how many round trips each step takes; 0 is not judged.
-type trips struct{ acquire, release, try, handOver, permits, permitsOver float64 }
-
-// The quickest of three tells how many there are: what the machine has to do meanwhile only adds to that.
+// Each step takes one round trip. The quickest of three tells how many there are: what the machine has to do meanwhile only adds to that.
+// On etcd and ZooKeeper the requests of each step are counted, and on ZooKeeper virtual time.
 func TestRoundTripsToADistantServer(t *testing.T) {
-	for name, want := range map[string]trips{
-		"ZooKeeper":  {acquire: 1, release: 1, try: 2, handOver: 1, permits: 2, permitsOver: 2},
-		"etcd":       {acquire: 1, release: 1, try: 1, handOver: 1, permits: 1, permitsOver: 1},
-		"Redis":      {acquire: 1, release: 1, try: 1, handOver: 1, permits: 1, permitsOver: 1},
-		"PostgreSQL": {acquire: 1, release: 1, try: 1, handOver: 1, permits: 1, permitsOver: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, s := range stores {
+		if s.name != "Redis" && s.name != "PostgreSQL" {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			i := slices.IndexFunc(stores, func(s store) bool { return s.name == name })
-			addr, connect := stores[i].start(t), stores[i].connect
+			addr := s.start(t)
 			var locks [2]*tier.Registry
 			for i := range locks {
-				r := need.Get(connect(t, distant(t, addr)))(t)
+				r := need.Get(s.connect(t, distant(t, addr)))(t)
 				t.Cleanup(func() { r.Close() })
 				locks[i] = r
 			}
-			measureTrips(t, locks, want)
+			measureTrips(t, locks)
 		})
 	}
 }
 
-func measureTrips(t *testing.T, locks [2]*tier.Registry, want trips) {
+func measureTrips(t *testing.T, locks [2]*tier.Registry) {
 	ctx, path := soon(t), pathOf(t)
 	took := make(map[string][]time.Duration)
 	note := func(what string, begun time.Time) { took[what] = append(took[what], time.Since(begun)) }
@@ -147,15 +142,12 @@ func measureTrips(t *testing.T, locks [2]*tier.Registry, want trips) {
 		took["permits, hand-over"] = append(took["permits, hand-over"], end.at.Sub(begun))
 		need.OK(t, end.Release())
 	}
-	for what, n := range map[string]float64{
-		"acquire": want.acquire, "release": want.release, "try": want.try, "hand-over": want.handOver,
-		"permits": want.permits, "permits, hand-over": want.permitsOver,
-	} {
-		all := took[what][1:]
+	for what, all := range took {
+		all = all[1:]
 		slices.Sort(all)
 		least, median := float64(all[0])/float64(away), float64(all[len(all)/2])/float64(away)
 		t.Logf("%-18s %.2f round trips, median of %d %.2f", what, least, len(all), median)
-		need.That(t, fmt.Sprintf("%s takes %.2f round trips, want %v", what, least, n), n == 0 || least >= n-0.25 && least <= n+0.5)
+		need.That(t, fmt.Sprintf("%s takes %.2f round trips, want one", what, least), least >= 0.75 && least <= 1.5)
 	}
 }
 
