@@ -118,13 +118,6 @@ func TestReaderWriterLockPasses(t *testing.T) {
 	need.That(t, fmt.Sprintf("writers %+v", r.Writers), r.Writers.Wait.Max != 0 && r.Writers.Jain != 0)
 }
 
-func TestSemaphorePasses(t *testing.T) {
-	r := runJSON(t, exitPass, "-zk", servers(t), "-lock", "semaphore", "-permits", "4", "-weight", "3",
-		"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
-	need.That(t, fmt.Sprintf("got %+v", r),
-		r.Verdict == "PASS" && r.Permits == 4 && r.Weight == 3 && r.Acquisitions != 0 && r.Busy != 0 && len(r.Errors) == 0)
-}
-
 func TestRealLocksPassOnTheOtherStores(t *testing.T) {
 	for name, c := range map[string]struct{ lock, baseline string }{
 		"etcd":              {"mutex", "etcd"},
@@ -133,6 +126,7 @@ func TestRealLocksPassOnTheOtherStores(t *testing.T) {
 		"redis":             {"rw", "mutex"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each has a server of its own
 			r := runJSON(t, exitPass, "-store", name, "-lock", c.lock, "-baseline="+c.baseline,
 				"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
 			for lock, r := range map[string]report.Result{c.lock: r, c.baseline: *r.Baseline} {
@@ -157,7 +151,7 @@ func checkTraffic(t *testing.T, name, lock string, r report.Result) {
 
 func TestServersAreAnRTTAway(t *testing.T) {
 	const rtt = 200 * time.Millisecond // much more than a busy machine takes for a release
-	for _, lock := range []string{"mutex", "zklock", "zk"} {
+	for _, lock := range []string{"mutex", "zk"} {
 		r := runJSON(t, exitPass, "-zk", servers(t)+"/"+lock, "-rtt", rtt.String(), "-lock", lock, "-procs", "1", "-goroutines", "1",
 			"-duration", "2s")
 		need.Must(t, fmt.Sprintf("%s: got an RTT of %v, release %+v", lock, time.Duration(r.RTT), r.Release),
