@@ -85,7 +85,8 @@ func (p *program) Command() (*exec.Cmd, error) {
 		"-Dorg.slf4j.simpleLogger.showDateTime=true",
 	}
 	if p.cfg.NoSync {
-		args = append(args, "-Dzookeeper.forceSync=no")
+		// Such a server is for a test, which ends before it would pay to have Java optimize more and collect garbage in parallel.
+		args = append(args, "-Dzookeeper.forceSync=no", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 	}
 	if p.cfg.ContainerCheck > 0 {
 		args = append(args, fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", p.cfg.ContainerCheck.Milliseconds()))
