@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	schedules = flag.Int("schedules", 500, "random schedules to play")
+	schedules = flag.Int("schedules", 200, "random schedules to play")
 	firstSeed = flag.Uint64("seed", 0, "of the first; 0: another one each time")
 )
 
