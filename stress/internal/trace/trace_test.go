@@ -291,7 +291,7 @@ var forgers = []forger{
 }
 
 func TestWhatNoStoreCanHaveDoneIsFound(t *testing.T) {
-	calm, faults := run(t, 1, 4*time.Second, false), run(t, 1, 40*time.Second, true)
+	calm, faults := run(t, 1, 4*time.Second, false), run(t, 1, 30*time.Second, true)
 	for _, f := range forgers {
 		events := calm
 		if strings.Contains(f.name, "session") {
