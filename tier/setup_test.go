@@ -246,12 +246,13 @@ type special struct {
 	errAt      func() error            // what its permits say; they are without a lease if it is nil
 	life       context.Context         // of its permits, then
 	logger     *slog.Logger            // on which people are told, if that is not nobody
+	lease      time.Duration           // 0: as ever
 }
 
 // specially returns the locks of one more process, by way of a special store.
 func specially(t *testing.T, s *memory.Server, store *special, opts ...tier.Option) *tier.Registry {
 	t.Helper()
-	store.Tier = s.Dial("", sessionTimeout, nil)
+	store.Tier = s.Dial("", cmp.Or(store.lease, sessionTimeout), nil)
 	synctest.Wait() // until it is connected
 	locks := tier.New(store, opts...)
 	t.Cleanup(func() { locks.Close() })
@@ -260,11 +261,12 @@ func specially(t *testing.T, s *memory.Server, store *special, opts ...tier.Opti
 
 func (s *special) Logger() *slog.Logger { return cmp.Or(s.logger, s.Tier.Logger()) }
 
-// logged returns the locks of one more process, and what it logs.
+// logged returns the locks of one more process, and what it logs. They are used for hours, in which a shorter lease would be renewed
+// thousands of times.
 func logged(t *testing.T, s *memory.Server, opts ...tier.Option) (*tier.Registry, *logtest.Log) {
 	t.Helper()
 	log, logger := logtest.New(slog.LevelInfo)
-	return specially(t, s, &special{logger: logger}, opts...), log
+	return specially(t, s, &special{logger: logger, lease: time.Hour}, opts...), log
 }
 
 func (s *special) Quarantine() *second.QuarantineError {
