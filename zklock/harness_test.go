@@ -241,6 +241,7 @@ func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 	operator := look{zkconn.Start(t, e.Addrs(), 10*time.Second, nil)}
 	return tiertest.Harness{
 		Lease: tierTimeout,
+		Gate:  true,
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
 			w := &cord{dial: new(net.Dialer).DialContext, writes: &writes}
 			for _, addr := range e.Addrs() {

@@ -11,15 +11,18 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// What package tier promises on top of a second tier.
+// What package tier promises on top of a second tier, by what that promises: a requeue is one write, a holder hears of others that
+// wait, and of its loss. So it is tested in virtual time on each kind of tier, and on one real store.
 var enginePromises = []promise{
-	{name: "hand-off", text: "A hand-off within a process costs no write", alone: true, test: handOffIsFree},
-	{name: "strict", text: "A turn in strict order costs one write", alone: true, test: strictTurnIsOneWrite},
-	{name: "linger", text: "A lock that lingers costs no write, and goes when another process comes", alone: true, test: lingering},
-	{name: "re-entry", text: "Re-entry costs no write, and the lock goes with the last hold", alone: true, test: reentry},
+	{name: "hand-off", text: "A hand-off within a process costs no write", gate: true, alone: true, test: handOffIsFree},
+	{name: "strict", text: "A turn in strict order costs one write", gate: true, alone: true, test: strictTurnIsOneWrite},
+	{name: "linger", text: "A lock that lingers costs no write, and goes when another process comes", gate: true, alone: true,
+		test: lingering},
+	{name: "re-entry", text: "Re-entry costs no write, and the lock goes with the last hold", gate: true, alone: true, test: reentry},
 	{name: "budget", text: "While others wait, a process keeps the lock no longer than its hand-off budget and two sections",
-		test: budgetIsKept},
-	{name: "hold-lost", text: "A hold knows of its loss before its lease is over and before another process holds", test: holdIsLost},
+		gate: true, test: budgetIsKept},
+	{name: "hold-lost", text: "A hold knows of its loss before its lease is over and before another process holds",
+		gate: true, test: holdIsLost},
 }
 
 // An engine is the gate of one process, over its tier.

@@ -33,6 +33,8 @@ type Harness struct {
 	Lease time.Duration
 	// Virtual says that time is: then no machine is slow, and all processes have that lease.
 	Virtual bool
+	// Gate has the promises of the gate tested in real time, too. They follow from those of the tier, so one store is enough.
+	Gate bool
 	// Unpromised are the promises that the tier does not make, by the names of their tests, and why. The suite shows that
 	// they are not kept.
 	Unpromised map[string]string

@@ -13,6 +13,7 @@ type promise struct {
 	name  string // of its test
 	text  string // in the table
 	alone bool   // no other test may use the store meanwhile
+	gate  bool   // the gate's own: it follows from what else the tier promises, and needs no more than one real store
 	first bool   // before any lease is longer than Harness.Lease: a server that takes over may wait for the longest there was
 	test  func(*scene)
 }
@@ -88,6 +89,9 @@ func (p promise) judge(t *testing.T, with With, quiet bool, result *string) {
 	v := &verdict{quiet: quiet}
 	defer func() { *result = v.result() }() // however the test ends
 	with(t, func(t *testing.T, h Harness) {
+		if v.elsewhere = p.gate && !h.Virtual && !h.Gate; v.elsewhere {
+			return
+		}
 		if why, not := h.Unpromised[p.name]; not {
 			v.quiet, v.unpromised = true, why
 			defer func() {
@@ -105,7 +109,7 @@ func (p promise) judge(t *testing.T, with With, quiet bool, result *string) {
 			}
 		}
 	})
-	if v.lacking != "" {
+	if v.lacking != "" || v.elsewhere {
 		t.Skip(v.result())
 	}
 }
@@ -114,6 +118,7 @@ func (p promise) judge(t *testing.T, with With, quiet bool, result *string) {
 type verdict struct {
 	quiet      bool
 	unpromised string     // why, "" if it is promised
+	elsewhere  bool       // it is tested
 	mu         sync.Mutex // guards the fields below
 	failure    string     // the first one
 	lacking    string
@@ -141,6 +146,8 @@ func (v *verdict) result() string {
 		return Unpromised + ": " + v.unpromised
 	case v.failure != "":
 		return Broken + ": " + v.failure
+	case v.elsewhere:
+		return Elsewhere
 	case v.lacking != "":
 		return NotAvailable + ": " + v.lacking
 	}

@@ -24,6 +24,7 @@ type Row struct {
 // Results of rows. Behind what is not promised or not available it says why, and behind what is broken, how.
 const (
 	Kept         = "kept"
+	Elsewhere    = "follows from the rows above; tested on ZooKeeper"
 	Unpromised   = "not promised"
 	NotAvailable = "not available"
 	Broken       = "BROKEN"
