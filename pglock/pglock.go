@@ -29,7 +29,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*tier.Registr
 	return front(ctx, pool, opts, open)
 }
 
-func front(ctx context.Context, pool *pgxpool.Pool, opts []Option, open func(*pgxpool.Pool, options) (*queue.Tier, error)) (*tier.Registry, error) {
+func front(ctx context.Context, pool *pgxpool.Pool, opts []Option, open func(*pgxpool.Pool, options) (*queue.Tier, error),
+) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err == nil && pool == nil {
 		err = errors.New("nil pool")

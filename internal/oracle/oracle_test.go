@@ -44,7 +44,7 @@ func TestHistories(t *testing.T) {
 		"permits that come to the room":       {3, []step{enters(weighing(2, a)), enters(b)}, ""},
 		"one permit too many":                 {3, []step{enters(weighing(2, a)), enters(weighing(2, b))}, "I1: "},
 		"a token is passed on in a process":   {Mutex, []step{enters(a), leaves(a), enters(turn(1, 2, 5))}, ""},
-		"a token is passed on to another":     {Mutex, []step{enters(a), leaves(a), enters(turn(2, 1, 5))}, "I8: process 2 has token 5, which process 1"},
+		"a token is passed on to another":     {Mutex, []step{enters(a), leaves(a), enters(turn(2, 1, 5))}, "I8: process 2 has token 5, which"},
 		"a token falls":                       {Mutex, []step{enters(a), leaves(a), enters(turn(1, 2, 4))}, "I8: process 1 has token 4, after 5"},
 		"a token falls behind one without":    {Mutex, []step{enters(a), leaves(a), enters(none), leaves(none), enters(turn(2, 1, 4))}, "I8: "},
 		"no token is no promise":              {Mutex, []step{enters(a), leaves(a), enters(none)}, ""},
