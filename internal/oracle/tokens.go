@@ -56,8 +56,8 @@ func (t Tokens) With(m Mark, alone bool) Tokens {
 }
 
 // Wrote judges a guarded write that takes effect once others have begun (I1): whoever a process passes its token on to begins when nothing
-// that was written with it is under way. Whose token is stale the store refuses. Only the explorer feeds this, which sees in the store whose
-// a write is; elsewhere those of one token look the same.
+// that was written with it is under way. Whose token is stale the store refuses. Only the explorer feeds this: it sees in the store whose a
+// write is, and elsewhere those of one token look the same.
 func Wrote(m Mark, later []Mark) error {
 	if slices.Contains(later, m) {
 		return fmt.Errorf("I1: a write with token %d takes effect in the turn of another one that has it", m.Token)
