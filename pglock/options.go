@@ -71,8 +71,8 @@ func WithNewServer() Option {
 }
 
 // WithLazyStart has New and NewAdvisory return at once, for programs that must start without their server. The first session is then begun
-// in the background, and asked for again until there is one. Meanwhile acquisitions wait, a try waits until it is known whether the server can be
-// reached, and [tier.Registry.Err] says why there is no session.
+// in the background, and asked for again until there is one. Meanwhile acquisitions wait, a try waits until it is known whether the
+// server can be reached, and [tier.Registry.Err] says why there is no session.
 func WithLazyStart() Option {
 	return option{Set: func(o *options) { o.Lazy = true }}
 }
