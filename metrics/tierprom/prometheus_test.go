@@ -182,10 +182,9 @@ func TestScrapeOfASemaphore(t *testing.T) {
 		`tierlock_long_waits_total{path="/limits/*"} 1`,
 		"tierlock_permit_waiters 0\n", "tierlock_holds 0\n", "tierlock_oldest_wait_seconds{path=\"/limits/*\"} 0\n",
 	)
-	lost := make(chan struct{})
-	context.AfterFunc(other.Context(t.Context()), func() { close(lost) })
 	srv.Expire(srv.Sessions()[0].ID)
-	<-lost
+	<-three.Lost() // else its release may come before its loss
+	<-other.Lost()
 	three.Release()
 	other.Release()
 	wantOn(t, page,
