@@ -50,6 +50,12 @@ func (r *record) last() second.ConnectionState {
 	return r.states[len(r.states)-1]
 }
 
+func (r *record) idle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.inside
+}
+
 func connectionIsTold(s *scene) {
 	p := s.victim()
 	s.needs(p.Cut != nil, "cut a process off")
@@ -79,6 +85,7 @@ func connectionIsTold(s *scene) {
 	}
 	s.release(p.acquire())
 	p.Close()
+	s.await("the listener returns, for which nobody waits", s.patience(), r.idle)
 	if end := r.last(); end != "" && end != second.Connected { // on a busy machine there may have been an outage
 		s.Errorf("told of an end that the program wanted: %v", r.take())
 	}
