@@ -53,7 +53,7 @@ func only[O any](given bool, option O) []O {
 	return nil
 }
 
-// Nobody listens at the address.
+// nobodyAt returns an address at which nobody listens.
 func nobodyAt(t *testing.T) string {
 	l := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()

@@ -138,7 +138,7 @@ type Process struct {
 // A store is the server as a process sees it.
 type store struct{ *Process }
 
-// Dial returns the tier of a process for tests, of which the store keeps what it has for so long.
+// Dial returns the tier of a process, for tests. The store keeps what a silent process has for the length of the lease.
 func (s *Server) Dial(name string, lease time.Duration, record func(queue.Record)) *Process {
 	return s.connect("memory", second.Settings{TTL: lease, Logger: s.Logger, Label: name}, record)
 }
