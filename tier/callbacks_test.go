@@ -107,7 +107,7 @@ func TestCloseReturnsWhateverCodeOfTheProgramDoes(t *testing.T) {
 			"the client of the store " + how: "client",
 		}, func(t *testing.T, s *memory.Server, where string) {
 			var locks *tier.Registry
-			until, entered := make(chan struct{}), make(chan struct{}, 9)
+			until, entered, made := make(chan struct{}), make(chan struct{}, 9), make(chan struct{})
 			defer close(until)
 			code := func(here string) {
 				if here != where {
@@ -117,6 +117,7 @@ func TestCloseReturnsWhateverCodeOfTheProgramDoes(t *testing.T) {
 				if hangs {
 					<-until
 				} else {
+					<-made // a line can be logged while the registry is being made
 					<-locks.Done()
 					closes(t, locks, nil)
 				}
@@ -132,6 +133,7 @@ func TestCloseReturnsWhateverCodeOfTheProgramDoes(t *testing.T) {
 					code("client")
 				}
 			}}, tier.WithObserver(o))
+			close(made)
 			hold := acquire(t, locks.Mutex("/locks/a"))
 			wantErr(t, "ReleaseAt", acquire(t, locks.Mutex("/locks/b")).ReleaseAt(time.Now().Add(time.Hour)), nil)
 			s.Remove("/locks/a", 0) // which is logged
