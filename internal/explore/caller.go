@@ -61,6 +61,7 @@ type caller struct {
 	ended  bool    // the context of the call
 	behind bool    // its process knew that another one was in the way then
 	first  bool    // or that none was
+	spoilt bool    // it gave up as somebody released
 	has    []*span // to be released, the last one first
 	err    error
 	wrote  bool
@@ -77,7 +78,7 @@ func (c *caller) begin() {
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), calledBy{}, c))
 	c.process.begun, c.begun, c.ended, c.behind, c.first = true, true, false, false, false
 	c.state, c.cancel, c.since, c.after, c.err = waiting, cancel, time.Now(), w.step, nil
-	c.wrote, c.events, c.keep = false, nil, nil
+	c.wrote, c.spoilt, c.events, c.keep = false, false, nil, nil
 	if w.scope.seed.deaf {
 		c.cancel = func() {}
 	}
@@ -121,13 +122,13 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 			return h
 		}
 	}
+	options := c.world.scope.ofMutex()
 	permits := func(n int) {
 		var p *tier.Permits
-		if p, err = r.Semaphore(path, permitsThere).Acquire(ctx, n); err == nil {
+		if p, err = r.Semaphore(path, permitsThere, options...).Acquire(ctx, n); err == nil {
 			has = append(has, &span{caller: c, paths: []string{permitsOf + path}, weight: n * whole / permitsThere, hold: p})
 		}
 	}
-	options := c.world.scope.ofMutex()
 	mutex, rw := r.Mutex(c.call.mutex(), options...), r.RWMutex(path, options...)
 	switch c.call {
 	case Lock, Second, Third, Guarded:
@@ -167,6 +168,19 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 	case Nested:
 		if h := take(whole)(mutex.Acquire(ctx)); h != nil {
 			take(whole)(mutex.Acquire(h.Context(context.Background())))
+		}
+	case Outer:
+		if h := take(whole)(mutex.Acquire(ctx)); h != nil {
+			take(whole)(mutex.TryAcquire(context.WithoutCancel(h.Context(ctx))))
+			slices.Reverse(has)
+		}
+	case Upgrade:
+		if h := take(1)(rw.Reader().Acquire(ctx)); h != nil {
+			_, waited := rw.Writer().Acquire(h.Context(ctx))
+			_, tried := rw.Writer().TryAcquire(h.Context(ctx))
+			if h.Err() == nil && (!errors.Is(waited, tier.ErrUpgrade) || !errors.Is(tried, tier.ErrUpgrade)) {
+				err = fmt.Errorf("it reads, and is not refused to write: %v, %v", waited, tried)
+			}
 		}
 	case Lead:
 		l, led := leader{election.New(r, path), make(chan struct{}), make(chan error, 1)}, make(chan int64, 1)
@@ -273,10 +287,13 @@ func (c *caller) release() {
 		last.end = w.step
 	}
 	go func() {
+		begun := time.Now()
 		err := last.hold.Release()
+		took := time.Since(begun)
 		c.writeLate(last)
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		w.judgeReleasedLocked(last, took)
 		if err != nil && !c.disturbed && !w.refused {
 			w.blameLocked("lost", "%s releases what is lost: %v", c.name, err)
 		}
@@ -285,6 +302,21 @@ func (c *caller) release() {
 			c.turnIsOver()
 		}
 	}()
+}
+
+// judgeReleasedLocked judges what was released: it says so, also to who releases it again, and that has not taken long, whatever the
+// network does.
+func (w *queues) judgeReleasedLocked(x *span, took time.Duration) {
+	switch x.hold.(type) {
+	case leader, doing: // which do it once
+		return
+	}
+	if again := x.hold.Release(); !errors.Is(again, tier.ErrReleased) || !errors.Is(x.hold.Err(), tier.ErrReleased) {
+		w.blameLocked("lost", "%s has released, and says %v, and when it does so again %v", x.name, x.hold.Err(), again)
+	}
+	if took > lease/3 && !w.scope.Seam { // where nobody ends the wait for that
+		w.blameLocked("waits", "%s takes %v to release", x.name, took)
+	}
 }
 
 // A writer is a grant that guards writes.

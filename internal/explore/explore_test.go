@@ -653,6 +653,7 @@ func TestJudgesFind(t *testing.T) {
 				*a = queue.Answer{Outcome: queue.Denied, Err: errors.New("no")}
 			}
 		})}}, true},
+		{"znodes", Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Lock}, seed: seed{remove: 1}}, false},
 		{"words", Scope{Processes: 2, Calls: []Call{Lock}, Cancel: true, seed: seed{store: wrong(func(_ queue.Command, a *queue.Answer) {
 			a.View.Ahead, a.View.Nearest = 0, second.Contender{}
 		})}}, true},

@@ -28,6 +28,9 @@ func (w *queues) blameLocked(judge, format string, args ...any) {
 func (w *queues) judge() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if e, frames := w.store.(*ensemble); frames {
+		w.judgeNodesLocked(e)
+	}
 	for _, x := range w.spans {
 		w.judgeLeaseLocked(x)
 		w.judgeWorkLocked(x)
@@ -37,10 +40,10 @@ func (w *queues) judge() {
 	}
 	w.judgeLogLocked()
 	w.judgeLongLocked()
-	if w.step > mostSteps {
+	if w.step > mostSteps && !w.scope.Long {
 		w.blameLocked("waits", "there is no end after %d steps", mostSteps)
 	}
-	if !w.done() && w.quiet >= patience { // a fault, which could help, need not come
+	if !w.done() && w.quiet >= patience && !w.ails() { // a fault, which could help, need not come
 		w.blameLocked("waits", "somebody waits for ever")
 	}
 	for _, at := range queueAt {
@@ -75,7 +78,7 @@ func (w *queues) judge() {
 func (w *queues) grantedLocked(c *caller) {
 	w.judgeSourceLocked(c)
 	for _, x := range c.has {
-		x.begin, x.end = -1, -1
+		x.begin, x.end, x.turn = -1, -1, c.left
 		if h, ok := x.hold.(interface {
 			Context(context.Context) context.Context
 		}); ok {
@@ -141,7 +144,7 @@ func (w *queues) judgeGrantLocked(x *span) {
 	}
 	err := oracle.Served(x.waiter(), here)
 	i := slices.Index(w.entered, x.process)
-	if others := func(c Call) bool { return c != Lock && c != Nested }; err == nil && !w.scope.any(others) {
+	if others := func(c Call) bool { return c != Lock && c != Nested && c != Outer }; err == nil && !w.scope.any(others) {
 		err = oracle.Served(oracle.Waiter{Name: x.name, Came: int64(i)}, there)
 	}
 	if err != nil {
@@ -177,11 +180,12 @@ func (w *queues) judgeCallLocked(c *caller) {
 	switch {
 	case c.state == waiting && c.ended && c.call != Both: // which has to release first
 		w.blameLocked("context", "%s waits, although its context has ended", c.name)
-	case c.state == waiting && limit > 0 && time.Since(c.since) >= limit:
+	case c.state == waiting && limit > 0 && time.Since(c.since) >= limit && c.call != Lead && c.call != Both && c.call != Try:
 		w.blameLocked("context", "%s waits for longer than %v", c.name, limit)
 	case c.err == nil, c.ended && errors.Is(c.err, context.Canceled), limit > 0 && errors.Is(c.err, tier.ErrWaitLimit):
 	case c.call == Try && (errors.Is(c.err, tier.ErrLocked) || errors.Is(c.err, context.DeadlineExceeded)): // or it was not answered
-	case c.closing && errors.Is(c.err, tier.ErrClosed), c.disturbed && (c.call == Try || errors.Is(c.err, tier.ErrLost)):
+	case c.closing && errors.Is(c.err, tier.ErrClosed), c.disturbed && errors.Is(c.err, tier.ErrLost):
+	case (c.missed || c.disturbed) && c.call == Try:
 	case w.refused && strings.HasSuffix(c.err.Error(), " refused"):
 	case c.call == Wrong && errors.Is(c.err, errRefused):
 	default:
@@ -200,7 +204,7 @@ func (w *queues) judgeStoreLocked(at string) {
 		if !w.known[q.ID] {
 			w.known[q.ID] = true
 			w.judgeEntryLocked(queue[:i], q)
-			if p := w.named(q.Label); w.isWantedLocked(p, q.ID) && !slices.Contains(w.entered, p) {
+			if p := w.named(q.Label); !w.worn && w.isWantedLocked(p, q.ID) && !slices.Contains(w.entered, p) {
 				w.entered = append(w.entered, p)
 			}
 		}
@@ -347,7 +351,7 @@ func (w *queues) judgeStayLocked(c *caller) {
 
 // judgeWantedLocked judges whether somebody who is said to wait has done so, unless one that closes has come and gone in one step.
 func (w *queues) judgeWantedLocked(x *span) {
-	if slices.ContainsFunc(w.processes, func(p *process) bool { return p.closing }) {
+	if w.worn || slices.ContainsFunc(w.processes, func(p *process) bool { return p.closing }) { // whose paths make way
 		return
 	}
 	if hold, ok := x.hold.(*tier.Hold); ok && second.GrantOf(hold).Contested().Raised() && !w.wanted[x.token] {
@@ -369,7 +373,9 @@ func (w *queues) judgeLookLocked(c *caller) {
 	if !ok || hold.Err() != nil {
 		return
 	}
-	here := slices.ContainsFunc(c.callers, func(c *caller) bool { return c.state == waiting && c.call != Try })
+	here := slices.ContainsFunc(c.callers, func(y *caller) bool {
+		return y.state == waiting && y.call != Try && y.call.mutex() == c.call.mutex()
+	})
 	reads := len(c.has) == 1 && hold.Shared() && !x.Shared()
 	if s := w.store.(*seam); x.wanted.IsZero() && (here || reads) && x == s.places[x.path][0] && s.behindLocked(x.path, 0) {
 		w.blameLocked("budget", "%s does not know that somebody waits, and does not look", c.name)
@@ -387,7 +393,7 @@ func (w *queues) anyUnderWayLocked(p *process) bool {
 func (w *queues) judgeWriteLocked(x *span) {
 	var later []oracle.Mark
 	for _, y := range w.spans {
-		if y != x && (y.begin > x.begin || y.begin < 0) {
+		if y != x && y.paths[0] == x.paths[0] && (y.begin > x.begin || y.begin < 0) {
 			later = append(later, w.mark(y))
 		}
 	}
@@ -556,7 +562,7 @@ func (w *queues) judgeOpenLocked(c *caller) {
 // judgeSourceLocked judges from where a lock is said to have come: not from the store where the process has had it before.
 func (w *queues) judgeSourceLocked(c *caller) {
 	had := slices.ContainsFunc(w.spans, func(x *span) bool {
-		return x.begin >= 0 && x.process == c.process && x.token != 0 && x.token == c.has[0].token
+		return x.begin >= 0 && x.process == c.process && x.token != 0 && x.token == c.has[0].token && x.paths[0] == c.has[0].paths[0]
 	})
 	if had && (c.source == tier.Found || c.source == tier.HandOver) && c.call != Both {
 		w.blameLocked("told", "%s is told that what its process has had was %s", c.name, c.source)
@@ -615,7 +621,13 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	if !errors.As(c.err, &e) {
 		return
 	}
+	if w.scope.calls(Both) || c.spoilt || w.scope.Long && c.closing { // some have one lock, and wait for the other; others leave as well
+		return
+	}
 	locks, permits := w.hasLocked(c.process)
+	if e.Permits == 0 {
+		permits = 0
+	}
 	if waited := time.Since(c.since); e.Waited != waited || e.Permits == 0 && (e.Here != nil) != locks[c.call.mutex()] || e.Taken != permits {
 		w.blameLocked("told", "%s after %v: %v and %d permits are here; got %v", c.name, waited, locks, permits, e)
 	}
@@ -625,7 +637,7 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 func (w *queues) judgeWordsLocked(c *caller) {
 	text := c.err.Error()
 	has := func(part string) bool { return strings.Contains(text, part) }
-	if !has(c.call.mutex()) && !(c.call == Both && has(other)) {
+	if !has(strings.TrimPrefix(c.call.mutex(), permitsOf)) && !(c.call == Both && has(other)) {
 		w.blameLocked("words", "%s fails without its path: %q", c.name, text)
 	}
 	var e *tier.WaitError
@@ -635,12 +647,12 @@ func (w *queues) judgeWordsLocked(c *caller) {
 	wants := []string{" " + e.Path + ": waited ", ": " + e.Err.Error()}
 	if n := map[Call]string{One: " for 1 permit:", Two: " for 2 permits:"}[c.call]; n != "" {
 		wants = append(wants, n)
-	} else if locks, _ := w.hasLocked(c.process); locks[c.call.mutex()] {
+	} else if locks, _ := w.hasLocked(c.process); locks[c.call.mutex()] && !c.spoilt && !(w.scope.Long && c.closing) { // others leave as well
 		wants = append(wants, "of this process has the lock, since ")
 	} else if e.Position > 0 {
 		wants = append(wants, e.Ahead.Label, map[bool]string{true: " has the lock", false: " ahead"}[e.AheadHolds])
 	}
-	if _, permits := w.hasLocked(c.process); permits > 0 {
+	if _, permits := w.hasLocked(c.process); permits > 0 && e.Permits > 0 && !c.spoilt && !(w.scope.Long && c.closing) {
 		wants = append(wants, "this process has "+map[int]string{1: "1 permit", 2: "2 permits"}[permits])
 	}
 	for _, want := range wants {
@@ -849,6 +861,9 @@ func (w *queues) judgeRest() {
 		if left := w.store.Queue(at); len(left) > 0 {
 			w.blameLocked("left", "%d are left in the queue", len(left))
 		}
+	}
+	if e, frames := w.store.(*ensemble); frames {
+		w.judgeEndLocked(e)
 	}
 	for _, p := range w.processes {
 		if p.refused && !p.gaveUp {

@@ -112,7 +112,7 @@ func (w *queues) noteLong(least time.Duration, what int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.longs[what-1]++
-	if waited := w.waitedLocked(); w.scope.oneMutex() && (waited < least || w.longs[what-1] > w.scope.Processes) {
+	if waited := w.waitedLocked(); w.scope.oneMutex() && (waited < least || w.longs[what-1] > w.scope.Processes && !w.scope.Long) {
 		w.blameLocked("told", "a wait of %v is told to be as long as %v, %d times", waited, least, w.longs[what-1])
 	}
 }
@@ -142,7 +142,7 @@ func (w *queues) noteTrace(places string) {
 func (w *queues) noteAway(why any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if why == nil && !w.expired && !w.scope.Early {
+	if why == nil && !w.expired && !w.scope.Early && !(w.scope.Long && w.losses) { // several may have lost their sessions
 		w.blameLocked("words", "it is logged that there is no connection, for no reason")
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -34,96 +33,17 @@ const (
 	budget = 20 * time.Millisecond // of a hand-off
 )
 
-// A Scope is what processes do.
-type Scope struct {
-	Processes int
-	Calls     []Call // of each process, one for each of its goroutines
-	Others    []Call // likewise of all but the first process, if those do something else
-	Turns     int    // of each goroutine; 0 is 1
-	Seam      bool   // over a second tier that is scripted, each call of which is one step; neither: over the store in memory
-	ZooKeeper bool   // over a ZooKeeper in memory, each frame of which is one step
-	Attached  bool   // likewise, over a connection that the client library has made
-	Strict    bool   // nothing is handed on, but by rounds
-	Rounds    bool
-	Linger    time.Duration
-	MaxWait   time.Duration
-	Traced    bool          // holds that are forgotten are to be found
-	Early     bool          // calls may begin before there is a session
-	Slow      time.Duration // the answer to a renewal takes so long
-
-	// Faults that there can be.
-	Refuse bool          // the store refuses a command
-	Partly bool          // likewise, and executes it all the same
-	Late   bool          // a command is executed late, and not answered
-	Renew  bool          // the renewals of a process are lost until its lease is over, or two of them are refused
-	Lost   bool          // a request, an answer or news is lost; on ZooKeeper a connection, with all that is on its way there
-	Cancel bool          // a wait ends
-	Expire bool          // a session ends
-	Cut    bool          // a process is cut off for longer than the store keeps its session
-	Close  bool          // a registry is closed
-	Stop   bool          // a registry is shut down
-	Anew   bool          // the store grants nothing for a while
-	Deaf   bool          // a process is told of nothing any more, and knows that
-	Ask    bool          // somebody asks for the lock
-	Remove bool          // an operator removes a contender
-	Clock  time.Duration // so much time passes
-
-	seed   seed   // a fault of the store or of the world, that a judge is to find; for tests of these
-	ignore string // a judge that is not asked
-}
-
-// A Call is how a goroutine comes to what it releases later.
-type Call string
-
-const (
-	Lock      Call = "lock"
-	Try       Call = "try"
-	Nested    Call = "nested" // and enters again
-	Write     Call = "write"
-	Read      Call = "read"
-	Downgrade Call = "downgrade" // writes, and then reads
-	One       Call = "one"       // of two permits
-	Two       Call = "two"
-	Both      Call = "both"   // of two locks
-	Second    Call = "second" // lock
-	Third     Call = "third"
-	Guarded   Call = "guarded" // and writes under the lock, which the release does not wait for
-	Yield     Call = "yield"   // and wants to be told that somebody waits, or asks for it
-	Lead      Call = "lead"    // is elected
-	Do        Call = "do"      // does its work in a function
-	Apart     Call = "apart"   // and tries to enter without its hold
-	Named     Call = "named"   // lock, at the path of a name
-	Wrong     Call = "wrong"   // asks for what cannot be
-	Open      Call = "open"    // writes, and asks the store itself to let readers in
-)
-
-// A seed is what is made wrong.
-type seed struct {
-	store  func(queue.Store) queue.Store // as a process sees it
-	mute   bool                          // there are no news
-	deaf   bool                          // nobody is told that a wait ends
-	remove int                           // somebody removes the contender at that place in the queue, from 1, and no judge knows of it
-	late   time.Duration                 // a grant says that somebody has waited for less time than that
-	hasty  bool                          // a grant says that no write is under way
-	silent bool                          // nobody observes a release
-	loose  bool                          // the context of a hold does not end
-	quiet  bool                          // nothing is logged
-	terse  bool                          // an error is but its cause
-	keeps  bool                          // a process has a lock in the end
-	renews bool                          // renewals get through that are said to be lost
-	blind  bool                          // nobody looks whether somebody waits
-	opens  bool                          // who lets readers in goes on when it has nothing any more
-}
-
 // A queues is the world of a scope: package tier over a store.
 type queues struct {
 	*testing.T
 	scope     Scope
 	store     store
 	processes []*process
+	options   []tier.Option       // of each registry
 	before    func(i, j int) bool // of two steps
 	levels    []int               // of steps: each is above all that it depends on
 	quiet     int                 // looks at the clock since anything happened
+	passed    time.Duration       // while other things could have happened
 
 	mu       sync.Mutex // guards the fields below
 	step     int        // the last that was taken
@@ -139,6 +59,7 @@ type queues struct {
 	had      map[string]bool     // contenders that the store has given a lock
 	shown    map[int64]time.Time // when a renewal has found somebody behind a token
 	wanted   map[int64]bool      // tokens of those behind which somebody has been in the queue of the mutex
+	worn     bool                // numbers of nodes have begun anew
 	losses   bool                // a fault has been that takes locks away
 	expired  bool                // a session was ended
 	refused  bool                // another one has refused a command
@@ -162,6 +83,8 @@ type store interface {
 type process struct {
 	name      string
 	registry  *tier.Registry
+	tier      second.Tier
+	bridged   bool
 	callers   []*caller
 	sessions  atomic.Int32
 	met       bool         // the store in memory has heard of it
@@ -176,6 +99,7 @@ type process struct {
 	gaveUp    bool // somebody has, so it may queue for nobody
 	refused   bool // to enter
 	missed    bool // a message of it was lost
+	late      bool // one waited while time passed
 	unwanted  int  // the last step after which nobody waited
 	disturbed bool // it may lose what it has
 	lossAfter int  // the step of that
@@ -202,6 +126,7 @@ type span struct {
 	weight     int   // whole is what excludes everybody else
 	begin, end int   // -1: as yet
 	token      int64 // 0: it has none
+	turn       int   // turns that the caller had left
 	wanted     []<-chan struct{}
 	hold       interface {
 		Err() error
@@ -238,6 +163,9 @@ const (
 	late
 	refuse
 	partly
+	drop     // a frame, and nothing else
+	throttle // it
+	between  // servers it is lost
 )
 
 // Begin makes the world of a scope.
@@ -267,36 +195,62 @@ func (s Scope) Begin(t *testing.T) World {
 		patient.Store(w)
 	}
 	for i := range s.Processes { // all of them, before the first one tells anything
-		w.processes = append(w.processes, &process{name: fmt.Sprintf("p%d", i+1)})
+		w.processes = append(w.processes, &process{name: fmt.Sprintf("p%d", i+1), bridged: s.Bridged && i%2 == 0})
 	}
+	w.options = options
 	for _, p := range w.processes {
-		p.registry = tier.New(w.store.dial(p), slices.Concat(options, w.observers(p))...)
-		calls := s.Calls
-		if s.Others != nil && p != w.processes[0] {
-			calls = s.Others
-		}
-		for j, call := range calls {
-			name := fmt.Sprintf("%s.g%d", p.name, j+1)
-			p.callers = append(p.callers, &caller{process: p, world: w, name: name, call: call, left: max(1, s.Turns)})
-		}
+		w.start(p)
 	}
 	synctest.Wait() // until there are sessions
 	w.store.open()
 	return w
 }
 
-// all are the calls of all processes.
-func (s Scope) all() []Call { return slices.Concat(s.Calls, s.Others) }
-
-func (s Scope) any(of func(Call) bool) bool {
-	return slices.ContainsFunc(s.Calls, of) || slices.ContainsFunc(s.Others, of)
+// start connects a process, and has its callers ready.
+func (w *queues) start(p *process) {
+	p.tier = w.store.dial(p)
+	p.registry = tier.New(p.tier, slices.Concat(w.options, w.observers(p))...)
+	calls := w.scope.Calls
+	if w.scope.Others != nil && p != w.processes[0] {
+		calls = w.scope.Others
+	}
+	for j, call := range calls {
+		name := fmt.Sprintf("%s.g%d", p.name, j+1)
+		p.callers = append(p.callers, &caller{process: p, world: w, name: name, call: call, left: max(1, w.scope.Turns)})
+	}
 }
 
-func (s Scope) calls(c Call) bool { return slices.Contains(s.Calls, c) || slices.Contains(s.Others, c) }
+// restart closes a process, and another one begins in its place.
+func (w *queues) restart(p *process) {
+	next := &process{name: fmt.Sprintf("p%d", len(w.processes)+1), bridged: p.bridged}
+	w.processes = append(w.processes, next)
+	e := w.store.(*ensemble)
+	e.begin(next, false)
+	w.start(next)
+	e.begin(next, true)
+	p.disturb()
+	p.close()
+	go p.registry.Close()
+}
 
-// ofMutex are the options of a mutex; the others are those of the registry.
-func (s Scope) ofMutex() []tier.MutexOption {
-	return []tier.MutexOption{tier.WithLinger(s.Linger), tier.WithMaxWait(s.MaxWait)}
+// spoilt are steps in which a caller of a process releases as the one gives up whose turn it would be: that may be chosen before it knows.
+func (w *queues) spoilt(p *process) (steps []Step) {
+	for _, c := range p.callers {
+		for _, next := range p.callers {
+			if c.state != holding || next.state != waiting || next.ended || next.call.mutex() != c.call.mutex() {
+				continue
+			}
+			spoil := Step{Name: c.name + " releases as " + next.name + " gives up", Fault: true, Touches: p.touches()}
+			spoil.Take = func() {
+				next.spoilt = true
+				next.giveUp()
+				c.release()
+				c.keep = nil
+			}
+			steps = append(steps, spoil)
+		}
+	}
+	return steps
 }
 
 func (w *queues) named(name string) *process {
@@ -336,7 +290,7 @@ func (w *queues) settle(m *message, v verdict) {
 	w.pending = slices.DeleteFunc(w.pending, func(x *message) bool { return x == m })
 	w.refused, w.denied = w.refused || v == refuse || v == partly, w.denied || v == refuse
 	m.process.refused = m.process.refused || v == refuse && strings.Contains(m.name, " enter ")
-	m.process.missed = m.process.missed || v == lose
+	m.process.missed = m.process.missed || v == lose || v >= drop
 	w.stays = w.stays || v == refuse && strings.Contains(m.name, " leave ")
 	m.verdict <- v
 }
@@ -368,10 +322,13 @@ func (w *queues) Steps(before func(i, j int) bool) (steps []Step) {
 	}
 	steps = append(steps, releases...)
 	busy := len(steps) > 0
-	steps = append(steps, w.faults()...)
-	if !busy && !w.done() && w.quiet < patience {
-		steps = append([]Step{{Name: "time passes", Touches: []string{Everything}, Take: w.wait}}, steps...)
+	if e, frames := w.store.(*ensemble); frames {
+		steps = append(steps, e.ends(busy)...)
 	}
+	if !busy && !w.done() && w.quiet < patience {
+		steps = append(steps, Step{Name: "time passes", Touches: []string{Everything}, Take: w.wait})
+	}
+	steps = append(steps, w.faults()...)
 	for i := range steps {
 		take := steps[i].Take
 		steps[i].Take = func() {
@@ -389,7 +346,11 @@ const patience, mostSteps = 40, 500
 
 // wait lets time pass until there is something to do. The pace at which a store is asked again is random, so no schedule says for how long.
 func (w *queues) wait() {
-	for before := w.callStates(); w.quiet < patience; {
+	most := patience
+	if w.ails() {
+		most = min(most, w.quiet+8)
+	}
+	for before := w.callStates(); w.quiet < most; {
 		w.quiet++
 		time.Sleep(lease / 8)
 		synctest.Wait()
@@ -397,6 +358,12 @@ func (w *queues) wait() {
 			return
 		}
 	}
+}
+
+// ails reports whether there is trouble that lasts.
+func (w *queues) ails() bool {
+	e, frames := w.store.(*ensemble)
+	return frames && len(e.lasting) > 0
 }
 
 func (w *queues) callStates() (all string) {
@@ -448,7 +415,7 @@ func (w *queues) level(step int) int {
 func (w *queues) raise() {
 	for i := len(w.levels); i <= w.step; i++ {
 		level := 1
-		for j := range i {
+		for j := i - 1; j >= level-1; j-- { // no level is above the number of its step
 			if w.before(j, i) {
 				level = max(level, w.levels[j]+1)
 			}
@@ -525,7 +492,13 @@ func (w *queues) faults() (steps []Step) {
 				fault(c.name+" gives up", p.touches(), c.giveUp)
 			}
 		}
-		if at, i := w.placeOf(p); w.scope.Expire && i >= 0 {
+		if w.scope.Cancel && w.scope.Long {
+			steps = append(steps, w.spoilt(p)...)
+		}
+		if w.scope.Restart && p.begun && !p.closing && !p.done() && !w.ails() {
+			fault(p.name+" restarts", []string{Everything}, func() { w.restart(p) })
+		}
+		if at, i := w.placeOf(p); w.scope.Expire && i >= 0 && !w.ails() {
 			fault("the session of "+p.name+" ends", both, func() {
 				p.disturb()
 				w.takesAway()
@@ -550,7 +523,7 @@ func (w *queues) faults() (steps []Step) {
 				w.judgeLateCalls(p)
 			})
 		}
-		if w.scope.Cut && p.begun && !p.done() {
+		if w.scope.Cut && p.begun && !p.done() && !w.ails() {
 			fault(p.name+" is cut off", []string{Everything}, func() { w.cut(p) })
 		}
 		if w.scope.Renew && p.begun && !p.done() && !p.closing && !w.asks(p) {
@@ -579,13 +552,39 @@ func (w *queues) faults() (steps []Step) {
 	if w.scope.Remove {
 		steps = append(steps, w.removals()...)
 	}
+	if frames {
+		steps = append(steps, e.troubles()...)
+	}
 	if p := w.processes[0]; w.scope.Ask && p.begun && !w.done() && !p.closing {
 		fault(p.name+" asks for it", p.touches(), func() { go p.registry.Mutex(path).Revoke(context.Background()) })
 	}
 	if w.scope.Clock > 0 && !w.done() {
-		fault(fmt.Sprint(w.scope.Clock, " pass"), []string{Everything}, func() { time.Sleep(w.scope.Clock) })
+		fault(fmt.Sprint(w.scope.Clock, " pass"), []string{Everything}, w.pass)
 	}
 	return steps
+}
+
+// pass lets time pass. For whom messages wait meanwhile, or have waited the time before, or who was cut off, the lease may end.
+func (w *queues) pass() {
+	w.passed += w.scope.Clock
+	for _, p := range w.processes {
+		w.mu.Lock()
+		ends := w.scope.Long && w.passed >= lease/9 && (p.missed || p.late || w.anyUnderWayLocked(p))
+		if w.mu.Unlock(); ends {
+			p.disturb()
+			w.takesAway()
+		}
+	}
+	time.Sleep(w.scope.Clock)
+	if !w.scope.Long {
+		return
+	}
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.processes {
+		p.late = w.anyUnderWayLocked(p)
+	}
 }
 
 // removals are what an operator may take away. Beside one that is removed while it has the lock another one has it until that is told,
@@ -593,7 +592,7 @@ func (w *queues) faults() (steps []Step) {
 func (w *queues) removals() (steps []Step) {
 	for _, at := range queueAt {
 		for i, q := range w.store.Queue(at) {
-			if p := w.named(q.Label); !w.had[q.ID] || w.scope.Seam || w.scope.Processes == 1 {
+			if p := w.named(q.Label); !w.had[q.ID] || w.scope.Seam || w.scope.Processes == 1 || w.scope.ZooKeeper && q.Permits == 0 {
 				remove := Step{Name: "an operator removes contender " + q.ID, Fault: true, Touches: []string{p.name, "store"}}
 				remove.Take = func() {
 					p.disturb()
@@ -610,9 +609,19 @@ func (w *queues) removals() (steps []Step) {
 // queueAt are the queues of the store.
 var queueAt = []string{path, other, third, spelled, permitsOf + path}
 
-// mutex is the path of the one that a call is of, or the first of them.
+// mutex is the path of the one that a call is of, or the first of them; of permits it is where those are.
 func (c Call) mutex() string {
-	return cmp.Or(map[Call]string{Second: other, Third: third, Named: spelled}[c], path)
+	switch c {
+	case Second:
+		return other
+	case Third:
+		return third
+	case Named:
+		return spelled
+	case One, Two:
+		return permitsOf + path
+	}
+	return path
 }
 
 // placeOf is where a process queues, if it does.
@@ -788,7 +797,15 @@ func (w *queues) End() (outcome string, wrong error) {
 			}
 		}
 	}
+	if e, frames := w.store.(*ensemble); frames {
+		for _, x := range e.lasting {
+			x.end()
+		}
+	}
 	time.Sleep(lease) // the audit has been
+	if w.scope.Long { // and what is of former sessions has gone with them
+		time.Sleep(3 * lease)
+	}
 	synctest.Wait()
 	w.judgeRest()
 	defer func() {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkconn"
 	"github.com/tierlock/tierlock/internal/zkqueue"
@@ -38,32 +39,46 @@ func init() {
 // its connection. Handshakes, pings and goodbyes get through at once.
 type ensemble struct {
 	*zktest.Server
-	world  *queues
-	opened atomic.Bool // all processes have a session
-	conns  []func()    // end those that the client library has made
+	world    *queues
+	ledger   *ledger
+	opened   atomic.Bool // all processes have a session
+	conns    []func()    // end those that the client library has made
+	operator *zk.Conn    // nil if there is none
+	lasting  []trouble
 
 	mu     sync.Mutex         // guards the fields below
 	mended *process           // whose next connection is no step
+	starts *process           // all of which passes
+	forged *process           // whose next connection is told that its session has expired
 	newest map[*process]int64 // sessions
 	ids    map[string]string  // of nodes, which are random, as they are in schedules
 	count  map[string]int     // of these, by process
 	passed map[zktest.Frame]bool
+	read   int64                         // after which transaction the next one was read
+	queues map[string][]second.Contender // by path
 }
 
 func newEnsemble(w *queues) *ensemble {
 	e := &ensemble{
-		Server: zktest.NewServer(zktest.Config{ContainerCheck: 24 * time.Hour}), world: w, newest: make(map[*process]int64),
+		Server: zktest.NewServer(zktest.Config{ContainerCheck: 24 * time.Hour, Tick: w.scope.Tick}),
+		world:  w, ledger: newLedger(w.scope), newest: make(map[*process]int64),
 		ids: make(map[string]string), count: make(map[string]int), passed: make(map[zktest.Frame]bool),
 	}
 	e.Intercept(e.hold)
 	e.OnChange(e.judge)
+	if w.scope.Remove || w.scope.seed.remove > 0 {
+		e.operator = e.library(operator, e.DialContext)
+	}
+	if w.scope.Remove {
+		e.ledger.ends(e.operator.SessionID())
+	}
 	return e
 }
 
 // dial connects a process to a member of its own. To connect again is a step.
 func (e *ensemble) dial(p *process) second.Tier {
 	connect := func(ctx context.Context, network, address string) (net.Conn, error) {
-		if e.opened.Load() && !e.isMended(p) && e.world.post(p, "connect", both) == lose {
+		if e.opened.Load() && !e.isStarting(p) && !e.isMended(p) && e.world.post(p, "connect", both) == lose {
 			return nil, errors.New("there is no way")
 		}
 		return e.DialContext(ctx, network, address)
@@ -72,6 +87,9 @@ func (e *ensemble) dial(p *process) second.Tier {
 	options := []zklock.Option{zklock.WithSessionTimeout(lease), zklock.WithLabel(p.name), zklock.WithLogger(slog.New(slog.DiscardHandler))}
 	var client *zklock.Client
 	var err error
+	if p.bridged {
+		options = append(options, zklock.WithKazoo())
+	}
 	if e.world.scope.Attached {
 		client, err = zklock.Attach(e.library(member(p.name+port), connect), options...)
 	} else {
@@ -81,7 +99,7 @@ func (e *ensemble) dial(p *process) second.Tier {
 		e.world.Fatal(err)
 	}
 	for _, call := range append([]Call{Lock}, e.world.scope.all()...) {
-		if e.Exists(call.mutex()) && !e.world.scope.grouped() {
+		if at := call.mutex(); e.opened.Load() || strings.HasPrefix(at, permitsOf) || e.Exists(at) && !e.world.scope.grouped() {
 			continue
 		}
 		// As after the first lock there, at a distance.
@@ -97,6 +115,9 @@ func (e *ensemble) dial(p *process) second.Tier {
 
 // A member is the one server that a process knows.
 type member string
+
+// operator is that of somebody who has no use for locks.
+const operator member = "operator" + port
 
 func (m member) Init([]string) error                    { return nil }
 func (m member) Len() int                               { return 1 }
@@ -154,11 +175,14 @@ func (e *ensemble) close() {
 // cut ends the connection of a process, until it is mended for one.
 func (e *ensemble) cut(p *process) (heal func()) {
 	e.Break(p)
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.mended = p
-	}
+	return func() { e.mend(p) }
+}
+
+// mend lets the next connection of a process through at once.
+func (e *ensemble) mend(p *process) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mended = p
 }
 
 // write has a node made under a grant.
@@ -166,18 +190,22 @@ func (e *ensemble) write(x *span, grant second.Grant, check func() error) {
 	guarded := grant.(interface {
 		MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error)
 	})
-	guarded.MultiIf(context.Background(), check, &zk.CreateRequest{Path: writtenBy + x.name, Acl: zk.WorldACL(zk.PermAll)})
+	guarded.MultiIf(context.Background(), check, &zk.CreateRequest{Path: x.register(), Acl: zk.WorldACL(zk.PermAll)})
 }
 
-const writtenBy = "/written by "
+// register is where somebody writes in one turn.
+func (x *span) register() string {
+	return fmt.Sprintf("/written by %s with %d turns left", x.name, x.turn)
+}
 
 // judge judges the writes of a transaction.
 func (e *ensemble) judge(v zktest.View, changes []zktest.Change) {
+	e.ledger.changed(changes)
 	w := e.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, change := range changes {
-		i := slices.IndexFunc(w.spans, func(x *span) bool { return change.Op == "create" && change.Path == writtenBy+x.name })
+		i := slices.IndexFunc(w.spans, func(x *span) bool { return change.Op == "create" && change.Path == x.register() })
 		if i < 0 {
 			continue
 		}
@@ -197,9 +225,18 @@ func (e *ensemble) token(v zktest.View, node string) int64 {
 
 // hold has a frame wait for its step.
 func (e *ensemble) hold(f *zktest.Frame) zktest.Action {
+	if f.Member == string(operator) {
+		return zktest.Pass
+	}
 	p := e.world.named(strings.TrimSuffix(f.Member, port))
+	if f.Dir == zktest.Request {
+		e.ledger.judgeRequest(f)
+		if f.Op == "connect" && f.Session != 0 && e.isForged(p) {
+			return zktest.Error(zk.ErrSessionExpired)
+		}
+	}
 	switch open := e.opened.Load(); {
-	case e.passes(p, f), !open && !e.world.scope.grouped():
+	case e.passes(p, f), e.isStarting(p), !open && !e.world.scope.grouped():
 		return zktest.Pass
 	case !open:
 		return zktest.Delay(distance)
@@ -211,10 +248,43 @@ func (e *ensemble) hold(f *zktest.Frame) zktest.Action {
 			what = "answer to " + what
 		}
 	}
-	if e.world.post(p, what, to) == lose {
+	switch e.world.post(p, what, to) {
+	case lose:
 		return zktest.Cut
+	case drop:
+		return zktest.Drop
+	case throttle:
+		return zktest.Throttled
+	case between:
+		return fault.Refusal(-4)
 	}
 	return zktest.Pass
+}
+
+// begin lets all of a process pass until it is done.
+func (e *ensemble) begin(p *process, done bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.starts = p; done {
+		e.starts = nil
+	}
+}
+
+func (e *ensemble) isStarting(p *process) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.starts == p
+}
+
+// isForged reports whether what a process asks next about its session is answered so, once.
+func (e *ensemble) isForged(p *process) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	forged := e.forged == p
+	if forged {
+		e.forged = nil
+	}
+	return forged
 }
 
 // passes reports whether the order of a frame does not matter. That of a delete of what has gone with its session may be another one each
@@ -228,6 +298,7 @@ func (e *ensemble) passes(p *process, f *zktest.Frame) bool {
 	case "connect":
 		if f.Dir == zktest.Reply && f.Session != e.newest[p] {
 			e.newest[p] = f.Session
+			e.ledger.joined(f.Session, p)
 			p.sessions.Add(1)
 		}
 		return true
@@ -260,6 +331,7 @@ func (e *ensemble) place(p *process, path string) string {
 // A znode is one at a path.
 type znode struct {
 	zkqueue.Contender
+	path    string
 	permits int // that it is
 }
 
@@ -284,11 +356,21 @@ func (e *ensemble) znodes(path string) (all []znode) {
 func (e *ensemble) znode(path string, c zkqueue.Contender, permits int) znode {
 	data, stat, _ := e.Get(path + "/" + c.Node)
 	c.Take(data, &stat)
-	return znode{c, permits}
+	return znode{c, path + "/" + c.Node, permits}
 }
 
 // Queue returns who is at a path.
-func (e *ensemble) Queue(path string) (all []second.Contender) {
+func (e *ensemble) Queue(path string) []second.Contender {
+	e.mu.Lock()
+	if zxid := e.Zxid(); zxid != e.read {
+		e.read, e.queues = zxid, make(map[string][]second.Contender)
+	}
+	all, known := e.queues[path]
+	read := e.read
+	e.mu.Unlock()
+	if known {
+		return all
+	}
 	for _, n := range e.znodes(path) {
 		q := n.ForGate()
 		q.ID = e.place(e.world.named(n.Label), n.Node)
@@ -297,11 +379,19 @@ func (e *ensemble) Queue(path string) (all []second.Contender) {
 		}
 		all = append(all, q)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.read == read {
+		e.queues[path] = all
+	}
 	return all
 }
 
-// Remove is not explored on ZooKeeper.
-func (e *ensemble) Remove(string, int) { panic("nobody removes a node") }
+// Remove has an operator delete the node at a place.
+func (e *ensemble) Remove(path string, i int) {
+	n := e.znodes(path)[i]
+	go e.operator.Delete(n.path, -1)
+}
 
 // Expire ends the session of the process at a place, which learns it at once: else it would have lasted longer.
 func (e *ensemble) Expire(path string, i int) {
@@ -309,6 +399,8 @@ func (e *ensemble) Expire(path string, i int) {
 	p := e.world.named(n.Label)
 	e.Break(p)
 	synctest.Wait()
+	e.ledger.ends(n.Session)
+	e.ledger.disturb()
 	e.Server.Expire(n.Session)
 	e.settle(p, e.world.step, pass) // it connects
 	if e.world.scope.Attached {     // and has to look
@@ -320,6 +412,10 @@ func (e *ensemble) Expire(path string, i int) {
 
 // Break ends the connection of a process, and what is on its way there.
 func (e *ensemble) Break(p *process) {
+	e.world.mu.Lock()
+	p.missed = true
+	e.world.mu.Unlock()
+	e.ledger.disturb()
 	e.Member(p.name + port).Cut()
 	e.settle(p, e.world.step-1, lose)
 }

@@ -1,0 +1,95 @@
+package explore
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// A Random takes steps of a world at random, most often usual ones, and then usual ones alone up to the end: nobody waits for ever.
+// What follows from the seed is the choice; of what happens at one instant of the clock the scheduler decides the order.
+type Random struct {
+	Begin func(*testing.T) World
+	Seed  uint64
+	Steps int // that are taken at random
+}
+
+// Run executes one schedule. A violation is reduced.
+func (r Random) Run(t *testing.T, reduced bool) *Violation {
+	random := rand.New(rand.NewPCG(r.Seed, 1))
+	faults, usual := []int{0, 2, 5, 10}[random.IntN(4)], random.IntN(80) // of a hundred steps, so many are faults, and so many the first one
+	left := r.Steps
+	v := play(t, r.Begin, func(steps []Step) *Step {
+		fault := random.IntN(100) < faults && slices.ContainsFunc(steps, func(x Step) bool { return x.Fault })
+		some := slices.DeleteFunc(slices.Clone(steps), func(x Step) bool { return x.Fault != fault })
+		if left--; left < 0 || len(some) == 0 || !fault && random.IntN(100) < usual {
+			return nil
+		}
+		return &some[random.IntN(len(some))]
+	})
+	if v != nil && reduced {
+		v = v.reduce(t, r.Begin)
+	}
+	return v
+}
+
+// play takes the steps that choose says, the first usual one where it says none, up to the end.
+func play(t *testing.T, begin func(*testing.T) World, choose func([]Step) *Step) (v *Violation) {
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t)
+		var schedule []string
+		for {
+			synctest.Wait()
+			steps := w.Steps(func(i, j int) bool { return i < j })
+			x := choose(steps)
+			if x == nil {
+				i := slices.IndexFunc(steps, func(x Step) bool { return !x.Fault })
+				if i < 0 {
+					break
+				}
+				x = &steps[i]
+			}
+			schedule = append(schedule, x.Name)
+			x.Take()
+		}
+		if _, wrong := w.End(); wrong != nil {
+			v = &Violation{wrong, schedule}
+		}
+	})
+	return v
+}
+
+// reduce leaves out steps, many at a time at first, as long as the same judge finds something.
+func (v *Violation) reduce(t *testing.T, begin func(*testing.T) World) *Violation {
+	for size := len(v.Schedule) / 2; size > 0; size /= 2 {
+		for i := 0; i < len(v.Schedule); {
+			fewer := slices.Delete(slices.Clone(v.Schedule), i, min(i+size, len(v.Schedule)))
+			if less := lenient(t, begin, fewer); less != nil && less.judge() == v.judge() && len(less.Schedule) < len(v.Schedule) {
+				v = less
+			} else {
+				i += size
+			}
+		}
+	}
+	return v
+}
+
+func (v *Violation) judge() string {
+	judge, _, _ := strings.Cut(v.Wrong.Error(), ":")
+	return judge
+}
+
+// lenient takes steps by name, but for those that are not possible.
+func lenient(t *testing.T, begin func(*testing.T) World, schedule []string) *Violation {
+	return play(t, begin, func(steps []Step) *Step {
+		for len(schedule) > 0 {
+			i := slices.IndexFunc(steps, func(x Step) bool { return x.Name == schedule[0] })
+			if schedule = schedule[1:]; i >= 0 {
+				return &steps[i]
+			}
+		}
+		return nil
+	})
+}
