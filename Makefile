@@ -97,7 +97,7 @@ redis: redis-server
 
 # Everything, on real servers; fails where it cannot get one. Most tests wait for a server, or for a lease to end: so there are more of
 # them at a time than cores, and packages that take long begin first. At the end come the twenty that took longest.
-LONGEST = ./internal/explore ./pglock ./redislock ./zklock ./tier ./stress ./etcdlock ./internal/sim ./stress/internal/trace \
+LONGEST = ./internal/explore ./pglock ./redislock ./zklock ./tier ./stress ./etcdlock ./stress/internal/trace \
 	./stress/capacity ./metrics/tierprom ./zktest ./interop ./internal/everystore ./internal/queue ./stress/internal/bench
 test: server etcd-server redis-server postgresql-server prometheus
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
@@ -119,13 +119,13 @@ library: server
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && git archive HEAD | tar -x -C "$$copy" && cd "$$copy" && \
 		go get github.com/go-zookeeper/zk@master && go list -m github.com/go-zookeeper/zk && \
 		TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 30m -skip TestTheTestedLibraryIsThatOfTheModule \
-			./zklock/... ./zktest ./tier ./dropin ./internal/sim
+			./zklock/... ./zktest ./tier ./dropin ./internal/explore
 
-# Random schedules of simulated processes and faults, and the promises over a connection made elsewhere, in which the race detector stops
+# Long random schedules of the explorer, and the promises over a connection made elsewhere, in which the race detector stops
 # at the client library.
 SEEDS ?= 500
 sim:
-	@set -o pipefail; go test -count=1 -timeout 5h -v ./internal/sim -run TestRandomSchedules -seeds $(SEEDS) | \
+	@set -o pipefail; go test -count=1 -timeout 5h -v ./internal/explore -run TestRandomSchedules -seeds $(SEEDS) | \
 		grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
 	@go test -count=1 ./zklock -run TestTierOverAConnectionMadeElsewhere
 

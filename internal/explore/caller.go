@@ -179,7 +179,7 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 			_, waited := rw.Writer().Acquire(h.Context(ctx))
 			_, tried := rw.Writer().TryAcquire(h.Context(ctx))
 			if h.Err() == nil && (!errors.Is(waited, tier.ErrUpgrade) || !errors.Is(tried, tier.ErrUpgrade)) {
-				err = fmt.Errorf("it reads, and is not refused to write: %v, %v", waited, tried)
+				err = fmt.Errorf("it reads, and is not refused to write: %w, %w", waited, tried)
 			}
 		}
 	case Lead:

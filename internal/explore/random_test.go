@@ -56,11 +56,31 @@ func TestRandomSchedules(t *testing.T) {
 // An operator that deletes either znode of a bridged process is the one fault here, so that whoever does not watch both is told too late.
 func TestBridgedProcessesHearOfTheEndOfEitherZnode(t *testing.T) { // I7
 	for seed := range uint64(60) {
-		s := Scope{ZooKeeper: true, Long: true, Processes: 2, Calls: []Call{Lock, Lock}, Turns: 4, Bridged: true, Remove: true, Clock: lease / 8}
-		if v := (Random{s.Begin, seed, 100}).Run(t, true); v != nil {
+		s := Scope{ZooKeeper: true, Long: true, Processes: 2, Calls: []Call{Lock, Lock}, Turns: 4, Bridged: true, Remove: true, Clock: lease / 16}
+		if v := (Random{s.Begin, seed, 200}).Run(t, true); v != nil {
 			t.Errorf("seed %d: %s", seed, v.Test(written(s)))
 		}
 	}
+}
+
+// Who has the lock hears of the end of its second znode at once, and not with the next heartbeat.
+func TestHolderHearsOfTheEndOfItsSecondZnode(t *testing.T) { // I7
+	s := Scope{ZooKeeper: true, Long: true, Processes: 1, Calls: []Call{Lock}, Bridged: true, Remove: true, Clock: lease / 30}
+	passed := 0
+	v := play(t, s.Begin, func(steps []Step) *Step {
+		const remove = "an operator removes the second znode of p1 at /lock"
+		for i, x := range steps {
+			if holds := steps[0].Name == "p1.g1 releases"; holds && passed < 20 && (x.Name == "300ms pass" || passed == 10 && x.Name == remove) {
+				passed++
+				return &steps[i]
+			}
+		}
+		return nil
+	})
+	if v != nil {
+		t.Error(v.Test(written(s)))
+	}
+	need.Equal(t, "steps of time, and the one of the operator", passed, 20)
 }
 
 // A violation is told in the steps that it takes, by which it is found again.

@@ -61,6 +61,15 @@ func (e *ensemble) troubles() (steps []Step) {
 		if !p.begun || p.done() {
 			continue
 		}
+		if at, i := w.placeOf(p); s.Remove && i >= 0 && e.znodes(at)[i].Pair != "" {
+			second := e.znodes(at)[i].second()
+			steps = append(steps, Step{Name: "an operator removes the second znode of " + p.name + " at " + at, Fault: true,
+				Touches: []string{Everything}, Take: func() {
+					p.disturb()
+					w.takesAway()
+					go e.operator.Delete(second, -1)
+				}})
+		}
 		m, of := e.Member(p.name+port), []*process{p}
 		lasts(s.Still, of, "the server of "+p.name+" stands still", m.Freeze, m.Unfreeze)
 		lasts(s.Away, of, "the server of "+p.name+" refuses connections", func() { m.Refuse(); e.Break(p) }, m.Accept)

@@ -354,11 +354,11 @@ func (w *queues) sentLocked(n *lockNode) int {
 func (w *queues) judgeNodeLocked(e *ensemble, x *span, n *lockNode) {
 	b := e.ledger
 	if !n.revoked.IsZero() { // no lease covers that: who has it is told by the server, once it has been held for as long as to be watched
-		due := lease/6 + time.Millisecond
+		due := max(0, x.got.Add(lease/6).Sub(n.revoked)) + time.Millisecond
 		if x.missed || x.disturbed && !w.scope.Remove || len(e.lasting) > 0 || w.anyUnderWayLocked(x.process) || time.Now().Before(b.calm) {
 			due = math.MaxInt64
 		}
-		if since := time.Since(n.revoked); since > due && time.Since(x.got) > due {
+		if since := time.Since(n.revoked); since > due {
 			w.blameLocked("lost", "%s was not told for %v that its node is gone", x.name, since)
 		}
 		return

@@ -335,6 +335,9 @@ type znode struct {
 	permits int // that it is
 }
 
+// second is the path of the one for kazoo.
+func (n znode) second() string { return strings.TrimSuffix(n.path, n.Node) + n.Pair }
+
 // znodes are those at a path, those that are permits first.
 func (e *ensemble) znodes(path string) (all []znode) {
 	path, permits := strings.CutPrefix(path, permitsOf)

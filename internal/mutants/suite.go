@@ -19,7 +19,7 @@ import (
 const module = "github.com/tierlock/tierlock"
 
 // viewers are the packages whose tests can see something, each before those farther away.
-var viewers = append(slices.Clone(packages), "internal/memory", "internal/zkinspect", "internal/sim", "internal/explore")
+var viewers = append(slices.Clone(packages), "internal/memory", "internal/zkinspect", "internal/explore")
 
 // A suite is the tests of one tree, but for those that need a real server: they take long, and what they see should be seen in
 // virtual time.
@@ -179,8 +179,8 @@ func (s *suite) build(ctx context.Context, pkg, dir, overlay string) (string, er
 func (s *suite) run(ctx context.Context, pkg, binary string, bound cost) ([]byte, *os.ProcessState, error) {
 	limits := fmt.Sprintf(`ulimit -d 3000000; ulimit -t %d; exec "$0" "$@"`, int(bound.cpu.Seconds()))
 	args := []string{"-c", limits, binary, "-test.failfast", "-test.timeout", bound.time.String()}
-	if pkg == "internal/sim" {
-		args = append(args, "-seeds", "150", "-shrink=false")
+	if pkg == "internal/explore" {
+		args = append(args, "-seeds", "300", "-unreduced")
 	}
 	args = append(args, s.args...)
 	ctx, cancel := context.WithTimeout(ctx, bound.time+10*time.Second)

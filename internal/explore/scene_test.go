@@ -1,10 +1,11 @@
-package sim
+package explore_test
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -19,7 +20,9 @@ import (
 
 	"github.com/tierlock/tierlock/internal/fault"
 	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkconn"
+	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -29,7 +32,8 @@ const (
 	lockPath  = "/locks/a" // these two are there from the beginning
 	otherPath = "/locks/b"
 
-	lease = 4 * time.Second // sessionTimeout less the default margin
+	sessionTimeout = 6 * time.Second // what each process asks for, and gets
+	lease          = 4 * time.Second // that less the default margin
 
 	// bound is the time within which a healthy ensemble must get to whatever is waited
 	// for: the sessions of the dead expire, and the periodic look at the queue comes.
@@ -101,8 +105,8 @@ func (s *scene) observe(view zktest.View, changes []zktest.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range changes {
-		switch z, ok := parseZnode(c.Path); {
-		case !ok || z.forKazoo():
+		switch kind, _, ok := zkqueue.ParseName(c.Path); {
+		case !ok || kind == zkqueue.KindKazoo || kind == zkqueue.KindKazooRead:
 		case c.Op == "create":
 			s.owners[c.Path] = c.Session
 			s.created = append(s.created, c.Path)
@@ -232,10 +236,29 @@ func (s *scene) in(d time.Duration) context.Context {
 
 // An actor is a process in a scene, through members of the ensemble that serve nobody else.
 type actor struct {
-	process
+	client  *zklock.Client
+	locks   *tier.Registry
 	scene   *scene
 	servers []string
 	net     *network
+}
+
+// begin keeps trying to connect until ctx ends.
+func (p *actor) begin(ctx context.Context, r role) error {
+	options := append([]zklock.Option{
+		zklock.WithDialContext(p.net.dial), zklock.WithSessionTimeout(sessionTimeout), zklock.WithLogger(slog.New(slog.DiscardHandler)),
+	}, r.zk...)
+	client, err := zklock.Dial(ctx, strings.Join(p.servers, ","), options...)
+	if err != nil {
+		return err
+	}
+	p.client, p.locks = client, tier.New(second.TierOf(client), r.tier...)
+	return nil
+}
+
+// reaping returns the number of nodes that are still to be deleted in the background.
+func (p *actor) reaping() int {
+	return second.TierOf(p.client).(interface{ Reaping() int }).Reaping()
 }
 
 // A role says what is special about a process.
@@ -260,7 +283,7 @@ func (s *scene) join(r role) *actor {
 	s.mu.Lock()
 	s.actors = append(s.actors, p)
 	s.mu.Unlock()
-	s.must(p.process.start(s.in(time.Minute), way{p.servers, p.net.dial}, r.zk, r.tier))
+	s.must(p.begin(s.in(time.Minute), r))
 	s.Cleanup(func() { p.locks.Close() })
 	s.Cleanup(p.net.resume)
 	return p
@@ -379,7 +402,7 @@ func (p *actor) acquireAt(path string) *turn {
 	return p.startAt(p.scene.Context(), path).granted(bound)
 }
 
-func (u *turn) pending() bool { return !closed(u.done) }
+func (u *turn) pending() bool { return !need.Closed(u.done) }
 
 // waits checks that the turn has not come.
 func (u *turn) waits() {
@@ -433,7 +456,7 @@ func (u *turn) lost(within time.Duration) *turn {
 	case <-timer.C: // what happens at that very instant counts
 		synctest.Wait()
 	}
-	need.Must(s, fmt.Sprintf("the loss was not noticed within %v", within), closed(u.ended))
+	need.Must(s, fmt.Sprintf("the loss was not noticed within %v", within), need.Closed(u.ended))
 	s.wantErr(u.hold.Err(), tier.ErrLost)
 	return u
 }
@@ -459,7 +482,7 @@ func (u *turn) end() {
 	if u.hold == nil {
 		return
 	}
-	if closed(u.over) {
+	if need.Closed(u.over) {
 		return
 	}
 	if err := u.release(); err != nil && !errors.Is(err, tier.ErrLost) {

@@ -1,4 +1,4 @@
-package sim
+package explore_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/fault"
+	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zktest"
@@ -119,7 +120,7 @@ func TestLossIsInTime(t *testing.T) {
 			s.heal()
 			waiter.granted(bound)
 		}
-		if synctest.Wait(); !closed(holder.ended) || holder.until.After(waiter.since) {
+		if synctest.Wait(); !need.Closed(holder.ended) || holder.until.After(waiter.since) {
 			s.Errorf("granted at %v, the holder knew at %v", waiter.since, holder.until)
 		}
 	})(t)

@@ -1,4 +1,4 @@
-package sim
+package explore_test
 
 import (
 	"context"
