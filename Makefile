@@ -10,7 +10,7 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 # All packages of the modules in go.work, and those of the locks and of stress whose tests start servers.
 PACKAGES = $(or $(shell go list -m -f '{{.Dir}}/...'),$(error go.work has no modules))
-STARTERS = $(or $(shell go list -test -f '{{$$p := .ForTest}}{{if $$p}}{{range .Deps}}{{if eq . "github.com/tierlock/tierlock/internal/child"}}{{$$p}} {{end}}{{end}}{{end}}' \
+STARTERS = $(or $(shell go list -test -f '{{$$p := .ForTest}}{{if $$p}}{{range .Deps}}{{if eq . "github.com/tierlock/tierlock/internal/test/child"}}{{$$p}} {{end}}{{end}}{{end}}' \
 	./... ./etcdlock/... ./redislock/... ./stress/...),$(error no test starts a server))
 
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -30,7 +30,7 @@ demo: $(filter-out server,$(or $(SERVER.$(STORE)),$(error STORE is one of zookee
 
 # A ZooKeeper on 127.0.0.1:2181 until it is interrupted, to try things with.
 zookeeper: server
-	@go run ./internal/zkserver/zookeeper
+	@go run ./internal/test/zkserver/zookeeper
 
 # A minute of kill -9, stops and cuts on one private ZooKeeper, and on an ensemble one for each sort of lock.
 chaos: server
@@ -66,7 +66,7 @@ bench-etcd: etcd-server
 # All that is etcd's, in less than four minutes: its tests and those of every second tier, faults on an ensemble for each
 # sort of lock, and servers that stop, die, or are cut off: who knows first?
 etcd: etcd-server
-	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./etcdlock/... ./internal/etcdserver/...
+	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./etcdlock/... ./internal/test/etcdserver/...
 	for lock in mutex rw; do go run ./stress -store etcd -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
 	go run ./stress/partition -store etcd -trials 2 -labs 3
 
@@ -84,21 +84,21 @@ bench-redis: redis-server
 # All that is PostgreSQL's, and all that is Redis's, as for etcd. Here it is a single server that stops or dies, or a holder
 # that stops, or is not heard.
 postgres: postgresql-server
-	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./pglock/... ./internal/pgserver/...
+	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./pglock/... ./internal/test/pgserver/...
 	for lock in mutex rw semaphore; do go run ./stress -store postgres -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
 	for lock in mutex rw; do go run ./stress -store postgres-advisory -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
 	go run ./stress/partition -store postgres -trials 2 -labs 3
 	go run ./stress/partition -store postgres-advisory -trials 2 -labs 3
 
 redis: redis-server
-	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./redislock/... ./internal/redisserver/...
+	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./redislock/... ./internal/test/redisserver/...
 	for lock in mutex rw; do go run ./stress -store redis -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
 	go run ./stress/partition -store redis -trials 2 -labs 3
 
 # Everything, on real servers; fails where it cannot get one. Most tests wait for a server, or for a lease to end: so there are more of
 # them at a time than cores, and packages that take long begin first. At the end come the twenty that took longest.
-LONGEST = ./internal/explore ./pglock ./redislock ./zklock ./tier ./stress ./etcdlock ./stress/internal/trace \
-	./stress/capacity ./metrics/tierprom ./zktest ./interop ./internal/everystore ./internal/queue ./stress/internal/bench
+LONGEST = ./internal/test/explore ./pglock ./redislock ./internal/zknode ./tier ./stress ./etcdlock ./stress/internal/trace \
+	./stress/capacity ./contrib/tierprom ./zklock/zktest ./internal/test/interop ./internal/test/everystore ./internal/queue ./stress/internal/bench
 test: server etcd-server redis-server postgresql-server prometheus
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet $(PACKAGES)
@@ -119,19 +119,19 @@ library: server
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && git archive HEAD | tar -x -C "$$copy" && cd "$$copy" && \
 		go get github.com/go-zookeeper/zk@master && go list -m github.com/go-zookeeper/zk && \
 		TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 30m -skip TestTheTestedLibraryIsThatOfTheModule \
-			./zklock/... ./zktest ./tier ./dropin ./internal/explore
+			./zklock/... ./internal/zknode/... ./tier ./internal/test/explore
 
 # Long random schedules of the explorer, and the promises over a connection made elsewhere, in which the race detector stops
 # at the client library.
 SEEDS ?= 500
 sim:
-	@set -o pipefail; go test -count=1 -timeout 5h -v ./internal/explore -run TestRandomSchedules -seeds $(SEEDS) | \
+	@set -o pipefail; go test -count=1 -timeout 5h -v ./internal/test/explore -run TestRandomSchedules -seeds $(SEEDS) | \
 		grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
-	@go test -count=1 ./zklock -run TestTierOverAConnectionMadeElsewhere
+	@go test -count=1 ./internal/zknode -run TestTierOverAConnectionMadeElsewhere
 
 # Every order of messages and one fault at a small scope; explore-all goes on for hours. Executions allocate much and keep nothing, so
 # garbage is collected less often.
-EXPLORE = @set -o pipefail; GOGC=400 go test -count=1 -timeout 8h -v ./internal/explore -run TestScopes -all $(1) | \
+EXPLORE = @set -o pipefail; GOGC=400 go test -count=1 -timeout 8h -v ./internal/test/explore -run TestScopes -all $(1) | \
 	grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
 explore:
 	$(call EXPLORE)
@@ -141,12 +141,12 @@ explore-all:
 # Takes out one guard at a time; the tests have to notice.
 N ?= 200
 mutants:
-	@go run ./internal/mutants -n $(N)
+	@go run ./internal/test/mutants -n $(N)
 
 # Curator, kazoo and zk.Lock on the same paths.
 interop: server
 	@scripts/get-interop.sh
-	TIERLOCK_REQUIRE_SERVER=1 TIERLOCK_REQUIRE_INTEROP=1 go test $(RACE) -v -count=1 -parallel 5 ./interop -duration 20s
+	TIERLOCK_REQUIRE_SERVER=1 TIERLOCK_REQUIRE_INTEROP=1 go test $(RACE) -v -count=1 -parallel 5 ./internal/test/interop -duration 20s
 
 # The linters are built from the module proxy in these versions, in Go's cache; what is on the PATH does not count.
 lint:
@@ -166,7 +166,7 @@ fuzz:
 
 # Everything builds, and passes vet, on the systems that users have. What is pure also runs with 32 bits, where Linux can.
 TARGETS ?= linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
-PURE := ./mutexbool ./internal/second ./internal/lease ./internal/queue ./internal/wire ./zklock/internal/link ./tier
+PURE := ./mutexbool ./internal/second ./internal/lease ./internal/queue ./internal/wire ./internal/zknode/internal/link ./tier
 cross: export CGO_ENABLED = 0
 cross:
 	@for target in $(TARGETS); do echo "go build and go vet for $$target"; export GOOS=$${target%/*} GOARCH=$${target#*/}; \
@@ -184,7 +184,7 @@ wine:
 
 # The modules of go.work, and the one that builds an etcd.
 tidy-check:
-	@for dir in $$(go list -m -f '{{.Dir}}') internal/etcdserver/etcd; do \
+	@for dir in $$(go list -m -f '{{.Dir}}') internal/test/etcdserver/etcd; do \
 		echo "go mod tidy -diff in $$dir"; (cd $$dir && GOWORK=off go mod tidy -diff) || exit 1; done
 
 server:

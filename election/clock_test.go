@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/election"
-	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/memory"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/locktest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -23,7 +24,7 @@ func TestLeaderLooksAtTheClock(t *testing.T) {
 		e := election.New(locks, path)
 		err := e.Run(t.Context(), func(ctx context.Context, _ int64) error {
 			locktest.WantErr(t, "IsLeader", e.IsLeader(ctx), nil)
-			second.GrantOf(tier.HoldFrom(ctx, locks.Mutex(path))).(*queue.Contender).StopWatchdog()
+			waittest.Grant(tier.HoldFrom(ctx, locks.Mutex(path))).(*queue.Contender).StopWatchdog()
 			link.Cut()
 			time.Sleep(sessionTimeout)
 			need.That(t, "the context has ended, so this test shows nothing", ctx.Err() == nil)
@@ -40,7 +41,7 @@ func TestLeaderWhoseMachineSleptForALeaseDoesNotLead(t *testing.T) {
 		locks, _ := dial(t, s, "a")
 		e := election.New(locks, path)
 		err := e.Run(t.Context(), func(ctx context.Context, _ int64) error {
-			second.GrantOf(tier.HoldFrom(ctx, locks.Mutex(path))).(*queue.Contender).Clock().Suspend(sessionTimeout)
+			waittest.Grant(tier.HoldFrom(ctx, locks.Mutex(path))).(*queue.Contender).Clock().Suspend(sessionTimeout)
 			need.That(t, "the context has ended, so this test shows nothing", ctx.Err() == nil)
 			need.WantErr(t, "IsLeader after the sleep", e.IsLeader(ctx), election.ErrNotLeader, second.ErrLost)
 			<-ctx.Done()

@@ -25,5 +25,5 @@
 // context; what it does then comes late, when another process may lead. Give the term to whatever
 // the leader writes to, and let that refuse lower terms than it has seen. Where the data is in the
 // store of the election, write in a transaction that takes effect only during the term:
-// tierlock.Multi, etcdlock.Txn, pglock.Tx, redislock.Eval.
+// zklock.Multi, etcdlock.Txn, pglock.Tx, redislock.Eval.
 package election

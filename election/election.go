@@ -35,15 +35,13 @@ type term struct {
 }
 
 // New returns the election at path, which is that of a lock. Options are those of
-// [tier.Registry.Mutex], such as zklock.NodeData for what other libraries show of the leader, in
-// place of its host, process and label. New sends nothing; a path that cannot be a lock is reported
-// by the methods.
+// [tier.Registry.Mutex]. New sends nothing; a path that cannot be a lock is reported by the methods.
 //
 // Whatever the registry is told about its locks, an election has no hand-off, no lingering and no
 // limit for a wait: a change of leaders would have to wait for them. With [tier.WithRounds], calls
 // of Run in one process may follow one another in one term.
-func New(locks *tier.Registry, path string, opts ...tier.MutexOption) *Election {
-	strict := []tier.MutexOption{tier.WithStrictOrder(), tier.WithLinger(0), tier.WithMaxWait(0)}
+func New(locks *tier.Registry, path string, opts ...tier.Option) *Election {
+	strict := []tier.Option{tier.WithStrictOrder(), tier.WithLinger(0), tier.WithMaxWait(0)}
 	return &Election{mutex: locks.Mutex(path, slices.Concat(opts, strict)...)}
 }
 

@@ -4,18 +4,17 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// connect stands for tierlock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"): the examples bring their
+// connect stands for zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"): the examples bring their
 // own ZooKeeper.
 func connect(ctx context.Context, label string) (locks *tier.Registry, disconnect func()) {
 	srv := zktest.NewServer(zktest.Config{})
-	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext), zklock.WithLabel(label))
+	locks, err := zklock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext), tier.WithLabel(label))
 	if err != nil {
 		panic(err)
 	}

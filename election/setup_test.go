@@ -12,9 +12,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/election"
-	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/memory"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/locktest"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 // theirs is etcd's own mutex, with which etcdctl locks, at the path of the test's lock.

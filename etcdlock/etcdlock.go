@@ -9,7 +9,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -19,7 +18,7 @@ import (
 // New waits until etcd has granted a lease, or ctx is done, so give ctx a deadline. A wrong option is an error at once. If etcd cannot be
 // reached, the error wraps the cause of ctx and names the endpoints. If etcd refuses the lease, for example for want of a permission, the
 // error says why, at once. After an error nothing is left. Once New has returned, the end of ctx has no effect.
-func New(ctx context.Context, client *clientv3.Client, opts ...Option) (*tier.Registry, error) {
+func New(ctx context.Context, client *clientv3.Client, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err == nil && client == nil {
 		err = errors.New("nil client")
@@ -47,7 +46,7 @@ func New(ctx context.Context, client *clientv3.Client, opts ...Option) (*tier.Re
 // after one of the locks went to another process. Until the outcome is known no lock is handed on within the process either; if it never
 // is known, the locks leave the process with the release.
 func Txn(ctx context.Context, guard tier.Guard, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
-	locks, err := second.GuardOf(guard)
+	locks, err := tier.GuardOf(guard)
 	if err != nil {
 		return nil, fmt.Errorf("etcdlock: transaction: %w", err)
 	}

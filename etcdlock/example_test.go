@@ -22,7 +22,7 @@ func Example() {
 	}
 	defer client.Close()
 	ctx := context.Background()
-	locks, err := etcdlock.New(ctx, client, etcdlock.WithLabel("reports"), tier.WithLinger(time.Second))
+	locks, err := etcdlock.New(ctx, client, tier.WithLabel("reports"), tier.WithLinger(time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}

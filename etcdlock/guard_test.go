@@ -8,9 +8,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -34,7 +34,7 @@ func TestTxnTakesEffectWhileTheLockIsOurs(t *testing.T) {
 	answer, err := Txn(soon(t), hold, clientv3.OpPut(data(t), "1"), clientv3.OpGet(data(t)))
 	need.Must(t, fmt.Sprintf("%v, %v", answer, err),
 		err == nil && len(answer.Responses) == 2 && string(answer.Responses[1].GetResponseRange().Kvs[0].Value) == "1")
-	need.That(t, "not idle after the answer", second.GrantOf(hold).Idle())
+	need.That(t, "not idle after the answer", waittest.Grant(hold).Idle())
 	need.OK(t, hold.Release())
 	need.That(t, "the lock has not stayed in the process", len(left(t)) == 1)
 	wantErr(t, need.ErrOf(Txn(soon(t), hold, clientv3.OpPut(data(t), "2"))), tier.ErrReleased)
@@ -78,10 +78,10 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 		"there is no such revision": {ops: []clientv3.Op{clientv3.OpPut("data", "1"), clientv3.OpGet("data", clientv3.WithRev(1<<40))}},
 	}, func(t *testing.T, c row) {
 		t.Parallel()
-		p := start(t, WithLeaseTTL(brief))
+		p := start(t, tier.WithLeaseTTL(brief))
 		hold := mustHold(t, tier.New(p))
 		if c.trouble != nil {
-			c.trouble(t, p, keyOf(second.GrantOf(hold).(*queue.Contender).Ref()))
+			c.trouble(t, p, keyOf(waittest.Grant(hold).(*queue.Contender).Ref()))
 		}
 		_, err := Txn(soon(t), hold, append(c.ops, clientv3.OpPut(data(t), "1"))...)
 		need.That(t, "no error", err != nil)
@@ -93,7 +93,7 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 		}
 		if !errors.Is(err, tier.ErrUnknown) {
 			wantData(t, "")
-			need.That(t, "not idle though it is known", second.GrantOf(hold).Idle())
+			need.That(t, "not idle though it is known", waittest.Grant(hold).Idle())
 		}
 	})
 }
@@ -102,7 +102,7 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 func TestTxnThatIsNonePanicsInItsCaller(t *testing.T) {
 	t.Parallel()
 	hold := mustHold(t, tier.New(start(t)))
-	defer func() { need.That(t, "no panic, or not idle", recover() != nil && second.GrantOf(hold).Idle()) }()
+	defer func() { need.That(t, "no panic, or not idle", recover() != nil && waittest.Grant(hold).Idle()) }()
 	_, err := Txn(soon(t), hold, clientv3.Op{})
 	t.Errorf("no panic: %v", err)
 }

@@ -4,9 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // Nobody waits for the end of the lease under which the late key is.
@@ -18,7 +19,7 @@ func TestRequestThatIsExecutedLateLeavesNothing(t *testing.T) {
 		"of one who has tried again":       func(t *testing.T, p *process, _ context.Context) { release(t, acquire(t, p.mutex(t))) },
 	}, func(t *testing.T, take func(t *testing.T, p *process, until context.Context)) {
 		t.Parallel()
-		p := start(t, WithLeaseTTL(brief))
+		p := start(t, tier.WithLeaseTTL(brief))
 		late, deliver := p.calls.delay(t, "Txn")
 		until, cancel := context.WithCancel(t.Context())
 		go func() {

@@ -8,9 +8,10 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // costs checks how many requests and writes f takes. No other test may write meanwhile.
@@ -95,7 +96,7 @@ func TestTryBesideBusyLocksBelow(t *testing.T) {
 
 func TestKeyTellsOfItsOwner(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLabel("<the label>"))
+	p := start(t, tier.WithLabel("<the label>"))
 	l := need.Get(p.Claim(lockPath(t), second.Options{MayLinger: 3 * time.Second}))(t)
 	c := acquire(t, lock{Claim: l})
 	kv, _ := stored(t, keyOf(c.Ref()))
@@ -161,7 +162,7 @@ func TestForeignKeysLetNobodyPass(t *testing.T) {
 func TestRevokedLeaseIsFollowedByAnotherOneAtOnce(t *testing.T) {
 	t.Parallel()
 	revoke := func(p *process) { need.Get(outside(t).Revoke(soon(t), p.lease()))(t) }
-	p := start(t, WithLeaseTTL(brief))
+	p := start(t, tier.WithLeaseTTL(brief))
 	revoke(p)
 	eventually(t, "a renewal that finds it", func() bool { return p.count(queue.Open, queue.Done) == 2 })
 

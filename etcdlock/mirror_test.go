@@ -10,9 +10,10 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // A watch that begins in the past is served from a loop that comes round every 100 ms, if anything was written since. So it begins at the
@@ -68,7 +69,7 @@ func TestWaiterSurvivesACompaction(t *testing.T) {
 // A look finds what no event has told, and the next watch is on another stream, though others keep the one that is silent.
 func TestWaiterNoticesAWatchThatIsSilent(t *testing.T) {
 	t.Parallel()
-	p, q := start(t, WithLeaseTTL(brief)), start(t)
+	p, q := start(t, tier.WithLeaseTTL(brief)), start(t)
 	elsewhere := acquire(t, q.at(t, lockPath(t)+"-2", second.Exclusive))
 	keeps := begin(t, p.at(t, lockPath(t)+"-2", second.Exclusive).Acquire)
 	eventually(t, "a look", func() bool { return p.calls.count("Range") > 0 })

@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"cmp"
-	"log/slog"
 	"math"
 	"time"
 
@@ -11,64 +10,17 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An Option is one of this package, which says how to use etcd, or a [tier.Option], which says how this process shares its locks
-// with others.
-type Option interface{ second.RegistryOption }
-
-type option = second.Setting[options]
-
 type options struct {
 	second.Settings
 	record func(queue.Record) // for tests
 }
 
-// WithLeaseTTL sets the TTL of the etcd lease to ask for, in whole seconds; default 15 s. It plays the part of ZooKeeper's session
-// timeout: for so long the lock of a process that died stays taken, and with the margin it bounds the lease of the lock. The server
-// raises a TTL below one and a half times its election timeout (2 s by default), which the logger reports.
-func WithLeaseTTL(d time.Duration) Option {
-	return option{Set: func(o *options) { o.TTL = d }}
-}
-
-// WithLeaseMargin sets how long before etcd can give it away a lock counts as lost; by default (and with 0) a third of the granted
-// TTL, at most half of it. It is the time that a holder has to stop, less the error of the clocks. What is left of the TTL, less a
-// quarter for the renewals, is how long an outage may last without a loss.
-func WithLeaseMargin(d time.Duration) Option {
-	return option{Set: func(o *options) { o.Margin = d }}
-}
-
-// WithLogger sets where to report what no return value can carry; by default what is of WARN or above goes to [slog.Default], as it
-// is at that time, and the rest nowhere.
-//
-//   - WARN: a lock is lost, once per hold, with path, token and cause, unless the registry was closed; etcd does not answer for
-//     longer than a third of the TTL, once per outage, or has not answered yet, after 3 s and then ever more rarely; the etcd lease
-//     has expired, or none is to be had as things stand; a contender cannot be removed; a writer that reads now cannot let readers
-//     in; a server is too old, or has raised the TTL; and what package tier warns of: see [tier.Mutex.Acquire] and
-//     [tier.WithLeakDetection].
-//   - INFO: etcd answers again, and after how long (not each time if that keeps changing); there is a new etcd lease.
-//
-// The logger may block, panic or call back: it runs in a goroutine of its own, and no lock and no connection waits for it. While it
-// blocks, 256 lines wait; later ones are dropped, and the next line that it takes says how many. Close waits for the logger for a
-// second at most.
-func WithLogger(logger *slog.Logger) Option {
-	return option{Set: func(o *options) { o.Logger = logger }}
-}
-
-// WithLabel sets a name for this process that Contenders shows beside its host and pid; at most 256 bytes of UTF-8, and only
-// characters that are printed.
-func WithLabel(label string) Option {
-	return option{Set: func(o *options) { o.Label = label }}
-}
-
-// WithLazyStart has New return at once, for programs that must start without etcd. The first session is then begun in the
-// background, and asked for again until there is one. Meanwhile acquisitions wait, a try waits until it is known whether etcd can be
-// reached, and [tier.Registry.Err] says why there is no session.
-func WithLazyStart() Option {
-	return option{Set: func(o *options) { o.Lazy = true }}
-}
-
-// newOptions returns what opts say of the store, and those that are for the registry.
-func newOptions(opts []Option) (o options, share []tier.Option, err error) {
+// newOptions returns the options of the store, and those of the registry.
+func newOptions(opts []tier.RegistryOption) (o options, share []tier.Option, err error) {
 	o.Settings = second.Defaults
-	share, err = second.Settle[tier.Option](&o, opts)
+	_, share, err = second.Split[none, tier.Option](&o.Settings, opts)
 	return o, share, cmp.Or(err, o.Check(math.MaxInt32*time.Second, time.Second))
 }
+
+// none is the type of this store's own options: there are none.
+type none struct{ tier.RegistryOption }

@@ -9,24 +9,24 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tierlock/tierlock/etcdlock/internal/version"
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/logtest"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/etcdserver"
+	"github.com/tierlock/tierlock/internal/test/logtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
 func TestBadOptionsAreNamed(t *testing.T) {
 	t.Parallel()
-	waittest.Refused(t, func(o Option) error {
+	waittest.Refused(t, func(o tier.RegistryOption) error {
 		_, err := New(t.Context(), new(clientv3.Client), o)
 		return err
-	}, map[string]Option{
-		"lease TTL 1.5s: want a multiple of 1s": WithLeaseTTL(1500 * time.Millisecond),
-		"want 1s to":                            WithLeaseTTL(1 << 62),
-		"not printed":                           WithLabel("a\nb"),
+	}, map[string]tier.RegistryOption{
+		"lease TTL 1.5s: want a multiple of 1s": tier.WithLeaseTTL(1500 * time.Millisecond),
+		"want 1s to":                            tier.WithLeaseTTL(1 << 62),
+		"not printed":                           tier.WithLabel("a\nb"),
 		"linger -1ns":                           tier.WithLinger(-1),
 		"option of type <nil>":                  nil,
 		"option of type etcdlock.elsewhere":     elsewhere{},
@@ -62,7 +62,7 @@ func told(t *testing.T, method string, say func(reply any)) (*process, *logtest.
 		return true, err
 	})
 	log, logger := logtest.New(slog.LevelWarn)
-	p.open(t, WithLeaseTTL(6*time.Second), WithLogger(logger))
+	p.open(t, tier.WithLeaseTTL(6*time.Second), tier.WithLogger(logger))
 	return p, log
 }
 
@@ -142,4 +142,4 @@ func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
 }
 
 // elsewhere is an option of another package.
-type elsewhere struct{ second.Option }
+type elsewhere struct{ tier.RegistryOption }

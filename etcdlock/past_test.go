@@ -12,10 +12,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/etcdserver"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // A lone etcd is a server of one test, whose data can be set back.
@@ -71,7 +72,7 @@ func TestEtcdThatGoesBackIsNoticedWithTheNextRenewal(t *testing.T) {
 	t.Parallel()
 	etcd := startAlone(t)
 	at := []string{etcd.Addr()}
-	long := WithLeaseTTL(30 * time.Minute)
+	long := tier.WithLeaseTTL(30 * time.Minute)
 	p, q := startAt(t, at, long), startAt(t, at, long)
 	path := lockPath(t)
 	mutex := func(p *process, name string) lock { return p.at(t, path+name, second.Exclusive) }

@@ -13,11 +13,12 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/internal/test/etcdserver"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
+	"github.com/tierlock/tierlock/tier"
 )
 
 var (
@@ -103,12 +104,12 @@ type process struct {
 const brief = 3 * time.Second
 
 // start returns another process at the shared server, which ends with the test.
-func start(t *testing.T, opts ...Option) *process {
+func start(t *testing.T, opts ...tier.RegistryOption) *process {
 	t.Helper()
 	return startAt(t, []string{server(t).Addr()}, opts...)
 }
 
-func startAt(t *testing.T, addrs []string, opts ...Option) *process {
+func startAt(t *testing.T, addrs []string, opts ...tier.RegistryOption) *process {
 	t.Helper()
 	p := launch(t, addrs, opts...)
 	t.Cleanup(p.end)
@@ -116,10 +117,10 @@ func startAt(t *testing.T, addrs []string, opts ...Option) *process {
 }
 
 // launch starts a process and waits for its session.
-func launch(t testing.TB, addrs []string, opts ...Option) *process {
+func launch(t testing.TB, addrs []string, opts ...tier.RegistryOption) *process {
 	t.Helper()
 	p := prepare(t, addrs, "")
-	p.open(t, append([]Option{WithLeaseTTL(time.Minute)}, opts...)...)
+	p.open(t, append([]tier.RegistryOption{tier.WithLeaseTTL(time.Minute)}, opts...)...)
 	eventually(t, "a session", func() bool { return p.count(queue.Open, queue.Done) == 1 })
 	return p
 }
@@ -138,7 +139,7 @@ func prepare(t testing.TB, addrs []string, password string) *process {
 	return p
 }
 
-func (p *process) open(t testing.TB, opts ...Option) {
+func (p *process) open(t testing.TB, opts ...tier.RegistryOption) {
 	t.Helper()
 	o, _, err := newOptions(opts)
 	need.OK(t, err)

@@ -11,12 +11,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/tiertest"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/etcdserver"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/tiertest"
+	"github.com/tierlock/tierlock/tier"
 )
 
 func TestTier(t *testing.T) {
@@ -60,7 +61,7 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 	return tiertest.Harness{
 		Lease: brief,
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
-			p := launch(tb, e.Addrs(), WithLeaseTTL(lease))
+			p := launch(tb, e.Addrs(), tier.WithLeaseTTL(lease))
 			return &tiertest.Process{
 				Tier: withClient{p},
 				Cut:  p.calls.sever,

@@ -14,9 +14,9 @@ import (
 func Example_twoProcesses() {
 	ctx := context.Background()
 	server := memlock.NewServer()
-	one, _ := server.Connect(memlock.WithLabel("one"))
+	one, _ := server.Connect(tier.WithLabel("one"))
 	defer one.Close()
-	two, _ := server.Connect(memlock.WithLabel("two"))
+	two, _ := server.Connect(tier.WithLabel("two"))
 	defer two.Close()
 
 	hold, err := one.Mutex("/jobs/report").Acquire(ctx)
@@ -60,7 +60,7 @@ func ExampleServer_Expire() {
 // A test of what a caller does when the lock does not come in time.
 func ExampleServer_Connect_timeout() {
 	server := memlock.NewServer()
-	busy, _ := server.Connect(memlock.WithLabel("busy"))
+	busy, _ := server.Connect(tier.WithLabel("busy"))
 	defer busy.Close()
 	locks, _ := server.Connect()
 	defer locks.Close()

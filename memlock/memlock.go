@@ -25,7 +25,6 @@ package memlock
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"math"
 	"sync"
 	"time"
@@ -49,41 +48,16 @@ func NewServer() *Server {
 	return &Server{store: memory.NewServer(), processes: make(map[*tier.Registry]*memory.Process)}
 }
 
-// An Option is one of this package, which says how to use the server, or a [tier.Option], which says how this process shares its locks
-// with others.
-type Option interface{ second.RegistryOption }
-
-type option = second.Setting[options]
-
-type options struct{ second.Settings }
-
-// WithLeaseTTL sets for how long the server keeps what a silent process has; default 15 s, at least 1 s. A lock counts as lost a third of
-// that earlier.
-func WithLeaseTTL(d time.Duration) Option {
-	return option{Set: func(o *options) { o.TTL = d }}
-}
-
-// WithLogger sets where to report what no return value can carry; by default what is of WARN or above goes to [slog.Default], as it
-// is at that time, and the rest nowhere.
-func WithLogger(logger *slog.Logger) Option {
-	return option{Set: func(o *options) { o.Logger = logger }}
-}
-
-// WithLabel sets a name for this process that Contenders shows; at most 256 bytes of UTF-8, and only characters that are printed.
-func WithLabel(label string) Option {
-	return option{Set: func(o *options) { o.Label = label }}
-}
-
 // Connect returns the locks of one more process. Each registry is a process of its own, with a session and a place in each queue; the
 // goroutines that use one registry are the goroutines of that process. Close the registry when the process ends. An error says which
 // option is wrong.
-func (s *Server) Connect(opts ...Option) (*tier.Registry, error) {
-	o := options{second.Defaults}
-	share, err := second.Settle[tier.Option](&o, opts)
+func (s *Server) Connect(opts ...tier.RegistryOption) (*tier.Registry, error) {
+	o := second.Defaults
+	_, share, err := second.Split[none, tier.Option](&o, opts)
 	if err := cmp.Or(err, o.Check(math.MaxInt64, 1)); err != nil {
 		return nil, fmt.Errorf("memlock: %w", err)
 	}
-	p := s.store.Connect("memlock", o.Settings)
+	p := s.store.Connect("memlock", o)
 	locks := tier.New(p.Tier, share...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,6 +69,9 @@ func (s *Server) Connect(opts ...Option) (*tier.Registry, error) {
 	})
 	return locks, nil
 }
+
+// none is the type of this store's own options: there are none.
+type none struct{ tier.RegistryOption }
 
 // process is that of a registry. A registry that is closed has none, and so no fault concerns it.
 func (s *Server) process(locks *tier.Registry) *memory.Process {

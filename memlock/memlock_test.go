@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/memlock"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -26,7 +26,7 @@ func play(t *testing.T, test func(t *testing.T, server *memlock.Server, a, b *ti
 	synctest.Test(t, func(t *testing.T) {
 		server := memlock.NewServer()
 		connect := func(label string) *tier.Registry {
-			locks := need.Get(server.Connect(memlock.WithLeaseTTL(ttl), memlock.WithLabel(label)))(t)
+			locks := need.Get(server.Connect(tier.WithLeaseTTL(ttl), tier.WithLabel(label)))(t)
 			t.Cleanup(func() { locks.Close() })
 			return locks
 		}
@@ -154,10 +154,10 @@ func TestAClosedRegistryIsForgotten(t *testing.T) {
 }
 
 func TestWrongOptionsAreErrors(t *testing.T) {
-	for text, opts := range map[string][]memlock.Option{
-		"lease TTL 1ms": {memlock.WithLeaseTTL(time.Millisecond)},
+	for text, opts := range map[string][]tier.RegistryOption{
+		"lease TTL 1ms": {tier.WithLeaseTTL(time.Millisecond)},
 		"hand-off":      {tier.WithHandOff(0)},
-		"nil logger":    {memlock.WithLogger(nil)},
+		"nil logger":    {tier.WithLogger(nil)},
 	} {
 		_, err := memlock.NewServer().Connect(opts...)
 		need.WantMention(t, err, text)

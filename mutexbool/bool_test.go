@@ -8,9 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/mutexbool"
 	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/mutexbool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -89,7 +89,7 @@ import (
 // cannot be asked; the error wraps [errors.ErrUnsupported].
 //
 // There are no semaphores, which [New] has: the error wraps [errors.ErrUnsupported].
-func NewAdvisory(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
+func NewAdvisory(ctx context.Context, pool *pgxpool.Pool, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	return front(ctx, pool, opts, openAdvisory)
 }
 

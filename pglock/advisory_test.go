@@ -12,15 +12,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // advise starts a process with advisory locks that is to keep its leases.
 func advise(t *testing.T, url string) *process {
 	t.Helper()
-	return advisories.start(t, url, WithLeaseTTL(unhurried))
+	return advisories.start(t, url, tier.WithLeaseTTL(unhurried))
 }
 
 // contested is a holder of the lock of the test, and one who waits for it.

@@ -10,9 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // A role may have connections end that are idle, as they are between two renewals.
@@ -32,12 +33,12 @@ func TestIdleConnectionsStay(t *testing.T) {
 func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 	t.Parallel()
 	path := lockPath(t) + "/é"
-	c := must(t, tables.start(t, sharedURL(t), WithLeaseTTL(time.Minute)).at(t, path))
+	c := must(t, tables.start(t, sharedURL(t), tier.WithLeaseTTL(time.Minute)).at(t, path))
 	for _, setting := range []string{
 		"datestyle=SQL,DMY", "client_encoding=LATIN1", "timezone=Asia/Kathmandu", "search_path=none",
 		"default_transaction_isolation=serializable", "default_transaction_read_only=on",
 	} {
-		w := waittest.Begin(t, tables.start(t, sharedURL(t)+"&"+setting, WithLeaseTTL(time.Minute)).at(t, path).Acquire)
+		w := waittest.Begin(t, tables.start(t, sharedURL(t)+"&"+setting, tier.WithLeaseTTL(time.Minute)).at(t, path).Acquire)
 		eventually(t, "a contender that waits, with "+setting, func() bool { return left(t, path) == 2 })
 		w.Pending(t)
 		mustRelease(t, c)
@@ -60,7 +61,7 @@ func TestHooksOfThePoolChangeNothing(t *testing.T) {
 				return err
 			}
 		})
-		o, _, err := newOptions([]Option{WithLeaseTTL(unhurried)})
+		o, _, err := newOptions([]tier.RegistryOption{tier.WithLeaseTTL(unhurried)})
 		need.OK(t, err)
 		locks := need.Get(f.open(pool, o))(t)
 		defer locks.Close()
@@ -81,13 +82,13 @@ func TestHooksOfThePoolChangeNothing(t *testing.T) {
 }
 
 func TestBadOptionsAreNamed(t *testing.T) {
-	waittest.Refused(t, func(o Option) error {
-		_, _, err := newOptions([]Option{o})
+	waittest.Refused(t, func(o tier.RegistryOption) error {
+		_, _, err := newOptions([]tier.RegistryOption{o})
 		return err
-	}, map[string]Option{
-		"want a multiple of 1ms":          WithLeaseTTL(time.Second + time.Nanosecond),
-		"want 1s to":                      WithLeaseTTL(1 << 62),
-		"label of 257 bytes":              WithLabel(strings.Repeat("x", 257)),
+	}, map[string]tier.RegistryOption{
+		"want a multiple of 1ms":          tier.WithLeaseTTL(time.Second + time.Nanosecond),
+		"want 1s to":                      tier.WithLeaseTTL(1 << 62),
+		"label of 257 bytes":              tier.WithLabel(strings.Repeat("x", 257)),
 		"option of type <nil>":            nil,
 		"option of type pglock.elsewhere": elsewhere{},
 	})
@@ -97,4 +98,4 @@ func TestBadOptionsAreNamed(t *testing.T) {
 }
 
 // elsewhere is an option of another package.
-type elsewhere struct{ second.Option }
+type elsewhere struct{ tier.RegistryOption }

@@ -12,9 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // What the driver refuses to encode was not sent. To repeat it changes nothing, and the server answers others.
@@ -28,7 +29,7 @@ func TestValueThatCannotBeEncodedIsTheCallersError(t *testing.T) {
 // A transaction that is stuck has the queue. The server answers, and says what is in front.
 func TestStuckTransactionIsNoOutage(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(2*ttl))
+	p := start(t, tier.WithLeaseTTL(2*ttl))
 	stuck := begun(t, outside(t))
 	ask[any](t, stuck, "SELECT pg_advisory_xact_lock(tierlock.key($1))::text", lockPath(t))
 	w := waittest.Begin(t, p.at(t, lockPath(t)).Acquire)
@@ -44,7 +45,7 @@ func TestStuckTransactionIsNoOutage(t *testing.T) {
 // Requests of this process that wait for one another are no outage: to take them for one would break the connections of them all.
 func TestBusyConnectionsAreNoOutage(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(unhurried))
+	p := start(t, tier.WithLeaseTTL(unhurried))
 	s := must(t, p.at(t, lockPath(t)+"-2")).Store()
 	stuck := begun(t, outside(t))
 	ask[any](t, stuck, "SELECT pg_advisory_xact_lock(tierlock.key($1))::text", lockPath(t))

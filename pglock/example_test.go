@@ -32,7 +32,7 @@ func ExampleNewAdvisory() {
 		log.Fatal(err)
 	}
 	defer pool.Close()
-	locks, err := pglock.NewAdvisory(ctx, pool, pglock.WithLeaseTTL(10*time.Second))
+	locks, err := pglock.NewAdvisory(ctx, pool, tier.WithLeaseTTL(10*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func report(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := pglock.Migrate(ctx, pool); err != nil {
 		return err
 	}
-	locks, err := pglock.New(ctx, pool, pglock.WithLabel("reports"))
+	locks, err := pglock.New(ctx, pool, tier.WithLabel("reports"))
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/pgserver"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // A pair is a primary with the schema, and a standby that has what it has, when it has it. No write waits for the standby.
@@ -104,7 +105,7 @@ func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 func TestRowsMayBeMissingOrBackAtTheNewPrimary(t *testing.T) {
 	t.Parallel()
 	e := newPair(t)
-	p := tables.start(t, e.url, WithLeaseTTL(3*time.Minute)) // for a while it does not look at its queue
+	p := tables.start(t, e.url, tier.WithLeaseTTL(3*time.Minute)) // for a while it does not look at its queue
 	back := must(t, p.at(t, "/back"))
 	e.replicated(t)
 	e.Isolate(e.primary)

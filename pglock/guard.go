@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -34,7 +33,7 @@ import (
 // outcome is known no lock is handed on within the process either; if it never is known, the locks
 // leave the process with the release.
 func Tx(ctx context.Context, guard tier.Guard, f func(tx pgx.Tx) error) error {
-	locks, err := second.GuardOf(guard)
+	locks, err := tier.GuardOf(guard)
 	if err != nil {
 		return fmt.Errorf("pglock: transaction: %w", err)
 	}

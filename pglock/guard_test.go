@@ -12,9 +12,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -47,7 +48,7 @@ func proof(c *queue.Contender) string {
 
 func TestTransactionIsCommittedWhileHeld(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
-		hold := f.start(t, sharedURL(t), WithLeaseTTL(unhurried)).holds(t)
+		hold := f.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)).holds(t)
 		tab, ctx, wrong := table(t), soon(t), errors.New("wrong")
 		committed := func(want int) {
 			t.Helper()
@@ -93,7 +94,7 @@ func underOne(ctx context.Context, c *queue.Contender, check func() error, f fun
 // It would be somebody else's by then, or nobody's.
 func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(unhurried))
+	p := start(t, tier.WithLeaseTTL(unhurried))
 	c := p.mustAcquire(t)
 	closing, goOn := make(chan struct{}), make(chan struct{})
 	var closes atomic.Int64
@@ -140,7 +141,7 @@ func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 		"handed on, advisory": {advisories, handedOn, second.ErrReleased},
 	}, func(t *testing.T, c row) {
 		t.Parallel()
-		p := c.start(t, sharedURL(t), WithLeaseTTL(unhurried)) // no renewal tells it
+		p := c.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)) // no renewal tells it
 		held, tab := p.mustAcquire(t), table(t)
 		checked := func() error { return nil }
 		wantErr(t, underOne(soon(t), held, func() error { return checked() }, func(tx pgx.Tx) error {
@@ -158,11 +159,11 @@ func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 // What keeps the lock from the next one is the guard, from its look to the end of the transaction.
 func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
-		p := f.start(t, sharedURL(t), WithLeaseTTL(unhurried))
+		p := f.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried))
 		c := p.mustAcquire(t)
 		tx, guard := begun(t, outside(t)), "SELECT tierlock.guard("+proof(c)+")::text"
 		ask[any](t, tx, guard)
-		next := f.start(t, sharedURL(t), WithLeaseTTL(unhurried)).waits(t)
+		next := f.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)).waits(t)
 		go c.Release()
 		next.Pending(t)
 		tx.Rollback(soon(t))
@@ -300,7 +301,7 @@ func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 }
 
 func testUnansweredCommit(t *testing.T, f flavour) {
-	p := f.start(t, sharedURL(t), WithLeaseTTL(unhurried)) // so that nothing else is said meanwhile
+	p := f.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)) // so that nothing else is said meanwhile
 	hold, tab := p.holds(t), table(t)
 	commit := func(ctx context.Context, answered func() (lose bool)) error {
 		err := Tx(ctx, hold, func(tx pgx.Tx) error {
@@ -310,7 +311,7 @@ func testUnansweredCommit(t *testing.T, f flavour) {
 			return err
 		})
 		need.WantErr(t, "the commit", err, tier.ErrUnknown)
-		need.That(t, fmt.Sprintf("lost, or idle: %v", err), !errors.Is(err, tier.ErrLost) && !second.GrantOf(hold).Idle())
+		need.That(t, fmt.Sprintf("lost, or idle: %v", err), !errors.Is(err, tier.ErrLost) && !waittest.Grant(hold).Idle())
 		p.network.messages(nil)
 		return err
 	}
@@ -322,7 +323,7 @@ func testUnansweredCommit(t *testing.T, f flavour) {
 		return false
 	}), context.Canceled)
 	close(late)
-	eventually(t, "the outcome is known", second.GrantOf(hold).Idle)
+	eventually(t, "the outcome is known", waittest.Grant(hold).Idle)
 
 	stopper := begun(t, outside(t))
 	need.Get(stopper.Exec(soon(t), "SELECT FROM tierlock.contender WHERE path = $1 FOR UPDATE", lockPath(t)))(t)
@@ -332,11 +333,11 @@ func testUnansweredCommit(t *testing.T, f flavour) {
 	go func() { committing <- Tx(soon(t), hold, func(pgx.Tx) error { return nil }) }()
 	eventually(t, "a commit that is refused", func() bool {
 		const waiting = "SELECT count(pg_cancel_backend(pid)) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND query LIKE $1"
-		return ask[int](t, outside(t), waiting, "%tierlock.guard("+proof(second.GrantOf(hold).(*queue.Contender))+"%") == 1
+		return ask[int](t, outside(t), waiting, "%tierlock.guard("+proof(waittest.Grant(hold).(*queue.Contender))+"%") == 1
 	})
 	err := <-committing
 	need.That(t, fmt.Sprintf("a commit that is refused: %v", err),
-		err != nil && !errors.Is(err, tier.ErrUnknown) && !errors.Is(err, tier.ErrLost) && second.GrantOf(hold).Idle())
+		err != nil && !errors.Is(err, tier.ErrUnknown) && !errors.Is(err, tier.ErrLost) && waittest.Grant(hold).Idle())
 	stopper.Rollback(soon(t))
 
 	commit(soon(t), func() bool { return true })

@@ -14,9 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // crowd inserts contenders of a session for the time of the test, the i-th at a path that is an expression of $1.
@@ -32,7 +33,7 @@ func crowd(t *testing.T, session, path, of string, n int) {
 // While a transaction is open anywhere in the database, rows that are deleted are not removed. That concerns
 // their queue, and neither the others nor the lease.
 func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
-	p, path := start(t, WithLeaseTTL(unhurried)), lockPath(t)
+	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	keepDeadRows(t)
 	id := p.session(t)
 	renewal := "SELECT tierlock.beat('" + id + "', 60000)"
@@ -73,7 +74,7 @@ func blocks(t *testing.T, sql string) int {
 
 // Now and then it is noted from where on to look, and whoever comes, goes or looks passes by what was deleted since.
 func TestRowsOfAQueueThatAreNotRemovedYetAreNotPassedBy(t *testing.T) {
-	p, path := start(t, WithLeaseTTL(unhurried)), lockPath(t)
+	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	keepDeadRows(t)
 	id, head, me := p.session(t), newID(), newID()
 	call := func(name, args string) string { return "SELECT tierlock." + name + "('" + path + "'" + args + ")" }
@@ -109,7 +110,7 @@ func comeUntilNoted(t *testing.T, path, session string) {
 
 // Nor when somebody comes and goes at another path, whose note has the same place.
 func TestNobodyIsPassedBy(t *testing.T) {
-	p, path := start(t, WithLeaseTTL(unhurried)), lockPath(t)
+	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	id, head := p.session(t), newID()
 	entered(t, outside(t), path, head, id)
 	seen := func() {
@@ -129,7 +130,7 @@ func TestNobodyIsPassedBy(t *testing.T) {
 // A process that has many portions of one semaphore has no more to do at a heartbeat than one that has as many locks, nor has anybody at
 // a turn: what depends on the square of their number would take many times as long.
 func TestPortionsCostNoMoreThanAsManyLocks(t *testing.T) {
-	p, path := start(t, WithLeaseTTL(unhurried)), lockPath(t)
+	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	id, s := p.session(t), must(t, p.at(t, path)).Store().(*store)
 	const many = 4000
 	crowd(t, id, "$1 || '/' || i", path, many)
@@ -175,7 +176,7 @@ func TestPortionsCostNoMoreThanAsManyLocks(t *testing.T) {
 // Each is one request, planned before, but for the first on a connection.
 func TestTurnIsOneRequest(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(unhurried))
+	p := start(t, tier.WithLeaseTTL(unhurried))
 	l := p.at(t, lockPath(t))
 	mustRelease(t, must(t, l))
 	var requests, planned atomic.Int64
@@ -244,7 +245,7 @@ func TestTurnTakesFewStatements(t *testing.T) {
 // A process that waits reads what tells how it stands, and not all that others want. Else the processes of a queue would read the square of
 // their number at each heartbeat.
 func TestWaiterDoesNotReadTheWholeQueue(t *testing.T) {
-	p, path := start(t, WithLeaseTTL(unhurried)), lockPath(t)
+	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	id, s := p.session(t), must(t, p.at(t, path+"-2")).Store().(*store)
 	const many = 600
 	crowd(t, id, "$1", path, many)

@@ -25,11 +25,11 @@ import (
 // be reached, the error wraps the cause of ctx and names the address. If the schema is missing or of another version, a permission is
 // missing, or the server or the pooler in between cannot be used, the error says so, at once. After an error nothing is left. Once New
 // has returned, the end of ctx has no effect.
-func New(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*tier.Registry, error) {
+func New(ctx context.Context, pool *pgxpool.Pool, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	return front(ctx, pool, opts, open)
 }
 
-func front(ctx context.Context, pool *pgxpool.Pool, opts []Option, open func(*pgxpool.Pool, options) (*queue.Tier, error),
+func front(ctx context.Context, pool *pgxpool.Pool, opts []tier.RegistryOption, open func(*pgxpool.Pool, options) (*queue.Tier, error),
 ) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err == nil && pool == nil {

@@ -11,10 +11,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/pgserver"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // pooled starts a PgBouncer, and returns how to reach a database with the schema through it. Its transactions are
@@ -74,7 +75,7 @@ func TestPoolerOfTransactionsIsRefused(t *testing.T) {
 			defer cancel()
 			for _, f := range flavours {
 				for range 3 {
-					p := f.begin(t, url, WithLeaseTTL(10*time.Second))
+					p := f.begin(t, url, tier.WithLeaseTTL(10*time.Second))
 					_, err := p.at(t, "/x").Acquire(soon(t))
 					p.Close()
 					want := errPooler
@@ -96,7 +97,7 @@ func TestPoolerOfTransactionsIsRefused(t *testing.T) {
 func TestPoolerOfSessionsServes(t *testing.T) {
 	t.Parallel()
 	url := pooled(t, "session")
-	p, q := tables.start(t, url, WithLeaseTTL(2*unhurried)), tables.start(t, url, WithLeaseTTL(2*unhurried))
+	p, q := tables.start(t, url, tier.WithLeaseTTL(2*unhurried)), tables.start(t, url, tier.WithLeaseTTL(2*unhurried))
 	c := p.mustAcquire(t)
 	c.Contested().C() // it wants to hear
 	w := q.waits(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -14,7 +14,7 @@ import (
 func TestWhoHadSomethingBeforeIsNotQuarantined(t *testing.T) {
 	t.Parallel()
 	_, url, outside := alone(t)
-	begin := func() *tier.Registry { return tier.New(tables.start(t, url, WithLeaseTTL(4*ttl))) } // time to see the quarantine
+	begin := func() *tier.Registry { return tier.New(tables.start(t, url, tier.WithLeaseTTL(4*ttl))) } // time to see the quarantine
 	holder, other := begin(), begin()
 	held := need.Get(holder.Semaphore(lockPath(t), 5).Acquire(soon(t), 2))(t)
 	exec(t, outside, tables.forget)
@@ -41,7 +41,7 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		_, url, outside := alone(t)
 		exec(t, outside, advisories.forget)
-		first := f.start(t, url, WithNewServer(), WithLeaseTTL(time.Minute)) // there would be a quarantine of that
+		first := f.start(t, url, WithNewServer(), tier.WithLeaseTTL(time.Minute)) // there would be a quarantine of that
 		hold := first.holds(t)
 		f.start(t, url) // for whom there is none, either
 		mustRelease(t, hold)

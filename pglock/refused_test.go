@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/internal/test/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 

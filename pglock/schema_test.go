@@ -13,9 +13,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/pgserver"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // opened returns a session that lasts for a minute.
@@ -320,7 +321,7 @@ func TestWhatTheDatabaseCannotEncodeIsNamed(t *testing.T) {
 		url := database(t, "ENCODING '"+encoding+"' LOCALE 'C' TEMPLATE template0")
 		migrated(t, url)
 		const label, path = "the first → the last", "/→"
-		l := tables.begin(t, url, WithLabel(label)).at(t, path)
+		l := tables.begin(t, url, tier.WithLabel(label)).at(t, path)
 		_, err := l.Acquire(soon(t))
 		if !refuses {
 			need.OK(t, err)

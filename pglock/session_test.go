@@ -11,14 +11,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // For longer than a lease a transaction under the lock keeps all connections of the program busy, and one of somebody else has the queue.
 func TestRenewalsWaitForNobody(t *testing.T) {
 	t.Parallel()
-	locks := need.Get(New(t.Context(), poolAt(t, sharedURL(t), func(c *pgxpool.Config) { c.MaxConns = 1 }), WithLeaseTTL(ttl)))(t)
+	locks := need.Get(New(t.Context(), poolAt(t, sharedURL(t), func(c *pgxpool.Config) { c.MaxConns = 1 }), tier.WithLeaseTTL(ttl)))(t)
 	defer locks.Close()
 	hold := need.Get(locks.Mutex(lockPath(t)).Acquire(soon(t)))(t)
 	tx := begun(t, outside(t))
@@ -38,7 +39,7 @@ func TestRenewalsWaitForNobody(t *testing.T) {
 // However many locks a process has, all are renewed with one request.
 func TestOneRenewalIsForAllLocks(t *testing.T) {
 	t.Parallel()
-	begun, p := time.Now(), start(t, WithLeaseTTL(unhurried))
+	begun, p := time.Now(), start(t, tier.WithLeaseTTL(unhurried))
 	var held *queue.Contender
 	for i := range 40 {
 		held = must(t, p.at(t, fmt.Sprintf("%s-%d", lockPath(t), i)))
@@ -104,7 +105,7 @@ func TestLateRequestLeavesNothing(t *testing.T) {
 // A request for permits that is late takes nothing back. The permits of a path have nothing to do with its lock.
 func TestLateRequestForPermitsTakesNothingBack(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(unhurried))
+	p := start(t, tier.WithLeaseTTL(unhurried))
 	held, id := p.mustAcquire(t), newID()
 	do := func(op queue.Op, weight int) {
 		t.Helper()
@@ -168,7 +169,7 @@ func TestManyContendersOfADeadProcessAreRemovedWithOneRenewal(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	pool := migrated(t, url)
-	p, dead := tables.start(t, url, WithLeaseTTL(unhurried)), opened(t, pool)
+	p, dead := tables.start(t, url, tier.WithLeaseTTL(unhurried)), opened(t, pool)
 	exec(t, pool, `INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
 		SELECT '/dead/' || i, nextval('tierlock.token'), gen_random_uuid()::text, $1, false, 0 FROM generate_series(1, 450) i`, dead)
 	exec(t, pool, "UPDATE tierlock.session SET expires = '-infinity' WHERE id = $1", dead)
@@ -181,7 +182,7 @@ func TestManyContendersOfADeadProcessAreRemovedWithOneRenewal(t *testing.T) {
 // A server has room for some thousand locks. A process that takes them all at its end would have others fail.
 func TestEndOfAProcessWithManyLocksTakesFewAtATime(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(unhurried))
+	p := start(t, tier.WithLeaseTTL(unhurried))
 	id := p.session(t)
 	crowd(t, id, "$1 || '/' || i", lockPath(t), 250)
 	tx := begun(t, outside(t))

@@ -5,9 +5,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/pgserver"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -18,7 +18,7 @@ func TestSequenceThatIsSetBackKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	pool := migrated(t, url)
-	p, q := tables.start(t, url, WithLeaseTTL(unhurried)), tables.start(t, url, WithLeaseTTL(unhurried))
+	p, q := tables.start(t, url, tier.WithLeaseTTL(unhurried)), tables.start(t, url, tier.WithLeaseTTL(unhurried))
 	mustRelease(t, p.mustAcquire(t))
 	held := p.mustAcquire(t)
 	exec(t, pool, restartTokens)
@@ -79,7 +79,7 @@ func TestServerThatIsSetBackGrantsNothingForALease(t *testing.T) {
 func TestHolderKeepsItsLockOverAStartOfTheServer(t *testing.T) {
 	t.Parallel()
 	s, url, _ := alone(t)
-	holder := tables.start(t, url, WithLeaseTTL(unhurried))
+	holder := tables.start(t, url, tier.WithLeaseTTL(unhurried))
 	held := holder.mustAcquire(t)
 	need.OK(t, s.Restart(t.Context()))
 	eventually(t, "the holder is connected again", func() bool { return holder.Err() == nil })
@@ -103,7 +103,7 @@ func TestStatisticsThatAreResetChangeNothing(t *testing.T) {
 func TestSemaphoreOfManyPermits(t *testing.T) {
 	t.Parallel()
 	const many = int(min(int64(1)<<40, math.MaxInt))
-	locks := tier.New(start(t, WithLeaseTTL(unhurried)))
+	locks := tier.New(start(t, tier.WithLeaseTTL(unhurried)))
 	permits := need.Get(locks.Semaphore(lockPath(t), many).Acquire(soon(t), 2))(t)
 	q := need.Get(locks.Semaphore(lockPath(t), many).Contenders(soon(t)))(t)
 	need.That(t, fmt.Sprintf("%+v", q), len(q) == 1 && q[0].Permits == 2 && q[0].Of == many)

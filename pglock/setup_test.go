@@ -12,13 +12,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/tiertest"
-	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/pgserver"
+	"github.com/tierlock/tierlock/internal/test/tiertest"
+	"github.com/tierlock/tierlock/internal/test/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -117,7 +117,7 @@ func database(t *testing.T, with ...string) (url string) {
 // A flavour is one of the two ways in which locks are in PostgreSQL.
 type flavour struct {
 	name   string
-	front  func(context.Context, *pgxpool.Pool, ...Option) (*tier.Registry, error)
+	front  func(context.Context, *pgxpool.Pool, ...tier.RegistryOption) (*tier.Registry, error)
 	open   func(*pgxpool.Pool, options) (*queue.Tier, error)
 	forget string // has the server be another one than before
 }
@@ -149,13 +149,13 @@ type process struct {
 }
 
 // start starts a process at the shared server, with locks in tables.
-func start(t *testing.T, opts ...Option) *process {
+func start(t *testing.T, opts ...tier.RegistryOption) *process {
 	t.Helper()
 	return tables.start(t, sharedURL(t), opts...)
 }
 
 // start starts a process, and waits until it is connected.
-func (f flavour) start(t testing.TB, url string, opts ...Option) *process {
+func (f flavour) start(t testing.TB, url string, opts ...tier.RegistryOption) *process {
 	t.Helper()
 	p := f.begin(t, url, opts...)
 	contenders(t, p.at(t, "/x"))
@@ -163,11 +163,11 @@ func (f flavour) start(t testing.TB, url string, opts ...Option) *process {
 }
 
 // begin starts a process that ends with the test.
-func (f flavour) begin(t testing.TB, url string, opts ...Option) *process {
+func (f flavour) begin(t testing.TB, url string, opts ...tier.RegistryOption) *process {
 	t.Helper()
 	p := &process{network: newNetwork(), label: newID()}
 	p.pool = poolAt(t, url, func(c *pgxpool.Config) { c.ConnConfig.DialFunc = p.network.dial })
-	o, _, err := newOptions(append([]Option{WithLeaseTTL(ttl), WithLabel(p.label)}, opts...))
+	o, _, err := newOptions(append([]tier.RegistryOption{tier.WithLeaseTTL(ttl), tier.WithLabel(p.label)}, opts...))
 	if err == nil {
 		p.Tier, err = f.open(p.pool, o)
 	}

@@ -9,10 +9,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/pgserver"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/tiertest"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/pgserver"
+	"github.com/tierlock/tierlock/internal/test/tiertest"
+	"github.com/tierlock/tierlock/tier"
 )
 
 func TestTier(t *testing.T) {
@@ -48,7 +49,7 @@ func (f flavour) harness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
 	return tiertest.Harness{
 		Lease: 3 * time.Second,
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
-			return f.start(tb, o.url, WithLeaseTTL(lease)).forSuite()
+			return f.start(tb, o.url, tier.WithLeaseTTL(lease)).forSuite()
 		},
 		Left:        left,
 		LeftPermits: func(path string) int { return left(at(queue.Ref{Path: path, Permits: 1}).Path) },

@@ -9,9 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/logtest"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/test/logtest"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -25,7 +25,7 @@ func setUser(t *testing.T, user string, rules ...string) {
 func locksOf(t *testing.T, user string) (*tier.Registry, *logtest.Log) {
 	t.Helper()
 	log, logger := logtest.New(slog.LevelWarn)
-	return registry(t, clientOf(t, user), WithLogger(logger), WithLazyStart()), log
+	return registry(t, clientOf(t, user), tier.WithLogger(logger), tier.WithLazyStart()), log
 }
 
 func clientOf(t *testing.T, user string) *redis.Client {
@@ -140,12 +140,12 @@ func TestScriptThatIsRefusedHalfwayMayHaveQueued(t *testing.T) {
 	t.Parallel()
 	const user = "mute"
 	setUser(t, user, "reset on nopass allkeys allchannels allcommands")
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	holder := p.anew(lockPath(t))
 	p.stands(t, queue.Enter, holder, 0)
 	client := clientOf(t, user)
 	defer client.Close()
-	o, _, _ := newOptions([]Option{WithLeaseTTL(long)})
+	o, _, _ := newOptions([]tier.RegistryOption{tier.WithLeaseTTL(long)})
 	mute := open(client, o)
 	defer mute.tier.Close()
 	ask := queue.Command{Op: queue.Enter, Ref: queue.Ref{Path: holder.Path, ID: mute.Name("")}}

@@ -3,14 +3,14 @@ package redislock
 import (
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
 func TestEvalChecksAllLocksOfABundle(t *testing.T) {
 	t.Parallel()
-	locks, other := tier.New(start(t, WithLeaseTTL(long)).tier), tier.New(start(t, WithLeaseTTL(long)).tier)
+	locks, other := tier.New(start(t, tier.WithLeaseTTL(long)).tier), tier.New(start(t, tier.WithLeaseTTL(long)).tier)
 	waittest.Guarded{
 		Write: func(g tier.Guard) error {
 			_, err := Eval(soon(t), g, increment, []string{counter(t)})

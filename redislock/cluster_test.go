@@ -11,10 +11,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/redisserver"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -72,7 +72,7 @@ func TestPrimariesOfManyFailOversAreForgotten(t *testing.T) {
 	c := childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true})
 	client := clusterClient(t, c)
 	take(t, firstLocks(t, client), "before")
-	o, _, err := newOptions([]Option{WithLeaseTTL(ttl)})
+	o, _, err := newOptions([]tier.RegistryOption{tier.WithLeaseTTL(ttl)})
 	need.OK(t, err)
 	s := open(client, o)
 	t.Cleanup(func() { s.tier.Close() })

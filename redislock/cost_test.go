@@ -6,9 +6,10 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/redisserver"
+	"github.com/tierlock/tierlock/tier"
 )
 
 var calls = regexp.MustCompile(`:calls=(\d+),`)
@@ -29,7 +30,7 @@ func callsIn(t *testing.T, s *redisserver.Server, f func()) (n int) {
 func TestHeartbeatCostsNoMoreAmongManyInOneQueue(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})
-	p := startAt(t, []string{s.Addr()}, WithLeaseTTL(long))
+	p := startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))
 	const many = 300
 	enter := func(weight int, of func(i int) queue.Ref) (all []queue.Ref) {
 		t.Helper()
@@ -62,7 +63,7 @@ func TestHeartbeatCostsNoMoreAmongManyInOneQueue(t *testing.T) {
 // A reader looks at so many ahead of it. Those farther away count as if they wrote, and one that does is named in any case.
 func TestReaderSeesTheNearestAhead(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	enter := func(reads bool) (queue.Ref, queue.View) {
 		t.Helper()
 		c := p.anew(lockPath(t))
@@ -90,7 +91,7 @@ func TestReaderSeesTheNearestAhead(t *testing.T) {
 // The sum of the permits is kept with them. It is true again though an operator has removed a contender from the queue.
 func TestSumOfPermitsIsTrueAgainAfterARemoval(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	a, b, c := p.taker(t, 5), p.taker(t, 5), p.taker(t, 5)
 	p.stands(t, queue.Enter, a, 3)
 	p.stands(t, queue.Enter, b, 1)

@@ -18,7 +18,7 @@ func Example() {
 	})
 	defer client.Close()
 	ctx := context.Background()
-	locks, err := redislock.New(ctx, client, redislock.WithLabel("reports"), tier.WithLinger(time.Second))
+	locks, err := redislock.New(ctx, client, tier.WithLabel("reports"), tier.WithLinger(time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}

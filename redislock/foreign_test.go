@@ -14,9 +14,9 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -55,7 +55,7 @@ func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testin
 	t.Parallel()
 	path := lockPath(t)
 	turns := others(t, path)
-	ours := tier.New(start(t, WithLeaseTTL(long)).tier).Mutex(path)
+	ours := tier.New(start(t, tier.WithLeaseTTL(long)).tier).Mutex(path)
 	turns["ours"] = func(ctx context.Context, work func()) error {
 		return ours.Do(ctx, func(context.Context) error { work(); return nil })
 	}
@@ -88,7 +88,7 @@ func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testin
 
 func TestForeignLockIsWaitedForAndTriesFindItTaken(t *testing.T) {
 	t.Parallel()
-	l := start(t, WithLeaseTTL(long), WithLabel("<the label>")).with(t, lockPath(t), second.Options{MayLinger: time.Second})
+	l := start(t, tier.WithLeaseTTL(long), tier.WithLabel("<the label>")).with(t, lockPath(t), second.Options{MayLinger: time.Second})
 	turns := others(t, lockPath(t))
 	turns["a key of another type"] = func(ctx context.Context, work func()) error {
 		err := outside(t).LPush(ctx, lockPath(t), "x").Err()
@@ -118,7 +118,7 @@ func TestForeignLockIsWaitedForAndTriesFindItTaken(t *testing.T) {
 // One that ends with its expiry is waited for no longer than that, or than a tenth of a second: it tells nobody.
 func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	c := p.anew(lockPath(t))
 	for expiry, again := range map[time.Duration]time.Duration{
 		time.Hour: 100 * time.Millisecond, 0: 100 * time.Millisecond, 90 * time.Millisecond: 91 * time.Millisecond,
@@ -142,7 +142,7 @@ func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {
 // What an operator does with the key is done to the lock: the holder hears of it with the next heartbeat.
 func TestHolderHearsThatItsKeyIsDeletedOrOverwritten(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	for name, strike := range map[string]func(key string) error{
 		"deleted":     func(key string) error { return outside(t).Del(soon(t), key).Err() },
 		"overwritten": func(key string) error { return outside(t).Set(soon(t), key, "theirs", time.Second).Err() },
@@ -163,7 +163,7 @@ func TestHolderHearsThatItsKeyIsDeletedOrOverwritten(t *testing.T) {
 // was seen. The next one gets the lock after that, and whoever has it is told when.
 func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	a, b := p.anew(lockPath(t)), p.anew(lockPath(t))
 	state := keysOf(a.Path)[3]
 	v := p.stands(t, queue.Enter, a, 0)

@@ -57,7 +57,7 @@ var errAgain = errors.New("the script was executed, and its answer is lost")
 //
 // The scripts of one hold, and of those it is handed to within the process, run one after the other.
 func Eval(ctx context.Context, guard tier.Guard, script string, keys []string, args ...any) (any, error) {
-	locks, err := second.GuardOf(guard)
+	locks, err := tier.GuardOf(guard)
 	if err != nil {
 		return nil, fmt.Errorf("redislock: script: %w", err)
 	}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -27,14 +27,14 @@ type held struct {
 	t       *testing.T
 }
 
-func hold(t *testing.T, opts ...Option) held {
+func hold(t *testing.T, opts ...tier.RegistryOption) held {
 	t.Helper()
-	p := start(t, append([]Option{WithLeaseTTL(long)}, opts...)...)
+	p := start(t, append([]tier.RegistryOption{tier.WithLeaseTTL(long)}, opts...)...)
 	h := need.Get(tier.New(p.tier).Mutex(lockPath(t)).Acquire(soon(t)))(t)
 	return held{h, p, t}
 }
 
-func (h held) contender() *queue.Contender { return second.GrantOf(h.Hold).(*queue.Contender) }
+func (h held) contender() *queue.Contender { return waittest.Grant(h.Hold).(*queue.Contender) }
 
 // counts runs the script once, in whose request is the word by which a wire knows it.
 func (h held) counts(ctx context.Context) error {
@@ -72,7 +72,7 @@ func TestEvalRunsAScriptWithItsKeysAndArguments(t *testing.T) {
 		need.That(t, fmt.Sprintf("%s: got %v, %v, want its error alone", script, got, err),
 			err != nil && strings.Contains(err.Error(), want) && !errors.Is(err, tier.ErrUnknown) && !errors.Is(err, tier.ErrLost))
 	}
-	need.That(t, "not idle although all was answered", second.GrantOf(h.Hold).Idle())
+	need.That(t, "not idle although all was answered", waittest.Grant(h.Hold).Idle())
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantErr(t, h.counts(over), context.Canceled)
@@ -108,7 +108,7 @@ func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 // Readers have the lock as well, also behind another one, and who waits has not.
 func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	t.Parallel()
-	a, b := start(t, WithLeaseTTL(long)), start(t, WithLeaseTTL(long))
+	a, b := start(t, tier.WithLeaseTTL(long)), start(t, tier.WithLeaseTTL(long))
 	for _, p := range []*process{a, b} {
 		h := need.Get(tier.New(p.tier).RWMutex(lockPath(t)).Reader().Acquire(soon(t)))(t)
 		defer h.Release()

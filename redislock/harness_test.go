@@ -12,10 +12,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/child"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/child"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/redisserver"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // A process is what one process has of the library: a store, over a client of its own whose connections can be interfered with.
@@ -26,7 +27,7 @@ type process struct {
 }
 
 // startAt starts a process at the servers of these addresses that ends with the test.
-func startAt(t testing.TB, addrs []string, opts ...Option) *process {
+func startAt(t testing.TB, addrs []string, opts ...tier.RegistryOption) *process {
 	t.Helper()
 	p := launch(t, addrs, opts...)
 	t.Cleanup(p.end)
@@ -34,9 +35,9 @@ func startAt(t testing.TB, addrs []string, opts ...Option) *process {
 }
 
 // launch starts a process and waits for its session.
-func launch(t testing.TB, addrs []string, opts ...Option) *process {
+func launch(t testing.TB, addrs []string, opts ...tier.RegistryOption) *process {
 	t.Helper()
-	o, _, err := newOptions(append([]Option{WithLeaseTTL(ttl)}, opts...))
+	o, _, err := newOptions(append([]tier.RegistryOption{tier.WithLeaseTTL(ttl)}, opts...))
 	need.OK(t, err)
 	w := newWire(t, addrs)
 	p := &process{wire: w, client: redis.NewClient(&redis.Options{Dialer: w.dial})}

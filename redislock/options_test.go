@@ -11,26 +11,25 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/logtest"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/logtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/redisserver"
+	"github.com/tierlock/tierlock/internal/test/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
 func TestBadOptionsAreNamed(t *testing.T) {
-	waittest.Refused(t, func(o Option) error {
+	waittest.Refused(t, func(o tier.RegistryOption) error {
 		_, err := New(t.Context(), new(redis.Client), o)
 		return err
-	}, map[string]Option{
-		"want a multiple of 1ms":             WithLeaseTTL(time.Second + time.Microsecond),
-		"want 1s to":                         WithLeaseTTL(2 * time.Hour),
-		"lease margin -1s":                   WithLeaseMargin(-time.Second),
-		"nil logger":                         WithLogger(nil),
-		"label of 257 bytes":                 WithLabel(strings.Repeat("x", 257)),
+	}, map[string]tier.RegistryOption{
+		"want a multiple of 1ms":             tier.WithLeaseTTL(time.Second + time.Microsecond),
+		"want 1s to":                         tier.WithLeaseTTL(2 * time.Hour),
+		"lease margin -1s":                   tier.WithLeaseMargin(-time.Second),
+		"nil logger":                         tier.WithLogger(nil),
+		"label of 257 bytes":                 tier.WithLabel(strings.Repeat("x", 257)),
 		"linger -1ns":                        tier.WithLinger(-1),
 		"option of type <nil>":               nil,
 		"option of type redislock.elsewhere": elsewhere{},
@@ -74,7 +73,7 @@ func TestServerThatMayBreakPromisesIsWarnedAbout(t *testing.T) {
 	} {
 		asks(t, e.Members[0], tt.command)
 		log, logger := logtest.New(slog.LevelWarn)
-		launch(t, e.Addrs(), WithLogger(logger)).end()
+		launch(t, e.Addrs(), tier.WithLogger(logger)).end()
 		got := strings.Join(log.Lines(slog.LevelWarn, "redislock: m"), "") // and no quarantine
 		need.That(t, fmt.Sprintf("after %s: %q, want %q", tt.command, got, tt.want),
 			(got != "") == (tt.want != "") && strings.Contains(got, tt.want))
@@ -134,7 +133,7 @@ func (answered) RedisError()     {}
 func TestClientThatIsClosedFirstLosesEveryLock(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: server(t).Addr()})
-	locks := registry(t, client, WithLeaseTTL(ttl))
+	locks := registry(t, client, tier.WithLeaseTTL(ttl))
 	hold := need.Get(locks.Mutex(lockPath(t)).Acquire(soon(t)))(t)
 	client.Close()
 	ended(t, "the loss", hold.Lost())
@@ -143,4 +142,4 @@ func TestClientThatIsClosedFirstLosesEveryLock(t *testing.T) {
 }
 
 // elsewhere is an option of another package.
-type elsewhere struct{ second.Option }
+type elsewhere struct{ tier.RegistryOption }

@@ -11,12 +11,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/logtest"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/logtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/redisserver"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -125,7 +125,7 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})
 	log, logger := logtest.New(slog.LevelInfo)
-	p, q := startAt(t, []string{s.Addr()}, WithLeaseTTL(long), WithLogger(logger)), startAt(t, []string{s.Addr()}, WithLeaseTTL(long))
+	p, q := startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long), tier.WithLogger(logger)), startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))
 	reading := second.Options{Mode: second.Reading}
 	reader := mustAcquire(t, p.with(t, "read", reading))
 	untold := p.anew("untold")
@@ -172,16 +172,16 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 func TestNewServerHasNoQuarantine(t *testing.T) {
 	t.Parallel()
 	s := childtest.Start(t, redisserver.Start, redisserver.Config{NoSync: true})
-	first := startAt(t, []string{s.Addr()}, WithNewServer(), WithLeaseTTL(long))
+	first := startAt(t, []string{s.Addr()}, WithNewServer(), tier.WithLeaseTTL(long))
 	refused := func() {
 		t.Helper()
 		client := redis.NewClient(&redis.Options{Addr: s.Addr()})
-		locks := registry(t, client, WithNewServer(), WithLazyStart())
+		locks := registry(t, client, WithNewServer(), tier.WithLazyStart())
 		need.WantErr(t, "another process", need.ErrOf(New(soon(t), client, WithNewServer())), errUsed)
 		wantErr(t, need.ErrOf(locks.Mutex("x").Acquire(soon(t))), errUsed)
 		wantErr(t, locks.Err(), errUsed)
 	}
-	for _, p := range []*process{first, startAt(t, []string{s.Addr()}, WithLeaseTTL(long))} { // for others there is none, either
+	for _, p := range []*process{first, startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))} { // for others there is none, either
 		mustRelease(t, need.Get(p.at(t, "x").TryAcquire(soon(t)))(t))
 	}
 	refused() // as there is a record

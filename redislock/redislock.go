@@ -19,7 +19,7 @@ import (
 // New waits until Redis has answered, or ctx is done, so give ctx a deadline. A wrong option is an error at once. If Redis cannot be
 // reached, the error wraps the cause of ctx and names the address. If Redis refuses what every lock needs, the error names that, at once.
 // After an error nothing is left. Once New has returned, the end of ctx has no effect.
-func New(ctx context.Context, client redis.UniversalClient, opts ...Option) (*tier.Registry, error) {
+func New(ctx context.Context, client redis.UniversalClient, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err != nil {
 		return nil, fmt.Errorf("redislock: %w", err)

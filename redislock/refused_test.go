@@ -5,8 +5,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/internal/test/redisserver"
+	"github.com/tierlock/tierlock/internal/test/waittest"
 )
 
 // Renewals change nothing that is not there, and are served.

@@ -12,9 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // A server whose clock is set back goes on counting, and a token never falls; nor is the key kept free for long.
@@ -33,7 +34,7 @@ func TestClockOfTheServerMayBeSetBack(t *testing.T) {
 // A client may send anything twice.
 func TestEachOperationMayBeRepeated(t *testing.T) {
 	t.Parallel()
-	p, q := start(t, WithLeaseTTL(long)), start(t, WithLeaseTTL(long))
+	p, q := start(t, tier.WithLeaseTTL(long)), start(t, tier.WithLeaseTTL(long))
 	twice := func(c queue.Command) (a queue.Answer) {
 		t.Helper()
 		for range 2 {
@@ -74,7 +75,7 @@ func TestEachOperationMayBeRepeated(t *testing.T) {
 // The key of a lock is there for as long as any reader is, up to the end of the last lease.
 func TestKeyIsThereForAsLongAsReadersAre(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	a, b := p.anew(lockPath(t)), p.anew(lockPath(t))
 	a.Reads, b.Reads = true, true
 	for _, c := range []queue.Ref{a, b} {
@@ -93,7 +94,7 @@ func TestKeyIsThereForAsLongAsReadersAre(t *testing.T) {
 // A message is enough: it tells the holder who waits, and who waits of its turn, long before any heartbeat.
 func TestMessagesTellTheHolderAndTheNextOne(t *testing.T) {
 	t.Parallel()
-	a, b := start(t, WithLeaseTTL(long)), start(t, WithLeaseTTL(long))
+	a, b := start(t, tier.WithLeaseTTL(long)), start(t, tier.WithLeaseTTL(long))
 	c := mustAcquire(t, a.at(t, lockPath(t)))
 	b.wire.on("look", func() bool { t.Error("asked although it was told"); return false })
 	next := queueAt(t, b.at(t, lockPath(t)))
@@ -117,7 +118,7 @@ func TestLostMessageIsMadeUpForByAHeartbeat(t *testing.T) {
 // Messages that were sent while nobody listened are made up for at once.
 func TestSubscriptionHasTheSessionRenewed(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	eventually(t, "it listens", p.wire.listens)
 	beaten := make(chan struct{})
@@ -131,7 +132,7 @@ func TestSubscriptionHasTheSessionRenewed(t *testing.T) {
 // The client does not repeat a request by itself: the second answer would be that nothing was found, which tells of a loss.
 func TestReleaseWhoseAnswerIsLostIsNoLoss(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	c := mustAcquire(t, p.at(t, lockPath(t)))
 	lost := false
 	p.wire.on("leave", func() bool { first := !lost; lost = true; return first })
@@ -151,7 +152,7 @@ func TestReleaseWhoseAnswerIsLostIsNoLoss(t *testing.T) {
 // A server that evicts keys may leave the queue and forget the leases. Keys that are made anew end long after their last use.
 func TestNothingStaysThoughLeasesWereForgotten(t *testing.T) {
 	t.Parallel()
-	p, outside := start(t, WithLeaseTTL(long)), outside(t)
+	p, outside := start(t, tier.WithLeaseTTL(long)), outside(t)
 	a, b, c := p.anew(lockPath(t)), p.anew(lockPath(t)), p.anew(lockPath(t))
 	keys := keysOf(a.Path)[1:]
 	last := func(when string) {
@@ -178,7 +179,7 @@ func TestNothingStaysThoughLeasesWereForgotten(t *testing.T) {
 // its contender alone.
 func TestRoundOfManyHeartbeats(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	all := []queue.Ref{p.anew(lockPath(t) + " refused"), p.anew(lockPath(t) + " well")}
 	p.stands(t, queue.Enter, all[1], 0)
 	need.OK(t, outside(t).Set(soon(t), keysOf(all[0].Path)[1], "no queue", time.Minute).Err())
@@ -196,7 +197,7 @@ func TestRoundOfManyHeartbeats(t *testing.T) {
 // A round after such a silence does not renew leases that may have ended.
 func TestSessionIsOverAfterALeaseOfSilence(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	for _, among := range [][]queue.Ref{nil, {p.anew(lockPath(t))}} {
 		eventually(t, "the session is over", func() bool { // unless the process has renewed it itself meanwhile
 			p.heard.Store(int64(p.tier.Now() - long - 1))
@@ -215,7 +216,7 @@ func (p *process) taker(t *testing.T, of int) queue.Ref {
 // A client may send anything twice, and a request may be late.
 func TestCommandsAboutPermitsMayBeRepeated(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	a, b := p.taker(t, 5), p.taker(t, 5)
 	for range 2 {
 		v := p.stands(t, queue.Try, a, 4)
@@ -249,7 +250,7 @@ func (p *process) leaves(t *testing.T, all ...queue.Ref) {
 // A message is enough for the first one who waits to know how many are free, and how many wait.
 func TestMessageTellsTheFirstWhoWaitsForPermits(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	sub := outside(t).Subscribe(soon(t), p.channel())
 	defer sub.Close()
 	need.Get(sub.Receive(soon(t)))(t)
@@ -285,7 +286,7 @@ func TestMessageTellsTheFirstWhoWaitsForPermits(t *testing.T) {
 // A server that evicts keys may forget what each one wants: nobody else gets any before those have gone.
 func TestForgottenWeightsCountAsAll(t *testing.T) {
 	t.Parallel()
-	p := start(t, WithLeaseTTL(long))
+	p := start(t, tier.WithLeaseTTL(long))
 	a, b, c := p.taker(t, 5), p.taker(t, 5), p.taker(t, 5)
 	p.stands(t, queue.Enter, a, 2)
 	p.stands(t, queue.Enter, b, 1)

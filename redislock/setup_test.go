@@ -9,12 +9,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/waittest"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/redisserver"
+	"github.com/tierlock/tierlock/internal/test/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -92,16 +92,16 @@ func renew(t *testing.T, s *redisserver.Server) {
 }
 
 // start returns another process at the shared server.
-func start(t *testing.T, opts ...Option) *process {
+func start(t *testing.T, opts ...tier.RegistryOption) *process {
 	t.Helper()
 	return startAt(t, []string{server(t).Addr()}, opts...)
 }
 
 // registry returns the locks of a process over a client, which both end with the test.
-func registry(t *testing.T, client redis.UniversalClient, opts ...Option) *tier.Registry {
+func registry(t *testing.T, client redis.UniversalClient, opts ...tier.RegistryOption) *tier.Registry {
 	t.Helper()
 	t.Cleanup(func() { client.Close() })
-	locks := need.Get(New(t.Context(), client, append([]Option{WithLeaseTTL(ttl)}, opts...)...))(t)
+	locks := need.Get(New(t.Context(), client, append([]tier.RegistryOption{tier.WithLeaseTTL(ttl)}, opts...)...))(t)
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }

@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/tiertest"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/redisserver"
+	"github.com/tierlock/tierlock/internal/test/tiertest"
+	"github.com/tierlock/tierlock/tier"
 )
 
 func TestTier(t *testing.T) {
@@ -42,7 +43,7 @@ func ensembleHarness(t *testing.T, e *redisserver.Ensemble) tiertest.Harness {
 	return tiertest.Harness{
 		Lease: ttl,
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
-			return launch(tb, e.Addrs(), WithLeaseTTL(lease)).forSuite()
+			return launch(tb, e.Addrs(), tier.WithLeaseTTL(lease)).forSuite()
 		},
 		Left:        left,
 		LeftPermits: func(path string) int { return left(at(queue.Ref{Path: path, Permits: 1})) },

@@ -7,11 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/redisserver"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/redisserver"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // A server may lose its newest data in several ways. It grants nothing for a lease after each one that begins another life of it; of a
@@ -54,13 +55,13 @@ func TestWaysToLoseTheNewestData(t *testing.T) {
 		files := filepath.Join(need.Get(redisserver.Ask(s.Addr(), "CONFIG", "GET", "dir"))(t)[1], "appendonlydir")
 		older := filepath.Join(t.TempDir(), "older")
 		need.OK(t, os.CopyFS(older, os.DirFS(files)))
-		p := startAt(t, []string{s.Addr()}, WithLeaseTTL(long))
+		p := startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))
 		held := mustAcquire(t, p.at(t, "x"))
 		c.lose(t, s, files, older)
 
 		q := p // has met the primary, and knows nothing of the flush
 		if c.noticed {
-			q = startAt(t, []string{s.Addr()}, WithLeaseTTL(long))
+			q = startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))
 		}
 		v := q.stands(t, queue.Enter, q.anew("x"), 0)
 		need.That(t, fmt.Sprintf("the next one: %+v", v), v.Has == !c.noticed && v.Quarantined == c.noticed)

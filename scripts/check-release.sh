@@ -29,7 +29,7 @@ echo "go install $root/cmd/tierlock@$version"
 go install "$root/cmd/tierlock@$version"
 "$GOBIN/tierlock" -h >/dev/null
 
-for dir in $(git ls-files 'etcdlock/go.mod' 'pglock/go.mod' 'redislock/go.mod' 'adapters/*/go.mod' 'metrics/*/go.mod' | xargs -r -n1 dirname); do
+for dir in $(git ls-files 'etcdlock/go.mod' 'pglock/go.mod' 'redislock/go.mod' 'contrib/*/go.mod' | xargs -r -n1 dirname); do
 	echo "$root/$dir with $root@$version"
 	copy=$work/copy/$dir
 	mkdir -p "$copy"

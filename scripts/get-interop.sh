@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that Curator, kazoo and a JDK are on this machine, for the tests in interop; changes nothing if they are.
+# Makes sure that Curator, kazoo and a JDK are on this machine, for the tests in internal/test/interop; changes nothing if they are.
 # A JDK and not only Java, because the Curator driver is run from its source.
 set -euo pipefail
 

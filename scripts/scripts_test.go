@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 // tools returns a PATH with fakes, by their text, and with the machine's own program where the text is empty.

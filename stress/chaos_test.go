@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/stress/internal/report"
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
 // Locks of each store stand servers and workers that are killed, stopped and cut off, also on an ensemble, and so do those of each sort.
-// What a sort asks of a store under faults is a matter of internal/tiertest; each of them on each store is a matter of minutes:
+// What a sort asks of a store under faults is a matter of internal/test/tiertest; each of them on each store is a matter of minutes:
 // make chaos, etcd, postgres and redis.
 func TestLocksSurviveChaos(t *testing.T) {
 	t.Parallel()

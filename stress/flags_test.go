@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestWrongUsageExitsWith2(t *testing.T) {

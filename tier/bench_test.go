@@ -5,18 +5,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
+	"github.com/tierlock/tierlock/internal/zknode"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // benchMutex is a lock on a private server that syncs its log, like one in production.
 func benchMutex(b *testing.B, opts ...tier.Option) *tier.Mutex {
-	client := need.Get(zklock.Dial(b.Context(), childtest.Start(b, zkserver.Start, zkserver.Config{TickTime: 2 * time.Second}).Addr()))(b)
-	locks := tier.New(second.TierOf(client), opts...)
+	client := need.Get(zknode.Dial(b.Context(), childtest.Start(b, zkserver.Start, zkserver.Config{TickTime: 2 * time.Second}).Addr()))(b)
+	locks := tier.New(zknode.Tier(client), opts...)
 	b.Cleanup(func() { locks.Close() })
 	return locks.Mutex("/bench/lock")
 }

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/locktest"
 	"github.com/tierlock/tierlock/internal/memory"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/test/locktest"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 // contend has eight goroutines of each process loop over the lock until it has changed process so many times for each. It returns for how

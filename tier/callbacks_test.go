@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
 )
 

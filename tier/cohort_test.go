@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -150,7 +150,7 @@ func TestNodeThatOthersWaitForDoesNotLinger(t *testing.T) {
 		mu, other := process(tier.WithLinger(time.Hour)), process()
 		hold := acquire(t, mu)
 		next := start(soon(t), other).blocked(t)
-		second.GrantOf(hold).Contested().C() // by somebody who has waited here and left
+		waittest.Grant(hold).Contested().C() // by somebody who has waited here and left
 		synctest.Wait()
 		answerLate(s, queue.Leave, time.Second)
 		begun := time.Now()

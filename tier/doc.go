@@ -6,10 +6,10 @@
 // path, which competes in the store with those of the other processes, however many goroutines
 // wait. A release goes the other way round: the contender first, then the gate.
 //
-// A [Registry] comes from the package of a store: tierlock.Dial for ZooKeeper, etcdlock.New,
+// A [Registry] comes from the package of a store: zklock.Dial for ZooKeeper, etcdlock.New,
 // pglock.New and pglock.NewAdvisory for PostgreSQL, redislock.New.
 //
-//	locks, err := tierlock.Dial(ctx, "127.0.0.1:2181")
+//	locks, err := zklock.Dial(ctx, "127.0.0.1:2181")
 //	…
 //	hold, err := locks.Mutex("/locks/report").Acquire(ctx)
 //	if err != nil {
@@ -53,7 +53,7 @@
 //
 // What a former owner does may still take effect late: a process can be stopped between
 // looking and acting. Give [Hold.Token] to the resource, or write in a transaction of the
-// store that takes effect only while the lock is ours: tierlock.Multi, etcdlock.Txn,
+// store that takes effect only while the lock is ours: zklock.Multi, etcdlock.Txn,
 // pglock.Tx, redislock.Eval, each under a [Guard]: a hold, or several locks of [AcquireAll].
 // The package of each store documents the lease, what it assumes, and who else can share a path.
 //

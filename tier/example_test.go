@@ -7,13 +7,12 @@ import (
 	"os"
 	"time"
 
-	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// connect stands for tierlock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"): the
+// connect stands for zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"): the
 // examples bring their own ZooKeeper.
 func connect(ctx context.Context) (locks *tier.Registry, disconnect func()) {
 	all, disconnect := connectAll(ctx, 1)
@@ -24,7 +23,7 @@ func connect(ctx context.Context) (locks *tier.Registry, disconnect func()) {
 func connectAll(ctx context.Context, n int) (all []*tier.Registry, disconnect func()) {
 	srv := zktest.NewServer(zktest.Config{})
 	for range n {
-		locks, err := tierlock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
+		locks, err := zklock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext))
 		if err != nil {
 			panic(err)
 		}

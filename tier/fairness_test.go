@@ -11,12 +11,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/internal/locktest"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/locktest"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 // A crew is the goroutines of one process that take turns at a lock.
@@ -82,7 +81,7 @@ func jain(shares []share) float64 {
 }
 
 // at returns the locks of one more process. Messages take so long to the server, and so long back.
-func at(t *testing.T, s *zktest.Server, to, back func() time.Duration, opts ...tierlock.Option) *tier.Registry {
+func at(t *testing.T, s *zktest.Server, to, back func() time.Duration, opts ...tier.RegistryOption) *tier.Registry {
 	t.Helper()
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		server, err := s.DialContext(ctx, network, address)
@@ -94,7 +93,7 @@ func at(t *testing.T, s *zktest.Server, to, back func() time.Duration, opts ...t
 		go carry(proxy, server, back)
 		return client, nil
 	}
-	locks := need.Get(tierlock.Dial(t.Context(), "127.0.0.1", append(opts, zklock.WithDialContext(dial))...))(t)
+	locks := need.Get(zklock.Dial(t.Context(), "127.0.0.1", append(opts, zklock.WithDialContext(dial))...))(t)
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }

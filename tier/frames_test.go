@@ -8,11 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/zknode"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 // far runs f in a bubble with a ZooKeeper that is half a round trip away, and a function that starts processes.
@@ -21,8 +20,8 @@ func far(t *testing.T, f func(t *testing.T, s *zktest.Server, process func(...ti
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: roundTrip / 2})
 		f(t, s, func(opts ...tier.Option) *tier.Mutex {
-			client := need.Get(zklock.Dial(t.Context(), "127.0.0.1", zklock.WithDialContext(s.DialContext)))(t)
-			locks := tier.New(second.TierOf(client), opts...)
+			client := need.Get(zknode.Dial(t.Context(), "127.0.0.1", zknode.WithDialContext(s.DialContext)))(t)
+			locks := tier.New(zknode.Tier(client), opts...)
 			t.Cleanup(func() { locks.Close() })
 			return locks.Mutex("/locks/a")
 		})

@@ -6,9 +6,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/second"
 	"pgregory.net/rapid"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 // turned reports whether the waiter's turn has come, for better or worse.

@@ -9,7 +9,7 @@ import (
 )
 
 // A Guard is what a guarded write takes: a [*Hold], or a [*Bundle], all of whose locks it then checks in the transaction of the
-// write. Guarded writes are tierlock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval.
+// write. Guarded writes are zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval.
 //
 // A hold that belongs to a bundle, such as one that [HoldFrom] finds in the context of the bundle, guards with all locks of the bundle.
 // To guard a write with one of them alone, acquire that again with the context of the bundle. A hold that is nil, as HoldFrom returns
@@ -19,14 +19,13 @@ type Guard interface {
 	guard() (second.Guard, error)
 }
 
-func init() {
-	second.GrantOf = func(hold any) second.Grant { return hold.(*Hold).own.grant }
-	second.GuardOf = func(guard any) (second.Guard, error) {
-		if g, ok := guard.(Guard); ok {
-			return g.guard()
-		}
+// GuardOf returns the grants of a guard, for the packages of this module's stores. Programs have no use for it. The grants must not be
+// released. The error says that the guard has no lock.
+func GuardOf(guard Guard) (second.Guard, error) {
+	if guard == nil {
 		return second.Guard{}, ErrReleased
 	}
+	return guard.guard()
 }
 
 func (h *Hold) guard() (second.Guard, error) {

@@ -59,7 +59,7 @@ func (o *ownership) count() int {
 // A Hold is one acquisition of a lock. It must be released exactly once. Its methods
 // may be called concurrently.
 //
-// Writes that take effect only under the lock are tierlock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval, for data in the same
+// Writes that take effect only under the lock are zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval, for data in the same
 // store: see [Guard]; other resources compare [Hold.Token]. [Hold.ReleaseAt] keeps the lock for a minimum time. [WithoutHold]
 // makes of a context with a hold one that acquires anew, and [Name] of any text a path.
 type Hold struct {

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
-	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -64,7 +64,7 @@ func TestNothingIsHeldAfterTheMachineSleptForALease(t *testing.T) {
 			inner := need.Get(locks.Mutex("/locks/a").Acquire(hold.Context(t.Context())))(t)
 			permits := need.Get(locks.Semaphore("/locks/p", 2).Acquire(soon(t), 1))(t)
 			outer := hold.Context(t.Context())
-			second.GrantOf(hold).(*queue.Contender).Clock().Suspend(sessionTimeout)
+			waittest.Grant(hold).(*queue.Contender).Clock().Suspend(sessionTimeout)
 			need.That(t, "lost before anything looks, so this test shows nothing", outer.Err() == nil)
 			look(t, hold, inner, permits)
 			time.Sleep(time.Second)
@@ -79,7 +79,7 @@ func TestNothingIsHeldAfterTheMachineSleptForALease(t *testing.T) {
 // write begins a guarded write, which is not answered before finish.
 func write(t *testing.T, hold *tier.Hold) (finish func()) {
 	t.Helper()
-	c, answered := second.GrantOf(hold).(*queue.Contender), make(chan struct{})
+	c, answered := waittest.Grant(hold).(*queue.Contender), make(chan struct{})
 	go c.Write(t.Context(), hold.Err, func() (queue.Outcome, error) {
 		<-answered
 		return queue.Done, nil

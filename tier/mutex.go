@@ -27,14 +27,14 @@ type Mutex struct {
 // share one gate, and what becomes of the lock at a release goes by the options of the mutex by
 // which the owner came. A path that cannot be a lock, or a wrong option, is reported by the
 // methods of the mutex.
-func (r *Registry) Mutex(path string, opts ...MutexOption) *Mutex {
+func (r *Registry) Mutex(path string, opts ...Option) *Mutex {
 	return r.mutex(lockKey{path, exclusive}, second.Exclusive, opts)
 }
 
-func (r *Registry) mutex(at lockKey, mode second.Mode, opts []MutexOption) *Mutex {
+func (r *Registry) mutex(at lockKey, mode second.Mode, opts []Option) *Mutex {
 	m := &Mutex{registry: r, at: at, mode: mode, key: ownerKey{r, at}}
-	var own []second.MutexOption
-	if m.options, own, m.invalid = r.options.forMutex(opts); m.invalid != nil {
+	var own []any
+	if m.options, own, m.invalid = r.options.forLock(opts); m.invalid != nil {
 		m.invalid = fmt.Errorf("tier: mutex %s: %w", at.path, m.invalid)
 		return m
 	}
@@ -215,7 +215,7 @@ type RWMutex struct{ writer, reader *Mutex }
 
 // RWMutex returns the reader/writer lock at path. Options are as with [Registry.Mutex], and errors
 // are reported likewise.
-func (r *Registry) RWMutex(path string, opts ...MutexOption) *RWMutex {
+func (r *Registry) RWMutex(path string, opts ...Option) *RWMutex {
 	at := lockKey{path, readWrite}
 	return &RWMutex{r.mutex(at, second.Writing, opts), r.mutex(at, second.Reading, opts)}
 }

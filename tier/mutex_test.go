@@ -11,13 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/tierlock/tierlock/internal/memory"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
-	"pgregory.net/rapid"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 func TestHandOffGoesByTheMutexOfTheOwner(t *testing.T) {
@@ -65,15 +66,18 @@ func TestLingerGoesByTheMutexOfTheLastOwner(t *testing.T) {
 	})
 }
 
+// A foreign option is for locks of another store.
+type foreign struct{ tier.Option }
+
 func TestWrongOptionIsReportedByTheMethodsOfTheMutex(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
-		for want, opt := range map[string]tier.MutexOption{
+		for want, opt := range map[string]tier.Option{
 			"wait limit -1s: negative":                 tier.WithMaxWait(-time.Second),
 			"hand-off budget -1s: want more than 0":    tier.WithHandOff(-time.Second),
 			"for no hand-off use tier.WithStrictOrder": tier.WithHandOff(0), // such as one from an empty configuration
 			"linger -1s: negative":                     tier.WithLinger(-time.Second),
-			"option of type zklock.":                   zklock.NodeData(nil),
+			"option of type tier_test.foreign":         foreign{},
 		} {
 			mu := locks.Mutex("/locks/a", opt)
 			_, acquired := mu.Acquire(t.Context())

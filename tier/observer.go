@@ -115,7 +115,7 @@ const (
 // WithObserver has an observer told of all locks and permits of a registry. It may be given more than once: the
 // observers are told one after the other, and the shortest WaitingAfter goes for all.
 func WithObserver(o Observer) Option {
-	return with(func(all *options) {
+	return option(func(all *options) {
 		both := o
 		if all.observer != nil {
 			both = all.observer.and(o)

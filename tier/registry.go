@@ -47,7 +47,7 @@ type Registry struct {
 func New(t second.Tier, opts ...Option) *Registry {
 	o := defaults
 	for _, opt := range opts {
-		opt.apply(&o)
+		opt.(option)(&o)
 	}
 	r := &Registry{
 		second: t, options: &o, ended: make(chan struct{}), gone: make(chan struct{}),

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 // The tables below count in virtual time: the server is half a round trip away, and nothing else takes any time but the

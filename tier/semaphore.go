@@ -45,9 +45,8 @@ type Semaphore struct {
 // So a rolling restart can change the number: new processes use the old one until the semaphore is idle for a moment, or
 // until SetPermits sets theirs.
 //
-// Of the options, [WithHandOff], [WithStrictOrder] and [WithMaxWait] go for semaphores, and those of the store's
-// package, such as zklock.NodeACL. [WithLinger] and [WithRounds] do not: a permit that nobody
-// wants goes at once.
+// Of the options, [WithHandOff], [WithStrictOrder] and [WithMaxWait] go for semaphores. [WithLinger] and
+// [WithRounds] do not: a permit that nobody wants goes at once.
 //
 // While others queue, a process takes at once its share of all permits, or twice what the largest of its
 // requests wants if that is more than its share, and hands them off for three times the budget of [WithHandOff],
@@ -56,10 +55,10 @@ type Semaphore struct {
 // them for twice as long, but for no more than three budgets for each process that queued then. So the first in
 // the queue waits for so long and a section at most, whatever it wants, and where requests are alike the others
 // wait for about three budgets for each process ahead.
-func (r *Registry) Semaphore(path string, permits int, opts ...MutexOption) *Semaphore {
+func (r *Registry) Semaphore(path string, permits int, opts ...Option) *Semaphore {
 	s := &Semaphore{registry: r, at: lockKey{path, counting}, permits: permits}
-	var own []second.MutexOption
-	if s.options, own, s.invalid = r.options.forMutex(opts); s.invalid == nil && permits < 1 {
+	var own []any
+	if s.options, own, s.invalid = r.options.forLock(opts); s.invalid == nil && permits < 1 {
 		s.invalid = fmt.Errorf("%d permits in all: want at least one", permits)
 	}
 	if s.invalid != nil {

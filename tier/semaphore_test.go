@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/memory"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 const pool = "/limits/a"
@@ -36,11 +36,11 @@ func take(t *testing.T, s *tier.Semaphore, k int) *tier.Permits {
 }
 
 // limited runs f in a bubble with processes that have the default budget, and n permits, of which nothing is left in the end.
-func limited(t *testing.T, n int, f func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore)) {
+func limited(t *testing.T, n int, f func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		var all []*tier.Registry
-		f(t, s, func(opts ...tier.MutexOption) *tier.Semaphore {
+		f(t, s, func(opts ...tier.Option) *tier.Semaphore {
 			locks, _ := dial(t, s, "")
 			all = append(all, locks)
 			return locks.Semaphore(pool, n, opts...)
@@ -74,7 +74,7 @@ func TestBudgetOfASemaphore(t *testing.T) {
 	const budget, section = 20 * time.Millisecond, time.Millisecond
 	type row struct{ k, budgets int }
 	need.Each(t, map[string]row{"all permits": {2, 3}, "one of two": {1, 6}}, func(t *testing.T, c row) {
-		limited(t, 2, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		limited(t, 2, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 			a, b, before := process(tier.WithHandOff(budget)), process(), process()
 			one, other := take(t, before, 1), take(t, before, 1)
 			mine, theirs := ask(soon(t), a, c.k).blocked(t), ask(soon(t), b, 2).blocked(t)
@@ -143,7 +143,7 @@ func TestBudgetOfASemaphoreRunsWhileAnotherProcessQueues(t *testing.T) { // I11
 
 // In strict order each one queues among the processes.
 func TestStrictOrderOfASemaphore(t *testing.T) {
-	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		all, s := take(t, process(), 3), process(tier.WithStrictOrder())
 		waiting := times(3, func() *call[*tier.Permits] { return ask(soon(t), s, 1).blocked(t) })
 		var m meter
@@ -162,7 +162,7 @@ func TestStrictOrderOfASemaphore(t *testing.T) {
 
 // Those who wait together are served with one write, as far as there is room.
 func TestWaitersAreServedTogether(t *testing.T) {
-	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		a, b := process(), process()
 		all := take(t, a, 10)
 		var waiting []*call[*tier.Permits]
@@ -184,7 +184,7 @@ func TestWaitersAreServedTogether(t *testing.T) {
 }
 
 func TestTryAcquireOfASemaphore(t *testing.T) {
-	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		a, b := process(), process()
 		two := need.Get(a.TryAcquire(soon(t), 2))(t)
 		refused := func(k int, want string) {
@@ -292,7 +292,7 @@ func TestSetPermits(t *testing.T) {
 
 // The first one that waits leaves, and the next one wants no more than is free.
 func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		a, b := process(), process()
 		two := take(t, a, 2)
 		ctx, cancel := context.WithCancel(soon(t))
@@ -311,7 +311,7 @@ func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
 }
 
 func TestWaitLimitOfASemaphore(t *testing.T) {
-	limited(t, 1, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 1, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		one := take(t, process(), 1)
 		begun := time.Now()
 		wantErr(t, "Acquire", errOf(process(tier.WithMaxWait(3*time.Second)).Acquire(soon(t), 1)), tier.ErrWaitLimit)
@@ -378,7 +378,7 @@ func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 		"up to four at once":           {4, time.Millisecond, 73},
 		"up to four at once, far away": {4, 3 * time.Millisecond, 72},
 	}, func(t *testing.T, c row) {
-		limited(t, n, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		limited(t, n, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 			srv.Script(func(string, queue.Command) memory.Fault { return memory.Fault{Before: c.trip / 2, After: c.trip / 2} })
 			ctx := need.Within(t, 4*time.Second)
 			var taken [processes]atomic.Int64
@@ -419,7 +419,7 @@ func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 
 // Who knows of others in the queue leaves them their share, however much is free.
 func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
-	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		all := take(t, process(), 10)
 		var waiting []*call[*tier.Permits]
 		for range 3 {
@@ -453,7 +453,7 @@ func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
 
 // What is too little for a large request stays in its process, if that has enough.
 func TestPermitsAreKeptForALargeRequest(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		s := process()
 		held := times(4, func() *tier.Permits { return take(t, s, 1) })
 		big := ask(soon(t), s, 3).blocked(t)
@@ -474,7 +474,7 @@ func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 
 // That is three budgets. The end of a time for which permits were kept does not concern those that are kept by then.
 func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		s := process()
 		one := take(t, s, 1)
 		keep := func() (leave func()) { // three permits for one who wants four, for 60 ms
@@ -506,7 +506,7 @@ func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
 // What was kept for somebody who leaves is for those behind him, or goes.
 func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 	for _, next := range []bool{false, true} {
-		limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+		limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 			s := process()
 			one, three := take(t, s, 1), take(t, s, 3)
 			ctx, cancel := context.WithCancel(soon(t))
@@ -531,7 +531,7 @@ func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 
 // For what is kept only the rest has to come from elsewhere.
 func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
-	limited(t, 5, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 5, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		s := process()
 		theirs, one, three := take(t, process(), 1), take(t, s, 1), take(t, s, 3)
 		big := ask(soon(t), s, 4).blocked(t)
@@ -547,7 +547,7 @@ func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
 
 // Whoever leaves in the moment in which it is served leaves its permits to others.
 func TestContextThatEndsWhenPermitsCome(t *testing.T) {
-	limited(t, 2, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 2, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		begin := time.Now()
 		var thaw func()
 		need.OK(t, tier.LeaveServed(soon(t), process(), 2, func() { thaw = srv.Freeze() }))
@@ -557,7 +557,7 @@ func TestContextThatEndsWhenPermitsCome(t *testing.T) {
 }
 
 func TestPermitsAreReleasedOnce(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		s := process()
 		two := take(t, s, 2)
 		work := two.Context(context.Background())
@@ -577,7 +577,7 @@ func TestPermitsAreReleasedOnce(t *testing.T) {
 }
 
 func TestDoWithPermits(t *testing.T) {
-	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.MutexOption) *tier.Semaphore) {
+	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		mine := errors.New("mine")
 		var work context.Context
 		if err := process().Do(soon(t), 3, func(ctx context.Context) error {

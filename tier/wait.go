@@ -29,7 +29,7 @@ var (
 	// [Semaphore.SetPermits].
 	ErrPermits = second.ErrPermits
 	// ErrUnknown says that the outcome of a guarded write is unknown: it may have taken effect, or may yet,
-	// but never after the lock went to another process. So it is on every store, with tierlock.Multi,
+	// but never after the lock went to another process. So it is on every store, with zklock.Multi,
 	// etcdlock.Txn, pglock.Tx and redislock.Eval, when the answer is lost or the context ends first, whose
 	// cause is wrapped as well. A write that was refused is not unknown, and one that was refused because
 	// the lock was lost wraps [ErrLost] alone.

@@ -2,98 +2,64 @@ package zklock_test
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-func Example() {
-	server := zktest.NewServer(zktest.Config{}) // stands for an ensemble
-	defer server.Close()
-
-	ctx := context.Background()
-	client, err := zklock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(server.DialContext))
+// connect stands for zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"): the examples bring
+// their own ZooKeeper.
+func connect(ctx context.Context) (locks *tier.Registry, disconnect func()) {
+	srv := zktest.NewServer(zktest.Config{})
+	locks, err := zklock.Dial(ctx, "127.0.0.1:2181/app", zklock.WithDialContext(srv.DialContext), tier.WithStrictOrder())
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
-	defer client.Close()
-
-	lock, err := client.Lock("/locks/report")
-	if err != nil {
-		fmt.Println(err)
-		return
+	return locks, func() {
+		locks.Close()
+		srv.Close()
 	}
-	node, err := lock.Acquire(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println("held:", node.Err() == nil)
-
-	_, err = lock.TryAcquire(ctx)
-	fmt.Println("free for others:", !errors.Is(err, zklock.ErrLocked))
-
-	if err := node.Release(); err != nil {
-		fmt.Println(err) // the work was not protected to its end
-	}
-	// Output:
-	// held: true
-	// free for others: false
 }
 
-func ExampleNode_Lost() {
-	server := zktest.NewServer(zktest.Config{})
-	defer server.Close()
-
+func ExampleDial() {
 	ctx := context.Background()
-	client, err := zklock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(server.DialContext))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
-	lock, err := client.Lock("/locks/report")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	node, err := lock.Acquire(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	locks, disconnect := connect(ctx)
+	defer disconnect()
 
-	server.Expire(server.Sessions()[0].ID)
-
-	<-node.Lost()
-	fmt.Println(errors.Is(node.Err(), zklock.ErrLost))
-	fmt.Println(errors.Is(node.Release(), zklock.ErrLost))
+	err := locks.Mutex("/locks/report").Do(ctx, func(ctx context.Context) error {
+		fmt.Println("alone in all processes")
+		return nil
+	})
+	fmt.Println(err)
 	// Output:
-	// true
-	// true
+	// alone in all processes
+	// <nil>
 }
 
-// Nobody else can take or break the locks, whoever can reach the servers.
-func ExampleWithTLS() {
-	roots := x509.NewCertPool() // with the authority that has signed the servers' certificates
-	own, err := tls.LoadX509KeyPair("service.pem", "service.key")
+// Data that lives in the same ZooKeeper needs no token: the server checks the lock in
+// the transaction that writes.
+func ExampleMulti() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+
+	hold, err := locks.Mutex("/locks/leader").Acquire(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	client, err := zklock.Dial(context.Background(), "zk1.example.com:2281,zk2.example.com:2281/app",
-		zklock.WithTLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}),
-		zklock.WithACL(zk.AuthACL(zk.PermAll))) // for clients with the same certificate
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
+	leader := &zk.CreateRequest{Path: "/leader", Data: []byte("me"), Acl: zk.WorldACL(zk.PermAll)}
+	_, err = zklock.Multi(ctx, hold, leader)
+	fmt.Println("while held:", err)
+	hold.Release()
+	_, err = zklock.Multi(ctx, hold, leader)
+	fmt.Println("after release:", errors.Is(err, tier.ErrReleased))
+	// Output:
+	// while held: <nil>
+	// after release: true
 }

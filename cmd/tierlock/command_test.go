@@ -5,10 +5,9 @@ package main_test
 import (
 	"testing"
 
-	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -26,7 +25,7 @@ func TestCommand(t *testing.T) {
 			Nowhere: at("127.0.0.1:1"),
 			Server:  server,
 			Locks: func(t *testing.T, label string) (*tier.Registry, error) {
-				return tierlock.Dial(t.Context(), server.Addr(), zklock.WithLabel(label))
+				return zklock.Dial(t.Context(), server.Addr(), tier.WithLabel(label))
 			},
 		}
 	}

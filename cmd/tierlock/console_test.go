@@ -13,11 +13,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -32,9 +31,9 @@ func (c console) want(t *testing.T, args string, status int, patterns ...string)
 }
 
 // locks returns those of one more process.
-func (c console) locks(t *testing.T, opts ...tierlock.Option) *tier.Registry {
+func (c console) locks(t *testing.T, opts ...tier.RegistryOption) *tier.Registry {
 	t.Helper()
-	locks := need.Get(tierlock.Dial(t.Context(), c.server.Addr(), opts...))(t)
+	locks := need.Get(zklock.Dial(t.Context(), c.server.Addr(), opts...))(t)
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }
@@ -42,7 +41,7 @@ func (c console) locks(t *testing.T, opts ...tierlock.Option) *tier.Registry {
 // acquire has one more process hold a lock.
 func (c console) acquire(t *testing.T, path, label string) *tier.Hold {
 	t.Helper()
-	return need.Get(c.locks(t, zklock.WithLabel(label)).Mutex(path).Acquire(need.Within(t, time.Minute)))(t)
+	return need.Get(c.locks(t, tier.WithLabel(label)).Mutex(path).Acquire(need.Within(t, time.Minute)))(t)
 }
 
 // evil is what a process may write into a node that a terminal would obey.
@@ -81,7 +80,7 @@ func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}
 	conn := operate(t, c.server)
-	hold := need.Get(c.locks(t, zklock.WithLabel("billing")).RWMutex("/rw/report").Reader().Acquire(t.Context()))(t)
+	hold := need.Get(c.locks(t, tier.WithLabel("billing")).RWMutex("/rw/report").Reader().Acquire(t.Context()))(t)
 	curators := need.Get(conn.Create("/rw/report/_c_5f1c9a3e-7a54-4c1e-9d0b-2f6d1c8e4b70-__READ__", []byte("10.0.0.1"),
 		zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)))(t)
 	c.want(t, "ls /rw", 0, `/rw/report +2 .*tierlock read .* billing and 1 more`)

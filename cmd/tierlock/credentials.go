@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/zknode"
 )
 
-func (z *zooKeeper) auth() ([]zklock.Option, error) {
+func (z *zooKeeper) auth() ([]zknode.Option, error) {
 	text, source, err := z.credentials.Read()
 	if err != nil {
 		return nil, err
 	}
-	var opts []zklock.Option
+	var opts []zknode.Option
 	for i, line := range strings.Split(text, "\n") {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
@@ -21,7 +21,7 @@ func (z *zooKeeper) auth() ([]zklock.Option, error) {
 		if !ok || scheme == "" { // not quoted: it may be a secret
 			return nil, fmt.Errorf("%s: line %d: want scheme:credentials, such as digest:user:password", source, i+1)
 		}
-		opts = append(opts, zklock.WithAuth(scheme, []byte(credentials)))
+		opts = append(opts, zknode.WithAuth(scheme, []byte(credentials)))
 	}
 	return opts, nil
 }

@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"github.com/tierlock/tierlock/internal/command"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 // dev serves a ZooKeeper in memory to programs of this machine.

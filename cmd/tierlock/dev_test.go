@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
 )
 
 // What runs on a ZooKeeper runs on that of dev, with nothing but Go on the machine.

@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 // In a chain each process forks the next one and ends, as long as the directory is there that is its argument.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 // After kill -9 of the runner what the command has left is ended, and the lock released, as with the command itself.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 // A wrong command line runs nothing and exits 64; a missing server exits 69.

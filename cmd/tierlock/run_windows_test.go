@@ -11,13 +11,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/internal/faultproxy"
-	"github.com/tierlock/tierlock/internal/logtest"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/faultproxy"
+	"github.com/tierlock/tierlock/internal/test/logtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 // What run does on Windows is tested with the server of dev: there is no other. The other tests of the command are for Unix.

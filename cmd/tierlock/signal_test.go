@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 // Signals reach the command's process group, and its end is the runner's.

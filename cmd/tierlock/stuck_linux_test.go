@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 // startStuck starts tierlock with a stderr that is full and that nobody reads.

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/internal/logtest"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/logtest"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 // A screen is a terminal with a shell in it, as a person has.

@@ -12,8 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/command"
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/zkinspect"
+	"github.com/tierlock/tierlock/internal/zknode"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -56,12 +56,12 @@ func (z *zooKeeper) dial(ctx context.Context, o command.Options) (*command.Locks
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, zklock.WithLabel(o.Label), zklock.WithLogger(o.Logger), zklock.WithSessionTimeout(o.Session))
-	client, err := zklock.Dial(ctx, connect, opts...)
+	opts = append(opts, zknode.WithLabel(o.Label), zknode.WithLogger(o.Logger), zknode.WithSessionTimeout(o.Session))
+	client, err := zknode.Dial(ctx, connect, opts...)
 	if err != nil {
 		return nil, inFlags{err}
 	}
-	locks := tier.New(second.TierOf(client))
+	locks := tier.New(zknode.Tier(client))
 	return &command.Locks{Registry: locks, Margin: client.LeaseMargin, Desk: zkinspect.Reader{Client: client}}, nil
 }
 
@@ -94,7 +94,7 @@ func (z *zooKeeper) servers() (string, error) {
 }
 
 // options are those that the flags ask for.
-func (z *zooKeeper) options() ([]zklock.Option, error) {
+func (z *zooKeeper) options() ([]zknode.Option, error) {
 	opts, err := z.auth()
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (z *zooKeeper) options() ([]zklock.Option, error) {
 		return nil, err
 	}
 	if config != nil {
-		opts = append(opts, zklock.WithTLS(config))
+		opts = append(opts, zknode.WithTLS(config))
 	}
 	return opts, nil
 }

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/zklock"
 )
 
 func main() {
@@ -27,7 +27,7 @@ func main() {
 
 func run(ctx context.Context) error {
 	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
-	locks, err := tierlock.Dial(connect, os.Getenv("ZK_SERVERS")) // host:port,host:port/path
+	locks, err := zklock.Dial(connect, os.Getenv("ZK_SERVERS")) // host:port,host:port/path
 	cancel()
 	if err != nil {
 		return err

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
 )
 
 const goroutines, turns = 10, 20 // goroutines as in the programs
@@ -54,7 +54,7 @@ func TestProgramsDifferByAnImportAndAName(t *testing.T) {
 	before, after := code(t, "before"), code(t, "after")
 	migrated := strings.Replace(before, "zk.NewLock(", "dropin.NewLock(", 1)
 	const imported = "\t\"github.com/go-zookeeper/zk\"\n"
-	migrated = strings.Replace(migrated, imported, imported+"\t\"github.com/tierlock/tierlock/dropin\"\n", 1)
+	migrated = strings.Replace(migrated, imported, imported+"\t\"github.com/tierlock/tierlock/zklock/dropin\"\n", 1)
 	need.That(t, "before and after differ by more than the import of dropin and dropin.NewLock", migrated == after)
 }
 

@@ -16,9 +16,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/tier"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
 )
 
 const workers, keys = 200, 1000
@@ -36,7 +37,7 @@ func main() {
 // run works on each key once. One registry is enough for all goroutines and all locks.
 func run(ctx context.Context) error {
 	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
-	locks, err := tierlock.Dial(connect, os.Getenv("ZK_SERVERS"))
+	locks, err := zklock.Dial(connect, os.Getenv("ZK_SERVERS"))
 	cancel()
 	if err != nil {
 		return err

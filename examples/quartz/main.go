@@ -16,8 +16,9 @@ import (
 
 	"github.com/reugn/go-quartz/job"
 	"github.com/reugn/go-quartz/quartz"
-	"github.com/tierlock/tierlock"
+
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
 )
 
 // A once is a job that one process runs per slot: the lock is kept for atLeast, so that a process whose
@@ -52,7 +53,7 @@ func main() {
 // fail, and the default queue is in memory.
 func serve(ctx context.Context) error {
 	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
-	locks, err := tierlock.Dial(connect, os.Getenv("ZK_SERVERS"))
+	locks, err := zklock.Dial(connect, os.Getenv("ZK_SERVERS"))
 	cancel()
 	if err != nil {
 		return err

@@ -15,12 +15,12 @@ import (
 
 	"github.com/reugn/go-quartz/job"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/locktest"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/locktest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
+	"github.com/tierlock/tierlock/internal/test/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 func TestWrongServerIsAnErrorInTime(t *testing.T) { zkservertest.WrongServer(t, serve) }

@@ -13,13 +13,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tierlock/tierlock"
+	"github.com/tierlock/tierlock/zklock"
 )
 
 func main() {
 	ctx := context.Background()
 	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
-	locks, err := tierlock.Dial(connect, os.Getenv("ZK_SERVERS")) // host:port,host:port/path
+	locks, err := zklock.Dial(connect, os.Getenv("ZK_SERVERS")) // host:port,host:port/path
 	cancel()
 	if err != nil {
 		log.Fatal(err)

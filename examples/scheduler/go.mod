@@ -5,7 +5,7 @@ go 1.25.0
 require (
 	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/tierlock/tierlock v0.0.0
-	github.com/tierlock/tierlock/adapters/gocronlock v0.0.0
+	github.com/tierlock/tierlock/contrib/gocronlock v0.0.0
 )
 
 require (
@@ -19,5 +19,5 @@ require (
 
 replace (
 	github.com/tierlock/tierlock => ../..
-	github.com/tierlock/tierlock/adapters/gocronlock => ../../adapters/gocronlock
+	github.com/tierlock/tierlock/contrib/gocronlock => ../../contrib/gocronlock
 )

@@ -16,8 +16,9 @@ import (
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
-	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/adapters/gocronlock"
+
+	"github.com/tierlock/tierlock/contrib/gocronlock"
+	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -34,7 +35,7 @@ func main() {
 
 func serve(ctx context.Context) error {
 	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
-	locks, err := tierlock.Dial(connect, os.Getenv("ZK_SERVERS"), zklock.WithSessionTimeout(session))
+	locks, err := zklock.Dial(connect, os.Getenv("ZK_SERVERS"), tier.WithLeaseTTL(session))
 	cancel()
 	if err != nil {
 		return err

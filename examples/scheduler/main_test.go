@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/internal/zkserver/zkservertest"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
+	"github.com/tierlock/tierlock/internal/test/zkserver/zkservertest"
 )
 
 func TestWrongServerIsAnErrorInTime(t *testing.T) { zkservertest.WrongServer(t, serve) }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -52,7 +51,7 @@ func connect(ctx context.Context) (*tier.Registry, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	return tierlock.Dial(ctx, os.Getenv("ZK_SERVERS"),
+	return zklock.Dial(ctx, os.Getenv("ZK_SERVERS"),
 		zklock.WithTLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}),
 		zklock.WithAuth("digest", []byte(os.Getenv("ZK_DIGEST"))),
 		zklock.WithACL(zk.AuthACL(zk.PermAll))) // for those with the same certificate or password

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/clock"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestSleepCounts(t *testing.T) {

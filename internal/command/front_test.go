@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/clock"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 // The keeper may be there and have failed to end the command.

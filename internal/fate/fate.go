@@ -1,5 +1,5 @@
 // Package fate has what can become of a frame between a client and a server. The model (zktest) goes by all of it, the proxy in front
-// of a real server (internal/faultproxy) by Pass and Cut.
+// of a real server (internal/test/faultproxy) by Pass and Cut.
 package fate
 
 import (

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/fate"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/internal/wire"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/tierlock/tierlock/internal/clock"
 	"github.com/tierlock/tierlock/internal/lease"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 // A contender keeps what a lease says of it.

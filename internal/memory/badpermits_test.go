@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/tiertest"
+	"github.com/tierlock/tierlock/internal/test/tiertest"
 )
 
 // A badSemaphore is a good one with something wrong in it. Each function may be nil.

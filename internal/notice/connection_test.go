@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/logtest"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/logtest"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 // Somebody waits for the first connection. An outage that lasts is warned of once, and one that does not is not.

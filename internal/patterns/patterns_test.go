@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/patterns"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestPathBelongsToTheFirstPatternThatItMatches(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 // A grant is idle once nothing that was sent can take effect any more. Whoever makes the check fail and then finds it idle may hand

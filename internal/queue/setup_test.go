@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/logtest"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/logtest"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 const ttl = 6 * time.Second // of the sessions of a fake; a command is waited for a second

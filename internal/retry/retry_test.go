@@ -10,8 +10,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestPaceNeverGivesUpAndStaysBelowTwoSeconds(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestALineSaysWhatItWasMadeOf(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestSettingsThatNoStoreCanDo(t *testing.T) {
@@ -30,11 +30,17 @@ func TestSettingsThatNoStoreCanDo(t *testing.T) {
 	}
 }
 
-type shared struct{ Option }
+type (
+	own    string
+	shared struct{}
+	named  string
+)
+
+func (n named) Settle(s *Settings) { s.Label = string(n) }
 
 func TestAStoreIsSetWhatIsItsOwn(t *testing.T) {
 	var set Settings
-	own := Setting[Settings]{Set: func(s *Settings) { s.Label = "own" }}
-	share, err := Settle[shared](&set, []RegistryOption{shared{}, own})
-	need.That(t, fmt.Sprintf("for the registry %v: %v; set: %+v", share, err, set), len(share) == 1 && err == nil && set.Label == "own")
+	mine, share, err := Split[own, shared](&set, []any{shared{}, own("a"), named("b")})
+	need.That(t, fmt.Sprintf("of the store %v, for the registry %v: %v; set: %+v", mine, share, err, set),
+		len(mine) == 1 && len(share) == 1 && err == nil && set.Label == "b")
 }

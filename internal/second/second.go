@@ -1,7 +1,7 @@
 // Package second is what the gate of package tier asks of a second tier: a store that
 // decides between processes. ZooKeeper is one, in package zklock.
 //
-// All of it is required of each tier; internal/tiertest checks it.
+// All of it is required of each tier; internal/test/tiertest checks it.
 package second
 
 import (
@@ -49,7 +49,7 @@ type Tier interface {
 type Options struct {
 	Mode      Mode
 	MayLinger time.Duration // for how long a contender may be kept while nobody holds the lock; it says so of itself
-	Own       []MutexOption // of the tier's package; Claim refuses those that it does not know
+	Own       []any         // options of the tier's package; Claim refuses those that it does not know
 }
 
 // A Mode says with whom a contender shares the lock.
@@ -132,10 +132,6 @@ type Grant interface {
 	AwaitRelease() error
 }
 
-// GrantOf returns the grant of a *tier.Hold, which must not be released, for writes under the lock. Package tier sets it, so
-// that front doors have what programs do not need.
-var GrantOf func(hold any) Grant
-
 // Deadlock is told, in words, of a wait behind a hold of its own process that has lasted for a day. Package zktest sets it, for tests in
 // virtual time, which would go on for ever; elsewhere that is nobody's business.
 var Deadlock = func(what string) {}
@@ -146,10 +142,6 @@ func TellDeadlock(text string, about ...any) {
 	slog.New(slog.NewTextHandler(&line, nil)).Warn(text, about...)
 	Deadlock(line.String())
 }
-
-// TierOf returns a *zklock.Client as the second tier of a registry, to which it belongs from then on. Package zklock sets it, for the same
-// reason.
-var TierOf func(client any) Tier
 
 // A Contender is one process in the queue for a lock; see [tier.Contender]. The tier has [Text] of each text: anybody may have
 // put it there.

@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestCleanLeavesNothingForATerminalToObey(t *testing.T) {

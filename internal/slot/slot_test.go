@@ -12,11 +12,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/election"
-	"github.com/tierlock/tierlock/internal/locktest"
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/slot"
+	"github.com/tierlock/tierlock/internal/test/locktest"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,10 +10,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/zknode"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 // takeOver deletes the node of the holder with the token.
@@ -31,7 +31,7 @@ func (s site) wantQueue(t *testing.T, what string, want int) {
 }
 
 func TestBreakGivesTheLockToTheNextAndTellsTheFormerHolder(t *testing.T) {
-	for _, opts := range [][]zklock.Option{nil, {zklock.WithKazoo()}} {
+	for _, opts := range [][]zknode.Option{nil, {zknode.WithKazoo()}} {
 		bubble(t, func(t *testing.T, s site) {
 			hold, next := acquire(t, s.locks(t, opts...).Mutex(path)), make(chan *tier.Hold, 1)
 			session := s.look(t).Contenders[0].Session
@@ -73,7 +73,7 @@ func TestBreakWithAnotherTokenDeletesNothing(t *testing.T) {
 // One half of a pair is all that is left of it.
 func TestBreakDeletesHalfAPair(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
-		hold := acquire(t, s.locks(t, zklock.WithKazoo()).Mutex(path))
+		hold := acquire(t, s.locks(t, zknode.WithKazoo()).Mutex(path))
 		need.OK(t, s.conn.Delete(path+"/"+s.look(t).Contenders[0].Node, -1))
 		s.wantQueue(t, "half of it deleted", 1)
 		s.takeOver(t, hold.Token())

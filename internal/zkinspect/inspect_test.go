@@ -11,11 +11,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/zkconn"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/zkconn"
 	"github.com/tierlock/tierlock/internal/zkinspect"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/internal/zknode"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 const (
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A site is a server, what an operator sees of it, and another program on it.
 type site struct {
 	*zktest.Server
-	client *zklock.Client
+	client *zknode.Client
 	conn   *zk.Conn
 }
 
@@ -43,15 +43,15 @@ func bubble(t *testing.T, f func(t *testing.T, s site)) {
 	})
 }
 
-func dial(t *testing.T, server *zktest.Server, opts ...zklock.Option) *zklock.Client {
+func dial(t *testing.T, server *zktest.Server, opts ...zknode.Option) *zknode.Client {
 	t.Helper()
-	client := need.Get(zklock.Dial(t.Context(), addr, append(opts, zklock.WithDialContext(server.DialContext))...))(t)
+	client := need.Get(zknode.Dial(t.Context(), addr, append(opts, zknode.WithDialContext(server.DialContext))...))(t)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
 
 // queue has a process acquire the lock at a path, or wait for it.
-func (s site) queue(t *testing.T, path string, opts ...zklock.Option) {
+func (s site) queue(t *testing.T, path string, opts ...zknode.Option) {
 	t.Helper()
 	lock := need.Get(dial(t, s.Server, opts...).Lock(path))(t)
 	go lock.Acquire(t.Context())
@@ -86,12 +86,12 @@ const stay, ephemeral = zk.FlagSequence, zk.FlagEphemeral | zk.FlagSequence
 
 func TestLookTellsWhoWaitsForWhom(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
-		s.queue(t, path, zklock.WithLabel("billing"))
+		s.queue(t, path, zknode.WithLabel("billing"))
 		s.put(t, path+"/_c_"+uuid+"-lock-", "10.0.0.1", ephemeral, zk.PermAll)
 		s.put(t, path+"/_c_"+uuid+"-__READ__", "10.0.0.1", ephemeral, zk.PermAll)
 		s.put(t, path+"/"+hex+"__lock__", "kazoo says", ephemeral, zk.PermAll)
 		s.put(t, path+"/config", "", 0, zk.PermAll)
-		s.queue(t, path, zklock.WithKazoo())
+		s.queue(t, path, zknode.WithKazoo())
 		time.Sleep(time.Minute)
 
 		q := s.look(t)
@@ -171,7 +171,7 @@ func TestDoctorFinds(t *testing.T) {
 		},
 			inspect.Warning, `kazoo waits for tierlock only with extra_lock_patterns`},
 		"a kazoo reader beside a pair": {func(t *testing.T, s site) {
-			s.queue(t, path, zklock.WithKazoo())
+			s.queue(t, path, zknode.WithKazoo())
 			s.put(t, path+"/"+hex+"__rlock__", "", ephemeral, zk.PermAll)
 		}, inspect.Note, "before kazoo 2.9.0"},
 		"several processes": {func(t *testing.T, s site) { s.queue(t, path); s.queue(t, path) },

@@ -9,13 +9,13 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/zkconn"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/zkconn"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
 	"github.com/tierlock/tierlock/internal/zkinspect"
-	"github.com/tierlock/tierlock/internal/zkserver"
-	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/internal/zknode"
 )
 
 // permissions are ACLs of a path, and what is missing for a lock there.
@@ -30,7 +30,7 @@ var permissions = map[string]struct {
 	"/noread":   {zk.PermAll &^ zk.PermRead, "READ"},
 }
 
-func checkPermitted(t *testing.T, conn *zk.Conn, client *zklock.Client) {
+func checkPermitted(t *testing.T, conn *zk.Conn, client *zknode.Client) {
 	t.Helper()
 	for path, p := range permissions {
 		need.Get(conn.Create(path, nil, 0, zk.WorldACL(p.perms)))(t)
@@ -59,7 +59,7 @@ func TestPermittedNamesWhatIsMissingAndChangesNothing(t *testing.T) {
 
 func TestPermittedOnARealServer(t *testing.T) {
 	addr := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true}).Addr()
-	client := need.Get(zklock.Dial(t.Context(), addr))(t)
+	client := need.Get(zknode.Dial(t.Context(), addr))(t)
 	defer client.Close()
 	checkPermitted(t, zkconn.Start(t, []string{addr}, 10*time.Second, nil), client)
 }
@@ -68,7 +68,7 @@ func TestPermittedOnARealServer(t *testing.T) {
 func TestWhatIsReadIsBelowTheConnectString(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		s.put(t, "/app/locks/x/_c_"+hex+"-lock-0000000001", "", 0, zk.PermAll)
-		client := need.Get(zklock.Dial(t.Context(), addr+"/app", zklock.WithDialContext(s.DialContext)))(t)
+		client := need.Get(zknode.Dial(t.Context(), addr+"/app", zknode.WithDialContext(s.DialContext)))(t)
 		defer client.Close()
 		for path, want := range map[string]int{"/locks/x": 1, "/app/locks/x": 0} {
 			q := need.Get((zkinspect.Reader{Client: client}).Look(t.Context(), path))(t)

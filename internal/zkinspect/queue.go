@@ -14,24 +14,21 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zknode"
 	"github.com/tierlock/tierlock/internal/zkqueue"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // A Reader looks at locks by way of a client. Its glance costs the ensemble one read for each lock, three
 // more for a semaphore, and one for each node that is new in a queue or among the permits.
-type Reader struct{ Client *zklock.Client }
+type Reader struct{ Client *zknode.Client }
 
-// ask asks until there is an answer that stays; see [zkqueue.Asker].
-func ask[T any](ctx context.Context, client *zklock.Client, what, path string, question func(zkqueue.Path) (T, error)) (T, error) {
-	answer, err := zkqueue.Asker(ctx, client, what, path, func(p zkqueue.Path) (any, error) { return question(p) })
+// ask asks until there is an answer that stays; see [zknode.Ask].
+func ask[T any](ctx context.Context, client *zknode.Client, what, path string, question func(zkqueue.Path) (T, error)) (T, error) {
+	answer, err := zknode.Ask(ctx, client, what, path, question)
 	if errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrInvalidPath) {
 		err = &inspect.Refusal{Err: err} // another look would not change it
 	}
-	if err != nil {
-		return *new(T), err
-	}
-	return answer.(T), nil
+	return answer, err
 }
 
 // parallel is how many reads are under way at a time.

@@ -10,16 +10,15 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/zknode"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // locks returns those of one more process.
-func (s site) locks(t *testing.T, opts ...zklock.Option) *tier.Registry {
+func (s site) locks(t *testing.T, opts ...zknode.Option) *tier.Registry {
 	t.Helper()
-	locks := tier.New(second.TierOf(dial(t, s.Server, opts...)))
+	locks := tier.New(zknode.Tier(dial(t, s.Server, opts...)))
 	t.Cleanup(func() { locks.Close() })
 	return locks
 }
@@ -34,7 +33,7 @@ func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
 func TestReadersAtTheHeadAllHold(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		for i := range 3 {
-			rw := s.locks(t, zklock.WithLabel(fmt.Sprint("reader ", i))).RWMutex(path)
+			rw := s.locks(t, zknode.WithLabel(fmt.Sprint("reader ", i))).RWMutex(path)
 			for range 10 {
 				acquire(t, rw.Reader())
 			}
@@ -91,7 +90,7 @@ func TestFollowTellsOfEachReader(t *testing.T) {
 // A request for the lock changes a node that was read before, and what it said of itself is gone.
 func TestAskedIsSeenAndTheHolderStillKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
-		mu := s.locks(t, zklock.WithLabel("billing")).Mutex(path)
+		mu := s.locks(t, zknode.WithLabel("billing")).Mutex(path)
 		hold := acquire(t, mu)
 		w := s.follow(t, path)
 		w.want(t, "at first", "held /locks/x #0")
@@ -111,13 +110,13 @@ func TestAskedIsSeenAndTheHolderStillKnown(t *testing.T) {
 func TestSemaphoresAreRecognized(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		for i, k := range []int{4, 2} {
-			sem := s.locks(t, zklock.WithLabel(fmt.Sprint("worker ", i))).Semaphore(path, 8)
+			sem := s.locks(t, zknode.WithLabel(fmt.Sprint("worker ", i))).Semaphore(path, 8)
 			for range 2 { // two goroutines
 				need.Get(sem.Acquire(t.Context(), k/2))(t)
 			}
 		}
 		s.put(t, path+"/leases/_c_"+uuid+"-lease-", "10.0.0.1", ephemeral, zk.PermAll) // Curator's
-		go s.locks(t, zklock.WithLabel("waiter")).Semaphore(path, 8).Acquire(t.Context(), 3)
+		go s.locks(t, zknode.WithLabel("waiter")).Semaphore(path, 8).Acquire(t.Context(), 3)
 		synctest.Wait()
 		s.put(t, path+"/locks/_c_"+uuid+"-lock-", "10.0.0.2", ephemeral, zk.PermAll)
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/interopdoc"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/interopdoc"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 

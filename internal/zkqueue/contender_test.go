@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestTwoNamesArePairedIfOneTransactionMadeThem(t *testing.T) {

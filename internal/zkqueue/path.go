@@ -15,10 +15,6 @@ type Path struct {
 	Name string // on the server
 }
 
-// Asker asks until there is an answer, ctx or the client ends, or the answer is one that stays; path is one of the locks of the
-// client, a *zklock.Client. Package zklock sets it, so that operators have what programs do not need.
-var Asker func(ctx context.Context, client any, what, path string, question func(Path) (any, error)) (any, error)
-
 // Node is the path of a child.
 func (p Path) Node(name string) string { return strings.TrimSuffix(p.Name, "/") + "/" + name }
 
@@ -106,7 +102,7 @@ func (p Path) Holders(ctx context.Context) ([]Contender, error) {
 
 // Revoke asks those that have the lock to give it up, and returns who they are: the one at the head of
 // the queue, or if that reads, all that do so without anybody else in between. It adds the request to what
-// our nodes say of themselves, and writes "__REVOKE__" to those that say nothing, or what zklock.NodeData has
+// our nodes say of themselves, and writes "__REVOKE__" to those that say nothing, or what zklock.WithNodeData has
 // put there, or are of others, as Curator's Revoker does. Package zklock tells the holder, Curator one that is revocable; other
 // libraries take no notice. Nobody is made to do anything, and nobody need have the lock: then nobody is asked, and
 // that is no error.

@@ -25,7 +25,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
 	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 

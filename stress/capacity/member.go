@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tierlock/tierlock"
 	"github.com/tierlock/tierlock/mutexbool"
 	"github.com/tierlock/tierlock/stress/internal/twin"
 	"github.com/tierlock/tierlock/tier"
@@ -53,7 +52,7 @@ func beMember() error {
 	defer cancel()
 	dial, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
-	m.locks, err = tierlock.Dial(dial, m.task.Server, tier.WithStrictOrder(), zklock.WithSessionTimeout(m.task.Session))
+	m.locks, err = zklock.Dial(dial, m.task.Server, tier.WithStrictOrder(), tier.WithLeaseTTL(m.task.Session))
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/test/child"
 	"github.com/tierlock/tierlock/stress/internal/relay"
 	"github.com/tierlock/tierlock/stress/internal/store"
 	"github.com/tierlock/tierlock/stress/internal/twin"

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/test/child"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/relay"
 	"github.com/tierlock/tierlock/stress/internal/store"

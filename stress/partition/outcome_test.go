@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestSummaryCountsAnAcquisitionBeforeTheLossAsBreach(t *testing.T) {

@@ -28,7 +28,7 @@ type site struct {
 
 // locks are a [tier.Registry], on whatever store.
 type locks interface {
-	Mutex(path string, options ...tier.MutexOption) *tier.Mutex
+	Mutex(path string, options ...tier.Option) *tier.Mutex
 	Close() error
 }
 

@@ -7,10 +7,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock"
-	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
 	"github.com/tierlock/tierlock/stress/internal/store"
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
 )
 
 const (
@@ -29,7 +29,7 @@ var zooKeeper = &site{
 	namespaces: true,
 	start:      startZooKeeper,
 	write: func(ctx context.Context, hold *tier.Hold, path string) {
-		_, _ = tierlock.Multi(ctx, hold, &zk.SetDataRequest{Path: path, Version: -1})
+		_, _ = zklock.Multi(ctx, hold, &zk.SetDataRequest{Path: path, Version: -1})
 	},
 }
 

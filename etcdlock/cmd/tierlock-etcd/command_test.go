@@ -11,10 +11,10 @@ import (
 
 	"github.com/tierlock/tierlock/etcdlock"
 	"github.com/tierlock/tierlock/etcdlock/internal/version"
-	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/etcdserver"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -41,7 +41,7 @@ func TestCommand(t *testing.T) {
 			Server:  server,
 			Ailing:  ailing(t, server) == 1,
 			Locks: func(t *testing.T, label string) (*tier.Registry, error) {
-				return etcdlock.New(t.Context(), dial(t, server), etcdlock.WithLabel(label))
+				return etcdlock.New(t.Context(), dial(t, server), tier.WithLabel(label))
 			},
 		}
 	})

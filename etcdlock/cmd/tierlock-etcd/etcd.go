@@ -20,6 +20,7 @@ import (
 	"github.com/tierlock/tierlock/etcdlock"
 	"github.com/tierlock/tierlock/internal/command"
 	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // An etcd is how to connect to a cluster.
@@ -87,9 +88,9 @@ func (e *etcd) dial(ctx context.Context, o command.Options) (*command.Locks, err
 		return nil, e.tls.Advise(err)
 	}
 	margin := o.Session / 3
-	opts := []etcdlock.Option{
-		etcdlock.WithLabel(o.Label), etcdlock.WithLogger(o.Logger), etcdlock.WithLeaseTTL(o.Session), etcdlock.WithLeaseMargin(margin),
-		etcdlock.WithLazyStart(), // the server has answered, and doctor tells what is missing
+	opts := []tier.RegistryOption{
+		tier.WithLabel(o.Label), tier.WithLogger(o.Logger), tier.WithLeaseTTL(o.Session), tier.WithLeaseMargin(margin),
+		tier.WithLazyStart(), // the server has answered, and doctor tells what is missing
 	}
 	locks, err := etcdlock.New(ctx, client, opts...)
 	if err != nil {

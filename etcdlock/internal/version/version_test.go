@@ -3,7 +3,7 @@ package version
 import (
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestVersionsThatAreTooOld(t *testing.T) {

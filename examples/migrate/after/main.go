@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/tierlock/tierlock/dropin"
+
+	"github.com/tierlock/tierlock/zklock/dropin"
 )
 
 const goroutines = 10

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child"
-	"github.com/tierlock/tierlock/internal/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/child"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
 	"github.com/tierlock/tierlock/tier"
 )
 

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child"
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/logtest"
+	"github.com/tierlock/tierlock/internal/test/child"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/logtest"
 )
 
 // Patience is for what has to happen, on a machine that has other things to do.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/pgserver"
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -59,7 +59,7 @@ func TestCommand(t *testing.T) {
 					return nil, err
 				}
 				t.Cleanup(pool.Close)
-				return pglock.New(t.Context(), pool, pglock.WithLabel(label))
+				return pglock.New(t.Context(), pool, tier.WithLabel(label))
 			},
 			Forget: func() error {
 				execute(t, pgserver.PlainURL(server.Addr()), "UPDATE tierlock.quarantine SET life = 'another'")

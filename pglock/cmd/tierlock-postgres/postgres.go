@@ -15,6 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/command"
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/pglock"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // A postgres is how to connect to a database.
@@ -63,9 +64,9 @@ func (p *postgres) dial(ctx context.Context, o command.Options) (*command.Locks,
 			"tierlock-postgres schema", config.ConnConfig.Database)
 	}
 	margin := o.Session / 3
-	opts := []pglock.Option{
-		pglock.WithLabel(o.Label), pglock.WithLogger(o.Logger), pglock.WithLeaseTTL(o.Session), pglock.WithLeaseMargin(margin),
-		pglock.WithLazyStart(), // the server has answered, and doctor tells what is missing
+	opts := []tier.RegistryOption{
+		tier.WithLabel(o.Label), tier.WithLogger(o.Logger), tier.WithLeaseTTL(o.Session), tier.WithLeaseMargin(margin),
+		tier.WithLazyStart(), // the server has answered, and doctor tells what is missing
 	}
 	locks, err := pglock.New(ctx, pool, opts...)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
 	"github.com/tierlock/tierlock/internal/command/commandtest"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/redisserver"
 	"github.com/tierlock/tierlock/redislock"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -70,7 +70,7 @@ func TestCommand(t *testing.T) {
 			BadPath: "a{b",
 			Server:  server,
 			Locks: func(t *testing.T, label string) (*tier.Registry, error) {
-				return redislock.New(t.Context(), dial(t, server), redislock.WithLabel(label))
+				return redislock.New(t.Context(), dial(t, server), tier.WithLabel(label))
 			},
 			Forget: func() error { // it is another primary after this
 				client := dial(t, server)

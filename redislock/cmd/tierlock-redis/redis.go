@@ -16,6 +16,7 @@ import (
 	"github.com/tierlock/tierlock/internal/command"
 	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/redislock"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // A server is how to connect to Redis.
@@ -99,9 +100,9 @@ func (s *server) dial(ctx context.Context, o command.Options) (*command.Locks, e
 		return nil, err
 	}
 	margin := o.Session / 3
-	opts := []redislock.Option{
-		redislock.WithLabel(o.Label), redislock.WithLogger(o.Logger), redislock.WithLeaseTTL(o.Session), redislock.WithLeaseMargin(margin),
-		redislock.WithLazyStart(), // the server has answered, and doctor tells what is missing
+	opts := []tier.RegistryOption{
+		tier.WithLabel(o.Label), tier.WithLogger(o.Logger), tier.WithLeaseTTL(o.Session), tier.WithLeaseMargin(margin),
+		tier.WithLazyStart(), // the server has answered, and doctor tells what is missing
 	}
 	locks, err := redislock.New(ctx, client, opts...)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/stress/internal/durations"
 	"github.com/tierlock/tierlock/stress/internal/load"
 	"github.com/tierlock/tierlock/stress/internal/report"

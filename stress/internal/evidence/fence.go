@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/tierlock/tierlock/internal/oracle"
+	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
 // Fence is a service outside the workers that has two registers for each lock path,

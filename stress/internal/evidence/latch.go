@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/tierlock/tierlock/internal/oracle"
+	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
 // latch is what one section takes of the kernel's locks of a path: as many of Room files

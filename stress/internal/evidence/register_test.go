@@ -3,7 +3,7 @@ package evidence
 import (
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 

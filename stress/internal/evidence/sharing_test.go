@@ -6,8 +6,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/oracle"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/oracle"
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 

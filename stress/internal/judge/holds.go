@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/oracle"
+	"github.com/tierlock/tierlock/internal/test/oracle"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )

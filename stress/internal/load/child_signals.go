@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/test/child"
 )
 
 // Kill ends the worker as kill -9 does, and reports whether it was alive until then.

@@ -3,7 +3,7 @@ package load
 import (
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestThreadsThatWantAProcessorAreCounted(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/store"
 	"github.com/tierlock/tierlock/stress/internal/store/storetest"

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestRelayCarriesUntilItIsCut(t *testing.T) {

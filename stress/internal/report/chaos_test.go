@@ -3,7 +3,7 @@ package report
 import (
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestInterruptedChaosNeedsNoProgress(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/stress/internal/durations"
 )
 

@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/oracle"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
 func TestSectionsAreDrawnByTheirShares(t *testing.T) {

@@ -17,7 +17,7 @@ func openEtcd(ctx context.Context, o Options) (*tier.Registry, func() error, err
 	if err != nil {
 		return nil, nil, err
 	}
-	locks, err := etcdlock.New(ctx, client, optionsOf(o, etcdlock.WithLeaseTTL)...)
+	locks, err := etcdlock.New(ctx, client, o.registry()...)
 	return opened(locks, err, client.Close)
 }
 

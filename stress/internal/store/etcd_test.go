@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 )
 
 func TestParseMessages(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/oracle"
+	"github.com/tierlock/tierlock/internal/test/oracle"
 	"github.com/tierlock/tierlock/stress/internal/trace"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -169,13 +169,13 @@ func (o Options) policy() []tier.Option {
 	return options
 }
 
-// optionsOf are those of a store, with its own for the session timeout.
-func optionsOf[O any](o Options, timeout func(time.Duration) O) (options []O) {
+// registry returns the options of a registry.
+func (o Options) registry() (options []tier.RegistryOption) {
 	if o.SessionTimeout != 0 {
-		options = append(options, timeout(o.SessionTimeout))
+		options = append(options, tier.WithLeaseTTL(o.SessionTimeout))
 	}
 	for _, policy := range o.policy() {
-		options = append(options, any(policy).(O)) // each store takes them
+		options = append(options, policy)
 	}
 	return options
 }

@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child/childtest"
-	"github.com/tierlock/tierlock/internal/etcdserver"
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/oracle"
-	"github.com/tierlock/tierlock/internal/pgserver"
-	"github.com/tierlock/tierlock/internal/redisserver"
-	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/etcdserver"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/oracle"
+	"github.com/tierlock/tierlock/internal/test/pgserver"
+	"github.com/tierlock/tierlock/internal/test/redisserver"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
 )
 
 func TestOnPostgres(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/pgserver"
+	"github.com/tierlock/tierlock/internal/test/pgserver"
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/stress/internal/trace"
 )

@@ -7,18 +7,17 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/tier"
 )
 
-func openPostgres(create func(context.Context, *pgxpool.Pool, ...pglock.Option) (*tier.Registry, error)) open {
+func openPostgres(create func(context.Context, *pgxpool.Pool, ...tier.RegistryOption) (*tier.Registry, error)) open {
 	return func(ctx context.Context, o Options) (*tier.Registry, func() error, error) {
 		pool, err := connectPostgres(o.Servers, 0)
 		if err != nil {
 			return nil, nil, err
 		}
-		locks, err := create(ctx, pool, optionsOf(o, pglock.WithLeaseTTL)...)
+		locks, err := create(ctx, pool, o.registry()...)
 		return opened(locks, err, func() error { pool.Close(); return nil })
 	}
 }

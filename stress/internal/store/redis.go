@@ -9,9 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/tierlock/tierlock/internal/redisserver"
+	"github.com/tierlock/tierlock/internal/test/redisserver"
 	"github.com/tierlock/tierlock/redislock"
 	"github.com/tierlock/tierlock/stress/internal/trace"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // Redis is the store of redislock.
@@ -48,7 +49,7 @@ func startRedis(ctx context.Context, shape Shape) (*Cluster, error) {
 func trust(ctx context.Context, addr string) error {
 	client := connectRedis([]string{addr})
 	defer client.Close()
-	locks, err := redislock.New(ctx, client, redislock.WithNewServer(), redislock.WithLeaseTTL(time.Second))
+	locks, err := redislock.New(ctx, client, redislock.WithNewServer(), tier.WithLeaseTTL(time.Second))
 	if err != nil {
 		return err
 	}

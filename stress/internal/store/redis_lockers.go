@@ -16,7 +16,7 @@ import (
 
 func openRedis(ctx context.Context, o Options) (*tier.Registry, func() error, error) {
 	client := connectRedis(o.Servers)
-	locks, err := redislock.New(ctx, client, optionsOf(o, redislock.WithLeaseTTL)...)
+	locks, err := redislock.New(ctx, client, o.registry()...)
 	return opened(locks, err, client.Close)
 }
 

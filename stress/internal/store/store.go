@@ -10,7 +10,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/test/child"
 	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/zkserver"
+	"github.com/tierlock/tierlock/internal/test/zkserver"
+	"github.com/tierlock/tierlock/internal/zknode"
 	"github.com/tierlock/tierlock/stress/internal/trace"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 // ZooKeeper is the store of zklock.
@@ -47,7 +47,7 @@ func ParseZooKeeper(s string) (servers []string, chroot string, err error) {
 	if slices.Contains(servers, "") {
 		return nil, "", errors.New("an empty host")
 	}
-	return servers, chroot, zklock.ValidatePath(chroot + "/lock")
+	return servers, chroot, zknode.ValidatePath(chroot + "/lock")
 }
 
 // startZooKeeper starts servers that tick as in production, unless they are to be hasty.

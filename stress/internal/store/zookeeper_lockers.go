@@ -6,9 +6,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zknode"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
 )
 
 func openZooKeeper(ctx context.Context, o Options) (*tier.Registry, func() error, error) {
@@ -16,22 +15,22 @@ func openZooKeeper(ctx context.Context, o Options) (*tier.Registry, func() error
 	if err != nil {
 		return nil, nil, err
 	}
-	return tier.New(second.TierOf(client), o.policy()...), func() error { return nil }, nil // the registry closes the client
+	return tier.New(zknode.Tier(client), o.policy()...), func() error { return nil }, nil // the registry closes the client
 }
 
-func dialClient(ctx context.Context, o Options) (*zklock.Client, error) {
-	var options []zklock.Option
+func dialClient(ctx context.Context, o Options) (*zknode.Client, error) {
+	var options []zknode.Option
 	if o.SessionTimeout != 0 {
-		options = append(options, zklock.WithSessionTimeout(o.SessionTimeout))
+		options = append(options, zknode.WithSessionTimeout(o.SessionTimeout))
 	}
 	if o.Trace != nil {
-		options = append(options, zklock.WithDialContext(o.Trace.Dial))
+		options = append(options, zknode.WithDialContext(o.Trace.Dial))
 	}
-	return zklock.Dial(ctx, strings.Join(o.Servers, ","), options...)
+	return zknode.Dial(ctx, strings.Join(o.Servers, ","), options...)
 }
 
 // zklockLocker makes each goroutine a contender with a node of its own.
-type zklockLocker struct{ *zklock.Client }
+type zklockLocker struct{ *zknode.Client }
 
 func dialZklock(ctx context.Context, o Options) (Locker, error) {
 	client, err := dialClient(ctx, o)

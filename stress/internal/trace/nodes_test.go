@@ -13,14 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/need"
-	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/internal/zknode"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/tier"
-	"github.com/tierlock/tierlock/zklock"
-	"github.com/tierlock/tierlock/zktest"
+	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 // runNodes returns the trace of three processes that want a mutex, a reader/writer lock and permits on ZooKeeper. With faults one of
@@ -45,15 +44,15 @@ func runNodes(t *testing.T, long time.Duration, faults bool) (events []Event) {
 				add(e)
 			}
 			var lines, requests atomic.Int64
-			client := need.Get(zklock.Dial(ctx, "zk:2181", zklock.WithSessionTimeout(ttl),
-				zklock.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
+			client := need.Get(zknode.Dial(ctx, "zk:2181", zknode.WithSessionTimeout(ttl),
+				zknode.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
 					conn, err := server.DialContext(ctx, network, address)
 					if err != nil {
 						return nil, err
 					}
 					return recorded(conn, lines.Add(1), &requests, record), nil
 				})))(t)
-			locks := tier.New(second.TierOf(client), tier.WithHandOff(15*time.Millisecond))
+			locks := tier.New(zknode.Tier(client), tier.WithHandOff(15*time.Millisecond))
 			defer locks.Close()
 			use(ctx, &work, locks, record)
 			useTogether(ctx, &work, locks, record)

@@ -61,7 +61,7 @@ type asked struct {
 	ops    int // of a multi or a multiRead
 }
 
-// Dial has what passes on a connection with ZooKeeper written down, for zklock.WithDialContext.
+// Dial has what passes on a connection with ZooKeeper written down, for zknode.WithDialContext.
 func (w *Writer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {

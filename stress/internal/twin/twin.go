@@ -11,7 +11,7 @@ import (
 	"os"
 	"os/exec"
 
-	"github.com/tierlock/tierlock/internal/child"
+	"github.com/tierlock/tierlock/internal/test/child"
 )
 
 const roleEnv = "TIERLOCK_ROLE"

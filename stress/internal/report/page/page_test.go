@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/need"
+	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/stress/internal/durations"
 	"github.com/tierlock/tierlock/stress/internal/report"
 )

@@ -1,0 +1,312 @@
+// Package tierotel tells OpenTelemetry of the locks and semaphores of a registry: a span for each wait and each
+// hold, and metrics.
+//
+//	telemetry, err := tierotel.New(tierotel.WithPaths("/jobs/*"))
+//	…
+//	locks, err := zklock.Dial(ctx, "zk1:2181", tier.WithObserver(telemetry.Observer()))
+//	…
+//	registration, err := telemetry.Register(locks)
+//
+// # Spans
+//
+// A span "tierlock wait" for each acquisition that waited or failed to get the lock, and a span
+// "tierlock hold" for each hold, both children of the span in the context that Acquire was called with.
+// They are made when the wait, or the hold, has ended, with the times at which it began and ended: a hold
+// that is never released has none. A lock that lingered makes no wait. Attributes
+// are tierlock.path, tierlock.token and tierlock.source (see [tier.Source]). The permits of one Acquire make
+// such spans, too, with the source "permits" and their number as tierlock.permits. A wait that failed, and a
+// hold that was lost, have the status Error.
+//
+// # Metrics
+//
+//	tierlock.wait.duration  histogram, s   of acquisitions that got the lock (tierlock.source), and of those that failed (error.type)
+//	tierlock.hold.duration  histogram, s   of holds that were released, of locks only
+//	tierlock.losses         counter        of holds, and permits of one Acquire, that were lost, at once, by tierlock.cause
+//	tierlock.failures       counter        of acquisitions that waited in vain, by error.type: timeout, canceled, closed, lost or other
+//	tierlock.slots          counter        slots of jobs, by tierlock.outcome: run, skipped (as another process runs it), failed
+//	tierlock.permits        updowncounter  permits of semaphores held now
+//	tierlock.held_locks     gauge          locks held now: 1 for the path of an election if this process leads
+//	tierlock.oldest_hold    gauge, s       of the holds of locks that go on, the age of the oldest
+//	tierlock.oldest_wait    gauge, s       of the waits that go on and have taken longer than a second, likewise
+//	tierlock.quarantined    gauge          1 while the store grants no lock to anybody, else 0
+//	tierlock.connected      gauge          1 while there is a connection to the store, else 0
+//	tierlock.holds          gauge          locks held now
+//	tierlock.waiters        gauge          goroutines that wait now
+//	tierlock.permit_waiters gauge          goroutines that wait for permits now
+//	tierlock.acquisitions   counter        of locks, by tierlock.source
+//	tierlock.give_ups       counter        releases that gave a lock back to the store
+//	tierlock.give_up.time   counter, s     from these releases to the store's answers; divided by give_ups, the time of a transfer
+//	tierlock.groups         counter        requests to the store that had commands about several locks, as on ZooKeeper
+//	tierlock.grouped        counter        commands in these
+//
+// From tierlock.held_locks on they come once [Telemetry.Register] has the registry. From then on losses, slots and failures
+// are there at 0, for each pattern and each cause, outcome or type, so that the first one is an increase. Those down to
+// tierlock.oldest_wait also have tierlock.path, but as one of the patterns that [WithPaths] was given, or "other": lock
+// paths may be many. Entering again is neither a wait nor a hold.
+package tierotel
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tierlock/tierlock/internal/patterns"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/slot"
+	"github.com/tierlock/tierlock/tier"
+)
+
+const scope = "github.com/tierlock/tierlock/contrib/tierotel"
+
+// A Telemetry is what makes the spans and metrics of one registry. It is safe for concurrent use.
+type Telemetry struct {
+	config
+	tracer    trace.Tracer
+	meter     metric.Meter
+	waits     metric.Float64Histogram
+	holds     metric.Float64Histogram
+	losses    metric.Int64Counter
+	failures  metric.Int64Counter
+	slots     metric.Int64Counter
+	permits   metric.Int64UpDownCounter
+	connected atomic.Bool
+	long      patterns.Waits
+}
+
+// New returns a telemetry over the global providers, unless options say otherwise. The error says which
+// option or instrument is refused.
+func New(opts ...Option) (*Telemetry, error) {
+	t := &Telemetry{config: config{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider()}}
+	for _, opt := range opts {
+		opt.apply(&t.config)
+	}
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	var failed []error
+	t.tracer, t.meter = t.tracers.Tracer(scope), t.meters.Meter(scope)
+	buckets := metric.WithExplicitBucketBoundaries(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 3600)
+	var err error
+	t.waits, err = t.meter.Float64Histogram("tierlock.wait.duration", metric.WithUnit("s"), buckets,
+		metric.WithDescription("Waits for a lock or permits that are over, by where it came from; those in vain by error.type."))
+	failed = append(failed, err)
+	t.holds, err = t.meter.Float64Histogram("tierlock.hold.duration", metric.WithUnit("s"), buckets,
+		metric.WithDescription("Holds of a lock that were released, lost ones included. Entering again is no hold."))
+	failed = append(failed, err)
+	t.losses, err = t.meter.Int64Counter("tierlock.losses", metric.WithUnit("{hold}"),
+		metric.WithDescription("Holds of locks, and permits of one call, that were lost while they were held, counted once each, "+
+			"as soon as that is known."))
+	failed = append(failed, err)
+	t.failures, err = t.meter.Int64Counter("tierlock.failures", metric.WithUnit("{acquisition}"),
+		metric.WithDescription("Acquisitions that waited in vain; a TryAcquire does not wait."))
+	failed = append(failed, err)
+	t.slots, err = t.meter.Int64Counter("tierlock.slots", metric.WithUnit("{slot}"), metric.WithDescription(
+		"Slots of jobs of the adapters: run here, skipped as another process has the lock or leads, or failed to get the lock otherwise."))
+	failed = append(failed, err)
+	t.permits, err = t.meter.Int64UpDownCounter("tierlock.permits", metric.WithUnit("{permit}"),
+		metric.WithDescription("Permits of semaphores that this process holds now."))
+	return t, errors.Join(append(failed, err)...)
+}
+
+// Observer returns what to give to [tier.WithObserver].
+func (t *Telemetry) Observer() tier.Observer {
+	return tier.Observer{
+		Waiting:  func(_ context.Context, w tier.Wait) { t.long.Long(t.patterns.Of(w.Path), w.Waited) },
+		Acquired: t.acquired, Failed: t.failed, Lost: t.lost, Released: t.released,
+		Connection: func(c tier.ConnectionEvent) { t.connected.Store(c.State == tier.Connected) },
+	}
+}
+
+// Slot counts a slot of a job, for the option OnSlot of the adapters.
+func (t *Telemetry) Slot(path string, err error) {
+	t.slots.Add(context.Background(), 1, metric.WithAttributes(t.pattern(path), outcomeOf(slot.Outcome(err))))
+}
+
+// Register has the state of a registry measured whenever metrics are collected, until the
+// registration is given up; defer that before the registry is closed. A registration keeps the
+// registry in memory.
+func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) {
+	held, err1 := t.meter.Int64ObservableGauge("tierlock.holds", metric.WithUnit("{lock}"),
+		metric.WithDescription("Locks that this process holds now; one that several read counts once."))
+	waiting, err2 := t.meter.Int64ObservableGauge("tierlock.waiters", metric.WithUnit("{goroutine}"),
+		metric.WithDescription("Goroutines of this process that wait for a lock now."))
+	starved, err5 := t.meter.Int64ObservableGauge("tierlock.permit_waiters", metric.WithUnit("{goroutine}"),
+		metric.WithDescription("Goroutines of this process that wait for permits now."))
+	turns, err3 := t.meter.Int64ObservableCounter("tierlock.acquisitions", metric.WithUnit("{acquisition}"),
+		metric.WithDescription("Locks that were acquired, by where they came from, without those that were entered again."))
+	up, err4 := t.meter.Int64ObservableGauge("tierlock.connected", metric.WithUnit("1"),
+		metric.WithDescription("Whether there is a connection to the store."))
+	here, err6 := t.meter.Int64ObservableGauge("tierlock.held_locks", metric.WithUnit("{lock}"),
+		metric.WithDescription("Locks of these paths that this process holds now; for an election, whether it leads."))
+	oldestHold, err7 := t.meter.Float64ObservableGauge("tierlock.oldest_hold", metric.WithUnit("s"),
+		metric.WithDescription("For how long this process has had the lock of these paths that it has had for longest; 0 if it has none."))
+	oldestWait, err8 := t.meter.Float64ObservableGauge("tierlock.oldest_wait", metric.WithUnit("s"),
+		metric.WithDescription("How long the longest wait that goes on here has lasted; 0 if none has lasted for a second."))
+	nothing, err9 := t.meter.Int64ObservableGauge("tierlock.quarantined", metric.WithUnit("1"),
+		metric.WithDescription("1 while the store grants no lock to anybody, as it is new or took over, else 0."))
+	given, err10 := t.meter.Int64ObservableCounter("tierlock.give_ups", metric.WithUnit("{release}"),
+		metric.WithDescription("Releases that gave a lock back to the store."))
+	giving, err11 := t.meter.Float64ObservableCounter("tierlock.give_up.time", metric.WithUnit("s"),
+		metric.WithDescription("From releases that gave a lock back to the store's answers; divided by give_ups, the time of a transfer."))
+	groups, err12 := t.meter.Int64ObservableCounter("tierlock.groups", metric.WithUnit("{request}"),
+		metric.WithDescription("Requests to the store that had commands about several locks."))
+	grouped, err13 := t.meter.Int64ObservableCounter("tierlock.grouped", metric.WithUnit("{command}"),
+		metric.WithDescription("Commands in requests to the store that had several."))
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13); err != nil {
+		return nil, err
+	}
+	var first sync.Once
+	return t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		first.Do(func() { t.zero(ctx) })
+		s := locks.Stats()
+		o.ObserveInt64(held, int64(s.Holds))
+		o.ObserveInt64(waiting, int64(s.Waiters))
+		o.ObserveInt64(starved, int64(s.PermitWaiters))
+		for from, n := range map[tier.Source]int64{
+			tier.Found: s.Found, tier.HandOver: s.HandOvers, tier.HandOff: s.HandOffs, tier.Resumption: s.Resumptions,
+			tier.Join: s.Joins,
+		} {
+			o.ObserveInt64(turns, n, metric.WithAttributes(source(from)))
+		}
+		for path, h := range t.patterns.Held(locks) {
+			of := metric.WithAttributes(label(path))
+			o.ObserveInt64(here, int64(h.Number), of)
+			o.ObserveFloat64(oldestHold, h.Oldest.Seconds(), of)
+			o.ObserveFloat64(oldestWait, t.long.Oldest(path).Seconds(), of)
+		}
+		o.ObserveInt64(given, s.GiveUps)
+		o.ObserveFloat64(giving, s.GiveUpTime.Seconds())
+		o.ObserveInt64(groups, s.Groups)
+		o.ObserveInt64(grouped, s.Grouped)
+		o.ObserveInt64(nothing, patterns.Quarantined(locks))
+		var connected int64
+		if t.connected.Load() {
+			connected = 1
+		}
+		o.ObserveInt64(up, connected)
+		return nil
+	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing, given, giving, groups, grouped)
+}
+
+// zero has the counters that alerts are about begin at 0: one that begins at 1 shows no increase. It is called when metrics are
+// collected: a global provider may come late, and keeps nothing that was counted before.
+func (t *Telemetry) zero(ctx context.Context) {
+	for _, path := range t.patterns.All() {
+		for _, cause := range second.LossCauses {
+			t.losses.Add(ctx, 0, metric.WithAttributes(label(path), lossCause(tier.LossCause(cause))))
+		}
+		for _, outcome := range slot.Outcomes {
+			t.slots.Add(ctx, 0, metric.WithAttributes(label(path), outcomeOf(outcome)))
+		}
+		for _, kind := range kinds {
+			t.failures.Add(ctx, 0, metric.WithAttributes(label(path), errorType(kind)))
+		}
+	}
+}
+
+func (t *Telemetry) acquired(ctx context.Context, a tier.AcquiredEvent) {
+	t.long.Over(t.patterns.Of(a.Path), a.At.Add(-a.Waited))
+	if a.Permits != nil {
+		t.permitsAcquired(ctx, a)
+		return
+	}
+	path := a.Path
+	t.waits.Record(ctx, a.Waited.Seconds(), metric.WithAttributes(t.pattern(path), source(a.From)))
+	if a.From != tier.Resumption {
+		span := t.begin(ctx, "tierlock wait", path, a.At.Add(-a.Waited), token(a.Hold), source(a.From))
+		span.End(trace.WithTimestamp(a.At))
+	}
+}
+
+func (t *Telemetry) failed(ctx context.Context, f tier.FailedEvent) {
+	t.long.Over(t.patterns.Of(f.Path), f.At.Add(-f.Waited))
+	attributes := metric.WithAttributes(t.pattern(f.Path), errorType(kind(f.Err)))
+	t.waits.Record(ctx, f.Waited.Seconds(), attributes)
+	t.failures.Add(ctx, 1, attributes)
+	span := t.begin(ctx, "tierlock wait", f.Path, f.At.Add(-f.Waited))
+	fail(span, f.Err, f.At)
+	span.End(trace.WithTimestamp(f.At))
+}
+
+func (t *Telemetry) lost(ctx context.Context, l tier.LostEvent) {
+	t.losses.Add(ctx, 1, metric.WithAttributes(t.pattern(l.Path), lossCause(l.Cause)))
+}
+
+func (t *Telemetry) released(ctx context.Context, r tier.ReleasedEvent) {
+	if r.Permits != nil {
+		t.permitsReleased(ctx, r)
+		return
+	}
+	t.holds.Record(ctx, r.Held.Seconds(), metric.WithAttributes(t.pattern(r.Path)))
+	t.held(ctx, r.Path, r.At, r.Held, r.Err, token(r.Hold))
+}
+
+// held makes the span of a hold, or of permits, that was released then.
+func (t *Telemetry) held(ctx context.Context, path string, at time.Time, held time.Duration, err error, attributes ...attribute.KeyValue) {
+	span := t.begin(ctx, "tierlock hold", path, at.Add(-held), attributes...)
+	if err != nil {
+		fail(span, err, at)
+	}
+	span.End(trace.WithTimestamp(at))
+}
+
+func (t *Telemetry) begin(ctx context.Context, name, path string, at time.Time, attributes ...attribute.KeyValue) trace.Span {
+	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(at),
+		trace.WithAttributes(append(attributes, attribute.String("tierlock.path", path))...))
+	return span
+}
+
+func fail(span trace.Span, err error, at time.Time) {
+	span.RecordError(err, trace.WithTimestamp(at))
+	span.SetStatus(codes.Error, kind(err)) // the event has the text
+}
+
+func token(h interface{ Token() int64 }) attribute.KeyValue {
+	return attribute.Int64("tierlock.token", h.Token())
+}
+
+func source(s tier.Source) attribute.KeyValue {
+	return attribute.String("tierlock.source", string(s))
+}
+
+func lossCause(c tier.LossCause) attribute.KeyValue {
+	return attribute.String("tierlock.cause", string(c))
+}
+
+func outcomeOf(slot string) attribute.KeyValue { return attribute.String("tierlock.outcome", slot) }
+
+func errorType(kind string) attribute.KeyValue { return attribute.String("error.type", kind) }
+
+// What kind can return.
+const (
+	timedOut = "timeout"
+	canceled = "canceled"
+	closed   = "closed"
+	lost     = "lost"
+	other    = "other"
+)
+
+var kinds = [...]string{timedOut, canceled, closed, lost, other}
+
+// kind is why a wait failed, or a hold, in a word for an attribute.
+func kind(err error) string {
+	switch {
+	case errors.Is(err, tier.ErrWaitLimit), errors.Is(err, context.DeadlineExceeded):
+		return timedOut
+	case errors.Is(err, context.Canceled):
+		return canceled
+	case errors.Is(err, tier.ErrClosed):
+		return closed
+	case errors.Is(err, tier.ErrLost):
+		return lost
+	}
+	return other
+}

@@ -1,0 +1,320 @@
+package tierprom_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/contrib/tierprom"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/slot"
+	"github.com/tierlock/tierlock/internal/test/locktest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/tier"
+)
+
+const (
+	rulesFile     = "../../docs/alerts.yaml"
+	dashboardFile = "../../docs/grafana.json"
+)
+
+// promtool goes through hours in a moment: limits and times are those of the document.
+func TestAlertsByTheirUnitTests(t *testing.T) {
+	promtool := program(t, "PROMTOOL", "promtool")
+	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", "testdata/alerts_test.yaml"}} {
+		out, err := exec.Command(promtool, args...).CombinedOutput()
+		need.WantErr(t, fmt.Sprintf("promtool %s: %s", args, out), err, nil)
+	}
+}
+
+// An hour is half a minute here, and Prometheus comes in that every half a second, in which a page has to be had: one that is not
+// there in time interrupts all alerts about it.
+const (
+	haste  = 120
+	scrape = 500 * time.Millisecond
+)
+
+// hasty are the documented rules with their limits divided by haste. What looks back does so as far as there: it has to
+// see what was in between, however long that took.
+func hasty(t *testing.T) string {
+	t.Helper()
+	text := need.Get(os.ReadFile(rulesFile))(t)
+	limit := regexp.MustCompile(`for: (\d+)m|> (\d{3,})`)
+	return limit.ReplaceAllStringFunc(string(text), func(found string) string {
+		m := limit.FindStringSubmatch(found)
+		n, _ := strconv.Atoi(m[1] + m[2])
+		if m[1] != "" {
+			return fmt.Sprintf("for: %dms", n*60_000/haste)
+		}
+		return fmt.Sprintf("> %d", n/haste)
+	})
+}
+
+// A quarantinable is a second tier that says it grants nothing once it is told to.
+type quarantinable struct {
+	second.Tier
+	why atomic.Pointer[tier.QuarantineError]
+}
+
+func (q *quarantinable) Quarantine() *tier.QuarantineError { return q.why.Load() }
+
+// A real Prometheus fires each of the documented alerts in a failure of its kind, and none in health, neither before nor beside it; and
+// each query of the dashboard yields something.
+func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
+	t.Parallel()
+	shared, own := server(t), server(t)
+	stopping := &quarantinable{Tier: dial(t, shared)}
+	healthy, healthyPage := process(t, shared, "/healthy/*", "/elections/healthy")
+	metrics := need.Get(tierprom.New(tierprom.WithPaths(
+		"/stuck/*", "/orphan/*", "/busy/*", "/pools/*", "/skipped/*", "/run/healthy", "/elections/lost")))(t)
+	troubled, troubledPage := followed(t, stopping, metrics)
+	cut, cutPage := process(t, own, "/lost/*")
+	unseen, _ := process(t, shared)
+	p := startPrometheus(t, hasty(t), map[string]*httptest.Server{"healthy": healthyPage, "troubled": troubledPage, "cut": cutPage})
+
+	acquire(t, healthy.Mutex("/elections/healthy"))
+	leader := acquire(t, troubled.Mutex("/elections/lost"))
+	wait(t, healthy, "/healthy/a")
+	wait(t, troubled, "/stuck/a")
+	p.eventually(t, `sum(tierlock_connected) == 3`)
+	// Three times as long as an alert waits.
+	p.eventually(t, fmt.Sprintf("min(count_over_time(tierlock_connected[1h])) > %d and sum(tierlock_held_locks) == 2",
+		30*time.Minute/haste/scrape))
+	need.Empty(t, "in health there are alerts", p.ask(t, fired()))
+
+	stopping.why.Store(&tier.QuarantineError{Until: time.Now().Add(time.Hour), Reason: "the server is new"})
+	acquire(t, troubled.Mutex("/stuck/a"))
+	acquire(t, unseen.Mutex("/orphan/a"))
+	acquire(t, unseen.Mutex("/busy/a"))
+	inBackground(t, func(ctx context.Context) { troubled.Mutex("/stuck/a").Acquire(ctx) })
+	inBackground(t, func(ctx context.Context) { troubled.Mutex("/orphan/a").Acquire(ctx) })
+	inBackground(t, func(ctx context.Context) {
+		for ctx.Err() == nil {
+			short, cancel := context.WithTimeout(ctx, 1100*time.Millisecond)
+			troubled.Mutex("/busy/a").Acquire(short)
+			cancel()
+		}
+	})
+	acquire(t, unseen.Mutex("/skipped/a"))
+	slots := slot.Rule{Log: slog.New(slog.DiscardHandler), OnSlot: metrics.Slot}
+	slots.Begin(t.Context(), troubled.Mutex("/skipped/a"))
+	run := need.Get(slots.Begin(t.Context(), troubled.Mutex("/run/healthy")))(t)
+	slots.Begin(t.Context(), troubled.Mutex("/run/healthy")) // which is skipped
+	need.OK(t, run.End())
+	need.Get(troubled.Semaphore("/pools/a", 3).Acquire(t.Context(), 2))(t)
+	locktest.WantErr(t, "Release", leader.Release(), nil)
+	for begun := time.Now(); len(p.ask(t, `tierlock_sessions_expired_total > 3`)) == 0 && time.Since(begun) < hanging; {
+		hold := acquire(t, cut.Mutex("/lost/a"))
+		own.Expire(own.Sessions()[0].ID)
+		<-hold.Lost()
+		hold.Release()
+	}
+	own.Freeze()
+
+	alerts := []string{
+		`alertname="TierlockLockLost", instance="cut", path="/lost/*", cause="session"`,
+		`alertname="TierlockNoSession", instance="cut"`,
+		`alertname="TierlockSessionsExpire", instance="cut"`,
+		`alertname="TierlockQuarantine", instance="troubled"`,
+		`alertname="TierlockWaitTooLong", instance="troubled", path="/stuck/*"`,
+		`alertname="TierlockHoldTooLong", instance="troubled", path="/stuck/*"`,
+		`alertname="TierlockWaitsInVain", path="/busy/*"`,
+		`alertname="TierlockContention", path="/busy/*"`,
+		`alertname="TierlockOrphan", path="/orphan/*"`,
+		`alertname="TierlockNobodyLeads", path="/elections/lost"`,
+		`alertname="TierlockNobodyRuns", path="/skipped/*"`,
+	}
+	for _, alert := range alerts {
+		p.eventually(t, fired(alert))
+	}
+	for _, well := range []string{`instance="healthy"`, `path=~".*healthy.*"`, `alertname="TierlockOrphan", path!="/orphan/*"`} {
+		need.Empty(t, "fired although all is well there", p.ask(t, fired(well)))
+	}
+	p.wantRules(t, len(alerts))
+	p.wantDashboard(t)
+}
+
+// fired asks for the alerts with labels that have ever fired.
+func fired(labels ...string) string {
+	return fmt.Sprintf("present_over_time(ALERTS{%s}[1h])", strings.Join(append(labels, `alertstate="firing"`), ", "))
+}
+
+func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
+	t.Helper()
+	return need.Get(mu.Acquire(t.Context()))(t)
+}
+
+// inBackground runs f until the test is over.
+func inBackground(t *testing.T, f func(context.Context)) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f(t.Context())
+	}()
+	t.Cleanup(func() { <-ended })
+}
+
+// program is where one of Debian's package prometheus is.
+func program(t *testing.T, variable, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(cmp.Or(os.Getenv(variable), name))
+	if err != nil {
+		if os.Getenv("TIERLOCK_REQUIRE_SERVER") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err, "; scripts/get-prometheus.sh installs it")
+	}
+	return path
+}
+
+// hanging is longer than a Prometheus takes for anything here, however busy the machine is.
+const hanging = 5 * time.Minute
+
+// A monitor is a Prometheus that scrapes pages.
+type monitor struct {
+	url    string
+	client *http.Client
+}
+
+func startPrometheus(t *testing.T, rules string, pages map[string]*httptest.Server) *monitor {
+	t.Helper()
+	path, dir := program(t, "PROMETHEUS", "prometheus"), t.TempDir()
+	config := fmt.Sprintf("global: {scrape_interval: %v, evaluation_interval: %v}\nrule_files: [rules.yml]\n"+
+		"scrape_configs:\n- job_name: locks\n  static_configs:\n", scrape, scrape/2)
+	for name, page := range pages {
+		config += fmt.Sprintf("  - {targets: [%q], labels: {instance: %s, store: main}}\n", page.Listener.Addr(), name)
+	}
+	file := filepath.Join(dir, "prometheus.yml")
+	for name, text := range map[string]string{file: config, filepath.Join(dir, "rules.yml"): rules} {
+		need.OK(t, os.WriteFile(name, []byte(text), 0o600))
+	}
+	l := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	addr := l.Addr().String()
+	l.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, path, "--config.file="+file,
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
+	var log strings.Builder
+	cmd.Stderr = &log
+	need.OK(t, cmd.Start())
+	m := &monitor{url: "http://" + addr, client: &http.Client{Timeout: 5 * time.Second}}
+	t.Cleanup(func() {
+		m.client.CloseIdleConnections()
+		cancel()
+		cmd.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	return m
+}
+
+// get fills in what Prometheus answers; that is nothing if it is not there yet.
+func (m *monitor) get(t *testing.T, path string, data any) {
+	t.Helper()
+	answer, err := m.client.Get(m.url + "/api/v1/" + path)
+	if err != nil {
+		return
+	}
+	defer answer.Body.Close()
+	result := struct {
+		Error string
+		Data  any
+	}{Data: data}
+	if err := json.NewDecoder(answer.Body).Decode(&result); err == nil && result.Error != "" {
+		t.Fatalf("Prometheus refuses %s: %s", path, result.Error)
+	}
+}
+
+// ask returns the labels of each series that a query yields.
+func (m *monitor) ask(t *testing.T, query string) (series []map[string]string) {
+	t.Helper()
+	var data struct {
+		Result []struct{ Metric map[string]string }
+	}
+	m.get(t, "query?query="+url.QueryEscape(query), &data)
+	for _, r := range data.Result {
+		series = append(series, r.Metric)
+	}
+	return series
+}
+
+// eventually asks until a query yields something.
+func (m *monitor) eventually(t *testing.T, query string) (series []map[string]string) {
+	t.Helper()
+	for begun := time.Now(); len(series) == 0; series = m.ask(t, query) {
+		if time.Since(begun) > hanging {
+			t.Fatalf("Prometheus has nothing for %s; alerts: %v", query, m.ask(t, "ALERTS"))
+		}
+		time.Sleep(scrape / 2)
+	}
+	return series
+}
+
+// wantRules checks that these are all rules there are, and that each says what has happened and what to do, of labels that it has.
+func (m *monitor) wantRules(t *testing.T, number int) {
+	t.Helper()
+	var data struct {
+		Groups []struct {
+			Rules []struct {
+				Name        string
+				Annotations map[string]string
+			}
+		}
+	}
+	m.get(t, "rules", &data)
+	if len(data.Groups) != 1 || len(data.Groups[0].Rules) != number {
+		t.Fatalf("not each rule has a failure here, of which there are %d: %+v", number, data)
+	}
+	for _, rule := range data.Groups[0].Rules {
+		for _, annotation := range []string{"summary", "description"} {
+			text := rule.Annotations[annotation]
+			need.That(t, rule.Name+" has no "+annotation, text != "")
+			for _, label := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
+				for _, series := range m.ask(t, fired(fmt.Sprintf("alertname=%q", rule.Name))) {
+					need.That(t, rule.Name+" has no label "+label[1], series[label[1]] != "")
+				}
+			}
+		}
+	}
+}
+
+// wantDashboard checks that each query yields something, with the labels that its legend names.
+func (m *monitor) wantDashboard(t *testing.T) {
+	t.Helper()
+	var dashboard struct {
+		Panels []struct {
+			Title, Description string
+			Targets            []struct{ Expr, LegendFormat string }
+		}
+	}
+	if text, err := os.ReadFile(dashboardFile); err != nil || json.Unmarshal(text, &dashboard) != nil || len(dashboard.Panels) == 0 {
+		t.Fatalf("%s: %v, %d panels", dashboardFile, err, len(dashboard.Panels))
+	}
+	all := strings.NewReplacer("$job", ".*", "$store", ".*", "$instance", ".*", "$path", ".*", "$__rate_interval", "1h", "[5m]", "[1h]")
+	for _, panel := range dashboard.Panels {
+		need.That(t, panel.Title+" has no description, or no query", panel.Description != "" && len(panel.Targets) != 0)
+		for _, target := range panel.Targets {
+			query := all.Replace(target.Expr)
+			series := m.eventually(t, query) // which may have ended by now
+			for _, label := range regexp.MustCompile(`{{(\w+)}}`).FindAllStringSubmatch(target.LegendFormat, -1) {
+				need.That(t, panel.Title+": the legend names a label that is not there: "+label[1], series[0][label[1]] != "")
+			}
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package tierprom_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock/contrib/tierprom"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/locktest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/zknode"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// process returns the locks of a process, and its page of metrics.
+func process(t *testing.T, srv *zktest.Server, patterns ...string) (*tier.Registry, *httptest.Server) {
+	t.Helper()
+	return followed(t, dial(t, srv), need.Get(tierprom.New(tierprom.WithPaths(patterns...)))(t))
+}
+
+func dial(t *testing.T, srv *zktest.Server) second.Tier {
+	t.Helper()
+	client := need.Get(zknode.Dial(t.Context(), "127.0.0.1:2181", zknode.WithDialContext(srv.DialContext),
+		zknode.WithSessionTimeout(40*time.Second)))(t) // no lease ends because the machine is busy
+	return zknode.Tier(client)
+}
+
+func followed(t *testing.T, store second.Tier, metrics *tierprom.Metrics) (*tier.Registry, *httptest.Server) {
+	t.Helper()
+	locks := tier.New(store, tier.WithObserver(metrics.Observer()), tier.WithHandOff(time.Hour))
+	t.Cleanup(func() { locks.Close() })
+	metrics.Follow(locks)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics)
+	page := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.HTTPErrorOnError, DisableCompression: true,
+		MaxRequestsInFlight: 1, // those that nobody waits for any more do not pile up on a busy machine
+	}))
+	t.Cleanup(page.Close)
+	return locks, page
+}
+
+func server(t *testing.T) *zktest.Server {
+	t.Helper()
+	srv := zktest.NewServer(zktest.Config{})
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+// wait has one goroutine wait for a lock while another has it.
+func wait(t *testing.T, locks *tier.Registry, path string) {
+	t.Helper()
+	mu := locks.Mutex(path)
+	hold := need.Get(mu.Acquire(t.Context()))(t)
+	next := make(chan error)
+	go func() { next <- mu.Do(t.Context(), func(context.Context) error { return nil }) }()
+	for deadline := time.Now().Add(time.Minute); locks.Stats().Waiters == 0; time.Sleep(time.Millisecond / 10) {
+		need.Must(t, "nobody waits", !time.Now().After(deadline))
+	}
+	locktest.WantErr(t, "Release", hold.Release(), nil)
+	need.WantErr(t, "the next Acquire", <-next, nil)
+}
+
+// wantOn checks that a page of metrics has all this, and returns it.
+func wantOn(t *testing.T, page *httptest.Server, all ...string) string {
+	t.Helper()
+	answer := need.Get(page.Client().Get(page.URL))(t)
+	defer answer.Body.Close()
+	var b strings.Builder
+	if err := answer.Write(&b); err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatal(err, b.String())
+	}
+	need.Has(t, "the page", b.String(), all...)
+	return b.String()
+}
+
+func TestScrape(t *testing.T) {
+	metrics := need.Get(tierprom.New(tierprom.WithPaths("/jobs/*", "/customers/*/*", "/jobs/*")))(t) // one twice is one
+	locks, page := followed(t, dial(t, server(t)), metrics)
+	for i := range 100 { // any number of paths are few labels
+		wait(t, locks, fmt.Sprintf("/jobs/%d", i))
+		wait(t, locks, fmt.Sprintf("/customers/%d/bill", i))
+		wait(t, locks, fmt.Sprintf("/elsewhere/%d", i))
+	}
+	hold := acquire(t, locks.Mutex("/jobs/kept"))
+	metrics.Slot("/jobs/report", nil)
+	metrics.Slot("/jobs/report", fmt.Errorf("try: %w", tier.ErrLocked))
+	metrics.Slot("/jobs/sweep", context.Canceled)
+	need.That(t, "acquired twice", need.ErrOf(locks.Mutex("/jobs/kept").Acquire(need.Within(t, 10*time.Millisecond))) != nil)
+	text := wantOn(t, page,
+		`tierlock_hold_seconds_count{path="/jobs/*"} 200`,
+		`tierlock_hold_seconds_count{path="/customers/*/*"} 200`,
+		`tierlock_hold_seconds_count{path="other"} 200`,
+		`tierlock_wait_seconds_sum{from="hand-off",path="/jobs/*"} `,
+		`tierlock_wait_seconds_count{from="hand-off",path="/jobs/*"} 100`,
+		`tierlock_wait_seconds_count{from="found",path="/jobs/*"} 101`,
+		`tierlock_wait_seconds_count{from="failed",path="/jobs/*"} 1`,
+		`tierlock_slots_total{outcome="run",path="/jobs/*"} 1`,
+		`tierlock_slots_total{outcome="skipped",path="/jobs/*"} 1`,
+		`tierlock_slots_total{outcome="failed",path="/jobs/*"} 1`,
+		`tierlock_slots_total{outcome="run",path="other"} 0`,
+		"tierlock_give_up_seconds_count 300\n", "tierlock_groups_total ", "tierlock_grouped_commands_total ",
+		"tierlock_holds 1\n", "tierlock_waiters 0\n", "tierlock_connected 1\n", "tierlock_quarantined 0\n",
+		"tierlock_held_locks{path=\"/jobs/*\"} 1\n", "tierlock_held_locks{path=\"other\"} 0\n",
+		"tierlock_oldest_hold_seconds{path=\"other\"} 0\n",
+	)
+	need.AtMost(t, "lines on the page", strings.Count(text, "\n"), 360)
+	hold.Release()
+	locks.Close()
+}
+
+// What is told is listed in the documentation of the package, where names that follow one another begin alike.
+func TestEachMetricIsInTheDocumentation(t *testing.T) {
+	text := string(need.Get(os.ReadFile("tierprom.go"))(t))
+	list, _, _ := strings.Cut(text, "\npackage ")
+	all := make(chan *prometheus.Desc, 100)
+	need.Get(tierprom.New())(t).Describe(all)
+	close(all)
+	for desc := range all {
+		name := regexp.MustCompile(`"tierlock(_\w+)"`).FindStringSubmatch(desc.String())[1]
+		need.That(t, "the documentation does not have "+name, regexp.MustCompile(`\b(tierlock|, )`+name+`\b`).MatchString(list))
+	}
+}
+
+// A hold and a wait have an age while they last, and none when they are over.
+func TestScrapeOfTheOldest(t *testing.T) {
+	t.Parallel()
+	locks, page := process(t, server(t), "/jobs/*")
+	mu := locks.Mutex("/jobs/a")
+	hold := acquire(t, mu)
+	next := make(chan *tier.Hold)
+	go func() { next <- acquire(t, mu) }()
+	for begun := time.Now(); !strings.Contains(wantOn(t, page), `tierlock_long_waits_total{path="/jobs/*"} 1`); time.Sleep(time.Millisecond) {
+		need.Must(t, "nobody waits for long", time.Since(begun) <= time.Minute)
+	}
+	const aged = `(?m)^tierlock_oldest_(hold|wait)_seconds{path="/jobs/\*"} [1-9]`
+	need.Equal(t, "holds and waits of more than a second on the page", len(regexp.MustCompile(aged).FindAllString(wantOn(t, page), -1)), 2)
+	locktest.WantErr(t, "Release", hold.Release(), nil)
+	(<-next).Release()
+	wantOn(t, page, "tierlock_oldest_wait_seconds{path=\"/jobs/*\"} 0\n", "tierlock_oldest_hold_seconds{path=\"/jobs/*\"} 0\n")
+}
+
+// Where nobody tells how the connection stands there is no 0 to alarm anybody.
+func TestConnectionIsNotThereBeforeItIsKnown(t *testing.T) {
+	metrics := need.Get(tierprom.New())(t)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics)
+	families, err := registry.Gather()
+	if err != nil || len(families) == 0 {
+		t.Fatal(families, err)
+	}
+	for _, f := range families {
+		need.That(t, "there is "+f.GetName(), f.GetName() != "tierlock_connected")
+	}
+}
+
+func TestScrapeOfASemaphore(t *testing.T) {
+	srv := server(t)
+	locks, page := process(t, srv, "/limits/*")
+	s := locks.Semaphore("/limits/a", 5)
+	three := need.Get(s.Acquire(t.Context(), 3))(t)
+	need.That(t, "got six permits of five", need.ErrOf(s.Acquire(need.Within(t, 1100*time.Millisecond), 3)) != nil)
+	other := need.Get(locks.Semaphore("/elsewhere", 1).Acquire(t.Context(), 1))(t)
+	wantOn(t, page,
+		"tierlock_permits{path=\"/limits/*\"} 3\n", "tierlock_permits{path=\"other\"} 1\n",
+		`tierlock_wait_seconds_count{from="permits",path="/limits/*"} 1`,
+		`tierlock_wait_seconds_count{from="failed",path="/limits/*"} 1`,
+		`tierlock_long_waits_total{path="/limits/*"} 1`,
+		"tierlock_permit_waiters 0\n", "tierlock_holds 0\n", "tierlock_oldest_wait_seconds{path=\"/limits/*\"} 0\n",
+	)
+	srv.Expire(srv.Sessions()[0].ID)
+	<-three.Lost() // else its release may come before its loss
+	<-other.Lost()
+	three.Release()
+	other.Release()
+	wantOn(t, page,
+		"tierlock_permits{path=\"/limits/*\"} 0\n", "tierlock_permits{path=\"other\"} 0\n",
+		`tierlock_losses_total{cause="session",path="/limits/*"} 1`,
+	)
+}
+
+func TestMalformedPatternIsRefused(t *testing.T) {
+	need.That(t, "took a pattern that matches nothing", need.ErrOf(tierprom.New(tierprom.WithPaths("/jobs/[a"))) != nil)
+}
+
+// What alerts are about is on the page before it has happened, at 0, for each pattern.
+func TestLossesAndWaitsInVainBeginAtZero(t *testing.T) {
+	_, page := process(t, server(t), "/jobs/*")
+	for _, path := range []string{"/jobs/*", "other"} {
+		want := []string{
+			fmt.Sprintf("tierlock_long_waits_total{path=%q} 0\n", path),
+			fmt.Sprintf("tierlock_wait_seconds_count{from=\"failed\",path=%q} 0\n", path),
+		}
+		for _, cause := range []tier.LossCause{tier.LossOfLease, tier.LossOfSession, tier.LossByDeletion, tier.LossByClose, tier.LossOtherwise} {
+			want = append(want, fmt.Sprintf("tierlock_losses_total{cause=%q,path=%q} 0\n", cause, path))
+		}
+		for _, outcome := range []string{"run", "skipped", "failed"} {
+			want = append(want, fmt.Sprintf("tierlock_slots_total{outcome=%q,path=%q} 0\n", outcome, path))
+		}
+		wantOn(t, page, want...)
+	}
+}

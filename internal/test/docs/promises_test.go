@@ -1,0 +1,20 @@
+package docs
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/test/tiertest"
+)
+
+// docs/promises.md says what each second tier promises, as its test run has recorded it.
+func TestPromisesOfEachStoreAreInOneTable(t *testing.T) {
+	var files []string
+	for _, store := range []string{"zookeeper", "etcd", "postgres", "postgres-advisory", "redis"} {
+		files = append(files, filepath.Join("docs", "promises", store+".md"))
+	}
+	if all, err := filepath.Glob("docs/promises/*.md"); err != nil || len(all) != len(files) {
+		t.Fatalf("recorded promises: %v (%v), want %v", all, err, files)
+	}
+	tiertest.Summarize(t, "docs/promises.md", files...)
+}

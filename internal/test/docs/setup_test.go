@@ -1,0 +1,16 @@
+// Package docs tests what the repository says of itself: its documents, the lines of README, the listings of the public API, and who imports
+// whom.
+package docs
+
+import (
+	"os"
+	"testing"
+)
+
+// The tests run in the root of the repository.
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../../.."); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,83 @@
+//go:build unix
+
+package everystore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tierlock/tierlock/etcdlock"
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
+	"github.com/tierlock/tierlock/pglock"
+	"github.com/tierlock/tierlock/redislock"
+	"github.com/tierlock/tierlock/tier"
+)
+
+func TestEveryStore(t *testing.T) {
+	for _, store := range stores {
+		t.Run(store.name, func(t *testing.T) {
+			t.Parallel()
+			addr, connect := store.start(t), store.connect
+			s := site{addr, connect}
+			run := func(name string, test func(*testing.T)) {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					test(t)
+				})
+			}
+			run("fences", func(t *testing.T) { testFences(t, s, store.name) })
+			if store.name != "ZooKeeper" { // it is told nothing by commands
+				run("unknown command", func(t *testing.T) { testUnknownCommand(t, s) })
+			}
+			if store.deface != nil { // PostgreSQL lets nothing else into the name of a session, and cuts that
+				run("foreign text", func(t *testing.T) { testForeignText(t, s, store.deface) })
+			}
+		})
+	}
+}
+
+// A command of a later release is denied, and nothing is done.
+func testUnknownCommand(t *testing.T, s site) {
+	c := waittest.Grant(held(t, s)).(*queue.Contender)
+	a := c.Store().Do(soon(t), queue.Command{Op: "unknown", Ref: c.Ref()})
+	need.That(t, fmt.Sprintf("%+v, want Denied", a), a.Outcome == queue.Denied && errors.Is(a.Err, errors.ErrUnsupported) && a.Away == nil)
+}
+
+// fences are the writes under a lock of the stores that have one, by how their names begin.
+var fences = map[string]func(context.Context, *tier.Hold) error{
+	"etcd": func(ctx context.Context, hold *tier.Hold) error {
+		_, err := etcdlock.Txn(ctx, hold)
+		return err
+	},
+	"Redis": func(ctx context.Context, hold *tier.Hold) error {
+		_, err := redislock.Eval(ctx, hold, "return 1", nil)
+		return err
+	},
+	"PostgreSQL": func(ctx context.Context, hold *tier.Hold) error {
+		return pglock.Tx(ctx, hold, func(pgx.Tx) error { return nil })
+	},
+}
+
+// Only a lock of the same store guards a write: others have grants of the same type, or of their own.
+func testFences(t *testing.T, s site, name string) {
+	hold := held(t, s)
+	for of, write := range fences {
+		err := write(soon(t), hold)
+		if own := strings.HasPrefix(name, of); own && err != nil || !own && (err == nil || !strings.Contains(err.Error(), "not on "+of)) {
+			t.Errorf("a write of %s under a lock of %s: %v", of, name, err)
+		}
+	}
+}
+
+// held is a hold of one more process.
+func held(t *testing.T, s site) *tier.Hold {
+	t.Helper()
+	return need.Get(s.process(t).Mutex(pathOf(t)).Acquire(soon(t)))(t)
+}

@@ -1,0 +1,73 @@
+//go:build unix
+
+package everystore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/tierlock/tierlock/contrib/gooselock"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/pgserver"
+	"github.com/tierlock/tierlock/internal/test/waittest"
+	"github.com/tierlock/tierlock/pglock"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// The first process fails in the middle of its second migration, for which the other one waits, and which it then runs. The lock is on the
+// server that is migrated: gooselock calls what every store's locks have, and tells no store from another.
+func TestGooseMigratesOneProcessAtATime(t *testing.T) {
+	t.Parallel()
+	s := site{startPostgres(t), postgres(pglock.New)}
+	db := need.Get(sql.Open("pgx", pgserver.PlainURL(s.addr)))(t)
+	defer db.Close()
+	inside, fail := make(chan struct{}), make(chan struct{})
+	first := migrate(t, db, s.process(t).Mutex(pathOf(t)), "the first", func() error {
+		close(inside)
+		<-fail
+		return context.Canceled
+	})
+	<-inside
+	second := migrate(t, db, s.process(t).Mutex(pathOf(t)), "the second", func() error { return nil })
+	operator := s.process(t).Mutex(pathOf(t))
+	waittest.Eventually(t, "the second waits", func() bool {
+		all, err := operator.Contenders(t.Context())
+		return err == nil && len(all) == 2
+	})
+	need.Equal(t, "migrations that have ended", len(first)+len(second), 0)
+	close(fail)
+	need.WantErr(t, "the first", <-first, context.Canceled)
+	need.WantErr(t, "the second", <-second, nil)
+	for version, want := range map[int]string{1: "the first", 2: "the second", 3: "the second"} {
+		var who string
+		need.WantErr(t, "SELECT", db.QueryRow(fmt.Sprintf("SELECT who FROM step%d", version)).Scan(&who), nil)
+		need.Equal(t, fmt.Sprintf("step %d was done by", version), who, want)
+	}
+}
+
+// migrate has one more process take three steps, and tells how that ends. In the second it calls middle.
+func migrate(t *testing.T, db *sql.DB, mutex *tier.Mutex, who string, middle func() error) <-chan error {
+	t.Helper()
+	step := func(version int64, then func() error) *goose.Migration {
+		return goose.NewGoMigration(version, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, fmt.Sprintf("CREATE TABLE step%d AS SELECT '%s' AS who", version, who)); err != nil {
+				return err
+			}
+			return then()
+		}}, nil)
+	}
+	done := func() error { return nil }
+	provider := need.Get(goose.NewProvider(goose.DialectPostgres, db, nil, goose.WithDisableGlobalRegistry(true),
+		goose.WithGoMigrations(step(1, done), step(2, middle), step(3, done)), goose.WithLocker(gooselock.New(mutex))))(t)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := provider.Up(t.Context())
+		ended <- err
+	}()
+	return ended
+}

@@ -1,0 +1,892 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/oracle"
+	"github.com/tierlock/tierlock/internal/test/waittest"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// blameLocked notes what is wrong first.
+func (w *queues) blameLocked(judge, format string, args ...any) {
+	if w.wrong == nil && judge != w.scope.ignore {
+		w.wrong = fmt.Errorf(judge+": "+format, args...)
+	}
+}
+
+// judge looks at what the last step has changed. What two processes have at the same time in one order of independent steps, they may not
+// have in another, and only one of these is executed. So what excludes itself has to be ordered: the end of the one has to come before the
+// begin of the other in each such order.
+func (w *queues) judge() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e, frames := w.store.(*ensemble); frames {
+		w.judgeNodesLocked(e)
+	}
+	for _, x := range w.spans {
+		w.judgeLeaseLocked(x)
+		w.judgeWorkLocked(x)
+		if x.end < 0 && x.hold.Err() != nil {
+			x.end = w.step
+		}
+	}
+	w.judgeLogLocked()
+	w.judgeLongLocked()
+	if w.step > mostSteps && !w.scope.Long {
+		w.blameLocked("waits", "there is no end after %d steps", mostSteps)
+	}
+	if !w.done() && w.quiet >= patience && !w.ails() { // a fault, which could help, need not come
+		w.blameLocked("waits", "somebody waits for ever")
+	}
+	for _, at := range queueAt {
+		w.judgeStoreLocked(at)
+	}
+	for _, x := range w.spans {
+		if x.begin < 0 {
+			w.judgeGrantLocked(x)
+		}
+	}
+	for _, p := range w.processes {
+		queues := false
+		for _, c := range p.callers {
+			w.judgeCallLocked(c)
+			w.judgeStayLocked(c)
+			w.judgeLookLocked(c)
+			w.judgeShownLocked(c)
+			w.judgeOpenLocked(c)
+			w.judgeLossLocked(c)
+			queues = queues || c.state == waiting
+		}
+		w.noteContestedLocked(p)
+		w.judgeFiguresLocked(p)
+		if !queues {
+			p.unwanted = w.step
+			w.entered = slices.DeleteFunc(w.entered, func(x *process) bool { return x == p })
+		}
+	}
+}
+
+// grantedLocked judges a grant at the moment at which the caller has it.
+func (w *queues) grantedLocked(c *caller) {
+	w.judgeSourceLocked(c)
+	for _, x := range c.has {
+		x.begin, x.end, x.turn = -1, -1, c.left
+		if h, ok := x.hold.(interface {
+			Context(context.Context) context.Context
+		}); ok {
+			x.work = h.Context(context.Background())
+		}
+		if w.scope.seed.loose {
+			x.work = context.WithoutCancel(x.work)
+		}
+		known := w.scope.Seam && c.after > c.lossAfter || c.certain && w.step > c.lossAfter // at the seam a loss is told at once
+		if err := x.hold.Err(); err != nil && (!c.disturbed || known) && !w.draining {
+			w.blameLocked("lost", "%s is given what is lost: %v", c.name, err)
+		}
+		w.spans = append(w.spans, x)
+	}
+}
+
+// judgeLeaseLocked judges whether somebody believes to have something for longer than its lease.
+func (w *queues) judgeLeaseLocked(x *span) {
+	memory, ok := w.store.(*scripted)
+	if !ok || x.hold.Err() != nil {
+		return
+	}
+	if now, end := memory.now(x.process), time.Duration(x.leased.Load()); now >= end {
+		w.blameLocked("lost", "%s believes to have it %v after the end of its lease", x.name, now-end)
+	}
+}
+
+// judgeLook has a process look at its clock, whose lease is over: a context for work that it asks for has ended when it comes.
+func (w *queues) judgeLook(p *process) {
+	for _, x := range w.spans {
+		hold, ok := x.hold.(*tier.Hold)
+		goesOn := ok && x.process == p && hold.Context(context.Background()).Err() == nil
+		if x.hold.Err() != nil && goesOn {
+			w.blameLocked("context", "%s is given one for work that goes on, after the end of its lease", x.name)
+		}
+	}
+}
+
+// judgeGrantLocked judges what has just begun.
+func (w *queues) judgeGrantLocked(x *span) {
+	x.begin = w.step
+	weight := func(y *span) int64 { return int64(y.weight) }
+	if crowd := oracle.Crowd(whole, x, w.spans, weight, w.apart); crowd != nil {
+		w.blameLocked("exclusion", "I1: %s has it beside %s", x.name, crowd[1].name)
+	}
+	var before oracle.Tokens
+	for _, y := range w.spans {
+		if y.end >= 0 && x.paths[0] == y.paths[0] {
+			before = before.With(w.mark(y), y.weight >= whole)
+		}
+	}
+	if err := before.Judge(w.mark(x), x.weight >= whole); err != nil {
+		w.blameLocked("tokens", "%s: %v", x.name, err)
+	}
+	var here, there []oracle.Waiter
+	for _, c := range x.process.callers {
+		if c.state == waiting {
+			here = append(here, c.waiter())
+		}
+	}
+	for i, p := range w.entered {
+		there = append(there, oracle.Waiter{Name: p.name, Came: int64(i)})
+	}
+	err := oracle.Served(x.waiter(), here)
+	i := slices.Index(w.entered, x.process)
+	if others := func(c Call) bool { return c != Lock && c != Nested && c != Outer }; err == nil && !w.scope.any(others) {
+		err = oracle.Served(oracle.Waiter{Name: x.name, Came: int64(i)}, there)
+	}
+	if err != nil {
+		w.blameLocked("order", "%v", err)
+	}
+	if i >= 0 {
+		w.entered = slices.Delete(w.entered, i, i+1)
+	}
+}
+
+func (w *queues) mark(x *span) oracle.Mark {
+	return oracle.Mark{Token: x.token, Process: int64(slices.Index(w.processes, x.process))}
+}
+
+func (c *caller) waiter() oracle.Waiter {
+	return oracle.Waiter{Name: c.name, Queue: c.call.mutex(), Came: int64(c.after), Tries: c.call == Try}
+}
+
+// apart reports whether nobody has too much because of these two.
+func (w *queues) apart(x, y *span) bool {
+	shared := func(at string) bool { return slices.Contains(y.paths, at) }
+	return y.begin < 0 || x.caller == y.caller || w.over(x, y.begin) || w.over(y, x.begin) || !slices.ContainsFunc(x.paths, shared)
+}
+
+// over reports whether it has ended, in each order, before what comes with a step.
+func (w *queues) over(x *span, step int) bool {
+	return x.end >= 0 && (x.end == step || w.before(x.end, step))
+}
+
+// judgeCallLocked judges a call as it stands.
+func (w *queues) judgeCallLocked(c *caller) {
+	limit := w.scope.MaxWait
+	switch {
+	case c.state == waiting && c.ended && c.call != Both: // which has to release first
+		w.blameLocked("context", "%s waits, although its context has ended", c.name)
+	case c.state == waiting && limit > 0 && time.Since(c.since) >= limit && c.call != Lead && c.call != Both && c.call != Try:
+		w.blameLocked("context", "%s waits for longer than %v", c.name, limit)
+	case c.err == nil, c.ended && errors.Is(c.err, context.Canceled), limit > 0 && errors.Is(c.err, tier.ErrWaitLimit):
+	case c.call == Try && (errors.Is(c.err, tier.ErrLocked) || errors.Is(c.err, context.DeadlineExceeded)): // or it was not answered
+	case c.closing && errors.Is(c.err, tier.ErrClosed), c.disturbed && errors.Is(c.err, tier.ErrLost):
+	case (c.missed || c.disturbed) && c.call == Try:
+	case w.refused && strings.HasSuffix(c.err.Error(), " refused"):
+	case c.call == Wrong && errors.Is(c.err, errRefused):
+	default:
+		w.blameLocked("fails", "%s: %v", c.name, c.err)
+	}
+}
+
+// judgeStoreLocked judges whom the store has given a lock with the last step: whoever had it knows of its loss.
+func (w *queues) judgeStoreLocked(at string) {
+	read := true
+	queue := w.store.Queue(at)
+	for i, q := range queue {
+		if at == path && i+1 < len(queue) {
+			w.wanted[q.Token] = true
+		}
+		if !w.known[q.ID] {
+			w.known[q.ID] = true
+			w.judgeEntryLocked(queue[:i], q)
+			if p := w.named(q.Label); !w.worn && w.isWantedLocked(p, q.ID) && !slices.Contains(w.entered, p) {
+				w.entered = append(w.entered, p)
+			}
+		}
+		weight := whole
+		if read = read && q.Shared; q.Shared {
+			weight = 1
+		} else if q.Of > 0 {
+			weight = q.Permits * whole / q.Of
+		}
+		if (i == 0 || read || q.Of > 0) && weight > 0 && !w.had[q.ID] {
+			w.had[q.ID] = true
+			w.judgeGivenLocked(at, weight, q)
+		}
+	}
+}
+
+// judgeEntryLocked judges whether a contender enters behind one by which the same process had the lock,
+// where nothing keeps that, and nobody gives up, whose contender may enter late.
+func (w *queues) judgeEntryLocked(ahead []second.Contender, q second.Contender) {
+	p := w.named(q.Label)
+	if s := w.scope; s.Cancel || s.MaxWait > 0 || s.Lost || s.Late || s.Partly || w.stays || p.disturbed || p.closing {
+		return
+	}
+	for _, y := range ahead {
+		if slices.ContainsFunc(w.spans, func(x *span) bool { return x.process == p && x.token == y.Token && x.token != 0 }) {
+			w.blameLocked("order", "%s queues behind what it has had itself", p.name)
+		}
+	}
+}
+
+// isWantedLocked reports whether somebody waits by a contender that has just entered: it may be that of one who has given up.
+func (w *queues) isWantedLocked(p *process, id string) bool {
+	sent, told := w.sent[id]
+	return !p.gaveUp || told && sent > p.unwanted
+}
+
+func (w *queues) judgeGivenLocked(at string, weight int, q second.Contender) {
+	for _, x := range w.spans {
+		if x.process.name != q.Label && !oracle.Room(whole).Fits(int64(x.weight+weight)) && slices.Contains(x.paths, at) && !w.over(x, w.step) {
+			w.blameLocked("known", "the store gives to %s what %s has, and does not know to be lost", q.Label, x.name)
+		}
+	}
+}
+
+// toBeKept says whether a lock has to stay in the process at a release: it does if somebody waits here and no other process is known to
+// have waited for the budget, or he came before the grant, by rounds; but not once its holder was told that it is wanted elsewhere.
+func (w *queues) toBeKept(x *span) (keep *bool) {
+	if w.stayedTooLong(x) {
+		return new(bool)
+	}
+	hold, ok := x.hold.(*tier.Hold)
+	if !ok || len(x.has) > 0 || !w.scope.oneMutex() || hold.Err() != nil || x.closing || x.deaf || x.wrote {
+		return nil
+	}
+	var first *caller
+	for _, c := range x.process.callers {
+		if c.state == waiting && c.call != Try && (first == nil || c.after < first.after) {
+			first = c
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	keep = new(bool)
+	under := func(y *span) bool { return y.process == x.process && y.token == x.token }
+	if slices.ContainsFunc(w.spans, func(y *span) bool { return under(y) && y.isTold() }) {
+		return keep
+	}
+	came := slices.IndexFunc(w.spans, under)
+	waited, known := waited(hold)
+	*keep = w.scope.Rounds && first.after < w.spans[came].begin || !w.scope.Strict && (!known || waited < budget)
+	return keep
+}
+
+// longest is for how long permits stay at most while others wait.
+const longest = 3 * permitsThere * budget
+
+// stayedTooLong reports whether permits have done so, as their process knows.
+func (w *queues) stayedTooLong(x *span) bool {
+	since := func(t time.Time) bool { return !t.IsZero() && time.Since(t) >= longest }
+	return (x.call == One || x.call == Two) && since(x.contested) && since(x.got)
+}
+
+// noteContestedLocked notes since when a process that waits for permits has known that another one does.
+func (w *queues) noteContestedLocked(p *process) {
+	here, there := false, false
+	for _, q := range w.store.Queue(permitsOf + path) {
+		here = here || q.Permits == 0 && q.Label == p.name
+		there = there || q.Permits == 0 && q.Label != p.name
+	}
+	if !here || !there {
+		p.contested = time.Time{}
+	} else if p.contested.IsZero() && !w.anyUnderWayLocked(p) {
+		p.contested = time.Now()
+	}
+}
+
+// oneMutex reports whether all calls are of one mutex.
+func (s Scope) oneMutex() bool {
+	of := []Call{Lock, Try, Nested, Guarded, Yield}
+	return !s.any(func(c Call) bool { return !slices.Contains(of, c) })
+}
+
+// waited is for how long another process has waited, as far as is known to this one.
+func waited(hold *tier.Hold) (d time.Duration, known bool) {
+	grant := waittest.Grant(hold)
+	if x, ok := grant.(*place); ok {
+		return time.Since(x.wanted), !x.wanted.IsZero()
+	}
+	known = grant.Contested().Raised()
+	if known { // else to ask would begin to look
+		d = grant.Contested().For()
+	}
+	return d, known
+}
+
+func (x *span) isTold() bool {
+	for _, told := range x.wanted {
+		select {
+		case <-told:
+			return true
+		default:
+		}
+	}
+	return false
+}
+
+// judgeStayLocked judges what has become of the lock with the last step, if that was a release.
+func (w *queues) judgeStayLocked(c *caller) {
+	if c.state == holding && w.scope.oneMutex() {
+		w.judgeWantedLocked(c.has[0])
+	}
+	if c.keep == nil {
+		return
+	}
+	last := func(x *span) bool {
+		return x.begin == w.step && x.process == c.process && (x.source == tier.HandOff || x.call == One || x.call == Two)
+	}
+	if kept := slices.ContainsFunc(w.spans, last); kept != *c.keep {
+		w.blameLocked("budget", "%s releases: handed on %t, want %t", c.name, kept, *c.keep)
+	}
+	c.keep = nil
+}
+
+// judgeWantedLocked judges whether somebody who is said to wait has done so, unless one that closes has come and gone in one step.
+func (w *queues) judgeWantedLocked(x *span) {
+	if w.worn || slices.ContainsFunc(w.processes, func(p *process) bool { return p.closing }) { // whose paths make way
+		return
+	}
+	if hold, ok := x.hold.(*tier.Hold); ok && waittest.Grant(hold).Contested().Raised() && !w.wanted[x.token] {
+		w.blameLocked("budget", "%s is told that somebody waits, and nobody does", x.name)
+	}
+}
+
+// judgeLookLocked judges whether a process knows that another one waits, where it may keep the lock although somebody does: for who
+// waits here, or for who reads where somebody wrote, who lets others in that read once they have waited for the budget.
+func (w *queues) judgeLookLocked(c *caller) {
+	if c.state != holding || w.scope.Strict || w.anyUnderWayLocked(c.process) {
+		return
+	}
+	hold, ok := c.has[0].hold.(*tier.Hold)
+	if !ok {
+		return
+	}
+	x, ok := waittest.Grant(hold).(*place)
+	if !ok || hold.Err() != nil {
+		return
+	}
+	here := slices.ContainsFunc(c.callers, func(y *caller) bool {
+		return y.state == waiting && y.call != Try && y.call.mutex() == c.call.mutex()
+	})
+	reads := len(c.has) == 1 && hold.Shared() && !x.Shared()
+	if s := w.store.(*seam); x.wanted.IsZero() && (here || reads) && x == s.places[x.path][0] && s.behindLocked(x.path, 0) {
+		w.blameLocked("budget", "%s does not know that somebody waits, and does not look", c.name)
+	} else if !x.wanted.IsZero() && reads && !here && time.Since(x.wanted) >= budget && !x.sharing && !x.Contender.Shared {
+		w.blameLocked("budget", "%s reads alone, although somebody has waited for %v", c.name, time.Since(x.wanted))
+	}
+}
+
+// anyUnderWayLocked reports whether a message from or to a process is.
+func (w *queues) anyUnderWayLocked(p *process) bool {
+	return slices.ContainsFunc(w.pending, func(m *message) bool { return m.process == p })
+}
+
+// judgeWriteLocked judges a write that takes effect.
+func (w *queues) judgeWriteLocked(x *span) {
+	var later []oracle.Mark
+	for _, y := range w.spans {
+		if y != x && y.paths[0] == x.paths[0] && (y.begin > x.begin || y.begin < 0) {
+			later = append(later, w.mark(y))
+		}
+	}
+	if err := oracle.Wrote(w.mark(x), later); err != nil {
+		w.blameLocked("writes", "%s: %v", x.name, err)
+	}
+}
+
+// calledBy is where the context of a call has its caller.
+type calledBy struct{}
+
+// observers are two of a process: one sums up, the other one notes what becomes of the turns of a caller.
+func (w *queues) observers(p *process) []tier.Option {
+	p.told.came = make(map[tier.Source]int64)
+	note := func(ctx context.Context, event string, lost error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if errors.Is(lost, tier.ErrLost) {
+			event += ", lost"
+		}
+		c := callerOf(ctx)
+		c.events = append(c.events, event)
+	}
+	sums := tier.Observer{ // what only one of them asks for is told all the same
+		Acquired:   func(ctx context.Context, e tier.AcquiredEvent) { w.sumAcquired(callerOf(ctx), e) },
+		Lost:       func(ctx context.Context, e tier.LostEvent) { note(ctx, "lost "+string(e.Cause), nil) },
+		Released:   func(ctx context.Context, e tier.ReleasedEvent) { w.sumReleased(callerOf(ctx), e) },
+		Connection: func(e tier.ConnectionEvent) { w.noteConnection(p, e) },
+	}
+	events := tier.Observer{
+		Acquired: func(ctx context.Context, _ tier.AcquiredEvent) { note(ctx, "acquired", nil) },
+		Failed: func(ctx context.Context, e tier.FailedEvent) {
+			w.sumFailed(callerOf(ctx), e)
+			note(ctx, "failed", nil)
+		},
+		Released: func(ctx context.Context, e tier.ReleasedEvent) { note(ctx, "released", e.Err) },
+	}
+	if w.scope.seed.silent {
+		events.Released = nil
+	}
+	return []tier.Option{tier.WithObserver(sums), tier.WithObserver(events)}
+}
+
+func callerOf(ctx context.Context) *caller { return ctx.Value(calledBy{}).(*caller) }
+
+// figures are what the observers of a process were told in all, but for how long it had locks.
+type figures struct {
+	came       map[tier.Source]int64 // turns of locks
+	losses     int                   // of locks
+	waited     time.Duration         // for locks, as far as that is over
+	held       time.Duration         // likewise: up to the release
+	connection tier.ConnectionState  // "" before the first
+	away       time.Time             // since when there is none, if that is so
+}
+
+func (f figures) turns() (n int64) {
+	for _, k := range f.came {
+		n += k
+	}
+	return n
+}
+
+func (w *queues) sumAcquired(c *caller, e tier.AcquiredEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.judgeWaitedLocked(c, e.Waited)
+	if c.source, c.got = e.From, e.At; e.Hold == nil {
+		return
+	}
+	c.told.came[e.From]++
+	if c.call != Try {
+		c.told.waited += e.Waited
+	}
+}
+
+func (w *queues) sumFailed(c *caller, e tier.FailedEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.judgeWaitedLocked(c, e.Waited); c.call != One && c.call != Two {
+		c.told.waited += e.Waited
+	}
+}
+
+func (w *queues) judgeWaitedLocked(c *caller, told time.Duration) {
+	if waited := time.Since(c.since); told != waited && c.call != Both && c.call != Lead {
+		w.blameLocked("told", "%s has waited %v, and not %v", c.name, waited, told)
+	}
+}
+
+func (w *queues) sumReleased(c *caller, e tier.ReleasedEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if held := e.At.Sub(c.got); e.Held != held && c.call != Both {
+		w.blameLocked("told", "%s has held it for %v, and not %v", c.name, held, e.Held)
+	}
+	if errors.Is(e.Err, tier.ErrLost) && e.Hold != nil {
+		c.told.losses++
+	}
+}
+
+// noteConnection judges what is told of a connection: each change once.
+func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := p.told.connection
+	if e.State == was || was == "" && e.State == tier.Expired { // nothing was held that could be lost
+		w.blameLocked("told", "%s is told that it is %s, after %q", p.name, e.State, was)
+	}
+	_, memory := w.store.(*scripted)
+	if away := time.Since(p.told.away); e.State == tier.Connected && was != "" && memory && e.Away != away {
+		w.blameLocked("told", "%s was away for %v, and not %v", p.name, away, e.Away)
+	}
+	if was == tier.Connected || was == "" {
+		p.told.away = time.Now()
+	}
+	p.told.connection = e.State
+}
+
+// judgeNews judges what the store tells of a contender: of who has permits it says nothing of those that are free, and who waits has none.
+func (w *queues) judgeNews(v queue.View) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if v.Has && v.Free > 0 {
+		w.blameLocked("told", "%s has what it wants, and is told that %d are free", v.ID, v.Free)
+	}
+	if n := v.Nearest; n.Permits > 0 {
+		w.blameLocked("told", "%s is told of %s, which waits and has %d permits", v.ID, n.ID, n.Permits)
+	}
+}
+
+// judgeLossLocked judges whether a loss is told as soon as it is known.
+func (w *queues) judgeLossLocked(c *caller) {
+	if c.state != holding || c.closing || c.call == Both || c.call == Lead {
+		return
+	}
+	told := slices.ContainsFunc(c.events, func(event string) bool { return strings.HasPrefix(event, "lost") })
+	if err := c.has[0].hold.Err(); errors.Is(err, tier.ErrLost) != told {
+		w.blameLocked("told", "%s is told %q, and has it: %v", c.name, c.events, err)
+	}
+}
+
+// judgeWorkLocked judges the context for work under what somebody has: it ends with that, and for the same reason.
+func (w *queues) judgeWorkLocked(x *span) {
+	if x.work == nil {
+		return
+	}
+	ended, err, cause := x.work.Err() != nil, x.hold.Err(), context.Cause(x.work)
+	switch {
+	case ended != (err != nil):
+		w.blameLocked("context", "the one for work of %s has ended: %t, and what it is for: %v", x.name, ended, err)
+	case !ended:
+		return
+	case !errors.Is(cause, tier.ErrLost) && (!errors.Is(cause, tier.ErrReleased) || !errors.Is(err, tier.ErrReleased)):
+		w.blameLocked("context", "the one for work of %s has ended because of %v, and what it is for: %v", x.name, cause, err)
+	}
+	x.work = nil
+}
+
+// judgeOpenLocked judges whether who lets readers in does so for longer than its process has the lock.
+func (w *queues) judgeOpenLocked(c *caller) {
+	if grant := c.opens.Load(); grant != nil && (*grant).Err() != nil {
+		w.blameLocked("context", "%s goes on letting readers in, although %v", c.name, (*grant).Err())
+	}
+}
+
+// judgeSourceLocked judges from where a lock is said to have come: not from the store where the process has had it before.
+func (w *queues) judgeSourceLocked(c *caller) {
+	had := slices.ContainsFunc(w.spans, func(x *span) bool {
+		return x.begin >= 0 && x.process == c.process && x.token != 0 && x.token == c.has[0].token && x.paths[0] == c.has[0].paths[0]
+	})
+	if had && (c.source == tier.Found || c.source == tier.HandOver) && c.call != Both {
+		w.blameLocked("told", "%s is told that what its process has had was %s", c.name, c.source)
+	}
+}
+
+// judgeLateCalls judges what becomes of calls that begin in a shutdown: they end at once, and nothing is told of them.
+func (w *queues) judgeLateCalls(p *process) {
+	c := &caller{process: p, world: w, name: p.name + " late", call: Try, since: time.Now()}
+	ctx := context.WithValue(context.Background(), calledBy{}, c)
+	ended := make(chan error, 3)
+	go func() {
+		_, acquired := p.registry.Mutex(path).Acquire(ctx)
+		_, tried := p.registry.Mutex(path).TryAcquire(ctx)
+		_, permitted := p.registry.Semaphore(path, permitsThere).Acquire(ctx, 1)
+		ended <- acquired
+		ended <- tried
+		ended <- permitted
+	}()
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for range cap(ended) {
+		select {
+		case err := <-ended:
+			if !errors.Is(err, tier.ErrClosed) || len(c.events) > 0 {
+				w.blameLocked("told", "%s, which begins in a shutdown, ends with %v: told %s", c.name, err, c.events)
+			}
+		default:
+			w.blameLocked("context", "%s waits in a shutdown", c.name)
+		}
+	}
+}
+
+// judgeFailureLocked judges what is told of a call that has failed.
+func (w *queues) judgeFailureLocked(c *caller, entered bool) {
+	w.judgeWordsLocked(c)
+	alone := w.scope.Processes == 1 && len(c.callers) == 1
+	if alone && errors.Is(c.err, tier.ErrLocked) && !errors.As(c.err, new(*tier.QuarantineError)) {
+		w.blameLocked("words", "%s is not told that the store grants nothing: %v", c.name, c.err)
+	}
+	if c.closing && c.call == Try && !w.losses && !errors.Is(c.err, tier.ErrClosed) && !errors.Is(c.err, tier.ErrLocked) {
+		w.blameLocked("fails", "%s, of a process that closes: %v", c.name, c.err)
+	}
+	want := "[failed]"
+	switch {
+	case w.draining, c.call == Both, entered: // some of it was acquired
+		return
+	case c.call == Try, c.call == Wrong, errors.Is(c.err, tier.ErrClosed) && len(c.events) == 0:
+		want = "[]"
+	}
+	if got := fmt.Sprint(c.events); got != want {
+		w.blameLocked("told", "%s has failed with %v: told %s, want %s", c.name, c.err, got, want)
+	}
+	var e *tier.WaitError
+	if !errors.As(c.err, &e) {
+		return
+	}
+	if w.scope.calls(Both) || c.spoilt || w.scope.Long && c.closing { // some have one lock, and wait for the other; others leave as well
+		return
+	}
+	locks, permits := w.hasLocked(c.process)
+	if e.Permits == 0 {
+		permits = 0
+	}
+	if waited := time.Since(c.since); e.Waited != waited || e.Permits == 0 && (e.Here != nil) != locks[c.call.mutex()] || e.Taken != permits {
+		w.blameLocked("told", "%s after %v: %v and %d permits are here; got %v", c.name, waited, locks, permits, e)
+	}
+}
+
+// judgeWordsLocked judges the words in which a call has failed: of which lock, why, and who is in the way.
+func (w *queues) judgeWordsLocked(c *caller) {
+	text := c.err.Error()
+	has := func(part string) bool { return strings.Contains(text, part) }
+	if !has(strings.TrimPrefix(c.call.mutex(), permitsOf)) && !(c.call == Both && has(other)) {
+		w.blameLocked("words", "%s fails without its path: %q", c.name, text)
+	}
+	var e *tier.WaitError
+	if !errors.As(c.err, &e) {
+		return
+	}
+	wants := []string{" " + e.Path + ": waited ", ": " + e.Err.Error()}
+	if n := map[Call]string{One: " for 1 permit:", Two: " for 2 permits:"}[c.call]; n != "" {
+		wants = append(wants, n)
+	} else if locks, _ := w.hasLocked(c.process); locks[c.call.mutex()] && !c.spoilt && !(w.scope.Long && c.closing) { // others leave as well
+		wants = append(wants, "of this process has the lock, since ")
+	} else if e.Position > 0 {
+		wants = append(wants, e.Ahead.Label, map[bool]string{true: " has the lock", false: " ahead"}[e.AheadHolds])
+	}
+	if _, permits := w.hasLocked(c.process); permits > 0 && e.Permits > 0 && !c.spoilt && !(w.scope.Long && c.closing) {
+		wants = append(wants, "this process has "+map[int]string{1: "1 permit", 2: "2 permits"}[permits])
+	}
+	for _, want := range wants {
+		if !has(want) {
+			w.blameLocked("words", "%s fails without %q: %q", c.name, want, text)
+		}
+	}
+	if c.behind && e.Position == 0 {
+		w.blameLocked("words", "%s is not told who is in the way: %q", c.name, text)
+	}
+	nothing := errors.As(c.registry.Err(), new(*tier.QuarantineError))
+	if locks, _ := w.hasLocked(c.process); c.first && nothing && !locks[path] && e.Quarantine == nil {
+		w.blameLocked("words", "%s is not told that the store grants nothing: %q", c.name, text)
+	}
+	if e.First && !w.draining && !w.isFirstLocked(c.process) {
+		w.blameLocked("words", "%s is not first in the queue: %q", c.name, text)
+	}
+	if strings.HasSuffix(text, "; ") || strings.HasSuffix(text, "1 permits") {
+		w.blameLocked("words", "%s fails with %q", c.name, text)
+	}
+}
+
+// standsLocked reports whether another process has the lock, as that of a caller knows, from which nothing is under way, or none does.
+// What was lost may have told the process.
+func (w *queues) standsLocked(c *caller) (behind, first bool) {
+	if !w.scope.oneMutex() || w.scope.ZooKeeper || c.disturbed || c.process.missed || w.anyUnderWayLocked(c.process) {
+		return false, false
+	}
+	there := w.store.Queue(path)
+	own := slices.IndexFunc(there, func(q second.Contender) bool { return q.Label == c.process.name })
+	return own > 0 && there[0].Label != c.process.name, own == 0
+}
+
+// isFirstLocked reports whether nobody waits for permits before a process, or it has been given some, which it may not know as yet.
+func (w *queues) isFirstLocked(p *process) bool {
+	others := false
+	for _, q := range w.store.Queue(permitsOf + path) {
+		if q.Label == p.name {
+			return !others || q.Permits > 0
+		}
+		others = others || q.Permits == 0
+	}
+	return true
+}
+
+// judgeReleaseLocked judges what is told of a turn that ends.
+func (w *queues) judgeReleaseLocked(c *caller, err error) {
+	if w.draining || c.call == Both || c.call == Lead || len(c.has) > 0 { // a term does not say how it was released
+		return
+	}
+	want := "[acquired released]"
+	if errors.Is(err, tier.ErrLost) {
+		want = "[acquired lost " + string(second.CauseOf(err)) + " released, lost]"
+	}
+	if got := fmt.Sprint(c.events); got != want {
+		w.blameLocked("told", "%s has released with %v: told %s, want %s", c.name, err, got, want)
+	}
+}
+
+// hasLocked is which locks, and how many permits, a process has.
+func (w *queues) hasLocked(p *process) (locks map[string]bool, permits int) {
+	locks = make(map[string]bool)
+	for _, c := range p.callers {
+		switch {
+		case c.state != holding:
+		case c.call == One:
+			permits++
+		case c.call == Two:
+			permits += 2
+		default:
+			locks[c.call.mutex()] = true
+		}
+	}
+	return locks, permits
+}
+
+// lossesLocked is how many losses of locks a process counts: those of holds that are over, and of those that are lost and not released
+// yet. Of one that is being released nobody knows.
+func (p *process) lossesLocked() (least, most int) {
+	least, most = p.told.losses, p.told.losses
+	for _, c := range p.callers {
+		switch {
+		case c.call == One || c.call == Two:
+		case c.state == releasing:
+			most++
+		case c.state == holding && errors.Is(c.has[0].hold.Err(), tier.ErrLost):
+			least++
+			most++
+		}
+	}
+	return least, most
+}
+
+// judgeFiguresLocked judges the figures of a process.
+func (w *queues) judgeFiguresLocked(p *process) {
+	if w.scope.calls(Both) { // some have one lock, and wait for the other
+		return
+	}
+	var want tier.Stats
+	locks, permits := w.hasLocked(p)
+	want.Holds, want.Permits = len(locks), permits
+	for _, c := range p.callers {
+		switch {
+		case c.state != waiting || c.call == Try:
+		case c.call == One || c.call == Two:
+			want.PermitWaiters++
+		default:
+			want.Waiters++
+		}
+	}
+	s, losses := p.registry.Stats(), 0
+	for _, n := range s.Losses {
+		losses += int(n)
+	}
+	least, most := p.lossesLocked()
+	if s.Holds != want.Holds || s.Permits != want.Permits || s.Waiters != want.Waiters || s.PermitWaiters != want.PermitWaiters ||
+		s.Acquisitions != p.told.turns() || losses < least || losses > most {
+		w.blameLocked("told", "%s says of itself %+v, want %+v and %+v", p.name, s, want, p.told)
+	}
+	w.judgeSumsLocked(p, s)
+	w.judgeHeldLocked(p, s)
+	w.judgeReachLocked(p)
+	if !w.scope.Seam || !w.scope.oneMutex() { // to ask the store in memory is a step
+		return
+	}
+	queue, err := p.registry.Mutex(path).Contenders(context.Background())
+	for _, q := range queue {
+		holds := slices.ContainsFunc(p.callers, func(c *caller) bool { return c.state == holding && c.has[0].token == q.Token })
+		if err != nil || holds == q.HeldSince.IsZero() || holds && q.Lingering {
+			w.blameLocked("told", "%s sees contender %+v, %v; it has the lock: %t", p.name, q, err, holds)
+		}
+	}
+}
+
+// judgeReachLocked judges what a process says of the store while it is connected: nothing is wrong, unless it hears no notifications. It
+// may say that nothing is granted, and that a request was not answered: only an unanswered renewal changes the connection.
+func (w *queues) judgeReachLocked(p *process) {
+	err := p.registry.Err()
+	if w.scope.ZooKeeper || p.closing || p.told.connection != tier.Connected ||
+		errors.As(err, new(*tier.QuarantineError)) || errors.Is(err, tier.ErrUnavailable) {
+		return
+	}
+	if (err != nil) != p.deaf {
+		w.blameLocked("told", "%s is told that it is connected: %v; it hears nothing: %t", p.name, err, p.deaf)
+	}
+}
+
+// judgeSumsLocked judges the sums among the figures of a process.
+func (w *queues) judgeSumsLocked(p *process, s tier.Stats) {
+	waited, held := p.told.waited, p.told.held
+	for _, c := range p.callers {
+		switch {
+		case c.state == waiting && c.call != Try && c.call != One && c.call != Two:
+			waited += time.Since(c.since)
+		case c.state == holding:
+			held += time.Since(c.got)
+		}
+	}
+	elected := w.scope.calls(Lead) // who waits anew after a loss
+	came := p.told.came
+	if came[tier.Found] != s.Found || came[tier.HandOver] != s.HandOvers || came[tier.HandOff] != s.HandOffs ||
+		came[tier.Resumption] != s.Resumptions || came[tier.Join] != s.Joins {
+		w.blameLocked("told", "%s says of itself %+v, want %+v", p.name, s, p.told)
+	}
+	if !elected && s.WaitTime != waited || w.scope.oneMutex() && s.HoldTime != held {
+		w.blameLocked("told", "%s says of itself %+v, want %v of waits and %v of holds", p.name, s, waited, held)
+	}
+}
+
+// judgeHeldLocked judges the list of the locks that a process has.
+func (w *queues) judgeHeldLocked(p *process, s tier.Stats) {
+	holds, lingering := 0, 0
+	for _, l := range p.registry.HeldLocks() {
+		waiters := 0
+		for _, c := range p.callers {
+			if c.state == waiting && c.call != Try && c.call.mutex() == l.Path {
+				waiters++
+			}
+		}
+		if l.Waiters != waiters {
+			w.blameLocked("told", "%s says of its lock %+v, and %d wait for that", p.name, l, waiters)
+		}
+		if l.Lingering {
+			if lingering++; time.Since(l.Since) >= w.scope.Linger {
+				w.blameLocked("told", "%s keeps %+v for longer than %v", p.name, l, w.scope.Linger)
+			}
+			continue
+		}
+		holds++
+		has := func(c *caller) bool {
+			return c.state == holding && c.call.mutex() == l.Path && c.has[0].token == l.Token && !l.Since.After(c.got)
+		}
+		if !slices.ContainsFunc(p.callers, has) {
+			w.blameLocked("told", "%s says of its lock %+v, which nobody has", p.name, l)
+		}
+	}
+	if holds != s.Holds || lingering != s.Lingering {
+		w.blameLocked("told", "%s has %d locks and keeps %d: %+v", p.name, holds, lingering, s)
+	}
+}
+
+// judgeRest judges what is left when all have come to their end, in the store and in the processes, which have nothing to wait for then.
+func (w *queues) judgeRest() {
+	w.mu.Lock()
+	for _, at := range queueAt {
+		if left := w.store.Queue(at); len(left) > 0 {
+			w.blameLocked("left", "%d are left in the queue", len(left))
+		}
+	}
+	if e, frames := w.store.(*ensemble); frames {
+		w.judgeEndLocked(e)
+	}
+	for _, p := range w.processes {
+		if p.refused && !p.gaveUp {
+			w.blameLocked("fails", "none fails of %s, which was refused to enter", p.name)
+		}
+		if p.told.connection != tier.Connected && !p.closing && !w.scope.Attached { // the client library tells nobody else
+			w.blameLocked("told", "%s is not told that it is connected, but %q", p.name, p.told.connection)
+		}
+	}
+	w.mu.Unlock()
+	for _, p := range w.processes {
+		if c := p.callers[0]; w.scope.seed.keeps {
+			c.since = time.Now()
+			p.registry.Mutex("/kept").Acquire(context.WithValue(context.Background(), calledBy{}, c))
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), lease)
+		err := p.registry.Shutdown(ctx)
+		cancel()
+		w.mu.Lock()
+		if s := p.registry.Stats(); err != nil || s.Holds+s.Lingering+s.Waiters+s.Permits+s.PermitWaiters > 0 {
+			w.blameLocked("left", "%s has no end: %v, %+v", p.name, err, s)
+		}
+		w.mu.Unlock()
+	}
+}

@@ -1,0 +1,853 @@
+package explore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/waittest"
+	"github.com/tierlock/tierlock/tier"
+)
+
+const (
+	lease   = 9 * time.Second // of the store
+	valid   = lease - lease/3 // of a process, which leaves a margin
+	aWhile  = 5 * time.Second // not when a lease is renewed
+	path    = "/lock"
+	other   = "/other"
+	third   = "/third"
+	spelled = "/lock/AZaz09@%5B%60%7B%2F:%20größe%F0%9D%92%B3" // the path that a name gives
+
+	permitsOf    = "permits of " // a path, where those are
+	permitsThere = 2
+
+	budget = 20 * time.Millisecond // of a hand-off
+)
+
+// A queues is the world of a scope: package tier over a store.
+type queues struct {
+	*testing.T
+	scope     Scope
+	store     store
+	processes []*process
+	options   []tier.Option       // of each registry
+	before    func(i, j int) bool // of two steps
+	levels    []int               // of steps: each is above all that it depends on
+	quiet     int                 // looks at the clock since anything happened
+	passed    time.Duration       // while other things could have happened
+
+	mu       sync.Mutex // guards the fields below
+	step     int        // the last that was taken
+	pending  []*message
+	count    map[string]int // of the names of messages
+	draining bool
+	cutOff   *process // has no messages
+	wrong    error
+	spans    []*span
+	entered  []*process     // that queue, and somebody waits there, in the order in which that was executed
+	sent     map[string]int // after which step a contender was first told of
+	known    map[string]bool
+	had      map[string]bool     // contenders that the store has given a lock
+	shown    map[int64]time.Time // when a renewal has found somebody behind a token
+	wanted   map[int64]bool      // tokens of those behind which somebody has been in the queue of the mutex
+	worn     bool                // numbers of nodes have begun anew
+	losses   bool                // a fault has been that takes locks away
+	expired  bool                // a session was ended
+	refused  bool                // another one has refused a command
+	denied   bool                // and that was not executed
+	stays    bool                // and it was to remove a contender
+	logged   []int64             // tokens of locks, as their losses were logged
+	longs    [2]int              // waits behind a hold of the same process that were told to be long, and to be endless
+}
+
+// A store is what the processes meet in.
+type store interface {
+	dial(*process) second.Tier
+	open()                                // once all have a session: what is sent waits for its step
+	Queue(path string) []second.Contender // who is there
+	Expire(path string, i int)            // ends the session of the process at that place
+	Remove(path string, i int)            // takes the contender at that place away
+	cut(*process) (heal func())           // its messages get lost, and its session comes to its end
+	close()
+}
+
+type process struct {
+	name      string
+	registry  *tier.Registry
+	tier      second.Tier
+	bridged   bool
+	callers   []*caller
+	sessions  atomic.Int32
+	met       bool         // the store in memory has heard of it
+	leased    atomic.Int64 // up to when its lease runs, on the clock of the leases
+	ttl       atomic.Int64 // of its session, as it was told
+	unheard   bool         // its renewals are lost
+	refusals  int          // so many of its renewals are refused
+	deaf      bool         // it is told of nothing
+	contested time.Time    // since when it has known that another one waits for permits as well; zero if it does not
+	begun     bool
+	closing   bool // what it does may be its goodbye
+	gaveUp    bool // somebody has, so it may queue for nobody
+	refused   bool // to enter
+	missed    bool // a message of it was lost
+	late      bool // one waited while time passed
+	unwanted  int  // the last step after which nobody waited
+	disturbed bool // it may lose what it has
+	lossAfter int  // the step of that
+	certain   bool // it knows of all that it has lost by then
+	told      figures
+	logged    string    // the session of which it was logged last
+	returned  time.Time // when that was
+}
+
+type state int
+
+const (
+	idle state = iota
+	waiting
+	holding
+	releasing
+	over
+)
+
+// A span is how long a caller has something by its own belief: from after one step until after another.
+type span struct {
+	*caller
+	paths      []string
+	weight     int   // whole is what excludes everybody else
+	begin, end int   // -1: as yet
+	token      int64 // 0: it has none
+	turn       int   // turns that the caller had left
+	wanted     []<-chan struct{}
+	hold       interface {
+		Err() error
+		Release() error
+	}
+	work context.Context // under it; nil if there is none
+}
+
+const whole = 100
+
+// A message is a command on its way to the store, or an answer or news on its way back.
+type message struct {
+	name    string
+	process *process
+	way     way
+	since   int // the step that it came from
+	verdict chan verdict
+}
+
+type way int
+
+const (
+	toStore way = iota
+	toProcess
+	both    // a call of the seam and its answer
+	inOrder // to a process, which gets nothing else over that connection before
+)
+
+type verdict int
+
+const (
+	pass verdict = iota
+	lose
+	late
+	refuse
+	partly
+	drop     // a frame, and nothing else
+	throttle // it
+	between  // servers it is lost
+)
+
+// Begin makes the world of a scope.
+func (s Scope) Begin(t *testing.T) World {
+	w := &queues{T: t, scope: s, step: -1, count: make(map[string]int),
+		sent: make(map[string]int), known: make(map[string]bool), had: make(map[string]bool), wanted: make(map[int64]bool),
+		shown: make(map[int64]time.Time)}
+	switch {
+	case s.Seam:
+		w.store = newSeam(w)
+	case s.ZooKeeper:
+		w.store = newEnsemble(w)
+	default:
+		w.store = newScripted(w)
+	}
+	var options []tier.Option // of the registry
+	if s.Strict {
+		options = append(options, tier.WithStrictOrder())
+	}
+	if s.Rounds {
+		options = append(options, tier.WithRounds())
+	}
+	if s.Traced {
+		options = append(options, tier.WithLeakDetection())
+	}
+	if s.Clock > endless {
+		patient.Store(w)
+	}
+	for i := range s.Processes { // all of them, before the first one tells anything
+		w.processes = append(w.processes, &process{name: fmt.Sprintf("p%d", i+1), bridged: s.Bridged && i%2 == 0})
+	}
+	w.options = options
+	for _, p := range w.processes {
+		w.start(p)
+	}
+	synctest.Wait() // until there are sessions
+	w.store.open()
+	return w
+}
+
+// start connects a process, and has its callers ready.
+func (w *queues) start(p *process) {
+	p.tier = w.store.dial(p)
+	p.registry = tier.New(p.tier, slices.Concat(w.options, w.observers(p))...)
+	calls := w.scope.Calls
+	if w.scope.Others != nil && p != w.processes[0] {
+		calls = w.scope.Others
+	}
+	for j, call := range calls {
+		name := fmt.Sprintf("%s.g%d", p.name, j+1)
+		p.callers = append(p.callers, &caller{process: p, world: w, name: name, call: call, left: max(1, w.scope.Turns)})
+	}
+}
+
+// restart closes a process, and another one begins in its place.
+func (w *queues) restart(p *process) {
+	next := &process{name: fmt.Sprintf("p%d", len(w.processes)+1), bridged: p.bridged}
+	w.processes = append(w.processes, next)
+	e := w.store.(*ensemble)
+	e.begin(next, false)
+	w.start(next)
+	e.begin(next, true)
+	p.disturb()
+	p.close()
+	go p.registry.Close()
+}
+
+// spoilt are steps in which a caller of a process releases as the one gives up whose turn it would be: that may be chosen before it knows.
+func (w *queues) spoilt(p *process) (steps []Step) {
+	for _, c := range p.callers {
+		for _, next := range p.callers {
+			if c.state != holding || next.state != waiting || next.ended || next.call.mutex() != c.call.mutex() {
+				continue
+			}
+			spoil := Step{Name: c.name + " releases as " + next.name + " gives up", Fault: true, Touches: p.touches()}
+			spoil.Take = func() {
+				next.spoilt = true
+				next.giveUp()
+				c.release()
+				c.keep = nil
+			}
+			steps = append(steps, spoil)
+		}
+	}
+	return steps
+}
+
+func (w *queues) named(name string) *process {
+	return w.processes[slices.IndexFunc(w.processes, func(p *process) bool { return p.name == name })]
+}
+
+// post has a message wait for what becomes of it.
+func (w *queues) post(p *process, what string, to way) verdict {
+	w.mu.Lock()
+	if w.draining || p.closing { // its goodbye may overtake what it has begun to send
+		w.mu.Unlock()
+		return pass
+	}
+	if w.cutOff == p || p.deaf && strings.HasPrefix(what, "news ") {
+		w.mu.Unlock()
+		return lose
+	}
+	for _, word := range strings.Fields(what) {
+		if _, known := w.sent[word]; !known {
+			w.sent[word] = w.step
+		}
+	}
+	name := p.name + " " + what
+	if w.count[name]++; w.count[name] > 1 {
+		name = fmt.Sprintf("%s #%d", name, w.count[name])
+	}
+	m := &message{name: name, process: p, way: to, since: w.step, verdict: make(chan verdict, 1)}
+	w.pending = append(w.pending, m)
+	w.mu.Unlock()
+	return <-m.verdict
+}
+
+// settle decides what becomes of a message.
+func (w *queues) settle(m *message, v verdict) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pending = slices.DeleteFunc(w.pending, func(x *message) bool { return x == m })
+	w.refused, w.denied = w.refused || v == refuse || v == partly, w.denied || v == refuse
+	m.process.refused = m.process.refused || v == refuse && strings.Contains(m.name, " enter ")
+	m.process.missed = m.process.missed || v == lose || v >= drop
+	w.stays = w.stays || v == refuse && strings.Contains(m.name, " leave ")
+	m.verdict <- v
+}
+
+// Steps has messages first, the oldest of them first, then calls that begin, and then releases.
+func (w *queues) Steps(before func(i, j int) bool) (steps []Step) {
+	w.before = before
+	w.raise()
+	w.judge()
+	if w.wrong != nil {
+		return nil
+	}
+	for _, m := range w.ordered() {
+		steps = append(steps, Step{Name: m.step(), Touches: m.touches(), Take: func() { w.settle(m, pass) }})
+	}
+	var releases []Step
+	for i, p := range w.processes {
+		for j, c := range p.callers {
+			switch {
+			case c.state == idle && w.mayBegin(i, j):
+				steps = append(steps, Step{Name: c.name + " begins", Touches: w.begins(i), Take: c.begin})
+			case c.state == holding:
+				releases = append(releases, Step{Name: c.name + " releases", Touches: p.touches(), Take: c.release})
+				if c.call == Guarded && !c.wrote {
+					steps = append(steps, Step{Name: c.name + " writes", Touches: p.touches(), Take: c.write})
+				}
+			}
+		}
+	}
+	steps = append(steps, releases...)
+	busy := len(steps) > 0
+	if e, frames := w.store.(*ensemble); frames {
+		steps = append(steps, e.ends(busy)...)
+	}
+	if !busy && !w.done() && w.quiet < patience {
+		steps = append(steps, Step{Name: "time passes", Touches: []string{Everything}, Take: w.wait})
+	}
+	steps = append(steps, w.faults()...)
+	for i := range steps {
+		take := steps[i].Take
+		steps[i].Take = func() {
+			w.mu.Lock()
+			w.step++
+			w.mu.Unlock()
+			take()
+		}
+	}
+	return steps
+}
+
+// patience is how often somebody looks at the clock before that is for ever, and mostSteps is after how many there is no end.
+const patience, mostSteps = 40, 500
+
+// wait lets time pass until there is something to do. The pace at which a store is asked again is random, so no schedule says for how long.
+func (w *queues) wait() {
+	most := patience
+	if w.ails() {
+		most = min(most, w.quiet+8)
+	}
+	for before := w.callStates(); w.quiet < most; {
+		w.quiet++
+		time.Sleep(lease / 8)
+		synctest.Wait()
+		if len(w.ordered()) > 0 || w.callStates() != before {
+			return
+		}
+	}
+}
+
+// ails reports whether there is trouble that lasts.
+func (w *queues) ails() bool {
+	e, frames := w.store.(*ensemble)
+	return frames && len(e.lasting) > 0
+}
+
+func (w *queues) callStates() (all string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.processes {
+		for _, c := range p.callers {
+			all += fmt.Sprint(c.state)
+		}
+	}
+	return all
+}
+
+// mayBegin reports whether it is the turn of a caller to begin: those that are alike do so in one order.
+func (w *queues) mayBegin(i, j int) bool {
+	p := w.processes[i]
+	if p.closing || w.follows(i) && !w.processes[i-1].begun {
+		return false
+	}
+	return j == 0 || p.callers[j].call != p.callers[j-1].call || p.callers[j-1].begun
+}
+
+// follows reports whether a process is like the one before.
+func (w *queues) follows(i int) bool { return i > 1 || i == 1 && w.scope.Others == nil }
+
+// ordered are the messages under way, in an order that is the same whatever the order of independent steps before.
+func (w *queues) ordered() []*message {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := slices.Clone(w.pending)
+	slices.SortFunc(list, func(a, b *message) int {
+		return cmp.Or(cmp.Compare(w.level(a.since), w.level(b.since)), strings.Compare(a.name, b.name))
+	})
+	return list
+}
+
+// level is how many steps a step, or the begin, depends on one after another.
+func (w *queues) level(step int) int {
+	switch {
+	case step < 0:
+		return 0
+	case step < len(w.levels):
+		return w.levels[step]
+	}
+	return math.MaxInt // the one that is being taken
+}
+
+// raise finds the level of the last step.
+func (w *queues) raise() {
+	for i := len(w.levels); i <= w.step; i++ {
+		level := 1
+		for j := i - 1; j >= level-1; j-- { // no level is above the number of its step
+			if w.before(j, i) {
+				level = max(level, w.levels[j]+1)
+			}
+		}
+		w.levels = append(w.levels, level)
+	}
+}
+
+func (m *message) step() string {
+	if m.way == toProcess || m.way == inOrder {
+		return m.name + " arrives"
+	}
+	return m.name + " is executed"
+}
+
+func (m *message) touches() []string {
+	switch m.way {
+	case toStore:
+		return []string{"store", m.name}
+	case both, inOrder: // which may have come with any step before, and waited
+		return []string{m.process.name, "store", m.name}
+	}
+	return append(m.process.touches(), m.name)
+}
+
+// touches are what a step of a process touches.
+func (p *process) touches() []string {
+	if p.closing {
+		return []string{p.name, "store"}
+	}
+	return []string{p.name}
+}
+
+// begins is what the begin of a call touches: the first one of a process lets the next process begin.
+func (w *queues) begins(i int) []string {
+	touches := w.processes[i].touches()
+	if i+1 < len(w.processes) && w.follows(i+1) && !w.processes[i].begun {
+		touches = append(touches, w.processes[i+1].name)
+	}
+	return touches
+}
+
+func (w *queues) faults() (steps []Step) {
+	fault := func(name string, touches []string, take func()) {
+		steps = append(steps, Step{Name: name, Fault: true, Touches: touches, Take: take})
+	}
+	e, frames := w.store.(*ensemble)
+	if w.scope.Lost && !frames {
+		for _, m := range w.ordered() {
+			fault(m.name+" is lost", m.touches(), func() { w.settle(m, lose) })
+		}
+	}
+	for _, m := range w.ordered() {
+		if _, memory := w.store.(*scripted); !memory || m.way != toStore {
+			continue
+		}
+		if w.scope.Refuse {
+			fault(m.name+" is refused", m.touches(), func() { w.settle(m, refuse) })
+		}
+		if w.scope.Partly {
+			fault(m.name+" is executed and refused", m.touches(), func() { w.settle(m, partly) })
+		}
+		if w.scope.Late {
+			fault(m.name+" is late", m.touches(), func() { w.settle(m, late) })
+		}
+	}
+	for _, p := range w.processes {
+		both := []string{p.name, "store"}
+		if w.scope.Lost && frames && p.begun && !p.done() {
+			fault("the connection of "+p.name+" breaks", both, func() { e.Break(p) })
+		}
+		for _, c := range p.callers {
+			if w.scope.Cancel && c.state == waiting && !c.ended {
+				fault(c.name+" gives up", p.touches(), c.giveUp)
+			}
+		}
+		if w.scope.Cancel && w.scope.Long {
+			steps = append(steps, w.spoilt(p)...)
+		}
+		if w.scope.Restart && p.begun && !p.closing && !p.done() && !w.ails() {
+			fault(p.name+" restarts", []string{Everything}, func() { w.restart(p) })
+		}
+		if at, i := w.placeOf(p); w.scope.Expire && i >= 0 && !w.ails() {
+			fault("the session of "+p.name+" ends", both, func() {
+				p.disturb()
+				w.takesAway()
+				w.mu.Lock()
+				w.expired = true
+				w.mu.Unlock()
+				w.store.Expire(at, i)
+			})
+		}
+		if w.scope.Close && p.begun && !p.closing && !p.done() {
+			fault(p.name+" closes", both, func() {
+				p.disturb()
+				p.close()
+				go p.registry.Close()
+			})
+		}
+		if w.scope.Stop && p.begun && !p.closing && !p.done() {
+			fault(p.name+" shuts down", both, func() {
+				p.close()
+				go p.registry.Shutdown(context.Background())
+				synctest.Wait()
+				w.judgeLateCalls(p)
+			})
+		}
+		if w.scope.Cut && p.begun && !p.done() && !w.ails() {
+			fault(p.name+" is cut off", []string{Everything}, func() { w.cut(p) })
+		}
+		if w.scope.Renew && p.begun && !p.done() && !p.closing && !w.asks(p) {
+			fault("the lease of "+p.name+" ends", []string{Everything}, func() { w.unhear(p) })
+			fault("two renewals of "+p.name+" are refused", []string{Everything}, func() { w.refuse(p) })
+		}
+	}
+	if memory, ok := w.store.(*scripted); ok && w.scope.Anew && w.processes[0].begun && !w.done() {
+		fault("the store grants nothing for a while", []string{Everything}, func() {
+			memory.Quarantine(aWhile)
+		})
+	}
+	for _, p := range w.processes {
+		if memory, ok := w.store.(*scripted); ok && w.scope.Deaf && p.begun && p.sessions.Load() > 0 && !p.done() && !p.closing {
+			fault(p.name+" is told of nothing any more", []string{Everything}, func() {
+				w.mu.Lock()
+				p.deaf = true
+				w.mu.Unlock()
+				memory.processes[p].Deafen(errors.New("there are no news"))
+			})
+		}
+	}
+	if queue, i := w.store.Queue(path), w.scope.seed.remove-1; i >= 0 && i < len(queue) {
+		fault("contender "+queue[i].ID+" is removed", []string{"store"}, func() { w.store.Remove(path, i) })
+	}
+	if w.scope.Remove {
+		steps = append(steps, w.removals()...)
+	}
+	if frames {
+		steps = append(steps, e.troubles()...)
+	}
+	if p := w.processes[0]; w.scope.Ask && p.begun && !w.done() && !p.closing {
+		fault(p.name+" asks for it", p.touches(), func() { go p.registry.Mutex(path).Revoke(context.Background()) })
+	}
+	if w.scope.Clock > 0 && !w.done() {
+		fault(fmt.Sprint(w.scope.Clock, " pass"), []string{Everything}, w.pass)
+	}
+	return steps
+}
+
+// pass lets time pass. For whom messages wait meanwhile, or have waited the time before, or who was cut off, the lease may end.
+func (w *queues) pass() {
+	w.passed += w.scope.Clock
+	for _, p := range w.processes {
+		w.mu.Lock()
+		ends := w.scope.Long && w.passed >= lease/9 && (p.missed || p.late || w.anyUnderWayLocked(p))
+		if w.mu.Unlock(); ends {
+			p.disturb()
+			w.takesAway()
+		}
+	}
+	time.Sleep(w.scope.Clock)
+	if !w.scope.Long {
+		return
+	}
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.processes {
+		p.late = w.anyUnderWayLocked(p)
+	}
+}
+
+// removals are what an operator may take away. Beside one that is removed while it has the lock another one has it until that is told,
+// which is what tokens are for: so it is removed only where it is told at once, or nobody else is there. Readers have it together.
+func (w *queues) removals() (steps []Step) {
+	for _, at := range queueAt {
+		for i, q := range w.store.Queue(at) {
+			if p := w.named(q.Label); !w.had[q.ID] || w.scope.Seam || w.scope.Processes == 1 || w.scope.ZooKeeper && q.Permits == 0 {
+				remove := Step{Name: "an operator removes contender " + q.ID, Fault: true, Touches: []string{p.name, "store"}}
+				remove.Take = func() {
+					p.disturb()
+					w.takesAway()
+					w.store.Remove(at, i)
+				}
+				steps = append(steps, remove)
+			}
+		}
+	}
+	return steps
+}
+
+// queueAt are the queues of the store.
+var queueAt = []string{path, other, third, spelled, permitsOf + path}
+
+// mutex is the path of the one that a call is of, or the first of them; of permits it is where those are.
+func (c Call) mutex() string {
+	switch c {
+	case Second:
+		return other
+	case Third:
+		return third
+	case Named:
+		return spelled
+	case One, Two:
+		return permitsOf + path
+	}
+	return path
+}
+
+// placeOf is where a process queues, if it does.
+func (w *queues) placeOf(p *process) (at string, i int) {
+	for _, at := range queueAt {
+		if i := slices.IndexFunc(w.store.Queue(at), func(c second.Contender) bool { return c.Label == p.name }); i >= 0 {
+			return at, i
+		}
+	}
+	return "", -1
+}
+
+// cut lets neither the process nor the store be heard by the other until its session is over, and that is known to both. What others send
+// and hear meanwhile gets through. One that has closed has no session any more.
+func (w *queues) cut(p *process) {
+	p.disturb()
+	w.takesAway()
+	w.setCut(p)
+	defer w.setCut(nil)
+	heal := w.store.cut(p)
+	before := p.sessions.Load()
+	for wait, again := 10, 0; again < 4 && wait > -patience; wait-- {
+		for list := w.ordered(); len(list) > 0; list = w.ordered() {
+			v := pass
+			if list[0].process == p {
+				v = lose
+			}
+			w.settle(list[0], v)
+			synctest.Wait()
+		}
+		w.judge()
+		if wait == 0 {
+			heal()
+		}
+		time.Sleep(lease / 8)
+		synctest.Wait()
+		if p.sessions.Load() == before {
+			continue
+		}
+		w.setCut(nil)
+		if again++; len(w.ordered()) > 0 { // what it repeats
+			return
+		}
+	}
+}
+
+// asks reports whether a process has something unanswered, which it sends again after a time: how often, no schedule says.
+func (w *queues) asks(p *process) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.pending, func(m *message) bool { return m.process == p && !strings.Contains(m.name, " news ") })
+}
+
+// unhear lets no renewal of a process through until its lease is over. What it has been given before is lost then, and it knows that as
+// soon as it looks, also where it was stopped for as long.
+func (w *queues) unhear(p *process) {
+	p.disturb()
+	w.takesAway()
+	w.mu.Lock()
+	p.unheard, p.certain = true, true
+	for _, x := range w.spans {
+		if hold, ok := x.hold.(*tier.Hold); ok && x.process == p && x.end < 0 {
+			waittest.Grant(hold).(interface{ StopWatchdog() }).StopWatchdog()
+		}
+	}
+	w.mu.Unlock()
+	memory := w.store.(*scripted)
+	time.Sleep(time.Duration(p.leased.Load()) + lease/36 - memory.now(p))
+	synctest.Wait()
+	w.judgeLook(p)
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.unheard = false
+}
+
+// refuse has two renewals of a process be refused, which are tried again until one is not, long before its lease is over.
+func (w *queues) refuse(p *process) {
+	w.mu.Lock()
+	p.refusals = 2
+	w.mu.Unlock()
+	time.Sleep(valid + lease/36)
+}
+
+func (w *queues) isUnheard(p *process) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return p.unheard
+}
+
+// renewal is what becomes of one.
+func (w *queues) renewal(p *process) verdict {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case p.unheard && !w.scope.seed.renews:
+		return lose
+	case p.refusals > 0:
+		p.refusals--
+		return refuse
+	}
+	return pass
+}
+
+func (w *queues) setCut(p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cutOff = p
+}
+
+// disturb says that a process may lose what it has, and its place in the queue.
+func (p *process) disturb() {
+	w := p.callers[0].world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.disturbed, p.lossAfter = true, w.step
+	w.entered = slices.DeleteFunc(w.entered, func(x *process) bool { return x == p })
+}
+
+// takesAway says that a fault takes locks away.
+func (w *queues) takesAway() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.losses = true
+}
+
+func (p *process) close() {
+	w := p.callers[0].world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.closing = true
+}
+
+func (w *queues) done() bool {
+	return !slices.ContainsFunc(w.processes, func(p *process) bool { return !p.done() })
+}
+
+func (p *process) done() bool {
+	return !slices.ContainsFunc(p.callers, func(c *caller) bool { return c.state != over && !(p.closing && c.state == idle) })
+}
+
+// end has a caller come to its end.
+func (w *queues) end(c *caller) {
+	if c.cancel != nil {
+		c.cancel()
+	}
+	w.mu.Lock()
+	has := c.has
+	c.has = nil
+	if c.state == holding || c.state == idle {
+		c.state = over
+	}
+	w.mu.Unlock()
+	for _, x := range slices.Backward(has) {
+		x.hold.Release()
+	}
+}
+
+// End lets all that is under way come to its end.
+func (w *queues) End() (outcome string, wrong error) {
+	w.mu.Lock()
+	w.draining = true
+	for _, m := range w.pending {
+		m.verdict <- pass
+	}
+	w.pending = nil
+	w.mu.Unlock()
+	for range 2 * w.scope.Processes * len(w.scope.all()) {
+		synctest.Wait()
+		for _, p := range w.processes {
+			for _, c := range p.callers {
+				w.end(c)
+			}
+		}
+	}
+	if e, frames := w.store.(*ensemble); frames {
+		for _, x := range e.lasting {
+			x.end()
+		}
+	}
+	time.Sleep(lease) // the audit has been
+	if w.scope.Long { // and what is of former sessions has gone with them
+		time.Sleep(3 * lease)
+	}
+	synctest.Wait()
+	w.judgeRest()
+	defer func() {
+		for _, p := range w.processes {
+			p.registry.Close()
+		}
+		w.store.close()
+	}()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	slices.SortStableFunc(w.spans, func(x, y *span) int { return cmp.Or(cmp.Compare(x.token, y.token), strings.Compare(x.name, y.name)) })
+	for _, x := range w.spans {
+		outcome += x.name + " "
+	}
+	return outcome, w.wrong
+}
+
+// State is who queues, what is under way, and what the callers know.
+func (w *queues) State() string {
+	var b strings.Builder
+	for _, at := range queueAt {
+		for i, c := range w.store.Queue(at) {
+			fmt.Fprintf(&b, "%s %d: %s of %s, shared %t, permits %d\n", at, i, c.ID, c.Label, c.Shared, c.Permits)
+		}
+	}
+	var pending []string
+	for _, m := range w.ordered() {
+		pending = append(pending, m.step())
+	}
+	fmt.Fprintf(&b, "%q\n", slices.Sorted(slices.Values(pending)))
+	for _, p := range w.processes {
+		s, err := p.registry.Stats(), p.registry.Err() // the text of one that tells of a connection depends on who saw its end first
+		closed := errors.Is(err, tier.ErrClosed)
+		fmt.Fprintf(&b, "%s: waiters %d, holds %d, fails %t, closed %t\n", p.name, s.Waiters, s.Holds, err != nil, closed)
+		for _, c := range p.callers {
+			fmt.Fprintf(&b, "%s: state %d, %d turns, failed %t", c.name, c.state, c.left, c.err != nil)
+			for _, x := range c.has {
+				fmt.Fprintf(&b, ", has %v", x.hold.Err())
+			}
+			fmt.Fprintln(&b)
+		}
+	}
+	return b.String()
+}

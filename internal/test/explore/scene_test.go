@@ -1,0 +1,667 @@
+package explore_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/fault"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/zkconn"
+	"github.com/tierlock/tierlock/internal/zknode"
+	"github.com/tierlock/tierlock/internal/zkqueue"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock/zktest"
+)
+
+const (
+	lockPath  = "/locks/a" // these two are there from the beginning
+	otherPath = "/locks/b"
+
+	sessionTimeout = 6 * time.Second // what each process asks for, and gets
+	lease          = 4 * time.Second // that less the default margin
+
+	// bound is the time within which a healthy ensemble must get to whatever is waited
+	// for: the sessions of the dead expire, and the periodic look at the queue comes.
+	bound = 3 * sessionTimeout
+)
+
+// A scene is an ensemble and the processes that lock in it, in virtual time. Whatever
+// is played, at the end nobody held the lock together with somebody else, it can be had
+// by another process, and nothing is left behind.
+type scene struct {
+	*testing.T
+	srv        *zktest.Server
+	grants     atomic.Int64
+	faults     fault.Set
+	background sync.WaitGroup // which time does not pass without
+
+	mu       sync.Mutex       // guards the fields below; never held across a call of the server
+	sent     []zktest.Frame   // requests that have arrived, pings left out
+	homes    map[int64]string // session → address of its process
+	owners   map[string]int64 // lock node → session that made it
+	created  []string         // lock nodes in order of creation
+	actors   []*actor
+	turns    []*turn
+	operator *zk.Conn
+}
+
+func play(f func(s *scene)) func(t *testing.T) {
+	return func(t *testing.T) {
+		// Time does not pass in a bubble while a goroutine waits for a sync.Mutex: a
+		// deadlock of the client library would hang there without a word.
+		still := time.AfterFunc(time.Minute, func() { panic(t.Name() + ": time stands still") })
+		defer still.Stop()
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			f(s)
+			s.finish()
+		})
+	}
+}
+
+// each plays f once for every variant of a scenario.
+func each[V any](variants map[string]V, f func(s *scene, v V)) func(t *testing.T) {
+	return func(t *testing.T) {
+		for name, v := range variants {
+			t.Run(name, play(func(s *scene) { f(s, v) }))
+		}
+	}
+}
+
+func newScene(t *testing.T) *scene {
+	s := &scene{
+		T:      t,
+		srv:    zktest.Start(t, zktest.Config{MinSessionTimeout: time.Second, ContainerCheck: time.Hour}),
+		homes:  make(map[int64]string),
+		owners: make(map[string]int64),
+	}
+	t.Cleanup(s.background.Wait)
+	s.srv.Intercept(s.intercept)
+	s.srv.OnChange(s.observe)
+	for _, path := range []string{"/locks", lockPath, otherPath} {
+		_, err := s.admin().Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+		s.must(err)
+	}
+	return s
+}
+
+// observe checks that nobody deletes the node of another process.
+func (s *scene) observe(view zktest.View, changes []zktest.Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range changes {
+		switch kind, _, ok := zkqueue.ParseName(c.Path); {
+		case !ok || kind == zkqueue.KindKazoo || kind == zkqueue.KindKazooRead:
+		case c.Op == "create":
+			s.owners[c.Path] = c.Session
+			s.created = append(s.created, c.Path)
+		case c.Op == "delete":
+			by, of := s.homes[c.Session], s.homes[s.owners[c.Path]]
+			if by != "" && by != of {
+				s.Errorf("the process at %s deleted %s of the process at %s", by, c.Path, of)
+			}
+		}
+	}
+}
+
+// nodes returns how many lock nodes have been created so far.
+func (s *scene) nodes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.created)
+}
+
+// requests returns how many requests of a kind the process has sent so far.
+func (p *actor) requests(ops ...string) int {
+	p.scene.mu.Lock()
+	defer p.scene.mu.Unlock()
+	n := 0
+	for _, f := range p.scene.sent {
+		for _, op := range ops {
+			if f.Op == op && p.uses(f.Member) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// eventually lets virtual time pass until the condition holds.
+func (s *scene) eventually(within time.Duration, what string, holds func() bool) {
+	s.Helper()
+	for deadline := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
+		synctest.Wait()
+		if holds() {
+			return
+		}
+		need.Must(s, fmt.Sprintf("not within %v: %s", within, what), !time.Now().After(deadline))
+	}
+}
+
+// finish heals everything and checks what must be true at the end of any scene.
+func (s *scene) finish() {
+	s.Helper()
+	s.heal()
+	s.background.Wait()
+	for _, u := range s.turns {
+		u.end()
+	}
+	s.operator.Close()
+	s.eventually(bound, "nothing is left behind", func() bool { return s.leftovers() == "" })
+	another := s.join(role{})
+	for _, path := range s.paths() {
+		another.acquireAt(path).end()
+	}
+	for _, p := range s.actors {
+		p.locks.Close()
+	}
+	synctest.Wait()
+	need.Equal(s, "after everybody has gone", s.leftovers(), "")
+	s.checkExclusion()
+}
+
+func (s *scene) leftovers() string {
+	var left []string
+	for _, sess := range s.srv.Sessions() {
+		left = append(left, sess.Ephemerals...)
+	}
+	for _, p := range s.actors {
+		if n := p.reaping(); n > 0 && !errors.Is(p.client.Err(), second.ErrClosed) {
+			left = append(left, fmt.Sprintf("%d to reap at %s", n, p.servers[0]))
+		}
+	}
+	return strings.Join(left, ", ")
+}
+
+func (s *scene) paths() []string {
+	seen := map[string]bool{lockPath: true}
+	paths := []string{lockPath}
+	for _, u := range s.turns {
+		if u.hold != nil && !seen[u.path] {
+			seen[u.path] = true
+			paths = append(paths, u.path)
+		}
+	}
+	return paths
+}
+
+// admin returns a connection of the operator, who has no use for locks.
+func (s *scene) admin() *zk.Conn {
+	s.Helper()
+	if s.operator == nil {
+		s.operator = s.connectTo(s.srv)
+	}
+	return s.operator
+}
+
+func (s *scene) connectTo(srv *zktest.Server) *zk.Conn {
+	s.Helper()
+	return zkconn.Start(s, []string{"127.0.0.1:2181"}, 40*time.Second, srv.DialTimeout)
+}
+
+// must checks the outcome of a step that is not what the scene is about.
+func (s *scene) must(err error) {
+	s.Helper()
+	need.OK(s, err)
+}
+
+func (s *scene) wantErr(err error, targets ...error) {
+	s.Helper()
+	for _, target := range targets {
+		need.WantErr(s, "error", err, target)
+	}
+}
+
+// in returns a context that ends in the middle of a scene.
+func (s *scene) in(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(s.Context(), d)
+	s.Cleanup(cancel)
+	return ctx
+}
+
+// An actor is a process in a scene, through members of the ensemble that serve nobody else.
+type actor struct {
+	client  *zknode.Client
+	locks   *tier.Registry
+	scene   *scene
+	servers []string
+	net     *network
+}
+
+// begin keeps trying to connect until ctx ends.
+func (p *actor) begin(ctx context.Context, r role) error {
+	options := append([]zknode.Option{
+		zknode.WithDialContext(p.net.dial), zknode.WithSessionTimeout(sessionTimeout), zknode.WithLogger(slog.New(slog.DiscardHandler)),
+	}, r.zk...)
+	client, err := zknode.Dial(ctx, strings.Join(p.servers, ","), options...)
+	if err != nil {
+		return err
+	}
+	p.client, p.locks = client, tier.New(zknode.Tier(client), r.tier...)
+	return nil
+}
+
+// reaping returns the number of nodes that are still to be deleted in the background.
+func (p *actor) reaping() int {
+	return zknode.Tier(p.client).(interface{ Reaping() int }).Reaping()
+}
+
+// A role says what is special about a process.
+type role struct {
+	members int // of the ensemble that it knows; 1 if zero
+	zk      []zknode.Option
+	tier    []tier.Option // strict if nil
+}
+
+// strict makes each release give the node up.
+var strict = []tier.Option{tier.WithStrictOrder()}
+
+func (s *scene) join(r role) *actor {
+	s.Helper()
+	p := &actor{scene: s, net: &network{srv: s.srv}}
+	for i := range max(r.members, 1) {
+		p.servers = append(p.servers, fmt.Sprintf("127.1.%d.%d:2181", len(s.actors), i+1))
+	}
+	if r.tier == nil {
+		r.tier = strict
+	}
+	s.mu.Lock()
+	s.actors = append(s.actors, p)
+	s.mu.Unlock()
+	s.must(p.begin(s.in(time.Minute), r))
+	s.Cleanup(func() { p.locks.Close() })
+	s.Cleanup(p.net.resume)
+	return p
+}
+
+func (p *actor) uses(member string) bool { return slices.Contains(p.servers, member) }
+
+// session returns the process's live session; it is connected.
+func (p *actor) session() int64 {
+	p.scene.Helper()
+	return p.connection().ID
+}
+
+// member returns the address of the member that the process is connected to.
+func (p *actor) member() string {
+	p.scene.Helper()
+	return p.connection().Member
+}
+
+func (p *actor) connection() zktest.Session {
+	p.scene.Helper()
+	synctest.Wait()
+	for _, sess := range p.scene.srv.Sessions() {
+		if p.uses(sess.Member) {
+			return sess
+		}
+	}
+	p.scene.Fatalf("the process at %s has no session", p.servers[0])
+	return zktest.Session{}
+}
+
+// unplug breaks the connection and all attempts to make another.
+func (p *actor) unplug() {
+	for _, addr := range p.servers {
+		p.scene.srv.Member(addr).Refuse()
+		p.scene.srv.Member(addr).Cut()
+	}
+}
+
+func (p *actor) plug() {
+	for _, addr := range p.servers {
+		p.scene.srv.Member(addr).Accept()
+	}
+}
+
+// A turn is one acquisition, from the call of Acquire to the release.
+type turn struct {
+	actor  *actor
+	path   string
+	outer  *turn // whose context it was started with
+	cancel context.CancelFunc
+	done   chan struct{} // closed when Acquire has returned
+	over   chan struct{} // closed when the owner has finished its section
+	ended  chan struct{} // closed when the turn is over or lost
+
+	hold *tier.Hold // valid when done is closed, like the next one
+	err  error
+
+	since, until time.Time // valid when done, and ended, is closed
+	number       int       // of the grant; many are of one virtual instant
+}
+
+// start calls Acquire in a goroutine of its own.
+func (p *actor) start(ctx context.Context) *turn { return p.startAt(ctx, lockPath) }
+
+func (p *actor) startAt(ctx context.Context, path string) *turn {
+	return p.startWith(ctx, p.locks.Mutex(path), nil)
+}
+
+// startWith is start with a lock of the process, below a turn if outer is not nil.
+func (p *actor) startWith(ctx context.Context, mu *tier.Mutex, outer *turn) *turn {
+	if outer != nil {
+		ctx = outer.hold.Context(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	u := &turn{
+		actor: p, path: mu.Path(), outer: outer, cancel: cancel,
+		done: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{}),
+	}
+	p.scene.mu.Lock()
+	p.scene.turns = append(p.scene.turns, u)
+	p.scene.mu.Unlock()
+	go func() {
+		defer close(u.done)
+		if u.hold, u.err = mu.Acquire(ctx); u.err == nil {
+			u.since = time.Now()
+			u.number = int(p.scene.grants.Add(1))
+			go u.watch()
+		}
+	}()
+	return u
+}
+
+func (u *turn) watch() {
+	defer close(u.ended)
+	select {
+	case <-u.hold.Lost():
+	case <-u.over:
+	}
+	u.until = time.Now()
+}
+
+// queue starts a turn that has to wait.
+func (p *actor) queue(ctx context.Context) *turn {
+	p.scene.Helper()
+	u := p.start(ctx)
+	u.waits()
+	return u
+}
+
+// acquire gets a lock that is free, or becomes free in time.
+func (p *actor) acquire() *turn { return p.acquireAt(lockPath) }
+
+func (p *actor) acquireAt(path string) *turn {
+	p.scene.Helper()
+	return p.startAt(p.scene.Context(), path).granted(bound)
+}
+
+func (u *turn) pending() bool { return !need.Closed(u.done) }
+
+// waits checks that the turn has not come.
+func (u *turn) waits() {
+	u.actor.scene.Helper()
+	if synctest.Wait(); !u.pending() {
+		u.actor.scene.Fatalf("Acquire: got %v, %v; want it to wait", u.hold, u.err)
+	}
+}
+
+// granted waits for the turn to come.
+func (u *turn) granted(within time.Duration) *turn {
+	u.actor.scene.Helper()
+	if u.settled(within); u.err != nil {
+		u.actor.scene.Fatalf("Acquire: %v", u.err)
+	}
+	synctest.Wait()
+	return u
+}
+
+// failed waits for Acquire to return an error, and checks that nothing of it is left.
+func (u *turn) failed(within time.Duration, targets ...error) {
+	s := u.actor.scene
+	s.Helper()
+	if u.settled(within); u.err == nil {
+		s.Fatalf("Acquire succeeded, want an error that wraps %v", targets)
+	}
+	s.wantErr(u.err, targets...)
+}
+
+func (u *turn) settled(within time.Duration) {
+	u.actor.scene.Helper()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-u.done:
+	case <-timer.C: // what happens at that very instant counts
+		if synctest.Wait(); u.pending() {
+			u.actor.scene.Fatalf("Acquire did not return within %v (connection: %v)", within, u.actor.client.Err())
+		}
+	}
+}
+
+// lost waits for the loss of the hold.
+func (u *turn) lost(within time.Duration) *turn {
+	s := u.actor.scene
+	s.Helper()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-u.ended:
+	case <-timer.C: // what happens at that very instant counts
+		synctest.Wait()
+	}
+	need.Must(s, fmt.Sprintf("the loss was not noticed within %v", within), need.Closed(u.ended))
+	s.wantErr(u.hold.Err(), tier.ErrLost)
+	return u
+}
+
+// keeps checks that the lock is held.
+func (u *turn) keeps() {
+	u.actor.scene.Helper()
+	if synctest.Wait(); u.hold.Err() != nil {
+		u.actor.scene.Fatalf("hold: %v", u.hold.Err())
+	}
+}
+
+func (u *turn) release() error {
+	close(u.over)
+	<-u.ended
+	return u.hold.Release()
+}
+
+// end sees to it that the turn is over, however far it came.
+func (u *turn) end() {
+	u.cancel()
+	<-u.done
+	if u.hold == nil {
+		return
+	}
+	if need.Closed(u.over) {
+		return
+	}
+	if err := u.release(); err != nil && !errors.Is(err, tier.ErrLost) {
+		u.actor.scene.Errorf("Release: %v", err)
+	}
+}
+
+// checkExclusion checks that no turn began before all earlier ones were over or lost, but for those that read beside others,
+// or within another. It goes by virtual time, so that it holds at every instant.
+func (s *scene) checkExclusion() {
+	s.Helper()
+	held := slices.DeleteFunc(slices.Clone(s.turns), func(u *turn) bool { return u.hold == nil })
+	slices.SortFunc(held, func(a, b *turn) int { return cmp.Compare(a.number, b.number) })
+	for i, u := range held {
+		for _, before := range held[:i] {
+			if u.path != before.path || u.outer == before || u.hold.Shared() && before.hold.Shared() {
+				continue
+			}
+			if u.since.Before(before.until) {
+				s.Errorf("%s: granted to %s at %v, while %s held it until %v", u.path,
+					u.actor.servers[0], u.since, before.actor.servers[0], before.until)
+			}
+			if u.hold.Token() < before.hold.Token() {
+				s.Errorf("%s: token %d after %d", u.path, u.hold.Token(), before.hold.Token())
+			}
+		}
+	}
+}
+
+// arm lets frames of the process meet a fault.
+func (p *actor) arm(f fault.Fault) *fault.Armed {
+	about := f.About
+	f.About = func(frame *zktest.Frame) bool { return p.uses(frame.Member) && (about == nil || about(frame)) }
+	return p.scene.faults.Arm(f)
+}
+
+// at is what frames are about that name the path.
+func at(path string) func(f *zktest.Frame) bool {
+	return func(f *zktest.Frame) bool { return f.Path == path }
+}
+
+func (s *scene) intercept(f *zktest.Frame) zktest.Action {
+	s.note(f)
+	return s.faults.Intercept(f)
+}
+
+// note keeps what a frame tells about who asks for what.
+func (s *scene) note(f *zktest.Frame) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.Dir == zktest.Reply && f.Op == "connect" {
+		for _, p := range s.actors {
+			if p.uses(f.Member) {
+				s.homes[f.Session] = p.servers[0]
+			}
+		}
+	}
+	heartbeat := f.Op == "ping" || f.Op == "sync" && f.Path == "/"
+	if f.Dir == zktest.Request && !heartbeat {
+		s.sent = append(s.sent, *f)
+	}
+}
+
+// heal ends all faults.
+func (s *scene) heal() {
+	s.faults.Clear()
+	s.mu.Lock()
+	processes, sessions := s.actors, slices.Collect(maps.Keys(s.homes))
+	s.mu.Unlock()
+	s.srv.Unfreeze()
+	for _, session := range sessions { // also of those that are over: their clients do not know
+		s.srv.Unmute(session, zktest.Request)
+		s.srv.Unmute(session, zktest.Reply)
+	}
+	for _, p := range processes {
+		p.net.resume()
+		for _, addr := range p.servers {
+			m := s.srv.Member(addr)
+			m.Accept()
+			m.Unfreeze()
+			m.CatchUp()
+			m.Rejoin()
+		}
+	}
+}
+
+// A network is what lies between a process and its servers.
+type network struct {
+	mu      sync.Mutex // guards the fields below; never held while waiting
+	srv     *zktest.Server
+	reads   chan struct{} // closed when reading goes on; nil while it does
+	writes  chan struct{}
+	onWrite func([]byte) (fail bool) // nil: none fails
+}
+
+func (n *network) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	n.mu.Lock()
+	srv := n.srv
+	n.mu.Unlock()
+	conn, err := srv.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &link{Conn: conn, network: n}, nil
+}
+
+// stall stops writing; what is written waits.
+func (n *network) stall() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.writes == nil {
+		n.writes = make(chan struct{})
+	}
+}
+
+// stop stops writing, and what was read does not arrive: all that a stopped process
+// shows of itself.
+func (n *network) stop() {
+	n.stall()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.reads == nil {
+		n.reads = make(chan struct{})
+	}
+}
+
+func (n *network) resume() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, gate := range []*chan struct{}{&n.reads, &n.writes} {
+		if *gate != nil {
+			close(*gate)
+			*gate = nil
+		}
+	}
+	n.onWrite = nil
+}
+
+// A link is one connection. What is stopped stays stopped until resume, even if the
+// connection is closed meanwhile: a stopped process closes nothing.
+type link struct {
+	net.Conn
+	network *network
+}
+
+func (l *link) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	l.network.mu.Lock()
+	gate := l.network.reads
+	l.network.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	return n, err
+}
+
+func (l *link) Write(p []byte) (int, error) {
+	l.network.mu.Lock()
+	gate, onWrite := l.network.writes, l.network.onWrite
+	l.network.mu.Unlock()
+	if onWrite != nil && onWrite(p) {
+		l.Close()
+	}
+	if gate != nil {
+		<-gate
+	}
+	return l.Conn.Write(p)
+}
+
+// move lets later connections go to another ensemble.
+func (n *network) move(srv *zktest.Server) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.srv = srv
+}
+
+// failWrites breaks the connection instead of a write that fails.
+func (n *network) failWrites(fails func(frame []byte) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.onWrite = fails
+}

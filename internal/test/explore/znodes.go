@@ -1,0 +1,393 @@
+package explore
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/zklock/zktest"
+)
+
+// A ledger keeps account of the znodes of locks: what the server did with each. Only the world of a ZooKeeper can feed its judges.
+type ledger struct {
+	scope Scope
+
+	mu       sync.Mutex // guards the fields below; taken under the server's lock, so no call of the server under it
+	wrong    string     // "" as long as nothing is
+	sessions map[int64]*process
+	ended    map[int64]bool // those that were ended before their time, and the operator's
+	named    map[string]*lockNode
+	tokens   map[tokenAt]*lockNode
+	queues   map[string][]*lockNode // that are there, by path, in order of creation
+	permits  map[string]*process    // that are taken, by id
+	takers   map[string]*process    // of permits, all there ever were, by id
+	unused   []*lockNode            // that are gone and have served nobody
+	step     int                    // that is being taken
+	calm     time.Time              // when the latest fault cannot matter any more
+}
+
+func newLedger(s Scope) *ledger {
+	return &ledger{
+		scope: s, sessions: make(map[int64]*process), ended: make(map[int64]bool), named: make(map[string]*lockNode),
+		tokens: make(map[tokenAt]*lockNode), queues: make(map[string][]*lockNode), permits: make(map[string]*process),
+		takers: make(map[string]*process),
+	}
+}
+
+// A lockNode is what a process queues with.
+type lockNode struct {
+	path    string // of its first znode
+	lock    string
+	mode    second.Mode
+	shared  bool   // it was a writer's, and is a reader's
+	second  string // path of the znode for kazoo
+	halved  bool   // second is gone
+	token   int64
+	owner   *process
+	session int64
+	step    int // in which it was created
+	served  bool
+	gone    bool
+	revoked time.Time // when it was taken away by what no lease covers; zero if it was not
+}
+
+// A tokenAt is the token of a node: those of different locks that were made in one transaction have the same one.
+type tokenAt struct {
+	lock  string
+	token int64
+}
+
+func (n *lockNode) reads() bool { return n.shared || n.mode == second.Reading }
+
+// A znodeName is what the name of a znode of a lock tells.
+type znodeName struct {
+	lock   string // path of the lock
+	id     string // of the node: its znodes have it in common, also those that take the place of others
+	marker string
+	number int // that the server gave it
+}
+
+var znodePath = regexp.MustCompile(`^(.*)/(_c_[0-9a-f-]{36})-(lock-|__WRIT__|__READ__|__lock__|__rlock__|lease-)(\d{10})$`)
+
+// parseZnode reports false for a path of any other form.
+func parseZnode(path string) (z znodeName, ok bool) {
+	m := znodePath.FindStringSubmatch(path)
+	if m == nil {
+		return z, false
+	}
+	number, _ := strconv.Atoi(m[4]) // the pattern sees to it
+	return znodeName{lock: m[1], id: m[2], marker: m[3], number: number}, true
+}
+
+// permitMarker is that of the node of a permit, which is in no queue.
+const permitMarker = "lease-"
+
+// modes are the modes of nodes by the marker of their first znode.
+var modes = map[string]second.Mode{"lock-": second.Exclusive, "__WRIT__": second.Writing, "__READ__": second.Reading}
+
+// forKazoo reports whether it is a second znode: kazoo, which sees nothing else, stays out for as long as it is there.
+func (z znodeName) forKazoo() bool { return z.marker == "__lock__" || z.marker == "__rlock__" }
+
+// pairs reports whether second is what belongs right behind z.
+func (z znodeName) pairs(second znodeName) bool {
+	return second.id == z.id && second.number == z.number+1 && (second.marker == "__rlock__") == (z.marker == "__READ__")
+}
+
+// id is what is random in the name of a znode.
+var id = regexp.MustCompile(`_c_[0-9a-f-]{36}-`)
+
+func (n *lockNode) String() string { return id.ReplaceAllString(n.path, "") }
+
+// blame notes what is wrong first.
+func (b *ledger) blame(format string, args ...any) {
+	if b.wrong == "" {
+		b.wrong = id.ReplaceAllString(fmt.Sprintf(format, args...), "")
+	}
+}
+
+// joined notes whose session it is.
+func (b *ledger) joined(session int64, p *process) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sessions[session] = p
+}
+
+// ends notes that a session is about to be ended before its time.
+func (b *ledger) ends(session int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended[session] = true
+}
+
+// disturb notes a fault. What it leaves behind is cleared up within two sessions once it is over.
+func (b *ledger) disturb() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calm = time.Now().Add(2 * lease)
+}
+
+// changed follows a transaction of the server.
+func (b *ledger) changed(changes []zktest.Change) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := make(map[string]*lockNode) // half of a pair does not count
+	for lock, queue := range b.queues {
+		if i := slices.IndexFunc(queue, func(n *lockNode) bool { return !n.halved }); i >= 0 {
+			first[lock] = queue[i]
+		}
+	}
+	var fresh []*lockNode
+	var turn *lockNode // whose node in the queue for permits has gone
+	shared := b.sharedBy(changes)
+	for _, c := range changes {
+		z, ok := parseZnode(c.Path)
+		switch {
+		case !ok:
+		case z.marker == permitMarker && c.Op == "create":
+			defer b.judgeTaken(z, c, &turn, first)
+			b.permits[z.id], b.takers[z.id] = b.sessions[c.Session], b.sessions[c.Session]
+		case z.marker == permitMarker && c.Op == "delete":
+			b.judgeDelete(c, b.takers[z.id])
+			delete(b.permits, z.id)
+		case c.Op == "create" && z.forKazoo():
+			b.secondCreated(z, c)
+		case c.Op == "create" && shared[z.id] != nil:
+			b.share(shared[z.id], z, c)
+			fresh = append(fresh, shared[z.id])
+		case c.Op == "create":
+			fresh = append(fresh, b.created(z, c))
+		case c.Op == "delete" && shared[z.id] != nil: // what takes its place comes in the same transaction
+		case c.Op == "delete" && b.named[z.id] != nil:
+			n := b.named[z.id]
+			if turn = n; z.forKazoo() {
+				n.halved = true
+			} else {
+				if n.gone = true; !n.served && b.calm.IsZero() {
+					b.unused = append(b.unused, n)
+				}
+				b.queues[n.lock] = slices.DeleteFunc(b.queues[n.lock], func(x *lockNode) bool { return x == n })
+			}
+			if b.ended[c.Session] {
+				n.revoked = time.Now()
+			} else {
+				b.judgeDelete(c, n.owner)
+			}
+		}
+	}
+	for _, n := range fresh {
+		b.judgeSingle(n)
+		if n.owner.bridged != (n.second != "") {
+			b.blame("%s, bridged %t, has the second znode %q", n.owner.name, n.owner.bridged, n.second)
+		}
+	}
+	if len(b.permits) > permitsThere {
+		b.blame("%d permits of %d are taken", len(b.permits), permitsThere)
+	}
+}
+
+func (b *ledger) created(z znodeName, c zktest.Change) *lockNode {
+	n := &lockNode{
+		path: c.Path, lock: z.lock, mode: modes[z.marker], token: c.Zxid,
+		owner: b.sessions[c.Session], session: c.Session, step: b.step,
+	}
+	if b.named[z.id] != nil {
+		b.blame("the id of %s was used before: a late delete could hit the wrong node", n.path)
+	}
+	b.named[z.id], b.tokens[tokenAt{n.lock, n.token}] = n, n
+	b.queues[z.lock] = append(b.queues[z.lock], n)
+	return n
+}
+
+// judgeDelete is I12.
+func (b *ledger) judgeDelete(c zktest.Change, of *process) {
+	if by := b.sessions[c.Session]; by != of && !b.ended[c.Session] {
+		b.blame("%s of %s was deleted by another process", c.Path, of.name)
+	}
+}
+
+// judgeRequest is I12 of a request: nobody asks to delete what it has not created.
+func (b *ledger) judgeRequest(f *zktest.Frame) {
+	z, ok := parseZnode(f.Path)
+	if !ok || f.Op != "delete" && (f.Op != "multi" || f.First != "delete") {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	of := b.takers[z.id]
+	if n := b.named[z.id]; n != nil {
+		of = n.owner
+	}
+	if by := b.sessions[f.Session]; by != of {
+		b.blame("%s asks to delete %s, which it did not create", by.name, f.Path)
+	}
+}
+
+// judgeSingle is I3, the transaction being done.
+func (b *ledger) judgeSingle(n *lockNode) {
+	if n.shared || n.owner == nil || n.owner.tier == nil || time.Now().Before(b.calm) ||
+		n.owner.tier.(interface{ Reaping() int }).Reaping() > 0 {
+		return
+	}
+	for _, other := range b.queues[n.lock] {
+		if other != n && other.owner == n.owner && (other.mode == second.Exclusive) == (n.mode == second.Exclusive) {
+			b.blame("%s has %s and %s in the queue, and nothing to clear up", n.owner.name, other.path, n.path)
+		}
+	}
+}
+
+// judgeTaken: permits are taken by the first in the queue, in one transaction with its node.
+func (b *ledger) judgeTaken(z znodeName, c zktest.Change, turn **lockNode, first map[string]*lockNode) {
+	queue := strings.TrimSuffix(z.lock, "/leases") + "/locks"
+	if n := *turn; n == nil || n != first[queue] {
+		b.blame("%s was taken by another one than the first in the queue", c.Path)
+	}
+}
+
+// A writer's node is shared when a reader's takes its place in one transaction: with the same id and number, so that it stays
+// where it was in the queue.
+
+// sharedBy returns the nodes that a transaction shares, by id.
+func (b *ledger) sharedBy(changes []zktest.Change) map[string]*lockNode {
+	shared, deleted := make(map[string]*lockNode), make(map[string]bool)
+	for _, c := range changes {
+		z, ok := parseZnode(c.Path)
+		switch {
+		case !ok || z.forKazoo():
+		case c.Op == "delete":
+			deleted[z.id] = true
+		case c.Op == "create" && deleted[z.id]:
+			shared[z.id] = b.named[z.id]
+		}
+	}
+	return shared
+}
+
+// share notes that the znode z takes the place of the first one of n. Whoever is right behind a writer of ours takes its departure for
+// the end of it unless it is watched that a reader remains: so the one right behind has to be one that does not care.
+func (b *ledger) share(n *lockNode, z znodeName, c zktest.Change) {
+	was, _ := parseZnode(n.path)
+	if c.Session != n.session || n.mode != second.Writing || n.shared || modes[z.marker] != second.Reading || z.number != was.number {
+		b.blame("%s of session %#x took the place of %s of %#x", c.Path, c.Session, n.path, n.session)
+	}
+	n.path, n.shared, n.second = c.Path, true, ""
+	queue := b.queues[n.lock]
+	i := slices.Index(queue, n)
+	halves := b.scope.Remove && b.scope.Bridged // half a node has a place in the queue, too
+	if !halves && (i+1 >= len(queue) || !queue[i+1].reads()) {
+		b.blame("%s was shared with no reader right behind", n.path)
+	}
+}
+
+func (b *ledger) secondCreated(z znodeName, c zktest.Change) {
+	n := b.named[z.id]
+	if n == nil {
+		b.blame("%s was created without its first znode", c.Path)
+		return
+	}
+	if first, _ := parseZnode(n.path); !first.pairs(z) {
+		b.blame("%s was created for %s", c.Path, n.path)
+	}
+	n.second = c.Path
+}
+
+// judgeNodesLocked judges what the ledger says of those who have something by their own belief.
+func (w *queues) judgeNodesLocked(e *ensemble) {
+	b := e.ledger
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.wrong != "" {
+		w.blameLocked("znodes", "%s", b.wrong)
+	}
+	b.step = w.step + 1
+	for _, n := range b.unused {
+		w.judgeUnusedLocked(n)
+	}
+	b.unused = nil
+	for _, x := range w.spans {
+		n := b.tokens[tokenAt{x.paths[0], x.token}]
+		switch {
+		case x.token == 0, x.begin >= 0 && x.end >= 0:
+			continue
+		case n == nil || n.owner != x.process:
+			w.blameLocked("znodes", "%s has token %d, which is no node of its process", x.name, x.token)
+			continue
+		case !n.revoked.IsZero():
+			x.weight = 0
+		}
+		if n.served = true; x.end < 0 && x.hold.Err() == nil && !x.closing {
+			w.judgeNodeLocked(e, x, n)
+		}
+	}
+}
+
+// judgeUnusedLocked judges whether somebody waits for whom a node was made that is gone, without any fault: whoever gives up takes nothing
+// from the others, and the process keeps its place in the queue (I9). A node to read goes if whoever is first may write now.
+func (w *queues) judgeUnusedLocked(n *lockNode) {
+	if !n.revoked.IsZero() || n.owner.disturbed || w.scope.calls(Both) { // who may give one up for the other
+		return
+	}
+	for _, c := range n.owner.callers {
+		reads := c.call == Read || c.call == Upgrade
+		if c.state == waiting && !c.ended && c.after < n.step && c.call.mutex() == n.lock && !w.scope.calls(Try) && !w.worn && !c.closing &&
+			(n.mode == second.Exclusive || n.mode == second.Writing || reads) && w.scope.MaxWait == 0 && c.after <= w.sentLocked(n) {
+			w.blameLocked("znodes", "%s is gone, for which %s has waited since before", n, c.name)
+		}
+	}
+}
+
+// sentLocked is after which step a node was first asked for.
+func (w *queues) sentLocked(n *lockNode) int {
+	step, known := w.sent[w.store.(*ensemble).place(n.owner, n.path)]
+	if !known {
+		return -1
+	}
+	return step
+}
+
+// judgeNodeLocked judges what somebody has whose node is n.
+func (w *queues) judgeNodeLocked(e *ensemble, x *span, n *lockNode) {
+	b := e.ledger
+	if !n.revoked.IsZero() { // no lease covers that: who has it is told by the server, once it has been held for as long as to be watched
+		due := max(0, x.got.Add(lease/6).Sub(n.revoked)) + time.Millisecond
+		if x.missed || x.disturbed && !w.scope.Remove || len(e.lasting) > 0 || w.anyUnderWayLocked(x.process) || time.Now().Before(b.calm) {
+			due = math.MaxInt64
+		}
+		if since := time.Since(n.revoked); since > due {
+			w.blameLocked("lost", "%s was not told for %v that its node is gone", x.name, since)
+		}
+		return
+	}
+	if n.gone || n.halved {
+		w.blameLocked("znodes", "%s has it, whose node %s is gone", x.name, n)
+	}
+	if n.reads() && x.weight == whole {
+		w.blameLocked("znodes", "%s writes with %s, a node to read", x.name, n)
+	}
+	for _, other := range b.queues[n.lock] {
+		if other == n {
+			break
+		}
+		if !other.halved && !(n.reads() && other.reads()) && other.token < n.token && !w.worn {
+			w.blameLocked("znodes", "%s has it while %s of %s is before it in the queue", x.name, other, other.owner.name)
+		}
+	}
+}
+
+// judgeEndLocked: once nobody wants a lock, nothing is left of it (I5), nor of what watched it (I10): a watch on the children of a lock, or
+// of the two of a semaphore, stays until the next change there.
+func (w *queues) judgeEndLocked(e *ensemble) {
+	for _, p := range w.processes {
+		if n := p.tier.(interface{ Reaping() int }).Reaping(); n > 0 && !p.closing {
+			w.blameLocked("left", "%s has %d nodes to delete", p.name, n)
+		}
+	}
+	if n := e.Watches(); n > len(w.processes)*5 {
+		w.blameLocked("left", "%d watches", n)
+	}
+}

@@ -1,0 +1,433 @@
+package explore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/fault"
+	"github.com/tierlock/tierlock/internal/test/zkconn"
+	"github.com/tierlock/tierlock/internal/zknode"
+	"github.com/tierlock/tierlock/internal/zkqueue"
+	"github.com/tierlock/tierlock/zklock/zktest"
+)
+
+const port = ":2181"
+
+// The names of nodes grow, so that what goes by their order is the same each time.
+func init() {
+	var n atomic.Uint64
+	zkqueue.Random = func(id []byte) (int, error) {
+		binary.BigEndian.PutUint64(id, n.Add(1)<<20) // above the digit that says whose it is
+		return len(id), nil
+	}
+}
+
+// An ensemble is a ZooKeeper in memory. A request is executed, and an answer or an event arrives, in a step of its own, in the order of
+// its connection. Handshakes, pings and goodbyes get through at once.
+type ensemble struct {
+	*zktest.Server
+	world    *queues
+	ledger   *ledger
+	opened   atomic.Bool // all processes have a session
+	conns    []func()    // end those that the client library has made
+	operator *zk.Conn    // nil if there is none
+	lasting  []trouble
+
+	mu     sync.Mutex         // guards the fields below
+	mended *process           // whose next connection is no step
+	starts *process           // all of which passes
+	forged *process           // whose next connection is told that its session has expired
+	newest map[*process]int64 // sessions
+	ids    map[string]string  // of nodes, which are random, as they are in schedules
+	count  map[string]int     // of these, by process
+	passed map[zktest.Frame]bool
+	read   int64                         // after which transaction the next one was read
+	queues map[string][]second.Contender // by path
+}
+
+func newEnsemble(w *queues) *ensemble {
+	e := &ensemble{
+		Server: zktest.NewServer(zktest.Config{ContainerCheck: 24 * time.Hour, Tick: w.scope.Tick}),
+		world:  w, ledger: newLedger(w.scope), newest: make(map[*process]int64),
+		ids: make(map[string]string), count: make(map[string]int), passed: make(map[zktest.Frame]bool),
+	}
+	e.Intercept(e.hold)
+	e.OnChange(e.judge)
+	if w.scope.Remove || w.scope.seed.remove > 0 {
+		e.operator = e.library(operator, e.DialContext)
+	}
+	if w.scope.Remove {
+		e.ledger.ends(e.operator.SessionID())
+	}
+	return e
+}
+
+// dial connects a process to a member of its own. To connect again is a step.
+func (e *ensemble) dial(p *process) second.Tier {
+	connect := func(ctx context.Context, network, address string) (net.Conn, error) {
+		if e.opened.Load() && !e.isStarting(p) && !e.isMended(p) && e.world.post(p, "connect", both) == lose {
+			return nil, errors.New("there is no way")
+		}
+		return e.DialContext(ctx, network, address)
+	}
+	servers := strings.Repeat(p.name+port+",", 8) + p.name + port // at the end of which the library pauses
+	options := []zknode.Option{zknode.WithSessionTimeout(lease), zknode.WithLabel(p.name), zknode.WithLogger(slog.New(slog.DiscardHandler))}
+	var client *zknode.Client
+	var err error
+	if p.bridged {
+		options = append(options, zknode.WithKazoo())
+	}
+	if e.world.scope.Attached {
+		client, err = zknode.Attach(e.library(member(p.name+port), connect), options...)
+	} else {
+		client, err = zknode.Dial(context.Background(), servers, append(options, zknode.WithDialContext(connect))...)
+	}
+	if err != nil {
+		e.world.Fatal(err)
+	}
+	for _, call := range append([]Call{Lock}, e.world.scope.all()...) {
+		if at := call.mutex(); e.opened.Load() || strings.HasPrefix(at, permitsOf) || e.Exists(at) && !e.world.scope.grouped() {
+			continue
+		}
+		// As after the first lock there, at a distance.
+		lock, _ := client.Lock(call.mutex())
+		node, err := lock.Acquire(context.Background())
+		if err != nil {
+			e.world.Fatal(err)
+		}
+		node.Release()
+	}
+	return zknode.Tier(client)
+}
+
+// A member is the one server that a process knows.
+type member string
+
+// operator is that of somebody who has no use for locks.
+const operator member = "operator" + port
+
+func (m member) Init([]string) error                    { return nil }
+func (m member) Len() int                               { return 1 }
+func (m member) Next() (server string, retryStart bool) { return string(m), false }
+func (m member) Connected()                             {}
+
+// library is a connection that the client library makes.
+func (e *ensemble) library(to member, connect func(ctx context.Context, network, address string) (net.Conn, error)) *zk.Conn {
+	dialer := func(network, address string, _ time.Duration) (net.Conn, error) {
+		return connect(context.Background(), network, address)
+	}
+	conn, events, err := zk.Connect([]string{string(to)}, lease, zk.WithHostProvider(to), zk.WithDialer(dialer),
+		zk.WithLogger(zkconn.Silent{}), zk.WithLogInfo(false))
+	if err != nil {
+		e.world.Fatal(err)
+	}
+	for event := range events {
+		if event.State == zk.StateHasSession {
+			break
+		}
+	}
+	e.conns = append(e.conns, func() {
+		conn.Close()
+		for range events { // closed as the last act of the library
+		}
+	})
+	return conn
+}
+
+// grouped reports whether requests may leave together, which wait for that only where the server has been far away.
+func (s Scope) grouped() bool { return s.calls(Third) }
+
+// distance is how long an answer takes before the steps begin: requests wait for others only where that is long.
+const distance = 100 * time.Millisecond
+
+func (e *ensemble) isMended(p *process) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	mended := e.mended == p
+	if mended {
+		e.mended = nil
+	}
+	return mended
+}
+
+func (e *ensemble) open() { e.opened.Store(true) }
+
+func (e *ensemble) close() {
+	for _, end := range e.conns {
+		end()
+	}
+	e.Close()
+}
+
+// cut ends the connection of a process, until it is mended for one.
+func (e *ensemble) cut(p *process) (heal func()) {
+	e.Break(p)
+	return func() { e.mend(p) }
+}
+
+// mend lets the next connection of a process through at once.
+func (e *ensemble) mend(p *process) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mended = p
+}
+
+// write has a node made under a grant.
+func (e *ensemble) write(x *span, grant second.Grant, check func() error) {
+	guarded := grant.(interface {
+		MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error)
+	})
+	guarded.MultiIf(context.Background(), check, &zk.CreateRequest{Path: x.register(), Acl: zk.WorldACL(zk.PermAll)})
+}
+
+// register is where somebody writes in one turn.
+func (x *span) register() string {
+	return fmt.Sprintf("/written by %s with %d turns left", x.name, x.turn)
+}
+
+// judge judges the writes of a transaction.
+func (e *ensemble) judge(v zktest.View, changes []zktest.Change) {
+	e.ledger.changed(changes)
+	w := e.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, change := range changes {
+		i := slices.IndexFunc(w.spans, func(x *span) bool { return change.Op == "create" && change.Path == x.register() })
+		if i < 0 {
+			continue
+		}
+		queue, _ := zkqueue.Parse(v.Children(path))
+		if x := w.spans[i]; len(queue) == 0 || e.token(v, queue[0].Node) != x.token {
+			w.blameLocked("writes", "what %s wrote takes effect without the lock", x.name)
+		} else {
+			w.judgeWriteLocked(x)
+		}
+	}
+}
+
+func (e *ensemble) token(v zktest.View, node string) int64 {
+	_, stat, _ := v.Get(path + "/" + node)
+	return stat.Czxid
+}
+
+// hold has a frame wait for its step.
+func (e *ensemble) hold(f *zktest.Frame) zktest.Action {
+	if f.Member == string(operator) {
+		return zktest.Pass
+	}
+	p := e.world.named(strings.TrimSuffix(f.Member, port))
+	if f.Dir == zktest.Request {
+		e.ledger.judgeRequest(f)
+		if f.Op == "connect" && f.Session != 0 && e.isForged(p) {
+			return zktest.Error(zk.ErrSessionExpired)
+		}
+	}
+	switch open := e.opened.Load(); {
+	case e.passes(p, f), e.isStarting(p), !open && !e.world.scope.grouped():
+		return zktest.Pass
+	case !open:
+		return zktest.Delay(distance)
+	}
+	what, to := f.Op+" "+e.place(p, f.Path), toStore
+	if f.Dir == zktest.Reply {
+		to = inOrder
+		if f.Op != "event" {
+			what = "answer to " + what
+		}
+	}
+	switch e.world.post(p, what, to) {
+	case lose:
+		return zktest.Cut
+	case drop:
+		return zktest.Drop
+	case throttle:
+		return zktest.Throttled
+	case between:
+		return fault.Refusal(-4)
+	}
+	return zktest.Pass
+}
+
+// begin lets all of a process pass until it is done.
+func (e *ensemble) begin(p *process, done bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.starts = p; done {
+		e.starts = nil
+	}
+}
+
+func (e *ensemble) isStarting(p *process) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.starts == p
+}
+
+// isForged reports whether what a process asks next about its session is answered so, once.
+func (e *ensemble) isForged(p *process) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	forged := e.forged == p
+	if forged {
+		e.forged = nil
+	}
+	return forged
+}
+
+// passes reports whether the order of a frame does not matter. That of a delete of what has gone with its session may be another one each
+// time, as both who asks for it and who queues again wait at random before.
+func (e *ensemble) passes(p *process, f *zktest.Frame) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	same := *f
+	same.Dir, same.Nth = 0, 0
+	switch f.Op {
+	case "connect":
+		if f.Dir == zktest.Reply && f.Session != e.newest[p] {
+			e.newest[p] = f.Session
+			e.ledger.joined(f.Session, p)
+			p.sessions.Add(1)
+		}
+		return true
+	case "ping", "closeSession":
+		return true
+	case "delete":
+		if f.Dir == zktest.Request && !e.Exists(f.Path) {
+			e.passed[same] = true
+		}
+	}
+	return e.passed[same]
+}
+
+// place is a path as it is in schedules: that of a node is its number among those of its process, which is the first to name it.
+func (e *ensemble) place(p *process, path string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, name, ok := strings.Cut(path, "_c_")
+	if !ok {
+		return path
+	}
+	id := name[:len("01234567-89ab-4def-8123-456789abcdef")]
+	if e.ids[id] == "" {
+		e.count[p.name]++
+		e.ids[id] = fmt.Sprintf("%s.%d", p.name[1:], e.count[p.name])
+	}
+	return e.ids[id]
+}
+
+// A znode is one at a path.
+type znode struct {
+	zkqueue.Contender
+	path    string
+	permits int // that it is
+}
+
+// second is the path of the one for kazoo.
+func (n znode) second() string { return strings.TrimSuffix(n.path, n.Node) + n.Pair }
+
+// znodes are those at a path, those that are permits first.
+func (e *ensemble) znodes(path string) (all []znode) {
+	path, permits := strings.CutPrefix(path, permitsOf)
+	if permits {
+		leases := e.Children(path + "/leases")
+		slices.SortFunc(leases, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
+		for _, name := range leases {
+			all = append(all, e.znode(path+"/leases", zkqueue.Contender{Node: name}, 1))
+		}
+		path += "/locks"
+	}
+	queue, _ := zkqueue.Parse(e.Children(path))
+	for _, c := range queue {
+		all = append(all, e.znode(path, c, 0))
+	}
+	return all
+}
+
+func (e *ensemble) znode(path string, c zkqueue.Contender, permits int) znode {
+	data, stat, _ := e.Get(path + "/" + c.Node)
+	c.Take(data, &stat)
+	return znode{c, path + "/" + c.Node, permits}
+}
+
+// Queue returns who is at a path.
+func (e *ensemble) Queue(path string) []second.Contender {
+	e.mu.Lock()
+	if zxid := e.Zxid(); zxid != e.read {
+		e.read, e.queues = zxid, make(map[string][]second.Contender)
+	}
+	all, known := e.queues[path]
+	read := e.read
+	e.mu.Unlock()
+	if known {
+		return all
+	}
+	for _, n := range e.znodes(path) {
+		q := n.ForGate()
+		q.ID = e.place(e.world.named(n.Label), n.Node)
+		if q.Permits = n.permits; strings.HasPrefix(path, permitsOf) {
+			q.Of = permitsThere
+		}
+		all = append(all, q)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.read == read {
+		e.queues[path] = all
+	}
+	return all
+}
+
+// Remove has an operator delete the node at a place.
+func (e *ensemble) Remove(path string, i int) {
+	n := e.znodes(path)[i]
+	go e.operator.Delete(n.path, -1)
+}
+
+// Expire ends the session of the process at a place, which learns it at once: else it would have lasted longer.
+func (e *ensemble) Expire(path string, i int) {
+	n := e.znodes(path)[i]
+	p := e.world.named(n.Label)
+	e.Break(p)
+	synctest.Wait()
+	e.ledger.ends(n.Session)
+	e.ledger.disturb()
+	e.Server.Expire(n.Session)
+	e.settle(p, e.world.step, pass) // it connects
+	if e.world.scope.Attached {     // and has to look
+		synctest.Wait()
+		e.world.judgeLook(p)
+		synctest.Wait()
+	}
+}
+
+// Break ends the connection of a process, and what is on its way there.
+func (e *ensemble) Break(p *process) {
+	e.world.mu.Lock()
+	p.missed = true
+	e.world.mu.Unlock()
+	e.ledger.disturb()
+	e.Member(p.name + port).Cut()
+	e.settle(p, e.world.step-1, lose)
+}
+
+// settle decides what becomes of the messages of a process up to those that came with a step.
+func (e *ensemble) settle(p *process, step int, v verdict) {
+	for _, m := range e.world.ordered() {
+		if m.process == p && m.since <= step {
+			e.world.settle(m, v)
+		}
+	}
+}

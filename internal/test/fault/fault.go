@@ -1,0 +1,110 @@
+// Package fault arms faults: what the next frames of a kind meet at the model. It is for tests.
+package fault
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/tierlock/tierlock/internal/fate"
+	"github.com/tierlock/tierlock/zklock/zktest"
+)
+
+// A Fault is what frames of one kind meet.
+type Fault struct {
+	Op     string // "": any
+	At     zktest.Direction
+	About  func(f *zktest.Frame) bool // nil: all of that kind
+	Times  int                        // 0: until it is lifted
+	Before func(f *zktest.Frame)      // called before each meets it; nil: nothing happens but Do
+	Do     zktest.Action
+}
+
+func (f *Fault) matches(frame *zktest.Frame) bool {
+	return (f.Op == "" || f.Op == frame.Op) && f.At == frame.Dir && (f.About == nil || f.About(frame))
+}
+
+// Refusal answers a request with an error code for which the client library has no error, and [zktest.Error] no word.
+func Refusal(code int32) zktest.Action { return zktest.Action{Verb: fate.Error, Code: code} }
+
+// A Set is the faults that are armed in one place. The zero Set has none.
+type Set struct {
+	mu    sync.Mutex // guards the field below, and Armed.struck; About is called under it
+	armed []*Armed
+}
+
+// An Armed fault waits for its frames.
+type Armed struct {
+	Hit <-chan struct{} // closed when the first frame has met it
+
+	fault  Fault
+	set    *Set
+	hit    chan struct{}
+	struck int
+}
+
+// Arm adds a fault. Of several for one frame the oldest counts.
+func (s *Set) Arm(f Fault) *Armed {
+	hit := make(chan struct{})
+	a := &Armed{Hit: hit, fault: f, set: s, hit: hit}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = append(s.armed, a)
+	return a
+}
+
+// Clear lifts all faults.
+func (s *Set) Clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = nil
+}
+
+// Meet returns what a frame meets, and whether that is a fault.
+func (s *Set) Meet(f *zktest.Frame) (zktest.Action, bool) {
+	a, first := s.take(f)
+	if a == nil {
+		return zktest.Pass, false
+	}
+	if a.fault.Before != nil {
+		a.fault.Before(f) // without the mutex: it may arm another
+	}
+	if first {
+		close(a.hit)
+	}
+	return a.fault.Do, true
+}
+
+// Intercept is [Set.Meet] in the shape of a hook.
+func (s *Set) Intercept(f *zktest.Frame) zktest.Action {
+	action, _ := s.Meet(f)
+	return action
+}
+
+// take returns the fault that a frame meets, and whether it is its first one.
+func (s *Set) take(f *zktest.Frame) (a *Armed, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.armed, func(a *Armed) bool { return a.fault.matches(f) })
+	if i < 0 {
+		return nil, false
+	}
+	a = s.armed[i]
+	if a.struck++; a.struck == a.fault.Times {
+		s.armed = slices.Delete(s.armed, i, i+1)
+	}
+	return a, a.struck == 1
+}
+
+// Struck returns how many frames have met the fault.
+func (a *Armed) Struck() int {
+	a.set.mu.Lock()
+	defer a.set.mu.Unlock()
+	return a.struck
+}
+
+// Lift disarms the fault.
+func (a *Armed) Lift() {
+	a.set.mu.Lock()
+	defer a.set.mu.Unlock()
+	a.set.armed = slices.DeleteFunc(a.set.armed, func(other *Armed) bool { return other == a })
+}

@@ -1,0 +1,231 @@
+package faultproxy
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"slices"
+
+	"github.com/tierlock/tierlock/internal/fate"
+	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/zklock/zktest"
+)
+
+// A conn is a connection of a client and the one to the server that it goes on in, with a goroutine for each
+// direction: so frames keep their order.
+type conn struct {
+	proxy  *Proxy
+	client net.Conn
+	server net.Conn      // set before the goroutine that reads it starts
+	done   chan struct{} // closed by cutLocked
+
+	// Guarded by proxy.mu.
+	ended   bool
+	session int64     // the one it asks for in the handshake, then the one it got
+	pending []request // on their way to the server or without an answer
+}
+
+// A request waits for its reply.
+type request struct {
+	frame   zktest.Frame
+	xid     int32 // zero in a handshake
+	refusal int32 // what its reply is to say, if not zero
+}
+
+// serve dials the server and passes on what the client sends.
+func (c *conn) serve() {
+	defer c.cut()
+	server, err := new(net.Dialer).DialContext(c.proxy.ctx, "tcp", c.proxy.server)
+	if err != nil {
+		return
+	}
+	c.proxy.mu.Lock()
+	c.server = server
+	ended := c.ended
+	c.proxy.mu.Unlock()
+	if ended { // before there was a server connection to cut
+		server.Close()
+		return
+	}
+	c.proxy.wg.Go(c.passReplies)
+	c.passRequests()
+}
+
+func (c *conn) passRequests() {
+	r := bufio.NewReader(c.client)
+	handshake, err := wire.ReadFrame(r, nil, maxFrame)
+	if err != nil || !c.passHandshake(r, handshake) {
+		return
+	}
+	for {
+		frame, err := wire.ReadFrame(r, nil, maxFrame)
+		if err != nil || !c.passRequest(frame) {
+			return
+		}
+	}
+}
+
+// passHandshake reports whether requests may follow. The rest of what the client sends is in r.
+func (c *conn) passHandshake(r io.Reader, frame []byte) bool {
+	d := wire.Decoder{Rest: wire.Body(frame)}
+	q := d.ConnectRequest()
+	c.proxy.mu.Lock()
+	c.session = q.Session
+	c.proxy.mu.Unlock()
+	f, ok := c.arrived("connect", "")
+	if !ok {
+		return false
+	}
+	switch c.fate(&f).Verb {
+	case fate.Drop: // mute until the client gives up
+		io.Copy(io.Discard, r)
+		return false
+	case fate.Cut:
+		return false
+	case fate.Error: // that the session has expired
+		c.client.Write(expiredAnswer(q)) // the server has nothing to say yet
+		return false
+	}
+	return c.forward(request{frame: f}, frame)
+}
+
+func (c *conn) passRequest(frame []byte) bool {
+	d := wire.Decoder{Rest: wire.Body(frame)}
+	h := d.RequestHeader()
+	path, first := fate.About(h.Op, d)
+	f, ok := c.arrived(wire.OpName(h.Op), path)
+	if !ok {
+		return false
+	}
+	f.First = first
+	q := request{frame: f, xid: h.Xid}
+	switch action := c.fate(&f); action.Verb {
+	case fate.Drop:
+		return true
+	case fate.Cut:
+		return false
+	case fate.Error:
+		// The server must answer something, or the refusal might overtake replies to earlier requests.
+		q.refusal, frame = action.Code, harmless(h.Xid)
+	}
+	return c.forward(q, frame)
+}
+
+// arrived makes a frame of a request. It reports false if the connection has ended.
+func (c *conn) arrived(op string, path string) (zktest.Frame, bool) {
+	if !c.await(zktest.Request) {
+		return zktest.Frame{}, false
+	}
+	c.proxy.mu.Lock()
+	defer c.proxy.mu.Unlock()
+	return c.frameLocked(zktest.Request, op, path), true
+}
+
+// forward sends a request to the server, unless the direction was muted while the hook thought.
+func (c *conn) forward(q request, frame []byte) bool {
+	if !c.await(zktest.Request) {
+		return false
+	}
+	c.proxy.mu.Lock()
+	c.pending = append(c.pending, q) // before the server can answer
+	c.proxy.mu.Unlock()
+	_, err := c.server.Write(frame)
+	return err == nil
+}
+
+func (c *conn) passReplies() {
+	defer c.cut()
+	r := bufio.NewReader(c.server)
+	for {
+		frame, err := wire.ReadFrame(r, nil, maxFrame)
+		if err != nil || !c.passReply(frame) {
+			return
+		}
+	}
+}
+
+func (c *conn) passReply(frame []byte) bool {
+	if !c.await(zktest.Reply) {
+		return false
+	}
+	f, frame := c.answered(frame)
+	switch c.fate(&f) {
+	case zktest.Drop:
+		return true
+	case zktest.Cut:
+		return false
+	}
+	if !c.await(zktest.Reply) {
+		return false
+	}
+	_, err := c.client.Write(frame)
+	return err == nil
+}
+
+// answered makes a frame of what the server sent, and returns what the client is to get.
+func (c *conn) answered(frame []byte) (zktest.Frame, []byte) {
+	d := wire.Decoder{Rest: wire.Body(frame)}
+	c.proxy.mu.Lock()
+	defer c.proxy.mu.Unlock()
+	if len(c.pending) > 0 && c.pending[0].frame.Op == "connect" {
+		f := c.pending[0].frame
+		c.pending = nil
+		if session := d.ConnectReply().Session; session != 0 {
+			c.session = session
+		}
+		f.Dir, f.Session = zktest.Reply, c.session
+		return f, frame
+	}
+	h := d.ReplyHeader()
+	if h.Xid == wire.XidEvent {
+		return c.frameLocked(zktest.Reply, "event", d.Event().Path), frame
+	}
+	// Pings and credentials are answered out of turn, so the first one is not always it.
+	i := slices.IndexFunc(c.pending, func(q request) bool { return q.xid == h.Xid })
+	var q request
+	if i >= 0 {
+		q = c.pending[i]
+		c.pending = slices.Delete(c.pending, i, i+1)
+	}
+	if q.refusal != 0 {
+		frame = failure(h, q.refusal)
+	}
+	q.frame.Dir = zktest.Reply
+	return q.frame, frame
+}
+
+// await waits until the direction is not muted. It reports false if the connection ended first.
+func (c *conn) await(dir zktest.Direction) bool {
+	for {
+		c.proxy.mu.Lock()
+		ended, gate := c.ended, c.proxy.muted[dir]
+		c.proxy.mu.Unlock()
+		if ended || gate == nil {
+			return !ended
+		}
+		select {
+		case <-gate:
+		case <-c.done:
+		}
+	}
+}
+
+func (c *conn) cut() {
+	c.proxy.mu.Lock()
+	defer c.proxy.mu.Unlock()
+	c.cutLocked()
+}
+
+// cutLocked ends the connection at once, on both sides.
+func (c *conn) cutLocked() {
+	if c.ended {
+		return
+	}
+	c.ended = true
+	close(c.done)
+	c.client.Close()
+	if c.server != nil {
+		c.server.Close()
+	}
+	delete(c.proxy.conns, c)
+}

@@ -1,0 +1,297 @@
+package interop_test
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/internal/test/zkconn"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
+	"github.com/tierlock/tierlock/zklock/dropin"
+)
+
+// A driver is a process with one lock, in any language:
+//
+//	driver <host:port> <path> <session timeout in ms> <kind>
+//
+// It opens its session, answers with its id, and obeys the orders on its standard
+// input, one a line, one after the other:
+//
+//	acquire [<ms> [<units>]]        wait for the lock, for so long at most if not 0 (not zk.Lock), or for some units of it
+//	downgrade                       go on as a reader, of a writer
+//	release
+//	yield                           release when asked to (Curator's revocable mutex)
+//	revoke <node>                   ask for the lock of a node (Curator)
+//	leader                          say who leads (a LeaderSelector)
+//	contend <ms> <threads> <section in ms> <file> <all> <turn>…
+//
+// Contend lets each thread take turns with the oracle in file, or with none if that is "-" (Curator). The lock has so many
+// units in all, and a turn is how many to take: of a reader/writer lock 1 to read and more to write; 9>1 writes, and
+// goes on as a reader. Each thread begins with another turn of the list, and has one at least: for 0 ms it is one.
+//
+// Each order is answered with one line of JSON, an [answer]. The end of the input ends
+// the session and the process, whatever the driver is doing.
+
+// driverEnv makes the test binary a driver.
+const driverEnv = "TIERLOCK_INTEROP_DRIVER"
+
+type answer struct {
+	Session  int64  `json:",omitempty"` // at the start
+	TimedOut bool   `json:",omitempty"` // to acquire
+	Turns    int64  `json:",omitempty"` // to contend: of all threads
+	Alone    int64  `json:",omitempty"` // to contend: turns that took all units
+	Fewest   int64  `json:",omitempty"` // to contend: of the thread that had the fewest
+	Overlaps int64  `json:",omitempty"` // to contend: turns with somebody else inside
+	GivenUp  int64  `json:",omitempty"` // to contend: acquisitions that lasted too long (kazoo's reader/writer lock)
+	Leader   string `json:",omitempty"` // to leader
+	Error    string `json:",omitempty"`
+}
+
+// A goLock is one contender of the Go driver. Its methods are called in turn. 0 units are what is usual for it.
+type goLock interface {
+	acquire(ctx context.Context, units int64) error
+	release() error
+}
+
+// A downgrader goes on as a reader.
+type downgrader interface{ downgrade() error }
+
+// A goClient is the connection of the Go driver.
+type goClient struct {
+	session int64
+	newLock func() goLock
+	close   func()
+}
+
+func driverMain(args []string) int {
+	millis, err := strconv.Atoi(args[2])
+	if err != nil {
+		panic(err)
+	}
+	client, err := dialKind(args[3], args[0], args[1], time.Duration(millis)*time.Millisecond)
+	if err != nil {
+		reply(answer{Error: err.Error()})
+		return 1
+	}
+	reply(answer{Session: client.session})
+	orders := make(chan []string)
+	go func() {
+		lock := client.newLock()
+		for order := range orders {
+			a, err := obey(client, lock, order)
+			if err != nil {
+				a.Error = err.Error()
+			}
+			reply(a)
+		}
+	}()
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		orders <- strings.Fields(in.Text())
+	}
+	client.close()
+	return 0
+}
+
+func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if kind == "zk" || kind == "tier-zk" {
+		return dialConn(ctx, kind, addr, path, timeout)
+	}
+	opts := []tier.RegistryOption{tier.WithLeaseTTL(timeout)}
+	own, kazoo := strings.CutSuffix(kind, "-kazoo")
+	if kazoo {
+		opts = append(opts, zklock.WithKazoo())
+	}
+	if own == "election" {
+		opts = append(opts, zklock.WithNodeData([]byte("ours")))
+	}
+	if kind == "tier-strict" {
+		opts = append(opts, tier.WithStrictOrder())
+	}
+	locks, err := zklock.Dial(ctx, addr, opts...)
+	if err != nil {
+		return nil, err
+	}
+	newLock := func() goLock { return &tierLock{mu: locks.Mutex(path)} }
+	switch own {
+	case "tier-rw", "tier-write":
+		newLock = func() goLock { return &sides{RWMutex: locks.RWMutex(path), usual: everything} }
+	case "tier-read":
+		newLock = func() goLock { return &sides{RWMutex: locks.RWMutex(path), usual: 1} }
+	case "election":
+		newLock = func() goLock { return &candidacy{election: election.New(locks, path)} }
+	}
+	if n, ok := strings.CutPrefix(own, "tier-semaphore-"); ok {
+		permits, err := strconv.Atoi(n)
+		if err != nil {
+			return nil, err
+		}
+		newLock = func() goLock { return &someOf{semaphore: locks.Semaphore(path, permits)} }
+	}
+	return &goClient{0, newLock, func() { locks.Close() }}, nil
+}
+
+// dialConn is for zk.Lock, and for ours in its place.
+func dialConn(ctx context.Context, kind, addr, path string, timeout time.Duration) (*goClient, error) {
+	conn, _, err := zkconn.Open(ctx, []string{addr}, timeout, nil)
+	if err != nil {
+		return nil, err
+	}
+	acl := zk.WorldACL(zk.PermAll)
+	newLock := func() goLock { return connLock{zk.NewLock(conn, path, acl)} }
+	if kind == "tier-zk" {
+		newLock = func() goLock { return connLock{dropin.NewLock(conn, path, acl)} }
+	}
+	return &goClient{conn.SessionID(), newLock, conn.Close}, nil
+}
+
+func obey(client *goClient, lock goLock, order []string) (answer, error) {
+	switch order[0] {
+	case "acquire":
+		return acquireWithin(lock, order[1:])
+	case "downgrade":
+		return answer{}, lock.(downgrader).downgrade()
+	case "release":
+		return answer{}, lock.release()
+	case "contend":
+		c, err := newContention(client, order[1:])
+		if err != nil {
+			return answer{}, err
+		}
+		defer c.oracle.file.Close()
+		return c.run()
+	default:
+		return answer{}, fmt.Errorf("no such order: %s", order[0])
+	}
+}
+
+// acquireWithin is for an order of some milliseconds and units.
+func acquireWithin(lock goLock, order []string) (answer, error) {
+	var numbers [2]int64
+	for i, s := range order {
+		var err error
+		if numbers[i], err = strconv.ParseInt(s, 10, 64); err != nil {
+			return answer{}, err
+		}
+	}
+	ctx := context.Background()
+	if millis := numbers[0]; millis > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(millis)*time.Millisecond)
+		defer cancel()
+	}
+	err := lock.acquire(ctx, numbers[1])
+	if errors.Is(err, context.DeadlineExceeded) {
+		return answer{TimedOut: true}, nil
+	}
+	return answer{}, err
+}
+
+func reply(a answer) {
+	_ = json.NewEncoder(os.Stdout).Encode(a) // whoever does not read it any more will end this process
+}
+
+// A connLock is a zk.Lock or its replacement.
+type connLock struct {
+	lock interface {
+		LockWithData(data []byte) error
+		Unlock() error
+	}
+}
+
+func (l connLock) acquire(context.Context, int64) error {
+	return l.lock.LockWithData([]byte("interop"))
+}
+func (l connLock) release() error { return l.lock.Unlock() }
+
+type tierLock struct {
+	mu   *tier.Mutex
+	hold *tier.Hold
+}
+
+func (l *tierLock) acquire(ctx context.Context, _ int64) (err error) {
+	l.hold, err = l.mu.Acquire(ctx)
+	return err
+}
+
+func (l *tierLock) release() error { return l.hold.Release() }
+
+// Sides are those of a reader/writer lock.
+type sides struct {
+	*tier.RWMutex
+	usual int64
+	hold  *tier.Hold
+}
+
+func (s *sides) acquire(ctx context.Context, units int64) (err error) {
+	if cmp.Or(units, s.usual) == 1 {
+		s.hold, err = s.Reader().Acquire(ctx)
+	} else {
+		s.hold, err = s.Writer().Acquire(ctx)
+	}
+	return err
+}
+
+func (s *sides) downgrade() error {
+	reader, err := s.Reader().Acquire(s.hold.Context(context.Background()))
+	err = errors.Join(err, s.hold.Release())
+	s.hold = reader
+	return err
+}
+
+func (s *sides) release() error { return s.hold.Release() }
+
+// SomeOf are permits of a semaphore.
+type someOf struct {
+	semaphore *tier.Semaphore
+	permits   *tier.Permits
+}
+
+func (s *someOf) acquire(ctx context.Context, units int64) (err error) {
+	s.permits, err = s.semaphore.Acquire(ctx, int(max(units, 1)))
+	return err
+}
+
+func (s *someOf) release() error { return s.permits.Release() }
+
+// A candidacy leads while somebody has it as a lock.
+type candidacy struct {
+	election *election.Election
+	end      chan struct{}
+	ended    chan error
+}
+
+func (c *candidacy) acquire(context.Context, int64) error {
+	begun := make(chan struct{})
+	c.end, c.ended = make(chan struct{}), make(chan error, 1)
+	go func() {
+		c.ended <- c.election.Run(context.Background(), func(context.Context, int64) error {
+			close(begun)
+			<-c.end
+			return election.ErrStop
+		})
+	}()
+	select {
+	case <-begun:
+		return c.election.IsLeader(context.Background())
+	case err := <-c.ended:
+		return err
+	}
+}
+
+func (c *candidacy) release() error {
+	close(c.end)
+	return <-c.ended
+}

@@ -1,0 +1,154 @@
+package interop_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/test/need"
+)
+
+// An oracle knows nothing of ZooKeeper. It counts in a file how many units of a lock are taken: a mutex has one, a
+// semaphore its permits; of a reader/writer lock a reader takes one and a writer all. It counts under a POSIX lock on that
+// file, which is what Java, Python and Go have in common; POSIX locks belong to the process, so a lock of the goroutines
+// stands in front. A counter in the file is written by whoever has all units, and protected by nothing but the lock
+// under test.
+type oracle struct {
+	file *os.File // opened once: closing any descriptor of a file drops the locks of the process on it
+	mine sync.Mutex
+	time time.Duration // of a critical section
+	all  int64
+}
+
+// What is in the file, 8 bytes each.
+const (
+	counterAt = 8 * iota
+	takenAt
+	mostAt // taken at a time by those that did not want all
+	oracleSize
+)
+
+func openOracle(name string, section time.Duration, all int64) (*oracle, error) {
+	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	return &oracle{file: file, time: section, all: all}, err
+}
+
+// newOracle makes the file of an oracle.
+func newOracle(t *testing.T) (name string) {
+	t.Helper()
+	name = filepath.Join(t.TempDir(), "counter")
+	need.OK(t, os.WriteFile(name, make([]byte, oracleSize), 0o600))
+	return name
+}
+
+// enter reports whether more units are taken than there are.
+func (o *oracle) enter(units int64) (overlap bool, err error) {
+	taken, err := o.take(units)
+	return taken > o.all, err
+}
+
+func (o *oracle) leave(units int64) error {
+	_, err := o.take(-units)
+	return err
+}
+
+// stay spends the time of a critical section and reports whether the counter tells of somebody else.
+func (o *oracle) stay(units int64) (overlap bool, err error) {
+	before, err1 := o.get(counterAt)
+	time.Sleep(o.time)
+	if units == o.all {
+		return false, errors.Join(err1, o.put(counterAt, before+1))
+	}
+	after, err2 := o.get(counterAt)
+	return after != before, errors.Join(err1, err2)
+}
+
+func (o *oracle) take(units int64) (taken int64, err error) {
+	o.mine.Lock()
+	defer o.mine.Unlock()
+	if err := lockFile(o.file); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, unlockFile(o.file)) }()
+	before, err1 := o.get(takenAt)
+	taken = before + units
+	err = errors.Join(err1, o.put(takenAt, taken))
+	if most, err2 := o.get(mostAt); units != o.all && most < taken {
+		err = errors.Join(err, err2, o.put(mostAt, taken))
+	}
+	return taken, err
+}
+
+func (o *oracle) get(offset int64) (int64, error) {
+	var value [8]byte
+	_, err := o.file.ReadAt(value[:], offset)
+	return int64(binary.BigEndian.Uint64(value[:])), err
+}
+
+func (o *oracle) put(offset, value int64) error {
+	_, err := o.file.WriteAt(binary.BigEndian.AppendUint64(nil, uint64(value)), offset)
+	return err
+}
+
+// A record is what an oracle has seen when all is over.
+type record struct{ alone, most int64 }
+
+func recorded(t *testing.T, name string) record {
+	t.Helper()
+	o := need.Get(openOracle(name, 0, 0))(t)
+	defer o.file.Close()
+	alone, err1 := o.get(counterAt)
+	taken, err2 := o.get(takenAt)
+	most, err3 := o.get(mostAt)
+	need.WantErr(t, "the end", errors.Join(err1, err2, err3), nil)
+	need.Equal(t, "units taken at the end", taken, 0)
+	return record{alone, most}
+}
+
+// Somebody who is inside without having queued is to a driver what a broken lock would let in.
+func TestEveryDriverNoticesAnIntruder(t *testing.T) {
+	t.Parallel()
+	const all = 3
+	e := newEnsemble(t)
+	for _, d := range launch(t, e, sessionTimeout, "curator-rw", "kazoo-rw", "zk", "tier") {
+		for _, c := range []struct {
+			intruder int64
+			turn     string
+			overlaps bool
+		}{
+			{intruder: 1, turn: "3", overlaps: true},  // a reader beside a writer
+			{intruder: 1, turn: "1", overlaps: false}, // and beside a reader
+			{intruder: 3, turn: "1", overlaps: true},  // a writer beside a reader
+			{intruder: 3, turn: "3", overlaps: true},
+		} {
+			name := newOracle(t)
+			leave := intrude(t, name, all, c.intruder)
+			a := d.do(t, "contend 0 1 1 %s %d %s", name, all, c.turn)
+			if want := map[bool]int64{true: 1}[c.overlaps]; a.Turns != 1 || a.Overlaps != want {
+				t.Errorf("%s, with %d taken by somebody else, takes %s of %d: got %+v, want one turn, and %d overlaps",
+					d.kind, c.intruder, c.turn, all, a, want)
+			}
+			leave()
+			if most := recorded(t, name).most; !c.overlaps && most != 2 {
+				t.Errorf("%d units were taken at a time at most, want 2", most)
+			}
+		}
+	}
+}
+
+// intrude takes units in the file of an oracle, for somebody who is inside.
+func intrude(t *testing.T, name string, all, units int64) (leave func()) {
+	t.Helper()
+	o := need.Get(openOracle(name, 0, all))(t)
+	if overlap, err := o.enter(units); overlap || err != nil {
+		t.Fatal(overlap, err)
+	}
+	return func() {
+		need.WantErr(t, "leave", o.leave(units), nil)
+		o.file.Close()
+	}
+}

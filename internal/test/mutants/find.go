@@ -1,0 +1,326 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// packages are those that the lock consists of, but for what is in nested modules, each before those that use it or whose tests
+// do. Their guards are taken out, and their tests have to see it. This is the one place that names them.
+var packages = []string{
+	"mutexbool", "internal/clock", "internal/lease", "internal/retry", "internal/second", "internal/notice",
+	"internal/queue", "internal/zkqueue", "internal/zknode/internal/link", "internal/zknode", "tier", "zklock", "zklock/dropin", "election",
+}
+
+// findAll returns the mutants of the packages below root.
+func findAll(root string) ([]mutant, error) {
+	var all []mutant
+	for _, pkg := range packages {
+		files, err := filepath.Glob(filepath.Join(root, pkg, "*.go"))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			src, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			mutants, err := find(path.Join(pkg, filepath.Base(file)), src)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, mutants...)
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no mutants below %s: not the root of the module?", root)
+	}
+	return all, nil
+}
+
+// A finder looks for the guards in one function.
+type finder struct {
+	file     string
+	src      []byte
+	base     token.Pos // of the file
+	function string
+	seen     map[string]int // names of mutants
+	found    []mutant
+}
+
+// find returns the mutants of one file.
+func find(file string, src []byte) ([]mutant, error) {
+	fset := token.NewFileSet()
+	tree, err := parser.ParseFile(fset, file, src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil || ast.IsGenerated(tree) {
+		return nil, err
+	}
+	f := &finder{file: file, src: src, base: tree.FileStart, seen: make(map[string]int)}
+	for _, d := range tree.Decls {
+		if d, ok := d.(*ast.FuncDecl); ok && d.Body != nil {
+			f.function = d.Name.Name
+			if d.Recv != nil {
+				f.function = strings.TrimPrefix(f.text(d.Recv.List[0].Type), "*") + "." + f.function
+			}
+			ast.Inspect(d.Body, f.visit)
+		}
+	}
+	return f.found, nil
+}
+
+func (f *finder) at(p token.Pos) int { return int(p - f.base) }
+
+// text returns the source of a node.
+func (f *finder) text(n ast.Node) string { return string(f.src[f.at(n.Pos()):f.at(n.End())]) }
+
+// replace is an edit that puts text in the place of n; %s in it is what was there.
+func (f *finder) replace(n ast.Node, text string) edit {
+	return edit{f.at(n.Pos()), f.at(n.End()), strings.ReplaceAll(text, "%s", f.text(n))}
+}
+
+// add notes a mutant; %s in change is the source of n in one line.
+func (f *finder) add(change string, n ast.Node, edits ...edit) {
+	m := mutant{file: f.file, function: f.function, edits: edits}
+	m.change = strings.ReplaceAll(change, "%s", brief(f.text(n)))
+	f.seen[m.String()]++
+	m.nth = f.seen[m.String()]
+	f.found = append(f.found, m)
+}
+
+func brief(text string) string {
+	const most = 100
+	text = strings.Join(strings.Fields(text), " ")
+	if r := []rune(text); len(r) > most {
+		text = string(r[:most]) + "…"
+	}
+	return text
+}
+
+// visit finds what can be taken out at n. What replaces a condition still evaluates it, so that everything it uses stays in
+// use, and its side effects stay.
+func (f *finder) visit(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.IfStmt:
+		f.condition(n)
+	case *ast.BinaryExpr:
+		f.operator(n)
+	case *ast.SwitchStmt:
+		f.cases(n)
+	case *ast.CommClause:
+		f.communication(n)
+	case *ast.CallExpr:
+		f.atomic(n)
+	case *ast.ExprStmt, *ast.DeferStmt, *ast.GoStmt, *ast.AssignStmt, *ast.IncDecStmt:
+		if dropped(n) {
+			f.add("without %s", n, f.replace(n, "if false { %s }"))
+		}
+	}
+	switch n := n.(type) {
+	case *ast.BlockStmt:
+		f.order(n.List)
+	case *ast.CaseClause:
+		f.order(n.Body)
+	case *ast.CommClause:
+		f.order(n.Body)
+	}
+	return true
+}
+
+func (f *finder) never(c ast.Expr)  { f.add("never %s", c, f.replace(c, "((%s) && false)")) }
+func (f *finder) always(c ast.Expr) { f.add("always %s", c, f.replace(c, "((%s) || true)")) }
+
+// condition takes an early return out; of any other if, which may guard either way, it makes both.
+func (f *finder) condition(n *ast.IfStmt) {
+	f.never(n.Cond)
+	if n.Else != nil || !jumps(n.Body) {
+		f.always(n.Cond)
+	}
+}
+
+func jumps(b *ast.BlockStmt) bool {
+	if len(b.List) == 0 {
+		return false
+	}
+	switch b.List[len(b.List)-1].(type) {
+	case *ast.ReturnStmt, *ast.BranchStmt:
+		return true
+	}
+	return false
+}
+
+// operator drops each operand of a conjunction or disjunction, and moves a bound by one.
+func (f *finder) operator(n *ast.BinaryExpr) {
+	neutral := map[token.Token]string{token.LAND: "(%s || true)", token.LOR: "(%s && false)"}
+	switch n.Op {
+	case token.LAND, token.LOR:
+		for _, operand := range []ast.Expr{n.X, n.Y} {
+			if b, ok := operand.(*ast.BinaryExpr); ok && b.Op == n.Op {
+				continue // its own operands are visited
+			}
+			f.add("without "+n.Op.String()+" %s", operand, f.replace(operand, strings.ReplaceAll(neutral[n.Op], "%s", "(%s)")))
+		}
+	case token.LSS, token.LEQ, token.GTR, token.GEQ:
+		other := map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}[n.Op]
+		at := f.at(n.OpPos)
+		f.add("with "+other+" in %s", n, edit{at, at + len(n.Op.String()), other})
+	}
+}
+
+// cases takes the cases of a switch out, one by one.
+func (f *finder) cases(n *ast.SwitchStmt) {
+	for _, s := range n.Body.List {
+		c := s.(*ast.CaseClause)
+		switch {
+		case n.Tag == nil:
+			for _, e := range c.List {
+				f.never(e)
+			}
+		case len(c.List) == 1:
+			f.add("without case %s", c.List[0], f.replace(c, ""))
+		}
+	}
+}
+
+// communication takes one case of a select out: its channel is never ready.
+func (f *finder) communication(n *ast.CommClause) {
+	if n.Comm == nil {
+		f.add("without default", n, f.replace(n, ""))
+		return
+	}
+	ast.Inspect(n.Comm, func(e ast.Node) bool {
+		if r, ok := e.(*ast.UnaryExpr); ok && r.Op == token.ARROW {
+			end := len(f.src)
+			f.add("without case <-%s", r.X, f.replace(r.X, "mutantNever(%s)"),
+				edit{end, end, "\nfunc mutantNever[T any](<-chan T) <-chan T { return nil }\n"})
+			return false
+		}
+		return true
+	})
+}
+
+// atomic takes the effect of a swap away: the flag is read and not set, or everybody wins.
+func (f *finder) atomic(n *ast.CallExpr) {
+	method, ok := n.Fun.(*ast.SelectorExpr)
+	switch {
+	case !ok:
+	case method.Sel.Name == "Swap" && len(n.Args) == 1:
+		load := f.text(method.X) + ".Load()"
+		f.add("read only %s", n, f.replace(n, load))
+	case method.Sel.Name == "CompareAndSwap" && len(n.Args) == 2:
+		f.always(n)
+	}
+}
+
+// dropped reports whether a statement may guard something: a call for its effect, or one that sets a field or a flag. Not so
+// the mutexes, whose tests are those of the race detector, and the log.
+func dropped(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.ExprStmt:
+		call, ok := n.X.(*ast.CallExpr)
+		return ok && effective(call)
+	case *ast.DeferStmt:
+		return effective(n.Call)
+	case *ast.GoStmt:
+		return true
+	case *ast.IncDecStmt:
+		return !isIdent(n.X)
+	case *ast.AssignStmt:
+		return n.Tok != token.DEFINE && (!slices.ContainsFunc(n.Lhs, isIdent) || isFlag(n.Rhs[0]))
+	}
+	return false
+}
+
+func isIdent(e ast.Expr) bool {
+	_, ok := e.(*ast.Ident)
+	return ok
+}
+
+func isFlag(e ast.Expr) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && (id.Name == "true" || id.Name == "false")
+}
+
+var ineffective = map[string]bool{
+	"Lock": true, "Unlock": true, "RLock": true, "RUnlock": true,
+	"Debug": true, "Info": true, "Warn": true, "Error": true,
+	"panic": true, "Helper": true,
+}
+
+func effective(call *ast.CallExpr) bool {
+	switch fun := call.Fun.(type) {
+	case *ast.Ident:
+		return !ineffective[fun.Name]
+	case *ast.SelectorExpr:
+		return !ineffective[fun.Sel.Name]
+	}
+	return true
+}
+
+// order swaps neighbours of which one at least is a call. That of two stores is nobody's business, and that of a store and what
+// publishes it is the race detector's.
+func (f *finder) order(list []ast.Stmt) {
+	for i := range len(list) - 1 {
+		a, b := list[i], list[i+1]
+		if movable(a) && movable(b) && (isCall(a) || isCall(b)) && !(isStore(a) && publishes(b)) {
+			between := string(f.src[f.at(a.End()):f.at(b.Pos())])
+			if strings.Contains(between, "//") {
+				between = "\n"
+			}
+			whole := edit{f.at(a.Pos()), f.at(b.End()), f.text(b) + between + f.text(a)}
+			f.add("after the next: %s", a, whole)
+		}
+	}
+}
+
+func movable(s ast.Stmt) bool {
+	switch s := s.(type) {
+	case *ast.ExprStmt, *ast.IncDecStmt:
+		return dropped(s)
+	case *ast.AssignStmt:
+		return s.Tok != token.DEFINE
+	}
+	return false
+}
+
+func isStore(s ast.Stmt) bool {
+	_, call := s.(*ast.ExprStmt)
+	return !call || !isCall(s)
+}
+
+func isCall(s ast.Stmt) bool {
+	name := callee(s)
+	return name != "" && name != "delete" && name != "clear" // those are stores
+}
+
+func publishes(s ast.Stmt) bool {
+	switch callee(s) {
+	case "close", "Store", "Go", "spawn":
+		return true
+	}
+	return false
+}
+
+// callee returns the name of what a statement calls, "" if that is not what it does.
+func callee(s ast.Stmt) string {
+	e, ok := s.(*ast.ExprStmt)
+	if !ok {
+		return ""
+	}
+	switch fun := e.X.(*ast.CallExpr).Fun.(type) {
+	case *ast.Ident:
+		return fun.Name
+	case *ast.SelectorExpr:
+		return fun.Sel.Name
+	}
+	return "func"
+}

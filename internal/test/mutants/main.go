@@ -1,0 +1,200 @@
+// Command mutants takes one guard at a time out of the packages of the lock and runs the tests that can see it. A mutant that
+// no test fails for has survived: a guard without a test, or one that guards nothing. The work tree is never touched. It
+// ends with the line
+//
+//	mutants: N, survived S, equivalent E
+//
+// and an error unless S is 0. E counts those of the N that are listed in equivalent.txt because nothing observable
+// changes. A run that was stopped goes on where it was.
+//
+// With -with PACKAGE the tests of that package alone have to see them. What follows the flags goes to these tests:
+//
+//	go run ./internal/test/mutants -with internal/test/explore -only '^tier/' -- -test.run TestScopes -all -first -most 5000
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	var (
+		dir  = flag.String("dir", ".", "root of the module")
+		n    = flag.Int("n", 200, "number of mutants to try, 0 for all")
+		seed = flag.Uint64("seed", 1, "of the order in which they are taken")
+		jobs = flag.Int("jobs", 2, "number of mutants at a time")
+		only = flag.String("only", "", "try those that match this regular expression only")
+		list = flag.Bool("list", false, "print the mutants in order, and try none")
+		with = flag.String("with", "", "the package whose tests alone have to see them; the arguments are for these tests")
+	)
+	flag.Parse()
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
+	root, err := filepath.Abs(*dir)
+	if err != nil {
+		return err
+	}
+	all, err := findAll(root)
+	if err != nil {
+		return err
+	}
+	reasons, err := equivalents()
+	if err != nil {
+		return err
+	}
+	stale := unknown(reasons, all)
+	queue := inOrder(all, *seed, pattern)
+	if *n == 0 {
+		*n = len(queue)
+	}
+	if *list {
+		for _, m := range queue {
+			fmt.Println(m)
+		}
+		return nil
+	}
+	results, err := openResults(root, append([]string{*with}, flag.Args()...))
+	if err != nil {
+		return err
+	}
+	defer results.close()
+	suite, err := newSuite(ctx, root, *with, flag.Args())
+	if err != nil {
+		return err
+	}
+	defer suite.close()
+	h := &hunt{suite: suite, results: results, reasons: reasons, queue: queue, want: *n}
+	var workers sync.WaitGroup
+	for range *jobs {
+		workers.Go(func() { h.work(ctx) })
+	}
+	workers.Wait()
+	if h.err != nil {
+		return h.err
+	}
+	return h.report(stale)
+}
+
+// A hunt is a run over some of the mutants.
+type hunt struct {
+	suite   *suite
+	results *results
+	reasons map[string]string
+
+	mu       sync.Mutex // guards the fields below
+	queue    []mutant   // not taken yet
+	want     int        // how many are still to be taken
+	tried    int
+	survived []mutant
+	equal    []mutant // survived, and listed
+	stale    []mutant // listed, and killed
+	err      error
+}
+
+// work takes mutants until there are enough. One that does not compile does not count.
+func (h *hunt) work(ctx context.Context) {
+	for {
+		m, ok := h.take()
+		if !ok {
+			return
+		}
+		began := time.Now()
+		r, known := h.results.of(m)
+		var err error
+		if !known {
+			r, err = h.suite.try(ctx, m)
+		}
+		if err == nil && !known {
+			err = h.results.add(m, r)
+		}
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			h.fail(err)
+			return
+		}
+		h.count(m, r, time.Since(began))
+	}
+}
+
+func (h *hunt) take() (m mutant, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil || h.want == 0 || len(h.queue) == 0 {
+		return mutant{}, false
+	}
+	m, h.queue = h.queue[0], h.queue[1:]
+	h.want--
+	return m, true
+}
+
+func (h *hunt) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err == nil {
+		h.err = err
+	}
+}
+
+func (h *hunt) count(m mutant, r result, took time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r.Verdict == invalid {
+		h.want++
+		return
+	}
+	h.tried++
+	_, listed := h.reasons[m.String()]
+	switch {
+	case r.Verdict == killed && listed:
+		h.stale = append(h.stale, m)
+	case r.Verdict == survived && listed:
+		h.equal = append(h.equal, m)
+	case r.Verdict == survived:
+		h.survived = append(h.survived, m)
+	}
+	fmt.Printf("%4d %-8s %5.1fs  %v", h.tried, r.Verdict, took.Seconds(), m)
+	if r.By != "" {
+		fmt.Printf("  (%s)", r.By)
+	}
+	fmt.Println()
+}
+
+// report prints what survived, and the last line.
+func (h *hunt) report(stale []string) error {
+	for _, id := range stale {
+		fmt.Println("stale, there is no such mutant any more:", id)
+	}
+	for _, m := range h.stale {
+		fmt.Println("stale, a test kills what is listed as equivalent:", m)
+	}
+	for _, m := range h.survived {
+		fmt.Println("survived:", m)
+	}
+	fmt.Printf("mutants: %d, survived %d, equivalent %d\n", h.tried, len(h.survived), len(h.equal))
+	if len(h.survived) > 0 {
+		return errors.New("some survived")
+	}
+	if len(stale)+len(h.stale) > 0 {
+		return errors.New("equivalent.txt has stale entries")
+	}
+	return nil
+}

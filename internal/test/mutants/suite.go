@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const module = "github.com/tierlock/tierlock"
+
+// viewers are the packages whose tests can see something, each before those farther away.
+var viewers = append(slices.Clone(packages), "internal/memory", "internal/zkinspect", "internal/test/explore")
+
+// A suite is the tests of one tree, but for those that need a real server: they take long, and what they see should be seen in
+// virtual time.
+type suite struct {
+	root  string
+	dir   string // for what is built
+	with  string // the only package whose tests are run; empty: each that can see something
+	args  []string
+	bound map[string]func() (cost, error) // by package
+	parts map[string][]string             // what its tests are built from, by package
+}
+
+// A cost is what a run of tests takes.
+type cost struct{ time, cpu time.Duration }
+
+func newSuite(ctx context.Context, root, with string, args []string) (*suite, error) {
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return nil, err
+	}
+	s := &suite{root: root, dir: dir, with: with, args: args, bound: make(map[string]func() (cost, error)), parts: make(map[string][]string)}
+	for _, pkg := range append(slices.Clone(viewers), with) {
+		s.bound[pkg] = sync.OnceValues(func() (cost, error) { return s.measure(ctx, pkg) })
+		if s.parts[pkg], err = parts(ctx, root, pkg); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+	}
+	return s, nil
+}
+
+func (s *suite) close() error { return os.RemoveAll(s.dir) }
+
+// measure runs the tests of pkg without a mutant. They have to pass, and with one they may take some times as much: processor
+// time for those that spin, and time for those that hang, which depends on what else the machine has to do.
+func (s *suite) measure(ctx context.Context, pkg string) (bound cost, err error) {
+	dir, err := os.MkdirTemp(s.dir, "")
+	if err != nil {
+		return cost{}, err
+	}
+	binary, err := s.build(ctx, pkg, dir, "")
+	if err != nil {
+		return cost{}, err
+	}
+	began := time.Now()
+	out, state, err := s.run(ctx, pkg, binary, cost{10 * time.Minute, 10 * time.Minute})
+	if err != nil {
+		return cost{}, fmt.Errorf("%s without a mutant: %w\n%s", pkg, err, out)
+	}
+	return cost{
+		time: max(20*time.Since(began), 5*time.Minute),
+		cpu:  max(5*(state.UserTime()+state.SystemTime()), 20*time.Second),
+	}, nil
+}
+
+// try finds out what becomes of a mutant. The nearest tests go first.
+func (s *suite) try(ctx context.Context, m mutant) (result, error) {
+	dir, err := os.MkdirTemp(s.dir, "")
+	if err != nil {
+		return result{}, err
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := s.overlay(m, dir)
+	if err != nil {
+		return result{}, err
+	}
+	for _, pkg := range s.viewers(m) {
+		if tests, _ := filepath.Glob(filepath.Join(s.root, pkg, "*_test.go")); len(tests) == 0 {
+			continue
+		}
+		bound, err := s.bound[pkg]()
+		if err != nil {
+			return result{}, err
+		}
+		binary, err := s.build(ctx, pkg, dir, overlay)
+		if err != nil {
+			return result{Verdict: invalid, By: pkg}, ctx.Err()
+		}
+		if out, _, err := s.run(ctx, pkg, binary, bound); err != nil {
+			by := append(names(out, failed, panicked, running), err.Error())
+			if s.with != "" {
+				by = append(names(out, said), by...)
+			}
+			return result{Verdict: killed, By: pkg + " " + by[0]}, ctx.Err()
+		}
+	}
+	return result{Verdict: survived}, nil
+}
+
+// viewers are the packages whose tests may see a mutant: those that are built with it.
+func (s *suite) viewers(m mutant) []string {
+	if s.with != "" {
+		return []string{s.with}
+	}
+	return slices.DeleteFunc(slices.Clone(viewers[slices.Index(viewers, m.pkg()):]), func(pkg string) bool {
+		return !slices.Contains(s.parts[pkg], path.Join(module, m.pkg()))
+	})
+}
+
+// parts returns the packages that the tests of pkg are built from.
+func parts(ctx context.Context, root, pkg string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-test", "-deps", "./"+pkg)
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list ./%s: %w", pkg, err)
+	}
+	// One that is built anew for a test is followed by the name of that test.
+	return strings.Fields(string(out)), nil
+}
+
+var (
+	said     = regexp.MustCompile(`(?m)^ +\w+_test\.go:\d+: (.*)`)
+	failed   = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+	panicked = regexp.MustCompile(`(?m)^((?:panic|fatal error): .*)`)
+	running  = regexp.MustCompile(`(?m)^\t(Test\S+) \(`) // when it was timed out
+)
+
+// names returns what the patterns match in the output of tests.
+func names(out []byte, patterns ...*regexp.Regexp) []string {
+	var list []string
+	for _, p := range patterns {
+		for _, match := range p.FindAllSubmatch(out, -1) {
+			list = append(list, brief(string(match[1])))
+		}
+	}
+	return list
+}
+
+// overlay writes the file with the mutant, and what tells the go command to take it.
+func (s *suite) overlay(m mutant, dir string) (string, error) {
+	original := filepath.Join(s.root, filepath.FromSlash(m.file))
+	src, err := os.ReadFile(original)
+	if err != nil {
+		return "", err
+	}
+	changed := filepath.Join(dir, "mutant.go")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, errors.Join(os.WriteFile(changed, m.apply(src), 0o644), os.WriteFile(overlay, list, 0o644))
+}
+
+// build returns the test binary of pkg.
+func (s *suite) build(ctx context.Context, pkg, dir, overlay string) (string, error) {
+	binary := filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+".test")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags", "-s -w", "-o", binary, "-overlay", overlay, "./"+pkg)
+	cmd.Dir = s.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// run runs a test binary as the go command would, in its folder. Mutants may spin, and allocate without end.
+func (s *suite) run(ctx context.Context, pkg, binary string, bound cost) ([]byte, *os.ProcessState, error) {
+	limits := fmt.Sprintf(`ulimit -d 3000000; ulimit -t %d; exec "$0" "$@"`, int(bound.cpu.Seconds()))
+	args := []string{"-c", limits, binary, "-test.failfast", "-test.timeout", bound.time.String()}
+	if pkg == "internal/test/explore" {
+		args = append(args, "-seeds", "300", "-unreduced")
+	}
+	args = append(args, s.args...)
+	ctx, cancel := context.WithTimeout(ctx, bound.time+10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", args...)
+	cmd.Dir = filepath.Join(s.root, filepath.FromSlash(pkg))
+	cmd.Env = append(cmd.Environ(), "ZOOKEEPER_HOME="+s.dir, "TIERLOCK_REQUIRE_SERVER=0") // no server: those tests are skipped
+	out, err := cmd.CombinedOutput()
+	return out, cmd.ProcessState, err
+}

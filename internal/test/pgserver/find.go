@@ -1,0 +1,101 @@
+package pgserver
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tierlock/tierlock/internal/test/child"
+)
+
+// ErrNotFound means that this machine has no PostgreSQL; the text says how to get one.
+const ErrNotFound = child.Missing(`pgserver: no PostgreSQL on this machine; one of these gets you one:
+  scripts/get-postgresql.sh, or make postgresql-server
+  apt-get install -y postgresql
+  brew install postgresql
+  set $POSTGRESQL_HOME to the directory whose bin has initdb and postgres`)
+
+// installation is a PostgreSQL on this machine.
+type installation struct {
+	home    string // with bin
+	library string // where its libraries are, "" if the system knows
+	version string // as it says itself
+}
+
+// find looks for a PostgreSQL: in $POSTGRESQL_HOME and nowhere else if that is set,
+// otherwise the newest of Debian's and of what scripts/get-postgresql.sh got, otherwise
+// one on $PATH.
+func find() (*installation, error) {
+	if named := os.Getenv("POSTGRESQL_HOME"); named != "" {
+		found, err := look(named)
+		if err != nil {
+			return nil, fmt.Errorf("%w\n($POSTGRESQL_HOME: %w)", ErrNotFound, err)
+		}
+		return found, nil
+	}
+	homes := slices.Concat(newest("/"), newest(filepath.Join(cache(), "postgresql")))
+	if initdb, err := exec.LookPath("initdb"); err == nil {
+		homes = append(homes, filepath.Dir(filepath.Dir(initdb)))
+	}
+	for _, home := range homes {
+		if found, err := look(home); err == nil {
+			return found, nil
+		}
+	}
+	return nil, ErrNotFound
+}
+
+// newest lists what Debian's packages put below root, which is / where they are installed.
+func newest(root string) []string {
+	homes, _ := filepath.Glob(filepath.Join(root, "usr/lib/postgresql/*"))
+	slices.SortFunc(homes, func(a, b string) int { // 9.6 was the last with a point
+		a, b = filepath.Base(a), filepath.Base(b)
+		return -cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
+	return homes
+}
+
+func look(home string) (*installation, error) {
+	home, err := filepath.Abs(home)
+	if err != nil {
+		return nil, err
+	}
+	i := &installation{home: home}
+	if libraries, _ := filepath.Glob(filepath.Join(cache(), "postgresql/usr/lib/*-linux-gnu*")); strings.HasPrefix(home, cache()) {
+		i.library = strings.Join(libraries, ":")
+	}
+	version, err := i.run("postgres", "--version").Output()
+	if err != nil {
+		return nil, err
+	}
+	i.version = strings.TrimSpace(string(version))
+	return i, i.run("initdb", "--version").Run()
+}
+
+func (i *installation) run(program string, args ...string) *exec.Cmd {
+	return i.runUntil(context.Background(), program, args...)
+}
+
+// runUntil has nothing of our environment: PostgreSQL takes options from there.
+func (i *installation) runUntil(ctx context.Context, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(i.home, "bin", program), args...)
+	cmd.Env = []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
+	if i.library != "" {
+		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+i.library)
+	}
+	return cmd
+}
+
+// cache is the directory where our scripts keep what they get, also on macOS. Root's has
+// to be open to the user who runs the server.
+func cache() string {
+	if os.Geteuid() == 0 {
+		return "/var/cache/tierlock"
+	}
+	return child.Cached()
+}

@@ -1,0 +1,142 @@
+package pgserver
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/tierlock/tierlock/internal/test/child"
+)
+
+// program is what a server runs.
+type program struct {
+	*cluster
+	dir    string
+	addr   string
+	id     int // 1-based place in the ensemble
+	server *child.Server
+}
+
+func (p *program) data() string { return filepath.Join(p.dir, "data") }
+
+// Command writes the configuration and returns the server to run. A primary whose place
+// another one has taken becomes a standby, with the data of that one.
+func (p *program) Command() (*exec.Cmd, error) {
+	if err := p.prepare(); err != nil {
+		return nil, err
+	}
+	if err := p.configure(); err != nil {
+		return nil, err
+	}
+	postgres := p.owner.runs(p.run("postgres", "-D", p.data()))
+	postgres.Dir = p.dir
+	return postgres, nil
+}
+
+// prepare sees to it that there are data, and that they say whether this is a standby.
+func (p *program) prepare() error {
+	_, err := os.Stat(p.data())
+	if os.IsNotExist(err) {
+		if err := copyTo(p.data(), p.template, p.owner); err != nil {
+			return err
+		}
+		return p.stand()
+	}
+	_, err = os.Stat(p.standby())
+	if err != nil && p.id != p.primary.id {
+		return p.follow()
+	}
+	return nil
+}
+
+// standby is the file that makes a server one.
+func (p *program) standby() string { return filepath.Join(p.data(), "standby.signal") }
+
+func (p *program) stand() error {
+	if p.id == p.primary.id {
+		return nil
+	}
+	if err := os.WriteFile(p.standby(), nil, 0o600); err != nil {
+		return err
+	}
+	return p.owner.gets(p.standby())
+}
+
+// follow takes the primary's data in place of its own.
+func (p *program) follow() error {
+	if err := os.RemoveAll(p.data()); err != nil {
+		return err
+	}
+	backup := p.owner.runs(p.run("pg_basebackup", "--no-sync", "--checkpoint=fast", "--pgdata="+p.data(),
+		"--dbname="+url(superuser, []string{p.primary.addr})))
+	backup.Dir = p.dir
+	if out, err := backup.CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_basebackup: %w: %s", err, out)
+	}
+	return p.stand()
+}
+
+func (p *program) configure() error {
+	_, port, err := net.SplitHostPort(p.addr)
+	if err != nil {
+		return err
+	}
+	lines := []string{
+		"listen_addresses = '127.0.0.1'",
+		"port = " + port,
+		"unix_socket_directories = '" + p.dir + "'",
+		"max_connections = 300",
+		"shared_buffers = '16MB'",
+		"jit = off",
+		// Nothing of a server that was killed is to stay in memory.
+		"dynamic_shared_memory_type = mmap",
+		"wal_keep_size = '512MB'",
+		"wal_retrieve_retry_interval = '100ms'",
+	}
+	if p.cfg.NoSync {
+		lines = append(lines, "fsync = off", "full_page_writes = off")
+	}
+	if p.cfg.Synchronous {
+		lines = append(lines, "synchronous_standby_names = 'ANY 1 (*)'")
+	}
+	if p.id != p.primary.id {
+		lines = append(lines, fmt.Sprintf("primary_conninfo = 'host=%s port=%d user=%s application_name=member%d'",
+			p.dir, p.primary.id, superuser, p.id))
+	}
+	lines = append(lines, p.cfg.Settings...)
+	conf := filepath.Join(p.data(), "postgresql.conf")
+	if err := os.WriteFile(conf, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		return err
+	}
+	return p.owner.gets(conf)
+}
+
+// Sockets in a member's own directory: the one it listens to itself, which standbys take,
+// and one for each of the others, behind which is the network.
+func (p *program) ownSocket() string {
+	_, port, _ := net.SplitHostPort(p.addr)
+	return filepath.Join(p.dir, ".s.PGSQL."+port)
+}
+
+func (p *program) socketTo(id int) string { return filepath.Join(p.dir, ".s.PGSQL."+strconv.Itoa(id)) }
+
+// removeSegment removes the one segment of shared memory by which servers on the same data
+// would find one another. What is left of a server says which it is.
+func removeSegment(dir string) error {
+	pidFile, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
+	if err != nil {
+		return nil // it did not get that far
+	}
+	lines := strings.Split(string(pidFile), "\n")
+	if len(lines) < 7 {
+		return nil
+	}
+	if fields := strings.Fields(lines[6]); len(fields) == 2 {
+		_ = exec.Command("ipcrm", "-m", fields[1]).Run() // fails if it is gone
+	}
+	return nil
+}

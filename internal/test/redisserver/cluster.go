@@ -1,0 +1,113 @@
+package redisserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/test/child"
+)
+
+// Cluster is a Redis Cluster: primaries, which have an equal part of the slots each, and as many
+// replicas, one of each. A replica replaces a primary when it is told to, or when that is gone for long.
+type Cluster struct {
+	*child.Ensemble
+	shards int
+}
+
+// slots is how many a cluster has.
+const slots = 16384
+
+// StartCluster returns once all members agree that the cluster serves, and the replicas are in touch.
+// Errors are those of [Start].
+func StartCluster(ctx context.Context, shards int, cfg Config) (*Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	cfg.cluster = true
+	e, err := start(ctx, 2*shards, cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Ensemble: e.Ensemble, shards: shards}
+	if err := c.form(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("redisserver: no cluster: %w", err), c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) form(ctx context.Context) error {
+	first, port, err := net.SplitHostPort(c.Members[0].Addr())
+	if err != nil {
+		return err
+	}
+	for i, s := range c.Members {
+		if i < c.shards {
+			from, to := i*slots/c.shards, (i+1)*slots/c.shards-1
+			if _, err := Ask(s.Addr(), "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(from), strconv.Itoa(to)); err != nil {
+				return err
+			}
+		}
+		// Two that have the same epoch would have to settle who keeps it.
+		if _, err := Ask(s.Addr(), "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
+			return err
+		}
+		if _, err := Ask(s.Addr(), "CLUSTER", "MEET", first, port); err != nil {
+			return err
+		}
+	}
+	known := fmt.Sprintf("cluster_known_nodes:%d\r", len(c.Members))
+	if err := c.await(ctx, known); err != nil {
+		return err
+	}
+	for i := range c.shards {
+		id, err := Ask(c.Members[i].Addr(), "CLUSTER", "MYID")
+		if err != nil {
+			return err
+		}
+		if _, err := Ask(c.Replica(i).Addr(), "CLUSTER", "REPLICATE", id[0]); err != nil {
+			return err
+		}
+	}
+	if err := child.Until(ctx, func() bool { return len(c.Followers()) == c.shards }); err != nil {
+		return err
+	}
+	return c.await(ctx, "cluster_state:ok\r")
+}
+
+// await waits until each member says so of the cluster.
+func (c *Cluster) await(ctx context.Context, word string) error {
+	var last string
+	err := child.Until(ctx, func() bool {
+		for _, s := range c.Members {
+			info, err := Ask(s.Addr(), "CLUSTER", "INFO")
+			if err != nil || !strings.Contains(info[0], word) {
+				last = fmt.Sprintf("%s: %q, %v", s.Addr(), info, err)
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("%w: no %q: %s", err, word, last)
+	}
+	return nil
+}
+
+// Replica is at first that of the i-th primary, which is the i-th member.
+func (c *Cluster) Replica(i int) *Server { return c.Members[c.shards+i] }
+
+// Promote has a replica take over from its primary, which learns of it if it lives. The others are not asked:
+// their votes depend on who has heard of what, and are not repeated for a minute.
+func (c *Cluster) Promote(ctx context.Context, replica *Server) error {
+	if _, err := Ask(replica.Addr(), "CLUSTER", "FAILOVER", "TAKEOVER"); err != nil {
+		return err
+	}
+	return child.Until(ctx, func() bool {
+		mode, err := replica.Mode()
+		return err == nil && mode == "leader"
+	})
+}

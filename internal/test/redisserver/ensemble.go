@@ -1,0 +1,215 @@
+package redisserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+
+	"github.com/tierlock/tierlock/internal/test/child"
+)
+
+// Ensemble is a primary, at first the first member, and its replicas. It takes this
+// process to carry their words: an ensemble ends with it.
+type Ensemble struct {
+	*child.Ensemble
+	programs []*program
+	isolated map[*program]bool
+}
+
+var kind = child.Kind{Package: "redisserver", Taken: "Address already in use"}
+
+// StartEnsemble starts a primary and n-1 replicas, and returns once each of them serves
+// and the replicas have what the primary has. Errors are those of [Start].
+func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
+	e, err := start(ctx, n, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := child.Until(ctx, func() bool { return len(e.Followers()) == n-1 }); err != nil {
+		return nil, errors.Join(fmt.Errorf("redisserver: no replica in touch: %w", err), e.Stop())
+	}
+	return e, nil
+}
+
+// start returns once each of n servers serves.
+func start(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
+	redis, err := find()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.MaxLag == 0 {
+		cfg.MaxLag = 10
+	}
+	e := &Ensemble{isolated: make(map[*program]bool)}
+	e.Ensemble, err = child.Start(ctx, func() (*child.Ensemble, error) { return e.build(redis, n, cfg) })
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Ensemble) build(redis string, n int, cfg Config) (_ *child.Ensemble, err error) {
+	e.programs = nil
+	members := &child.Ensemble{Network: child.NewNetwork()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, members.Stop())
+		}
+	}()
+	for range n {
+		dir, addr, err := child.Place("redis")
+		if err != nil {
+			return nil, err
+		}
+		if dir, err = filepath.EvalSymlinks(dir); err != nil { // as the server names it
+			return nil, err
+		}
+		p := &program{redis: redis, cfg: cfg, dir: dir, addr: addr, ways: make(map[*program]string)}
+		e.programs = append(e.programs, p)
+		members.Members = append(members.Members, child.New(kind, dir, addr, p))
+	}
+	if cfg.cluster { // whose members find one another
+		return members, nil
+	}
+	for _, p := range e.programs {
+		if err := e.connect(members.Network, p); err != nil {
+			return nil, err
+		}
+	}
+	return members, nil
+}
+
+// connect lays a way from one member to each of the others and has it follow the first.
+func (e *Ensemble) connect(network *child.Network, p *program) error {
+	for i, other := range e.programs {
+		if other == p {
+			continue
+		}
+		from, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		to, err := net.ResolveTCPAddr("tcp", other.addr)
+		if err != nil {
+			return err
+		}
+		p.ways[other] = from.Addr().String()
+		network.Join(child.Way{From: slices.Index(e.programs, p) + 1, To: i + 1}, from, to)
+	}
+	if first := e.programs[0]; p != first {
+		p.follow = first
+	}
+	return nil
+}
+
+// Promote makes member the primary, whatever the one before it does, and has the others
+// that are in touch follow it. Who is isolated learns of it from [Ensemble.Heal], who is
+// dead when it restarts, and who is paused not before another Heal: until then two
+// servers take themselves for the primary.
+func (e *Ensemble) Promote(member *Server) error {
+	leader := member.Program.(*program)
+	leader.follow = nil
+	if _, err := Ask(leader.addr, "REPLICAOF", "NO", "ONE"); err != nil {
+		return err
+	}
+	for _, p := range e.programs {
+		if p != leader && !e.isolated[p] {
+			p.follow = leader
+		}
+	}
+	e.tell()
+	return nil
+}
+
+// tell has everybody who is in touch follow its leader; who does not answer is let be.
+func (e *Ensemble) tell() {
+	for _, p := range e.programs {
+		if p.follow == nil || e.isolated[p] {
+			continue
+		}
+		if host, port, err := net.SplitHostPort(p.ways[p.follow]); err == nil {
+			_, _ = Ask(p.addr, "REPLICAOF", host, port)
+		}
+	}
+}
+
+// Isolate is [child.Ensemble.Isolate]. Nobody tells member of a new primary until Heal.
+func (e *Ensemble) Isolate(member *Server) {
+	e.isolated[member.Program.(*program)] = true
+	e.Ensemble.Isolate(member)
+}
+
+// Heal puts all members in touch again. A primary that was replaced meanwhile follows the
+// one that replaced it, and forgets what it took since.
+func (e *Ensemble) Heal() {
+	leader := e.newest()
+	clear(e.isolated)
+	e.Ensemble.Heal()
+	for _, p := range e.programs {
+		if p != leader {
+			p.follow = leader
+		}
+	}
+	e.tell()
+}
+
+// newest is the primary that is not isolated; there is none if nobody was promoted in the
+// place of an isolated one, which then remains it.
+func (e *Ensemble) newest() *program {
+	var leader *program
+	for _, p := range e.programs {
+		if p.follow == nil && (leader == nil || e.isolated[leader]) {
+			leader = p
+		}
+	}
+	return leader
+}
+
+// Failover kills the primary, has a replica replace it, and starts the old one again as a
+// replica.
+func (e *Ensemble) Failover(ctx context.Context) error {
+	leader, err := e.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	var followers []*child.Server // one that has just been started may not follow yet
+	if err := child.Until(ctx, func() bool { followers = e.Followers(); return len(followers) > 0 }); err != nil {
+		return fmt.Errorf("redisserver: no replica to promote: %w", err)
+	}
+	leader.Kill()
+	return errors.Join(e.Promote(followers[0]), leader.Restart(ctx))
+}
+
+// Dial connects to the first of the servers that takes itself for a primary.
+func Dial(ctx context.Context, addrs []string) (net.Conn, error) {
+	var errs []error
+	for _, addr := range addrs {
+		conn, err := dialPrimary(ctx, addr)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func dialPrimary(ctx context.Context, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	role, err := ask(ctx, conn, "ROLE")
+	if err == nil && role[0] != "master" {
+		err = fmt.Errorf("redisserver: %s is a %s", addr, role[0])
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}

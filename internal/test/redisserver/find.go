@@ -1,0 +1,16 @@
+package redisserver
+
+import "github.com/tierlock/tierlock/internal/test/child"
+
+// ErrNotFound means that this machine has no Redis; the text says how to get one.
+const ErrNotFound = child.Missing(`redisserver: no Redis on this machine; one of these gets you one:
+  scripts/get-redis.sh, or make redis-server
+  apt-get install -y redis-server
+  brew install redis
+  set $REDIS_SERVER to the program`)
+
+// find looks for a redis-server: $REDIS_SERVER and nowhere else if that is set, otherwise
+// one on $PATH, otherwise what scripts/get-redis.sh got.
+func find() (string, error) {
+	return child.Find("REDIS_SERVER", ErrNotFound, "redis-server", "valkey-server", child.Cached("redis", "redis-server"))
+}

@@ -1,0 +1,796 @@
+package tiertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/oracle"
+	"github.com/tierlock/tierlock/tier"
+)
+
+var permitPromises = []promise{
+	{name: "permits", text: "Never are more taken than there are, and each gets as many as it wants", test: neverMoreThanThereAre},
+	{name: "permits-order", text: "A request waits for those that queued before it, also if enough are free for it alone, and a try " +
+		"overtakes none", test: permitsInOrder},
+	{name: "permits-halves", text: "Two that want more than half each do not wait for each other", test: noHalves},
+	{name: "permits-part", text: "Some of a portion may be given up: others get exactly so many, and the rest stays", test: partOfAPortion},
+	{name: "permits-gone", text: "Permits are gone when Release returns, some of a portion as well as all", test: permitsAreGone},
+	{name: "permits-wake-up", text: "Whoever waits gets permits when they are given up, whatever is under way then", test: permitsWakeUp},
+	{name: "permits-demand", text: "Whoever is first takes fewer than it wanted once it says so, and is not passed meanwhile",
+		test: demandShrinks},
+	{name: "permits-try", text: "A try takes what is free, unless somebody waits", test: tryPermits},
+	{name: "permits-contenders", text: "Whoever asks sees who has how many, and then who waits, in order", test: permitContenders},
+	{name: "permits-standing", text: "Whoever waits can learn, without a request, how many wait before it, and whoever is first, that " +
+		"others wait", test: permitStanding},
+	{name: "permits-number", text: "A process that gives another number of permits follows the number in the store while the path is in use",
+		test: anotherNumber},
+	{name: "permits-renumber", text: "Another number of permits counts once the path was not in use", test: anotherNumberLater},
+	{name: "permits-fewer", text: "A smaller number of permits interrupts no owner, and grants no more than there are then",
+		test: fewerPermits},
+	{name: "permits-more", text: "A larger number of permits lets waiters in, also while one more process asks with the old number",
+		test: morePermits},
+	{name: "permits-set", text: "A number that was set stays when the path is not in use", test: numberStays},
+	{name: "permits-claims", text: "Semaphores of one path are equal, others are not, and there is none for a path that " +
+		"cannot be one", test: semaphores},
+	{name: "permits-tokens", text: "Tokens grow from portion to portion", test: permitTokens},
+	{name: "permits-gate", text: "Through the gate, never more are taken than there are, and small requests do not starve large ones",
+		test: permitsThroughTheGate},
+}
+
+// neverMoreThanThereAre leaves it to the book to tell.
+func neverMoreThanThereAre(s *scene) {
+	const total, turns = 5, 10
+	var all sync.WaitGroup
+	for i, t := range s.takers(3, total) {
+		for j := range 3 {
+			all.Go(func() {
+				for turn := range turns {
+					r := t.acquire(s.Context(), 1+(i+2*j+turn)%total)
+					if <-r.done; r.err != nil || len(r.portion.permits) != r.want {
+						s.Errorf("want %d permits, got %v (%v)", r.want, r.portion, r.err)
+						return
+					}
+					p := r.portion
+					time.Sleep(s.moment() / 30)
+					if len(p.permits) > 1 {
+						s.give(p, len(p.permits)/2)
+						time.Sleep(s.moment() / 30)
+					}
+					s.giveAll(p)
+				}
+			})
+		}
+	}
+	all.Wait()
+	s.none()
+}
+
+func permitsInOrder(s *scene) {
+	t := s.takers(4, 4)
+	first := t[0].take(4)
+	large, small, next := t[1].queue(3), t[2].queue(1), t[0].queue(2)
+	for range 2 {
+		s.give(first, 1)
+		s.wait(large, small, next)
+		t[3].refused(1)
+	}
+	s.give(first, 1)
+	a := large.granted()
+	s.wait(small, next)
+	s.give(first, 1)
+	b := small.granted()
+	s.wait(next)
+	s.give(a, 2)
+	c := next.granted()
+	if a.token >= b.token || b.token >= c.token {
+		s.Errorf("tokens %d, %d, %d", a.token, b.token, c.token)
+	}
+	t[3].refused(1)
+	s.giveAll(a, b, c)
+	s.none()
+}
+
+func noHalves(s *scene) {
+	t := s.takers(2, 6)
+	var held []*portion
+	for range 3 {
+		held = append(held, t[0].take(1), t[1].take(1))
+	}
+	a, b := t[0].queue(5), t[1].queue(4)
+	s.giveAll(held...)
+	p := a.granted()
+	s.wait(b)
+	s.giveAll(p)
+	s.giveAll(b.granted())
+	s.none()
+}
+
+func partOfAPortion(s *scene) {
+	t := s.takers(3, 6)
+	p, q, whole := t[0].take(3), t[0].take(1), t[0].take(2)
+	r, next := t[1].queue(2), t[2].queue(2)
+	if err := t[0].store.Release(slices.Concat(p.part(1), q.part(1))); err != nil {
+		s.Errorf("Release of permits that came in two writes: %v", err)
+	}
+	s.within(0, "what was given up goes to the next", r.end)
+	got := r.granted()
+	s.wait(next)
+	s.give(p, 1)
+	s.wait(next)
+	s.give(whole, 1)
+	s.within(0, "what was given up goes to the next", next.end)
+	other := next.granted()
+	for _, held := range []*portion{p, whole, got, other} {
+		if err := held.err(); err != nil || held.life.Err() != nil {
+			s.Errorf("permits that were not given up: %v, context: %v", err, context.Cause(held.life))
+		}
+	}
+	t[1].refused(1)
+	s.giveAll(p, whole)
+	last := t[1].takes(2)
+	t[1].refused(1)
+	s.giveAll(got, other, last)
+	s.none()
+}
+
+func permitsAreGone(s *scene) {
+	t := s.process().of(3)
+	s.usedPermits(t)
+	p := t.take(3)
+	late := s.delay(t.proc)
+	for _, n := range []int{1, 2} {
+		begun := time.Now()
+		s.give(p, n)
+		if took := time.Since(begun); took < late {
+			s.Errorf("Release of %d permits returned after %v, although no answer came before %v", n, took, late)
+		}
+	}
+	if n := s.present(); n != 0 {
+		s.Errorf("%d have permits when Release has returned", n)
+	}
+}
+
+func permitsWakeUp(s *scene) {
+	holder, p := s.process().of(3), s.process().of(3)
+	s.usedPermits(holder)
+	s.wakesUp(p.proc, func(ctx context.Context, release chan<- func()) (*call, func()) {
+		held := holder.take(3)
+		release <- func() { s.give(held, 2) }
+		r := p.acquire(ctx, 2)
+		return r.call, func() { s.giveAll(r.granted(), held) }
+	})
+}
+
+// demandThatShrinks is of k permits, and of fewer from when it is told to be.
+func demandThatShrinks(k, fewer int) (d *second.Demand, shrink func()) {
+	var wanted atomic.Pointer[second.Demand]
+	wanted.Store(demand(k))
+	d = &second.Demand{
+		Want: func() int { return wanted.Load().Want() },
+		Take: func(free int) int { return wanted.Load().Take(free) },
+	}
+	return d, func() {
+		wanted.Store(demand(fewer))
+		d.Changed.Set()
+	}
+}
+
+func demandShrinks(s *scene) {
+	t := s.takers(3, 4)
+	held := t[0].take(3)
+	d, shrink := demandThatShrinks(3, 1)
+	first, next := t[1].queueWith(1, d), t[2].queue(1)
+	s.wait(first, next)
+	shrink()
+	p := first.granted()
+	s.wait(next)
+	s.give(held, 1)
+	s.giveAll(next.granted(), p, held)
+	s.none()
+}
+
+func tryPermits(s *scene) {
+	t := s.takers(3, 3)
+	s.usedPermits(t[0])
+	a := t[0].takes(2)
+	t[0].refused(2)
+	t[1].refused(2)
+	b := t[1].takes(1)
+	t[2].refused(1)
+	r := t[2].queue(3)
+	s.giveAll(a)
+	t[0].refused(1)
+	t[1].refused(1)
+	s.wait(r)
+	s.giveAll(b)
+	s.giveAll(r.granted())
+	s.giveAll(t[1].takes(3))
+	s.none()
+}
+
+// look returns those who have permits, and those who wait, as the process sees them.
+func (t *taker) look() []second.Contender {
+	t.scene.Helper()
+	return t.scene.look(t.store.Contenders)
+}
+
+// sees waits until the process sees those who have so many permits each, and 0 for each who waits.
+func (t *taker) sees(want ...int) (all []second.Contender) {
+	t.scene.Helper()
+	var got []int
+	if !t.scene.poll(t.scene.news(), func() bool {
+		got, all = nil, t.look()
+		for _, c := range all {
+			got = append(got, c.Permits)
+		}
+		return slices.Equal(got, want)
+	}) {
+		t.scene.Fatalf("contenders have %d permits, want %d", got, want)
+	}
+	for _, c := range all {
+		if c.ID == "" || c.PID == 0 || c.Host == "" || c.Since.IsZero() || c.Of != t.total {
+			t.scene.Errorf("a contender is %+v, want to know its process, and that it has or wants some of %d", c, t.total)
+		}
+	}
+	return all
+}
+
+func permitContenders(s *scene) {
+	t := s.takers(4, 5)
+	t[0].sees()
+	a, b := t[0].take(3), t[1].take(1)
+	first, last := t[2].queue(5), t[3].queue(2)
+	var all []second.Contender
+	for _, asker := range t {
+		all = asker.sees(3, 1, 0, 0)
+	}
+	s.give(a, 2)
+	t[3].sees(1, 1, 0, 0)
+	s.giveAll(a, b)
+	p := first.granted()
+	if want := all[2].Token; p.token != want {
+		s.Errorf("token %d, want %d as seen in the queue", p.token, want)
+	}
+	t[3].sees(5, 0)
+	s.giveAll(p)
+	if p = last.granted(); p.token != all[3].Token {
+		s.Errorf("token %d, want %d as seen in the queue", p.token, all[3].Token)
+	}
+	t[0].sees(2)
+	s.giveAll(p)
+	s.none()
+	t[0].sees()
+}
+
+func permitStanding(s *scene) {
+	t := s.takers(3, 3)
+	s.usedPermits(t[0])
+	free := demand(2)
+	held := t[0].begin(s.Context(), 2, func(ctx context.Context) ([]second.Permit, error) { return t[0].store.Acquire(ctx, free) }).granted()
+	if free.Contested() {
+		s.Errorf("who found enough free has seen others")
+	}
+	d1, d2 := demand(2), demand(2)
+	first := t[1].queueWith(2, d1)
+	s.wait(first)
+	if d1.Contested() || d1.Standing().Ahead != 0 {
+		s.Errorf("who is first has seen others in the queue: %d, %+v", d1.Others(), d1.Standing())
+	}
+	next := t[2].queueWith(2, d2)
+	s.awaitStanding(&d2.Wait, 1, t[0].sees(2, 0, 0)[1].Token)
+	s.await("whoever is first knows of one behind", s.news(), func() bool { return d1.Others() == 1 && d1.Contested() })
+	s.giveAll(held)
+	p := first.granted()
+	s.await("who was next is first", s.news(), func() bool { return d2.Standing().Ahead == 0 })
+	if !d2.Contested() {
+		s.Errorf("who has waited for another one has not seen it")
+	}
+	s.giveAll(p)
+	s.giveAll(next.granted())
+	s.none()
+}
+
+func semaphores(s *scene) {
+	p := s.process()
+	p.of(2)
+	semaphore := func(path string, permits int) second.Semaphore {
+		s.Helper()
+		o, err := p.Semaphore(path, permits, second.Options{})
+		if err != nil {
+			s.Fatalf("Semaphore: %v", err)
+		}
+		return o
+	}
+	one := semaphore(s.path, 2)
+	if !one.Equal(semaphore(s.path, 2)) {
+		s.Errorf("two semaphores of one path are not equal")
+	}
+	if one.Equal(semaphore(s.path+"-other", 2)) {
+		s.Errorf("semaphores of two paths are equal")
+	}
+	if _, err := p.Semaphore("", 2, second.Options{}); err == nil {
+		s.Errorf("there is a semaphore for no path")
+	}
+	if one.Most() < 100 {
+		s.Errorf("one write takes no more than %d permits", one.Most())
+	}
+}
+
+func permitTokens(s *scene) {
+	t := s.takers(2, 3)
+	for turn := range 6 {
+		a, b := t[turn%2], t[(turn+1)%2]
+		p := a.take(2)
+		waiting := b.queue(2)
+		again := a.queue(1)
+		s.giveAll(p)
+		s.giveAll(waiting.granted())
+		s.giveAll(again.granted())
+		s.none()
+		s.giveAll(b.takes(3))
+		s.none()
+	}
+}
+
+// permitsThroughTheGate has others want one permit for as long as somebody wants all.
+func permitsThroughTheGate(s *scene) {
+	const total, turns = 4, 5
+	ctx, cancel := context.WithTimeout(s.Context(), 2*s.patience())
+	defer cancel()
+	var taken atomic.Int64
+	turn := func(gate *tier.Semaphore, k int64) bool {
+		err := gate.Do(ctx, int(k), func(context.Context) error {
+			defer taken.Add(-k)
+			if n := taken.Add(k); !oracle.Room(total).Fits(n) {
+				s.Errorf("%d permits are out, of %d", n, total)
+			}
+			time.Sleep(s.moment() / 60)
+			return nil
+		})
+		if err != nil {
+			s.Errorf("%d permits through the gate: %v", k, err)
+		}
+		return err == nil
+	}
+	var all sync.WaitGroup
+	var large atomic.Int32 // who want all, and have not had their turns
+	for _, t := range s.takers(3, total) {
+		gate := s.gateOf(t)
+		large.Add(1)
+		all.Go(func() {
+			defer large.Add(-1)
+			for i := 0; i < turns && turn(gate, total); i++ {
+			}
+		})
+		for range 4 {
+			all.Go(func() {
+				for large.Load() > 0 && turn(gate, 1) {
+				}
+			})
+		}
+	}
+	all.Wait()
+	s.none()
+}
+
+func (s *scene) gateOf(t *taker) *tier.Semaphore {
+	s.Helper()
+	locks := tier.New(t.Tier)
+	s.Cleanup(func() { locks.Close() })
+	return locks.Semaphore(s.path, t.total)
+}
+
+var permitLossPromises = []promise{
+	{name: "permits-cut", text: "A process that is cut off knows of its loss before its lease is over and before others have them; " +
+		"these lose nothing", test: permitsCutOff},
+	{name: "permits-frozen", text: "… also when the store answers nobody", alone: true, test: permitsFrozen},
+	{name: "permits-stopped", text: "A process that was stopped knows of its loss at the first look", test: permitsStopped},
+	{name: "permits-kill", text: "The permits of a process that was killed come back after a lease, and so does the place of one that " +
+		"waited", test: permitsOfKilled},
+	{name: "permits-failover", text: "Another server may take over: never are more taken than there are, and tokens grow", alone: true,
+		first: true, test: permitsOverFailover},
+	{name: "permits-restart", text: "The store may be restarted: never are more taken than there are, and tokens grow", alone: true,
+		first: true, test: permitsOverRestart},
+}
+
+func permitsCutOff(s *scene) {
+	a, b, c := s.victim().of(3), s.process().of(3), s.process().of(3)
+	s.needs(a.Cut != nil, "cut a process off")
+	p, other := a.take(2), c.take(1)
+	r := b.queue(2)
+	struck := time.Now()
+	heal := s.cut(a.proc)
+	s.awaitPermitLoss(p, struck, r)
+	next := r.granted()
+	if err := other.err(); err != nil {
+		s.Errorf("permits of a process that was not cut off: %v", err)
+	}
+	heal()
+	s.permitsStayLost(p)
+	s.giveAll(next, other)
+	s.none()
+}
+
+func permitsFrozen(s *scene) {
+	a, b := s.victim().of(3), s.process().of(3)
+	s.needs(s.Freeze != nil, "freeze the store")
+	p := a.take(3)
+	r := b.queue(2)
+	thaw := s.freeze()
+	struck := time.Now() // a renewal may have been answered until then
+	for _, one := range p.permits {
+		if end := one.ValidUntil(); end.IsZero() && p.err() == nil || end.After(struck.Add(s.Lease)) {
+			s.Errorf("the lease ends %v after the store has stopped, want within %v", end.Sub(struck), s.Lease)
+		}
+	}
+	s.awaitPermitLoss(p, struck, r)
+	thaw()
+	s.permitsStayLost(p)
+	s.giveAll(r.granted())
+	s.none()
+}
+
+func permitsStopped(s *scene) {
+	a, b := s.victim().of(3), s.process().of(3)
+	s.needs(a.Blind != nil && a.Cut != nil, "stop a process")
+	p := a.take(2)
+	r := b.queue(2)
+	for _, one := range p.permits {
+		if g, ok := one.(second.Grant); ok {
+			a.Blind(g)
+		}
+	}
+	heal := s.cut(a.proc)
+	time.Sleep(s.Lease)
+	if err := p.lost(); err != nil {
+		s.Errorf("at the first look, after a lease, %v; want ErrLost", err)
+	}
+	next := r.granted()
+	heal()
+	s.permitsStayLost(p)
+	s.giveAll(next)
+	s.none()
+}
+
+// awaitPermitLoss waits until p is lost, which has to be before its lease is over, that was renewed before it was struck, and
+// before anybody else has it.
+func (s *scene) awaitPermitLoss(p *portion, struck time.Time, other *taking) {
+	s.Helper()
+	select {
+	case <-p.life.Done():
+	case <-other.done: // then the book tells
+		if other.err != nil {
+			s.Fatalf("the waiter: %v", other.err)
+		}
+	case <-time.After(time.Until(struck.Add(s.Lease)) + s.slack()):
+		s.Errorf("nobody knows of the loss after a lease of %v", s.Lease)
+	}
+	if !s.poll(0, func() bool { return p.lost() == nil }) { // the others follow
+		s.Errorf("after the loss of one of a portion %v, want ErrLost", p.lost())
+	}
+}
+
+// permitsStayLost checks that a loss is final, and releases the permits.
+func (s *scene) permitsStayLost(p *portion) {
+	s.Helper()
+	for range 5 {
+		s.settled()
+		if err := p.lost(); err != nil {
+			s.Fatalf("permits that were lost have come back: %v", err)
+		}
+	}
+	for _, n := range []int{1, len(p.permits) - 1} {
+		s.within(s.lease()/3, "Release of permits that are lost", func() {
+			if err := p.give(n); !errors.Is(err, second.ErrLost) {
+				s.Errorf("Release of %d permits that are lost: %v, want ErrLost", n, err)
+			}
+		})
+	}
+}
+
+func permitsOfKilled(s *scene) {
+	a, b, c := s.victim().of(4), s.victim().of(4), s.process().of(4)
+	s.needs(a.Kill != nil, "kill a process")
+	p := a.take(3)
+	b.queue(4)
+	next := c.queue(1)
+	p.part(3)
+	killed := time.Now()
+	b.Kill() // before it can be granted, as in nothingLeftByKilled
+	a.Kill()
+	held := next.granted()
+	if d := time.Since(killed); d > 2*s.Lease+s.slack() {
+		s.Errorf("the next one waited for %v, want at most %v", d, 2*s.Lease)
+	}
+	s.giveAll(held, c.take(3))
+	s.none()
+}
+
+func permitsOverFailover(s *scene) {
+	a, b := s.victim().of(3), s.victim().of(3)
+	s.needs(s.Failover != nil, "have another server take over")
+	s.permitsOver(a, b, s.Failover)
+}
+
+func permitsOverRestart(s *scene) {
+	a, b := s.victim().of(3), s.victim().of(3)
+	s.needs(s.Restart != nil, "restart the store")
+	s.permitsOver(a, b, s.Restart)
+}
+
+// permitsOver has one with permits, who may lose them over it, a waiter, and those who come later.
+func (s *scene) permitsOver(a, b *taker, strike func()) {
+	letGo := func(p *portion) {
+		s.Helper()
+		if err := p.give(len(p.permits)); err != nil && !errors.Is(err, second.ErrLost) {
+			s.Errorf("Release: %v, want nil or ErrLost", err)
+		}
+	}
+	p := a.take(2)
+	r := b.queue(2)
+	strike()
+	letGo(p)
+	next := r.granted()
+	again := a.acquire(s.Context(), 3)
+	letGo(next)
+	letGo(again.granted())
+	letGo(s.victim().of(3).take(1))
+	s.none()
+}
+
+var permitLeftPromises = []promise{
+	{name: "permits-left-lost", text: "Any message may be lost: the call goes on, and nothing is left", test: noPermitsLeftByLostMessages},
+	{name: "permits-left-cancelled", text: "A call may be cancelled at any step: nothing is left", test: noPermitsLeftByCancelled},
+	{name: "permits-left-try", text: "A try leaves nothing, also if it is cancelled or a message is lost", test: noPermitsLeftByTries},
+	{name: "permits-left-part", text: "When some of a portion are given up, any message may be lost: others get exactly so many",
+		test: partDespiteLostMessages},
+	{name: "permits-bounds", text: "Release takes a third of the lease at most, and a cancelled call ends at once, also for a process " +
+		"that is cut off", test: permitsBounded},
+	{name: "permits-close", text: "Close loses all permits, ends every call, and leaves nothing, and no goroutine", alone: true,
+		test: closeEndsPermits},
+}
+
+func noPermitsLeftByLostMessages(s *scene) {
+	holder, p := s.process().of(3), s.process().of(3)
+	s.each(p.proc, lost, func(context.Context) {
+		s.giveAll(p.take(2))
+		s.none()
+	})
+	s.each(p.proc, lost, func(context.Context) {
+		held := holder.take(2)
+		r := p.queue(3)
+		s.giveAll(held)
+		s.giveAll(r.granted())
+		s.none()
+	})
+	s.each(p.proc, lost, func(context.Context) {
+		held := holder.take(2)
+		d, shrink := demandThatShrinks(3, 1)
+		r := p.queueWith(1, d)
+		shrink()
+		s.giveAll(r.granted(), held)
+		s.none()
+	})
+}
+
+func noPermitsLeftByCancelled(s *scene) {
+	holder, p := s.process().of(3), s.process().of(3)
+	for _, m := range []mishap{cancelled, both} {
+		s.each(p.proc, m, func(ctx context.Context) {
+			p.acquire(ctx, 2).settle()
+			s.none()
+		})
+		s.each(p.proc, m, func(ctx context.Context) {
+			held := holder.take(1)
+			r := p.acquire(ctx, 3)
+			r.waits()
+			r.cancel()
+			r.settle()
+			s.leftWithin(1, s.expiry())
+			s.giveAll(held, holder.take(2))
+			s.none()
+		})
+		s.each(p.proc, m, func(ctx context.Context) { // somebody waits behind it
+			held := holder.take(1)
+			r := p.acquire(ctx, 3)
+			s.settled()
+			next := holder.acquire(s.Context(), 2)
+			s.settled()
+			r.cancel()
+			r.settle()
+			s.giveAll(next.granted(), held)
+			s.none()
+		})
+		s.each(p.proc, m, func(ctx context.Context) { // the permits come at the same time
+			held := holder.take(2)
+			r := p.acquire(ctx, 3)
+			s.settled()
+			s.giveAll(held)
+			r.settle()
+			s.none()
+		})
+	}
+}
+
+func noPermitsLeftByTries(s *scene) {
+	holder, p := s.process().of(3), s.process().of(3)
+	for _, m := range []mishap{lost, cancelled, both} {
+		s.each(p.proc, m, func(ctx context.Context) {
+			p.try(ctx, 2).settle()
+			s.none()
+		})
+		s.each(p.proc, m, func(ctx context.Context) {
+			held := holder.take(1)
+			r := p.try(ctx, 3)
+			if r.end(); r.err == nil {
+				s.Errorf("a try got what another process has")
+			}
+			s.leftWithin(1, s.expiry())
+			s.giveAll(held)
+			s.none()
+		})
+	}
+}
+
+func partDespiteLostMessages(s *scene) {
+	other, p := s.process().of(4), s.process().of(4)
+	s.usedPermits(other)
+	s.each(p.proc, lost, func(context.Context) {
+		held := p.take(3)
+		s.give(held, 2)
+		taken := other.take(3)
+		other.refused(1)
+		if err := held.err(); err != nil {
+			s.Errorf("a permit that was not given up: %v", err)
+		}
+		s.giveAll(held, taken)
+		s.none()
+	})
+}
+
+func permitsBounded(s *scene) {
+	a, b := s.victim().of(3), s.process().of(3)
+	s.needs(a.Cut != nil, "cut a process off")
+	held, part := a.take(1), a.take(2)
+	waiting := a.queue(3)
+	heal := s.cut(a.proc)
+	for _, r := range []*taking{waiting, a.acquire(s.Context(), 1), a.try(s.Context(), 1)} {
+		s.settled()
+		r.leaves()
+	}
+	s.within(a.lease/3, "Release of a part", func() { part.give(1) }) // as long as the lease runs
+	s.within(a.lease/3, "Release", func() { held.give(1) })
+	part.part(1)
+	heal()
+	s.giveAll(b.take(2))
+	a.Close()
+	s.giveAll(b.take(3))
+	s.none()
+}
+
+func closeEndsPermits(s *scene) {
+	s.leavesNoGoroutine(func(a, b *proc) { s.closeEndsPermits(a.of(3), b.of(3)) })
+}
+
+func (s *scene) closeEndsPermits(a, b *taker) {
+	p := a.take(2)
+	waiting := a.queue(3)
+	s.within(s.lease()/3, "Close", func() {
+		if err := a.Close(); err != nil {
+			s.Errorf("Close: %v", err)
+		}
+	})
+	if waiting.end(); !errors.Is(waiting.err, second.ErrClosed) {
+		s.Errorf("a waiter gets %v, want ErrClosed", waiting.err)
+	}
+	if err := p.lost(); err != nil {
+		s.Errorf("after Close %v, want ErrLost", err)
+	}
+	s.leftWithin(0, s.lease()/3)
+	for _, r := range []*taking{a.acquire(s.Context(), 1), a.try(s.Context(), 1)} {
+		s.within(0, "a call after Close", r.end)
+		if !errors.Is(r.err, second.ErrClosed) {
+			s.Errorf("after Close: %v, want ErrClosed", r.err)
+		}
+	}
+	if _, err := a.store.Contenders(s.Context()); !errors.Is(err, second.ErrClosed) {
+		s.Errorf("Contenders after Close: %v, want ErrClosed", err)
+	}
+	s.giveAll(b.take(3))
+	s.none()
+}
+
+var permitCostPromises = []promise{
+	{name: "permits-writes", text: "Acquiring what is free is two writes at most, giving up one, and what goes to another process two " +
+		"at most", alone: true, test: permitsInFewWrites},
+	{name: "permits-one-write", text: "Acquiring what is free is one write, and so is what goes to another process", alone: true,
+		test: permitsInOneWrite},
+	{name: "permits-try-writes", text: "A try that finds too few, or somebody who waits, writes nothing", alone: true,
+		test: tryPermitsWritesNothing},
+	{name: "permits-hand-off", text: "What goes from one goroutine to another costs no write", alone: true, test: permitsAreHandedOn},
+}
+
+func permitsInFewWrites(s *scene) { s.permitsCost(2, 2) }
+func permitsInOneWrite(s *scene)  { s.permitsCost(1, 1) }
+
+// permitsCost checks how many writes it takes at most to acquire permits, and for those of one process to go to another one that
+// waits.
+func (s *scene) permitsCost(acquire, handOver int64) {
+	a, b := s.process().of(10), s.process().of(10)
+	s.usedPermits(a)
+	for _, k := range []int{1, 10} {
+		var p *portion
+		s.costs("permits that are acquired", 0, acquire, func() { p = a.take(k) })
+		r := b.queue(11 - k)
+		s.costs("permits that go to another process", 0, handOver, func() {
+			s.give(p, k)
+			p = r.granted()
+		})
+		s.costs("permits that are given up", 0, 1, func() { s.giveAll(p) })
+		s.none()
+	}
+	p := a.take(10)
+	s.costs("some permits that are given up", 0, 1, func() { s.give(p, 3) })
+	s.costs("the others that are given up", 0, 1, func() { s.giveAll(p) })
+	s.none()
+}
+
+func tryPermitsWritesNothing(s *scene) {
+	t := s.takers(3, 3)
+	s.usedPermits(t[0])
+	held := t[0].take(2)
+	t[1].refused(2) // from now on it sees who has them, whatever server it asks
+	s.costs("tries of more than are free", 0, 0, func() {
+		for range 5 {
+			t[0].refused(2)
+			t[1].refused(2)
+		}
+	})
+	r := t[2].queue(2)
+	t[0].refused(1)
+	t[1].refused(1)
+	s.costs("tries while somebody waits", 0, 0, func() {
+		for range 5 {
+			t[0].refused(1)
+			t[1].refused(1)
+		}
+	})
+	s.giveAll(held)
+	s.giveAll(r.granted())
+	s.none()
+}
+
+func permitsAreHandedOn(s *scene) {
+	const goroutines, turns = 20, 10
+	t := s.process().of(2)
+	gate := s.gateOf(t)
+	s.usedPermits(t)
+	held, err := gate.Acquire(s.Context(), 2) // so that all of the crowd wait
+	if err != nil {
+		s.Fatalf("Acquire: %v", err)
+	}
+	s.costs("turns in one process", 0, goroutines*turns/10, func() { // on a busy machine, some find nobody who waits
+		time.AfterFunc(2*s.moment(), func() { held.Release() })
+		var all sync.WaitGroup
+		for range goroutines {
+			all.Go(func() {
+				for range turns {
+					if err := gate.Do(s.Context(), 1, func(context.Context) error {
+						time.Sleep(s.moment() / 60) // long enough for the one before to queue again
+						return nil
+					}); err != nil {
+						s.Errorf("a turn: %v", err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		s.none()
+	})
+}

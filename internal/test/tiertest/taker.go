@@ -1,0 +1,273 @@
+package tiertest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/oracle"
+)
+
+// A taker is a process as one that takes permits.
+type taker struct {
+	*proc
+	total int // how many permits it says there are
+	store second.Semaphore
+}
+
+// of is the process as one that takes some of so many permits. From then on Left counts those who do.
+func (p *proc) of(total int) *taker {
+	s := p.scene
+	s.Helper()
+	store, err := p.Semaphore(s.path, total, second.Options{})
+	if errors.Is(err, errors.ErrUnsupported) {
+		s.lacks("there are no semaphores")
+	}
+	if err != nil {
+		s.Fatalf("Semaphore: %v", err)
+	}
+	s.needs(s.LeftPermits != nil, "count those who have permits")
+	s.Left = s.LeftPermits
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total = cmp.Or(s.total, total)
+	return &taker{p, total, store}
+}
+
+func (s *scene) permitsNow() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
+}
+
+// permits says that there are so many from now on.
+func (s *scene) permits(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total = n
+}
+
+func (s *scene) takers(n, total int) (all []*taker) {
+	s.Helper()
+	for _, p := range s.processes(n) {
+		all = append(all, p.of(total))
+	}
+	return all
+}
+
+// A portion is permits that were taken together, and that are in the book.
+type portion struct {
+	taker   *taker
+	token   int64
+	life    context.Context // of one of them
+	permits []second.Permit // that are not given up; guarded by scene.mu
+	kept    bool            // all were given up, without a loss; guarded by scene.mu
+}
+
+// note notes a portion, at the moment at which it is taken. It was asked for when those tokens had been seen, which it has to exceed: of
+// portions that wait at the same time, the one that came first may be taken in last.
+func (t *taker) note(permits []second.Permit, asked oracle.Tokens) *portion {
+	s := t.scene
+	p := &portion{taker: t, token: permits[0].Token(), life: permits[0].Context(), permits: permits}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := oracle.Lock{Room: oracle.Room(s.total)}
+	for i, other := range s.taken {
+		if other.errLocked() == nil {
+			l.Inside = append(l.Inside, oracle.Turn{Process: i, Weight: int64(len(other.permits))})
+		}
+	}
+	if _, err := l.Enter(oracle.Turn{Process: len(s.taken), Weight: int64(len(permits))}); err != nil {
+		s.Errorf("%d permits: %v", len(permits), err)
+	}
+	mark := oracle.Mark{Token: p.token, Process: int64(len(s.taken)) + 1} // none passes it on
+	if err := asked.Judge(mark, true); err != nil || p.token <= 0 {
+		s.Errorf("%d permits with token %d: %v", len(permits), p.token, err)
+	}
+	for _, one := range permits {
+		if one.Token() != p.token {
+			s.Errorf("token %d of one of %d permits, the first of which has %d", one.Token(), len(permits), p.token)
+		}
+	}
+	s.taken, s.tokens = append(s.taken, p), s.tokens.With(mark, true)
+	return p
+}
+
+// asked is what was seen of tokens up to now.
+func (s *scene) asked() oracle.Tokens {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tokens
+}
+
+// err is the loss of any of a portion.
+func (p *portion) err() error {
+	p.taker.scene.mu.Lock()
+	defer p.taker.scene.mu.Unlock()
+	return p.errLocked()
+}
+
+func (p *portion) errLocked() error {
+	for _, one := range p.permits {
+		if err := one.ErrAt(p.taker.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lost reports whether each of a portion says so in every way.
+func (p *portion) lost() error {
+	p.taker.scene.mu.Lock()
+	defer p.taker.scene.mu.Unlock()
+	for i, one := range p.permits {
+		if err := one.ErrAt(p.taker.Now()); !errors.Is(err, second.ErrLost) {
+			return fmt.Errorf("ErrAt of permit %d is: %w", i, err)
+		}
+		if cause := context.Cause(one.Context()); !errors.Is(cause, second.ErrLost) {
+			return fmt.Errorf("the cause of the context of permit %d is: %w", i, cause)
+		}
+	}
+	return nil
+}
+
+// part takes n of a portion out of the book, which are about to be given up.
+func (p *portion) part(n int) (gone []second.Permit) {
+	p.taker.scene.mu.Lock()
+	defer p.taker.scene.mu.Unlock()
+	gone = p.permits[:n:n]
+	p.permits = p.permits[n:]
+	return gone
+}
+
+// give gives n of a portion up.
+func (p *portion) give(n int) error {
+	gone := p.part(n)
+	err := p.taker.store.Release(gone)
+	p.taker.scene.mu.Lock()
+	defer p.taker.scene.mu.Unlock()
+	p.kept = err == nil && len(p.permits) == 0
+	return ifKnown(gone[0], err)
+}
+
+// give checks that n of a portion can be given up.
+func (s *scene) give(p *portion, n int) {
+	s.Helper()
+	if err := p.give(n); err != nil {
+		s.Errorf("Release of %d permits: %v", n, err)
+	}
+}
+
+// giveAll gives up what is left of portions.
+func (s *scene) giveAll(portions ...*portion) {
+	s.Helper()
+	for _, p := range portions {
+		s.give(p, len(p.permits))
+	}
+}
+
+// A taking is a call for permits.
+type taking struct {
+	*call
+	want    int
+	portion *portion // the result, valid when it has ended
+}
+
+func (t *taker) begin(ctx context.Context, want int, take func(context.Context) ([]second.Permit, error)) *taking {
+	r, asked := &taking{want: want}, t.scene.asked()
+	r.call = t.scene.call(ctx, func(ctx context.Context) error {
+		permits, err := take(ctx)
+		if err == nil {
+			r.portion = t.note(permits, asked)
+		}
+		return err
+	})
+	return r
+}
+
+// demand is of k permits.
+func demand(k int) *second.Demand {
+	return &second.Demand{Want: func() int { return k }, Take: func(free int) int {
+		if free < k {
+			return 0
+		}
+		return k
+	}}
+}
+
+func (t *taker) acquire(ctx context.Context, k int) *taking {
+	return t.begin(ctx, k, func(ctx context.Context) ([]second.Permit, error) { return t.store.Acquire(ctx, demand(k)) })
+}
+
+func (t *taker) try(ctx context.Context, k int) *taking {
+	return t.begin(ctx, k, func(ctx context.Context) ([]second.Permit, error) { return t.store.TryAcquire(ctx, k) })
+}
+
+// take takes k permits, which it may wait for.
+func (t *taker) take(k int) *portion {
+	t.scene.Helper()
+	return t.acquire(t.scene.Context(), k).granted()
+}
+
+// takes tries until k permits are seen to be free that are: a server that lags may be the last to know.
+func (t *taker) takes(k int) (p *portion) {
+	t.scene.Helper()
+	t.scene.await("a try takes permits that are free", t.scene.news(), func() bool {
+		r := t.try(t.scene.Context(), k)
+		r.end()
+		p = r.portion
+		return p != nil
+	})
+	return p
+}
+
+// refused checks that a try for k permits fails because others have them, or wait.
+func (t *taker) refused(k int) {
+	t.scene.Helper()
+	r := t.try(t.scene.Context(), k)
+	if r.end(); !errors.Is(r.err, second.ErrLocked) {
+		t.scene.Errorf("TryAcquire of %d: %v, want ErrLocked", k, r.err)
+	}
+}
+
+// queue begins to acquire k permits that are not free, and returns when that is seen from outside.
+func (t *taker) queue(k int) *taking {
+	t.scene.Helper()
+	return t.queueWith(k, demand(k))
+}
+
+func (t *taker) queueWith(k int, d *second.Demand) *taking {
+	t.scene.Helper()
+	present := t.scene.present() + 1
+	r := t.begin(t.scene.Context(), k, func(ctx context.Context) ([]second.Permit, error) { return t.store.Acquire(ctx, d) })
+	t.scene.awaitLeft(present)
+	return r
+}
+
+func (r *taking) granted() *portion {
+	r.scene.Helper()
+	if r.end(); r.err != nil {
+		r.scene.Fatalf("no permits: %v", r.err)
+	}
+	if n := len(r.portion.permits); n != r.want {
+		r.scene.Fatalf("%d permits, want %d", n, r.want)
+	}
+	return r.portion
+}
+
+// settle waits for the end of a call that may fail, and gives up what it has taken.
+func (r *taking) settle() {
+	r.scene.Helper()
+	if r.end(); r.err == nil {
+		r.scene.giveAll(r.granted())
+	}
+}
+
+// usedPermits makes what a path needs that was never used.
+func (s *scene) usedPermits(t *taker) {
+	s.Helper()
+	s.giveAll(t.take(1))
+	s.none()
+}

@@ -1,0 +1,113 @@
+// Package zkserver runs private, real ZooKeeper servers as child processes, for tests
+// and demos.
+//
+// A server listens on the loopback, if not told otherwise, on a port nobody else uses,
+// keeps its data in a temporary directory, and ends with [Server.Stop]; on Linux the
+// kernel also kills it when its parent dies in any other way. Unix only: pausing and
+// killing servers is half of what they are here for.
+package zkserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/test/child"
+)
+
+// Config says how a server runs. The zero value is a fast server for tests.
+type Config struct {
+	// TickTime is ZooKeeper's unit of time, 200 ms if zero. Sessions last at least two
+	// ticks, and, whatever the tick, at most one minute. Expiry is rounded up by at
+	// most one tick. Production uses 2 s.
+	TickTime time.Duration
+	// NoSync acknowledges writes before they are on the disk. Never set it where speed
+	// is measured.
+	NoSync bool
+	// ContainerCheck is the interval at which empty container nodes are deleted; zero
+	// is the server's own, one minute.
+	ContainerCheck time.Duration
+	// Port is the client port; zero picks a free one.
+	Port int
+	// Host is the address to listen on, 127.0.0.1 if empty.
+	Host string
+	// Namespace is the network namespace to run in, by its name for ip-netns(8); empty
+	// for the parent's own. Host has to be an address there that the parent can reach.
+	Namespace string
+	// TLS has the server listen on a second port, for TLS only; see [SecureAddr].
+	TLS *TLS
+}
+
+// TLS is what a server needs for its secure port: PEM files.
+type TLS struct {
+	KeyStore   string // its private key and certificate
+	TrustStore string // the authorities of client certificates
+	ClientAuth string // "need" a client certificate, "want" or "none"; the server's default is "need"
+}
+
+// Server is one ZooKeeper server. Addr and Pid apart, its methods are not safe for
+// concurrent use.
+type Server = child.Server
+
+// Start starts a standalone server and returns once it serves. The end of ctx ends the
+// attempt, not the server. The error is [ErrNotFound] if this machine has no Java or no
+// ZooKeeper; otherwise it ends with the server's last words.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	e, err := StartMembers(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return e.Members[0], nil
+}
+
+// SecureAddr is the host:port of a server's secure port, "" if it has none.
+func SecureAddr(s *Server) string {
+	p := s.Program.(*program)
+	if p.cfg.TLS == nil {
+		return ""
+	}
+	return net.JoinHostPort(p.cfg.Host, strconv.Itoa(p.securePort))
+}
+
+var kind = child.Kind{Package: "zkserver", Taken: "java.net.BindException"}
+
+// program is what a server runs.
+type program struct {
+	cfg        Config
+	securePort int // if there is to be one
+	launcher   launcher
+	dir        string
+	peers      []string // lines "server.N=..." of zoo.cfg; nil when standalone
+	id         int      // 1-based place in peers
+}
+
+func newProgram(launcher launcher, cfg Config) (*program, error) {
+	if cfg.TickTime == 0 {
+		cfg.TickTime = 200 * time.Millisecond
+	}
+	if cfg.Host == "" {
+		cfg.Host = "127.0.0.1"
+	}
+	free, err1 := child.FreePort()
+	secure, err2 := child.FreePort()
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("zkserver: %w", err)
+	}
+	if cfg.Port == 0 {
+		cfg.Port = free
+	}
+	dir, err := os.MkdirTemp("", "tierlock-zookeeper-")
+	if err != nil {
+		return nil, fmt.Errorf("zkserver: %w", err)
+	}
+	return &program{cfg: cfg, securePort: secure, launcher: launcher, dir: dir}, nil
+}
+
+func (p *program) addr() string { return net.JoinHostPort(p.cfg.Host, strconv.Itoa(p.cfg.Port)) }
+
+func (p *program) dataDir() string { return filepath.Join(p.dir, "data") }

@@ -1,0 +1,129 @@
+package zkservertest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/test/zkserver"
+)
+
+// An Authority issues certificates for the time of a test, from an hour ago until a day from now.
+type Authority struct {
+	// File is its own certificate, in PEM: what a server or a program needs to trust it.
+	File string
+	// Pool has its own certificate: what a client needs to trust it.
+	Pool *x509.CertPool
+
+	tb   testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// A Certificate is one with its key.
+type Certificate struct {
+	tls.Certificate
+	File string // key and certificate, in PEM
+}
+
+// NewAuthority returns an authority that nobody trusts yet.
+func NewAuthority(tb testing.TB) *Authority {
+	tb.Helper()
+	a := &Authority{tb: tb}
+	own := a.issue(&x509.Certificate{
+		Subject:               pkix.Name{CommonName: "test authority"},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}, 24*time.Hour)
+	a.cert, a.key = own.Leaf, own.PrivateKey.(*ecdsa.PrivateKey)
+	a.Pool = x509.NewCertPool()
+	a.Pool.AddCert(a.cert)
+	a.File = own.File
+	return a
+}
+
+// Issue returns a certificate for hosts, names or addresses, of which the first is the common name.
+// It serves clients as well as servers.
+func (a *Authority) Issue(hosts ...string) Certificate {
+	a.tb.Helper()
+	return a.IssueFor(24*time.Hour, hosts...)
+}
+
+// IssueFor is [Authority.Issue] for a certificate that expires after a time.
+func (a *Authority) IssueFor(life time.Duration, hosts ...string) Certificate {
+	a.tb.Helper()
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: hosts[0]},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	return a.issue(template, life)
+}
+
+// TLS configures a server that shows a certificate for hosts and trusts clients of the authority.
+func (a *Authority) TLS(hosts ...string) *zkserver.TLS {
+	a.tb.Helper()
+	return &zkserver.TLS{KeyStore: a.Issue(hosts...).File, TrustStore: a.File}
+}
+
+// issue signs with the key of the authority, or, to make it one, with that of the certificate.
+func (a *Authority) issue(template *x509.Certificate, life time.Duration) Certificate {
+	a.tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	a.check(err)
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	a.check(err)
+	template.SerialNumber = serial
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(life)
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	a.check(err)
+	leaf, err := x509.ParseCertificate(der)
+	a.check(err)
+	return Certificate{
+		Certificate: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf},
+		File:        a.write(der, key),
+	}
+}
+
+// write puts a certificate and its key into one file, except the key of the authority, whose file is for others to trust.
+func (a *Authority) write(der []byte, key *ecdsa.PrivateKey) (file string) {
+	a.tb.Helper()
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	if a.key != nil {
+		private, err := x509.MarshalPKCS8PrivateKey(key)
+		a.check(err)
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})...)
+	}
+	file = filepath.Join(a.tb.TempDir(), "store.pem")
+	a.check(os.WriteFile(file, text, 0o600))
+	return file
+}
+
+func (a *Authority) check(err error) {
+	a.tb.Helper()
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+}

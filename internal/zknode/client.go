@@ -1,0 +1,216 @@
+package zknode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/notice"
+	"github.com/tierlock/tierlock/internal/retry"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/internal/zknode/internal/link"
+)
+
+// A Client is the connection of this process to ZooKeeper: the session, its lease, and
+// the reaper of what is left over. Use one per process and ensemble; it is safe for
+// concurrent use.
+type Client struct {
+	options options
+	chroot  string      // which all paths are below, "" for none
+	content second.Head // of lock nodes: what they say of this process
+	link    *link.Link
+	flush   func() // has the logger write what was logged so far
+
+	plain     atomic.Bool // the server knows no containers (before 3.5)
+	reaper    reaper
+	abandoned sync.Map // of each path the last attempt that goes on without its caller, as a channel that is closed when it has ended
+	renewals  renewals
+	refusals  notice.Refusals // of acquisitions, while there is a session
+
+	closing sync.Once
+}
+
+func newClient(o options) *Client {
+	var flush func()
+	o.Logger, flush = notice.Aside(o.Logger)
+	c := &Client{
+		options:  o,
+		flush:    flush,
+		content:  second.HeadOf(second.Describe(o.Label)),
+		link:     link.New(o.Config),
+		renewals: renewals{underWay: make(map[string]context.Context), failed: make(map[string]int32)},
+	}
+	c.reaper = reaper{client: c, items: make(map[*remains]remains)}
+	c.refusals = notice.Refusals{
+		Log: c.log(), Spawn: c.link.Spawn, Fades: func() time.Duration { return 10*time.Second + c.link.Timeout() },
+	}
+	return c
+}
+
+// log is where people are told of its locks.
+func (c *Client) log() notice.Log { return notice.Log{Logger: c.options.Logger, Package: "zklock"} }
+
+// Close ends the session: every lock of the client is lost, its nodes vanish from the
+// server, and whoever waits gets [ErrClosed]. While the server cannot be reached the
+// nodes stay until the session times out there. Close returns within a few seconds and
+// leaves no goroutine, but for one that a logger keeps; for a client made by [Attach], see there. It may be called more than
+// once and returns nil.
+func (c *Client) Close() error {
+	c.closing.Do(func() {
+		c.link.End()
+		c.link.Close()
+		c.flush()
+	})
+	return nil
+}
+
+// LeaseMargin returns for how long, from the end of its lease on, the servers keep a lock of this
+// client from others; see [WithLeaseMargin]. It depends on the session that was negotiated.
+func (c *Client) LeaseMargin() time.Duration { return c.link.Margin(c.link.Timeout()) }
+
+// Done returns a channel that is closed when the client is closed. A client made by [Attach]
+// is closed when its connection is, as soon as somebody waits for a lock or holds one.
+func (c *Client) Done() <-chan struct{} { return c.link.Context().Done() }
+
+// Err returns nil while the client is connected, and otherwise why it is not:
+// [ErrClosed], or an error that wraps [zk.ErrNoServer] and the last failure to connect.
+// Locks that are held at that time are suspended, not lost, for as long as their lease
+// runs.
+func (c *Client) Err() error { return c.link.Err() }
+
+// Dial connects to the ensemble of connect, "host:port,host:port/path", and waits for a
+// session. Ports may be left out; the default is 2181, also with TLS. Dial keeps trying until ctx
+// is done; the error then holds the cause of ctx and the last failure to connect. A bad connect
+// string or option fails at once, and so does a list of names of which none can be looked up,
+// after 3 s at most. If some can, the others are logged.
+//
+// If there is a path, all others are below it, those of locks and those of guarded writes. It need
+// not exist: it comes with the first lock, like the parents of a lock, and goes when it is empty;
+// one that somebody else has created stays. Where it may not be created, the first lock gets an
+// error that wraps [zk.ErrNoAuth] and names the permission. So nobody notices a path that is misspelt,
+// but its locks exclude nobody who writes it otherwise.
+//
+// The client reconnects by itself and opens a new session when one has expired. Names are looked up
+// again whenever it connects, and all the addresses of a name are tried; if that fails or takes longer
+// than a second, those are tried that were found before.
+//
+// On any error nothing is left behind, with two exceptions when ctx ends while nobody
+// answers: the look-up of a name may go on for its 3 s, and a server that has fallen
+// silent after the handshake is waited for in the background, for a second.
+func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
+	o, err := newOptions(opts)
+	servers, chroot, wrong := parseConnect(connect)
+	if err = cmp.Or(err, wrong); err != nil {
+		return nil, fmt.Errorf("zklock: dial: %w", err)
+	}
+	c := newClient(o)
+	c.chroot = chroot
+	if err := c.dial(ctx, servers); err != nil {
+		return nil, fmt.Errorf("zklock: dial %s: %w", connect, err)
+	}
+	return c, nil
+}
+
+// dial connects the client to one of the servers, presents the credentials, which the library repeats at each reconnect once they have
+// been accepted, and waits for a session. On an error nothing is left.
+func (c *Client) dial(ctx context.Context, servers []string) error {
+	err := c.link.Dial(ctx, servers)
+	if err != nil {
+		return err
+	}
+	for _, a := range c.options.auth {
+		if _, err = insist(ctx, c, func() (struct{}, error) { return struct{}{}, c.link.Conn.AddAuth(a.scheme, a.secret) }); err != nil {
+			err = fmt.Errorf("auth %s: %w", a.scheme, err)
+			break
+		}
+	}
+	if err == nil {
+		_, err = c.link.AwaitSession(ctx)
+	}
+	if err != nil {
+		c.closeUntil(ctx)
+	}
+	return err
+}
+
+// closeUntil closes the client, but does not wait much longer than ctx for the server to answer that.
+func (c *Client) closeUntil(ctx context.Context) {
+	closing, leave := context.WithCancel(context.Background())
+	defer leave()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(100*time.Millisecond, leave) })()
+	link.WaitFor(closing, func() { c.Close() })
+}
+
+// Attach returns a client over a connection that belongs to somebody else, for programs
+// that cannot leave the dialing to [Dial]. It knows less: a lock counts as lost when
+// the session has changed or its node was deleted, but there is no lease, and so no
+// word of it while the server cannot be reached. [Node.Lost] is late by up to a look at
+// the node. The library's hazards with hung and with broken servers remain.
+// [WithSessionTimeout] should repeat the timeout of conn; options about dialing are
+// ignored.
+//
+// The library returns from a request only with the answer, so those that need an order go
+// one after the other: an acquisition takes two round trips, and on a path that is missing
+// three more and one for each node of the path.
+//
+// When conn is closed the client is closed with it, a tenth of a second later while somebody
+// waits for a lock or holds one, else as soon as somebody does: the library tells nobody, and
+// has to be asked. Nothing is sent for that.
+//
+// Close gives up the client, not the connection. Locks should be released before, or their
+// nodes stay as long as the session of conn. Calls that a server does not answer end with
+// the connection that they were made on, and so do their goroutines, which Close does not
+// wait for.
+func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
+	o, err := newOptions(opts)
+	if err != nil {
+		return nil, fmt.Errorf("zklock: attach: %w", err)
+	}
+	c := newClient(o)
+	c.link.Attach(conn, conn.SessionID)
+	return c, nil
+}
+
+// explain adds to the end of a wait why that took so long: there is no connection, or the last request failed.
+func (c *Client) explain(cause, failed error) error {
+	if failed != nil && c.Err() == nil && !errors.Is(cause, failed) {
+		return fmt.Errorf("%w: %w", cause, failed)
+	}
+	return c.link.Explain(cause)
+}
+
+// ask asks until there is an answer, ctx ends or the client does.
+func ask[T any](ctx context.Context, c *Client, what string, question func() (T, error)) (T, error) {
+	ctx, cancel := c.link.Scope(ctx)
+	defer cancel()
+	answer, err := insist(ctx, c, question)
+	if err != nil {
+		return *new(T), fmt.Errorf("zklock: %s: %w", what, err)
+	}
+	return answer, nil
+}
+
+// insist repeats a question as long as another time may help, or until ctx ends. Who leaves does not wait for what is under way.
+func insist[T any](ctx context.Context, c *Client, question func() (T, error)) (value T, err error) {
+	for pace := retry.New(); ; {
+		if _, err := c.link.AwaitSession(ctx); err != nil {
+			return value, err
+		}
+		value, err = second.Do(ctx, c.link.Spawn, question, c.link.Explain)
+		err = wire.Named(err)
+		switch classify(err) {
+		case done, missing, permanent:
+			return value, err
+		}
+		if cause := retry.Pause(ctx, pace.NextBackOff()); cause != nil {
+			return value, c.explain(cause, err)
+		}
+	}
+}

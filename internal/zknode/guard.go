@@ -1,0 +1,162 @@
+package zknode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/wire"
+)
+
+// Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that takes
+// effect only while this node exists: an exact fence for data that lives in the same
+// ensemble. It returns the results of ops.
+//
+// Nothing was changed when the error wraps [ErrLost] or [ErrReleased], or is that of
+// one of the operations, or ctx had ended before. When the answer is lost, or ctx ends
+// first, the error wraps [ErrUnknown], and the cause: the operations may then still take
+// effect, but never after the lock went to somebody else.
+func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	return grant{n}.MultiIf(ctx, n.Err, ops...)
+}
+
+// MultiIf is [Node.Multi] for a user of the node who may lose the right to it before the
+// node goes: it sends nothing if check, which should include [Node.Err], returns an
+// error. A write counts from before that is asked. So whoever makes check fail first and
+// then finds that nobody is writing may hand the node on: no write of the former user
+// takes effect any more.
+func (g grant) MultiIf(ctx context.Context, check func() error, ops ...any) (results []zk.MultiResponse, err error) {
+	return g.MultiUnder(ctx, second.Guard{Path: g.Path(), Grants: []second.Grant{g}, Check: check}, ops...)
+}
+
+// MultiUnder is [grant.MultiIf] under several nodes, this one the first of them. No node counts as idle until the write cannot take
+// effect any more.
+func (g grant) MultiUnder(ctx context.Context, locks second.Guard, ops ...any) (results []zk.MultiResponse, err error) {
+	l := g.lock.client.link
+	nodes, err := g.together(locks.Grants)
+	if err == nil {
+		ops, err = g.lock.client.below(ops)
+	}
+	if err == nil {
+		err = cmp.Or(locks.Check(), context.Cause(ctx))
+	}
+	if err == nil {
+		results, err = second.Do(ctx, l.Spawn, func() ([]zk.MultiResponse, error) {
+			for _, n := range nodes {
+				n.writing.Add(1) // count first, ask again after
+				defer n.writing.Add(-1)
+			}
+			return g.lock.client.write(nodes, locks.Check, ops)
+		}, func(cause error) error { return fmt.Errorf("%w: %w", second.ErrUnknown, cause) })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("zklock: multi under %s: %w", locks.Path, err)
+	}
+	return results, nil
+}
+
+// together returns the nodes of grants, unless some are out of reach of a transaction of this client.
+func (g grant) together(all []second.Grant) (nodes []*Node, err error) {
+	for _, one := range all {
+		other, ok := one.(grant)
+		switch {
+		case !ok:
+			return nil, errors.New("not all of these locks are on ZooKeeper")
+		case other.lock.client != g.lock.client:
+			return nil, errors.New("these locks are of several registries, and no transaction checks them all")
+		}
+		nodes = append(nodes, other.Node)
+	}
+	return nodes, nil
+}
+
+// write sends operations behind a check of the nodes. One may have become a reader's since check was asked: its user
+// then has to be one, and is asked again.
+func (c *Client) write(nodes []*Node, check func() error, ops []any) ([]zk.MultiResponse, error) {
+	var all []any
+	var guards znodes
+	var of []*Node // whose znode each of them is
+	for _, n := range nodes {
+		own, unpin := n.pin()
+		defer unpin()
+		if own == nil { // lost or given up
+			return nil, cmp.Or(check(), n.Err(), second.ErrLost)
+		}
+		all, guards, of = append(all, own.checks()...), append(guards, own...), append(of, slices.Repeat([]*Node{n}, len(own))...)
+	}
+	if err := check(); err != nil {
+		return nil, err
+	}
+	all = append(all, ops...)
+	results, err := c.link.Conn.Multi(all...)
+	err = wire.Named(err)
+	for i := range results {
+		results[i].Error = wire.Named(results[i].Error)
+	}
+	for i, r := range results[:min(len(results), len(guards))] {
+		if errors.Is(r.Error, zk.ErrNoNode) {
+			of[i].loseTo(guards[i]) // the event may be yet to come, or not be asked for yet
+			return nil, cmp.Or(check(), errDeleted(guards[i].path))
+		}
+	}
+	switch {
+	case err == nil && len(results) != len(all):
+		return nil, fmt.Errorf("%w: the server answered %d results to %d operations", second.ErrUnknown, len(results), len(all))
+	case len(results) == 0 && classify(err) == unknown:
+		return nil, fmt.Errorf("%w: %w", second.ErrUnknown, err)
+	case err != nil:
+		return nil, err
+	}
+	results = results[len(guards):]
+	for i := range results {
+		results[i].String = strings.TrimPrefix(results[i].String, c.chroot)
+	}
+	return results, nil
+}
+
+// below returns operations as they are for a server that knows nothing of the path which all
+// others are below. It refuses what the library would: nothing of that is sent.
+func (c *Client) below(ops []any) ([]any, error) {
+	all := make([]any, len(ops))
+	for i, op := range ops {
+		switch op.(type) {
+		case *zk.CreateRequest, *zk.DeleteRequest, *zk.SetDataRequest, *zk.CheckVersionRequest:
+		default:
+			return nil, fmt.Errorf("unknown operation type %T", op)
+		}
+		given := reflect.ValueOf(op)
+		if given.IsNil() {
+			return nil, fmt.Errorf("a %T that is nil: %w", op, zk.ErrUnhandledFieldType)
+		}
+		sent := reflect.New(given.Type().Elem())
+		sent.Elem().Set(given.Elem())
+		path := sent.Elem().FieldByName("Path")
+		whole := path.String()
+		below := c.absolute(whole)
+		if q, ok := op.(*zk.CreateRequest); ok && whole == "/" && q.Flags&zk.FlagSequence != 0 && c.chroot != "" {
+			below += "/" // and its number
+		}
+		path.SetString(below)
+		all[i] = sent.Interface()
+	}
+	return all, nil
+}
+
+// absolute returns a path as the server knows it. One that does not begin with a slash stays as it is, for the server to refuse:
+// it would else be that of a neighbour.
+func (c *Client) absolute(path string) string {
+	switch {
+	case path == "/":
+		return cmp.Or(c.chroot, "/")
+	case !strings.HasPrefix(path, "/"):
+		return path
+	}
+	return c.chroot + path
+}

@@ -1,0 +1,60 @@
+package link
+
+import (
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/zklock/zktest"
+)
+
+// Nobody closes such a link. The end of the bubble checks that no goroutine waits for another task.
+func TestAttachedLinkLeavesNoGoroutineBehindATask(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		l := New(to(s))
+		conn := dial(t, to(s), addr).Conn
+		l.Attach(conn, conn.SessionID)
+		l.Spawn(func() {})
+	})
+}
+
+// It may expire after the look at the connection and before that at its id.
+func TestAttachedSessionThatIsAwaitedHasAnID(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, l := dial(t, to(s), addr).Conn, New(to(s))
+		ids := []int64{0, 0, conn.SessionID()}
+		l.Attach(conn, func() (id int64) {
+			id, ids = ids[0], ids[1:]
+			return id
+		})
+		if got, err := l.AwaitSession(t.Context()); err != nil || got == nil || got.ID != conn.SessionID() {
+			t.Errorf("got %v, %v, want session 0x%x", got, err, conn.SessionID())
+		}
+	})
+}
+
+// Else nobody would ask again.
+func TestAttachedLookThatFailsLeavesNothingToListenTo(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		conn, l := dial(t, to(s), addr).Conn, New(to(s))
+		l.Attach(conn, conn.SessionID)
+		wantErr(t, "read", l.Ask(l.Reading("/missing", &Watcher{Notify: func() {}}))[0].Err, zk.ErrNoNode)
+		need.Equal(t, "paths that are taken for watched", len(l.Events.Watchers()), 0)
+	})
+}
+
+// Anybody may put a megabyte there.
+func TestOfALongContentNothingIsKept(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		own, l := dial(t, to(s), addr), New(to(s))
+		l.Attach(own.Conn, own.Conn.SessionID)
+		put(t, own.Conn, "/x")
+		for length, kept := range map[int]int{maxData: maxData, maxData + 1: 0} {
+			need.Get(own.Conn.Set("/x", make([]byte, length), -1))(t)
+			for _, l := range []*Link{own, l} {
+				need.Equal(t, "bytes that are kept", len(l.Ask(Get("/x"))[0].Data), kept)
+			}
+		}
+	})
+}

@@ -1,0 +1,200 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/wire"
+	"github.com/tierlock/tierlock/zklock/zktest"
+)
+
+// A replay is a connection on which one frame comes again and again.
+type replay struct {
+	net.Conn
+	frame, rest []byte
+}
+
+func (r *replay) Read(p []byte) (int, error) {
+	if len(r.rest) == 0 {
+		r.rest = r.frame
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+func newDialed() *dialed {
+	l := New(Config{Settings: second.Settings{TTL: timeout, Logger: slog.New(slog.DiscardHandler)}})
+	d := &dialed{link: l}
+	l.transport = d
+	return d
+}
+
+// replySocket returns a socket on which replies to op come, and what asks for one, and reads and returns it as the library does.
+func replySocket(op int32, body []byte) (read func() ([]byte, error)) {
+	l := newDialed()
+	var reply wire.Encoder
+	reply.ReplyHeader(wire.ReplyHeader{Xid: 7, Zxid: 1})
+	answer := wire.Frame(append(reply, body...))
+	s := newSocket(&replay{frame: answer}, "server", l)
+	s.session = newSession(l.link, 1, 6*time.Second, 0, 4*time.Second, func() bool { return true })
+	buf := make([]byte, len(answer))
+	return func() ([]byte, error) {
+		s.noteLocked(wire.RequestHeader{Xid: 7, Op: op}, l.link.Now(), nil, false)
+		for rest := buf; len(rest) > 0; {
+			n, err := s.Read(rest[:max(min(len(rest), 4), len(rest)-4)])
+			if err != nil {
+				return nil, err
+			}
+			rest = rest[n:]
+		}
+		return buf, nil
+	}
+}
+
+func childrenReply(n int) []byte {
+	var e wire.Encoder
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("_c_00000000-0000-8000-8000-000000000000-lock-%010d", i)
+	}
+	e.Strings(names)
+	return append(e, make([]byte, wire.StatSize)...)
+}
+
+func TestReadingAReplyAllocatesNothing(t *testing.T) {
+	read := replySocket(wire.OpGetChildren2, childrenReply(100))
+	if n := testing.AllocsPerRun(1000, func() {
+		if _, err := read(); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations for a reply", n)
+	}
+}
+
+// At ten thousand requests a second the end comes after two and a half days.
+func TestXidsOfBatchesBeginAnewAtTheEndOfTheirRange(t *testing.T) {
+	s := newSocket(&replay{}, "server", newDialed())
+	s.lastXid = math.MinInt32 + 1
+	s.encode(newBatch([]Request{List("/x"), List("/x"), List("/x")}))
+	got := slices.Sorted(maps.Keys(s.sent))
+	need.List(t, "xids", got, math.MinInt32, firstXid-1, firstXid)
+}
+
+// Some replies have no zxid, as those to credentials. What was seen before stays seen.
+func TestWhatWasSeenStaysSeen(t *testing.T) {
+	d := newDialed()
+	s := newSocket(&replay{}, "server", d)
+	for _, zxid := range []int64{3, 7, 0, -1} {
+		_, _, _, err := s.noteAnswer(wire.ReplyHeader{Xid: -4, Zxid: zxid}, wire.Decoder{})
+		need.OK(t, err)
+	}
+	need.Equal(t, "seen up to", d.seen.Load(), 7)
+}
+
+func TestConnectionThatIsMadeAfterTheEndIsKilled(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		l := dial(t, to(s), addr)
+		shut(l)
+		late, far := net.Pipe()
+		l.config.Dial = func(context.Context, string, string) (net.Conn, error) { return late, nil } // takes no notice of the end
+		wantErr(t, "dial", need.ErrOf(l.transport.(*dialed).dial("tcp", addr, time.Second)), second.ErrClosed)
+		far.SetDeadline(time.Now().Add(time.Second))
+		wantErr(t, "at the other end", need.ErrOf(far.Read(make([]byte, 1))), io.EOF)
+	})
+}
+
+// Its connection need not be one of TCP, whose buffers take a handshake.
+func TestServerThatReadsNothingIsLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		c, deaf := to(s), true
+		c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if deaf {
+				deaf = false
+				near, far := net.Pipe()
+				t.Cleanup(func() { far.Close() })
+				return near, nil
+			}
+			return s.DialContext(ctx, network, address)
+		}
+		begun := time.Now()
+		dial(t, c, addr)
+		need.AtMost(t, "until there was a session, with a pause", time.Since(begun), timeout/6+time.Second)
+	})
+}
+
+// A deaf connection takes nothing once it is said so.
+type deaf struct {
+	net.Conn
+	now *atomic.Bool
+}
+
+func (d deaf) Write(p []byte) (int, error) {
+	if d.now.Load() {
+		return 0, errors.New("it does not listen")
+	}
+	return d.Conn.Write(p)
+}
+
+// The end of the connection, which comes of it, is no news.
+func TestWhyAWriteFailedIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		c, now := to(s), new(atomic.Bool)
+		c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if now.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			conn, err := s.DialContext(ctx, network, address)
+			return deaf{conn, now}, err
+		}
+		l := dial(t, c, addr)
+		now.Store(true)
+		wantErr(t, "Ask", l.Ask(List("/"))[0].Err, zk.ErrConnectionClosed)
+		synctest.Wait()
+		wantMention(t, l.Err(), "write to "+addr+": it does not listen")
+	})
+}
+
+// It may have been read with what came before. All have been told that there will be no more answers.
+func TestAnswerBehindTheEndOfAConnectionIsNotBelieved(t *testing.T) {
+	s := newSocket(&replay{}, "server", newDialed())
+	s.session = newSession(s.dialed.link, 1, timeout, 0, timeout, func() bool { return true })
+	s.encode(newBatch([]Request{List("/x")}))
+	s.end()
+	var reply wire.Encoder
+	reply.ReplyHeader(wire.ReplyHeader{Xid: s.lastXid, Zxid: 1})
+	_, err := s.noteReply(wire.Frame(append(reply, childrenReply(1)...)))
+	wantMention(t, err, "which was never sent")
+}
+
+// Close may have looked for a session before.
+func TestSessionOfALinkThatHasEndedIsOver(t *testing.T) {
+	d := newDialed()
+	d.link.End()
+	s := need.Get(d.established(1, timeout, 0))(t)
+	need.That(t, "it goes on", s.Over())
+}
+
+func TestSessionThatLeavesNoRoomForTheMarginIsRefused(t *testing.T) {
+	d := newDialed()
+	d.link.config.Margin = timeout / 2
+	need.OK(t, need.ErrOf(d.established(1, timeout, 0)))
+	wantMention(t, need.ErrOf(d.established(2, timeout-1, 0)), "is more than half of it")
+}

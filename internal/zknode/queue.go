@@ -1,0 +1,131 @@
+package zknode
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkqueue"
+)
+
+// A standing is the place of a node in its queue.
+type standing struct {
+	reads   bool      // it shares the lock with others that read, and counts only those that do not
+	ahead   int       // contenders before ours that it waits for, a pair counting once; 0 is for one whose turn it is
+	nearest [2]string // the last two of them, the predecessor first, of a pair the second one; "" where there is none
+	behind  int       // contenders after ours that wait for it
+	reader  string    // the one right behind, if it reads and ours does not; else ""
+	foreign int       // children that are no contenders; they are ignored
+}
+
+// stand is the queue rule: the contender with the lowest sequence number is the holder,
+// every other one watches the two right ahead of it. One that reads waits for, and watches, those
+// alone that do not. Our own contender has one name or, made in one transaction, two, of which the
+// first one counts.
+//
+// A queue whose order cannot be trusted is refused with [ErrSequenceExhausted], which says because of whom: our own number is next to the
+// end of its range or there twice, or there is a negative one.
+func stand(children []string, own ...string) (standing, error) {
+	kind, ours, ok := zkqueue.ParseName(own[0])
+	if !ok || ours < 0 || ours > zkqueue.LastSequence {
+		return standing{}, fmt.Errorf("%w: our own node would be %q; delete the path once it is empty, or use another one",
+			ErrSequenceExhausted, own[0])
+	}
+	if slices.ContainsFunc(own, func(name string) bool { return !slices.Contains(children, name) }) {
+		return standing{}, errGone // then a number like ours is that of a re-created parent
+	}
+	queue, others := zkqueue.Parse(children)
+	s := standing{reads: kind.Reads(), foreign: len(others)}
+	next := ours // the number right behind
+	for _, c := range queue {
+		switch {
+		case slices.Contains(own, c.Node):
+		case c.Sequence < 0:
+			return standing{}, stray(c.Node, "has a negative number")
+		case c.Sequence == ours:
+			return standing{}, stray(c.Node, "has the number of our own node")
+		case s.reads && c.Kind.Reads():
+		case c.Sequence < ours:
+			s.ahead++
+			s.nearest = [2]string{cmp.Or(c.Pair, c.Node), s.nearest[0]}
+		default:
+			if s.behind++; s.behind == 1 {
+				next = c.Sequence
+			}
+			switch { // of two with one number, both have to read
+			case !c.Kind.Reads() && c.Sequence == next:
+				s.reader, next = "", ours
+			case c.Sequence == next:
+				s.reader = c.Node
+			}
+		}
+	}
+	return s, nil
+}
+
+// An outlook is what a standing and the departures since then make known.
+type outlook int
+
+const (
+	waiting   outlook = iota // somebody who is watched is ahead, and nobody who is not
+	first                    // nobody is whom it waits for
+	lookAgain                // somebody may be ahead who is not watched
+)
+
+// after tells what is known when some of the two right ahead have gone. Nobody can get
+// ahead any more, except for a writer that has become a reader.
+func (s standing) after(gone func(name string) bool) outlook {
+	ahead, watched := s.ahead, 0
+	for i, name := range s.nearest {
+		switch {
+		case name == "":
+		case !gone(name):
+			watched++
+		case s.downgrades(i):
+			return lookAgain
+		default:
+			ahead--
+		}
+	}
+	switch {
+	case ahead == 0:
+		return first
+	case ahead == s.ahead, ahead == watched:
+		return waiting
+	}
+	return lookAgain
+}
+
+// downgrades reports whether one of the two right ahead may have gone only to leave a reader with its own number, for which we wait. A
+// Curator writer may (CURATOR-621). One of ours does so only while the contender right behind it reads: in this queue nobody can get
+// between them. Of a pair of ours, the name that is known does not tell a writer from a mutex.
+func (s standing) downgrades(i int) bool {
+	kind, _, _ := zkqueue.ParseName(s.nearest[i])
+	switch {
+	case s.reads, kind != zkqueue.KindWrite && kind != zkqueue.KindKazoo:
+		return false
+	case !zkqueue.Ours(s.nearest[i]):
+		return kind == zkqueue.KindWrite
+	case i == 0: // then we are right behind it
+		return false
+	}
+	behind, _, _ := zkqueue.ParseName(s.nearest[i-1])
+	return behind.Reads()
+}
+
+// occupied reports whether anybody stands in a queue for whom a newcomer would wait, or why there
+// could be none: how one with the last number would stand. What numbers beyond that mean, only a node of our own can tell: those of
+// a path whose numbers are used up are shared by it, a stray one is behind it.
+func occupied(children []string, mode second.Mode) (taken bool, err error) {
+	last := zkqueue.Last(mode)
+	s, err := stand(append(slices.Clip(children), last), last)
+	return s.ahead > 0, err
+}
+
+// stray is the refusal of a queue because of one child. It may be left over from tests or
+// made by hand, or the numbers have come to their end.
+func stray(child, what string) error {
+	return fmt.Errorf("%w, or a stray child: %q %s; delete it if it is nobody's, or else the path once it is empty",
+		ErrSequenceExhausted, child, what)
+}

@@ -1,0 +1,270 @@
+package zknode_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/locktest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
+	"github.com/tierlock/tierlock/internal/test/zkconn"
+	"github.com/tierlock/tierlock/internal/zknode"
+	"github.com/tierlock/tierlock/zklock/zktest"
+)
+
+const (
+	addr    = "127.0.0.1:2181"
+	path    = "/locks/x"
+	timeout = 6 * time.Second // of the sessions
+	lease   = timeout - timeout/3
+	beat    = timeout / 8
+)
+
+func TestMain(m *testing.M) {
+	second.Defaults.Logger = slog.New(slog.DiscardHandler) // losses and outages are brought about
+	goleak.VerifyTestMain(m)
+}
+
+var bubble = locktest.Bubble
+
+// each runs f for each case, with a server of its own.
+func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *zktest.Server, c C)) {
+	t.Helper()
+	need.Each(t, cases, func(t *testing.T, c C) {
+		bubble(t, func(t *testing.T, s *zktest.Server) { f(t, s, c) })
+	})
+}
+
+// is tells the frames of an operation in one direction.
+func is(op string, dir zktest.Direction) func(*zktest.Frame) bool {
+	return func(f *zktest.Frame) bool { return f.Op == op && f.Dir == dir }
+}
+
+// pushed tells the events.
+func pushed(f *zktest.Frame) bool { return f.Op == "event" }
+
+// meet has all such frames meet a fate, and lets the others pass.
+func meet(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Action) {
+	s.Intercept(func(f *zktest.Frame) zktest.Action {
+		if such(f) {
+			return fate
+		}
+		return zktest.Pass
+	})
+}
+
+// meetOnce has the first such frame meet a fate, and lets all others pass.
+func meetOnce(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Action) {
+	var met atomic.Bool
+	meet(s, func(f *zktest.Frame) bool { return such(f) && !met.Swap(true) }, fate)
+}
+
+// kinds are the options of nodes of one znode and of two.
+var kinds = map[string][]zknode.Option{"plain": nil, "bridged": {zknode.WithKazoo()}}
+
+// A process is a client with its own session, and its view of the lock at path.
+type process struct {
+	*zknode.Client
+	lock    *zknode.Lock
+	session int64 // the first one
+}
+
+// start returns a process that is connected to s.
+func start(t *testing.T, s *zktest.Server, opts ...zknode.Option) process {
+	t.Helper()
+	opts = append([]zknode.Option{zknode.WithSessionTimeout(timeout), zknode.WithDialContext(s.DialContext)}, opts...)
+	c := need.Get(zknode.Dial(within(t, time.Minute), addr, opts...))(t)
+	t.Cleanup(func() { c.Close() })
+	synctest.Wait() // the client has settled
+	sessions := s.Sessions()
+	return process{c, lockAt(t, c, path), sessions[len(sessions)-1].ID}
+}
+
+func lockAt(t *testing.T, c *zknode.Client, path string, opts ...zknode.LockOption) *zknode.Lock {
+	t.Helper()
+	return need.Get(c.Lock(path, opts...))(t)
+}
+
+// acquire waits for a lock, at most an hour of virtual time.
+func acquire(t *testing.T, l *zknode.Lock) *zknode.Node {
+	t.Helper()
+	return need.Get(l.Acquire(within(t, time.Hour)))(t)
+}
+
+func (p process) acquire(t *testing.T) *zknode.Node {
+	t.Helper()
+	return acquire(t, p.lock)
+}
+
+func (p process) acquireAt(t *testing.T, path string) *zknode.Node {
+	t.Helper()
+	return acquire(t, lockAt(t, p.Client, path))
+}
+
+// A request is an acquisition under way.
+type request struct {
+	done chan struct{}
+	node *zknode.Node // the result, valid when done is closed
+	err  error
+}
+
+// queue starts to acquire the lock and returns once nothing moves any more without time passing.
+func (p process) queue(ctx context.Context) *request {
+	return submit(func() (*zknode.Node, error) { return p.lock.Acquire(ctx) })
+}
+
+func submit(f func() (*zknode.Node, error)) *request {
+	r := &request{done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.node, r.err = f()
+	}()
+	synctest.Wait()
+	return r
+}
+
+// await waits for the end of an acquisition, in virtual time.
+func (r *request) await(t *testing.T) {
+	t.Helper()
+	waittest.Ended(t, "the end of the acquisition", r.done)
+}
+
+// waiting reports whether the acquisition goes on unless time passes.
+func (r *request) waiting() bool {
+	synctest.Wait()
+	return !closed(r.done)
+}
+
+// granted returns the node of an acquisition that has to have succeeded by now.
+func (r *request) granted(t *testing.T) *zknode.Node {
+	t.Helper()
+	need.Must(t, "not granted yet", !r.waiting())
+	need.OK(t, r.err)
+	return r.node
+}
+
+// failed returns the error of an acquisition that has to have failed by now.
+func (r *request) failed(t *testing.T) error {
+	t.Helper()
+	need.Must(t, "still waiting", !r.waiting())
+	need.Must(t, "granted", r.err != nil)
+	return r.err
+}
+
+// awaitLoss waits until n is lost, in virtual time.
+func awaitLoss(t *testing.T, n *zknode.Node) {
+	t.Helper()
+	waittest.Ended(t, "the loss", n.Lost())
+}
+
+// raw returns a plain ZooKeeper connection, for what other programs do to a lock.
+func raw(t *testing.T, s *zktest.Server) *zk.Conn {
+	t.Helper()
+	conn := zkconn.Start(t, []string{addr, addr}, timeout, s.DialTimeout)
+	synctest.Wait()
+	return conn
+}
+
+// content returns what is in a node.
+func content(s *zktest.Server, node string) string {
+	data, _, _ := s.Get(node)
+	return string(data)
+}
+
+// put creates nodes as another program would.
+var put = zkconn.Put
+
+// create creates a node as another program would, and returns its path.
+func create(t *testing.T, conn *zk.Conn, node, data string, flags int32, acl []zk.ACL) string {
+	t.Helper()
+	return need.Get(conn.Create(node, []byte(data), flags, acl))(t)
+}
+
+// protect takes permissions away from everybody.
+func protect(t *testing.T, conn *zk.Conn, node string, perms int32) {
+	t.Helper()
+	need.Get(conn.SetACL(node, zk.WorldACL(perms), -1))(t)
+}
+
+// remove deletes a node as another program would.
+func remove(t *testing.T, conn *zk.Conn, node string) {
+	t.Helper()
+	wantErr(t, "Delete", conn.Delete(node, -1), nil)
+}
+
+// heartbeat reports whether a frame comes by itself, or comes and goes with a connection.
+func heartbeat(f *zktest.Frame) bool {
+	switch f.Op {
+	case "ping", "connect", "closeSession":
+		return true
+	case "sync":
+		return f.Path == "/"
+	case "multi":
+		return f.First == "check"
+	}
+	return false
+}
+
+// traffic is what was asked of a server, pings and handshakes apart, and the syncs of heartbeats, which are counted.
+type traffic struct {
+	mu    sync.Mutex
+	ops   []string
+	beats int
+}
+
+func record(s *zktest.Server) *traffic {
+	tr := new(traffic)
+	s.Intercept(func(f *zktest.Frame) zktest.Action {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		switch {
+		case f.Dir != zktest.Request || f.Op == "ping" || f.Op == "connect":
+		case f.Op == "sync" && f.Path == "/":
+			tr.beats++
+		default:
+			tr.ops = append(tr.ops, f.Op)
+		}
+		return zktest.Pass
+	})
+	return tr
+}
+
+// take returns what was asked since the last take.
+func (tr *traffic) take() []string {
+	synctest.Wait()
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	ops := tr.ops
+	tr.ops = nil
+	return ops
+}
+
+// wantWithin fails if what began then has taken longer.
+func wantWithin(t *testing.T, most time.Duration, what string, begun time.Time) {
+	t.Helper()
+	need.AtMost(t, what+" took", time.Since(begun), most)
+}
+
+var within, closed, wantErr, wantMention = need.Within, need.Closed[struct{}], need.WantErr, need.WantMention
+
+// wantEmpty fails unless the queue is empty now.
+func wantEmpty(t *testing.T, s *zktest.Server) {
+	t.Helper()
+	synctest.Wait()
+	need.Empty(t, "nodes left in the queue", s.Children(path))
+}
+
+// awaitWatch returns when the end of every node that is held would be heard of.
+func awaitWatch() {
+	<-time.After(timeout / 6) // virtual
+	synctest.Wait()
+}

@@ -1,0 +1,116 @@
+package zknode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkqueue"
+)
+
+// Tier returns a client as the second tier of a registry, to which it belongs from then on.
+func Tier(c *Client) second.Tier { return secondTier{c} }
+
+// Ask asks until there is an answer, ctx or the client ends, or the answer is one that stays; path is one of the locks of the client.
+func Ask[T any](ctx context.Context, c *Client, what, path string, question func(zkqueue.Path) (T, error)) (T, error) {
+	return ask(ctx, c, what+" "+path, func() (T, error) { return question(zkqueue.Path{Conn: c.link.Conn, Name: c.absolute(path)}) })
+}
+
+// A secondTier is a client as a registry of package tier sees it.
+type secondTier struct{ *Client }
+
+func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
+	var opts []LockOption
+	for _, opt := range o.Own {
+		own, ok := opt.(LockOption)
+		if !ok {
+			return nil, fmt.Errorf("zklock: lock %s: option of type %T; want a zknode.LockOption or a tier.Option", path, opt)
+		}
+		opts = append(opts, own)
+	}
+	l, err := t.Lock(path, opts...)
+	if err != nil {
+		return nil, err
+	}
+	l.mode, l.linger = o.Mode, o.MayLinger
+	return claim{l}, nil
+}
+
+// Err says why ZooKeeper cannot be reached.
+func (t secondTier) Err() error { return second.Unavailable(t.Client.Err()) }
+
+// tried is the error of a try, which may end otherwise another time unless it is about the path, the permissions or the caller.
+func tried(ctx context.Context, err error) error {
+	if err == nil || errors.Is(err, second.ErrLocked) || errors.Is(err, second.ErrPermits) || ctx.Err() != nil || classify(err) == permanent {
+		return err
+	}
+	return second.Unavailable(err)
+}
+
+// Context ends with the client.
+func (t secondTier) Context() context.Context { return t.link.Context() }
+
+// Notify never calls f over a connection that was made elsewhere.
+func (t secondTier) Notify(f func(second.Connection)) { t.link.Notice.Notify(f) }
+
+// Quarantine is none: an ensemble that answers knows who holds.
+func (t secondTier) Quarantine() *second.QuarantineError { return nil }
+
+// Refusal returns why acquisitions are refused although there is a session.
+func (t secondTier) Refusal() error { return second.Unavailable(t.refusals.Err()) }
+
+// Groups are those of the link.
+func (t secondTier) Groups() (requests, commands int64) {
+	return t.link.Groups.Load(), t.link.Grouped.Load()
+}
+
+// Now is the clock of the leases.
+func (t secondTier) Now() time.Duration { return t.link.Now() }
+
+// Logger is where people are told.
+func (t secondTier) Logger() *slog.Logger { return t.options.Logger }
+
+// Reaping returns the number of nodes that are still to be deleted in the background.
+func (t secondTier) Reaping() int { return t.reaper.count() }
+
+// A claim is a lock whose nodes are granted to the gate of package tier.
+type claim struct{ lock *Lock }
+
+func (c claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
+	return granted(run(ctx, c.lock.attempt(w), "acquire "+c.lock.path, (*attempt).acquire, (*Node).Release))
+}
+
+func (c claim) TryAcquire(ctx context.Context) (second.Grant, error) {
+	n, err := c.lock.TryAcquire(ctx)
+	return granted(n, tried(ctx, err))
+}
+
+func (c claim) Requeue(ctx context.Context, old second.Grant, w *second.Wait) (second.Grant, error) {
+	return granted(c.lock.requeue(ctx, old.(grant).Node, w))
+}
+
+func (c claim) Contenders(ctx context.Context) ([]second.Contender, error) {
+	l := c.lock
+	queue, err := ask(ctx, l.client, "contenders of "+l.path, func() ([]zkqueue.Contender, error) { return l.queue().Contenders(ctx) })
+	return each(queue, zkqueue.Contender.ForGate), err
+}
+
+// Equal takes for granted that a registry has one tier, so that all its claims are of this type.
+func (c claim) Equal(other second.Claim) bool { return c.lock.equal(other.(claim).lock) }
+
+func (c claim) Revoke(ctx context.Context) error {
+	l := c.lock
+	_, err := ask(ctx, l.client, "revoke "+l.path, func() ([]zkqueue.Contender, error) { return l.queue().Revoke(ctx) })
+	return err
+}
+
+// granted keeps a nil node from becoming a grant that is not nil.
+func granted(n *Node, err error) (second.Grant, error) {
+	if err != nil {
+		return nil, err
+	}
+	return grant{n}, nil
+}

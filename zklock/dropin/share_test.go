@@ -1,0 +1,78 @@
+package dropin_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/zklock/dropin"
+	"github.com/tierlock/tierlock/zklock/zktest"
+)
+
+// A locker makes the handles of one goroutine each.
+type locker func() zkLock
+
+// fleet lets ten goroutines of each locker take turns for some seconds of virtual time,
+// and returns how many each locker had.
+func fleet(t *testing.T, section time.Duration, lockers ...locker) []int {
+	t.Helper()
+	ctx := need.Within(t, 5*time.Second+500*section) // 16 rounds at least
+	turns := make([]int, len(lockers))               // guarded by the lock under test
+	var wg sync.WaitGroup
+	for i, newLock := range lockers {
+		for range 10 {
+			lock := newLock()
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					if err := lock.Lock(); err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(section)
+					turns[i]++
+					if err := lock.Unlock(); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return turns
+}
+
+// While a fleet moves, a process with one node has the turns that it had with ten, at least.
+func TestProcessThatHasMovedKeepsItsShare(t *testing.T) { // I11
+	for _, section := range []time.Duration{2 * time.Millisecond, 30 * time.Millisecond} {
+		t.Run(section.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *zktest.Server) {
+				srv.Intercept(func(f *zktest.Frame) zktest.Action { // a write takes its time
+					if f.Dir == zktest.Request && (f.Op == "create" || f.Op == "delete" || f.Op == "multi") {
+						return zktest.Delay(time.Millisecond)
+					}
+					return zktest.Pass
+				})
+				const path = "/locks/a"
+				acl := zk.WorldACL(zk.PermAll)
+				old := func() locker {
+					conn := outsider(t, modelAddr, srv.DialTimeout)
+					return func() zkLock { return zk.NewLock(conn, path, acl) }
+				}
+				moved := func() locker {
+					conn := outsider(t, modelAddr, srv.DialTimeout)
+					return func() zkLock { return dropin.NewLock(conn, path, acl) }
+				}
+				turns := fleet(t, section, moved(), moved(), old(), old())
+				fair := float64(turns[0]+turns[1]+turns[2]+turns[3]) / 4
+				for i, n := range turns {
+					need.AtLeast(t, fmt.Sprintf("the part of its fair share that locker %d has, of %v", i, turns), float64(n)/fair, 0.8)
+				}
+			})
+		})
+	}
+}

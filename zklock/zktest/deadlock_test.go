@@ -1,0 +1,38 @@
+package zktest_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/locktest"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/zklock/zktest"
+)
+
+const deadlockEnv = "ZKTEST_DEADLOCK"
+
+// A goroutine acquires again, with a context that is not the hold's. The bubble alone would go on for ever, as sessions do.
+func TestDeadlockOfLocksEndsTheTest(t *testing.T) {
+	if os.Getenv(deadlockEnv) != "" {
+		synctest.Test(t, func(t *testing.T) {
+			mu := locktest.Dial(t, zktest.Start(t)).Mutex("/locks/a")
+			need.Get(mu.Acquire(t.Context()))(t)
+			mu.Acquire(t.Context())
+		})
+		return
+	}
+	again := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	again.Env = append(os.Environ(), deadlockEnv+"=1")
+	out, err := again.CombinedOutput()
+	need.Has(t, fmt.Sprintf("one that ended with %v", err), string(out),
+		"panic: zktest: deadlock: ", "Acquire with the context of the hold enters again", "path=/locks/a", "waited=24h0m0s",
+		"tier.(*Mutex).Acquire", // who waits, among all
+		"level=WARN")            // which came before
+}
+
+// Outside of a bubble a day is a day.
+func TestDeadlockInRealTimeEndsNothing(*testing.T) { second.Deadlock("of a test") }

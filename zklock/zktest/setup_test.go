@@ -1,0 +1,70 @@
+package zktest_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
+
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/zkconn"
+	"github.com/tierlock/tierlock/zklock/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	addr  = "127.0.0.1:2181"
+	addr2 = "127.0.0.2:2181"
+
+	timeout = 10 * time.Second // of most sessions
+)
+
+var everybody = zk.WorldACL(zk.PermAll)
+
+// bubble runs f with a server in a synctest bubble; the bubble checks that nothing of either is left behind.
+func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server), cfg ...zktest.Config) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, zktest.Start(t, cfg...)) })
+}
+
+// connect returns a client of the member at addr whose session is there.
+func connect(t *testing.T, s *zktest.Server, timeout time.Duration, addr string) *zk.Conn {
+	t.Helper()
+	return dial(t, s.DialTimeout, timeout, addr)
+}
+
+// dial connects with a dialer. The address is listed twice because the client waits a second before it tries its only
+// address again.
+func dial(t *testing.T, dialer zk.Dialer, timeout time.Duration, addr string) *zk.Conn {
+	t.Helper()
+	return zkconn.Start(t, []string{addr, addr}, timeout, dialer)
+}
+
+func create(t *testing.T, conn *zk.Conn, path string, flags int32) {
+	t.Helper()
+	need.Get(conn.Create(path, nil, flags, everybody))(t)
+}
+
+// asked runs a request that has to wait, and returns a channel that gets its error.
+func asked(f func() error) <-chan error {
+	answer := make(chan error, 1)
+	go func() { answer <- f() }()
+	synctest.Wait()
+	return answer
+}
+
+// creating is a create that has to wait.
+func creating(conn *zk.Conn, path string) <-chan error {
+	return asked(func() error { _, err := conn.Create(path, nil, 0, everybody); return err })
+}
+
+// connected checks that a client has a session: the old one, or another.
+func connected(t *testing.T, conn *zk.Conn, old int64, same bool) {
+	t.Helper()
+	if got := conn.SessionID(); (got == old) != same || got == 0 || conn.State() != zk.StateHasSession {
+		t.Errorf("client: session %#x, %v; want session %#x: %t", got, conn.State(), old, same)
+	}
+}
