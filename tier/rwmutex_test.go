@@ -3,6 +3,7 @@ package tier_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -414,6 +415,34 @@ func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I
 		wantErr(t, "who joined", joined.Err(), nil)
 		release(t, joined)
 		release(t, writer.granted(t))
+	})
+}
+
+// A reader joins each time that the store is about to vouch for the grant of the last one, and leaves while that one slips out instead.
+func TestReleaseGoesNoDeeperWithReadersThatJoinAndLeave(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		const readers = 100
+		var mu *tier.RWMutex
+		var joined *tier.Hold
+		var depths []int // of the stack, as each of them joins
+		busy := false    // a reader leaves, who has the store asked as well
+		confirm := func() bool {
+			switch {
+			case busy:
+			case joined != nil:
+				busy = true
+				release(t, joined)
+				joined, busy = nil, false
+			case len(depths) < readers:
+				depths = append(depths, runtime.Callers(0, make([]uintptr, 10*readers)))
+				joined = acquire(t, mu.Reader())
+			}
+			return true
+		}
+		mu = specially(t, s, &special{unleased: true, confirm: confirm}, tier.WithLinger(time.Hour)).RWMutex("/locks/a")
+		release(t, acquire(t, mu.Reader()))
+		need.Len(t, "readers that joined and left", depths, readers)
+		need.Equal(t, "the depth of the stack as the last one joins", depths[readers-1], depths[0])
 	})
 }
 
