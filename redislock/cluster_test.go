@@ -66,6 +66,28 @@ func TestLockInACluster(t *testing.T) {
 	}
 }
 
+// The error says what to do about it.
+func TestEvalAcrossSlotsIsRefusedAndWritesNothing(t *testing.T) {
+	t.Parallel()
+	client := clusterClient(t, childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true}))
+	locks := firstLocks(t, client)
+	for _, c := range []struct {
+		second, count string // beside the lock {a}:1
+		writes        bool
+	}{{"{b}:1", "{a}:count", false}, {"{a}:2", "{b}:count", false}, {"{a}:2", "{a}:count", true}} {
+		bundle := need.Get(tier.AcquireAll(soon(t), locks.Mutex("{a}:1"), locks.Mutex(c.second)))(t)
+		_, err := Eval(soon(t), bundle, increment, []string{c.count})
+		if c.writes {
+			wantErr(t, err, nil)
+		} else {
+			need.WantMention(t, err, "{a}:1", c.second, "not in one slot", "hash tag")
+			need.That(t, "it is known what became of it", !errors.Is(err, tier.ErrUnknown))
+		}
+		need.Equal(t, c.count+" is there", client.Exists(soon(t), c.count).Val() == 1, c.writes)
+		mustRelease(t, bundle)
+	}
+}
+
 // All primaries that were met are sent with each command. Those of former fail-overs are forgotten, and those that are there are met again.
 func TestPrimariesOfManyFailOversAreForgotten(t *testing.T) {
 	t.Parallel()
