@@ -290,17 +290,14 @@ var nodeForgers = []forger{
 	}, "before it can be"},
 	{"a transaction after its session", func(events []Event, _ int) ([]Event, bool) {
 		at := events[len(events)-1].At
-		n := int64(1 << 40)
-		exchange := func(process string, q Request, r Reply) {
-			at, n = at.Add(2*ttl), n+1
-			events = append(events,
-				Event{At: at, Process: process, Number: n, Kind: Sent, Request: &q},
-				Event{At: at.Add(time.Second), Process: process, Number: n, Kind: Answered, Reply: &r})
+		later := func(process string, q Request, r Reply) {
+			at = at.Add(2 * ttl)
+			events = exchange(events, process, at, q, r)
 		}
-		exchange("late", Request{Op: "connect"}, Reply{Session: 77, Timeout: ttl})
-		exchange("late", Request{Op: "create", Session: 77, Path: "/late/1"}, Reply{Zxid: 1 << 40, Paths: []string{"/late/1"}})
-		exchange("1", Request{Op: "getChildren2", Path: "/late"}, Reply{Zxid: 2 << 40})
-		exchange("late", Request{Op: "create", Session: 77, Path: "/late/2"}, Reply{Zxid: 3 << 40, Paths: []string{"/late/2"}})
+		later("late", Request{Op: "connect"}, Reply{Session: 77, Timeout: ttl})
+		later("late", Request{Op: "create", Session: 77, Path: "/late/1"}, Reply{Zxid: 1 << 40, Paths: []string{"/late/1"}})
+		later("1", Request{Op: "getChildren2", Path: "/late"}, Reply{Zxid: 2 << 40})
+		later("late", Request{Op: "create", Session: 77, Path: "/late/2"}, Reply{Zxid: 3 << 40, Paths: []string{"/late/2"}})
 		return events, true
 	}, "which was over"},
 	{"a write before what had been answered", replies("delete", func(_ *Request, r *Reply) bool {
@@ -339,9 +336,45 @@ var nodeForgers = []forger{
 	}, "after the end of its session|after its node was missed"},
 }
 
+// exchange adds a request that was sent at a time, and its answer a millisecond later.
+func exchange(events []Event, process string, at clock.Instant, q Request, r Reply) []Event {
+	n := 1<<40 + int64(len(events))
+	return append(events,
+		Event{At: at, Process: process, Number: n, Kind: Sent, Request: &q},
+		Event{At: at.Add(time.Millisecond), Process: process, Number: n, Kind: Answered, Reply: &r})
+}
+
 func TestWhatZooKeeperCannotHaveDoneIsFound(t *testing.T) {
 	events := runNodes(t, 2*time.Second, false)
 	for _, f := range nodeForgers {
 		f.isRefused(t, events, Rules{Nodes: true})
+	}
+}
+
+// A connection that has removed a watch gets answers after the end of that node, and was not told of it.
+func TestWatchThatWasRemovedIsNotTold(t *testing.T) {
+	const watched, other, reader = "/q/1", "/q/2", "reader"
+	for _, removed := range []string{watched, other, ""} {
+		var events []Event
+		then := func(process string, q Request, r Reply) {
+			events = exchange(events, process, clock.Instant(len(events))*clock.Instant(time.Millisecond), q, r)
+		}
+		then("owner", Request{Op: "connect"}, Reply{Session: 7, Timeout: ttl})
+		for i, at := range []string{watched, other} {
+			zxid := int64(i + 1)
+			then("owner", Request{Op: "create", Session: 7, Path: at}, Reply{Zxid: zxid, Paths: []string{at}})
+			then(reader, Request{Op: "getData", Path: at, Watch: true}, Reply{Zxid: zxid, Czxid: zxid, Owner: 7})
+		}
+		if removed != "" {
+			then(reader, Request{Op: "removeWatches", Path: removed}, Reply{Zxid: 2})
+		}
+		then("owner", Request{Op: "delete", Session: 7, Path: watched}, Reply{Zxid: 3})
+		then(reader, Request{Op: "sync", Path: "/"}, Reply{Zxid: 3})
+		_, err := Check(events, Rules{Nodes: true})
+		if removed == watched {
+			need.WantErr(t, "the watch was removed", err, nil)
+		} else {
+			need.WantMention(t, err, "before the end of "+watched)
+		}
 	}
 }
