@@ -31,7 +31,7 @@ func TestEtcdsMutexAndWeExcludeEachOther(t *testing.T) {
 		wantErr(t, m.TryLock(soon(t)), concurrency.ErrLocked)
 		locks := make(chan error, 1)
 		go func() { locks <- m.Lock(soon(t)) }()
-		ended(t, "contested", ours.Contested().C())
+		ended(t, "contended", ours.Contended().C())
 		behind := queues(t, q)
 		behind.Pending(t)
 		select {

@@ -44,7 +44,7 @@ func TestWhatALockCosts(t *testing.T) {
 
 	c = acquire(t, p.writer(t))
 	w = queues(t, q.reader(t))
-	ended(t, "contested", c.Contested().C())
+	ended(t, "contended", c.Contended().C())
 	p.costs(t, "to share", 1, 1, func() { wantErr(t, c.Share(soon(t)), nil) })
 	r := start(t)
 	r.costs(t, "to read beside a writer that shares", 1, 1, func() { d = acquire(t, r.reader(t)) })

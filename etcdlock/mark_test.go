@@ -29,7 +29,7 @@ func sharing(t *testing.T, p *process) (c *queue.Contender, reader *wait) {
 	t.Helper()
 	c = acquire(t, p.writer(t))
 	reader = queues(t, start(t).reader(t))
-	ended(t, "contested", c.Contested().C())
+	ended(t, "contended", c.Contended().C())
 	return c, reader
 }
 
@@ -43,7 +43,7 @@ func TestMarksKeepThePlaceAndTheLease(t *testing.T) {
 	for range 3 {
 		ask(t, q.mutex(t))
 	}
-	ended(t, "revoked", c.Revoked())
+	ended(t, "revoked", c.RevokeRequested())
 	p.calls.drop("Txn")
 	share(t, c)
 	need.Equal(t, "writes to ask three times and to share", writes(t)-revision, 2)
@@ -71,7 +71,7 @@ func TestShareAndRevocationAtTheSameTime(t *testing.T) {
 		last()
 		_, o := stored(t, keyOf(c.Ref()))
 		need.That(t, fmt.Sprintf("with that of p last (%t): %+v", late == p, o), o.Shared && o.Revoke)
-		ended(t, "revoked", c.Revoked())
+		ended(t, "revoked", c.RevokeRequested())
 		release(t, reader.Must(t), c)
 	}
 }

@@ -80,7 +80,7 @@ func TestWaiterNoticesAWatchThatIsSilent(t *testing.T) {
 	holder = acquire(t, q.writer(t))
 	reader, watches := queues(t, p.reader(t)), len(p.calls.begun())
 	eventually(t, "a watch", func() bool { return p.calls.count("Range") > 0 && len(p.calls.begun()) >= watches })
-	ended(t, "contested", holder.Contested().C())
+	ended(t, "contended", holder.Contended().C())
 	p.calls.silence() // behind it
 	share(t, holder)
 	release(t, reader.Must(t), holder, after(t, keeps, elsewhere))

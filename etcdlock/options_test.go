@@ -130,10 +130,10 @@ func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
 		t.Skip("3.4.23, which is too old for other reasons, hangs after the change of a password")
 	}
 	p.open(t) // with a TTL that gives the server time to look at passwords
-	acquire(t, p.mutex(t)).Contested().C()
+	acquire(t, p.mutex(t)).Contended().C()
 	eventually(t, "a watch", func() bool { return p.calls.count("Range") > 0 })
 	need.Get(p.client.UserChangePassword(soon(t), "root", "r"))(t) // which ends the tokens
-	acquire(t, p.at(t, lockPath(t)+"-2", second.Exclusive)).Contested().C()
+	acquire(t, p.at(t, lockPath(t)+"-2", second.Exclusive)).Contended().C()
 	eventually(t, "a queue that is watched, and not looked at all the time", func() bool {
 		before := p.calls.count("Range")
 		time.Sleep(2 * time.Second)

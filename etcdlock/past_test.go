@@ -121,7 +121,7 @@ func TestLookAtAnEtcdThatHasGoneBackCounts(t *testing.T) {
 		release(t, acquire(t, p.mutex(t)))
 	}
 	h := acquire(t, p.mutex(t))
-	h.Revoked() // it listens
+	h.RevokeRequested() // it listens
 	etcd.goesBack(t)
 	p.store.mu.Lock()
 	m := p.store.mirrors[prefixOf(h.Ref())]

@@ -34,7 +34,7 @@ import (
 //     when its own end breaks, and otherwise with its next heartbeat, after a quarter of the TTL at
 //     most.
 //   - A primary that was isolated and goes on while another one is promoted keeps its holders, and
-//     the promoted one grants their locks again once its quarantine is over: fence the old one
+//     the promoted one grants their locks again once its grace period is over: fence the old one
 //     (Patroni's watchdog, STONITH).
 //   - PgBouncer does not pass on that an idle session is to end, without which there is no lease, and in
 //     transaction mode gives each transaction to another session. Acquisitions fail at once, and say so.
@@ -69,9 +69,9 @@ import (
 // A server that starts again, also on a volume that was set back, or is promoted, or whose lock table is emptied because one of its
 // processes has crashed, knows no locks, while a holder that is cut off counts on its lease. So it
 // grants nothing for the longest TTL that any process in the database has ever used, from when a
-// process first connects to it: its quarantine, which a [*tier.QuarantineError] tells. After one TTL that
+// process first connects to it: its grace period, which a [*tier.GracePeriodError] tells. After one TTL that
 // was too long, and once its process has ended, set what is noted to the longest that is in use, in
-// milliseconds: UPDATE tierlock.quarantine SET longest_ms = 15000.
+// milliseconds: UPDATE tierlock.grace_period SET longest_ms = 15000.
 //
 // # What is different
 //
@@ -283,7 +283,7 @@ func (s *advisory) look(ctx context.Context, keys ...string) (map[string][]place
 	return places(rows), err
 }
 
-// list reads the lock table of the server once. Those that wait have no token yet. In a quarantine, all that the server has granted
+// list reads the lock table of the server once. Those that wait have no token yet. In a grace period, all that the server has granted
 // was granted since that began.
 func (s *advisory) list(ctx context.Context, key string) queue.Answer {
 	queues, err := s.look(ctx, key)
@@ -292,7 +292,7 @@ func (s *advisory) list(ctx context.Context, key string) queue.Answer {
 	}
 	a := queue.Answer{Outcome: queue.Done}
 	for _, p := range queues[key] {
-		p.Quarantined = s.tier.Quarantine() != nil && p.granted && p.ours
+		p.InGracePeriod = s.tier.GracePeriod() != nil && p.granted && p.ours
 		a.Queue = append(a.Queue, p.Contender)
 	}
 	return a
@@ -414,7 +414,7 @@ func (s *advisory) dial(ctx context.Context) (*line, error) {
 	return l, err
 }
 
-// prepare has a session that serves know our statements, and asks how long the quarantine lasts.
+// prepare has a session that serves know our statements, and asks how long the grace period lasts.
 func (s *advisory) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if err := checkSchema(ctx, conn); err != nil {
 		return err
@@ -440,7 +440,7 @@ func (s *advisory) prepare(ctx context.Context, conn *pgx.Conn) error {
 		err = fmt.Errorf("%w: it is %s ms where %s was asked for", errNoLease, granted, want)
 	}
 	if err == nil {
-		s.tier.Quarantined(calm*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")
+		s.tier.InGracePeriod(calm*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")
 	}
 	return err
 }

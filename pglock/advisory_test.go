@@ -24,8 +24,8 @@ func advise(t *testing.T, url string) *process {
 	return advisories.start(t, url, tier.WithLeaseTTL(unhurried))
 }
 
-// contested is a holder of the lock of the test, and one who waits for it.
-func contested(t *testing.T, url string) (holder, waiter *process, c *queue.Contender, w *wait) {
+// contended is a holder of the lock of the test, and one who waits for it.
+func contended(t *testing.T, url string) (holder, waiter *process, c *queue.Contender, w *wait) {
 	t.Helper()
 	holder, waiter = advise(t, url), advise(t, url)
 	c = holder.mustAcquire(t)
@@ -41,8 +41,8 @@ func seen(t *testing.T, q querier, granted bool) int {
 // Their sessions are asked anyway, but each 15 s.
 func TestAdvisoryHolderIsToldAtOnce(t *testing.T) {
 	t.Parallel()
-	holder, waiter, c, w := contested(t, sharedURL(t))
-	within(t, 5*time.Second, "the holder hears of a waiter", c.Contested().Raised)
+	holder, waiter, c, w := contended(t, sharedURL(t))
+	within(t, 5*time.Second, "the holder hears of a waiter", c.Contended().Raised)
 	mustRelease(t, c)
 	c = w.Must(t)
 	for range 2 { // and the next one as well
@@ -148,7 +148,7 @@ func TestCancelledWaiterKeepsItsSession(t *testing.T) {
 func TestWaitThatIsCancelledOnceItIsGrantedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	_, url, pool := alone(t)
-	_, _, c, w := contested(t, url)
+	_, _, c, w := contended(t, url)
 	numbers := begun(t, pool) // nobody draws a token meanwhile
 	need.Get(numbers.Exec(soon(t), "ALTER SEQUENCE tierlock.token CACHE 1"))(t)
 	mustRelease(t, c)

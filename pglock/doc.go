@@ -59,12 +59,12 @@
 // # A server that lost data
 //
 // A server that lost its newest data would grant a lock that another process still has. The server cannot tell whether it lost any.
-// Therefore each start and each promotion begins a quarantine: the server grants no lock for the longest TTL that was ever used in
-// the database, from when a process first calls it. A [tier.QuarantineError] says so. Holders keep their locks meanwhile. A new
-// database has no quarantine. After one TTL that was too long, and once its process has ended, set the noted TTL to the longest
-// that is in use, in milliseconds: UPDATE tierlock.quarantine SET longest_ms = 15000.
+// Therefore each start and each promotion begins a grace period: the server grants no lock for the longest TTL that was ever used in
+// the database, from when a process first calls it. A [tier.GracePeriodError] says so. Holders keep their locks meanwhile. A new
+// database has no grace period. After one TTL that was too long, and once its process has ended, set the noted TTL to the longest
+// that is in use, in milliseconds: UPDATE tierlock.grace_period SET longest_ms = 15000.
 //
-// The quarantine covers every loss that comes with a start of the server or with another server:
+// The grace period covers every loss that comes with a start of the server or with another server:
 //
 //   - a promotion, with or without all that was acknowledged;
 //   - a volume or a data directory that was set back to a snapshot or a backup, and pg_resetwal;
@@ -82,7 +82,7 @@
 //     is noted of it, and the order holds. But tokens may be lower than those of locks that were released before. Tokens of advisory
 //     locks are compared with nothing. Never set the sequence back.
 //
-// The quarantine cannot know a TTL longer than all others if it was noted in the lost data alone.
+// The grace period cannot know a TTL longer than all others if it was noted in the lost data alone.
 //
 // # Loss and late requests
 //

@@ -83,7 +83,7 @@ func (s *advisory) enter(ctx context.Context, c queue.Command) queue.Answer {
 		s.entries.Store(e.id, e)
 	case !waits:
 		s.keep(e.session)
-		return queue.Answer{Outcome: queue.Locked, Quarantined: s.tier.Quarantine() != nil}
+		return queue.Answer{Outcome: queue.Locked, InGracePeriod: s.tier.GracePeriod() != nil}
 	}
 	s.entries.Delete(c.Old.ID)
 	return queue.Answer{Outcome: queue.Done, View: e.view(0)}
@@ -178,13 +178,13 @@ func (e *entry) now() queue.View {
 	return e.stands
 }
 
-// view is how the entry stands, as answered to what was sent then. In a quarantine nobody has the lock whom the server has granted it.
+// view is how the entry stands, as answered to what was sent then. In a grace period nobody has the lock whom the server has granted it.
 func (e *entry) view(sent time.Duration) queue.View {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, v := e.store, e.stands
-	q := s.tier.Quarantine()
-	v.At, v.Sent, v.Quarantined = int64(s.tier.Now()), sent, q != nil
+	q := s.tier.GracePeriod()
+	v.At, v.Sent, v.InGracePeriod = int64(s.tier.Now()), sent, q != nil
 	switch {
 	case v.Token == 0:
 	case q != nil:

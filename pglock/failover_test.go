@@ -96,7 +96,7 @@ func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 			granted(mine, "a try")
 		}
 		granted(next.mustAcquire(t), "who waits")
-		mustRelease(t, next.mustAcquire(t)) // the quarantine is over
+		mustRelease(t, next.mustAcquire(t)) // the grace period is over
 	})
 }
 

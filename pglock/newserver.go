@@ -20,17 +20,17 @@ func newFirstUse() *firstUse { return &firstUse{mark: rand.Int64N(1 << 50)} }
 // errUsed says that the server knows better.
 var errUsed = errors.New("WithNewServer: the database has a record of locks before this process, or was promoted; leave the option out")
 
-// firstSQL makes the record, since long ago, so that there is no quarantine. It is found by who repeats it as the answer
+// firstSQL makes the record, since long ago, so that there is no grace period. It is found by who repeats it as the answer
 // was lost.
-const firstSQL = `WITH durably AS MATERIALIZED (SELECT tierlock.durably()), first AS (UPDATE tierlock.quarantine
+const firstSQL = `WITH durably AS MATERIALIZED (SELECT tierlock.durably()), first AS (UPDATE tierlock.grace_period
 	SET life = tierlock.life(locks), since = 'epoch'::timestamptz + $1::bigint * interval '1 us', longest_ms = $2::bigint
-	WHERE longest_ms = 0 AND NOT EXISTS (SELECT FROM tierlock.session) AND 2 = (SELECT count(*) FROM tierlock.quarantine
+	WHERE longest_ms = 0 AND NOT EXISTS (SELECT FROM tierlock.session) AND 2 = (SELECT count(*) FROM tierlock.grace_period
 		WHERE longest_ms = 0 AND (locks <> 'tables' OR split_part(life, ' ', 1) = tierlock.timeline())) RETURNING 1)
 	SELECT EXISTS (SELECT FROM first)
-		OR EXISTS (SELECT FROM tierlock.quarantine WHERE since = 'epoch'::timestamptz + $1::bigint * interval '1 us')
+		OR EXISTS (SELECT FROM tierlock.grace_period WHERE since = 'epoch'::timestamptz + $1::bigint * interval '1 us')
 	FROM durably`
 
-// declare has the server note the word, once, before it is asked for its quarantine. Nil is for a server like any other.
+// declare has the server note the word, once, before it is asked for its grace period. Nil is for a server like any other.
 func (f *firstUse) declare(ctx context.Context, conn *pgx.Conn, ttlMS int64) error {
 	if f == nil || f.taken.Load() {
 		return nil

@@ -23,7 +23,7 @@ const maxTTL = 24 * time.Hour
 // WithNewServer says that nobody has had a lock in the database before, so that its server grants locks
 // at once though it was started since [Migrate]: for tests, and for the first program of a new server. Where there
 // is a record of any process before this one, or the server was promoted since Migrate, there is no session:
-// acquisitions fail, and [tier.Registry.Err] says so as well. Later quarantines are as ever.
+// acquisitions fail, and [tier.Registry.Err] says so as well. Later grace periods are as ever.
 func WithNewServer() tier.RegistryOption {
 	return option{set: func(o *options) { o.first = newFirstUse() }}
 }

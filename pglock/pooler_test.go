@@ -99,9 +99,9 @@ func TestPoolerOfSessionsServes(t *testing.T) {
 	url := pooled(t, "session")
 	p, q := tables.start(t, url, tier.WithLeaseTTL(2*unhurried)), tables.start(t, url, tier.WithLeaseTTL(2*unhurried))
 	c := p.mustAcquire(t)
-	c.Contested().C() // it wants to hear
+	c.Contended().C() // it wants to hear
 	w := q.waits(t)
-	within(t, unhurried/4, "the holder hears of a waiter", c.Contested().Raised)
+	within(t, unhurried/4, "the holder hears of a waiter", c.Contended().Raised)
 	mustRelease(t, c)
 	next := w.Must(t)
 	_, err := p.at(t, lockPath(t)).TryAcquire(soon(t))

@@ -54,7 +54,7 @@ CREATE TABLE tierlock.floor (
 -- of the server. Advisory locks also end when the server resets its shared memory, after one of its processes has crashed. Therefore the
 -- first call that finds another life of the server notes when that was. From then on no lock is granted for the longest lease that any
 -- process has had. What happened before the schema was made does not count.
-CREATE TABLE tierlock.quarantine (
+CREATE TABLE tierlock.grace_period (
 	locks text PRIMARY KEY, -- in 'tables', or 'advisory'
 	life text NOT NULL,
 	since timestamptz NOT NULL,
@@ -99,21 +99,21 @@ BEGIN
 		(SELECT max(token) FROM tierlock.contender), (SELECT max(token) FROM tierlock.floor)));
 END $$;
 
-INSERT INTO tierlock.quarantine SELECT kind, tierlock.life(kind), 'epoch', 0 FROM unnest(ARRAY['tables', 'advisory']) kind;
+INSERT INTO tierlock.grace_period SELECT kind, tierlock.life(kind), 'epoch', 0 FROM unnest(ARRAY['tables', 'advisory']) kind;
 
 -- quiet_ms notes a TTL, and returns for how long no such lock is granted yet. In a database that was restored without these rows that
 -- is until the sessions that are there may be over.
 CREATE FUNCTION tierlock.quiet_ms(kind text, ttl_ms bigint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	present text := tierlock.life(kind);
-	known tierlock.quarantine;
+	known tierlock.grace_period;
 	another boolean; -- life
 BEGIN
-	SELECT * INTO known FROM tierlock.quarantine WHERE locks = kind;
+	SELECT * INTO known FROM tierlock.grace_period WHERE locks = kind;
 	another := known.life IS DISTINCT FROM present OR present IS NULL; -- a standby refuses to note it
 	IF another OR known.longest_ms < ttl_ms OR known.since > clock_timestamp() THEN -- it was set back
 		PERFORM tierlock.durably();
-		INSERT INTO tierlock.quarantine AS q SELECT kind, present, clock_timestamp(),
+		INSERT INTO tierlock.grace_period AS q SELECT kind, present, clock_timestamp(),
 				greatest(ttl_ms, ceil(1000 * extract(epoch FROM max(expires) - clock_timestamp()))) FROM tierlock.session
 			ON CONFLICT (locks) DO UPDATE SET since = CASE q.life WHEN present THEN least(q.since, clock_timestamp()) ELSE clock_timestamp() END,
 				life = present, longest_ms = greatest(q.longest_ms, ttl_ms) RETURNING * INTO known;

@@ -268,16 +268,16 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 }
 
 // The clock of the server was ahead when it was promoted, or started, and then set right.
-func TestQuarantineIsNeverLongerThanTheLongestLease(t *testing.T) {
+func TestGracePeriodIsNeverLongerThanTheLongestLease(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))
 	opened(t, pool) // for a minute
 	for _, kind := range []string{"tables", "advisory"} {
 		left := "SELECT tierlock.quiet_ms('" + kind + "', 60000)"
-		exec(t, pool, "UPDATE tierlock.quarantine SET since = clock_timestamp() + interval '1 hour', longest_ms = 60000 WHERE locks = $1", kind)
-		need.Between(t, kind+": the quarantine of a minute, which begins anew", ask[int](t, pool, left), 40_000, 60_000)
-		exec(t, pool, "UPDATE tierlock.quarantine SET since = since - interval '20 seconds' WHERE locks = $1", kind)
-		need.AtMost(t, kind+": the quarantine after 20 s", ask[int](t, pool, left), 40_000)
+		exec(t, pool, "UPDATE tierlock.grace_period SET since = clock_timestamp() + interval '1 hour', longest_ms = 60000 WHERE locks = $1", kind)
+		need.Between(t, kind+": the grace period of a minute, which begins anew", ask[int](t, pool, left), 40_000, 60_000)
+		exec(t, pool, "UPDATE tierlock.grace_period SET since = since - interval '20 seconds' WHERE locks = $1", kind)
+		need.AtMost(t, kind+": the grace period after 20 s", ask[int](t, pool, left), 40_000)
 	}
 }
 
@@ -286,18 +286,18 @@ func TestSchemaWithoutItsRowsServes(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	pool := migrated(t, url)
-	const empty = "TRUNCATE tierlock.quarantine, tierlock.session, tierlock.contender"
+	const empty = "TRUNCATE tierlock.grace_period, tierlock.session, tierlock.contender"
 	exec(t, pool, empty)
 	p := tables.begin(t, url)
 	mustRelease(t, p.mustAcquire(t))
-	const longest = "SELECT longest_ms FROM tierlock.quarantine WHERE locks = 'tables'"
+	const longest = "SELECT longest_ms FROM tierlock.grace_period WHERE locks = 'tables'"
 	need.Equal(t, "the longest TTL", ask[int64](t, pool, longest), ttl.Milliseconds())
 	exec(t, pool, empty)
 	mustRelease(t, p.mustAcquire(t)) // the process has a session again, and nobody else a lease
 	need.Equal(t, "contenders are left", ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"), 0)
 }
 
-// What a renewal does besides: it notes the longest lease, also when somebody wants short quarantines again while others run; it removes
+// What a renewal does besides: it notes the longest lease, also when somebody wants short grace periods again while others run; it removes
 // sessions that are long over, but not with contenders, as nobody would tell those behind them; and it names these.
 func TestRenewalSeesToOthers(t *testing.T) {
 	t.Parallel()
@@ -305,11 +305,11 @@ func TestRenewalSeesToOthers(t *testing.T) {
 	id, over, empty := opened(t, pool), opened(t, pool), opened(t, pool)
 	dead := newID()
 	entered(t, pool, "/x", dead, over)
-	exec(t, pool, "UPDATE tierlock.quarantine SET longest_ms = 0")
+	exec(t, pool, "UPDATE tierlock.grace_period SET longest_ms = 0")
 	exec(t, pool, "UPDATE tierlock.session SET expires = expires - interval '1 hour' WHERE id <> $1", id)
 	stale := ask[[]string](t, pool, "SELECT stale FROM tierlock.beat($1, 60000)", id)
 	need.List(t, "those whose session is over", stale, dead)
-	longest := ask[int](t, pool, "SELECT longest_ms FROM tierlock.quarantine WHERE locks = 'tables'")
+	longest := ask[int](t, pool, "SELECT longest_ms FROM tierlock.grace_period WHERE locks = 'tables'")
 	need.Equal(t, "the longest TTL, of who runs", longest, 60_000)
 	need.Equal(t, "contenders, of which one is to be removed", ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"), 1)
 	need.Equal(t, "sessions long over", ask[int](t, pool, "SELECT count(*) FROM tierlock.session WHERE id = $1", empty), 0)

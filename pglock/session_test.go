@@ -67,9 +67,9 @@ func TestNotificationsMayBeLost(t *testing.T) {
 	p.network.deaf.Store(true)
 	q.network.deaf.Store(true)
 	c := p.mustAcquire(t)
-	c.Contested().C() // it wants to hear
+	c.Contended().C() // it wants to hear
 	w := q.waits(t)
-	within(t, ttl/3+ttl/8, "the holder is contested", c.Contested().Raised)
+	within(t, ttl/3+ttl/8, "the holder is contended", c.Contended().Raised)
 	mustRelease(t, c)
 	mustRelease(t, w.Within(t, ttl/3+ttl/8))
 }

@@ -123,8 +123,8 @@ type flavour struct {
 }
 
 var (
-	tables     = flavour{"tables", New, open, "UPDATE tierlock.quarantine SET life = 'another' WHERE locks = 'tables'"}
-	advisories = flavour{"advisory", NewAdvisory, openAdvisory, "UPDATE tierlock.quarantine SET life = 'another' WHERE locks = 'advisory'"}
+	tables     = flavour{"tables", New, open, "UPDATE tierlock.grace_period SET life = 'another' WHERE locks = 'tables'"}
+	advisories = flavour{"advisory", NewAdvisory, openAdvisory, "UPDATE tierlock.grace_period SET life = 'another' WHERE locks = 'advisory'"}
 	flavours   = []flavour{tables, advisories}
 )
 

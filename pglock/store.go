@@ -195,20 +195,20 @@ func (s *store) enter(ctx context.Context, conn *pgxpool.Conn, c queue.Command) 
 	case !alive:
 		return a, errOver
 	case number == nil:
-		return queue.Answer{Outcome: queue.Locked, Quarantined: quiet > 0}, nil
+		return queue.Answer{Outcome: queue.Locked, InGracePeriod: quiet > 0}, nil
 	}
 	v := queue.View{ID: c.ID, Known: true, Token: *number, At: s.now(), Reads: c.Reads, Of: c.Permits}
 	return queue.Answer{Outcome: queue.Done, Removed: removal[removed], View: s.grant(v, first)}, nil
 }
 
-// quietSQL is quiet_ms for a process that only looks, and since when the quarantine runs. That of a start or a promotion that is not
+// quietSQL is quiet_ms for a process that only looks, and since when the grace period runs. That of a start or a promotion that is not
 // noted yet begins now.
 const quietSQL = `SELECT greatest(0, least(longest_ms,
 	ceil(1000 * extract(epoch FROM begun + longest_ms * interval '1 ms' - clock_timestamp()))))::bigint, begun
-	FROM tierlock.quarantine, LATERAL (SELECT CASE WHEN pg_is_in_recovery() THEN 'epoch' WHEN life = tierlock.life('tables') THEN since
+	FROM tierlock.grace_period, LATERAL (SELECT CASE WHEN pg_is_in_recovery() THEN 'epoch' WHEN life = tierlock.life('tables') THEN since
 	ELSE clock_timestamp() END AS begun) b WHERE locks = 'tables'`
 
-// list reads the queue as it was at one moment. In a quarantine, whoever is first has the lock if it was in the queue before
+// list reads the queue as it was at one moment. In a grace period, whoever is first has the lock if it was in the queue before
 // that, as it then had it already.
 func (s *store) list(ctx context.Context, q querier, path string) ([]second.Contender, error) {
 	var quiet int64
@@ -222,20 +222,20 @@ func (s *store) list(ctx context.Context, q querier, path string) ([]second.Cont
 	list := queues[path]
 	queue.Waiting(list)
 	if quiet > 0 {
-		second.Quarantined(list, func(i int) bool { return !list[i].Since.After(begun) })
+		second.InGracePeriod(list, func(i int) bool { return !list[i].Since.After(begun) })
 	}
 	return list, err
 }
 
 // hush takes over for how long a server has said that it gives no lock to anybody, in answer to what was sent then.
 func (s *store) hush(ms int64, sent time.Time) {
-	s.tier.Quarantined(time.Duration(ms)*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")
+	s.tier.InGracePeriod(time.Duration(ms)*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")
 }
 
-// grant completes how a contender stands that is first, or not. In a quarantine nobody is given a lock.
+// grant completes how a contender stands that is first, or not. In a grace period nobody is given a lock.
 func (s *store) grant(v queue.View, first bool) queue.View {
-	q := s.tier.Quarantine()
-	v.Has, v.Quarantined = first && q == nil, q != nil
+	q := s.tier.GracePeriod()
+	v.Has, v.InGracePeriod = first && q == nil, q != nil
 	if first && q != nil {
 		v.Again = max(time.Until(q.Until), time.Millisecond)
 	}
@@ -303,7 +303,7 @@ func (s *store) open(ctx context.Context, l *line) (a queue.Answer, err error) {
 	case err != nil:
 		return a, err
 	}
-	a, err = s.beat(ctx, l, queue.Command{Session: id}) // tells of a quarantine
+	a, err = s.beat(ctx, l, queue.Command{Session: id}) // tells of a grace period
 	a.Name, a.TTL = id, s.options.TTL
 	return a, err
 }

@@ -60,7 +60,7 @@ func TestLockInACluster(t *testing.T) {
 		mustRelease(t, need.Get(a.Semaphore(path, 2).TryAcquire(soon(t), 1))(t))
 		next := make(chan error, 1)
 		go func() { next <- b.Mutex(path).Do(soon(t), func(context.Context) error { return nil }) }()
-		ended(t, "the holder hears of the one who waits", hold.Contested())
+		ended(t, "the holder hears of the one who waits", hold.Contended())
 		mustRelease(t, hold)
 		wantErr(t, <-next, nil)
 	}
@@ -113,7 +113,7 @@ func TestPrimariesOfManyFailOversAreForgotten(t *testing.T) {
 
 // What was lost in a fail-over may be any lock of that primary, and nothing of the others. Once the leases are over nobody has to
 // wait any more, for whichever path, in whichever process.
-func TestQuarantineInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
+func TestGracePeriodInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]bool{"taken over": false, "killed": true}, func(t *testing.T, killed bool) {
 		t.Parallel()
@@ -149,7 +149,7 @@ func TestQuarantineInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 				for err != nil && !errors.Is(err, tier.ErrLocked) && ctx.Err() == nil { // a client may find the dead server first
 					err = try(locks, path)
 				}
-				need.WantErr(t, fmt.Sprintf("process %d, after the quarantine", i+1), err, nil)
+				need.WantErr(t, fmt.Sprintf("process %d, after the grace period", i+1), err, nil)
 			}
 		}
 		// What never expires does not grow with the paths.

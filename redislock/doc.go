@@ -68,16 +68,16 @@
 // Redis replicates without waiting. A primary that takes over may not know of the newest grants, and one that was restarted may
 // have lost them, even with an append-only file, which is synced once a second. So nobody is granted a lock by a primary that
 // is a new one, until the leases of all who could have one are over: for the TTL, plus, if min-replicas-to-write is set,
-// min-replicas-max-lag and two seconds. That is its quarantine. Locks that are held and known to the new primary stay held,
-// those that it does not know are lost, tries fail, and waiters keep their place. A [tier.QuarantineError] says until when, in
+// min-replicas-max-lag and two seconds. That is its grace period. Locks that are held and known to the new primary stay held,
+// those that it does not know are lost, tries fail, and waiters keep their place. A [tier.GracePeriodError] says until when, in
 // all that asks. A server that has just been started has one as well, also one that never had a lock; [WithNewServer] says that
 // it needs none.
 //
 // A server takes another replication id whenever it becomes the primary. Since when there has been one with that id, is the key
 // {tierlock:primary}:ID, which expires when no process has come for a month. One that has no such key is as old as the server,
-// and new if it was promoted. In a cluster, each primary has a quarantine of its own, for all its paths; all these keys are in
-// one slot. A slot can be moved to another primary at any time but in the quarantine of the one that has it: the other one does
-// not know of that. A repl-backlog-ttl that is shorter than a quarantine hides that a server was promoted; by default it is an
+// and new if it was promoted. In a cluster, each primary has a grace period of its own, for all its paths; all these keys are in
+// one slot. A slot can be moved to another primary at any time but in the grace period of the one that has it: the other one does
+// not know of that. A repl-backlog-ttl that is shorter than a grace period hides that a server was promoted; by default it is an
 // hour. Where a proxy or a provider hides master_replid of INFO replication, this package cannot work: [tier.Registry.Err] and
 // acquisitions say so.
 //
@@ -149,7 +149,7 @@
 //
 // The client belongs to the program. Its ReadTimeout should not be longer than a sixth of the TTL with a ClusterClient; for a
 // Client, calls have that already. Close may take as long as such a timeout if Redis does not answer. A Redis user needs the
-// keys above, the channels tierlock:*, CONFIG GET (without it quarantines are twelve seconds longer), what a ClusterClient asks
+// keys above, the channels tierlock:*, CONFIG GET (without it grace periods are twelve seconds longer), what a ClusterClient asks
 // for itself, and
 //
 //	+eval +evalsha +info +ping +publish +subscribe +time +type +get +set +del +pexpire +persist +pttl +hget +hmget

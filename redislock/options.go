@@ -24,7 +24,7 @@ const maxTTL = time.Hour
 // WithNewServer says that nobody has had a lock on the server before, in a cluster on none of its primaries, so that it grants
 // locks at once though it was started a moment ago: for tests, and for the first program of a new server. Where there is a
 // record of any process before this one, or a server that was promoted or started with data, there is no session: acquisitions
-// fail, and [tier.Registry.Err] says so as well. Later quarantines are as ever.
+// fail, and [tier.Registry.Err] says so as well. Later grace periods are as ever.
 //
 // The record goes with the data: after FLUSHALL it is the word of the program alone.
 func WithNewServer() tier.RegistryOption {

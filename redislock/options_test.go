@@ -74,12 +74,12 @@ func TestServerThatMayBreakPromisesIsWarnedAbout(t *testing.T) {
 		asks(t, e.Members[0], tt.command)
 		log, logger := logtest.New(slog.LevelWarn)
 		launch(t, e.Addrs(), tier.WithLogger(logger)).end()
-		got := strings.Join(log.Lines(slog.LevelWarn, "redislock: m"), "") // and no quarantine
+		got := strings.Join(log.Lines(slog.LevelWarn, "redislock: m"), "") // and no grace period
 		need.That(t, fmt.Sprintf("after %s: %q, want %q", tt.command, got, tt.want),
 			(got != "") == (tt.want != "") && strings.Contains(got, tt.want))
 	}
 	asks(t, e.Members[0], "CONFIG SET maxmemory 0", "ACL SETUSER default -config")
-	need.Equal(t, "a quarantine where the configuration cannot be read", startAt(t, e.Addrs()).quarantine(), ttl+usualLag+rounding)
+	need.Equal(t, "a grace period where the configuration cannot be read", startAt(t, e.Addrs()).gracePeriod(), ttl+usualLag+rounding)
 }
 
 func TestErrorsOfTheServerAreToldApart(t *testing.T) {

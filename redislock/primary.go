@@ -27,7 +27,7 @@ func recordKeys(id string) []string {
 
 const records = "{tierlock:primary}:"
 
-// met are the primaries that this process has met, each with for how long it still grants nothing. One whose quarantine seems
+// met are the primaries that this process has met, each with for how long it still grants nothing. One whose grace period seems
 // to be over is met once more, since that may have become longer.
 func (s *store) met() string {
 	var met []string
@@ -58,7 +58,7 @@ func (s *store) meet(ctx context.Context, words []string) error {
 		mark = s.name
 	}
 	sent := time.Now()
-	answer, err := recordScript.run(ctx, s.client, recordKeys(id), micros(s.quarantine()), age, mark).Int64()
+	answer, err := recordScript.run(ctx, s.client, recordKeys(id), micros(s.gracePeriod()), age, mark).Int64()
 	if err != nil {
 		return err
 	} else if answer < 0 {
@@ -71,7 +71,7 @@ func (s *store) meet(ctx context.Context, words []string) error {
 		if inherits(words) {
 			reason = "the server was started or promoted, and first used less than a lease ago"
 		}
-		s.tier.Quarantined(left, sent, reason)
+		s.tier.InGracePeriod(left, sent, reason)
 	}
 	s.forgetSome(ctx)
 	s.primaries.Store(id, until)
@@ -122,10 +122,10 @@ var errUsed = errors.New("WithNewServer: the server has a record of locks before
 // is said once: of one that comes later it is not true.
 func (s *store) declares() bool { return s.options.newServer && !s.declared.Load() }
 
-// quarantine is how long nobody gets a lock from a primary that is a new one: until what the old one has granted is over, or
+// gracePeriod is how long nobody gets a lock from a primary that is a new one: until what the old one has granted is over, or
 // been renewed for the last time, if that one does not know that it was replaced, and ceases to take writes once it misses its
 // replicas.
-func (s *store) quarantine() time.Duration {
+func (s *store) gracePeriod() time.Duration {
 	return s.options.TTL + time.Duration(s.lag.Load())
 }
 

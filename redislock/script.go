@@ -60,7 +60,7 @@ func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(),
 
 // args are those of the script for an operation.
 func (s *store) args(op string, c queue.Ref, more ...any) []any {
-	return append([]any{op, micros(s.options.TTL), micros(s.quarantine()), c.ID, s.met(), c.Permits}, more...)
+	return append([]any{op, micros(s.options.TTL), micros(s.gracePeriod()), c.ID, s.met(), c.Permits}, more...)
 }
 
 // run runs an operation and returns the answer of the script.

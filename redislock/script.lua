@@ -1,7 +1,7 @@
 -- The state of one lock, or of the permits at its path, and all that is done to it.
 --
 -- KEYS: the lock, its queue (contenders by token), their leases (by end), and its state. ARGV: what to
--- do, the lease and the quarantine of the caller in microseconds, the contender; the primaries that the
+-- do, the lease and the grace period of the caller in microseconds, the contender; the primaries that the
 -- caller has met, each with for how long it grants nothing yet; how many permits there are, 0 for a lock;
 -- and what the operation takes.
 --

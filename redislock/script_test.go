@@ -98,7 +98,7 @@ func TestMessagesTellTheHolderAndTheNextOne(t *testing.T) {
 	c := mustAcquire(t, a.at(t, lockPath(t)))
 	b.wire.on("look", func() bool { t.Error("asked although it was told"); return false })
 	next := queueAt(t, b.at(t, lockPath(t)))
-	ended(t, "the holder hears of it", c.Contested().C())
+	ended(t, "the holder hears of it", c.Contended().C())
 	mustRelease(t, c)
 	mustRelease(t, next.Must(t))
 }

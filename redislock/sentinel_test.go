@@ -85,8 +85,8 @@ func figure(state []string, name string) int {
 	return 0
 }
 
-// Sentinels promote a replica by themselves. Nothing is granted in its quarantine, and all is after it.
-func TestSentinelsPromoteAReplicaAndNothingIsGrantedInItsQuarantine(t *testing.T) {
+// Sentinels promote a replica by themselves. Nothing is granted in its grace period, and all is after it.
+func TestSentinelsPromoteAReplicaAndNothingIsGrantedInItsGracePeriod(t *testing.T) {
 	t.Parallel()
 	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 3, redisserver.Config{NoSync: true})
 	sentinels := startSentinels(t, e)

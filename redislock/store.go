@@ -34,7 +34,7 @@ type store struct {
 	sessions, contenders atomic.Int64 // how many there were
 	heard                atomic.Int64 // when the newest renewal was sent that was answered, by the clock of the tier
 
-	lag       atomic.Int64 // a time.Duration; see [store.quarantine]
+	lag       atomic.Int64 // a time.Duration; see [store.grace period]
 	primaries sync.Map     // by replication id, those that were met, and until when they grant nothing, by the clock of the tier, or 0
 	declared  atomic.Bool  // that the server is new
 	writes    atomic.Int64 // guarded ones, how many there were
@@ -113,7 +113,7 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 			a.Removed = queue.Missing
 		}
 	case c.Op == queue.Try && len(words) == 2 && words[0] == "busy":
-		return queue.Answer{Outcome: queue.Locked, Quarantined: words[1] != "0"}
+		return queue.Answer{Outcome: queue.Locked, InGracePeriod: words[1] != "0"}
 	case slices.Equal(words, []string{"unsupported"}):
 		return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}
 	case slices.Equal(words, []string{"gone"}):

@@ -25,7 +25,7 @@ func view(id string, words []string) (v queue.View, err error) {
 	case 18:
 		v = queue.View{
 			ID: id, Known: true, Token: number(1), At: number(2), Has: flag(3), Reads: flag(4), Asked: flag(5),
-			Behind: flag(6), Reader: flag(7), Again: duration(8), Quarantined: number(9) > 0,
+			Behind: flag(6), Reader: flag(7), Again: duration(8), InGracePeriod: number(9) > 0,
 			Yield: duration(10), Ahead: int(number(11)), Nearest: contender(words[12], number(13), words[14]),
 			Free: int(number(15)), Waiting: int(number(16)), Of: int(number(17)),
 		}
@@ -52,8 +52,8 @@ func (s *store) list(words []string) (queue []second.Contender, err error) {
 		c.Of, _ = strconv.Atoi(words[5])
 		queue, has = append(queue, c), append(has, words[3] == "1")
 	}
-	if s.tier.Quarantine() != nil {
-		second.Quarantined(queue, func(i int) bool { return has[i] })
+	if s.tier.GracePeriod() != nil {
+		second.InGracePeriod(queue, func(i int) bool { return has[i] })
 	}
 	return queue, nil
 }

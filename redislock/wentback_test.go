@@ -64,7 +64,7 @@ func TestWaysToLoseTheNewestData(t *testing.T) {
 			q = startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))
 		}
 		v := q.stands(t, queue.Enter, q.anew("x"), 0)
-		need.That(t, fmt.Sprintf("the next one: %+v", v), v.Has == !c.noticed && v.Quarantined == c.noticed)
+		need.That(t, fmt.Sprintf("the next one: %+v", v), v.Has == !c.noticed && v.InGracePeriod == c.noticed)
 		if !c.noticed {
 			p.tier.Renew()
 			ended(t, "the holder hears of it", held.Context().Done())

@@ -422,7 +422,7 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 		return handOff
 	case first != nil:
 		return requeue
-	case c.policy.linger > 0 && c.credit.pays() && !c.toldLocked(grant) && !c.registry.draining() && quiet && grant.Contested().For() == 0:
+	case c.policy.linger > 0 && c.credit.pays() && !c.toldLocked(grant) && !c.registry.draining() && quiet && grant.Contended().For() == 0:
 		return keep
 	}
 	return giveUp
@@ -439,7 +439,7 @@ func (c *cohort) fairLocked(arrival int64, released bool) bool {
 	case released && c.policy.strict:
 		return false
 	}
-	waited := c.grant.Contested().For()
+	waited := c.grant.Contended().For()
 	return waited == 0 || waited < c.budgetLocked() // most often nobody has
 }
 
@@ -460,7 +460,7 @@ func (c *cohort) expectHandOffLocked() {
 	}
 	c.setAlarmLocked(c)
 	if !c.policy.strict {
-		c.grant.Contested().C()
+		c.grant.Contended().C()
 	}
 }
 
@@ -506,7 +506,7 @@ func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <
 			continue
 		case <-spent:
 			return
-		case <-grant.Contested().C(): // from now on a release does not leave it lingering, unless it is shared
+		case <-grant.Contended().C(): // from now on a release does not leave it lingering, unless it is shared
 		case <-revoked: // nor from now on
 		case <-grant.Context().Done():
 		case <-c.registry.open.Done(): // nor from now on
@@ -621,7 +621,7 @@ func (c *cohort) shareLaterLocked(grant second.Grant) {
 // any more, so as a rule the grant soon goes: then they are given as much time again.
 func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 	select {
-	case <-grant.Contested().C():
+	case <-grant.Contended().C():
 	case <-ctx.Done():
 		return
 	}
@@ -632,7 +632,7 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 			return
 		}
 		budget := c.budgetLocked()
-		left := budget - grant.Contested().For()
+		left := budget - grant.Contended().For()
 		switch {
 		case left > 0:
 		case !c.reading(): // whoever reads next begins again
@@ -661,21 +661,21 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 // told is what owners under a grant asked to be told. Once one of them was told that the lock is wanted
 // elsewhere, it goes to nobody in this process: an owner that yields does so for another process.
 type told struct {
-	contested bool            // that another process waits
+	contended bool            // that another process waits
 	revoked   <-chan struct{} // that somebody has asked for the lock; nil unless they do
 }
 
 // contestedOf returns what tells that another process waits because of grant.
-func (c *cohort) contestedOf(grant second.Grant) <-chan struct{} {
+func (c *cohort) contendedOf(grant second.Grant) <-chan struct{} {
 	c.mu.Lock()
-	c.told.contested = c.told.contested || c.grant == grant
+	c.told.contended = c.told.contended || c.grant == grant
 	c.mu.Unlock()
-	return grant.Contested().C()
+	return grant.Contended().C()
 }
 
 // revokedOf returns what tells that somebody has asked for grant.
 func (c *cohort) revokedOf(grant second.Grant) <-chan struct{} {
-	revoked := grant.Revoked()
+	revoked := grant.RevokeRequested()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.grant == grant {
@@ -690,7 +690,7 @@ func (c *cohort) toldLocked(grant second.Grant) bool {
 	case <-c.told.revoked: // never if nil
 		return true
 	default:
-		return c.told.contested && grant.Contested().Raised()
+		return c.told.contended && grant.Contended().Raised()
 	}
 }
 

@@ -150,7 +150,7 @@ func TestNodeThatOthersWaitForDoesNotLinger(t *testing.T) {
 		mu, other := process(tier.WithLinger(time.Hour)), process()
 		hold := acquire(t, mu)
 		next := start(soon(t), other).blocked(t)
-		waittest.Grant(hold).Contested().C() // by somebody who has waited here and left
+		waittest.Grant(hold).Contended().C() // by somebody who has waited here and left
 		synctest.Wait()
 		answerLate(s, queue.Leave, time.Second)
 		begun := time.Now()

@@ -61,8 +61,8 @@
 //
 // [Registry.RWMutex] has readers that share the lock, of which a process is one contender.
 // [Registry.Semaphore] has a number of permits for all processes. [AcquireAll] takes several locks
-// without deadlocks. [Hold.Contested] tells an owner that another process waits, and
-// [Hold.Revoked] that it was asked for the lock, with [Mutex.Revoke].
+// without deadlocks. [Hold.Contended] tells an owner that another process waits, and
+// [Hold.RevokeRequested] that it was asked for the lock, with [Mutex.Revoke].
 //
 // # What it costs
 //

@@ -8,7 +8,7 @@ import (
 
 // A sweep that takes hours makes way for any other process, but not before it has got somewhere: if the
 // others do the same, each turn is worth the hand-over.
-func ExampleHold_Contested() {
+func ExampleHold_Contended() {
 	ctx := context.Background()
 	both, disconnect := connectAll(ctx, 2)
 	defer disconnect()
@@ -28,12 +28,12 @@ func ExampleHold_Contested() {
 	}()
 
 	enough := time.After(20 * time.Millisecond)
-	var contested <-chan struct{} // nobody looks before
+	var contended <-chan struct{} // nobody looks before
 	for more := true; more; {
 		select {
 		case <-enough:
-			contested = hold.Contested()
-		case <-contested:
+			contended = hold.Contended()
+		case <-contended:
 			fmt.Println("the rest can wait")
 			more = false
 		case <-hold.Lost():
@@ -51,7 +51,7 @@ func ExampleHold_Contested() {
 }
 
 // An operator wants a lock whose holder has nothing to do for the moment.
-func ExampleHold_Revoked() {
+func ExampleHold_RevokeRequested() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
 	defer disconnect()
@@ -63,7 +63,7 @@ func ExampleHold_Revoked() {
 		return
 	}
 	defer hold.Release()
-	revoked := hold.Revoked()
+	revoked := hold.RevokeRequested()
 	if err := mu.Revoke(ctx); err != nil { // anywhere; also: tierlock revoke /locks/printer
 		fmt.Println(err)
 		return

@@ -114,7 +114,7 @@ func (h *Hold) Token() int64 { return h.own.grant.Token() }
 // Shared reports whether the hold is one to read, of an [RWMutex].
 func (h *Hold) Shared() bool { return h.shared }
 
-// Contested returns a channel that is closed once another process is known to wait because of this
+// Contended returns a channel that is closed once another process is known to wait because of this
 // process: for one that can stop early. Goroutines of this process do not count. The first call
 // begins to look, which costs the store a read and a watch; what is found may be a process that has
 // given up since, and the channel does not open again.
@@ -122,20 +122,20 @@ func (h *Hold) Shared() bool { return h.shared }
 // Once it is closed, the lock goes to nobody in this process: a release gives it up whatever the
 // hand-off budget is ([WithHandOff]), and nobody joins those who read. That is so for all goroutines
 // that have the lock in turn, from the first call until the lock leaves the process. Where nobody
-// calls Contested the budget alone decides.
+// calls Contended the budget alone decides.
 //
 // Two processes that both release as soon as they are told get one step of work done in each turn. Work
 // for a minimum time before you look.
 //
 // A process that reads is not in the way of others that read. When the lock of a writer has become
 // one to read, as [RWMutex] says, the channel is another one.
-func (h *Hold) Contested() <-chan struct{} { return h.own.cohort.contestedOf(h.own.grant) }
+func (h *Hold) Contended() <-chan struct{} { return h.own.cohort.contendedOf(h.own.grant) }
 
 // Revoked returns a channel that is closed once somebody has asked for the lock with
 // [Mutex.Revoke], or in ZooKeeper with Curator's Revoker. It is for the program to release the lock,
 // which then goes to nobody in this process; nor does anybody join those who read. Whoever does not
 // call Revoked is not told. In ZooKeeper the first call costs a read and a watch.
-func (h *Hold) Revoked() <-chan struct{} { return h.own.cohort.revokedOf(h.own.grant) }
+func (h *Hold) RevokeRequested() <-chan struct{} { return h.own.cohort.revokedOf(h.own.grant) }
 
 // Path returns the path of the lock.
 func (h *Hold) Path() string { return h.own.cohort.key.path }

@@ -104,10 +104,10 @@ func TestLingeringNeverCosts(t *testing.T) {
 // A lock that another process wants now and then lingers all the same, whatever happens to other locks.
 func TestLockThatOneProcessWantsLingers(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
-		private, contested := lock("/locks/a"), lock("/locks/b")
+		private, contended := lock("/locks/a"), lock("/locks/b")
 		for i := range 500 {
 			private.turn()
-			contested.contest(1)
+			contended.contest(1)
 			if !private.lingers {
 				t.Fatalf("it does not linger after turn %d", i)
 			}
@@ -217,7 +217,7 @@ func TestManyPathsTeachEachOther(t *testing.T) {
 	})
 }
 
-// Many contested locks may linger before anything is known. Then each costs one lingering, and the first one two.
+// Many contended locks may linger before anything is known. Then each costs one lingering, and the first one two.
 func TestLocksThatLingerAtTheSameTimeTeachEachOther(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		var locks []*shared

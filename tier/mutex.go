@@ -164,7 +164,7 @@ func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 }
 
 // Revoke asks whoever has the lock to give it up, in this process or another; all of them if they
-// read. It is a request: a program that listens to [Hold.Revoked] may do as it likes, and nothing
+// read. It is a request: a program that listens to [Hold.RevokeRequested] may do as it likes, and nothing
 // comes of it if nobody has the lock, or listens. A lock that is only kept ([WithLinger]) goes at once.
 // In ZooKeeper the request is that of Curator's Revoker, which it can be used with both ways; it takes
 // the permission to write to the holder's node.
@@ -227,5 +227,5 @@ func (m *RWMutex) Writer() *Mutex { return m.writer }
 // has the lock to write, or waits for that; or reads after it wrote, as long as no reader of another
 // process has waited for the budget. Within a process it also does while readers are inside whom nobody
 // may join any more: another process has waited for the budget, or one of them was told that the lock is
-// wanted elsewhere ([Hold.Contested], [Hold.Revoked]).
+// wanted elsewhere ([Hold.Contended], [Hold.RevokeRequested]).
 func (m *RWMutex) Reader() *Mutex { return m.reader }

@@ -134,11 +134,11 @@ func (r *Registry) call(f func()) {
 // not: a server that falls silent is noticed within two thirds of the session timeout; [ErrClosed] once the
 // registry is closed or being shut down. Locks that are held at that time are suspended, not
 // lost, for as long as their lease runs. Of a store that can be reached and grants nothing it
-// returns a [*QuarantineError].
+// returns a [*GracePeriodError].
 //
 // A store may answer, and still refuse each acquisition or each release: it has no memory or disk left, say, or has become read-only.
 // Err returns the last refusal once that has lasted for 3 s without a request that was served, and for as long as it lasts.
-// All these errors but a [*QuarantineError] and ErrClosed wrap [ErrUnavailable].
+// All these errors but a [*GracePeriodError] and ErrClosed wrap [ErrUnavailable].
 func (r *Registry) Err() error {
 	if r.draining() {
 		return ErrClosed
@@ -146,7 +146,7 @@ func (r *Registry) Err() error {
 	if err := r.second.Err(); err != nil {
 		return err
 	}
-	if q := r.second.Quarantine(); q != nil { // else it would be an error that is not nil
+	if q := r.second.GracePeriod(); q != nil { // else it would be an error that is not nil
 		return q
 	}
 	return r.second.Refusal()

@@ -90,11 +90,11 @@ func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 
 // TryAcquire is Acquire without waiting for others: it returns [ErrLocked] if fewer than k permits
 // are free, or somebody waits for some, or has only just taken or given up some, or the store grants
-// none: see [QuarantineError]. While [Registry.Err] says that the store cannot be reached it fails at once. A server that has just
+// none: see [GracePeriodError]. While [Registry.Err] says that the store cannot be reached it fails at once. A server that has just
 // fallen silent is waited for as with [Mutex.TryAcquire].
 func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permits, error) {
 	permits, err := s.take(ctx, "try", k, (*pool).try)
-	if q := (*QuarantineError)(nil); errors.Is(err, ErrLocked) && !errors.As(err, &q) && !errors.Is(err, errOvertaken) {
+	if q := (*GracePeriodError)(nil); errors.Is(err, ErrLocked) && !errors.As(err, &q) && !errors.Is(err, errOvertaken) {
 		err = tooFew{s.at.failure("try", fmt.Errorf("fewer than %s free, or somebody waits", permitsOf(k)))}
 	}
 	return permits, err
@@ -522,7 +522,7 @@ func (p *pool) sortLocked(permits []permit) (fair, due []permit) {
 		return nil, permits
 	}
 	now := p.registry.now()
-	if !p.last.Contested() && !p.request.Contested() {
+	if !p.last.Contended() && !p.request.Contended() {
 		p.alone = now
 	}
 	for _, one := range permits {

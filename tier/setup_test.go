@@ -240,14 +240,14 @@ func closed(c <-chan struct{}) bool {
 // A special store is one in memory that differs in what a test says.
 type special struct {
 	second.Tier
-	quarantine *second.QuarantineError // until when it grants nothing, if at all
-	unseen     bool                    // who waits knows nothing of its place
-	unleased   bool                    // its grants have no lease, so that it is asked whether they are ours
-	confirm    func() bool             // what it says then
-	errAt      func() error            // what its permits say; they are without a lease if it is nil
-	life       context.Context         // of its permits, then
-	logger     *slog.Logger            // on which people are told, if that is not nobody
-	lease      time.Duration           // 0: as ever
+	gracePeriod *second.GracePeriodError // until when it grants nothing, if at all
+	unseen      bool                     // who waits knows nothing of its place
+	unleased    bool                     // its grants have no lease, so that it is asked whether they are ours
+	confirm     func() bool              // what it says then
+	errAt       func() error             // what its permits say; they are without a lease if it is nil
+	life        context.Context          // of its permits, then
+	logger      *slog.Logger             // on which people are told, if that is not nobody
+	lease       time.Duration            // 0: as ever
 }
 
 // specially returns the locks of one more process, by way of a special store.
@@ -270,9 +270,9 @@ func logged(t *testing.T, s *memory.Server, opts ...tier.Option) (*tier.Registry
 	return specially(t, s, &special{logger: logger, lease: time.Hour}, opts...), log
 }
 
-func (s *special) Quarantine() *second.QuarantineError {
-	if s.quarantine != nil && time.Now().Before(s.quarantine.Until) {
-		return s.quarantine
+func (s *special) GracePeriod() *second.GracePeriodError {
+	if s.gracePeriod != nil && time.Now().Before(s.gracePeriod.Until) {
+		return s.gracePeriod
 	}
 	return nil
 }
@@ -293,9 +293,9 @@ type specialClaim struct {
 }
 
 func (c specialClaim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
-	if q := c.store.quarantine; q != nil {
+	if q := c.store.gracePeriod; q != nil {
 		if !c.store.unseen {
-			w.Stands(func() second.Standing { return second.Standing{Quarantine: c.store.Quarantine()} })
+			w.Stands(func() second.Standing { return second.Standing{GracePeriod: c.store.GracePeriod()} })
 		}
 		if err := retry.Pause(ctx, time.Until(q.Until)); err != nil {
 			return nil, err
@@ -305,7 +305,7 @@ func (c specialClaim) Acquire(ctx context.Context, w *second.Wait) (second.Grant
 }
 
 func (c specialClaim) TryAcquire(ctx context.Context) (second.Grant, error) {
-	if q := c.store.Quarantine(); q != nil {
+	if q := c.store.GracePeriod(); q != nil {
 		return nil, q.Locked()
 	}
 	return c.grant(c.Claim.TryAcquire(ctx))
@@ -370,7 +370,7 @@ func (s specialSemaphore) special(permits []second.Permit, err error) ([]second.
 }
 
 func (s specialSemaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
-	if q := s.store.Quarantine(); q != nil {
+	if q := s.store.GracePeriod(); q != nil {
 		return nil, q.Locked()
 	}
 	return s.special(s.Semaphore.TryAcquire(ctx, k))

@@ -14,7 +14,7 @@ import (
 // error is wrapped beside them where there is one.
 var (
 	// ErrLocked is returned by TryAcquire when somebody else has the lock or waits for it, or the store
-	// grants none: see [QuarantineError].
+	// grants none: see [GracePeriodError].
 	ErrLocked = second.ErrLocked
 	// ErrLost says that the lock was lost while it was held. It is final for that hold.
 	ErrLost = second.ErrLost
@@ -37,20 +37,20 @@ var (
 	// ErrUnavailable says that the store grants no lock at the moment: it cannot be reached, it refuses, or leaves unanswered, what it
 	// is asked, or a session or a lease has yet to be renewed. Try again later. Every error of TryAcquire wraps it, or [ErrLocked],
 	// [ErrClosed], the cause of ctx, or an error of the store that no other try changes, such as a missing permission. So do
-	// the errors of [Registry.Err] other than a [*QuarantineError], and those of a wait that ends in such a state.
+	// the errors of [Registry.Err] other than a [*GracePeriodError], and those of a wait that ends in such a state.
 	ErrUnavailable = second.ErrUnavailable
 	// ErrWaitLimit says that the lock could not be had within the limit of [WithMaxWait].
 	ErrWaitLimit = errors.New("wait limit reached")
 )
 
-// A QuarantineError says that the store grants no lock to anybody up to a time, its field Until, and why, its
+// A GracePeriodError says that the store grants no lock to anybody up to a time, its field Until, and why, its
 // field Reason. A server that began anew, or took over from another one, may not know all who were granted a lock
 // before: so it waits until they have lost it, for as long as the longest lease lasts. Locks that it knows to be
 // held stay so. PostgreSQL and Redis have such times, ZooKeeper and etcd none.
 //
-// Get at it with errors.As, as a *QuarantineError, in the error of TryAcquire, which wraps [ErrLocked] as well, in
+// Get at it with errors.As, as a *GracePeriodError, in the error of TryAcquire, which wraps [ErrLocked] as well, in
 // that of [Registry.Err], and in a [*WaitError], which has it as a field, too.
-type QuarantineError = second.QuarantineError
+type GracePeriodError = second.GracePeriodError
 
 // A gated stake is a cohort or a pool, as its waiters know it.
 type gated[S any] interface {
@@ -100,7 +100,7 @@ func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun t
 	} else if problem := r.second.Err(); problem != nil && !errors.Is(cause, problem) {
 		cause = fmt.Errorf("%w: %w", cause, problem)
 	}
-	return &WaitError{wait, wait.Quarantine.Explain(cause)}
+	return &WaitError{wait, wait.GracePeriod.Explain(cause)}
 }
 
 // A Wait is one for a lock, or for permits, with what this process knows of who is in the way. It knows what it
@@ -116,10 +116,10 @@ type Wait struct {
 	// as its contender tells. Zero if this process has yet to see the queue, or has the lock.
 	Position   int
 	Ahead      Contender
-	AheadHolds bool // nobody is ahead of that one, and there is no quarantine
+	AheadHolds bool // nobody is ahead of that one, and there is no grace period
 
-	// Quarantine says that the store grants the lock to nobody as yet, nil if it does.
-	Quarantine *QuarantineError
+	// Grace period says that the store grants the lock to nobody as yet, nil if it does.
+	GracePeriod *GracePeriodError
 
 	// Refusal is why the last request of this process for the lock failed although the store can be reached, such as a server that
 	// has no memory left, or does not answer this request alone. It is nil if the request was served. Such a request is sent again
@@ -213,13 +213,13 @@ func permitsOf(n int) string {
 	return fmt.Sprintf("%d permits", n)
 }
 
-// stand takes what the store has told of the place in the queue. Before it has, a quarantine is known all the same.
+// stand takes what the store has told of the place in the queue. Before it has, a grace period is known all the same.
 func (w *Wait) stand(s second.Standing, t second.Tier) {
-	if s.Ahead == 0 && s.Quarantine == nil {
-		s.Quarantine = t.Quarantine()
+	if s.Ahead == 0 && s.GracePeriod == nil {
+		s.GracePeriod = t.GracePeriod()
 	}
-	w.Position, w.Ahead, w.AheadHolds = s.Ahead, contender(s.Nearest), s.Ahead == 1 && s.Quarantine == nil
-	w.Quarantine, w.Refusal = s.Quarantine, s.Refusal
+	w.Position, w.Ahead, w.AheadHolds = s.Ahead, contender(s.Nearest), s.Ahead == 1 && s.GracePeriod == nil
+	w.GracePeriod, w.Refusal = s.GracePeriod, s.Refusal
 }
 
 // owner says whose hold it is.
@@ -285,8 +285,8 @@ type Contender struct {
 	// is known then of what its process says of itself.
 	Asked bool
 
-	// Quarantined says that it is first, and does not have the lock yet: see [QuarantineError].
-	Quarantined bool
+	// InGracePeriod says that it is first, and does not have the lock yet: see [GracePeriodError].
+	InGracePeriod bool
 
 	// Permits is how many it has of a semaphore: 0 for one in the queue.
 	Permits int
@@ -297,7 +297,7 @@ type Contender struct {
 func contender(q second.Contender) Contender {
 	return Contender{
 		ID: q.ID, Token: q.Token, Since: q.Since, Host: q.Host, PID: q.PID, Label: q.Label, Linger: q.Linger,
-		Shared: q.Shared, Asked: q.Asked, Quarantined: q.Quarantined, Permits: q.Permits, Of: q.Of,
+		Shared: q.Shared, Asked: q.Asked, InGracePeriod: q.InGracePeriod, Permits: q.Permits, Of: q.Of,
 	}
 }
 

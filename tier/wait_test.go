@@ -155,55 +155,55 @@ func TestPermanentErrorReachesEveryWaiterAtOnce(t *testing.T) {
 	})
 }
 
-func seclusion(length time.Duration) *second.QuarantineError {
-	return &second.QuarantineError{Until: time.Now().Add(length), Reason: "the server is new"}
+func seclusion(length time.Duration) *second.GracePeriodError {
+	return &second.GracePeriodError{Until: time.Now().Add(length), Reason: "the server is new"}
 }
 
-// wantQuarantine checks that an error is one of a quarantine.
-func wantQuarantine(t *testing.T, err error, want *second.QuarantineError) {
+// wantGracePeriod checks that an error is one of a grace period.
+func wantGracePeriod(t *testing.T, err error, want *second.GracePeriodError) {
 	t.Helper()
-	var q *tier.QuarantineError
+	var q *tier.GracePeriodError
 	need.That(t, fmt.Sprintf("%v, want one of %v", err, want), errors.As(err, &q) && q.Until.Equal(want.Until) && q.Reason == want.Reason)
 }
 
-func TestQuarantineIsToldByTryByWaitAndByErr(t *testing.T) {
+func TestGracePeriodIsToldByTryByWaitAndByErr(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		q := seclusion(10 * time.Second)
-		locks := specially(t, s, &special{quarantine: q})
+		locks := specially(t, s, &special{gracePeriod: q})
 		mu := locks.Mutex("/locks/a")
-		wantQuarantine(t, locks.Err(), q)
+		wantGracePeriod(t, locks.Err(), q)
 		need.That(t, fmt.Sprintf("of no lock: %v", locks.Err()), !errors.Is(locks.Err(), tier.ErrLocked))
 		for _, err := range []error{errOf(mu.TryAcquire(t.Context())), errOf(locks.Semaphore(pool, 1).TryAcquire(t.Context(), 1))} {
-			wantQuarantine(t, err, q)
+			wantGracePeriod(t, err, q)
 			wantErr(t, "TryAcquire", err, tier.ErrLocked)
 		}
 		wait := waitError(t, t.Context(), mu)
-		wantQuarantine(t, wait, q)
+		wantGracePeriod(t, wait, q)
 		wantText(t, wait, ": no grants until "+q.Until.Format(time.TimeOnly)+": the server is new")
-		need.That(t, fmt.Sprintf("%+v", wait), wait.Quarantine == q && wait.Position == 0 && !wait.AheadHolds && !errors.Is(wait, tier.ErrLocked))
+		need.That(t, fmt.Sprintf("%+v", wait), wait.GracePeriod == q && wait.Position == 0 && !wait.AheadHolds && !errors.Is(wait, tier.ErrLocked))
 
 		hold := acquire(t, mu)
-		need.That(t, "granted in the quarantine", !time.Now().Before(q.Until))
-		wantErr(t, "Err after the quarantine", locks.Err(), nil)
+		need.That(t, "granted in the grace period", !time.Now().Before(q.Until))
+		wantErr(t, "Err after the grace period", locks.Err(), nil)
 		wait = waitError(t, t.Context(), mu)
-		need.That(t, fmt.Sprintf("%+v, want a wait for another goroutine", wait), wait.Quarantine == nil && wait.Here != nil)
+		need.That(t, fmt.Sprintf("%+v, want a wait for another goroutine", wait), wait.GracePeriod == nil && wait.Here != nil)
 		release(t, hold)
 	})
 }
 
-// Whoever is yet to be seen in the queue knows of the quarantine all the same.
-func TestWaitWhosePlaceIsUnknownTellsOfTheQuarantine(t *testing.T) {
+// Whoever is yet to be seen in the queue knows of the grace period all the same.
+func TestWaitWhosePlaceIsUnknownTellsOfTheGracePeriod(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		q := seclusion(10 * time.Second)
-		locks := specially(t, s, &special{quarantine: q, unseen: true})
-		wantQuarantine(t, waitError(t, t.Context(), locks.Mutex("/locks/a")), q)
+		locks := specially(t, s, &special{gracePeriod: q, unseen: true})
+		wantGracePeriod(t, waitError(t, t.Context(), locks.Mutex("/locks/a")), q)
 	})
 }
 
 // Who is ahead has no lock, either.
-func TestWaitInAQuarantineNamesNoHolder(t *testing.T) {
+func TestWaitInAGracePeriodNamesNoHolder(t *testing.T) {
 	q := seclusion(0)
-	wait := tier.StandingWait(second.Standing{Ahead: 1, Nearest: second.Contender{PID: 7, Host: "there"}, Quarantine: q})
+	wait := tier.StandingWait(second.Standing{Ahead: 1, Nearest: second.Contender{PID: 7, Host: "there"}, GracePeriod: q})
 	err := &tier.WaitError{Wait: wait, Err: q.Explain(tier.ErrWaitLimit)}
 	want := "tier: acquire : waited 0s: wait limit reached: " + q.Error() + "; process 7 on there is ahead"
 	need.That(t, "the one ahead is said to have the lock", !wait.AheadHolds)
@@ -219,16 +219,16 @@ func TestWaitForNobodyNamesNobody(t *testing.T) {
 }
 
 // A holder that was granted the lock before keeps it, and can hand it off.
-func TestQuarantineKeepsNobodyFromWhatItHolds(t *testing.T) {
+func TestGracePeriodKeepsNobodyFromWhatItHolds(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		q := seclusion(0)
-		locks := specially(t, s, &special{quarantine: q})
+		locks := specially(t, s, &special{gracePeriod: q})
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		q.Until = time.Now().Add(time.Minute)
 		next := start(soon(t), locks.Mutex("/locks/a")).blocked(t)
 		release(t, hold)
 		release(t, next.granted(t))
-		need.That(t, "the lock was not handed off in the quarantine", !time.Now().After(q.Until))
+		need.That(t, "the lock was not handed off in the grace period", !time.Now().After(q.Until))
 	})
 }
 

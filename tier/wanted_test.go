@@ -15,7 +15,7 @@ import (
 // process that would be told at once, nor does the lock linger. Who does not want to know has the budget.
 func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 	for name, listen := range map[string]func(*tier.Hold) <-chan struct{}{
-		"contested": (*tier.Hold).Contested, "revoked": (*tier.Hold).Revoked, "not told": nil,
+		"contended": (*tier.Hold).Contended, "revoked": (*tier.Hold).RevokeRequested, "not told": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
@@ -44,7 +44,7 @@ func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 				release(t, second.granted(t))
 				if name == "revoked" { // and nobody waits
 					hold = acquire(t, a)
-					revoked := hold.Revoked()
+					revoked := hold.RevokeRequested()
 					revoke(t, b)
 					<-revoked
 					release(t, hold)
@@ -65,7 +65,7 @@ func revoke(t *testing.T, mu *tier.Mutex) {
 // Once a reader was told, nobody joins those inside: they come to an end, and the lock goes.
 func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 	need.Each(t, map[string]func(*tier.Hold) <-chan struct{}{
-		"contested": (*tier.Hold).Contested, "revoked": (*tier.Hold).Revoked, "not told": nil,
+		"contended": (*tier.Hold).Contended, "revoked": (*tier.Hold).RevokeRequested, "not told": nil,
 	}, func(t *testing.T, listen func(*tier.Hold) <-chan struct{}) {
 		rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 			a, b := process(tier.WithHandOff(time.Hour)), process()
@@ -120,7 +120,7 @@ func TestRequestEndsTheLingering(t *testing.T) {
 			release(t, acquire(t, a))
 			wantQueue(t, s, "after the next release", 1)
 			next := acquire(t, a)
-			need.That(t, "the next hold is asked for, though nobody has asked since", !closed(next.Revoked()))
+			need.That(t, "the next hold is asked for, though nobody has asked since", !closed(next.RevokeRequested()))
 			release(t, next)
 			revoke(t, b)
 		}

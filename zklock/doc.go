@@ -59,7 +59,7 @@
 // whoever has had a turn stays out of the queue, for T at most, until the queue is empty and
 // somebody has deleted the path. Then all queue again. Meanwhile those outside are served in no
 // particular order, TryAcquire and Contenders do not see them, and every node counts as
-// contested. The head of the queue remains the server's decision, and tokens keep growing.
+// contended. The head of the queue remains the server's decision, and tokens keep growing.
 //
 // Only a container is deleted that this package has made and nobody has changed since. The
 // path stays if it is another node, if it has a child that is no lock node (such as a lock

@@ -99,7 +99,7 @@ func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 	data, _, err := conn.Get(curators)
 	need.WantErr(t, "Curator's node", err, nil)
 	need.Equal(t, "what Curator's node says", string(data), "__REVOKE__")
-	<-hold.Revoked()
+	<-hold.RevokeRequested()
 
 	kazoos := need.Get(conn.Create("/rw/kazoo", nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	kazoo := kazoos + "/f7a2c0d9e8b64f13a5d4c3b2a1908f7e__lock__"

@@ -28,7 +28,7 @@
 //	tierlock.held_locks     gauge          locks held now: 1 for the path of an election if this process leads
 //	tierlock.oldest_hold    gauge, s       of the holds of locks that go on, the age of the oldest
 //	tierlock.oldest_wait    gauge, s       of the waits that go on and have taken longer than a second, likewise
-//	tierlock.quarantined    gauge          1 while the store grants no lock to anybody, else 0
+//	tierlock.grace_period    gauge          1 while the store grants no lock to anybody, else 0
 //	tierlock.connected      gauge          1 while there is a connection to the store, else 0
 //	tierlock.holds          gauge          locks held now
 //	tierlock.waiters        gauge          goroutines that wait now
@@ -150,7 +150,7 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		metric.WithDescription("For how long this process has had the lock of these paths that it has had for longest; 0 if it has none."))
 	oldestWait, err8 := t.meter.Float64ObservableGauge("tierlock.oldest_wait", metric.WithUnit("s"),
 		metric.WithDescription("How long the longest wait that goes on here has lasted; 0 if none has lasted for a second."))
-	nothing, err9 := t.meter.Int64ObservableGauge("tierlock.quarantined", metric.WithUnit("1"),
+	nothing, err9 := t.meter.Int64ObservableGauge("tierlock.grace_period", metric.WithUnit("1"),
 		metric.WithDescription("1 while the store grants no lock to anybody, as it is new or took over, else 0."))
 	given, err10 := t.meter.Int64ObservableCounter("tierlock.give_ups", metric.WithUnit("{release}"),
 		metric.WithDescription("Releases that gave a lock back to the store."))
@@ -186,7 +186,7 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		o.ObserveFloat64(giving, s.GiveUpTime.Seconds())
 		o.ObserveInt64(groups, s.Groups)
 		o.ObserveInt64(grouped, s.Grouped)
-		o.ObserveInt64(nothing, patterns.Quarantined(locks))
+		o.ObserveInt64(nothing, patterns.InGracePeriod(locks))
 		var connected int64
 		if t.connected.Load() {
 			connected = 1

@@ -223,7 +223,7 @@ func TestMetricsTellWhatARegistryDoes(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		synctest.Wait() // until the wait is known as a long one
-		b.wantMetrics("tierlock.holds 1", "tierlock.waiters 1", "tierlock.connected 1", "tierlock.quarantined 0",
+		b.wantMetrics("tierlock.holds 1", "tierlock.waiters 1", "tierlock.connected 1", "tierlock.grace_period 0",
 			"tierlock.held_locks 1 tierlock.path=/jobs/*", "tierlock.held_locks 0 tierlock.path=other",
 			"tierlock.oldest_hold 1 tierlock.path=/jobs/*", "tierlock.oldest_wait 1 tierlock.path=/jobs/*")
 		first.Release()

@@ -65,20 +65,20 @@ func hasty(t *testing.T) string {
 	})
 }
 
-// A quarantinable is a second tier that says it grants nothing once it is told to.
-type quarantinable struct {
+// A hasGracePeriod is a second tier that says it grants nothing once it is told to.
+type hasGracePeriod struct {
 	second.Tier
-	why atomic.Pointer[tier.QuarantineError]
+	why atomic.Pointer[tier.GracePeriodError]
 }
 
-func (q *quarantinable) Quarantine() *tier.QuarantineError { return q.why.Load() }
+func (q *hasGracePeriod) GracePeriod() *tier.GracePeriodError { return q.why.Load() }
 
 // A real Prometheus fires each of the documented alerts in a failure of its kind, and none in health, neither before nor beside it; and
 // each query of the dashboard yields something.
 func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	t.Parallel()
 	shared, own := server(t), server(t)
-	stopping := &quarantinable{Tier: dial(t, shared)}
+	stopping := &hasGracePeriod{Tier: dial(t, shared)}
 	healthy, healthyPage := process(t, shared, "/healthy/*", "/elections/healthy")
 	metrics := need.Get(tierprom.New(tierprom.WithPaths(
 		"/stuck/*", "/orphan/*", "/busy/*", "/pools/*", "/skipped/*", "/run/healthy", "/elections/lost")))(t)
@@ -97,7 +97,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 		30*time.Minute/haste/scrape))
 	need.Empty(t, "in health there are alerts", p.ask(t, fired()))
 
-	stopping.why.Store(&tier.QuarantineError{Until: time.Now().Add(time.Hour), Reason: "the server is new"})
+	stopping.why.Store(&tier.GracePeriodError{Until: time.Now().Add(time.Hour), Reason: "the server is new"})
 	acquire(t, troubled.Mutex("/stuck/a"))
 	acquire(t, unseen.Mutex("/orphan/a"))
 	acquire(t, unseen.Mutex("/busy/a"))
@@ -130,7 +130,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 		`alertname="TierlockLockLost", instance="cut", path="/lost/*", cause="session"`,
 		`alertname="TierlockNoSession", instance="cut"`,
 		`alertname="TierlockSessionsExpire", instance="cut"`,
-		`alertname="TierlockQuarantine", instance="troubled"`,
+		`alertname="TierlockGracePeriod", instance="troubled"`,
 		`alertname="TierlockWaitTooLong", instance="troubled", path="/stuck/*"`,
 		`alertname="TierlockHoldTooLong", instance="troubled", path="/stuck/*"`,
 		`alertname="TierlockWaitsInVain", path="/busy/*"`,

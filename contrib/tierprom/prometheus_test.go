@@ -114,7 +114,7 @@ func TestScrape(t *testing.T) {
 		`tierlock_slots_total{outcome="failed",path="/jobs/*"} 1`,
 		`tierlock_slots_total{outcome="run",path="other"} 0`,
 		"tierlock_give_up_seconds_count 300\n", "tierlock_groups_total ", "tierlock_grouped_commands_total ",
-		"tierlock_holds 1\n", "tierlock_waiters 0\n", "tierlock_connected 1\n", "tierlock_quarantined 0\n",
+		"tierlock_holds 1\n", "tierlock_waiters 0\n", "tierlock_connected 1\n", "tierlock_grace_period 0\n",
 		"tierlock_held_locks{path=\"/jobs/*\"} 1\n", "tierlock_held_locks{path=\"other\"} 0\n",
 		"tierlock_oldest_hold_seconds{path=\"other\"} 0\n",
 	)

@@ -24,7 +24,7 @@
 //	tierlock_oldest_wait_seconds{path}  of the waits that go on and have taken longer than a second, likewise
 //	tierlock_slots_total{path,outcome}  slots of the adapters' jobs; outcome is run, skipped (another process has the lock) or failed
 //	tierlock_connected                  1 while there is a connection and a session; absent where that is not known
-//	tierlock_quarantined                1 while the store grants no lock to anybody
+//	tierlock_grace_period                1 while the store grants no lock to anybody
 //	tierlock_sessions_expired_total
 //	tierlock_holds, _lingering, _waiters, _permit_waiters
 //	tierlock_give_up_seconds            the time of a transfer: from a release that gives a lock back to the store until its answer; a
@@ -63,18 +63,18 @@ type Metrics struct {
 
 	waits patterns.Waits
 
-	wait, hold           *prometheus.HistogramVec
-	long, losses, slots  *prometheus.CounterVec
-	permits              *prometheus.GaugeVec
-	connected            *prometheus.GaugeVec // without a label: it is not there before it is known
-	expired              prometheus.Counter
-	holds, kept, waiting *prometheus.Desc
-	permitWaiting        *prometheus.Desc
-	held, waited, giveUp *prometheus.Desc
-	groups, grouped      *prometheus.Desc
-	heldNow, quarantined *prometheus.Desc
-	oldestHold           *prometheus.Desc
-	oldestWait           *prometheus.Desc
+	wait, hold             *prometheus.HistogramVec
+	long, losses, slots    *prometheus.CounterVec
+	permits                *prometheus.GaugeVec
+	connected              *prometheus.GaugeVec // without a label: it is not there before it is known
+	expired                prometheus.Counter
+	holds, kept, waiting   *prometheus.Desc
+	permitWaiting          *prometheus.Desc
+	held, waited, giveUp   *prometheus.Desc
+	groups, grouped        *prometheus.Desc
+	heldNow, inGracePeriod *prometheus.Desc
+	oldestHold             *prometheus.Desc
+	oldestWait             *prometheus.Desc
 }
 
 // buckets are for waits and holds from a tenth of a millisecond, a hand-off, to minutes.
@@ -145,7 +145,7 @@ func New(opts ...Option) (*Metrics, error) {
 		"For how long this process has had the lock of these paths that it has had for longest; 0 if it has none. Not of permits.", "path")
 	m.oldestWait = desc("tierlock_oldest_wait_seconds",
 		"How long the longest wait for a lock or permits that goes on in this process has lasted; 0 if none has lasted for a second.", "path")
-	m.quarantined = desc("tierlock_quarantined", "1 while the store grants no lock to anybody, as it is new or took over, else 0.")
+	m.inGracePeriod = desc("tierlock_grace_period", "1 while the store grants no lock to anybody, as it is new or took over, else 0.")
 	m.begin()
 	return m, nil
 }
@@ -184,7 +184,7 @@ func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 	}
 	for _, d := range []*prometheus.Desc{
 		m.holds, m.kept, m.waiting, m.permitWaiting, m.held, m.waited, m.giveUp, m.groups, m.grouped, m.heldNow,
-		m.oldestHold, m.oldestWait, m.quarantined,
+		m.oldestHold, m.oldestWait, m.inGracePeriod,
 	} {
 		c <- d
 	}
@@ -218,5 +218,5 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		gauge(m.oldestHold, h.Oldest.Seconds(), path)
 		gauge(m.oldestWait, m.waits.Oldest(path).Seconds(), path)
 	}
-	gauge(m.quarantined, float64(patterns.Quarantined(locks)))
+	gauge(m.inGracePeriod, float64(patterns.InGracePeriod(locks)))
 }

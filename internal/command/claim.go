@@ -59,7 +59,7 @@ func (l lock) inTheWay(queue []tier.Contender) string {
 		first++
 	}
 	switch {
-	case first == len(queue) || queue[first].Quarantined:
+	case first == len(queue) || queue[first].InGracePeriod:
 		return ""
 	case first > 0:
 		return "wanted, and not to read, by " + nameOf(&queue[first])

@@ -34,7 +34,7 @@ func (e *execution) mind() error {
 	lost, heard := e.hold.Lost(), e.front.heard
 	var asked <-chan struct{}
 	if lock, ok := e.hold.(*tier.Hold); ok && e.revocable {
-		asked = lock.Revoked()
+		asked = lock.RevokeRequested()
 	}
 	for {
 		select {

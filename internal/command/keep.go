@@ -127,7 +127,7 @@ func (k *keeper) queue(ctx context.Context) error {
 	} else {
 		k.hold, err = w.acquire(ctx, k.wait)
 	}
-	away := s.Err() != nil && quarantineOf(s.Err()) == nil
+	away := s.Err() != nil && gracePeriodOf(s.Err()) == nil
 	switch {
 	case err == nil:
 		return nil

@@ -68,8 +68,8 @@ func writeList(in *invocation, list *inspect.Listing) error {
 	} else if err := writeLocks(in.stdout, list); err != nil {
 		return err
 	}
-	if list.Quarantine != nil {
-		fmt.Fprintln(in.stderr, list.Quarantine)
+	if list.GracePeriod != nil {
+		fmt.Fprintln(in.stderr, list.GracePeriod)
 	}
 	for _, path := range list.Unreadable {
 		fmt.Fprintf(in.stderr, "not permitted to look below %s\n", clean(path))

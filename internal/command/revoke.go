@@ -20,7 +20,7 @@ away.
 
   tierlock revoke /jobs/report
 
-A tierlock program hears of it where it listens to Hold.Revoked; tierlock run does with -revocable,
+A tierlock program hears of it where it listens to Hold.RevokeRequested; tierlock run does with -revocable,
 and else goes on. The request goes with the place in the queue; a holder that goes on holds the one
 that was asked.
 

@@ -56,8 +56,8 @@ func (s *screen) lines(sight inspect.Sight, height int) []string {
 	state := "Ctrl-C ends"
 	if sight.Trouble != "" {
 		state = "NO ANSWER: " + clean(sight.Trouble)
-	} else if sight.Quarantine != nil {
-		state += "; " + sight.Quarantine.Error()
+	} else if sight.GracePeriod != nil {
+		state += "; " + sight.GracePeriod.Error()
 	} else if !sight.Complete {
 		state += "; there are more locks than -limit lets it look at"
 	}

@@ -11,12 +11,12 @@ import (
 )
 
 func TestScreenSaysThatNothingIsGranted(t *testing.T) {
-	q := &tier.QuarantineError{Until: time.Now(), Reason: "the server is new"}
-	waits := []inspect.Contender{{Node: "first", Kind: inspect.KindTierlock, State: inspect.Quarantined, Readable: true}}
+	q := &tier.GracePeriodError{Until: time.Now(), Reason: "the server is new"}
+	waits := []inspect.Contender{{Node: "first", Kind: inspect.KindTierlock, State: inspect.InGracePeriod, Readable: true}}
 	s := &screen{path: "/jobs", store: "Store"}
 	text := strings.Join(s.lines(inspect.Sight{
-		Quarantine: q, Complete: true,
-		Queues: []*inspect.Queue{{Path: "/jobs/a", Contenders: waits, Quarantine: q}, {Path: "/jobs/b", Quarantine: q}},
+		GracePeriod: q, Complete: true,
+		Queues: []*inspect.Queue{{Path: "/jobs/a", Contenders: waits, GracePeriod: q}, {Path: "/jobs/b", GracePeriod: q}},
 	}, 24), "\n")
 	need.Has(t, "the screen", text,
 		"Ctrl-C ends; "+q.Error(), "\n/jobs/a  1     -         none yet\n", "\n/jobs/b  -     -         free\n")

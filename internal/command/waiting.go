@@ -52,7 +52,7 @@ func (w *waiting) explain() {
 
 // inTheWay says why an acquisition has failed: who was in the way just now, or that nobody can have it.
 func (w *waiting) inTheWay(err error) string {
-	if q := quarantineOf(err); q != nil {
+	if q := gracePeriodOf(err); q != nil {
 		return q.Error()
 	}
 	return w.describe(w.contenders())
@@ -75,14 +75,14 @@ func (w *waiting) describe(contenders []tier.Contender, err error) string {
 	if who := w.claim.inTheWay(contenders); who != "" {
 		return who
 	}
-	if q := quarantineOf(w.locks.Err()); q != nil {
+	if q := gracePeriodOf(w.locks.Err()); q != nil {
 		return q.Error()
 	}
 	return "nobody has it any more"
 }
 
-// quarantineOf is the one that an error tells of, nil if it tells of none.
-func quarantineOf(err error) (q *tier.QuarantineError) {
+// gracePeriodOf is the one that an error tells of, nil if it tells of none.
+func gracePeriodOf(err error) (q *tier.GracePeriodError) {
 	errors.As(err, &q)
 	return q
 }

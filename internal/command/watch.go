@@ -141,7 +141,7 @@ func eventText(e inspect.Event, store string) string {
 		return "no answer from " + store + ": " + clean(e.Text)
 	case inspect.Connected:
 		return store + " answers again"
-	case inspect.Quarantine:
+	case inspect.GracePeriod:
 		return store + ": " + clean(e.Text)
 	case inspect.Granting:
 		return store + " grants locks again"

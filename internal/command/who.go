@@ -67,8 +67,8 @@ func (in *invocation) writeQueue(q *inspect.Queue) error {
 			return err
 		}
 	}
-	if q.Quarantine != nil {
-		fmt.Fprintln(w, q.Quarantine)
+	if q.GracePeriod != nil {
+		fmt.Fprintln(w, q.GracePeriod)
 	}
 	for _, o := range q.Others {
 		fmt.Fprintf(w, "no contender: %s (%s doctor says what that means)\n", clean(o.Name), in.store.Program)

@@ -15,7 +15,7 @@ const (
 	Perhaps State = "perhaps" // it holds unless its library is set up to wait for one of those ahead
 	Next    State = "next"    // it takes permits of a semaphore as soon as there are enough
 
-	Quarantined State = "quarantined" // it waits for nobody, and gets the lock when the store grants any again
+	InGracePeriod State = "grace-period" // it waits for nobody, and gets the lock when the store grants any again
 )
 
 // Kinds of contenders that are in every store.
@@ -85,7 +85,7 @@ func (c *Contender) explain() string {
 	switch c.State {
 	case Waits:
 		return fmt.Sprintf("%s; waits for %d ahead of it, the nearest #%d", who, c.Ahead, c.Nearest)
-	case Quarantined:
+	case InGracePeriod:
 		return who + "; is first, and does not have the lock yet"
 	case Perhaps:
 		return fmt.Sprintf("%s; waits for %d ahead of it, if set up so, and else holds the lock", who, c.Perhaps)

@@ -16,8 +16,8 @@ const (
 	Taken        = "permits"  // of a semaphore, as the event says
 	Disconnected = "disconnected"
 	Connected    = "connected"
-	Quarantine   = "quarantine" // nobody is granted a lock, as the text says
-	Granting     = "granting"   // the quarantine is over
+	GracePeriod  = "grace-period" // nobody is granted a lock, as the text says
+	Granting     = "granting"     // the grace period is over
 )
 
 // An Event is a difference between two looks. Its names in JSON are for programs to rely on.

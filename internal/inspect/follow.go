@@ -32,7 +32,7 @@ type Follower struct {
 	complete bool
 	trouble  string
 
-	quarantine *tier.QuarantineError
+	gracePeriod *tier.GracePeriodError
 }
 
 const (
@@ -49,7 +49,7 @@ type Sight struct {
 	Trouble  string   // why there is nothing newer, "" if it is new
 	Events   []Event  // since the last sight
 
-	Quarantine *tier.QuarantineError // nil if the store grants locks
+	GracePeriod *tier.GracePeriodError // nil if the store grants locks
 }
 
 // Follow calls tell after each look, from one goroutine, until ctx is done. It outlives the
@@ -69,7 +69,7 @@ func (f *Follower) Follow(ctx context.Context, tell func(Sight)) error {
 		}
 		events = append(f.connection(err), events...)
 		tell(Sight{
-			At: time.Now(), Queues: f.sorted(), Complete: f.complete, Trouble: f.trouble, Events: events, Quarantine: f.quarantine,
+			At: time.Now(), Queues: f.sorted(), Complete: f.complete, Trouble: f.trouble, Events: events, GracePeriod: f.gracePeriod,
 		})
 		select {
 		case <-again.C:
@@ -115,7 +115,7 @@ func (f *Follower) look(ctx context.Context) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	events := f.quarantined(fresh)
+	events := f.inGracePeriod(fresh)
 	for _, path := range slices.Sorted(maps.Keys(fresh)) {
 		events = append(events, changes(f.queues[path], fresh[path])...)
 	}
@@ -123,19 +123,19 @@ func (f *Follower) look(ctx context.Context) ([]Event, error) {
 	return events, nil
 }
 
-// quarantined tells of the beginning and the end of a quarantine.
-func (f *Follower) quarantined(fresh map[string]*Queue) []Event {
-	before := f.quarantine
-	f.quarantine = nil
+// inGracePeriod tells of the beginning and the end of a grace period.
+func (f *Follower) inGracePeriod(fresh map[string]*Queue) []Event {
+	before := f.gracePeriod
+	f.gracePeriod = nil
 	for _, q := range fresh {
-		if q.Quarantine != nil {
-			f.quarantine = q.Quarantine
+		if q.GracePeriod != nil {
+			f.gracePeriod = q.GracePeriod
 		}
 	}
 	switch {
-	case before == nil && f.quarantine != nil:
-		return []Event{{Time: time.Now(), What: Quarantine, Text: f.quarantine.Error()}}
-	case before != nil && f.quarantine == nil:
+	case before == nil && f.gracePeriod != nil:
+		return []Event{{Time: time.Now(), What: GracePeriod, Text: f.gracePeriod.Error()}}
+	case before != nil && f.gracePeriod == nil:
 		return []Event{{Time: time.Now(), What: Granting}}
 	}
 	return nil

@@ -40,7 +40,7 @@ type Queue struct {
 	Others     []Other     `json:"others"`
 	Semaphore  *Semaphore  `json:"semaphore,omitempty"` // null if there is none at the path
 
-	Quarantine *tier.QuarantineError `json:"quarantine,omitempty"` // null if the store grants locks
+	GracePeriod *tier.GracePeriodError `json:"gracePeriod,omitempty"` // null if the store grants locks
 
 	Born   int64 `json:"-"` // tells the path from one made anew at the same place
 	Stale  bool  `json:"-"` // its nodes have to be read again
@@ -74,7 +74,7 @@ func (q *Queue) Waiting() int { return len(q.Contenders) - len(q.Holders()) }
 
 // Holder returns who has had the lock for longest, nil if nobody has it, or if q is nil.
 func (q *Queue) Holder() *Contender {
-	if q == nil || len(q.Contenders) == 0 || q.Contenders[0].State == Quarantined {
+	if q == nil || len(q.Contenders) == 0 || q.Contenders[0].State == InGracePeriod {
 		return nil
 	}
 	return &q.Contenders[0]
@@ -88,7 +88,7 @@ type Listing struct {
 	Complete   bool      `json:"complete"`             // else there is more below
 	Unreadable []string  `json:"unreadable,omitempty"` // paths that may not be listed
 
-	Quarantine *tier.QuarantineError `json:"quarantine,omitempty"` // null if the store grants locks
+	GracePeriod *tier.GracePeriodError `json:"gracePeriod,omitempty"` // null if the store grants locks
 }
 
 // A Summary is a lock in a list.

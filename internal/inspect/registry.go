@@ -40,7 +40,7 @@ func (r Registry) List(ctx context.Context, path string, limit int, all bool) (*
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	list := &Listing{Path: path, Locks: []Summary{}, Looked: looked, Complete: complete, Quarantine: r.quarantine()}
+	list := &Listing{Path: path, Locks: []Summary{}, Looked: looked, Complete: complete, GracePeriod: r.gracePeriod()}
 	for _, q := range queues {
 		if len(q.Contenders) > 0 || all && q.Semaphore == nil {
 			list.Locks = append(list.Locks, Summary{Path: q.Path, Holder: q.Holder(), Holders: len(q.Holders()), Queue: len(q.Contenders)})
@@ -52,8 +52,8 @@ func (r Registry) List(ctx context.Context, path string, limit int, all bool) (*
 	return list, nil
 }
 
-// quarantine is what the registry knows of one, nil if that is nothing.
-func (r Registry) quarantine() (q *tier.QuarantineError) {
+// gracePeriod is what the registry knows of one, nil if that is nothing.
+func (r Registry) gracePeriod() (q *tier.GracePeriodError) {
 	errors.As(r.Locks.Err(), &q)
 	return q
 }
@@ -71,7 +71,7 @@ func (r Registry) Look(ctx context.Context, path string) (*Queue, error) {
 	}
 	q := &Queue{
 		Path: path, Exists: len(queue) > 0 || semaphore != nil, At: now,
-		Contenders: []Contender{}, Others: []Other{}, Semaphore: semaphore, Quarantine: r.quarantine(),
+		Contenders: []Contender{}, Others: []Other{}, Semaphore: semaphore, GracePeriod: r.gracePeriod(),
 	}
 	readers, other := 0, 0 // how many read so far, and the place of the last that does not
 	for i, seen := range queue {
@@ -128,8 +128,8 @@ func contender(seen tier.Contender, now time.Time) Contender {
 	if !seen.Since.IsZero() {
 		c.AgeMS = max(0, now.Sub(seen.Since).Milliseconds())
 	}
-	if seen.Quarantined {
-		c.State = Quarantined
+	if seen.InGracePeriod {
+		c.State = InGracePeriod
 	}
 	switch {
 	case seen.PID == 0 && seen.Host == "":
@@ -165,8 +165,8 @@ func (r Registry) Examine(ctx context.Context, path string, find func(context.Co
 		return nil, err
 	}
 	report := &Report{Queue: q}
-	if q.Quarantine != nil {
-		report.Find(Warning, "", "%v", q.Quarantine)
+	if q.GracePeriod != nil {
+		report.Find(Warning, "", "%v", q.GracePeriod)
 	}
 	if err := find(ctx, report); err != nil {
 		return nil, settle(ctx, err)

@@ -120,10 +120,10 @@ func (c badClaim) Equal(other second.Claim) bool { return c.Claim.Equal(other.(b
 
 type deaf struct {
 	badGrant
-	contested *second.Contention
+	contended *second.Contention
 }
 
-func (g deaf) Contested() *second.Contention { return g.contested }
+func (g deaf) Contended() *second.Contention { return g.contended }
 
 type unending struct{ badGrant }
 
@@ -227,4 +227,4 @@ func (g generous) Share(ctx context.Context) error {
 
 type unasked struct{ badGrant }
 
-func (unasked) Revoked() <-chan struct{} { return nil }
+func (unasked) RevokeRequested() <-chan struct{} { return nil }

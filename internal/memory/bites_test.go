@@ -37,9 +37,9 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				}
 				return c.Claim.Requeue(ctx, old, c.wait)
 			}}},
-		"nobody is heard of": {[]string{"contested", "contested-troubled", "readers-contested", "share-contested", "linger", "budget"},
+		"nobody is heard of": {[]string{"contended", "contended-troubled", "readers-contended", "share-contended", "linger", "budget"},
 			badTier{grant: func(g badGrant) second.Grant { return deaf{g, second.NewContention(func() {})} }}},
-		"somebody is always heard of": {[]string{"contested", "uncontested", "readers-uncontested", "share-contested", "linger"},
+		"somebody is always heard of": {[]string{"contended", "uncontended", "readers-uncontended", "share-contended", "linger"},
 			badTier{grant: func(g badGrant) second.Grant {
 				s := second.NewContention(func() {})
 				s.Raise(time.Now())
@@ -55,12 +55,12 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				},
 				grant: func(g badGrant) second.Grant { return dishonest{g} },
 			}},
-		"readers keep each other out": {[]string{"readers-share", "readers-order", "readers-try", "readers-contested", "revoke-readers"},
+		"readers keep each other out": {[]string{"readers-share", "readers-order", "readers-try", "readers-contended", "revoke-readers"},
 			badTier{mode: func(m second.Mode) second.Mode { return min(m, second.Writing) }}},
 		"somebody shares and waits for nobody": {[]string{"share", "share-ends"},
 			badTier{grant: func(g badGrant) second.Grant { return generous{g} }}},
-		"a writer that shares is contested by readers": {[]string{"share-contested"},
-			badTier{grant: func(g badGrant) second.Grant { return deaf{g, g.Grant.Contested()} }}},
+		"a writer that shares is contended by readers": {[]string{"share-contended"},
+			badTier{grant: func(g badGrant) second.Grant { return deaf{g, g.Grant.Contended()} }}},
 		"nobody hears that it was asked": {[]string{"revoke", "revoke-readers"},
 			badTier{grant: func(g badGrant) second.Grant { return unasked{g} }}},
 		"the context does not end": {
@@ -107,7 +107,7 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				return g, err
 			}}},
 		"a caller leaves a contender": {
-			[]string{"overtaking", "contested", "left-cancelled", "bounds-cut", "bounds-frozen", "bounds-messages"},
+			[]string{"overtaking", "contended", "left-cancelled", "bounds-cut", "bounds-frozen", "bounds-messages"},
 			badTier{acquire: func(ctx context.Context, c badClaim) (second.Grant, error) {
 				return leaving(ctx, func(ctx context.Context) (second.Grant, error) { return c.Claim.Acquire(ctx, c.wait) })
 			}}},

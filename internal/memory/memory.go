@@ -105,8 +105,8 @@ func (s *Server) Expire(path string, i int) {
 	s.endLocked(s.queues[path][i].session)
 }
 
-// Quarantine has the server grant nothing for so long, but for what it has granted before; processes are told with its answers.
-func (s *Server) Quarantine(d time.Duration) {
+// Grace period has the server grant nothing for so long, but for what it has granted before; processes are told with its answers.
+func (s *Server) GracePeriod(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.until = time.Now().Add(d)
@@ -233,7 +233,7 @@ func (p store) carry(c queue.Command, answers chan<- queue.Answer) {
 	s.mu.Lock()
 	until := s.until
 	s.mu.Unlock()
-	p.Quarantined(time.Until(until), time.Now(), "the server has begun anew")
+	p.InGracePeriod(time.Until(until), time.Now(), "the server has begun anew")
 	if f.Again > 0 {
 		time.AfterFunc(f.Again, func() { s.execute(p.Process, c) })
 	}
@@ -406,7 +406,7 @@ func (s *Server) settleLocked(path string) {
 	for i, p := range s.queues[path] {
 		v := view(s.queues[path], i)
 		if v.Has && !p.view.Has && time.Now().Before(s.until) {
-			v.Has, v.Quarantined = false, true
+			v.Has, v.InGracePeriod = false, true
 		}
 		if v != p.view {
 			p.view = v

@@ -29,7 +29,7 @@ func (l Log) Alone(path string, err error) {
 		"path", path, "err", err)
 }
 
-// Quarantined says that the store grants nothing.
-func (l Log) Quarantined(q *second.QuarantineError) {
+// InGracePeriod says that the store grants nothing.
+func (l Log) InGracePeriod(q *second.GracePeriodError) {
 	l.Logger.Warn(l.Package+": the store grants nothing as yet", "until", q.Until, "reason", q.Reason)
 }

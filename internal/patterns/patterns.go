@@ -66,9 +66,9 @@ func (p Patterns) Held(locks *tier.Registry) map[string]Holds {
 	return all
 }
 
-// Quarantined returns 1 while the store of locks grants none to anybody, as metrics have it, else 0.
-func Quarantined(locks *tier.Registry) int64 {
-	if q := (*tier.QuarantineError)(nil); errors.As(locks.Err(), &q) {
+// InGracePeriod returns 1 while the store of locks grants none to anybody, as metrics have it, else 0.
+func InGracePeriod(locks *tier.Registry) int64 {
+	if q := (*tier.GracePeriodError)(nil); errors.As(locks.Err(), &q) {
 		return 1
 	}
 	return 0

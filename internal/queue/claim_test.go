@@ -235,7 +235,7 @@ func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 			wantErr(t, "a try that is answered "+name, need.ErrOf(f.claim(second.Exclusive).TryAcquire(within(t, c.within))), c.want)
 		})
 	}
-	// Else a list would not tell of a quarantine.
+	// Else a list would not tell of a grace period.
 	playFrom(t, func(f *fake) { f.then(Open, late(time.Second)) }, func(t *testing.T, f *fake) {
 		begun := time.Now()
 		wantErr(t, "Contenders", need.ErrOf(f.claim(second.Exclusive).Contenders(t.Context())), nil)

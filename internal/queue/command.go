@@ -102,11 +102,11 @@ type Answer struct {
 	Away    error // why the store cannot be reached, or does not serve, also if it is ctx that has ended; nil if it does
 	Begun   bool  // what was Denied may have been executed in part
 
-	View        View    // of Enter, Try, Look, Share and Weigh
-	Permits     int     // of an Enter or a Try that is Denied because it has another number: how many there are
-	Views       []View  // of Beat: those Among of whom no news would tell, and what counts before the session does as renewed
-	Removed     Removal // of Leave, and by Enter of Old
-	Quarantined bool    // of Try: Locked, as the store grants nothing
+	View          View    // of Enter, Try, Look, Share and Weigh
+	Permits       int     // of an Enter or a Try that is Denied because it has another number: how many there are
+	Views         []View  // of Beat: those Among of whom no news would tell, and what counts before the session does as renewed
+	Removed       Removal // of Leave, and by Enter of Old
+	InGracePeriod bool    // of Try: Locked, as the store grants nothing
 
 	Name string        // of the session, by Open
 	TTL  time.Duration // by Open
@@ -164,9 +164,9 @@ type View struct {
 	Ahead   int              // how many keep the lock from it; of permits, how many wait before it
 	Nearest second.Contender // of those, the one right ahead
 
-	Again       time.Duration // after which to look again while it waits; 0 if it will be told. Of a holder a Beat tells
-	Yield       time.Duration // after this time the holder leaves the lock for a moment to those who are in no queue; 0 if there are none
-	Quarantined bool          // it does not have the lock as the store grants nothing
+	Again         time.Duration // after which to look again while it waits; 0 if it will be told. Of a holder a Beat tells
+	Yield         time.Duration // after this time the holder leaves the lock for a moment to those who are in no queue; 0 if there are none
+	InGracePeriod bool          // it does not have the lock as the store grants nothing
 }
 
 // A Record is a command that was sent, or its answer, or news.

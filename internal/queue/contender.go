@@ -37,7 +37,7 @@ type Contender struct {
 	tenure context.Context // ends with life, and when it is given up
 	quit   context.CancelCauseFunc
 
-	contested atomic.Pointer[second.Contention]
+	contended atomic.Pointer[second.Contention]
 	revoked   mutexbool.Bool
 
 	lessened atomic.Bool // some of its permits were given up
@@ -107,7 +107,7 @@ func (l *claim) contenderUnder(x *session) *Contender {
 	// Not derived from the context of Acquire, which bounds only the wait.
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.tenure, c.quit = context.WithCancelCause(c.life)
-	c.contested.Store(second.NewContention(c.attend))
+	c.contended.Store(second.NewContention(c.attend))
 	c.shared.Store(l.mode == second.Reading)
 	return c
 }
@@ -218,8 +218,8 @@ func (c *Contender) tryOnce(weight int64) error {
 		return err
 	}
 	a, locked := c.send(c.command(Try)), second.ErrLocked
-	if a.Quarantined || a.View.Quarantined {
-		locked = c.claim.tier.Quarantine().Locked()
+	if a.InGracePeriod || a.View.InGracePeriod {
+		locked = c.claim.tier.GracePeriod().Locked()
 	}
 	switch {
 	case a.Outcome == Locked:
@@ -254,7 +254,7 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 		if c.hold() { // else it is not its turn, or the lease has run out and may be renewed
 			return nil
 		}
-		if v := c.newest(); v.Ahead > 0 || v.Quarantined { // else it waits for permits, and for nobody, or that is yet to be told
+		if v := c.newest(); v.Ahead > 0 || v.InGracePeriod { // else it waits for permits, and for nobody, or that is yet to be told
 			w.Stands(c.standing)
 		}
 		if d != nil {
@@ -298,8 +298,8 @@ func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <
 func (c *Contender) standing() second.Standing {
 	v := c.newest()
 	s := second.Standing{Ahead: v.Ahead, Nearest: v.Nearest}
-	if v.Quarantined {
-		s.Quarantine = c.claim.tier.Quarantine()
+	if v.InGracePeriod {
+		s.GracePeriod = c.claim.tier.GracePeriod()
 	}
 	return s
 }
@@ -376,7 +376,7 @@ func (c *Contender) takes(v View) bool {
 
 // contestLocked tells the holder that somebody has waited since then, and from when on somebody may wait who is in no queue (Yield).
 func (c *Contender) contestLocked(since time.Time) {
-	signal := c.contested.Load()
+	signal := c.contended.Load()
 	if c.said.Yield > 0 {
 		signal.Suspect(c.claim.tier.clock.Time(c.heard + c.said.Yield))
 	}

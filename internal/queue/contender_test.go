@@ -186,13 +186,13 @@ func TestWhoFollows(t *testing.T) {
 	}{
 		"short":     {func(*fake, *Contender) { time.Sleep(ttl/6 - 1) }, nil},
 		"long":      {func(*fake, *Contender) { time.Sleep(ttl/6 + 1) }, follow},
-		"asks":      {func(_ *fake, h *Contender) { h.Revoked() }, follow},
-		"listens":   {func(_ *fake, h *Contender) { h.Contested().C(); h.Revoked() }, follow},
+		"asks":      {func(_ *fake, h *Contender) { h.RevokeRequested() }, follow},
+		"listens":   {func(_ *fake, h *Contender) { h.Contended().C(); h.RevokeRequested() }, follow},
 		"shares":    {func(f *fake, h *Contender) { go h.Share(f.TB.Context()) }, follow},
 		"waits":     {func(f *fake, _ *Contender) {}, follow},
-		"too late":  {func(_ *fake, h *Contender) { h.Release(); h.Revoked(); h.Contested().C(); time.Sleep(ttl) }, nil},
+		"too late":  {func(_ *fake, h *Contender) { h.Release(); h.RevokeRequested(); h.Contended().C(); time.Sleep(ttl) }, nil},
 		"closed":    {func(f *fake, _ *Contender) { f.Close(); time.Sleep(ttl) }, nil},
-		"after all": {func(_ *fake, h *Contender) { h.Revoked(); h.Release(); h.Revoked(); time.Sleep(ttl) }, both},
+		"after all": {func(_ *fake, h *Contender) { h.RevokeRequested(); h.Release(); h.RevokeRequested(); time.Sleep(ttl) }, both},
 	} {
 		t.Run(name, func(t *testing.T) {
 			playFollowed(t, func(t *testing.T, f *fake) {
@@ -244,25 +244,25 @@ func TestTwoMeaningsOfTrouble(t *testing.T) {
 	})
 }
 
-// A try in the quarantine says so, and a waiter looks again at its end.
-func TestQuarantine(t *testing.T) {
-	quarantined := but(func(a *Answer) { a.View.Has, a.View.Quarantined, a.View.Again = false, true, time.Second })
+// A try in the grace period says so, and a waiter looks again at its end.
+func TestGracePeriod(t *testing.T) {
+	inGracePeriod := but(func(a *Answer) { a.View.Has, a.View.InGracePeriod, a.View.Again = false, true, time.Second })
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		begun := time.Now()
-		f.Quarantined(time.Second, begun, "a test")
-		var q *second.QuarantineError
-		f.then(Try, says(Answer{Outcome: Locked, Quarantined: true}), quarantined, says(Answer{Outcome: Locked}))
+		f.InGracePeriod(time.Second, begun, "a test")
+		var q *second.GracePeriodError
+		f.then(Try, says(Answer{Outcome: Locked, InGracePeriod: true}), inGracePeriod, says(Answer{Outcome: Locked}))
 		for _, want := range []bool{true, true, false} {
 			if _, err := f.claim(second.Exclusive).TryAcquire(t.Context()); !errors.Is(err, second.ErrLocked) || errors.As(err, &q) != want {
-				t.Errorf("a try: %v, want a quarantine: %v", err, want)
+				t.Errorf("a try: %v, want a grace period: %v", err, want)
 			}
 			q = nil
 		}
-		f.then(Enter, quarantined)
+		f.then(Enter, inGracePeriod)
 		w := new(second.Wait)
 		go func() {
 			time.Sleep(time.Second / 2)
-			need.That(t, "who asks where it stands is not told of the quarantine", w.Standing().Quarantine != nil)
+			need.That(t, "who asks where it stands is not told of the grace period", w.Standing().GracePeriod != nil)
 		}()
 		g, err := f.claim(second.Exclusive).Acquire(t.Context(), w)
 		d := time.Since(begun)
@@ -360,7 +360,7 @@ func TestLooksComeSoonAgainWhenAnotherOneIsAhead(t *testing.T) {
 }
 
 // Whoever has been seen to wait before the grant has waited for this holder since then.
-func TestContestedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
+func TestContendedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
 	for sent, want := range map[time.Duration]time.Duration{
 		time.Nanosecond:         2 * time.Second, // long before the grant
 		1500 * time.Millisecond: 1500 * time.Millisecond,
@@ -372,7 +372,7 @@ func TestContestedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
 			time.Sleep(time.Second)
 			f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 100, Has: true, Behind: true, Sent: sent})
 			time.Sleep(time.Second)
-			need.Equal(t, fmt.Sprintf("sent at %v: contested for", sent), h.Contested().For(), want)
+			need.Equal(t, fmt.Sprintf("sent at %v: contended for", sent), h.Contended().For(), want)
 		})
 	}
 }
@@ -383,7 +383,7 @@ func TestWhoAsksWhetherTheLockIsWantedLooks(t *testing.T) {
 		f.then(Enter, but(func(a *Answer) { a.View.Again = time.Second }))
 		h := f.acquire(second.Exclusive)
 		for range 2 {
-			h.Contested().C()
+			h.Contended().C()
 			synctest.Wait()
 		}
 		need.Equal(t, "looks", len(f.ops(Look)), 1)
@@ -393,7 +393,7 @@ func TestWhoAsksWhetherTheLockIsWantedLooks(t *testing.T) {
 
 // Whoever waits behind a waiter waits for nobody who could hand anything over; and where nobody can be seen to wait, the time to
 // look for them is told.
-func TestNobodyIsContestedBeforeItHolds(t *testing.T) {
+func TestNobodyIsContendedBeforeItHolds(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		var v View
 		f.then(Enter, func(_ context.Context, _ Command, usual func() Answer) Answer {
@@ -407,13 +407,13 @@ func TestNobodyIsContestedBeforeItHolds(t *testing.T) {
 		})
 		h := f.acquire(second.Exclusive)
 		time.Sleep(time.Second / 2)
-		need.Equal(t, "contested, since the grant of half a second ago, for", h.Contested().For(), time.Second/2)
+		need.Equal(t, "contended, since the grant of half a second ago, for", h.Contended().For(), time.Second/2)
 		h.Release()
 		f.then(Enter, but(func(a *Answer) { a.View.Yield = time.Second }))
 		h = f.acquire(second.Exclusive)
 		for _, want := range []time.Duration{0, time.Second / 4} {
-			need.Equal(t, "contested for", h.Contested().For(), want)
-			need.That(t, "contested by somebody who is seen", !h.Contested().Raised())
+			need.Equal(t, "contended for", h.Contended().For(), want)
+			need.That(t, "contended by somebody who is seen", !h.Contended().Raised())
 			time.Sleep(5 * time.Second / 4)
 		}
 		h.Release()

@@ -19,11 +19,11 @@ func (c *Contender) Context() context.Context { return c.life }
 // Tenure ends when the lock is lost, and when it is given up.
 func (c *Contender) Tenure() context.Context { return c.tenure }
 
-// Contested is the signal that somebody waits.
-func (c *Contender) Contested() *second.Contention { return c.contested.Load() }
+// Contended is the signal that somebody waits.
+func (c *Contender) Contended() *second.Contention { return c.contended.Load() }
 
 // Revoked is closed when somebody has asked for the lock.
-func (c *Contender) Revoked() <-chan struct{} {
+func (c *Contender) RevokeRequested() <-chan struct{} {
 	c.follow()
 	return c.revoked.C()
 }
@@ -168,7 +168,7 @@ func (c *Contender) open() error {
 	c.opened = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.contested.Store(second.NewContention(c.attend)) // for those who do not read
+	c.contended.Store(second.NewContention(c.attend)) // for those who do not read
 	c.contestLocked(time.Now())
 	return nil
 }

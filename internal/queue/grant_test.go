@@ -122,7 +122,7 @@ func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.reader = true
 		h := f.acquire(second.Writing)
-		old := h.Contested()
+		old := h.Contended()
 		need.That(t, "a reader is not seen to wait", old.Raised())
 		f.then(Share, func(_ context.Context, _ Command, usual func() Answer) Answer {
 			f.reader = false
@@ -135,12 +135,12 @@ func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 		}
 		all.Wait()
 		need.Equal(t, "commands", len(f.ops(Share)), 1)
-		need.That(t, "contested by those that it has let in", h.Contested() != old && !h.Contested().Raised())
+		need.That(t, "contended by those that it has let in", h.Contended() != old && !h.Contended().Raised())
 		h.Release()
 		f.reader = true
 		h = f.acquire(second.Writing)
-		if err := h.Share(t.Context()); err != nil || !h.Contested().Raised() { // a writer waits, too
-			t.Errorf("%v; contested by who does not read: %v", err, h.Contested().Raised())
+		if err := h.Share(t.Context()); err != nil || !h.Contended().Raised() { // a writer waits, too
+			t.Errorf("%v; contended by who does not read: %v", err, h.Contended().Raised())
 		}
 		h.Release()
 		f.none()
@@ -236,7 +236,7 @@ func TestPartThatTheStoreRefusesToTakeBackIsSentAgain(t *testing.T) {
 	})
 }
 
-// Who is not first takes no permits, also if some are free. Who waits for the end of a quarantine does not take more than it has asked for.
+// Who is not first takes no permits, also if some are free. Who waits for the end of a grace period does not take more than it has asked for.
 func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 3, second.Options{}))(t)
@@ -249,7 +249,7 @@ func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 			}
 		}
 		f.then(Enter, view(View{Ahead: 1, Free: 1, Waiting: 1}))
-		f.then(Look, view(View{Ahead: 1, Free: 1, Waiting: 1}), view(View{Free: 3, Quarantined: true}), view(View{Free: 1}))
+		f.then(Look, view(View{Ahead: 1, Free: 1, Waiting: 1}), view(View{Free: 3, InGracePeriod: true}), view(View{Free: 1}))
 		d := &second.Demand{Want: func() int { return 2 }, Take: func(free int) int { return free }}
 		begun := time.Now()
 		time.AfterFunc(time.Second/10, d.Changed.Set) // which is worth a look, and no more

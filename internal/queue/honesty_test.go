@@ -170,13 +170,13 @@ func TestContenderThatIsFoundMissingAsItIsGivenUp(t *testing.T) {
 	})
 }
 
-// Each answer of a server tells how much is left of its quarantine, and some come late.
-func TestQuarantineIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
+// Each answer of a server tells how much is left of its grace period, and some come late.
+func TestGracePeriodIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		answer := func(left, late time.Duration) {
 			sent := time.Now()
 			time.Sleep(late)
-			f.Quarantined(left, sent, "the server is new")
+			f.InGracePeriod(left, sent, "the server is new")
 		}
 		warned := func(times int) {
 			t.Helper()
@@ -184,18 +184,18 @@ func TestQuarantineIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 			need.Equal(t, "warnings in "+f.logged().String(), len(f.logged().Lines(slog.LevelWarn, "fake: the store grants nothing as yet")), times)
 		}
 
-		need.Equal(t, "a quarantine before there is one", f.Quarantine(), nil)
+		need.Equal(t, "a grace period before there is one", f.GracePeriod(), nil)
 		answer(0, 0)
 		warned(0)
 		end := time.Now().Add(10 * time.Second)
 		answer(10*time.Second, 0)
-		if q := f.Quarantine(); q == nil || !q.Until.Equal(end) ||
+		if q := f.GracePeriod(); q == nil || !q.Until.Equal(end) ||
 			q.Error() != "no grants until "+end.Format(time.TimeOnly)+": the server is new" {
-			t.Errorf("quarantine %v, want one until %v", q, end)
+			t.Errorf("grace period %v, want one until %v", q, end)
 		}
 		answer(10*time.Second, 3*time.Second)
-		if q := f.Quarantine(); q == nil || !q.Until.After(end) {
-			t.Errorf("quarantine %v, want one as long as it may be", q)
+		if q := f.GracePeriod(); q == nil || !q.Until.After(end) {
+			t.Errorf("grace period %v, want one as long as it may be", q)
 		}
 		answer(7*time.Second, 3*time.Second)
 		answer(5*time.Second, 0) // a second more: the server rounds
@@ -203,7 +203,7 @@ func TestQuarantineIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 		answer(time.Minute, time.Second) // somebody has a longer lease
 		warned(2)
 		time.Sleep(time.Minute)
-		need.Equal(t, "a quarantine that is over", f.Quarantine(), nil)
+		need.Equal(t, "a grace period that is over", f.GracePeriod(), nil)
 		answer(10*time.Second, 0)
 		warned(3)
 	})

@@ -34,7 +34,7 @@ func TestLoggerThatHangsKeepsNoSessionFromBeingRenewed(t *testing.T) {
 		time.Sleep(ttl / 2)
 		f.Deafen(errAway)
 		f.Deafen(nil)
-		f.Quarantined(time.Millisecond, time.Now(), "of a test")
+		f.InGracePeriod(time.Millisecond, time.Now(), "of a test")
 		time.Sleep(ttl / 2)
 		h := f.acquire(second.Exclusive)
 		time.Sleep(2 * ttl)

@@ -272,7 +272,7 @@ func (s *schedule) turn(p *memory.Process, l second.Claim, g *grant) *grant {
 	time.Sleep(s.upTo(50 * time.Millisecond))
 	switch s.roll(5) {
 	case 0:
-		g.Contested().For()
+		g.Contended().For()
 	case 1:
 		l.Revoke(s.Context())
 	case 2:

@@ -283,7 +283,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 		among int
 	}{
 		"idle":    {func(*fake) {}, 0},
-		"holding": {func(f *fake) { f.acquire(second.Exclusive).Revoked() }, 1},
+		"holding": {func(f *fake) { f.acquire(second.Exclusive).RevokeRequested() }, 1},
 		"waiting": {func(f *fake) {
 			f.then(Enter, waits)
 			f.claim(second.Exclusive).Acquire(f.TB.Context(), new(second.Wait))
@@ -359,7 +359,7 @@ func TestEndThenClose(t *testing.T) {
 func TestEndMeanwhile(t *testing.T) {
 	playFollowed(t, func(t *testing.T, f *fake) {
 		old := f.acquire(second.Exclusive)
-		old.Revoked()
+		old.RevokeRequested()
 		f.meanwhile = f.End // as it is given up
 		wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(t.Context(), old, new(second.Wait))), second.ErrClosed)
 		begun := time.Now()

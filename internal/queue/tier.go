@@ -69,8 +69,8 @@ type status struct {
 	refused error    // why there will be no session as things stand
 	deaf    error    // why no news can come as things stand, although there is a session
 
-	quarantine *second.QuarantineError // the last one; nil before the first
-	warned     time.Time               // until when there is one, as was logged
+	gracePeriod *second.GracePeriodError // the last one; nil before the first
+	warned      time.Time                // until when there is one, as was logged
 
 	changed chan struct{} // closed when something else is known
 }
@@ -201,30 +201,30 @@ func (t *Tier) Deafen(why error) {
 	}
 }
 
-// Quarantined says that for so much longer the store grants nothing to anybody, as it has answered to what was sent at a time. The
+// InGracePeriod says that for so much longer the store grants nothing to anybody, as it has answered to what was sent at a time. The
 // answer may have been on its way for long: that it ends later than was known is certain only if it does so counted from when that was
 // sent.
-func (t *Tier) Quarantined(left time.Duration, sent time.Time, reason string) {
+func (t *Tier) InGracePeriod(left time.Duration, sent time.Time, reason string) {
 	if left <= 0 {
 		return
 	}
-	q := &second.QuarantineError{Until: time.Now().Add(left), Reason: reason}
+	q := &second.GracePeriodError{Until: time.Now().Add(left), Reason: reason}
 	before, now := t.learn(func(s *status) {
-		if s.quarantine == nil || q.Until.After(s.quarantine.Until) {
-			s.quarantine = q
+		if s.gracePeriod == nil || q.Until.After(s.gracePeriod.Until) {
+			s.gracePeriod = q
 		}
 		if sent.Add(left).After(s.warned.Add(time.Second)) {
 			s.warned = q.Until
 		}
 	})
 	if now.warned != before.warned {
-		t.log.Quarantined(q)
+		t.log.InGracePeriod(q)
 	}
 }
 
-// Quarantine returns the time before which the store grants nothing, as far as it has said so; nil if there is none.
-func (t *Tier) Quarantine() *second.QuarantineError {
-	if q := t.status.Load().quarantine; q != nil && time.Now().Before(q.Until) {
+// GracePeriod returns the time before which the store grants nothing, as far as it has said so; nil if there is none.
+func (t *Tier) GracePeriod() *second.GracePeriodError {
+	if q := t.status.Load().gracePeriod; q != nil && time.Now().Before(q.Until) {
 		return q
 	}
 	return nil

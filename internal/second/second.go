@@ -23,9 +23,9 @@ type Tier interface {
 	// Err returns nil while the store can be reached as far as this process knows, and
 	// otherwise why not; [ErrClosed] once the tier is closed.
 	Err() error
-	// Quarantine returns what is known of a time in which the store grants nothing to anybody, nil if it is over or
+	// GracePeriod returns what is known of a time in which the store grants nothing to anybody, nil if it is over or
 	// there is none. What a claim has just read counts.
-	Quarantine() *QuarantineError
+	GracePeriod() *GracePeriodError
 	// Refusal returns why the store refuses, again and again and for seconds, what is asked of it, although it can be reached; nil if
 	// it does not. It changes nothing for what is held.
 	Refusal() error
@@ -70,8 +70,8 @@ type Claim interface {
 	// tells where it stands, from what the tier has read anyway.
 	Acquire(ctx context.Context, w *Wait) (Grant, error)
 	// TryAcquire returns [ErrLocked] if there is another contender, for a claim to read one that
-	// does not, and fails at once while the store cannot be reached. In a quarantine the error is
-	// that of [QuarantineError.Locked].
+	// does not, and fails at once while the store cannot be reached. In a grace period the error is
+	// that of [GracePeriodError.Locked].
 	TryAcquire(ctx context.Context) (Grant, error)
 	// Requeue gives old, a grant of the same lock, up and queues again at the tail, in one
 	// write, and waits like Acquire. Old is given up in any case, also if ctx is done.
@@ -104,11 +104,11 @@ type Grant interface {
 	// Token is positive and greater than that of any grant before it, and does not change. Grants
 	// that share the lock may have come in any order, so among them it says nothing.
 	Token() int64
-	// Contested tells whether another process waits because of this grant: behind one that reads,
+	// Contended tells whether another process waits because of this grant: behind one that reads,
 	// one that does not. After Share it is another signal.
-	Contested() *Contention
+	Contended() *Contention
 	// Revoked returns a channel that is closed when somebody has asked for the lock.
-	Revoked() <-chan struct{}
+	RevokeRequested() <-chan struct{}
 	// Shared reports whether the grant is one to read.
 	Shared() bool
 	// Share turns a grant to write into one to read, in one write and at the same place in the
@@ -156,7 +156,7 @@ type Contender struct {
 	Shared bool // it reads: others that do have the lock at the same time
 	Asked  bool // somebody has asked it to give the lock up
 
-	Quarantined bool // it waits for nobody, and is not granted the lock as the store grants none
+	InGracePeriod bool // it waits for nobody, and is not granted the lock as the store grants none
 
 	Permits int // that it has of a semaphore
 	Of      int // the permits that there are; 0 if nobody says it at the path

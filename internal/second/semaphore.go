@@ -67,5 +67,5 @@ func (d *Demand) Contest(others int) { d.others.Store(max(d.others.Load(), int64
 // Others returns how many others were in the queue, as far as is known to whoever is first.
 func (d *Demand) Others() int { return int(d.others.Load()) }
 
-// Contested reports whether another process has been seen in the queue since the acquisition began.
-func (d *Demand) Contested() bool { return d.Others() > 0 || d.Behind() }
+// Contended reports whether another process has been seen in the queue since the acquisition began.
+func (d *Demand) Contended() bool { return d.Others() > 0 || d.Behind() }

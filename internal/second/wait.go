@@ -16,8 +16,8 @@ type Standing struct {
 	Ahead   int       // how many are; 1 if only the holder is
 	Nearest Contender // the one right ahead, as far as its contender tells
 
-	Quarantine *QuarantineError // the store grants nothing to anybody; nil if it does
-	Refusal    error            // why the last request failed although the store can be reached; nil if it was served
+	GracePeriod *GracePeriodError // the store grants nothing to anybody; nil if it does
+	Refusal     error             // why the last request failed although the store can be reached; nil if it was served
 }
 
 // Stands says that the contender has to wait, and what tells for whom. It is called once the tier has

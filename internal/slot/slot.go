@@ -33,11 +33,11 @@ var Outcomes = [...]string{ran, skipped, failed}
 
 // Outcome is what became of a slot of which OnSlot is told err.
 func Outcome(err error) string {
-	waited, quarantine := (*tier.WaitError)(nil), (*tier.QuarantineError)(nil)
+	waited, gracePeriod := (*tier.WaitError)(nil), (*tier.GracePeriodError)(nil)
 	switch {
 	case err == nil:
 		return ran
-	case errors.As(err, &quarantine):
+	case errors.As(err, &gracePeriod):
 		return failed
 	case errors.As(err, &waited) && (waited.Here != nil || waited.Position > 0),
 		errors.Is(err, tier.ErrLocked), errors.Is(err, election.ErrNotLeader):

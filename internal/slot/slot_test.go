@@ -69,10 +69,10 @@ func TestOutcomesOfASlot(t *testing.T) {
 			need.OK(t, need.Get(mu.TryAcquire(t.Context()))(t).Release()) // no lock is left
 		})
 	})
-	quarantine := &tier.QuarantineError{Until: time.Now()}
+	gracePeriod := &tier.GracePeriodError{Until: time.Now()}
 	for want, err := range map[string]error{
 		"skipped": fmt.Errorf("elector: %w", election.ErrNotLeader),
-		"failed":  quarantine.Locked(),
+		"failed":  gracePeriod.Locked(),
 	} {
 		got := slot.Outcome(err)
 		need.That(t, fmt.Sprintf("%v: %q, want %q", err, got, want), got == want && slices.Contains(slot.Outcomes[:], got))

@@ -95,7 +95,7 @@ func TestAskedIsSeenAndTheHolderStillKnown(t *testing.T) {
 		w := s.follow(t, path)
 		w.want(t, "at first", "held /locks/x #0")
 		need.OK(t, mu.Revoke(t.Context()))
-		<-hold.Revoked()
+		<-hold.RevokeRequested()
 		time.Sleep(5 * time.Second) // from search to search
 		w.want(t, "a while after the request", "asked /locks/x #0")
 		time.Sleep(10 * time.Second)

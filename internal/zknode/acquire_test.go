@@ -64,12 +64,12 @@ func TestNobodyListensWhoHasLeft(t *testing.T) { // I10
 		}
 		synctest.Wait()
 		need.Equal(t, "listeners although nobody waits", other.Listeners(), 0)
-		contested(n)
+		contended(n)
 		next := other.queue(t.Context())
 		n.Release()
 		next.granted(t).Release()
 		n = p.acquire(t)
-		contested(n)
+		contended(n)
 		meet(s, pushed, zktest.Drop) // the event of its own deletion would end the look, too
 		n.Release()
 		synctest.Wait()

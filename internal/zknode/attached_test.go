@@ -57,7 +57,7 @@ func TestAttachedLooksWithoutAWatchLeaveNoGoroutine(t *testing.T) { // I10
 		synctest.Wait()
 		need.AtMost(t, "goroutines", runtime.NumGoroutine(), goroutines)
 		meet(s, is("getChildren2", zktest.Request), zktest.Error(zk.ErrNoAuth))
-		contested(n)
+		contended(n)
 		goroutines = runtime.NumGoroutine() + own
 		time.Sleep(10 * time.Minute) // many looks
 		synctest.Wait()
@@ -158,7 +158,7 @@ func TestAttachedCloseEndsEveryTaskAndNotTheConnection(t *testing.T) { // I10
 		waiter := p.queue(t.Context())
 		other := lockAt(t, p.Client, "/locks/y")
 		n := acquire(t, other)
-		n.Contested() // one more watch, on a node that stays
+		n.Contended() // one more watch, on a node that stays
 		synctest.Wait()
 		began := time.Now()
 		wantErr(t, "Close", p.Close(), nil)

@@ -69,12 +69,12 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 	})
 }
 
-func TestBridgedNodeIsContestedByOthersAloneAndRequeuedInOneTransaction(t *testing.T) {
+func TestBridgedNodeIsContendedByOthersAloneAndRequeuedInOneTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := bridge(t, s).acquire(t)
-		need.That(t, "contested, though nobody else is there", !contested(n))
+		need.That(t, "contended, though nobody else is there", !contended(n))
 		next := bridge(t, s).queue(t.Context())
-		need.That(t, "not contested, though somebody waits", contested(n))
+		need.That(t, "not contended, though somebody waits", contended(n))
 		changes := 0
 		s.OnChange(func(zktest.View, []zktest.Change) { changes++ })
 		again := submit(func() (*zknode.Node, error) { return n.Requeue(t.Context()) })

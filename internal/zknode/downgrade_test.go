@@ -46,7 +46,7 @@ func TestNobodyLooksForThoseBehindTheWriterThatIsShared(t *testing.T) { // I10
 		n := p.acquire(t)
 		start(t, s).reading().queue(t.Context())
 		meetOnce(s, is("getChildren2", zktest.Request), zktest.Throttled)
-		n.Contested() // whose look fails
+		n.Contended() // whose look fails
 		synctest.Wait()
 		need.OK(t, n.Share(t.Context()))
 		time.Sleep(time.Second)
@@ -171,7 +171,7 @@ func TestARequestDuringShareIsNotMissed(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		start(t, s).reading().queue(ctx)
 		awaitWatch()
-		told := n.Revoked()
+		told := n.RevokeRequested()
 		synctest.Wait() // the look that it begins with is over
 		asked := func(f *zktest.Frame) bool { return shares(f) && f.Dir == zktest.Request }
 		strike(s, 1, asked, func(*zktest.Frame) zktest.Action {

@@ -27,17 +27,17 @@ func (n *Node) Requeue(ctx context.Context) (*Node, error) {
 func (n *Node) MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error) {
 	return grant{n}.MultiIf(ctx, check, ops...)
 }
-func (n *Node) AwaitRelease() error             { return grant{n}.AwaitRelease() }
-func (n *Node) Contested() <-chan struct{}      { return grant{n}.Contested().C() }
-func (n *Node) ContestedFor() time.Duration     { return grant{n}.Contested().For() }
-func (n *Node) Writing() bool                   { return !grant{n}.Idle() }
-func (n *Node) Share(ctx context.Context) error { return grant{n}.Share(ctx) }
-func (n *Node) Revoked() <-chan struct{}        { return grant{n}.Revoked() }
-func (n *Node) Shared() bool                    { return grant{n}.Shared() }
-func (n *Node) Confirm() bool                   { return grant{n}.Confirm() }
-func (l *Lock) Equal(other *Lock) bool          { return l.equal(other) }
-func (c *Client) PollClose() (leave func())     { return c.link.PollClose() }
-func (c *Client) Reaping() int                  { return c.reaper.count() }
+func (n *Node) AwaitRelease() error              { return grant{n}.AwaitRelease() }
+func (n *Node) Contended() <-chan struct{}       { return grant{n}.Contended().C() }
+func (n *Node) ContendedFor() time.Duration      { return grant{n}.Contended().For() }
+func (n *Node) Writing() bool                    { return !grant{n}.Idle() }
+func (n *Node) Share(ctx context.Context) error  { return grant{n}.Share(ctx) }
+func (n *Node) RevokeRequested() <-chan struct{} { return grant{n}.RevokeRequested() }
+func (n *Node) Shared() bool                     { return grant{n}.Shared() }
+func (n *Node) Confirm() bool                    { return grant{n}.Confirm() }
+func (l *Lock) Equal(other *Lock) bool           { return l.equal(other) }
+func (c *Client) PollClose() (leave func())      { return c.link.PollClose() }
+func (c *Client) Reaping() int                   { return c.reaper.count() }
 
 // MayLinger returns the same lock with nodes that say so.
 func (l *Lock) MayLinger(d time.Duration) *Lock {

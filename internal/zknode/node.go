@@ -111,9 +111,9 @@ func (n *Node) grant(s standing) bool {
 	}
 	switch {
 	case n.overflows(): // there may be others outside the queue: one turn, and out of their way
-		n.contested.Raise(time.Time{})
+		n.contended.Raise(time.Time{})
 	case s.behind > 0:
-		n.contested.Raise(time.Now())
+		n.contended.Raise(time.Now())
 	}
 	return true
 }
@@ -222,7 +222,7 @@ func (g grant) ErrAt(now time.Duration) error {
 	return loss
 }
 
-func (g grant) Contested() *second.Contention { return g.now().contested }
+func (g grant) Contended() *second.Contention { return g.now().contended }
 
 func (g grant) Idle() bool { return g.writing.Load() == 0 }
 
@@ -249,7 +249,7 @@ func (g grant) AwaitRelease() error {
 
 func (g grant) Shared() bool { return g.lock.mode == second.Reading || g.reader.Load() != nil }
 
-func (g grant) Revoked() <-chan struct{} {
+func (g grant) RevokeRequested() <-chan struct{} {
 	if !g.listening.Swap(true) {
 		g.lock.client.link.Spawn(member(g).Check)
 	}
@@ -384,7 +384,7 @@ func (n *Node) observe(f *form) {
 		asked := time.Now()
 		children, err := n.lock.client.link.WatchQueue(n.scope(), n.lock.path, w)
 		if s, _ := stand(children, n.mine().names()...); s.behind > 0 {
-			f.contested.Raise(asked)
+			f.contended.Raise(asked)
 			return 0, true
 		}
 		if err != nil {
@@ -696,14 +696,14 @@ const allNames = 1 << 30
 // A form is what a node is: the one as which it was made, or a reader's once it is shared.
 type form struct {
 	znodes    znodes
-	contested *second.Contention // whether another contender waits behind it
+	contended *second.Contention // whether another contender waits behind it
 	wake      mutexbool.Bool     // look again: the queue or the session changed
 	missed    atomic.Bool        // something happened to a znode that this may replace
 }
 
 func (n *Node) newForm(paths []string) *form {
 	f, l := &form{znodes: n.newZnodes(paths)}, n.lock.client.link
-	f.contested = second.NewContention(func() { l.Spawn(func() { n.observe(f) }) })
+	f.contended = second.NewContention(func() { l.Spawn(func() { n.observe(f) }) })
 	return f
 }
 

@@ -334,7 +334,7 @@ func TestTimeoutThatMayBeTooShortForTheTickIsToldAtWarn(t *testing.T) {
 }
 
 // The holder's budget begins when the look was sent that showed the contender, and not a round trip later.
-func TestContestedSinceTheLookWasSent(t *testing.T) { // I11
+func TestContendedSinceTheLookWasSent(t *testing.T) { // I11
 	synctest.Test(t, func(t *testing.T) {
 		const roundTrip = 40 * time.Millisecond
 		s := zktest.Start(t, zktest.Config{Latency: roundTrip / 2})
@@ -343,14 +343,14 @@ func TestContestedSinceTheLookWasSent(t *testing.T) { // I11
 		other.queue(t.Context())
 		time.Sleep(time.Second)
 		began := time.Now()
-		<-n.Contested()
+		<-n.Contended()
 		need.Equal(t, "the look took", time.Since(began), roundTrip)
-		need.Equal(t, "contested for", n.ContestedFor(), roundTrip)
+		need.Equal(t, "contended for", n.ContendedFor(), roundTrip)
 	})
 }
 
 // The budget is for the time of the hold, though the contender was seen long before.
-func TestContestedNotBeforeTheGrant(t *testing.T) { // I11
+func TestContendedNotBeforeTheGrant(t *testing.T) { // I11
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
 		next := start(t, s).queue(t.Context())
@@ -358,13 +358,13 @@ func TestContestedNotBeforeTheGrant(t *testing.T) { // I11
 		time.Sleep(2 * timeout) // the one in the middle has looked again
 		n.Release()
 		got := next.granted(t)
-		need.Between(t, "contested, at the grant, for", got.ContestedFor(), 1, time.Millisecond)
+		need.Between(t, "contended, at the grant, for", got.ContendedFor(), 1, time.Millisecond)
 	})
 }
 
-// contested reports whether n is known to be, once nothing moves any more.
-func contested(n interface{ Contested() <-chan struct{} }) bool {
-	c := n.Contested() // which may begin to look
+// contended reports whether n is known to be, once nothing moves any more.
+func contended(n interface{ Contended() <-chan struct{} }) bool {
+	c := n.Contended() // which may begin to look
 	synctest.Wait()
 	return closed(c)
 }
@@ -374,23 +374,23 @@ func TestContenderIsNoticedAtOnceAlthoughTheFirstLookFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n, other := start(t, s).acquire(t), start(t, s)
 		meetOnce(s, is("getChildren2", zktest.Request), zktest.Throttled)
-		contested(n)
+		contended(n)
 		time.Sleep(timeout / 3)
-		need.That(t, "contested without a contender", !contested(n))
+		need.That(t, "contended without a contender", !contended(n))
 		other.queue(t.Context())
-		need.That(t, "not noticed at once", contested(n))
+		need.That(t, "not noticed at once", contended(n))
 	})
 }
 
 // By then a look that failed would be repeated only once in a second.
-func TestContestedIsLookedForAtOnceWhenTheConnectionIsBack(t *testing.T) { // I11
+func TestContendedIsLookedForAtOnceWhenTheConnectionIsBack(t *testing.T) { // I11
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, other := start(t, s), start(t, s)
 		n := p.acquire(t)
 		s.Member(addr).Refuse()
 		s.Cut(p.Library().SessionID())
 		synctest.Wait()
-		n.Contested() // whose look fails
+		n.Contended() // whose look fails
 		time.Sleep(timeout / 3)
 		other.queue(t.Context())
 		s.Member(addr).Accept()
@@ -398,7 +398,7 @@ func TestContestedIsLookedForAtOnceWhenTheConnectionIsBack(t *testing.T) { // I1
 			time.Sleep(time.Millisecond)
 		}
 		synctest.Wait()
-		need.That(t, "not noticed at once", closed(n.Contested()))
+		need.That(t, "not noticed at once", closed(n.Contended()))
 	})
 }
 

@@ -82,7 +82,7 @@ func TestNodeDataIsSmallAndValid(t *testing.T) {
 
 // revoked reports whether n is known to be asked for, once nothing moves any more.
 func revoked(n *zknode.Node) bool {
-	c := n.Revoked()
+	c := n.RevokeRequested()
 	synctest.Wait()
 	return closed(c)
 }
@@ -132,9 +132,9 @@ func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 		if ops := tr.take(); len(ops) > 1 { // a heartbeat
 			t.Errorf("sent: %v", ops)
 		}
-		n.Revoked()
+		n.RevokeRequested()
 		need.List(t, "sent for the first question", tr.take(), "getData")
-		n.Revoked()
+		n.RevokeRequested()
 		need.Empty(t, "sent for the second question", tr.take())
 	})
 }

@@ -73,7 +73,7 @@ func TestPathThatIsNotWornYetIsKept(t *testing.T) {
 		p.wear(t, s, wornFrom-1)
 		tr := record(s)
 		n := p.acquire(t)
-		need.That(t, "contested by nobody", !closed(n.Contested()))
+		need.That(t, "contended by nobody", !closed(n.Contended()))
 		synctest.Wait()
 		tr.take()
 		n.Release()
@@ -83,15 +83,15 @@ func TestPathThatIsNotWornYetIsKept(t *testing.T) {
 }
 
 // Whoever waits outside the queue cannot be seen.
-func TestNodeOfAWornPathIsContestedForEver(t *testing.T) {
+func TestNodeOfAWornPathIsContendedForEver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		time.Sleep(time.Hour)
 		p.wear(t, s, wornFrom)
 		n := p.acquire(t)
 		tr := record(s)
-		<-n.Contested()
-		need.AtLeast(t, "contested for", n.ContestedFor(), time.Minute)
+		<-n.Contended()
+		need.AtLeast(t, "contended for", n.ContendedFor(), time.Minute)
 		need.Empty(t, "asked to find that out", tr.take())
 		n.Release()
 	})

@@ -157,7 +157,7 @@ type permitWait struct {
 	attempt   *attempt
 	turn      *Node
 	demand    *second.Demand
-	contested <-chan struct{}
+	contended <-chan struct{}
 	changed   mutexbool.Bool // look again
 	path      link.Watcher
 	taken     watchlist    // the permits that are taken, of which each is heard to go
@@ -230,15 +230,15 @@ func (w *permitWait) wait(seen sight, again time.Duration) (k int, err error) {
 		case decided:
 			return k, nil
 		}
-		if w.contested == nil { // whoever does not wait needs not know
-			w.contested = w.turn.contested.C()
+		if w.contended == nil { // whoever does not wait needs not know
+			w.contended = w.turn.contended.C()
 		}
 		select {
 		case <-w.demand.Changed.C():
 		case <-w.taken.departed.C():
-		case <-w.contested:
+		case <-w.contended:
 			w.demand.Contest(1)
-			w.contested = make(chan struct{})
+			w.contended = make(chan struct{})
 		case <-w.changed.C():
 			return 0, nil
 		case <-look:

@@ -56,8 +56,8 @@ func (t secondTier) Context() context.Context { return t.link.Context() }
 // Notify never calls f over a connection that was made elsewhere.
 func (t secondTier) Notify(f func(second.Connection)) { t.link.Notice.Notify(f) }
 
-// Quarantine is none: an ensemble that answers knows who holds.
-func (t secondTier) Quarantine() *second.QuarantineError { return nil }
+// GracePeriod is none: an ensemble that answers knows who holds.
+func (t secondTier) GracePeriod() *second.GracePeriodError { return nil }
 
 // Refusal returns why acquisitions are refused although there is a session.
 func (t secondTier) Refusal() error { return second.Unavailable(t.refusals.Err()) }

@@ -60,12 +60,12 @@ func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 		{"output that cannot be written", outputCannotBeWritten, false, false},
 		{"without a server", withoutAServer, false, false},
 		{"loss ends the command in time", lossEndsTheCommand, true, false},
-		{"a quarantine is seen", quarantineIsSeen, true, true},
+		{"a grace period is seen", gracePeriodIsSeen, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if c.forgets && site(t, false).Forget == nil {
-				t.Skip("this store has no quarantine")
+				t.Skip("this store has no grace period")
 			}
 			c.test(t, site(t, c.own))
 		})
@@ -418,7 +418,7 @@ func changesAreSeen(t *testing.T, s Site) {
 func holdersAreAsked(t *testing.T, s Site) {
 	s.want(t, "revoke /asked", 1, "nobody holds /asked, so nobody was asked")
 	hold := s.acquire(t, "/asked", "billing")
-	revoked := hold.Revoked()
+	revoked := hold.RevokeRequested()
 	s.want(t, "revoke /asked", 0, "asked tierlock .* billing, which gives the lock up if its program listens")
 	select {
 	case <-revoked:
@@ -608,26 +608,26 @@ func lossEndsTheCommand(t *testing.T, s Site) {
 }
 
 // A server that grants nothing as yet says so, and nobody is said to have the lock.
-func quarantineIsSeen(t *testing.T, s Site) {
+func gracePeriodIsSeen(t *testing.T, s Site) {
 	const why = `no grants until \d\d:\d\d:\d\d: the server `
-	s.acquire(t, "/quarantined", "former").Release() // so that the lease is known
+	s.acquire(t, "/grace", "former").Release() // so that the lease is known
 	if err := s.Forget(); err != nil {
 		t.Fatal(err)
 	}
-	watch := s.start(t, "watch", "-every", "100ms", "/quarantined")
-	s.want(t, "run -n /quarantined -- true", 75, "not acquired: "+why)
-	s.want(t, "run -w 200ms /quarantined -- true", 75, "not acquired within 200ms: "+why)
-	s.want(t, "who /quarantined", 0, "nobody holds it or waits for it", "(?m)^"+why)
+	watch := s.start(t, "watch", "-every", "100ms", "/grace")
+	s.want(t, "run -n /grace -- true", 75, "not acquired: "+why)
+	s.want(t, "run -w 200ms /grace -- true", 75, "not acquired within 200ms: "+why)
+	s.want(t, "who /grace", 0, "nobody holds it or waits for it", "(?m)^"+why)
 
-	waiting := s.start(t, Under("-v", "/quarantined", "true")...)
+	waiting := s.start(t, Under("-v", "/grace", "true")...)
 	waiting.Prints(waiting.Stderr, "waiting: "+why)
 	waiting.Prints(waiting.Stderr, `level=WARN msg="\w+: the store grants nothing as yet" until=20\S+ reason="the server `)
 	watch.Prints(watch.Stdout, why)
-	watch.Prints(watch.Stdout, "/quarantined waited for by tierlock ")
-	s.want(t, "who /quarantined", 0, `0 +quarantined +tierlock `, "(?m)^"+why)
-	s.want(t, "who /quarantined -o json", 0, `"state": "quarantined"`, `"quarantine": \{\s+"until": "20[^"]+",\s+"reason": "the server `)
-	s.want(t, "ls /quarantined", 0, `(?m)^/quarantined +1 +- +none yet$`, "(?m)^"+why)
-	s.want(t, "doctor /quarantined", 1, `warning +`+why, "is first, and does not have the lock yet")
+	watch.Prints(watch.Stdout, "/grace waited for by tierlock ")
+	s.want(t, "who /grace", 0, `0 +in a grace period +tierlock `, "(?m)^"+why)
+	s.want(t, "who /grace -o json", 0, `"state": "grace-period"`, `"gracePeriod": \{\s+"until": "20[^"]+",\s+"reason": "the server `)
+	s.want(t, "ls /grace", 0, `(?m)^/grace +1 +- +none yet$`, "(?m)^"+why)
+	s.want(t, "doctor /grace", 1, `warning +`+why, "is first, and does not have the lock yet")
 	for _, wrong := range []string{"held by", "nobody has it"} {
 		if strings.Contains(waiting.Stderr.String()+watch.Stdout.String(), wrong) {
 			t.Errorf("somebody is said to have the lock: %s%s", waiting.Stderr, watch.Stdout)

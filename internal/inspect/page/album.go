@@ -101,8 +101,8 @@ func (a *album) add(sight inspect.Sight) []byte {
 		Store: a.store, Path: second.Clean(a.path), At: sight.At.UnixMilli(), Every: a.every.Milliseconds(), Window: window.Milliseconds(),
 		Trouble: second.Clean(sight.Trouble), Complete: sight.Complete, Locks: []lock{},
 	}
-	if sight.Quarantine != nil {
-		s.Grants = second.Clean(sight.Quarantine.Error())
+	if sight.GracePeriod != nil {
+		s.Grants = second.Clean(sight.GracePeriod.Error())
 	}
 	for _, path := range slices.Sorted(maps.Keys(a.locks)) {
 		if len(s.Locks) == maxLocks {

@@ -354,13 +354,13 @@ func dump(t *testing.T, chromium, url string) string {
 func TestPageSaysThatNothingIsGranted(t *testing.T) {
 	s := filled(t)
 	now := sight(time.Now(), 31, 1)
-	now.Quarantine = &tier.QuarantineError{Until: time.Now(), Reason: "the server is new"}
-	now.Queues[0].Path, now.Queues[0].Contenders[0].State = "/jobs/new", inspect.Quarantined
+	now.GracePeriod = &tier.GracePeriodError{Until: time.Now(), Reason: "the server is new"}
+	now.Queues[0].Path, now.Queues[0].Contenders[0].State = "/jobs/new", inspect.InGracePeriod
 	s.Show(now)
 	state := shown(t, get(s, "127.0.0.1", "/state.json", "GET").Body.Bytes())
-	need.Equal(t, "grants", state.Grants, now.Quarantine.Error())
+	need.Equal(t, "grants", state.Grants, now.GracePeriod.Error())
 	for _, l := range state.Locks {
-		if l.Path == "/jobs/new" && l.Holding == 0 && l.Waiting == 1 && len(l.Waiters) == 1 && l.Waiters[0].State == "quarantined" {
+		if l.Path == "/jobs/new" && l.Holding == 0 && l.Waiting == 1 && len(l.Waiters) == 1 && l.Waiters[0].State == "grace-period" {
 			return
 		}
 	}

@@ -136,7 +136,7 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 		take(whole)(mutex.Acquire(ctx))
 	case Yield:
 		if h := take(whole)(mutex.Acquire(ctx)); h != nil {
-			has[0].wanted = []<-chan struct{}{h.Contested(), h.Revoked()}
+			has[0].wanted = []<-chan struct{}{h.Contended(), h.RevokeRequested()}
 		}
 	case Try:
 		take(whole)(mutex.TryAcquire(ctx))

@@ -66,7 +66,7 @@ func (w *queues) judge() {
 			w.judgeLossLocked(c)
 			queues = queues || c.state == waiting
 		}
-		w.noteContestedLocked(p)
+		w.noteContendedLocked(p)
 		w.judgeFiguresLocked(p)
 		if !queues {
 			p.unwanted = w.step
@@ -286,20 +286,20 @@ const longest = 3 * permitsThere * budget
 // stayedTooLong reports whether permits have done so, as their process knows.
 func (w *queues) stayedTooLong(x *span) bool {
 	since := func(t time.Time) bool { return !t.IsZero() && time.Since(t) >= longest }
-	return (x.call == One || x.call == Two) && since(x.contested) && since(x.got)
+	return (x.call == One || x.call == Two) && since(x.contended) && since(x.got)
 }
 
-// noteContestedLocked notes since when a process that waits for permits has known that another one does.
-func (w *queues) noteContestedLocked(p *process) {
+// noteContendedLocked notes since when a process that waits for permits has known that another one does.
+func (w *queues) noteContendedLocked(p *process) {
 	here, there := false, false
 	for _, q := range w.store.Queue(permitsOf + path) {
 		here = here || q.Permits == 0 && q.Label == p.name
 		there = there || q.Permits == 0 && q.Label != p.name
 	}
 	if !here || !there {
-		p.contested = time.Time{}
-	} else if p.contested.IsZero() && !w.anyUnderWayLocked(p) {
-		p.contested = time.Now()
+		p.contended = time.Time{}
+	} else if p.contended.IsZero() && !w.anyUnderWayLocked(p) {
+		p.contended = time.Now()
 	}
 }
 
@@ -315,9 +315,9 @@ func waited(hold *tier.Hold) (d time.Duration, known bool) {
 	if x, ok := grant.(*place); ok {
 		return time.Since(x.wanted), !x.wanted.IsZero()
 	}
-	known = grant.Contested().Raised()
+	known = grant.Contended().Raised()
 	if known { // else to ask would begin to look
-		d = grant.Contested().For()
+		d = grant.Contended().For()
 	}
 	return d, known
 }
@@ -355,7 +355,7 @@ func (w *queues) judgeWantedLocked(x *span) {
 	if w.worn || slices.ContainsFunc(w.processes, func(p *process) bool { return p.closing }) { // whose paths make way
 		return
 	}
-	if hold, ok := x.hold.(*tier.Hold); ok && waittest.Grant(hold).Contested().Raised() && !w.wanted[x.token] {
+	if hold, ok := x.hold.(*tier.Hold); ok && waittest.Grant(hold).Contended().Raised() && !w.wanted[x.token] {
 		w.blameLocked("budget", "%s is told that somebody waits, and nobody does", x.name)
 	}
 }
@@ -602,7 +602,7 @@ func (w *queues) judgeLateCalls(p *process) {
 func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	w.judgeWordsLocked(c)
 	alone := w.scope.Processes == 1 && len(c.callers) == 1
-	if alone && errors.Is(c.err, tier.ErrLocked) && !errors.As(c.err, new(*tier.QuarantineError)) {
+	if alone && errors.Is(c.err, tier.ErrLocked) && !errors.As(c.err, new(*tier.GracePeriodError)) {
 		w.blameLocked("words", "%s is not told that the store grants nothing: %v", c.name, c.err)
 	}
 	if c.closing && c.call == Try && !w.losses && !errors.Is(c.err, tier.ErrClosed) && !errors.Is(c.err, tier.ErrLocked) {
@@ -664,8 +664,8 @@ func (w *queues) judgeWordsLocked(c *caller) {
 	if c.behind && e.Position == 0 {
 		w.blameLocked("words", "%s is not told who is in the way: %q", c.name, text)
 	}
-	nothing := errors.As(c.registry.Err(), new(*tier.QuarantineError))
-	if locks, _ := w.hasLocked(c.process); c.first && nothing && !locks[path] && e.Quarantine == nil {
+	nothing := errors.As(c.registry.Err(), new(*tier.GracePeriodError))
+	if locks, _ := w.hasLocked(c.process); c.first && nothing && !locks[path] && e.GracePeriod == nil {
 		w.blameLocked("words", "%s is not told that the store grants nothing: %q", c.name, text)
 	}
 	if e.First && !w.draining && !w.isFirstLocked(c.process) {
@@ -793,7 +793,7 @@ func (w *queues) judgeFiguresLocked(p *process) {
 func (w *queues) judgeReachLocked(p *process) {
 	err := p.registry.Err()
 	if w.scope.ZooKeeper || p.closing || p.told.connection != tier.Connected ||
-		errors.As(err, new(*tier.QuarantineError)) || errors.Is(err, tier.ErrUnavailable) {
+		errors.As(err, new(*tier.GracePeriodError)) || errors.Is(err, tier.ErrUnavailable) {
 		return
 	}
 	if (err != nil) != p.deaf {

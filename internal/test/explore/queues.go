@@ -94,7 +94,7 @@ type process struct {
 	unheard   bool         // its renewals are lost
 	refusals  int          // so many of its renewals are refused
 	deaf      bool         // it is told of nothing
-	contested time.Time    // since when it has known that another one waits for permits as well; zero if it does not
+	contended time.Time    // since when it has known that another one waits for permits as well; zero if it does not
 	begun     bool
 	closing   bool // what it does may be its goodbye
 	gaveUp    bool // somebody has, so it may queue for nobody
@@ -534,7 +534,7 @@ func (w *queues) faults() (steps []Step) {
 	}
 	if memory, ok := w.store.(*scripted); ok && w.scope.Anew && w.processes[0].begun && !w.done() {
 		fault("the store grants nothing for a while", []string{Everything}, func() {
-			memory.Quarantine(aWhile)
+			memory.GracePeriod(aWhile)
 		})
 	}
 	for _, p := range w.processes {

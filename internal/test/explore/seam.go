@@ -40,7 +40,7 @@ type place struct {
 	end              context.CancelCauseFunc
 	spent            atomic.Bool   // given up
 	gone             chan struct{} // closed when it is out of the queue after that
-	contested        atomic.Pointer[second.Contention]
+	contended        atomic.Pointer[second.Contention]
 	wanted           time.Time // since when somebody has waited, as the process knows; zero if it does not
 	looks            bool      // the process is to learn when somebody waits
 	sharing          bool      // as soon as the next one reads
@@ -133,7 +133,7 @@ func (s *seam) settleLocked(path string) {
 		}
 		if x.looks && s.behindLocked(path, i) {
 			x.looks = false
-			signal := x.contested.Load()
+			signal := x.contended.Load()
 			s.tell(x, "somebody waits", func() { s.raiseLocked(x, signal, time.Now()) })
 		}
 		if free := s.freeLocked(x); x.Of > 0 && s.firstLocked(x) && x.free != free {
@@ -146,7 +146,7 @@ func (s *seam) settleLocked(path string) {
 		if behind := s.places[path][i+1:]; x.sharing && len(behind) > 0 && behind[0].Contender.Shared {
 			x.sharing, x.Contender.Shared = false, true
 			s.tell(x, "it is shared", func() {
-				x.contested.Store(second.NewContention(x.look))
+				x.contended.Store(second.NewContention(x.look))
 				close(x.shared)
 			})
 		}
@@ -226,13 +226,13 @@ func (t *side) Err() error {
 	return nil
 }
 
-func (t *side) Context() context.Context            { return t.ctx }
-func (t *side) Quarantine() *second.QuarantineError { return nil }
-func (t *side) Refusal() error                      { return nil }
-func (t *side) Groups() (_, _ int64)                { return 0, 0 }
-func (t *side) Now() time.Duration                  { return time.Since(t.origin) }
-func (t *side) Logger() *slog.Logger                { return slog.New(log{slog.DiscardHandler, t.world}) }
-func (t *side) Notify(f func(second.Connection))    { f(second.Connection{State: second.Connected}) }
+func (t *side) Context() context.Context              { return t.ctx }
+func (t *side) GracePeriod() *second.GracePeriodError { return nil }
+func (t *side) Refusal() error                        { return nil }
+func (t *side) Groups() (_, _ int64)                  { return 0, 0 }
+func (t *side) Now() time.Duration                    { return time.Since(t.origin) }
+func (t *side) Logger() *slog.Logger                  { return slog.New(log{slog.DiscardHandler, t.world}) }
+func (t *side) Notify(f func(second.Connection))      { f(second.Connection{State: second.Connected}) }
 
 // Close takes all that the process has out of the queues.
 func (t *side) Close() error {
@@ -266,7 +266,7 @@ func (c *claim) place() *place {
 		Linger: c.linger, Shared: x.reads, Of: c.of,
 	}
 	x.life, x.end = context.WithCancelCause(context.Background())
-	x.contested.Store(second.NewContention(x.look))
+	x.contended.Store(second.NewContention(x.look))
 	return x
 }
 
@@ -425,15 +425,15 @@ func (c *claim) Revoke(ctx context.Context) error {
 	return nil
 }
 
-func (x *place) Context() context.Context      { return x.life }
-func (x *place) Err() error                    { return x.ErrAt(0) }
-func (x *place) Token() int64                  { return x.Contender.Token }
-func (x *place) Contested() *second.Contention { return x.contested.Load() }
-func (x *place) Revoked() <-chan struct{}      { return x.revoked }
-func (x *place) Idle() bool                    { return x.writes.Load() == 0 || x.side.world.scope.seed.hasty }
-func (x *place) Leased() bool                  { return true }
-func (x *place) Confirm() bool                 { return x.Err() == nil }
-func (x *place) ValidUntil() time.Time         { return time.Now().Add(lease) }
+func (x *place) Context() context.Context         { return x.life }
+func (x *place) Err() error                       { return x.ErrAt(0) }
+func (x *place) Token() int64                     { return x.Contender.Token }
+func (x *place) Contended() *second.Contention    { return x.contended.Load() }
+func (x *place) RevokeRequested() <-chan struct{} { return x.revoked }
+func (x *place) Idle() bool                       { return x.writes.Load() == 0 || x.side.world.scope.seed.hasty }
+func (x *place) Leased() bool                     { return true }
+func (x *place) Confirm() bool                    { return x.Err() == nil }
+func (x *place) ValidUntil() time.Time            { return time.Now().Add(lease) }
 func (x *place) ErrAt(time.Duration) error {
 	if x.spent.Load() {
 		return second.ErrReleased
@@ -455,7 +455,7 @@ func (x *place) look() {
 	if x.side.world.scope.seed.blind {
 		return
 	}
-	sent, signal := time.Now(), x.contested.Load()
+	sent, signal := time.Now(), x.contended.Load()
 	x.side.do("look behind "+x.ID, func() {
 		if i := slices.Index(x.side.places[x.path], x); i >= 0 && x.side.behindLocked(x.path, i) {
 			x.side.raiseLocked(x, signal, sent)

@@ -38,12 +38,12 @@ func TestOursAreToldWhenCuratorAsks(t *testing.T) {
 	curator := launch(t, e, sessionTimeout, "curator-revocable")[0]
 	hold := acquire(t, e.tier(t))
 	select {
-	case <-hold.Revoked():
+	case <-hold.RevokeRequested():
 		t.Error("revoked, although nobody has asked")
 	case <-time.After(100 * time.Millisecond):
 	}
 	curator.do(t, "revoke %s", e.path+"/"+e.children(t)[0])
-	waittest.Ended(t, "the holder hears of it", hold.Revoked())
+	waittest.Ended(t, "the holder hears of it", hold.RevokeRequested())
 	need.WantErr(t, "the lock", hold.Err(), nil)
 	curator.order(t, "acquire")
 	e.awaitChildren(t, 2)

@@ -230,7 +230,7 @@ func (s *scene) closeEnds(a, b *proc) {
 	h := a.acquire()
 	waiting := a.queue()
 	h.leave()
-	h.Contested().C()
+	h.Contended().C()
 	for range 2 {
 		s.within(s.lease()/3, "Close", func() {
 			if err := a.Close(); err != nil {

@@ -230,8 +230,8 @@ func noLoss(s *scene) {
 
 // listen has a holder ask for all that it can be told.
 func (s *scene) listen(h *hold) {
-	h.Contested().C()
-	h.Revoked()
+	h.Contended().C()
+	h.RevokeRequested()
 	s.settled()
 }
 

@@ -272,22 +272,22 @@ func permitStanding(s *scene) {
 	s.usedPermits(t[0])
 	free := demand(2)
 	held := t[0].begin(s.Context(), 2, func(ctx context.Context) ([]second.Permit, error) { return t[0].store.Acquire(ctx, free) }).granted()
-	if free.Contested() {
+	if free.Contended() {
 		s.Errorf("who found enough free has seen others")
 	}
 	d1, d2 := demand(2), demand(2)
 	first := t[1].queueWith(2, d1)
 	s.wait(first)
-	if d1.Contested() || d1.Standing().Ahead != 0 {
+	if d1.Contended() || d1.Standing().Ahead != 0 {
 		s.Errorf("who is first has seen others in the queue: %d, %+v", d1.Others(), d1.Standing())
 	}
 	next := t[2].queueWith(2, d2)
 	s.awaitStanding(&d2.Wait, 1, t[0].sees(2, 0, 0)[1].Token)
-	s.await("whoever is first knows of one behind", s.news(), func() bool { return d1.Others() == 1 && d1.Contested() })
+	s.await("whoever is first knows of one behind", s.news(), func() bool { return d1.Others() == 1 && d1.Contended() })
 	s.giveAll(held)
 	p := first.granted()
 	s.await("who was next is first", s.news(), func() bool { return d2.Standing().Ahead == 0 })
-	if !d2.Contested() {
+	if !d2.Contended() {
 		s.Errorf("who has waited for another one has not seen it")
 	}
 	s.giveAll(p)

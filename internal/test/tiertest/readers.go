@@ -161,26 +161,26 @@ func nothingLeftByReaders(s *scene) {
 	}
 }
 
-var readerContestedPromises = []promise{
-	{name: "readers-contested", text: "Each reader hears of one that does not read and waits behind it, whoever came first",
-		test: readersContested},
-	{name: "readers-uncontested", text: "A reader does not hear of other readers", test: readersUncontested},
+var readerContendedPromises = []promise{
+	{name: "readers-contended", text: "Each reader hears of one that does not read and waits behind it, whoever came first",
+		test: readersContended},
+	{name: "readers-uncontended", text: "A reader does not hear of other readers", test: readersUncontended},
 }
 
-func readersContested(s *scene) {
+func readersContended(s *scene) {
 	a, b, c := s.process(), s.process(), s.process()
 	for _, mode := range alone {
 		for _, asked := range []bool{false, true} {
 			readers := []*hold{a.as(second.Reading).acquire(), b.as(second.Reading).acquire()}
 			if asked {
 				for _, h := range readers {
-					h.Contested().C()
+					h.Contended().C()
 				}
 				s.settled() // the look may have been answered
 			}
 			r := c.as(mode).queue()
 			for _, h := range readers {
-				s.awaitContested(h)
+				s.awaitContended(h)
 				s.release(h)
 			}
 			s.release(r.granted())
@@ -189,19 +189,19 @@ func readersContested(s *scene) {
 	}
 }
 
-func readersUncontested(s *scene) {
+func readersUncontended(s *scene) {
 	p := s.processes(3)
 	first := p[0].as(second.Reading).acquire()
-	first.Contested().C()
+	first.Contended().C()
 	readers := []*hold{p[1].as(second.Reading).acquire(), p[2].as(second.Reading).acquire()}
 	select {
-	case <-first.Contested().C():
-		s.Errorf("contested by readers")
+	case <-first.Contended().C():
+		s.Errorf("contended by readers")
 	case <-time.After(s.Lease / 2):
 	}
 	for _, h := range append(readers, first) {
-		if d := h.Contested().For(); d != 0 {
-			s.Errorf("contested for %v by readers", d)
+		if d := h.Contended().For(); d != 0 {
+			s.Errorf("contended for %v by readers", d)
 		}
 		s.release(h)
 	}

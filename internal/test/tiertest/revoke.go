@@ -29,7 +29,7 @@ func (p *proc) revoke() {
 func (s *scene) awaitRevoked(h *hold) {
 	s.Helper()
 	select {
-	case <-h.Revoked():
+	case <-h.RevokeRequested():
 	case <-time.After(s.news() + s.slack()):
 		s.Fatalf("the holder has not heard within %v that it was asked for the lock", s.news())
 	}
@@ -41,7 +41,7 @@ func (s *scene) awaitRevoked(h *hold) {
 func (s *scene) notRevoked(h *hold) {
 	s.Helper()
 	select {
-	case <-h.Revoked():
+	case <-h.RevokeRequested():
 		s.Errorf("told of what nobody has asked for")
 	default:
 	}
@@ -53,7 +53,7 @@ func revoked(s *scene) {
 		for _, late := range []bool{false, true} {
 			h := a.as(mode).acquire()
 			if !late {
-				h.Revoked()
+				h.RevokeRequested()
 				s.settled() // the look may have been answered
 				s.notRevoked(h)
 			}
@@ -134,7 +134,7 @@ func revokedAtEachMessage(s *scene) {
 		default:
 		}
 		h := a.as(second.Writing).acquire()
-		h.Revoked()
+		h.RevokeRequested()
 		reader := s.shared(h, b)
 		select {
 		case queued := <-asked:

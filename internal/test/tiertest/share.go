@@ -11,7 +11,7 @@ import (
 var sharePromises = []promise{
 	{name: "share", text: "It waits until the one right behind reads; then that one is granted, and nobody who does not read", test: shares},
 	{name: "share-writes", text: "It is one write", alone: true, test: shareIsOneWrite},
-	{name: "share-contested", text: "From then on it is contested by those that it keeps out, not by readers", test: contestedAnew},
+	{name: "share-contended", text: "From then on it is contended by those that it keeps out, not by readers", test: contendedAnew},
 	{name: "share-ends", text: "It ends with its context, and the grant is one to write as before; and with the grant, of which " +
 		"nothing is left", test: shareEnds},
 	{name: "share-troubled", text: "Its context may end, or a message be lost, at any step: it is shared, or else nobody gets in",
@@ -93,20 +93,20 @@ func shareIsOneWrite(s *scene) {
 	s.none()
 }
 
-func contestedAnew(s *scene) {
+func contendedAnew(s *scene) {
 	a, b, c := s.process(), s.process(), s.process()
 	for _, mode := range alone {
 		h := a.as(second.Writing).acquire()
-		h.Contested().C()
+		h.Contended().C()
 		reader := s.shared(h, b)
-		h.Contested().C()
+		h.Contended().C()
 		time.Sleep(s.Lease / 3)
-		if h.Contested().Raised() {
-			s.Errorf("contested by readers")
+		if h.Contended().Raised() {
+			s.Errorf("contended by readers")
 		}
 		next := c.as(mode).queue()
-		s.awaitContested(h)
-		s.awaitContested(reader)
+		s.awaitContended(h)
+		s.awaitContended(reader)
 		s.release(h)
 		s.release(reader)
 		s.release(next.granted())

@@ -62,7 +62,7 @@ func TestCommand(t *testing.T) {
 				return pglock.New(t.Context(), pool, tier.WithLabel(label))
 			},
 			Forget: func() error {
-				execute(t, pgserver.PlainURL(server.Addr()), "UPDATE tierlock.quarantine SET life = 'another'")
+				execute(t, pgserver.PlainURL(server.Addr()), "UPDATE tierlock.grace_period SET life = 'another'")
 				return nil
 			},
 		}

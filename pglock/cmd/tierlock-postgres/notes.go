@@ -12,7 +12,7 @@ the SQL of tierlock-postgres schema.`,
 	"ls": `a PATH need not begin with a slash, and / stands for all locks and semaphores of the database that
 somebody has or wants. It is one query for the paths, and two for the queues of each.`,
 	"who": `the locks are those in tables, of pglock.New. SEQ is the place in the queue.
-"quarantined" is who gets the lock once a server that was promoted grants any.`,
+"grace-period" is who gets the lock once a server that was promoted grants any.`,
 	"doctor": `it also looks at the privileges, at whether the server is a standby, and at how long the
 holder's session would last without its process.`,
 }

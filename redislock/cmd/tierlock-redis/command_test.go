@@ -34,7 +34,7 @@ func startServer(t *testing.T) *redisserver.Server {
 	return commandtest.Server(t)
 }
 
-// take has the first process at a server take a lock, as it needs no quarantine.
+// take has the first process at a server take a lock, as it needs no grace period.
 func take(server *redisserver.Server) error {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()

@@ -12,7 +12,7 @@ same key are excluded.`,
 queues, so those of other libraries only where tierlock has waited for one; -limit counts keys of the
 database, which the server goes through.`,
 	"who": `SEQ is the place in the queue. A lock of another library is first, with the value of its
-key; who else waits for that is not known. "quarantined" is who gets the lock once a server
+key; who else waits for that is not known. "grace-period" is who gets the lock once a server
 that was started or promoted grants any.`,
 	"watch":  `a lock below PATH is found by going through -limit keys of the database, every 5 s.`,
 	"revoke": `locks of other libraries cannot be asked: nobody would hear of it.`,

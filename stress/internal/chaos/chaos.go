@@ -105,7 +105,7 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	}
 	defer stop()
 	calm := cfg.SessionTimeout + recovery
-	if cfg.Store.Quarantine {
+	if cfg.Store.GracePeriod {
 		calm += cfg.SessionTimeout
 	}
 	// No worker outlives this, whatever happens to it. Healing the last fault can take

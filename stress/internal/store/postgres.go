@@ -27,7 +27,7 @@ func postgres(name string, open open, brittle bool, sorts ...Sort) *Store {
 		Start:        startPostgres,
 		Observe:      observePostgres,
 		HastyTimeout: hastyTimeout,
-		Quarantine:   true,
+		GracePeriod:  true,
 		Brittle:      brittle,
 		Model:        trace.Rules{Brittle: brittle, Unordered: brittle},
 	}

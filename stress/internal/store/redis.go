@@ -25,7 +25,7 @@ var Redis = &Store{
 	Start:        startRedis,
 	Observe:      observeRedis,
 	HastyTimeout: hastyTimeout,
-	Quarantine:   true,
+	GracePeriod:  true,
 	Model:        trace.Rules{OwnTTL: true, Forgets: true},
 }
 

@@ -29,9 +29,9 @@ type Store struct {
 	Observe func(ctx context.Context, place Place) (Observer, error)
 	// HastyTimeout is a session timeout that hasty servers take.
 	HastyTimeout func(random *rand.Rand) time.Duration
-	// Quarantine says that a server that begins anew, or in another's place, may give nobody
+	// Grace period says that a server that begins anew, or in another's place, may give nobody
 	// a lock for a session timeout.
-	Quarantine bool
+	GracePeriod bool
 	// Brittle says that a connection that breaks ends its locks at the server at once, which
 	// a holder may hear of a moment too late. Nothing is promised then.
 	Brittle bool

@@ -135,7 +135,7 @@ func (p *contender) of(token int64) *seen {
 
 // tell notes what is told of a contender that is there, at a time or later.
 func (s *seen) tell(v View, alive clock.Instant) {
-	if v.Quarantined {
+	if v.InGracePeriod {
 		return
 	}
 	s.alive = max(s.alive, alive)
@@ -192,7 +192,7 @@ func (c *checker) prepare(events []Event) []Event {
 		case e.Kind == News:
 			c.tells(e.At, *e.News, 0)
 		}
-		if c.rules.Forgets && e.quarantined() {
+		if c.rules.Forgets && e.inGracePeriod() {
 			c.silent = append(c.silent, e.At)
 		}
 	}

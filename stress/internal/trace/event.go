@@ -75,30 +75,30 @@ type Ref struct {
 
 // An Answer is what a store says to a command, as [queue.Answer] has it.
 type Answer struct {
-	Outcome     queue.Outcome `json:"outcome"`
-	View        View          `json:"view,omitzero"`
-	Views       []View        `json:"views,omitempty"`
-	Removed     queue.Removal `json:"removed,omitempty"`
-	Quarantined bool          `json:"quarantined,omitempty"`
-	Session     string        `json:"session,omitempty"`
-	TTL         time.Duration `json:"ttl,omitempty"`
-	Present     []Ref         `json:"present,omitempty"`
+	Outcome       queue.Outcome `json:"outcome"`
+	View          View          `json:"view,omitzero"`
+	Views         []View        `json:"views,omitempty"`
+	Removed       queue.Removal `json:"removed,omitempty"`
+	InGracePeriod bool          `json:"inGracePeriod,omitempty"`
+	Session       string        `json:"session,omitempty"`
+	TTL           time.Duration `json:"ttl,omitempty"`
+	Present       []Ref         `json:"present,omitempty"`
 }
 
 // A View is how a contender stands, as [queue.View] has it.
 type View struct {
-	ID          string `json:"id,omitempty"`
-	Known       bool   `json:"known,omitempty"`
-	Token       int64  `json:"token,omitempty"`
-	Failed      bool   `json:"failed,omitempty"` // it cannot be told, or has lost the lock
-	Has         bool   `json:"has,omitempty"`
-	Reads       bool   `json:"reads,omitempty"`
-	Asked       bool   `json:"asked,omitempty"`
-	Behind      bool   `json:"behind,omitempty"`
-	Free        int    `json:"free,omitempty"`
-	Ahead       int    `json:"ahead,omitempty"`
-	Nearest     string `json:"nearest,omitempty"`
-	Quarantined bool   `json:"quarantined,omitempty"`
+	ID            string `json:"id,omitempty"`
+	Known         bool   `json:"known,omitempty"`
+	Token         int64  `json:"token,omitempty"`
+	Failed        bool   `json:"failed,omitempty"` // it cannot be told, or has lost the lock
+	Has           bool   `json:"has,omitempty"`
+	Reads         bool   `json:"reads,omitempty"`
+	Asked         bool   `json:"asked,omitempty"`
+	Behind        bool   `json:"behind,omitempty"`
+	Free          int    `json:"free,omitempty"`
+	Ahead         int    `json:"ahead,omitempty"`
+	Nearest       string `json:"nearest,omitempty"`
+	InGracePeriod bool   `json:"inGracePeriod,omitempty"`
 }
 
 func refOf(r queue.Ref) Ref { return Ref{r.Path, r.ID, r.Reads, r.Token, r.Permits} }
@@ -113,12 +113,12 @@ func commandOf(c queue.Command) *Command {
 }
 
 func viewOf(v queue.View) View {
-	return View{v.ID, v.Known, v.Token, v.Err != nil, v.Has, v.Reads, v.Asked, v.Behind, v.Free, v.Ahead, v.Nearest.ID, v.Quarantined}
+	return View{v.ID, v.Known, v.Token, v.Err != nil, v.Has, v.Reads, v.Asked, v.Behind, v.Free, v.Ahead, v.Nearest.ID, v.InGracePeriod}
 }
 
 func answerOf(a queue.Answer) *Answer {
 	return &Answer{
-		Outcome: a.Outcome, View: viewOf(a.View), Views: each(a.Views, viewOf), Removed: a.Removed, Quarantined: a.Quarantined,
+		Outcome: a.Outcome, View: viewOf(a.View), Views: each(a.Views, viewOf), Removed: a.Removed, InGracePeriod: a.InGracePeriod,
 		Session: a.Name, TTL: a.TTL, Present: each(a.Present, refOf),
 	}
 }
@@ -143,8 +143,8 @@ func (a *Answer) String() string {
 	return outcome + ", " + a.View.String()
 }
 
-func (e Event) quarantined() bool {
-	return e.News != nil && e.News.Quarantined || e.Answer != nil && (e.Answer.Quarantined || e.Answer.View.Quarantined)
+func (e Event) inGracePeriod() bool {
+	return e.News != nil && e.News.InGracePeriod || e.Answer != nil && (e.Answer.InGracePeriod || e.Answer.View.InGracePeriod)
 }
 
 // apart returns an event with names that no two processes share. What came from another process has none.

@@ -237,7 +237,7 @@ func (s *state) enter(o *op, a *Answer) *state {
 		return s
 	case a.Outcome == queue.Locked: // although nobody is in the way
 		s.queue = slices.DeleteFunc(s.queue, func(p place) bool { return p.ID == o.ID })
-		return ifSo(a.Quarantined, s)
+		return ifSo(a.InGracePeriod, s)
 	}
 	return ifSo(s.sees(Ref{ID: o.ID}, a.View), s)
 }
@@ -273,7 +273,7 @@ func (s *state) matches(i int, v View) bool {
 	p, now := s.queue[i], s.stand(i)
 	told := v.Has || v.Ahead > 0 // else this store tells that by news
 	switch {
-	case v.Quarantined:
+	case v.InGracePeriod:
 		return !v.Has
 	case s.unordered:
 		return p.was(v)
@@ -289,7 +289,7 @@ func (s *state) matches(i int, v View) bool {
 // hears returns the state in which news are so, or were, and nil if they cannot be. Of what a server tells that grants nothing, only
 // that counts, as it does in answers.
 func (s *state) hears(v View) *state {
-	if v.Quarantined {
+	if v.InGracePeriod {
 		v.Asked, v.Behind = false, false
 	}
 	r := Ref{ID: v.ID, Token: v.Token}

@@ -392,13 +392,13 @@ func TestEnterThatWasRepeatedMayBeExecutedLate(t *testing.T) {
 }
 
 // What a fail-over has lost is seen by some after the new server has said to others that it grants nothing, and not once that is over.
-func TestWhatAFailOverHasLostIsSeenInItsQuarantine(t *testing.T) {
+func TestWhatAFailOverHasLostIsSeenInItsGracePeriod(t *testing.T) {
 	x, y := Ref{Path: "/mutex", ID: "x"}, Ref{Path: "/other", ID: "y"}
 	for _, lasts := range []bool{true, false} {
 		var events []Event
 		add := adding(&events)
 		nothing := func() {
-			add("b", int64(len(events)+1), Command{Op: queue.Try, Ref: y}, &Answer{Outcome: queue.Locked, Quarantined: true})
+			add("b", int64(len(events)+1), Command{Op: queue.Try, Ref: y}, &Answer{Outcome: queue.Locked, InGracePeriod: true})
 		}
 		add("a", 1, Command{Op: queue.Open}, &Answer{Outcome: queue.Done, Session: "s", TTL: time.Hour})
 		add("a", 2, Command{Op: queue.Enter, Session: "s", Ref: x},
@@ -412,19 +412,19 @@ func TestWhatAFailOverHasLostIsSeenInItsQuarantine(t *testing.T) {
 			events[i].At /= 10 // so that all of it is within the time for which a server may have lost what it knew
 		}
 		_, err := Check(events, Rules{Forgets: true})
-		need.That(t, fmt.Sprintf("the quarantine lasts, %t: got %v", lasts, err), (err == nil) == lasts)
+		need.That(t, fmt.Sprintf("the grace period lasts, %t: got %v", lasts, err), (err == nil) == lasts)
 	}
 }
 
 // A new primary, which grants nothing yet, tells who was granted the lock by the old one that somebody waits behind it.
-func TestNewsInAQuarantineOfWhoWaitsBehind(t *testing.T) {
+func TestNewsInAGracePeriodOfWhoWaitsBehind(t *testing.T) {
 	var events []Event
 	add := adding(&events)
 	x, y := Ref{Path: "/mutex", ID: "x"}, Ref{Path: "/mutex", ID: "y"}
 	add("a", 1, Command{Op: queue.Enter, Ref: x}, &Answer{Outcome: queue.Done, View: View{ID: "x", Known: true, Has: true, Token: 1}})
 	add("b", 1, Command{Op: queue.Enter, Ref: y},
-		&Answer{Outcome: queue.Done, View: View{ID: "y", Known: true, Token: 2, Ahead: 1, Nearest: "x", Quarantined: true}})
-	news := View{ID: "x", Known: true, Token: 1, Behind: true, Quarantined: true}
+		&Answer{Outcome: queue.Done, View: View{ID: "y", Known: true, Token: 2, Ahead: 1, Nearest: "x", InGracePeriod: true}})
+	news := View{ID: "x", Known: true, Token: 1, Behind: true, InGracePeriod: true}
 	events = append(events, Event{At: clock.Instant(time.Minute), Process: "a", Kind: News, News: &news})
 	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{})), nil)
 }

@@ -74,7 +74,7 @@ function waiters(lock) {
   const longest = Math.max(1000, ...lock.waiters.map((w) => w.age));
   let above = lock.holding === 1 ? lock.holders[0].who : "";
   for (const w of lock.waiters.slice(0, maxListed)) {
-    const state = { waits: "", quarantined: " · is first", next: " · is next" }[w.state] ?? " · may hold too";
+    const state = { waits: "", "grace-period": " · is first", next: " · is next" }[w.state] ?? " · may hold too";
     const bar = drawing("svg", { class: "bar", viewBox: "0 0 100 1", preserveAspectRatio: "none", "aria-hidden": "true" },
       drawing("rect", { x: 0, y: 0, height: 1, width: Math.max(0, 100 * w.age / longest) }));
     list.append(element("li", "waiter", element("span", "who", w.who), element("span", "soft", `${w.kind}${state} · ${age(w.age)}`),

@@ -9,31 +9,31 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-var quarantinePromises = []promise{
-	{name: "quarantine", text: "A server that takes over and may not know all grants gives none for a lease; a try, a wait, the queue " +
-		"and the tier say so", alone: true, first: true, test: quarantine},
+var gracePeriodPromises = []promise{
+	{name: "grace-period", text: "A server that takes over and may not know all grants gives none for a lease; a try, a wait, the queue " +
+		"and the tier say so", alone: true, first: true, test: gracePeriod},
 }
 
-// quarantine has a server take over once more if the time in which it grants nothing was over before all had looked.
-func quarantine(s *scene) {
+// gracePeriod has a server take over once more if the time in which it grants nothing was over before all had looked.
+func gracePeriod(s *scene) {
 	if !s.Forgets {
 		s.lacks("it needs no such time")
 	}
 	p, looker := s.victim(), s.victim()
 	s.used(p)
 	for range 3 {
-		if unseen := s.quarantined(p, looker); unseen == "" {
+		if unseen := s.inGracePeriod(p, looker); unseen == "" {
 			return
 		} else {
 			s.Logf("not seen in time: %s", unseen)
 		}
 	}
-	s.Fatalf("a quarantine is not told")
+	s.Fatalf("a grace period is not told")
 }
 
-// quarantined has another server take over, which may serve long before all others do, and looks what is told. It
-// returns what it has not seen of the quarantine.
-func (s *scene) quarantined(p, looker *proc) (unseen string) {
+// inGracePeriod has another server take over, which may serve long before all others do, and looks what is told. It
+// returns what it has not seen of the grace period.
+func (s *scene) inGracePeriod(p, looker *proc) (unseen string) {
 	struck := time.Now()
 	over := make(chan struct{})
 	go func() {
@@ -41,12 +41,12 @@ func (s *scene) quarantined(p, looker *proc) (unseen string) {
 		s.Failover()
 	}()
 	defer func() { <-over }()
-	if !s.poll(s.patience(), func() bool { return p.Quarantine() != nil }) {
+	if !s.poll(s.patience(), func() bool { return p.GracePeriod() != nil }) {
 		return "by the tier"
 	}
-	var q *second.QuarantineError
+	var q *second.GracePeriodError
 	r := p.begin(p.claim.TryAcquire)
-	for r.end(); r.err != nil && !errors.Is(r.err, second.ErrLocked) && p.Quarantine() != nil; r.end() { // the server was not reached
+	for r.end(); r.err != nil && !errors.Is(r.err, second.ErrLocked) && p.GracePeriod() != nil; r.end() { // the server was not reached
 		r = p.begin(p.claim.TryAcquire)
 	}
 	if r.err == nil {
@@ -65,23 +65,23 @@ func (s *scene) quarantined(p, looker *proc) (unseen string) {
 			time.Sleep(s.moment() / 2)
 		}
 	}
-	sees("by a wait", func() bool { return w.Standing().Quarantine != nil })
+	sees("by a wait", func() bool { return w.Standing().GracePeriod != nil })
 	sees("in the queue", func() bool {
 		queue := looker.look()
-		return len(queue) == 1 && queue[0].Quarantined
+		return len(queue) == 1 && queue[0].InGracePeriod
 	})
 	h := r.granted()
-	s.await("the quarantine is over", s.patience(), func() bool {
+	s.await("the grace period is over", s.patience(), func() bool {
 		queue := looker.look()
-		return p.Quarantine() == nil && looker.Quarantine() == nil && len(queue) == 1 && !queue[0].Quarantined
+		return p.GracePeriod() == nil && looker.GracePeriod() == nil && len(queue) == 1 && !queue[0].InGracePeriod
 	})
-	s.await("a try after the quarantine finds the lock taken", s.patience(), func() bool { // or has no answer in time
+	s.await("a try after the grace period finds the lock taken", s.patience(), func() bool { // or has no answer in time
 		r = looker.begin(looker.claim.TryAcquire)
 		r.end()
 		return errors.Is(r.err, second.ErrLocked)
 	})
 	if errors.As(r.err, &q) {
-		s.Errorf("a try after the quarantine: %v, want ErrLocked", r.err)
+		s.Errorf("a try after the grace period: %v, want ErrLocked", r.err)
 	}
 	s.granted(h, struck)
 	s.none()

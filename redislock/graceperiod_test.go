@@ -119,9 +119,9 @@ func TestPrimaryThatIsKnownByNowIsNotAsked(t *testing.T) {
 	wantErr(t, p.meet(soon(t), words), nil)
 }
 
-// Whoever has met the primary grants nothing until its quarantine is over: no free lock, not to readers of a lock that is read,
+// Whoever has met the primary grants nothing until its grace period is over: no free lock, not to readers of a lock that is read,
 // nor to one who has the lock and does not know yet. Who has it stays.
-func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
+func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})
 	log, logger := logtest.New(slog.LevelInfo)
@@ -133,23 +133,23 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	renew(t, s)
 
 	v := p.does(t, queue.Command{Op: queue.Beat, Among: []queue.Ref{untold}}).Views[0]
-	need.That(t, fmt.Sprintf("one that was not told has the lock: %+v", v), !v.Has && v.Again != 0 && v.Quarantined)
+	need.That(t, fmt.Sprintf("one that was not told has the lock: %+v", v), !v.Has && v.Again != 0 && v.InGracePeriod)
 	_, err := p.at(t, "free").TryAcquire(soon(t))
-	var quarantine *second.QuarantineError
-	need.Must(t, fmt.Sprintf("a try: %v, want ErrLocked because of a quarantine", err),
-		errors.Is(err, second.ErrLocked) && errors.As(err, &quarantine) && strings.HasSuffix(err.Error(), ": "+quarantine.Error()))
-	need.Between(t, "the quarantine lasts for", time.Until(quarantine.Until), long/2, long)
-	need.Has(t, "its reason", quarantine.Reason, "promoted")
+	var gracePeriod *second.GracePeriodError
+	need.Must(t, fmt.Sprintf("a try: %v, want ErrLocked because of a grace period", err),
+		errors.Is(err, second.ErrLocked) && errors.As(err, &gracePeriod) && strings.HasSuffix(err.Error(), ": "+gracePeriod.Error()))
+	need.Between(t, "the grace period lasts for", time.Until(gracePeriod.Until), long/2, long)
+	need.Has(t, "its reason", gracePeriod.Reason, "promoted")
 	free, other := q.anew("free"), q.anew("read")
 	other.Reads = true
 	for _, c := range []queue.Ref{free, other} {
 		v := q.stands(t, queue.Enter, c, 0)
-		need.That(t, fmt.Sprintf("%s: %+v, want to wait for the end of the quarantine", c.Path, v), !v.Has && v.Quarantined && v.Again != 0)
+		need.That(t, fmt.Sprintf("%s: %+v, want to wait for the end of the grace period", c.Path, v), !v.Has && v.InGracePeriod && v.Again != 0)
 	}
 	need.Equal(t, "the key of a lock that nobody has says", need.Get(redisserver.Ask(s.Addr(), "GET", "free"))(t)[0], "")
 	for path, want := range map[string]bool{"free": true, "read": false} {
 		queue := need.Get(p.at(t, path).Contenders(soon(t)))(t)
-		need.That(t, fmt.Sprintf("%s: %+v, want the first quarantined: %t", path, queue, want), len(queue) > 0 && queue[0].Quarantined == want)
+		need.That(t, fmt.Sprintf("%s: %+v, want the first in a grace period: %t", path, queue, want), len(queue) > 0 && queue[0].InGracePeriod == want)
 	}
 	before := reader.ValidUntil()
 	p.tier.Renew()
@@ -160,7 +160,7 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 	q.primaries.Clear()
 	for _, c := range []queue.Ref{free, other} {
 		v := q.stands(t, queue.Look, c, 0)
-		need.That(t, fmt.Sprintf("%s after the quarantine: %+v", c.Path, v), v.Has && !v.Quarantined)
+		need.That(t, fmt.Sprintf("%s after the grace period: %+v", c.Path, v), v.Has && !v.InGracePeriod)
 	}
 	q.leaves(t, free, other, untold)
 	mustRelease(t, reader)
@@ -169,7 +169,7 @@ func TestNobodyIsGrantedALockInAQuarantine(t *testing.T) {
 }
 
 // The first process alone can say that a server is new, and only of its first primary; it says so once.
-func TestNewServerHasNoQuarantine(t *testing.T) {
+func TestNewServerHasNoGracePeriod(t *testing.T) {
 	t.Parallel()
 	s := childtest.Start(t, redisserver.Start, redisserver.Config{NoSync: true})
 	first := startAt(t, []string{s.Addr()}, WithNewServer(), tier.WithLeaseTTL(long))
@@ -194,17 +194,17 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 	need.WantErr(t, "a session with the next primary", first.examine(soon(t)), nil)
 	need.Equal(t, "primaries that were met", strings.Count(first.met(), "="), 1)
 	err := need.ErrOf(first.at(t, "x").TryAcquire(soon(t)))
-	need.That(t, fmt.Sprintf("after a promotion: %v, want a quarantine", err), errors.As(err, new(*tier.QuarantineError)))
+	need.That(t, fmt.Sprintf("after a promotion: %v, want a grace period", err), errors.As(err, new(*tier.GracePeriodError)))
 	asks(t, s, "FLUSHALL")
 	refused() // as it was promoted
 	first.declared.Store(false)
 	first.primaries.Clear()
-	if v := first.stands(t, queue.Enter, first.anew("y"), 0); v.Has || !v.Quarantined || strings.Count(first.met(), "=") != 1 {
-		t.Errorf("%+v, want a quarantine whoever says that the server is new, of this primary: %s", v, first.met())
+	if v := first.stands(t, queue.Enter, first.anew("y"), 0); v.Has || !v.InGracePeriod || strings.Count(first.met(), "=") != 1 {
+		t.Errorf("%+v, want a grace period whoever says that the server is new, of this primary: %s", v, first.met())
 	}
 }
 
-// A primary that nobody ends, and that misses its replicas, goes on for a lag. The quarantine of the one that takes over is longer by
+// A primary that nobody ends, and that misses its replicas, goes on for a lag. The grace period of the one that takes over is longer by
 // that: its holder hears of its loss before the next one is granted the lock.
 func TestHolderAtAPrimaryThatWasReplacedKnowsOfItsLossFirst(t *testing.T) {
 	t.Parallel()
@@ -217,7 +217,7 @@ func TestHolderAtAPrimaryThatWasReplacedKnowsOfItsLossFirst(t *testing.T) {
 		return err == nil && len(keys) > 0
 	})
 	a, b := startAt(t, []string{old.Addr()}), startAt(t, []string{replica.Addr(), old.Addr()})
-	need.Equal(t, "a quarantine of", a.quarantine(), ttl+lag)
+	need.Equal(t, "a grace period of", a.gracePeriod(), ttl+lag)
 	c := mustAcquire(t, a.at(t, "x"))
 	e.Isolate(old)
 	promoted := time.Now()

@@ -11,10 +11,10 @@ import (
 )
 
 // Whom the server knows keeps what it has, and is seen to; who comes gets nothing yet, which the queue tells.
-func TestWhoHadSomethingBeforeIsNotQuarantined(t *testing.T) {
+func TestWhoHadSomethingBeforeIsNotInGracePeriod(t *testing.T) {
 	t.Parallel()
 	_, url, outside := alone(t)
-	begin := func() *tier.Registry { return tier.New(tables.start(t, url, tier.WithLeaseTTL(4*ttl))) } // time to see the quarantine
+	begin := func() *tier.Registry { return tier.New(tables.start(t, url, tier.WithLeaseTTL(4*ttl))) } // time to see the grace period
 	holder, other := begin(), begin()
 	held := need.Get(holder.Semaphore(lockPath(t), 5).Acquire(soon(t), 2))(t)
 	exec(t, outside, tables.forget)
@@ -26,22 +26,22 @@ func TestWhoHadSomethingBeforeIsNotQuarantined(t *testing.T) {
 	}()
 	eventually(t, "one that is given none yet", func() bool {
 		q, err := permits.Contenders(soon(t))
-		return err == nil && len(q) == 2 && q[0].Permits == 2 && !q[0].Quarantined && q[1].Permits == 0 && q[1].Quarantined
+		return err == nil && len(q) == 2 && q[0].Permits == 2 && !q[0].InGracePeriod && q[1].Permits == 0 && q[1].InGracePeriod
 	})
 	later := <-taken
 	q := need.Get(permits.Contenders(soon(t)))(t)
-	need.That(t, fmt.Sprintf("after the quarantine: %+v", q), len(q) == 2 && q[1].Permits == 1 && !q[1].Quarantined)
+	need.That(t, fmt.Sprintf("after the grace period: %+v", q), len(q) == 2 && q[1].Permits == 1 && !q[1].InGracePeriod)
 	mustRelease(t, held)
 	mustRelease(t, later)
 }
 
 // A server that was started again before anybody has had a lock there, or promoted, is taken for one with a past. Only the first process
 // can say that it is new.
-func TestNewServerHasNoQuarantine(t *testing.T) {
+func TestNewServerHasNoGracePeriod(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		_, url, outside := alone(t)
 		exec(t, outside, advisories.forget)
-		first := f.start(t, url, WithNewServer(), tier.WithLeaseTTL(time.Minute)) // there would be a quarantine of that
+		first := f.start(t, url, WithNewServer(), tier.WithLeaseTTL(time.Minute)) // there would be a grace period of that
 		hold := first.holds(t)
 		f.start(t, url) // for whom there is none, either
 		mustRelease(t, hold)
@@ -50,9 +50,9 @@ func TestNewServerHasNoQuarantine(t *testing.T) {
 		}
 		exec(t, outside, f.forget)
 		next := f.start(t, url).at(t, lockPath(t))
-		eventually(t, "the quarantine of the next promotion", func() bool {
+		eventually(t, "the grace period of the next promotion", func() bool {
 			_, err := next.TryAcquire(soon(t))
-			return errors.As(err, new(*tier.QuarantineError))
+			return errors.As(err, new(*tier.GracePeriodError))
 		})
 	})
 }
@@ -71,10 +71,10 @@ func TestServerWithARecordIsNotNew(t *testing.T) {
 	for _, sql := range []string{
 		tables.forget,
 		"SELECT tierlock.open(gen_random_uuid()::text, 1000, 'host', 1, '')",
-		"SELECT tierlock.open(gen_random_uuid()::text, 1000, 'host', 1, ''); UPDATE tierlock.quarantine SET longest_ms = 0",
+		"SELECT tierlock.open(gen_random_uuid()::text, 1000, 'host', 1, ''); UPDATE tierlock.grace_period SET longest_ms = 0",
 		"SELECT tierlock.quiet_ms('advisory', 1000)",
 	} {
-		const asNew = "DELETE FROM tierlock.session; UPDATE tierlock.quarantine SET longest_ms = 0," +
+		const asNew = "DELETE FROM tierlock.session; UPDATE tierlock.grace_period SET longest_ms = 0," +
 			"life = tierlock.life(locks), since = 'epoch'"
 		exec(t, outside, asNew)
 		f := newFirstUse()

@@ -1,0 +1,51 @@
+package second
+
+import (
+	"fmt"
+	"time"
+)
+
+// A GracePeriodError says that a store grants nothing to anybody until a time, and why: those to whom it may have
+// granted something before, and does not know any more, have to lose it first.
+type GracePeriodError struct {
+	Until  time.Time `json:"until"` // by the clock of this machine
+	Reason string    `json:"reason"`
+}
+
+func (q *GracePeriodError) Error() string {
+	return "no grants until " + q.Until.Add(time.Second-1).Format(time.TimeOnly) + ": " + q.Reason
+}
+
+// Locked is the error of a try: in the grace period it wraps q and [ErrLocked], without one it is that.
+func (q *GracePeriodError) Locked() error {
+	if q == nil {
+		return ErrLocked
+	}
+	return inGracePeriod{q}
+}
+
+type inGracePeriod struct{ *GracePeriodError }
+
+func (q inGracePeriod) Unwrap() []error { return []error{q.GracePeriodError, ErrLocked} }
+
+// Explain adds the grace period, if there is one, to the error of a wait that has ended.
+func (q *GracePeriodError) Explain(cause error) error {
+	if q == nil {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", cause, q)
+}
+
+// InGracePeriod marks who of a queue waits for nobody, and does not have the lock, in a grace period. Has tells of each whether
+// it was granted the lock, or permits, before.
+func InGracePeriod(queue []Contender, has func(i int) bool) {
+	read := true // all so far
+	for i := range queue {
+		c := &queue[i]
+		first := i == 0 || read && c.Shared || c.Permits > 0
+		read = read && c.Shared
+		if c.InGracePeriod = first && !has(i); c.InGracePeriod {
+			c.Permits = 0
+		}
+	}
+}
