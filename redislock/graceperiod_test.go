@@ -125,7 +125,8 @@ func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})
 	log, logger := logtest.New(slog.LevelInfo)
-	p, q := startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long), tier.WithLogger(logger)), startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))
+	p := startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long), tier.WithLogger(logger))
+	q := startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))
 	reading := second.Options{Mode: second.Reading}
 	reader := mustAcquire(t, p.with(t, "read", reading))
 	untold := p.anew("untold")
@@ -149,7 +150,8 @@ func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 	need.Equal(t, "the key of a lock that nobody has says", need.Get(redisserver.Ask(s.Addr(), "GET", "free"))(t)[0], "")
 	for path, want := range map[string]bool{"free": true, "read": false} {
 		queue := need.Get(p.at(t, path).Contenders(soon(t)))(t)
-		need.That(t, fmt.Sprintf("%s: %+v, want the first in a grace period: %t", path, queue, want), len(queue) > 0 && queue[0].InGracePeriod == want)
+		need.That(t, fmt.Sprintf("%s: %+v, want the first in a grace period: %t", path, queue, want),
+			len(queue) > 0 && queue[0].InGracePeriod == want)
 	}
 	before := reader.ValidUntil()
 	p.tier.Renew()

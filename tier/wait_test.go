@@ -180,7 +180,8 @@ func TestGracePeriodIsToldByTryByWaitAndByErr(t *testing.T) {
 		wait := waitError(t, t.Context(), mu)
 		wantGracePeriod(t, wait, q)
 		wantText(t, wait, ": no grants until "+q.Until.Format(time.TimeOnly)+": the server is new")
-		need.That(t, fmt.Sprintf("%+v", wait), wait.GracePeriod == q && wait.Position == 0 && !wait.AheadHolds && !errors.Is(wait, tier.ErrLocked))
+		need.That(t, fmt.Sprintf("%+v", wait),
+			wait.GracePeriod == q && wait.Position == 0 && !wait.AheadHolds && !errors.Is(wait, tier.ErrLocked))
 
 		hold := acquire(t, mu)
 		need.That(t, "granted in the grace period", !time.Now().Before(q.Until))

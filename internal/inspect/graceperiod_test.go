@@ -40,7 +40,7 @@ func TestFollowerTellsOfTheBeginningAndTheEndOfAGracePeriod(t *testing.T) {
 		var told []string
 		ctx := need.Within(t, time.Minute)
 		need.OK(t, f.Follow(ctx, func(s inspect.Sight) {
-			if inGracePeriod := time.Now().Before(q.Until); (s.GracePeriod != nil) != inGracePeriod || (s.Queues[0].Holder() == nil) != inGracePeriod {
+			if lasts := time.Now().Before(q.Until); (s.GracePeriod != nil) != lasts || (s.Queues[0].Holder() == nil) != lasts {
 				t.Errorf("at %v: %v, held by %v", s.At, s.GracePeriod, s.Queues[0].Holder())
 			}
 			for _, e := range s.Events {

@@ -236,7 +236,8 @@ func TestPartThatTheStoreRefusesToTakeBackIsSentAgain(t *testing.T) {
 	})
 }
 
-// Who is not first takes no permits, also if some are free. Who waits for the end of a grace period does not take more than it has asked for.
+// A waiter that is not first takes no permits, also if some are free. One that waits for the end of a grace period does not take more
+// than it has asked for.
 func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 3, second.Options{}))(t)
