@@ -133,7 +133,10 @@ func answerVersion(conn net.Conn, version string) {
 		if err != nil {
 			return
 		}
-		if _, end := m.(*pgproto3.Sync); end {
+		switch m.(type) {
+		case *pgproto3.Query: // empty: a pool tries out a connection that was not used for a second
+			say(&pgproto3.EmptyQueryResponse{})
+		case *pgproto3.Sync:
 			say(&pgproto3.ParseComplete{}, &pgproto3.BindComplete{},
 				&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{{Name: []byte("version"), DataTypeOID: 25, DataTypeSize: -1}}},
 				&pgproto3.DataRow{Values: [][]byte{[]byte(version)}}, &pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")})
