@@ -23,12 +23,12 @@ func TestLeaderLooksAtTheClock(t *testing.T) {
 		locks, link := dial(t, s, "a")
 		e := election.New(locks, path)
 		err := e.Run(t.Context(), func(ctx context.Context, _ int64) error {
-			locktest.WantErr(t, "IsLeader", e.IsLeader(ctx), nil)
+			locktest.WantErr(t, "IsLeader", e.IsLeader(), nil)
 			waittest.Grant(tier.HoldFrom(ctx, locks.Mutex(path))).(*queue.Contender).StopWatchdog()
 			link.Cut()
 			time.Sleep(sessionTimeout)
 			need.That(t, "the context has ended, so this test shows nothing", ctx.Err() == nil)
-			need.WantErr(t, "IsLeader when the lease is over", e.IsLeader(ctx), election.ErrNotLeader, second.ErrLost)
+			need.WantErr(t, "IsLeader when the lease is over", e.IsLeader(), election.ErrNotLeader, second.ErrLost)
 			return election.ErrStop
 		})
 		need.WantErr(t, "Run", err, nil)
@@ -43,7 +43,7 @@ func TestLeaderWhoseMachineSleptForALeaseDoesNotLead(t *testing.T) {
 		err := e.Run(t.Context(), func(ctx context.Context, _ int64) error {
 			waittest.Grant(tier.HoldFrom(ctx, locks.Mutex(path))).(*queue.Contender).Clock().Suspend(sessionTimeout)
 			need.That(t, "the context has ended, so this test shows nothing", ctx.Err() == nil)
-			need.WantErr(t, "IsLeader after the sleep", e.IsLeader(ctx), election.ErrNotLeader, second.ErrLost)
+			need.WantErr(t, "IsLeader after the sleep", e.IsLeader(), election.ErrNotLeader, second.ErrLost)
 			<-ctx.Done()
 			need.WantErr(t, "the cause of the context", context.Cause(ctx), second.ErrLost)
 			return election.ErrStop
@@ -64,7 +64,7 @@ func TestNothingIsDoneInATermThatIsOver(t *testing.T) {
 		e, led := election.New(locks, path), 0
 		if err := e.Run(t.Context(), func(ctx context.Context, _ int64) error {
 			led++
-			need.That(t, "leads in a term that is over", ctx.Err() == nil && e.IsLeader(ctx) == nil)
+			need.That(t, "leads in a term that is over", ctx.Err() == nil && e.IsLeader() == nil)
 			return election.ErrStop
 		}); err != nil || led != 1 {
 			t.Errorf("Run: %v, led %d times; want one term, the second", err, led)

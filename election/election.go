@@ -48,8 +48,8 @@ func New(locks *tier.Registry, path string, opts ...tier.Option) *Election {
 // IsLeader returns nil while this process leads, and otherwise an error that wraps [ErrNotLeader].
 // It asks nobody but the clock, so it is right from the first instruction of a process that was
 // stopped and continued. It is not nil any more once the context of the function that leads has
-// ended, even if that function is still at work. It needs no context; schedulers have one to pass.
-func (e *Election) IsLeader(context.Context) error {
+// ended, even if that function is still at work.
+func (e *Election) IsLeader() error {
 	t := e.term.Load()
 	if t == nil {
 		return ErrNotLeader

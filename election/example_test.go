@@ -32,13 +32,13 @@ func Example() {
 
 	e := election.New(locks, "/elections/reports")
 	err := e.Run(ctx, func(ctx context.Context, _ int64) error {
-		fmt.Println("leading:", e.IsLeader(ctx) == nil)
+		fmt.Println("leading:", e.IsLeader() == nil)
 		stop() // somebody ends the program
 		<-ctx.Done()
 		return nil // resigns
 	})
 	fmt.Println(err)
-	fmt.Println(e.IsLeader(ctx))
+	fmt.Println(e.IsLeader())
 	// Output:
 	// leading: true
 	// election: run /elections/reports: context canceled

@@ -24,7 +24,7 @@ func TestLeaderThatIsCutOffIsSucceeded(t *testing.T) {
 		a.lead = func(ctx context.Context, term int64) error {
 			defer func() {
 				cause = context.Cause(ctx)
-				need.That(t, "it leads although its term is over", a.IsLeader(ctx) != nil)
+				need.That(t, "it leads although its term is over", a.IsLeader() != nil)
 			}()
 			return lead(ctx, term)
 		}
@@ -61,7 +61,7 @@ func TestFunctionThatIgnoresTheLossStopsNobody(t *testing.T) {
 		s.Expire(path, 0)
 		time.Sleep(sessionTimeout)
 		b.leads()
-		need.WantErr(t, "IsLeader after the loss", a.IsLeader(t.Context()), election.ErrNotLeader, tier.ErrLost)
+		need.WantErr(t, "IsLeader after the loss", a.IsLeader(), election.ErrNotLeader, tier.ErrLost)
 		close(end)
 		locktest.WantErr(t, "Run", <-ended, nil)
 		b.leads()

@@ -145,7 +145,7 @@ func (p *process) leads(others ...*process) {
 	if got := p.diary.leader(); got != p.label {
 		p.t.Fatalf("%q leads, want %s", got, p.label)
 	}
-	need.WantErr(p.t, "IsLeader of "+p.label+", which leads", p.IsLeader(p.t.Context()), nil)
+	need.WantErr(p.t, "IsLeader of "+p.label+", which leads", p.IsLeader(), nil)
 	for _, other := range others {
 		other.follows()
 	}
@@ -153,7 +153,7 @@ func (p *process) leads(others ...*process) {
 
 func (p *process) follows() {
 	p.t.Helper()
-	need.WantErr(p.t, "IsLeader of "+p.label+", which does not lead", p.IsLeader(p.t.Context()), election.ErrNotLeader)
+	need.WantErr(p.t, "IsLeader of "+p.label+", which does not lead", p.IsLeader(), election.ErrNotLeader)
 }
 
 // returns checks how Run ends.

@@ -346,7 +346,7 @@ func (s *store) sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
 	if permits == 0 || permits == ref.Permits {
 		return nil
 	}
-	return otherNumber{fmt.Errorf("%w: there are %d, not %d", second.ErrPermits, permits, ref.Permits), permits}
+	return otherNumber{fmt.Errorf("%w: there are %d, not %d", second.ErrTooManyPermits, permits, ref.Permits), permits}
 }
 
 // resize sets how many permits there are.

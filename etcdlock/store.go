@@ -49,7 +49,7 @@ type store struct {
 func open(client *clientv3.Client, o options) *store {
 	s := &store{client: client, options: o, self: second.Describe(o.Label), mirrors: make(map[string]*mirror)}
 	s.tier = queue.New(queue.Config{
-		Package: "etcdlock", Store: "etcd", TTL: o.TTL, Margin: o.Margin, Logger: o.Logger, Trouble: s.trouble, Paths: second.Components,
+		Package: "etcdlock", Store: "etcd", Settings: o.Settings, Trouble: s.trouble, Paths: second.Components,
 		Record: o.record, Lost: func(r queue.Ref) string { return "key " + keyOf(r) + " was deleted" },
 	}, s)
 	s.tier.Start()

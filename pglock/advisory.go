@@ -130,7 +130,7 @@ func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 		s.tier.Renew()
 	}}
 	s.tier = queue.New(queue.Config{
-		Package: "pglock", Store: "PostgreSQL", TTL: o.TTL, Margin: o.Margin, Logger: o.Logger, Apart: true, Paths: second.Components,
+		Package: "pglock", Store: "PostgreSQL", Settings: o.Settings, Apart: true, Paths: second.Components,
 		Elsewhere: "pglock.New, which keeps locks in tables,",
 		Lost:      func(queue.Ref) string { return errUnseen.Error() },
 	}, s)

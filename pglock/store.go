@@ -54,7 +54,7 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 		s.tier.Renew()
 	}}
 	s.tier = queue.New(queue.Config{
-		Package: "pglock", Store: "PostgreSQL", TTL: o.TTL, Margin: o.Margin, Logger: o.Logger, Paths: second.Components,
+		Package: "pglock", Store: "PostgreSQL", Settings: o.Settings, Paths: second.Components,
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" },
 	}, s)
 	s.tier.Start()
@@ -186,7 +186,7 @@ func (s *store) enter(ctx context.Context, conn *pgxpool.Conn, c queue.Command) 
 	switch {
 	case refusal(err) == "TL002":
 		a.Permits = permitsIn(err)
-		return a, fmt.Errorf("%w: %w", second.ErrPermits, err)
+		return a, fmt.Errorf("%w: %w", second.ErrTooManyPermits, err)
 	case err != nil:
 		return a, err
 	}

@@ -44,7 +44,7 @@ type store struct {
 func open(client redis.UniversalClient, o options) *store {
 	s := &store{client: client, options: o, where: endpoint(client), name: rand.Text(), self: second.Describe(o.Label)}
 	s.tier = queue.New(queue.Config{
-		Package: "redislock", Store: "Redis", TTL: o.TTL, Margin: o.Margin, OwnTTL: true, Logger: o.Logger, Paths: checkKey,
+		Package: "redislock", Store: "Redis", Settings: o.Settings, OwnTTL: true, Paths: checkKey,
 		Lost: func(r queue.Ref) string { return "the key " + at(r) + " was deleted or overwritten, or its queue was" },
 	}, s)
 	if single, ok := client.(*redis.Client); ok {
@@ -120,7 +120,7 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 		return queue.Answer{Outcome: queue.Gone}
 	case len(words) == 2 && words[0] == "permits":
 		permits, _ := strconv.Atoi(words[1])
-		err = fmt.Errorf("%w: there are %d, not %d", second.ErrPermits, permits, c.Permits)
+		err = fmt.Errorf("%w: there are %d, not %d", second.ErrTooManyPermits, permits, c.Permits)
 		return queue.Answer{Outcome: queue.Denied, Permits: permits, Err: err}
 	default:
 		a.View, err = view(c.ID, words)

@@ -136,7 +136,7 @@ func TestAcquireAllTakesBothSidesOfALock(t *testing.T) {
 		release(t, waiting.granted(t))
 
 		reading := acquire(t, rw.Reader())
-		wantErr(t, "one who reads asks to write", errOf(tier.AcquireAll(reading.Context(soon(t)), rw.Writer())), tier.ErrUpgrade)
+		wantErr(t, "one who reads asks to write", errOf(tier.AcquireAll(reading.Context(soon(t)), rw.Writer())), tier.ErrCannotUpgrade)
 		release(t, reading)
 	})
 }

@@ -33,7 +33,7 @@ func ExampleRWMutex() {
 		fmt.Println("others may read them:", read.Shared(), work.Err() == nil)
 
 		_, err = prices.Writer().Acquire(work)
-		fmt.Println("back to writing:", errors.Is(err, tier.ErrUpgrade))
+		fmt.Println("back to writing:", errors.Is(err, tier.ErrCannotUpgrade))
 		return nil
 	}
 	fmt.Println(publish(ctx))

@@ -42,7 +42,7 @@ func (o *ownership) reenter(reads bool) (*Hold, error) {
 		case n == 0:
 			return nil, nil
 		case n < writeHold && !reads:
-			return nil, ErrUpgrade
+			return nil, ErrCannotUpgrade
 		}
 		if o.holds.CompareAndSwap(n, n+weight(reads)) {
 			return &Hold{own: o, shared: reads}, nil
@@ -114,15 +114,13 @@ func (h *Hold) Token() int64 { return h.own.grant.Token() }
 // Shared reports whether the hold is one to read, of an [RWMutex].
 func (h *Hold) Shared() bool { return h.shared }
 
-// Contended returns a channel that is closed once another process is known to wait because of this
-// process: for one that can stop early. Goroutines of this process do not count. The first call
-// begins to look, which costs the store a read and a watch; what is found may be a process that has
-// given up since, and the channel does not open again.
+// Contended ends local hand-off for this lock once another process waits: the next release then gives the lock up, whatever the budget of
+// [WithHandOff], and no more readers join. That holds for all goroutines that have the lock in turn, from the first call of Contended until
+// the lock leaves the process.
 //
-// Once it is closed, the lock goes to nobody in this process: a release gives it up whatever the
-// hand-off budget is ([WithHandOff]), and nobody joins those who read. That is so for all goroutines
-// that have the lock in turn, from the first call until the lock leaves the process. Where nobody
-// calls Contended the budget alone decides.
+// The channel is closed when another process is known to wait because of this one; goroutines of this process do not count. It is for a
+// program that can stop early. It does not open again, even if the other process has given up since. The first call costs the store a
+// read and a watch.
 //
 // Two processes that both release as soon as they are told get one step of work done in each turn. Work
 // for a minimum time before you look.
@@ -131,18 +129,19 @@ func (h *Hold) Shared() bool { return h.shared }
 // one to read, as [RWMutex] says, the channel is another one.
 func (h *Hold) Contended() <-chan struct{} { return h.own.cohort.contendedOf(h.own.grant) }
 
-// Revoked returns a channel that is closed once somebody has asked for the lock with
-// [Mutex.Revoke], or in ZooKeeper with Curator's Revoker. It is for the program to release the lock,
-// which then goes to nobody in this process; nor does anybody join those who read. Whoever does not
-// call Revoked is not told. In ZooKeeper the first call costs a read and a watch.
+// RevokeRequested ends local hand-off for this lock once the lock has been asked for: the next release then gives the lock up, and no more
+// readers join. Nothing is taken away: it is for the program to release the lock.
+//
+// The channel is closed once somebody has called [Mutex.Revoke], or in ZooKeeper Curator's Revoker. A process in which RevokeRequested is
+// not called ignores such requests. In ZooKeeper the first call costs a read and a watch.
 func (h *Hold) RevokeRequested() <-chan struct{} { return h.own.cohort.revokedOf(h.own.grant) }
 
 // Path returns the path of the lock.
 func (h *Hold) Path() string { return h.own.cohort.key.path }
 
 // Release ends this hold. With the last hold of the ownership the lock goes: first the
-// contender, then the gate. Release takes no context; it waits for an unreachable store for a
-// third of the lease at most, after which the contender is removed in the background or goes
+// contender, then the gate. Release takes no context. It waits for an unreachable store for the
+// time of [WithReleaseTimeout], after which the contender is removed in the background or goes
 // with its session. A guarded write that has not been answered keeps the lock from being handed
 // off within the process.
 //

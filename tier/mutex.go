@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,15 +128,27 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 
 // Do calls f while it holds the lock. The context of f carries the hold, for [HoldFrom], and is
 // cancelled if the lock is lost. It derives from ctx, whose deadline therefore limits the wait
-// and the work together; [WithMaxWait] limits the wait alone. The error joins those of f and of the release; if the
-// lock could not be acquired it is that of Acquire, and f is not called.
+// and the work together; [WithMaxWait] limits the wait alone.
+//
+// If the lock could not be acquired, Do returns the error of Acquire without calling f. Otherwise it returns the error of f, unchanged, if
+// the release succeeds; the error of the release if f returns nil; and else an error that wraps both.
+//
+// Caution: goroutines that f starts with its context share the hold. They are not excluded from each other; see [Hold.Context].
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	hold, err := m.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, hold.Release()) }()
+	defer func() { err = both(err, hold.Release()) }()
 	return f(hold.Context(ctx))
+}
+
+// both returns an error that wraps those that are not nil: the only one itself.
+func both(err, other error) error {
+	if err == nil || other == nil {
+		return cmp.Or(err, other)
+	}
+	return errors.Join(err, other)
 }
 
 // Contenders returns the queue of processes for the lock, the holder first. A lock that was
@@ -199,7 +212,7 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 // To read within Do of the writer is no downgrade: until Do returns, the lock is held to write.
 //
 // A reader cannot become the writer: to acquire to write with the context of a hold to read is
-// [ErrUpgrade], at once. With any other context the call waits until all readers have left, and so for
+// [ErrCannotUpgrade], at once. With any other context the call waits until all readers have left, and so for
 // itself if it is one of them.
 //
 // A Mutex of the same path is another lock, which excludes this one, also within a process. In
@@ -218,6 +231,22 @@ type RWMutex struct{ writer, reader *Mutex }
 func (r *Registry) RWMutex(path string, opts ...Option) *RWMutex {
 	at := lockKey{path, readWrite}
 	return &RWMutex{r.mutex(at, second.Writing, opts), r.mutex(at, second.Reading, opts)}
+}
+
+// Acquire acquires the lock to write, like [Mutex.Acquire] of [RWMutex.Writer].
+func (m *RWMutex) Acquire(ctx context.Context) (*Hold, error) { return m.writer.Acquire(ctx) }
+
+// RAcquire acquires the lock to read, like [Mutex.Acquire] of [RWMutex.Reader].
+func (m *RWMutex) RAcquire(ctx context.Context) (*Hold, error) { return m.reader.Acquire(ctx) }
+
+// Do calls f while it holds the lock to write, like [Mutex.Do] of [RWMutex.Writer].
+func (m *RWMutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	return m.writer.Do(ctx, f)
+}
+
+// RDo calls f while it holds the lock to read, like [Mutex.Do] of [RWMutex.Reader].
+func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context) error) error {
+	return m.reader.Do(ctx, f)
 }
 
 // Writer returns the side of the lock that writes.

@@ -76,6 +76,13 @@ func WithLogger(logger *slog.Logger) RegistryOption {
 	return setting(func(s *second.Settings) { s.Logger = logger })
 }
 
+// WithReleaseTimeout sets how long Release waits for a store that does not answer. The default, also for 0, is a third of the lease TTL.
+// After that Release returns, and the entry is deleted in the background or ends with the session. A short timeout keeps goroutines
+// from piling up in Release during an outage. Whether the lock was held to the end is then decided by the lease.
+func WithReleaseTimeout(d time.Duration) RegistryOption {
+	return setting(func(s *second.Settings) { s.Release = d })
+}
+
 // WithLazyStart has the constructor return at once, for programs that must start while the store is away. The first session is then
 // opened in the background, which is retried until it succeeds. Until then acquisitions wait, TryAcquire fails once it is known that the
 // store cannot be reached, and [Registry.Err] says why there is no session.

@@ -59,7 +59,7 @@ func TestEnteringAgainInBothModes(t *testing.T) {
 		need.That(t, "after the downgrade it is not shared", read.Shared())
 		wantErr(t, "after the downgrade", read.Err(), nil)
 		for _, take := range []func(context.Context) (*tier.Hold, error){mu.Writer().Acquire, mu.Writer().TryAcquire} {
-			wantErr(t, "to write with the context of a hold to read", errOf(take(inRead)), tier.ErrUpgrade)
+			wantErr(t, "to write with the context of a hold to read", errOf(take(inRead)), tier.ErrCannotUpgrade)
 		}
 		deeper := start(inRead, mu.Reader()).granted(t)
 		m.wantWrites(t, "entering again and the downgrade", 0)

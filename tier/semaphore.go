@@ -83,7 +83,7 @@ func (s *Semaphore) Path() string { return s.at.path }
 // When the wait ended without permits the error is a [*WaitError] as that of [Mutex.Acquire], which says
 // which process is ahead in the queue, or that nobody is and too few are free, and how many permits this
 // process has itself. After any error nothing of this call is left, or it is removed in the background.
-// The error wraps [ErrPermits] if k is more than there are, or becomes more while it waits.
+// The error wraps [ErrTooManyPermits] if k is more than there are, or becomes more while it waits.
 func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 	return s.take(ctx, "acquire", k, (*pool).enter)
 }
@@ -139,7 +139,7 @@ func (s *Semaphore) check(k int) error {
 	case k < 1:
 		return fmt.Errorf("%d permits: want at least one", k)
 	case k > s.permits:
-		return fmt.Errorf("%w: %d of %d; ask for fewer", ErrPermits, k, s.permits)
+		return fmt.Errorf("%w: %d of %d; ask for fewer", ErrTooManyPermits, k, s.permits)
 	case k > s.store.Most():
 		return fmt.Errorf("%d permits: the store takes no more than %d in one write; ask for fewer", k, s.store.Most())
 	}
@@ -152,7 +152,7 @@ func (s *Semaphore) Do(ctx context.Context, k int, f func(ctx context.Context) e
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, permits.Release()) }()
+	defer func() { err = both(err, permits.Release()) }()
 	return f(permits.Context(ctx))
 }
 
@@ -160,7 +160,7 @@ func (s *Semaphore) Do(ctx context.Context, k int, f func(ctx context.Context) e
 // It waits for a store that cannot be reached.
 //
 // A smaller number interrupts no owner: permits that are taken stay taken, and no more are granted until fewer are taken than
-// there are. A waiter that wants more than there are gets [ErrPermits]. A larger number lets waiters in at once. Until they
+// there are. A waiter that wants more than there are gets [ErrTooManyPermits]. A larger number lets waiters in at once. Until they
 // release, [Semaphore.Contenders] may show owners above a smaller number as waiting.
 //
 // The store keeps the number: etcd, PostgreSQL and Redis in a key or row of its own, which stays when the semaphore is idle.
@@ -263,7 +263,7 @@ func (p *Permits) Context(ctx context.Context) context.Context {
 }
 
 // Release gives the permits up: to goroutines of this process that wait, as far as that is fair, and
-// the others in the store. It waits for an unreachable store for a third of the lease at most, after
+// the others in the store. It waits for an unreachable store for the time of [WithReleaseTimeout], after
 // which they are removed in the background or go with the session.
 //
 // It returns nil if all were ours to the end, an error wrapping [ErrLost] if one was lost before,
@@ -405,7 +405,7 @@ func (p *pool) requestLocked() {
 		p.mu.Lock()
 		p.followLocked(store)
 		switch {
-		case errors.Is(err, ErrPermits):
+		case errors.Is(err, ErrTooManyPermits):
 			p.refuseLocked()
 		case err != nil && ctx.Err() == nil: // else it was abandoned, and somebody may have come since
 			p.gate.refuse(err, func(one *Permits) bool { return one.semaphore.store.Equal(store) })
@@ -444,7 +444,7 @@ func (p *pool) want(request *second.Demand, store second.Semaphore, free int) in
 func (p *pool) refuseLocked() {
 	for refused := 1; refused > 0 && !p.gate.empty() && p.gate.first.seat.count > p.permits; {
 		first := &p.gate.first.seat
-		refused = p.gate.refuse(fmt.Errorf("%w: %d of %d", ErrPermits, first.count, p.permits), func(one *Permits) bool { return one == first })
+		refused = p.gate.refuse(fmt.Errorf("%w: %d of %d", ErrTooManyPermits, first.count, p.permits), func(one *Permits) bool { return one == first })
 	}
 }
 

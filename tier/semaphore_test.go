@@ -241,7 +241,7 @@ func TestProcessFollowsTheNumberOfPermitsInTheStore(t *testing.T) {
 		for _, given := range []int{4, 2, 4} {
 			release(t, take(t, locks.Semaphore(pool, given), 2))
 			_, err := locks.Semaphore(pool, 4).Acquire(soon(t), 4)
-			wantErr(t, "more than there are", err, tier.ErrPermits)
+			wantErr(t, "more than there are", err, tier.ErrTooManyPermits)
 			need.WantMention(t, err, "4 of 3")
 		}
 		need.Has(t, "the warning", wantWarnings(t, log, "after all", "another number of permits", 1), "given=4", "permits=3", pool)
@@ -259,11 +259,11 @@ func TestWaitersThatWantMoreThanThereAreAreRefused(t *testing.T) {
 		large, small, last := ask(soon(t), s, 5).blocked(t), ask(soon(t), s, 1).blocked(t), ask(soon(t), s, 4).blocked(t)
 		srv.Script(nil)
 		<-large.done
-		wantErr(t, "the first", large.err, tier.ErrPermits)
+		wantErr(t, "the first", large.err, tier.ErrTooManyPermits)
 		release(t, permits)
 		release(t, small.granted(t))
 		<-last.done
-		wantErr(t, "the last", last.err, tier.ErrPermits)
+		wantErr(t, "the last", last.err, tier.ErrTooManyPermits)
 		release(t, kept)
 		wantTaken(t, srv, "at the end", 0)
 	})

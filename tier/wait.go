@@ -22,12 +22,12 @@ var (
 	ErrReleased = second.ErrReleased
 	// ErrClosed says that the registry is closed, or is being shut down.
 	ErrClosed = second.ErrClosed
-	// ErrUpgrade says that the lock was asked for to write with the context of a hold that reads.
+	// ErrCannotUpgrade says that the lock was asked for to write with the context of a hold that reads.
 	// Two that did so would wait for each other.
-	ErrUpgrade = errors.New("a reader cannot become the writer: release the hold first")
-	// ErrPermits says that a call asks for more permits than the semaphore has. The number that the store has counts; see
+	ErrCannotUpgrade = errors.New("a reader cannot become the writer: release the hold first")
+	// ErrTooManyPermits says that a call asks for more permits than the semaphore has. The number that the store has counts; see
 	// [Semaphore.SetPermits].
-	ErrPermits = second.ErrPermits
+	ErrTooManyPermits = second.ErrTooManyPermits
 	// ErrUnknown says that the outcome of a guarded write is unknown: it may have taken effect, or may yet,
 	// but never after the lock went to another process. So it is on every store, with zklock.Multi,
 	// etcdlock.Txn, pglock.Tx and redislock.Eval, when the answer is lost or the context ends first, whose

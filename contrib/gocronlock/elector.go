@@ -55,7 +55,7 @@ func NewElector(locks *tier.Registry, path string, opts ...Option) *Elector {
 // is lost, and may then run beside those of the next leader: gocron has no way to tell it.
 func (e *Elector) IsLeader(ctx context.Context) error {
 	e.mu.Lock()
-	err := e.election.IsLeader(ctx)
+	err := e.election.IsLeader()
 	if err == nil {
 		e.last = time.Now()
 	}

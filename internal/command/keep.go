@@ -133,7 +133,7 @@ func (k *keeper) queue(ctx context.Context) error {
 		return nil
 	case errors.Is(err, tier.ErrLocked), errors.Is(err, errWaited) && !away:
 		return fail(k.notAcquired, "%s: not acquired%s: %s", k.path, w.limit(k.wait), w.inTheWay(err))
-	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, tier.ErrPermits):
+	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, tier.ErrTooManyPermits):
 		return usage(err)
 	case away:
 		return fail(exitUnavailable, "%w", err)

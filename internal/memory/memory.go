@@ -149,7 +149,7 @@ func (s *Server) Connect(pkg string, o second.Settings) *Process { return s.conn
 func (s *Server) connect(pkg string, o second.Settings, record func(queue.Record)) *Process {
 	p := &Process{server: s, name: o.Label, number: s.dialed.Add(1), lease: o.TTL, self: second.Describe(o.Label)}
 	p.Tier = queue.New(queue.Config{
-		Package: pkg, Store: "memory", TTL: o.TTL, Margin: o.Margin, Logger: o.Logger, Record: record,
+		Package: pkg, Store: "memory", Settings: o, Record: record,
 		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" }, OwnTTL: s.OwnTTL, Apart: s.Apart,
 	}, s.As(p, store{p}))
 	p.Start()
@@ -380,7 +380,7 @@ func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 		of = places[0].Of
 	}
 	if of = cmp.Or(of, c.Permits); of != c.Permits {
-		return queue.Answer{Outcome: queue.Denied, Permits: of, Err: fmt.Errorf("%w: there are %d", second.ErrPermits, of)}
+		return queue.Answer{Outcome: queue.Denied, Permits: of, Err: fmt.Errorf("%w: there are %d", second.ErrTooManyPermits, of)}
 	}
 	places = append(places, &place{session: x, Contender: second.Contender{
 		ID: c.ID, Token: s.revision + 1, Shared: c.Reads, Linger: c.Linger, Permits: c.Weight, Of: c.Ref.Permits,

@@ -351,7 +351,7 @@ func TestNumberThatChangesAgainAndAgain(t *testing.T) {
 		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)
 		another := func(op Op) {
 			for n := range 10 {
-				f.then(op, says(Answer{Outcome: Denied, Err: second.ErrPermits, Permits: 2 + n%2}))
+				f.then(op, says(Answer{Outcome: Denied, Err: second.ErrTooManyPermits, Permits: 2 + n%2}))
 			}
 		}
 		another(Enter)

@@ -46,7 +46,7 @@ type Ref struct {
 	// Permits is of how many it wants some, and 0 if it wants a lock, which is another queue. Those in a queue have the
 	// permits of which those ahead and they together want no more than there are. The store says how many that is: the number set
 	// by a Resize, or else the number with which those in the queue entered. An Enter or a Try with another number is Denied with
-	// [second.ErrPermits] and the right number, even if it would be Locked.
+	// [second.ErrTooManyPermits] and the right number, even if it would be Locked.
 	Permits int
 }
 

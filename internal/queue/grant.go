@@ -85,7 +85,7 @@ func (c *Contender) Release() error {
 	return c.AwaitRelease()
 }
 
-// AwaitRelease waits until the contender is gone, for a third of the TTL at most.
+// AwaitRelease waits until the contender is gone, no longer than the settings say.
 func (c *Contender) AwaitRelease() error {
 	select {
 	case <-c.released.C():
@@ -96,7 +96,7 @@ func (c *Contender) AwaitRelease() error {
 			return c.claim.failure("release", c.fate)
 		}
 		return nil
-	case <-time.After(c.session.ttl / 3): // the lease tells whether it was ours
+	case <-time.After(c.claim.tier.config.ReleaseWithin(c.session.ttl)): // the lease tells whether it was ours
 		return context.Cause(c.life)
 	}
 }

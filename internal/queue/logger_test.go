@@ -26,8 +26,8 @@ func TestLoggerThatHangsKeepsNoSessionFromBeingRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, stuck := newFake(t, Config{}), make(chan struct{})
 		defer close(stuck)
-		f.Tier = New(Config{Package: "fake", Store: "Fake", TTL: ttl, Lost: func(Ref) string { return "" },
-			Logger: slog.New(hanging{slog.DiscardHandler, stuck})}, f)
+		f.Tier = New(Config{Package: "fake", Store: "Fake", Lost: func(Ref) string { return "" },
+			Settings: second.Settings{TTL: ttl, Logger: slog.New(hanging{slog.DiscardHandler, stuck})}}, f)
 		f.Start()
 		synctest.Wait()
 		f.then(Beat, says(Answer{Outcome: Denied, Err: errRefused}))

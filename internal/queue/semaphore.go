@@ -33,7 +33,7 @@ func (s semaphore) SetPermits(ctx context.Context, n int) error {
 
 // tooMany says that so many permits cannot be had.
 func tooMany(wanted, of int) error {
-	return fmt.Errorf("%w: %d of %d", second.ErrPermits, wanted, of)
+	return fmt.Errorf("%w: %d of %d", second.ErrTooManyPermits, wanted, of)
 }
 
 // want sets how many permits the contender wants before it enters. If that is more than there were when the store answered last, it

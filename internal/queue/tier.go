@@ -19,11 +19,9 @@ import (
 
 // A Config is what there is to know of a store.
 type Config struct {
-	Package   string // that logs, and begins errors
-	Store     string // its name
-	TTL       time.Duration
-	Margin    time.Duration // before the end of a session at which its lease ends; 0: a third of the TTL
-	Logger    *slog.Logger
+	Package string // that logs, and begins errors
+	Store   string // its name
+	second.Settings
 	Lost      func(Ref) string   // what has become of a contender that is missing
 	Paths     func(string) error // what paths follow besides; see [second.CheckPath]
 	Trouble   func() error       // why the store cannot be reached, as known without a command; nil if that is never known

@@ -4,12 +4,12 @@ import "errors"
 
 // The errors of all tiers. The packages that return them say what they mean there.
 var (
-	ErrLocked   = errors.New("locked by another owner")
-	ErrLost     = errors.New("lock lost")
-	ErrReleased = errors.New("lock already released")
-	ErrClosed   = errors.New("locks closed")
-	ErrPermits  = errors.New("more permits wanted than there are")
-	ErrUnknown  = errors.New("outcome unknown")
+	ErrLocked         = errors.New("locked by another owner")
+	ErrLost           = errors.New("lock lost")
+	ErrReleased       = errors.New("lock already released")
+	ErrClosed         = errors.New("locks closed")
+	ErrTooManyPermits = errors.New("more permits wanted than there are")
+	ErrUnknown        = errors.New("outcome unknown")
 
 	ErrUnavailable = errors.New("store unavailable")
 )

@@ -1,6 +1,7 @@
 package second
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,7 +15,12 @@ type Settings struct {
 	Logger *slog.Logger
 	Label  string
 	Lazy   bool // the constructor does not wait for the first session
+
+	Release time.Duration // for how long a release waits for the store; 0: a third of the TTL
 }
+
+// ReleaseWithin is for how long a release waits for the store in a session with this TTL.
+func (s Settings) ReleaseWithin(ttl time.Duration) time.Duration { return cmp.Or(s.Release, ttl/3) }
 
 // Defaults are the Settings without options.
 var Defaults = Settings{TTL: 15 * time.Second, Logger: slog.New(warner(func() slog.Handler { return slog.Default().Handler() }))}
@@ -58,6 +64,8 @@ func (s Settings) CheckRest() error {
 		return fmt.Errorf("lease margin %v: negative", s.Margin)
 	case s.Margin > s.TTL/2:
 		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", s.Margin, s.TTL)
+	case s.Release < 0:
+		return fmt.Errorf("release timeout %v: negative", s.Release)
 	case s.Logger == nil:
 		return errors.New("nil logger")
 	}

@@ -16,6 +16,7 @@ func TestSettingsThatNoStoreCanDo(t *testing.T) {
 		"want a multiple of 2ms":        func(s *Settings) { s.TTL = time.Second + time.Millisecond },
 		"lease margin -1s: negative":    func(s *Settings) { s.Margin = -time.Second },
 		"lease margin 7.501s: more":     func(s *Settings) { s.Margin = 7501 * time.Millisecond },
+		"release timeout -1s: negative": func(s *Settings) { s.Release = -time.Second },
 		"nil logger":                    func(s *Settings) { s.Logger = nil },
 		"not printed":                   func(s *Settings) { s.Label = "a\nb" },
 		"want 1s to":                    func(s *Settings) { s.TTL = math.MaxInt64 },

@@ -123,7 +123,7 @@ type Grant interface {
 	// knows; Confirm asks it, for a second at most.
 	Leased() bool
 	Confirm() bool
-	// Release gives the grant up and waits until it is gone, for a third of the lease at most;
+	// Release gives the grant up and waits until it is gone, no longer than [Settings.ReleaseWithin];
 	// what is left is removed in the background. It returns nil if the lock was ours to the
 	// end, and the loss if not.
 	Release() error

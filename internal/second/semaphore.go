@@ -19,13 +19,13 @@ type Semaphore interface {
 	SetPermits(ctx context.Context, n int) error
 	// Acquire queues and waits until it is first and d takes of the permits that are free. These
 	// come in one write, all or none, with which it leaves the queue. As long as it is first,
-	// nobody else gets any. It ends like [Claim.Acquire], and with [ErrPermits] once it wants more permits than there are.
+	// nobody else gets any. It ends like [Claim.Acquire], and with [ErrTooManyPermits] once it wants more permits than there are.
 	Acquire(ctx context.Context, d *Demand) ([]Permit, error)
-	// TryAcquire returns [ErrLocked] unless k permits are free and nobody queues for them, [ErrPermits] if there are fewer, and
+	// TryAcquire returns [ErrLocked] unless k permits are free and nobody queues for them, [ErrTooManyPermits] if there are fewer, and
 	// fails at once while the store cannot be reached.
 	TryAcquire(ctx context.Context, k int) ([]Permit, error)
 	// Release gives permits up, each of them once, in one write, and waits until they are gone,
-	// for a third of the lease at most; what is left is removed in the background. It returns nil
+	// no longer than [Settings.ReleaseWithin]; what is left is removed in the background. It returns nil
 	// if all were ours to the end, and else the loss of one.
 	Release([]Permit) error
 	// Contenders returns those that have permits, with Permits, and then the queue.

@@ -452,7 +452,7 @@ func (n *Node) leave() {
 
 // await waits for the end of nodes that are being given up together, for as long as Release would, and returns what it would return.
 func await(nodes ...*Node) (fate error) {
-	end := time.Now().Add(nodes[0].session.Negotiated() / 3)
+	end := time.Now().Add(nodes[0].lock.client.options.ReleaseWithin(nodes[0].session.Negotiated()))
 	for _, n := range nodes {
 		select {
 		case <-n.released:

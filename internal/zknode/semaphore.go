@@ -114,7 +114,7 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 		switch {
 		case err != nil:
 		case k > s.Permits():
-			err = fmt.Errorf("%w: %d of %d", second.ErrPermits, k, s.Permits())
+			err = fmt.Errorf("%w: %d of %d", second.ErrTooManyPermits, k, s.Permits())
 		case seen.free < k:
 			err = second.ErrLocked
 		}
@@ -192,7 +192,7 @@ func (w *permitWait) take() ([]*Node, error) {
 		}
 		if err == nil && w.demand.Want != nil { // a try has looked already
 			if k := w.demand.Want(); k > w.Permits() {
-				err = fmt.Errorf("%w: %d of %d", second.ErrPermits, k, w.Permits())
+				err = fmt.Errorf("%w: %d of %d", second.ErrTooManyPermits, k, w.Permits())
 			}
 		}
 		again := w.turn.session.Recheck() // watches can be lost
@@ -200,7 +200,7 @@ func (w *permitWait) take() ([]*Node, error) {
 		case err == nil:
 			pace.Reset()
 			w.attempt.trouble.Store(nil)
-		case w.attempt.once, classify(err) == permanent, errors.Is(err, second.ErrPermits), errors.Is(err, errNoNumber):
+		case w.attempt.once, classify(err) == permanent, errors.Is(err, second.ErrTooManyPermits), errors.Is(err, errNoNumber):
 			return nil, err
 		default:
 			if w.attempt.trouble.Store(&err); w.Err() == nil {

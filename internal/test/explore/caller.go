@@ -24,7 +24,7 @@ type leader struct {
 	ended  chan error
 }
 
-func (l leader) Err() error { return l.IsLeader(context.Background()) }
+func (l leader) Err() error { return l.IsLeader() }
 
 func (l leader) Release() error {
 	lost := l.Err()
@@ -179,7 +179,7 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 		if h := take(1)(rw.Reader().Acquire(ctx)); h != nil {
 			_, waited := rw.Writer().Acquire(h.Context(ctx))
 			_, tried := rw.Writer().TryAcquire(h.Context(ctx))
-			if h.Err() == nil && (!errors.Is(waited, tier.ErrUpgrade) || !errors.Is(tried, tier.ErrUpgrade)) {
+			if h.Err() == nil && (!errors.Is(waited, tier.ErrCannotUpgrade) || !errors.Is(tried, tier.ErrCannotUpgrade)) {
 				err = fmt.Errorf("it reads, and is not refused to write: %w, %w", waited, tried)
 			}
 		}

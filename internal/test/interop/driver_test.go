@@ -285,7 +285,7 @@ func (c *candidacy) acquire(context.Context, int64) error {
 	}()
 	select {
 	case <-begun:
-		return c.election.IsLeader(context.Background())
+		return c.election.IsLeader()
 	case err := <-c.ended:
 		return err
 	}

@@ -47,8 +47,8 @@ func (t *taker) never(k int) {
 // tooMany checks that a call ends because it asks for more permits than there are.
 func (r *taking) tooMany() {
 	r.scene.Helper()
-	if r.end(); !errors.Is(r.err, second.ErrPermits) {
-		r.scene.Errorf("%d permits, which is more than there are: %v, want ErrPermits", r.want, r.err)
+	if r.end(); !errors.Is(r.err, second.ErrTooManyPermits) {
+		r.scene.Errorf("%d permits, which is more than there are: %v, want ErrTooManyPermits", r.want, r.err)
 	}
 }
 
