@@ -60,7 +60,7 @@ var errRights = errors.New("rights are missing")
 const rightsSQL = `SELECT current_user::text, coalesce(string_agg(privilege || ' ON ' || object, ', ' ORDER BY object, privilege), '')
 	FROM (
 	SELECT 'tierlock.' || name AS object, privilege, has_table_privilege('tierlock.' || name, privilege) AS has
-		FROM unnest(ARRAY['session', 'contender', 'grace period', 'floor', 'semaphore']) name,
+		FROM unnest(ARRAY['session', 'contender', 'grace_period', 'floor', 'semaphore']) name,
 			unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege
 		WHERE name IN ('session', 'contender') OR privilege <> 'DELETE'
 	UNION ALL SELECT 'SEQUENCE tierlock.token', privilege, has_sequence_privilege('tierlock.token', privilege)
