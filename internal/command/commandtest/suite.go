@@ -624,7 +624,7 @@ func gracePeriodIsSeen(t *testing.T, s Site) {
 	waiting.Prints(waiting.Stderr, `level=WARN msg="\w+: the store grants nothing as yet" until=20\S+ reason="the server `)
 	watch.Prints(watch.Stdout, why)
 	watch.Prints(watch.Stdout, "/grace waited for by tierlock ")
-	s.want(t, "who /grace", 0, `0 +in a grace period +tierlock `, "(?m)^"+why)
+	s.want(t, "who /grace", 0, `0 +grace-period +tierlock `, "(?m)^"+why)
 	s.want(t, "who /grace -o json", 0, `"state": "grace-period"`, `"gracePeriod": \{\s+"until": "20[^"]+",\s+"reason": "the server `)
 	s.want(t, "ls /grace", 0, `(?m)^/grace +1 +- +none yet$`, "(?m)^"+why)
 	s.want(t, "doctor /grace", 1, `warning +`+why, "is first, and does not have the lock yet")
