@@ -274,6 +274,10 @@ func (w *queues) toBeKept(x *span) (keep *bool) {
 	if slices.ContainsFunc(w.spans, func(y *span) bool { return under(y) && y.isTold() }) {
 		return keep
 	}
+	asked := func(q second.Contender) bool { return q.Token == x.token && q.Asked }
+	if w.scope.Linger > 0 && slices.ContainsFunc(w.store.Queue(path), asked) { // the process looks for that once the lock has lingered
+		return nil
+	}
 	came := slices.IndexFunc(w.spans, under)
 	waited, known := waited(hold)
 	*keep = w.scope.Rounds && first.after < w.spans[came].begin || !w.scope.Strict && (!known || waited < budget)
@@ -605,7 +609,8 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	if alone && errors.Is(c.err, tier.ErrLocked) && !errors.As(c.err, new(*tier.GracePeriodError)) {
 		w.blameLocked("words", "%s is not told that the store grants nothing: %v", c.name, c.err)
 	}
-	if c.closing && c.call == Try && !w.losses && !errors.Is(c.err, tier.ErrClosed) && !errors.Is(c.err, tier.ErrLocked) {
+	answered := !c.ended && !c.missed && !w.losses
+	if c.closing && c.call == Try && answered && !errors.Is(c.err, tier.ErrClosed) && !errors.Is(c.err, tier.ErrLocked) {
 		w.blameLocked("fails", "%s, of a process that closes: %v", c.name, c.err)
 	}
 	want := "[failed]"

@@ -791,13 +791,14 @@ func (w *queues) End() (outcome string, wrong error) {
 	w.pending = nil
 	w.mu.Unlock()
 	for range 2 * w.scope.Processes * len(w.scope.all()) {
-		synctest.Wait()
 		for _, p := range w.processes {
-			for _, c := range p.callers {
+			for _, c := range p.callers { // one after another: else what one is told of another is over by then
+				synctest.Wait()
 				w.end(c)
 			}
 		}
 	}
+	synctest.Wait()
 	if e, frames := w.store.(*ensemble); frames {
 		for _, x := range e.lasting {
 			x.end()
