@@ -131,7 +131,7 @@ func (w *queues) judgeGrantLocked(x *span) {
 			before = before.With(w.mark(y), y.weight >= whole)
 		}
 	}
-	if err := before.Judge(w.mark(x), x.weight >= whole); err != nil {
+	if err := before.Judge(w.mark(x), x.weight >= whole); err != nil && x.weight > 0 { // 0: it was taken away before, and the token tells
 		w.blameLocked("tokens", "%s: %v", x.name, err)
 	}
 	var here, there []oracle.Waiter

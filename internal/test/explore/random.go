@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // A Random takes steps of a world at random, most often usual ones, and then usual ones alone up to the end: nobody waits for ever.
@@ -61,10 +62,11 @@ func play(t *testing.T, begin func(*testing.T) World, choose func([]Step) *Step)
 	return v
 }
 
-// reduce leaves out steps, many at a time at first, as long as the same judge finds something.
+// reduce leaves out steps, many at a time at first, as long as the same judge finds something, for half a minute at most.
 func (v *Violation) reduce(t *testing.T, begin func(*testing.T) World) *Violation {
+	begun := time.Now()
 	for size := len(v.Schedule) / 2; size > 0; size /= 2 {
-		for i := 0; i < len(v.Schedule); {
+		for i := 0; i < len(v.Schedule) && time.Since(begun) < time.Minute/2; {
 			fewer := slices.Delete(slices.Clone(v.Schedule), i, min(i+size, len(v.Schedule)))
 			if less := lenient(t, begin, fewer); less != nil && less.judge() == v.judge() && len(less.Schedule) < len(v.Schedule) {
 				v = less
