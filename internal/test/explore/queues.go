@@ -290,7 +290,8 @@ func (w *queues) settle(m *message, v verdict) {
 	defer w.mu.Unlock()
 	w.pending = slices.DeleteFunc(w.pending, func(x *message) bool { return x == m })
 	w.refused, w.denied = w.refused || v == refuse || v == partly, w.denied || v == refuse
-	m.process.refused = m.process.refused || v == refuse && strings.Contains(m.name, " enter ")
+	first, _, _ := strings.Cut(m.name, " #") // what is sent again may have been executed
+	m.process.refused = m.process.refused || v == refuse && strings.Contains(m.name, " enter ") && w.count[first] == 1
 	m.process.missed = m.process.missed || v == lose || v >= drop
 	w.stays = w.stays || v == refuse && strings.Contains(m.name, " leave ")
 	m.verdict <- v

@@ -21,7 +21,7 @@ type ledger struct {
 	mu       sync.Mutex // guards the fields below; taken under the server's lock, so no call of the server under it
 	wrong    string     // "" as long as nothing is
 	sessions map[int64]*process
-	ended    map[int64]bool // those that were ended before their time, and the operator's
+	ended    map[int64]bool // those that were ended before their time
 	named    map[string]*lockNode
 	tokens   map[tokenAt]*lockNode
 	queues   map[string][]*lockNode // that are there, by path, in order of creation
@@ -125,6 +125,20 @@ func (b *ledger) ends(session int64) {
 	b.ended[session] = true
 }
 
+// takesAway reports whether what a session deletes is taken away: by its own end, or by the operator, which has one that is no process's.
+func (b *ledger) takesAway(session int64) bool {
+	return b.ended[session] || b.scope.Remove && b.sessions[session] == nil
+}
+
+// isHalf reports whether a znode is what is left of a pair.
+func (b *ledger) isHalf(path string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	z, _ := parseZnode(path)
+	n := b.named[z.id]
+	return n != nil && n.halved
+}
+
 // disturb notes a fault. What it leaves behind is cleared up within two sessions once it is over.
 func (b *ledger) disturb() {
 	b.mu.Lock()
@@ -173,7 +187,7 @@ func (b *ledger) changed(changes []zktest.Change) {
 				}
 				b.queues[n.lock] = slices.DeleteFunc(b.queues[n.lock], func(x *lockNode) bool { return x == n })
 			}
-			if b.ended[c.Session] {
+			if b.takesAway(c.Session) {
 				n.revoked = time.Now()
 			} else {
 				b.judgeDelete(c, n.owner)
@@ -206,7 +220,7 @@ func (b *ledger) created(z znodeName, c zktest.Change) *lockNode {
 
 // judgeDelete is I12.
 func (b *ledger) judgeDelete(c zktest.Change, of *process) {
-	if by := b.sessions[c.Session]; by != of && !b.ended[c.Session] {
+	if by := b.sessions[c.Session]; by != of && !b.takesAway(c.Session) {
 		b.blame("%s of %s was deleted by another process", c.Path, of.name)
 	}
 }

@@ -69,9 +69,6 @@ func newEnsemble(w *queues) *ensemble {
 	if w.scope.Remove || w.scope.seed.remove > 0 {
 		e.operator = e.library(operator, e.DialContext)
 	}
-	if w.scope.Remove {
-		e.ledger.ends(e.operator.SessionID())
-	}
 	return e
 }
 
@@ -210,6 +207,7 @@ func (e *ensemble) judge(v zktest.View, changes []zktest.Change) {
 			continue
 		}
 		queue, _ := zkqueue.Parse(v.Children(path))
+		queue = slices.DeleteFunc(queue, func(c zkqueue.Contender) bool { return e.ledger.isHalf(path + "/" + c.Node) })
 		if x := w.spans[i]; len(queue) == 0 || e.token(v, queue[0].Node) != x.token {
 			w.blameLocked("writes", "what %s wrote takes effect without the lock", x.name)
 		} else {
