@@ -278,6 +278,7 @@ var errRefused = errors.New("all of it is refused")
 func (c *caller) release() {
 	w := c.world
 	w.quiet = 0
+	w.mu.Lock() // a call that ends as it releases is judged meanwhile
 	c.state = releasing
 	last := c.has[len(c.has)-1]
 	if c.has = c.has[:len(c.has)-1]; len(c.has) == 0 {
@@ -287,6 +288,7 @@ func (c *caller) release() {
 	if last.end < 0 { // else it was lost before
 		last.end = w.step
 	}
+	w.mu.Unlock()
 	go func() {
 		begun := time.Now()
 		err := last.hold.Release()
