@@ -307,8 +307,8 @@ func (c *caller) release() {
 	}()
 }
 
-// judgeReleasedLocked judges what was released: it says so, also to who releases it again, and that has not taken long, whatever the
-// network does.
+// judgeReleasedLocked judges what was released: it says so, also to who releases it again, and that has not taken long for each lock,
+// whatever the network does.
 func (w *queues) judgeReleasedLocked(x *span, took time.Duration) {
 	switch x.hold.(type) {
 	case leader, doing: // which do it once
@@ -317,7 +317,7 @@ func (w *queues) judgeReleasedLocked(x *span, took time.Duration) {
 	if again := x.hold.Release(); !errors.Is(again, tier.ErrReleased) || !errors.Is(x.hold.Err(), tier.ErrReleased) {
 		w.blameLocked("lost", "%s has released, and says %v, and when it does so again %v", x.name, x.hold.Err(), again)
 	}
-	if took > lease/3 && !w.scope.Seam { // where nobody ends the wait for that
+	if took > time.Duration(len(x.paths))*lease/3 && !w.scope.Seam { // where nobody ends the wait for that
 		w.blameLocked("waits", "%s takes %v to release", x.name, took)
 	}
 }
@@ -347,7 +347,7 @@ func (c *caller) write() {
 	w.quiet, c.wrote = 0, true
 	hold := x.hold.(*tier.Hold)
 	if e, frames := w.store.(*ensemble); frames {
-		go e.write(x, waittest.Grant(hold), hold.Err)
+		go e.write(x, hold)
 		return
 	}
 	go waittest.Grant(hold).(writer).Write(context.Background(), hold.Err, func() (queue.Outcome, error) {

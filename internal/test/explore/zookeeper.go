@@ -21,6 +21,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/zkconn"
 	"github.com/tierlock/tierlock/internal/zknode"
 	"github.com/tierlock/tierlock/internal/zkqueue"
+	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
@@ -182,12 +184,9 @@ func (e *ensemble) mend(p *process) {
 	e.mended = p
 }
 
-// write has a node made under a grant.
-func (e *ensemble) write(x *span, grant second.Grant, check func() error) {
-	guarded := grant.(interface {
-		MultiIf(ctx context.Context, check func() error, ops ...any) ([]zk.MultiResponse, error)
-	})
-	guarded.MultiIf(context.Background(), check, &zk.CreateRequest{Path: x.register(), Acl: zk.WorldACL(zk.PermAll)})
+// write has a node made under a hold.
+func (e *ensemble) write(x *span, hold *tier.Hold) {
+	zklock.Multi(context.Background(), hold, &zk.CreateRequest{Path: x.register(), Acl: zk.WorldACL(zk.PermAll)})
 }
 
 // register is where somebody writes in one turn.
