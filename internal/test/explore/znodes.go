@@ -210,7 +210,7 @@ func (b *ledger) created(z znodeName, c zktest.Change) *lockNode {
 		path: c.Path, lock: z.lock, mode: modes[z.marker], token: c.Zxid,
 		owner: b.sessions[c.Session], session: c.Session, step: b.step,
 	}
-	if b.named[z.id] != nil {
+	if old := b.named[z.id]; old != nil && old.revoked.IsZero() { // else a second way of that request found no path, and made it
 		b.blame("the id of %s was used before: a late delete could hit the wrong node", n.path)
 	}
 	b.named[z.id], b.tokens[tokenAt{n.lock, n.token}] = n, n
