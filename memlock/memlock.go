@@ -50,7 +50,7 @@ func NewServer() *Server {
 
 // Connect returns the locks of one more process. Each registry is a process of its own, with a session and a place in each queue; the
 // goroutines that use one registry are the goroutines of that process. Close the registry when the process ends. An error says which
-// option is wrong.
+// option is wrong. [tier.WithLazyStart] changes nothing: the store is there.
 func (s *Server) Connect(opts ...tier.RegistryOption) (*tier.Registry, error) {
 	o := second.Defaults
 	_, share, err := second.Split[none, tier.Option](&o, opts)

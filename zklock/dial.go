@@ -2,6 +2,7 @@ package zklock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
@@ -13,9 +14,10 @@ import (
 
 // Dial connects to the ensemble of connect, "host:port,host:port/path", and waits for a
 // session. Ports may be left out; the default is 2181, also with TLS. Dial keeps trying until ctx
-// is done; the error then holds the cause of ctx and the last failure to connect. A bad connect
-// string or option fails at once, and so does a list of names of which none can be looked up,
-// after 3 s at most. If some can, the others are logged.
+// is done; the error then holds the cause of ctx and the last failure to connect, and wraps
+// [tier.ErrUnavailable]. A bad connect string or option fails at once, and so does a list of names of which none can be looked up,
+// after 3 s at most. If some can, the others are logged. With [tier.WithLazyStart] only a bad connect
+// string or option fails, and no lock is asked for before the credentials of [WithAuth] were shown.
 //
 // If there is a path, all others are below it, those of locks and those of guarded writes. It need
 // not exist: it comes with the first lock, like the parents of a lock, and goes when it is empty;
@@ -39,6 +41,9 @@ func Dial(ctx context.Context, connect string, opts ...tier.RegistryOption) (*ti
 		return nil, fmt.Errorf("zklock: dial %s: %w", connect, err)
 	}
 	client, err := zknode.Dial(ctx, connect, append(own, zknode.WithSettings(settings))...)
+	if errors.Is(err, zk.ErrNoServer) {
+		err = second.Unavailable(err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -69,8 +69,10 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 		}
 	}()
 	l, abandoned := a.client.link, &a.client.abandoned
-	if err := a.client.Err(); a.once && err != nil {
-		return value, err
+	if a.once {
+		if err := l.ErrOnceHeard(ctx); err != nil {
+			return value, err
+		}
 	}
 	defer l.PollClose()()
 	ctx, cancel := l.Scope(ctx)

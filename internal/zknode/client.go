@@ -118,23 +118,18 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 	return c, nil
 }
 
-// dial connects the client to one of the servers, presents the credentials, which the library repeats at each reconnect once they have
-// been accepted, and waits for a session. On an error nothing is left.
+// dial connects the client to one of the servers, presents the credentials, and waits for a session. A lazy start does that in the
+// background. On an error nothing is left.
 func (c *Client) dial(ctx context.Context, servers []string) error {
 	err := c.link.Dial(ctx, servers)
 	if err != nil {
 		return err
 	}
-	for _, a := range c.options.auth {
-		if _, err = insist(ctx, c, func() (struct{}, error) { return struct{}{}, c.link.Conn.AddAuth(a.scheme, a.secret) }); err != nil {
-			err = fmt.Errorf("auth %s: %w", a.scheme, err)
-			break
-		}
+	if c.options.Lazy {
+		c.link.Spawn(func() { c.link.Present(c.link.Context()) })
+		return nil
 	}
-	if err == nil {
-		_, err = c.link.AwaitSession(ctx)
-	}
-	if err != nil {
+	if err = c.link.Present(ctx); err != nil {
 		c.closeUntil(ctx)
 	}
 	return err

@@ -38,14 +38,8 @@ type (
 type options struct {
 	link.Config
 	acl   []zk.ACL
-	auth  []credential
 	kazoo bool
 	data  []byte // of znodes; nil for a description of the process
-}
-
-type credential struct {
-	scheme string
-	secret []byte
 }
 
 // WithSettings sets what every store can be told.
@@ -70,7 +64,7 @@ func WithACL(acl []zk.ACL) Option { return option(func(o *options) { o.acl = acl
 
 // WithAuth adds credentials. They are presented again on each reconnect.
 func WithAuth(scheme string, credentials []byte) Option {
-	return option(func(o *options) { o.auth = append(o.auth, credential{scheme, credentials}) })
+	return option(func(o *options) { o.Auth = append(o.Auth, link.Credential{Scheme: scheme, Secret: credentials}) })
 }
 
 // WithTLS connects with TLS. A nil cfg is an empty one.
@@ -116,7 +110,7 @@ func (o options) check() error {
 		return fmt.Errorf("node data of %d bytes: more than %d", len(o.data), maxData)
 	case o.Dial == nil:
 		return errors.New("nil dial function")
-	case slices.ContainsFunc(o.auth, func(c credential) bool { return c.scheme == "" }):
+	case slices.ContainsFunc(o.Auth, func(c link.Credential) bool { return c.Scheme == "" }):
 		return errors.New("auth without a scheme")
 	}
 	return o.CheckRest()

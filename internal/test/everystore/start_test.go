@@ -19,6 +19,7 @@ import (
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/redislock"
 	"github.com/tierlock/tierlock/tier"
+	"github.com/tierlock/tierlock/zklock"
 )
 
 // constructors make the locks of a process over a client that ends with the test, at once if lazy.
@@ -32,6 +33,9 @@ var constructors = map[string]func(ctx context.Context, t *testing.T, addr strin
 		client := redis.NewClient(&redis.Options{Addr: addr})
 		t.Cleanup(func() { client.Close() })
 		return redislock.New(ctx, client, only(lazy, tier.WithLazyStart())...)
+	},
+	"ZooKeeper": func(ctx context.Context, t *testing.T, addr string, lazy bool) (*tier.Registry, error) {
+		return zklock.Dial(ctx, addr, only(lazy, tier.WithLazyStart())...)
 	},
 	"PostgreSQL":           onPostgres(pglock.New),
 	"PostgreSQL, advisory": onPostgres(pglock.NewAdvisory),
@@ -91,6 +95,8 @@ func TestALazyStartWaitsForNobody(t *testing.T) {
 			need.WantErr(t, "an acquisition", err, context.DeadlineExceeded)
 			need.WantMention(t, err, addr)
 			need.WantMention(t, locks.Err(), addr)
+			_, err = locks.Mutex("/y").TryAcquire(t.Context())
+			need.WantErr(t, "a try", err, tier.ErrUnavailable)
 		})
 	}
 }

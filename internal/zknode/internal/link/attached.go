@@ -35,6 +35,8 @@ type attached struct {
 // Attach makes conn the connection of the link. Its session is what id tells, which is conn.SessionID.
 func (l *Link) Attach(conn *zk.Conn, id func() int64) {
 	l.Conn, l.transport = conn, &attached{link: l, id: id}
+	l.heard.Set()
+	l.admitted.Set()  // credentials are for whoever made it
 	l.tasks.Spare = 0 // nobody has to close the link, which would end those that wait
 }
 

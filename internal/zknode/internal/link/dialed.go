@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/mutexbool"
@@ -45,13 +47,16 @@ type dialed struct {
 	longest atomic.Int64          // of what was read, in bytes
 }
 
-// Dial has the library connect to one of the servers, and goes on trying. On an error nothing is left.
+// Dial has the library connect to one of the servers, and goes on trying. On an error nothing is left. [Link.Present] comes next. A link
+// that starts lazily looks names up when it dials them.
 func (l *Link) Dial(ctx context.Context, names []string) error {
 	d := &dialed{link: l, servers: &servers{lookUp: l.config.LookUp, known: make(map[string]found), logger: l.config.Logger}, left: 1}
 	begun := fmt.Errorf("%w: no answer yet from %s", zk.ErrNoServer, strings.Join(names, ", "))
 	d.problem.Store(&begun)
-	if err := d.servers.find(ctx, names); err != nil {
-		return err
+	if !l.config.Lazy {
+		if err := d.servers.find(ctx, names); err != nil {
+			return err
+		}
 	}
 	l.transport = d // before the library starts and calls back
 	judgeLibrary(l.config.Logger)
@@ -71,6 +76,46 @@ func (l *Link) Dial(ctx context.Context, names []string) error {
 	l.Spawn(d.reopen)
 	l.Spawn(func() { l.Notice.Run(l.ctx) })
 	return nil
+}
+
+var errNotPresented = fmt.Errorf("%w: the credentials have not been presented yet", zk.ErrNoServer)
+
+// Present presents the credentials, which the library repeats at each reconnect from then on, before anything else. Then it waits for a
+// session. Before, nobody gets one: the servers would refuse for good what they grant later. It goes on trying until ctx ends. A refusal
+// ends it, too, unless the link starts lazily: then whoever waits learns of the refusal from [Link.Err].
+func (l *Link) Present(ctx context.Context) error {
+	socket := &l.transport.(*dialed).socket
+	for pace, left := retry.New(), l.config.Auth; len(left) > 0; {
+		if err := l.awaitConnection(ctx); err != nil {
+			return l.Explain(err)
+		}
+		on := socket.Load()
+		_, err := second.Do(ctx, l.Spawn, func() (struct{}, error) {
+			return struct{}{}, l.Conn.AddAuth(left[0].Scheme, left[0].Secret)
+		}, l.Explain)
+		refused := errors.Is(err, zk.ErrAuthFailed)
+		switch {
+		case err == nil:
+			if on == socket.Load() { // else there may be a connection since, made before the library knew what to repeat
+				left = left[1:]
+			}
+			continue
+		case refused || ctx.Err() != nil:
+			err = fmt.Errorf("auth %s: %w", left[0].Scheme, err)
+		}
+		if ctx.Err() != nil || refused && !l.config.Lazy {
+			return err
+		}
+		if refused && l.refused.Swap(&err) == nil {
+			l.config.Logger.Warn("zklock: no lock can be acquired", "err", err)
+		}
+		l.heard.Set()
+		retry.Pause(ctx, pace.NextBackOff()) // also for the sake of the servers: they hang up with a refusal
+	}
+	l.admitted.Set()
+	_, err := l.AwaitSession(ctx)
+	l.heard.Set()
+	return err
 }
 
 // dial is the library's dialer.
@@ -188,6 +233,7 @@ func (l *dialed) trouble(err error) {
 	l.link.config.Logger.Debug("zklock: connection", "err", err)
 	problem := fmt.Errorf("%w: %w", zk.ErrNoServer, err)
 	l.problem.Store(&problem)
+	l.link.heard.Set()
 }
 
 // Close ends the session, for which it gives the server a second. Then it breaks the

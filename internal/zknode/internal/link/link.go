@@ -18,6 +18,7 @@ import (
 	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/mutexbool"
 )
 
 // A Config is what a link has to know.
@@ -26,6 +27,13 @@ type Config struct {
 	Dial            func(ctx context.Context, network, address string) (net.Conn, error)
 	LookUp          LookUp      // nil: Dial takes names
 	TLS             *tls.Config // on top of Dial; nil for none
+	Auth            []Credential
+}
+
+// A Credential is shown to the servers before anybody gets a session.
+type Credential struct {
+	Scheme string
+	Secret []byte
 }
 
 // A Link is the connection of a client, its sessions, and all that it has under way.
@@ -37,6 +45,10 @@ type Link struct {
 
 	Groups  atomic.Int64 // requests of several batches that were sent
 	Grouped atomic.Int64 // requests that would else have been sent by themselves
+
+	heard    mutexbool.Bool        // the first attempt to connect has come to something, or the link has ended
+	admitted mutexbool.Bool        // the credentials were presented, see [Link.Present]
+	refused  atomic.Pointer[error] // why they were not, nil if nobody knows
 
 	config Config
 	clock  *clock.Clock // of the leases
@@ -97,6 +109,7 @@ func (l *Link) Context() context.Context { return l.ctx }
 func (l *Link) End() {
 	l.cancel(second.ErrClosed)
 	l.tasks.End()
+	l.heard.Set()
 	if s := l.Session(); s != nil {
 		s.End(second.ErrClosed)
 	}
@@ -137,14 +150,31 @@ func (l *Link) Err() error {
 	if l.ctx.Err() != nil {
 		return second.ErrClosed
 	}
-	return l.disconnected()
+	if l.admitted.IsSet() {
+		return l.disconnected()
+	}
+	if refused := l.refused.Load(); refused != nil {
+		return *refused
+	}
+	return cmp.Or(l.disconnected(), errNotPresented)
 }
 
-// AwaitSession waits until a session is established and returns it. The error is the cause of
+// ErrOnceHeard is Err, but waits while the first attempt to connect is under way.
+func (l *Link) ErrOnceHeard(ctx context.Context) error {
+	if err := l.heard.Wait(ctx); err != nil {
+		return l.Explain(err)
+	}
+	return l.Err()
+}
+
+// AwaitSession waits until the credentials were presented and a session is established, and returns the session. The error is the cause of
 // ctx together with the reason why there is no session.
 func (l *Link) AwaitSession(ctx context.Context) (*Session, error) {
 	for {
-		err := l.awaitConnection(ctx)
+		err := l.admitted.Wait(ctx)
+		if err == nil {
+			err = l.awaitConnection(ctx)
+		}
 		if s := l.Session(); err == nil && s != nil {
 			return s, nil
 		}

@@ -62,7 +62,7 @@ func tryDial(ctx context.Context, c Config, servers ...string) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = l.AwaitSession(ctx); err != nil {
+	if err = l.Present(ctx); err != nil {
 		shut(l)
 		return nil, err
 	}
