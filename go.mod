@@ -7,5 +7,4 @@ require (
 	github.com/go-zookeeper/zk v1.0.4
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.16.0
-	pgregory.net/rapid v1.3.0
 )

@@ -1,119 +1,16 @@
 package redislock
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	bsm "github.com/bsm/redislock"
-	"github.com/go-redsync/redsync/v4"
-	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
 )
-
-// A turn has the lock of some library, does the work under it, and gives it back.
-type turn func(ctx context.Context, work func()) error
-
-// others are locks of other libraries at a path.
-func others(t *testing.T, path string) map[string]turn {
-	client := outside(t)
-	sync := redsync.New(goredis.NewPool(client))
-	obtain := bsm.New(client)
-	return map[string]turn{
-		"redsync": func(ctx context.Context, work func()) error {
-			m := sync.NewMutex(path, redsync.WithExpiry(10*time.Second), redsync.WithTries(1000))
-			if err := m.LockContext(ctx); err != nil {
-				return err
-			}
-			work()
-			_, err := m.UnlockContext(ctx)
-			return err
-		},
-		"bsm/redislock": func(ctx context.Context, work func()) error {
-			l, err := obtain.Obtain(ctx, path, 10*time.Second, &bsm.Options{RetryStrategy: bsm.LinearBackoff(20 * time.Millisecond)})
-			if err != nil {
-				return err
-			}
-			work()
-			return l.Release(ctx)
-		},
-	}
-}
-
-// Everybody gets turns, and nobody while another one has one: also beside a process of ours where nobody but its goroutines can be
-// seen to wait.
-func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testing.T) {
-	t.Parallel()
-	path := lockPath(t)
-	turns := others(t, path)
-	ours := tier.New(start(t, tier.WithLeaseTTL(long)).tier).Mutex(path)
-	turns["ours"] = func(ctx context.Context, work func()) error {
-		return ours.Do(ctx, func(context.Context) error { work(); return nil })
-	}
-	var inside, starve atomic.Int32
-	starve.Store(int32(len(turns)))
-	var all sync.WaitGroup
-	for name, turn := range turns {
-		var count atomic.Int32
-		for range 4 {
-			all.Go(func() {
-				for starve.Load() > 0 {
-					err := turn(soon(t), func() {
-						need.Equal(t, "how many have a turn with "+name, inside.Add(1), 1)
-						time.Sleep(time.Millisecond)
-						inside.Add(-1)
-						if count.Add(1) == 5 {
-							starve.Add(-1)
-						}
-					})
-					if err != nil {
-						t.Errorf("%s, after %d turns: %v", name, count.Load(), err)
-						return
-					}
-				}
-			})
-		}
-	}
-	all.Wait()
-}
-
-func TestForeignLockIsWaitedForAndTriesFindItTaken(t *testing.T) {
-	t.Parallel()
-	l := start(t, tier.WithLeaseTTL(long), tier.WithLabel("<the label>")).with(t, lockPath(t), second.Options{MayLinger: time.Second})
-	turns := others(t, lockPath(t))
-	turns["a key of another type"] = func(ctx context.Context, work func()) error {
-		err := outside(t).LPush(ctx, lockPath(t), "x").Err()
-		work()
-		return errors.Join(err, outside(t).Del(ctx, lockPath(t)).Err())
-	}
-	for name, turn := range turns {
-		has, done, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-		go func() { ended <- turn(soon(t), func() { close(has); <-done }) }()
-		<-has
-		need.WantErr(t, "a try beside "+name, need.ErrOf(l.TryAcquire(soon(t))), second.ErrLocked)
-		granted := queueAt(t, l)
-		queue, err := l.Contenders(soon(t))
-		need.Must(t, fmt.Sprintf("contenders beside %s: %+v, %v, want the foreign lock first", name, queue, err),
-			err == nil && len(queue) == 2 && queue[0].ID != "" && queue[0].Token == 0)
-		if q := queue[1]; q.Label != "<the label>" || q.Linger != time.Second || q.PID == 0 || q.Host == "" || time.Since(q.Since) > time.Hour {
-			t.Errorf("%+v tells of itself", q)
-		}
-		need.WantErr(t, "Revoke of the lock of "+name, l.Revoke(soon(t)), errors.ErrUnsupported)
-		close(done)
-		c := granted.Must(t)
-		need.WantErr(t, name, <-ended, nil)
-		mustRelease(t, c)
-	}
-}
 
 // One that ends with its expiry is waited for no longer than that, or than a tenth of a second: it tells nobody.
 func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {

@@ -3,8 +3,6 @@ module github.com/tierlock/tierlock/redislock
 go 1.26.0
 
 require (
-	github.com/bsm/redislock v0.9.4
-	github.com/go-redsync/redsync/v4 v4.18.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/tierlock/tierlock v0.0.0
 )

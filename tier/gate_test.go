@@ -2,11 +2,11 @@ package tier
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/test/need"
@@ -17,57 +17,42 @@ func turned(w *waiter[int]) bool { return need.Closed(w.turn) }
 
 // The gate does what a slice would do, whatever the order of calls.
 func TestGateIsAQueue(t *testing.T) { // I6 I9
-	rapid.Check(t, func(t *rapid.T) {
-		var (
-			g     gate[int]
-			model []*waiter[int]
-			out   []*waiter[int]
-			tell  = sync.OnceFunc(func() { g.tellAll() })
-		)
-		t.Repeat(map[string]func(*rapid.T){
-			"join": func(*rapid.T) { model = append(model, g.join()) },
-			"admit": func(t *rapid.T) {
-				if len(model) == 0 {
-					t.Skip("nobody waits")
-				}
-				g.admit()
-				if w := model[0]; w.refusal != nil || !turned(w) {
-					t.Fatal("admit did not choose the first")
-				}
-				out, model = append(out, model[0]), model[1:]
-			},
-			"leave": func(t *rapid.T) {
-				if len(model) == 0 {
-					t.Skip("nobody waits")
-				}
-				i := rapid.IntRange(0, len(model)-1).Draw(t, "i")
-				if !g.leave(model[i]) {
-					t.Fatalf("leave of waiter %d: got false", i)
-				}
-				out, model = append(out, model[i]), slices.Delete(model, i, i+1)
-			},
-			"leave again": func(t *rapid.T) {
-				if len(out) == 0 {
-					t.Skip("nobody has left")
-				}
-				if g.leave(rapid.SampledFrom(out).Draw(t, "w")) {
-					t.Fatal("leave of a waiter that is out: got true")
-				}
-			},
-			"refuse": func(t *rapid.T) {
-				g.refuse(errors.New("no"), func(*int) bool { return true })
-				for _, w := range model {
-					if (w.refusal == nil) != w.told || !turned(w) {
-						t.Fatal("refuse forgot a waiter, or took one that leaves by itself")
+	for seed := range uint64(200) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			var (
+				random = rand.New(rand.NewPCG(seed, 0))
+				g      gate[int]
+				model  []*waiter[int]
+				out    []*waiter[int]
+				tell   = sync.OnceFunc(func() { g.tellAll() })
+			)
+			for range 60 {
+				switch step := random.IntN(20); {
+				case step < 8:
+					model = append(model, g.join())
+				case step < 11 && len(model) > 0:
+					g.admit()
+					w := model[0]
+					need.Must(t, "admit did not choose the first", w.refusal == nil && turned(w))
+					out, model = append(out, w), model[1:]
+				case step < 15 && len(model) > 0:
+					i := random.IntN(len(model))
+					need.Must(t, fmt.Sprintf("leave of waiter %d: got false", i), g.leave(model[i]))
+					out, model = append(out, model[i]), slices.Delete(model, i, i+1)
+				case step < 18 && len(out) > 0:
+					need.Must(t, "leave of a waiter that is out: got true", !g.leave(out[random.IntN(len(out))]))
+				case step == 18:
+					g.refuse(errors.New("no"), func(*int) bool { return true })
+					for _, w := range model {
+						need.Must(t, "refuse forgot a waiter, or took one that leaves by itself", (w.refusal == nil) == w.told && turned(w))
+						if w.refusal != nil {
+							out = append(out, w)
+						}
 					}
-					if w.refusal != nil {
-						out = append(out, w)
-					}
+					model = slices.DeleteFunc(model, func(w *waiter[int]) bool { return w.refusal != nil })
+				case step == 19:
+					tell()
 				}
-				model = slices.DeleteFunc(model, func(w *waiter[int]) bool { return w.refusal != nil })
-			},
-			"tell": func(*rapid.T) { tell() },
-			"": func(t *rapid.T) {
 				var queued []*waiter[int]
 				for w := g.first; w != nil; w = w.next {
 					queued = append(queued, w)
@@ -76,13 +61,11 @@ func TestGateIsAQueue(t *testing.T) { // I6 I9
 					t.Fatalf("queue of %d, empty %v; want %d", len(queued), g.empty(), len(model))
 				}
 				for _, w := range model {
-					if turned(w) != w.told {
-						t.Fatal("a queued waiter's turn has come, or one was not told to leave")
-					}
+					need.Must(t, "a queued waiter's turn has come, or one was not told to leave", turned(w) == w.told)
 				}
-			},
+			}
 		})
-	})
+	}
 }
 
 // Whoever re-enters while the last hold is being released is too late: the node is on

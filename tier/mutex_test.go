@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"path"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
@@ -253,26 +252,35 @@ func TestNameIsAReadablePath(t *testing.T) {
 }
 
 func TestEveryNameIsALockThatUnescapesToIt(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.OneOf(
-			rapid.StringN(1, 80, 300),
-			rapid.Map(rapid.SliceOfN(rapid.Byte(), 1, 300), func(b []byte) string { return string(b) }),
-			rapid.SampledFrom([]string{
-				".", "..", "zookeeper", "lock-0000000001", "lock-000000000%31", ":tierlock:a", "%", "%2F", "/", "/zookeeper", "\u0600\u06dd",
-			}),
-		).Draw(t, "name")
-		dir := rapid.SampledFrom([]string{"", "/", "/jobs", "/jobs/"}).Draw(t, "dir")
-		p := tier.Name(dir, name)
-		if err := zklock.ValidatePath(p); err != nil {
-			t.Fatalf("Name(%q, %q): %v", dir, name, err)
+	random := rand.New(rand.NewPCG(1, 0))
+	names := []string{
+		".", "..", "zookeeper", "lock-0000000001", "lock-000000000%31", ":tierlock:a", "%", "%2F", "/", "/zookeeper", "\u0600\u06dd",
+	}
+	for range 2000 {
+		text := make([]rune, 1+random.IntN(75)) // of characters of all lengths, and some that are none
+		for i := range text {
+			text[i] = random.Int32N(1 << (7 + random.IntN(15)))
 		}
-		if !strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") {
-			t.Fatalf("Name(%q, %q): %q is not below", dir, name, p)
+		bytes := make([]byte, 1+random.IntN(300))
+		for i := range bytes {
+			bytes[i] = byte(random.Int32())
 		}
-		if got, err := url.PathUnescape(path.Base(p)); err != nil || got != name {
-			t.Fatalf("Name(%q, %q) unescapes to %q, %v", dir, name, got, err)
+		names = append(names, string(text), string(bytes))
+	}
+	for _, name := range names {
+		for _, dir := range []string{"", "/", "/jobs", "/jobs/"} {
+			p := tier.Name(dir, name)
+			if err := zklock.ValidatePath(p); err != nil {
+				t.Fatalf("Name(%q, %q): %v", dir, name, err)
+			}
+			if !strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") {
+				t.Fatalf("Name(%q, %q): %q is not below", dir, name, p)
+			}
+			if got, err := url.PathUnescape(path.Base(p)); err != nil || got != name {
+				t.Fatalf("Name(%q, %q) unescapes to %q, %v", dir, name, got, err)
+			}
 		}
-	})
+	}
 }
 
 // Whatever has a lock below that of dir does not queue for it.
