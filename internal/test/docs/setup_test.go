@@ -1,5 +1,5 @@
-// Package docs tests what the repository says of itself: its documents, the lines of README, the listings of the public API, and who imports
-// whom.
+// Package docs tests what the repository says of itself: its documents, the lines of README, the listings of the public API, who imports
+// whom, and what the modules require.
 package docs
 
 import (

@@ -1,0 +1,90 @@
+package docs
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/test/need"
+)
+
+const module = "github.com/tierlock/tierlock/"
+
+// What a program links with the library is the library.
+func TestLibraryImportsNoTestCode(t *testing.T) {
+	imports := importsOf(t)
+	for dir, by := range library(t, imports) {
+		need.That(t, by+" imports "+dir+", outside of tests", !strings.HasPrefix(dir, "internal/test/"))
+	}
+}
+
+// What only tests import is below internal/test, so that a reader knows; what only the command imports is listed here.
+func TestInternalPackagesAreOfTheLibrary(t *testing.T) {
+	others := regexp.MustCompile(`^internal/(test|command|inspect|zkinspect)(/|$)`)
+	imports := importsOf(t)
+	used := library(t, imports)
+	for dir := range imports {
+		if strings.HasPrefix(dir, "internal/") && !others.MatchString(dir) {
+			need.That(t, dir+" is imported by nothing of the library; it belongs to internal/test", used[dir] != "")
+		}
+	}
+}
+
+// The root of the repository is a table of contents.
+func TestRootHasNoGoFile(t *testing.T) {
+	need.Empty(t, "Go files in the root", need.Get(filepath.Glob("*.go"))(t))
+}
+
+// library returns the packages that users import, and what these import in turn, each with one that imports it.
+func library(t *testing.T, imports map[string][]string) map[string]string {
+	t.Helper()
+	by := make(map[string]string)
+	var add func(dir, importer string)
+	add = func(dir, importer string) {
+		if by[dir] != "" {
+			return
+		}
+		by[dir] = importer
+		for _, imported := range imports[dir] {
+			add(imported, dir)
+		}
+	}
+	for _, dir := range importable(t) {
+		add(dir, "a user")
+	}
+	return by
+}
+
+// importsOf returns what each package of this repository imports of it outside of tests, on any system. A package goes by its folder.
+func importsOf(t *testing.T) map[string][]string {
+	t.Helper()
+	imports := make(map[string][]string)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "testdata" || path != "." && strings.HasPrefix(name, ".")):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		file := need.Get(parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly))(t)
+		dir := filepath.ToSlash(filepath.Dir(path))
+		all := imports[dir]
+		for _, spec := range file.Imports {
+			if imported, ours := strings.CutPrefix(need.Get(strconv.Unquote(spec.Path.Value))(t), module); ours {
+				all = append(all, imported)
+			}
+		}
+		imports[dir] = all // also if there are none
+		return nil
+	})
+	need.OK(t, err)
+	need.AtLeast(t, "packages", len(imports), 60)
+	return imports
+}

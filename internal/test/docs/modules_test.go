@@ -1,0 +1,62 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/test/need"
+)
+
+// run runs a command offline, in a folder, and returns what it has to say.
+func run(t *testing.T, dir string, env []string, command ...string) string {
+	t.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "GOPROXY=off", "GOSUMDB=off"), env...)
+	out, err := cmd.CombinedOutput()
+	need.Must(t, fmt.Sprintf("%q: %v: %s", command, err, out), err == nil)
+	return string(out)
+}
+
+// Whoever requires the locks of a store gets what they need, and none of what only our tests need.
+func TestModulesOfStoresRequireNothingForTests(t *testing.T) {
+	for store, client := range map[string]string{
+		"": "github.com/go-zookeeper/zk", "etcdlock": "go.etcd.io/etcd/client/v3", "pglock": "github.com/jackc/pgx/v5",
+		"redislock": "github.com/redis/go-redis/v9",
+	} {
+		t.Run(store, func(t *testing.T) {
+			root, dir, all := need.Get(os.Getwd())(t), t.TempDir(), strings.TrimSuffix(module, "/")
+			required := strings.TrimSuffix(module+store, "/")
+			lines := []string{"module user", "go 1.26.0", "require " + required + " v0.0.0"}
+			for path, at := range map[string]string{all: root, required: filepath.Join(root, store)} {
+				lines = append(lines, fmt.Sprintf("replace %s => %q", path, at))
+			}
+			need.OK(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(strings.Join(lines, "\n")), 0o644))
+			// With -e the dates of versions may be unknown, which nobody asks for.
+			list := run(t, dir, []string{"GOWORK=off", "GOFLAGS=-mod=mod"}, "go", "list", "-m", "-e", "-f", "{{.Path}}", "all")
+			need.That(t, client+" is missing, or the list says nothing: "+list, strings.Contains(list, client+"\n"))
+			for _, unwanted := range []string{"redsync", "bsm/redislock", "rapid"} {
+				need.That(t, unwanted+" is required: "+list, !strings.Contains(list, unwanted))
+			}
+		})
+	}
+}
+
+// A visitor who reads the documentation in a fresh clone has changed nothing. The go command adds to go.work.sum what it misses there.
+func TestGoDocChangesNoFile(t *testing.T) {
+	if _, err := os.Stat(".git"); err != nil {
+		t.Skip("no clone to make one of")
+	}
+	dir := t.TempDir()
+	run(t, ".", nil, "git", "clone", "-q", ".", dir)
+	for _, folder := range importable(t) {
+		if _, err := os.Stat(filepath.Join(dir, folder)); err != nil {
+			continue // not committed yet
+		}
+		run(t, dir, []string{"GOFLAGS="}, "go", "doc", "./"+folder)
+		need.Must(t, "go doc ./"+folder+" has changed a file", run(t, dir, nil, "git", "status", "--short") == "")
+	}
+}
