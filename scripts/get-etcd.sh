@@ -2,7 +2,7 @@
 # Prints the path of an etcd: $ETCD if that is set, otherwise the newest we know, which it builds into the cache if it is
 # not there. That takes Go, a minute, and the Go module proxy.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../internal/etcdserver/etcd"
+cd "$(dirname "${BASH_SOURCE[0]}")/../internal/test/etcdserver/etcd"
 
 if [ -n "${ETCD:-}" ]; then
 	command -v "$ETCD" || { echo "\$ETCD is $ETCD, which is no program: unset it, or set it to an etcd" >&2; exit 1; }

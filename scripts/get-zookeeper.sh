@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that Java and the jars of a ZooKeeper server are on this machine; changes nothing if they are.
+# Makes sure that Java and the jars of a ZooKeeper server are on this machine; changes nothing if they are, and says what it installs
+# before it does.
 # On Debian they are in libzookeeper-java: no daemon, and half the packages of zookeeper, which wants a desktop's Java.
 set -euo pipefail
 
@@ -28,7 +29,11 @@ as_root=()
 if [ -z "${ZOOKEEPER_HOME:-}" ] && command -v apt-get >/dev/null && { [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null; }; then
 	packages=(libzookeeper-java libslf4j-java)
 	have_java || packages+=(default-jre-headless)
-	echo "installing ${packages[*]}" >&2
+	cat >&2 <<-END
+		This machine has no ZooKeeper server, or no Java for one. '${as_root[*]:+${as_root[*]} }apt-get install' now installs
+		  ${packages[*]}
+		and what they depend on. No daemon starts. To use another server, interrupt this and set \$ZOOKEEPER_HOME to an unpacked release.
+	END
 	"${as_root[@]}" apt-get update -q >&2
 	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${packages[@]}" >&2
 	have_all && exit 0

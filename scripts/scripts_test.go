@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package scripts_test runs the scripts that download servers where every download fails.
+// Package scripts_test runs the scripts that get servers: where every download fails, and where a package would be installed.
 package scripts_test
 
 import (
@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -76,4 +77,36 @@ func TestFailedDownloadIsAnErrorAndIsNotKept(t *testing.T) {
 			need.That(t, "it does not say why", errs != "")
 		})
 	}
+}
+
+// Whoever runs make demo learns what it takes before anything is done as root.
+func TestWhatIsInstalledIsSaidBefore(t *testing.T) {
+	t.Parallel()
+	path := tools(t, map[string]string{
+		"sudo": `echo "as root: $*" >&2; exit 1`, "apt-get": "exit 1", "id": "echo 1000", "java": "exit 1",
+		"bash": "", "cat": "", "env": "",
+	})
+	_, errs, err := run(t, need.Get(filepath.Abs("get-zookeeper.sh"))(t), t.TempDir(), path)
+	said, _, asRoot := strings.Cut(errs, "as root: ")
+	if !asRoot {
+		t.Skip("nothing is installed here: ", errs)
+	}
+	need.That(t, "it says that it has succeeded", err != nil)
+	for _, what := range []string{"sudo apt-get install", "libzookeeper-java", "default-jre-headless", "$ZOOKEEPER_HOME"} {
+		need.That(t, what+" is not mentioned before: "+said, strings.Contains(said, what))
+	}
+}
+
+// A script that goes to a folder of this repository breaks unseen when that moves: the server may be in the cache.
+func TestScriptsNameFoldersThatAreThere(t *testing.T) {
+	t.Parallel()
+	folder := regexp.MustCompile(`/\.\./((?:internal|stress|cmd)/[\w/-]+)`)
+	found := 0
+	for _, script := range need.Get(filepath.Glob("*.sh"))(t) {
+		for _, m := range folder.FindAllStringSubmatch(string(need.Get(os.ReadFile(script))(t)), -1) {
+			found++
+			need.OK(t, need.ErrOf(os.Stat(filepath.Join("..", m[1]))))
+		}
+	}
+	need.AtLeast(t, "folders found, or the pattern has gone out of use", found, 1)
 }
