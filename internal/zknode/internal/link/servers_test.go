@@ -195,6 +195,24 @@ func TestDialFailsSoonIfNoNameCanBeLookedUp(t *testing.T) {
 	})
 }
 
+// A program that starts while the name service is away, too, finds the servers later.
+func TestLazyStartLooksNamesUpUntilTheyAreKnown(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		names := new(nameService)
+		c := by(s, names)
+		c.Lazy = true
+		l := New(c)
+		t.Cleanup(func() { shut(l) })
+		need.OK(t, l.Dial(t.Context(), []string{"zk:2181"}))
+		l.Spawn(func() { l.Present(l.Context()) })
+		need.WantMention(t, l.ErrOnceHeard(t.Context()), "zk: no such host")
+		time.Sleep(time.Hour)
+		names.set("zk", "10.0.0.1")
+		need.Get(l.AwaitSession(t.Context()))(t)
+		need.OK(t, l.Err())
+	})
+}
+
 // As where the name of a server goes while it is down.
 func TestOneNameIsEnough(t *testing.T) {
 	for range 5 { // the order is random
