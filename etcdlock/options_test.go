@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tierlock/tierlock/etcdlock/internal/version"
+	"github.com/tierlock/tierlock/internal/etcdversion"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/test/child/childtest"
 	"github.com/tierlock/tierlock/internal/test/etcdserver"
@@ -126,7 +126,7 @@ func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
 	defer p.end()
 	if status, err := p.client.Status(soon(t), addrs[0]); err != nil {
 		t.Fatal(err)
-	} else if version.TooOld(status.Version) {
+	} else if etcdversion.TooOld(status.Version) {
 		t.Skip("3.4.23, which is too old for other reasons, hangs after the change of a password")
 	}
 	p.open(t) // with a TTL that gives the server time to look at passwords

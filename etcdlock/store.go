@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
-	"github.com/tierlock/tierlock/etcdlock/internal/version"
+	"github.com/tierlock/tierlock/internal/etcdversion"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -245,9 +245,9 @@ func (s *store) checkVersions() {
 		ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
 		status, err := s.client.Status(ctx, endpoint)
 		cancel()
-		if err == nil && version.TooOld(status.Version) {
+		if err == nil && etcdversion.TooOld(status.Version) {
 			s.tier.Logger().Warn("etcdlock: a server is too old to keep its word about leases: "+
-				"a lock may be given away before its holder knows. It should be "+version.Needed, "endpoint", endpoint, "version", status.Version)
+				"a lock may be given away before its holder knows. It should be "+etcdversion.Needed, "endpoint", endpoint, "version", status.Version)
 		}
 	}
 }

@@ -155,7 +155,7 @@
 //	+eval +evalsha +info +ping +publish +subscribe +time +type +get +set +del +pexpire +persist +pttl +hget +hmget
 //	+hset +hdel +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore
 //
-// The subcommands ls and watch of tierlock-redis also need +scan.
+// The subcommands ls and watch of cmd/tierlock also need +scan.
 //
 // Of these, what is missing when a session begins refuses it: [tier.Registry.Err], acquisitions and a line on the logger say
 // what to allow. Before Redis 7, what is missing within the script is refused there, and not named. A process that may not

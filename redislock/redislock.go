@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/redislock/internal/removal"
+	"github.com/tierlock/tierlock/internal/removal"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -46,7 +46,11 @@ func checkClient(client redis.UniversalClient) error {
 	return nil
 }
 
-func init() { removal.Of = remove }
+func init() {
+	removal.Of = func(ctx context.Context, client any, path, id string) (bool, error) {
+		return remove(ctx, client.(redis.UniversalClient), path, id)
+	}
+}
 
 func remove(ctx context.Context, client redis.UniversalClient, path, id string) (bool, error) {
 	if err := cmp.Or(ValidatePath(path), checkClient(client)); err != nil {

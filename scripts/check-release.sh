@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds what a release would give to users, from the commit at HEAD: the command, installed by its version, and each nested
-# module that programs import, without its replace. A directory stands in for the module proxy. Nothing is published, and Go's
-# own cache is only read.
+# Builds what a release would give to users, from the commit at HEAD: each nested module that people use, without its replace, and
+# the command, installed by its version. A directory stands in for the module proxy. Nothing is published, and Go's own cache is
+# only read.
 #
 #	scripts/check-release.sh [version]
 set -euo pipefail
@@ -11,33 +11,37 @@ root=github.com/tierlock/tierlock
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 
-# The nested modules are no part of the root's, wherever they are.
-excluded=()
-while read -r mod; do excluded+=(":(exclude)${mod%/go.mod}"); done < <(git ls-files '*/go.mod')
-at=$work/proxy/$root/@v
-mkdir -p "$at"
-git archive --format=zip --prefix="$root@$version/" -o "$at/$version.zip" HEAD -- . "${excluded[@]}"
-git show HEAD:go.mod >"$at/$version.mod"
-echo "$version" >"$at/list"
-echo "{\"Version\":\"$version\"}" >"$at/$version.info"
-
 GOPROXY="file://$work/proxy,file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)"
-export GOPROXY GOMODCACHE=$work/cache GOBIN=$work/bin GOWORK=off GOFLAGS=-mod=mod GONOSUMDB=$root
+export GOPROXY GOMODCACHE=$work/cache GOBIN=$work/bin GOWORK=off GOFLAGS=-mod=mod GONOSUMDB=$root,$root/*
 
-if grep -q '^replace' go.mod; then echo "the root module has a replace: it cannot be installed by its version" >&2; exit 1; fi
+# publish has the proxy serve the module in a directory, as it is after its release.
+publish() {
+	local module=$root${1:+/$1} excluded=() copy=$work/copy/${1:-root} at other
+	at=$work/proxy/$module/@v
+	echo "$module@$version"
+	mkdir -p "$copy" "$at"
+	while read -r other; do excluded+=(":(exclude)${other%/go.mod}"); done < <(git ls-files "${1:+$1/}*/go.mod") # modules of their own
+	git archive "HEAD${1:+:$1}" -- . "${excluded[@]#":(exclude)$1/"}" | tar -x -C "$copy"
+	(
+		cd "$copy"
+		for other in "$root" "$root"/{etcdlock,pglock,redislock}; do
+			if grep -q "^\s*$other v0.0.0" go.mod; then go mod edit -dropreplace "$other" -require "$other@$version"; fi
+		done
+		if grep -q '^replace' go.mod; then echo "$module has a replace: it cannot be installed by its version" >&2; exit 1; fi
+		if [ -n "$1" ]; then
+			go mod tidy >/dev/null 2>&1 || go mod tidy
+			go vet ./...
+		fi
+		git init -q . && git add -A
+		git archive --format=zip --prefix="$module@$version/" -o "$at/$version.zip" "$(git write-tree)"
+		cp go.mod "$at/$version.mod"
+	)
+	echo "$version" >"$at/list"
+	echo "{\"Version\":\"$version\"}" >"$at/$version.info"
+}
+
+for dir in "" etcdlock pglock redislock cmd/tierlock $(git ls-files 'contrib/*/go.mod' | xargs -r -n1 dirname); do publish "$dir"; done
+
 echo "go install $root/cmd/tierlock@$version"
 go install "$root/cmd/tierlock@$version"
 "$GOBIN/tierlock" -h >/dev/null
-
-for dir in $(git ls-files 'etcdlock/go.mod' 'pglock/go.mod' 'redislock/go.mod' 'contrib/*/go.mod' | xargs -r -n1 dirname); do
-	echo "$root/$dir with $root@$version"
-	copy=$work/copy/$dir
-	mkdir -p "$copy"
-	git archive HEAD:"$dir" | tar -x -C "$copy"
-	(
-		cd "$copy"
-		go mod edit -dropreplace "$root" -require "$root@$version"
-		go mod tidy >/dev/null 2>&1 || go mod tidy
-		go vet ./...
-	)
-done

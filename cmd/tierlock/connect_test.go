@@ -58,6 +58,7 @@ func TestCredentials(t *testing.T) {
 	p = startWith(t, server.Addr(), func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "TIERLOCK_AUTH=digest:user:secret") },
 		commandtest.Under("", "/guarded", "true")...)
 	p.Exits(0)
+	commandtest.Want(t, []string{"TIERLOCK_STORE=zk://user:secret@" + server.Addr()}, "run -n /guarded -- true", 0)
 	file := filepath.Join(t.TempDir(), "credentials")
 	need.OK(t, os.WriteFile(file, []byte("digest:user:secret\n"), 0o600))
 	start(t, server.Addr(), commandtest.Under("-auth-file "+file, "/guarded", "true")...).Exits(0)

@@ -20,7 +20,7 @@ func TestDevIsAZooKeeperForPrograms(t *testing.T) {
 
 	held := start(t, addr, commandtest.Under("", "/jobs/report", "sleep", "60")...)
 	childtest.Eventually(t, "the lock to be held", func() bool {
-		out, err := exec.Command(commandtest.Program, "-zk", addr, "ls", "/jobs").Output()
+		out, err := exec.Command(commandtest.Program, "-store", "zk://"+addr, "ls", "/jobs").Output()
 		return err == nil && strings.Contains(string(out), "/jobs/report")
 	})
 	commandtest.Want(t, at(addr), "run -n /jobs/report -- true", 75)
@@ -30,9 +30,9 @@ func TestDevIsAZooKeeperForPrograms(t *testing.T) {
 
 	port := addr[strings.LastIndex(addr, ":")+1:]
 	commandtest.Want(t, nil, "dev -port "+port, 64, "^tierlock: listen tcp "+addr, "address already in use", "-port")
-	commandtest.Want(t, nil, "dev -port 0 -zk "+addr, 64, "not defined: -zk")
-	commandtest.Want(t, nil, "-zk "+addr+" dev -port 0", 64, "connects to nothing")
-	if text := commandtest.Want(t, nil, "help dev", 0, "-port"); strings.Contains(text, "-zk") || strings.Contains(text, "-o form") {
+	commandtest.Want(t, nil, "dev -port 0 -store zk://"+addr, 64, "not defined: -store")
+	commandtest.Want(t, nil, "-store zk://"+addr+" dev -port 0", 64, "connects to nothing")
+	if text := commandtest.Want(t, nil, "help dev", 0, "-port"); strings.Contains(text, "-store") || strings.Contains(text, "-o form") {
 		t.Errorf("help lists flags that dev does not have:\n%s", text)
 	}
 	server.Signal(syscall.SIGINT)

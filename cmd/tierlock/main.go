@@ -1,5 +1,5 @@
-// Tierlock runs a command under a distributed lock on ZooKeeper, and shows operators who holds
-// locks and who waits for them.
+// Tierlock runs a command under a distributed lock on ZooKeeper, etcd, PostgreSQL or Redis, and shows operators
+// who holds locks and who waits for them.
 //
 //	go install github.com/tierlock/tierlock/cmd/tierlock@latest
 //	tierlock help
@@ -8,9 +8,14 @@ package main
 import (
 	"os"
 
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/etcd"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/postgres"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/redis"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/zookeeper"
 	"github.com/tierlock/tierlock/internal/command"
 )
 
 func main() {
-	os.Exit(command.Main(new(zooKeeper).store(), os.Args[1:], os.Stdout, os.Stderr))
+	stores := []*command.Store{zookeeper.Store(), etcd.Store(), postgres.Store(), redis.Store()}
+	os.Exit(command.Main(stores, os.Args[1:], os.Stdout, os.Stderr))
 }

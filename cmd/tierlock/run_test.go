@@ -26,13 +26,13 @@ func TestNothingRunsAfterAnError(t *testing.T) {
 		{64, commandtest.Under("", "x", stage.Command()...), "it has to begin with /"},
 		{64, commandtest.Under("-n -w 1s", "/x", stage.Command()...), "want one of them"},
 		{64, commandtest.Under("-E 300", "/x", stage.Command()...), "want a number from 0 to 255"},
-		{64, commandtest.Under("-zk http://a:1", "/x", stage.Command()...), "no scheme"},
+		{64, commandtest.Under("-store zk://http://a:1", "/x", stage.Command()...), "no scheme"},
 		{64, append([]string{"run", "/x"}, stage.Command()...), "the command is missing"},
 		{64, []string{"run", "/x", "--"}, "the command is missing"},
 		{64, []string{"run", "--", "true"}, "the PATH of the lock is missing"},
 		{64, commandtest.Under("-tls-cert x", "/x", stage.Command()...), "one is missing"},
 		{64, commandtest.Under("-auth-file /nonexistent", "/x", stage.Command()...), "-auth-file"},
-		{69, commandtest.Under("-zk no-such-host.invalid:2181 -connect-timeout 4s", "/x", stage.Command()...), "no-such-host.invalid"},
+		{69, commandtest.Under("-store zk://no-such-host.invalid:2181 -connect-timeout 4s", "/x", stage.Command()...), "no-such-host.invalid"},
 	} {
 		p := start(t, server.Addr(), c.args...)
 		p.Exits(c.status)

@@ -50,7 +50,7 @@ func serve(t *testing.T) (*zktest.Server, string) {
 
 func start(t *testing.T, addr string, args ...string) *commandtest.Tool {
 	t.Helper()
-	return commandtest.Start(t, []string{"TIERLOCK_ZK=" + addr}, args...)
+	return commandtest.Start(t, []string{"TIERLOCK_STORE=zk://" + addr}, args...)
 }
 
 // await returns when as many contend for the path.
@@ -70,7 +70,7 @@ func hearsBreak(section *commandtest.Section) {
 func TestCommandIsTheRunnersOwn(t *testing.T) {
 	t.Parallel()
 	_, addr := serve(t)
-	p := commandtest.StartWith(t, []string{"TIERLOCK_ZK=" + addr}, func(cmd *exec.Cmd) { cmd.Stdin = strings.NewReader("a line") },
+	p := commandtest.StartWith(t, []string{"TIERLOCK_STORE=zk://" + addr}, func(cmd *exec.Cmd) { cmd.Stdin = strings.NewReader("a line") },
 		commandtest.Under("", "/own", os.Args[0], "copy")...)
 	p.Exits(0)
 	need.Equal(t, "what the command copied", p.Stdout.String(), "a line")
@@ -82,8 +82,8 @@ func TestCommandIsTheRunnersOwn(t *testing.T) {
 		p.Exits(status)
 	}
 	start(t, addr, commandtest.Under("", "/own", `C:\no\such.exe`)...).Exits(127)
-	commandtest.Want(t, []string{"TIERLOCK_ZK=" + addr}, "run /own", 64, "the command is missing")
-	commandtest.Want(t, nil, "keep -zk "+addr+" -line 4,8 /own -- "+os.Args[0], 64, "not by hand")
+	commandtest.Want(t, []string{"TIERLOCK_STORE=zk://" + addr}, "run /own", 64, "the command is missing")
+	commandtest.Want(t, nil, "keep -store zk://"+addr+" -line 4,8 /own -- "+os.Args[0], 64, "not by hand")
 	stage.Nobody()
 }
 
@@ -131,7 +131,7 @@ func TestLossEndsTheCommandBeforeTheNext(t *testing.T) {
 func TestBreakAndRevokeEndTheCommand(t *testing.T) {
 	t.Parallel()
 	server, addr := serve(t)
-	env := []string{"TIERLOCK_ZK=" + addr}
+	env := []string{"TIERLOCK_STORE=zk://" + addr}
 	stage := commandtest.NewStage(t)
 	p := start(t, addr, commandtest.Under("", "/taken", stage.Command("stubborn", "family", "daemon")...)...)
 	sections := []*commandtest.Section{stage.First(), stage.Next(), stage.Next()}
@@ -285,7 +285,7 @@ func atConsole(t *testing.T, addr, group string, args ...string) console {
 	need.OK(t, err)
 	t.Cleanup(func() { keyboard.Close() })
 	defer keys.Close()
-	return console{commandtest.StartWith(t, []string{"TIERLOCK_ZK=" + addr}, func(cmd *exec.Cmd) {
+	return console{commandtest.StartWith(t, []string{"TIERLOCK_STORE=zk://" + addr}, func(cmd *exec.Cmd) {
 		cmd.Args = append([]string{os.Args[0], "console", group}, cmd.Args...)
 		cmd.Path, cmd.Stdin = os.Args[0], keys
 		cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: noWindow}

@@ -24,7 +24,7 @@ import (
 const short = "-session 4s "
 
 func TestMain(m *testing.M) {
-	commandtest.Main(m, "tierlock", func() (*zkserver.Server, error) {
+	commandtest.Main(m, func() (*zkserver.Server, error) {
 		return zkserver.Start(context.Background(), zkserver.Config{NoSync: true})
 	})
 }
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 func startServer(t *testing.T) *zkserver.Server { return commandtest.Server(t) }
 
 // at has the command find servers.
-func at(servers string) []string { return []string{"TIERLOCK_ZK=" + servers} }
+func at(servers string) []string { return []string{"TIERLOCK_STORE=zk://" + servers} }
 
 // start starts tierlock with args, on servers.
 func start(t *testing.T, servers string, args ...string) *commandtest.Tool {

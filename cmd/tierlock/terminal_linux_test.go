@@ -36,7 +36,7 @@ func newScreen(t *testing.T, servers string, shell ...string) *screen {
 	}
 	slave := need.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0))(t)
 	cmd := exec.Command(shell[0], shell[1:]...)
-	cmd.Env = append(os.Environ(), "TIERLOCK_ZK="+servers, "TIERLOCK="+commandtest.Program, "PS1=$ ", "TERM=dumb")
+	cmd.Env = append(os.Environ(), "TIERLOCK_STORE=zk://"+servers, "TIERLOCK="+commandtest.Program, "PS1=$ ", "TERM=dumb")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	need.OK(t, cmd.Start())

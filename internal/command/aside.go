@@ -16,8 +16,7 @@ const (
 // messages, who may have stopped reading: a goroutine of its own passes these on, in order. Of more than
 // it may keep, the oldest are left out.
 type aside struct {
-	to   io.Writer
-	name string // of the program
+	to io.Writer
 
 	mu      sync.Mutex // guards the fields below
 	waiting [][]byte   // messages
@@ -28,7 +27,7 @@ type aside struct {
 
 // speakAside has nobody wait for messages from now on. Main waits for the last ones, for lastWords at most.
 func (in *invocation) speakAside() {
-	a := &aside{to: in.stderr, name: in.store.Program}
+	a := &aside{to: in.stderr}
 	in.stderr, in.flush = a, a.flush
 }
 
@@ -66,7 +65,7 @@ func (a *aside) next() []byte {
 	defer a.mu.Unlock()
 	switch {
 	case a.omitted > 0:
-		text := fmt.Appendf(nil, "%s: %d messages are left out here: nobody read them in time\n", a.name, a.omitted)
+		text := fmt.Appendf(nil, "tierlock: %d messages are left out here: nobody read them in time\n", a.omitted)
 		a.omitted = 0
 		return text
 	case len(a.waiting) > 0:

@@ -24,7 +24,7 @@ func (r *reader) Write(p []byte) (int, error) {
 
 func newReader() (*reader, *invocation) {
 	r := &reader{may: make(chan struct{})}
-	in := newInvocation(&Store{Program: "tierlock"}, nil, r)
+	in := newInvocation(nil, nil, r)
 	in.speakAside()
 	return r, in
 }

@@ -60,7 +60,7 @@ func (o *breakOptions) run(ctx context.Context, in *invocation) error {
 		return err
 	}
 	if o.token <= 0 {
-		return usageError("break wants -token N, which %s who %s shows", in.store.Program, path)
+		return usageError("break wants -token N, which tierlock who %s shows", path)
 	}
 	if !o.yes && !isTerminal(os.Stdin) {
 		return usageError("break asks before it deletes, and there is no terminal to ask on; give -yes if you are sure")

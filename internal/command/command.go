@@ -1,5 +1,4 @@
-// Package command is what cmd/tierlock does, and the commands of the other stores: the same on each
-// of them. What a store brings is a [Store].
+// Package command is what cmd/tierlock does, the same on each store. What a store brings is a [Store].
 //
 // A subcommand is one function that returns a [subcommand]: its name, its help and its flags in
 // one place.
@@ -22,13 +21,14 @@ type subcommand struct {
 	about  string // half a line for the list of all
 	help   string // what a person has to know, with examples
 	hidden bool
-	alone  bool // it connects to nothing, and has no flags but its own and -version
+	alone  bool   // it connects to nothing, and has no flags but its own and -version
+	of     *Store // that alone has it; nil if all have
 	flags  func(*flag.FlagSet)
 	run    func(context.Context, *invocation) error // its error says with what status to exit; see exit.go
 }
 
 // subcommands returns all there are, in the order in which help lists them.
-func (s *Store) subcommands() []*subcommand {
+func (in *invocation) subcommands() []*subcommand {
 	all := []*subcommand{
 		runSubcommand(),
 		lsSubcommand(),
@@ -40,15 +40,19 @@ func (s *Store) subcommands() []*subcommand {
 		doctorSubcommand(),
 		keepSubcommand(),
 	}
-	for _, t := range s.Tasks {
-		all = append(all, t.subcommand())
+	for _, s := range in.stores {
+		for _, t := range s.Tasks {
+			all = append(all, t.subcommand(s))
+		}
 	}
 	return all
 }
 
 // An invocation is what the command line asks for.
 type invocation struct {
-	store   *Store
+	stores  []*Store
+	address Address
+	store   *Store        // of the address
 	timeout time.Duration // for connecting
 	output  string        // "text" or "json"
 	version bool          // is asked for, and nothing else
@@ -61,11 +65,11 @@ type invocation struct {
 	flush   func() // returns when messages are written
 }
 
-// Main does what args ask for and returns the exit status. A store is for one call.
-func Main(store *Store, args []string, stdout, stderr io.Writer) int {
+// Main does what args ask for, on one of stores, and returns the exit status.
+func Main(stores []*Store, args []string, stdout, stderr io.Writer) int {
 	ctx, end := context.WithCancelCause(context.Background())
 	defer end(nil)
-	in := newInvocation(store, &output{stdout, end}, stderr)
+	in := newInvocation(stores, &output{stdout, end}, stderr)
 	defer func() { in.flush() }()
 	sub, err := in.parse(args)
 	switch {
@@ -73,9 +77,11 @@ func Main(store *Store, args []string, stdout, stderr io.Writer) int {
 		in.help(sub)
 		err = nil
 	case err == nil && in.version:
-		fmt.Fprintln(in.stdout, store.Program, version())
+		fmt.Fprintln(in.stdout, "tierlock", version())
 	case err == nil:
-		err = sub.run(ctx, in)
+		if err = in.locate(sub); err == nil {
+			err = sub.run(ctx, in)
+		}
 	}
 	if unwritten := context.Cause(ctx); unwritten != nil && (err == nil || err.Error() == "" || errors.Is(err, unwritten)) {
 		err = fail(exitInternal, "cannot print the output: %w", unwritten)
@@ -87,6 +93,20 @@ func Main(store *Store, args []string, stdout, stderr io.Writer) int {
 		in.say("%v", err)
 	}
 	return status(err)
+}
+
+// locate finds the store of a subcommand that connects to one.
+func (in *invocation) locate(sub *subcommand) (err error) {
+	if sub.alone {
+		return nil
+	}
+	if in.store, err = in.address.find(in.stores); err != nil {
+		return usage(err)
+	}
+	if sub.of != nil && sub.of != in.store {
+		return usageError("%s is for %s, such as %s; the store is %s", sub.name, sub.of.Name, sub.of.Example, in.store.Name)
+	}
+	return nil
 }
 
 // An output ends the subcommand, with the error as the cause, when a write to it fails. So no subcommand has to look after each write.
@@ -112,13 +132,13 @@ func version() string {
 	return info.Main.Version + " " + info.GoVersion
 }
 
-func newInvocation(store *Store, stdout, stderr io.Writer) *invocation {
-	return &invocation{store: store, timeout: connectTimeout, output: "text", stdout: stdout, stderr: stderr, flush: func() {}}
+func newInvocation(stores []*Store, stdout, stderr io.Writer) *invocation {
+	return &invocation{stores: stores, timeout: connectTimeout, output: "text", stdout: stdout, stderr: stderr, flush: func() {}}
 }
 
 // say prints a message of this process.
 func (in *invocation) say(format string, args ...any) {
-	fmt.Fprintf(in.stderr, in.store.Program+": "+format+"\n", args...)
+	fmt.Fprintf(in.stderr, "tierlock: "+format+"\n", args...)
 }
 
 // path returns the lock path, the only argument.

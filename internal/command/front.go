@@ -64,8 +64,8 @@ func watchKeeper(in *invocation) error {
 				continue
 			}
 			f.slay()
-			return fail(exitLost, "%s: the process that has the lock, %s keep, does not say that it is still ours; the command was killed",
-				in.args[0], in.store.Program)
+			return fail(exitLost, "%s: the process that has the lock, tierlock keep, does not say that it is still ours; the command was killed",
+				in.args[0])
 		}
 	}
 }
@@ -158,13 +158,13 @@ func (f *front) end() error {
 	}
 	if f.held {
 		f.slay()
-		return fail(exitLost, "%s: the process that had the lock, %s keep, ended with status %d; the command was killed", f.in.args[0],
-			f.in.store.Program, exitOf(f.status))
+		return fail(exitLost, "%s: the process that had the lock, tierlock keep, ended with status %d; the command was killed", f.in.args[0],
+			exitOf(f.status))
 	}
 	if sig := endedBy(f.status); slices.Contains(ending, sig) { // before it could catch it
 		return interrupted(f.in.args[0], sig)
 	}
-	return fail(exitInternal, "%s keep ended with status %d before it had the lock", f.in.store.Program, exitOf(f.status))
+	return fail(exitInternal, "tierlock keep ended with status %d before it had the lock", exitOf(f.status))
 }
 
 // resisted says what KILL has not ended within a second.

@@ -6,6 +6,14 @@ import (
 	"strings"
 )
 
+const storeHelp = `
+environment:
+  TIERLOCK_STORE    the URL of the store, if there is no -store; it may have a password, which -store must not
+  TIERLOCK_AUTH     credentials, if there is no -auth-file
+
+stores:
+`
+
 const statusHelp = `
 exit status:
   1   doctor found something; break deleted nothing; revoke asked nobody
@@ -18,25 +26,30 @@ tierlock help SUBCOMMAND has the details and examples.
 
 // help explains a subcommand, or all if it is nil.
 func (in *invocation) help(sub *subcommand) {
-	shared := newInvocation(in.store, nil, nil).flags(nil)
+	shared := newInvocation(in.stores, nil, nil).flags(nil)
 	var text strings.Builder
-	defer func() { fmt.Fprint(in.stdout, in.named(text.String())) }()
+	defer func() { fmt.Fprint(in.stdout, text.String()) }()
 	if sub == nil {
-		fmt.Fprintf(&text, "Tierlock runs a command under a distributed lock on %s, and shows who holds\nlocks and who waits for them.\n\n",
-			in.store.Name)
+		fmt.Fprint(&text, "Tierlock runs a command under a distributed lock, and shows who holds locks and who waits for them.\n\n")
 		fmt.Fprint(&text, "usage: tierlock [flags] SUBCOMMAND [flags] …\n\nsubcommands:\n")
-		for _, sub := range in.store.subcommands() {
+		for _, sub := range in.subcommands() {
 			if !sub.hidden {
 				fmt.Fprintf(&text, "  %-8s %s\n", sub.name, sub.about)
 			}
 		}
 		fmt.Fprintf(&text, "\nflags, before or after the subcommand's name:\n%s", list(shared.FlagSet))
-		fmt.Fprintf(&text, "\nenvironment:\n%s%s", in.store.Environment, statusHelp)
+		fmt.Fprint(&text, storeHelp)
+		for _, s := range in.stores {
+			fmt.Fprintf(&text, "\n  %s: %s\n%s", s.Name, s.Example, s.About)
+		}
+		fmt.Fprint(&text, statusHelp)
 		return
 	}
 	fmt.Fprintf(&text, "usage: %s\n\n%s", strings.TrimSpace("tierlock "+sub.name+" "+sub.usage), strings.TrimPrefix(sub.help, "\n"))
-	if note := in.store.Notes[sub.name]; note != "" {
-		fmt.Fprintf(&text, "\nOn %s, %s\n", in.store.Name, strings.TrimSpace(note))
+	for _, s := range in.stores {
+		if note := s.Notes[sub.name]; note != "" {
+			fmt.Fprintf(&text, "\nOn %s, %s\n", s.Name, strings.TrimSpace(note))
+		}
 	}
 	if sub.flags != nil {
 		own := flag.NewFlagSet("", flag.ContinueOnError)
@@ -46,19 +59,6 @@ func (in *invocation) help(sub *subcommand) {
 	if !sub.alone {
 		fmt.Fprintf(&text, "\nflags of all subcommands:\n%s", list(shared.FlagSet))
 	}
-}
-
-// named has a text about the command call it by its name, where it is written "tierlock" before a
-// subcommand or a flag. Elsewhere that is the library.
-func (in *invocation) named(text string) string {
-	var pairs []string
-	for _, after := range []string{"help", "SUBCOMMAND", "[flags]"} {
-		pairs = append(pairs, "tierlock "+after, in.store.Program+" "+after)
-	}
-	for _, sub := range in.store.subcommands() {
-		pairs = append(pairs, "tierlock "+sub.name, in.store.Program+" "+sub.name)
-	}
-	return strings.NewReplacer(pairs...).Replace(text)
 }
 
 // list returns one line for each flag.

@@ -28,7 +28,7 @@ type keeper struct {
 }
 
 // alone says that the process is gone that the shell knows.
-func (k *keeper) alone() error { return fail(exitInternal, "%s run is gone", k.in.store.Program) }
+func (k *keeper) alone() error { return fail(exitInternal, "tierlock run is gone") }
 
 // keep acquires the lock, sees the command through, and releases the lock.
 func (o *runOptions) keep(_ context.Context, in *invocation) error {

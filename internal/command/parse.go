@@ -29,7 +29,7 @@ func (in *invocation) parse(args []string) (*subcommand, error) {
 		return nil, nil
 	}
 	if len(args) == 0 {
-		return nil, usageError("no subcommand; %s help lists them", in.store.Program)
+		return nil, usageError("no subcommand; tierlock help lists them")
 	}
 	at := ours - len(args)
 	in.before, in.after = line[:at], line[at+1:]
@@ -37,13 +37,12 @@ func (in *invocation) parse(args []string) (*subcommand, error) {
 	if name == "help" {
 		return in.explained(args)
 	}
-	sub := in.store.find(name)
+	sub := in.find(name)
 	if sub == nil {
-		return nil, usageError("there is no subcommand %q; %s help lists them", name, in.store.Program)
+		return nil, usageError("there is no subcommand %q; tierlock help lists them", name)
 	}
 	if sub.alone && shared.NFlag() > 0 {
-		return nil, usageError("%s connects to nothing, and takes no flags before its name; %s help %[1]s lists those after it", name,
-			in.store.Program)
+		return nil, usageError("%s connects to nothing, and takes no flags before its name; tierlock help %[1]s lists those after it", name)
 	}
 	for flags := in.flags(sub); ; {
 		args, err = flags.parse(args)
@@ -59,14 +58,14 @@ func (in *invocation) explained(args []string) (*subcommand, error) {
 	if len(args) == 0 {
 		return nil, flag.ErrHelp
 	}
-	if sub := in.store.find(args[0]); sub != nil {
+	if sub := in.find(args[0]); sub != nil {
 		return sub, flag.ErrHelp
 	}
-	return nil, usageError("help: there is no subcommand %q; %s help lists them", args[0], in.store.Program)
+	return nil, usageError("help: there is no subcommand %q; tierlock help lists them", args[0])
 }
 
-func (s *Store) find(name string) *subcommand {
-	for _, sub := range s.subcommands() {
+func (in *invocation) find(name string) *subcommand {
+	for _, sub := range in.subcommands() {
 		if sub.name == name {
 			return sub
 		}
@@ -88,12 +87,12 @@ func (in *invocation) flags(sub *subcommand) flagSet {
 	if !sub.alone {
 		in.toConnect(flags)
 	}
-	return flagSet{flags, in.store.Program}
+	return flagSet{flags}
 }
 
 // toConnect adds the flags of those that connect to the store.
 func (in *invocation) toConnect(flags *flag.FlagSet) {
-	in.store.Flags(flags)
+	in.address.flags(flags)
 	duration(flags, &in.timeout, "connect-timeout", "`time` after which to give up connecting (default 10s)", true)
 	flags.Func("o", "`form` of what is printed: text or json (default text)", func(form string) error {
 		if form != "text" && form != "json" {
@@ -104,10 +103,7 @@ func (in *invocation) toConnect(flags *flag.FlagSet) {
 	})
 }
 
-type flagSet struct {
-	*flag.FlagSet
-	program string
-}
+type flagSet struct{ *flag.FlagSet }
 
 // parse reads flags up to the first argument that is none, and returns the rest.
 func (f flagSet) parse(args []string) ([]string, error) {
@@ -115,7 +111,7 @@ func (f flagSet) parse(args []string) ([]string, error) {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return f.Args(), err
 	}
-	advice := strings.TrimSpace(f.program + " help " + f.Name())
+	advice := strings.TrimSpace("tierlock help " + f.Name())
 	return nil, usageError("%w; %s lists the flags", err, advice)
 }
 

@@ -162,7 +162,7 @@ func (o *runOptions) check(in *invocation) error {
 	if _, err := exec.LookPath(in.command[0]); err != nil {
 		return cannotRun(err)
 	}
-	return usage(in.store.Check())
+	return nil
 }
 
 func (o *runOptions) checkPermits() error {

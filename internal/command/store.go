@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,21 +21,21 @@ import (
 
 // A Store is where the locks are: all that the command knows of one.
 type Store struct {
-	Program     string            // what the command is called
-	Name        string            // what people call the store
-	Environment string            // the variables that say how to connect, as help lists them
-	Notes       map[string]string // what help says of the store, by the name of the subcommand
+	Name    string            // what people call the store
+	Schemes []string          // of its URLs
+	Example string            // such a URL
+	About   string            // what help says of its URLs, and of the variables that it takes
+	Auth    string            // what its credentials look like
+	NoTLS   string            // what to do instead of the -tls flags; "" if they are for this store
+	Notes   map[string]string // what help says of the store, by the name of the subcommand
 
-	// Flags adds those that say how to connect. It is called more than once: what has been read
-	// already is their default.
-	Flags func(*flag.FlagSet)
-	// Check reports what can be known to be wrong with them without a server.
-	Check func() error
+	// Check reports what can be known to be wrong with an address without a server.
+	Check func(*Address) error
 	// ValidatePath reports a path that cannot be a lock.
 	ValidatePath func(path string) error
 	// Dial connects, and returns once a server has answered or ctx is done. An error that neither
 	// comes of ctx nor is Unreachable says that it can never be right.
-	Dial func(ctx context.Context, o Options) (*Locks, error)
+	Dial func(ctx context.Context, a *Address, o Options) (*Locks, error)
 	// Unreachable reports whether an error says that there is no server to be had.
 	Unreachable func(error) bool
 	// Tasks are the subcommands that no other store has.
@@ -45,34 +46,33 @@ type Store struct {
 type Task struct {
 	Name, About, Help string              // as of a subcommand
 	Flags             func(*flag.FlagSet) // its own; nil if there are none
-	Serves            bool                // it goes on until it is interrupted, and connects to nothing
-	// Do prints to w. It connects, if it has to, until ctx is done.
-	Do func(ctx context.Context, w io.Writer) error
+	Alone             bool                // it connects to nothing, and may go on until it is interrupted
+	// Do prints to w. It connects to the address, if it is not alone, until ctx is done.
+	Do func(ctx context.Context, a *Address, w io.Writer) error
 }
 
-func (t Task) subcommand() *subcommand {
+func (s *Store) has(scheme string) bool { return slices.Contains(s.Schemes, scheme) }
+
+func (t Task) subcommand(of *Store) *subcommand {
 	usage := ""
 	if t.Flags != nil {
 		usage = "[flags]"
 	}
-	return &subcommand{name: t.Name, usage: usage, about: t.About, help: t.Help, flags: t.Flags, alone: t.Serves, run: t.run}
+	return &subcommand{name: t.Name, usage: usage, about: t.About, help: t.Help, flags: t.Flags, alone: t.Alone, of: of, run: t.run}
 }
 
 func (t Task) run(ctx context.Context, in *invocation) error {
 	if len(in.args) > 0 {
 		return usageError("%q is too much; %s takes no arguments", in.args[0], t.Name)
 	}
-	if t.Serves {
+	if t.Alone {
 		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		return usage(t.Do(ctx, in.stdout))
-	}
-	if err := in.store.Check(); err != nil {
-		return usage(err)
+		return usage(t.Do(ctx, nil, in.stdout))
 	}
 	ctx, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
-	return in.lookFailure(t.Do(ctx, in.stdout))
+	return in.lookFailure(in.address.mask(t.Do(ctx, &in.address, in.stdout)))
 }
 
 // Options are what a subcommand asks of a connection.
@@ -122,16 +122,14 @@ const (
 
 // dial connects, for -connect-timeout at most. Its error says with what status to exit.
 func (in *invocation) dial(ctx context.Context, o Options) (*Locks, error) {
-	if err := in.store.Check(); err != nil {
-		return nil, usage(err)
-	}
 	wait, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
 	o.Label, o.Session = readable(o.Label), cmp.Or(o.Session, defaultSession)
 	if o.Logger == nil { // what the command says is all that it says
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	locks, err := in.store.Dial(wait, o)
+	locks, err := in.store.Dial(wait, &in.address, o)
+	err = in.address.mask(err)
 	signal := (*failure)(nil)
 	switch {
 	case err == nil:

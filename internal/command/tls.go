@@ -18,14 +18,13 @@ type TLS struct {
 	serverName string
 }
 
-// Flags adds those for TLS; servers is the flag that names them.
-func (t *TLS) Flags(flags *flag.FlagSet, servers string) {
+func (t *TLS) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&t.on, "tls", t.on, "connect with TLS; implied by the other -tls flags")
 	flags.StringVar(&t.ca, "tls-ca", t.ca, "`file` with the certificates to trust, PEM (default: the system's)")
 	flags.StringVar(&t.cert, "tls-cert", t.cert, "`file` with the certificate to present, PEM")
 	flags.StringVar(&t.key, "tls-key", t.key, "`file` with the key of -tls-cert, PEM")
 	flags.StringVar(&t.serverName, "tls-server-name", t.serverName,
-		"`name` that the servers' certificates must have (default: the host's in "+servers+")")
+		"`name` that the servers' certificates must have (default: the host's in the URL)")
 }
 
 const anotherName = "use a name that is in the server's certificate, or say with -tls-server-name which one it is"

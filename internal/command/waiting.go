@@ -70,7 +70,7 @@ func (w *waiting) describe(contenders []tier.Contender, err error) string {
 		return fmt.Sprintf("who has it is not known: %v", err)
 	}
 	if i := w.claim.outer(contenders); i >= 0 {
-		return "held by the " + w.in.store.Program + " run that this one runs under, " + nameOf(&contenders[i]) + ": it would wait for itself"
+		return "held by the tierlock run that this one runs under, " + nameOf(&contenders[i]) + ": it would wait for itself"
 	}
 	if who := w.claim.inTheWay(contenders); who != "" {
 		return who

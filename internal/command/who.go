@@ -71,7 +71,7 @@ func (in *invocation) writeQueue(q *inspect.Queue) error {
 		fmt.Fprintln(w, q.GracePeriod)
 	}
 	for _, o := range q.Others {
-		fmt.Fprintf(w, "no contender: %s (%s doctor says what that means)\n", clean(o.Name), in.store.Program)
+		fmt.Fprintf(w, "no contender: %s (tierlock doctor says what that means)\n", clean(o.Name))
 	}
 	return nil
 }

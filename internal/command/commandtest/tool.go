@@ -1,7 +1,7 @@
 //go:build linux || darwin || freebsd || windows
 
 // Package commandtest runs the command as its users do, whatever the store: the real program, real
-// servers, real signals. [Run] is what the command of each store has to pass.
+// servers, real signals. [Run] is what the command has to pass on each store.
 package commandtest
 
 import (
@@ -39,19 +39,18 @@ func Server(t *testing.T) *child.Server {
 	return server
 }
 
-// Main is what TestMain does: it builds the command, which is in the working directory, under a name,
-// and runs the tests, on a server that start starts.
-func Main(m *testing.M, name string, start func() (*child.Server, error)) {
+// Main is what TestMain does: it builds the command and runs the tests, on a server that start starts.
+func Main(m *testing.M, start func() (*child.Server, error)) {
 	if len(os.Args) > 1 && os.Args[1] == "section" {
 		beSection(os.Args[2:])
 	}
 	flag.Parse()
 	flag.Set("test.parallel", "6") // nearly all of the time is waiting
 	shared = sync.OnceValues(start)
-	os.Exit(run(m, name))
+	os.Exit(run(m))
 }
 
-func run(m *testing.M, name string) int {
+func run(m *testing.M) int {
 	if Program = os.Getenv("TIERLOCK_COMMAND"); Program == "" { // it is given where there is no Go
 		dir, err := os.MkdirTemp("", "tierlock-command-")
 		if err != nil {
@@ -59,8 +58,8 @@ func run(m *testing.M, name string) int {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		Program = filepath.Join(dir, name)
-		if out, err := exec.Command("go", "build", "-o", Program, ".").CombinedOutput(); err != nil {
+		Program = filepath.Join(dir, "tierlock")
+		if out, err := exec.Command("go", "build", "-o", Program, "github.com/tierlock/tierlock/cmd/tierlock").CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 			return 1
 		}
@@ -121,15 +120,21 @@ func (p *Tool) Signal(sig syscall.Signal) {
 	}
 }
 
-// Exits waits for the end and checks the status.
-func (p *Tool) Exits(want int) {
+// Status waits for the end and returns the status.
+func (p *Tool) Status() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
 	case <-time.After(Patience):
 		p.t.Fatalf("%v does not end", p.cmd.Args[1:])
 	}
-	if got := p.cmd.ProcessState.ExitCode(); got != want {
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Exits waits for the end and checks the status.
+func (p *Tool) Exits(want int) {
+	p.t.Helper()
+	if got := p.Status(); got != want {
 		p.t.Errorf("%v: %v, want exit status %d; it says:\n%s", p.cmd.Args[1:], p.cmd.ProcessState, want, p.Stderr)
 	}
 }

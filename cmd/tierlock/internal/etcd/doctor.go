@@ -1,0 +1,120 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+
+	"github.com/tierlock/tierlock/internal/etcdversion"
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// find says what is particular to etcd: permissions, the servers, and keys that belong to no lease.
+func (k keys) find(ctx context.Context, r *inspect.Report) error {
+	if err := k.findAccess(ctx, r); err != nil {
+		return err
+	}
+	k.findServers(ctx, r)
+	return k.findKeys(ctx, r)
+}
+
+// findAccess asks for what a process that queues asks for, under a condition that never holds:
+// permissions are checked all the same.
+func (k keys) findAccess(ctx context.Context, r *inspect.Report) error {
+	key := r.Path + "/tierlock"
+	never := clientv3.Compare(clientv3.CreateRevision(key), "<", 0)
+	_, err := k.client.Txn(ctx).If(never).Then(clientv3.OpPut(key, ""), clientv3.OpDelete(key+"-")).Commit()
+	switch {
+	case err == nil:
+		r.Find(inspect.OK, "", "these credentials may queue: reading, putting and deleting keys is permitted")
+	case codeOf(err) == codes.PermissionDenied:
+		r.Find(inspect.Problem, "", "these credentials cannot queue: putting and deleting keys below %s/ is not permitted", r.Path)
+	default:
+		return err
+	}
+	return nil
+}
+
+// findServers asks each server how it is, for two seconds.
+func (k keys) findServers(ctx context.Context, r *inspect.Report) {
+	for _, endpoint := range k.client.Endpoints() {
+		soon, cancel := context.WithTimeout(ctx, 2*time.Second)
+		status, err := k.client.Status(soon, endpoint)
+		cancel()
+		switch {
+		case err != nil:
+			r.Find(inspect.Warning, "", "%s does not say how it is: %v", endpoint, err)
+		case len(status.Errors) > 0:
+			r.Find(inspect.Problem, "", "%s is in trouble: %s", endpoint, strings.Join(status.Errors, ", "))
+		case etcdversion.TooOld(status.Version):
+			r.Find(inspect.Warning, "", "%s has etcd %s, which does not keep its word about leases: a lock may be given away before its "+
+				"holder knows; want %s",
+				endpoint, status.Version, etcdversion.Needed)
+		default:
+			r.Find(inspect.OK, "", "%s has etcd %s", endpoint, status.Version)
+		}
+	}
+}
+
+// findKeys looks at the leases of the keys in the queue, and at keys of locks below.
+func (k keys) findKeys(ctx context.Context, r *inspect.Report) error {
+	prefix := r.Path + "/"
+	answer, err := k.client.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	leases := make(map[string]int64) // by name, as contenders have it
+	below := ""
+	for _, kv := range answer.Kvs {
+		name := strings.TrimPrefix(string(kv.Key), prefix)
+		if strings.Contains(name, "/") {
+			below = second.Text(name)
+		}
+		leases[second.Text(name)] = kv.Lease
+	}
+	others := false
+	for i := range r.Contenders {
+		c := &r.Contenders[i]
+		others = others || c.Kind == inspect.KindOther
+		lease, there := leases[c.Node]
+		switch {
+		case !there: // it has gone since
+		case lease != 0:
+			c.Session = fmt.Sprintf("%x", lease)
+		case i == 0:
+			c.Ephemeral = false
+			r.Find(inspect.Problem, c.Node, "belongs to no lease: it stays, and all behind it wait for ever; if it is nobody's, "+
+				"tierlock break %s -token %d", r.Path, c.Token)
+		default:
+			c.Ephemeral = false
+			r.Find(inspect.Problem, c.Node, "belongs to no lease: it stays, and all behind it will wait for ever; if it is nobody's, delete it")
+		}
+	}
+	if others && below != "" {
+		r.Find(inspect.Warning, "", "%s%s is a key of a lock below, for which concurrency.Mutex and etcdctl lock wait, too; give one of "+
+			"the locks another path", prefix, below)
+	}
+	return k.findHolder(ctx, r, leases)
+}
+
+// findHolder says for how long the lease of the holder would last without its process.
+func (k keys) findHolder(ctx context.Context, r *inspect.Report, leases map[string]int64) error {
+	h := r.Holder()
+	if h == nil || leases[h.Node] == 0 {
+		return nil
+	}
+	answer, err := k.client.TimeToLive(ctx, clientv3.LeaseID(leases[h.Node]))
+	if err != nil {
+		if codeOf(err) == codes.PermissionDenied {
+			return nil
+		}
+		return err
+	}
+	r.Find(inspect.OK, h.Node, "its lease %s, of %d s, ends in %d s unless its process renews it", h.Session, answer.GrantedTTL, answer.TTL)
+	return nil
+}

@@ -1,0 +1,61 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/tierlock/tierlock/internal/command"
+	"github.com/tierlock/tierlock/pglock"
+)
+
+// tasks are what there is to do for the schema.
+func tasks() []command.Task {
+	return []command.Task{{
+		Name:  "migrate",
+		About: "create what locks need in the database",
+		Help: `Creates the schema tierlock in the database, in one transaction, and changes nothing if it is there.
+It may run at any time, and several times at once. It exits with 70 if the role may not, or if the
+database has the schema of another version.
+
+  tierlock migrate
+
+The role that it connects as then owns the schema. Another role that is to use locks needs
+
+  GRANT USAGE ON SCHEMA tierlock TO locker;
+  GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tierlock TO locker;
+  GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA tierlock TO locker;
+`,
+		Do: migrate,
+	}, {
+		Name:  "schema",
+		About: "print the SQL of migrate, for those who run it themselves",
+		Help: `Prints the SQL that creates the schema tierlock. It runs as it is in a transaction, once, under any
+role that may create a schema. It needs no server to be printed.
+
+  tierlock schema | psql -1 -v ON_ERROR_STOP=1 app
+`,
+		Alone: true,
+		Do: func(_ context.Context, _ *command.Address, w io.Writer) error {
+			_, err := io.WriteString(w, pglock.Schema)
+			return err
+		},
+	}}
+}
+
+func migrate(ctx context.Context, a *command.Address, w io.Writer) error {
+	config, err := configOf(a)
+	if err != nil {
+		return err
+	}
+	pool, _, err := connect(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := pglock.Migrate(ctx, pool); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "database %s has the schema tierlock\n", config.ConnConfig.Database)
+	return err
+}

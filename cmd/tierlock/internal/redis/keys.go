@@ -1,0 +1,160 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tierlock/tierlock/internal/command"
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/removal"
+)
+
+// Keys are those of a Redis.
+type keys struct{ client redis.UniversalClient }
+
+// paths finds the locks and semaphores below a path by their queues. It looks at so many keys, or a few
+// more, as the server gives them.
+func (k keys) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
+	primaries, err := k.primaries(ctx)
+	if err != nil {
+		return nil, 0, false, fmt.Errorf("locks below %s: %w", below, err)
+	}
+	seen := make(map[string]bool) // a scan may give a key twice
+	for cursor := uint64(0); ; {
+		found, next, err := primaries[0].Scan(ctx, cursor, "*"+queueMark, page).Result()
+		if err != nil {
+			return nil, looked, false, fmt.Errorf("locks below %s: %w", below, err)
+		}
+		looked += page
+		for _, key := range found {
+			if path := pathOf(key); !seen[path] && within(path, below) {
+				seen[path] = true
+				paths = append(paths, path)
+			}
+		}
+		if cursor = next; cursor == 0 {
+			primaries = primaries[1:]
+		}
+		if len(primaries) == 0 || looked >= limit {
+			return paths, looked, len(primaries) == 0, nil
+		}
+	}
+}
+
+// primaries have all keys together, each those of its own.
+func (k keys) primaries(ctx context.Context) (all []redis.Cmdable, err error) {
+	cluster, ok := k.client.(*redis.ClusterClient)
+	if !ok {
+		return []redis.Cmdable{k.client}, nil
+	}
+	var mu sync.Mutex // guards all
+	err = cluster.ForEachMaster(ctx, func(_ context.Context, primary *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, primary)
+		return nil
+	})
+	return all, err
+}
+
+// serverOf is the one that has a path.
+func (k keys) serverOf(ctx context.Context, path string) (redis.Cmdable, error) {
+	if cluster, ok := k.client.(*redis.ClusterClient); ok {
+		return cluster.MasterForKey(ctx, path)
+	}
+	return k.client, nil
+}
+
+const (
+	page      = 1000                // keys that the server looks at for one answer
+	queueMark = ":tierlock:queue"   // ends the key of a queue
+	permits   = ":tierlock:permits" // and comes before that if they queue for permits
+)
+
+// pathOf is the path of a queue for a lock, or for permits, as redislock names it.
+func pathOf(queue string) string {
+	path := strings.TrimSuffix(strings.TrimSuffix(queue, queueMark), permits)
+	if strings.HasPrefix(path, "{") && strings.HasSuffix(path, "}") && strings.Count(path, "{") == 1 {
+		return path[1 : len(path)-1]
+	}
+	return path
+}
+
+// within reports whether a path is at another one or below it, in the ways in which keys of Redis are
+// usually divided. All are below /.
+func within(path, below string) bool {
+	rest, found := strings.CutPrefix(path, below)
+	return below == "/" || found && (rest == "" || rest[0] == '/' || rest[0] == ':')
+}
+
+// remove removes a contender.
+func (k keys) remove(ctx context.Context, path string, c *inspect.Contender) (bool, error) {
+	return command.Remove(ctx, c.Node, path, refused, func() (bool, error) { return removal.Of(ctx, k.client, path, c.Node) })
+}
+
+// find says what is particular to Redis: whether the server keeps what it was told, what is at the key of
+// the lock, and for how long.
+func (k keys) find(ctx context.Context, r *inspect.Report) error {
+	r.Find(inspect.OK, "", "these credentials may read the queue; whether they may write shows when somebody queues")
+	if err := k.findServer(ctx, r); err != nil {
+		return err
+	}
+	kind, err := k.client.Type(ctx, r.Path).Result()
+	if err != nil {
+		return err
+	}
+	left, err := k.client.PTTL(ctx, r.Path).Result()
+	if err != nil {
+		return err
+	}
+	h := r.Holder()
+	switch {
+	case kind == "none":
+	case kind != "string":
+		r.Find(inspect.Problem, "", "the key is a %s, which nobody can lock: it counts as a lock that is taken, and all wait for ever", kind)
+	case left < 0:
+		r.Find(inspect.Problem, "", "the key does not expire: if it is nobody's, delete it, or all wait for ever")
+	case h != nil:
+		r.Find(inspect.OK, h.Node, "the key of the lock expires in %v unless its process renews it", left.Round(time.Millisecond))
+	}
+	if h != nil && h.Kind == inspect.KindOther {
+		r.Find(inspect.Note, h.Node, "is the value of a key that another library has set; tierlock break cannot take that away, DEL can")
+	}
+	return nil
+}
+
+// findServer looks for what breaks promises, as far as the server tells it.
+func (k keys) findServer(ctx context.Context, r *inspect.Report) error {
+	server, err := k.serverOf(ctx, r.Path)
+	if err != nil {
+		return err
+	}
+	info, err := server.InfoMap(ctx, "server", "replication").Result()
+	if err != nil {
+		return err
+	}
+	release, replication := info["Server"]["redis_version"], info["Replication"]
+	config, err := server.ConfigGet(ctx, "m*").Result()
+	if err != nil {
+		r.Find(inspect.Note, "", "the configuration of the server cannot be read: %v", err)
+	}
+	replicas, _ := strconv.Atoi(replication["connected_slaves"])
+	switch {
+	case replication["role"] != "master":
+		r.Find(inspect.Problem, "", "the server is a replica: nobody can queue there")
+	case replicas > 0 && config["min-replicas-to-write"] == "0":
+		r.Find(inspect.Warning, "", "min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, goes on "+
+			"granting locks")
+	case config["maxmemory"] != "" && config["maxmemory"] != "0" && config["maxmemory-policy"] != "noeviction":
+		r.Find(inspect.Warning, "", "maxmemory-policy is %s: locks may be evicted", config["maxmemory-policy"])
+	default:
+		r.Find(inspect.OK, "", "the server has Redis %s, and is a primary", release)
+	}
+	return nil
+}

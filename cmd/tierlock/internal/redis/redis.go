@@ -1,0 +1,150 @@
+// Package redis has the command connect to Redis: to a server, to a cluster, or to what sentinels watch over.
+package redis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/tierlock/tierlock/internal/command"
+	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/redislock"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// Store is what the command has to know of Redis.
+func Store() *command.Store {
+	return &command.Store{
+		Name: "Redis", Schemes: []string{"redis", "rediss"}, Example: "redis://redis1:6379/0", About: about, Auth: "user:password", Notes: notes,
+		Check: check, ValidatePath: redislock.ValidatePath, Dial: dial, Unreachable: unreachable,
+	}
+}
+
+func check(a *command.Address) error {
+	_, err := read(a)
+	return err
+}
+
+// Settings are those of a client, of whichever sort.
+type settings struct {
+	open           func() redis.UniversalClient
+	user, password *string
+	tls            **tls.Config
+	retries, dials *int
+}
+
+// read says by the query of a URL what is there: sentinels, a cluster, or a server.
+func read(a *command.Address) (*settings, error) {
+	s, err := parse(a.URL)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of the server: %w", err)
+	}
+	login, err := a.Login()
+	if err != nil {
+		return nil, err
+	}
+	if login != a.User { // else the URL has said it, to sentinels their own
+		*s.user = login.Username()
+		*s.password, _ = login.Password()
+	}
+	config, err := a.TLS.Config()
+	if config != nil {
+		*s.tls = config
+	}
+	return s, err
+}
+
+func parse(text string) (*settings, error) {
+	at, err := url.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	switch query := at.Query(); {
+	case query.Has("master_name"):
+		o, err := redis.ParseFailoverURL(text)
+		if err != nil {
+			return nil, err
+		}
+		open := func() redis.UniversalClient { return redis.NewFailoverClient(o) }
+		return &settings{open, &o.Username, &o.Password, &o.TLSConfig, &o.MaxRetries, &o.DialerRetries}, nil
+	case query.Has("addr"):
+		o, err := redis.ParseClusterURL(text)
+		if err != nil {
+			return nil, err
+		}
+		open := func() redis.UniversalClient { return redis.NewClusterClient(o) }
+		return &settings{open, &o.Username, &o.Password, &o.TLSConfig, &o.MaxRetries, &o.DialerRetries}, nil
+	}
+	o, err := redis.ParseURL(text)
+	if err != nil {
+		return nil, err
+	}
+	open := func() redis.UniversalClient { return redis.NewClient(o) }
+	return &settings{open, &o.Username, &o.Password, &o.TLSConfig, &o.MaxRetries, &o.DialerRetries}, nil
+}
+
+// dial sets the margin of the lease itself, so that it is known here.
+func dial(ctx context.Context, a *command.Address, o command.Options) (*command.Locks, error) {
+	logging.Disable() // go-redis writes a line for each attempt; what it says is in errors
+	if err := answers(ctx, a); err != nil {
+		return nil, a.TLS.Advise(err)
+	}
+	settings, err := read(a)
+	if err != nil {
+		return nil, err
+	}
+	client := settings.open()
+	if err := client.Ping(ctx).Err(); err != nil { // so that there is a connection for the first to come
+		client.Close()
+		return nil, err
+	}
+	margin := o.Session / 3
+	opts := []tier.RegistryOption{
+		tier.WithLabel(o.Label), tier.WithLogger(o.Logger), tier.WithLeaseTTL(o.Session), tier.WithLeaseMargin(margin),
+		tier.WithLazyStart(), // the server has answered, and doctor tells what is missing
+	}
+	locks, err := redislock.New(ctx, client, opts...)
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	keys := keys{client}
+	return &command.Locks{
+		Registry:   locks,
+		Margin:     func() time.Duration { return margin },
+		Desk:       command.RegistryDesk{Registry: inspect.Registry{Locks: locks, Paths: keys.paths}, Remove: keys.remove, Find: keys.find},
+		Disconnect: client.Close,
+	}, nil
+}
+
+// answers returns once the server has answered.
+func answers(ctx context.Context, a *command.Address) error {
+	once, err := read(a)
+	if err != nil {
+		return err
+	}
+	*once.retries, *once.dials = -1, 1 // go-redis tries again without a word of why
+	client := once.open()
+	defer client.Close()
+	if err := command.Answer(ctx, refused, func() error { return client.Ping(ctx).Err() }); err != nil {
+		return fmt.Errorf("connect to %s: %w", a.Servers, err)
+	}
+	return nil
+}
+
+// refused reports whether the server has answered that it will not.
+func refused(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer) && !redis.HasErrorPrefix(err, "LOADING") && !redis.HasErrorPrefix(err, "READONLY")
+}
+
+// unreachable reports whether there is no server that serves this user.
+func unreachable(err error) bool {
+	return redis.HasErrorPrefix(err, "WRONGPASS") || redis.HasErrorPrefix(err, "NOAUTH")
+}

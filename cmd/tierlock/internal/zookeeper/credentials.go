@@ -1,0 +1,33 @@
+package zookeeper
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tierlock/tierlock/internal/command"
+	"github.com/tierlock/tierlock/internal/zknode"
+)
+
+// auth takes the user of the URL for one of the scheme digest.
+func auth(a *command.Address) ([]zknode.Option, error) {
+	text, source, err := a.Credentials()
+	if err != nil {
+		return nil, err
+	}
+	if text == "" && a.User != nil {
+		password, _ := a.User.Password()
+		return []zknode.Option{zknode.WithAuth("digest", []byte(a.User.Username()+":"+password))}, nil
+	}
+	var opts []zknode.Option
+	for i, line := range strings.Split(text, "\n") {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		scheme, credentials, ok := strings.Cut(line, ":")
+		if !ok || scheme == "" { // not quoted: it may be a secret
+			return nil, fmt.Errorf("%s: line %d: want scheme:credentials, such as digest:user:password", source, i+1)
+		}
+		opts = append(opts, zknode.WithAuth(scheme, []byte(credentials)))
+	}
+	return opts, nil
+}

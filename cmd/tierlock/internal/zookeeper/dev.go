@@ -1,0 +1,49 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+
+	"github.com/tierlock/tierlock/internal/command"
+	"github.com/tierlock/tierlock/zklock/zktest"
+)
+
+// dev serves a ZooKeeper in memory to programs of this machine.
+func dev() command.Task {
+	port := 2181
+	return command.Task{
+		Name:  "dev",
+		About: "serve a ZooKeeper in memory on this machine, to try locks with",
+		Help: `Serves a ZooKeeper in memory on 127.0.0.1:2181, until it is interrupted, to try locks and run tests
+with. Other machines cannot reach it, and nothing is kept: at the end all that was written is gone.
+
+  tierlock dev
+  TIERLOCK_STORE=zk://127.0.0.1:2181 tierlock run /jobs/report -- ./report.sh    # in another terminal
+
+It speaks ZooKeeper's protocol to any client. It has no TLS, SASL, quotas or four-letter commands.
+`,
+		Alone: true,
+		Flags: func(flags *flag.FlagSet) {
+			flags.IntVar(&port, "port", port, "listen on `N`; 0 is any that is free (default 2181)")
+		},
+		Do: func(ctx context.Context, _ *command.Address, w io.Writer) error {
+			server := zktest.NewServer(zktest.Config{})
+			defer server.Close()
+			addr, err := server.Listen(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+			if why := (*net.OpError)(nil); errors.As(err, &why) { // as the system says it, without the name of a package
+				err = why
+			}
+			if err != nil {
+				return fmt.Errorf("%w; -port has it listen on another", err)
+			}
+			fmt.Fprintf(w, "ZooKeeper in memory on %s, for this machine only; all in it is gone when this is interrupted\n", addr)
+			<-ctx.Done()
+			return nil
+		},
+	}
+}

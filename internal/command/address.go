@@ -1,0 +1,158 @@
+package command
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// An Address is where a store is, and how to get in, as flags and the environment say. Passwords never come from the
+// command line: everybody can see that.
+type Address struct {
+	URL     string
+	Scheme  string        // of the URL
+	User    *url.Userinfo // in the URL; nil if there is none
+	Servers string        // what follows them
+	TLS     TLS
+
+	flag     string   // the URL of -store
+	authFile string   // of -auth-file
+	secrets  []string // of the URL, with what comes before them there
+}
+
+// storeVar has the URL where -store has none.
+const storeVar = "TIERLOCK_STORE"
+
+func (a *Address) flags(flags *flag.FlagSet) {
+	flags.StringVar(&a.flag, "store", a.flag, "`URL` of the store, see tierlock help (default $TIERLOCK_STORE)")
+	flags.StringVar(&a.authFile, "auth-file", a.authFile, "`file` with credentials (default $TIERLOCK_AUTH)")
+	a.TLS.flags(flags)
+}
+
+// find returns the store of the URL. No error quotes the URL: there may be a secret in it.
+func (a *Address) find(stores []*Store) (*Store, error) {
+	source := "-store"
+	if a.URL = a.flag; a.URL == "" {
+		a.URL, source = os.Getenv(storeVar), storeVar
+	}
+	if a.URL == "" {
+		return nil, fmt.Errorf("no store; give -store URL or set %s: %s", storeVar, forms(stores))
+	}
+	scheme, rest, found := strings.Cut(a.URL, "://")
+	if a.Scheme = scheme; !found {
+		return nil, fmt.Errorf("%s has no scheme; want %s", source, forms(stores))
+	}
+	for _, s := range stores {
+		if !s.has(scheme) {
+			continue
+		}
+		if err := a.split(rest); err != nil {
+			return nil, fmt.Errorf("%s: %w", source, err)
+		}
+		if source == "-store" && len(a.secrets) > 0 {
+			return nil, fmt.Errorf("-store has a password, and everybody can see a command line; set %s to this URL instead, or leave the "+
+				"password out and put %s into TIERLOCK_AUTH or a file for -auth-file", storeVar, s.Auth)
+		}
+		if s.NoTLS != "" && a.TLS != (TLS{}) {
+			return nil, fmt.Errorf("the -tls flags are not for %s; %s", s.Name, s.NoTLS)
+		}
+		return s, a.mask(s.Check(a))
+	}
+	return nil, fmt.Errorf("%s has the scheme %q, which is no store's; want %s", source, scheme, forms(stores))
+}
+
+// split takes what follows the scheme apart, and notes what is secret.
+func (a *Address) split(rest string) error {
+	servers := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		servers = rest[:end]
+	}
+	at := strings.LastIndexByte(servers, '@')
+	a.Servers = rest[at+1:]
+	if strings.Contains(a.Servers, "@") {
+		return errors.New("an @ comes after the servers; write it as %40, and a / in a password as %2F")
+	}
+	if at >= 0 {
+		user, password, found := strings.Cut(rest[:at], ":")
+		name, err := url.PathUnescape(user)
+		secret, other := url.PathUnescape(password)
+		if err != nil || other != nil {
+			return errors.New("a % in the user or the password begins no escape; write it as %25")
+		}
+		if a.User = url.User(name); found {
+			a.User = url.UserPassword(name, secret)
+		}
+		if password != "" {
+			a.secrets = append(a.secrets, ":"+password)
+		}
+	}
+	_, query, _ := strings.Cut(a.Servers, "?")
+	for pair := range strings.SplitSeq(query, "&") {
+		if key, value, _ := strings.Cut(pair, "="); strings.Contains(key, "password") && value != "" {
+			a.secrets = append(a.secrets, "="+value)
+		}
+	}
+	return nil
+}
+
+// Login returns the user and the password of -auth-file or TIERLOCK_AUTH, or else those of the URL; nil if there are none.
+func (a *Address) Login() (*url.Userinfo, error) {
+	text, source, err := a.Credentials()
+	if text = strings.TrimSpace(text); text == "" || err != nil {
+		return a.User, err
+	}
+	user, password, found := strings.Cut(text, ":")
+	if !found { // not quoted: it may be a secret
+		return nil, fmt.Errorf("%s: want user:password", source)
+	}
+	return url.UserPassword(user, password), nil
+}
+
+// Credentials returns what is in -auth-file or TIERLOCK_AUTH, "" if neither is given, and which of them it is.
+func (a *Address) Credentials() (text, source string, err error) {
+	if a.authFile == "" {
+		return os.Getenv("TIERLOCK_AUTH"), "TIERLOCK_AUTH", nil
+	}
+	content, err := os.ReadFile(a.authFile)
+	if err != nil {
+		return "", "", fmt.Errorf("-auth-file: %w", err)
+	}
+	return string(content), a.authFile, nil
+}
+
+// mask takes the secrets of the URL out of the text of an error: clients quote a URL that they cannot read.
+func (a *Address) mask(err error) error {
+	if err == nil || len(a.secrets) == 0 {
+		return err
+	}
+	text := err.Error()
+	for _, secret := range a.secrets {
+		quoted := strconv.Quote(secret)
+		for _, form := range []string{secret, quoted[1 : len(quoted)-1]} {
+			text = strings.ReplaceAll(text, form, secret[:1]+"xxxxx")
+		}
+	}
+	return masked{err, text}
+}
+
+// A masked error has a text without secrets.
+type masked struct {
+	error
+	text string
+}
+
+func (m masked) Error() string { return m.text }
+func (m masked) Unwrap() error { return m.error }
+
+// forms has an example of the URL of each store.
+func forms(stores []*Store) string {
+	var all []string
+	for _, s := range stores {
+		all = append(all, s.Example)
+	}
+	return strings.Join(all, ", ")
+}
