@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/removal"
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 

@@ -20,8 +20,10 @@ publish() {
 	at=$work/proxy/$module/@v
 	echo "$module@$version"
 	mkdir -p "$copy" "$at"
-	while read -r other; do excluded+=(":(exclude)${other%/go.mod}"); done < <(git ls-files "${1:+$1/}*/go.mod") # modules of their own
-	git archive "HEAD${1:+:$1}" -- . "${excluded[@]#":(exclude)$1/"}" | tar -x -C "$copy"
+	if [ -z "$1" ]; then # the nested modules are no part of the root's, wherever they are
+		while read -r other; do excluded+=(":(exclude)${other%/go.mod}"); done < <(git ls-files '*/go.mod')
+	fi
+	git archive "HEAD${1:+:$1}" -- . "${excluded[@]}" | tar -x -C "$copy"
 	(
 		cd "$copy"
 		for other in "$root" "$root"/{etcdlock,pglock,redislock}; do

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprint(os.Stderr, os.Getenv("TIERLOCK_PATH"), " under ", os.Getenv("TIERLOCK_TOKEN"))
 		os.Exit(0)
 	}
-	commandtest.Main(m, "tierlock.exe", func() (*zkserver.Server, error) { return nil, zkserver.ErrNotFound })
+	commandtest.Main(m, func() (*zkserver.Server, error) { return nil, zkserver.ErrNotFound })
 }
 
 // serve returns a server, and where it is.

@@ -69,7 +69,8 @@ func TestHelp(t *testing.T) {
 		return out.String()
 	}
 	all := ask("help")
-	need.Has(t, "help", all, "a distributed lock,", "usage: tierlock [flags]", "-store URL", "Plain: plain://host:1\n    PLAIN  is not used", "odd://host:2", "tierlock help SUBCOMMAND")
+	need.Has(t, "help", all, "a distributed lock,", "usage: tierlock [flags]", "-store URL",
+		"Plain: plain://host:1\n    PLAIN  is not used", "odd://host:2", "tierlock help SUBCOMMAND")
 	need.Has(t, "help who, with what is the store's", ask("help who"), "\nOn Plain, plain, and nothing else.\n")
 	for _, line := range []string{"-h", "--help"} {
 		need.Equal(t, "tierlock "+line+", beside tierlock help", ask(line), all)

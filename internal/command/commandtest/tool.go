@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -59,6 +60,9 @@ func run(m *testing.M) int {
 		}
 		defer os.RemoveAll(dir)
 		Program = filepath.Join(dir, "tierlock")
+		if runtime.GOOS == "windows" {
+			Program += ".exe"
+		}
 		if out, err := exec.Command("go", "build", "-o", Program, "github.com/tierlock/tierlock/cmd/tierlock").CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 			return 1
