@@ -190,6 +190,26 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 	return m.claim.Revoke(ctx)
 }
 
+// Break takes the lock away from whoever has it under a token, also in another process: it removes the contender with that token
+// from the queue. The token is that of [Hold.Token], and [Mutex.Contenders] shows it; it may also be that of one reader of several,
+// or of a process that waits, which then queues again as the last one.
+//
+// Caution: the next process has the lock at once, while the former holder may still be at work. That hears of its loss, with
+// [LossByDeletion], when the store tells it: mostly at once, but up to a third of its lease later, and not at all while it is cut off or
+// stopped. So break a lock only if its holder is known to be dead or stopped, and have the resource check tokens.
+//
+// A token names one contender, so Break never removes another one, whatever becomes of the queue or of an answer meanwhile. It returns
+// nil once the contender that it found is gone, whoever removed it. If it finds none with that token, the error wraps [ErrReleased]:
+// to call Break again does no harm. It waits for a store that cannot be reached until ctx is done; the error then wraps its cause, and
+// [ErrUnavailable], and the contender may still be removed. A missing permission is an error at once. Advisory locks of PostgreSQL cannot
+// be broken: the error wraps [errors.ErrUnsupported].
+func (m *Mutex) Break(ctx context.Context, token int64) error {
+	if m.invalid != nil {
+		return m.invalid
+	}
+	return m.claim.Break(ctx, token)
+}
+
 // An RWMutex is a reader/writer lock: any number of goroutines and processes may read at the same
 // time, and one writes alone. It has two sides, each a [Mutex]; what asks for the queue, or for the lock,
 // is the same on both. However many goroutines of a process read, or wait to, the process is one

@@ -260,7 +260,8 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	a := queue.Answer{Outcome: queue.Done}
 	x := s.sessions[c.Session]
 	c.Ref = at(c.Ref)
-	if x == nil && !slices.Contains([]queue.Op{queue.Open, queue.List, queue.Ask, queue.Resize}, c.Op) && !(s.OwnTTL && c.Op == queue.Leave) {
+	if x == nil && !slices.Contains([]queue.Op{queue.Open, queue.List, queue.Ask, queue.Resize}, c.Op) &&
+		!(c.Op == queue.Leave && (s.OwnTTL || c.Session == "")) {
 		return queue.Answer{Outcome: queue.Expired, Err: errors.New("the server does not know it any more")}
 	}
 	switch c.Op {

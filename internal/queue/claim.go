@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -133,6 +134,27 @@ func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 // Revoke has those that have the lock know that they are asked for it. It is nothing if nobody has.
 func (l *claim) Revoke(ctx context.Context) error {
 	_, err := l.request(ctx, Ask, "revoke", l.ref())
+	return err
+}
+
+// Break takes a command to find who has the token, and one to remove it. That can be repeated, as no other contender has both its name and
+// its token: so it does not matter whose removal it was that the store has executed.
+func (l *claim) Break(ctx context.Context, token int64) error {
+	const breaking = "break"
+	if there := l.tier.config.Elsewhere; there != "" {
+		return l.failure(breaking, fmt.Errorf("no lock is broken here; %s breaks them: %w", there, errors.ErrUnsupported))
+	}
+	r := Ref{Path: l.path}
+	a, err := l.request(ctx, List, breaking, r)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(a.Queue, func(c second.Contender) bool { return c.Token == token })
+	if i < 0 || token <= 0 { // 0 is that of who has none yet, or is of another library
+		return l.failure(breaking, fmt.Errorf("nobody in the queue has token %d: %w", token, second.ErrReleased))
+	}
+	r.ID, r.Token = a.Queue[i].ID, token
+	_, err = l.request(ctx, Leave, breaking, r)
 	return err
 }
 

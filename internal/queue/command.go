@@ -76,7 +76,7 @@ const (
 	Look    Op = "look"    // how does it stand
 	Share   Op = "share"   // it reads from now on
 	Weigh   Op = "weigh"   // it wants no more than Weight permits, or has none above that, from now on
-	Leave   Op = "leave"   // remove it
+	Leave   Op = "leave"   // remove it; without a Session it may be that of any process
 	List    Op = "list"    // the queue
 	Ask     Op = "ask"     // ask those that have the lock to give it up
 	Resize  Op = "resize"  // there are as many permits at the path as the Ref says, from now on; those that have some keep them

@@ -25,7 +25,7 @@ type Config struct {
 	Lost      func(Ref) string   // what has become of a contender that is missing
 	Paths     func(string) error // what paths follow besides; see [second.CheckPath]
 	Trouble   func() error       // why the store cannot be reached, as known without a command; nil if that is never known
-	Elsewhere string             // what has semaphores, as there are none here; "" if there are
+	Elsewhere string             // what has semaphores, and breaks locks, as there is neither here; "" if there is
 	Apart     bool               // each contender has a session of its own, which answers that say how it stands renew
 	OwnTTL    bool               // a contender stays for a TTL from when a Beat names it, whatever becomes of the session
 	Record    func(Record)       // for tests; nil: that of all

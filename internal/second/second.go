@@ -77,11 +77,14 @@ type Claim interface {
 	// write, and waits like Acquire. Old is given up in any case, also if ctx is done.
 	Requeue(ctx context.Context, old Grant, w *Wait) (Grant, error)
 	// Contenders returns the queue, the holder first. It waits for a store that cannot be reached,
-	// as Revoke does.
+	// as Revoke and Break do.
 	Contenders(ctx context.Context) ([]Contender, error)
 	// Revoke asks those that have the lock to give it up, which their grants tell. Nobody is made
 	// to.
 	Revoke(ctx context.Context) error
+	// Break removes the contender with the token from the queue, whoever has made it, and nobody else. It returns nil once
+	// that is gone, and [ErrReleased] if it finds none. [errors.ErrUnsupported] says that the store cannot do it.
+	Break(ctx context.Context, token int64) error
 	// Equal reports whether the contenders of both claims would be alike, so that an error
 	// that retrying cannot fix is one for both.
 	Equal(Claim) bool

@@ -107,6 +107,16 @@ func (c claim) Revoke(ctx context.Context) error {
 	return err
 }
 
+func (c claim) Break(ctx context.Context, token int64) error {
+	l := c.lock
+	b := zkqueue.Breaking{Token: token, Waiting: true}
+	broken, err := ask(ctx, l.client, "break "+l.path, func() (*zkqueue.Contender, error) { return b.Try(ctx, l.queue()) })
+	if err == nil && broken == nil {
+		err = fmt.Errorf("zklock: break %s: nobody in the queue has token %d: %w", l.path, token, second.ErrReleased)
+	}
+	return err
+}
+
 // granted keeps a nil node from becoming a grant that is not nil.
 func granted(n *Node, err error) (second.Grant, error) {
 	if err != nil {

@@ -79,13 +79,27 @@ func (p Path) Read(c *Contender) error {
 // ErrDeparted says that the head of the queue went between the look and what was to be done to it. It is worth another look.
 var ErrDeparted = errors.New("the holder has just gone")
 
-// Holders reads who has the lock now: the head of the queue or, if that reads, those up to the first
-// that does not. The sync is for a server that lags.
-func (p Path) Holders(ctx context.Context) ([]Contender, error) {
+// listed lists the contenders that are there now: the sync is for a server that lags.
+func (p Path) listed() ([]Contender, error) {
 	if _, err := p.Conn.Sync(p.Name); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
 	}
-	queue, err := p.queue()
+	return p.queue()
+}
+
+// present reads who is in the queue now.
+func (p Path) present(ctx context.Context) ([]Contender, error) {
+	queue, err := p.listed()
+	if err != nil {
+		return nil, err
+	}
+	return p.ReadAll(ctx, queue)
+}
+
+// Holders reads who has the lock now: the head of the queue or, if that reads, those up to the first
+// that does not.
+func (p Path) Holders(ctx context.Context) ([]Contender, error) {
+	queue, err := p.listed()
 	if err != nil {
 		return nil, err
 	}

@@ -425,6 +425,8 @@ func (c *claim) Revoke(ctx context.Context) error {
 	return nil
 }
 
+func (c *claim) Break(context.Context, int64) error { return errors.ErrUnsupported } // no scene breaks a lock
+
 func (x *place) Context() context.Context         { return x.life }
 func (x *place) Err() error                       { return x.ErrAt(0) }
 func (x *place) Token() int64                     { return x.Contender.Token }
