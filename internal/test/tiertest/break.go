@@ -32,8 +32,8 @@ func (p *proc) breaks(token int64, want error) {
 func (s *scene) awaitBroken(h *hold) {
 	s.Helper()
 	s.awaitRemoval(h)
-	if cause := second.CauseOf(h.Err()); cause != second.ByDeletion {
-		s.Errorf("the cause of the loss is %q, want %q: %v", cause, second.ByDeletion, h.Err())
+	if loss := context.Cause(h.Context()); second.CauseOf(loss) != second.ByDeletion {
+		s.Errorf("the cause of the loss is %q, want %q: %v", second.CauseOf(loss), second.ByDeletion, loss)
 	}
 }
 

@@ -32,6 +32,7 @@ var groups = []group{
 	{"A reader is contended by those that it keeps out, not by readers", readerContendedPromises},
 	{"A writer becomes a reader at its place", sharePromises},
 	{"Whoever has the lock can be asked for it", revokePromises},
+	{"A lock can be taken away by the token of its holder", breakPromises},
 	{"A holder knows of its loss before its lease is over and before another process holds", lossPromises},
 	{"Tokens grow from grant to grant", tokenPromises},
 	{"A server that may have forgotten grants gives none until they are over", gracePeriodPromises},
