@@ -444,7 +444,8 @@ func (p *pool) want(request *second.Demand, store second.Semaphore, free int) in
 func (p *pool) refuseLocked() {
 	for refused := 1; refused > 0 && !p.gate.empty() && p.gate.first.seat.count > p.permits; {
 		first := &p.gate.first.seat
-		refused = p.gate.refuse(fmt.Errorf("%w: %d of %d", ErrTooManyPermits, first.count, p.permits), func(one *Permits) bool { return one == first })
+		refused = p.gate.refuse(fmt.Errorf("%w: %d of %d", ErrTooManyPermits, first.count, p.permits),
+			func(one *Permits) bool { return one == first })
 	}
 }
 

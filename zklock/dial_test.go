@@ -21,7 +21,7 @@ import (
 
 // The gate is one for all stores.
 func TestEngineKnowsNoStore(t *testing.T) {
-	out := need.Get(exec.Command("go", "list", "-deps", "github.com/tierlock/tierlock/tier", "github.com/tierlock/tierlock/election").Output())(t)
+	out := need.Get(exec.Command("go", "list", "-deps", "../tier", "../election").Output())(t)
 	for _, pkg := range strings.Fields(string(out)) {
 		need.That(t, "tier or election imports "+pkg, !strings.Contains(pkg, "/zk"))
 	}

@@ -44,7 +44,8 @@ func (t secondTier) Err() error { return second.Unavailable(t.Client.Err()) }
 
 // tried is the error of a try, which may end otherwise another time unless it is about the path, the permissions or the caller.
 func tried(ctx context.Context, err error) error {
-	if err == nil || errors.Is(err, second.ErrLocked) || errors.Is(err, second.ErrTooManyPermits) || ctx.Err() != nil || classify(err) == permanent {
+	final := errors.Is(err, second.ErrLocked) || errors.Is(err, second.ErrTooManyPermits) || classify(err) == permanent
+	if err == nil || final || ctx.Err() != nil {
 		return err
 	}
 	return second.Unavailable(err)
