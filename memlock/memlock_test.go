@@ -49,6 +49,21 @@ func acquire(t *testing.T, locks *tier.Registry) (after func() (time.Duration, e
 	}
 }
 
+// A release waits no longer than the release timeout for a server that does not answer.
+func TestReleaseTimeoutBoundsARelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := memlock.NewServer()
+		locks := need.Get(server.Connect(tier.WithLeaseTTL(ttl), tier.WithReleaseTimeout(time.Second/2)))(t)
+		defer locks.Close()
+		hold := need.Get(locks.Mutex(path).Acquire(t.Context()))(t)
+		resume := server.Pause()
+		begun := time.Now()
+		hold.Release()
+		need.Equal(t, "Release took", time.Since(begun), time.Second/2)
+		resume()
+	})
+}
+
 func TestTwoRegistriesAreTwoProcesses(t *testing.T) {
 	play(t, func(t *testing.T, _ *memlock.Server, a, b *tier.Registry) {
 		hold := need.Get(a.Mutex(path).Acquire(t.Context()))(t)

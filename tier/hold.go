@@ -226,6 +226,9 @@ func (c withoutHold) Value(key any) any {
 // wrapping [ErrLost] as its cause, and when the hold is released, with [ErrReleased]; if
 // that has happened, it is done when Context returns.
 //
+// Caution: goroutines that share this context share the hold. They are not excluded from each other. Give a goroutine that has to compete
+// for the lock [WithoutHold] of the context.
+//
 // Derive it from a context that lives as long as the work, not from one whose deadline
 // was meant for the wait. The same ctx gives the same context, so that a hold that lasts
 // may be asked any number of times. Of those whose ctx has ended the hold keeps no more than

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/url"
 	"path"
@@ -123,6 +124,34 @@ func TestDoRunsUnderTheLock(t *testing.T) {
 		need.That(t, "after Do the context has a hold", tier.HoldFrom(inside, mu) == nil)
 		wantErr(t, "cause of the context after Do", context.Cause(inside), tier.ErrReleased)
 		wantQueue(t, s, "after Do", 0)
+	})
+}
+
+func TestDoReturnsTheErrorOfItsFunctionUnchanged(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		locks := process(t, s)
+		rw, fails := locks.RWMutex("/locks/rw"), func(context.Context) error { return io.EOF }
+		for name, err := range map[string]error{
+			"Mutex.Do": locks.Mutex("/locks/a").Do(soon(t), fails), "RWMutex.Do": rw.Do(soon(t), fails), "RWMutex.RDo": rw.RDo(soon(t), fails),
+			"Semaphore.Do": locks.Semaphore("/permits", 2).Do(soon(t), 1, fails),
+		} {
+			need.That(t, fmt.Sprintf("%s: got %v, want io.EOF itself", name, err), err == io.EOF) //nolint:errorlint // it is not wrapped
+		}
+	})
+}
+
+func TestBothSidesOfAnRWMutexAreOneCallAway(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memory.Server) {
+		a, b := process(t, s).RWMutex("/locks/rw"), process(t, s).RWMutex("/locks/rw")
+		read := need.Get(a.RAcquire(soon(t)))(t)
+		also := need.Get(b.RAcquire(soon(t)))(t)
+		need.That(t, "the holds do not read", read.Shared() && also.Shared())
+		need.OK(t, read.Release())
+		need.OK(t, also.Release())
+		write := need.Get(a.Acquire(soon(t)))(t)
+		need.That(t, "the hold reads", !write.Shared())
+		wantErr(t, "a try to read", need.ErrOf(b.Reader().TryAcquire(soon(t))), tier.ErrLocked)
+		need.OK(t, write.Release())
 	})
 }
 

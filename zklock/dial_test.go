@@ -34,6 +34,7 @@ func TestDialRefusesBadArgumentsByName(t *testing.T) {
 	}{
 		"it is empty; want host:port": {"", tier.WithStrictOrder()},
 		"hand-off budget 0s":          {"127.0.0.1", tier.WithHandOff(0)},
+		"release timeout -1s":         {"127.0.0.1", tier.WithReleaseTimeout(-time.Second)},
 		"linger -1ns":                 {"127.0.0.1", tier.WithLinger(-1)},
 		"nil dial":                    {"127.0.0.1", zklock.WithDialContext(nil)},
 		"option of type <nil>":        {"127.0.0.1", nil},
@@ -54,6 +55,18 @@ func dial(t *testing.T, srv *zktest.Server, connect string, opts ...tier.Registr
 func hold(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	t.Helper()
 	return need.Get(mu.Acquire(need.Within(t, time.Minute)))(t)
+}
+
+// A release waits no longer than the release timeout for a server that does not answer.
+func TestReleaseTimeoutBoundsARelease(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		h := hold(t, dial(t, srv, "127.0.0.1:2181", tier.WithReleaseTimeout(time.Second/2)).Mutex("/locks/a"))
+		srv.Freeze()
+		begun := time.Now()
+		h.Release()
+		need.Equal(t, "Release took", time.Since(begun), time.Second/2)
+		srv.Unfreeze()
+	})
 }
 
 // What is below a path for one process is the whole for another.
