@@ -133,4 +133,9 @@
 // can know; the holder hears of it when its server does.
 //
 // Contenders gives the time at which a process queued by the clock of that process, as etcd keeps no time.
+//
+// # Lease TTL
+//
+// [tier.WithLeaseTTL] sets the TTL of the etcd lease to ask for, in whole seconds. The server raises a TTL below one and a half times its
+// election timeout (2 s by default), and the logger gets a warning. It also gets one about a server that is too old.
 package etcdlock

@@ -146,4 +146,8 @@
 // # What is not promised
 //
 // A process that was stopped acts late, as package tier says; write with [Tx].
+//
+// # Lease TTL
+//
+// [tier.WithLeaseTTL] takes whole milliseconds from 1 s to 24 h.
 package pglock

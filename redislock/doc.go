@@ -167,4 +167,14 @@
 // that meets a new primary on the one with the slot of {tierlock:primary}. While a slot is being moved, locks there that are
 // not held may have to wait for the end of that. Redis 6.2 or later, or Valkey; tested with Redis 7.0 and Valkey 8.1, and with
 // a cluster of three primaries.
+//
+// # Lease TTL
+//
+// [tier.WithLeaseTTL] takes whole milliseconds from 1 s to 1 h. Set the same in all processes: the longest one is what a fail-over costs.
+//
+// # Log lines
+//
+// Besides what [tier.WithLogger] lists, Redis logs at level WARN: the server is set up so that it may break promises; it refuses a
+// command that every lock needs, and what to allow; it refuses to send notifications; a grace period, until when and why. At level
+// INFO: the configuration of the server cannot be read.
 package redislock

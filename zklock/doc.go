@@ -1,9 +1,20 @@
-// Package zklock is a distributed lock on ZooKeeper: one contender, one znode.
+// Package zklock has the locks of package tier on ZooKeeper.
 //
-// A [Client] is the connection of a process, a [Lock] a path, and a [Node] an acquired
-// lock. Acquiring creates an ephemeral sequential node below the path; the node with
-// the lowest number is the holder, every other one watches the two right ahead of it,
-// and itself. Nodes are granted in the order in which they were created, whoever
+//	locks, err := zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181/app")
+//	if err != nil {
+//		return err
+//	}
+//	defer locks.Close()
+//	return locks.Mutex("/locks/report").Do(ctx, func(ctx context.Context) error {
+//		return report(ctx) // one at a time in all processes; ctx ends if the lock is lost
+//	})
+//
+// Package tier documents the lock, which is the same on every store. This page documents what ZooKeeper adds.
+//
+// A process has one contender per lock path, however many of its goroutines want the lock. The contender is
+// an ephemeral sequential node below the path. The node with
+// the lowest number is the holder; every other process watches the two nodes right ahead of its own,
+// and its own. Nodes are granted in the order in which they were created, whoever
 // created them: go-zookeeper's zk.Lock, Curator's InterProcessMutex and (with
 // extra_lock_patterns=["lock-"]) kazoo queue on the same path. [WithKazoo] is for kazoo
 // without that setting. The nodes of the reader/writer lock of package tier exclude those of
@@ -21,15 +32,13 @@
 // The uuid is of version 8, which tells our nodes from Curator's. A node with the content "__REVOKE__", or with "revoke" in its
 // description, is asked to give the lock up; otherwise the content is for people.
 //
-// The lock is not reentrant and gives each acquisition a node of its own. Package tier
-// builds the lock for many goroutines of one process on top of it.
-//
 // # What is promised
 //
 // At most one node is at the head of the queue: the server decides. A holder
 // learns that it lost the lock no later than its lease ends, on the process's own
 // clock, and a margin before the servers can give it to anybody else (T/3 of the
-// session timeout T by default): [Node.Lost] is closed, and [Node.Err] says why. A broken
+// lease TTL T by default, which ZooKeeper calls the session timeout and [tier.WithLeaseTTL] sets): [tier.Hold.Lost] is closed, and
+// [tier.Hold.Err] says why. A broken
 // connection alone loses nothing: the lock is suspended until the connection is back or
 // the lease ends. A lost node stays until its owner has released it or the margin is over.
 //
@@ -50,7 +59,7 @@
 // the grant in another, however many are waiting. An acquisition is one write, apart from
 // missing parents; a release is one, and so is a requeue. What a client asks for about many
 // paths at the same time waits for company, for a quarter of a round trip at most, and leaves
-// as one write. Connections made elsewhere are slower; see [Attach].
+// as one write. Package dropin uses a connection made elsewhere, which is slower.
 //
 // # Sequence overflow
 //
@@ -70,9 +79,9 @@
 //
 // # What is not promised
 //
-// No lock service can keep a process that was stopped between looking at [Node.Err] and
-// acting from acting late. Give [Node.Token] to the resource and let it refuse lower
-// tokens than the highest it has seen, or write through [Node.Multi] if the data is in
+// No lock service can keep a process that was stopped between looking at [tier.Hold.Err] and
+// acting from acting late. Give [tier.Hold.Token] to the resource and let it refuse lower
+// tokens than the highest it has seen, or write through [Multi] if the data is in
 // the same ensemble. Tokens do not outlive the ensemble's data; see there.
 //
 // # The lease
@@ -81,7 +90,7 @@
 // answering reads and pings, and so does a deposed leader, while the others end the
 // session and give the lock away. So only a write that a quorum agreed on renews the
 // lease, and the lease runs from the latest request that the leader is then certain to have
-// heard of, not from the write itself (DESIGN.md beside this file has the argument). The heartbeat is a sync each
+// heard of, not from the write itself (internal/zknode/DESIGN.md in the repository has the argument). The heartbeat is a sync each
 // T/8, and behind it, while a node is queued or held, a write that checks the node and
 // changes nothing: one per process, however many locks it has.
 //
@@ -128,8 +137,20 @@
 //     ensemble may grant it to another process.
 //   - A node that was released after the backup is back. If its session was resumed, the node stays in the queue until that
 //     process ends, or an operator removes it with "tierlock break".
-//   - Tokens of a single server start lower again; see [Node.Token].
+//   - Tokens of a single server start lower again; see [tier.Hold.Token].
 //
 // Caution: before servers start on older data, stop every process that holds or waits for locks, and start it again
 // when the servers are up.
+//
+// # Lease TTL
+//
+// [tier.WithLeaseTTL] sets the session timeout to ask for. The server bounds it to 2 to 20 of its ticks (of 2 s by default), and the lease
+// needs four of them: the client logs a warning for less than 8 s.
+//
+// # Log lines
+//
+// Besides what [tier.WithLogger] lists, ZooKeeper logs at level WARN: the connection cannot be made, or is away for longer than a
+// third of the session timeout; some of the servers cannot be looked up; the servers are configured so that the lease is not safe;
+// another version of the client library than the tested one is linked. Children of a lock path that are no lock nodes are logged at
+// level INFO.
 package zklock
