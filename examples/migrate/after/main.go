@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
 	"github.com/tierlock/tierlock/zklock/dropin"
 )
 
