@@ -61,6 +61,7 @@ type socket struct {
 	mu      sync.Mutex           // guards the fields below
 	sent    map[int32]unanswered // by xid
 	lastXid int32                // of our own
+	closing bool                 // it is being closed on this side, for a reason that is told
 	dead    bool                 // the connection has ended
 	proof   proof                // that the session lives
 
@@ -85,6 +86,9 @@ func newSocket(conn net.Conn, server string, l *dialed) *socket {
 	}
 	s.opening = sync.OnceFunc(func() { close(s.open) })
 	s.kill = sync.OnceFunc(func() {
+		s.mu.Lock()
+		s.closing = true // before the reader hears that the connection is closed
+		s.mu.Unlock()
 		conn.Close()
 		s.end()
 		s.opening()
@@ -223,10 +227,10 @@ func (s *socket) skip(err error) ([]byte, error) {
 // explain says why nothing more is read, unless the connection has ended already, for another reason.
 func (s *socket) explain(err error) {
 	s.mu.Lock()
-	dead := s.dead
+	known := s.closing
 	s.mu.Unlock()
 	switch {
-	case dead:
+	case known:
 	case s.session == nil:
 		s.dialed.trouble(fmt.Errorf("handshake with %s: %w", s.server, handshakeError(err, s.dialed.link.config.TLS != nil)))
 	default:
