@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zknode/internal/link"
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
@@ -117,3 +118,6 @@ func (c *Client) Room(ctx context.Context) error { return c.reaper.room(ctx) }
 
 // Stuck is why a znode is waited for that should be gone, nil if it is not one of ours.
 func (c *Client) Stuck(path string) error { return c.reaper.stuck(path) }
+
+// Taken is the answer that counts of those to all ways to create a node.
+func Taken(answers ...link.Answer) link.Answer { return new(attempt).taken("CREATE", answers) }

@@ -32,12 +32,14 @@ func (a *attempt) ways(ops link.Transaction) []link.Request {
 	return ways
 }
 
-// taken returns the answer to the first way that was taken, or may have been, behind which none can be; or else why none was: those
-// before find a parent missing, and those behind one that is there.
+// taken returns the answer to the way that was taken, or may have been; or else why none was: those before find a parent missing, and
+// those behind one that is there. Where two ways were taken, an operator has removed the path between them, and what the first has made.
 func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
-	for _, answer := range answers {
-		if outcome := classify(answer.Err); outcome == done || outcome == unknown {
-			return answer
+	for _, sought := range []outcome{done, unknown} {
+		for _, answer := range slices.Backward(answers) {
+			if classify(answer.Err) == sought {
+				return answer
+			}
 		}
 	}
 	i := max(0, slices.IndexFunc(answers, func(a link.Answer) bool { return classify(a.Err) != missing }))
