@@ -41,7 +41,11 @@ func newSuite(ctx context.Context, root, with string, args []string) (*suite, er
 		return nil, err
 	}
 	s := &suite{root: root, dir: dir, with: with, args: args, bound: make(map[string]func() (cost, error)), parts: make(map[string][]string)}
-	for _, pkg := range append(slices.Clone(viewers), with) {
+	all := slices.Clone(viewers)
+	if with != "" {
+		all = append(all, with)
+	}
+	for _, pkg := range all {
 		s.bound[pkg] = sync.OnceValues(func() (cost, error) { return s.measure(ctx, pkg) })
 		if s.parts[pkg], err = parts(ctx, root, pkg); err != nil {
 			return nil, errors.Join(err, s.close())
