@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,17 +76,23 @@ func wait(t *testing.T, locks *tier.Registry, path string) {
 	need.WantErr(t, "the next Acquire", <-next, nil)
 }
 
-// wantOn checks that a page of metrics has all this, and returns it.
+// wantOn reads the page until it has all these, for ten seconds: an event in a goroutine of its own may be counted a moment later.
 func wantOn(t *testing.T, page *httptest.Server, all ...string) string {
 	t.Helper()
-	answer := need.Get(page.Client().Get(page.URL))(t)
-	defer answer.Body.Close()
-	var b strings.Builder
-	if err := answer.Write(&b); err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatal(err, b.String())
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		answer := need.Get(page.Client().Get(page.URL))(t)
+		var b strings.Builder
+		err := answer.Write(&b)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatal(err, b.String())
+		}
+		missing := slices.ContainsFunc(all, func(text string) bool { return !strings.Contains(b.String(), text) })
+		if !missing || time.Now().After(end) {
+			need.Has(t, "the page", b.String(), all...)
+			return b.String()
+		}
 	}
-	need.Has(t, "the page", b.String(), all...)
-	return b.String()
 }
 
 func TestScrape(t *testing.T) {
