@@ -39,7 +39,7 @@ func TestDialRefusesBadArgumentsByName(t *testing.T) {
 		"nil dial":                    {"127.0.0.1", zklock.WithDialContext(nil)},
 		"option of type <nil>":        {"127.0.0.1", nil},
 	} {
-		locks, err := zklock.Dial(t.Context(), c.connect, c.option)
+		locks, err := zklock.Dial(need.Within(t, 3*time.Second), c.connect, c.option)
 		need.That(t, fmt.Sprintf("got %v, %v; want an error with %q", locks, err, name),
 			err != nil && strings.Contains(err.Error(), name) && locks == nil)
 	}
