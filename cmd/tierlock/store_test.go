@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/command/commandtest"
 )
 
-// The scheme of a URL says which store it is; without one, all that there are are told.
+// The scheme of a URL selects the store. Without a scheme, the error lists all stores.
 func TestStoresAreToldByTheirSchemes(t *testing.T) {
 	t.Parallel()
 	const forms = `zk://zk1:2181,zk2:2181/app, etcd://etcd1:2379,etcd2:2379, postgres://app@db/app, redis://redis1:6379/0\n$`

@@ -65,7 +65,7 @@ func hasty(t *testing.T) string {
 	})
 }
 
-// A hasGracePeriod is a second tier that says it grants nothing once it is told to.
+// A hasGracePeriod is a store that reports a grace period once the test begins one.
 type hasGracePeriod struct {
 	second.Tier
 	why atomic.Pointer[tier.GracePeriodError]

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// An Address is where a store is, and how to get in, as flags and the environment say. Passwords never come from the
-// command line: everybody can see that.
+// An Address is the location of a store and the credentials for it, from flags and the environment. A password never comes from the
+// command line, which every user of the machine can read.
 type Address struct {
 	URL     string
 	Scheme  string        // of the URL
@@ -54,8 +54,8 @@ func (a *Address) find(stores []*Store) (*Store, error) {
 			return nil, fmt.Errorf("%s: %w", source, err)
 		}
 		if source == "-store" && len(a.secrets) > 0 {
-			return nil, fmt.Errorf("-store has a password, and everybody can see a command line; set %s to this URL instead, or leave the "+
-				"password out and put %s into TIERLOCK_AUTH or a file for -auth-file", storeVar, s.Auth)
+			return nil, fmt.Errorf("-store has a password, and every user of the machine can read a command line; set %s to this URL "+
+				"instead, or leave the password out and put %s into TIERLOCK_AUTH or a file for -auth-file", storeVar, s.Auth)
 		}
 		if s.NoTLS != "" && a.TLS != (TLS{}) {
 			return nil, fmt.Errorf("the -tls flags are not for %s; %s", s.Name, s.NoTLS)
@@ -65,7 +65,7 @@ func (a *Address) find(stores []*Store) (*Store, error) {
 	return nil, fmt.Errorf("%s has the scheme %q, which is no store's; want %s", source, scheme, forms(stores))
 }
 
-// split takes what follows the scheme apart, and notes what is secret.
+// split parses the URL behind the scheme, and keeps its secrets for [Address.mask].
 func (a *Address) split(rest string) error {
 	servers := rest
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {

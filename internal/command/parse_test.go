@@ -114,14 +114,15 @@ func TestFlagsAnywhere(t *testing.T) {
 	}
 }
 
-// A password comes from the environment or a file: everybody can see a command line. Nothing says it, not even to quote a wrong URL.
+// A password comes from the environment or a file, since every user can read a command line. No text contains it, not even an error
+// about a wrong URL.
 func TestPasswordsAreNeitherTakenFromTheCommandLineNorShown(t *testing.T) {
 	for _, u := range []string{
 		"odd://user:hunter2@host", "odd://:hunter2@host:1,other:2/app", "even://host/app?x=1&sslpassword=hunter2", "odd://u:hunter2%25%40@h",
 		`odd://u:"hunter2\@h`, "odd://a@b:hunter2@h",
 	} {
 		for _, c := range []struct{ args, env, want string }{
-			{"-store " + u + " ls", "", "-store has a password, and everybody can see a command line; set TIERLOCK_STORE"},
+			{"-store " + u + " ls", "", "-store has a password, and every user of the machine can read a command line; set TIERLOCK_STORE"},
 			{"-store " + u + " ls", "", "put a number into TIERLOCK_AUTH or a file for -auth-file"},
 			{"ls", u, "cannot read"},
 			{"ls", u, "xxxxx"},

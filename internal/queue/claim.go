@@ -138,7 +138,7 @@ func (l *claim) Revoke(ctx context.Context) error {
 }
 
 // Break takes a command to find who has the token, and one to remove it. That can be repeated, as no other contender has both its name and
-// its token: so it does not matter whose removal it was that the store has executed.
+// its token. Therefore it does not matter which removal the store has executed.
 func (l *claim) Break(ctx context.Context, token int64) error {
 	const breaking = "break"
 	if there := l.tier.config.Elsewhere; there != "" {
