@@ -1,7 +1,7 @@
 // Tierlock runs a command under a distributed lock on ZooKeeper, etcd, PostgreSQL or Redis, and shows operators
 // who holds locks and who waits for them.
 //
-//	go install github.com/tierlock/tierlock/cmd/tierlock@latest
+//	go build -o tierlock ./cmd/tierlock # in a clone, until there is a release
 //	tierlock help
 package main
 
