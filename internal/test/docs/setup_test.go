@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The tests run in the root of the repository.
+// The tests run in the root of the repository. Go does not see there which files they read: run them with -count=1.
 func TestMain(m *testing.M) {
 	if err := os.Chdir("../../.."); err != nil {
 		panic(err)
