@@ -29,12 +29,12 @@ type mirror struct {
 	stop   context.CancelFunc
 	idle   *time.Timer // ends the mirror when nobody follows it
 
-	mu        sync.Mutex // guards the fields below
-	revision  int64      // up to which all is known, 0 while nothing is
-	places    []place    // in order
-	set       int        // how many permits there are, if that was set
-	refused   error      // why the queue can be neither read nor watched, as things stand
-	followers map[queue.Ref]struct{}
+	mu        sync.Mutex                  // guards the fields below
+	revision  int64                       // up to which all is known, 0 while nothing is
+	places    []place                     // in order
+	set       int                         // how many permits there are, if that was set
+	refused   error                       // why the queue can be neither read nor watched, as things stand
+	followers map[queue.Ref]time.Duration // since when, by the clock of the tier
 }
 
 // Follow has a mirror tell how a contender stands, unless the tier is closed.
@@ -44,7 +44,7 @@ func (s *store) Follow(ref queue.Ref) {
 	m := s.mirrors[prefix]
 	if m == nil {
 		ctx, stop := context.WithCancel(s.tier.Context())
-		m = &mirror{store: s, prefix: prefix, stop: stop, followers: make(map[queue.Ref]struct{})}
+		m = &mirror{store: s, prefix: prefix, stop: stop, followers: make(map[queue.Ref]time.Duration)}
 		if !s.tier.Spawn(func() { m.run(ctx) }) {
 			s.mu.Unlock()
 			return // the context has ended with the tier
@@ -54,7 +54,7 @@ func (s *store) Follow(ref queue.Ref) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.followers[ref] = struct{}{}
+	m.followers[ref] = s.tier.Now()
 	m.idle.Stop()
 	s.mu.Unlock()
 	m.tellLocked(ref, 0)
@@ -94,7 +94,8 @@ func (m *mirror) tellLocked(ref queue.Ref, sent time.Duration) {
 	case m.refused != nil:
 		v = queue.View{ID: ref.ID, Known: true, Token: ref.Token, At: ref.Token, Err: m.refused}
 		sent = m.store.tier.Now()
-	case m.revision < ref.Token && sent == 0: // of before it came; but what was asked for since is newer than all that etcd has lost
+	// What was read before the contender came says nothing of it. What was asked for since counts, also of an etcd that has gone back.
+	case m.revision < ref.Token && sent <= m.followers[ref]:
 		return
 	}
 	v.Sent = sent

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -115,12 +116,15 @@ func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	ref := queue.Ref{Path: lockPath(t), ID: "x", Token: 10}
-	m := &mirror{store: p.store, prefix: prefixOf(ref), revision: 9}
+	m := &mirror{store: p.store, prefix: prefixOf(ref), revision: 9, followers: map[queue.Ref]time.Duration{ref: 20}}
 	m.tellLocked(ref, 0)
+	m.tellLocked(ref, 15) // by a look that was under way when the contender came
 	need.That(t, "told that it is gone", p.count("", queue.Unknown) == 0)
+	m.tellLocked(ref, 25)
+	need.Equal(t, "times told by a look that came later", p.count("", queue.Unknown), 1)
 	m.revision = 10
 	m.tellLocked(ref, 0)
-	need.Equal(t, "times told", p.count("", queue.Unknown), 1)
+	need.Equal(t, "times told", p.count("", queue.Unknown), 2)
 }
 
 // The watch begins before the look, so its first events may be older.
