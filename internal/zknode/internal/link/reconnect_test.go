@@ -148,7 +148,7 @@ func TestHandshakeClaimsWhatTheClientHasSeenInItsSession(t *testing.T) {
 		need.That(t, "connected to a member that is behind", l.Err() != nil)
 		if lags {
 			s.Member(behind).CatchUp()
-			time.Sleep(time.Second)
+			time.Sleep(3 * time.Second / 2) // the client tries once a second
 		} else {
 			time.Sleep(5 * timeout)
 		}
