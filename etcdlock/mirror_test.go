@@ -116,11 +116,17 @@ func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	ref := queue.Ref{Path: lockPath(t), ID: "x", Token: 10}
-	m := &mirror{store: p.store, prefix: prefixOf(ref), revision: 9, followers: map[queue.Ref]time.Duration{ref: 20}}
+	m := &mirror{store: p.store, prefix: prefixOf(ref), revision: 9, idle: time.NewTimer(time.Hour)}
+	m.followers = make(map[queue.Ref]time.Duration)
+	p.store.mu.Lock()
+	p.store.mirrors[m.prefix] = m
+	p.store.mu.Unlock()
+	before := p.Now()
+	p.store.Follow(ref)
 	m.tellLocked(ref, 0)
-	m.tellLocked(ref, 15) // by a look that was under way when the contender came
+	m.tellLocked(ref, before) // by a look that was under way when the contender came
 	need.That(t, "told that it is gone", p.count("", queue.Unknown) == 0)
-	m.tellLocked(ref, 25)
+	m.tellLocked(ref, p.Now()+1)
 	need.Equal(t, "times told by a look that came later", p.count("", queue.Unknown), 1)
 	m.revision = 10
 	m.tellLocked(ref, 0)
