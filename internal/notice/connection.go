@@ -151,14 +151,12 @@ func (c *Connection) tell(ctx context.Context, notify func(second.Connection)) {
 	c.mu.Lock()
 	l, now := &c.listener, c.now
 	is := now.is()
-	if !c.ever {
+	if l.told = now; c.ever {
+		l.session = now.session
+	} else {
 		is = second.Suspended // nothing was held that could be lost
 	}
 	c.mu.Unlock()
-	l.told = now
-	if is == second.Connected {
-		l.session = now.session
-	}
 	news := []second.Connection{{State: is, Err: c.config.Why()}}
 	for {
 		for _, n := range news {
@@ -183,7 +181,7 @@ func (f *follower) news(now state, why func() error) (news []second.Connection) 
 	before, same := f.told, now.session == f.session
 	was, is := before.is(), now.is()
 	f.told = now
-	if before.session != "" && now.session != before.session {
+	if before.session != "" && before.session == f.session && now.session != before.session { // else that one was never connected
 		news = append(news, second.Connection{State: second.Expired})
 	}
 	switch {

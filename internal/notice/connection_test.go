@@ -52,18 +52,21 @@ func TestWhatIsLoggedOfAConnection(t *testing.T) {
 	})
 }
 
+// A session that was never connected takes nothing away at its end: that of the one before was told.
 func TestWhoAsksIsToldHowItStandsAndThenOfEachChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, logger := logtest.New(slog.LevelInfo)
 		c := NewConnection(Config{Logger: logger, Why: func() error { return nil }, Patience: func() time.Duration { return time.Minute }})
 		go c.Run(t.Context())
 		var told []second.ConnectionState
-		c.Reach(true)
+		c.Begin("0") // and ends with the next one, without any connection
 		synctest.Wait()
 		c.Notify(func(n second.Connection) { told = append(told, n.State) })
 		for _, change := range []func(){
-			func() { c.Begin("1") }, func() { c.Reach(false) }, func() { c.Reach(true) }, func() { c.Begin("2") },
+			func() { c.Begin("1") }, func() { c.Reach(true) }, func() { c.Reach(false) }, func() { c.Reach(true) }, func() { c.Begin("2") },
 			func() { c.End("1") }, func() { c.Reach(false) }, func() { c.End("2") }, func() { c.Reach(true) },
+			func() { c.Reach(false) }, func() { c.Begin("3") }, func() { c.End("3") }, // which was never connected
+			func() { c.Begin("4") }, func() { c.Begin("5") }, func() { c.Reach(true) },
 		} {
 			synctest.Wait()
 			change()
@@ -71,8 +74,28 @@ func TestWhoAsksIsToldHowItStandsAndThenOfEachChange(t *testing.T) {
 		synctest.Wait()
 		if want := []second.ConnectionState{
 			second.Suspended, second.Connected, second.Suspended, second.Connected, second.Expired, second.Connected,
-			second.Suspended, second.Expired,
+			second.Suspended, second.Expired, second.Connected,
 		}; !slices.Equal(told, want) {
+			t.Errorf("told %v, want %v", told, want)
+		}
+	})
+}
+
+// Something may be held under a session that was connected before anybody asked.
+func TestWhoAsksInAnOutageIsToldThatTheSessionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, logger := logtest.New(slog.LevelInfo)
+		c := NewConnection(Config{Logger: logger, Why: func() error { return nil }, Patience: func() time.Duration { return time.Minute }})
+		go c.Run(t.Context())
+		var told []second.ConnectionState
+		for _, change := range []func(){
+			func() { c.Reach(true) }, func() { c.Begin("1") }, func() { c.Reach(false) },
+			func() { c.Notify(func(n second.Connection) { told = append(told, n.State) }) }, func() { c.End("1") },
+		} {
+			change()
+			synctest.Wait()
+		}
+		if want := []second.ConnectionState{second.Suspended, second.Expired}; !slices.Equal(told, want) {
 			t.Errorf("told %v, want %v", told, want)
 		}
 	})
