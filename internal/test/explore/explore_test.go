@@ -453,6 +453,13 @@ func TestWhoHasLostItsPlaceIsNotFirst(t *testing.T) {
 		"p2 news of p2permits of /lock.1: 2 are free arrives", "p1.g2 gives up"))
 }
 
+// Who asks for the lock waits for a session first, and for no longer than the store may take to give one.
+func TestWhoGetsNoSessionAsksWithoutOne(t *testing.T) {
+	begin := Scope{Processes: 1, Calls: []Call{Lock}, Early: true, Ask: true, Clock: lease}.Begin
+	need.OK(t, Replay(t, begin, "p1.g1 begins", "p1 asks for it", "9s pass"))
+	need.OK(t, Replay(t, begin, "p1.g1 begins", "p1 asks for it", "9s pass", "p1 ask  is executed"))
+}
+
 // The same steps lead to the same, also where a process says goodbye for several contenders.
 func TestStepsAreRepeatable(t *testing.T) {
 	scope := Scope{Processes: 2, Calls: []Call{One, Two}, Close: true}

@@ -120,11 +120,12 @@ func (w *queues) meet(p *process) {
 	p.met = true
 }
 
-// judgeMeeting judges whether a process asks for something before it has met the store, which it does for a session.
+// judgeMeeting judges whether a process asks for something before it has met the store, which it does for a session. What needs none is
+// sent all the same once the store has not answered for as long as that is worth.
 func (w *queues) judgeMeeting(p *process, c queue.Command) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !p.met && !w.draining {
+	if !p.met && !w.draining && (c.Session != "" || p.registry.Err() == nil) {
 		w.blameLocked("order", "%s sends %s, and has no session", p.name, c.Op)
 	}
 }
