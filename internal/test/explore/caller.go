@@ -126,8 +126,9 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 	options := c.world.scope.ofMutex()
 	permits := func(n int) {
 		var p *tier.Permits
-		if p, err = r.Semaphore(path, permitsThere, options...).Acquire(ctx, n); err == nil {
-			has = append(has, &span{caller: c, paths: []string{permitsOf + path}, weight: n * whole / permitsThere, hold: p})
+		there := c.world.scope.permits()
+		if p, err = r.Semaphore(path, there, options...).Acquire(ctx, n); err == nil {
+			has = append(has, &span{caller: c, paths: []string{permitsOf + path}, weight: n * whole / there, hold: p})
 		}
 	}
 	mutex, rw := r.Mutex(c.call.mutex(), options...), r.RWMutex(path, options...)
@@ -210,10 +211,8 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 			take(1)(rw.Reader().Acquire(h.Context(context.Background())))
 			slices.Reverse(has)
 		}
-	case One:
-		permits(1)
-	case Two:
-		permits(2)
+	case One, Two, Three:
+		permits(c.call.permits())
 	case Both:
 		locks := []*tier.Mutex{mutex, r.Mutex(other, options...)}
 		if c.process != c.world.processes[0] { // another order
@@ -247,7 +246,7 @@ func (c *caller) askWrong(ctx context.Context) (why error) {
 		"linger": tier.WithLinger(-1), "wait limit": tier.WithMaxWait(-1), "hand-off": tier.WithHandOff(-1),
 	} {
 		_, _, atOnce := second.Split[tier.Option, tier.Option](new(second.Settings), []tier.Option{option})
-		m, s := c.registry.Mutex(path, option), c.registry.Semaphore(path, permitsThere, option)
+		m, s := c.registry.Mutex(path, option), c.registry.Semaphore(path, c.world.scope.permits(), option)
 		_, acquired := m.Acquire(ctx)
 		_, tried := m.TryAcquire(ctx)
 		_, looked := m.Contenders(ctx)
@@ -259,9 +258,9 @@ func (c *caller) askWrong(ctx context.Context) (why error) {
 		}
 		why = acquired
 	}
-	for _, permits := range []int{-1, 0, permitsThere + 1} {
-		if _, err := c.registry.Semaphore(path, permitsThere).Acquire(ctx, permits); err == nil {
-			return fmt.Errorf("it is not refused %d permits of %d", permits, permitsThere)
+	for _, permits := range []int{-1, 0, c.world.scope.permits() + 1} {
+		if _, err := c.registry.Semaphore(path, c.world.scope.permits()).Acquire(ctx, permits); err == nil {
+			return fmt.Errorf("it is not refused %d permits of %d", permits, c.world.scope.permits())
 		}
 	}
 	if _, err := c.registry.Semaphore(path, 0).Acquire(ctx, 1); err == nil {
@@ -297,6 +296,9 @@ func (c *caller) release() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.judgeReleasedLocked(last, took)
+		if err != nil || took >= lease/3 {
+			c.process.owes = time.Now().Add(lease)
+		}
 		if err != nil && !c.disturbed && !w.refused {
 			w.blameLocked("lost", "%s releases what is lost: %v", c.name, err)
 		}
@@ -351,12 +353,14 @@ func (c *caller) write() {
 		return
 	}
 	go waittest.Grant(hold).(writer).Write(context.Background(), hold.Err, func() (queue.Outcome, error) {
-		if w.post(c.process, "write of "+x.name, both) == lose {
-			return queue.Unknown, errors.New("no answer")
-		}
+		verdict := w.post(c.process, "write of "+x.name, both)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if head := w.store.Queue(path); len(head) > 0 && head[0].Token == x.token { // else the store refuses it
+		if verdict == lose { // or it is on its way for long
+			w.writes = append(w.writes, x)
+			return queue.Unknown, errors.New("no answer")
+		}
+		if w.guardsLocked(x) { // else the store refuses it
 			w.judgeWriteLocked(x)
 		}
 		return queue.Done, nil

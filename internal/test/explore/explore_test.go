@@ -170,7 +170,7 @@ var scopes = []scopeOfTest{
 	{"one process: one and two permits, one gives up", 3, 0, 2358, true, Scope{Processes: 1, Calls: []Call{One, Two}, Cancel: true}},
 	{"one process: permits one by one", 2, 0, 1153, true, Scope{Processes: 1, Calls: []Call{One, One, One}}},
 	{"two processes: two and one permits, and one, their budgets end", 2, 0, 3031, true,
-		Scope{Processes: 2, Calls: []Call{Two, One}, Others: []Call{One}, Clock: longest}},
+		Scope{Processes: 2, Calls: []Call{Two, One}, Others: []Call{One}, Clock: Scope{}.longest()}},
 	{"seam, two processes: a writer becomes a reader before a reader, the budget ends", 0, 0, 397, false,
 		Scope{Seam: true, Processes: 2, Calls: []Call{Downgrade}, Others: []Call{Read}, Clock: budget}},
 	{"seam, two processes: two goroutines and one", 0, 0, 76, false,
@@ -186,6 +186,11 @@ var scopes = []scopeOfTest{
 		Scope{Processes: 2, Calls: []Call{Lock}, Early: true, Cancel: true, Close: true, Stop: true}},
 	{"ZooKeeper, two processes: over connections made elsewhere, a session ends", 1, 0, 51, false,
 		Scope{ZooKeeper: true, Attached: true, Processes: 2, Calls: []Call{Lock}, Expire: true}},
+	{"one process: answers to renewals are slow, and its lease ends after a time, two faults", 2, 2, 134, false,
+		Scope{Processes: 1, Calls: []Call{Lock}, Slow: time.Second, Renew: true, Clock: lease / 2}},
+	{"one process: a guarded write, a message is lost", 2, 0, 225, false, Scope{Processes: 1, Calls: []Call{Guarded, Lock}, Lost: true}},
+	{"one process: three permits, then one by one, a message is lost", 1, 0, 72, false,
+		Scope{Processes: 1, Calls: []Call{Three, One, One, One}, Permits: 3, Lost: true}},
 	{"two processes: answers to renewals are slow, one is told of nothing else, and time passes, two faults", 2, 2, 1651, true,
 		Scope{Processes: 2, Calls: []Call{Lock}, Slow: time.Second, Deaf: true, Clock: lease}},
 	{"one process: a writer lets readers in", 0, 0, 10, false, Scope{Processes: 1, Calls: []Call{Open}}},
@@ -621,6 +626,14 @@ func TestJudgesFind(t *testing.T) {
 			}),
 		}}, true},
 		{"left", Scope{Processes: 1, Calls: []Call{Lock}, seed: seed{keeps: true}}, true},
+		{"left", Scope{Processes: 1, Calls: []Call{Two, One, One}, seed: seed{store: func(there queue.Store) queue.Store {
+			return liar{there, func(there queue.Store, ctx context.Context, c queue.Command) queue.Answer {
+				if c.Op == queue.Weigh {
+					c.Weight++
+				}
+				return there.Do(ctx, c)
+			}}
+		}}}, true},
 		{"context", Scope{Processes: 2, Calls: []Call{Lock}, Cancel: true, seed: seed{deaf: true}}, true},
 		{"context", Scope{Processes: 1, Calls: []Call{Lock}, seed: seed{loose: true}}, true},
 		{"told", Scope{Processes: 1, Calls: []Call{Lock}, Expire: true, seed: seed{quiet: true}}, true},

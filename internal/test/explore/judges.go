@@ -39,6 +39,11 @@ func (w *queues) judge() {
 			x.end = w.step
 		}
 	}
+	for _, x := range w.writes {
+		if w.guardsLocked(x) {
+			w.judgeWriteLocked(x)
+		}
+	}
 	w.judgeLogLocked()
 	w.judgeLongLocked()
 	if w.step > mostSteps && !w.scope.Long {
@@ -67,6 +72,7 @@ func (w *queues) judge() {
 			queues = queues || c.state == waiting
 		}
 		w.noteContendedLocked(p)
+		w.judgePermitsLocked(p)
 		w.judgeFiguresLocked(p)
 		if !queues {
 			p.unwanted = w.step
@@ -285,12 +291,12 @@ func (w *queues) toBeKept(x *span) (keep *bool) {
 }
 
 // longest is for how long permits stay at most while others wait.
-const longest = 3 * permitsThere * budget
+func (s Scope) longest() time.Duration { return 3 * time.Duration(s.permits()) * budget }
 
 // stayedTooLong reports whether permits have done so, as their process knows.
 func (w *queues) stayedTooLong(x *span) bool {
-	since := func(t time.Time) bool { return !t.IsZero() && time.Since(t) >= longest }
-	return (x.call == One || x.call == Two) && since(x.contended) && since(x.got)
+	since := func(t time.Time) bool { return !t.IsZero() && time.Since(t) >= w.scope.longest() }
+	return (x.call.permits() > 0) && since(x.contended) && since(x.got)
 }
 
 // noteContendedLocked notes since when a process that waits for permits has known that another one does.
@@ -304,6 +310,24 @@ func (w *queues) noteContendedLocked(p *process) {
 		p.contended = time.Time{}
 	} else if p.contended.IsZero() && !w.anyUnderWayLocked(p) {
 		p.contended = time.Now()
+	}
+}
+
+// judgePermitsLocked judges whether the store counts for a process the permits that it has, once it has been told of all that was released.
+func (w *queues) judgePermitsLocked(p *process) {
+	if w.scope.ZooKeeper || p.disturbed || p.closing || p.gaveUp || time.Now().Before(p.owes) || w.draining || w.anyUnderWayLocked(p) ||
+		slices.ContainsFunc(p.callers, func(c *caller) bool { return c.state == waiting || c.state == releasing }) {
+		return
+	}
+	_, has := w.hasLocked(p)
+	counted := 0
+	for _, q := range w.store.Queue(permitsOf + path) {
+		if q.Label == p.name {
+			counted += q.Permits
+		}
+	}
+	if counted != has {
+		w.blameLocked("left", "%s has %d permits, and the store counts %d", p.name, has, counted)
 	}
 }
 
@@ -346,7 +370,7 @@ func (w *queues) judgeStayLocked(c *caller) {
 		return
 	}
 	last := func(x *span) bool {
-		return x.begin == w.step && x.process == c.process && (x.source == tier.HandOff || x.call == One || x.call == Two)
+		return x.begin == w.step && x.process == c.process && (x.source == tier.HandOff || x.call.permits() > 0)
 	}
 	if kept := slices.ContainsFunc(w.spans, last); kept != *c.keep {
 		w.blameLocked("budget", "%s releases: handed on %t, want %t", c.name, kept, *c.keep)
@@ -394,7 +418,13 @@ func (w *queues) anyUnderWayLocked(p *process) bool {
 	return slices.ContainsFunc(w.pending, func(m *message) bool { return m.process == p })
 }
 
-// judgeWriteLocked judges a write that takes effect.
+// guardsLocked reports whether the store lets a write under a span take effect.
+func (w *queues) guardsLocked(x *span) bool {
+	head := w.store.Queue(path)
+	return len(head) > 0 && head[0].Token == x.token
+}
+
+// judgeWriteLocked judges a write that takes effect, or that may do so now.
 func (w *queues) judgeWriteLocked(x *span) {
 	var later []oracle.Mark
 	for _, y := range w.spans {
@@ -477,7 +507,7 @@ func (w *queues) sumAcquired(c *caller, e tier.AcquiredEvent) {
 func (w *queues) sumFailed(c *caller, e tier.FailedEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.judgeWaitedLocked(c, e.Waited); c.call != One && c.call != Two {
+	if w.judgeWaitedLocked(c, e.Waited); c.call.permits() == 0 {
 		c.told.waited += e.Waited
 	}
 }
@@ -582,7 +612,7 @@ func (w *queues) judgeLateCalls(p *process) {
 	go func() {
 		_, acquired := p.registry.Mutex(path).Acquire(ctx)
 		_, tried := p.registry.Mutex(path).TryAcquire(ctx)
-		_, permitted := p.registry.Semaphore(path, permitsThere).Acquire(ctx, 1)
+		_, permitted := p.registry.Semaphore(path, w.scope.permits()).Acquire(ctx, 1)
 		ended <- acquired
 		ended <- tried
 		ended <- permitted
@@ -651,15 +681,15 @@ func (w *queues) judgeWordsLocked(c *caller) {
 		return
 	}
 	wants := []string{" " + e.Path + ": waited ", ": " + e.Err.Error()}
-	if n := map[Call]string{One: " for 1 permit:", Two: " for 2 permits:"}[c.call]; n != "" {
-		wants = append(wants, n)
+	if n := c.call.permits(); n > 0 {
+		wants = append(wants, " for "+permitsText(n)+":")
 	} else if locks, _ := w.hasLocked(c.process); locks[c.call.mutex()] && !c.spoilt && !(w.scope.Long && c.closing) { // others leave as well
 		wants = append(wants, "of this process has the lock, since ")
 	} else if e.Position > 0 {
 		wants = append(wants, e.Ahead.Label, map[bool]string{true: " has the lock", false: " ahead"}[e.AheadHolds])
 	}
 	if _, permits := w.hasLocked(c.process); permits > 0 && e.Permits > 0 && !c.spoilt && !(w.scope.Long && c.closing) {
-		wants = append(wants, "this process has "+map[int]string{1: "1 permit", 2: "2 permits"}[permits])
+		wants = append(wants, "this process has "+permitsText(permits))
 	}
 	for _, want := range wants {
 		if !has(want) {
@@ -679,6 +709,13 @@ func (w *queues) judgeWordsLocked(c *caller) {
 	if strings.HasSuffix(text, "; ") || strings.HasSuffix(text, "1 permits") {
 		w.blameLocked("words", "%s fails with %q", c.name, text)
 	}
+}
+
+func permitsText(n int) string {
+	if n == 1 {
+		return "1 permit"
+	}
+	return fmt.Sprint(n, " permits")
 }
 
 // standsLocked reports whether another process has the lock, as that of a caller knows, from which nothing is under way, or none does.
@@ -724,10 +761,8 @@ func (w *queues) hasLocked(p *process) (locks map[string]bool, permits int) {
 	for _, c := range p.callers {
 		switch {
 		case c.state != holding:
-		case c.call == One:
-			permits++
-		case c.call == Two:
-			permits += 2
+		case c.call.permits() > 0:
+			permits += c.call.permits()
 		default:
 			locks[c.call.mutex()] = true
 		}
@@ -741,7 +776,7 @@ func (p *process) lossesLocked() (least, most int) {
 	least, most = p.told.losses, p.told.losses
 	for _, c := range p.callers {
 		switch {
-		case c.call == One || c.call == Two:
+		case c.call.permits() > 0:
 		case c.state == releasing:
 			most++
 		case c.state == holding && errors.Is(c.has[0].hold.Err(), tier.ErrLost):
@@ -763,7 +798,7 @@ func (w *queues) judgeFiguresLocked(p *process) {
 	for _, c := range p.callers {
 		switch {
 		case c.state != waiting || c.call == Try:
-		case c.call == One || c.call == Two:
+		case c.call.permits() > 0:
 			want.PermitWaiters++
 		default:
 			want.Waiters++
@@ -811,7 +846,7 @@ func (w *queues) judgeSumsLocked(p *process, s tier.Stats) {
 	waited, held := p.told.waited, p.told.held
 	for _, c := range p.callers {
 		switch {
-		case c.state == waiting && c.call != Try && c.call != One && c.call != Two:
+		case c.state == waiting && c.call != Try && c.call.permits() == 0:
 			waited += time.Since(c.since)
 		case c.state == holding:
 			held += time.Since(c.got)

@@ -174,7 +174,7 @@ func (w *queues) noteLogged(at string, token int64, cause error) {
 
 // judgeLogLocked judges which losses are logged: those of locks, of a process that is not closed.
 func (w *queues) judgeLogLocked() {
-	anonymous := func(c Call) bool { return c == Both || c == One || c == Two } // their spans have no token
+	anonymous := func(c Call) bool { return c == Both || c.permits() > 0 } // their spans have no token
 	if _, memory := w.store.(*scripted); !memory || w.scope.any(anonymous) {
 		return
 	}

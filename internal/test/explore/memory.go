@@ -58,7 +58,7 @@ func (s *scripted) dial(p *process) second.Tier {
 			p.sessions.Add(1)
 			p.ttl.Store(int64(r.Answer.TTL))
 		}
-		if r.Command.Op == queue.Open || r.Command.Op == queue.Beat && !s.world.isUnheard(p) {
+		if r.Command.Op == queue.Open || r.Command.Op == queue.Beat && !s.world.isUnheard(p, r.Begun) {
 			p.leased.Store(int64(r.Begun) + p.ttl.Load()*2/3)
 		}
 	})
@@ -142,7 +142,7 @@ func (w *queues) show(p *process) {
 // judgeShownLocked judges since when somebody is said to wait: at the latest since the renewal was sent that has found him, however late
 // its answer comes. Nobody who waits gives up here.
 func (w *queues) judgeShownLocked(c *caller) {
-	if c.state != holding || w.scope.Slow == 0 || w.scope.Cancel {
+	if c.state != holding || w.scope.Slow == 0 || w.scope.Cancel || w.scope.Long {
 		return
 	}
 	shown, hold := w.shown[c.has[0].token], c.has[0].hold

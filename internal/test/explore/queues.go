@@ -28,8 +28,7 @@ const (
 	third   = "/third"
 	spelled = "/lock/AZaz09@%5B%60%7B%2F:%20größe%F0%9D%92%B3" // the path that a name gives
 
-	permitsOf    = "permits of " // a path, where those are
-	permitsThere = 2
+	permitsOf = "permits of " // a path, where those are
 
 	budget = 20 * time.Millisecond // of a hand-off
 )
@@ -67,6 +66,7 @@ type queues struct {
 	denied   bool                // and that was not executed
 	stays    bool                // and it was to remove a contender
 	logged   []int64             // tokens of locks, as their losses were logged
+	writes   []*span             // guarded ones without an answer, which may take effect later
 	longs    [2]int              // waits behind a hold of the same process that were told to be long, and to be endless
 }
 
@@ -91,20 +91,22 @@ type process struct {
 	met       bool         // the store in memory has heard of it
 	leased    atomic.Int64 // up to when its lease runs, on the clock of the leases
 	ttl       atomic.Int64 // of its session, as it was told
-	unheard   bool         // its renewals are lost
-	refusals  int          // so many of its renewals are refused
-	deaf      bool         // it is told of nothing
-	contended time.Time    // since when it has known that another one waits for permits as well; zero if it does not
+	unheard   bool         // its renewals are lost, from the following on
+	unheardAt time.Duration
+	refusals  int       // so many of its renewals are refused
+	deaf      bool      // it is told of nothing
+	contended time.Time // since when it has known that another one waits for permits as well; zero if it does not
 	begun     bool
-	closing   bool // what it does may be its goodbye
-	gaveUp    bool // somebody has, so it may queue for nobody
-	refused   bool // to enter
-	missed    bool // a message of it was lost
-	late      bool // one waited while time passed
-	unwanted  int  // the last step after which nobody waited
-	disturbed bool // it may lose what it has
-	lossAfter int  // the step of that
-	certain   bool // it knows of all that it has lost by then
+	closing   bool      // what it does may be its goodbye
+	gaveUp    bool      // somebody has, so it may queue for nobody
+	refused   bool      // to enter
+	missed    bool      // a message of it was lost
+	late      bool      // one waited while time passed
+	owes      time.Time // up to when the store may count permits for it that it does not have
+	unwanted  int       // the last step after which nobody waited
+	disturbed bool      // it may lose what it has
+	lossAfter int       // the step of that
+	certain   bool      // it knows of all that it has lost by then
 	told      figures
 	logged    string    // the session of which it was logged last
 	returned  time.Time // when that was
@@ -292,6 +294,9 @@ func (w *queues) settle(m *message, v verdict) {
 	w.refused, w.denied = w.refused || v == refuse || v == partly, w.denied || v == refuse
 	first, _, _ := strings.Cut(m.name, " #") // what is sent again may have been executed
 	m.process.refused = m.process.refused || v == refuse && strings.Contains(m.name, " enter ") && w.count[first] == 1
+	if v != pass && !strings.Contains(m.name, " weigh ") { // what it asked for may be wanted no more
+		m.process.owes = time.Now().Add(lease)
+	}
 	m.process.missed = m.process.missed || v == lose || v >= drop
 	w.stays = w.stays || v == refuse && strings.Contains(m.name, " leave ")
 	m.verdict <- v
@@ -620,11 +625,14 @@ func (c Call) mutex() string {
 		return third
 	case Named:
 		return spelled
-	case One, Two:
+	case One, Two, Three:
 		return permitsOf + path
 	}
 	return path
 }
+
+// permits is how many a call takes.
+func (c Call) permits() int { return map[Call]int{One: 1, Two: 2, Three: 3}[c] }
 
 // placeOf is where a process queues, if it does.
 func (w *queues) placeOf(p *process) (at string, i int) {
@@ -682,17 +690,20 @@ func (w *queues) asks(p *process) bool {
 func (w *queues) unhear(p *process) {
 	p.disturb()
 	w.takesAway()
+	memory := w.store.(*scripted)
 	w.mu.Lock()
 	p.unheard, p.certain = true, true
+	p.unheardAt = memory.now(p)
 	for _, x := range w.spans {
 		if hold, ok := x.hold.(*tier.Hold); ok && x.process == p && x.end < 0 {
 			waittest.Grant(hold).(interface{ StopWatchdog() }).StopWatchdog()
 		}
 	}
 	w.mu.Unlock()
-	memory := w.store.(*scripted)
-	time.Sleep(time.Duration(p.leased.Load()) + lease/36 - memory.now(p))
-	synctest.Wait()
+	for left := time.Duration(1); left > 0; left = time.Duration(p.leased.Load()) + lease/36 - memory.now(p) {
+		time.Sleep(left) // one that was sent before may be answered meanwhile
+		synctest.Wait()
+	}
 	w.judgeLook(p)
 	synctest.Wait()
 	w.mu.Lock()
@@ -708,10 +719,11 @@ func (w *queues) refuse(p *process) {
 	time.Sleep(valid + lease/36)
 }
 
-func (w *queues) isUnheard(p *process) bool {
+// isUnheard reports whether a renewal that was sent then is lost.
+func (w *queues) isUnheard(p *process, sent time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return p.unheard
+	return p.unheard && sent >= p.unheardAt
 }
 
 // renewal is what becomes of one.

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -22,6 +23,7 @@ type Scope struct {
 	Rounds    bool
 	Linger    time.Duration
 	MaxWait   time.Duration
+	Permits   int           // that there are; 0 is 2
 	Traced    bool          // holds that are forgotten are to be found
 	Early     bool          // calls may begin before there is a session
 	Slow      time.Duration // the answer to a renewal takes so long
@@ -73,8 +75,9 @@ const (
 	Read      Call = "read"
 	Downgrade Call = "downgrade" // writes, and then reads
 	Upgrade   Call = "upgrade"   // reads, and is refused to write
-	One       Call = "one"       // of two permits
+	One       Call = "one"       // permit
 	Two       Call = "two"
+	Three     Call = "three"  // where there are so many
 	Both      Call = "both"   // of two locks
 	Second    Call = "second" // lock
 	Third     Call = "third"
@@ -114,6 +117,8 @@ func (s Scope) any(of func(Call) bool) bool {
 }
 
 func (s Scope) calls(c Call) bool { return slices.Contains(s.Calls, c) || slices.Contains(s.Others, c) }
+
+func (s Scope) permits() int { return cmp.Or(s.Permits, 2) }
 
 // ofMutex are the options of a mutex; the others are those of the registry.
 func (s Scope) ofMutex() []tier.Option {
@@ -189,6 +194,12 @@ func Drawn(seed uint64) (s Scope, steps int) {
 	}
 	for _, fault := range faults {
 		*fault = odds(2, 5)
+	}
+	if !s.ZooKeeper && !s.Seam && !s.Expire && odds(1, 2) { // an early end of a session is told with such an answer
+		s.Slow = time.Second
+	}
+	if odds(1, 2) {
+		s.Permits = 3
 	}
 	if s.calls(Both) { // which have no token that tells what was taken from them
 		s.Remove = false

@@ -200,8 +200,8 @@ func (b *ledger) changed(changes []zktest.Change) {
 			b.blame("%s, bridged %t, has the second znode %q", n.owner.name, n.owner.bridged, n.second)
 		}
 	}
-	if len(b.permits) > permitsThere {
-		b.blame("%d permits of %d are taken", len(b.permits), permitsThere)
+	if there := b.scope.permits(); len(b.permits) > there {
+		b.blame("%d permits of %d are taken", len(b.permits), there)
 	}
 }
 

@@ -375,7 +375,7 @@ func (e *ensemble) Queue(path string) []second.Contender {
 		q := n.ForGate()
 		q.ID = e.place(e.world.named(n.Label), n.Node)
 		if q.Permits = n.permits; strings.HasPrefix(path, permitsOf) {
-			q.Of = permitsThere
+			q.Of = e.world.scope.permits()
 		}
 		all = append(all, q)
 	}
