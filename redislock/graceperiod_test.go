@@ -224,7 +224,8 @@ func TestHolderAtAPrimaryThatWasReplacedKnowsOfItsLossFirst(t *testing.T) {
 	e.Isolate(old)
 	promoted := time.Now()
 	need.OK(t, e.Promote(replica))
-	b.wire.reset() // its connections were those to the old one
+	b.wire.network.Isolate(2) // it does not go back to the old one, which takes itself for a primary
+	b.wire.reset()
 	next := mustAcquire(t, b.at(t, "x"))
 	wantErr(t, c.Err(), second.ErrLost)
 	need.AtLeast(t, "granted after", time.Since(promoted), ttl+lag)

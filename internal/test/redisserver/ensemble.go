@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/tierlock/tierlock/internal/test/child"
 )
@@ -124,14 +125,20 @@ func (e *Ensemble) Promote(member *Server) error {
 	return nil
 }
 
-// tell has everybody who is in touch follow its leader; who does not answer is let be.
+// tell has everybody who is in touch follow its leader. Who is dead learns of it when it
+// restarts; who does not answer, as on a busy machine, is asked again for a while.
 func (e *Ensemble) tell() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
+	defer cancel()
 	for _, p := range e.programs {
 		if p.follow == nil || e.isolated[p] {
 			continue
 		}
 		if host, port, err := net.SplitHostPort(p.ways[p.follow]); err == nil {
-			_, _ = Ask(p.addr, "REPLICAOF", host, port)
+			_ = child.Until(ctx, func() bool {
+				_, err := Ask(p.addr, "REPLICAOF", host, port)
+				return err == nil || errors.Is(err, syscall.ECONNREFUSED)
+			})
 		}
 	}
 }
