@@ -380,7 +380,7 @@ func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 	}, func(t *testing.T, c row) {
 		limited(t, n, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 			srv.Script(func(string, queue.Command) memory.Fault { return memory.Fault{Before: c.trip / 2, After: c.trip / 2} })
-			ctx := need.Within(t, 4*time.Second)
+			ctx := need.Within(t, 2*time.Second)
 			var taken [processes]atomic.Int64
 			var all sync.WaitGroup
 			begun := time.Now()
