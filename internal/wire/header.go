@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -170,3 +171,21 @@ func (e *Encoder) ConnectReply(r ConnectReply) {
 }
 
 func (d *Decoder) millis() time.Duration { return time.Duration(d.Int32()) * time.Millisecond }
+
+// About returns the path that a request is about, "" if it has none; for a multi or a multiRead that of its first operation, whose
+// type first names, and for setWatches the first that it names. d is behind the header.
+func About(op int32, d Decoder) (path, first string) {
+	switch op {
+	case OpMulti, OpMultiRead:
+		first = OpName(d.MultiHeader().Op)
+	case OpSetWatches:
+		q := d.SetWatches()
+		if all := slices.Concat(q.Data, q.Exist, q.Children); len(all) > 0 {
+			path = all[0]
+		}
+		return path, ""
+	case OpPing, OpClose, OpSetAuth:
+		return "", ""
+	}
+	return d.String(), first
+}

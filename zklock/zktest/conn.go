@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
@@ -87,7 +86,7 @@ func (c *conn) request(body []byte) {
 		c.server.mu.Unlock()
 		return
 	}
-	path, first := fate.About(h.Op, *d)
+	path, first := wire.About(h.Op, *d)
 	f := c.server.frameLocked(c, Request, wire.OpName(h.Op), path)
 	f.First = first
 	c.server.mu.Unlock()
@@ -110,8 +109,8 @@ func (c *conn) request(body []byte) {
 	st := &step{ready: true, run: func() { c.server.answerLocked(c, f, h, d) }}
 	c.steps = append(c.steps, st)
 	switch {
-	case action.Verb == fate.Error:
-		st.run = func() { c.out.push(outgoing{f, replyFrame(h.Xid, c.member.viewLocked().zxid, action.Code, nil)}) }
+	case action.verb == refused:
+		st.run = func() { c.out.push(outgoing{f, replyFrame(h.Xid, c.member.viewLocked().zxid, action.code, nil)}) }
 	case c.member.forwarded(h.Op) && c.member.link.down != nil:
 		st.ready = false
 		sess := c.session
@@ -270,7 +269,7 @@ func (c *conn) travel(q *queue[travelling], bytes []byte) {
 func (c *conn) arrival(q *queue[travelling]) (bytes []byte, ok bool) {
 	t, ok := q.pop()
 	if left := time.Until(t.due); ok && left > 0 {
-		ok = Delay(left).Await(c.done) == Pass
+		ok = Delay(left).await(c.done) == Pass
 	}
 	return t.bytes, ok
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
@@ -52,22 +51,36 @@ func (f Frame) String() string {
 
 // An Action is what happens to a frame: [Pass], [Drop], [Cut], [Throttled], a [Delay] or an [Error]. The zero Action is
 // Pass. Actions can be compared.
-type Action = fate.Action
+type Action struct {
+	verb  verb
+	delay time.Duration // of delayed
+	code  int32         // of refused
+}
+
+type verb int
+
+const (
+	passed verb = iota
+	dropped
+	cut
+	delayed
+	refused
+)
 
 var (
 	// Pass lets the frame through.
 	Pass = Action{}
 	// Drop loses the frame and nothing else. A dropped request never reached the server: it is not applied and does
 	// not prolong the session.
-	Drop = Action{Verb: fate.Drop}
+	Drop = Action{verb: dropped}
 	// Cut closes the connection instead: a request is not applied, what a reply answers is.
-	Cut = Action{Verb: fate.Cut}
+	Cut = Action{verb: cut}
 	// Throttled refuses a request as an overloaded server does. The Go client has no error of its own for that.
-	Throttled = Action{Verb: fate.Error, Code: wire.CodeThrottled}
+	Throttled = Action{verb: refused, code: wire.CodeThrottled}
 )
 
 // Delay holds the frame, and all behind it in the same direction of the connection, for d.
-func Delay(d time.Duration) Action { return Action{Verb: fate.Delay, Delay: d} }
+func Delay(d time.Duration) Action { return Action{verb: delayed, delay: d} }
 
 // Error answers a request with err, and does not apply it. The error is one that a client returns for an answer of the server, such
 // as [zk.ErrNoAuth] or package zklock's ErrQuotaExceeded. Any other error panics. A handshake can be answered with [zk.ErrSessionExpired];
@@ -75,14 +88,52 @@ func Delay(d time.Duration) Action { return Action{Verb: fate.Delay, Delay: d} }
 func Error(err error) Action {
 	var unnamed wire.Code // by the Go client
 	if errors.As(err, &unnamed) {
-		return Action{Verb: fate.Error, Code: int32(unnamed)}
+		return Action{verb: refused, code: int32(unnamed)}
 	}
 	for code, known := range wire.Errors {
 		if errors.Is(err, known) {
-			return Action{Verb: fate.Error, Code: code}
+			return Action{verb: refused, code: code}
 		}
 	}
 	panic(fmt.Sprintf("zktest: Error(%v): no server answers that", err))
+}
+
+func (a Action) String() string {
+	switch a.verb {
+	case passed:
+		return "pass"
+	case dropped:
+		return "drop"
+	case cut:
+		return "cut"
+	case delayed:
+		return fmt.Sprintf("delay by %v", a.delay)
+	case refused:
+		return fmt.Sprintf("error %d", a.code)
+	}
+	return fmt.Sprintf("verb %d", int(a.verb))
+}
+
+// fits reports whether the action can happen to a frame: only requests are answered with errors, and a handshake only with
+// the one that its session has expired.
+func (a Action) fits(f *Frame) bool {
+	return a.verb != refused || f.Dir == Request && (f.Op != "connect" || a.code == wire.CodeSessionExpired)
+}
+
+// await waits out a delay and returns what is left to do. That is to cut, which is then already so, if ended is closed
+// before.
+func (a Action) await(ended <-chan struct{}) Action {
+	if a.verb != delayed {
+		return a
+	}
+	timer := time.NewTimer(a.delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return Pass
+	case <-ended:
+		return Cut
+	}
 }
 
 // Intercept makes hook decide the fate of every frame from now on; nil lets all pass again.
@@ -104,10 +155,10 @@ func (c *conn) fate(f *Frame) Action {
 		return Pass
 	}
 	a := hook(f)
-	if !a.Fits(f.Dir == Request, f.Op == "connect") {
+	if !a.fits(f) {
 		panic(fmt.Sprintf("zktest: Intercept answered %v to %v", a, f))
 	}
-	return a.Await(c.done)
+	return a.await(c.done)
 }
 
 type opCount struct {

@@ -5,7 +5,6 @@ import (
 	"crypto/subtle"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
@@ -65,7 +64,7 @@ func (c *conn) handshake(body []byte) bool {
 		return false
 	}
 	var sess *session
-	if action.Verb != fate.Error {
+	if action.verb != refused {
 		sess = c.server.attachLocked(c, q)
 	}
 	f.Dir, f.Session = Reply, c.claim

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tierlock/tierlock/internal/fate"
+	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
@@ -23,8 +23,8 @@ func (f *Fault) matches(frame *zktest.Frame) bool {
 	return (f.Op == "" || f.Op == frame.Op) && f.At == frame.Dir && (f.About == nil || f.About(frame))
 }
 
-// Refusal answers a request with an error code for which the client library has no error, and [zktest.Error] no word.
-func Refusal(code int32) zktest.Action { return zktest.Action{Verb: fate.Error, Code: code} }
+// Refusal answers a request with an error code for which the client library has no error.
+func Refusal(code wire.Code) zktest.Action { return zktest.Error(code) }
 
 // A Set is the faults that are armed in one place. The zero Set has none.
 type Set struct {

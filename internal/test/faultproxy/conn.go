@@ -2,11 +2,9 @@ package faultproxy
 
 import (
 	"bufio"
-	"io"
 	"net"
 	"slices"
 
-	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
@@ -27,9 +25,8 @@ type conn struct {
 
 // A request waits for its reply.
 type request struct {
-	frame   zktest.Frame
-	xid     int32 // zero in a handshake
-	refusal int32 // what its reply is to say, if not zero
+	frame zktest.Frame
+	xid   int32 // zero in a handshake
 }
 
 // serve dials the server and passes on what the client sends.
@@ -54,7 +51,7 @@ func (c *conn) serve() {
 func (c *conn) passRequests() {
 	r := bufio.NewReader(c.client)
 	handshake, err := wire.ReadFrame(r, nil, maxFrame)
-	if err != nil || !c.passHandshake(r, handshake) {
+	if err != nil || !c.passHandshake(handshake) {
 		return
 	}
 	for {
@@ -65,50 +62,26 @@ func (c *conn) passRequests() {
 	}
 }
 
-// passHandshake reports whether requests may follow. The rest of what the client sends is in r.
-func (c *conn) passHandshake(r io.Reader, frame []byte) bool {
+// passHandshake reports whether requests may follow.
+func (c *conn) passHandshake(frame []byte) bool {
 	d := wire.Decoder{Rest: wire.Body(frame)}
-	q := d.ConnectRequest()
 	c.proxy.mu.Lock()
-	c.session = q.Session
+	c.session = d.ConnectRequest().Session
 	c.proxy.mu.Unlock()
 	f, ok := c.arrived("connect", "")
-	if !ok {
-		return false
-	}
-	switch c.fate(&f).Verb {
-	case fate.Drop: // mute until the client gives up
-		io.Copy(io.Discard, r)
-		return false
-	case fate.Cut:
-		return false
-	case fate.Error: // that the session has expired
-		c.client.Write(expiredAnswer(q)) // the server has nothing to say yet
-		return false
-	}
-	return c.forward(request{frame: f}, frame)
+	return ok && c.passes(&f) && c.forward(request{frame: f}, frame)
 }
 
 func (c *conn) passRequest(frame []byte) bool {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	h := d.RequestHeader()
-	path, first := fate.About(h.Op, d)
+	path, first := wire.About(h.Op, d)
 	f, ok := c.arrived(wire.OpName(h.Op), path)
 	if !ok {
 		return false
 	}
 	f.First = first
-	q := request{frame: f, xid: h.Xid}
-	switch action := c.fate(&f); action.Verb {
-	case fate.Drop:
-		return true
-	case fate.Cut:
-		return false
-	case fate.Error:
-		// The server must answer something, or the refusal might overtake replies to earlier requests.
-		q.refusal, frame = action.Code, harmless(h.Xid)
-	}
-	return c.forward(q, frame)
+	return c.passes(&f) && c.forward(request{frame: f, xid: h.Xid}, frame)
 }
 
 // arrived makes a frame of a request. It reports false if the connection has ended.
@@ -148,22 +121,16 @@ func (c *conn) passReply(frame []byte) bool {
 	if !c.await(zktest.Reply) {
 		return false
 	}
-	f, frame := c.answered(frame)
-	switch c.fate(&f) {
-	case zktest.Drop:
-		return true
-	case zktest.Cut:
-		return false
-	}
-	if !c.await(zktest.Reply) {
+	f := c.answered(frame)
+	if !c.passes(&f) || !c.await(zktest.Reply) {
 		return false
 	}
 	_, err := c.client.Write(frame)
 	return err == nil
 }
 
-// answered makes a frame of what the server sent, and returns what the client is to get.
-func (c *conn) answered(frame []byte) (zktest.Frame, []byte) {
+// answered makes a frame of what the server sent.
+func (c *conn) answered(frame []byte) zktest.Frame {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	c.proxy.mu.Lock()
 	defer c.proxy.mu.Unlock()
@@ -174,11 +141,11 @@ func (c *conn) answered(frame []byte) (zktest.Frame, []byte) {
 			c.session = session
 		}
 		f.Dir, f.Session = zktest.Reply, c.session
-		return f, frame
+		return f
 	}
 	h := d.ReplyHeader()
 	if h.Xid == wire.XidEvent {
-		return c.frameLocked(zktest.Reply, "event", d.Event().Path), frame
+		return c.frameLocked(zktest.Reply, "event", d.Event().Path)
 	}
 	// Pings and credentials are answered out of turn, so the first one is not always it.
 	i := slices.IndexFunc(c.pending, func(q request) bool { return q.xid == h.Xid })
@@ -187,11 +154,8 @@ func (c *conn) answered(frame []byte) (zktest.Frame, []byte) {
 		q = c.pending[i]
 		c.pending = slices.Delete(c.pending, i, i+1)
 	}
-	if q.refusal != 0 {
-		frame = failure(h, q.refusal)
-	}
 	q.frame.Dir = zktest.Reply
-	return q.frame, frame
+	return q.frame
 }
 
 // await waits until the direction is not muted. It reports false if the connection ended first.

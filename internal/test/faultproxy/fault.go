@@ -6,31 +6,35 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Intercept makes hook decide the fate of every frame from now on; nil lets all pass again.
+// Intercept makes hook decide from now on whether a frame passes; nil lets all pass again.
 // The hook is called without any lock held, concurrently for different connections and for the two directions of one.
 // It may block, which holds up one direction of one connection, and may call every method of the proxy but Close.
-// It panics if an Action does not fit the frame: errors are for requests. The answer that is an error keeps its place
-// among the others, and like any request the one it is for prolongs the session.
+// It panics unless the Action is [zktest.Pass] or [zktest.Cut].
 func (p *Proxy) Intercept(hook func(f *zktest.Frame) zktest.Action) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hook = hook
 }
 
-// fate asks the hook, and has waited out a delay when it returns.
-func (c *conn) fate(f *zktest.Frame) zktest.Action {
+// passes asks the hook whether a frame is passed on. Otherwise the connection is cut.
+func (c *conn) passes(f *zktest.Frame) bool {
 	c.proxy.mu.Lock()
 	hook := c.proxy.hook
 	c.proxy.mu.Unlock()
 	if hook == nil {
-		return zktest.Pass
+		return true
 	}
-	a := hook(f)
-	if !a.Fits(f.Dir == zktest.Request, f.Op == "connect") {
+	switch a := hook(f); a {
+	case zktest.Pass:
+		return true
+	case zktest.Cut:
+		return false
+	default:
 		panic(fmt.Sprintf("faultproxy: Intercept answered %v to %v", a, f))
 	}
-	return a.Await(c.done)
 }
+
+const maxFrame = 32 << 20 // no honest frame is longer
 
 type opCount struct {
 	session int64

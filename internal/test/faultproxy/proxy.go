@@ -1,6 +1,5 @@
 // Package faultproxy stands between clients and a real ZooKeeper server, reads the frames of both, and lets a test
-// decide the fate of each: what [zktest.Server.Intercept] is for the model, with the same frames and actions. It is for
-// tests.
+// pass or cut each: it is [zktest.Server.Intercept] of a real server, with the same frames. It is for tests.
 package faultproxy
 
 import (

@@ -83,18 +83,8 @@ func (c raw) shake() {
 	c.read()
 }
 
-type reply struct {
-	xid  int32
-	code int32
-	rest int // bytes behind the header
-}
-
-func (c raw) reply() reply {
+// reply returns the xid of the next reply.
+func (c raw) reply() int32 {
 	c.Helper()
-	body := c.read()
-	return reply{
-		xid:  int32(binary.BigEndian.Uint32(body)),
-		code: int32(binary.BigEndian.Uint32(body[12:])),
-		rest: len(body) - 16,
-	}
+	return int32(binary.BigEndian.Uint32(c.read()))
 }

@@ -46,11 +46,11 @@ func (b *bench) connect() *zk.Conn {
 	return zkconn.Start(b.T, []string{addr, addr}, 8*time.Second, nil)
 }
 
-// arm lets the next frame with this operation, at this stage, meet do. The channel is closed when it does.
-func (b *bench) arm(op string, at zktest.Direction, do zktest.Action) <-chan struct{} {
+// cut cuts the connection at the next frame with this operation. The channel is closed when it does.
+func (b *bench) cut(op string, at zktest.Direction) <-chan struct{} {
 	var faults fault.Set
 	b.proxy.Intercept(faults.Intercept)
-	return faults.Arm(fault.Fault{Op: op, At: at, Do: do, Times: 1}).Hit
+	return faults.Arm(fault.Fault{Op: op, At: at, Do: zktest.Cut, Times: 1}).Hit
 }
 
 // create creates a node in a goroutine of its own, and delivers what came of it.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock/zktest"
@@ -630,7 +629,7 @@ func TestServersThatListOneByOneAreAskedToOnlyOnce(t *testing.T) {
 			switch c.note(f); {
 			case f.Op != "multiRead":
 			case f.Dir == zktest.Request:
-				return zktest.Action{Verb: fate.Error, Code: wire.CodeUnimplemented}
+				return zktest.Error(wire.Code(wire.CodeUnimplemented))
 			default:
 				hungUp = true
 			}

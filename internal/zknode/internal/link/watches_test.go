@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/fate"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/internal/wire"
 	"github.com/tierlock/tierlock/zklock/zktest"
@@ -110,7 +109,7 @@ func TestServersThatCannotRemoveWatchesAreAskedToOnlyOnce(t *testing.T) {
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			if f.Op == wire.OpName(wire.OpRemoveWatches) && f.Dir == zktest.Request {
 				removals.Add(1)
-				return zktest.Action{Verb: fate.Error, Code: wire.CodeUnimplemented}
+				return zktest.Error(wire.Code(wire.CodeUnimplemented))
 			}
 			return zktest.Pass
 		})
