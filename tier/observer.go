@@ -183,6 +183,9 @@ func (o *Observer) alarm() (long <-chan time.Time) {
 
 // failed returns err, and tells of it unless it is that of a try.
 func (r *Registry) failed(ctx context.Context, op, path string, begun time.Duration, err error) error {
+	if q := (*second.GracePeriodError)(nil); errors.As(err, &q) {
+		err = inGracePeriod{err, (*GracePeriodError)(q)}
+	}
 	if o := r.options.observer; o != nil && o.Failed != nil && op == "acquire" {
 		now := r.now()
 		o.Failed(ctx, FailedEvent{Path: path, At: r.at(now), Waited: now - begun, Err: err})

@@ -42,8 +42,8 @@ type Registry struct {
 	gone    chan struct{} // closed when there are no tasks any more
 }
 
-// New returns a registry over a second tier, for the packages of the stores, which have refused
-// options that are wrong. The registry owns the tier and closes it.
+// New returns a registry over a second tier, for the packages of this module's stores, which have refused
+// options that are wrong. Programs have no use for it. The registry owns the tier and closes it.
 func New(t second.Tier, opts ...Option) *Registry {
 	o := defaults
 	for _, opt := range opts {
@@ -147,7 +147,7 @@ func (r *Registry) Err() error {
 		return err
 	}
 	if q := r.second.GracePeriod(); q != nil { // else it would be an error that is not nil
-		return q
+		return (*GracePeriodError)(q)
 	}
 	return r.second.Refusal()
 }

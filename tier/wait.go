@@ -50,7 +50,20 @@ var (
 //
 // Get at it with errors.As, as a *GracePeriodError, in the error of TryAcquire, which wraps [ErrLocked] as well, in
 // that of [Registry.Err], and in a [*WaitError], which has it as a field, too.
-type GracePeriodError = second.GracePeriodError
+type GracePeriodError struct {
+	Until  time.Time `json:"until"` // by the clock of this machine
+	Reason string    `json:"reason"`
+}
+
+func (e *GracePeriodError) Error() string { return (*second.GracePeriodError)(e).Error() }
+
+// inGracePeriod adds the error for users to that of a try in the words of its store.
+type inGracePeriod struct {
+	error
+	period *GracePeriodError
+}
+
+func (e inGracePeriod) Unwrap() []error { return []error{e.error, e.period} }
 
 // A gated stake is a cohort or a pool, as its waiters know it.
 type gated[S any] interface {
@@ -100,7 +113,10 @@ func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun t
 	} else if problem := r.second.Err(); problem != nil && !errors.Is(cause, problem) {
 		cause = fmt.Errorf("%w: %w", cause, problem)
 	}
-	return &WaitError{wait, wait.GracePeriod.Explain(cause)}
+	if wait.GracePeriod != nil {
+		cause = fmt.Errorf("%w: %w", cause, wait.GracePeriod)
+	}
+	return &WaitError{wait, cause}
 }
 
 // A Wait is one for a lock, or for permits, with what this process knows of who is in the way. It knows what it
@@ -219,7 +235,7 @@ func (w *Wait) stand(s second.Standing, t second.Tier) {
 		s.GracePeriod = t.GracePeriod()
 	}
 	w.Position, w.Ahead, w.AheadHolds = s.Ahead, contender(s.Nearest), s.Ahead == 1 && s.GracePeriod == nil
-	w.GracePeriod, w.Refusal = s.GracePeriod, s.Refusal
+	w.GracePeriod, w.Refusal = (*GracePeriodError)(s.GracePeriod), s.Refusal
 }
 
 // owner says whose hold it is.

@@ -181,7 +181,7 @@ func TestGracePeriodIsToldByTryByWaitAndByErr(t *testing.T) {
 		wantGracePeriod(t, wait, q)
 		wantText(t, wait, ": no grants until "+q.Until.Format(time.TimeOnly)+": the server is new")
 		need.That(t, fmt.Sprintf("%+v", wait),
-			wait.GracePeriod == q && wait.Position == 0 && !wait.AheadHolds && !errors.Is(wait, tier.ErrLocked))
+			(*second.GracePeriodError)(wait.GracePeriod) == q && wait.Position == 0 && !wait.AheadHolds && !errors.Is(wait, tier.ErrLocked))
 
 		hold := acquire(t, mu)
 		need.That(t, "granted in the grace period", !time.Now().Before(q.Until))
@@ -205,8 +205,8 @@ func TestWaitWhosePlaceIsUnknownTellsOfTheGracePeriod(t *testing.T) {
 func TestWaitInAGracePeriodNamesNoHolder(t *testing.T) {
 	q := seclusion(0)
 	wait := tier.StandingWait(second.Standing{Ahead: 1, Nearest: second.Contender{PID: 7, Host: "there"}, GracePeriod: q})
-	err := &tier.WaitError{Wait: wait, Err: q.Explain(tier.ErrWaitLimit)}
-	want := "tier: acquire : waited 0s: wait limit reached: " + q.Error() + "; process 7 on there is ahead"
+	err := &tier.WaitError{Wait: wait, Err: tier.ErrWaitLimit}
+	want := "tier: acquire : waited 0s: wait limit reached; process 7 on there is ahead"
 	need.That(t, "the one ahead is said to have the lock", !wait.AheadHolds)
 	need.Equal(t, "the error", err.Error(), want)
 	if wait := tier.StandingWait(second.Standing{Ahead: 1}); !wait.AheadHolds { // none is asked for: it matters to those who are first

@@ -68,10 +68,10 @@ func hasty(t *testing.T) string {
 // A hasGracePeriod is a store that reports a grace period once the test begins one.
 type hasGracePeriod struct {
 	second.Tier
-	why atomic.Pointer[tier.GracePeriodError]
+	why atomic.Pointer[second.GracePeriodError]
 }
 
-func (q *hasGracePeriod) GracePeriod() *tier.GracePeriodError { return q.why.Load() }
+func (q *hasGracePeriod) GracePeriod() *second.GracePeriodError { return q.why.Load() }
 
 // A real Prometheus fires each of the documented alerts in a failure of its kind, and none in health, neither before nor beside it; and
 // each query of the dashboard yields something.
@@ -97,7 +97,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 		30*time.Minute/haste/scrape))
 	need.Empty(t, "in health there are alerts", p.ask(t, fired()))
 
-	stopping.why.Store(&tier.GracePeriodError{Until: time.Now().Add(time.Hour), Reason: "the server is new"})
+	stopping.why.Store(&second.GracePeriodError{Until: time.Now().Add(time.Hour), Reason: "the server is new"})
 	acquire(t, troubled.Mutex("/stuck/a"))
 	acquire(t, unseen.Mutex("/orphan/a"))
 	acquire(t, unseen.Mutex("/busy/a"))

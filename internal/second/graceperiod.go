@@ -1,15 +1,12 @@
 package second
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // A GracePeriodError says that a store grants nothing to anybody until a time, and why: those to whom it may have
-// granted something before, and does not know any more, have to lose it first.
+// granted something before, and does not know any more, have to lose it first. Users get it as a *tier.GracePeriodError.
 type GracePeriodError struct {
-	Until  time.Time `json:"until"` // by the clock of this machine
-	Reason string    `json:"reason"`
+	Until  time.Time // by the clock of this machine
+	Reason string
 }
 
 func (q *GracePeriodError) Error() string {
@@ -27,14 +24,6 @@ func (q *GracePeriodError) Locked() error {
 type inGracePeriod struct{ *GracePeriodError }
 
 func (q inGracePeriod) Unwrap() []error { return []error{q.GracePeriodError, ErrLocked} }
-
-// Explain adds the grace period, if there is one, to the error of a wait that has ended.
-func (q *GracePeriodError) Explain(cause error) error {
-	if q == nil {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", cause, q)
-}
 
 // InGracePeriod marks who of a queue waits for nobody, and does not have the lock, in a grace period. Has tells of each whether
 // it was granted the lock, or permits, before.

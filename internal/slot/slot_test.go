@@ -72,7 +72,7 @@ func TestOutcomesOfASlot(t *testing.T) {
 	gracePeriod := &tier.GracePeriodError{Until: time.Now()}
 	for want, err := range map[string]error{
 		"skipped": fmt.Errorf("elector: %w", election.ErrNotLeader),
-		"failed":  gracePeriod.Locked(),
+		"failed":  fmt.Errorf("%w: %w", gracePeriod, tier.ErrLocked),
 	} {
 		got := slot.Outcome(err)
 		need.That(t, fmt.Sprintf("%v: %q, want %q", err, got, want), got == want && slices.Contains(slot.Outcomes[:], got))
