@@ -416,7 +416,7 @@ func (s *advisory) dial(ctx context.Context) (*line, error) {
 
 // prepare has a session that serves know our statements, and asks how long the grace period lasts.
 func (s *advisory) prepare(ctx context.Context, conn *pgx.Conn) error {
-	if err := checkSchema(ctx, conn); err != nil {
+	if err := versions.check(ctx, conn); err != nil {
 		return err
 	}
 	if err := s.options.first.declare(ctx, conn, s.options.TTL.Milliseconds()); err != nil {

@@ -6,52 +6,98 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+//go:embed schema.sql
+var firstSchema string
+
+// A history is the SQL of the versions of the schema, from firstVersion on. The first one makes the schema. Each later one changes the
+// version before it into its own, and what tierlock.version() returns.
+type history []string
+
+// firstVersion is the oldest version of the schema that can be upgraded.
+const firstVersion = 12
+
+var versions = history{firstSchema}
+
+// newest is the version of a program that knows this history.
+func (h history) newest() int { return firstVersion + len(h) - 1 }
+
 // Schema is the SQL that makes the schema tierlock with all that the locks need, for those who
 // migrate their databases themselves. It runs as it is in a transaction, once, under any role
-// that may create a schema in the database.
-//
-//go:embed schema.sql
-var Schema string
+// that may create a schema in the database. It does not upgrade a schema, as [Migrate] does.
+var Schema = strings.Join(versions, "\n")
 
-// schemaVersion is what tierlock.version() returns. A change of schema.sql is another version.
-const schemaVersion = 12
-
-// Migrate creates the schema tierlock in the database of pool, in one transaction, and does nothing
-// if it is there. It may run in several processes at once. After an error nothing is changed, unless
-// the answer of the commit was lost; it can be called again.
+// Migrate creates the schema tierlock in the database of pool, or upgrades an older one in place, in one transaction. It does nothing
+// if the schema is there in the version of this program, or in the next one. It may run in several processes at once. After an error
+// nothing is changed, unless the answer of the commit was lost; it can be called again.
 //
-// The role of pool then owns the schema. Another role that is to use locks needs
+// A schema serves programs of its own version and of the version before. To upgrade programs one by one, run Migrate of the new
+// release first, or have each program call it when it starts: holders and waiters of the old release go on. A program refuses a schema
+// that is older than it is, or newer by more than one version, and its error says what to do.
+//
+// An upgrade locks tables for a moment. It never makes renewals wait for long: where another transaction has a table, it gives up after
+// 100 ms and tries again later, until ctx is done. Give ctx a deadline.
+//
+// The role of pool then owns the schema, and an upgrade needs that role. Another role that is to use locks needs
 //
 //	GRANT USAGE ON SCHEMA tierlock TO locker;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tierlock TO locker;
 //	GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA tierlock TO locker;
-func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
+func Migrate(ctx context.Context, pool *pgxpool.Pool) error { return versions.migrate(ctx, pool) }
+
+func (h history) migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := checkServer(ctx, pool); err != nil {
 		return fmt.Errorf("pglock: migrate: %w", err)
 	}
-	err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('tierlock schema', 0))"); err != nil {
-			return err
+	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+	for {
+		err := pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error { return h.upgrade(ctx, tx) })
+		if err == nil {
+			return nil
 		}
-		var present bool
-		if err := tx.QueryRow(ctx, "SELECT to_regnamespace('tierlock') IS NOT NULL").Scan(&present); err != nil {
-			return err
+		if code := refusal(err); code != "55P03" && code != "40P01" { // a table that is not free, and a deadlock
+			return fmt.Errorf("pglock: migrate: %w", err)
 		}
-		if present {
-			return checkSchema(ctx, tx)
+		select {
+		case <-time.After(400 * time.Millisecond): // for renewals
+		case <-ctx.Done():
+			return fmt.Errorf("pglock: migrate: %w: %w", context.Cause(ctx), err)
 		}
-		_, err := tx.Exec(ctx, Schema)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("pglock: migrate: %w", err)
 	}
-	return nil
+}
+
+// upgrade runs what a database lacks of the history. A renewal that comes meanwhile waits behind a request for a table, and fails
+// soon. Therefore that request fails sooner. If the process is stopped or cut off in the middle, the server ends the transaction.
+func (h history) upgrade(ctx context.Context, tx pgx.Tx) error {
+	const alone = "SELECT pg_advisory_xact_lock(hashtextextended('tierlock schema', 0))"
+	const brief = "SELECT set_config('lock_timeout', '100ms', true), set_config('idle_in_transaction_session_timeout', '2s', true)"
+	for _, sql := range []string{alone, brief} {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	version, _, err := found(ctx, tx)
+	if err != nil {
+		return err
+	}
+	var missing history
+	switch {
+	case version == 0:
+		missing = h
+	case version >= firstVersion:
+		missing = h[min(version-firstVersion+1, len(h)):]
+	}
+	for _, sql := range missing {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return h.check(ctx, tx)
 }
 
 // errRights says that the role may not do all that locks need.
@@ -103,28 +149,39 @@ func checkVersion(version string) error {
 // errSchema says that the database has no schema tierlock that this package can use.
 var errSchema = errors.New("no schema tierlock of the right version")
 
-// checkSchema returns errSchema, with what to do about it, unless all is there.
-func checkSchema(ctx context.Context, q querier) error {
-	var database string
-	var present bool
-	if err := q.QueryRow(ctx, `SELECT current_database(), EXISTS (SELECT FROM pg_proc f JOIN pg_namespace n ON n.oid = f.pronamespace
-		WHERE n.nspname = 'tierlock' AND f.proname = 'version')`).Scan(&database, &present); err != nil {
+// found returns the version of the schema in a database, 0 if it has none.
+func found(ctx context.Context, q querier) (version int, database string, err error) {
+	var schema, known bool
+	if err := q.QueryRow(ctx, `SELECT current_database(), to_regnamespace('tierlock') IS NOT NULL, EXISTS (SELECT FROM pg_proc f
+		JOIN pg_namespace n ON n.oid = f.pronamespace WHERE n.nspname = 'tierlock' AND f.proname = 'version')`).
+		Scan(&database, &schema, &known); err != nil || !schema {
+		return 0, database, err
+	}
+	if !known {
+		return 0, database, fmt.Errorf("%w: database %s has one that is not of pglock; drop it", errSchema, database)
+	}
+	err = q.QueryRow(ctx, "SELECT tierlock.version()").Scan(&version)
+	return version, database, err
+}
+
+// check returns errSchema, with what to do about it, unless the database has a schema for a program that knows this history: one of its
+// own version, or of the next one.
+func (h history) check(ctx context.Context, q querier) error {
+	version, database, err := found(ctx, q)
+	if err != nil {
 		return err
 	}
-	if !present {
-		return fmt.Errorf("%w: database %s has none, this program needs version %d; run pglock.Migrate, or the SQL of pglock.Schema",
-			errSchema, database, schemaVersion)
-	}
-	var version int
-	if err := q.QueryRow(ctx, "SELECT tierlock.version()").Scan(&version); err != nil {
-		return err
-	}
-	remedy := "use a later release of pglock"
-	switch {
-	case version == schemaVersion:
+	is, remedy := fmt.Sprintf("version %d", version), "run pglock.Migrate"
+	switch newest := h.newest(); {
+	case version == newest, version == newest+1:
 		return nil
-	case version < schemaVersion:
-		remedy = "end all programs that have locks there, drop the schema, and run pglock.Migrate"
+	case version == 0:
+		is, remedy = "none", remedy+", or the SQL of pglock.Schema"
+	case version > newest:
+		remedy = "use a later release of pglock"
+	case version < firstVersion:
+		remedy = "end all programs that have locks there, drop the schema, and " + remedy
 	}
-	return fmt.Errorf("%w: database %s has version %d, this program needs version %d; %s", errSchema, database, version, schemaVersion, remedy)
+	return fmt.Errorf("%w: database %s has %s, this program needs version %d or %d; %s", errSchema, database, is, h.newest(), h.newest()+1,
+		remedy)
 }

@@ -285,7 +285,7 @@ func (s *store) keep(ctx context.Context, c queue.Command) (a queue.Answer, err 
 // open begins a session whose news the connection hears.
 func (s *store) open(ctx context.Context, l *line) (a queue.Answer, err error) {
 	l.known = false
-	if err := checkSchema(ctx, l.conn); err != nil {
+	if err := versions.check(ctx, l.conn); err != nil {
 		return a, err
 	}
 	if err := checkRights(ctx, l.conn); err != nil {

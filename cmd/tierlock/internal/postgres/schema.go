@@ -13,14 +13,16 @@ import (
 func tasks() []command.Task {
 	return []command.Task{{
 		Name:  "migrate",
-		About: "create what locks need in the database",
-		Help: `Creates the schema tierlock in the database, in one transaction, and changes nothing if it is there.
-It may run at any time, and several times at once. It exits with 70 if the role may not, or if the
-database has the schema of another version.
+		About: "create or upgrade what locks need in the database",
+		Help: `Creates the schema tierlock in the database, or upgrades an older one in place, in one transaction. It
+changes nothing if the schema is there in the version of this command, or in the next one. It may run
+at any time, and several times at once. Programs of the version before keep their locks. It exits with
+70 if the role may not, or if the database has a schema that this command cannot use.
 
   tierlock migrate
 
-The role that it connects as then owns the schema. Another role that is to use locks needs
+The role that it connects as then owns the schema, and an upgrade needs that role. Another role that is
+to use locks needs
 
   GRANT USAGE ON SCHEMA tierlock TO locker;
   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tierlock TO locker;
