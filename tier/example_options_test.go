@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
+	"github.com/tierlock/tierlock/memlock"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -50,13 +52,46 @@ func ExampleWithMaxWait() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
 	defer disconnect()
-	mu := locks.Mutex("/locks/report", tier.WithMaxWait(10*time.Millisecond))
+	const path = "/locks/report"
+	impatient := locks.Mutex(path, tier.WithMaxWait(10*time.Millisecond))
 
-	err := mu.Do(ctx, func(context.Context) error {
-		return mu.Do(ctx, nil) // with the context from before: waits for itself
+	err := locks.Mutex(path).Do(ctx, func(context.Context) error {
+		return impatient.Do(ctx, nil) // with the context from before: waits for itself
 	})
 	fmt.Println(errors.Is(err, tier.ErrWaitLimit))
-	// Output: true
+	var wait *tier.WaitError
+	if errors.As(err, &wait) && wait.Here != nil {
+		fmt.Println("holds of this process that are in the way:", wait.Here.Holds)
+	}
+	// Output:
+	// true
+	// holds of this process that are in the way: 1
+}
+
+// An option of a registry is for all its locks. An option of a lock takes its place there. What concerns the session is for the
+// registry alone: anything else does not compile.
+func ExampleOption() {
+	ctx := context.Background()
+	locks, err := memlock.NewServer().Connect(
+		tier.WithLabel("billing"), tier.WithLogger(slog.New(slog.DiscardHandler)),
+		tier.WithLeaseTTL(30*time.Second), tier.WithLeaseMargin(5*time.Second), tier.WithReleaseTimeout(time.Second),
+		tier.WithLazyStart(), tier.WithLeakDetection(), tier.WithHandOff(50*time.Millisecond))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+	for path, how := range map[string]tier.Option{
+		"/invoices": tier.WithStrictOrder(),       // the next process after each release
+		"/numbers":  tier.WithRounds(),            // or once each goroutine that waits has had a turn
+		"/rates":    tier.WithLinger(time.Minute), // keep it for a moment when nobody wants it
+	} {
+		if err := locks.Mutex(path, how).Do(ctx, func(context.Context) error { return nil }); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println("locks that linger:", locks.Stats().Lingering)
+	// Output: locks that linger: 1
 }
 
 func ExampleName() {

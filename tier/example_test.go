@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 	"github.com/tierlock/tierlock/zklock/zktest"
@@ -195,4 +197,75 @@ func ExampleHold_Err() {
 	// Output:
 	// ours: true
 	// released: true
+}
+
+// What a program does next depends on the kind of an error, on every store.
+func Example_errors() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+
+	next := func(err error) string {
+		var gracePeriod *tier.GracePeriodError
+		switch {
+		case err == nil:
+			return "work"
+		case errors.As(err, &gracePeriod):
+			return "try again at " + gracePeriod.Until.String() // the store may have forgotten locks
+		case errors.Is(err, tier.ErrLocked):
+			return "leave it to the other process"
+		case errors.Is(err, tier.ErrUnavailable):
+			return "try again later" // the store cannot be reached
+		case errors.Is(err, tier.ErrLost), errors.Is(err, tier.ErrReleased):
+			return "stop"
+		case errors.Is(err, tier.ErrTooManyPermits):
+			return "want less"
+		case errors.Is(err, tier.ErrClosed):
+			return "end" // this process shuts down
+		}
+		return err.Error()
+	}
+	calls := locks.Semaphore("/limits/geocoder", 2)
+	_, err := calls.Acquire(ctx, 3)
+	fmt.Println(next(err))
+	permits, err := calls.Acquire(ctx, 2)
+	fmt.Println(next(err))
+	_, err = calls.TryAcquire(ctx, 1)
+	fmt.Println(next(err))
+	fmt.Println(next(permits.Release()))
+	locks.Close()
+	_, err = calls.Acquire(ctx, 1)
+	fmt.Println(next(err))
+	// Output:
+	// want less
+	// work
+	// leave it to the other process
+	// work
+	// end
+}
+
+// A guarded write takes effect only while the lock is held. Pass a hold, or a bundle, to the function that writes.
+func ExampleGuard() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx)
+	defer disconnect()
+
+	write := func(ctx context.Context, guard tier.Guard) error {
+		_, err := zklock.Multi(ctx, guard, &zk.CreateRequest{Path: "/report", Acl: zk.WorldACL(zk.PermAll)})
+		if errors.Is(err, tier.ErrUnknown) {
+			return fmt.Errorf("read whether it was written, before another try: %w", err)
+		}
+		return err
+	}
+	hold, err := locks.Mutex("/locks/report").Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("while held:", write(ctx, hold))
+	hold.Release()
+	fmt.Println("later:", errors.Is(write(ctx, hold), tier.ErrReleased))
+	// Output:
+	// while held: <nil>
+	// later: true
 }

@@ -32,21 +32,28 @@ func TestExportedDeclarationsMentionNoInternalType(t *testing.T) {
 // exported returns the packages for users as the compiler shows them to an importer.
 func exported(t *testing.T) (all []*types.Package) {
 	t.Helper()
-	list := []string{"go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	var paths []string
 	for _, dir := range importable(t) {
-		list = append(list, "./"+dir)
+		paths = append(paths, module+dir)
 	}
+	from := compiled(t, paths...)
+	for _, path := range paths {
+		all = append(all, need.Get(from.Import(path))(t))
+	}
+	return all
+}
+
+// compiled imports packages, and those that they import, as the compiler shows them.
+func compiled(t *testing.T, paths ...string) types.Importer {
+	t.Helper()
 	files := make(map[string]string)
+	list := append([]string{"go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, paths...)
 	for line := range strings.Lines(run(t, ".", nil, list...)) {
 		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
 		files[path] = file
 	}
 	open := func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }
-	from := importer.ForCompiler(token.NewFileSet(), "gc", open)
-	for _, dir := range importable(t) {
-		all = append(all, need.Get(from.Import(module+dir))(t))
-	}
-	return all
+	return importer.ForCompiler(token.NewFileSet(), "gc", open)
 }
 
 // mentions are the internal types that a user of a package meets, each where it is met first.
