@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 
 GOPROXY="file://$work/proxy,file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)"
-export GOPROXY GOMODCACHE=$work/cache GOBIN=$work/bin GOWORK=off GOFLAGS=-mod=mod GONOSUMDB=$root,$root/*
+export GOPROXY GOMODCACHE=$work/cache GOBIN=$work/bin GOWORK=off GOFLAGS="-mod=mod -trimpath" GONOSUMDB=$root,$root/*
 
 # publish has the proxy serve the module in a directory, as it is after its release.
 publish() {

@@ -1,10 +1,12 @@
 package docs
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +44,24 @@ func TestModulesOfStoresRequireNothingForTests(t *testing.T) {
 				need.That(t, unwanted+" is required: "+list, !strings.Contains(list, unwanted))
 			}
 		})
+	}
+}
+
+// go install refuses a module with a replace. Those of a released module are the ones that scripts/check-release.sh and a release drop.
+func TestReleasedModulesReplaceOnlyTheRootAndStores(t *testing.T) {
+	dropped := []string{".", "etcdlock", "pglock", "redislock"}
+	dirs := append(need.Get(filepath.Glob("contrib/*"))(t), append(dropped, "cmd/tierlock")...)
+	for _, dir := range dirs {
+		var mod struct {
+			Replace []struct{ Old, New struct{ Path string } }
+		}
+		need.OK(t, json.Unmarshal([]byte(run(t, dir, nil, "go", "mod", "edit", "-json")), &mod))
+		need.That(t, "the root module has a replace", dir != "." || len(mod.Replace) == 0)
+		for _, r := range mod.Replace {
+			to := filepath.Join(dir, r.New.Path)
+			is := strings.TrimSuffix(module+strings.TrimPrefix(to, "."), "/")
+			need.That(t, dir+" replaces "+r.Old.Path+" by "+to, r.Old.Path == is && slices.Contains(dropped, to))
+		}
 	}
 }
 
