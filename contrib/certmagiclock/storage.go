@@ -14,7 +14,7 @@ import (
 
 	"github.com/caddyserver/certmagic"
 
-	"github.com/tierlock/tierlock/internal/slot"
+	"github.com/tierlock/tierlock/contrib/internal/slot"
 	"github.com/tierlock/tierlock/tier"
 )
 

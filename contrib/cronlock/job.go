@@ -11,7 +11,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
-	"github.com/tierlock/tierlock/internal/slot"
+	"github.com/tierlock/tierlock/contrib/internal/slot"
 	"github.com/tierlock/tierlock/tier"
 )
 

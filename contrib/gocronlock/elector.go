@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tierlock/tierlock/contrib/internal/slot"
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/internal/notice"
-	"github.com/tierlock/tierlock/internal/slot"
 	"github.com/tierlock/tierlock/tier"
 )
 

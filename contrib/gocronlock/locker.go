@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 
-	"github.com/tierlock/tierlock/internal/slot"
+	"github.com/tierlock/tierlock/contrib/internal/slot"
 	"github.com/tierlock/tierlock/tier"
 )
 

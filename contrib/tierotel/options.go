@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tierlock/tierlock/internal/patterns"
+	"github.com/tierlock/tierlock/contrib/internal/patterns"
 )
 
 // An Option is for [New].

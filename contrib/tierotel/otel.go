@@ -58,9 +58,9 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/tierlock/tierlock/internal/patterns"
+	"github.com/tierlock/tierlock/contrib/internal/patterns"
+	"github.com/tierlock/tierlock/contrib/internal/slot"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/slot"
 	"github.com/tierlock/tierlock/tier"
 )
 

@@ -20,9 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/contrib/internal/slot"
 	"github.com/tierlock/tierlock/contrib/tierprom"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/slot"
 	"github.com/tierlock/tierlock/internal/test/locktest"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"

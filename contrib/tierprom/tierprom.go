@@ -50,9 +50,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tierlock/tierlock/internal/patterns"
+	"github.com/tierlock/tierlock/contrib/internal/patterns"
+	"github.com/tierlock/tierlock/contrib/internal/slot"
 	"github.com/tierlock/tierlock/internal/second"
-	"github.com/tierlock/tierlock/internal/slot"
 	"github.com/tierlock/tierlock/tier"
 )
 

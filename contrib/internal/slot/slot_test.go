@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tierlock/tierlock/contrib/internal/slot"
 	"github.com/tierlock/tierlock/election"
-	"github.com/tierlock/tierlock/internal/slot"
 	"github.com/tierlock/tierlock/internal/test/locktest"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tierlock/tierlock/internal/patterns"
+	"github.com/tierlock/tierlock/contrib/internal/patterns"
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
