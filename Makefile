@@ -11,7 +11,7 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # All packages of the modules in go.work, and those of the locks and of stress whose tests start servers.
 PACKAGES = $(or $(shell go list -m -f '{{.Dir}}/...'),$(error go.work has no modules))
 STARTERS = $(or $(shell go list -test -f '{{$$p := .ForTest}}{{if $$p}}{{range .Deps}}{{if eq . "github.com/tierlock/tierlock/internal/test/child"}}{{$$p}} {{end}}{{end}}{{end}}' \
-	./... ./cmd/tierlock ./cmd/tierlock/internal/etcd ./cmd/tierlock/internal/redis ./etcdlock/... ./redislock/... ./stress/...),$(error no test starts a server))
+	./... ./cmd/tierlock $(addprefix ./cmd/tierlock/internal/,command etcd redis zkinspect) ./etcdlock/... ./redislock/... ./stress/...),$(error no test starts a server))
 
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOTESTSUM := go run gotest.tools/gotestsum@v1.13.0
@@ -186,7 +186,7 @@ wine: export CGO_ENABLED = 0
 wine:
 	@wine=$$(GOOS= GOARCH= scripts/get-wine.sh) && dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 		go build -o "$$dir/tierlock.exe" ./cmd/tierlock && \
-		TIERLOCK_COMMAND="Z:$$dir/tierlock.exe" go test -count=1 -timeout 3m -exec "$$wine" ./cmd/tierlock ./internal/command
+		TIERLOCK_COMMAND="Z:$$dir/tierlock.exe" go test -count=1 -timeout 3m -exec "$$wine" ./cmd/tierlock ./cmd/tierlock/internal/command
 
 # The modules of go.work, and the one that builds an etcd.
 tidy-check:

@@ -5,7 +5,7 @@ package main_test
 import (
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/test/child/childtest"
 	"github.com/tierlock/tierlock/internal/test/zkserver"
 	"github.com/tierlock/tierlock/tier"

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/test/child/childtest"
 )
 

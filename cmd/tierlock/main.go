@@ -8,11 +8,11 @@ package main
 import (
 	"os"
 
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/etcd"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/postgres"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/redis"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/zookeeper"
-	"github.com/tierlock/tierlock/internal/command"
 )
 
 func main() {

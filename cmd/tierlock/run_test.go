@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/test/child/childtest"
 	"github.com/tierlock/tierlock/internal/test/faultproxy"
 	"github.com/tierlock/tierlock/internal/test/need"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command/commandtest"
 )
 
 // The scheme of a URL selects the store. Without a scheme, the error lists all stores.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/test/child/childtest"
 	"github.com/tierlock/tierlock/internal/test/logtest"
 	"github.com/tierlock/tierlock/internal/test/need"

@@ -5,7 +5,6 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,14 +22,19 @@ func TestLibraryImportsNoTestCode(t *testing.T) {
 	}
 }
 
-// What only tests import is below internal/test, so that a reader knows; what only the command imports is listed here.
+// What only tests import is below internal/test, and what only the command or the adapters import is below these. The library stands on
+// internal/: only a boolean, which stands on nothing, is below that.
 func TestInternalPackagesAreOfTheLibrary(t *testing.T) {
-	others := regexp.MustCompile(`^internal/(test|command|inspect|zkinspect)(/|$)`)
 	imports := importsOf(t)
 	used := library(t, imports)
-	for dir := range imports {
-		if strings.HasPrefix(dir, "internal/") && !others.MatchString(dir) {
-			need.That(t, dir+" is imported by nothing of the library; it belongs to internal/test", used[dir] != "")
+	for dir, all := range imports {
+		if !strings.HasPrefix(dir, "internal/") || strings.HasPrefix(dir, "internal/test/") {
+			continue
+		}
+		need.That(t, dir+" is imported by nothing of the library; it belongs to internal/test", used[dir] != "")
+		for _, imported := range all {
+			below := strings.HasPrefix(imported, "internal/") || imported == "mutexbool"
+			need.That(t, dir+" imports "+imported+", which stands above it", below)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 const module = "github.com/tierlock/tierlock"
 
 // viewers are the packages whose tests can see something, each before those farther away.
-var viewers = append(slices.Clone(packages), "internal/memory", "internal/zkinspect", "internal/test/explore")
+var viewers = append(slices.Clone(packages), "internal/memory", "cmd/tierlock/internal/zkinspect", "internal/test/explore")
 
 // A suite is the tests of one tree, but for those that need a real server: they take long, and what they see should be seen in
 // virtual time.

@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/etcdversion"
-	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/second"
 )
 

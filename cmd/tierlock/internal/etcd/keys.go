@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/etcdlock"
-	"github.com/tierlock/tierlock/internal/command"
-	"github.com/tierlock/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/second"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/command"
-	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/tier"
 )

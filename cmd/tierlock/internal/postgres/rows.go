@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/internal/command"
-	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 )
 
 // Rows are those of the schema tierlock.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/tierlock/tierlock/internal/command"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
 	"github.com/tierlock/tierlock/pglock"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/command/commandtest"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command/commandtest"
 	"github.com/tierlock/tierlock/internal/test/child"
 	"github.com/tierlock/tierlock/internal/test/child/childtest"
 	"github.com/tierlock/tierlock/internal/test/need"

@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/command"
-	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/internal/removal"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/tierlock/tierlock/internal/command"
-	"github.com/tierlock/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/redislock"
 	"github.com/tierlock/tierlock/tier"
 )

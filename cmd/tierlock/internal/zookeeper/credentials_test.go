@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tierlock/tierlock/internal/command"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
 )
 
 // No secret is quoted in an error.

@@ -9,7 +9,7 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/tierlock/tierlock/internal/command"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 

@@ -1,0 +1,131 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A claim is what run waits for: a lock, or permits of a semaphore.
+type claim interface {
+	acquire(ctx context.Context) (hold, error)
+	try(ctx context.Context) (hold, error)
+	Contenders(ctx context.Context) ([]tier.Contender, error)
+	// inTheWay says which of those that contend are in the way, "" if nobody is.
+	inTheWay(contenders []tier.Contender) string
+	// outer returns who has what the run has that this process runs under, -1 if there is none.
+	outer(contenders []tier.Contender) int
+}
+
+// A hold is what run has then.
+type hold interface {
+	Lost() <-chan struct{}
+	Err() error
+	ValidUntil() time.Time
+	Token() int64
+	Release() error
+}
+
+func (o *runOptions) claim(locks *tier.Registry, path string) claim {
+	switch {
+	case o.permits > 0:
+		return permits{locks.Semaphore(path, o.permits), o.permits, max(o.weight, 1)}
+	case o.share:
+		return lock{locks.RWMutex(path).Reader(), true}
+	}
+	return lock{locks.Mutex(path), false}
+}
+
+// A lock may be one to read.
+type lock struct {
+	*tier.Mutex
+	reads bool
+}
+
+func (l lock) acquire(ctx context.Context) (hold, error) { return holdOf(l.Acquire(ctx)) }
+func (l lock) try(ctx context.Context) (hold, error)     { return holdOf(l.TryAcquire(ctx)) }
+
+// inTheWay names the holder; to one who reads, the first that does not.
+func (l lock) inTheWay(queue []tier.Contender) string {
+	first := 0
+	for l.reads && first < len(queue) && queue[first].Shared {
+		first++
+	}
+	switch {
+	case first == len(queue) || queue[first].InGracePeriod:
+		return ""
+	case first > 0:
+		return "wanted, and not to read, by " + nameOf(&queue[first])
+	}
+	readers := 0
+	for readers < len(queue) && queue[readers].Shared {
+		readers++
+	}
+	return "held by " + nameOf(&queue[0]) + more(readers)
+}
+
+func (l lock) outer(queue []tier.Contender) int {
+	return slices.IndexFunc(queue, func(c tier.Contender) bool {
+		return os.Getenv("TIERLOCK_PATH") == l.Path() && os.Getenv("TIERLOCK_TOKEN") == strconv.FormatInt(c.Token, 10)
+	})
+}
+
+// Permits are some of a semaphore.
+type permits struct {
+	*tier.Semaphore
+	all, weight int
+}
+
+func (p permits) acquire(ctx context.Context) (hold, error) { return holdOf(p.Acquire(ctx, p.weight)) }
+func (p permits) try(ctx context.Context) (hold, error)     { return holdOf(p.TryAcquire(ctx, p.weight)) }
+
+// inTheWay names the first that has permits, and the first that waits for some.
+func (p permits) inTheWay(contenders []tier.Contender) string {
+	waiting := slices.IndexFunc(contenders, func(c tier.Contender) bool { return c.Permits == 0 })
+	if waiting < 0 {
+		waiting = len(contenders)
+	}
+	use := inspect.Permits{All: p.all}
+	for _, c := range contenders[:waiting] {
+		use.InUse += c.Permits
+	}
+	var parts []string
+	if waiting > 0 {
+		parts = append(parts, fmt.Sprintf("%s, %d by %s%s", use, contenders[0].Permits, nameOf(&contenders[0]), more(waiting)))
+	}
+	host, _ := os.Hostname()
+	if waiting < len(contenders) && (contenders[waiting].PID != os.Getpid() || contenders[waiting].Host != host) {
+		parts = append(parts, "next is "+nameOf(&contenders[waiting]))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// outer finds nobody: more permits may well be free for a run under another one.
+func (p permits) outer([]tier.Contender) int { return -1 }
+
+// holdOf is no hold if there is an error: a nil *tier.Hold is not a nil hold.
+func holdOf[H hold](h H, err error) (hold, error) {
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// nameOf is what to call a contender, as far as it says so itself.
+func nameOf(c *tier.Contender) string {
+	who := c.ID
+	if c.PID != 0 {
+		who = fmt.Sprintf("process %d on %s", c.PID, c.Host)
+	}
+	if c.Label != "" {
+		who += fmt.Sprintf(" (%s)", c.Label)
+	}
+	return who
+}

@@ -1,0 +1,66 @@
+package command
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+)
+
+// A RegistryDesk is that of a store where a registry tells of all that contend.
+type RegistryDesk struct {
+	inspect.Registry
+	// Remove removes a contender of a lock, unless that has gone, whatever may have its name by then.
+	// It reports whether it did.
+	Remove func(ctx context.Context, path string, c *inspect.Contender) (bool, error)
+	// Find adds what the store's own rules say of a lock path.
+	Find func(ctx context.Context, report *inspect.Report) error
+}
+
+// Revoke asks by way of the registry, which does not tell whom: they are those that have been asked by
+// then, and those that had the lock just before and have left.
+func (d RegistryDesk) Revoke(ctx context.Context, path string) ([]inspect.Contender, error) {
+	before, err := d.Look(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Locks.Mutex(path).Revoke(ctx); err != nil {
+		return nil, err
+	}
+	after, err := d.Look(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	var asked []inspect.Contender
+	for _, c := range before.Holders() {
+		now := slices.IndexFunc(after.Contenders, func(a inspect.Contender) bool { return a.Node == c.Node && a.Token == c.Token })
+		if now < 0 || after.Contenders[now].Asked {
+			asked = append(asked, *c)
+		}
+	}
+	return asked, nil
+}
+
+// Break removes the holder with the token.
+func (d RegistryDesk) Break(ctx context.Context, path string, token int64) (*inspect.Contender, error) {
+	q, err := d.Look(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range q.Holders() {
+		if c.Token != token {
+			continue
+		}
+		removed, err := d.Remove(ctx, path, c)
+		if err != nil || !removed {
+			return nil, err
+		}
+		return c, nil
+	}
+	return nil, nil
+}
+
+// Examine says what is found.
+func (d RegistryDesk) Examine(ctx context.Context, path string) (*inspect.Report, error) {
+	return d.Registry.Examine(ctx, path, d.Find)
+}

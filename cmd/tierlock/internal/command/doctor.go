@@ -1,0 +1,66 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+)
+
+func doctorSubcommand() *subcommand {
+	return &subcommand{
+		name:  "doctor",
+		usage: "PATH",
+		about: "explain all that is at a lock path, and what is wrong with it",
+		help: `Examines the lock at PATH: what these credentials may do there, and each contender: who it is
+and what it waits for. It changes nothing.
+
+  tierlock doctor /jobs/report
+
+Findings are ok, note, warning or problem. It exits with 1 if there is a warning or a problem. A
+process that has died may stay in the queue for its session timeout.
+`,
+		run: runDoctor,
+	}
+}
+
+func runDoctor(ctx context.Context, in *invocation) error {
+	path, err := in.lockPath()
+	if err != nil {
+		return err
+	}
+	return in.look(ctx, func(ctx context.Context, locks *Locks) error {
+		report, err := locks.Desk.Examine(ctx, path)
+		if err != nil {
+			return err
+		}
+		if in.output == "json" {
+			err = writeJSON(in.stdout, report, "  ")
+		} else {
+			err = writeFindings(in.stdout, report)
+		}
+		if err == nil && report.Bad() {
+			return &failure{status: exitNo}
+		}
+		return err
+	})
+}
+
+func writeFindings(w io.Writer, report *inspect.Report) error {
+	child := ""
+	for _, f := range report.Findings {
+		if f.Child != child {
+			child = f.Child
+			fmt.Fprintf(w, "%s\n", clean(child))
+		}
+		indent := ""
+		if child != "" {
+			indent = "  "
+		}
+		if _, err := fmt.Fprintf(w, "%s%-8s %s\n", indent, f.Grade, clean(f.Text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

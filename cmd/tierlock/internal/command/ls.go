@@ -1,0 +1,114 @@
+package command
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+)
+
+// lsOptions are the flags of ls.
+type lsOptions struct {
+	all   bool
+	limit int
+}
+
+func lsSubcommand() *subcommand {
+	o := &lsOptions{limit: 10000}
+	return &subcommand{
+		name:  "ls",
+		usage: "[-a] [-limit N] [PATH]",
+		about: "list the locks below a path, their holders and queues",
+		help: `Lists the locks at PATH and below it, / if there is none: paths where somebody competes for a
+lock, tierlock or another program, and semaphores.
+
+  tierlock ls /jobs
+  tierlock ls -o json
+
+QUEUE counts processes, those that hold the lock among them; of a semaphore, those that wait.
+NODE AGE is the age of the holder's node, not of a hold: the goroutines of a tierlock process hand
+the lock on among themselves, with one node.
+`,
+		flags: o.flags,
+		run:   o.run,
+	}
+}
+
+func (o *lsOptions) flags(flags *flag.FlagSet) {
+	flags.BoolVar(&o.all, "a", o.all, "also paths where nobody queues now (in ZooKeeper those that tierlock made)")
+	flags.IntVar(&o.limit, "limit", o.limit, "look at `N` paths at most (default 10000)")
+}
+
+func (o *lsOptions) run(ctx context.Context, in *invocation) error {
+	path, err := in.pathOrRoot()
+	if err != nil {
+		return err
+	}
+	if o.limit < 1 {
+		return usageError("-limit %d: want at least 1", o.limit)
+	}
+	return in.look(ctx, func(ctx context.Context, locks *Locks) error {
+		list, err := locks.Desk.List(ctx, path, o.limit, o.all)
+		switch {
+		case err != nil:
+			return err
+		case in.output == "json":
+			return writeJSON(in.stdout, list, "  ")
+		}
+		return writeList(in, list)
+	})
+}
+
+func writeList(in *invocation, list *inspect.Listing) error {
+	if len(list.Locks) == 0 {
+		fmt.Fprintf(in.stderr, "no lock at %s or below it is held or waited for\n", clean(list.Path))
+	} else if err := writeLocks(in.stdout, list); err != nil {
+		return err
+	}
+	if list.GracePeriod != nil {
+		fmt.Fprintln(in.stderr, list.GracePeriod)
+	}
+	for _, path := range list.Unreadable {
+		fmt.Fprintf(in.stderr, "not permitted to look below %s\n", clean(path))
+	}
+	if !list.Complete {
+		fmt.Fprintf(in.stderr, "stopped after %d paths; there are more (-limit)\n", list.Looked)
+	}
+	return nil
+}
+
+func writeLocks(w io.Writer, list *inspect.Listing) error {
+	t := newTable(w, "LOCK", "QUEUE", "NODE AGE", "HOLDER")
+	for _, l := range list.Locks {
+		since, holder := "-", "-"
+		switch {
+		case l.Permits != nil:
+			holder = l.Permits.String()
+		case l.Holder != nil:
+			since, holder = nodeAge(l.Holder), described(l.Holder)+more(l.Holders)
+		case l.Queue > 0:
+			holder = "none yet"
+		}
+		t.row(l.Path, strconv.Itoa(l.Queue), since, holder)
+	}
+	return t.end()
+}
+
+// more says that there are n holders, of which the first was named.
+func more(n int) string {
+	if n <= 1 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n-1)
+}
+
+// nodeAge is the age of a node, if it is known.
+func nodeAge(c *inspect.Contender) string {
+	if !c.Aged() {
+		return "?"
+	}
+	return age(c.Age())
+}

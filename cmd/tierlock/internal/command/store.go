@@ -1,0 +1,158 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A Store is where the locks are: all that the command knows of one.
+type Store struct {
+	Name    string            // what people call the store
+	Schemes []string          // of its URLs
+	Example string            // such a URL
+	About   string            // what help says of its URLs, and of the variables that it takes
+	Auth    string            // what its credentials look like
+	NoTLS   string            // what to do instead of the -tls flags; "" if they are for this store
+	Notes   map[string]string // what help says of the store, by the name of the subcommand
+
+	// Check reports what can be known to be wrong with an address without a server.
+	Check func(*Address) error
+	// ValidatePath reports a path that cannot be a lock.
+	ValidatePath func(path string) error
+	// Dial connects, and returns once a server has answered or ctx is done. An error that neither
+	// comes of ctx nor is Unreachable says that it can never be right.
+	Dial func(ctx context.Context, a *Address, o Options) (*Locks, error)
+	// Unreachable reports whether an error says that there is no server to be had.
+	Unreachable func(error) bool
+	// Tasks are the subcommands that no other store has.
+	Tasks []Task
+}
+
+// A Task is a subcommand without arguments.
+type Task struct {
+	Name, About, Help string              // as of a subcommand
+	Flags             func(*flag.FlagSet) // its own; nil if there are none
+	Alone             bool                // it connects to nothing, and may go on until it is interrupted
+	// Do prints to w. It connects to the address, if it is not alone, until ctx is done.
+	Do func(ctx context.Context, a *Address, w io.Writer) error
+}
+
+func (s *Store) has(scheme string) bool { return slices.Contains(s.Schemes, scheme) }
+
+func (t Task) subcommand(of *Store) *subcommand {
+	usage := ""
+	if t.Flags != nil {
+		usage = "[flags]"
+	}
+	return &subcommand{name: t.Name, usage: usage, about: t.About, help: t.Help, flags: t.Flags, alone: t.Alone, of: of, run: t.run}
+}
+
+func (t Task) run(ctx context.Context, in *invocation) error {
+	if len(in.args) > 0 {
+		return usageError("%q is too much; %s takes no arguments", in.args[0], t.Name)
+	}
+	if t.Alone {
+		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return usage(t.Do(ctx, nil, in.stdout))
+	}
+	ctx, cancel := context.WithTimeout(ctx, in.timeout)
+	defer cancel()
+	return in.lookFailure(in.address.mask(t.Do(ctx, &in.address, in.stdout)))
+}
+
+// Options are what a subcommand asks of a connection.
+type Options struct {
+	Session time.Duration // for how long a lock of a process that has died stays taken
+	Label   string        // that others see in the queue
+	Logger  *slog.Logger  // a store gets one in any case
+}
+
+// Locks are those of a store, by one connection.
+type Locks struct {
+	*tier.Registry
+	// Margin is for how long a lock whose lease is over is not given to others.
+	Margin func() time.Duration
+	// Desk is where they are looked at and taken away.
+	Desk Desk
+	// Disconnect ends what is left once the registry is closed; nil if that is nothing.
+	Disconnect func() error
+}
+
+// Close gives up all that is held or waited for.
+func (l *Locks) Close() error {
+	err := l.Registry.Close()
+	if l.Disconnect != nil {
+		err = errors.Join(err, l.Disconnect())
+	}
+	return err
+}
+
+// A Desk is what operators have of a store. What a store cannot do fails with an error that wraps
+// [errors.ErrUnsupported], and says why, and what to do instead.
+type Desk interface {
+	inspect.Reader
+	// Revoke asks those that have the lock to give it up, and returns them as they were before.
+	Revoke(ctx context.Context, path string) ([]inspect.Contender, error)
+	// Break removes the contender that has the lock under a token from the queue, and returns it;
+	// nil if there is none.
+	Break(ctx context.Context, path string, token int64) (*inspect.Contender, error)
+	// Examine says what to make of all that is at a path.
+	Examine(ctx context.Context, path string) (*inspect.Report, error)
+}
+
+const (
+	connectTimeout = 10 * time.Second
+	defaultSession = 15 * time.Second
+)
+
+// dial connects, for -connect-timeout at most. Its error says with what status to exit.
+func (in *invocation) dial(ctx context.Context, o Options) (*Locks, error) {
+	wait, cancel := context.WithTimeout(ctx, in.timeout)
+	defer cancel()
+	o.Label, o.Session = readable(o.Label), cmp.Or(o.Session, defaultSession)
+	if o.Logger == nil { // what the command says is all that it says
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	locks, err := in.store.Dial(wait, &in.address, o)
+	err = in.address.mask(err)
+	signal := (*failure)(nil)
+	switch {
+	case err == nil:
+		return locks, nil
+	case errors.As(err, &signal):
+		return nil, signal
+	case wait.Err() != nil || in.store.Unreachable(err):
+		return nil, fail(exitUnavailable, "%w", err)
+	}
+	return nil, usage(err)
+}
+
+// readable makes any text a label.
+func readable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return '.'
+		}
+		return r
+	}, strings.ToValidUTF8(text, "."))
+	const most = 64
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most-1]) + "…"
+	}
+	return text
+}

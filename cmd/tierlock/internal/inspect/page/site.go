@@ -1,0 +1,129 @@
+// Package page shows locks to people who would rather look: who holds them, who waits, and
+// turns over time. It only shows; there is nothing on it to change a lock with.
+package page
+
+import (
+	"embed"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// A Site is the page, served at one address.
+type Site struct {
+	listener net.Listener
+	server   *http.Server
+	name     string // of the host, as it was asked for
+	public   bool
+	album    album
+	state    atomic.Pointer[[]byte] // JSON; nil before the first look
+}
+
+// Listen takes an address, host:port, for a page about a path of a store, which is looked at so often. Unless
+// public is set, others than those of the loopback are refused.
+func Listen(address string, public bool, store, path string, every time.Duration) (*Site, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("%q: want host:port, such as 127.0.0.1:8080", address)
+	}
+	if ip := net.ParseIP(host); !public && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, fmt.Errorf("%q can be reached by others, and the page has no password; give -public if that is meant, or 127.0.0.1", address)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	s := &Site{listener: listener, name: host, public: public, album: album{store: store, path: path, every: every}}
+	s.server = &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}
+	return s, nil
+}
+
+// URL is where the page is.
+func (s *Site) URL() string { return "http://" + s.listener.Addr().String() + "/" }
+
+// Serve answers until Close is called.
+func (s *Site) Serve() { _ = s.server.Serve(s.listener) } // which Close ends
+
+// Close ends the page.
+func (s *Site) Close() error {
+	s.listener.Close() // which nobody serves yet, perhaps
+	return s.server.Close()
+}
+
+// Show has the page show what has been seen. It is called from one goroutine.
+func (s *Site) Show(sight inspect.Sight) {
+	state := s.album.add(sight)
+	s.state.Store(&state)
+}
+
+func (s *Site) handler() http.Handler {
+	mux := http.NewServeMux()
+	for path, file := range map[string]struct{ name, kind string }{
+		"/{$}":      {"page.html", "text/html; charset=utf-8"},
+		"/page.css": {"page.css", "text/css; charset=utf-8"},
+		"/page.js":  {"page.js", "text/javascript; charset=utf-8"},
+		"/icon.svg": {"icon.svg", "image/svg+xml"},
+	} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			content, _ := assets.ReadFile("assets/" + file.name) // it is in this program
+			w.Header().Set("Content-Type", file.kind)
+			w.Write(content)
+		})
+	}
+	mux.HandleFunc("GET /state.json", func(w http.ResponseWriter, _ *http.Request) {
+		state := s.state.Load()
+		if state == nil {
+			http.Error(w, "nothing has been seen yet", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(*state)
+	})
+	return s.guard(mux)
+}
+
+// guard keeps other sites' pages out. One that has its own name resolved to this address is still
+// another name.
+func (s *Site) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+			"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if !s.known(r.Host) {
+			http.Error(w, "this page is not at that name; use its address, or the name that -http has", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// known reports whether a Host header names this site.
+func (s *Site) known(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	ip := net.ParseIP(host)
+	switch {
+	case ip != nil:
+		return s.public || ip.IsLoopback()
+	case strings.EqualFold(host, "localhost"):
+		return true
+	}
+	return s.public && s.name != "" && strings.EqualFold(host, s.name)
+}

@@ -1,0 +1,144 @@
+package zkinspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zkqueue"
+)
+
+// An examination is a report that is being written.
+type examination struct{ *inspect.Report }
+
+// Examine looks at a lock path and says what to make of it.
+func (r Reader) Examine(ctx context.Context, path string) (*inspect.Report, error) {
+	access := r.checkPermissions(ctx, path)
+	if access != nil && !errors.Is(access, zk.ErrNoAuth) {
+		return nil, access
+	}
+	q, err := r.Look(ctx, path)
+	if errors.Is(err, zk.ErrNoAuth) { // the rest is unknown
+		return &inspect.Report{
+			Queue:    &inspect.Queue{Path: path, Exists: true, Contenders: []inspect.Contender{}, Others: []inspect.Other{}},
+			Findings: []inspect.Finding{{Grade: inspect.Problem, Text: access.Error()}},
+		}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	content, stat, err := r.contentOf(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	e := examination{&inspect.Report{Queue: q}}
+	e.examineAccess(access)
+	e.examineNumbers(content == zkqueue.ContainerData && stat.Aversion == 0) // then zklock makes the path anew
+	e.examineMixture()
+	e.examineSemaphore(content)
+	e.examineSessions()
+	for i := range q.Contenders {
+		e.examineContender(i)
+	}
+	for _, o := range q.Others {
+		e.examineOther(o)
+	}
+	return e.Report, nil
+}
+
+// checkPermissions returns nil if the credentials of a client are enough to queue for the lock at a path and to
+// release it: CREATE, DELETE and READ on its path, or CREATE on the nearest node above while the
+// path does not exist. An error that wraps [zk.ErrNoAuth] names the first that is missing.
+//
+// The server is asked by a transaction that cannot succeed, so nothing changes.
+func (r Reader) checkPermissions(ctx context.Context, path string) error {
+	_, err := ask(ctx, r.Client, "permissions for", path, func(p zkqueue.Path) (none struct{}, err error) {
+		return none, tryPermissions(p)
+	})
+	return err
+}
+
+// tryPermissions asks for all that it takes to queue, and for what cannot be behind it.
+func tryPermissions(lock zkqueue.Path) error {
+	for path := lock; ; path.Name = path.Name[:strings.LastIndexByte(path.Name, '/')] {
+		on := cmp.Or(path.Name, "/")
+		try := path.Node(zkqueue.NewID() + "permissions")
+		ops := []any{&zk.CreateRequest{Path: try, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}}
+		needs := []string{"CREATE"}
+		if path == lock {
+			ops = append(ops, &zk.DeleteRequest{Path: try, Version: -1})
+			needs = append(needs, "DELETE", "READ")
+		}
+		ops = append(ops, &zk.CheckVersionRequest{Path: on, Version: math.MaxInt32})
+		results, err := path.Conn.Multi(ops...)
+		if errors.Is(err, zk.ErrNoNode) && path.Name != "" {
+			continue
+		}
+		return permissionsOf(results, err, on, needs)
+	}
+}
+
+// permissionsOf reads the outcome. What is asked for in the end is refused in any case.
+func permissionsOf(results []zk.MultiResponse, err error, path string, needs []string) error {
+	for i, r := range results {
+		switch {
+		case r.Error == nil:
+		case i < len(needs) && errors.Is(r.Error, zk.ErrNoAuth):
+			return zkqueue.Lacking(needs[i], path, zk.ErrNoAuth)
+		case i == len(results)-1 && (errors.Is(r.Error, zk.ErrBadVersion) || errors.Is(r.Error, zk.ErrNoAuth)):
+			return nil
+		default:
+			return r.Error
+		}
+	}
+	return err
+}
+
+func (r examination) examineAccess(access error) {
+	switch {
+	case access != nil:
+		r.Find(inspect.Problem, "", "these credentials cannot queue: %v", access)
+	case r.Exists:
+		r.Find(inspect.OK, "", "these credentials may queue: CREATE, READ and DELETE are permitted")
+	default:
+		r.Find(inspect.OK, "", "does not exist yet: the first to queue creates it, and these credentials may")
+	}
+}
+
+func (r examination) examineNumbers(renewable bool) {
+	used := fmt.Sprintf("%d of %d sequence numbers are used up", r.Next, zkqueue.LastSequence)
+	switch {
+	case !r.Exists:
+	case r.Next > zkqueue.LastSequence:
+		r.Find(inspect.Problem, "", "%s: nobody can queue any more; delete the path when it is empty", used)
+	case r.Next < zkqueue.RenewFrom:
+		r.Find(inspect.OK, "", "%s", used)
+	case !renewable || len(r.Others) > 0:
+		r.Find(inspect.Warning, "", "%s, and the path is not made anew by itself, because it is not a container that tierlock made "+
+			"and nobody changed, or has children that are no lock nodes; delete it once it is empty", used)
+	default:
+		r.Find(inspect.Note, "", "%s; tierlock makes the path anew as soon as its queue is empty", used)
+	}
+}
+
+// examineSessions says what can be known of the processes behind the nodes. A node is there as long
+// as its session, which outlives the process by the session timeout.
+func (r examination) examineSessions() {
+	sessions := make(map[string]bool)
+	for _, c := range r.Contenders {
+		if c.Ephemeral {
+			sessions[c.Session] = true
+		}
+	}
+	if len(sessions) > 0 {
+		r.Find(inspect.OK, "", "sessions that own these nodes: %d; a process that has died stays in the queue until its session times out",
+			len(sessions))
+	}
+	r.FindLongWait()
+}

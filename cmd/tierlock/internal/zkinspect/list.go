@@ -1,0 +1,134 @@
+package zkinspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zkqueue"
+)
+
+// List finds the locks at a path and below it: nodes with contenders among their children, and
+// semaphores. It lists at most so many paths, level by level, one read each, and reads the holder of
+// each lock; for a semaphore it reads three nodes more, and nothing below that.
+// With all it also returns those where nobody queues now, as far as their content says that tierlock made them: a path
+// without children may be anything. A path that does not exist has no locks.
+func (r Reader) List(ctx context.Context, path string, limit int, all bool) (*inspect.Listing, error) {
+	l := &inspect.Listing{Path: path, Locks: []inspect.Summary{}, Complete: true}
+	if _, _, err := r.childrenOf(ctx, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, err
+	}
+	for level := []string{path}; len(level) > 0; {
+		if left := limit - l.Looked; len(level) > left {
+			l.Complete, level = false, level[:left]
+		}
+		l.Looked += len(level)
+		below, err := r.listLevel(ctx, l, level, all)
+		if err != nil {
+			return nil, err
+		}
+		level = below
+	}
+	slices.SortFunc(l.Locks, func(a, b inspect.Summary) int { return cmp.Compare(a.Path, b.Path) })
+	slices.Sort(l.Unreadable)
+	return l, nil
+}
+
+// listLevel lists some paths into l, and returns what is right below them.
+func (r Reader) listLevel(ctx context.Context, l *inspect.Listing, level []string, all bool) (below []string, err error) {
+	var mu sync.Mutex // guards l and below
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, path := range level {
+		group.Go(func() error {
+			names, _, err := r.childrenOf(ctx, path)
+			switch {
+			case errors.Is(err, zk.ErrNoAuth):
+				mu.Lock()
+				defer mu.Unlock()
+				l.Unreadable = append(l.Unreadable, path)
+				return nil
+			case errors.Is(err, zk.ErrNoNode):
+				return nil
+			case err != nil:
+				return err
+			}
+			locks, others, err := r.summarize(ctx, path, names)
+			if err == nil && all && len(names) == 0 {
+				locks, err = r.idle(ctx, path)
+			}
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			l.Locks = append(l.Locks, locks...)
+			for _, name := range others {
+				if child := join(path, name); child != "/zookeeper" {
+					below = append(below, child)
+				}
+			}
+			return nil
+		})
+	}
+	err = group.Wait()
+	slices.Sort(below) // so that what a limit leaves out does not depend on the order of answers
+	return below, err
+}
+
+// idle returns a path without children if tierlock has made it, or said how many permits there are.
+func (r Reader) idle(ctx context.Context, path string) ([]inspect.Summary, error) {
+	content, _, err := r.contentOf(ctx, path)
+	if err != nil || content != zkqueue.ContainerData && !strings.HasPrefix(content, zkqueue.PermitsMark) {
+		return nil, err
+	}
+	return []inspect.Summary{{Path: path}}, nil
+}
+
+// summarize returns what is at a path with these children, and the children to look below.
+func (r Reader) summarize(ctx context.Context, path string, children []string) (locks []inspect.Summary, others []string, err error) {
+	queue, others := zkqueue.Parse(children)
+	if len(queue) > 0 {
+		lock := inspect.Summary{Path: path, Queue: len(queue)}
+		for _, c := range Describe(queue, time.Now()) { // by their names
+			if c.State == inspect.Holds {
+				lock.Holders++
+			}
+		}
+		if lock.Holder, err = r.first(ctx, path, queue); err != nil {
+			return nil, nil, err
+		}
+		locks = append(locks, lock)
+	}
+	permits, _, err := r.count(ctx, path, others)
+	if permits == nil || err != nil {
+		return locks, others, err
+	}
+	turn, _, err := r.childrenOf(ctx, join(path, turnChild))
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
+		return nil, nil, err
+	}
+	waiting, _ := zkqueue.Parse(turn)
+	others = slices.DeleteFunc(others, ofSemaphore)
+	return append(locks, inspect.Summary{Path: path, Queue: len(waiting), Permits: permits}), others, nil
+}
+
+// first reads the holder, nil if it has gone since.
+func (r Reader) first(ctx context.Context, path string, queue []zkqueue.Contender) (*inspect.Contender, error) {
+	read, err := r.contenderAt(ctx, path, queue[0])
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Describe([]zkqueue.Contender{read}, time.Now())[0], nil
+}

@@ -1,0 +1,56 @@
+package zkinspect
+
+import (
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zkqueue"
+)
+
+// examineMixture looks for sorts of locks that do not exclude each other.
+func (r examination) examineMixture() {
+	sorts := kinds(r.Queue)
+	for i, a := range sorts {
+		for _, b := range sorts[i:] {
+			if shared(a, b) {
+				continue
+			}
+			r.examineTwo(a, b)
+			if a != b {
+				r.examineTwo(b, a)
+			}
+		}
+	}
+}
+
+func (r examination) examineTwo(a, b sort) {
+	readers := a.kind == zkqueue.KindKazoo && b.kazooRead()
+	switch a.waitsFor(b) {
+	case no:
+		r.Find(inspect.Problem, "", "%s does not wait for %s: on this path they do not exclude each other%s", a, b, remedy(a, b))
+	case perhaps:
+		switch {
+		case readers:
+			r.Find(inspect.Note, "", "kazoo's Lock does not wait for its readers, its WriteLock does; names do not tell them apart")
+		case a.kind == zkqueue.KindMutex:
+			r.Find(inspect.Warning, "", "%s is of a library that is not known here: it may not wait for %s", a, b)
+		default:
+			r.Find(inspect.Warning, "", `%s waits for %s only with extra_lock_patterns=["lock-"], which its name does not tell%s`,
+				a, b, remedy(a, b))
+		}
+	}
+	if a.kind == zkqueue.KindKazooRead && b.pair && b.kazoo() {
+		r.Find(inspect.Note, "", "kazoo's ReadLock can get stuck beside %s before kazoo 2.9.0", b)
+	}
+}
+
+// remedy is what helps where a does not wait for b.
+func remedy(a, b sort) string {
+	switch {
+	case a.kind == zkqueue.KindRead || a.kind == zkqueue.KindWrite:
+		return "; give Curator's read/write lock a path of its own"
+	case a.kind == kindCurator && (b.curatorWrite() || b.curatorRead()):
+		return "; give the reader/writer lock a path of its own"
+	case a.kind != kindCurator && (b.kind == kindTierlock || b.kind == kindTierlockWrite):
+		return "; or have every tierlock process connect WithKazoo"
+	}
+	return ""
+}

@@ -1,0 +1,79 @@
+package zkinspect
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/zkqueue"
+)
+
+// examineSemaphore looks at permits, and at what does not share a path with them.
+func (r examination) examineSemaphore(content string) {
+	s := r.Semaphore
+	if s == nil {
+		r.examineKazooSemaphore(content)
+		return
+	}
+	r.Find(inspect.OK, "", "a semaphore, %s, %d in the queue for permits; tierlock doctor %s examines that queue",
+		s.Permits, len(s.Queue), join(r.Path, turnChild))
+	number, marked := strings.CutPrefix(content, zkqueue.PermitsMark)
+	switch {
+	case marked && s.All == 0:
+		r.Find(inspect.Problem, "", "the number of permits is \"%s\": no tierlock process can take any; set the content of the path",
+			second.Text(number))
+	case !marked:
+		r.Find(inspect.Note, "", "the path does not say how many permits there are, as Curator's do not: whoever takes permits has to know")
+	}
+	if s.All > 0 && s.InUse > s.All {
+		r.Find(inspect.Problem, "", "more permits are in use than there are: somebody was told another number")
+	}
+	if len(r.Contenders) > 0 {
+		r.Find(inspect.Problem, "", "a lock and a semaphore do not exclude each other, and both use this path; give each a path of its own")
+	}
+	r.examineKazooSemaphore(content)
+	for i := range s.Shares {
+		r.examineShare(&s.Shares[i])
+	}
+}
+
+func (r examination) examineShare(s *inspect.Share) {
+	child := join(leasesChild, s.Nodes[0])
+	r.Find(inspect.OK, child, "%s: %s", inspect.CountPermits(s.Count), who(s))
+	switch {
+	case !s.Readable:
+		r.Find(inspect.Warning, child, "may not be read with these credentials: whose it is, and whether it goes with its process, is unknown")
+	case !s.Ephemeral:
+		r.Find(inspect.Problem, child, "belongs to no session: its permit stays taken; if it is nobody's, delete it")
+	}
+	for _, node := range s.Nodes {
+		if !leaseNode.MatchString(node) {
+			r.Find(inspect.Warning, join(leasesChild, node), "no node of a known semaphore; it takes up a permit all the same, as every child does")
+		}
+	}
+}
+
+// examineKazooSemaphore says what a number as the content of the path means.
+func (r examination) examineKazooSemaphore(content string) {
+	if _, err := strconv.Atoi(strings.TrimSpace(content)); err != nil {
+		return
+	}
+	grade := inspect.Note
+	if len(r.Contenders) > 0 || r.Semaphore != nil {
+		grade = inspect.Warning
+	}
+	r.Find(grade, "", "the content of the path is \"%s\", as of kazoo's Semaphore: that shares a path with no lock or semaphore "+
+		"of another library, and tierlock's semaphore refuses it", second.Text(content))
+}
+
+func who(s *inspect.Share) string {
+	switch {
+	case s.PID != 0 || s.Host != "":
+		return strings.TrimSpace(fmt.Sprintf(`host "%s", pid %d, label "%s"`, s.Host, s.PID, s.Label))
+	case s.Content != "":
+		return fmt.Sprintf(`says "%s"`, s.Content)
+	}
+	return "says nothing of itself"
+}

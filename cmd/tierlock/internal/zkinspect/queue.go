@@ -1,0 +1,229 @@
+// Package zkinspect looks at locks in ZooKeeper: tierlock's and those of other libraries on the same
+// paths. It only reads; a look at a queue is not one of a single instant.
+package zkinspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zknode"
+	"github.com/tierlock/tierlock/internal/zkqueue"
+)
+
+// A Reader looks at locks by way of a client. Its glance costs the ensemble one read for each lock, three
+// more for a semaphore, and one for each node that is new in a queue or among the permits.
+type Reader struct{ Client *zknode.Client }
+
+// ask asks until there is an answer that stays; see [zknode.Ask].
+func ask[T any](ctx context.Context, client *zknode.Client, what, path string, question func(zkqueue.Path) (T, error)) (T, error) {
+	answer, err := zknode.Ask(ctx, client, what, path, question)
+	if errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrInvalidPath) {
+		err = &inspect.Refusal{Err: err} // another look would not change it
+	}
+	return answer, err
+}
+
+// parallel is how many reads are under way at a time.
+const parallel = 16
+
+// Glance reads a queue.
+func (r Reader) Glance(ctx context.Context, path string, before *inspect.Queue) (*inspect.Queue, error) {
+	q, _, err := r.glanceAtAll(ctx, path, before)
+	return q, err
+}
+
+// glanceAtAll reads a queue and a semaphore, but of other children the names only.
+func (r Reader) glanceAtAll(ctx context.Context, path string, before *inspect.Queue) (*inspect.Queue, []string, error) {
+	q, others, err := r.glance(ctx, path, before)
+	if err != nil {
+		return nil, nil, err
+	}
+	semaphore, m, err := r.glanceAtSemaphore(ctx, path, others, memoryOf(before))
+	if err != nil {
+		return nil, nil, err
+	}
+	if semaphore != nil {
+		others = slices.DeleteFunc(others, ofSemaphore)
+	}
+	m.queue = memoryOf(q).queue
+	q.Semaphore, q.Memory = semaphore, m
+	return q, others, nil
+}
+
+// A memory is what a glance wants to know of the last one.
+type memory struct {
+	queue  []zkqueue.Contender
+	turn   *inspect.Queue      // the glance at the queue for permits
+	leases []zkqueue.Contender // the permits in use, whose names never recur
+}
+
+func memoryOf(q *inspect.Queue) (m memory) {
+	if q != nil {
+		m, _ = q.Memory.(memory)
+	}
+	return m
+}
+
+// Look reads a lock path and all that is below it. A path that does not exist is an empty queue.
+func (r Reader) Look(ctx context.Context, path string) (*inspect.Queue, error) {
+	q, others, err := r.glanceAtAll(ctx, path, nil)
+	if err != nil {
+		return nil, err
+	}
+	q.Others = make([]inspect.Other, len(others))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, name := range others {
+		group.Go(func() (err error) {
+			q.Others[i], err = r.readOther(ctx, path, name)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	q.Others = slices.DeleteFunc(q.Others, func(o inspect.Other) bool { return o.Name == "" })
+	return q, nil
+}
+
+// glance reads a queue, but of other children the names only. Names of nodes do not recur while the
+// path lives, and nodes do not change unless somebody asks for the lock, so those that were known
+// before are not read again if nothing says so.
+func (r Reader) glance(ctx context.Context, path string, before *inspect.Queue) (q *inspect.Queue, others []string, err error) {
+	q = &inspect.Queue{Path: path, At: time.Now(), Contenders: []inspect.Contender{}, Others: []inspect.Other{}}
+	names, stat, err := r.childrenOf(ctx, path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return q, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	q.Exists, q.Born, q.Next = true, stat.Czxid, nextSequence(stat)
+	queue, others := zkqueue.Parse(names)
+	known := make(map[string]zkqueue.Contender)
+	if before != nil && before.Born == q.Born {
+		for _, c := range memoryOf(before).queue {
+			known[c.Node+c.Pair] = c
+		}
+	}
+	if err := r.fill(ctx, path, queue, known, before != nil && before.Stale); err != nil {
+		return nil, nil, err
+	}
+	queue = slices.DeleteFunc(queue, func(c zkqueue.Contender) bool { return c.Node == "" })
+	q.Memory = memory{queue: queue}
+	q.Contenders = append(q.Contenders, Describe(queue, q.At)...)
+	return q, slices.Sorted(slices.Values(others)), nil
+}
+
+// fill reads the nodes of a queue, those that are known only if they are stale. Those that have gone
+// since lose their names.
+func (r Reader) fill(ctx context.Context, path string, queue []zkqueue.Contender, known map[string]zkqueue.Contender, stale bool) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, c := range queue {
+		k, ok := known[c.Node+c.Pair]
+		if ok && !stale {
+			queue[i] = k
+			continue
+		}
+		group.Go(func() error {
+			read, err := r.contenderAt(ctx, path, c)
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+			if ok && read.Asked { // in place of what it said of itself
+				k.Asked = true
+				read = k
+			}
+			queue[i] = read
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// readOther returns nothing of a child that has gone since.
+func (r Reader) readOther(ctx context.Context, path, name string) (inspect.Other, error) {
+	n, err := r.nodeAt(ctx, join(path, name))
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return inspect.Other{}, nil
+	case errors.Is(err, zk.ErrNoAuth):
+		return inspect.Other{Name: name}, nil
+	case err != nil:
+		return inspect.Other{}, err
+	}
+	return inspect.Other{
+		Name: name, Readable: true, Ephemeral: n.stat.EphemeralOwner != 0,
+		Since: time.UnixMilli(n.stat.Ctime), Children: int(n.stat.NumChildren),
+	}, nil
+}
+
+// nextSequence is the number that the next sequential node below a path gets. A server counts
+// creations, and tells twice that count less the children there are, in 32 bits.
+func nextSequence(path zk.Stat) int64 {
+	return int64(uint32(path.Cversion)+uint32(path.NumChildren)) / 2
+}
+
+// A node is what a read of one tells.
+type node struct {
+	data     []byte
+	children []string
+	stat     zk.Stat
+}
+
+// nodeAt reads a node.
+func (r Reader) nodeAt(ctx context.Context, path string) (node, error) {
+	return ask(ctx, r.Client, "get", path, func(p zkqueue.Path) (node, error) {
+		data, stat, err := p.Conn.Get(p.Name)
+		if err != nil {
+			return node{}, zkqueue.Lacking("READ", path, err)
+		}
+		return node{data: data, stat: *stat}, nil
+	})
+}
+
+// childrenOf lists the names below a path, in no order, and reads the stat of the path.
+func (r Reader) childrenOf(ctx context.Context, path string) ([]string, zk.Stat, error) {
+	n, err := ask(ctx, r.Client, "children of", path, func(p zkqueue.Path) (node, error) {
+		children, stat, err := p.Conn.Children(p.Name)
+		if err != nil {
+			return node{}, zkqueue.Lacking("READ", path, err)
+		}
+		return node{children: children, stat: *stat}, nil
+	})
+	return n.children, n.stat, err
+}
+
+// contenderAt reads the node of a contender below a path. One that has gone is [zk.ErrNoNode]; one that may not be read is no error.
+func (r Reader) contenderAt(ctx context.Context, path string, c zkqueue.Contender) (zkqueue.Contender, error) {
+	return ask(ctx, r.Client, "node "+c.Node+" of", path, func(p zkqueue.Path) (zkqueue.Contender, error) {
+		read := c
+		err := p.Read(&read)
+		return read, err
+	})
+}
+
+// kinds returns what sorts of locks share the path.
+func kinds(q *inspect.Queue) []sort {
+	sorts := make(map[sort]bool)
+	for i := range q.Contenders {
+		sorts[sortOf(&q.Contenders[i])] = true
+	}
+	return slices.SortedFunc(maps.Keys(sorts), sort.compare)
+}
+
+func join(path, name string) string {
+	if path == "/" {
+		return path + name
+	}
+	return fmt.Sprintf("%s/%s", path, name)
+}

@@ -1,0 +1,114 @@
+package zkinspect
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zkqueue"
+)
+
+// The children of a semaphore's path: the lock under which permits are taken, and the permits.
+const (
+	turnChild   = "locks"
+	leasesChild = "leases"
+)
+
+func ofSemaphore(child string) bool { return child == turnChild || child == leasesChild }
+
+// leaseNode is how the name of a permit's node ends. Other children take up permits all the same.
+var leaseNode = regexp.MustCompile(`lease-\d{10}$`)
+
+// count counts the permits at a path with these children, and lists their nodes; nil if there is no semaphore
+// as far as can be seen. Any path can have a child called leases.
+func (r Reader) count(ctx context.Context, path string, children []string) (*inspect.Permits, []string, error) {
+	if !slices.ContainsFunc(children, ofSemaphore) {
+		return nil, nil, nil
+	}
+	content, _, err := r.contentOf(ctx, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes, _, err := r.childrenOf(ctx, join(path, leasesChild))
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
+		return nil, nil, err
+	}
+	number, marked := strings.CutPrefix(content, zkqueue.PermitsMark)
+	if !marked && !slices.ContainsFunc(nodes, leaseNode.MatchString) {
+		return nil, nil, nil
+	}
+	all, _ := strconv.Atoi(number)
+	return &inspect.Permits{All: max(all, 0), InUse: len(nodes)}, nodes, nil
+}
+
+// contentOf returns the content of a path and its stat, "" if it may not be read or is not there.
+func (r Reader) contentOf(ctx context.Context, path string) (string, zk.Stat, error) {
+	n, err := r.nodeAt(ctx, path)
+	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
+		err = nil
+	}
+	return string(n.data), n.stat, err
+}
+
+// glanceAtSemaphore reads who has permits and the queue for them, of which before is the last glance; nil if there is no semaphore.
+func (r Reader) glanceAtSemaphore(ctx context.Context, path string, children []string, before memory) (*inspect.Semaphore, memory, error) {
+	permits, nodes, err := r.count(ctx, path, children)
+	if permits == nil || err != nil {
+		return nil, memory{}, err
+	}
+	turn, _, err := r.glance(ctx, join(path, turnChild), before.turn)
+	if errors.Is(err, zk.ErrNoAuth) {
+		turn, err = &inspect.Queue{Contenders: []inspect.Contender{}}, nil
+	}
+	if err != nil {
+		return nil, memory{}, err
+	}
+	for _, c := range turn.Holders() {
+		c.State = inspect.Next
+	}
+	leases, err := r.readLeases(ctx, join(path, leasesChild), nodes, before.leases)
+	if err != nil {
+		return nil, memory{}, err
+	}
+	permits.InUse = len(leases)
+	s := &inspect.Semaphore{Permits: *permits, Shares: []inspect.Share{}, Queue: turn.Contenders}
+	for _, c := range Describe(leases, time.Now()) {
+		s.Add(&c, 1)
+	}
+	return s, memory{turn: turn, leases: leases}, nil
+}
+
+// readLeases reads the nodes of permits that are still there and were not known before, in the order in which they were taken.
+func (r Reader) readLeases(ctx context.Context, path string, nodes []string, before []zkqueue.Contender) ([]zkqueue.Contender, error) {
+	known := make(map[string]zkqueue.Contender)
+	for _, c := range before {
+		known[c.Node] = c
+	}
+	leases := make([]zkqueue.Contender, len(nodes))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, node := range nodes {
+		if c, ok := known[node]; ok {
+			leases[i] = c
+			continue
+		}
+		group.Go(func() (err error) {
+			leases[i], err = r.contenderAt(ctx, path, zkqueue.Contender{Node: node})
+			if errors.Is(err, zk.ErrNoNode) {
+				return nil
+			}
+			return err
+		})
+	}
+	err := group.Wait()
+	slices.SortFunc(leases, zkqueue.ByToken)
+	return slices.DeleteFunc(leases, func(c zkqueue.Contender) bool { return c.Node == "" }), err
+}

@@ -1,0 +1,115 @@
+package zkinspect
+
+import (
+	"cmp"
+
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/internal/zkqueue"
+)
+
+// A sort of contender is its kind, and whether it has a second node that kazoo sees.
+type sort struct {
+	kind zkqueue.Kind
+	pair bool
+}
+
+func sortOf(c *inspect.Contender) sort { return sort{zkqueue.Kind(c.Kind), c.Pair != ""} }
+
+func (s sort) String() string {
+	name := inspect.Contender{Kind: string(s.kind)}.KindName()
+	if s.pair {
+		return name + " WithKazoo"
+	}
+	return name
+}
+
+func (s sort) compare(other sort) int { return cmp.Compare(s.String(), other.String()) }
+
+// ours reports whether a kind is tierlock's.
+func ours(kind zkqueue.Kind) bool {
+	return kind == kindTierlock || kind == kindTierlockWrite || kind == kindTierlockRead
+}
+
+// mutex reports whether the names of a sort are those that Curator's mutex looks for.
+func (s sort) mutex() bool {
+	switch s.kind {
+	case kindTierlock, kindZKLock, kindCurator, zkqueue.KindMutex:
+		return true
+	}
+	return false
+}
+
+// kazoo reports whether kazoo's locks look for the names of a sort, however they are set up.
+func (s sort) kazoo() bool {
+	return s.pair && s.kind != kindTierlockRead || s.kind == zkqueue.KindKazoo
+}
+
+// kazooRead reports whether kazoo's WriteLock alone does.
+func (s sort) kazooRead() bool {
+	return s.pair && s.kind == kindTierlockRead || s.kind == zkqueue.KindKazooRead
+}
+
+// curatorWrite and curatorRead report whether the names of a sort are those of the sides of
+// Curator's read/write lock.
+func (s sort) curatorWrite() bool {
+	return s.kind == zkqueue.KindWrite || s.kind == kindTierlockWrite
+}
+
+func (s sort) curatorRead() bool {
+	return s.kind == zkqueue.KindRead || s.kind == kindTierlockRead
+}
+
+// reads reports whether a sort shares the lock with others that read.
+func (s sort) reads() bool { return s.curatorRead() || s.kazooRead() }
+
+// A verdict is whether one contender waits for another that is ahead of it.
+type verdict int
+
+const (
+	no verdict = iota
+	perhaps
+	yes
+)
+
+// waitsFor is the table of docs/interop.md, as far as names tell. They do not tell kazoo's Lock
+// from its WriteLock, nor whether it has extra_lock_patterns.
+func (s sort) waitsFor(other sort) verdict {
+	switch s.kind {
+	case kindTierlock, kindTierlockWrite, kindZKLock:
+		return yes
+	case kindTierlockRead:
+		return sure(!other.reads())
+	case kindCurator:
+		return sure(other.mutex())
+	case zkqueue.KindMutex: // a library that nobody here knows
+		if other.mutex() {
+			return yes
+		}
+		return perhaps
+	case zkqueue.KindWrite:
+		return sure(other.curatorWrite() || other.curatorRead())
+	case zkqueue.KindRead:
+		return sure(other.curatorWrite())
+	case zkqueue.KindKazoo, zkqueue.KindKazooRead:
+		switch {
+		case other.kazoo():
+			return yes
+		case other.mutex(), s.kind == zkqueue.KindKazoo && other.kazooRead():
+			return perhaps
+		}
+	}
+	return no
+}
+
+func sure(waits bool) verdict {
+	if waits {
+		return yes
+	}
+	return no
+}
+
+// shared reports whether two sorts are meant to hold at the same time, as readers are.
+func shared(a, b sort) bool {
+	either := a.kind == kindTierlockRead || b.kind == kindTierlockRead
+	return a.reads() && b.reads() && (either || a.kind == b.kind)
+}
