@@ -1,4 +1,4 @@
-.PHONY: library demo explore explore-all zookeeper chaos trace traces partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint vuln fuzz tidy-check cross wine server etcd-server redis-server postgresql-server prometheus
+.PHONY: library demo explore explore-all serve chaos trace traces partition bench bench-etcd bench-postgres bench-postgres-advisory bench-redis etcd postgres redis test compat sim mutants interop lint vuln fuzz tidy-check cross wine server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -28,9 +28,9 @@ SERVER.redis             := redis-server
 demo: $(filter-out server,$(or $(SERVER.$(STORE)),$(error STORE is one of zookeeper, etcd, postgres, postgres-advisory, redis)))
 	@scripts/demo.sh $(STORE)
 
-# A ZooKeeper on 127.0.0.1:2181 until it is interrupted, to try things with.
-zookeeper: server
-	@go run ./internal/test/zkserver/zookeeper
+# A server of STORE on its usual port of 127.0.0.1 until it is interrupted, to try things with.
+serve: $(SERVER.$(STORE))
+	@go run ./internal/test/serve $(STORE)
 
 # A minute of kill -9, stops and cuts on one private ZooKeeper, and on an ensemble one for each sort of lock.
 chaos: server

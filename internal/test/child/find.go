@@ -49,9 +49,11 @@ func Cached(name ...string) string {
 	return filepath.Join(append([]string{root, "tierlock"}, name...)...)
 }
 
-// Place makes a directory for a server of a make, and finds it an address on the loopback.
-func Place(name string) (dir, addr string, err error) {
-	port, err := FreePort()
+// Place makes a directory for a server of a make, and an address on the loopback: with port, or with a free one if that is zero.
+func Place(name string, port int) (dir, addr string, err error) {
+	if port == 0 {
+		port, err = FreePort()
+	}
 	if err == nil {
 		dir, err = os.MkdirTemp("", "tierlock-"+name+"-")
 	}

@@ -41,7 +41,7 @@ func build(etcd string, n int, cfg Config) (_ *Ensemble, err error) {
 	var programs []*program
 	var cluster []string
 	for id := 1; id <= n; id++ {
-		dir, addr, err := child.Place("etcd")
+		dir, addr, err := child.Place("etcd", cfg.Port)
 		if err != nil {
 			return nil, err
 		}

@@ -25,6 +25,8 @@ type Config struct {
 	// NoSync acknowledges writes before they are on the disk. Never set it where speed
 	// is measured.
 	NoSync bool
+	// Port is the client port of a server that is alone; zero picks a free one.
+	Port int
 }
 
 // Server is one etcd. Addr and Pid apart, its methods are not safe for concurrent use.

@@ -68,7 +68,7 @@ func (e *Ensemble) build(installation *installation, n int, cfg Config) (_ *chil
 	}
 	var programs []*program
 	for id := 1; id <= n; id++ {
-		dir, addr, err := child.Place("postgresql")
+		dir, addr, err := child.Place("postgresql", cfg.Port)
 		if err != nil {
 			return nil, err
 		}

@@ -27,6 +27,8 @@ type Config struct {
 	Synchronous bool
 	// Settings are further lines of postgresql.conf, such as "wal_sender_timeout = '1s'".
 	Settings []string
+	// Port is the client port of a server that is alone; zero picks a free one.
+	Port int
 }
 
 // Server is one PostgreSQL. Pause, Resume and Kill concern all its processes. Its Mode is

@@ -32,7 +32,7 @@ func StartPooler(ctx context.Context, addr, mode string, settings ...string) (*S
 		return nil, err
 	}
 	e, err := child.Start(ctx, func() (*child.Ensemble, error) {
-		dir, own, err := child.Place("pgbouncer")
+		dir, own, err := child.Place("pgbouncer", 0)
 		if err != nil {
 			return nil, err
 		}

@@ -61,7 +61,7 @@ func (e *Ensemble) build(redis string, n int, cfg Config) (_ *child.Ensemble, er
 		}
 	}()
 	for range n {
-		dir, addr, err := child.Place("redis")
+		dir, addr, err := child.Place("redis", cfg.Port)
 		if err != nil {
 			return nil, err
 		}

@@ -26,6 +26,8 @@ type Config struct {
 	MinReplicas int
 	// MaxLag is in seconds, 10 if zero.
 	MaxLag int
+	// Port is the client port of a server that is alone; zero picks a free one.
+	Port int
 
 	cluster bool
 }
