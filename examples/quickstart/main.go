@@ -1,11 +1,13 @@
-// Quickstart counts in a file, from several goroutines, under one lock. Run it in two
-// terminals at once: no turn is lost.
+// Quickstart counts in a file, from several goroutines, under one lock. Run it in two terminals at once: no turn is lost, and each
+// process shows which one waits for it.
 //
-//	ZK_SERVERS=127.0.0.1:2181 go run ./examples/quickstart
+//	go run ./examples/quickstart
 package main
 
 import (
+	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -13,13 +15,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
 
 func main() {
+	turns := flag.Int("turns", 20, "how often each of three goroutines counts")
+	flag.Parse()
 	ctx := context.Background()
 	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
-	locks, err := zklock.Dial(connect, os.Getenv("ZK_SERVERS")) // host:port,host:port/path
+	locks, err := zklock.Dial(connect, cmp.Or(os.Getenv("ZK_SERVERS"), "127.0.0.1:2181")) // host:port,host:port/path
 	cancel()
 	if err != nil {
 		log.Fatal(err)
@@ -27,12 +32,11 @@ func main() {
 	defer locks.Close()
 
 	counter := locks.Mutex("/quickstart/counter")
-	file := filepath.Join(os.TempDir(), "quickstart")
 	var wg sync.WaitGroup
-	for range 3 {
+	for goroutine := range 3 {
 		wg.Go(func() {
-			for range 4 {
-				if err := counter.Do(ctx, func(context.Context) error { return increment(file) }); err != nil {
+			for range *turns {
+				if err := counter.Do(ctx, func(ctx context.Context) error { return turn(ctx, counter, goroutine) }); err != nil {
 					log.Print(err)
 				}
 			}
@@ -41,12 +45,31 @@ func main() {
 	wg.Wait()
 }
 
-// increment adds one. Without the lock, two at a time would write the same number.
-func increment(file string) error {
-	var n int
+// turn shows the queue, and counts.
+func turn(ctx context.Context, counter *tier.Mutex, goroutine int) error {
+	queue, err := counter.Contenders(ctx) // this process, and one entry for each process that waits
+	if err != nil {
+		return err
+	}
+	n, err := increment(filepath.Join(os.TempDir(), "quickstart"))
+	if err != nil {
+		return err
+	}
+	fmt.Printf("process %d, goroutine %d has the lock, and counts to %d", os.Getpid(), goroutine, n)
+	for _, c := range queue {
+		if c.PID != os.Getpid() {
+			fmt.Printf("; process %d waits for it", c.PID)
+		}
+	}
+	fmt.Println()
+	return nil
+}
+
+// increment adds one, in a quarter of a second. Without the lock, two at a time would write the same number.
+func increment(file string) (n int, err error) {
 	if text, err := os.ReadFile(file); err == nil { // there is none before the first turn
 		fmt.Sscan(string(text), &n)
 	}
-	fmt.Printf("process %d has the lock: %d -> %d\n", os.Getpid(), n, n+1)
-	return os.WriteFile(file, fmt.Append(nil, n+1), 0o600)
+	time.Sleep(250 * time.Millisecond)
+	return n + 1, os.WriteFile(file, fmt.Append(nil, n+1), 0o600)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { zkservertest.Main(m, main) }
 
-func TestNoTurnIsLost(t *testing.T) {
+func TestNoTurnIsLostAndTheWaiterIsShown(t *testing.T) {
 	t.Run("ZooKeeper", func(t *testing.T) {
 		twoTerminals(t, childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true}).Addr())
 	})
@@ -30,8 +31,11 @@ func twoTerminals(t *testing.T, server string) {
 	var processes sync.WaitGroup
 	for range 2 {
 		processes.Go(func() {
-			out, err := zkservertest.Program(t, "ZK_SERVERS="+server, "TMPDIR="+dir).CombinedOutput()
+			program := zkservertest.Program(t, "ZK_SERVERS="+server, "TMPDIR="+dir)
+			program.Args = append(program.Args, "-turns", "4")
+			out, err := program.CombinedOutput()
 			need.WantErr(t, string(out), err, nil)
+			need.That(t, "the other process was not seen to wait: "+string(out), strings.Contains(string(out), "waits for it"))
 		})
 	}
 	processes.Wait()
