@@ -1,4 +1,4 @@
-// Package migrate shows the move from zk.Lock to tier.Lock: two programs that differ by
+// Package migrate shows the move from zk.Lock to dropin.Lock: two programs that differ by
 // an import and a name, and that may run at the same time.
 package migrate
 

@@ -1,4 +1,4 @@
-// After is the program of ../before, moved to tier.Lock: an import and a name.
+// After is the program of ../before, moved to dropin.Lock: an import and a name.
 //
 //	after host:2181 file turns
 package main
