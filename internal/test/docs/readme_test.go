@@ -50,6 +50,7 @@ var packages = map[string]string{
 	"log":       "log",
 	"dropin":    "github.com/tierlock/tierlock/zklock/dropin",
 	"election":  "github.com/tierlock/tierlock/election",
+	"memlock":   "github.com/tierlock/tierlock/memlock",
 	"mutexbool": "github.com/tierlock/tierlock/mutexbool",
 	"os":        "os",
 	"slog":      "log/slog",
