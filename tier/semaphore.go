@@ -42,8 +42,9 @@ type Semaphore struct {
 //
 // The number in the store counts: the one that [Semaphore.SetPermits] has set, or else the one that the first process gave
 // while it has permits or waits for some. A process that gives another number follows the store's and logs one warning.
-// So a rolling restart can change the number: new processes use the old one until the semaphore is idle for a moment, or
-// until SetPermits sets theirs.
+// To change the number, deploy the new one in every process, and then call SetPermits once, or run "tierlock permits -set": until
+// then, or until the semaphore is idle for a moment, new processes use the old number. No process can ask for more permits at a time
+// than the number that it gave itself.
 //
 // Of the options, [WithHandOff], [WithStrictOrder] and [WithMaxWait] go for semaphores. [WithLinger] and
 // [WithRounds] do not: a permit that nobody wants goes at once.
@@ -83,7 +84,8 @@ func (s *Semaphore) Path() string { return s.at.path }
 // When the wait ended without permits the error is a [*WaitError] as that of [Mutex.Acquire], which says
 // which process is ahead in the queue, or that nobody is and too few are free, and how many permits this
 // process has itself. After any error nothing of this call is left, or it is removed in the background.
-// The error wraps [ErrTooManyPermits] if k is more than there are, or becomes more while it waits.
+// The error wraps [ErrTooManyPermits] if k is more than this process gave to [Registry.Semaphore], or more than there are in the store,
+// also if it becomes so while the call waits.
 func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 	return s.take(ctx, "acquire", k, (*pool).enter)
 }
@@ -139,7 +141,7 @@ func (s *Semaphore) check(k int) error {
 	case k < 1:
 		return fmt.Errorf("%d permits: want at least one", k)
 	case k > s.permits:
-		return fmt.Errorf("%w: %d of %d; ask for fewer", ErrTooManyPermits, k, s.permits)
+		return fmt.Errorf("%w: %d of %d, which this process gave to Semaphore; ask for fewer", ErrTooManyPermits, k, s.permits)
 	case k > s.store.Most():
 		return fmt.Errorf("%d permits: the store takes no more than %d in one write; ask for fewer", k, s.store.Most())
 	}

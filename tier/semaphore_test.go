@@ -212,7 +212,7 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 		}{
 			{locks.Semaphore(pool, 3), 0, "0 permits: want at least one"},
 			{locks.Semaphore(pool, 3), -1, "-1 permits: want at least one"},
-			{locks.Semaphore(pool, 3), 4, "4 of 3; ask for fewer"},
+			{locks.Semaphore(pool, 3), 4, "4 of 3, which this process gave to Semaphore; ask for fewer"},
 			{locks.Semaphore(pool, math.MaxInt), 1<<16 + 1, "ask for fewer"},
 			{locks.Semaphore(pool, 0), 1, "0 permits in all: want at least one"},
 			{locks.Semaphore("", 3), 1, "empty"},
