@@ -18,6 +18,9 @@ import (
 // New waits until etcd has granted a lease, or ctx is done, so give ctx a deadline. A wrong option is an error at once. If etcd cannot be
 // reached, the error wraps the cause of ctx and names the endpoints. If etcd refuses the lease, for example for want of a permission, the
 // error says why, at once. After an error nothing is left. Once New has returned, the end of ctx has no effect.
+//
+// Locks survive a fail-over of etcd, unless a leader that was stopped for most of a TTL goes on. Caution: a restored etcd has no grace
+// period. See "What is not promised" in the documentation of this package.
 func New(ctx context.Context, client *clientv3.Client, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err == nil && client == nil {

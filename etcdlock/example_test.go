@@ -28,13 +28,12 @@ func Example() {
 	}
 	defer locks.Close()
 
-	hold, err := locks.Mutex("/locks/report").Acquire(ctx)
+	report := locks.Mutex("/locks/report")
+	err = report.Do(ctx, func(ctx context.Context) error { // ctx ends if the lock is lost
+		_, err := etcdlock.Txn(ctx, tier.HoldFrom(ctx, report), clientv3.OpPut("/reports/last", "today"))
+		return err
+	})
 	if err != nil {
-		log.Fatal(err)
-	}
-	defer hold.Release()
-	ctx = hold.Context(ctx) // ends if the lock is lost
-	if _, err := etcdlock.Txn(ctx, hold, clientv3.OpPut("/reports/last", "today")); err != nil {
 		log.Print(err)
 	}
 }

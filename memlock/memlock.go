@@ -9,10 +9,29 @@
 //
 // # In tests
 //
+// This test sees that a job stops when its lock is lost:
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		server := memlock.NewServer()
+//		locks, err := server.Connect()
+//		if err != nil {
+//			t.Fatal(err)
+//		}
+//		defer locks.Close()
+//		err = locks.Mutex("/jobs/report").Do(t.Context(), func(ctx context.Context) error {
+//			server.CutOff(locks)
+//			return makeReport(ctx) // the lease ends while it works
+//		})
+//		if !errors.Is(err, tier.ErrLost) {
+//			t.Error(err)
+//		}
+//	})
+//
 // The methods of Server make the faults that a real store meets: a process that is cut off, a session that ends, requests that are
 // late, answers that are lost, a server that stands still. In a bubble of testing/synctest time is virtual, if the server and its
 // registries are made in the bubble: a lease of 15 s then ends at its deadline, after no time. Close each registry before the bubble
-// ends.
+// ends. With the default TTL a process loses its locks 10 s after [Server.CutOff], and at once
+// after [Server.Expire].
 //
 // Package zktest is a ZooKeeper for tests. It shows what the client for ZooKeeper does; memlock shows what the lock does.
 //

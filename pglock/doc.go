@@ -10,12 +10,9 @@
 //	locks, err := pglock.New(ctx, pool)
 //	…
 //	defer locks.Close()
-//	hold, err := locks.Mutex("/locks/report").Acquire(ctx)
-//	if err != nil {
-//		return err
-//	}
-//	defer hold.Release()
-//	ctx = hold.Context(ctx) // ends if the lock is lost
+//	return locks.Mutex("/locks/report").Do(ctx, func(ctx context.Context) error {
+//		return report(ctx) // one at a time in all processes; ctx ends if the lock is lost
+//	})
 //
 // Package tier documents the lock, which is the same on every store. This is what is particular to
 // PostgreSQL. There are two tiers. [New] has the locks in tables: they are durable, and there may be any

@@ -38,7 +38,9 @@ func ExampleNewAdvisory() {
 	}
 	defer locks.Close()
 
-	hold, err := locks.Mutex("/locks/prices", tier.WithMaxWait(time.Second)).Acquire(ctx)
+	err = locks.Mutex("/locks/prices", tier.WithMaxWait(time.Second)).Do(ctx, func(context.Context) error {
+		return nil // the work
+	})
 	if wait := (*tier.WaitError)(nil); errors.As(err, &wait) {
 		log.Print(wait) // who was in the way
 		return
@@ -46,7 +48,6 @@ func ExampleNewAdvisory() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer hold.Release()
 }
 
 // report writes under a lock, and not once that is lost.
@@ -60,14 +61,11 @@ func report(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	defer locks.Close()
 
-	hold, err := locks.Mutex("/locks/report").Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer hold.Release()
-	ctx = hold.Context(ctx) // ends if the lock is lost
-	return pglock.Tx(ctx, hold, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "INSERT INTO reports VALUES ('today')")
-		return err
+	report := locks.Mutex("/locks/report")
+	return report.Do(ctx, func(ctx context.Context) error { // ctx ends if the lock is lost
+		return pglock.Tx(ctx, tier.HoldFrom(ctx, report), func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO reports VALUES ('today')")
+			return err
+		})
 	})
 }

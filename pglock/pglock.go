@@ -13,7 +13,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// New returns the locks of this process in the database of pool, where [Migrate] has made the schema.
+// New returns the locks of this process in the database of pool, where [Migrate] has made the schema, or
+// the command tierlock migrate.
 // It connects as pool does, with its hooks BeforeConnect and AfterConnect, but on connections of its
 // own, which nobody else can keep busy: one that renews and listens, and up to four for requests.
 // Pool itself serves [Tx].
@@ -25,6 +26,9 @@ import (
 // be reached, the error wraps the cause of ctx and names the address. If the schema is missing or of another version, a permission is
 // missing, or the server or the pooler in between cannot be used, the error says so, at once. After an error nothing is left. Once New
 // has returned, the end of ctx has no effect.
+//
+// After a restart or a fail-over of PostgreSQL no new lock is granted for one lease TTL, 15 s by default. Holders keep their locks, unless
+// an asynchronous standby takes over without their rows: "What is promised" in the documentation of this package has the details.
 func New(ctx context.Context, pool *pgxpool.Pool, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	return front(ctx, pool, opts, open)
 }

@@ -24,13 +24,12 @@ func Example() {
 	}
 	defer locks.Close()
 
-	hold, err := locks.Mutex("locks:report").Acquire(ctx)
+	report := locks.Mutex("locks:report")
+	err = report.Do(ctx, func(ctx context.Context) error { // ctx ends if the lock is lost
+		_, err := redislock.Eval(ctx, tier.HoldFrom(ctx, report), `return redis.call('SET', KEYS[1], ARGV[1])`, []string{"reports:last"}, "today")
+		return err
+	})
 	if err != nil {
-		log.Fatal(err)
-	}
-	defer hold.Release()
-	ctx = hold.Context(ctx) // ends if the lock is lost
-	if _, err := redislock.Eval(ctx, hold, `return redis.call('SET', KEYS[1], ARGV[1])`, []string{"reports:last"}, "today"); err != nil {
 		log.Print(err)
 	}
 }

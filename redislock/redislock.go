@@ -19,6 +19,10 @@ import (
 // New waits until Redis has answered, or ctx is done, so give ctx a deadline. A wrong option is an error at once. If Redis cannot be
 // reached, the error wraps the cause of ctx and names the address. If Redis refuses what every lock needs, the error names that, at once.
 // After an error nothing is left. Once New has returned, the end of ctx has no effect.
+//
+// Caution: after a start or a fail-over of Redis no new lock is granted for one lease TTL, 15 s by default. Locks that the new primary
+// knows stay held, others are lost. Without min-replicas-to-write two processes can have one lock after a fail-over. "Fail-over" in the
+// documentation of this package has the details, and [WithNewServer] is for tests.
 func New(ctx context.Context, client redis.UniversalClient, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err != nil {

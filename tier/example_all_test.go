@@ -18,10 +18,9 @@ func ExampleAcquireAll() {
 		if err != nil {
 			return err // nothing is held
 		}
-		defer both.Release()
 		work := both.Context(ctx) // ends if either lock is lost
 		fmt.Println("transferring:", work.Err() == nil)
-		return both.Err()
+		return both.Release() // an error if either was lost
 	}
 	results := make(chan error)
 	go func() { results <- transfer(ctx, "alice", "bob") }()

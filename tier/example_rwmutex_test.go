@@ -25,16 +25,15 @@ func ExampleRWMutex() {
 		if err != nil {
 			return errors.Join(err, write.Release())
 		}
-		defer read.Release()
 		if err := write.Release(); err != nil {
-			return err // it was lost while prices were written
+			return errors.Join(err, read.Release()) // it was lost while prices were written
 		}
 		work := read.Context(ctx) // not that of the writer, which has ended
 		fmt.Println("others may read them:", read.Shared(), work.Err() == nil)
 
 		_, err = prices.Writer().Acquire(work)
 		fmt.Println("back to writing:", errors.Is(err, tier.ErrCannotUpgrade))
-		return nil
+		return read.Release() // an error if it was lost while prices were read
 	}
 	fmt.Println(publish(ctx))
 	// Output:

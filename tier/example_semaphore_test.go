@@ -21,14 +21,13 @@ func ExampleSemaphore() {
 		fmt.Println(err)
 		return
 	}
-	defer large.Release()
 	_, err = calls.TryAcquire(ctx, 7)
 	fmt.Println("seven more:", errors.Is(err, tier.ErrLocked))
 	err = calls.Do(ctx, 6, func(ctx context.Context) error { // the context ends if a permit is lost
 		fmt.Println("six more")
 		return nil
 	})
-	fmt.Println(err)
+	fmt.Println(errors.Join(err, large.Release()))
 	// Output:
 	// seven more: true
 	// six more

@@ -50,10 +50,12 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	defer hold.Release()
 	work := hold.Context(context.Background()) // ends if the lock is lost
 	fmt.Println("working:", work.Err() == nil)
-	// Output: working: true
+	fmt.Println("held to the end:", hold.Release() == nil)
+	// Output:
+	// working: true
+	// held to the end: true
 }
 
 // Functions that each make sure of the lock may call one another.
@@ -162,21 +164,17 @@ func ExampleMutex_Contenders() {
 	defer disconnect()
 	mu := locks.Mutex("/locks/report")
 
-	hold, err := mu.Acquire(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer hold.Release()
-	queue, err := mu.Contenders(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, c := range queue {
-		fmt.Println("this process:", c.PID == os.Getpid(), "- the holder:", c.Token == hold.Token())
-	}
-	// Output: this process: true - the holder: true
+	err := mu.Do(ctx, func(ctx context.Context) error {
+		queue, err := mu.Contenders(ctx)
+		for _, c := range queue {
+			fmt.Println("this process:", c.PID == os.Getpid(), "- the holder:", c.Token == tier.HoldFrom(ctx, mu).Token())
+		}
+		return err
+	})
+	fmt.Println(err)
+	// Output:
+	// this process: true - the holder: true
+	// <nil>
 }
 
 // Work that looks now and then is told by the context of the hold; work that cannot be

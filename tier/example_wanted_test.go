@@ -2,6 +2,7 @@ package tier_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -62,10 +63,9 @@ func ExampleHold_RevokeRequested() {
 		fmt.Println(err)
 		return
 	}
-	defer hold.Release()
 	revoked := hold.RevokeRequested()
 	if err := mu.Revoke(ctx); err != nil { // anywhere; also: tierlock revoke /locks/printer
-		fmt.Println(err)
+		fmt.Println(errors.Join(err, hold.Release()))
 		return
 	}
 	for jobs := make(chan string); ; {
@@ -73,11 +73,12 @@ func ExampleHold_RevokeRequested() {
 		case job := <-jobs:
 			fmt.Println("printing", job)
 		case <-revoked:
-			fmt.Println("somebody else may have it")
+			fmt.Println("somebody else may have it:", hold.Release())
 			return
 		case <-hold.Lost():
+			fmt.Println(hold.Release())
 			return
 		}
 	}
-	// Output: somebody else may have it
+	// Output: somebody else may have it: <nil>
 }

@@ -101,7 +101,10 @@ func (h *Hold) ValidUntil() time.Time {
 	return h.own.grant.ValidUntil()
 }
 
-// Token returns the fencing token: positive, the same for all holds of one ownership,
+// Token returns the fencing token. Use it wherever a write that comes late does harm: a process can be stopped after it has looked at the
+// lock, and writes when another process has it. Guarded writes need no token; see [Guard].
+//
+// The token is positive, the same for all holds of one ownership,
 // never lower than that of any owner before, and higher than that of any owner in
 // another process before. A resource that refuses tokens lower than the highest it has
 // seen is safe from owners that do not know yet that they lost the lock.
@@ -140,9 +143,9 @@ func (h *Hold) RevokeRequested() <-chan struct{} { return h.own.cohort.revokedOf
 func (h *Hold) Path() string { return h.own.cohort.key.path }
 
 // Release ends this hold. With the last hold of the ownership the lock goes: first the
-// contender, then the gate. Release takes no context. It waits for an unreachable store for the
-// time of [WithReleaseTimeout], after which the contender is removed in the background or goes
-// with its session. A guarded write that has not been answered keeps the lock from being handed
+// contender, then the gate. Release takes no context. In an outage it waits for the store for the
+// time of [WithReleaseTimeout], a third of the lease TTL by default. After that it returns, and the contender is removed in the background
+// or goes with its session. A guarded write that has not been answered keeps the lock from being handed
 // off within the process.
 //
 // It returns nil if the lock was ours to the end, an error wrapping [ErrLost] if it was
@@ -208,8 +211,11 @@ func HoldFrom(ctx context.Context, m *Mutex) *Hold {
 }
 
 // WithoutHold returns ctx without the holds it carries, for goroutines that are started under a
-// lock and must not share it: with it they wait for the lock like anybody else. Values and
-// cancellation stay; so it ends with the hold, if ctx does.
+// lock and must not share it: with it they wait for the lock like any other goroutine. Values and
+// cancellation stay. Therefore it ends with the hold, if ctx does.
+//
+// Caution: a holder that waits for such a goroutine, as in Wait of an errgroup, waits for itself. For goroutines that take the lock in
+// turn, start the group with a context from before the acquisition, and without the lock.
 func WithoutHold(ctx context.Context) context.Context { return withoutHold{ctx} }
 
 type withoutHold struct{ context.Context }
@@ -226,8 +232,8 @@ func (c withoutHold) Value(key any) any {
 // wrapping [ErrLost] as its cause, and when the hold is released, with [ErrReleased]; if
 // that has happened, it is done when Context returns.
 //
-// Caution: goroutines that share this context share the hold. They are not excluded from each other. Give a goroutine that has to compete
-// for the lock [WithoutHold] of the context.
+// Caution: goroutines that share this context, such as those of an errgroup, share the hold. They are not excluded from each other. Give a
+// goroutine that has to compete for the lock [WithoutHold] of the context.
 //
 // Derive it from a context that lives as long as the work, not from one whose deadline
 // was meant for the wait. The same ctx gives the same context, so that a hold that lasts

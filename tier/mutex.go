@@ -68,13 +68,18 @@ func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "acquire", (*cohort).enter)
 }
 
-// TryAcquire is Acquire without waiting for others: it returns [ErrLocked] if somebody
-// has the lock or waits for it, or has only just given up waiting. If that is a
-// goroutine of this process, nothing is sent; otherwise it costs one round trip, and in
-// ZooKeeper a second one if nobody is there. While [Registry.Err] says that the store cannot be
-// reached it fails at once. A server that has just fallen silent is waited for until that is known,
-// or ctx is done, or another goroutine of this process waits for the lock and the answer has taken a second: the
-// error is [ErrLocked] then, and the other goroutine queues.
+// TryAcquire is Acquire without waiting for others. If it returns no hold, its error wraps
+//
+//   - [ErrLocked] if another owner has the lock or waits for it, or has only just given up waiting;
+//   - [ErrLocked] and a [*GracePeriodError] while the store grants no lock after its start or a fail-over;
+//   - [ErrUnavailable] while the store cannot be reached or refuses requests;
+//   - [ErrLost] if ctx is that of a hold that was lost, and [ErrClosed] if the registry is closed;
+//   - the cause of ctx, or an error that trying again does not change, such as a missing permission.
+//
+// If another goroutine of this process has the lock, nothing is sent; otherwise a try costs one round trip, and in ZooKeeper a second
+// one if nobody is there. While [Registry.Err] says that the store cannot be reached it fails at once. A server that has just fallen
+// silent is waited for until that is known, or ctx is done, or another goroutine of this process waits for the lock and the answer has
+// taken a second: the error is [ErrLocked] then, and the other goroutine queues.
 func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "try", (*cohort).try)
 }
@@ -133,7 +138,10 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 // If the lock could not be acquired, Do returns the error of Acquire without calling f. Otherwise it returns the error of f, unchanged, if
 // the release succeeds; the error of the release if f returns nil; and else an error that wraps both.
 //
-// Caution: goroutines that f starts with its context share the hold. They are not excluded from each other; see [Hold.Context].
+// If the lock is lost, f goes on until it returns: let it stop when its context ends. Do returns an error that wraps [ErrLost] then.
+//
+// Caution: goroutines that f starts with its context, such as those of an errgroup, share the hold. They are not excluded from each other;
+// see [Hold.Context].
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	hold, err := m.Acquire(ctx)
 	if err != nil {

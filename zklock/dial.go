@@ -22,8 +22,8 @@ import (
 // If there is a path, all others are below it, those of locks and those of guarded writes. It need
 // not exist: it comes with the first lock, like the parents of a lock, and goes when it is empty;
 // one that somebody else has created stays. Where it may not be created, the first lock gets an
-// error that wraps [zk.ErrNoAuth] and names the permission. So nobody notices a path that is misspelt,
-// but its locks exclude nobody who writes it otherwise.
+// error that wraps [zk.ErrNoAuth] and names the permission. Caution: a misspelled path is created silently, and its locks do not exclude
+// processes that use the right one.
 //
 // The client reconnects by itself and opens a new session when one has expired. Names are looked up
 // again whenever it connects, and all the addresses of a name are tried; if that fails or takes longer

@@ -32,6 +32,12 @@
 // The uuid is of version 8, which tells our nodes from Curator's. A node with the content "__REVOKE__", or with "revoke" in its
 // description, is asked to give the lock up; otherwise the content is for people.
 //
+// # Moving from zk.Lock
+//
+// Package dropin has the methods of zk.Lock on the *zk.Conn that the program has: replace zk.NewLock by dropin.NewLock. [Dial] makes a
+// connection of its own, and adds contexts, the lease and notice of loss. The locks of both and zk.Lock exclude each other on one
+// path, so processes can move one at a time. While others on the path have one node per goroutine, use [tier.WithRounds] with Dial.
+//
 // # What is promised
 //
 // At most one node is at the head of the queue: the server decides. A holder
