@@ -37,6 +37,9 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	fmt.Printf("%s runs until this is interrupted, and its data go with it. For the command:\nTIERLOCK_STORE=%s\n", args[0], url)
+	if args[0] == "redis" {
+		fmt.Println("It grants its first lock 15 s after its start, as each Redis.")
+	}
 	<-ctx.Done()
 	return server.Stop()
 }
