@@ -1,10 +1,11 @@
 // Leader is a program of which one process works, however many run. Run it in two terminals at once, and end the one that
 // works: the other one goes on.
 //
-//	ZK_SERVERS=127.0.0.1:2181 go run ./examples/leader
+//	go run ./examples/leader
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log"
@@ -27,7 +28,7 @@ func main() {
 
 func run(ctx context.Context) error {
 	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
-	locks, err := zklock.Dial(connect, os.Getenv("ZK_SERVERS")) // host:port,host:port/path
+	locks, err := zklock.Dial(connect, cmp.Or(os.Getenv("ZK_SERVERS"), "127.0.0.1:2181")) // host:port,host:port/path
 	cancel()
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@
 // own. Start it in several terminals: no two work on one key at the same time, in no process.
 //
 //	ZK_SERVERS=127.0.0.1:2181 DIR=/tmp/pool go run ./examples/pool
+//	$env:ZK_SERVERS="127.0.0.1:2181"; $env:DIR="$env:TEMP/pool"; go run ./examples/pool    # PowerShell
 package main
 
 import (
@@ -36,6 +37,9 @@ func main() {
 
 // run works on each key once. One registry is enough for all goroutines and all locks.
 func run(ctx context.Context) error {
+	if err := os.MkdirAll(os.Getenv("DIR"), 0o700); err != nil {
+		return err
+	}
 	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
 	locks, err := zklock.Dial(connect, os.Getenv("ZK_SERVERS"))
 	cancel()

@@ -2,6 +2,8 @@
 // can take or break who has neither its certificate nor its password. Run it as often as you like:
 //
 //	ZK_SERVERS=zk1:2281,zk2:2281/app ZK_CA=ca.pem ZK_CERT=service.pem ZK_DIGEST=service:password go run ./examples/secure
+//
+// In PowerShell, set each variable first, as in $env:ZK_CA = "ca.pem".
 package main
 
 import (
