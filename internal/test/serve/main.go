@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -28,11 +29,14 @@ func main() {
 	}
 }
 
+// usual has the ports on which clients look for a store.
+var usual = map[string]int{"zookeeper": 2181, "etcd": 2379, "postgres": 5432, "redis": 6379}
+
 func run(ctx context.Context, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("usage: serve zookeeper|etcd|postgres|redis")
+	if len(args) != 1 || usual[args[0]] == 0 {
+		return errors.New("want a store: zookeeper, etcd, postgres or redis")
 	}
-	server, url, err := start(ctx, args[0])
+	server, url, err := start(ctx, args[0], usual[args[0]])
 	if err != nil {
 		return err
 	}
@@ -45,22 +49,21 @@ func run(ctx context.Context, args []string) error {
 }
 
 // start starts a server of store, and says by which URL the command finds it.
-func start(ctx context.Context, store string) (server *child.Server, url string, err error) {
+func start(ctx context.Context, store string, port int) (server *child.Server, url string, err error) {
+	addr := fmt.Sprint("127.0.0.1:", port)
 	switch store {
 	case "zookeeper":
-		server, err = zkserver.Start(ctx, zkserver.Config{Port: 2181, TickTime: 2 * time.Second})
-		url = "zk://127.0.0.1:2181"
+		server, err = zkserver.Start(ctx, zkserver.Config{Port: port, TickTime: 2 * time.Second})
+		url = "zk://" + addr
 	case "etcd":
-		server, err = etcdserver.Start(ctx, etcdserver.Config{Port: 2379, TickTime: 100 * time.Millisecond})
-		url = "etcd://127.0.0.1:2379"
+		server, err = etcdserver.Start(ctx, etcdserver.Config{Port: port, TickTime: 100 * time.Millisecond})
+		url = "etcd://" + addr
 	case "postgres":
-		server, err = pgserver.Start(ctx, pgserver.Config{Port: 5432})
-		url = pgserver.URL("127.0.0.1:5432")
+		server, err = pgserver.Start(ctx, pgserver.Config{Port: port})
+		url = pgserver.URL(addr)
 	case "redis":
-		server, err = redisserver.Start(ctx, redisserver.Config{Port: 6379})
-		url = "redis://127.0.0.1:6379"
-	default:
-		err = fmt.Errorf("no store %q: zookeeper, etcd, postgres, redis", store)
+		server, err = redisserver.Start(ctx, redisserver.Config{Port: port})
+		url = "redis://" + addr
 	}
 	return server, url, err
 }
