@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tierlock/tierlock/stress/internal/bench"
 	"github.com/tierlock/tierlock/stress/internal/load"
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
@@ -63,8 +64,8 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 		"advisory or rueidislock, for rw the mutex; -baseline=`lock` names another one", setBaseline(&baseline))
 	flags.StringVar(&format, "o", "text", "text|json: form of the result")
 	flags.StringVar(&c.HTML, "html", "", "`file` to write a report with charts to")
-	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 5s each by default, and write it "+
-		"to `dir`")
+	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 1.5s each by default, and write it "+
+		"to the documents in `dir`")
 	flags.BoolVar(&c.Chaos, "chaos", false, "kill and stop workers and servers, and cut connections, for the whole duration")
 	flags.StringVar(&c.Trace, "trace", "", "for -chaos: keep in `dir` what has passed between the workers and the store")
 	flags.IntVar(&c.Ensemble, "ensemble", 1, "private servers")
@@ -90,7 +91,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 		c.shapeForChaos(set)
 	}
 	if c.Bench != "" && !set["duration"] {
-		c.Duration = 5 * time.Second
+		c.Duration = 1500 * time.Millisecond
 	}
 	c.chooseBaseline(baseline)
 	err := errors.Join(c.setServers(servers), c.check(), c.checkSort(set), c.checkChaos(), c.checkBench(set), checkFormat(format),
@@ -232,6 +233,9 @@ func (c *command) checkChaos() error {
 func (c *command) checkBench(set map[string]bool) error {
 	if c.Bench == "" {
 		return nil
+	}
+	if !bench.Has(c.Store.Name) {
+		return fmt.Errorf("-bench -store %s: it is measured with -store postgres", c.Store.Name)
 	}
 	for name := range set {
 		if !slices.Contains([]string{"bench", "duration", "seed", "store"}, name) {

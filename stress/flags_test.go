@@ -23,6 +23,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 		"-lock rw -reads -0.1", "-lock rw -reads 1.1", "-lock rw -reads NaN",
 		"-lock semaphore -permits 0", "-lock semaphore -weight 0", "-lock semaphore -permits 2 -weight 3", "-lock semaphore -baseline",
 		"-baseline=none", "-baseline=etcd", "-lock rw -baseline=zk", "-bench x -procs 2", "-bench x -zk host", "-bench x -html y",
+		"-bench x -store postgres-advisory",
 	} {
 		code, stdout, stderr := runWith(strings.Fields(args)...)
 		need.That(t, fmt.Sprintf("%s: got exit %d, stdout %q, stderr %q, want %d and the usage on stderr", args, code, stdout, stderr, exitUsage),
@@ -33,7 +34,7 @@ func TestWrongUsageExitsWith2(t *testing.T) {
 func TestLockThatTheStoreDoesNotHave(t *testing.T) {
 	for _, order := range []string{"-store etcd -lock zk", "-lock zk -store etcd"} {
 		if _, _, stderr := runWith(strings.Fields(order)...); !strings.Contains(stderr,
-			`-lock "zk": no such lock on etcd, which has etcd, mutex, rw`) {
+			`-lock "zk": no such lock on etcd, which has etcd, etcd-local, mutex, rw`) {
 			t.Errorf("%s: got %q", order, stderr)
 		}
 	}
@@ -41,7 +42,7 @@ func TestLockThatTheStoreDoesNotHave(t *testing.T) {
 
 func TestBaselineIsTheFirstOneUnlessNamed(t *testing.T) {
 	for args, want := range map[string]string{
-		"": "", "-baseline": "zk", "-baseline=zk": "zk", "-baseline=false": "", "-baseline -lock rw": "mutex", "-baseline -store etcd": "etcd",
+		"": "", "-baseline": "zk", "-baseline=zk": "zk", "-baseline=zk-local": "zk-local", "-baseline=false": "", "-baseline -lock rw": "mutex", "-baseline -store etcd": "etcd",
 		"-baseline -store redis": "rueidislock", "-baseline=redsync -store redis": "redsync",
 		"-baseline -store postgres": "advisory", "-baseline=version -store postgres-advisory": "version",
 	} {
@@ -64,7 +65,7 @@ func TestShapeOfChaos(t *testing.T) {
 func TestShapeOfABench(t *testing.T) {
 	c, err := parseFlags([]string{"-bench", "x"}, os.Stderr)
 	need.WantErr(t, "of several", err, nil)
-	need.Equal(t, "the duration of each", c.Duration, 5*time.Second)
+	need.Equal(t, "the duration of each", c.Duration, 1500*time.Millisecond)
 	c, err = parseFlags([]string{"-bench", "x", "-duration", "1s"}, os.Stderr)
 	need.WantErr(t, "of several", err, nil)
 	need.Equal(t, "the duration of each", c.Duration, time.Second)

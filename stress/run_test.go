@@ -99,9 +99,8 @@ func TestRealLocksPass(t *testing.T) {
 				"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
 			need.Equal(t, "the verdict", r.Verdict, "PASS")
 			need.That(t, fmt.Sprintf("%+v", r), r.Acquisitions != 0 && len(r.PerProcess) == 2 && r.Packets != nil && r.Wait.Max != 0)
-			if len(r.Curve) == 0 || r.QuorumWrite == 0 || r.Writes == nil || r.Away != nil || r.Release != nil {
-				t.Errorf("got %d points, quorum write %d, writes %v, away %v, release %v, want all but the last two",
-					len(r.Curve), r.QuorumWrite, r.Writes, r.Away, r.Release)
+			if len(r.Curve) == 0 || r.Writes == nil || r.Away != nil || r.Release != nil {
+				t.Errorf("got %d points, writes %v, away %v, release %v, want the first two", len(r.Curve), r.Writes, r.Away, r.Release)
 			}
 			need.That(t, fmt.Sprintf("errors on a healthy server: %v, lost %d", r.Errors, r.Lost), len(r.Errors) == 0 && r.Lost == 0)
 		})
@@ -130,7 +129,7 @@ func TestRealLocksPassOnTheOtherStores(t *testing.T) {
 			r := runJSON(t, exitPass, "-store", name, "-lock", c.lock, "-baseline="+c.baseline,
 				"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
 			for lock, r := range map[string]report.Result{c.lock: r, c.baseline: *r.Baseline} {
-				need.That(t, fmt.Sprintf("%s: %+v", lock, r), r.Verdict == "PASS" && r.Store == name && r.Acquisitions != 0 && r.QuorumWrite != 0)
+				need.That(t, fmt.Sprintf("%s: %+v", lock, r), r.Verdict == "PASS" && r.Store == name && r.Acquisitions != 0)
 				need.That(t, fmt.Sprintf("%s: errors on a healthy server: %v, lost %d", lock, r.Errors, r.Lost), len(r.Errors) == 0 && r.Lost == 0)
 			}
 			checkTraffic(t, name, c.lock, r)
@@ -138,7 +137,7 @@ func TestRealLocksPassOnTheOtherStores(t *testing.T) {
 	}
 }
 
-// checkTraffic: PostgreSQL does not count packets, and its advisory locks are no writes.
+// checkTraffic: packets are counted, of PostgreSQL statements; its advisory locks are no writes.
 func checkTraffic(t *testing.T, name, lock string, r report.Result) {
 	t.Helper()
 	e := r.Environment
@@ -146,7 +145,7 @@ func checkTraffic(t *testing.T, name, lock string, r report.Result) {
 	need.That(t, fmt.Sprintf("version %q, ZooKeeper's %q", versions[name], e.ZooKeeper), versions[name] != "" && e.ZooKeeper == "")
 	volatile := lock == "advisory" || name == "postgres-advisory"
 	need.That(t, fmt.Sprintf("%v writes per turn", r.Writes), r.Writes != nil && (*r.Writes != 0 || volatile))
-	need.Equal(t, "packets per turn are counted", r.Packets != nil, e.PostgreSQL == "")
+	need.That(t, fmt.Sprintf("packets or statements per turn: %v", r.Packets), r.Packets != nil && *r.Packets > 0)
 }
 
 func TestServersAreAnRTTAway(t *testing.T) {

@@ -1,234 +1,172 @@
-// Package bench measures all that tierlock is held against, beside the store's own lock,
-// and writes it down.
+// Package bench measures tierlock beside the lock that each store usually has, and beside a local mutex in front of that, and
+// writes it into the documents.
 package bench
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"slices"
+	"runtime/debug"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/tierlock/tierlock/stress/internal/judge"
 	"github.com/tierlock/tierlock/stress/internal/load"
 	"github.com/tierlock/tierlock/stress/internal/report"
-	"github.com/tierlock/tierlock/stress/internal/report/page"
-	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// rounds is how many times each trial is measured.
-const rounds = 3
+// rounds is how many times everything is measured.
+const rounds = 5
 
-// benchmark is what bench.json holds. Durations are in nanoseconds.
+// benchmark is what was measured on the servers of a store, as a file has it.
 type benchmark struct {
 	Environment *report.Environment `json:"environment"`
-	Duration    int64               `json:"duration_ns"` // of each run
-	Trials      []measured          `json:"configurations"`
-	GoBench     []goBench           `json:"go_bench"` // null without the go command and the sources
-	Goals       []judged            `json:"goals"`
-
-	store *store.Store
+	Library     string              `json:"library"`     // the client whose lock is the peer, and its version
+	Duration    int64               `json:"duration_ns"` // of a run, at least
+	Took        int64               `json:"took_ns"`     // all of them
+	Rounds      int                 `json:"rounds"`
+	Busy        []int               `json:"busy"` // rounds that began while something else wanted the processors
+	Messages    string              `json:"messages"`
+	Works       []*measured         `json:"works"`
 }
 
-// measured is a trial and what it found.
+// measured is a work, and what it has shown with each lock.
 type measured struct {
-	Name   string           `json:"name"`
-	Runs   []*report.Result `json:"runs"`
-	Median int              `json:"median"` // index of the run that stands for all, the middle one by ratio or rate
-}
-
-// works is what is measured on each store, and how it ought to be.
-var works = map[string]struct {
-	trials []trial
-	goals  []goal
-}{
-	"zookeeper":         {trials, goals},
-	"etcd":              {etcdTrials, etcdGoals},
-	"postgres":          {postgresTrials, postgresGoals},
-	"postgres-advisory": {postgresTrials, postgresGoals},
-	"redis":             {redisTrials, redisGoals},
+	Work  string    `json:"work"`
+	Locks []*series `json:"locks"`
 }
 
 var errInterrupted = errors.New("interrupted; nothing was written")
 
-// Run measures all trials of a store on one private server, with the duration and the
-// seed of cfg, and writes what it found to dir, which it makes if need be: all of it, or
-// nothing. stdout gets the goals.
+// Has reports whether there is something to measure on a store of that name by itself.
+func Has(store string) bool {
+	_, ok := plans[store]
+	return ok
+}
+
+// Run measures what is planned for a store on one private server, with the duration and the seed of cfg, and writes it to the documents
+// in dir: all of it, or nothing. stdout gets the goals.
 func Run(ctx context.Context, cfg load.Config, dir string, stdout, stderr io.Writer) error {
-	work := works[cfg.Store.Name]
-	b, err := measure(ctx, cfg, work.trials, work.goals, stderr)
+	p := plans[cfg.Store.Name]
+	b, err := p.measure(ctx, cfg, p.works(), rounds, stderr)
 	if err != nil {
 		return err
 	}
-	if cfg.Store == store.ZooKeeper { // once is enough: no store is asked
-		fmt.Fprintln(stderr, "stress: single calls")
-		if err := b.addGoBench(ctx); ctx.Err() != nil {
-			return errInterrupted
-		} else if err != nil {
-			fmt.Fprintln(stderr, "stress: go on without single calls:", err)
-		}
-	}
-	if err := b.write(dir); err != nil {
+	if err := b.write(dir, p); err != nil {
 		return err
 	}
-	return b.print(stdout)
+	return b.print(stdout, p.goals)
 }
 
-func measure(ctx context.Context, cfg load.Config, trials []trial, goals []goal, stderr io.Writer) (*benchmark, error) {
+func (p plan) measure(ctx context.Context, cfg load.Config, works []work, rounds int, stderr io.Writer) (*benchmark, error) {
 	server, err := cfg.Store.Start(ctx, cfg.Shape())
 	if err != nil {
 		return nil, err
 	}
 	defer server.Stop()
 	cfg.Use(server)
-	b := &benchmark{Environment: cfg.Environment(), Duration: cfg.Duration.Nanoseconds(), store: cfg.Store}
-	for _, t := range trials {
-		b.Trials = append(b.Trials, measured{Name: t.name})
-	}
-	var found []round
+	b := newBenchmark(works)
+	b.Environment, b.Library, b.Duration, b.Rounds = cfg.Environment(), version(p.library), cfg.Duration.Nanoseconds(), rounds
+	start := time.Now()
 	for n := range rounds {
 		fmt.Fprintf(stderr, "stress: round %d of %d\n", n+1, rounds)
-		r, err := b.round(ctx, cfg, trials, stderr)
-		if err != nil {
-			return nil, err
+		if !load.Quiet() {
+			b.Busy = append(b.Busy, n+1)
 		}
-		found = append(found, r)
-	}
-	for i := range b.Trials {
-		b.Trials[i].choose()
-	}
-	for _, g := range goals {
-		j, err := g.judge(found)
-		if err != nil {
-			return nil, err
+		for i, w := range works {
+			fmt.Fprintln(stderr, "stress:", w.name())
+			found, err := w.measure(ctx, cfg, n)
+			if err != nil {
+				return nil, err
+			}
+			for j, r := range found {
+				b.Works[i].Locks[j].add(r)
+				b.Messages = r.Messages()
+			}
 		}
-		b.Goals = append(b.Goals, j)
 	}
+	b.Took = time.Since(start).Nanoseconds()
 	return b, nil
 }
 
-// round measures each trial once.
-func (b *benchmark) round(ctx context.Context, cfg load.Config, trials []trial, stderr io.Writer) (round, error) {
-	r := round{}
-	for i, t := range trials {
-		fmt.Fprintln(stderr, "stress:", t.name)
-		result, err := t.run(ctx, cfg)
-		if err != nil {
-			return nil, err
+func newBenchmark(works []work) *benchmark {
+	b := &benchmark{}
+	for _, w := range works {
+		m := &measured{Work: w.name()}
+		for _, c := range w.locks {
+			m.Locks = append(m.Locks, &series{c.name, map[string][]float64{}})
 		}
-		if t.beside != "" {
-			result.Compare(r[t.beside].Baseline)
+		b.Works = append(b.Works, m)
+	}
+	return b
+}
+
+func (w work) name() string { return w.with(w.locks[0]).Result().Work() }
+
+// with is the work, done with one lock.
+func (w work) with(c contestant) *load.Config {
+	shape := w.Config
+	shape.Store, shape.Lock, shape.HandOff, shape.Linger, shape.Paths = c.store, c.kind, c.handOff, c.linger, max(1, w.Paths)
+	return &shape
+}
+
+// cycle is for how long a work is done at least, if its goroutines need longer to have the lock once each, in all processes: three
+// times as long as they do.
+const cycle = 500 * time.Millisecond
+
+func (w work) length(least time.Duration) time.Duration {
+	once := w.Section * time.Duration(w.Procs*w.Goroutines)
+	return time.Duration(float64(least) * max(1, once.Seconds()/cycle.Seconds()))
+}
+
+// measure does the work once with each lock. Each round begins with another one.
+func (w work) measure(ctx context.Context, cfg load.Config, round int) ([]*report.Result, error) {
+	found := make([]*report.Result, len(w.locks))
+	for i := range w.locks {
+		i = (i + round) % len(w.locks)
+		c := w.locks[i]
+		shape := w.with(c)
+		shape.Servers, shape.Duration, shape.Seed = cfg.Servers, w.length(cfg.Duration), cfg.Seed
+		r, err := load.Measure(ctx, *shape)
+		switch {
+		case ctx.Err() != nil:
+			return nil, errInterrupted
+		case err != nil:
+			return nil, fmt.Errorf("%s, %s: %w", w.name(), c.name, err)
+		case r.Verdict != "PASS" && (shape.Kind().Tier || r.Acquisitions == 0): // nothing else is promised of others
+			return nil, fmt.Errorf("%s, %s: %s: %v; nothing was written", w.name(), c.name, r.Verdict, r.Violations())
 		}
-		r[t.name] = result
-		b.Trials[i].Runs = append(b.Trials[i].Runs, result)
+		found[i] = r
 	}
-	return r, nil
-}
-
-func (t trial) run(ctx context.Context, cfg load.Config) (*report.Result, error) {
-	shape := t.shape
-	shape.Lock, shape.Paths = cmp.Or(shape.Lock, "mutex"), max(1, shape.Paths)
-	shape.Store, shape.Servers, shape.Duration, shape.Seed = cfg.Store, cfg.Servers, cfg.Duration, cfg.Seed
-	result, err := load.Run(ctx, shape)
-	switch {
-	case ctx.Err() != nil:
-		return nil, errInterrupted
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", t.name, err)
-	case result.Verdict != "PASS":
-		return nil, fmt.Errorf("%s: %s: %v; nothing was written", t.name, result.Verdict, result.Violations())
-	case result.Baseline != nil && result.Baseline.Acquisitions == 0:
-		return nil, fmt.Errorf("%s: the baseline acquired nothing; nothing was written", t.name)
-	}
-	result.Environment = nil // that of all
-	return result, nil
-}
-
-// choose finds the run that stands for all.
-func (m *measured) choose() {
-	order := make([]int, len(m.Runs))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(i, j int) int {
-		a, b := m.Runs[i], m.Runs[j]
-		return cmp.Or(cmp.Compare(a.Ratio, b.Ratio), cmp.Compare(a.PerSecond, b.PerSecond))
-	})
-	m.Median = order[(len(order)-1)/2]
-}
-
-// fileIn is the file of that name and ending, which has the store in it but for ZooKeeper.
-func (b *benchmark) fileIn(dir, name, ending string) string {
-	if b.store != store.ZooKeeper {
-		name += "-" + b.store.Name
-	}
-	return filepath.Join(dir, name+ending)
-}
-
-// write puts bench.json, report.html and bench.svg into dir, which it makes if need be.
-func (b *benchmark) write(dir string) error {
-	data, err := json.MarshalIndent(b, "", "  ")
-	if err != nil {
-		return err
-	}
-	p := b.page()
-	picture, err := p.TurnsSVG(map[string]string{many: "tierlock", strictly: "tierlock, strict order"})
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	return errors.Join(
-		os.WriteFile(b.fileIn(dir, "bench", ".json"), append(data, '\n'), 0o644),
-		os.WriteFile(b.fileIn(dir, "bench", ".svg"), []byte(picture), 0o644),
-		p.WriteFile(b.fileIn(dir, "report", ".html")))
-}
-
-// peers are the locks that tierlock is compared with. It is the first one's figures that
-// are put beside those of a goal.
-func (b *benchmark) peers() (names []string) {
-	for _, lock := range b.store.Baselines {
-		names = append(names, report.NameOf(lock))
-	}
-	return names
-}
-
-func (b *benchmark) page() *page.Page {
-	p := &page.Page{
-		Title: "tierlock beside " + strings.Join(b.peers(), ", "),
-		Summary: fmt.Sprintf("Processes × goroutines that want one lock, or one of several at random, for %s each, on one private %s on "+
-			"the same machine. Each piece of work is done with %s and right after that with tierlock, %d times. "+
-			"Goals are held against medians; all else is of the run in the middle. Only ratios mean anything on another machine.",
-			report.Duration(time.Duration(b.Duration)), b.store.Title, strings.Join(b.peers(), " or "), rounds),
-		Peer:        b.peers()[0],
-		Environment: b.Environment.Facts(),
-	}
-	for _, g := range b.Goals {
-		p.Goals = append(p.Goals, g.drawn())
-	}
-	for _, m := range b.Trials {
-		p.Comparisons = append(p.Comparisons, page.Comparison{Work: m.Name, Result: m.Runs[m.Median]})
-	}
-	return p
-}
-
-func (b *benchmark) print(w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "work\tfigure\tgoal\tmeasured\t%s\t\n", b.peers()[0])
-	for _, j := range b.Goals {
-		g := j.drawn()
-		verdict := "met"
-		if !g.Met {
-			verdict = "missed"
+	for i, c := range w.locks {
+		if i+1 < len(w.locks) && judge.Promises(found[i]) && c.handOff == nil && w.locks[i+1].handOff == &strict {
+			judge.BoundAbsence(found[i], nil, found[i+1].HandOver, false) // the transfers of the same round tell what is due
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", g.Work, g.Figure, g.Goal, g.Measured, g.Beside, verdict)
 	}
-	return table.Flush()
+	return found, nil
+}
+
+// figure is one of all runs of a work with a lock.
+func (b *benchmark) figure(work, lock, name string) []float64 {
+	for _, m := range b.Works {
+		for _, s := range m.Locks {
+			if m.Work == work && s.Lock == lock {
+				return s.Figures[name]
+			}
+		}
+	}
+	return nil
+}
+
+// version is a module of this program with its version.
+func version(module string) string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == module {
+				return strings.TrimPrefix(module, "github.com/") + " " + m.Version
+			}
+		}
+	}
+	return module
 }

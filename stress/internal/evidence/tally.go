@@ -17,6 +17,8 @@ type Tally struct {
 	Used        time.Duration // the same, but times what a section weighs if that is not for everybody
 	Sections    []int64       // completed, per path
 	Shared      []int64       // those of them that others may have been beside
+	Goroutines  []int64       // sections that each has completed
+	Statements  int64         // sent to PostgreSQL, whose servers do not count them
 	Late        int64         // acquisitions after the end, which did nothing
 	Overlaps    int64
 	Torn        int64 // sections that saw the counter change

@@ -19,6 +19,7 @@ func Summarize(r *report.Result, rule rule.Rule, tallies []*evidence.Tally, coun
 	alone := make([]int64, len(counted))
 	releases, handOvers, aways := durations.NewHistogram(), durations.NewHistogram(), durations.NewHistogram()
 	var elapsed time.Duration
+	var goroutines []int64
 	for i, w := range tallies {
 		if w == nil {
 			r.DeadWorkers++
@@ -32,6 +33,8 @@ func Summarize(r *report.Result, rule rule.Rule, tallies []*evidence.Tally, coun
 			t.alone[i] += n - w.Shared[path]
 			alone[path] += n - w.Shared[path]
 		}
+		goroutines = append(goroutines, w.Goroutines...)
+		r.Statements += w.Statements
 		r.Late += w.Late
 		r.Overlaps += w.Overlaps
 		r.TornReads += w.Torn
@@ -51,6 +54,7 @@ func Summarize(r *report.Result, rule rule.Rule, tallies []*evidence.Tally, coun
 		r.LostUpdates += max(n-counted[path], counted[path]-n)
 	}
 	t.report(r, rule, elapsed)
+	r.JainInside = jain(goroutines)
 	r.HandOver = handOvers.Quantiles()
 	if r.RTT > 0 {
 		release := releases.Quantiles()

@@ -24,20 +24,20 @@ func Run(ctx context.Context, cfg Config) (*report.Result, error) {
 		peer := cfg
 		peer.Lock = cfg.Baseline
 		var err error
-		if baseline, err = measure(ctx, peer); err != nil {
+		if baseline, err = Measure(ctx, peer); err != nil {
 			return nil, err
 		}
 	}
-	calm := quiet()
+	calm := Quiet()
 	before, err := calibrate(ctx, cfg)
 	if err != nil || before.Verdict == "FAIL" || before.Verdict == "PASS" && ctx.Err() != nil { // there is no more to judge
 		return before, err
 	}
-	result, err := measure(ctx, cfg)
+	result, err := Measure(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	judge.BoundAbsence(result, cfg.HandOff, before.HandOver, calm && quiet())
+	judge.BoundAbsence(result, cfg.HandOff, before.HandOver, calm && Quiet())
 	if baseline != nil {
 		result.Compare(baseline)
 	}
@@ -55,17 +55,16 @@ func calibrate(ctx context.Context, cfg Config) (*report.Result, error) {
 		return result, nil
 	}
 	cfg.HandOff, cfg.Duration, cfg.Section = new(time.Duration), min(calibrated, cfg.Duration), min(cfg.Section, time.Millisecond)
-	return measure(ctx, cfg)
+	return Measure(ctx, cfg)
 }
 
-// measure runs the workers of one lock and judges it.
-func measure(ctx context.Context, cfg Config) (*report.Result, error) {
+// Measure runs the workers of one lock and judges it, but for the bound that others tell of.
+func Measure(ctx context.Context, cfg Config) (*report.Result, error) {
 	seen, err := cfg.Store.Observe(ctx, cfg.Place())
 	if err != nil {
 		return nil, err
 	}
 	defer seen.Close()
-	quorumWrite := store.QuorumWrite(ctx, seen, cfg.Section)
 	dir, err := os.MkdirTemp("", "tierlock-stress-")
 	if err != nil {
 		return nil, err
@@ -96,12 +95,7 @@ func measure(ctx context.Context, cfg Config) (*report.Result, error) {
 		return nil, err
 	}
 	defer workers.Dismiss()
-	result, err := workers.perform(ctx, cfg, seen, registers)
-	if err != nil {
-		return nil, err
-	}
-	result.QuorumWrite = quorumWrite.Nanoseconds()
-	return result, nil
+	return workers.perform(ctx, cfg, seen, registers)
 }
 
 // perform is one run of workers that have just been started.
@@ -127,11 +121,8 @@ func (c Children) perform(ctx context.Context, cfg Config, seen store.Observer, 
 	result.LeakedNodes = leaked
 	judge.Summarize(result, cfg.Rule(), c.Tallies(), counted)
 	if n := float64(result.Acquisitions + result.Late); known && stillKnown && n > 0 {
-		packets, writes := float64(after.Packets-before.Packets)/n, float64(after.Writes-before.Writes)/n
-		result.Writes = &writes
-		if after.Packets > 0 {
-			result.Packets = &packets
-		}
+		packets, writes := float64(after.Packets-before.Packets+result.Statements)/n, float64(after.Writes-before.Writes)/n
+		result.Packets, result.Writes = &packets, &writes
 	}
 	return result, nil
 }

@@ -15,8 +15,8 @@ const (
 	pause = 10 * time.Millisecond
 )
 
-// quiet reports whether others leave most of the processors alone, at most looks. A system that does not tell counts as quiet.
-func quiet() bool {
+// Quiet reports whether others leave most of the processors alone, at most looks. A system that does not tell counts as quiet.
+func Quiet() bool {
 	var running []int
 	for range looks {
 		time.Sleep(pause)

@@ -26,7 +26,7 @@ func (w *worker) contend(ctx context.Context, goroutine int) {
 	choose := w.task.chooser(random, len(contenders))
 	for ctx.Err() == nil {
 		path := choose()
-		if err := w.takeTurn(ctx, random, contenders[path], path); err != nil {
+		if err := w.takeTurn(ctx, random, contenders[path], path, goroutine); err != nil {
 			w.fail(err)
 			clock.Sleep(retryPause, ctx.Done())
 		}
@@ -45,16 +45,16 @@ func (c *Config) chooser(random *rand.Rand, n int) func() int {
 	return func() int { return int(zipf.Uint64()) }
 }
 
-func (w *worker) takeTurn(ctx context.Context, random *rand.Rand, acquire store.Contender, path int) error {
+func (w *worker) takeTurn(ctx context.Context, random *rand.Rand, acquire store.Contender, path, goroutine int) error {
 	if w.witness != nil {
 		return w.witness.turn(ctx, random, acquire, path)
 	}
-	return w.turn(ctx, acquire, path, w.rule.Draw(random))
+	return w.turn(ctx, acquire, path, w.rule.Draw(random), goroutine)
 }
 
 // turn acquires the lock, goes through one section and releases. Its error is not about
 // a lock that was lost.
-func (w *worker) turn(ctx context.Context, acquire store.Contender, path int, weight int64) error {
+func (w *worker) turn(ctx context.Context, acquire store.Contender, path int, weight int64, goroutine int) error {
 	asked := clock.Tick()
 	h, err := acquire(ctx, weight)
 	if err != nil {
@@ -76,7 +76,7 @@ func (w *worker) turn(ctx context.Context, acquire store.Contender, path int, we
 	if errors.Is(released, store.ErrLost) {
 		v.lost, released = true, nil
 	}
-	w.record(v, path, weight, got.Sub(asked), v.left.Sub(got))
+	w.record(v, path, weight, goroutine, got.Sub(asked), v.left.Sub(got))
 	return errors.Join(err, released)
 }
 
@@ -130,7 +130,7 @@ func (w *worker) visit(h store.Hold, path int, weight int64, got clock.Instant) 
 	return v, err
 }
 
-func (w *worker) record(v visit, path int, weight int64, wait, inside time.Duration) {
+func (w *worker) record(v visit, path int, weight int64, goroutine int, wait, inside time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found.InSection += inside
@@ -151,6 +151,7 @@ func (w *worker) record(v visit, path int, weight int64, wait, inside time.Durat
 		return
 	}
 	w.found.Sections[path]++
+	w.found.Goroutines[goroutine]++
 	if w.rule.Alone(weight) {
 		w.waits.Keep(wait)
 	} else {

@@ -20,7 +20,7 @@ func (lostHold) Release() error { return store.ErrLost }
 func TestSectionOfALostHoldIsNotCounted(t *testing.T) {
 	w := newTestWorker(t)
 	acquire := func(context.Context, int64) (store.Hold, error) { return lostHold{}, nil }
-	need.OK(t, w.turn(t.Context(), acquire, 0, 1))
+	need.OK(t, w.turn(t.Context(), acquire, 0, 1, 0))
 	r := w.tally(0, 0)
 	need.Equal(t, "lost", r.Lost, 1)
 	need.That(t, fmt.Sprintf("reported are %d sections", r.Sections[0]), r.Sections[0] == 0 && w.registers[0].Counted() == 0)
@@ -33,7 +33,7 @@ func TestTurnAfterTheEndDoesNotEnter(t *testing.T) {
 		cancel()
 		return storetest.Hold{}, nil
 	}
-	need.OK(t, w.turn(ctx, acquire, 0, 1))
+	need.OK(t, w.turn(ctx, acquire, 0, 1, 0))
 	need.Equal(t, "sections counted", w.registers[0].Counted(), 0)
 	need.Equal(t, "late turns", w.tally(0, 0).Late, 1)
 }
@@ -49,7 +49,7 @@ func TestErrorsAreCountedByTheirRoot(t *testing.T) {
 
 func newTestWorker(t *testing.T) *worker {
 	t.Helper()
-	w := need.Get(newWorker(Task{Config: Config{Store: store.ZooKeeper, Lock: "mutex"}, Process: 1, LockPaths: []string{"/x"},
+	w := need.Get(newWorker(Task{Config: Config{Store: store.ZooKeeper, Lock: "mutex", Goroutines: 1}, Process: 1, LockPaths: []string{"/x"},
 		Dir: t.TempDir()}, nil))(t)
 	return w
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -126,7 +127,8 @@ func newWorker(t Task, locker store.Locker) (*worker, error) {
 	}
 	w := &worker{
 		task: t, rule: t.Rule(), locker: locker, registers: registers,
-		found: evidence.Tally{Sections: make([]int64, paths), Shared: make([]int64, paths), Errors: map[string]int64{}},
+		found: evidence.Tally{Sections: make([]int64, paths), Shared: make([]int64, paths),
+			Goroutines: make([]int64, t.Goroutines), Errors: map[string]int64{}},
 		waits: durations.NewHistogram(), shared: durations.NewHistogram(), releases: durations.NewHistogram(),
 		handOvers: durations.NewHistogram(), aways: durations.NewHistogram(),
 	}
@@ -137,6 +139,7 @@ func newWorker(t Task, locker store.Locker) (*worker, error) {
 }
 
 func (w *worker) run(ctx context.Context) *evidence.Tally {
+	store.Statements.Store(0) // those that made the connections
 	start := time.Now()
 	ended := make(chan struct{}, w.task.Goroutines)
 	for i := range w.task.Goroutines {
@@ -162,7 +165,8 @@ func (w *worker) tally(elapsed time.Duration, stuck int) *evidence.Tally {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.found
-	t.Elapsed, t.Stuck = elapsed, int64(stuck)
+	t.Elapsed, t.Stuck, t.Statements = elapsed, int64(stuck), store.Statements.Load()
+	t.Goroutines = slices.Clone(t.Goroutines)
 	t.Errors = maps.Clone(t.Errors) // a stuck goroutine may still add to the original
 	t.Wait, t.SharedWait, t.Release = w.waits.Export(), w.shared.Export(), w.releases.Export()
 	t.HandOver, t.Away = w.handOvers.Export(), w.aways.Export()

@@ -26,12 +26,14 @@ type Result struct {
 	Weight  int      `json:"weight,omitempty"`  // permits that a turn took at most
 
 	Acquisitions int64   `json:"acquisitions"`
-	Late         int64   `json:"late_acquisitions"` // after the end of the run, by locks that cannot be stopped from it
+	Statements   int64   `json:"statements,omitempty"` // sent to PostgreSQL
+	Late         int64   `json:"late_acquisitions"`    // after the end of the run, by locks that cannot be stopped from it
 	PerSecond    float64 `json:"per_second"`
 	PerProcess   []int64 `json:"per_process"`
 	Jain         float64 `json:"jain"`
-	Busy         float64 `json:"busy"`   // share of the time in which a path was in its section; of a semaphore, of its permits
-	Inside       float64 `json:"inside"` // sections of a path at once, on average
+	JainInside   float64 `json:"jain_goroutines"` // over the goroutines of all processes
+	Busy         float64 `json:"busy"`            // share of the time in which a path was in its section; of a semaphore, of its permits
+	Inside       float64 `json:"inside"`          // sections of a path at once, on average
 
 	Readers *Side `json:"readers,omitempty"` // of a reader/writer lock
 	Writers *Side `json:"writers,omitempty"`
@@ -42,12 +44,11 @@ type Result struct {
 	HandOver durations.Quantiles  `json:"handover_ns"` // from the end of a section to the next one, in another process
 	// Away is how long processes were without the lock while others had it; null where
 	// they do not want it all the time.
-	Away        *durations.Quantiles `json:"away_ns"`
-	Absences    int64                `json:"absences,omitempty"`        // how many these were
-	AwayBound   int64                `json:"away_bound_ns,omitempty"`   // what the lock promises of it, if it does
-	AwayJudged  bool                 `json:"away_judged,omitempty"`     // the run fails if 99 of 100 were not within the bound
-	Transfer    int64                `json:"transfer_ns,omitempty"`     // the longest hand-over in strict order, before the run
-	QuorumWrite int64                `json:"quorum_write_ns,omitempty"` // median of a small write to the same server, without the RTT
+	Away       *durations.Quantiles `json:"away_ns"`
+	Absences   int64                `json:"absences,omitempty"`      // how many these were
+	AwayBound  int64                `json:"away_bound_ns,omitempty"` // what the lock promises of it, if it does
+	AwayJudged bool                 `json:"away_judged,omitempty"`   // the run fails if 99 of 100 were not within the bound
+	Transfer   int64                `json:"transfer_ns,omitempty"`   // the longest hand-over in strict order, before the run
 
 	Overlaps         int64 `json:"overlaps"`
 	LostUpdates      int64 `json:"lost_updates"`
@@ -59,8 +60,8 @@ type Result struct {
 
 	Lost    int64            `json:"lost"`
 	Errors  map[string]int64 `json:"errors"`
-	Packets *float64         `json:"zk_packets_per_acquisition"` // late ones included; null if a server does not tell
-	Writes  *float64         `json:"zk_writes_per_acquisition"`  // to the log; likewise
+	Packets *float64         `json:"packets_per_acquisition"` // late ones included; of PostgreSQL statements; null if a server does not tell
+	Writes  *float64         `json:"writes_per_acquisition"`  // to the log; likewise
 
 	Chaos *Chaos `json:"chaos"` // null without faults
 

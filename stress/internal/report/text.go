@@ -43,15 +43,12 @@ func (r *Result) print(w io.Writer) error {
 	if q := r.Release; q != nil {
 		row("release", "p50 %v  p90 %v  p99 %v  max %v", ns(q.P50), ns(q.P90), ns(q.P99), ns(q.Max))
 	}
-	row("fairness", "Jain index %.4f, per process %s", r.Jain, strings.Trim(fmt.Sprint(r.PerProcess), "[]"))
+	row("fairness", "Jain index %.4f, over goroutines %.4f, per process %s", r.Jain, r.JainInside, strings.Trim(fmt.Sprint(r.PerProcess), "[]"))
 	if r.HandOver.Max > 0 {
 		row("hand-over", "%s", r.handOverText())
 	}
-	switch {
-	case r.Packets != nil:
-		row("traffic", "%.4g packets and %.4g writes per acquisition", *r.Packets, *r.Writes)
-	case r.Writes != nil:
-		row("traffic", "%.4g writes per acquisition", *r.Writes)
+	if r.Packets != nil {
+		row("traffic", "%.4g %s and %.4g writes per acquisition", *r.Packets, r.Messages(), *r.Writes)
 	}
 	if b := r.Baseline; b != nil {
 		row("baseline", "%s %s/s, p99 %v; ratio %.4g", b.Lock, rate(b.PerSecond), ns(b.Wait.P99), r.Ratio)
@@ -72,6 +69,14 @@ func (r *Result) print(w io.Writer) error {
 	}
 	_, err := fmt.Fprintln(w, strings.TrimSuffix(r.Verdict+": "+strings.Join(r.Violations(), "; "), ": "))
 	return err
+}
+
+// Messages is what Packets counts.
+func (r *Result) Messages() string {
+	if r.Statements > 0 {
+		return "statements"
+	}
+	return "packets"
 }
 
 // lockText says more of the lock than its kind.
@@ -113,12 +118,6 @@ func (r *Result) handOverText() string {
 		text += fmt.Sprintf(", due %v", ns(r.AwayBound))
 		if !r.AwayJudged {
 			text += " (not judged: the machine is busy, or the run too short)"
-		}
-	}
-	if r.QuorumWrite > 0 {
-		text += fmt.Sprintf("; quorum write %v", ns(r.QuorumWrite))
-		if r.RTT > 0 {
-			text += " + RTT"
 		}
 	}
 	return text

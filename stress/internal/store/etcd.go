@@ -17,8 +17,8 @@ import (
 var Etcd = &Store{
 	Name:      "etcd",
 	Title:     "etcd",
-	Locks:     locksOf(openEtcd, []Sort{Mutex, ReadersWriter, Semaphore}, map[string]Dial{"etcd": dialEtcdMutexes}),
-	Baselines: []string{"etcd"},
+	Locks:     locksOf(openEtcd, []Sort{Mutex, ReadersWriter, Semaphore}, map[string]Dial{"etcd": dialEtcdMutexes, "etcd-local": local(dialEtcdMutexes)}),
+	Baselines: []string{"etcd", "etcd-local"},
 	Start:     startEtcd,
 	Observe:   observeEtcd,
 	// In whole seconds, and more than the server's least with its ticks.

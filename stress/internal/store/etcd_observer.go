@@ -53,13 +53,6 @@ func (o *etcdObserver) Orphans() (n int64, err error) {
 	return answer.Count, nil
 }
 
-func (o *etcdObserver) Write() error {
-	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
-	defer cancel()
-	_, err := o.client.Txn(ctx).Then(clientv3.OpPut(o.base, "x")).Commit()
-	return err
-}
-
 func (o *etcdObserver) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/test/oracle"
@@ -188,6 +189,53 @@ type peer struct {
 
 func (p peer) Contender(path string) (Contender, error) { return p.contender(path), nil }
 func (p peer) Close() error                             { return p.close() }
+
+// local puts a mutex of the process in front of a lock, as a team does that wants one contender for each process. The lock is
+// dialled for one goroutine, hence has one connection or session, and serves one path at a time.
+func local(dial Dial) Dial {
+	return func(ctx context.Context, o Options) (Locker, error) {
+		o.Goroutines = 1
+		behind, err := dial(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return localLocker{behind, new(sync.Mutex)}, nil
+	}
+}
+
+type localLocker struct {
+	Locker
+	mutex *sync.Mutex
+}
+
+func (l localLocker) Contender(path string) (Contender, error) {
+	acquire, err := l.Locker.Contender(path)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, weight int64) (Hold, error) {
+		l.mutex.Lock()
+		err := ctx.Err() // it may have ended during the wait, of which the mutex knows nothing
+		if err == nil {
+			var h Hold
+			if h, err = acquire(ctx, weight); err == nil {
+				return localHold{h, l.mutex}, nil
+			}
+		}
+		l.mutex.Unlock()
+		return nil, err
+	}, nil
+}
+
+type localHold struct {
+	Hold
+	mutex *sync.Mutex
+}
+
+func (h localHold) Release() error {
+	defer h.mutex.Unlock()
+	return h.Hold.Release()
+}
 
 // plain is a hold that has no token and never tells of its loss: how it is released is all there is to it.
 type plain func() error

@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"slices"
 	"time"
-
-	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
 // Place is where the locks of a run are to be.
@@ -42,8 +39,6 @@ type Observer interface {
 	Paths() []string
 	// Orphans counts what the locks have left there.
 	Orphans() (int64, error)
-	// Write is one small durable write. The first one may take several.
-	Write() error
 	// Traffic is what the servers have done so far; false if they do not say.
 	Traffic() (Traffic, bool)
 	// Renew opens another session, for one that may have suffered from an outage.
@@ -77,36 +72,4 @@ func Leaked(ctx context.Context, o Observer, patience time.Duration) (int64, err
 		case <-tick.C:
 		}
 	}
-}
-
-const (
-	quorumWrites   = 200
-	quorumPatience = time.Second
-)
-
-// QuorumWrite is the median of the times that small writes take while nothing else is
-// going on; zero if it cannot be measured. They come a section apart, as hand-overs do:
-// a machine that has been idle for a moment takes longer to answer.
-func QuorumWrite(ctx context.Context, o Observer, section time.Duration) time.Duration {
-	if err := o.Write(); err != nil {
-		return 0
-	}
-	ctx, cancel := context.WithTimeout(ctx, quorumPatience)
-	defer cancel()
-	took := make([]time.Duration, 0, quorumWrites)
-	for len(took) < quorumWrites && ctx.Err() == nil {
-		if section > 0 {
-			clock.Sleep(section, ctx.Done())
-		}
-		start := time.Now()
-		if err := o.Write(); err != nil {
-			return 0
-		}
-		took = append(took, time.Since(start))
-	}
-	if len(took) == 0 {
-		return 0
-	}
-	slices.Sort(took)
-	return took[len(took)/2]
 }

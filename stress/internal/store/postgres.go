@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/test/pgserver"
@@ -20,10 +22,11 @@ var (
 
 func postgres(name string, open open, brittle bool, sorts ...Sort) *Store {
 	return &Store{
-		Name:         name,
-		Title:        "PostgreSQL",
-		Locks:        locksOf(open, sorts, map[string]Dial{"advisory": onPool(contendAdvisory), "version": onPool(contendVersion)}),
-		Baselines:    []string{"advisory", "version"},
+		Name:  name,
+		Title: "PostgreSQL",
+		Locks: locksOf(open, sorts, map[string]Dial{"advisory": onPool(contendAdvisory), "advisory-local": local(onPool(contendAdvisory)),
+			"version": onPool(contendVersion)}),
+		Baselines:    []string{"advisory", "advisory-local", "version"},
 		Start:        startPostgres,
 		Observe:      observePostgres,
 		HastyTimeout: hastyTimeout,
@@ -64,8 +67,21 @@ func connectPostgres(servers []string, connections int) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.ConnConfig.Tracer = counted{}
 	if connections > 0 {
 		cfg.MaxConns = int32(connections)
 	}
 	return pgxpool.NewWithConfig(context.Background(), cfg)
 }
+
+// Statements counts those that this process sends to PostgreSQL, of whose messages no server tells.
+var Statements atomic.Int64
+
+type counted struct{}
+
+func (counted) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	Statements.Add(1)
+	return ctx
+}
+
+func (counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

@@ -62,13 +62,6 @@ func (o *postgresObserver) Orphans() (n int64, err error) {
 	return n, nil
 }
 
-func (o *postgresObserver) Write() error {
-	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
-	defer cancel()
-	_, err := o.pool.Exec(ctx, "UPDATE stress_version SET version = version + 1 WHERE path = $1", o.base)
-	return err
-}
-
 func (o *postgresObserver) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()

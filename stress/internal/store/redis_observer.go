@@ -49,12 +49,6 @@ func (o *redisObserver) Orphans() (n int64, err error) {
 	return n, nil
 }
 
-func (o *redisObserver) Write() error {
-	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
-	defer cancel()
-	return o.client.Set(ctx, o.base, "x", 0).Err()
-}
-
 func (o *redisObserver) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()

@@ -20,8 +20,8 @@ import (
 var ZooKeeper = &Store{
 	Name:      "zookeeper",
 	Title:     "ZooKeeper",
-	Locks:     locksOf(openZooKeeper, []Sort{Mutex, ReadersWriter, Semaphore}, map[string]Dial{"zklock": dialZklock, "zk": dialZK}),
-	Baselines: []string{"zk"},
+	Locks:     locksOf(openZooKeeper, []Sort{Mutex, ReadersWriter, Semaphore}, map[string]Dial{"zklock": dialZklock, "zk": dialZK, "zk-local": local(dialZK)}),
+	Baselines: []string{"zk", "zk-local"},
 	Start:     startZooKeeper,
 	Observe:   observeZooKeeper,
 	// At least 13 ticks, 2·(syncLimit+1.5) as the lease wants it: see the documentation

@@ -27,6 +27,10 @@ func observeZooKeeper(ctx context.Context, place Place) (Observer, error) {
 		return nil, fmt.Errorf("%w: %w (without -zk, a private server is started)", noZooKeeper, err)
 	}
 	o := &zkObserver{site: place.site(), conn: conn}
+	if err := o.createBase(); err != nil {
+		o.Close()
+		return nil, err
+	}
 	return o, nil
 }
 
@@ -68,18 +72,6 @@ func (o *zkObserver) Orphans() (n int64, err error) {
 // parentsAt are what contenders and permits may be below, the deepest first. They are
 // containers, which stay for a while.
 func parentsAt(path string) []string { return []string{path + "/locks", path + "/leases", path} }
-
-func (o *zkObserver) Write() error {
-	_, err := o.conn.Set(o.base, []byte("x"), -1)
-	if !errors.Is(err, zk.ErrNoNode) {
-		return err
-	}
-	if err := o.createBase(); err != nil {
-		return err
-	}
-	_, err = o.conn.Set(o.base, []byte("x"), -1)
-	return err
-}
 
 // createBase creates the parent of the lock paths, and what is missing above it.
 func (o *zkObserver) createBase() error {

@@ -1,11 +1,9 @@
 package page
 
 import (
-	"cmp"
 	"fmt"
 	"html/template"
 	"image/color"
-	"slices"
 	"strings"
 	"time"
 
@@ -169,32 +167,31 @@ func colourOf(run int) color.Color {
 	return grey
 }
 
-// TurnsSVG is a picture for a README: the turns per second of the first peer and of ours, at pieces of work that are named, slowest
-// first. Other pieces of work are left out.
-func (p *Page) TurnsSVG(names map[string]string) (string, error) {
-	b := &bars{title: "Turns per second"}
-	add := func(name string, perSecond float64, colour color.Color) {
-		b.rows = append(b.rows, row{name, []bar{{value: perSecond, label: report.Amount(perSecond), colour: colour}}})
-	}
-	for _, c := range p.Comparisons {
-		name, wanted := names[c.Work]
-		if !wanted {
-			continue
-		}
-		if len(b.rows) == 0 && c.Baseline != nil {
-			add(p.peer(), c.Baseline.PerSecond, grey)
-		}
-		add(name, c.PerSecond, accent)
-	}
-	slices.SortStableFunc(b.rows, func(x, y row) int { return cmp.Compare(x.bars[0].value, y.bars[0].value) })
-	return b.draw()
+// Lock is what a picture shows of one.
+type Lock struct {
+	Name      string
+	Ours      bool
+	PerSecond float64
+	WaitP99   time.Duration
 }
 
-func (p *Page) peer() string {
-	for _, c := range p.Comparisons {
-		if c.Baseline != nil {
-			return report.NameOf(c.Baseline.Lock)
-		}
+// Picture is for a README: how often some locks are acquired, and how long that takes at the 99th percentile. Each of both has a scale of
+// its own.
+func Picture(title string, locks []Lock) (string, error) {
+	most, longest := 1.0, time.Nanosecond
+	for _, l := range locks {
+		most, longest = max(most, l.PerSecond), max(longest, l.WaitP99)
 	}
-	return "nothing"
+	b := &bars{title: title}
+	for _, l := range locks {
+		colour := colourOf(1)
+		if l.Ours {
+			colour = colourOf(0)
+		}
+		b.rows = append(b.rows, row{l.Name, []bar{
+			{value: l.PerSecond / most, label: rate(l.PerSecond), colour: colour},
+			{value: l.WaitP99.Seconds() / longest.Seconds(), label: "p99 of the wait " + report.Duration(l.WaitP99), colour: muted},
+		}})
+	}
+	return b.draw()
 }

@@ -21,20 +21,8 @@ type Page struct {
 	Title       string
 	Summary     string
 	History     string // page beside this one that shows an illegal history, "" for none
-	Goals       []Goal // may be empty
-	Peer        string // what goals are held beside, "" for nothing
 	Comparisons []Comparison
 	Environment []report.Fact
-}
-
-// Goal is what one figure is held against.
-type Goal struct {
-	Work     string
-	Figure   string
-	Goal     string
-	Measured string
-	Beside   string // the peer's figure, if there is one
-	Met      bool
 }
 
 // Comparison is a result, of a lock and perhaps of another one, at some work.

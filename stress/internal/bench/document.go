@@ -1,0 +1,147 @@
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/report"
+	"github.com/tierlock/tierlock/stress/internal/report/page"
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+// document is where the tables of all stores are, each between marks of its own.
+const document = "measured.md"
+
+// write puts the figures, and what people see of them, into dir, which it makes if need be.
+func (b *benchmark) write(dir string, p plan) error {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	// A line for each lock, so that a change can be read.
+	data = []byte(strings.ReplaceAll(string(data), `{"lock"`, "\n"+`{"lock"`))
+	return errors.Join(os.WriteFile(filepath.Join(dir, p.name()+".json"), append(data, '\n'), 0o644), b.show(dir, p))
+}
+
+// show puts the tables into the document, and of ZooKeeper the picture beside it.
+func (b *benchmark) show(dir string, p plan) error {
+	name := filepath.Join(dir, document)
+	text, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	tables, err := b.tables(p)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(name, []byte(replaced(string(text), p.name(), tables)), 0o644); err != nil || p.store != store.ZooKeeper {
+		return err
+	}
+	picture, err := page.Picture("Sections of 1 ms, 4 processes × 50 goroutines", b.bars(longer, p.locks))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "bench.svg"), []byte(picture), 0o644)
+}
+
+// replaced is a document with other tables between the marks of a target. Without marks they come at the end.
+func replaced(document, target, tables string) string {
+	from, to := "<!-- from here on `make "+target+"` writes -->\n", "<!-- to here -->\n"
+	before, rest, _ := strings.Cut(document, from)
+	_, after, _ := strings.Cut(rest, to)
+	return before + from + tables + to + after
+}
+
+// tables are for people.
+func (b *benchmark) tables(p plan) (string, error) {
+	var t strings.Builder
+	row := func(columns ...string) { fmt.Fprintf(&t, "| %s |\n", strings.Join(columns, " | ")) }
+	var facts []string
+	for _, f := range b.Environment.Facts() {
+		facts = append(facts, f.Name+" "+f.Value)
+	}
+	fmt.Fprintf(&t, "\n`make %s` took %s: %d rounds, runs of %s or longer. %s; %s.\n", p.name(), report.Duration(time.Duration(b.Took)),
+		b.Rounds, report.Duration(time.Duration(b.Duration)), strings.Join(facts, ", "), b.Library)
+	if len(b.Busy) > 0 {
+		fmt.Fprintf(&t, "**Something else wanted the processors** before rounds %s.\n", strings.Trim(fmt.Sprint(b.Busy), "[]"))
+	}
+	t.WriteByte('\n')
+	heads, rule := []string{"work", "lock"}, "|---|---|"
+	for _, f := range figures {
+		if f.text != nil {
+			heads, rule = append(heads, strings.Replace(f.name, messages, b.Messages, 1)), rule+"---|"
+		}
+	}
+	row(heads...)
+	t.WriteString(rule + "\n")
+	for _, m := range b.Works {
+		name := m.Work
+		for _, s := range m.Locks {
+			cells := []string{name, s.Lock}
+			for _, f := range figures {
+				if f.text != nil {
+					cells = append(cells, span(s.Figures[f.name], f.text))
+				}
+			}
+			row(cells...)
+			name = ""
+		}
+	}
+	goals, err := b.judge(p.goals)
+	if err != nil {
+		return "", err
+	}
+	t.WriteString("\n| work | lock | figure | goal | measured | by every run |\n|---|---|---|---|---|---|\n")
+	for _, j := range goals {
+		row(j.columns()...)
+	}
+	t.WriteByte('\n')
+	return t.String(), nil
+}
+
+func (b *benchmark) judge(goals []goal) (all []judged, err error) {
+	for _, g := range goals {
+		j, err := g.judge(b)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, j)
+	}
+	return all, nil
+}
+
+func (b *benchmark) print(w io.Writer, goals []goal) error {
+	all, err := b.judge(goals)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, j := range all {
+		fmt.Fprintln(table, strings.Join(j.columns(), "\t"))
+	}
+	return table.Flush()
+}
+
+// bars are medians of a work with each lock, as in the tables.
+func (b *benchmark) bars(work string, locks []contestant) (bars []page.Lock) {
+	for _, c := range locks {
+		rates, waits := b.figure(work, c.name, perSecond), b.figure(work, c.name, waitP99)
+		if len(rates) > 0 {
+			bars = append(bars, page.Lock{
+				Name: c.name, Ours: strings.HasPrefix(c.name, asItComes), PerSecond: median(rates), WaitP99: time.Duration(median(waits)),
+			})
+		}
+	}
+	return bars
+}

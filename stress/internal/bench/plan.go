@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/load"
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+// A work is what processes do for a while with each of some locks, with one right after the other.
+type work struct {
+	load.Config // its shape
+	locks       []contestant
+}
+
+// contestant is a lock and how it is set up.
+type contestant struct {
+	name    string
+	store   *store.Store
+	kind    string
+	handOff *time.Duration
+	linger  *time.Duration
+}
+
+// plan is what is measured on a store's servers.
+type plan struct {
+	store   *store.Store
+	locks   []contestant // of the works that each store has
+	more    []work
+	goals   []goal
+	library string // module of the client whose lock is the peer
+}
+
+// name is that of the target in the Makefile, and of the file with the figures.
+func (p plan) name() string { return "bench-" + p.store.Name }
+
+const (
+	asItComes   = "tierlock"
+	inOrder     = "tierlock, strict order"
+	asItComesPG = "tierlock on advisory locks"
+	inOrderPG   = "tierlock on advisory locks, strict order"
+)
+
+var (
+	strict    = time.Duration(0)
+	lingering = time.Second
+)
+
+// usual are the works that each store has. A section holds the lock for so long, by a timer, and does no work: one that computed would
+// take the processors from the locks.
+func usual(locks []contestant) (all []work) {
+	for _, section := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond} {
+		for _, n := range [][2]int{{4, 50}, {1, 100}, {4, 1}} { // processes, and goroutines in each
+			all = append(all, work{load.Config{Procs: n[0], Goroutines: n[1], Section: section}, locks})
+		}
+	}
+	return all
+}
+
+func (p plan) works() []work { return append(usual(p.locks), p.more...) }
+
+// pair is one lock of tierlock's, as it comes and in strict order.
+func pair(asItComes, inOrder string, s *store.Store) []contestant {
+	return []contestant{{name: asItComes, store: s, kind: "mutex"}, {name: inOrder, store: s, kind: "mutex", handOff: &strict}}
+}
+
+// peers are the store's usual lock, and what a team writes that wants one contender for each process.
+func peers(name string, s *store.Store, kind string) []contestant {
+	return []contestant{{name: perGoroutine(name), store: s, kind: kind}, {name: behindLocal(name), store: s, kind: kind + "-local"}}
+}
+
+func perGoroutine(name string) string { return name + " per goroutine" }
+func behindLocal(name string) string  { return "local mutex, one " + name + " per process" }
+
+const (
+	zkLock      = "zk.Lock"
+	etcdMutex   = "concurrency.Mutex"
+	advisory    = "pg_advisory_lock"
+	rueidislock = "rueidislock"
+
+	many       = "4 × 50, empty section"
+	longer     = "4 × 50, section of 1 ms"
+	alone      = "1 × 100, empty section"
+	spread     = "1 × 200 on 1000 locks, empty section"
+	shared     = "4 × 50 on 200 locks, empty section"
+	reading    = "4 × 50 with 90 % reads, section of 1 ms"
+	readMost   = "4 × 50 with 99 % reads, section of 1 ms"
+	permitted  = "4 × 50 of 10 permits, up to 1 at once, section of 1 ms"
+	portioned  = "4 × 50 of 10 permits, up to 4 at once, section of 1 ms"
+	byMutex    = "tierlock, mutex"
+	readers    = "tierlock, RWMutex"
+	semaphore  = "tierlock, Semaphore"
+	withLinger = "tierlock, linger 1 s"
+)
+
+var zooKeeperLocks = append(pair(asItComes, inOrder, store.ZooKeeper), peers(zkLock, store.ZooKeeper, "zk")...)
+
+// plans are those of the stores, by name. PostgreSQL has both of tierlock's in one.
+var plans = map[string]plan{
+	"zookeeper": {
+		store: store.ZooKeeper,
+		locks: zooKeeperLocks,
+		more:  zooKeeperOnly(),
+		goals: []goal{
+			faster(alone, asItComes, 1000, perGoroutine(zkLock)),
+			faster(many, asItComes, 200, perGoroutine(zkLock)),
+			faster(many, inOrder, 1.5, perGoroutine(zkLock)),
+			faster(spread, asItComes, 1.3, perGoroutine(zkLock)),
+			faster(shared, asItComes, 1.7, perGoroutine(zkLock)),
+			faster(reading, readers, 0.8, byMutex),
+			faster(readMost, readers, 20, byMutex),
+			atLeast(longer, asItComes, inUse, 0.9),
+			atLeast(longer, asItComes, jainProcesses, 0.99),
+			atLeast(permitted, semaphore, inUse, 0.9),
+			atLeast(portioned, semaphore, inUse, 0.8),
+			atMost(many, asItComes, awayOfBound, 1),
+			atMost(longer, asItComes, awayOfBound, 1),
+			atMost(many, inOrder, writes, 1.01),
+		},
+		library: "github.com/go-zookeeper/zk",
+	},
+	"etcd": {
+		store: store.Etcd,
+		locks: append(pair(asItComes, inOrder, store.Etcd), peers(etcdMutex, store.Etcd, "etcd")...),
+		goals: []goal{
+			faster(alone, asItComes, 1000, perGoroutine(etcdMutex)),
+			faster(many, asItComes, 1000, perGoroutine(etcdMutex)),
+			faster(many, inOrder, 3, perGoroutine(etcdMutex)),
+			atLeast(longer, asItComes, jainProcesses, 0.99),
+			atMost(longer, asItComes, awayOfBound, 1),
+			atMost(many, inOrder, writes, 1.01),
+		},
+		library: "go.etcd.io/etcd/client/v3",
+	},
+	"postgres": {
+		store: store.Postgres,
+		locks: append(append(pair(asItComes, inOrder, store.Postgres), pair(asItComesPG, inOrderPG, store.PostgresAdvisory)...),
+			peers(advisory, store.Postgres, "advisory")...),
+		goals: []goal{
+			faster(many, asItComes, 20, perGoroutine(advisory)),
+			faster(many, asItComesPG, 20, perGoroutine(advisory)),
+			atLeast(longer, asItComes, jainProcesses, 0.99),
+			atLeast(longer, asItComesPG, jainProcesses, 0.99),
+			atMost(longer, asItComes, awayOfBound, 1),
+			atMost(longer, asItComesPG, awayOfBound, 1),
+		},
+		library: "github.com/jackc/pgx/v5",
+	},
+	"redis": {
+		store: store.Redis,
+		locks: append(pair(asItComes, inOrder, store.Redis), peers(rueidislock, store.Redis, "rueidislock")...),
+		goals: []goal{
+			faster(many, asItComes, 60, perGoroutine(rueidislock)),
+			atLeast(longer, asItComes, jainProcesses, 0.99),
+			atMost(longer, asItComes, awayOfBound, 1),
+		},
+		library: "github.com/redis/rueidis",
+	},
+}
+
+// zooKeeperOnly is work on many locks, far from the servers, and with the other kinds of lock.
+func zooKeeperOnly() []work {
+	mine := func(name, kind string) contestant { return contestant{name: name, store: store.ZooKeeper, kind: kind} }
+	keeps := mine(withLinger, "mutex")
+	keeps.linger = &lingering
+	scattered := []contestant{mine(asItComes, "mutex"), keeps, mine(perGoroutine(zkLock), "zk")}
+	either, permits := []contestant{mine(readers, "rw"), mine(byMutex, "mutex")}, []contestant{mine(semaphore, "semaphore")}
+	const ms = time.Millisecond
+	return []work{
+		{load.Config{Procs: 1, Goroutines: 200, Paths: 1000}, scattered},
+		{load.Config{Procs: 4, Goroutines: 50, Paths: 200}, scattered},
+		// As far as one continent is from its neighbour: what the machine does itself is lost in it.
+		{load.Config{Procs: 4, Goroutines: 1, RTT: 20 * ms}, zooKeeperLocks},
+		{load.Config{Procs: 4, Goroutines: 50, Section: ms, Reads: 0.9}, either},
+		{load.Config{Procs: 4, Goroutines: 50, Section: ms, Reads: 0.99}, either},
+		{load.Config{Procs: 4, Goroutines: 50, Section: ms, Permits: 10, Weight: 1}, permits},
+		{load.Config{Procs: 4, Goroutines: 50, Section: ms, Permits: 10, Weight: 4}, permits},
+	}
+}
