@@ -242,6 +242,31 @@ func TestTurnTakesFewStatements(t *testing.T) {
 	}
 }
 
+// However many wait, for locks or permits, a look at their queues is one round trip.
+func TestLookIsOneRequest(t *testing.T) {
+	t.Parallel()
+	p := start(t, tier.WithLeaseTTL(unhurried))
+	id, path := p.session(t), lockPath(t)
+	s := must(t, p.at(t, path+"-2")).Store().(*store)
+	crowd(t, id, "$1", path, 3)
+	var refs []queue.Ref
+	for _, c := range need.Get(read(soon(t), outside(t), lookSQL, []string{path}))(t)[path] {
+		refs = append(refs, queue.Ref{Path: path, ID: c.ID, Token: c.Token})
+	}
+	s.Follow(refs[2]) // it waits, and so only those around it are read
+	var requests atomic.Int64
+	need.OK(t, s.ear.talk(soon(t), func(l *line) error {
+		p.network.onRequest(func([]byte) { requests.Add(1) })
+		defer p.network.onRequest(func([]byte) {})
+		for _, of := range [][]queue.Ref{refs[2:], refs, {{Path: path, ID: "none"}}} {
+			requests.Store(0)
+			views, err := s.look(soon(t), l, of...)
+			need.Equal(t, fmt.Sprintf("requests of a look at %d: %v, %v", len(of), views, err), requests.Load(), 1)
+		}
+		return nil
+	}))
+}
+
 // A process that waits reads what tells how it stands, and not all that others want. Else the processes of a queue would read the square of
 // their number at each heartbeat.
 func TestWaiterDoesNotReadTheWholeQueue(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -505,10 +504,16 @@ func (s *store) look(ctx context.Context, l *line, refs ...queue.Ref) (views []q
 			whole = append(whole, path)
 		}
 	}
-	queues, err := read(ctx, l.conn, lookSQL, whole)
-	var ahead map[string]int
-	if err == nil && len(w.paths) > 0 {
-		ahead, err = w.read(ctx, l.conn, queues)
+	var batch pgx.Batch // of all that is read, in one round trip
+	queues, ahead := make(map[string][]second.Contender), make(map[string]int)
+	if len(whole) > 0 {
+		batch.Queue(lookSQL, whole).Query(into(queues))
+	}
+	if len(w.paths) > 0 {
+		w.queue(&batch, queues, ahead)
+	}
+	if err = l.conn.SendBatch(ctx, &batch).Close(); err != nil {
+		clear(queues)
 	}
 	places := make(map[string]*queue.Places)
 	for path := range at {
@@ -546,22 +551,15 @@ func (w *waiters) add(r queue.Ref) {
 	w.paths, w.tokens, w.reads = append(w.paths, r.Path), append(w.tokens, r.Token), append(w.reads, r.Reads)
 }
 
-// read adds to queues those around each, and returns how many are ahead, as far as they are counted.
-func (w *waiters) read(ctx context.Context, q querier, queues map[string][]second.Contender) (ahead map[string]int, err error) {
-	around, err := read(ctx, q, aroundSQL, w.paths, w.tokens, w.reads)
-	if err != nil {
-		return nil, err
-	}
-	maps.Copy(queues, around)
-	rows, err := q.Query(ctx, aheadSQL, w.paths, w.tokens, w.reads)
-	if err != nil {
-		return nil, err
-	}
-	ahead = make(map[string]int)
-	var path string
-	var n int
-	_, err = pgx.ForEachRow(rows, []any{&path, &n}, func() error { ahead[path] = n; return nil })
-	return ahead, err
+// queue has those around each read into queues, and into ahead how many are ahead, as far as they are counted.
+func (w *waiters) queue(batch *pgx.Batch, queues map[string][]second.Contender, ahead map[string]int) {
+	batch.Queue(aroundSQL, w.paths, w.tokens, w.reads).Query(into(queues))
+	batch.Queue(aheadSQL, w.paths, w.tokens, w.reads).Query(func(rows pgx.Rows) error {
+		var path string
+		var n int
+		_, err := pgx.ForEachRow(rows, []any{&path, &n}, func() error { ahead[path] = n; return nil })
+		return err
+	})
 }
 
 const waitersSQL = "unnest($1::text[], $2::bigint[], $3::boolean[]) w (q, place, reading)"
@@ -579,22 +577,29 @@ const lookSQL = `SELECT c.* FROM unnest($1::text[]) q LEFT JOIN tierlock.floor f
 		FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session
 		WHERE c.path = q AND c.token >= coalesce(f.token, 0) OFFSET 0) c ORDER BY path, token`
 
-// read reads queues, each as it was at one moment. Lower tokens go first. Who waits for permits is there with those that it wants.
+// read reads queues, each as it was at one moment.
 func read(ctx context.Context, q querier, sql string, args ...any) (queues map[string][]second.Contender, err error) {
 	rows, err := q.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}
 	queues = make(map[string][]second.Contender)
-	var path string
-	var c second.Contender
-	var says second.Description
-	row := []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &says.Linger, &c.Of, &c.Permits,
-		&says.Host, &says.PID, &says.Label}
-	_, err = pgx.ForEachRow(rows, row, func() error {
-		says.Tell(&c)
-		queues[path] = append(queues[path], c)
-		return nil
-	})
-	return queues, err
+	return queues, into(queues)(rows)
+}
+
+// into collects rows in queues. Lower tokens go first. A contender that waits for permits is there with those that it wants.
+func into(queues map[string][]second.Contender) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var path string
+		var c second.Contender
+		var says second.Description
+		row := []any{&path, &c.ID, &c.Token, &c.Since, &c.Shared, &c.Asked, &says.Linger, &c.Of, &c.Permits,
+			&says.Host, &says.PID, &says.Label}
+		_, err := pgx.ForEachRow(rows, row, func() error {
+			says.Tell(&c)
+			queues[path] = append(queues[path], c)
+			return nil
+		})
+		return err
+	}
 }
