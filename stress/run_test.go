@@ -137,7 +137,7 @@ func TestRealLocksPassOnTheOtherStores(t *testing.T) {
 	}
 }
 
-// checkTraffic: packets are counted, of PostgreSQL statements; its advisory locks are no writes.
+// checkTraffic: packets are counted everywhere, and advisory locks are no writes.
 func checkTraffic(t *testing.T, name, lock string, r report.Result) {
 	t.Helper()
 	e := r.Environment
@@ -145,7 +145,7 @@ func checkTraffic(t *testing.T, name, lock string, r report.Result) {
 	need.That(t, fmt.Sprintf("version %q, ZooKeeper's %q", versions[name], e.ZooKeeper), versions[name] != "" && e.ZooKeeper == "")
 	volatile := lock == "advisory" || name == "postgres-advisory"
 	need.That(t, fmt.Sprintf("%v writes per turn", r.Writes), r.Writes != nil && (*r.Writes != 0 || volatile))
-	need.That(t, fmt.Sprintf("packets or statements per turn: %v", r.Packets), r.Packets != nil && *r.Packets > 0)
+	need.That(t, fmt.Sprintf("packets per turn: %v", r.Packets), r.Packets != nil && *r.Packets > 0)
 }
 
 func TestServersAreAnRTTAway(t *testing.T) {

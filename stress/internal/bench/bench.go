@@ -27,7 +27,6 @@ type benchmark struct {
 	Took        int64               `json:"took_ns"`     // all of them
 	Rounds      int                 `json:"rounds"`
 	Busy        []int               `json:"busy"` // rounds that began while something else wanted the processors
-	Messages    string              `json:"messages"`
 	Works       []*measured         `json:"works"`
 }
 
@@ -82,7 +81,6 @@ func (p plan) measure(ctx context.Context, cfg load.Config, works []work, rounds
 			}
 			for j, r := range found {
 				b.Works[i].Locks[j].add(r)
-				b.Messages = r.Messages()
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 	b := need.Get(read(dir, p))(t)
 	need.Must(t, fmt.Sprintf("got %+v", b), len(b.Works) == 1 && len(b.Works[0].Locks) == 4 && b.Rounds == rounds)
 	for _, s := range b.Works[0].Locks {
-		for _, name := range []string{perSecond, inUse, waitP99, messages, writes, jainProcesses, jainGoroutines} {
+		for _, name := range []string{perSecond, inUse, waitP99, packets, writes, jainProcesses, jainGoroutines} {
 			need.Equal(t, s.Lock+": runs with "+name, len(s.Figures[name]), rounds)
 		}
 	}

@@ -80,7 +80,7 @@ func (b *benchmark) tables(p plan) (string, error) {
 	heads, rule := []string{"work", "lock"}, "|---|---|"
 	for _, f := range figures {
 		if f.text != nil {
-			heads, rule = append(heads, strings.Replace(f.name, messages, b.Messages, 1)), rule+"---|"
+			heads, rule = append(heads, f.name), rule+"---|"
 		}
 	}
 	row(heads...)

@@ -20,7 +20,7 @@ const (
 	inUse          = "in use"
 	waitP99        = "wait p99"
 	writes         = "writes"
-	messages       = "messages"
+	packets        = "packets"
 	jainProcesses  = "Jain, processes"
 	jainGoroutines = "Jain, goroutines"
 	awayOfBound    = "away p99 as a share of its bound"
@@ -38,7 +38,7 @@ var figures = []figure{
 		}
 		return float64(r.Away.Max), true
 	}, duration},
-	{messages, func(r *report.Result) (float64, bool) { return pointed(r.Packets) }, report.Amount},
+	{packets, func(r *report.Result) (float64, bool) { return pointed(r.Packets) }, report.Amount},
 	{writes, func(r *report.Result) (float64, bool) { return pointed(r.Writes) }, report.Amount},
 	{jainProcesses, func(r *report.Result) (float64, bool) { return r.Jain, r.Procs > 1 }, index},
 	{jainGoroutines, func(r *report.Result) (float64, bool) { return r.JainInside, true }, index},

@@ -18,7 +18,7 @@ type Tally struct {
 	Sections    []int64       // completed, per path
 	Shared      []int64       // those of them that others may have been beside
 	Goroutines  []int64       // sections that each has completed
-	Statements  int64         // sent to PostgreSQL, whose servers do not count them
+	Packets     int64         // exchanged with PostgreSQL, whose servers do not count them
 	Late        int64         // acquisitions after the end, which did nothing
 	Overlaps    int64
 	Torn        int64 // sections that saw the counter change

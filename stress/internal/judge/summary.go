@@ -34,7 +34,7 @@ func Summarize(r *report.Result, rule rule.Rule, tallies []*evidence.Tally, coun
 			alone[path] += n - w.Shared[path]
 		}
 		goroutines = append(goroutines, w.Goroutines...)
-		r.Statements += w.Statements
+		r.Exchanged += w.Packets
 		r.Late += w.Late
 		r.Overlaps += w.Overlaps
 		r.TornReads += w.Torn

@@ -17,7 +17,7 @@ import (
 func TestSummaryAddsUpTheWorkers(t *testing.T) {
 	a, b := tallyOf(30, 10), tallyOf(20, 20)
 	a.Elapsed, b.Elapsed = 2*time.Second, time.Second
-	a.Goroutines, b.Goroutines, a.Statements, b.Statements = []int64{30, 10}, []int64{40}, 3, 4
+	a.Goroutines, b.Goroutines, a.Packets, b.Packets = []int64{30, 10}, []int64{40}, 3, 4
 	a.Lost, a.Errors = 1, map[string]int64{"x": 1}
 	b.Lost, b.Errors = 2, map[string]int64{"x": 2, "y": 1}
 	var r report.Result
@@ -26,7 +26,7 @@ func TestSummaryAddsUpTheWorkers(t *testing.T) {
 	need.That(t, fmt.Sprintf("got %d acquisitions, %v/s, %v, Jain %v", r.Acquisitions, r.PerSecond, r.PerProcess, r.Jain),
 		r.Acquisitions == 80 && r.PerSecond == 40 && r.PerProcess[0] == 40 && r.PerProcess[1] == 40 && r.Jain == 1)
 	need.That(t, fmt.Sprintf("goroutines with 30 and 10 and 40 turns: Jain %v", r.JainInside), r.JainInside > 0.82 && r.JainInside < 0.83)
-	need.Equal(t, "statements", r.Statements, 7)
+	need.Equal(t, "packets", r.Exchanged, 7)
 	need.Equal(t, "lost", r.Lost, 3)
 	need.That(t, fmt.Sprintf("errors %v", r.Errors), maps.Equal(r.Errors, map[string]int64{"x": 3, "y": 1}))
 	need.Between(t, "the longest wait, to within one per cent", time.Duration(r.Wait.Max), time.Millisecond, 1020*time.Microsecond)

@@ -121,7 +121,7 @@ func (c Children) perform(ctx context.Context, cfg Config, seen store.Observer, 
 	result.LeakedNodes = leaked
 	judge.Summarize(result, cfg.Rule(), c.Tallies(), counted)
 	if n := float64(result.Acquisitions + result.Late); known && stillKnown && n > 0 {
-		packets, writes := float64(after.Packets-before.Packets+result.Statements)/n, float64(after.Writes-before.Writes)/n
+		packets, writes := float64(after.Packets-before.Packets+result.Exchanged)/n, float64(after.Writes-before.Writes)/n
 		result.Packets, result.Writes = &packets, &writes
 	}
 	return result, nil

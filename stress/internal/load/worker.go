@@ -139,7 +139,7 @@ func newWorker(t Task, locker store.Locker) (*worker, error) {
 }
 
 func (w *worker) run(ctx context.Context) *evidence.Tally {
-	store.Statements.Store(0) // those that made the connections
+	store.Packets.Store(0) // those that made the connections
 	start := time.Now()
 	ended := make(chan struct{}, w.task.Goroutines)
 	for i := range w.task.Goroutines {
@@ -165,7 +165,7 @@ func (w *worker) tally(elapsed time.Duration, stuck int) *evidence.Tally {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.found
-	t.Elapsed, t.Stuck, t.Statements = elapsed, int64(stuck), store.Statements.Load()
+	t.Elapsed, t.Stuck, t.Packets = elapsed, int64(stuck), store.Packets.Load()
 	t.Goroutines = slices.Clone(t.Goroutines)
 	t.Errors = maps.Clone(t.Errors) // a stuck goroutine may still add to the original
 	t.Wait, t.SharedWait, t.Release = w.waits.Export(), w.shared.Export(), w.releases.Export()

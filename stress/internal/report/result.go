@@ -26,8 +26,8 @@ type Result struct {
 	Weight  int      `json:"weight,omitempty"`  // permits that a turn took at most
 
 	Acquisitions int64   `json:"acquisitions"`
-	Statements   int64   `json:"statements,omitempty"` // sent to PostgreSQL
-	Late         int64   `json:"late_acquisitions"`    // after the end of the run, by locks that cannot be stopped from it
+	Exchanged    int64   `json:"-"`                 // packets that the processes have counted themselves
+	Late         int64   `json:"late_acquisitions"` // after the end of the run, by locks that cannot be stopped from it
 	PerSecond    float64 `json:"per_second"`
 	PerProcess   []int64 `json:"per_process"`
 	Jain         float64 `json:"jain"`
@@ -60,7 +60,7 @@ type Result struct {
 
 	Lost    int64            `json:"lost"`
 	Errors  map[string]int64 `json:"errors"`
-	Packets *float64         `json:"packets_per_acquisition"` // late ones included; of PostgreSQL statements; null if a server does not tell
+	Packets *float64         `json:"packets_per_acquisition"` // late ones included; null if a server does not tell
 	Writes  *float64         `json:"writes_per_acquisition"`  // to the log; likewise
 
 	Chaos *Chaos `json:"chaos"` // null without faults

@@ -48,7 +48,7 @@ func (r *Result) print(w io.Writer) error {
 		row("hand-over", "%s", r.handOverText())
 	}
 	if r.Packets != nil {
-		row("traffic", "%.4g %s and %.4g writes per acquisition", *r.Packets, r.Messages(), *r.Writes)
+		row("traffic", "%.4g packets and %.4g writes per acquisition", *r.Packets, *r.Writes)
 	}
 	if b := r.Baseline; b != nil {
 		row("baseline", "%s %s/s, p99 %v; ratio %.4g", b.Lock, rate(b.PerSecond), ns(b.Wait.P99), r.Ratio)
@@ -69,14 +69,6 @@ func (r *Result) print(w io.Writer) error {
 	}
 	_, err := fmt.Fprintln(w, strings.TrimSuffix(r.Verdict+": "+strings.Join(r.Violations(), "; "), ": "))
 	return err
-}
-
-// Messages is what Packets counts.
-func (r *Result) Messages() string {
-	if r.Statements > 0 {
-		return "statements"
-	}
-	return "packets"
 }
 
 // lockText says more of the lock than its kind.

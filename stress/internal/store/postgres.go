@@ -3,9 +3,9 @@ package store
 import (
 	"context"
 	"errors"
+	"net"
 	"sync/atomic"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tierlock/tierlock/internal/test/pgserver"
@@ -67,21 +67,31 @@ func connectPostgres(servers []string, connections int) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.ConnConfig.Tracer = counted{}
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return countedConn{conn}, err
+	}
 	if connections > 0 {
 		cfg.MaxConns = int32(connections)
 	}
 	return pgxpool.NewWithConfig(context.Background(), cfg)
 }
 
-// Statements counts those that this process sends to PostgreSQL, of whose messages no server tells.
-var Statements atomic.Int64
+// Packets counts what this process sends to PostgreSQL and receives, of which no server tells.
+var Packets atomic.Int64
 
-type counted struct{}
+type countedConn struct{ net.Conn }
 
-func (counted) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	Statements.Add(1)
-	return ctx
+func (c countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 { // else the time for it was over
+		Packets.Add(1)
+	}
+	return n, err
 }
 
-func (counted) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (c countedConn) Write(p []byte) (int, error) {
+	Packets.Add(1)
+	return c.Conn.Write(p)
+}
