@@ -134,7 +134,7 @@ sim:
 		grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
 	@go test -count=1 ./internal/zknode -run TestTierOverAConnectionMadeElsewhere
 
-# Every order of messages and one fault at a small scope; explore-all goes on for hours. Executions allocate much and keep nothing, so
+# Orders of messages with one fault at a small scope, all of them or up to a bound; explore-all goes on for hours. Executions allocate much and keep nothing, so
 # garbage is collected less often.
 EXPLORE = @set -o pipefail; GOGC=400 go test -count=1 -timeout 8h -v ./internal/test/explore -run TestScopes -all $(1) | \
 	grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
