@@ -109,11 +109,13 @@ func TestGoalsAreOfWhatIsMeasured(t *testing.T) {
 		b.Rounds = 1
 		for i, w := range p.works() {
 			for j := range w.locks {
-				b.Works[i].Locks[j].add(&report.Result{Procs: w.Procs, PerSecond: 1, Packets: &one, Writes: &one, AwayBound: 1, Absences: 1,
+				b.Works[i].Locks[j].add(&report.Result{Procs: w.Procs, Acquisitions: 1, PerSecond: 1, Packets: &one, Writes: &one, AwayBound: 1, Absences: 1,
 					Away: &durations.Quantiles{}})
 			}
 		}
-		need.WantErr(t, name, need.ErrOf(b.judge(p.goals)), nil)
+		for _, g := range p.goals {
+			need.Equal(t, fmt.Sprintf("%s, %+v: runs", name, g), len(g.judge(b).runs), 1)
+		}
 	}
 }
 
@@ -134,11 +136,10 @@ func TestGoalIsMetByEveryRun(t *testing.T) {
 		{goal{work: "w", lock: "l", figure: inUse, than: "m", limit: 1}, true, "2 × (1 ×–3.5 ×)"},
 		{goal{work: "w", lock: "l", figure: inUse, than: "m", limit: 1.1}, false, "2 × (1 ×–3.5 ×)"},
 	} {
-		j := need.Get(test.judge(b))(t)
+		j := test.judge(b)
 		need.That(t, fmt.Sprintf("%+v: %v", j, j.columns()), j.met == test.met && j.columns()[4] == test.text)
 	}
-	unknown := atLeast("w", "l", writes, 1)
-	need.That(t, "what was not measured is judged", need.ErrOf(unknown.judge(b)) != nil)
+	need.That(t, "a goal is met though a run lacks the figure", !atLeast("w", "l", writes, 0).judge(b).met)
 }
 
 func TestSpanIsMedianLeastAndMost(t *testing.T) {

@@ -41,11 +41,7 @@ func (b *benchmark) show(dir string, p plan) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	tables, err := b.tables(p)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(name, []byte(replaced(string(text), p.name(), tables)), 0o644); err != nil || p.store != store.ZooKeeper {
+	if err := os.WriteFile(name, []byte(replaced(string(text), p.name(), b.tables(p))), 0o644); err != nil || p.store != store.ZooKeeper {
 		return err
 	}
 	picture, err := page.Picture("Sections of 1 ms, 4 processes × 50 goroutines", b.bars(longer, p.locks))
@@ -64,7 +60,7 @@ func replaced(document, target, tables string) string {
 }
 
 // tables are for people.
-func (b *benchmark) tables(p plan) (string, error) {
+func (b *benchmark) tables(p plan) string {
 	var t strings.Builder
 	row := func(columns ...string) { fmt.Fprintf(&t, "| %s |\n", strings.Join(columns, " | ")) }
 	var facts []string
@@ -98,37 +94,18 @@ func (b *benchmark) tables(p plan) (string, error) {
 			name = ""
 		}
 	}
-	goals, err := b.judge(p.goals)
-	if err != nil {
-		return "", err
-	}
 	t.WriteString("\n| work | lock | figure | goal | measured | by every run |\n|---|---|---|---|---|---|\n")
-	for _, j := range goals {
-		row(j.columns()...)
+	for _, g := range p.goals {
+		row(g.judge(b).columns()...)
 	}
 	t.WriteByte('\n')
-	return t.String(), nil
-}
-
-func (b *benchmark) judge(goals []goal) (all []judged, err error) {
-	for _, g := range goals {
-		j, err := g.judge(b)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, j)
-	}
-	return all, nil
+	return t.String()
 }
 
 func (b *benchmark) print(w io.Writer, goals []goal) error {
-	all, err := b.judge(goals)
-	if err != nil {
-		return err
-	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, j := range all {
-		fmt.Fprintln(table, strings.Join(j.columns(), "\t"))
+	for _, g := range goals {
+		fmt.Fprintln(table, strings.Join(g.judge(b).columns(), "\t"))
 	}
 	return table.Flush()
 }

@@ -30,8 +30,12 @@ func Run(ctx context.Context, cfg Config) (*report.Result, error) {
 	}
 	calm := Quiet()
 	before, err := calibrate(ctx, cfg)
-	if err != nil || before.Verdict == "FAIL" || before.Verdict == "PASS" && ctx.Err() != nil { // there is no more to judge
-		return before, err
+	if err != nil {
+		return nil, err
+	}
+	if before.Verdict == "FAIL" || before.Verdict == "PASS" && ctx.Err() != nil { // there is no more to judge
+		before.Environment = cfg.Environment()
+		return before, nil
 	}
 	result, err := Measure(ctx, cfg)
 	if err != nil {
