@@ -42,7 +42,8 @@ func TestLockThatTheStoreDoesNotHave(t *testing.T) {
 
 func TestBaselineIsTheFirstOneUnlessNamed(t *testing.T) {
 	for args, want := range map[string]string{
-		"": "", "-baseline": "zk", "-baseline=zk": "zk", "-baseline=zk-local": "zk-local", "-baseline=false": "", "-baseline -lock rw": "mutex", "-baseline -store etcd": "etcd",
+		"": "", "-baseline": "zk", "-baseline=zk": "zk", "-baseline=zk-local": "zk-local", "-baseline=false": "",
+		"-baseline -lock rw": "mutex", "-baseline -store etcd": "etcd",
 		"-baseline -store redis": "rueidislock", "-baseline=redsync -store redis": "redsync",
 		"-baseline -store postgres": "advisory", "-baseline=version -store postgres-advisory": "version",
 	} {

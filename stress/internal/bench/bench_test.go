@@ -50,7 +50,8 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 		}
 	}
 	text := content(t, dir, document)
-	need.Has(t, "the document", text, "| "+little.name()+" | tierlock |", behindLocal(zkLock), "zookeeper/zk", "packets", "sync of the log forced", "≤ 1")
+	need.Has(t, "the document", text, "| "+little.name()+" | tierlock |", behindLocal(zkLock), "zookeeper/zk", "packets",
+		"sync of the log forced", "≤ 1")
 	need.Has(t, "the picture", content(t, dir, "bench.svg"), "<svg")
 	var printed strings.Builder
 	need.OK(t, b.print(&printed, p.goals))
@@ -109,7 +110,8 @@ func TestGoalsAreOfWhatIsMeasured(t *testing.T) {
 		b.Rounds = 1
 		for i, w := range p.works() {
 			for j := range w.locks {
-				b.Works[i].Locks[j].add(&report.Result{Procs: w.Procs, Acquisitions: 1, PerSecond: 1, Packets: &one, Writes: &one, AwayBound: 1, Absences: 1,
+				b.Works[i].Locks[j].add(&report.Result{Procs: w.Procs, Acquisitions: 1, PerSecond: 1,
+					Packets: &one, Writes: &one, AwayBound: 1, Absences: 1,
 					Away: &durations.Quantiles{}})
 			}
 		}
@@ -162,7 +164,8 @@ func TestTablesAreThoseOfTheFigures(t *testing.T) {
 	for name, p := range plans {
 		b, err := read(docs, p)
 		if errors.Is(err, os.ErrNotExist) { // it was not measured since something has changed
-			need.That(t, "tables without figures of "+name, strings.Contains(content(t, docs, document), replaced("", p.name(), "\nNot measured yet.\n\n")))
+			none := replaced("", p.name(), "\nNot measured yet.\n\n")
+			need.That(t, "tables without figures of "+name, strings.Contains(content(t, docs, document), none))
 			continue
 		}
 		need.OK(t, err)

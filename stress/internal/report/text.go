@@ -43,7 +43,8 @@ func (r *Result) print(w io.Writer) error {
 	if q := r.Release; q != nil {
 		row("release", "p50 %v  p90 %v  p99 %v  max %v", ns(q.P50), ns(q.P90), ns(q.P99), ns(q.Max))
 	}
-	row("fairness", "Jain index %.4f, over goroutines %.4f, per process %s", r.Jain, r.JainInside, strings.Trim(fmt.Sprint(r.PerProcess), "[]"))
+	row("fairness", "Jain index %.4f, over goroutines %.4f, per process %s", r.Jain, r.JainInside,
+		strings.Trim(fmt.Sprint(r.PerProcess), "[]"))
 	if r.HandOver.Max > 0 {
 		row("hand-over", "%s", r.handOverText())
 	}

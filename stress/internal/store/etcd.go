@@ -15,9 +15,10 @@ import (
 
 // Etcd is the store of etcdlock.
 var Etcd = &Store{
-	Name:      "etcd",
-	Title:     "etcd",
-	Locks:     locksOf(openEtcd, []Sort{Mutex, ReadersWriter, Semaphore}, map[string]Dial{"etcd": dialEtcdMutexes, "etcd-local": local(dialEtcdMutexes)}),
+	Name:  "etcd",
+	Title: "etcd",
+	Locks: locksOf(openEtcd, []Sort{Mutex, ReadersWriter, Semaphore},
+		map[string]Dial{"etcd": dialEtcdMutexes, "etcd-local": local(dialEtcdMutexes)}),
 	Baselines: []string{"etcd", "etcd-local"},
 	Start:     startEtcd,
 	Observe:   observeEtcd,

@@ -18,9 +18,10 @@ import (
 
 // ZooKeeper is the store of zklock.
 var ZooKeeper = &Store{
-	Name:      "zookeeper",
-	Title:     "ZooKeeper",
-	Locks:     locksOf(openZooKeeper, []Sort{Mutex, ReadersWriter, Semaphore}, map[string]Dial{"zklock": dialZklock, "zk": dialZK, "zk-local": local(dialZK)}),
+	Name:  "zookeeper",
+	Title: "ZooKeeper",
+	Locks: locksOf(openZooKeeper, []Sort{Mutex, ReadersWriter, Semaphore},
+		map[string]Dial{"zklock": dialZklock, "zk": dialZK, "zk-local": local(dialZK)}),
 	Baselines: []string{"zk", "zk-local"},
 	Start:     startZooKeeper,
 	Observe:   observeZooKeeper,

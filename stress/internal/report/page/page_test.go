@@ -43,7 +43,8 @@ func TestPicturesAreXML(t *testing.T) {
 }
 
 func TestPictureHasTheWaitBesideTheRate(t *testing.T) {
-	picture := need.Get(Picture("a & b", []Lock{{"ours", true, 913, 304 * time.Millisecond}, {"theirs", false, 519, 449 * time.Millisecond}}))(t)
+	locks := []Lock{{"ours", true, 913, 304 * time.Millisecond}, {"theirs", false, 519, 449 * time.Millisecond}}
+	picture := need.Get(Picture("a & b", locks))(t)
 	checkXML(t, picture)
 	need.Has(t, "the picture", picture, "a &amp; b", ">ours<", ">913/s<", ">p99 of the wait 304 ms<", ">theirs<", ">519/s<", "449 ms")
 	checkXML(t, need.Get(Picture("of nothing", []Lock{{Name: "idle"}}))(t))
