@@ -54,9 +54,9 @@ partition: server
 	@scripts/get-iproute2.sh
 	go run ./stress/partition -trials $(TRIALS)
 
-# Tierlock beside the lock that each store usually has, five rounds of all works, on a machine that has nothing else to do: about nine
-# minutes on ZooKeeper, seven on etcd and on Redis, eleven on PostgreSQL, with both of its tiers. The tables of docs/measured.md are
-# written. Why bench-all goes on after a failure: the stores have nothing to do with one another.
+# Tierlock beside the lock that each store usually has, five rounds of all works, on a machine that has nothing else to do: about ten
+# minutes on ZooKeeper, eleven on PostgreSQL with both of its tiers, eight on etcd and on Redis. Each writes its tables of
+# docs/measured.md. A failure on one store does not keep bench-all from the others.
 bench-all:
 	@failed=; for store in zookeeper etcd postgres redis; do $(MAKE) bench-$$store || failed=yes; done; test -z "$$failed"
 

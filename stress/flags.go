@@ -64,7 +64,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 		"advisory or rueidislock, for rw the mutex; -baseline=`lock` names another one", setBaseline(&baseline))
 	flags.StringVar(&format, "o", "text", "text|json: form of the result")
 	flags.StringVar(&c.HTML, "html", "", "`file` to write a report with charts to")
-	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 1.5s each by default, and write it "+
+	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 1.4s each by default, and write it "+
 		"to the documents in `dir`")
 	flags.BoolVar(&c.Chaos, "chaos", false, "kill and stop workers and servers, and cut connections, for the whole duration")
 	flags.StringVar(&c.Trace, "trace", "", "for -chaos: keep in `dir` what has passed between the workers and the store")
@@ -91,7 +91,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 		c.shapeForChaos(set)
 	}
 	if c.Bench != "" && !set["duration"] {
-		c.Duration = 1500 * time.Millisecond
+		c.Duration = 1400 * time.Millisecond
 	}
 	c.chooseBaseline(baseline)
 	err := errors.Join(c.setServers(servers), c.check(), c.checkSort(set), c.checkChaos(), c.checkBench(set), checkFormat(format),

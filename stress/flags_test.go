@@ -66,7 +66,7 @@ func TestShapeOfChaos(t *testing.T) {
 func TestShapeOfABench(t *testing.T) {
 	c, err := parseFlags([]string{"-bench", "x"}, os.Stderr)
 	need.WantErr(t, "of several", err, nil)
-	need.Equal(t, "the duration of each", c.Duration, 1500*time.Millisecond)
+	need.Equal(t, "the duration of each", c.Duration, 1400*time.Millisecond)
 	c, err = parseFlags([]string{"-bench", "x", "-duration", "1s"}, os.Stderr)
 	need.WantErr(t, "of several", err, nil)
 	need.Equal(t, "the duration of each", c.Duration, time.Second)
