@@ -47,7 +47,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	flags.StringVar(&c.Lock, "lock", "mutex", "`kind` of lock to hammer: mutex; rw, a reader/writer lock; semaphore; on ZooKeeper zklock, "+
 		"the lower half of mutex; or what others would take, one per goroutine: on ZooKeeper zk, go-zookeeper's; on etcd etcd, the client "+
 		"library's concurrency.Mutex; on PostgreSQL advisory, pg_advisory_lock, and version, a loop over a version column; on Redis "+
-		"rueidislock, redsync, and redislock, bsm's")
+		"rueidislock, redsync, and redislock, bsm's; zk-local, etcd-local, advisory-local and rueidislock-local have a local mutex in front")
 	flags.Float64Var(&c.Reads, "reads", 0.9, "`share` of the turns that read, for -lock rw")
 	flags.IntVar(&c.Permits, "permits", 10, "permits of -lock semaphore")
 	flags.IntVar(&c.Weight, "weight", 1, "permits that a turn of -lock semaphore takes at most; from one to so many at random")
