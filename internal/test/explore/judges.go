@@ -290,47 +290,6 @@ func (w *queues) toBeKept(x *span) (keep *bool) {
 	return keep
 }
 
-// longest is for how long permits stay at most while others wait.
-func (s Scope) longest() time.Duration { return 3 * time.Duration(s.permits()) * budget }
-
-// stayedTooLong reports whether permits have done so, as their process knows.
-func (w *queues) stayedTooLong(x *span) bool {
-	since := func(t time.Time) bool { return !t.IsZero() && time.Since(t) >= w.scope.longest() }
-	return (x.call.permits() > 0) && since(x.contended) && since(x.got)
-}
-
-// noteContendedLocked notes since when a process that waits for permits has known that another one does.
-func (w *queues) noteContendedLocked(p *process) {
-	here, there := false, false
-	for _, q := range w.store.Queue(permitsOf + path) {
-		here = here || q.Permits == 0 && q.Label == p.name
-		there = there || q.Permits == 0 && q.Label != p.name
-	}
-	if !here || !there {
-		p.contended = time.Time{}
-	} else if p.contended.IsZero() && !w.anyUnderWayLocked(p) {
-		p.contended = time.Now()
-	}
-}
-
-// judgePermitsLocked judges whether the store counts for a process the permits that it has, once it has been told of all that was released.
-func (w *queues) judgePermitsLocked(p *process) {
-	if w.scope.ZooKeeper || p.disturbed || p.closing || p.gaveUp || time.Now().Before(p.owes) || w.draining || w.anyUnderWayLocked(p) ||
-		slices.ContainsFunc(p.callers, func(c *caller) bool { return c.state == waiting || c.state == releasing }) {
-		return
-	}
-	_, has := w.hasLocked(p)
-	counted := 0
-	for _, q := range w.store.Queue(permitsOf + path) {
-		if q.Label == p.name {
-			counted += q.Permits
-		}
-	}
-	if counted != has {
-		w.blameLocked("left", "%s has %d permits, and the store counts %d", p.name, has, counted)
-	}
-}
-
 // oneMutex reports whether all calls are of one mutex.
 func (s Scope) oneMutex() bool {
 	of := []Call{Lock, Try, Nested, Guarded, Yield}
@@ -709,13 +668,6 @@ func (w *queues) judgeWordsLocked(c *caller) {
 	if strings.HasSuffix(text, "; ") || strings.HasSuffix(text, "1 permits") {
 		w.blameLocked("words", "%s fails with %q", c.name, text)
 	}
-}
-
-func permitsText(n int) string {
-	if n == 1 {
-		return "1 permit"
-	}
-	return fmt.Sprint(n, " permits")
 }
 
 // standsLocked reports whether another process has the lock, as that of a caller knows, from which nothing is under way, or none does.
