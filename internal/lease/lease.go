@@ -18,7 +18,7 @@ import (
 //
 // It runs for its term from the time since which the store is known to count. A hold ends
 // with it for good, even if the session turns out to be alive.
-type Lease[C Covered] struct {
+type Lease[C covered] struct {
 	config Config
 	heard  atomic.Int64 // when the store heard of the session, on the clock
 	term   atomic.Int64 // a time.Duration
@@ -30,8 +30,8 @@ type Lease[C Covered] struct {
 	watchdog   *time.Timer // looks at the clock, up to the end of the lease, while something is held; nil before the first
 }
 
-// A Covered is a contender under a lease.
-type Covered interface {
+// A covered is a contender under a lease.
+type covered interface {
 	comparable
 	Lose(reason error) // ends the hold, or the wait; called under the lease's mutex
 	IsLost() bool      // that has happened, or it came to its end otherwise
@@ -49,7 +49,7 @@ type Config struct {
 const Forever time.Duration = math.MaxInt64 / 2
 
 // New returns a lease that runs for term from heard.
-func New[C Covered](config Config, heard, term time.Duration) *Lease[C] {
+func New[C covered](config Config, heard, term time.Duration) *Lease[C] {
 	l := &Lease[C]{config: config, contenders: make(map[C]bool)}
 	l.heard.Store(int64(heard))
 	l.term.Store(int64(term))

@@ -69,5 +69,5 @@ func (s Settings) CheckRest() error {
 	case s.Logger == nil:
 		return errors.New("nil logger")
 	}
-	return CheckLabel(s.Label)
+	return checkLabel(s.Label)
 }

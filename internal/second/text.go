@@ -35,8 +35,8 @@ func Clean(s string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// CheckLabel reports a label that others would not see as it is.
-func CheckLabel(label string) error {
+// checkLabel reports a label that others would not see as it is.
+func checkLabel(label string) error {
 	switch {
 	case len(label) > maxText:
 		return fmt.Errorf("label of %d bytes: more than %d", len(label), maxText)

@@ -31,7 +31,7 @@ func FuzzTextIsAShortLineThatIsPrinted(f *testing.F) {
 		if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%q", text)
 		}
-		need.That(t, fmt.Sprintf("the label %q is %q to others", s, text), CheckLabel(s) != nil || text == s)
+		need.That(t, fmt.Sprintf("the label %q is %q to others", s, text), checkLabel(s) != nil || text == s)
 	})
 }
 
@@ -50,6 +50,6 @@ func TestLabelsThatOthersWouldSeeOtherwiseAreRefused(t *testing.T) {
 		"night run": true, strings.Repeat("x", 256): true, strings.Repeat("x", 257): false,
 		"\xff": false, "a\nb": false, "a\u2028b": false, "\u202ea": false,
 	} {
-		need.Equal(t, fmt.Sprintf("%q is fine", label), CheckLabel(label) == nil, fine)
+		need.Equal(t, fmt.Sprintf("%q is fine", label), checkLabel(label) == nil, fine)
 	}
 }
