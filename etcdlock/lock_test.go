@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/second"
@@ -156,6 +157,23 @@ func TestForeignKeysLetNobodyPass(t *testing.T) {
 		need.Equal(t, name+" is of this package", foreign.ours, ours)
 		v := viewOf(reader, 7, []place{foreign, placeOf(&mvccpb.KeyValue{Key: []byte(keyOf(reader)), CreateRevision: 2})})
 		need.Equal(t, name+" lets a reader pass", v.Has, ours)
+	}
+}
+
+// A name that anybody has made may have characters that are shown as others, or be part of another name.
+func TestBreakFindsAnyKeyByItsToken(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a\x07\nb", "read-\xff", "X", "7-"} {
+		p := start(t).mutex(t)
+		key := lockPath(t) + "/" + name
+		does(t, clientv3.OpTxn(nil, []clientv3.Op{clientv3.OpPut(key+"/below", ""), clientv3.OpPut(key, "")}, nil)) // at one revision
+		all := need.Get(p.Contenders(soon(t)))(t)
+		need.Equal(t, "contenders", len(all), 1)
+		need.OK(t, p.Break(soon(t), all[0].Token))
+		need.Equal(t, "left of "+name, len(left(t)), 1)
+		wantErr(t, p.Break(soon(t), all[0].Token), second.ErrReleased)
+		release(t, acquire(t, p))
+		does(t, clientv3.OpDelete(key+"/below"))
 	}
 }
 

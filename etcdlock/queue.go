@@ -410,6 +410,31 @@ func (s *store) leave(ctx context.Context, session string, ref queue.Ref) (remov
 	return queue.Removed, nil
 }
 
+// remove deletes the key with a token, whichever process or library created it. The create revision finds the key, as its name may
+// contain characters that [second.Text] has replaced.
+func (s *store) remove(ctx context.Context, ref queue.Ref) (queue.Removal, error) {
+	prefix := prefixOf(ref)
+	found, err := s.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithMinCreateRev(ref.Token), clientv3.WithMaxCreateRev(ref.Token))
+	if err != nil {
+		return queue.Kept, fmt.Errorf("find the key with revision %d below %s: %w", ref.Token, prefix, err)
+	}
+	i := slices.IndexFunc(found.Kvs, func(kv *mvccpb.KeyValue) bool { return isContender(prefix, kv) })
+	if i < 0 {
+		return queue.Missing, nil
+	}
+	key := string(found.Kvs[i].Key)
+	same := clientv3.Compare(clientv3.CreateRevision(key), "=", ref.Token)
+	answer, err := s.commit(s.client.Txn(ctx).If(same).Then(clientv3.OpDelete(key)))
+	switch {
+	case err != nil:
+		return queue.Kept, fmt.Errorf("delete %s: %w", second.Text(key), err)
+	case !answer.Succeeded:
+		return queue.Missing, nil
+	}
+	return queue.Removed, nil
+}
+
 // ask writes to the keys of those that have the lock, in one transaction for each, that they are asked for it. It is nothing if
 // nobody has the lock.
 func (s *store) ask(ctx context.Context, path string) error {

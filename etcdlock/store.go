@@ -99,7 +99,11 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	case queue.Weigh:
 		a.View, err = s.change(ctx, c, "permits", strconv.Itoa(c.Weight), func(p place) bool { return p.Permits <= c.Weight })
 	case queue.Leave:
-		a.Removed, err = s.leave(ctx, c.Session, c.Ref)
+		if c.Session == "" {
+			a.Removed, err = s.remove(ctx, c.Ref)
+		} else {
+			a.Removed, err = s.leave(ctx, c.Session, c.Ref)
+		}
 	case queue.List:
 		a.Queue, err = s.list(ctx, prefixOf(c.Ref))
 	case queue.Ask:
