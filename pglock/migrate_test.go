@@ -92,7 +92,9 @@ func TestUpgradeThatStopsInTheMiddleIsUndone(t *testing.T) {
 func TestProgramWorksWithTheSchemaOfItsVersionAndOfTheNext(t *testing.T) {
 	t.Parallel()
 	pool := poolAt(t, database(t))
-	needs := func(more int) string { return fmt.Sprintf("needs version %d or %d; ", firstVersion+more, firstVersion+more+1) }
+	needs := func(more int) string {
+		return fmt.Sprintf("needs version %d or %d; ", firstVersion+more, firstVersion+more+1)
+	}
 	refuses := func(more int, err error, says ...string) {
 		t.Helper()
 		wantErr(t, err, errSchema)

@@ -217,7 +217,7 @@ func (s *store) list(ctx context.Context, q querier, path string) ([]second.Cont
 		return nil, err
 	}
 	s.hush(quiet, sent)
-	queues, err := read(ctx, q, lookSQL, []string{path})
+	queues, err := read(ctx, q, path)
 	list := queues[path]
 	queue.Waiting(list)
 	if quiet > 0 {
@@ -577,9 +577,9 @@ const lookSQL = `SELECT c.* FROM unnest($1::text[]) q LEFT JOIN tierlock.floor f
 		FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session
 		WHERE c.path = q AND c.token >= coalesce(f.token, 0) OFFSET 0) c ORDER BY path, token`
 
-// read reads queues, each as it was at one moment.
-func read(ctx context.Context, q querier, sql string, args ...any) (queues map[string][]second.Contender, err error) {
-	rows, err := q.Query(ctx, sql, args...)
+// read reads the queues at paths, each as it was at one moment.
+func read(ctx context.Context, q querier, paths ...string) (queues map[string][]second.Contender, err error) {
+	rows, err := q.Query(ctx, lookSQL, paths)
 	if err != nil {
 		return nil, err
 	}
