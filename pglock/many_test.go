@@ -115,7 +115,7 @@ func TestNobodyIsPassedBy(t *testing.T) {
 	entered(t, outside(t), path, head, id)
 	seen := func() {
 		t.Helper()
-		queues, err := read(soon(t), outside(t), lookSQL, []string{path})
+		queues, err := read(soon(t), outside(t), path)
 		need.That(t, fmt.Sprintf("%v, or the next one is the first; %v", queues, err),
 			err == nil && len(queues[path]) == 1 && !entered(t, outside(t), path, newID(), id))
 		exec(t, outside(t), "DELETE FROM tierlock.contender WHERE path = $1 AND id <> $2", path, head)
@@ -250,7 +250,7 @@ func TestLookIsOneRequest(t *testing.T) {
 	s := must(t, p.at(t, path+"-2")).Store().(*store)
 	crowd(t, id, "$1", path, 3)
 	var refs []queue.Ref
-	for _, c := range need.Get(read(soon(t), outside(t), lookSQL, []string{path}))(t)[path] {
+	for _, c := range need.Get(read(soon(t), outside(t), path))(t)[path] {
 		refs = append(refs, queue.Ref{Path: path, ID: c.ID, Token: c.Token})
 	}
 	s.Follow(refs[2]) // it waits, and so only those around it are read
@@ -276,7 +276,7 @@ func TestWaiterDoesNotReadTheWholeQueue(t *testing.T) {
 	crowd(t, id, "$1", path, many)
 	exec(t, outside(t), "UPDATE tierlock.contender SET reads = hashtext(id) % 3 <> 0 WHERE path = $1", path)
 	exec(t, outside(t), "ANALYZE tierlock.contender")
-	whole := need.Get(read(soon(t), outside(t), lookSQL, []string{path}))(t)[path]
+	whole := need.Get(read(soon(t), outside(t), path))(t)[path]
 	places := queue.NewPlaces(whole)
 	for i := 0; i < many; i += 1 + i/3 {
 		c := whole[i]
