@@ -196,7 +196,7 @@ func TestNewServerHasNoGracePeriod(t *testing.T) {
 	need.WantErr(t, "a session with the next primary", first.examine(soon(t)), nil)
 	need.Equal(t, "primaries that were met", strings.Count(first.met(), "="), 1)
 	err := need.ErrOf(first.at(t, "x").TryAcquire(soon(t)))
-	need.That(t, fmt.Sprintf("after a promotion: %v, want a grace period", err), errors.As(err, new(*tier.GracePeriodError)))
+	need.That(t, fmt.Sprintf("after a promotion: %v, want a grace period", err), errors.As(err, new(*second.GracePeriodError)))
 	asks(t, s, "FLUSHALL")
 	refused() // as it was promoted
 	first.declared.Store(false)
