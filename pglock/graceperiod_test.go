@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -52,7 +53,7 @@ func TestNewServerHasNoGracePeriod(t *testing.T) {
 		next := f.start(t, url).at(t, lockPath(t))
 		eventually(t, "the grace period of the next promotion", func() bool {
 			_, err := next.TryAcquire(soon(t))
-			return errors.As(err, new(*tier.GracePeriodError))
+			return errors.As(err, new(*second.GracePeriodError))
 		})
 	})
 }
