@@ -52,7 +52,7 @@ func TestHoldersGoOnWhileTheSchemaIsUpgraded(t *testing.T) {
 		more()
 
 		open := begun(t, pool)
-		need.Get(open.Exec(soon(t), "SELECT FROM tierlock.contender FOR SHARE"))(t)
+		need.Get(open.Exec(soon(t), "LOCK TABLE tierlock.contender IN ACCESS SHARE MODE"))(t)
 		upgraded := make(chan error)
 		for range 4 {
 			go func() { upgraded <- next.migrate(soon(t), pool) }()
