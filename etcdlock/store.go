@@ -215,7 +215,7 @@ func (s *store) grant(ctx context.Context) (session string, ttl time.Duration, e
 	case ttl <= 0:
 		return "", 0, denied{fmt.Errorf("etcd has granted a lease of %v, where %v was asked for", ttl, s.options.TTL)}
 	case ttl > s.options.TTL:
-		s.tier.Logger().Warn("etcdlock: the server has raised the TTL of the lease", "asked", s.options.TTL, "granted", ttl)
+		s.tier.Logger().Warn("etcdlock: the server raised the lease TTL", "asked", s.options.TTL, "granted", ttl)
 	}
 	session = strconv.FormatInt(int64(granted.ID), 16)
 	s.names.begin(session)
@@ -250,8 +250,8 @@ func (s *store) checkVersions() {
 		status, err := s.client.Status(ctx, endpoint)
 		cancel()
 		if err == nil && etcdversion.TooOld(status.Version) {
-			s.tier.Logger().Warn("etcdlock: a server is too old to keep its word about leases: "+
-				"a lock may be given away before its holder knows. It should be "+etcdversion.Needed, "endpoint", endpoint, "version", status.Version)
+			s.tier.Logger().Warn("etcdlock: this server version can end leases early; another process may get a lock before its holder knows; "+
+				"upgrade to "+etcdversion.Needed, "endpoint", endpoint, "version", status.Version)
 		}
 	}
 }

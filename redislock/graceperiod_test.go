@@ -167,7 +167,7 @@ func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 	q.leaves(t, free, other, untold)
 	mustRelease(t, reader)
 	p.tier.Close() // which waits for the log
-	need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "redislock: the store grants nothing as yet")), 1)
+	need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "redislock: grace period; the store grants no lock until it ends")), 1)
 }
 
 // The first process alone can say that a server is new, and only of its first primary; it says so once.

@@ -186,18 +186,17 @@ func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Dur
 	switch outcomeOf(err) {
 	case queue.Done:
 	case queue.Denied: // as with most of those who run Redis for others
-		s.tier.Logger().Info("redislock: the configuration of the server cannot be read", "err", err)
+		s.tier.Logger().Info("redislock: cannot read the server's configuration; assuming a replication lag of ten seconds", "err", err)
 		return usualLag + rounding, nil
 	default:
 		return 0, err
 	}
 	if policy := config["maxmemory-policy"]; config["maxmemory"] != "0" && policy != "noeviction" {
-		s.tier.Logger().Warn("redislock: maxmemory-policy is not noeviction: locks may be evicted", "policy", policy)
+		s.tier.Logger().Warn("redislock: maxmemory-policy is not noeviction; the server may evict locks", "policy", policy)
 	}
 	if cmp.Or(config["min-replicas-to-write"], config["min-slaves-to-write"], "0") == "0" {
 		if replicas := one.InfoMap(ctx, "replication").Item("Replication", "connected_slaves"); replicas != "0" && replicas != "" {
-			s.tier.Logger().Warn("redislock: min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, "+
-				"goes on granting locks", "replicas", replicas)
+			s.tier.Logger().Warn("redislock: min-replicas-to-write is 0; after a failover the former primary can still grant locks", "replicas", replicas)
 		}
 		return 0, nil
 	}

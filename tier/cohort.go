@@ -723,9 +723,8 @@ func (c *cohort) lookAtWait() {
 	if c.alarm.set = false; c.state == held && !c.gate.empty() {
 		places := c.registry.leaks.places(c)
 		c.judgeLocked(c.since, c.gate.first.seat.since, c,
-			"tier: a goroutine waits for long behind a hold of its own process; if the hold is its own, it never gets the lock: "+
-				"Acquire with the context of the hold enters again; if the holder waits for a lock that this goroutine holds, neither "+
-				"gets on: take both with AcquireAll",
+			"tier: a goroutine is blocked by a hold of its own process; if the hold is its own, this is a deadlock: "+
+				"pass the context of the hold to Acquire; if the holder waits for a lock of this goroutine, take both with AcquireAll",
 			"token", c.grant.Token(), "waiters", c.gate.waiting,
 			"acquired", cmp.Or(places, "not known without tier.WithLeakDetection"))
 	}

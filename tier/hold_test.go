@@ -417,7 +417,7 @@ func collected(t *testing.T, locks *tier.Registry, log *logtest.Log) {
 	}
 }
 
-const forgot = "a hold was forgotten"
+const forgot = "a hold was dropped without Release"
 
 // Nothing refers to it any more, whatever contexts it had for work, of parents that live on.
 func TestHoldThatWasForgottenIsWarnedOf(t *testing.T) {

@@ -42,8 +42,7 @@ func (r *Registry) forgotten(t trace) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if !r.closed { // else it is lost
-		r.second.Logger().Warn("tier: a hold was forgotten: nothing refers to it any more, and it was not released; "+
-			"the lock stays taken until the registry is closed",
+		r.second.Logger().Warn("tier: a hold was dropped without Release; the lock stays taken until the registry is closed",
 			"path", t.own.cohort.key.path, "token", t.own.grant.Token(), "since", r.at(t.own.since), "acquired", t.place())
 	}
 }

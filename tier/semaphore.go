@@ -456,7 +456,7 @@ func (p *pool) followLocked(store second.Semaphore) {
 	p.permits = store.Permits()
 	if permits := p.permits; permits != p.given && p.registry.warnOnce(p.key) {
 		p.spawn(func() {
-			p.registry.second.Logger().Warn("tier: the store has another number of permits than this process gave; the store's number counts",
+			p.registry.second.Logger().Warn("tier: the number of permits differs from the one in the store, which applies; change it with SetPermits",
 				"path", p.key.path, "given", p.given, "permits", permits)
 		})
 	}
@@ -682,9 +682,8 @@ func (p *pool) lookAtWait() {
 	if p.alarm.set = false; p.stuckLocked() {
 		first := &p.gate.first.seat
 		p.judgeLocked(p.moved, first.since, p,
-			"tier: a goroutine waits for long for permits that its own process has; if they are its own, it never gets more: "+
-				"ask for all at once; if their holder waits for a lock that this goroutine holds, neither gets on: "+
-				"acquire locks and permits in one order everywhere",
+			"tier: a goroutine is blocked by permits of its own process; if they are its own, this is a deadlock: acquire all at once; "+
+				"if their holder waits for a lock of this goroutine, acquire locks and permits in one order everywhere",
 			"permits", first.count, "taken", p.taken, "of", p.permits, "waiters", p.gate.waiting)
 	}
 }

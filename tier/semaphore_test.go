@@ -244,7 +244,7 @@ func TestProcessFollowsTheNumberOfPermitsInTheStore(t *testing.T) {
 			wantErr(t, "more than there are", err, tier.ErrTooManyPermits)
 			need.WantMention(t, err, "4 of 3")
 		}
-		need.Has(t, "the warning", wantWarnings(t, log, "after all", "another number of permits", 1), "given=4", "permits=3", pool)
+		need.Has(t, "the warning", wantWarnings(t, log, "after all", "the number of permits differs", 1), "given=4", "permits=3", pool)
 		release(t, permits)
 	})
 }

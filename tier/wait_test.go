@@ -245,7 +245,7 @@ func wantWarnings(t *testing.T, log *logtest.Log, when, text string, want int) (
 	return last
 }
 
-const ownHold = "waits for long behind a hold of its own process"
+const ownHold = "is blocked by a hold of its own process"
 
 // Somebody holds something, and somebody of the same process waits for it, with a context that does not carry it. That is told once.
 func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
@@ -276,7 +276,7 @@ func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 		"permits": {func(t *testing.T, locks *tier.Registry) (holds, waits func() (releaser, error)) {
 			s := locks.Semaphore("/locks/a", 5)
 			return take(t, s, 3), take(t, s, 3)
-		}, []string{"waits for long for permits that its own process has", "ask for all at once", "path=/locks/a permits=3 taken=3 of=5"}},
+		}, []string{"is blocked by permits of its own process", "acquire all at once", "path=/locks/a permits=3 taken=3 of=5"}},
 	}, func(t *testing.T, s *memory.Server, c row) {
 		locks, log := logged(t, s)
 		holds, waits := c.calls(t, locks)
@@ -407,7 +407,7 @@ func TestPermitsThatGetInTheWayLaterAreWarnedOf(t *testing.T) {
 		locks, log := logged(t, s)
 		first, last := get(t, s, locks.Semaphore("/locks/s", 5))
 		time.Sleep(12 * time.Second)
-		wantWarnings(t, log, "after 12 s", "waits for long for permits that its own process has", 1)
+		wantWarnings(t, log, "after 12 s", "is blocked by permits of its own process", 1)
 		release(t, first.granted(t))
 		release(t, last.granted(t))
 	})
@@ -484,7 +484,7 @@ func TestWaitErrorSaysWhyTheStoreRefuses(t *testing.T) {
 		wantErr(t, "a try", need.ErrOf(mu.TryAcquire(t.Context())), tier.ErrUnavailable)
 		wantErr(t, "a try for permits", need.ErrOf(p.Semaphore("/more", 2).TryAcquire(t.Context(), 1)), tier.ErrUnavailable)
 		wantErr(t, "Err", p.Err(), tier.ErrUnavailable)
-		need.WantMention(t, p.Err(), "the store refuses each request to acquire", " refused")
+		need.WantMention(t, p.Err(), "the store refuses every request to acquire", " refused")
 		s.Script(nil)
 		hold := acquire(t, mu)
 		wantErr(t, "Err once it is served", p.Err(), nil)

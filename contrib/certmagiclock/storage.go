@@ -117,7 +117,7 @@ func (s *Storage) mutex(name string) *tier.Mutex {
 func (s *Storage) own(name string, hold *tier.Hold) {
 	s.keep(name, hold)
 	slot.OnLoss(hold, func(err error) {
-		s.log.Warn("a lock of CertMagic is lost: another process may do the same work", "name", name, "path", hold.Path(), "error", err)
+		s.log.Warn("CertMagic lock lost: another process may do the same work", "name", name, "path", hold.Path(), "error", err)
 	})
 }
 

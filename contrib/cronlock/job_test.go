@@ -84,7 +84,7 @@ func TestTheContextOfAJobEndsWithItsLock(t *testing.T) {
 			need.WantErr(t, "the end of the context", context.Cause(ctx), tier.ErrLost)
 		}, cronlock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))).Run()
 		synctest.Wait()
-		need.Has(t, "logged about the loss", log.String(), `level=WARN msg="the lock of a job is lost`)
+		need.Has(t, "logged about the loss", log.String(), `level=WARN msg="lock of a running job lost`)
 	})
 }
 

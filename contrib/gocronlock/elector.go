@@ -80,15 +80,15 @@ func (e *Elector) campaign(ctx context.Context) {
 	err := e.election.Run(ctx, e.lead)
 	if ctx.Err() == nil {
 		e.err = err
-		e.log.Warn("this process takes no part in the election any more: it runs no jobs", "path", e.path, "error", err)
+		e.log.Warn("campaign ended: this process runs no more jobs", "path", e.path, "error", err)
 	}
 }
 
 func (e *Elector) lead(ctx context.Context, term int64) error {
-	e.log.Info("this process leads: it runs the jobs", "path", e.path, "term", term)
+	e.log.Info("leading: this process runs the jobs", "path", e.path, "term", term)
 	<-ctx.Done()
 	if err := context.Cause(ctx); errors.Is(err, tier.ErrLost) {
-		e.log.Warn("the lead is lost: another process may run jobs as well", "path", e.path, "term", term, "error", err)
+		e.log.Warn("leadership lost: another process may run jobs, too", "path", e.path, "term", term, "error", err)
 		return nil
 	}
 	e.mu.Lock() // whoever asks later is told that it does not lead

@@ -106,10 +106,10 @@ func TestWhatBecomesOfTheLeadIsLogged(t *testing.T) {
 		locks := process(t, srv)
 		e := elector(t, locks, gocronlock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		leads(t, e)
-		logged(`level=INFO msg="this process leads`)
+		logged(`level=INFO msg="leading: this process runs the jobs`)
 		locks.Close()
 		time.Sleep(time.Second) // for the next campaign
-		logged(`level=WARN msg="the lead is lost`, `level=WARN msg="this process takes no part`)
+		logged(`level=WARN msg="leadership lost`, `level=WARN msg="campaign ended`)
 		locktest.WantErr(t, "Close of an elector whose registry was closed before", e.Close(), tier.ErrClosed)
 	})
 }

@@ -129,7 +129,7 @@ func TestWhatGocronKeepsToItselfIsLogged(t *testing.T) {
 		need.Equal(t, "logged while all is as it should be", log.String(), "")
 		locks.Close()
 		synctest.Wait()
-		need.Has(t, "logged about the loss", log.String(), `level=WARN msg="the lock of a job is lost`, "/jobs/report")
+		need.Has(t, "logged about the loss", log.String(), `level=WARN msg="lock of a running job lost`, "/jobs/report")
 		log.Reset()
 		need.That(t, "a closed registry has locks", need.ErrOf(locker.Lock(t.Context(), "another job")) != nil)
 		need.Has(t, "logged about a run that could not have its lock", log.String(), `level=WARN msg="job not run`)

@@ -135,7 +135,7 @@ func (q *lines) tellMissing(dropped drops) {
 		}
 	}
 	if missing > 0 {
-		logger.Warn("tier: log lines were dropped here: the logger was blocked", "lines", missing)
+		logger.Warn("tier: log lines were dropped because the logger was blocked", "lines", missing)
 	}
 }
 

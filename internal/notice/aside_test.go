@@ -63,7 +63,7 @@ func TestLoggerThatHangsDelaysNoCallAndLosesNoMoreThanItSays(t *testing.T) {
 			need.That(t, fmt.Sprintf("line %d is missing, or not in order, in\n%s", n, log), next > at)
 			at = next
 		}
-		missing := strings.Index(log.String(), "lines were dropped here")
+		missing := strings.Index(log.String(), "lines were dropped because")
 		need.That(t, fmt.Sprintf("not told between, where the lines are missing, in\n%s", log),
 			at < missing && missing < strings.Index(log.String(), "msg=last"))
 		need.Equal(t, "told of 5 missing", strings.Count(log.String(), "lines=5\n"), 1)

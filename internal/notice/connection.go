@@ -227,11 +227,11 @@ const (
 // warn warns of an outage, once. Where there never was a connection somebody waits for it, who may wait for ever: that is
 // repeated, ever more rarely.
 func (c *Connection) warn() {
-	text := c.config.Package + ": the connection to " + c.config.Store + " is away"
+	text := c.config.Package + ": lost the connection to " + c.config.Store + "; locks are lost when their lease ends"
 	c.warnings++
 	c.due = time.Time{}
 	if c.log.session == "" {
-		text = c.config.Package + ": still no connection to " + c.config.Store
+		text = c.config.Package + ": still no connection to " + c.config.Store + "; no lock can be acquired"
 		c.due = time.Now().Add(min(firstWarning<<min(c.warnings, 10), rarest))
 	}
 	c.config.Logger.Warn(text, "since", c.log.told.since, "for", time.Since(c.log.told.since), "err", c.config.Why())

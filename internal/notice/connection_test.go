@@ -40,10 +40,10 @@ func TestWhatIsLoggedOfAConnection(t *testing.T) {
 			synctest.Wait()
 		}
 		want(slog.LevelInfo, "connected again", 1) // the others soon after a return that was logged
-		want(slog.LevelWarn, "is away", 0)
+		want(slog.LevelWarn, "lost the connection to", 0)
 		c.Reach(false)
 		time.Sleep(time.Hour)
-		want(slog.LevelWarn, "is away", 1)
+		want(slog.LevelWarn, "lost the connection to", 1)
 		c.End("1")
 		c.Reach(true)
 		c.Begin("2")

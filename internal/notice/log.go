@@ -19,17 +19,17 @@ func (l Log) Lost(path string, token int64, cause error) {
 
 // Stays says that the store refuses to remove a contender that nobody wants.
 func (l Log) Stays(path, id string, err error) {
-	l.Logger.Warn(l.Package+": cannot remove a contender; it stays in the queue until its session ends, also in the way of this process",
+	l.Logger.Warn(l.Package+": cannot delete a queue entry; it blocks the lock until its session ends",
 		"path", path, "id", id, "err", err)
 }
 
 // Alone says that the store refuses to let readers in beside a writer that reads.
 func (l Log) Alone(path string, err error) {
-	l.Logger.Warn(l.Package+": a writer that reads now cannot let readers of other processes in; they wait for its release",
+	l.Logger.Warn(l.Package+": cannot downgrade a write lock; readers of other processes wait until it is released",
 		"path", path, "err", err)
 }
 
 // InGracePeriod says that the store grants nothing.
 func (l Log) InGracePeriod(q *second.GracePeriodError) {
-	l.Logger.Warn(l.Package+": the store grants nothing as yet", "until", q.Until, "reason", q.Reason)
+	l.Logger.Warn(l.Package+": grace period; the store grants no lock until it ends", "until", q.Until, "reason", q.Reason)
 }

@@ -88,7 +88,7 @@ func (r *Refusals) noteLocked(what string, why refusal) {
 	n.due = now.Add(min(lasting<<min(n.warnings, 10), rarest))
 	seen := *n
 	r.Spawn(func() {
-		r.Log.Logger.Warn(r.Log.Package+": the store refuses each request", "to", what, "path", seen.path,
+		r.Log.Logger.Warn(r.Log.Package+": the store refuses every request", "to", what, "path", seen.path,
 			"since", seen.since, "for", now.Sub(seen.since), "err", seen.err)
 	})
 }
@@ -125,7 +125,7 @@ func (r *Refusals) Err() (err error) {
 		lasts := n.last.Sub(n.since) >= lasting && time.Since(n.last) <= r.Fades()
 		if lasts && (err == nil || n.since.Before(since)) {
 			since = n.since
-			err = fmt.Errorf("the store refuses each request to %s, for %v so far, the last one for %s: %w",
+			err = fmt.Errorf("the store refuses every request to %s, for %v so far, the last one for %s: %w",
 				what, n.last.Sub(n.since).Round(time.Second), n.path, n.err)
 		}
 	}

@@ -64,7 +64,7 @@ func TestShareThatMayHaveBeenExecutedIsNotTakenBack(t *testing.T) {
 		f.then(Share, c.replies...)
 		need.Equal(t, "Share succeeds", h.Share(t.Context()) == nil, c.shared)
 		need.Equal(t, "shared", h.Shared(), c.shared)
-		told := len(f.logged().Lines(slog.LevelWarn, "cannot let readers of other processes in")) == 1
+		told := len(f.logged().Lines(slog.LevelWarn, "cannot downgrade a write lock")) == 1
 		need.Equal(t, "told", told, !c.shared)
 		h.Release()
 	})
@@ -130,7 +130,7 @@ func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 		<-h.Context().Done()
 		h.Release()
 		time.Sleep(2 * ttl)
-		for text, with := range map[string]string{"lock lost": "path=/l", "connection to Fake is away": "since=", "session expired": ""} {
+		for text, with := range map[string]string{"lock lost": "path=/l", "lost the connection to Fake": "since=", "session expired": ""} {
 			lines := f.logged().Lines(slog.LevelWarn, text)
 			need.Equal(t, "lines with "+text, len(lines), 1)
 			need.Has(t, text, strings.Join(lines, ""), with)
@@ -181,7 +181,7 @@ func TestGracePeriodIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 		warned := func(times int) {
 			t.Helper()
 			synctest.Wait()
-			need.Equal(t, "warnings in "+f.logged().String(), len(f.logged().Lines(slog.LevelWarn, "fake: the store grants nothing as yet")), times)
+			need.Equal(t, "warnings in "+f.logged().String(), len(f.logged().Lines(slog.LevelWarn, "fake: grace period; the store grants no lock until it ends")), times)
 		}
 
 		need.Equal(t, "a grace period before there is one", f.GracePeriod(), nil)

@@ -56,7 +56,7 @@ func TestAcquisitionsThatAreRefusedAgainAndAgainAreTold(t *testing.T) {
 			}
 			wantErr(t, "a try", need.ErrOf(f.claim(second.Exclusive).TryAcquire(t.Context())), second.ErrUnavailable)
 			synctest.Wait()
-			lines := f.log.Lines(slog.LevelWarn, "the store refuses each request\" to=acquire")
+			lines := f.log.Lines(slog.LevelWarn, "the store refuses every request\" to=acquire")
 			need.Between(t, "warnings in a minute, in "+f.log.String(), len(lines), 3, 5)
 			need.Equal(t, "returns of the connection", strings.Count(f.log.String(), "connected again"), 0)
 			need.List(t, "changes of the connection", changes, second.Connected)
@@ -83,7 +83,7 @@ func TestReleasesThatAreRefusedAgainAndAgainAreTold(t *testing.T) {
 			h.Release()
 			time.Sleep(10 * time.Second)
 			wantErr(t, "Refusal", f.Refusal(), c.why)
-			need.That(t, "no warning in "+f.log.String(), len(f.log.Lines(slog.LevelWarn, "the store refuses each request\" to=release")) > 0)
+			need.That(t, "no warning in "+f.log.String(), len(f.log.Lines(slog.LevelWarn, "the store refuses every request\" to=release")) > 0)
 			f.mu.Lock()
 			clear(f.next)
 			f.mu.Unlock()

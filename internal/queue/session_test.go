@@ -269,7 +269,7 @@ func TestContenderThatCannotLeave(t *testing.T) {
 		err := h.Release()
 		need.That(t, fmt.Sprintf("Release: %v", err), errors.Is(err, errRefused) && !errors.Is(err, second.ErrLost))
 		time.Sleep(5 * ttl)
-		need.Equal(t, "times told", strings.Count(f.logged().String(), "cannot remove a contender"), 1)
+		need.Equal(t, "times told", strings.Count(f.logged().String(), "cannot delete a queue entry"), 1)
 		need.That(t, "who cannot be removed by itself is not dropped with a renewal", len(f.ops(Drop)) != 0)
 		f.none()
 	})

@@ -195,7 +195,7 @@ func (t *Tier) Deafen(why error) {
 		}
 	})
 	if before.deaf == nil && now.deaf != nil {
-		t.config.Logger.Warn(t.config.Package+": this process is told of nothing: its turns wait for heartbeats", "err", why)
+		t.config.Logger.Warn(t.config.Package+": lock notifications are unavailable; this process may learn of a grant a quarter of the TTL late", "err", why)
 	}
 }
 

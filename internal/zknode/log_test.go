@@ -94,7 +94,7 @@ func TestOutageIsLoggedOnceWithItsReason(t *testing.T) {
 		p, log := startLogged(t, s)
 		down(s)
 		time.Sleep(time.Hour) // the session does not last so long
-		line := strings.Join(wantLines(t, log, slog.LevelWarn, "is away", 1), "")
+		line := strings.Join(wantLines(t, log, slog.LevelWarn, "lost the connection to", 1), "")
 		need.Has(t, "the line, with time and reason", line, "since=", "refused")
 		s.Member(addr).Accept()
 		time.Sleep(timeout)

@@ -29,7 +29,7 @@ func TestAcquisitionsThatAreRefusedAgainAndAgainAreTold(t *testing.T) {
 				need.Must(t, fmt.Sprint("no WaitError: ", err), errors.As(err, &wait) && errors.Is(err, context.DeadlineExceeded))
 				need.That(t, fmt.Sprint("no refusal in ", err), wait.Refusal != nil)
 				wantErr(t, "Err", locks.Err(), tier.ErrUnavailable)
-				need.Between(t, "warnings in "+log.String(), len(log.Lines(slog.LevelWarn, "the store refuses each request\" to=acquire")), 3, 6)
+				need.Between(t, "warnings in "+log.String(), len(log.Lines(slog.LevelWarn, "the store refuses every request\" to=acquire")), 3, 6)
 				s.Intercept(nil)
 				hold := need.Get(locks.Mutex(path).Acquire(within(t, time.Minute)))(t)
 				wantErr(t, "Err once it is served", locks.Err(), nil)

@@ -70,11 +70,11 @@ func (r Rule) Begin(ctx context.Context, m *tier.Mutex) (*Run, error) {
 		if errors.Is(err, tier.ErrLocked) || ctx.Err() != nil { // as it should be: somebody else runs, or this scheduler stops
 			level = slog.LevelDebug
 		}
-		r.log().Log(ctx, level, "job not run: it has no lock", "path", m.Path(), "error", err)
+		r.log().Log(ctx, level, "job skipped: lock not acquired", "path", m.Path(), "error", err)
 		return nil, err
 	}
 	OnLoss(hold, func(err error) {
-		r.log().Warn("the lock of a job is lost: another process may run it as well", "path", m.Path(), "token", hold.Token(), "error", err)
+		r.log().Warn("lock of a running job lost: another process may run it, too", "path", m.Path(), "token", hold.Token(), "error", err)
 	})
 	begun = true
 	return &Run{hold, time.Now().Add(r.AtLeast)}, nil

@@ -31,16 +31,16 @@ func (l log) Handle(_ context.Context, r slog.Record) error {
 	switch text {
 	case "connected", "new session", "connected again":
 		l.world.noteSession(text, about["session"].String())
-	case "the connection to memory is away", "still no connection to memory":
+	case "lost the connection to memory", "still no connection to memory":
 		l.world.noteAway(about["err"].Any())
-	case "a writer that reads now cannot let readers of other processes in":
+	case "cannot downgrade a write lock":
 		l.world.noteAlone()
-	case "tier: a goroutine waits for long behind a hold of its own process":
+	case "tier: a goroutine is blocked by a hold of its own process":
 		if !l.world.scope.seed.quiet {
 			l.world.noteLong(long, 1)
 		}
 		l.world.noteTrace(about["acquired"].String())
-	case "this process is told of nothing: its turns wait for heartbeats":
+	case "lock notifications are unavailable":
 		l.world.noteAway(about["err"].Any())
 	case "lock lost":
 		cause, _ := about["cause"].Any().(error)

@@ -33,7 +33,7 @@ func linkedLibrary(info *debug.BuildInfo) string {
 // warnOfLibrary warns of another version than the tested one.
 func warnOfLibrary(logger *slog.Logger, linked string) {
 	if linked != "" && linked != testedLibrary {
-		logger.Warn("zklock: untested version of the client library; if locks misbehave, build with the tested one",
+		logger.Warn("zklock: untested version of the client library go-zookeeper/zk; build with the tested version",
 			"library", library, "linked", linked, "tested", testedLibrary)
 	}
 }

@@ -147,7 +147,7 @@ func (s *servers) find(ctx context.Context, names []string) error {
 		return err
 	}
 	for _, err := range failed {
-		s.logger.Warn("zklock: a server cannot be looked up; the others are tried", "err", err)
+		s.logger.Warn("zklock: cannot resolve the name of a server; trying the others", "err", err)
 	}
 	return nil
 }
