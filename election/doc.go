@@ -5,25 +5,29 @@
 //		return sendReports(ctx, term) // until ctx ends
 //	})
 //
-// An election is a lock path that is held for long: whoever has the lock leads. Terms are the
-// fencing tokens of the lock, so they grow from leader to leader. Other libraries that can share
-// the path of a lock can take part, such as Curator's LeaderSelector.
+// The holder of the lock at the path is the leader. Terms are the fencing tokens of that lock, and
+// therefore grow from leader to leader. Libraries that share lock paths with tierlock can take part,
+// such as Curator's LeaderSelector.
 //
 // # What is promised
 //
-// While the lease of a leader is valid, nobody else leads. A leader learns from its own clock that
-// its term is over, before the store can choose anybody else: the context of its function ends,
-// and [Election.IsLeader] says so. A leader whose function has returned resigns, never before.
+// While the lease of a leader is valid, no other process leads. A leader learns from its own clock
+// that its term is over, before the store can choose another leader: the context of its function
+// ends, and [Election.IsLeader] returns an error. A leader resigns when its function has returned,
+// never earlier.
 //
-// The next candidate leads one round trip after a leader has resigned. If the leader dies, or is
-// cut off, it takes until the store ends its session or lease. Candidates lead in the order in
-// which they queued; who resigns queues again behind all others.
+// The next candidate leads one round trip after a leader has resigned. If the leader dies or is
+// cut off, the next one leads when the store ends the former leader's session or lease. Candidates
+// lead in the order in which they queued. A leader that resigns queues again behind all others.
 //
-// # What is not promised
+// # Limits
 //
-// A process can be stopped between looking and acting, and a function can ignore the end of its
-// context; what it does then comes late, when another process may lead. Give the term to whatever
-// the leader writes to, and let that refuse lower terms than it has seen. Where the data is in the
-// store of the election, write in a transaction that takes effect only during the term:
-// zklock.Multi, etcdlock.Txn, pglock.Tx, redislock.Eval.
+// A process can be paused after it has checked that it leads, and a function can ignore the end of its
+// context. Its writes may then arrive when another process already leads. Send the term with each
+// write, and let the receiver refuse lower terms than it has seen. If the data is in the store of the
+// election, use a guarded write, which takes effect only during the term: zklock.Multi, etcdlock.Txn,
+// pglock.Tx, redislock.Eval.
+//
+// Caution: the context of the function carries the hold of the lock. Goroutines that start with that
+// context act for the same leader and are not excluded from each other.
 package election

@@ -13,16 +13,15 @@ import (
 
 // Errors are wrapped; test for these with errors.Is.
 var (
-	// ErrNotLeader says that this process does not lead, or is not certain to.
+	// ErrNotLeader means that this process is not the leader, or cannot be certain to be.
 	ErrNotLeader = errors.New("not the leader")
-	// ErrNoLeader says that there is no candidate.
+	// ErrNoLeader means that there is no candidate.
 	ErrNoLeader = errors.New("no leader")
-	// ErrStop is for the function that [Election.Run] calls: it resigns for good.
+	// ErrStop is returned by the function of [Election.Run] to resign and to end Run.
 	ErrStop = errors.New("stop campaigning")
 )
 
-// An Election is one that this process can take part in. It is safe for concurrent use, and need
-// not be closed.
+// An Election lets this process campaign at one path. It is safe for concurrent use and needs no Close.
 type Election struct {
 	mutex *tier.Mutex
 	term  atomic.Pointer[term] // nil while this process does not lead
@@ -34,21 +33,21 @@ type term struct {
 	ctx  context.Context // that of the function that leads
 }
 
-// New returns the election at path, which is that of a lock. Options are those of
-// [tier.Registry.Mutex]. New sends nothing; a path that cannot be a lock is reported by the methods.
+// New returns the election at path, a lock path. It takes the options of [tier.Registry.Mutex]. New
+// sends no request; the methods report a path that cannot be a lock.
 //
-// Whatever the registry is told about its locks, an election has no hand-off, no lingering and no
-// limit for a wait: a change of leaders would have to wait for them. With [tier.WithRounds], calls
-// of Run in one process may follow one another in one term.
+// An election always uses [tier.WithStrictOrder], without lingering and without [tier.WithMaxWait],
+// whatever the options of the registry are: these would delay a change of leaders. With
+// [tier.WithRounds], several calls of Run in one process can lead one after another in one term.
 func New(locks *tier.Registry, path string, opts ...tier.Option) *Election {
 	strict := []tier.Option{tier.WithStrictOrder(), tier.WithLinger(0), tier.WithMaxWait(0)}
 	return &Election{mutex: locks.Mutex(path, slices.Concat(opts, strict)...)}
 }
 
 // IsLeader returns nil while this process leads, and otherwise an error that wraps [ErrNotLeader].
-// It asks nobody but the clock, so it is right from the first instruction of a process that was
-// stopped and continued. It is not nil any more once the context of the function that leads has
-// ended, even if that function is still at work.
+// It sends no request: it checks the lease against the local clock, and is therefore accurate at once
+// after a pause of the process. It returns an error as soon as the context of the leading function has
+// ended, even if that function still runs.
 func (e *Election) IsLeader() error {
 	t := e.term.Load()
 	if t == nil {

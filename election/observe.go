@@ -10,15 +10,14 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Leader returns who leads: the first in the queue, whose Token is its term. Where it can be
-// reached is for its Label to say, which is set where it connects.
+// Leader returns the first candidate in the queue. Its Token is the term. To publish an address of the
+// leader, set it as the label of the process ([tier.WithLabel]).
 //
-// It may be one that has not heard of it yet, or whose lease is over while the store has chosen
-// nobody else; and the answer may be old when it comes. Only [Election.IsLeader] is certain, about
-// this process.
+// The answer may be out of date. The candidate may not know yet that it leads, or its lease may have
+// ended. Only [Election.IsLeader], called in the leading process, is certain.
 //
-// The error wraps [ErrNoLeader] if there is no candidate. Leader waits for a store that cannot be
-// reached until ctx is done; the error then wraps its cause.
+// Leader takes one request, and waits for a store that cannot be reached until ctx ends; the error then
+// wraps the cause of ctx. Without a candidate the error wraps [ErrNoLeader].
 func (e *Election) Leader(ctx context.Context) (tier.Contender, error) {
 	queue, err := e.mutex.Contenders(ctx)
 	switch {
@@ -30,16 +29,15 @@ func (e *Election) Leader(ctx context.Context) (tier.Contender, error) {
 	return queue[0], nil
 }
 
-// Observe returns the leaders from now on, the present one first: each once, and none with a lower
-// term than one before.
+// Observe returns a sequence of leaders, beginning with the present one. Each leader comes once, and
+// terms never decrease.
 //
 //	for leader, err := range e.Observe(ctx) {
 //
-// It looks once a second while the caller waits for the next one. A look reads the queue: one
-// request, and on ZooKeeper another one for each candidate. A leader that comes and goes
-// between two looks is not seen, nor is that there is none. The sequence lasts until ctx ends or the
-// caller stops, also over times in which the store cannot be reached. An error, which no further
-// look would change, is its last element.
+// Observe polls the queue once a second while the caller waits for the next element. A poll takes one
+// request, and on ZooKeeper another one for each candidate. Leaders that come and go between two polls
+// are not reported, and neither are periods without a leader. The sequence ends when ctx ends, when the
+// caller stops, or after an error that polling again cannot fix. It survives outages of the store.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[tier.Contender, error] {
 	return func(yield func(tier.Contender, error) bool) {
 		var last tier.Contender

@@ -13,28 +13,27 @@ import (
 // steady is how long a term has to last for the pause behind it to be short.
 const steady = 10 * time.Second
 
-// Run takes part in the election until ctx ends. Whenever this process leads, it calls lead, with
-// the term and a context that ends with the term: when ctx ends, and when the lock is lost, with
-// a cause that wraps [tier.ErrLost], before another process can lead. The context carries the hold
-// of the lock. Run waits for lead to return, and only then resigns.
+// Run campaigns until ctx ends, and calls lead whenever this process becomes the leader. The context
+// of lead ends when ctx ends or when the lock is lost. In the second case its cause wraps
+// [tier.ErrLost], and it ends before another process can lead. Run waits for lead to return and then
+// resigns.
 //
-// When lead returns, with whatever error, the process resigns and campaigns again, behind all
-// others that wait. Run drops the error; lead reports it where it is of interest. There is a pause
-// before the next campaign, of 10 ms, which grows to a second and a half if lead keeps returning
-// within ten seconds. If the error wraps [ErrStop], Run returns it, or nil if it is ErrStop itself.
+// When lead returns, Run resigns, pauses for 10 ms to 1.5 s, and campaigns again behind all other
+// candidates. It drops the error of lead; log it inside lead. If that error is [ErrStop], Run returns
+// nil; if it wraps ErrStop, Run returns it.
 //
-// When ctx ends, Run returns an error that wraps its cause, and that of lead if it is another one.
-// Run also returns when the store refuses the process for a reason that trying again cannot
-// change, such as a lack of permission, and when the registry is closed. While the store cannot be
-// reached it keeps trying. If lead panics, the process resigns, and the panic goes on. Whenever Run
-// is over, this process does not lead and has left the queue; what cannot be removed at once is
-// removed in the background. Whoever ends the program ends ctx and waits for Run before the registry
-// is shut down or closed: a shutdown does not tell leaders, and waits for them.
+// Run returns an error in these cases only: ctx has ended (the error wraps its cause, and an error of
+// lead); the registry is closed ([tier.ErrClosed]); the store refuses the process for good, for example
+// without permission. It retries while the store cannot be reached. If lead panics, Run resigns and the
+// panic continues. After Run has returned, this process does not lead, and its queue entry is deleted, in
+// the background if the store does not answer.
 //
-// A lead that ignores the end of its context keeps this process from campaigning, but not others
-// from leading: if the lock is lost, another process leads at the end of the lease, while that
-// lead still runs. Several calls of Run compete like processes; one leads at a time. A lead
-// that takes part in its own election gets an error.
+// To end a program, cancel ctx and wait for Run before [tier.Registry.Shutdown] or Close. Shutdown waits
+// for leaders and does not interrupt them.
+//
+// Caution: if lead ignores the end of its context, another process leads at the end of the lease while
+// that lead still runs. Several calls of Run compete like processes; one leads at a time. A call of
+// Run with the context of its own lead returns an error.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term int64) error) error {
 	if tier.HoldFrom(ctx, e.mutex) != nil { // it would lead at once, within its own term
 		return e.failure("run", errors.New("the context is that of its leader"))

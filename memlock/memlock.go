@@ -1,6 +1,6 @@
 // Package memlock is a store in memory: the same lock as on a server, between registries of one program.
 //
-// Use it to test code that takes locks, without a server; for a program that runs as one process today; and to try things.
+// Use it to test code that takes locks, for a program that still runs as a single process, and for experiments.
 // A [Server] is the store, and each [Server.Connect] is a process of its own. Package tier documents the lock, which is the same
 // on every store.
 //
@@ -9,7 +9,7 @@
 //
 // # In tests
 //
-// This test sees that a job stops when its lock is lost:
+// This test checks that a job stops when its lock is lost:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		server := memlock.NewServer()
@@ -27,18 +27,17 @@
 //		}
 //	})
 //
-// The methods of Server make the faults that a real store meets: a process that is cut off, a session that ends, requests that are
-// late, answers that are lost, a server that stands still. In a bubble of testing/synctest time is virtual, if the server and its
-// registries are made in the bubble: a lease of 15 s then ends at its deadline, after no time. Close each registry before the bubble
-// ends. With the default TTL a process loses its locks 10 s after [Server.CutOff], and at once
-// after [Server.Expire].
+// The methods of Server inject faults: a network partition, an expired session, slow requests, lost answers, a stopped server. In a
+// bubble of testing/synctest, time is virtual: a lease of 15 s ends at its deadline, after no time. Create the server and its registries
+// inside the bubble, and close each registry before the bubble ends. With the default TTL a process loses its locks 10 s after
+// [Server.CutOff], and at once after [Server.Expire].
 //
-// Package zktest is a ZooKeeper for tests. It shows what the client for ZooKeeper does; memlock shows what the lock does.
+// To test what the ZooKeeper client does on the wire, use package zktest instead.
 //
 // # What is promised
 //
-// All that package tier promises, as long as the program runs. Nothing outlives it. Other programs do not see the locks, and guarded
-// writes do not exist here.
+// memlock keeps every promise of package tier while the program runs. Locks end with the program, and other programs do not see them.
+// There are no guarded writes.
 package memlock
 
 import (
@@ -67,9 +66,9 @@ func NewServer() *Server {
 	return &Server{store: memory.NewServer(), processes: make(map[*tier.Registry]*memory.Process)}
 }
 
-// Connect returns the locks of one more process. Each registry is a process of its own, with a session and a place in each queue; the
-// goroutines that use one registry are the goroutines of that process. Close the registry when the process ends. An error says which
-// option is wrong. [tier.WithLazyStart] changes nothing: the store is there.
+// Connect returns a registry that acts as one more process, with its own session and its own place in each queue. Goroutines that use the
+// same registry act as goroutines of that process. Close the registry to end the process. Connect does not block. It returns an error
+// only for a wrong option. [tier.WithLazyStart] has no effect.
 func (s *Server) Connect(opts ...tier.RegistryOption) (*tier.Registry, error) {
 	o := second.Defaults
 	_, share, err := second.Split[none, tier.Option](&o, opts)
@@ -99,9 +98,9 @@ func (s *Server) process(locks *tier.Registry) *memory.Process {
 	return s.processes[locks]
 }
 
-// CutOff keeps everything from getting through between a process and the server, until heal is called. The process loses what it holds
-// after two thirds of its TTL, and the server gives it to others after a whole TTL. CutOff of a registry that is closed, or is not of
-// this server, does nothing; so it is with the other faults.
+// CutOff blocks all messages between a process and the server until heal is called. The process loses its locks after two thirds of its
+// TTL, and the server grants them to others after a whole TTL. Like the other faults, CutOff does nothing for a registry that is closed
+// or belongs to another server.
 func (s *Server) CutOff(locks *tier.Registry) (heal func()) {
 	if p := s.process(locks); p != nil {
 		return p.Cut()
@@ -109,30 +108,30 @@ func (s *Server) CutOff(locks *tier.Registry) (heal func()) {
 	return func() {}
 }
 
-// Expire ends the session of a process before its time, as an operator would. What the process holds is lost. It learns that at once,
-// and begins another session.
+// Expire ends the session of a process early, as an operator can. The process loses all its locks, learns that at once, and begins
+// another session.
 func (s *Server) Expire(locks *tier.Registry) {
 	if p := s.process(locks); p != nil {
 		p.Expire()
 	}
 }
 
-// Delay has each request of a process take d to the server from now on; 0 ends that. Renewals of its session are delayed as well, and
-// with delays of more than a third of the TTL locks are lost.
+// Delay makes each later request of a process take d to reach the server; 0 ends that. It delays session renewals as well: with more than
+// a third of the TTL, the process loses its locks.
 func (s *Server) Delay(locks *tier.Registry, d time.Duration) {
 	if p := s.process(locks); p != nil {
 		p.Delay(d)
 	}
 }
 
-// LoseAnswers loses the answers to the next n requests of a process, but for renewals. The server has executed them, so the process does
-// not know what became of them, as after a connection that broke. It asks again, after a third of the TTL at most, until it knows.
+// LoseAnswers drops the answers to the next n requests of a process, except renewals. The server executes these requests, so their
+// outcome is ambiguous to the process, as after a broken connection. It repeats them within a third of the TTL.
 func (s *Server) LoseAnswers(locks *tier.Registry, n int) {
 	if p := s.process(locks); p != nil {
 		p.LoseAnswers(n)
 	}
 }
 
-// Pause stops the server until resume is called: it answers nobody and ends no session. It then executes what was sent meanwhile.
-// Processes lose what they hold after two thirds of their TTL.
+// Pause stops the server until resume is called. A stopped server answers no request and ends no session. Processes lose their locks
+// after two thirds of their TTL. After resume, the server executes the requests sent meanwhile.
 func (s *Server) Pause() (resume func()) { return sync.OnceFunc(s.store.Freeze()) }

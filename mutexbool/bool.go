@@ -1,11 +1,11 @@
 // Package mutexbool provides a boolean that goroutines can wait on: the BooleanMutex of
 // agapple's distributed lock, as a Go type with channels and contexts.
 //
-// A [Bool] is a level, not an event. Setting it wakes every waiter and lets later ones
-// pass until it is cleared; setting and clearing it in quick succession may wake
-// nobody. It is therefore the right bridge from an asynchronous callback to a blocking
-// call as long as it says no more than "look again": what there is to see travels
-// beside it, and whoever is woken looks for itself. The loop that loses no wake-up is
+// A [Bool] is a level, not an event. Set wakes all waiters and lets later ones pass until
+// Clear is called. If Clear follows Set at once, waiters in [Bool.Wait] may see neither.
+// Use a Bool to connect an asynchronous callback to a blocking call: the callback stores
+// its result elsewhere and calls Set, and the woken goroutine reads that result. This loop
+// misses no change:
 //
 //	for {
 //		changed.Clear()
@@ -17,7 +17,7 @@
 //		}
 //	}
 //
-// because whatever happens after Clear either is seen by look or ends Wait.
+// A change after Clear is either seen by look or ends Wait.
 package mutexbool
 
 import (
@@ -64,7 +64,7 @@ func (b *Bool) IsSet() bool {
 }
 
 // C returns a channel that is closed once b is true, for use in a select. The channel
-// belongs to b's present level: after Clear, ask again.
+// is valid until Clear; call C again after that.
 func (b *Bool) C() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

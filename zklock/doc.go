@@ -11,15 +11,14 @@
 //
 // Package tier documents the lock, which is the same on every store. This page documents what ZooKeeper adds.
 //
-// A process has one contender per lock path, however many of its goroutines want the lock. The contender is
-// an ephemeral sequential node below the path. The node with
-// the lowest number is the holder; every other process watches the two nodes right ahead of its own,
-// and its own. Nodes are granted in the order in which they were created, whoever
-// created them: go-zookeeper's zk.Lock, Curator's InterProcessMutex and (with
-// extra_lock_patterns=["lock-"]) kazoo queue on the same path. [WithKazoo] is for kazoo
-// without that setting. The nodes of the reader/writer lock of package tier exclude those of
-// Curator's InterProcessReadWriteLock, which ignores the nodes of a mutex: keep the latter on
-// other paths. docs/interop.md in the repository says who waits for whom.
+// A process has one ephemeral sequential node per lock path, however many of its goroutines want the lock.
+// The node with the lowest number is the holder's. A waiting process watches its own node and the two
+// nodes ahead of it. Nodes are granted the lock in the order of their creation.
+//
+// Other libraries can share a path: go-zookeeper's zk.Lock, Curator's InterProcessMutex, and kazoo with
+// extra_lock_patterns=["lock-"] or [WithKazoo]. [tier.RWMutex] excludes Curator's
+// InterProcessReadWriteLock. Caution: that lock ignores the nodes of a Mutex; use different paths.
+// docs/interop.md in the repository has the full table.
 //
 // The names of nodes end in the number that the server gives them. What is before it:
 //
@@ -29,8 +28,8 @@
 //	_c_<uuid>-__lock__  the second node of a mutex or a writer, which WithKazoo makes
 //	_c_<uuid>-__rlock__ the second node of a reader
 //
-// The uuid is of version 8, which tells our nodes from Curator's. A node with the content "__REVOKE__", or with "revoke" in its
-// description, is asked to give the lock up; otherwise the content is for people.
+// The uuid has version 8, and Curator's have version 4. A node with the content "__REVOKE__", or with "revoke" in its description, was
+// asked to release the lock. Other content is for people only.
 //
 // # Moving from zk.Lock
 //
@@ -40,82 +39,69 @@
 //
 // # What is promised
 //
-// At most one node is at the head of the queue: the server decides. A holder
-// learns that it lost the lock no later than its lease ends, on the process's own
-// clock, and a margin before the servers can give it to anybody else (T/3 of the
-// lease TTL T by default, which ZooKeeper calls the session timeout and [tier.WithLeaseTTL] sets): [tier.Hold.Lost] is closed, and
-// [tier.Hold.Err] says why. A broken
-// connection alone loses nothing: the lock is suspended until the connection is back or
-// the lease ends. A lost node stays until its owner has released it or the margin is over.
+// The server orders the nodes, so at most one is first. A holder learns of a loss when its lease ends on
+// its own clock, which is a margin before the servers can grant the lock to another process. By default the
+// margin is T/3, where T is the session timeout ([tier.WithLeaseTTL]). [tier.Hold.Lost] is closed then, and
+// [tier.Hold.Err] returns the reason. A broken connection alone loses no lock: the lease goes on until its
+// end. The node of a lost lock stays until the owner has released it or the margin is over, so the owner
+// has time to stop.
 //
-// No lease protects against somebody else deleting the holder's node, as an operator may. The
-// next contender then gets the lock at once. The holder hears of it when its server does, or
-// up to T/6 after the grant if it got the lock without waiting.
+// Caution: an operator who deletes the holder's node gives the lock to the next process at once. The holder
+// learns of it when its server does, or up to T/6 after the grant if it got the lock without waiting.
 //
-// No node outlives its purpose. When an acquisition is given up or a reply is lost, the
-// node is found by its unique name and deleted in the background, or dies with its
-// session. Missing parents are created in one transaction with the node, as containers, which the
-// server deletes when they are empty. On servers before 3.5 parents are plain nodes, and stay.
+// Nodes of cancelled acquisitions and lost replies are found by their unique names and deleted in the
+// background, or end with the session. Missing parents are created as containers, which the server
+// deletes when they are empty. On servers before 3.5 parents are plain nodes, and stay.
 //
 // # What it costs
 //
-// Over a connection made by [Dial], an acquisition takes one round trip if nobody else is
-// there, or two if the path does not exist yet: requests that belong together are sent
-// together. A release takes one, and so does a hand-over, from the release in one process to
-// the grant in another, however many are waiting. An acquisition is one write, apart from
-// missing parents; a release is one, and so is a requeue. What a client asks for about many
-// paths at the same time waits for company, for a quarter of a round trip at most, and leaves
-// as one write. Package dropin uses a connection made elsewhere, which is slower.
+// An uncontended acquisition takes one round trip and one write, or two round trips if the path does not
+// exist yet. A release takes one round trip and one write. A transfer, from the release in one process to
+// the grant in another, takes one round trip, however many processes wait. Concurrent requests for
+// different paths are batched: a request may wait up to a quarter of a round trip and then leaves with
+// others in one transaction. Package dropin, on the program's own connection, is slower.
 //
 // # Sequence overflow
 //
-// Sequence numbers count all nodes ever created below a path, in 31 bits: enough for 25 days of
-// a thousand hand-overs a second. Only a new path starts them again. From 2^30 on, therefore,
-// whoever has had a turn stays out of the queue, for T at most, until the queue is empty and
-// somebody has deleted the path. Then all queue again. Meanwhile those outside are served in no
-// particular order, TryAcquire and Contenders do not see them, and every node counts as
-// contended. The head of the queue remains the server's decision, and tokens keep growing.
+// ZooKeeper numbers all nodes ever created below a path with 31 bits: enough for 25 days of a thousand
+// transfers a second. Only a new path resets the numbers. From 2^30 on, tierlock therefore empties the
+// queue and recreates the path. For at most T, processes that had the lock wait outside the queue. They are
+// served in no particular order, TryAcquire and Contenders do not see them, and every holder counts as
+// contended. Exclusion and growing tokens are kept.
 //
-// Only a container is deleted that this package has made and nobody has changed since. The
-// path stays if it is another node, if it has a child that is no lock node (such as a lock
-// below), if the permission is missing, or if the queue is not empty within T, because of other
-// libraries or long turns. A WARN then says so; the process queues as before, and tries again
-// when the next 2^20 numbers are used up. If nothing helps, everybody gets
-// [ErrSequenceExhausted] in the end.
+// The path is recreated only if it is an unchanged container of this package, has no other children (such
+// as a lock below it), may be deleted by this client, and becomes empty within T. Otherwise a warning is
+// logged, and the process tries again after 2^20 more numbers. When the numbers are used up, acquisitions
+// fail with [ErrSequenceExhausted].
 //
-// # What is not promised
+// # Limits
 //
-// No lock service can keep a process that was stopped between looking at [tier.Hold.Err] and
-// acting from acting late. Give [tier.Hold.Token] to the resource and let it refuse lower
-// tokens than the highest it has seen, or write through [Multi] if the data is in
-// the same ensemble. Tokens do not outlive the ensemble's data; see there.
+// A process can be paused after it has checked [tier.Hold.Err] and before it writes. No lock service
+// prevents that late write. Pass [tier.Hold.Token] to the resource and let it refuse lower tokens than the
+// highest it has seen, or use [Multi] if the data is in the same ensemble. Tokens start lower again if the
+// ensemble loses its data.
 //
 // # The lease
 //
-// An answer alone proves little. A follower that is cut off from the others goes on
-// answering reads and pings, and so does a deposed leader, while the others end the
-// session and give the lock away. So only a write that a quorum agreed on renews the
-// lease, and the lease runs from the latest request that the leader is then certain to have
-// heard of, not from the write itself (internal/zknode/DESIGN.md in the repository has the argument). The heartbeat is a sync each
-// T/8, and behind it, while a node is queued or held, a write that checks the node and
-// changes nothing: one per process, however many locks it has.
+// Only a write that a quorum has accepted renews the lease. Answers to reads and pings do not count,
+// because a partitioned follower or a deposed leader still sends them while the others end the session.
+// The lease is counted from the latest request that the leader is then proven to have received. The
+// heartbeat is a sync each T/8, followed by a write that changes nothing while a node is queued or held:
+// one per process, however many locks it has.
 //
-// The lease then ends at least the margin before any server can give the lock away, whether
-// the holder, a server or a link hangs, stops or breaks, and in a partition between servers
-// as well. It assumes that
+// The lease therefore ends at least the margin before any server can grant the lock to another process,
+// also in a partition between servers. This assumes:
 //
-//   - clocks run at the same rate, but for a small part of the margin. The sleep of a suspended
-//     machine counts; the time for which a hypervisor pauses a virtual one does not (docs/promises.md);
-//   - the servers' tickTime is at most a quarter of T. They do not tell it. It is 2 s nearly
-//     everywhere, so the client warns on its logger about a T below 8 s, and about one that
-//     the server has raised: its least is two ticks;
-//   - all servers grant the same T: a handshake whose answer gets lost may have shortened it;
-//   - the client's server has a vote, or observes the leader directly: no observer masters,
-//     no quorum oracles, no local sessions.
+//   - Clocks run at the same rate, except for a small part of the margin. The sleep of a suspended
+//     machine counts; a pause of a virtual machine by its hypervisor does not (docs/promises.md).
+//   - tickTime is at most T/4. Clients cannot read tickTime. It is usually 2 s; the client therefore logs
+//     a warning if T is below 8 s, or if the server has raised T.
+//   - All servers grant the same T.
+//   - There are no observer masters, quorum oracles or local sessions.
 //
-// A holder keeps its lock through any outage of T - margin - T/4, less two round trips and
-// what it takes to connect again: up to 1 s when all servers refuse, up to 1 s for each name that
-// the name service does not answer for, and up to min(T/6, 2 s) for each server that hangs.
+// A holder keeps its lock through any outage of up to T - margin - T/4, less the time to reconnect. That
+// takes two round trips, plus up to 1 s if all servers refuse, up to 1 s for each name that is not resolved,
+// and up to min(T/6, 2 s) for each server that hangs.
 //
 //	T     margin   ticks up to   outage survived
 //	8 s   2.7 s    2 s           3.3 s
@@ -123,8 +109,8 @@
 //	15 s  5 s      3.75 s        6.2 s            (default)
 //	30 s  10 s     7.5 s         12.5 s
 //
-// T is also how long a lock stays taken when its process dies, and it may take twice that
-// if only what the servers send gets lost.
+// If a process dies, its locks stay taken for T. They can stay taken for 2 T if only the messages from the
+// servers to a process are lost.
 //
 // # Restored data
 //
@@ -155,8 +141,7 @@
 //
 // # Log lines
 //
-// Besides what [tier.WithLogger] lists, ZooKeeper logs at level WARN: the connection cannot be made, or is away for longer than a
-// third of the session timeout; some of the servers cannot be looked up; the servers are configured so that the lease is not safe;
-// another version of the client library than the tested one is linked. Children of a lock path that are no lock nodes are logged at
-// level INFO.
+// In addition to the lines of [tier.WithLogger], zklock logs at level WARN: a server name cannot be resolved; the session timeout is too
+// short for a safe lease; a lock path has used half of its sequence numbers and cannot be recreated; go-zookeeper/zk is not the tested
+// version. At level INFO it logs children of a lock path that are not lock nodes.
 package zklock

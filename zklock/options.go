@@ -16,64 +16,58 @@ type option struct {
 	zknode.Option
 }
 
-// WithACL sets the ACL of lock nodes and of the parents that are created for them;
-// default is all permissions for everybody. On the lock path a client needs CREATE and
-// READ to queue, and DELETE to release a lock.
+// WithACL sets the ACL of lock nodes and of the parents that are created for them. The default grants all
+// permissions to everyone. A client needs CREATE and READ on the lock path to queue, and DELETE to
+// release a lock.
 //
-// With zk.AuthACL(zk.PermAll) all is permitted to those who present a password or a client
-// certificate that this client presents too, and nothing to others. What is above the path and there
-// already stays as it is: whoever may create and delete there can take the place of a path that is empty.
+// zk.AuthACL(zk.PermAll) permits everything to clients with the same password or certificate, and
+// nothing to others. Existing parents keep their ACL.
+// Caution: a client that may create and delete nodes in such a parent can replace an idle lock path.
 //
-// On its own nodes it needs READ, without which the server refuses the checks that renew
-// the lease: a client that has to wait gets an error wrapping [zk.ErrNoAuth], and one that
-// is granted the lock at once loses it within a sixth of the session timeout.
+// Grant this client READ on its own nodes. Without it the lease cannot be renewed: a waiting client gets
+// an error that wraps [zk.ErrNoAuth], and a holder loses the lock within a sixth of the session timeout.
 func WithACL(acl []zk.ACL) tier.RegistryOption { return option{Option: zknode.WithACL(acl)} }
 
-// WithAuth adds credentials, such as "digest" and "user:password". They are presented
-// again on each reconnect.
+// WithAuth adds credentials, such as "digest" and "user:password". The client presents them on each
+// connection.
 func WithAuth(scheme string, credentials []byte) tier.RegistryOption {
 	return option{Option: zknode.WithAuth(scheme, credentials)}
 }
 
-// WithTLS connects with TLS, as servers want on their secureClientPort. Each server has to show a
-// certificate for its host as the connect string names it, or for the ServerName of cfg if there is
-// one. Servers ask for a client certificate if they are not told otherwise; it goes into cfg, too, and
-// is a credential of scheme "x509", for [WithACL]. A nil cfg is an empty one: the authorities of the
-// system, and no client certificate.
+// WithTLS connects with TLS, to the secureClientPort of the servers. The certificate of each server must
+// match its host in the connect string, or the ServerName of cfg. Servers ask for a client certificate by
+// default: put it into cfg. It then counts as a credential of scheme "x509" for [WithACL]. A nil cfg uses
+// the system's authorities and no client certificate.
 //
-// The handshake may take a sixth of the session timeout, at most 2 s, on each connection anew.
+// A handshake that takes longer than a sixth of the session timeout, or 2 s, fails.
 func WithTLS(cfg *tls.Config) tier.RegistryOption { return option{Option: zknode.WithTLS(cfg)} }
 
-// WithDialContext replaces the dialing of TCP connections, as for a proxy or for tests. The address
-// is host:port as in the connect string, so names are the dialer's to look up; ctx gives it a
-// second. If dial goes on after that, the client tries the next server, and Close does not wait for
-// dial either. TLS comes on top, if WithTLS is given.
+// WithDialContext replaces the TCP dialer, for a proxy or for tests. The address is host:port as in the
+// connect string; dial resolves the name. ctx ends after one second. Then the client tries the next
+// server, even if dial has not returned, and Close does not wait for dial. [WithTLS] is applied on top.
 func WithDialContext(dial func(ctx context.Context, network, address string) (net.Conn, error)) tier.RegistryOption {
 	return option{Option: zknode.WithDialContext(dial)}
 }
 
-// WithKazoo makes locks that exclude kazoo's Lock, WriteLock, ReadLock and Election on the
-// same path as they come; without it these need extra_lock_patterns=["lock-"]. Every
-// process of this package that shares a path with such a kazoo needs the option: without
-// it the process waits for kazoo, but kazoo does not wait for it. It excludes everybody
-// whom a lock without it excludes, but kazoo still ignores those: Curator, zk.Lock, and
-// processes without the option.
+// WithKazoo makes locks that exclude kazoo's Lock, WriteLock, ReadLock and Election without any
+// configuration of kazoo. Without this option kazoo needs extra_lock_patterns=["lock-"].
 //
-// A lock node is then two znodes with one token, created in one transaction and deleted
-// in one: queueing, release and requeue cost one write each, as without. A node that waits,
-// or is held for a sixth of the session timeout, costs one read more, in the same round
-// trip. The lock is lost when either znode is deleted.
+// Caution: set it in every tierlock process that shares a path with kazoo. A process without it waits for
+// kazoo, but kazoo does not wait for that process. Kazoo also ignores Curator and zk.Lock.
 //
-// kazoo's ReadLock works with this from kazoo 2.9.0 on. An older one also waits for nodes
-// behind its own; if one of these is ours, each waits for the other until one gives up.
+// A lock then has two znodes and is lost when either is deleted. Both are written in one transaction, so
+// the number of writes stays the same. A waiter, or a holder after a sixth of the session timeout, costs
+// one read more.
 //
-// kazoo expects its path to stay, so create it beforehand as a plain node: parents that
-// this package creates are removed when they are empty. A plain node is never made anew when
-// its sequence numbers come to their end, and a pair uses two of them.
+// Use kazoo 2.9.0 or later if it takes read locks. An older ReadLock also waits for nodes behind its own
+// and can deadlock with one of ours until either gives up.
+//
+// Create the path beforehand as a plain node, because kazoo expects it to stay, and this package removes
+// empty parents that it has created. The sequence numbers of a plain node are never reset, and each lock
+// node uses two of them.
 func WithKazoo() tier.RegistryOption { return option{Option: zknode.WithKazoo()} }
 
-// WithNodeData sets the content of the lock's znodes, at most 512 KiB, which Curator and kazoo show of a contender or leader. It should be
-// UTF-8. By default the content is a JSON description of the process: its host, pid and label.
-//
-// With other content, [tier.Contender] shows neither host nor pid of this process.
+// WithNodeData sets the content of the lock's znodes, at most 512 KiB of preferably UTF-8. Curator and kazoo show it for a participant or
+// leader. By default the content is a JSON description of the process: host, pid and label. With other content,
+// [tier.Contender] shows neither host nor pid of this process.
 func WithNodeData(data []byte) tier.RegistryOption { return option{Option: zknode.WithNodeData(data)} }
