@@ -264,7 +264,7 @@ func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 		"a mutex": {func(t *testing.T, locks *tier.Registry) (holds, waits func() (releaser, error)) {
 			mu := locks.Mutex("/locks/a")
 			return acquire(t, mu), acquire(t, mu)
-		}, []string{ownHold, "Acquire with the context of the hold enters again", "path=/locks/a", "token=", "since=2000-01-01T"}},
+		}, []string{ownHold, "pass the context of the hold to Acquire", "path=/locks/a", "token=", "since=2000-01-01T"}},
 		"a reader that is to write": {func(t *testing.T, locks *tier.Registry) (holds, waits func() (releaser, error)) {
 			mu := locks.RWMutex("/locks/a")
 			return acquire(t, mu.Reader()), acquire(t, mu.Writer())

@@ -56,7 +56,7 @@ func TestNodesOfOthersAreSeenAndBroken(t *testing.T) {
 	holder := c.acquire(t, "/jobs/report", "billing")
 	need.Get(conn.CreateProtectedEphemeralSequential("/jobs/report/lock-", []byte(evil), zk.WorldACL(zk.PermAll)))(t)
 	c.want(t, "who /jobs/report", 0, `0 +holds +tierlock .* - .*billing`, `1 +waits +zk.Lock +\S+ +0 .*\\x1b\[2J\\u202egnp`,
-		"A node's age is not a hold's")
+		"NODE AGE is how long the queue entry exists")
 	need.AtMost(t, "bytes about two contenders", len(c.want(t, "who /jobs/report -o json", 0, `"node_age_ms": \d`)), 8<<10)
 	need.OK(t, holder.Release())
 	const said = `held by process 7 on \\x1b\]0;owned\\a \(\\x1b\[2J\\u202egnp\\n\\u2028level=ERRORx{200,256}…\)\n$`
@@ -95,7 +95,7 @@ func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 	a := told.Asked
 	need.That(t, fmt.Sprintf("asked %+v", told), len(a) == 2 && a[0].Label == "billing" && a[0].Kind == "tierlock-read" && a[1].Kind == "read")
 	c.want(t, "who /rw/report", 0, `0 +holds, asked +tierlock read .* billing\n`, `1 +holds, asked +curator read`)
-	p.Prints(p.Stdout, `/rw/report wanted: somebody has asked tierlock read .* billing for it$`)
+	p.Prints(p.Stdout, `/rw/report revoke requested: tierlock read .* billing was asked to release it$`)
 	data, _, err := conn.Get(curators)
 	need.WantErr(t, "Curator's node", err, nil)
 	need.Equal(t, "what Curator's node says", string(data), "__REVOKE__")
@@ -104,7 +104,7 @@ func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 	kazoos := need.Get(conn.Create("/rw/kazoo", nil, 0, zk.WorldACL(zk.PermAll)))(t)
 	kazoo := kazoos + "/f7a2c0d9e8b64f13a5d4c3b2a1908f7e__lock__"
 	need.Get(conn.Create(kazoo, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)))(t)
-	c.want(t, "revoke /rw/kazoo", 0, "asked kazoo -, whose library takes no notice")
+	c.want(t, "revoke /rw/kazoo", 0, "asked kazoo -; its library ignores requests")
 }
 
 func TestWatchServesAPageUntilItIsInterrupted(t *testing.T) {

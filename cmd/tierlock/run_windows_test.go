@@ -145,7 +145,7 @@ func TestBreakAndRevokeEndTheCommand(t *testing.T) {
 
 	p = start(t, addr, commandtest.Under("-revocable -grace 300ms", "/asked", stage.Command("stubborn", "daemon")...)...)
 	sections = []*commandtest.Section{stage.Next(), stage.Next()}
-	commandtest.Want(t, env, "revoke /asked", 0, "which ends its command")
+	commandtest.Want(t, env, "revoke /asked", 0, "it ends its command")
 	hearsBreak(sections[0])
 	p.Exits(137)
 	for _, section := range sections {

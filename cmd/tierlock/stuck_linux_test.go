@@ -66,7 +66,7 @@ func TestNothingWaitsForTheReaderOfStderr(t *testing.T) {
 		"asked for the lock": func(t *testing.T, path string, stage *commandtest.Stage) {
 			p := startStuck(t, server.Addr(), commandtest.Under("-revocable -grace 200ms", path, stage.Command("stubborn")...)...)
 			section := stage.First()
-			(console{server}).want(t, "revoke "+path, 0, "which ends its command")
+			(console{server}).want(t, "revoke "+path, 0, "it ends its command")
 			section.Dies()
 			p.Exits(137)
 		},

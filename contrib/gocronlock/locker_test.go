@@ -132,7 +132,7 @@ func TestWhatGocronKeepsToItselfIsLogged(t *testing.T) {
 		need.Has(t, "logged about the loss", log.String(), `level=WARN msg="lock of a running job lost`, "/jobs/report")
 		log.Reset()
 		need.That(t, "a closed registry has locks", need.ErrOf(locker.Lock(t.Context(), "another job")) != nil)
-		need.Has(t, "logged about a run that could not have its lock", log.String(), `level=WARN msg="job not run`)
+		need.Has(t, "logged about a run that could not have its lock", log.String(), `level=WARN msg="job skipped`)
 	})
 }
 

@@ -131,7 +131,7 @@ func New(opts ...Option) (*Metrics, error) {
 		Name: "tierlock_sessions_expired_total", Help: "Sessions of this process that the store has ended, and with them all that was held.",
 	})
 	m.holds = desc("tierlock_holds", "Locks that this process holds now; one that several read counts once.")
-	m.kept = desc("tierlock_lingering", "Locks that this process keeps now though nobody holds them.")
+	m.kept = desc("tierlock_lingering", "Idle locks that this process keeps (WithLinger).")
 	m.waiting = desc("tierlock_waiters", "Goroutines of this process that wait for a lock now.")
 	m.permitWaiting = desc("tierlock_permit_waiters", "Goroutines of this process that wait for permits of a semaphore now.")
 	m.held = desc("tierlock_held_seconds_total", "Time for which locks were held, those included that still are; however many read at a time.")

@@ -147,7 +147,7 @@ func TestShareThatFailsForGoodIsLogged(t *testing.T) {
 		}
 		acl(zk.PermAll &^ zk.PermCreate)
 		wantErr(t, "Share", sharing(t.Context(), n).failed(t), zk.ErrNoAuth)
-		line := strings.Join(wantLines(t, log, slog.LevelWarn, "cannot let readers of other processes in", 1), "")
+		line := strings.Join(wantLines(t, log, slog.LevelWarn, "cannot downgrade a write lock", 1), "")
 		need.Has(t, "the line", line, "path="+path)
 		acl(zk.PermAll)
 		n.Release()

@@ -126,6 +126,6 @@ func occupied(children []string, mode second.Mode) (taken bool, err error) {
 // stray is the refusal of a queue because of one child. It may be left over from tests or
 // made by hand, or the numbers have come to their end.
 func stray(child, what string) error {
-	return fmt.Errorf("%w, or a stray child: %q %s; delete it if it is nobody's, or else the path once it is empty",
+	return fmt.Errorf("%w, or a stray child: %q %s; delete it if no process owns it, or else the path once it is empty",
 		ErrSequenceExhausted, child, what)
 }

@@ -29,7 +29,7 @@ func TestDeadlockOfLocksEndsTheTest(t *testing.T) {
 	again.Env = append(os.Environ(), deadlockEnv+"=1")
 	out, err := again.CombinedOutput()
 	need.Has(t, fmt.Sprintf("one that ended with %v", err), string(out),
-		"panic: zktest: deadlock: ", "Acquire with the context of the hold enters again", "path=/locks/a", "waited=24h0m0s",
+		"panic: zktest: deadlock: ", "pass the context of the hold to Acquire", "path=/locks/a", "waited=24h0m0s",
 		"tier.(*Mutex).Acquire", // who waits, among all
 		"level=WARN")            // which came before
 }

@@ -65,7 +65,7 @@ func (a *aside) next() []byte {
 	defer a.mu.Unlock()
 	switch {
 	case a.omitted > 0:
-		text := fmt.Appendf(nil, "tierlock: %d messages are left out here: nobody read them in time\n", a.omitted)
+		text := fmt.Appendf(nil, "tierlock: %d messages were dropped here, because the output was not read in time\n", a.omitted)
 		a.omitted = 0
 		return text
 	case len(a.waiting) > 0:

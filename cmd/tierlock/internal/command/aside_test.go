@@ -63,7 +63,7 @@ func TestOfTooManyMessagesTheLastAreKept(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(r.text.String()), "\n")
 		kept := len(lines) - 2
 		need.Between(t, "bytes that are kept", kept*long, mostAside/2, mostAside)
-		out := fmt.Sprintf("tierlock: %d messages are left out here: nobody read them in time", many-kept)
+		out := fmt.Sprintf("tierlock: %d messages were dropped here, because the output was not read in time", many-kept)
 		need.List(t, "it begins with", lines[:2], "tierlock: the first", out)
 		for i, line := range lines[2:] {
 			if want := fmt.Sprintf("tierlock: %04d ", many-kept+i); !strings.HasPrefix(line, want) {

@@ -12,14 +12,14 @@ func doctorSubcommand() *subcommand {
 	return &subcommand{
 		name:  "doctor",
 		usage: "PATH",
-		about: "explain all that is at a lock path, and what is wrong with it",
-		help: `Examines the lock at PATH: what these credentials may do there, and each contender: who it is
-and what it waits for. It changes nothing.
+		about: "check a lock path: permissions, queue entries, faults",
+		help: `Checks the lock at PATH: what these credentials may do there, and for each queue entry its process and
+what it waits for. It changes nothing.
 
   tierlock doctor /jobs/report
 
 Findings are ok, note, warning or problem. It exits with 1 if there is a warning or a problem. A
-process that has died may stay in the queue for its session timeout.
+killed process stays in the queue until its session times out.
 `,
 		run: runDoctor,
 	}

@@ -72,7 +72,7 @@ func (e *execution) mind() error {
 				left.Reset(time.Second)
 			}
 		case <-left.C:
-			e.in.say("the command has ended; the lock is kept for what it has left running: %v", e.child.left())
+			e.in.say("the command has ended; the lock is held until these processes end: %v", e.child.left())
 		}
 	}
 }
@@ -103,13 +103,13 @@ func (e *execution) lose() {
 	e.result = &failure{status: exitLost}
 	if e.clock.Now() < e.valid {
 		e.killIn(0)
-		e.in.say("%s: %v; KILL at once, as the lock may be another's", e.path, err)
+		e.in.say("%s: %v; sending KILL at once, because another process may hold the lock", e.path, err)
 		return
 	}
 	left := e.valid + e.grace - e.clock.Now()
 	e.killIn(left)
 	e.child.end()
-	e.in.say("%s: %v; TERM, and KILL in %v", e.path, err, max(left, 0).Round(time.Millisecond))
+	e.in.say("%s: %v; sending TERM, and KILL in %v", e.path, err, max(left, 0).Round(time.Millisecond))
 }
 
 // abandon ends the command because nobody waits for it any more. The lock is still ours.
@@ -128,7 +128,7 @@ func (e *execution) giveWay() {
 		return
 	}
 	e.stop()
-	e.in.say("%s: somebody has asked for the lock; TERM, and KILL in %v", e.path, e.grace.Round(time.Millisecond))
+	e.in.say("%s: revoke requested; sending TERM, and KILL in %v", e.path, e.grace.Round(time.Millisecond))
 }
 
 // stop ends the command under a lock that is ours.

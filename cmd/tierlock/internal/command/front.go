@@ -64,7 +64,7 @@ func watchKeeper(in *invocation) error {
 				continue
 			}
 			f.slay()
-			return fail(exitLost, "%s: the process that has the lock, tierlock keep, does not say that it is still ours; the command was killed",
+			return fail(exitLost, "%s: tierlock keep, which holds the lock, does not respond; the command was killed",
 				in.args[0])
 		}
 	}
@@ -158,16 +158,16 @@ func (f *front) end() error {
 	}
 	if f.held {
 		f.slay()
-		return fail(exitLost, "%s: the process that had the lock, tierlock keep, ended with status %d; the command was killed", f.in.args[0],
+		return fail(exitLost, "%s: tierlock keep, which held the lock, ended with status %d; the command was killed", f.in.args[0],
 			exitOf(f.status))
 	}
 	if sig := endedBy(f.status); slices.Contains(ending, sig) { // before it could catch it
 		return interrupted(f.in.args[0], sig)
 	}
-	return fail(exitInternal, "tierlock keep ended with status %d before it had the lock", exitOf(f.status))
+	return fail(exitInternal, "tierlock keep ended with status %d before it acquired the lock", exitOf(f.status))
 }
 
 // resisted says what KILL has not ended within a second.
 func (in *invocation) resisted(pids []int) {
-	in.say("KILL has not ended these processes yet; do they run as another user? %v", pids)
+	in.say("these processes survived KILL so far; do they run as another user? %v", pids)
 }

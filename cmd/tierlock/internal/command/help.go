@@ -8,15 +8,15 @@ import (
 
 const storeHelp = `
 environment:
-  TIERLOCK_STORE    the URL of the store, if there is no -store; it may have a password, which -store must not
-  TIERLOCK_AUTH     credentials, if there is no -auth-file
+  TIERLOCK_STORE    the URL of the store, unless -store is given; it may contain a password, -store must not
+  TIERLOCK_AUTH     credentials, unless -auth-file is given
 
 stores:
 `
 
 const statusHelp = `
 exit status:
-  1   doctor found something; break deleted nothing; revoke asked nobody
+  1   doctor found something; break deleted nothing; revoke found no holder
   64  the command line is wrong          74  the lock was lost (run)
   69  no server could be reached         75  the lock was not acquired (run)
   70  anything else
@@ -30,7 +30,7 @@ func (in *invocation) help(sub *subcommand) {
 	var text strings.Builder
 	defer func() { fmt.Fprint(in.stdout, text.String()) }()
 	if sub == nil {
-		fmt.Fprint(&text, "Tierlock runs a command under a distributed lock, and shows who holds locks and who waits for them.\n\n")
+		fmt.Fprint(&text, "Tierlock runs a command under a distributed lock, and shows the holders and queues of locks.\n\n")
 		fmt.Fprint(&text, "usage: tierlock [flags] SUBCOMMAND [flags] …\n\nsubcommands:\n")
 		for _, sub := range in.subcommands() {
 			if !sub.hidden {

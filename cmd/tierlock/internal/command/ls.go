@@ -22,15 +22,15 @@ func lsSubcommand() *subcommand {
 		name:  "ls",
 		usage: "[-a] [-limit N] [PATH]",
 		about: "list the locks below a path, their holders and queues",
-		help: `Lists the locks at PATH and below it, / if there is none: paths where somebody competes for a
-lock, tierlock or another program, and semaphores.
+		help: `Lists the locks and semaphores at PATH and below it (default: /). A lock is listed while a process
+holds it or waits for it, tierlock's or that of another library.
 
   tierlock ls /jobs
   tierlock ls -o json
 
-QUEUE counts processes, those that hold the lock among them; of a semaphore, those that wait.
-NODE AGE is the age of the holder's node, not of a hold: the goroutines of a tierlock process hand
-the lock on among themselves, with one node.
+QUEUE counts processes, the holder included; of a semaphore, the processes that wait. NODE AGE is how
+long the holder's queue entry exists, not how long the lock is held: the goroutines of a process
+pass the lock to each other under one entry.
 `,
 		flags: o.flags,
 		run:   o.run,
@@ -38,7 +38,7 @@ the lock on among themselves, with one node.
 }
 
 func (o *lsOptions) flags(flags *flag.FlagSet) {
-	flags.BoolVar(&o.all, "a", o.all, "also paths where nobody queues now (in ZooKeeper those that tierlock made)")
+	flags.BoolVar(&o.all, "a", o.all, "also list idle paths (in ZooKeeper those that tierlock made)")
 	flags.IntVar(&o.limit, "limit", o.limit, "look at `N` paths at most (default 10000)")
 }
 
@@ -64,7 +64,7 @@ func (o *lsOptions) run(ctx context.Context, in *invocation) error {
 
 func writeList(in *invocation, list *inspect.Listing) error {
 	if len(list.Locks) == 0 {
-		fmt.Fprintf(in.stderr, "no lock at %s or below it is held or waited for\n", clean(list.Path))
+		fmt.Fprintf(in.stderr, "no lock at %s or below it is held or has waiters\n", clean(list.Path))
 	} else if err := writeLocks(in.stdout, list); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func writeList(in *invocation, list *inspect.Listing) error {
 		fmt.Fprintln(in.stderr, list.GracePeriod)
 	}
 	for _, path := range list.Unreadable {
-		fmt.Fprintf(in.stderr, "not permitted to look below %s\n", clean(path))
+		fmt.Fprintf(in.stderr, "no permission to list below %s\n", clean(path))
 	}
 	if !list.Complete {
 		fmt.Fprintf(in.stderr, "stopped after %d paths; there are more (-limit)\n", list.Looked)

@@ -15,17 +15,17 @@ func permitsSubcommand() *subcommand {
 		name:  "permits",
 		usage: "-set N PATH",
 		about: "set how many permits a semaphore has",
-		help: `Sets the number of permits of the semaphore at PATH to N, for all processes and from now on,
-whatever number their programs give. tierlock who shows it.
+		help: `Sets the number of permits of the semaphore at PATH to N. It applies to all processes from now on and
+replaces the number in their programs. tierlock who shows it.
 
   tierlock permits -set 20 /db/connections
 
-A smaller number interrupts no owner: permits that are taken stay taken, and no more are granted
-until fewer are taken than there are. A waiter that wants more than N permits gets an error. A
-larger number lets waiters in at once.
+A smaller number takes no permit away: holders keep theirs, and no more are granted until fewer than N
+are taken. A waiter that wants more than N permits gets an error. A larger number admits waiters at
+once.
 
-The number stays when the semaphore is idle; on ZooKeeper, until the server removes the path some
-time after the last use. Curator does not read it: its clients go on with their own number.
+The number stays when the semaphore is idle; on ZooKeeper, until the server removes the idle path.
+Curator does not read it: its clients keep their own number.
 `,
 		flags: o.flags,
 		run:   o.run,

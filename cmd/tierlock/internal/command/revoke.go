@@ -13,19 +13,16 @@ func revokeSubcommand() *subcommand {
 	return &subcommand{
 		name:  "revoke",
 		usage: "PATH",
-		about: "ask whoever holds a lock to give it up",
-		help: `Asks the holder of the lock at PATH to give it up; all of them, if they read. It is a request that
-they may do with as they like, and nobody loses the lock by it: tierlock break is what takes a lock
-away.
+		about: "ask the holder of a lock to release it",
+		help: `Asks the holder of the lock at PATH, or all its readers, to release it. Holders may ignore the request
+and keep the lock; tierlock break takes a lock away.
 
   tierlock revoke /jobs/report
 
-A tierlock program hears of it where it listens to Hold.RevokeRequested; tierlock run does with -revocable,
-and else goes on. The request goes with the place in the queue; a holder that goes on holds the one
-that was asked.
+A program gets the request by Hold.RevokeRequested, and tierlock run by -revocable. The request stays
+with the queue entry until the holder releases the lock.
 
-It exits with 1 if nobody holds the lock, so that nobody was asked. Permits of a semaphore cannot be
-asked for.
+It exits with 1 if the lock is free. Permits of a semaphore cannot be revoked.
 `,
 		run: runRevoke,
 	}
@@ -65,27 +62,27 @@ func runRevoke(ctx context.Context, in *invocation) error {
 	})
 }
 
-// nobodyAsked says why nobody was.
+// nobodyAsked says why no holder was asked.
 func nobodyAsked(ctx context.Context, desk Desk, path string) error {
 	if q, err := desk.Look(ctx, path); err == nil && q.Semaphore != nil {
-		return fail(exitNo, "%s is a semaphore: permits cannot be asked for", clean(path))
+		return fail(exitNo, "%s is a semaphore; permits cannot be revoked", clean(path))
 	}
-	return fail(exitNo, "nobody holds %s, so nobody was asked", clean(path))
+	return fail(exitNo, "%s is free: there is no holder to ask", clean(path))
 }
 
 // answerOf says what can be expected of a holder.
 func answerOf(c *inspect.Contender) string {
 	switch c.Kind {
 	case "zk.Lock", "kazoo", "kazoo-read":
-		return ", whose library takes no notice"
+		return "; its library ignores requests"
 	case inspect.KindTierlock, "tierlock-write", inspect.KindTierlockRead:
 		switch {
 		case strings.HasPrefix(c.Label, revocableLabel):
-			return ", which ends its command"
+			return "; it ends its command"
 		case strings.HasPrefix(c.Label, runLabel):
-			return ", which takes no notice: run listens with -revocable only"
+			return "; it ignores requests, because run was started without -revocable"
 		}
-		return ", which gives the lock up if its program listens"
+		return "; it releases the lock if the program listens"
 	}
-	return ", which gives the lock up if it is revocable"
+	return "; it releases the lock if it is revocable"
 }

@@ -13,11 +13,11 @@ import (
 // runOptions are the flags of run.
 type runOptions struct {
 	try         bool
-	wait        time.Duration // 0: for ever
+	wait        time.Duration // 0: no limit
 	notAcquired int           // the status then
 	grace       time.Duration // negative: half of the margin
 	session     time.Duration // 0: the default
-	revocable   bool          // end the command when somebody asks for the lock
+	revocable   bool          // end the command when the lock is revoked
 	share       bool          // hold the lock to read
 	permits     int           // of a semaphore; 0: a lock
 	weight      int           // permits to hold; 0: one
@@ -25,61 +25,61 @@ type runOptions struct {
 	line        string // of keep: how it talks to run
 }
 
-const runHelp = `Waits for the lock at PATH, runs the command while it is held, and exits with the
-command's status.
+const runHelp = `Waits for the lock at PATH, runs the command while the lock is held, and exits with the command's
+status.
 
   tierlock run /jobs/report -- ./report.sh         one at a time, on all machines
-  tierlock run -n /jobs/nightly -- backup /data    only if nobody else is at it
-  tierlock run -w 30s -E 0 /jobs/sync -- rsync …   waits for 30 s, and is content without
+  tierlock run -n /jobs/nightly -- backup /data    only if the lock is free
+  tierlock run -w 30s -E 0 /jobs/sync -- rsync …   waits for 30 s; exits with 0 if the lock stays taken
+  tierlock run /jobs/x -- timeout 10m ./report.sh  limits the time of the work
   tierlock run /jobs/x -- sh -c 'a | b >> log'     a shell, if you need one
-  tierlock run -s /data -- tar c /data             beside others with -s, but not beside those without
-  tierlock run -permits 5 -weight 2 /db -- load    while it holds 2 of the 5 permits of /db
+  tierlock run -s /data -- tar c /data             together with others that use -s
+  tierlock run -permits 5 -weight 2 /db -- load    holds 2 of the 5 permits of /db
 
-The command runs in a process group of its own, with TIERLOCK_PATH and TIERLOCK_TOKEN in its
-environment. Give the token to what the command writes to, and have it refuse lower ones:
-no lock can stop a write that is on its way. A terminal is the command's when it wants it.
+The command runs in its own process group, with TIERLOCK_PATH and TIERLOCK_TOKEN in its environment.
+The token is a fencing token: pass it to the system that the command writes to, and let that system
+refuse lower ones. No lock can stop a write that is already on its way.
 
-The lock is released when the command and all that it started have ended. On Linux and Windows that
-includes what went into the background or to another session; elsewhere it is the process group.
-What others start for the command (docker run, systemd-run, ssh) is not part of it. Daemons that
-should not keep the lock have to be started outside of run.
+The lock is released when the command and all processes that it started have ended. On Linux and
+Windows that includes processes in the background and in other sessions. Elsewhere it includes the
+process group. Processes that others start for the command (docker run, systemd-run, ssh) are not
+included. Start daemons that must not keep the lock outside of run.
 
-readers:  With -s the command runs beside others that read: those of run -s and of RWMutex. It
-excludes, and waits for, those of run without -s, Mutex, and the writers of RWMutex.
+readers:  Commands with -s run together. They exclude commands without -s, Mutex, and the writers of
+RWMutex, and wait for these.
 
-permits:  With -permits N all that run at PATH hold N permits together at most: -weight K of them
-each, or one. All have to give the same N. They are held, lost and given up as a lock is, and all at
-once; but nobody can ask for them, and TIERLOCK_TOKEN is no fence, as several have permits at a time.
-A lock at the same PATH is another thing, which neither waits for the other.
+permits:  With -permits N, all that run at PATH together hold at most N permits, each of them -weight K
+or one. Use the same N everywhere. Permits of one command are acquired, lost and released together.
+Nobody can ask for them (revoke), and TIERLOCK_TOKEN is no fencing token, because several commands hold
+permits at a time. A lock at the same PATH is independent of its permits.
 
 signals:  TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT go to the command's process
-group. Before it has begun, the first six end tierlock instead, and nothing stays in the queue.
+group. Before the command has started, the first six end tierlock, and its queue entry is deleted.
 A suspended command keeps the lock. If you suspend tierlock while it waits, it keeps its place,
-and the command begins when its turn comes.
+and the command starts when the lock is acquired.
 
-loss:  While no server can be reached, the lock is safe for as long as its lease runs. When
-that is over, the command gets TERM, and after -grace all that it started gets KILL, before
-the servers can give the lock to anybody else. They keep it for a third of the session's
-timeout, the margin; -grace may take three quarters of that. If the contender was deleted
-(tierlock break) or the servers ended the session, KILL comes at once, and somebody else may
-have had the lock for a moment.
+lost lock:  While no server can be reached, the lock is held until its lease ends. Then the command
+gets TERM, and after -grace all that it started gets KILL, before the servers can give the lock to
+another process. They keep it for the margin, a third of the session's timeout; -grace may take three
+quarters of that. If tierlock break deleted the queue entry, or the servers ended the session, KILL
+comes at once, and another process may already hold the lock.
 
-asked:  With -revocable the command gets TERM when somebody asks for the lock (tierlock revoke),
-after -grace all that it started gets KILL, and then the lock is released. The exit status is the
-command's. Without -revocable a request changes nothing.
+revoke:  With -revocable, tierlock revoke makes the command get TERM, and after -grace all that it
+started gets KILL. Then the lock is released. The exit status is the command's. Without -revocable a
+request is ignored.
 
-kill -9:  Two processes look after each other: tierlock run and its child tierlock keep,
-which has the lock and starts the command. If tierlock run is killed, the command gets TERM,
-after -grace KILL, and then the lock is released. If tierlock keep is killed, everything gets
-KILL, and the lock is free when its session is over. If tierlock keep is stopped or hangs,
-everything gets KILL while the servers still keep the lock. If both are killed at once, the
-command is killed, too (Linux), but not what it has started; if both are stopped, nobody acts.
-What runs as another user (sudo) cannot be killed: run tierlock as that user.
+kill -9:  Two processes watch each other: tierlock run, and its child tierlock keep, which holds the
+lock and starts the command. If tierlock run is killed, the command gets TERM, after -grace KILL, and
+then the lock is released. If tierlock keep is killed, everything gets KILL, and the lock is free when
+its session ends. If tierlock keep is stopped or hangs, everything gets KILL while the servers still
+keep the lock. If both are killed at once, the command is killed, too (Linux), but not what it started.
+If both are stopped, nothing is killed. Processes of another user (sudo) cannot be killed: run tierlock
+as that user.
 
-Windows:  The command and all that it starts are in a job object instead of a process group, which
-nobody leaves; when tierlock keep is killed, Windows ends it. Ctrl-C and Ctrl-Break are the command's,
-or end tierlock before it has begun. TERM is Ctrl-Break, which asks nobody who has left the console;
-there are no other signals, and nothing is suspended.
+Windows:  A job object replaces the process group, and no process can leave it. When tierlock keep is
+killed, Windows ends the job. Ctrl-C and Ctrl-Break go to the command, or end tierlock before the
+command has started. TERM is Ctrl-Break, which does not reach processes without the console. There
+are no other signals, and no process is suspended.
 
 exit status:
   that of the command; 128+N if signal N ended it, or ended tierlock while it waited
@@ -115,7 +115,7 @@ func newRunOptions() *runOptions { return &runOptions{notAcquired: exitNotAcquir
 
 func (o *runOptions) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.try, "n", o.try, "do not wait for the lock")
-	duration(flags, &o.wait, "w", "`time` to wait for the lock at most (default: for ever)", true)
+	duration(flags, &o.wait, "w", "`time` to wait for the lock at most (default: no limit)", true)
 	flags.Func("E", "exit `status` if the lock is not acquired (default 75)", func(text string) error {
 		n, err := strconv.ParseUint(text, 10, 8)
 		if err != nil {
@@ -127,11 +127,11 @@ func (o *runOptions) flags(flags *flag.FlagSet) {
 	duration(flags, &o.grace, "grace", "`time` from TERM to KILL when the lock is lost or asked for (default: a sixth of the session's "+
 		"timeout)", false)
 	duration(flags, &o.session, "session", "`timeout` of the session to ask the servers for (default 15s)", true)
-	flags.BoolVar(&o.revocable, "revocable", o.revocable, "end the command when somebody asks for the lock")
-	flags.BoolVar(&o.share, "s", o.share, "hold the lock to read, together with others that read")
-	number(flags, &o.permits, "permits", "`number` of permits at PATH, of which to hold -weight instead of a lock")
+	flags.BoolVar(&o.revocable, "revocable", o.revocable, "end the command when tierlock revoke asks for the lock")
+	flags.BoolVar(&o.share, "s", o.share, "hold the lock for reading, together with others that use -s")
+	number(flags, &o.permits, "permits", "`number` of permits at PATH; hold -weight of them instead of a lock")
 	number(flags, &o.weight, "weight", "`number` of permits to hold (default 1)")
-	flags.BoolVar(&o.verbose, "v", o.verbose, "say for whom it waits, and how long it waited")
+	flags.BoolVar(&o.verbose, "v", o.verbose, "print which process it waits for, and how long it waited")
 }
 
 // run finds out what is wrong before anything begins.
@@ -151,7 +151,7 @@ func (o *runOptions) check(in *invocation) error {
 	case err != nil:
 		return err
 	case o.try && o.wait > 0:
-		return usageError("-n does not wait, -w %v does; want one of them", o.wait)
+		return usageError("-n does not wait, -w %v does; give one of them", o.wait)
 	}
 	if err := o.checkPermits(); err != nil {
 		return err
@@ -168,11 +168,11 @@ func (o *runOptions) check(in *invocation) error {
 func (o *runOptions) checkPermits() error {
 	switch {
 	case o.permits == 0 && o.weight > 0:
-		return usageError("-weight %d is how many of all permits to hold; give -permits, too", o.weight)
+		return usageError("-weight %d is how many permits to hold; give -permits as well", o.weight)
 	case o.permits > 0 && o.share:
-		return usageError("-s holds a lock to read, -permits %d some of a semaphore; want one of them", o.permits)
+		return usageError("-s holds a lock for reading, -permits %d permits of a semaphore; give one of them", o.permits)
 	case o.permits > 0 && o.revocable:
-		return usageError("permits cannot be asked for; -revocable is for a lock")
+		return usageError("permits cannot be revoked; -revocable is for a lock")
 	case o.weight > o.permits:
 		return usageError("-weight %d of -permits %d: there will never be so many; want %d at most", o.weight, o.permits, o.permits)
 	}

@@ -21,7 +21,7 @@ type waiting struct {
 	verbose bool
 }
 
-var errWaited = errors.New("waited for as long as -w says")
+var errWaited = errors.New("the time of -w is over")
 
 // acquire waits, if limit is not 0 for that long at most.
 func (w *waiting) acquire(ctx context.Context, limit time.Duration) (hold, error) {
@@ -70,7 +70,7 @@ func (w *waiting) describe(contenders []tier.Contender, err error) string {
 		return fmt.Sprintf("who has it is not known: %v", err)
 	}
 	if i := w.claim.outer(contenders); i >= 0 {
-		return "held by the tierlock run that this one runs under, " + nameOf(&contenders[i]) + ": it would wait for itself"
+		return "held by the tierlock run around this one, " + nameOf(&contenders[i]) + ": a deadlock"
 	}
 	if who := w.claim.inTheWay(contenders); who != "" {
 		return who
@@ -78,7 +78,7 @@ func (w *waiting) describe(contenders []tier.Contender, err error) string {
 	if q := gracePeriodOf(w.locks.Err()); q != nil {
 		return q.Error()
 	}
-	return "nobody has it any more"
+	return "it has just become free"
 }
 
 // gracePeriodOf is the one that an error tells of, nil if it tells of none.

@@ -30,18 +30,18 @@ func watchSubcommand() *subcommand {
 		name:  "watch",
 		usage: "[-every DURATION] [-http HOST:PORT] PATH",
 		about: "follow the locks below a path, live or as a page",
-		help: `Follows the locks and semaphores at PATH and below it, until it is interrupted: on a terminal as a table
-that is drawn again, else as one line for each change, with -o json as one object. It outlives the
-connection, and says when it has lost it.
+		help: `Follows the locks and semaphores at PATH and below it until it is interrupted. A terminal shows a table
+that is refreshed. Other outputs get one line per change, or with -o json one object. It reconnects by
+itself and reports lost connections.
 
   tierlock watch /jobs
   tierlock watch / -http 127.0.0.1:8080
 
-With -http it serves a page instead: who holds, who waits and for how long, and turns over time.
-The page only shows. It has no password, so other addresses than those of the loopback want -public.
+With -http it serves a page instead: holders, waiters, how long they wait, and acquisitions over time.
+The page changes nothing and has no password; an address that other machines can reach needs -public.
 
-It looks each -every, at each lock, and does not see what begins and ends in between. Every 5 s it
-looks for new locks.
+It reads each lock every -every and does not see what begins and ends in between. Every 5 s it
+searches for new locks.
 `,
 		flags: o.flags,
 		run:   o.run,
@@ -49,7 +49,7 @@ looks for new locks.
 }
 
 func (o *watchOptions) flags(flags *flag.FlagSet) {
-	duration(flags, &o.every, "every", "`time` from look to look, at least 100ms (default 500ms)", true)
+	duration(flags, &o.every, "every", "`time` between two reads of a lock, at least 100ms (default 500ms)", true)
 	flags.IntVar(&o.limit, "limit", o.limit, "look at `N` paths at most (default 1000)")
 	flags.StringVar(&o.http, "http", o.http, "serve a page at `host:port`")
 	flags.BoolVar(&o.public, "public", o.public, "let -http be an address that others can reach")
@@ -62,7 +62,7 @@ func (o *watchOptions) run(ctx context.Context, in *invocation) error {
 	}
 	switch {
 	case len(in.args) == 0:
-		return usageError("the PATH to watch is missing; / is all there is")
+		return usageError("the PATH to watch is missing; / watches all")
 	case o.every < leastEvery:
 		return usageError("-every %v: want at least %v", o.every, leastEvery)
 	case o.limit < 1:
@@ -86,7 +86,7 @@ func (o *watchOptions) run(ctx context.Context, in *invocation) error {
 	first := true
 	show := func(s inspect.Sight) {
 		if first && len(s.Events) == 0 {
-			in.say("no lock at %s or below it is held or waited for so far", clean(path))
+			in.say("no lock at %s or below it is held or has waiters yet", clean(path))
 		}
 		first = false
 		writeEvents(in, s)
@@ -126,13 +126,13 @@ func eventText(e inspect.Event, store string) string {
 	case inspect.Held:
 		text += fmt.Sprintf(" held by %s, token %d, %s", who, e.Contender.Token, waiters(e.Waiting))
 	case inspect.Released:
-		text += fmt.Sprintf(" released by %s, and held by others", who)
+		text += fmt.Sprintf(" released by %s, still held by others", who)
 	case inspect.Asked:
-		text += fmt.Sprintf(" wanted: somebody has asked %s for it", who)
+		text += fmt.Sprintf(" revoke requested: %s was asked to release it", who)
 	case inspect.Queued:
-		text += fmt.Sprintf(" waited for by %s, #%d", who, e.Contender.Sequence)
+		text += fmt.Sprintf(" queued: %s, #%d", who, e.Contender.Sequence)
 	case inspect.Left:
-		text += fmt.Sprintf(" left by %s, which waited", who)
+		text += fmt.Sprintf(" no longer awaited by %s", who)
 	case inspect.Free:
 		text += " free"
 	case inspect.Taken:
@@ -147,7 +147,7 @@ func eventText(e inspect.Event, store string) string {
 		return store + " grants locks again"
 	}
 	if e.Unseen > 0 {
-		text += fmt.Sprintf(" (%d came and went between two looks)", e.Unseen)
+		text += fmt.Sprintf(" (%d came and went unseen)", e.Unseen)
 	}
 	return text
 }

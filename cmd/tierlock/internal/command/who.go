@@ -14,17 +14,17 @@ func whoSubcommand() *subcommand {
 	return &subcommand{
 		name:  "who",
 		usage: "PATH",
-		about: "show who holds a lock, and who waits for whom",
-		help: `Shows the queue for the lock at PATH: who contends, with what they say of themselves. However
-many goroutines of a tierlock process hold the lock to read, the process is one of them. Of a semaphore
-it shows who has how many permits, and who waits for some.
+		about: "show the holder of a lock and its queue",
+		help: `Shows the holder of the lock at PATH and the processes that wait, with host, process ID and label. A
+process is one entry, however many of its goroutines hold the lock or wait. Of a semaphore it shows
+which processes have permits, how many, and which wait.
 
   tierlock who /jobs/report
 
-WAITS FOR is the number of the nearest that is in the way. "asked" is one that somebody has asked for
-the lock.
-NODE AGE is not the time for which the lock has been held: the goroutines of a tierlock process hand
-it on among themselves, with one node. TOKEN is what tierlock break wants.
+WAITS FOR is the SEQ of the nearest entry ahead that must go first. "asked" marks a holder that tierlock
+revoke has asked to release the lock. NODE AGE is how long the entry exists, not how long the lock is
+held: the goroutines of a process pass the lock to each other under one entry. TOKEN is the number
+that tierlock break takes.
 `,
 		run: runWho,
 	}
@@ -50,7 +50,7 @@ func runWho(ctx context.Context, in *invocation) error {
 func (in *invocation) writeQueue(q *inspect.Queue) error {
 	w := in.stdout
 	if len(q.Contenders) == 0 && q.Semaphore == nil {
-		state := "nobody holds it or waits for it"
+		state := "free, with no waiters"
 		if !q.Exists {
 			state = "does not exist: " + state
 		}
@@ -60,7 +60,7 @@ func (in *invocation) writeQueue(q *inspect.Queue) error {
 		if err := writeContenders(w, q.Contenders); err != nil {
 			return err
 		}
-		fmt.Fprintln(w, "A node's age is not a hold's: a tierlock process hands the lock on among its goroutines, with one node.")
+		fmt.Fprintln(w, "NODE AGE is how long the queue entry exists, not how long the lock has been held.")
 	}
 	if q.Semaphore != nil {
 		if err := writeSemaphore(w, q.Path, q.Semaphore); err != nil {
@@ -71,7 +71,7 @@ func (in *invocation) writeQueue(q *inspect.Queue) error {
 		fmt.Fprintln(w, q.GracePeriod)
 	}
 	for _, o := range q.Others {
-		fmt.Fprintf(w, "no contender: %s (tierlock doctor says what that means)\n", clean(o.Name))
+		fmt.Fprintf(w, "not a queue entry: %s (see tierlock doctor)\n", clean(o.Name))
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func writeSemaphore(w io.Writer, path string, s *inspect.Semaphore) error {
 		}
 	}
 	if len(s.Queue) == 0 {
-		_, err := fmt.Fprintln(w, "nobody waits for permits")
+		_, err := fmt.Fprintln(w, "no process waits for permits")
 		return err
 	}
 	fmt.Fprintln(w, "waiting for permits, in this order:")

@@ -48,11 +48,11 @@ func (k keys) findServers(ctx context.Context, r *inspect.Report) {
 		cancel()
 		switch {
 		case err != nil:
-			r.Find(inspect.Warning, "", "%s does not say how it is: %v", endpoint, err)
+			r.Find(inspect.Warning, "", "%s does not report its status: %v", endpoint, err)
 		case len(status.Errors) > 0:
-			r.Find(inspect.Problem, "", "%s is in trouble: %s", endpoint, strings.Join(status.Errors, ", "))
+			r.Find(inspect.Problem, "", "%s reports errors: %s", endpoint, strings.Join(status.Errors, ", "))
 		case etcdversion.TooOld(status.Version):
-			r.Find(inspect.Warning, "", "%s has etcd %s, which does not keep its word about leases: a lock may be given away before its "+
+			r.Find(inspect.Warning, "", "%s has etcd %s, which can end leases early: another process may get a lock before its "+
 				"holder knows; want %s",
 				endpoint, status.Version, etcdversion.Needed)
 		default:
@@ -88,11 +88,11 @@ func (k keys) findKeys(ctx context.Context, r *inspect.Report) error {
 			c.Session = fmt.Sprintf("%x", lease)
 		case i == 0:
 			c.Ephemeral = false
-			r.Find(inspect.Problem, c.Node, "belongs to no lease: it stays, and all behind it wait for ever; if it is nobody's, "+
+			r.Find(inspect.Problem, c.Node, "belongs to no lease: it stays and blocks all entries behind it; if no process owns it, "+
 				"tierlock break %s -token %d", r.Path, c.Token)
 		default:
 			c.Ephemeral = false
-			r.Find(inspect.Problem, c.Node, "belongs to no lease: it stays, and all behind it will wait for ever; if it is nobody's, delete it")
+			r.Find(inspect.Problem, c.Node, "belongs to no lease: it stays and will block all entries behind it; if no process owns it, delete it")
 		}
 	}
 	if others && below != "" {

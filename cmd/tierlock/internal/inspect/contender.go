@@ -88,13 +88,13 @@ func (c *Contender) explain() string {
 	case InGracePeriod:
 		return who + "; is first, and does not have the lock yet"
 	case Perhaps:
-		return fmt.Sprintf("%s; waits for %d ahead of it, if set up so, and else holds the lock", who, c.Perhaps)
+		return fmt.Sprintf("%s; waits for %d ahead of it if configured so, and otherwise holds the lock", who, c.Perhaps)
 	}
 	switch {
 	case c.Ignored > 0:
 		return fmt.Sprintf("%s; holds the lock, past %d ahead of it", who, c.Ignored)
 	case c.Beside > 0:
-		return fmt.Sprintf("%s; holds the lock, beside %d ahead of it that read, too", who, c.Beside)
+		return fmt.Sprintf("%s; holds the lock together with %d readers ahead of it", who, c.Beside)
 	}
 	return who + "; holds the lock"
 }

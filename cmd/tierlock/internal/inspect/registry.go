@@ -186,7 +186,7 @@ func (r Registry) Examine(ctx context.Context, path string, find func(context.Co
 			}
 		}
 		if c.Kind == KindOther {
-			report.Find(Note, c.Node, "says nothing of itself: it is of another program, which waits by rules of its own")
+			report.Find(Note, c.Node, "has no description: it belongs to another program, with its own rules of waiting")
 		}
 		report.FindWishes(c)
 	}

@@ -53,12 +53,12 @@ func (r *Report) FindRole(c *Contender) { r.Find(OK, c.Node, "%s", c.explain()) 
 func (r *Report) FindWishes(c *Contender) {
 	switch {
 	case c.Asked && c.PID == 0:
-		r.Find(Note, c.Node, "somebody has asked it for the lock, which has replaced what it said of itself")
+		r.Find(Note, c.Node, "it was asked to release the lock; the request has replaced its description")
 	case c.Asked:
-		r.Find(Note, c.Node, "somebody has asked it for the lock")
+		r.Find(Note, c.Node, "it was asked to release the lock")
 	}
 	if c.LingerMS > 0 {
-		r.Find(Note, c.Node, "its process may keep it for %d ms while nobody there wants the lock", c.LingerMS)
+		r.Find(Note, c.Node, "its process may keep the lock for %d ms while it is idle", c.LingerMS)
 	}
 }
 
@@ -69,7 +69,7 @@ const longWait = time.Minute
 func (r *Report) FindLongWait() {
 	for i := range r.Contenders {
 		if c := &r.Contenders[i]; c.State == Waits && c.Age() > longWait {
-			r.Find(Note, "", "#%d has waited for %v; tierlock watch tells whether the lock changes hands, or one process keeps it",
+			r.Find(Note, "", "#%d has waited for %v; tierlock watch shows whether the lock changes hands or one process keeps it",
 				c.Sequence, c.Age().Truncate(time.Second))
 			break
 		}

@@ -1,17 +1,17 @@
 package postgres
 
-const about = `    A URL as for psql, also postgresql://. PGHOST, PGUSER, PGPASSWORD, PGPASSFILE, PGSSLMODE and the others of
-    psql have what it does not say, and postgres:// leaves all to them. Credentials are user:password.
+const about = `    A URL as for psql, also postgresql://. What it leaves out comes from PGHOST, PGUSER, PGPASSWORD, PGPASSFILE,
+    PGSSLMODE and psql's other variables; postgres:// takes all from them. Credentials are user:password.
 `
 
 // notes are what help says of PostgreSQL.
 var notes = map[string]string{
-	"run": `the database needs the schema of package pglock, once: tierlock migrate makes it, or
-the SQL of tierlock schema.`,
-	"ls": `a PATH need not begin with a slash, and / stands for all locks and semaphores of the database that
-somebody has or wants. It is one query for the paths, and two for the queues of each.`,
-	"who": `the locks are those in tables, of pglock.New. SEQ is the place in the queue.
-"grace-period" is who gets the lock once a server that was promoted grants any.`,
-	"doctor": `it also looks at the privileges, at whether the server is a standby, and at how long the
-holder's session would last without its process.`,
+	"run": `the database needs the schema of package pglock once: run tierlock migrate, or the SQL
+that tierlock schema prints.`,
+	"ls": `a PATH need not begin with a slash, and / stands for all locks and semaphores in use in the
+database. It takes one query for the paths, and two for the queues of each.`,
+	"who": `it shows the locks of pglock.New, not advisory locks. SEQ is the place in the queue.
+"grace-period" marks the process that gets the lock when the grace period of the server ends.`,
+	"doctor": `it also checks privileges, whether the server is a standby, and when the holder's session ends
+if its process has died.`,
 }

@@ -59,7 +59,7 @@ func (r rows) find(ctx context.Context, report *inspect.Report) error {
 	}
 	switch {
 	case standby:
-		report.Find(inspect.Problem, "", "the server is a standby: nobody can queue there")
+		report.Find(inspect.Problem, "", "the server is a standby: no process can queue there")
 	case fsync != "on":
 		report.Find(inspect.Warning, "", "the server has PostgreSQL %s, with fsync off: after a crash of its machine it may have "+
 			"forgotten who holds", version)
@@ -78,7 +78,7 @@ func (r rows) find(ctx context.Context, report *inspect.Report) error {
 	case err != nil:
 		return err
 	case seconds <= 0:
-		report.Find(inspect.Note, holder.Node, "its session is over: it goes when somebody else in the database renews a session or queues")
+		report.Find(inspect.Note, holder.Node, "its session has expired: it is deleted when another process renews a session or queues")
 	default:
 		report.Find(inspect.OK, holder.Node, "its session ends in %.1f s unless its process renews it", seconds)
 	}

@@ -101,7 +101,7 @@ func (k keys) remove(ctx context.Context, path string, c *inspect.Contender) (bo
 // find says what is particular to Redis: whether the server keeps what it was told, what is at the key of
 // the lock, and for how long.
 func (k keys) find(ctx context.Context, r *inspect.Report) error {
-	r.Find(inspect.OK, "", "these credentials may read the queue; whether they may write shows when somebody queues")
+	r.Find(inspect.OK, "", "these credentials may read the queue; permission to write is not checked")
 	if err := k.findServer(ctx, r); err != nil {
 		return err
 	}
@@ -117,9 +117,9 @@ func (k keys) find(ctx context.Context, r *inspect.Report) error {
 	switch {
 	case kind == "none":
 	case kind != "string":
-		r.Find(inspect.Problem, "", "the key is a %s, which nobody can lock: it counts as a lock that is taken, and all wait for ever", kind)
+		r.Find(inspect.Problem, "", "the key is a %s, not a string: it counts as a taken lock, and all processes wait until it is deleted", kind)
 	case left < 0:
-		r.Find(inspect.Problem, "", "the key does not expire: if it is nobody's, delete it, or all wait for ever")
+		r.Find(inspect.Problem, "", "the key does not expire, and all processes wait for it: delete it if no process owns it")
 	case h != nil:
 		r.Find(inspect.OK, h.Node, "the key of the lock expires in %v unless its process renews it", left.Round(time.Millisecond))
 	}
@@ -147,9 +147,9 @@ func (k keys) findServer(ctx context.Context, r *inspect.Report) error {
 	replicas, _ := strconv.Atoi(replication["connected_slaves"])
 	switch {
 	case replication["role"] != "master":
-		r.Find(inspect.Problem, "", "the server is a replica: nobody can queue there")
+		r.Find(inspect.Problem, "", "the server is a replica: no process can queue there")
 	case replicas > 0 && config["min-replicas-to-write"] == "0":
-		r.Find(inspect.Warning, "", "min-replicas-to-write is 0: a primary that is cut off from its replicas, and replaced, goes on "+
+		r.Find(inspect.Warning, "", "min-replicas-to-write is 0: after a failover the former primary can still go on "+
 			"granting locks")
 	case config["maxmemory"] != "" && config["maxmemory"] != "0" && config["maxmemory-policy"] != "noeviction":
 		r.Find(inspect.Warning, "", "maxmemory-policy is %s: locks may be evicted", config["maxmemory-policy"])

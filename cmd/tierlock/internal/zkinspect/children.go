@@ -14,20 +14,20 @@ func (r examination) examineContender(i int) {
 	r.FindRole(c)
 	switch {
 	case !c.Readable:
-		r.Find(inspect.Warning, c.Node, "may not be read with these credentials: whose it is, and whether it goes with its process, is unknown")
+		r.Find(inspect.Warning, c.Node, "cannot be read with these credentials: its owner and session are unknown")
 	case !c.Ephemeral && i == 0:
-		r.Find(inspect.Problem, c.Node, "belongs to no session: it stays, and all behind it wait for ever; if it is nobody's, "+
+		r.Find(inspect.Problem, c.Node, "belongs to no session: it stays and blocks all entries behind it; if no process owns it, "+
 			"tierlock break %s -token %d", r.Path, c.Token)
 	case !c.Ephemeral:
-		r.Find(inspect.Problem, c.Node, "belongs to no session: it stays, and all behind it will wait for ever; if it is nobody's, delete it")
+		r.Find(inspect.Problem, c.Node, "belongs to no session: it stays and will block all entries behind it; if no process owns it, delete it")
 	}
 	switch {
 	case c.Sequence < 0:
-		r.Find(inspect.Problem, c.Node, "has a negative number: no tierlock process can queue; delete it if it is nobody's")
+		r.Find(inspect.Problem, c.Node, "has a negative number: no tierlock process can queue; delete it if no process owns it")
 	case c.Sequence > zkqueue.LastSequence:
 		r.Find(inspect.Problem, c.Node, "has a number beyond the last that is used, %d", zkqueue.LastSequence)
 	case i > 0 && c.Sequence == r.Contenders[i-1].Sequence:
-		r.Find(inspect.Problem, c.Node, "has the number of %s: both may take themselves for the first", r.Contenders[i-1].Node)
+		r.Find(inspect.Problem, c.Node, "has the same number as %s: both may count themselves first", r.Contenders[i-1].Node)
 	}
 	if (kind == zkqueue.KindKazoo || kind == zkqueue.KindKazooRead) && strings.HasPrefix(c.Node, "_c_") {
 		r.Find(inspect.Warning, c.Node, "is one half of a pair whose other half is gone: its process has lost the lock")

@@ -116,14 +116,14 @@ func (r examination) examineNumbers(renewable bool) {
 	switch {
 	case !r.Exists:
 	case r.Next > zkqueue.LastSequence:
-		r.Find(inspect.Problem, "", "%s: nobody can queue any more; delete the path when it is empty", used)
+		r.Find(inspect.Problem, "", "%s: no process can queue any more; delete the path when it is empty", used)
 	case r.Next < zkqueue.RenewFrom:
 		r.Find(inspect.OK, "", "%s", used)
 	case !renewable || len(r.Others) > 0:
-		r.Find(inspect.Warning, "", "%s, and the path is not made anew by itself, because it is not a container that tierlock made "+
-			"and nobody changed, or has children that are no lock nodes; delete it once it is empty", used)
+		r.Find(inspect.Warning, "", "%s, and tierlock cannot reset them: the path is not an unchanged container of its own, or has other children; "+
+			"delete it once it is empty", used)
 	default:
-		r.Find(inspect.Note, "", "%s; tierlock makes the path anew as soon as its queue is empty", used)
+		r.Find(inspect.Note, "", "%s; tierlock resets them as soon as the queue is empty", used)
 	}
 }
 

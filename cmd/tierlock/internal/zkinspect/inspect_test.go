@@ -192,12 +192,12 @@ func TestDoctorFinds(t *testing.T) {
 			acquire(t, s.locks(t).RWMutex(path).Reader())
 			acquire(t, s.locks(t).RWMutex(path).Reader())
 			s.put(t, path+"/_c_"+uuid+"-__READ__", "", ephemeral, zk.PermAll)
-		}, inspect.OK, "holds the lock, beside 2 ahead of it that read, too"},
+		}, inspect.OK, "holds the lock together with 2 readers ahead of it"},
 		"a request": {func(t *testing.T, s site) {
 			mu := s.locks(t).Mutex(path)
 			acquire(t, mu)
 			mu.Revoke(t.Context())
-		}, inspect.Note, "somebody has asked it for the lock"},
+		}, inspect.Note, "it was asked to release the lock"},
 		"a semaphore": {func(t *testing.T, s site) { s.permits(t, 3) },
 			inspect.OK, "a semaphore, 3 of 8 permits in use, 0 in the queue"},
 		"whose permits": {func(t *testing.T, s site) { s.permits(t, 3) }, inspect.OK, "3 permits: host "},
@@ -214,14 +214,14 @@ func TestDoctorFinds(t *testing.T) {
 		"a stranger among permits": {func(t *testing.T, s site) {
 			s.permits(t, 1)
 			s.put(t, path+"/leases/x", "", zk.FlagEphemeral, zk.PermAll)
-		}, inspect.Warning, "it takes up a permit all the same"},
+		}, inspect.Warning, "it takes up a permit"},
 		"a number of permits that is none": {func(t *testing.T, s site) {
 			s.permits(t, 1)
 			s.conn.Set(path, []byte("tierlock permits=many"), -1)
 		},
 			inspect.Problem, `the number of permits is "many"`},
 		"Curator's semaphore": {func(t *testing.T, s site) { s.put(t, path+"/leases/_c_"+uuid+"-lease-", "", ephemeral, zk.PermAll) },
-			inspect.Note, "does not say how many permits there are"},
+			inspect.Note, "does not store the number of permits"},
 		"kazoo's semaphore": {func(t *testing.T, s site) { s.put(t, path, "5", 0, zk.PermAll) }, inspect.Note, "as of kazoo's Semaphore"},
 		"kazoo's semaphore and a mutex": {func(t *testing.T, s site) { s.put(t, path, "5", 0, zk.PermAll); s.queue(t, path) },
 			inspect.Warning, "as of kazoo's Semaphore"},
@@ -238,11 +238,11 @@ func TestDoctorFinds(t *testing.T) {
 			s.put(t, path+"/_c_"+uuid+"-lock-", "", ephemeral, zk.PermAll)
 		}, inspect.Warning, "Curator takes it for a number"},
 		"worn numbers of ours": {func(t *testing.T, s site) { s.queue(t, path); s.SetSequence(path, 1<<30+5) },
-			inspect.Note, "makes the path anew"},
+			inspect.Note, "resets them as soon as the queue is empty"},
 		"worn numbers of a plain path": {func(t *testing.T, s site) { s.put(t, path, "", 0, zk.PermAll); s.SetSequence(path, 1<<30+5) },
-			inspect.Warning, "not made anew by itself"},
+			inspect.Warning, "tierlock cannot reset them"},
 		"numbers at their end": {func(t *testing.T, s site) { s.put(t, path, "", 0, zk.PermAll); s.SetSequence(path, 1<<31-2) },
-			inspect.Problem, "nobody can queue any more"},
+			inspect.Problem, "no process can queue any more"},
 		"a negative number": {func(t *testing.T, s site) { s.put(t, path+"/lock--000000007", "", 0, zk.PermAll) },
 			inspect.Problem, "negative number"},
 	}, func(t *testing.T, c row) {

@@ -25,10 +25,10 @@ func (r examination) examineSemaphore(content string) {
 		r.Find(inspect.Problem, "", "the number of permits is \"%s\": no tierlock process can take any; set the content of the path",
 			second.Text(number))
 	case !marked:
-		r.Find(inspect.Note, "", "the path does not say how many permits there are, as Curator's do not: whoever takes permits has to know")
+		r.Find(inspect.Note, "", "the path does not store the number of permits, as with Curator: each client uses its own number")
 	}
 	if s.All > 0 && s.InUse > s.All {
-		r.Find(inspect.Problem, "", "more permits are in use than there are: somebody was told another number")
+		r.Find(inspect.Problem, "", "more permits are in use than there are: some client uses another number")
 	}
 	if len(r.Contenders) > 0 {
 		r.Find(inspect.Problem, "", "a lock and a semaphore do not exclude each other, and both use this path; give each a path of its own")
@@ -44,13 +44,13 @@ func (r examination) examineShare(s *inspect.Share) {
 	r.Find(inspect.OK, child, "%s: %s", inspect.CountPermits(s.Count), who(s))
 	switch {
 	case !s.Readable:
-		r.Find(inspect.Warning, child, "may not be read with these credentials: whose it is, and whether it goes with its process, is unknown")
+		r.Find(inspect.Warning, child, "cannot be read with these credentials: its owner and session are unknown")
 	case !s.Ephemeral:
-		r.Find(inspect.Problem, child, "belongs to no session: its permit stays taken; if it is nobody's, delete it")
+		r.Find(inspect.Problem, child, "belongs to no session: its permit stays taken; if no process owns it, delete it")
 	}
 	for _, node := range s.Nodes {
 		if !leaseNode.MatchString(node) {
-			r.Find(inspect.Warning, join(leasesChild, node), "no node of a known semaphore; it takes up a permit all the same, as every child does")
+			r.Find(inspect.Warning, join(leasesChild, node), "not a node of a known semaphore; it takes up a permit, as every child does")
 		}
 	}
 }

@@ -6,20 +6,20 @@ const about = `    The path, if there is one, is a chroot. Credentials are lines
 
 // notes are what help says of ZooKeeper.
 var notes = map[string]string{
-	"ls": `the locks may be tierlock's or other libraries'. It reads one node for each path that it
-looks at, one for each lock, and three for each semaphore.`,
-	"who": `it knows contenders of tierlock, Curator, kazoo and zk.Lock by the names of their nodes,
-and shows the other children of the path, too. Semaphores are tierlock's or Curator's.
-STATE is what the rules of each library make of the order: not all of them wait for all others, so
-several can hold. "perhaps" is a kazoo lock that waits only with extra_lock_patterns=["lock-"]. The
-node of one that was asked for the lock no longer says whose it is.`,
-	"watch": `a look costs the ensemble a read for each lock and each new node; every 5 s it costs a
-read for each path and one for each lock, which tells whether the holder was asked for it. A
-semaphore costs three reads more, and one for each new node of a permit.`,
-	"revoke": `Curator's programs hear of it where their lock was made revocable; zk.Lock and kazoo take
-no notice. The request is that of Curator's Revoker: it is written to the node of the holder, in place
-of what that says of itself, and takes the permission to write there.`,
-	"doctor": `it also examines how many sequence numbers are left, whether the locks of several
-libraries on the path exclude each other, and the children that are no contenders. An ephemeral node
-says that its session was alive when the server last counted.`,
+	"ls": `it lists locks of tierlock and of other libraries. It reads one node for each path, one more for
+each lock, and three for each semaphore.`,
+	"who": `it recognizes nodes of tierlock, Curator, kazoo and zk.Lock by their names, and lists the other
+children of the path as well. Semaphores are tierlock's or Curator's. STATE applies the rules of each
+library. Not every library waits for all others, so several entries can hold the lock. "perhaps" is
+a kazoo lock that waits only with extra_lock_patterns=["lock-"]. After a request by Curator's Revoker a
+node no longer names its owner.`,
+	"watch": `it reads each lock and each new node once per -every. Every 5 s it reads each path, and the
+holder's node of each lock for revoke requests. A semaphore costs three reads more, and one for each
+new permit.`,
+	"revoke": `Curator's programs get the request if they called makeRevocable; zk.Lock and kazoo ignore it. The
+request is written to the holder's node, as Curator's Revoker does, and needs the permission to write
+there.`,
+	"doctor": `it also checks how many sequence numbers are left, whether the locks of several libraries on the
+path exclude each other, and children that are not queue entries. An ephemeral node shows that its
+session was alive at the server's last check.`,
 }

@@ -295,7 +295,7 @@ func permitsAreShared(t *testing.T, s Site) {
 	s.want(t, "who /permits/db", 0, "/permits/db: 4 of 7 permits in use")
 	s.want(t, "permits -set 5 /permits/db", 0, `(?m)^/permits/db has 5 permits$`)
 	s.want(t, "permits /permits/db", 64, "permits wants -set N")
-	s.want(t, "revoke /permits/db", 1, "permits cannot be asked for")
+	s.want(t, "revoke /permits/db", 1, "permits cannot be revoked")
 	s.want(t, "break /permits/db -yes -token 1", 1, "/permits/db is a semaphore, and break takes locks only; .*: 4 of 5 permits in use: 3 by ")
 
 	large.Leave(3)
@@ -353,7 +353,7 @@ func killedRunner(t *testing.T, s Site) {
 // What ls, who and doctor say is who holds and who waits.
 func queueIsSeen(t *testing.T, s Site) {
 	s.want(t, "ls /seen", 0, "no lock at /seen or below it")
-	s.want(t, "who /seen/report", 0, "nobody holds it or waits for it")
+	s.want(t, "who /seen/report", 0, "free, with no waiters")
 	s.examine(t, "/seen/report", "ok +.*these credentials may")
 
 	hold := s.acquire(t, "/seen/report", "billing")
@@ -395,12 +395,12 @@ func queueIsSeen(t *testing.T, s Site) {
 // What watch says is each change, once.
 func changesAreSeen(t *testing.T, s Site) {
 	p := s.start(t, "watch", "/changes/report", "-every", "100ms")
-	p.Says("no lock at /changes/report or below it is held or waited for so far\n")
+	p.Says("no lock at /changes/report or below it is held or has waiters yet\n")
 	hold := s.acquire(t, "/changes/report", "billing")
 	p.Prints(p.Stdout, fmt.Sprintf(`^\S+Z /changes/report held by tierlock .* billing, token %d, nobody waits$`, hold.Token()))
 	stage := NewStage(t)
 	waiter := s.start(t, Under("", "/changes/report", stage.Command()...)...)
-	p.Prints(p.Stdout, `^\S+Z /changes/report waited for by tierlock .* run \S+, #1$`)
+	p.Prints(p.Stdout, `^\S+Z /changes/report queued: tierlock .* run \S+, #1$`)
 	waiter.Signal(syscall.SIGTERM)
 	p.Prints(p.Stdout, `^\S+Z /changes/report left by tierlock .* run \S+, which waited$`)
 	if err := hold.Release(); err != nil {
@@ -416,10 +416,10 @@ func changesAreSeen(t *testing.T, s Site) {
 
 // Whoever has a lock hears that somebody wants it, and need not give it up.
 func holdersAreAsked(t *testing.T, s Site) {
-	s.want(t, "revoke /asked", 1, "nobody holds /asked, so nobody was asked")
+	s.want(t, "revoke /asked", 1, "/asked is free: there is no holder to ask")
 	hold := s.acquire(t, "/asked", "billing")
 	revoked := hold.RevokeRequested()
-	s.want(t, "revoke /asked", 0, "asked tierlock .* billing, which gives the lock up if its program listens")
+	s.want(t, "revoke /asked", 0, "asked tierlock .* billing; it releases the lock if the program listens")
 	select {
 	case <-revoked:
 	case <-time.After(Patience):
@@ -437,7 +437,7 @@ func runsAreAsked(t *testing.T, s Site) {
 	stage := NewStage(t)
 	p := s.start(t, Under("", "/goes-on", stage.Command()...)...)
 	section := stage.First()
-	s.want(t, "revoke /goes-on", 0, "asked tierlock .* run .*, which takes no notice: run listens with -revocable only")
+	s.want(t, "revoke /goes-on", 0, "asked tierlock .* run .*; it ignores requests, because run was started without -revocable")
 	section.Lives()
 	section.Leave(4)
 	p.Exits(4)
@@ -450,13 +450,13 @@ func runsAreAsked(t *testing.T, s Site) {
 		childtest.Eventually(t, "a contender", func() bool { return len(s.who(t, "/gives-way")) == 2 })
 		section.Lives()
 		asked := time.Now()
-		s.want(t, "revoke /gives-way", 0, "asked tierlock .* run -revocable .*, which ends its command")
+		s.want(t, "revoke /gives-way", 0, "asked tierlock .* run -revocable .*; it ends its command")
 		after := stage.First()
 		if early := asked.Add(500 * time.Millisecond); modes != nil && after.Begun.Before(early) {
 			t.Errorf("KILL came %v before the end of -grace", early.Sub(after.Begun))
 		}
 		p.Exits(map[bool]int{true: 128 + int(syscall.SIGTERM), false: 128 + int(syscall.SIGKILL)}[modes == nil])
-		p.Says("somebody has asked for the lock; TERM, and KILL in 500ms")
+		p.Says("revoke requested; sending TERM, and KILL in 500ms")
 		after.Leave(0)
 		next.Exits(0)
 	}
@@ -510,7 +510,7 @@ func wrongCommandLines(t *testing.T, s Site) {
 		{Under("-weight 2", "/x", stage.Command()...), "give -permits, too"},
 		{Under("-permits 2 -weight 3", "/x", stage.Command()...), "there will never be so many"},
 		{Under("-permits 2 -s", "/x", stage.Command()...), "want one of them"},
-		{Under("-permits 2 -revocable", "/x", stage.Command()...), "permits cannot be asked for"},
+		{Under("-permits 2 -revocable", "/x", stage.Command()...), "permits cannot be revoked"},
 		{[]string{"keep", "/x", "--", "true"}, "not by hand"},
 		{[]string{"who", bad}, bad},
 		{[]string{"rum", "/x"}, `no subcommand "rum"`},
@@ -578,7 +578,7 @@ func lossEndsTheCommand(t *testing.T, s Site) {
 		victims = append(victims, stage.Next())
 	}
 	next := s.start(t, Under(flags, "/lost", stage.Command()...)...)
-	watch.Prints(watch.Stdout, "/lost waited for by")
+	watch.Prints(watch.Stdout, "/lost queued: ")
 	holder.Signal(syscall.SIGSTOP) // so that it is the keeper that kills
 	if err := s.Server.Pause(); err != nil {
 		t.Fatal(err)
@@ -617,13 +617,13 @@ func gracePeriodIsSeen(t *testing.T, s Site) {
 	watch := s.start(t, "watch", "-every", "100ms", "/grace")
 	s.want(t, "run -n /grace -- true", 75, "not acquired: "+why)
 	s.want(t, "run -w 200ms /grace -- true", 75, "not acquired within 200ms: "+why)
-	s.want(t, "who /grace", 0, "nobody holds it or waits for it", "(?m)^"+why)
+	s.want(t, "who /grace", 0, "free, with no waiters", "(?m)^"+why)
 
 	waiting := s.start(t, Under("-v", "/grace", "true")...)
 	waiting.Prints(waiting.Stderr, "waiting: "+why)
 	waiting.Prints(waiting.Stderr, `level=WARN msg="\w+: grace period; the store grants no lock until it ends" until=20\S+ reason="the server `)
 	watch.Prints(watch.Stdout, why)
-	watch.Prints(watch.Stdout, "/grace waited for by tierlock ")
+	watch.Prints(watch.Stdout, "/grace queued: tierlock ")
 	s.want(t, "who /grace", 0, `0 +grace-period +tierlock `, "(?m)^"+why)
 	s.want(t, "who /grace -o json", 0, `"state": "grace-period"`, `"gracePeriod": \{\s+"until": "20[^"]+",\s+"reason": "the server `)
 	s.want(t, "ls /grace", 0, `(?m)^/grace +1 +- +none yet$`, "(?m)^"+why)

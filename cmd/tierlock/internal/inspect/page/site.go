@@ -35,7 +35,7 @@ func Listen(address string, public bool, store, path string, every time.Duration
 		return nil, fmt.Errorf("%q: want host:port, such as 127.0.0.1:8080", address)
 	}
 	if ip := net.ParseIP(host); !public && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("%q can be reached by others, and the page has no password; give -public if that is meant, or 127.0.0.1", address)
+		return nil, fmt.Errorf("%q can be reached by other machines, and the page has no password; use 127.0.0.1, or confirm with -public", address)
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Site) handler() http.Handler {
 	mux.HandleFunc("GET /state.json", func(w http.ResponseWriter, _ *http.Request) {
 		state := s.state.Load()
 		if state == nil {
-			http.Error(w, "nothing has been seen yet", http.StatusServiceUnavailable)
+			http.Error(w, "no data yet", http.StatusServiceUnavailable)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -105,7 +105,7 @@ func (s *Site) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		if !s.known(r.Host) {
-			http.Error(w, "this page is not at that name; use its address, or the name that -http has", http.StatusMisdirectedRequest)
+			http.Error(w, "wrong host name; use the address of this page, or the name given to -http", http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
