@@ -29,7 +29,7 @@ type option struct {
 func WithACL(acl []zk.ACL) tier.RegistryOption { return option{Option: zknode.WithACL(acl)} }
 
 // WithAuth adds credentials, such as "digest" and "user:password". The client presents them on each
-// connection.
+// connection, before it requests any lock.
 func WithAuth(scheme string, credentials []byte) tier.RegistryOption {
 	return option{Option: zknode.WithAuth(scheme, credentials)}
 }
