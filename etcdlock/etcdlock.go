@@ -12,15 +12,15 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// New returns the locks of this process in the etcd of client. The program keeps the client and closes it after the registry, whose
-// Close revokes the lease. If the client is closed first, every lock is lost at once.
+// New returns a registry of locks in the etcd of client. It blocks until etcd has granted a lease or ctx ends: give ctx a deadline.
 //
-// New waits until etcd has granted a lease, or ctx is done, so give ctx a deadline. A wrong option is an error at once. If etcd cannot be
-// reached, the error wraps the cause of ctx and names the endpoints. If etcd refuses the lease, for example for want of a permission, the
-// error says why, at once. After an error nothing is left. Once New has returned, the end of ctx has no effect.
+// A wrong option, or a refusal by etcd such as a missing permission, is an error at once. If etcd cannot be reached, the error wraps the
+// cause of ctx and names the endpoints. After an error nothing is left. After New has returned, the end of ctx has no effect.
 //
-// Locks survive a fail-over of etcd, unless a leader that was stopped for most of a TTL goes on. Caution: a restored etcd has no grace
-// period. See "What is not promised" in the documentation of this package.
+// Close the registry first and then the client. Close revokes the lease. If the client is closed first, all locks are lost at once.
+//
+// Locks survive a failover of etcd, unless a leader that was stopped for most of a TTL resumes. Caution: a restored etcd has no grace
+// period. See "Limits" in the documentation of this package.
 func New(ctx context.Context, client *clientv3.Client, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err == nil && client == nil {
@@ -39,15 +39,14 @@ func New(ctx context.Context, client *clientv3.Client, opts ...tier.RegistryOpti
 	return tier.New(t, share...), nil
 }
 
-// Txn runs ops in one etcd transaction that takes effect only while all locks of guard, a [*tier.Hold] or a [*tier.Bundle], are ours: an
-// exact fence for data in the same etcd. To add conditions, pass a [clientv3.OpTxn]. The server limits the number of ops, and that of
-// locks, to 128 by default.
+// Txn is the guarded write of etcd. It executes ops in one transaction that takes effect only while this process holds all locks of
+// guard, a [*tier.Hold] or a [*tier.Bundle]. It takes one round trip, and blocks for at most a sixth of the lease TTL. To add conditions,
+// pass a [clientv3.OpTxn]. By default the server limits ops, and locks, to 128 each.
 //
-// Nothing was changed when the error wraps [tier.ErrLost] or [tier.ErrReleased], or is one with which etcd refuses the transaction,
-// or ctx had ended before, or the locks are not all of one registry on etcd. When the answer is lost, or does not come within a sixth
-// of the lease TTL, or ctx ends first, the error wraps [tier.ErrUnknown], and the cause of ctx: ops may still take effect, but never
-// after one of the locks went to another process. Until the outcome is known no lock is handed on within the process either; if it never
-// is known, the locks leave the process with the release.
+// Nothing was changed if the error wraps [tier.ErrLost] or [tier.ErrReleased], is a refusal by etcd, or says that ctx had ended before or
+// that the locks belong to different registries. If the error wraps [tier.ErrUnknown], the outcome is ambiguous: no answer came in time.
+// The ops may still take effect, but not after another process has acquired one of the locks. Until the outcome is known, no other
+// goroutine of this process gets the locks. If it is never known, the locks leave the process with the release.
 func Txn(ctx context.Context, guard tier.Guard, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {

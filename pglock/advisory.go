@@ -25,70 +25,51 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// NewAdvisory returns the locks of this process as session advisory locks, which cannot promise
-// what those of [New] do:
+// NewAdvisory returns a registry of session advisory locks. A lock changes hands with one round trip and without a write to a table. Use it
+// for a few hot locks with short waits; use [New] for leaders and for many paths. It needs the schema of [Migrate] and PostgreSQL 14 or
+// later. It connects as pool does, on connections of its own; pool serves [Tx]. It blocks and fails as New does, and takes the same
+// options.
 //
-//   - Exclusion needs the TCP connection to be alive at both ends or at none. Whatever ends the
-//     session at the server gives the lock to the next one at once: an operator with
-//     pg_terminate_backend, a proxy or firewall that breaks connections. The holder hears of it
-//     when its own end breaks, and otherwise with its next heartbeat, after a quarter of the TTL at
-//     most.
-//   - A primary that was isolated and goes on while another one is promoted keeps its holders, and
-//     the promoted one grants their locks again once its grace period is over: fence the old one
-//     (Patroni's watchdog, STONITH).
-//   - PgBouncer does not pass on that an idle session is to end, without which there is no lease, and in
-//     transaction mode gives each transaction to another session. Acquisitions fail at once, and say so.
-//     Connect to the server itself.
-//   - A session that waits for a lock holds a snapshot all the while. It keeps vacuum from removing
-//     what is dead, and CREATE INDEX CONCURRENTLY waits for it: run by the holder of the lock, for
-//     ever.
+// Caution: these locks promise less than those of New:
 //
-// In turn a lock changes hands with one round trip and without a write to a table. Choose it for a
-// few hot locks with short waits; choose [New] for leaders, and for many paths. It takes the schema
-// of [Migrate] and PostgreSQL 14 or later. It connects as pool does, with its hooks BeforeConnect
-// and AfterConnect, but on connections of its own; pool itself serves [Tx]. Options, who waits for the
-// first connection, and what an error says at once, are those of New.
+//   - Whatever ends a session at the server gives the lock to the next process at once: pg_terminate_backend, a proxy or a firewall that
+//     breaks connections. The holder learns of it when its own end of the connection breaks, or with its next heartbeat, up to a quarter of
+//     the TTL later.
+//   - After a failover, a former primary that keeps running keeps its holders, and the promoted server grants their locks when its grace
+//     period is over. Fence the former primary (Patroni's watchdog, STONITH).
+//   - All locks are lost when the server restarts or fails over.
+//   - Acquisitions through PgBouncer fail at once. Connect to the server itself.
+//   - A session that waits for a lock holds a snapshot. It keeps vacuum from removing dead rows, and CREATE INDEX CONCURRENTLY waits for
+//     it: never run that while you hold an advisory lock that others wait for, or both wait without end.
+//   - There are no semaphores; the error wraps [errors.ErrUnsupported].
 //
 // # Connections
 //
-// A process has one connection for what it has to hear, and one more for each lock that it holds or
-// waits for, which it keeps for others for half a TTL: each is a process at the server
-// (max_connections). The role of pool may be limited to so many; an acquisition that gets no
-// connection tries again.
+// A process has one connection for notifications and one for each lock that it holds or waits for. Idle ones are kept for half a TTL. Each
+// is a process of the server (max_connections). An acquisition that gets no connection tries again.
 //
 // # The lease
 //
-// The server ends a session that has been idle for the TTL (idle_session_timeout), and the lock is
-// free. The lease runs from when the newest statement was sent that the server has answered in that
-// session, for the TTL, less the margin; there is one each quarter of the TTL. One that waits is
-// not idle: the server takes it off the queue when its client is gone, within a second where it can
-// tell (client_connection_check_interval, on Linux), by keepalives after the TTL, and else when its
-// turn comes and the TTL is over. When the connection breaks, the lock is lost at once; while the
-// server is merely silent, it is ours for as long as the lease lasts.
+// The server ends a session that was idle for the TTL (idle_session_timeout), which frees its lock. The lease runs for the TTL less the
+// margin, counted from when the newest answered statement was sent. If the connection breaks, the lock is lost at once; while the server is
+// silent, the lock is held until the lease ends. The server removes a waiter whose client is gone within a second where it can detect
+// that (client_connection_check_interval, on Linux), otherwise by TCP keepalives after the TTL.
 //
-// A server that starts again, also on a volume that was set back, or is promoted, or whose lock table is emptied because one of its
-// processes has crashed, knows no locks, while a holder that is cut off counts on its lease. So it
-// grants nothing for the longest TTL that any process in the database has ever used, from when a
-// process first connects to it: its grace period, which a [*tier.GracePeriodError] tells. After one TTL that
-// was too long, and once its process has ended, set what is noted to the longest that is in use, in
-// milliseconds: UPDATE tierlock.grace_period SET longest_ms = 15000.
+// A server that was started or promoted knows no locks. It therefore grants none during a grace period, the longest TTL ever used in the
+// database, counted from the first connection of a process. A [*tier.GracePeriodError] says until when. To correct a recorded TTL that
+// is too long, see the package documentation.
 //
-// # What is different
+// # Differences from New
 //
-// The key of a lock is a hash of its path; see pg_locks. Two paths with one key exclude each other,
-// and so does anybody who takes that key with pg_advisory_lock: the first eight bytes of the
-// SHA-256 of "tierlock:" and the path, as a bigint. For [Tx] there is a second lock, whose key is the same
-// as two ints: it is taken by a transaction that commits, and by who is granted the first one.
+// The key of a lock is the first eight bytes of the SHA-256 of "tierlock:" and the path, as a bigint; pg_locks shows it. Paths with the
+// same key, and programs that take this key with pg_advisory_lock, exclude each other. [Tx] uses a second lock with the same key as two
+// ints.
 //
-// The token is from a sequence, drawn once the lock is granted. So Contenders shows none for those
-// that wait. It takes host and label from application_name, which the server cuts to 63 bytes and
-// keeps in ASCII, and as ID has the pid of the server's process, for pg_terminate_backend.
+// The token is drawn when the lock is granted, so Contenders shows none for waiters. It takes host and label from application_name, which
+// the server cuts to 63 bytes of ASCII, and as ID shows the process ID of the server process, for pg_terminate_backend.
 //
-// Revoke waits an eighth of the TTL at most for the holders to show that they know. A holder that
-// is not connected then may hear of it up to a TTL later, or never. Holders of other programs
-// cannot be asked; the error wraps [errors.ErrUnsupported].
-//
-// There are no semaphores, which [New] has: the error wraps [errors.ErrUnsupported].
+// Revoke waits up to an eighth of the TTL for the holders to confirm. A holder that is not connected at that time may get the request up to
+// a TTL later, or never. For holders of other programs the error wraps [errors.ErrUnsupported].
 func NewAdvisory(ctx context.Context, pool *pgxpool.Pool, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	return front(ctx, pool, opts, openAdvisory)
 }

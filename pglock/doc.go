@@ -1,5 +1,4 @@
-// Package pglock is the lock of package tier on PostgreSQL: each process queues with one row,
-// however many of its goroutines wait.
+// Package pglock has the locks of package tier on PostgreSQL. Each process has one row per lock, however many of its goroutines wait.
 //
 //	pool, err := pgxpool.New(ctx, "postgres://db1,db2/app?target_session_attrs=read-write")
 //	…
@@ -14,135 +13,107 @@
 //		return report(ctx) // one at a time in all processes; ctx ends if the lock is lost
 //	})
 //
-// Package tier documents the lock, which is the same on every store. This is what is particular to
-// PostgreSQL. There are two tiers. [New] has the locks in tables: they are durable, and there may be any
-// number of them. [NewAdvisory] has session advisory locks, which are faster, and says what they cannot
-// promise. The locks of one tier do not exclude those of the other. The rest of this is about New.
+// Package tier documents the lock, which is the same on every store. This page documents what PostgreSQL adds.
 //
-// A process that wants the lock at path inserts a row into tierlock.contender. Whoever inserts or deletes
-// one has the queue of that path to itself until its transaction ends (pg_advisory_xact_lock), and draws
-// the number of its row from a sequence only then: numbers become visible in their order. So a process
-// that sees its own row and none with a lower number is first, and nobody comes before it any more. That
-// number is the token.
+// There are two kinds of locks. [New] stores locks in tables: they are durable, and their number is not limited. [NewAdvisory] uses session
+// advisory locks, which are faster and promise less. Locks of one kind do not exclude locks of the other. The rest of this page is about
+// New.
 //
-// Those who want permits of a [tier.Semaphore] at path have a queue of their own, in the same table. It has nothing to do with that
-// of the lock at path, and nobody else's semaphore is compatible. The transaction that inserts a row compares how many permits there
-// are: the number that was set in tierlock.semaphore, or else that of the rows of the queue. A process that gives another number
+// A process that wants the lock at path inserts a row into tierlock.contender. The row with the lowest number is the holder's, and that
+// number is the fencing token. A [tier.Semaphore] at path is a queue of its own, independent of the lock at path. The number that
+// [tier.Semaphore.SetPermits] stores counts; without one, the number of the rows in the queue counts. A process that gives another number
 // follows it.
 //
 // # What is promised
 //
-// The server decides who is first, so there is one at most.
+// The server decides which row is first, so there is one holder. Locks and places in the queue survive a restart or a crash of the server.
+// Each transaction that a lease or a place depends on sets synchronous_commit to on, if the role has less.
 //
-// [Tx] is a transaction that cannot be committed once the lock is lost, or one of the locks of a
-// [tier.Bundle]. It is for data in the same database, and needs no token there.
+// [Tx] is a guarded write: its transaction cannot commit once the lock is lost. For data in the same database it replaces a fencing token.
 //
-// Rows are on disk. After a restart or a crash of the server, holders still have their locks, and waiters their places. Where another
-// server takes over:
+// When another server takes over:
 //
-//   - With synchronous standbys (synchronous_standby_names), of which one that has all that was
-//     acknowledged is promoted, holders keep their locks, and those who wait their places.
-//   - With others the rows of the last moments may be missing. A holder without a row learns that it has
-//     lost the lock when it connects to the new primary, before its lease is renewed there, or else when
-//     its lease ends. Rows of the last moments that were deleted may be back; their process deletes them
-//     when it connects.
-//   - The old primary has to be dead. One that goes on, with clients that go on to reach it, keeps their
-//     leases, and two processes may have one lock; unless it acknowledges nothing without a standby, which
-//     synchronous ones see to. Fence it.
+//   - With synchronous standbys, and the promotion of one that has all acknowledged transactions, holders keep their locks and waiters
+//     their places.
+//   - With asynchronous replication, the newest rows may be missing. A holder without a row learns that it has lost the lock when it
+//     connects to the new primary, before its lease is renewed, or when its lease ends. Recently deleted rows may be back; their process
+//     deletes them when it connects.
+//   - Caution: fence the old primary. If it goes on, and clients still reach it, two processes can hold a lock. A primary with synchronous
+//     standbys fences itself, because it acknowledges nothing without them.
 //
-// synchronous_commit is set to on in each transaction that a lease or a place in a queue depends on if the
-// role has less: what a process was told would otherwise not be there after a crash.
+// Rows of cancelled acquisitions and lost answers are deleted in the background, and end with the session at the latest.
 //
-// # A server that lost data
+// Caution: an operator who deletes the row of a holder gives the lock to the next process within a quarter of the TTL. The holder learns of
+// it within another quarter.
 //
-// A server that lost its newest data would grant a lock that another process still has. The server cannot tell whether it lost any.
-// Therefore each start and each promotion begins a grace period: the server grants no lock for the longest TTL that was ever used in
-// the database, from when a process first calls it. A [tier.GracePeriodError] says so. Holders keep their locks meanwhile. A new
-// database has no grace period. After one TTL that was too long, and once its process has ended, set the noted TTL to the longest
-// that is in use, in milliseconds: UPDATE tierlock.grace_period SET longest_ms = 15000.
+// # Grace periods and lost data
 //
-// The grace period covers every loss that comes with a start of the server or with another server:
+// A server that has lost its newest data could grant a lock that another process still holds. Therefore each start and each promotion of
+// the server begins a grace period. It lasts for the longest TTL ever used in the database, counted from the first call of a process. In
+// that time holders keep their locks and no lock is granted; a [tier.GracePeriodError] says until when. A new database has no grace
+// period. If one process once used a TTL that was too long, and has ended, correct the recorded TTL, in milliseconds:
 //
-//   - a promotion, with or without all that was acknowledged;
-//   - a volume or a data directory that was set back to a snapshot or a backup, and pg_resetwal;
-//   - a crash without durable writes, as with fsync = off, or a disk that loses what it has acknowledged;
+//	UPDATE tierlock.grace_period SET longest_ms = 15000;
+//
+// The grace period covers these losses:
+//
+//   - a promotion, with or without all acknowledged transactions;
+//   - a volume or data directory set back to a snapshot or backup, and pg_resetwal;
+//   - a crash without durable writes, as with fsync = off or a disk that loses acknowledged writes;
 //   - a switch to another server by logical replication, a migration service, or a restored dump.
 //
-// Tokens then go on a million above the greatest one that the data shows, also where the sequence was not carried over.
+// Tokens then continue a million above the greatest one in the data.
 //
-// Caution: pglock does not notice a loss in a server that runs on:
+// Caution: pglock does not notice a loss in a server that keeps running:
 //
-//   - A virtual machine is set back with its memory. Nothing is started then.
-//   - An operator deletes or restores rows (TRUNCATE, pg_restore --data-only), or a replication writes to the tables of a server in
-//     use. Restart the server afterwards, before programs connect.
-//   - An operator sets the sequence tierlock.token back. Each entry compares its token with those of its queue and with the one that
-//     is noted of it, and the order holds. But tokens may be lower than those of locks that were released before. Tokens of advisory
-//     locks are compared with nothing. Never set the sequence back.
+//   - A virtual machine is set back together with its memory.
+//   - An operator deletes or restores rows (TRUNCATE, pg_restore --data-only), or replication writes to the tables. Restart the server
+//     afterwards, before programs connect.
+//   - An operator sets the sequence tierlock.token back. The order of each queue holds, but tokens may be lower than those of locks that
+//     were released before, and tokens of advisory locks are not checked. Never set the sequence back.
 //
-// The grace period cannot know a TTL longer than all others if it was noted in the lost data alone.
-//
-// # Loss and late requests
-//
-// The lease does not cover an operator who deletes the row of a holder. The next contender then gets the
-// lock within a quarter of the TTL, and the holder hears of it within another.
-//
-// No row outlives its purpose. A request that is not answered is sent again, under the same fresh id, and
-// then finds what it did before; if nobody wants the lock any more, its row is deleted in the background. A
-// server may execute a request late, after that delete. So once a request has gone unanswered, and until
-// the session ends, the process lists its rows with each renewal and deletes those that it does not want; also
-// once a delete was not possible, as the server has no connection to spare but the one that renews, and once another
-// connection was made, as that may be to another server.
+// A TTL longer than all others that was recorded only in the lost data is not known to the grace period. Use one TTL everywhere.
 //
 // # The lease
 //
-// A process has one session, a row that it renews each quarter of the TTL with one statement, however many
-// locks it has. That waits for no queue, and no lock of anybody's. The lease runs from when the process
-// sent the newest renewal that was answered, for the TTL, less the margin; the server counts from when it
-// executed it. A holder keeps its lock through any outage of TTL - margin - TTL/4, less a request. A
-// session that has expired is never renewed. This assumes that the clock of the server, which is its wall
-// clock (clock_timestamp), is not stepped forward by more than the margin, nor that of a server that takes over
-// ahead by more than that: such a step ends leases early. One that is behind keeps locks taken for longer.
+// A process has one session, a row that it renews each quarter of the TTL with one statement, however many locks it has. The lease runs for
+// the TTL less the margin, counted from when the process sent the newest answered renewal. A holder keeps its lock through any outage of
+// up to TTL - margin - TTL/4, less one request.
 //
-// The process with the next turn is told by NOTIFY, and so is a holder that somebody waits, or that somebody
-// asks for the lock. What is lost of that, it reads with the next renewal.
+// Assumption: the wall clock of the server is not stepped forward by more than the margin, and the clock of a new primary is not ahead by
+// more than that. Such a step ends leases early. A clock that is behind keeps locks taken for longer.
+//
+// NOTIFY tells a process that it has the lock, that another process waits, and that a revoke was requested. A lost notification is made up
+// for by the next renewal.
 //
 // # Connections
 //
-// The tier connects as the pool does, with its hooks BeforeConnect and AfterConnect, but on connections of
-// its own: one that renews and listens, and up to four for requests, which are one round trip each; what a turn
-// needs is prepared when the connection is made. So a busy pool does not end leases. The pool itself serves Tx. The
-// connections have to reach a server that
-// takes writes: name all of them in the URL, with target_session_attrs=read-write. Each needs a session of its
-// own, to listen and for its settings: PgBouncer in session mode will do, in transaction mode it is refused, and
-// acquisitions fail at once.
+// The package connects as the pool does, with its hooks BeforeConnect and AfterConnect, but on connections of its own: one that renews and
+// listens, and up to four for requests. A busy pool therefore ends no lease. The pool itself serves Tx. Connections must reach a server
+// that takes writes: name all servers in the URL, with target_session_attrs=read-write. PgBouncer works in session mode; in transaction
+// mode acquisitions fail at once.
 //
-// The tier sets what it depends on once the hooks have run: timeouts, search_path, the isolation of transactions, and encodings.
-// Such settings of the role, the URL or a hook do not reach it. A request that waits for a transaction in front of it is refused
-// after an eighth of the TTL (lock_timeout) and sent again.
+// The package sets timeouts, search_path, isolation and encodings of its connections itself; settings of the role, the URL or a hook do not
+// reach them. A request that waits for a foreign transaction is refused after an eighth of the TTL and repeated.
 //
-// The role needs no more than the rights that [Migrate] names; acquisitions fail with what is missing.
-//
-// CockroachDB and YugabyteDB are refused by name: pg_advisory_lock, which orders each queue, does not exclude other sessions there.
+// The role needs the rights that [Migrate] lists; acquisitions name a missing one. CockroachDB and YugabyteDB are refused, because
+// pg_advisory_lock does not exclude other sessions there.
 //
 // # What it costs
 //
-// An acquisition is one transaction, and so are a release and a requeue, of a lock and of permits, however many they are; a try is
-// one, which writes nothing if somebody is in the way. A lock goes from one process to the next with that commit and its
-// notification, without another request. Behind somebody there is a read besides. Each commit waits for
-// the disk, and for a synchronous standby.
+//   - An uncontended acquisition, a release, a requeue: one transaction and one round trip each, for a lock and for any number of permits.
+//     A transfer to another process is the commit and its notification. A waiter reads once more.
+//   - TryAcquire: one transaction, which writes nothing if the lock is taken.
+//   - A heartbeat each quarter of the TTL. It grows with the length of the queues in which the process holds a lock or permits.
 //
-// Rows that were deleted are there until vacuum removes them, which a transaction that stays open for long keeps it from,
-// anywhere in the database. Now and then it is noted where a busy queue begins, in one of at most 1,024 rows, so that only those
-// deleted since are passed by. Notifications of a database are committed one at a time.
+// Each commit waits for the disk, and for a synchronous standby. PostgreSQL serializes the commits of all transactions that notify, so
+// contended transfers of all locks together are limited to about one per commit latency.
 //
-// A process that waits for a lock reads only the contenders around its own at a heartbeat, however long the queue is. It counts how many
-// are ahead among the hundred right ahead of it. A queue of permits, and one in which the process has the lock, is read as a whole, once
-// for all portions of the process. The time of a heartbeat therefore grows with the length of those queues, as does that of an
-// acquisition or a release of permits: with 4,000 portions it is about as long as that of a heartbeat with 4,000 locks.
+// Deleted rows stay until vacuum removes them, and a long open transaction anywhere in the database prevents that.
 //
-// # What is not promised
+// # Limits
 //
-// A process that was stopped acts late, as package tier says; write with [Tx].
+// A process can be paused after it has checked the lock and before it writes. Write with [Tx], or pass [tier.Hold.Token] to the resource.
 //
 // # Lease TTL
 //

@@ -15,23 +15,19 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Tx runs f in a transaction, on a connection of the pool that the locks were made with, and commits it
-// if f returns nil and all locks of guard, a [*tier.Hold] or a [*tier.Bundle], are still ours: an exact fence for data in the same
-// database. The server makes sure of that in the message that commits, once deferred constraints are checked. From then until
-// the commit is done, it gives the locks to nobody else; before, the transaction keeps nobody from getting
-// them, however long it takes.
+// Tx is the guarded write of PostgreSQL. It calls f in a transaction on a connection of the pool. It commits the transaction only if f
+// returns nil and this process still holds all locks of guard, a [*tier.Hold] or a [*tier.Bundle]. The server checks the locks together
+// with the commit, after deferred constraints. A running transaction does not keep a lost lock from other processes; it then cannot commit.
 //
-// The transaction is read committed. A statement that takes longer than the lease TTL ends with an error, and so does
-// the transaction if nothing is sent for as long: what a process that is cut off has locked in the
-// database is free again then. When a lock is lost or its contender given up, the connection is closed
-// at once. F neither commits nor rolls back, and uses tx only until it returns.
+// The transaction is read committed. A statement that takes longer than the lease TTL fails, and so does a transaction that sends nothing
+// for that long; the server then frees its row locks. When a lock is lost, the connection is closed at once. f must neither commit nor
+// roll back, and must not use tx after it has returned.
 //
-// Nothing was changed when the error is that of f, or wraps [tier.ErrLost] or [tier.ErrReleased], or is
-// one with which the server refuses something, or the locks are not all of one registry of this package. When the answer
-// to the commit is lost, or does not come within a sixth of the lease TTL, or ctx ends first, the error wraps
-// [tier.ErrUnknown]: it may still be committed, but never after one of the locks went to another process. Until the
-// outcome is known no lock is handed on within the process either; if it never is known, the locks
-// leave the process with the release.
+// Nothing was changed if the error comes from f, wraps [tier.ErrLost] or [tier.ErrReleased], is a refusal by the server, or says that the
+// locks belong to different registries. If the error wraps [tier.ErrUnknown], the outcome is ambiguous: the answer to the commit did not
+// come within a sixth of the TTL, or ctx ended first. The commit may still take effect, but not after another process has acquired one of
+// the locks. Until the outcome is known, no other goroutine of this process gets the locks. If it is never known, the locks leave the
+// process with the release.
 func Tx(ctx context.Context, guard tier.Guard, f func(tx pgx.Tx) error) error {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {

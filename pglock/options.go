@@ -20,10 +20,9 @@ type options struct {
 
 const maxTTL = 24 * time.Hour
 
-// WithNewServer says that nobody has had a lock in the database before, so that its server grants locks
-// at once though it was started since [Migrate]: for tests, and for the first program of a new server. Where there
-// is a record of any process before this one, or the server was promoted since Migrate, there is no session:
-// acquisitions fail, and [tier.Registry.Err] says so as well. Later grace periods are as ever.
+// WithNewServer declares that no process has used locks in this database before. The server then grants locks at once, although it was
+// started since [Migrate]. Use it in tests, and in the first program on a new server. If the database has a record of an earlier process,
+// or the server was promoted since Migrate, acquisitions and [tier.Registry.Err] return an error. Later grace periods are not affected.
 func WithNewServer() tier.RegistryOption {
 	return option{set: func(o *options) { o.first = newFirstUse() }}
 }

@@ -13,22 +13,19 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// New returns the locks of this process in the database of pool, where [Migrate] has made the schema, or
-// the command tierlock migrate.
-// It connects as pool does, with its hooks BeforeConnect and AfterConnect, but on connections of its
-// own, which nobody else can keep busy: one that renews and listens, and up to four for requests.
-// Pool itself serves [Tx].
+// New returns a registry of locks in the database of pool, which needs the schema of [Migrate] or of the command tierlock migrate. It
+// blocks until there is a session or ctx ends: give ctx a deadline. It connects as pool does, with its hooks BeforeConnect and AfterConnect,
+// on connections of its own: one that renews and listens, and up to four for requests. The pool itself serves [Tx].
 //
-// Caution: New does not notice that pool is closed, be it before or later. The locks go on, on their own connections, and Tx
-// fails. Close the registry first.
+// A wrong option, a missing schema or one of another version, a missing permission, and a server or pooler that cannot be used are errors
+// at once. If the server cannot be reached, the error wraps the cause of ctx and names the address. After an error nothing is left. After
+// New has returned, the end of ctx has no effect.
 //
-// New waits until there is a session, or ctx is done, so give ctx a deadline. A wrong option is an error at once. If the server cannot
-// be reached, the error wraps the cause of ctx and names the address. If the schema is missing or of another version, a permission is
-// missing, or the server or the pooler in between cannot be used, the error says so, at once. After an error nothing is left. Once New
-// has returned, the end of ctx has no effect.
+// Caution: close the registry before the pool. The package does not notice a closed pool: locks go on, on their own connections, and Tx
+// fails.
 //
-// After a restart or a fail-over of PostgreSQL no new lock is granted for one lease TTL, 15 s by default. Holders keep their locks, unless
-// an asynchronous standby takes over without their rows: "What is promised" in the documentation of this package has the details.
+// After a restart or a failover of PostgreSQL no new lock is granted for one lease TTL, 15 s by default. Holders keep their locks, unless
+// an asynchronous standby takes over without their rows: see "Grace periods and lost data" in the documentation of this package.
 func New(ctx context.Context, pool *pgxpool.Pool, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	return front(ctx, pool, opts, open)
 }
@@ -65,7 +62,6 @@ type base struct {
 // Name is that of a contender, or of a session.
 func (s *base) Name(string) string { return rand.Text() }
 
-// ValidatePath reports whether path may name a lock: not empty, no empty component,
-// no slash at the end, valid UTF-8 without control characters, at most 1024 bytes. Unlike in
-// ZooKeeper it need not begin with a slash; "/locks/x" and "locks/x" are different locks.
+// ValidatePath returns nil if path can name a lock: not empty, without empty components, without a slash at the end, at most 1024 bytes of
+// UTF-8 without control characters. It need not begin with a slash; "/locks/x" and "locks/x" are different locks.
 func ValidatePath(path string) error { return second.CheckPath("pglock", path, second.Components) }

@@ -15,8 +15,8 @@ import (
 //go:embed schema.sql
 var firstSchema string
 
-// A history is the SQL of the versions of the schema, from firstVersion on. The first one makes the schema. Each later one changes the
-// version before it into its own, and what tierlock.version() returns.
+// A history is the SQL of the versions of the schema, from firstVersion on. The first one creates the schema. Each later one changes the
+// version before it into its own, and changes what tierlock.version() returns.
 type history []string
 
 // firstVersion is the oldest version of the schema that can be upgraded.
@@ -27,23 +27,22 @@ var versions = history{firstSchema}
 // newest is the version of a program that knows this history.
 func (h history) newest() int { return firstVersion + len(h) - 1 }
 
-// Schema is the SQL that makes the schema tierlock with all that the locks need, for those who
-// migrate their databases themselves. It runs as it is in a transaction, once, under any role
-// that may create a schema in the database. It does not upgrade a schema, as [Migrate] does.
+// Schema is the SQL that creates the schema tierlock, for programs with their own database migrations. Execute it once, unchanged, in a
+// transaction, under any role that may create a schema in the database. It does not upgrade an older schema, as [Migrate] does.
 var Schema = strings.Join(versions, "\n")
 
-// Migrate creates the schema tierlock in the database of pool, or upgrades an older one in place, in one transaction. It does nothing
-// if the schema is there in the version of this program, or in the next one. It may run in several processes at once. After an error
-// nothing is changed, unless the answer of the commit was lost; it can be called again.
+// Migrate creates the schema tierlock in the database of pool, or upgrades an older one in place, in one transaction. It does nothing if
+// the schema has the version of this program or the next one. Several processes may call it at once. After an error nothing has changed,
+// unless the answer to the commit was lost; call it again.
 //
 // A schema serves programs of its own version and of the version before. To upgrade programs one by one, run Migrate of the new
-// release first, or have each program call it when it starts: holders and waiters of the old release go on. A program refuses a schema
+// release first, or let each program call it when it starts: holders and waiters of the old release go on. A program refuses a schema
 // that is older than it is, or newer by more than one version, and its error says what to do.
 //
-// An upgrade locks tables for a moment. It never makes renewals wait for long: where another transaction has a table, it gives up after
-// 100 ms and tries again later, until ctx is done. Give ctx a deadline.
+// An upgrade locks tables for a moment. It never makes renewals wait for long: if another transaction has locked a table, Migrate gives up
+// after 100 ms and tries again later, until ctx ends. Give ctx a deadline.
 //
-// The role of pool then owns the schema, and an upgrade needs that role. Another role that is to use locks needs
+// The role of pool owns the schema, and an upgrade needs that role. Grant other roles that use locks:
 //
 //	GRANT USAGE ON SCHEMA tierlock TO locker;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tierlock TO locker;

@@ -1,5 +1,4 @@
-// Package redislock is the lock of package tier on Redis: each process queues with one contender, however many of its
-// goroutines wait.
+// Package redislock has the locks of package tier on Redis. Each process has one queue entry per lock, however many of its goroutines wait.
 //
 //	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 //	defer client.Close()
@@ -10,168 +9,126 @@
 //		return report(ctx) // one at a time in all processes; ctx ends if the lock is lost
 //	})
 //
-// Package tier documents the lock, which is the same on every store. This is what is particular to Redis.
+// Package tier documents the lock, which is the same on every store. This page documents what Redis adds.
 //
-// The lock at path is the key path: whoever has the lock has its id there, with an expiry. It is what SET path id NX PX makes,
-// so that this lock and those of redsync (with one server), bsm/redislock, Spring's RedisLockRegistry and whatever else locks
-// that way exclude one another on the same key. Beside it are the queue of the processes that wait, their leases, and a little
-// state, as {path}:tierlock:queue, :leases and :state; if path has a hash tag, without the braces. All that is done to them is
-// one script, which goes by the server's clock and never by a client's.
+// The lock at path is the key path. Its value is the ID of the holder, and it expires with the lease, as after SET path id NX PX. Beside it
+// are the keys {path}:tierlock:queue, :leases and :state; a path that has a hash tag keeps its own. One script executes every operation, by
+// the clock of the server.
 //
-// # Beside other locks
+// # Other locks on the same key
 //
-// A lock of another library tells nobody when it ends, so the first in the queue looks again: after 10 ms, then ever more rarely,
-// each 100 ms at last, and soon again once another such lock has followed. Nor can it be seen to wait. So when the lock changes
-// hands, the key is left free for 25 ms, for those who try again and again: ten seconds after the last time, or 100 ms after it
-// if a lock of another library was seen within a minute. In these 25 ms the first in the queue looks each 2 ms, because such a
-// lock may be short. A process that keeps the lock among its goroutines gives it up for that, when its hand-off budget is over as
-// well. A lock that is held or lingers is not given up for them, nor are readers who follow one another. A key of another type
-// than a string counts as a lock that is taken.
+// The lock excludes redsync with one server, bsm/redislock, Spring's RedisLockRegistry, and every other lock that sets the key with NX and
+// PX. Such a lock sends no notification, so the first waiter polls the key, every 10 to 100 ms. Its own waiters poll, too, and are not in
+// the queue. To let them in, a process that transfers the lock leaves the key free for 25 ms: once in ten seconds, and after 100 ms while
+// a foreign lock was seen within the last minute.
 //
-// Caution: beside a process that is always busy, the first turn of a lock of another library may take long. Who tries more often
-// than each 25 ms has it within ten seconds. redsync tries each 50 to 250 ms, so it meets one such gap in six: its first turn took
-// between 10 s and more than two minutes. By default it gives up after 32 tries, about five seconds; raise that with
-// redsync.WithTries while both are used.
+// Caution: next to a process that is always busy, a lock of another library can wait long. One that polls more often than every 25 ms gets
+// its turn within ten seconds. In measurements with redsync, which polls every 50 to 250 ms, its first turn took between 10 s and more than
+// two minutes. By default redsync gives up after 32 tries, about five seconds; raise that with redsync.WithTries. For a minute after each
+// foreign lock, a busy process pauses for up to 25 of every 125 ms.
 //
-// In the minute after, a busy process leaves the key free for up to 25 ms in each 125. It has fewer turns then, since who
-// tries often takes the lock several times before it is seen to be free. Of sections of 1 ms each, a process with 8
-// goroutines had 55 to 67 % of the turns beside a loop of bsm/redislock without pauses, and 18 to 20 % beside a SETNX each 10 ms.
-//
-// A key that is deleted or overwritten is a lock that is lost: its holder hears of that within a quarter of the TTL, and the
-// next one may have it before. Do not write to the key; to ask for the lock is Revoke.
+// Caution: do not write to the key. A holder whose key is deleted or overwritten has lost the lock and learns of it within a quarter of the
+// TTL. Another process may get the lock before that. To ask for the lock, use [tier.Mutex.Revoke].
 //
 // # What is promised
 //
-// There is one holder at most, or readers only.
-//
-// Processes are served in the order in which the server has queued them. A message tells the next one that it has its turn, and
-// the holder that another one waits. Redis delivers messages at most once; one that is lost is made up for by the next
-// heartbeat, a quarter of the TTL later at most.
-//
-// What nobody wants any more is removed, or goes with its lease at the latest. A request may be repeated without harm: each
-// contender has an id that no other one ever has.
+// At most one holder, or only readers, within the limits below. The server orders the processes. A message tells the next process that it
+// has the lock, and the holder that another process waits. A lost message is made up for by the next heartbeat, up to a quarter of the TTL
+// later. Abandoned entries are deleted, or expire with their lease.
 //
 // # Permits
 //
-// Those of a [tier.Semaphore] at path are a queue of their own, with the keys of a lock at {path}:tierlock:permits, which is no
-// path for a lock. They have nothing to do with the lock at path, and nobody else's semaphore is compatible. The command that
-// queues compares how many there are: the number that was set, which stays in the state of the queue and never expires, or else that
-// of the contenders there. A process that gives another number follows it. A command costs the same
-// however many portions are taken. A primary that takes over may not know that some of a portion were given up; then others get these
-// with the rest of it.
+// A [tier.Semaphore] at path is a queue of its own, at {path}:tierlock:permits, independent of the lock at path. No other library shares
+// it. The number that [tier.Semaphore.SetPermits] stores counts and never expires; without one, the number of the entries in the queue
+// counts. A process that gives another number follows it. After a failover, permits that were given back just before may stay taken until
+// the rest of the same acquisition is given back.
 //
-// # Fail-over
+// # Failover
 //
-// Redis replicates without waiting. A primary that takes over may not know of the newest grants, and one that was restarted may
-// have lost them, even with an append-only file, which is synced once a second. So nobody is granted a lock by a primary that
-// is a new one, until the leases of all who could have one are over: for the TTL, plus, if min-replicas-to-write is set,
-// min-replicas-max-lag and two seconds. That is its grace period. Locks that are held and known to the new primary stay held,
-// those that it does not know are lost, tries fail, and waiters keep their place. A [tier.GracePeriodError] says until when, in
-// all that asks. A server that has just been started has one as well, also one that never had a lock; [WithNewServer] says that
-// it needs none.
+// Redis replicates asynchronously, and writes an append-only file once a second. A new primary, or a restarted server, may therefore not
+// know the newest locks. During its grace period it grants no lock: for the TTL, plus min-replicas-max-lag and two seconds if
+// min-replicas-to-write is set. Locks that it knows stay held; locks that it does not know are lost; tries fail; waiters keep their places.
+// A [tier.GracePeriodError] says until when. A server that has just been started has a grace period, too, also an empty one;
+// [WithNewServer] skips it.
 //
-// A server takes another replication id whenever it becomes the primary. Since when there has been one with that id, is the key
-// {tierlock:primary}:ID, which expires when no process has come for a month. One that has no such key is as old as the server,
-// and new if it was promoted. In a cluster, each primary has a grace period of its own, for all its paths; all these keys are in
-// one slot. A slot can be moved to another primary at any time but in the grace period of the one that has it: the other one does
-// not know of that. A repl-backlog-ttl that is shorter than a grace period hides that a server was promoted; by default it is an
-// hour. Where a proxy or a provider hides master_replid of INFO replication, this package cannot work: [tier.Registry.Err] and
-// acquisitions say so.
+// The package recognizes a new primary by its replication ID (master_replid in INFO replication) and records when it first saw that ID in
+// the key {tierlock:primary}:ID, for a month. Where a proxy or provider hides master_replid, the package does not work;
+// [tier.Registry.Err] and acquisitions say so. In a cluster each primary has its own grace period. Do not move a slot during the grace
+// period of its primary, because the new primary does not know of it. Keep repl-backlog-ttl longer than a grace period (default: an hour).
 //
-// The key {tierlock:primary}:longest has the longest such time that any process has ever had, in microseconds, which is the one
-// that counts for all. To have a shorter one, end all processes with a longer one, wait for so long, and delete that key; the
-// others write it again when they start.
+// The longest grace period of all processes counts; the key {tierlock:primary}:longest has it, in microseconds. To shorten it, end the
+// processes with a longer TTL, wait for that time, and delete the key.
 //
-// A primary that is cut off from its replicas, and replaced, does not know that. It goes on answering those it can reach unless
-// it is told to miss its replicas:
+// Caution: set min-replicas-to-write to half the number of servers, rounded down. Without it, a primary that is cut off from its replicas
+// and replaced still grants locks to the clients that it reaches, and a lock can have two holders:
 //
 //	min-replicas-to-write 1    # with two or three servers; 2 with four or five
 //	min-replicas-max-lag 10
 //
-// That is half of all servers, rounded down: no two primaries can have as many, and with three or more the promoted one has
-// them although one server is gone. With two, it takes no writes until the other one is back: a third server is what helps.
-// Then it refuses heartbeats after that lag, and its holders know of their loss before anybody else is granted the lock. New
-// asks the server in the background and warns on the logger if there are replicas and min-replicas-to-write is not set, or if
-// maxmemory is set and maxmemory-policy is not noeviction. If the configuration cannot be read, a lag of ten seconds is
-// assumed.
+// A primary without its replicas then refuses heartbeats after that lag, and its holders lose their locks before another process can get
+// them. Use at least three servers; with two, the survivor accepts no writes until the other one is back. New checks the configuration in
+// the background and logs a warning if it is not safe, or if maxmemory is set without the policy noeviction.
 //
-// # What is not promised
+// # Limits
 //
-//   - Leases end by the wall clock of the server. If that is set forward, they end early, and two may hold the lock. Let clocks
-//     be slewed, not stepped. The clock of a new primary must not be behind that of the old one by more than the fail-over
-//     took, or tokens may start lower.
-//   - Without min-replicas-to-write, a primary that was replaced goes on granting locks to those that it can reach.
-//   - A server that evicts keys, is flushed, or whose keys an operator deletes, gives locks away. See below.
-//   - Nothing excludes locks of other libraries across a fail-over or a restart that lost data.
+//   - Leases end by the wall clock of the server. If the clock is stepped forward, leases end early, and a lock can have two holders. Let
+//     it be slewed. A new primary whose clock is behind by more than the failover took may issue lower tokens.
+//   - Exclusion with locks of other libraries does not survive a failover or a restart that lost data.
+//   - A process can be paused after it has checked the lock and before it writes. Pass [tier.Hold.Token] to the resource, or use [Eval] if
+//     the data is in the same Redis.
 //
-// # Ways to lose the newest data
+// Data loss is noticed when the server gets a new replication ID, and then begins a grace period: after a promotion by Sentinel, a cluster
+// or by hand, after REPLICAOF NO ONE, and after each restart, with whatever data.
 //
-// A server that begins another life is noticed, and grants nothing for a lease: it draws another replication id. That goes for
+// Caution: a server that loses data while it runs is not noticed. The next process may get the lock at once, up to a quarter of the TTL
+// before its former holder learns of the loss. Do none of this while processes hold locks:
 //
-//   - a promotion, by Sentinel, a cluster or hand, and REPLICAOF NO ONE after REPLICAOF another server;
-//   - each restart: without data, with an append-only file that misses the last second, with an older RDB or append-only file, and on a
-//     volume that was set back to a snapshot.
+//   - FLUSHALL, FLUSHDB, SWAPDB, eviction, deleting or restoring keys;
+//   - DEBUG RELOAD NOSAVE and DEBUG LOADAOF;
+//   - setting a virtual machine back together with its memory;
+//   - assigning a slot of a cluster to a primary without the keys of that slot.
 //
-// A server that loses data within one life is not noticed. The next process may have the lock at once. The former holder hears of its
-// loss with its next heartbeat, a quarter of the TTL later at most; until then there are two. That goes for
-//
-//   - FLUSHALL, FLUSHDB, SWAPDB, eviction, and keys that are deleted or restored by hand;
-//   - DEBUG RELOAD NOSAVE and DEBUG LOADAOF, which load older data into a server that goes on;
-//   - a virtual machine that is set back to a snapshot with its memory;
-//   - a cluster in which a slot is assigned to a primary without the keys that its former primary had.
-//
-// Caution: do none of that while processes hold locks. A mark in the data, which each command would look for, was refused. In a cluster
-// no script can read a key of another slot, so a mark would be needed for each slot; and older data that are loaded have the mark, too.
-//
-// A server that lost {tierlock:primary}:longest counts the TTL of those who have come since. Caution: give all processes the same TTL if
-// the server keeps no data over a restart, or the one with a shorter TTL may have the lock before the lease of another is over.
-//
-// A process that was stopped acts late, as package tier says. Give [tier.Hold.Token] to the resource, or write with [Eval] if the
-// data is in the same Redis: it checks one lock, or all locks of a [tier.Bundle], which in a cluster share a hash tag.
+// Caution: use the same TTL in all processes if the server keeps no data over a restart. It forgets the longest TTL, and a lock can be
+// granted before the lease of a process with a longer TTL ends.
 //
 // # Why not Redlock
 //
-// Redlock locks a majority of independent servers, each with SET NX PX. It assumes that their clocks agree, that none is
-// restarted without its data, and that no process or network pauses for longer than a lease; and it has no token, so that
-// nothing notices when it fails. Redisson has deprecated its own. If the lock must survive the loss of any server without a pause
-// and without a word about clocks, use a store with a majority that agrees: ZooKeeper or etcd, on which this lock is the same.
+// Redlock locks a majority of independent servers. It assumes that their clocks agree, that no server restarts without its data, and that
+// no pause lasts longer than a lease. It has no fencing token, so nothing notices a failure of these assumptions. If the lock must survive
+// the loss of any server without a grace period, use ZooKeeper or etcd.
 //
 // # What it costs
 //
-// An acquisition, a release, a requeue, a try and a hand-over to another process are one script call each, of a lock and of
-// permits, however many they are. So is letting readers in, asking for a lock, and each heartbeat, a quarter of the TTL apart,
-// for each contender of the process; these are sent together. A script runs some 20 commands, however long the queue is; those that
-// tell all who hold a lock, or list a queue, grow with it. A reader that waits looks at the 100 contenders ahead of it: in
-// [tier.Wait], those farther away count as if they wrote. A process has one connection that listens.
+// An acquisition, a release, a requeue, a try, a transfer to another process, a downgrade and a revoke are one script call each, for a lock
+// and for any number of permits. A script executes about 20 commands, however long the queue is, except to list a queue or notify many
+// readers. A heartbeat each quarter of the TTL renews each entry of the process; they are sent together. A waiting reader sees the 100
+// entries ahead of it in [tier.Wait]; those farther ahead count as writers. A process has one connection for messages. An idle path takes
+// some 460 bytes, in one key, for two hours.
 //
-// The client belongs to the program. Its ReadTimeout should not be longer than a sixth of the TTL with a ClusterClient; for a
-// Client, calls have that already. Close may take as long as such a timeout if Redis does not answer. A Redis user needs the
-// keys above, the channels tierlock:*, CONFIG GET (without it grace periods are twelve seconds longer), what a ClusterClient asks
-// for itself, and
+// # Client and permissions
+//
+// The program owns the client. With a ClusterClient set ReadTimeout to at most a sixth of the TTL; Close may take as long if Redis does not
+// answer. A Redis user needs the keys above, the channels tierlock:*, what a ClusterClient itself asks for, CONFIG GET (without it grace
+// periods are twelve seconds longer), and
 //
 //	+eval +evalsha +info +ping +publish +subscribe +time +type +get +set +del +pexpire +persist +pttl +hget +hmget
 //	+hset +hdel +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore
 //
-// The subcommands ls and watch of cmd/tierlock also need +scan.
+// The subcommands ls and watch of cmd/tierlock also need +scan. If a permission is missing, [tier.Registry.Err], acquisitions and the
+// logger name it; before Redis 7 one that is missing inside the script is not named. Without +subscribe the process goes on, grants arrive
+// with heartbeats, and Err says so.
 //
-// Of these, what is missing when a session begins refuses it: [tier.Registry.Err], acquisitions and a line on the logger say
-// what to allow. Before Redis 7, what is missing within the script is refused there, and not named. A process that may not
-// subscribe any more goes on, and Err says so: its turns come with heartbeats.
-//
-// A path that is not used any more takes some 460 bytes, in one key, for two hours.
-//
-// In a cluster all keys of a lock are in one slot. The lease of a process depends on all primaries that it uses, and a process
-// that meets a new primary on the one with the slot of {tierlock:primary}. While a slot is being moved, locks there that are
-// not held may have to wait for the end of that. Redis 6.2 or later, or Valkey; tested with Redis 7.0 and Valkey 8.1, and with
-// a cluster of three primaries.
+// In a cluster all keys of a lock are in one slot. The lease of a process depends on all primaries that it uses, and on the one with the
+// slot of {tierlock:primary}. While a slot is moved, free locks in it may have to wait. Redis 6.2 or later, or Valkey; tested with Redis
+// 7.0 and Valkey 8.1, and with a cluster of three primaries.
 //
 // # Lease TTL
 //
-// [tier.WithLeaseTTL] takes whole milliseconds from 1 s to 1 h. Set the same in all processes: the longest one is what a fail-over costs.
+// [tier.WithLeaseTTL] takes whole milliseconds from 1 s to 1 h. Set the same TTL in all processes: after a failover, the longest TTL in use
+// decides how long no lock is granted.
 //
 // # Log lines
 //
-// Besides what [tier.WithLogger] lists, Redis logs at level WARN: the server is set up so that it may break promises; it refuses a
-// command that every lock needs, and what to allow; it refuses to send notifications; a grace period, until when and why. At level
-// INFO: the configuration of the server cannot be read.
+// In addition to the lines of [tier.WithLogger], redislock logs at level WARN that the configuration of the server is not safe, and at
+// level INFO that it cannot be read.
 package redislock

@@ -44,18 +44,16 @@ return {'has', script({unpack(KEYS, 4 * n + 1)}, {unpack(ARGV, n + 3)})}
 
 var errAgain = errors.New("the script was executed, and its answer is lost")
 
-// Eval runs a Lua script in Redis that takes effect only while all locks of guard, a [*tier.Hold] or a [*tier.Bundle], are ours: an
-// exact fence for data in the same Redis. The script is given keys and args as EVAL does it; in a cluster, the locks and the keys have
-// to be in one slot, by a hash tag. It must return one value at most, and what it returns is the result: an int64, a string, a []any,
-// or nil.
+// Eval is the guarded write of Redis. It executes a Lua script that takes effect only while this process holds all locks of guard, a
+// [*tier.Hold] or a [*tier.Bundle]. It takes one round trip and blocks for at most a sixth of the lease TTL. The script gets keys and args
+// as with EVAL and returns at most one value, which Eval returns as int64, string, []any or nil. In a cluster, the locks and the keys must
+// share a slot, by a hash tag. Scripts of one hold are executed one after another.
 //
-// Nothing was changed when the error wraps [tier.ErrLost] or [tier.ErrReleased], or ctx had ended before, or the locks are not all of
-// one registry on Redis, or not in one slot. An error of the script itself undoes nothing, as with EVAL. When the answer is lost, or does
-// not come within a sixth of the lease TTL, or ctx ends first, the error wraps [tier.ErrUnknown]: the script may still run, but once at
-// most, and never after one of the locks went to another process. Until the outcome is known no lock is handed on within the process
-// either; if it never is known, the locks leave the process with the release.
-//
-// The scripts of one hold, and of those it is handed to within the process, run one after the other.
+// Nothing was changed if the error wraps [tier.ErrLost] or [tier.ErrReleased], or says that ctx had ended before, or that the locks belong
+// to different registries or slots. An error of the script itself undoes nothing, as with EVAL. If the error wraps [tier.ErrUnknown], the
+// outcome is ambiguous: no answer came in time. The script may still be executed, at most once, and not after another process has acquired
+// one of the locks. Until the outcome is known, no other goroutine of this process gets the locks. If it is never known, the locks leave
+// the process with the release.
 func Eval(ctx context.Context, guard tier.Guard, script string, keys []string, args ...any) (any, error) {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {

@@ -21,12 +21,12 @@ type options struct {
 // maxTTL keeps a lease below the time after which unused keys of a lock end.
 const maxTTL = time.Hour
 
-// WithNewServer says that nobody has had a lock on the server before, in a cluster on none of its primaries, so that it grants
-// locks at once though it was started a moment ago: for tests, and for the first program of a new server. Where there is a
-// record of any process before this one, or a server that was promoted or started with data, there is no session: acquisitions
-// fail, and [tier.Registry.Err] says so as well. Later grace periods are as ever.
+// WithNewServer declares that no process has used locks on this server before, in a cluster on none of its primaries. The server then
+// grants locks at once, although it was just started. Use it in tests, and in the first program on a new server. If the server has a
+// record of an earlier process, was promoted, or was started with data, acquisitions and [tier.Registry.Err] return an error. Later grace
+// periods are not affected.
 //
-// The record goes with the data: after FLUSHALL it is the word of the program alone.
+// Caution: FLUSHALL deletes that record, and the declaration is then not checked.
 func WithNewServer() tier.RegistryOption {
 	return option{set: func(o *options) { o.newServer = true }}
 }

@@ -196,7 +196,8 @@ func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Dur
 	}
 	if cmp.Or(config["min-replicas-to-write"], config["min-slaves-to-write"], "0") == "0" {
 		if replicas := one.InfoMap(ctx, "replication").Item("Replication", "connected_slaves"); replicas != "0" && replicas != "" {
-			s.tier.Logger().Warn("redislock: min-replicas-to-write is 0; after a failover the former primary can still grant locks", "replicas", replicas)
+			s.tier.Logger().Warn("redislock: min-replicas-to-write is 0; after a failover the former primary can still grant locks",
+				"replicas", replicas)
 		}
 		return 0, nil
 	}

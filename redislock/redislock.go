@@ -12,16 +12,16 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// New returns the locks of this process in the Redis of client: a [redis.Client], also one that follows Sentinels, or a
-// [redis.ClusterClient]. The program keeps the client and closes it after the registry. If the client is closed first, every
-// lock is lost at once.
+// New returns a registry of locks in the Redis of client: a [redis.Client], with or without Sentinels, or a [redis.ClusterClient]. It
+// blocks until Redis has answered or ctx ends: give ctx a deadline.
 //
-// New waits until Redis has answered, or ctx is done, so give ctx a deadline. A wrong option is an error at once. If Redis cannot be
-// reached, the error wraps the cause of ctx and names the address. If Redis refuses what every lock needs, the error names that, at once.
-// After an error nothing is left. Once New has returned, the end of ctx has no effect.
+// A wrong option, or a refusal by Redis of what every lock needs, is an error at once. If Redis cannot be reached, the error wraps the
+// cause of ctx and names the address. After an error nothing is left. After New has returned, the end of ctx has no effect.
 //
-// Caution: after a start or a fail-over of Redis no new lock is granted for one lease TTL, 15 s by default. Locks that the new primary
-// knows stay held, others are lost. Without min-replicas-to-write two processes can have one lock after a fail-over. "Fail-over" in the
+// Close the registry first and then the client. If the client is closed first, all locks are lost at once.
+//
+// Caution: after a start or a failover of Redis no new lock is granted for one lease TTL, 15 s by default. Locks that the new primary
+// knows stay held; the others are lost. Without min-replicas-to-write two processes can hold one lock after a failover. "Failover" in the
 // documentation of this package has the details, and [WithNewServer] is for tests.
 func New(ctx context.Context, client redis.UniversalClient, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)

@@ -42,7 +42,7 @@ func TestForksDoNotOutrunKILL(t *testing.T) {
 			p := startWith(t, server.Addr(), func(cmd *exec.Cmd) { cmd.ExtraFiles = []*os.File{theirs} },
 				commandtest.Under("", path, append(command, t.TempDir())...)...)
 			theirs.Close()
-			p.Says("kept for what it has left running")
+			p.Says("held until these processes end")
 			if strings.Contains(name, "no file") {
 				fillFiles(t, p.Keeper())
 			}

@@ -21,7 +21,7 @@ func TestKilledRunnerEndsWhatIsLeft(t *testing.T) {
 	p := start(t, server.Addr(), commandtest.Under("-grace 200ms", "/remains", stage.Command("daemon")...)...)
 	command, rest := stage.First(), stage.Next()
 	command.Leave(3)
-	p.Says("kept for what it has left running")
+	p.Says("held until these processes end")
 	p.Signal(syscall.SIGKILL)
 	rest.Dies()
 	next := start(t, server.Addr(), commandtest.Under("-w 20s", "/remains", "true")...)

@@ -24,7 +24,7 @@ func TestNothingRunsAfterAnError(t *testing.T) {
 		want   string
 	}{
 		{64, commandtest.Under("", "x", stage.Command()...), "it has to begin with /"},
-		{64, commandtest.Under("-n -w 1s", "/x", stage.Command()...), "want one of them"},
+		{64, commandtest.Under("-n -w 1s", "/x", stage.Command()...), "give one of them"},
 		{64, commandtest.Under("-E 300", "/x", stage.Command()...), "want a number from 0 to 255"},
 		{64, commandtest.Under("-store zk://http://a:1", "/x", stage.Command()...), "no scheme"},
 		{64, append([]string{"run", "/x"}, stage.Command()...), "the command is missing"},
@@ -51,8 +51,8 @@ func TestNestedRunIsToldThatItWaitsForItself(t *testing.T) {
 	inner := append([]string{commandtest.Program}, commandtest.Under("-w 2s", "/nested", "true")...)
 	p := start(t, server.Addr(), commandtest.Under("", "/nested", inner...)...)
 	p.Exits(75)
-	p.Says("/nested: waiting: held by the tierlock run that this one runs under")
-	p.Says("/nested: not acquired within 2s: held by the tierlock run that this one runs under")
+	p.Says("/nested: waiting: held by the tierlock run around this one")
+	p.Says("/nested: not acquired within 2s: held by the tierlock run around this one")
 }
 
 // The command has the descriptors that the runner was given, such as those of a jobserver of make.
@@ -86,7 +86,7 @@ func TestLockStaysForWhatIsLeft(t *testing.T) {
 	command, one, other := stage.First(), stage.Next(), stage.Next()
 	command.Leave(4)
 	command.Dies()
-	p.Says("kept for what it has left running")
+	p.Says("held until these processes end")
 	start(t, server.Addr(), commandtest.Under("-n", "/left", "true")...).Exits(75)
 	one.Leave(0)
 	one.Dies()

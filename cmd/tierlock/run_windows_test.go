@@ -98,7 +98,7 @@ func TestLockStaysForWhatIsLeft(t *testing.T) {
 	await(t, server, "/left", 2)
 	command.Leave(4)
 	command.Dies()
-	p.Says("kept for what it has left running: [")
+	p.Says("held until these processes end: [")
 	one.Leave(0)
 	one.Dies()
 	start(t, addr, commandtest.Under("-n", "/left", stage.Command()...)...).Exits(75)

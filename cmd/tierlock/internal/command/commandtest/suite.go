@@ -402,7 +402,7 @@ func changesAreSeen(t *testing.T, s Site) {
 	waiter := s.start(t, Under("", "/changes/report", stage.Command()...)...)
 	p.Prints(p.Stdout, `^\S+Z /changes/report queued: tierlock .* run \S+, #1$`)
 	waiter.Signal(syscall.SIGTERM)
-	p.Prints(p.Stdout, `^\S+Z /changes/report left by tierlock .* run \S+, which waited$`)
+	p.Prints(p.Stdout, `^\S+Z /changes/report no longer awaited by tierlock .* run \S+$`)
 	if err := hold.Release(); err != nil {
 		t.Error(err)
 	}
@@ -509,7 +509,7 @@ func wrongCommandLines(t *testing.T, s Site) {
 		{Under("-permits 0", "/x", stage.Command()...), "want a number of 1 or more"},
 		{Under("-weight 2", "/x", stage.Command()...), "give -permits, too"},
 		{Under("-permits 2 -weight 3", "/x", stage.Command()...), "there will never be so many"},
-		{Under("-permits 2 -s", "/x", stage.Command()...), "want one of them"},
+		{Under("-permits 2 -s", "/x", stage.Command()...), "give one of them"},
 		{Under("-permits 2 -revocable", "/x", stage.Command()...), "permits cannot be revoked"},
 		{[]string{"keep", "/x", "--", "true"}, "not by hand"},
 		{[]string{"who", bad}, bad},
