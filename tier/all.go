@@ -9,33 +9,28 @@ import (
 	"sync/atomic"
 )
 
-// A Bundle is several locks that are held together; see [AcquireAll]. It must be released exactly
-// once. Its methods may be called concurrently.
+// A Bundle is a set of locks that are held together; see [AcquireAll]. Release it exactly once. Its methods may be called concurrently.
 type Bundle struct {
 	holds    []*Hold // in the order of the arguments
 	taken    []*Hold // in the order in which they were acquired
 	released atomic.Bool
 }
 
-// AcquireAll waits until all of several locks are held. Whoever takes several one by one may wait
-// for ever for somebody who took the same ones in another order; who takes them with AcquireAll
-// does not, as it acquires them in the order of their paths, whatever that of the arguments. The
-// sides of a reader/writer lock are mutexes, too: [RWMutex.Writer] and [RWMutex.Reader].
+// AcquireAll acquires several locks and blocks until it holds all of them. Taking locks one by one can deadlock with another process that
+// takes them in another order. AcquireAll cannot, because it always acquires in the order of paths, whatever the order of the arguments.
+// It also takes the sides of a reader/writer lock, [RWMutex.Writer] and [RWMutex.Reader]. Locks acquired first are held while it waits
+// for the others.
 //
-// Nothing is held after an error, which names the lock that could not be had and is otherwise that
-// of [Mutex.Acquire]. If a lock is lost while the others are waited for, the error names it and
-// wraps [ErrLost]. The waits share ctx; [WithMaxWait] limits the wait for its own lock. A lock is
-// kept from others while those behind it in the order are waited for.
+// After an error no lock is held. The error names the lock that could not be acquired, and is otherwise that of [Mutex.Acquire]. If a
+// lock is lost while AcquireAll waits for others, the error names it and wraps [ErrLost]. All waits share ctx; [WithMaxWait] limits the
+// wait for its own lock.
 //
-// A lock that is there twice is entered again, first the side that writes, and so is one of which
-// ctx carries a hold. The order then is the caller's: while a lock is held, acquire only such as
-// have higher paths.
+// A lock that is given twice is acquired reentrantly, the writing side first, and so is a lock whose hold ctx carries. Caution: while you
+// hold a lock, acquire only locks with higher paths, because AcquireAll cannot order that lock.
 //
-// The mutexes may be of several registries, which must then name their locks alike in every
-// process: only paths are compared, without the path in a connect string. Two locks of one path, in
-// different registries or as a Mutex and an [RWMutex], are an error, as they would wait for each
-// other, or have no order. So are a mutex that is nil, and one that Acquire would refuse; nothing is
-// acquired then. Without any mutex there is nothing to wait for: the bundle is empty.
+// The mutexes may belong to several registries if every process uses the same paths for the same locks: only paths are compared, without
+// the chroot of a connect string. AcquireAll returns an error, and acquires nothing, for two locks of one path in different registries or
+// as Mutex and [RWMutex], for a nil mutex, and for one that Acquire refuses. Without arguments the bundle is empty.
 func AcquireAll(ctx context.Context, mutexes ...*Mutex) (*Bundle, error) {
 	order, err := inOrder(mutexes)
 	if err != nil {
@@ -94,18 +89,15 @@ func inOrder(mutexes []*Mutex) ([]int, error) {
 	return order, nil
 }
 
-// Holds returns the hold of each mutex, in the order in which they were given to AcquireAll: for
-// their tokens, and for writes under a lock. Functions that have the context of the bundle find them
-// with [HoldFrom].
+// Holds returns the hold of each mutex, in the order of the arguments of AcquireAll, for tokens and guarded writes. Code that has the
+// context of the bundle finds them with [HoldFrom].
 //
-// They are released with the bundle. To release one by itself gives up that lock alone, or the hold on it
-// if the lock was entered again, and ends the contexts of the bundle; Err then wraps [ErrReleased], and so
-// does the error of Release, which releases the others.
+// The bundle releases them. If you release one of them yourself, the contexts of the bundle end, and Err and the error of Release wrap
+// [ErrReleased]; Release still releases the others.
 func (b *Bundle) Holds() []*Hold { return slices.Clone(b.holds) }
 
-// Err returns nil while all locks are held, [ErrReleased] once the bundle was released, and else an
-// error that names a lock and wraps [ErrLost] if it is lost, [ErrReleased] if its hold was released by
-// itself. Like [Hold.Err] it reads the clock.
+// Err returns nil while all locks are held, and [ErrReleased] once the bundle is released. Otherwise the error names a lock and wraps
+// [ErrLost], or [ErrReleased] if its hold was released separately. It checks the clock and sends no request.
 func (b *Bundle) Err() error {
 	if b.released.Load() {
 		return ErrReleased
@@ -118,9 +110,10 @@ func (b *Bundle) Err() error {
 	return nil
 }
 
-// Context returns a context for work under the locks, derived from ctx: that of [Hold.Context] for
-// all of them. It carries every hold, so that each lock is entered again, and ends when the first
-// of them is lost, or the bundle released. That of an empty bundle is ctx.
+// Context returns a context for work under all locks, derived from ctx. It carries every hold, so acquiring one of these locks with it
+// does not block. It ends when the first lock is lost or the bundle is released. For an empty bundle it is ctx.
+//
+// Caution: goroutines that share this context share the holds. They are not excluded from each other; see [Hold.Context].
 func (b *Bundle) Context(ctx context.Context) context.Context {
 	for _, h := range b.taken {
 		ctx = h.Context(ctx)
@@ -128,9 +121,8 @@ func (b *Bundle) Context(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Release releases the locks one after the other, the last one that was acquired first; each like
-// [Hold.Release], of whose errors it returns all. A second time it returns [ErrReleased], without
-// any effect.
+// Release releases the locks in reverse order, each like [Hold.Release], and returns all errors. A second call returns [ErrReleased]
+// without any effect.
 func (b *Bundle) Release() error {
 	if b.released.Swap(true) {
 		return ErrReleased

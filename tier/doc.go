@@ -1,13 +1,7 @@
-// Package tier is a distributed reentrant lock for services where many goroutines in several processes compete for the same thing, on
-// any store that can decide between processes.
+// Package tier is a distributed, reentrant lock for services in which many goroutines in several processes contend for the same resource.
+// It works on ZooKeeper, etcd, PostgreSQL and Redis.
 //
-// It puts two tiers in series. The gate, local to the process, lets one goroutine through at a
-// time, in order of arrival. Behind it is the second tier: one contender per process and lock
-// path, which competes in the store with those of the other processes, however many goroutines
-// wait. A release goes the other way round: the contender first, then the gate.
-//
-// A [Registry] comes from the package of a store: zklock.Dial for ZooKeeper, etcdlock.New,
-// pglock.New and pglock.NewAdvisory for PostgreSQL, redislock.New, and memlock.Server.Connect in tests.
+// A [Registry] comes from the package of a store: zklock.Dial, etcdlock.New, pglock.New, pglock.NewAdvisory or redislock.New.
 //
 //	locks, err := zklock.Dial(ctx, "127.0.0.1:2181")
 //	…
@@ -19,72 +13,78 @@
 //
 // [Mutex.Acquire] waits for the lock and returns a [Hold], [Mutex.TryAcquire] does not wait, and [WithMaxWait] limits the wait.
 //
+// Each process runs a local queue in front of the distributed lock. Only the goroutine at its head competes in the store, so a process has
+// at most one queue entry per lock, a contender, however many of its goroutines wait:
+//
+//	process A                        store                       process B
+//	g3 → g2 → g1  ── one entry ──▶  [ A holds | B waits ]  ◀── one entry ──  g4 ← g5
+//
 // # Reentrancy and errgroups
 //
-// Go has no goroutine identity. Ownership therefore follows the context: [Mutex.Acquire] with the context of [Hold.Context], or of the
-// function of [Mutex.Do], enters again. With any other context it queues. A goroutine that acquires a lock again without that context waits
-// for itself: after 10 s a warning says so, on the logger of the store. [WithLeakDetection] warns of holds that were never released.
+// Go has no goroutine identity, so ownership follows the context. [Mutex.Acquire] with the context of [Hold.Context], or of the function
+// of [Mutex.Do], joins that hold; with any other context it waits.
 //
-// Caution: goroutines of an errgroup that share such a context share the hold. They are not excluded from each other, although each
-// acquires the lock. Give each goroutine that has to compete for the lock the context of [WithoutHold], and do not wait for it while you
-// hold the lock.
+// Caution: goroutines that share such a context, for example in an errgroup, are not excluded from each other, although each acquires the
+// lock. Give a goroutine that has to compete for the lock [WithoutHold] of the context, and do not wait for it while you hold the lock.
+// A goroutine that holds the lock and acquires it without that context deadlocks; after 10 s a warning is logged. [WithLeakDetection] also
+// reports holds that were never released.
 //
-// Entering again says nothing about invariants in memory. This lock protects something outside the process, and entering again says "make
-// sure that it is ours". Inside a package, prefer functions that document that the caller holds the lock.
+// Reentrant locks say nothing about invariants in memory. Inside a package, prefer functions that document that the caller holds the lock.
 //
-// # Loss
+// # What is promised
 //
-// A lock has at most one owner in all processes while the owner's lease is valid, and at most one owner in a process even without a lease.
-// A job learns that its lock is lost before the store can give it to another process: its context ends with a cause that wraps [ErrLost],
-// [Hold.Lost] is closed, [Hold.Err] says so, and [Hold.Release] and Do return it.
+//   - Exclusion: at most one owner in all processes while the owner's lease is valid, and at most one in a process even without a lease.
+//   - Notice of loss: an owner learns that the lock is lost before the store can grant it to another process. The context ends with a cause
+//     that wraps [ErrLost], [Hold.Lost] is closed, and [Hold.Err], [Hold.Release] and Do return the error.
+//   - Order: processes are served in the order in which they queue, and goroutines of a process in the order of their calls. While other
+//     processes wait, a process may hand the lock off among its own goroutines for a limited time, 20 ms by default ([WithHandOff]), or not
+//     at all ([WithStrictOrder]).
+//   - Cleanup: queue entries of cancelled or failed acquisitions are deleted from the store.
 //
-// A lease ends by the process's own clock, a margin before the store can give the lock to another process: a third of the TTL of
-// [WithLeaseTTL]. A broken connection alone loses nothing: the lock is suspended until the store answers again or the lease ends. In an
-// outage [Hold.Release] waits for [WithReleaseTimeout] at most. All this assumes that clocks run at the same rate, but for a small part of
-// the margin. The sleep of a suspended machine counts.
+// # Leases and outages
 //
-// Caution: the clocks of a virtual machine stand still while its hypervisor pauses it, and the owner there does not learn of the loss in
-// time. docs/promises.md says what counts on which system.
+// A lease ends by the process's own clock, a margin before the store can grant the lock to another process. The margin is a third of the
+// TTL of [WithLeaseTTL]. A broken connection alone loses no lock: it stays held until its lease ends. When the store answers again in
+// time, the lease is renewed. In an outage [Hold.Release] blocks for [WithReleaseTimeout] at most. This assumes that clocks run at the same
+// rate, except for a small part of the margin. The sleep of a suspended machine is counted.
 //
-// If an operator deletes the contender of an owner, the owner may hear of it only after the
-// next one has the lock. What a fail-over of the store does to locks is in the documentation of its package.
+// Caution: the clocks of a virtual machine stop while its hypervisor pauses it. An owner on that machine learns of its loss too late.
+// docs/promises.md lists what is counted on which system.
 //
-// # Fencing tokens
+// Caution: if an operator deletes the queue entry of an owner, the next process can hold the lock before the owner knows. The package of
+// each store documents what a failover does to locks.
 //
-// A process can be stopped between looking at the lock and acting, and then acts late, when another process has the lock. You need a token
-// wherever such a late write does harm. Give [Hold.Token] to the resource and let it refuse lower tokens than the highest it has seen. If
-// the data is in the store of the lock, you need no token: zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval write only while the
-// lock is ours, under a [Guard], which is a hold, or several locks of [AcquireAll].
+// # Fencing tokens and guarded writes
 //
-// # Order
+// A process can be paused after it has checked the lock and before it writes, and the write then arrives after another process has acquired
+// the lock. No lock service can prevent that. There are two remedies. Pass [Hold.Token] with each write, and let the resource refuse lower
+// tokens than the highest it has seen. Or keep the data in the store of the lock and use a guarded write, which takes effect only while
+// the lock is held: zklock.Multi, etcdlock.Txn, pglock.Tx or redislock.Eval, under a [Guard]: a hold, or several locks of [AcquireAll].
+// You need neither if late writes do no harm.
 //
-// Processes are served in the order in which they queue, goroutines of a process in the order of their calls. While another process waits,
-// a process hands the lock off among its goroutines for the budget of [WithHandOff], 20 ms by default; with [WithStrictOrder] not at all.
-// Abandoned contenders are removed from the store.
+// # More kinds of locks
 //
-// # Readers, permits, several locks
-//
-// [Registry.RWMutex] has readers that share the lock, of which a process is one contender.
-// [Registry.Semaphore] has a number of permits for all processes, which [Semaphore.SetPermits] changes. [AcquireAll] takes several locks
-// without deadlocks. [Hold.Contended] tells an owner that another process waits, and
-// [Hold.RevokeRequested] that it was asked for the lock, with [Mutex.Revoke].
+//   - [Registry.RWMutex]: readers share the lock. The readers of one process have one queue entry.
+//   - [Registry.Semaphore]: a number of permits for all processes, which [Semaphore.SetPermits] changes.
+//   - [AcquireAll]: several locks without deadlock.
+//   - [Hold.Contended] and [Hold.RevokeRequested]: give the lock up early, because another process waits or has called [Mutex.Revoke].
 //
 // # What it costs
 //
-// In round trips to the store, over a connection of the lock's own:
+// Round trips to the store, over a connection of the lock's own:
 //
-//	Acquire, nobody else there                 1, or 2 where a path is missing in ZooKeeper
+//	Acquire, uncontended                       1, or 2 if the path does not exist yet in ZooKeeper
 //	Release                                    1
-//	TryAcquire                                 1 if somebody is there, else 2 on ZooKeeper
-//	from Release to Acquire elsewhere          1, however many processes wait
-//	the next goroutine's turn, entering again  0
+//	TryAcquire                                 1, or 2 on ZooKeeper if the lock is free
+//	transfer: Release to Acquire elsewhere     1, however many processes wait
+//	local hand-off, reentrant acquisition      0
 //
-// From Release to Acquire takes up to 2 between two processes that have one goroutine each and hold the lock for less than a round trip.
-// With [WithLinger] a process that takes the same lock again sends nothing.
+// A transfer takes up to 2 between two processes that have one goroutine each and hold the lock for less than a round trip.
+// With [WithLinger] a process that acquires the same lock again sends nothing.
 //
 // # Tests of your code
 //
-// Let your code take a [*Registry]. Package memlock has a store in memory for tests of it, on whatever store it runs, with lost locks, slow
+// Let your code take a [*Registry]. Package memlock is a store in memory for its tests, whatever store it runs on: with lost locks, slow
 // requests and cut connections, also in bubbles of testing/synctest.
 //
 // # Moving from zk.Lock

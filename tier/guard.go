@@ -8,19 +8,19 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Guard is what a guarded write takes: a [*Hold], or a [*Bundle], all of whose locks it then checks in the transaction of the
-// write. Guarded writes are zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval.
+// A Guard is the lock of a guarded write: a [*Hold], or a [*Bundle] with all its locks. A guarded write is a transaction of the store
+// that takes effect only while the locks are held: zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval.
 //
-// A hold that belongs to a bundle, such as one that [HoldFrom] finds in the context of the bundle, guards with all locks of the bundle.
-// To guard a write with one of them alone, acquire that again with the context of the bundle. A hold that is nil, as HoldFrom returns
-// it, guards nothing: the error of the write wraps [ErrReleased].
+// A hold that belongs to a bundle stands for all locks of the bundle. To guard a write with one of these locks alone, acquire that lock
+// again with the context of the bundle. With a nil hold, as HoldFrom may return it, the write fails with an error that wraps
+// [ErrReleased].
 type Guard interface {
 	Err() error
 	guard() (second.Guard, error)
 }
 
-// GuardOf returns the grants of a guard, for the packages of this module's stores. Programs have no use for it. The grants must not be
-// released. The error says that the guard has no lock.
+// GuardOf returns the grants of a guard. It is for the packages of this module's stores only. Do not release the grants. The error means
+// that the guard has no lock.
 func GuardOf(guard Guard) (second.Guard, error) {
 	if guard == nil {
 		return second.Guard{}, ErrReleased

@@ -56,12 +56,9 @@ func (o *ownership) count() int {
 	return int(n/writeHold + n%writeHold)
 }
 
-// A Hold is one acquisition of a lock. It must be released exactly once. Its methods
-// may be called concurrently.
+// A Hold is one successful acquisition of a lock. Release it exactly once. Its methods may be called concurrently.
 //
-// Writes that take effect only under the lock are zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval, for data in the same
-// store: see [Guard]; other resources compare [Hold.Token]. [Hold.ReleaseAt] keeps the lock for a minimum time. [WithoutHold]
-// makes of a context with a hold one that acquires anew, and [Name] of any text a path.
+// To keep out late writes of former holders, pass [Hold.Token] to the resource, or use a guarded write: see [Guard].
 type Hold struct {
 	own      *ownership
 	shared   bool // it reads
@@ -71,15 +68,14 @@ type Hold struct {
 	work     contexts
 }
 
-// Lost returns a channel that is closed when the lock is no longer certain to be ours,
-// before the store can give it to anybody else. If an operator deletes the contender, the
-// channel is closed a little later than that. A release does not close it, unless it finds the lock lost;
-// after the release it says nothing, as goroutines of this process may have the lock in turn.
+// Lost returns a channel that is closed when the lock is lost, before the store can grant it to another process. If an operator deletes
+// the queue entry, the channel is closed a little later than that. Release does not close it, unless it finds the lock lost. After
+// Release do not use the channel: other goroutines of this process may hold the lock.
 func (h *Hold) Lost() <-chan struct{} { return h.own.grant.Context().Done() }
 
-// Err returns nil while the lock is held, an error wrapping [ErrLost] once it is lost,
-// and [ErrReleased] once this hold was released. It reads the clock itself, so it is
-// right from the first instruction of a process that was stopped and continued, and of a machine that was suspended.
+// Err returns nil while the lock is held, an error that wraps [ErrLost] once it is lost, and [ErrReleased] once this hold is released. It
+// checks the clock at each call and sends no request. It is therefore accurate at once after a pause of the process or a suspend of the
+// machine.
 func (h *Hold) Err() error {
 	err := h.own.grant.Err()
 	if h.released.Load() { // asked last: the end of a node that was given up is no loss
@@ -88,12 +84,11 @@ func (h *Hold) Err() error {
 	return err
 }
 
-// ValidUntil returns up to when the lock is certainly ours, unless an operator deletes its
-// contender: the end of the lease as far as it is renewed now, by this process's clock. While the
-// store answers it moves on, so ask again rather than keep it. It is the zero time once the lock is
-// lost or this hold is released, and always if there is no lease (package dropin).
+// ValidUntil returns the end of the lease by this process's clock: until then the lock is held, unless an operator deletes its queue
+// entry. Renewals extend it, so call ValidUntil again instead of keeping the result. It returns the zero time once the lock is lost or
+// this hold is released, and always without a lease (package dropin).
 //
-// Caution: package time does not count the sleep of the machine. After a suspend, a time that you kept still seems to lie ahead.
+// Caution: package time does not count the sleep of the machine. After a suspend, a result that you kept can seem to lie in the future.
 func (h *Hold) ValidUntil() time.Time {
 	if h.released.Load() {
 		return time.Time{}
@@ -101,58 +96,53 @@ func (h *Hold) ValidUntil() time.Time {
 	return h.own.grant.ValidUntil()
 }
 
-// Token returns the fencing token. Use it wherever a write that comes late does harm: a process can be stopped after it has looked at the
-// lock, and writes when another process has it. Guarded writes need no token; see [Guard].
+// Token returns the fencing token: positive, the same for all holds of one ownership, never lower than that of an earlier owner, and
+// higher than that of every earlier owner in another process. A resource that refuses tokens lower than the highest it has seen is safe
+// from former holders that do not know yet that they lost the lock.
 //
-// The token is positive, the same for all holds of one ownership,
-// never lower than that of any owner before, and higher than that of any owner in
-// another process before. A resource that refuses tokens lower than the highest it has
-// seen is safe from owners that do not know yet that they lost the lock.
+// Use the token wherever a late write does harm: a process can be paused after it has checked the lock, and its write then arrives when
+// another process has the lock. Guarded writes need no token; see [Guard].
 //
-// A store that lost its data starts with low tokens again, and such a resource then refuses
-// everybody. An operator then ends every process that may have held the lock before, and only
-// then resets the highest token that the resource remembers.
+// Caution: a store that lost its data issues low tokens again, and the resource then refuses all writes. First end every process that may
+// have held the lock; then reset the highest token in the resource.
 func (h *Hold) Token() int64 { return h.own.grant.Token() }
 
-// Shared reports whether the hold is one to read, of an [RWMutex].
+// Shared reports whether this is a read hold of an [RWMutex].
 func (h *Hold) Shared() bool { return h.shared }
 
-// Contended ends local hand-off for this lock once another process waits: the next release then gives the lock up, whatever the budget of
-// [WithHandOff], and no more readers join. That holds for all goroutines that have the lock in turn, from the first call of Contended until
-// the lock leaves the process.
+// Contended returns a channel that is closed when another process waits for the lock because of this process. It is for a program that
+// can stop early. The channel stays closed, even if the other process gives up. The first call costs the store a read and a watch.
 //
-// The channel is closed when another process is known to wait because of this one; goroutines of this process do not count. It is for a
-// program that can stop early. It does not open again, even if the other process has given up since. The first call costs the store a
-// read and a watch.
+// Calling Contended also ends local hand-off: once another process waits, the next release gives the lock to that process, whatever the
+// budget of [WithHandOff], and no more readers join. This applies to all goroutines of the process until the lock leaves it.
 //
-// Two processes that both release as soon as they are told get one step of work done in each turn. Work
-// for a minimum time before you look.
+// Caution: if every process releases as soon as the channel is closed, each does only one step of work per acquisition. Work for a
+// minimum time before you check the channel.
 //
-// A process that reads is not in the way of others that read. When the lock of a writer has become
-// one to read, as [RWMutex] says, the channel is another one.
+// Readers do not contend with readers. After a downgrade, see [RWMutex], the channel is another one.
 func (h *Hold) Contended() <-chan struct{} { return h.own.cohort.contendedOf(h.own.grant) }
 
-// RevokeRequested ends local hand-off for this lock once the lock has been asked for: the next release then gives the lock up, and no more
-// readers join. Nothing is taken away: it is for the program to release the lock.
+// RevokeRequested returns a channel that is closed when [Mutex.Revoke], "tierlock revoke" or Curator's Revoker has asked for the lock.
+// The lock is not taken away: the program decides whether to release it. A process that does not call RevokeRequested ignores requests.
+// On ZooKeeper the first call costs a read and a watch.
 //
-// The channel is closed once somebody has called [Mutex.Revoke], or in ZooKeeper Curator's Revoker. A process in which RevokeRequested is
-// not called ignores such requests. In ZooKeeper the first call costs a read and a watch.
+// Calling RevokeRequested also ends local hand-off: once the request has come, the next release gives the lock to the next process, and
+// no more readers join.
 func (h *Hold) RevokeRequested() <-chan struct{} { return h.own.cohort.revokedOf(h.own.grant) }
 
 // Path returns the path of the lock.
 func (h *Hold) Path() string { return h.own.cohort.key.path }
 
-// Release ends this hold. With the last hold of the ownership the lock goes: first the
-// contender, then the gate. Release takes no context. In an outage it waits for the store for the
-// time of [WithReleaseTimeout], a third of the lease TTL by default. After that it returns, and the contender is removed in the background
-// or goes with its session. A guarded write that has not been answered keeps the lock from being handed
-// off within the process.
+// Release ends this hold. When the last hold of an ownership is released, the lock goes to the next goroutine or process. Release takes
+// one round trip, or none if the lock stays in the process. It takes no context. If the store does not answer, it returns after
+// [WithReleaseTimeout], a third of the lease TTL by default, and the queue entry is deleted in the background or ends with the session.
 //
-// It returns nil if the lock was ours to the end, an error wrapping [ErrLost] if it was
-// lost before, and [ErrReleased], without any effect, if this hold was released before. In any
-// case the hold is over. Without a lease (package dropin) only the server knows whether the
-// lock was ours: if it does not answer, the error says so; and before the lock is handed off
-// within the process, Release waits for the answer, for a second at most.
+// It returns nil if the lock was held to the end, an error that wraps [ErrLost] if it was lost, and [ErrReleased], without any effect, if
+// this hold was released before. In all cases the hold is over.
+//
+// Without a lease (package dropin) only the server knows whether the lock was still held. If the server does not answer, the error says
+// so. A hand-off within the process waits up to a second for that answer. While the outcome of a guarded write is unknown, the lock is
+// not handed off within the process.
 func (h *Hold) Release() error {
 	if h.released.Swap(true) {
 		return ErrReleased
@@ -179,11 +169,9 @@ func (h *Hold) Release() error {
 	return context.Cause(life)
 }
 
-// ReleaseAt is Release at t, in the background: the lock has been held for a minimum time, and
-// nobody has to wait for that. Until then the hold goes on, with its contexts; Release ends it
-// earlier. What Release would return at t is dropped.
-//
-// If t has passed it is Release itself, with its errors. Otherwise it returns nil.
+// ReleaseAt releases the hold at t, in the background, and returns nil at once. Use it to hold a lock for a minimum time. Until t the
+// hold and its contexts stay valid; Release ends them earlier. The result of the release at t is dropped. If t has passed, ReleaseAt is
+// Release.
 func (h *Hold) ReleaseAt(t time.Time) error {
 	if time.Until(t) > 0 && h.own.cohort.spawn(func() {
 		retry.Pause(h.Context(context.Background()), time.Until(t)) // less if it is lost, or released meanwhile
@@ -200,9 +188,8 @@ type ownerKey struct {
 	lockKey
 }
 
-// HoldFrom returns the hold of m that ctx carries, as the context of [Mutex.Do] and that of
-// [Hold.Context] do; nil if it carries none, or one that was released. It is not another hold:
-// whoever made it releases it.
+// HoldFrom returns the hold of m that ctx carries, or nil if ctx carries none or that hold is released. The contexts of [Mutex.Do] and
+// [Hold.Context] carry holds. It is not another hold: do not release it.
 func HoldFrom(ctx context.Context, m *Mutex) *Hold {
 	if hold, _ := ctx.Value(m.key).(*Hold); hold != nil && !hold.released.Load() {
 		return hold
@@ -210,9 +197,9 @@ func HoldFrom(ctx context.Context, m *Mutex) *Hold {
 	return nil
 }
 
-// WithoutHold returns ctx without the holds it carries, for goroutines that are started under a
-// lock and must not share it: with it they wait for the lock like any other goroutine. Values and
-// cancellation stay. Therefore it ends with the hold, if ctx does.
+// WithoutHold returns ctx without the holds that it carries. A goroutine that must compete for the lock, although it is started under the
+// lock, acquires with that context and waits like any other goroutine. Values and cancellation stay: the context ends when ctx does, and
+// with it at the release of a hold.
 //
 // Caution: a holder that waits for such a goroutine, as in Wait of an errgroup, waits for itself. For goroutines that take the lock in
 // turn, start the group with a context from before the acquisition, and without the lock.
@@ -227,18 +214,15 @@ func (c withoutHold) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Context returns a context for work under the lock, derived from ctx. Acquiring the
-// same lock with it enters again. It is cancelled when the lock is lost, with an error
-// wrapping [ErrLost] as its cause, and when the hold is released, with [ErrReleased]; if
-// that has happened, it is done when Context returns.
+// Context returns a context for work under the lock, derived from ctx. Acquiring the same lock with it does not block; see
+// [Mutex.Acquire]. It is cancelled when the lock is lost, with a cause that wraps [ErrLost], and when the hold is released, with the
+// cause [ErrReleased]. If that has happened already, the context is done when Context returns.
 //
 // Caution: goroutines that share this context, such as those of an errgroup, share the hold. They are not excluded from each other. Give a
 // goroutine that has to compete for the lock [WithoutHold] of the context.
 //
-// Derive it from a context that lives as long as the work, not from one whose deadline
-// was meant for the wait. The same ctx gives the same context, so that a hold that lasts
-// may be asked any number of times. Of those whose ctx has ended the hold keeps no more than
-// of those that live, or eight, and none once it is released.
+// Derive it from a context that lives as long as the work, not from one whose deadline is meant for the wait. The same ctx gives the same
+// context.
 func (h *Hold) Context(ctx context.Context) context.Context {
 	carry := func(ctx context.Context) context.Context { return context.WithValue(ctx, h.own.mutex.key, h) }
 	return h.work.under(ctx, h.own.grant.Context(), h.Err, carry)

@@ -10,9 +10,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Mutex is a lock path in a registry. It is safe for concurrent use.
-//
-// It is not a sync.Locker: a lock that can fail must be able to say so.
+// A Mutex is a lock at one path of a registry. It is safe for concurrent use. It is not a sync.Locker, because acquiring and releasing
+// can fail.
 type Mutex struct {
 	registry *Registry
 	at       lockKey
@@ -23,11 +22,11 @@ type Mutex struct {
 	key      any   // an ownerKey
 }
 
-// Mutex returns the lock at path. Options are for what is done by way of this mutex; what they
-// leave open is as in the registry. A Mutex is cheap and need not be closed; all of one path
-// share one gate, and what becomes of the lock at a release goes by the options of the mutex by
-// which the owner came. A path that cannot be a lock, or a wrong option, is reported by the
-// methods of the mutex.
+// Mutex returns the lock at path. It sends no request, is cheap, and needs no Close. opts apply to this Mutex only and override the
+// options of the registry. On release, the options of the Mutex that acquired the lock decide whether it is handed off, kept or released.
+// All Mutexes of one path share one local queue.
+//
+// The methods of the Mutex report a path that cannot be a lock and wrong options.
 func (r *Registry) Mutex(path string, opts ...Option) *Mutex {
 	return r.mutex(lockKey{path, exclusive}, second.Exclusive, opts)
 }
@@ -48,38 +47,37 @@ func (m *Mutex) reads() bool { return m.mode == second.Reading }
 // Path returns the path of the lock.
 func (m *Mutex) Path() string { return m.at.path }
 
-// Acquire waits until the lock is held, ctx is done, or an error occurs that retrying cannot
-// fix (no permission, a path that cannot be used); every waiter of the process then gets that
-// error. While the store cannot be reached it keeps trying.
+// Acquire blocks until it holds the lock or ctx ends. It retries while the store cannot be reached. An uncontended acquisition takes one
+// round trip; see the package documentation for the cost.
 //
-// If ctx comes from [Hold.Context] of this lock and that hold is not released, Acquire enters
-// again: it returns at once with another hold of the same ownership, or with [ErrLost] if the
-// lock was lost. With any other context a goroutine that holds the lock waits for itself. Whoever
-// waits behind one hold of its own process for 10 s is told of on the logger of the store: a warning
-// for each hold, and each path an hour. Two goroutines that each hold a lock that the other one waits for get that
-// warning, too: take such locks with [AcquireAll].
+// If ctx comes from [Hold.Context] of this lock and that hold is not released, Acquire does not block: it returns another hold of the
+// same ownership, or [ErrLost] if the lock is lost. Caution: with any other context, a goroutine that already holds the lock deadlocks.
+// After 10 s behind one hold of its own process a warning is logged, once per hold and at most once per path and hour. Two goroutines
+// that wait for each other's locks get the same warning: take such locks with [AcquireAll].
 //
-// When the wait ended without the lock the error is a [*WaitError], which says who is in the way as
-// far as this process knows. It wraps context.Cause(ctx), which is ctx.Err() unless the program has
-// given another one; or [ErrWaitLimit], at the limit of [WithMaxWait]; or [ErrClosed]. If the store
-// cannot be reached, or grants nothing, it wraps the reason as well.
-// After any error nothing of this call is left, or it is removed in the background.
+// If the wait ends without the lock, the error is a [*WaitError]. It names the holder, or the process ahead, as far as this process
+// knows. It wraps context.Cause(ctx), or [ErrWaitLimit] at the limit of [WithMaxWait], or [ErrClosed]. If the store cannot be reached, or
+// is in a grace period, the error wraps that reason, too. An error that retrying cannot fix, such as a missing permission, goes to all
+// waiters of the process with the same options. After any error the queue entry is deleted, in the background if the store does not
+// answer.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "acquire", (*cohort).enter)
 }
 
-// TryAcquire is Acquire without waiting for others. If it returns no hold, its error wraps
+// TryAcquire is like Acquire, but does not wait for other holders. If it returns no hold, its error wraps
 //
-//   - [ErrLocked] if another owner has the lock or waits for it, or has only just given up waiting;
-//   - [ErrLocked] and a [*GracePeriodError] while the store grants no lock after its start or a fail-over;
+//   - [ErrLocked] if another goroutine or process holds the lock or waits for it, or has only just stopped waiting;
+//   - [ErrLocked] and a [*GracePeriodError] while the store grants no lock after its start or a failover;
 //   - [ErrUnavailable] while the store cannot be reached or refuses requests;
-//   - [ErrLost] if ctx is that of a hold that was lost, and [ErrClosed] if the registry is closed;
+//   - [ErrLost] if ctx carries a hold that was lost, and [ErrClosed] if the registry is closed;
 //   - the cause of ctx, or an error that trying again does not change, such as a missing permission.
 //
-// If another goroutine of this process has the lock, nothing is sent; otherwise a try costs one round trip, and in ZooKeeper a second
-// one if nobody is there. While [Registry.Err] says that the store cannot be reached it fails at once. A server that has just fallen
-// silent is waited for until that is known, or ctx is done, or another goroutine of this process waits for the lock and the answer has
-// taken a second: the error is [ErrLocked] then, and the other goroutine queues.
+// If another goroutine of this process has the lock, TryAcquire sends no request. Otherwise it takes one round trip, and on ZooKeeper a
+// second one if the lock is free.
+//
+// TryAcquire fails at once while [Registry.Err] reports that the store cannot be reached. If the store has just stopped answering,
+// TryAcquire blocks until that is known, at most until ctx ends. If another goroutine of this process waits for the lock meanwhile,
+// TryAcquire returns ErrLocked after a second.
 func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "try", (*cohort).try)
 }
@@ -131,12 +129,12 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 	return nil, context.Cause(ctx)
 }
 
-// Do calls f while it holds the lock. The context of f carries the hold, for [HoldFrom], and is
-// cancelled if the lock is lost. It derives from ctx, whose deadline therefore limits the wait
-// and the work together; [WithMaxWait] limits the wait alone.
+// Do acquires the lock, calls f, and releases the lock. The context of f carries the hold, for [HoldFrom], and is cancelled if the lock
+// is lost. It derives from ctx, whose deadline therefore limits the wait and the work together; [WithMaxWait] limits the wait alone.
 //
-// If the lock could not be acquired, Do returns the error of Acquire without calling f. Otherwise it returns the error of f, unchanged, if
-// the release succeeds; the error of the release if f returns nil; and else an error that wraps both.
+// If the lock could not be acquired, Do returns the error of Acquire and does not call f. Otherwise it returns the error of f if the
+// release succeeds, the error of the release if f returns nil, and an error that wraps both if both fail. A release fails with [ErrLost]
+// if the lock was lost during f.
 //
 // If the lock is lost, f goes on until it returns: let it stop when its context ends. Do returns an error that wraps [ErrLost] then.
 //
@@ -159,9 +157,8 @@ func both(err, other error) error {
 	return errors.Join(err, other)
 }
 
-// Contenders returns the queue of processes for the lock, the holder first. A lock that was
-// never used has none. It waits for a store that cannot be reached until ctx is done; the
-// error then wraps its cause.
+// Contenders returns the queue of processes for the lock, the holder first. It is empty for a free lock. It takes one read, and blocks
+// while the store cannot be reached until ctx ends; the error then wraps the cause of ctx.
 func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 	if m.invalid != nil {
 		return nil, m.invalid
@@ -184,13 +181,12 @@ func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 	return queue, err
 }
 
-// Revoke asks whoever has the lock to give it up, in this process or another; all of them if they
-// read. It is a request: a program that listens to [Hold.RevokeRequested] may do as it likes, and nothing
-// comes of it if nobody has the lock, or listens. A lock that is only kept ([WithLinger]) goes at once.
-// In ZooKeeper the request is that of Curator's Revoker, which it can be used with both ways; it takes
-// the permission to write to the holder's node.
+// Revoke asks the holder, or all readers, in this process or another, to release the lock. The request is cooperative: a program gets it
+// by [Hold.RevokeRequested] and may ignore it. It has no effect on a free lock. An idle lock that a process keeps ([WithLinger]) is
+// released at once.
 //
-// Revoke waits for a store that cannot be reached until ctx is done; the error then wraps its cause.
+// On ZooKeeper the request is that of Curator's Revoker, in both directions, and needs the permission to write to the holder's node.
+// Revoke blocks while the store cannot be reached until ctx ends; the error then wraps the cause of ctx.
 func (m *Mutex) Revoke(ctx context.Context) error {
 	if m.invalid != nil {
 		return m.invalid
@@ -218,71 +214,57 @@ func (m *Mutex) Break(ctx context.Context, token int64) error {
 	return m.claim.Break(ctx, token)
 }
 
-// An RWMutex is a reader/writer lock: any number of goroutines and processes may read at the same
-// time, and one writes alone. It has two sides, each a [Mutex]; what asks for the queue, or for the lock,
-// is the same on both. However many goroutines of a process read, or wait to, the process is one
-// contender in the store. It is safe for concurrent use.
+// An RWMutex is a reader/writer lock: any number of goroutines and processes read at the same time, and a writer is alone. Its two sides
+// are Mutexes, [RWMutex.Writer] and [RWMutex.Reader]. A process is one queue entry, however many of its goroutines read or wait. It is
+// safe for concurrent use.
 //
-// Within a process it is phase-fair. Whoever comes waits behind those who wait; when the turn comes
-// it is that of one writer, or of all readers up to the next writer. A reader joins those inside if
-// nobody waits in this process, and no other process has waited for longer than the hand-off budget
-// ([WithHandOff]): then those inside come to an end, and the lock goes on. So readers that overlap
-// without end keep no writer out: in the store it waits, for each process ahead, for the budget and
-// what was begun by then. If a writer is among those who wait in a process, the process
-// queues as a writer for all of them.
+// Writers are not starved: once another process has waited for the hand-off budget ([WithHandOff]), new readers wait behind it. Within a
+// process, waiting goroutines are served in the order of arrival; consecutive readers get the lock together.
 //
-// The lock can be entered again like a [Mutex], in both modes, with two rules. A writer may become
-// a reader: acquire to read with the context of the hold to write, then release the latter. That
-// sends nothing; the process still has the lock as a writer, and lets its own readers in. When
-// readers of another process are next and have waited for the budget (for two if somebody waits
-// here, too), they are let in as well. The context of the hold to write ends with its release, so what
-// is read under needs one of its own: read.Context(ctx), with a ctx that does not come from the writer's.
-// To read within Do of the writer is no downgrade: until Do returns, the lock is held to write.
+// Reentrancy: with the context of a hold, each side can be acquired again, with two rules.
 //
-// A reader cannot become the writer: to acquire to write with the context of a hold to read is
-// [ErrCannotUpgrade], at once. With any other context the call waits until all readers have left, and so for
-// itself if it is one of them.
+//   - A writer can downgrade: acquire the reader with the context of the write hold, then release the write hold. That sends no request,
+//     and readers of this process join. Readers of other processes join when they are next in the queue and have waited for the budget
+//     (twice that if goroutines of this process wait, too). The context of the write hold ends with its release; take the context for
+//     reading from read.Context(ctx), with a ctx that does not come from the writer's. Inside Do of the writer there is no downgrade,
+//     because Do holds the write lock until f returns.
+//   - A reader cannot upgrade: acquiring the writer with the context of a read hold returns [ErrCannotUpgrade] at once. Caution: with any
+//     other context, a goroutine that holds the read lock and acquires the writer deadlocks.
 //
-// A Mutex of the same path is another lock, which excludes this one, also within a process. In
-// ZooKeeper the contenders are those of Curator's InterProcessReadWriteLock; docs/interop.md says who
-// excludes whom.
+// A Mutex and an RWMutex of the same path are different locks that exclude each other, also within a process. On ZooKeeper an RWMutex
+// shares the path with Curator's InterProcessReadWriteLock; docs/interop.md lists all combinations.
 //
-// The token of a writer is never lower than that of anybody who had the lock before, nor higher than
-// that of anybody who has it after; to another process it differs. Among readers that overlap, tokens
-// say nothing. So a resource is safe from those who do not know yet that they lost the lock if it
-// refuses a write whose token is lower than the highest it has seen, and a read whose token is
-// lower than the highest it has seen of a writer.
+// Fencing: the token of a writer is higher than that of every earlier holder in another process, and never higher than that of a later
+// holder. Tokens of overlapping readers have no order. Let the resource refuse a write with a token lower than the highest it has seen,
+// and a read with a token lower than the highest of a writer it has seen.
 type RWMutex struct{ writer, reader *Mutex }
 
-// RWMutex returns the reader/writer lock at path. Options are as with [Registry.Mutex], and errors
-// are reported likewise.
+// RWMutex returns the reader/writer lock at path. It sends no request. Options and errors are those of [Registry.Mutex].
 func (r *Registry) RWMutex(path string, opts ...Option) *RWMutex {
 	at := lockKey{path, readWrite}
 	return &RWMutex{r.mutex(at, second.Writing, opts), r.mutex(at, second.Reading, opts)}
 }
 
-// Acquire acquires the lock to write, like [Mutex.Acquire] of [RWMutex.Writer].
+// Acquire acquires the lock for writing, like [Mutex.Acquire] of [RWMutex.Writer].
 func (m *RWMutex) Acquire(ctx context.Context) (*Hold, error) { return m.writer.Acquire(ctx) }
 
-// RAcquire acquires the lock to read, like [Mutex.Acquire] of [RWMutex.Reader].
+// RAcquire acquires the lock for reading, like [Mutex.Acquire] of [RWMutex.Reader].
 func (m *RWMutex) RAcquire(ctx context.Context) (*Hold, error) { return m.reader.Acquire(ctx) }
 
-// Do calls f while it holds the lock to write, like [Mutex.Do] of [RWMutex.Writer].
+// Do calls f while it holds the lock for writing, like [Mutex.Do] of [RWMutex.Writer].
 func (m *RWMutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.writer.Do(ctx, f)
 }
 
-// RDo calls f while it holds the lock to read, like [Mutex.Do] of [RWMutex.Reader].
+// RDo calls f while it holds the lock for reading, like [Mutex.Do] of [RWMutex.Reader].
 func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context) error) error {
 	return m.reader.Do(ctx, f)
 }
 
-// Writer returns the side of the lock that writes.
+// Writer returns the writing side of the lock.
 func (m *RWMutex) Writer() *Mutex { return m.writer }
 
-// Reader returns the side of the lock that reads. Its TryAcquire returns [ErrLocked] if somebody
-// has the lock to write, or waits for that; or reads after it wrote, as long as no reader of another
-// process has waited for the budget. Within a process it also does while readers are inside whom nobody
-// may join any more: another process has waited for the budget, or one of them was told that the lock is
-// wanted elsewhere ([Hold.Contended], [Hold.RevokeRequested]).
+// Reader returns the reading side of the lock. Its TryAcquire returns [ErrLocked] if a writer holds the lock or waits for it, or if the
+// present readers admit no more: because another process has waited for the hand-off budget, or because one of them uses [Hold.Contended]
+// or [Hold.RevokeRequested] and was signalled.
 func (m *RWMutex) Reader() *Mutex { return m.reader }

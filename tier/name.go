@@ -8,16 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// Name returns the path of a lock below dir for any name, such as that of a job: letters and digits
-// of any script stay as they are, and so do - _ . ~ : @ = + and commas; all else is escaped as in
-// URLs. Different names give different paths, and url.PathUnescape gives back the name. One that a store
-// has a use for itself has its last character escaped: in ZooKeeper a lock at dir would take "lock-0000000001"
-// for one that queues.
+// Name returns the lock path below dir for any string, such as the name of a job. Letters and digits of any script and - _ . ~ : @ = + ,
+// stay as they are; other characters are escaped as in URLs. Different names give different paths, and url.PathUnescape returns the name.
+// Names that a store reserves, such as "lock-0000000001" on ZooKeeper, have their last character escaped.
 //
 //	tier.Name("/jobs", "daily report/größe") == "/jobs/daily%20report%2Fgröße"
 //
-// dir is used as it is. An empty name, or one that gives a path of more than a kilobyte, gives a path
-// that cannot be a lock.
+// dir is used unchanged. An empty name, or a path of more than a kilobyte, gives a path that cannot be a lock; the methods of the lock
+// report that.
 func Name(dir, name string) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSuffix(dir, "/"))

@@ -11,64 +11,55 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// An Observer is told what becomes of the locks and permits of a registry, for metrics, traces and
-// alarms. Any of its functions may be nil.
+// An Observer has callbacks for the events of the locks and permits of a registry: for metrics, traces and alarms. Any of its functions
+// may be nil.
 //
-// The registry calls each function without holding a mutex, in the goroutine of the call that the event is about, unless
-// its comment says otherwise. A slow function delays that caller and nothing else: no lease, no connection
-// and no other goroutine waits for it. The caller may have the lock by then, so Acquired should be quick.
+// A callback runs in the goroutine of the call that caused the event, unless its comment says otherwise, and without internal mutexes. A
+// slow callback delays that call only: no lease, no connection and no other goroutine waits for it. During Acquired the caller already
+// holds the lock, so keep that callback short.
 //
-// A function may panic, call [runtime.Goexit], or call the registry; [Registry.Close], too. Nothing recovers from a panic here.
-// If the program does, the lock is free: when Waiting or Acquired does not return, Acquire gives
-// up the wait, or what it has got. Caution: a function that acquires the lock of its own event, or shuts the registry down, waits
-// for itself.
+// A callback may panic, call [runtime.Goexit], or call the registry, including [Registry.Close]. The package does not recover from a
+// panic. If the program does, the lock is free: when Waiting or Acquired does not return, Acquire gives up the wait or the lock. Caution:
+// a callback that acquires the lock of its own event, or calls Shutdown, deadlocks.
 //
-// The context is that of the call of Acquire or TryAcquire. It may have ended. For a trace, the
-// events have what spans need, after the fact: a wait began Waited before At, a hold Held before
-// At.
+// The context is that of the call of Acquire or TryAcquire, and may have ended. To create spans afterwards: a wait began Waited before
+// At, and a hold Held before At.
 //
-// For one hold the order is Waiting, Acquired, Lost, Released, each once at most. Between holds of
-// a lock there is none: the next one may be acquired before Released is called for the one before.
-// Their times, At, are in order.
+// For one hold the order is Waiting, Acquired, Lost, Released, each at most once. Between different holds of a lock there is no order of
+// calls: the next Acquired may come before Released of the hold before. Their times At are in order. Reentrant acquisitions, their
+// releases, and the end of a lock that lingers are no events.
 //
-// Entering again is no event, and neither is the release of any hold but the last. A grant that
-// lingers is not held: its end is no event.
-//
-// All of this goes for permits, of a [Semaphore], as well: those of one Acquire are told together. What
-// an event is about is its Hold or its Permits; the other one is nil.
+// The permits of one Acquire of a [Semaphore] are one event. In each event exactly one of Hold and Permits is not nil.
 type Observer struct {
-	// Waiting tells once of a wait, for a lock or permits, that takes longer than WaitingAfter, by
-	// default a second.
+	// Waiting is called once for a wait that takes longer than WaitingAfter, by default a second.
 	Waiting      func(ctx context.Context, w Wait)
 	WaitingAfter time.Duration
-	// Acquired tells that a lock is held, or permits, before Acquire or TryAcquire returns.
+	// Acquired is called when a lock or permits are acquired, before Acquire or TryAcquire returns.
 	Acquired func(ctx context.Context, a AcquiredEvent)
-	// Failed tells that a wait ended without the lock, or the permits. A TryAcquire does not wait: that it finds a
-	// lock taken, or fails, is for its caller alone.
+	// Failed is called when a wait ended without the lock or the permits. It is not called for a TryAcquire.
 	Failed func(ctx context.Context, f FailedEvent)
-	// Lost tells that a lock, or one of the permits, was lost while it was held, as soon as that is known, in a goroutine of
-	// its own, or, if only the release finds out, there.
+	// Lost is called when a lock, or one of the permits, is lost. It runs in a goroutine of its own as soon as the loss is known, or in
+	// Release if only the release finds it.
 	Lost func(ctx context.Context, l LostEvent)
-	// Released tells that the last hold of an ownership was released, or permits, before Release returns; or, if Lost is still
-	// at work then, right after that.
+	// Released is called when the last hold of an ownership, or permits, are released, before Release returns. If Lost is still running,
+	// Released is called after it.
 	Released func(ctx context.Context, r ReleasedEvent)
-	// Connection tells first how the connection to the store stands, then how that changes; all
-	// from one goroutine. What changes during a call is told as one change. Over a connection made
-	// elsewhere (package dropin) it is not known.
+	// Connection is called first with the present state of the connection to the store and then for each change, always from one
+	// goroutine. Changes during a call are combined into one. It is not called for a connection of the program's own (package dropin).
 	Connection func(c ConnectionEvent)
 }
 
-// An AcquiredEvent is what an observer is told of a lock, or permits, that were acquired.
+// An AcquiredEvent describes a lock, or permits, that were acquired.
 type AcquiredEvent struct {
 	Path    string
-	Hold    *Hold    // identifies the hold in what is told later; not to be released
-	Permits *Permits // likewise
+	Hold    *Hold    // identifies the hold in later events; do not release it
+	Permits *Permits // identifies the permits in later events; do not release them
 	At      time.Time
 	Waited  time.Duration
 	From    Source // "" for permits
 }
 
-// A FailedEvent is what an observer is told of a wait that ended without the lock, or the permits.
+// A FailedEvent describes a wait that ended without the lock or the permits.
 type FailedEvent struct {
 	Path   string
 	At     time.Time
@@ -76,7 +67,7 @@ type FailedEvent struct {
 	Err    error // what Acquire returns
 }
 
-// A LostEvent is what an observer is told of a hold that was lost, or of permits of which one was.
+// A LostEvent describes a hold, or permits, that were lost.
 type LostEvent struct {
 	Path    string
 	Hold    *Hold
@@ -86,7 +77,7 @@ type LostEvent struct {
 	Cause   LossCause
 }
 
-// A ReleasedEvent is what an observer is told of a hold that is over, or of permits that were released.
+// A ReleasedEvent describes a hold, or permits, that were released.
 type ReleasedEvent struct {
 	Path    string
 	Hold    *Hold
@@ -96,24 +87,24 @@ type ReleasedEvent struct {
 	Err     error // what Release returns
 }
 
-// A ConnectionEvent is what an observer is told of the connection to the store.
+// A ConnectionEvent describes a change of the connection to the store.
 type ConnectionEvent struct {
 	State ConnectionState
-	Away  time.Duration // how long there was none; with Connected
-	Err   error         // why there is none, if that is known
+	Away  time.Duration // how long there was no connection; with Connected
+	Err   error         // why there is no connection, if that is known
 }
 
-// A ConnectionState says how this process stands with the store.
+// A ConnectionState is the state of the connection to the store.
 type ConnectionState string
 
 const (
 	Connected ConnectionState = ConnectionState(second.Connected)
-	Suspended ConnectionState = ConnectionState(second.Suspended) // no connection; what is held may be kept
-	Expired   ConnectionState = ConnectionState(second.Expired)   // the session is over, and all that was held is lost
+	Suspended ConnectionState = ConnectionState(second.Suspended) // no connection; locks are held until their lease ends
+	Expired   ConnectionState = ConnectionState(second.Expired)   // the session has ended, and all locks are lost
 )
 
-// WithObserver has an observer told of all locks and permits of a registry. It may be given more than once: the
-// observers are told one after the other, and the shortest WaitingAfter goes for all.
+// WithObserver registers callbacks for lock and semaphore events. It may be given several times: the observers are called one after the
+// other, and the shortest WaitingAfter applies to all.
 func WithObserver(o Observer) Option {
 	return option(func(all *options) {
 		both := o

@@ -9,12 +9,12 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A RegistryOption is for the constructor of a store: an option of this package, or one of the package of that store. The constructor
-// refuses the option of another store.
+// A RegistryOption is an argument of a store's constructor: an option of this package or one of that store's package. A constructor
+// refuses the options of another store.
 type RegistryOption interface{ forRegistry() }
 
-// An Option says how this process shares locks with other processes. The constructor of a store takes it for all locks of the
-// [Registry]; [Registry.Mutex], [Registry.RWMutex] and [Registry.Semaphore] take it for one lock.
+// An Option sets how this process shares locks with other processes. Pass it to a store's constructor for all locks of the [Registry], or
+// to [Registry.Mutex], [Registry.RWMutex] or [Registry.Semaphore] for one lock.
 type Option interface {
 	RegistryOption
 	forLock()
@@ -40,16 +40,16 @@ func (setting) forRegistry() {}
 // Settle sets what the option says.
 func (set setting) Settle(s *second.Settings) { set(s) }
 
-// WithLeaseTTL sets the time T after which the store gives the locks of a process to others if the process has died or cannot be heard.
-// The default is 15 s. Each store documents which values it supports: ZooKeeper, for example, calls T the session timeout and bounds it
-// by its tickTime. A shorter T frees the locks of a dead process sooner; a longer one survives longer outages.
+// WithLeaseTTL sets T, the time after which the store grants the locks of a process to others when it no longer hears from that process.
+// The default is 15 s. The package of each store documents the values it supports; ZooKeeper calls T the session timeout. A shorter T
+// frees the locks of a dead process sooner. A longer T keeps locks through longer outages.
 func WithLeaseTTL(d time.Duration) RegistryOption {
 	return setting(func(s *second.Settings) { s.TTL = d })
 }
 
-// WithLeaseMargin sets the safety margin: how long before the store can give a lock away the process counts it as lost. The default, also
-// for 0, is a third of the lease TTL; at most it is half of it. In that time the holder has to stop, and clocks may differ. An outage may
-// last for the TTL less the margin and a quarter of the TTL without the loss of a lock.
+// WithLeaseMargin sets the safety margin: how long before the store can grant a lock to others this process counts it as lost. The holder
+// needs that time to stop, and it covers differences of clocks. The default, also for 0, is T/3, the maximum T/2. Locks survive outages
+// of up to T - margin - T/4.
 func WithLeaseMargin(d time.Duration) RegistryOption {
 	return setting(func(s *second.Settings) { s.Margin = d })
 }
@@ -59,33 +59,31 @@ func WithLabel(label string) RegistryOption {
 	return setting(func(s *second.Settings) { s.Label = label })
 }
 
-// WithLogger sets the logger of a registry. By default lines of level WARN and above go to [slog.Default], as it is when the line is
-// written, and lines below that are dropped.
+// WithLogger sets the logger of a registry. By default warnings go to [slog.Default], and lines below WARN are dropped.
 //
-//   - WARN: a lock was lost, once per hold, with path, token and cause, unless the registry was closed; the store does not answer for
-//     longer than a third of the lease TTL, once per outage, or has not answered yet, after 3 s and then ever more rarely; the session
-//     has expired, or the store refuses a new one; a queue entry cannot be deleted; a downgrade cannot be written; the server is
-//     configured so that the lease is not safe; and what [Mutex.Acquire] and [WithLeakDetection] warn of.
-//   - INFO: the store answers again, and after how long (not each time if that keeps changing); there is a new session.
-//   - DEBUG: on ZooKeeper each failed attempt to connect, and the lines of the client library.
+//   - WARN: a lock is lost; the session has expired; the store does not answer for longer than T/3, or not yet after 3 s; the store
+//     refuses sessions or requests; a queue entry cannot be deleted; a downgrade cannot be written; the server is configured so that the
+//     lease is not safe; and the warnings of [Mutex.Acquire] and [WithLeakDetection].
+//   - INFO: the store answers again, and after how long; there is a new session.
+//   - DEBUG: on ZooKeeper, failed attempts to connect and the lines of the client library.
 //
-// The package of a store documents what else it logs. The logger may block, panic or call the registry: it runs in a goroutine of its own,
-// and no lock waits for it. While it blocks, 256 lines wait. Later lines are dropped, and the next line written says how many. Close waits
-// for the logger for a second at most.
+// docs/operate.md in the repository lists the lines and what to do; the package of each store documents its own. The logger runs in a
+// goroutine of its own. It may block, panic or call the registry; no lock waits for it. While it blocks, 256 lines wait and later ones
+// are dropped and counted. Close waits for it for at most a second.
 func WithLogger(logger *slog.Logger) RegistryOption {
 	return setting(func(s *second.Settings) { s.Logger = logger })
 }
 
-// WithReleaseTimeout sets how long Release waits for a store that does not answer. The default, also for 0, is a third of the lease TTL.
-// After that Release returns, and the entry is deleted in the background or ends with the session. A short timeout keeps goroutines
-// from piling up in Release during an outage. Whether the lock was held to the end is then decided by the lease.
+// WithReleaseTimeout sets how long Release waits for a store that does not answer. The default, also for 0, is T/3. After that Release
+// returns, and the queue entry is deleted in the background or ends with the session. A short timeout keeps goroutines from piling up in
+// Release during an outage.
 func WithReleaseTimeout(d time.Duration) RegistryOption {
 	return setting(func(s *second.Settings) { s.Release = d })
 }
 
-// WithLazyStart has the constructor return at once, for programs that must start while the store is away. The first session is then
-// opened in the background, which is retried until it succeeds. Until then acquisitions wait, TryAcquire fails once it is known that the
-// store cannot be reached, and [Registry.Err] says why there is no session.
+// WithLazyStart makes the constructor return at once, for programs that must start while the store is unavailable. The first session is
+// opened in the background, with retries. Until then Acquire blocks, TryAcquire fails once the store is known to be unreachable, and
+// [Registry.Err] returns the reason.
 func WithLazyStart() RegistryOption {
 	return setting(func(s *second.Settings) { s.Lazy = true })
 }
@@ -112,64 +110,49 @@ func (o *options) budget() time.Duration {
 	return o.handOff
 }
 
-// WithHandOff sets the hand-off budget: for how long this process may hand a lock off among its own
-// goroutines while another process waits for it. The default is 20 ms. While no other process waits
-// there is no limit. A budget of 0 or less is an error; [WithStrictOrder] turns hand-offs off.
+// WithHandOff sets the hand-off budget: how long this process may pass a lock among its own goroutines while another process waits. The
+// default is 20 ms. While no other process waits, there is no limit. A budget of 0 or less is an error; [WithStrictOrder] turns hand-offs
+// off. For semaphores, see [Registry.Semaphore].
 //
-// A lock is idle while it moves to another process. With a budget of 19 times the time of such a
-// transfer it is in use for about 95 % of the time; [Stats] tells how long transfers take. A larger budget
-// makes waits longer, as each process ahead may use all of it.
+// A lock is idle while it moves to another process. A budget of 19 times the transfer time keeps it in use for about 95 % of the time;
+// [Stats] has the transfer time. Trade-off: each waiting process may wait for one budget per process ahead of it.
 //
-// The budget runs from the request that found the other process in the queue, or from the grant if that
-// is later. The request takes a round trip, however short the budget is.
-//
-// Caution: set the same budget in all processes that share a lock. Each gets a share of the time in
-// proportion to its own budget.
-//
-// What the budget is for permits, [Registry.Semaphore] says.
+// Caution: set the same budget in all processes that share a lock. A process with a larger budget holds the lock for proportionally more
+// time.
 func WithHandOff(budget time.Duration) Option {
 	return option(func(o *options) { o.handOff, o.strict = budget, false })
 }
 
-// WithStrictOrder serves processes in strict order: each release gives the lock to the next process that
-// waits, and no goroutine gets it from another one of its process, except by [WithRounds]. It replaces
-// [WithHandOff]; of the two the later one counts, and the option of a lock before that of the registry.
-//
-// A turn that stays in a process then costs the store as much as a transfer.
+// WithStrictOrder gives the lock to the next process at each release, without local hand-off. Each acquisition in the process then costs
+// the store as much as a transfer. It replaces [WithHandOff]; the later of the two options applies, and an option of a lock overrides
+// that of the registry. With [WithRounds] it hands off within one round.
 func WithStrictOrder() Option { return option(func(o *options) { o.strict = true }) }
 
-// WithRounds gives a turn to every goroutine that was waiting when the lock came, before
-// another process gets its turn, even if that takes longer than the hand-off budget. It
-// is for paths shared with locks that have one contender per goroutine or thread, such as
-// zk.Lock and Curator's: the queue is fair to contenders, and with rounds a process gets as many
-// turns with its single one as they do with theirs. With [WithStrictOrder] it gets no more.
+// WithRounds serves every goroutine that was waiting when the process got the lock, before another process gets it, even if that takes
+// longer than the hand-off budget. Use it on paths shared with libraries that have one queue entry per goroutine or thread, such as
+// zk.Lock and Curator: this process then gets as many acquisitions with its one entry as they get with theirs. With [WithStrictOrder] it
+// gets no more.
 func WithRounds() Option { return option(func(o *options) { o.rounds = true }) }
 
-// WithLinger keeps the lock for up to d after the last release when nobody waits, so
-// that the next acquisition of this process needs no round trip; default 0. Another
-// process that queues ends it at once, and so does one that asks for the lock with [Mutex.Revoke].
+// WithLinger keeps an idle lock in the process for up to d after the last release, so that acquiring it again needs no round trip. The
+// default is 0. A process that queues, or asks with [Mutex.Revoke], ends it at once. TryAcquire in another process returns [ErrLocked]
+// and does not end it.
 //
-// It is for many locks, such as one per customer, each of which mostly the same process wants.
-// Then a turn costs the store nothing; what lingers is a contender and two watches. Where several
-// processes want the same lock it does not help: whoever finds it lingering waits up to two round
-// trips longer than if it had gone. So the process learns at each path whether that pays. Where
-// others come most often the lock goes at once, but for one release in 256; when they stay away it
-// lingers again. TryAcquire in another process gets [ErrLocked], which does not end the lingering,
-// nor is anything learned from it.
+// Use it for many locks that are mostly acquired by the same process, such as one per customer. A lingering lock costs a queue entry and
+// two watches. It does not pay where several processes use a lock in turn: a process that finds it lingering waits up to two round trips
+// longer. Each process measures that per lock and stops lingering where others usually come next.
 func WithLinger(d time.Duration) Option { return option(func(o *options) { o.linger = d }) }
 
-// WithMaxWait limits how long [Mutex.Acquire] and [Mutex.Do] wait for the lock; 0, the default,
-// is no limit. Unlike the deadline of a context it does not limit the work. A wait that takes
-// longer ends with [ErrWaitLimit].
+// WithMaxWait limits how long [Mutex.Acquire] and [Mutex.Do] wait for the lock. A longer wait ends with [ErrWaitLimit]. Unlike the
+// deadline of a context, it does not limit the work. The default, 0, is no limit.
 func WithMaxWait(d time.Duration) Option { return option(func(o *options) { o.maxWait = d }) }
 
-// WithLeakDetection warns, on the logger of the store, of each hold that was forgotten: not released, while nothing in the program
-// refers to it any more. Such a lock stays taken until the registry is closed. The warning has the path, and where Acquire was
-// called; so has that of a wait behind a hold of its own process, see [Mutex.Acquire].
+// WithLeakDetection logs a warning for each hold that was dropped without a release: the lock would stay taken until the registry is
+// closed. The warning has the path and the place where Acquire was called, and so does the warning about deadlocks of [Mutex.Acquire].
 //
-// It comes when the garbage collector finds the hold. A context of [Hold.Context] refers to the hold, and so does what is derived from
-// it. Permits are not watched. An [Observer] is told of another *Hold than the caller gets. A turn makes eight allocations
-// more, and notes its callers; without the option it costs nothing more.
+// The warning comes when the garbage collector finds the hold. A context of [Hold.Context], and every context derived from it, keeps the
+// hold reachable. Permits are not covered. An acquisition costs eight more allocations and a stack trace. An [Observer] gets a different
+// *Hold than the caller.
 func WithLeakDetection() Option { return option(func(o *options) { o.traced = true }) }
 
 func (o options) check() error {

@@ -15,9 +15,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Registry holds all locks of this process in one store, over one connection. Use one per
-// process and store: another one competes with the first like another process. It is safe
-// for concurrent use.
+// A Registry has all locks of this process in one store, over one session. Use one per process and store: a second registry competes with
+// the first like another process. It is safe for concurrent use.
 type Registry struct {
 	second  second.Tier
 	options *options
@@ -42,8 +41,8 @@ type Registry struct {
 	gone    chan struct{} // closed when there are no tasks any more
 }
 
-// New returns a registry over a second tier, for the packages of this module's stores, which have refused
-// options that are wrong. Programs have no use for it. The registry owns the tier and closes it.
+// New returns a registry over a store. It is for the packages of this module's stores, which have checked their options; programs do not
+// need it. The registry owns t and closes it.
 func New(t second.Tier, opts ...Option) *Registry {
 	o := defaults
 	for _, opt := range opts {
@@ -77,18 +76,15 @@ func (r *Registry) at(t time.Duration) time.Time {
 	return time.Now().Add(-ago)
 }
 
-// Close ends the session of this process in the store, and with it every contender; where the
-// store cannot be reached they go when the session times out. Every hold is lost, and all waits end with
-// [ErrClosed]. Close may be called again, and from anywhere: a callback of the [Observer], a logger,
-// under a hold.
+// Close ends the session of this process, which deletes all its queue entries. If the store cannot be reached, they end when the session
+// times out. All holds are lost, and all waits end with [ErrClosed]. To let holders finish first, use [Registry.Shutdown]. Close may be
+// called several times and from any goroutine, also from a callback of the [Observer] or the logger.
 //
-// Close returns within six seconds, whatever code of the program does. It waits for the last lines of the logger and for
-// callbacks that run in goroutines of the registry, a second for each; that includes the callbacks about losses that
-// Close itself brings about. What runs longer goes on after Close has returned, and nothing else does: no
-// other goroutine is left, and no other callback begins, but for those in a goroutine that calls Acquire or Release.
-// So a callback that calls Close gets its answer after a second, as Close waits for it in vain.
+// Close returns within six seconds. It waits a second for the logger and a second for running callbacks of the observer; slower ones
+// finish after Close has returned. Otherwise no goroutine is left, and no further callback begins, except in a goroutine that calls
+// Acquire or Release. A callback that calls Close waits for that second itself.
 //
-// The error says that the store's client is still at work after five seconds, in a dialer of the program for example.
+// An error means that the client of the store is still busy after five seconds, for example in the program's dialer.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -130,15 +126,16 @@ func (r *Registry) call(f func()) {
 	f()
 }
 
-// Err returns nil while the store can be reached as far as this process knows, and otherwise why
-// not: a server that falls silent is noticed within two thirds of the session timeout; [ErrClosed] once the
-// registry is closed or being shut down. Locks that are held at that time are suspended, not
-// lost, for as long as their lease runs. Of a store that can be reached and grants nothing it
-// returns a [*GracePeriodError].
+// Err returns nil while the store can be reached and grants locks, as far as this process knows. It sends no request. Otherwise it
+// returns:
 //
-// A store may answer, and still refuse each acquisition or each release: it has no memory or disk left, say, or has become read-only.
-// Err returns the last refusal once that has lasted for 3 s without a request that was served, and for as long as it lasts.
-// All these errors but a [*GracePeriodError] and ErrClosed wrap [ErrUnavailable].
+//   - [ErrClosed] after Close or Shutdown was called;
+//   - a [*GracePeriodError] while the store answers but grants no lock yet;
+//   - in all other cases an error that wraps [ErrUnavailable]. The store does not answer, which is noticed within two thirds of T; or it
+//     has refused every acquisition or every release for 3 s, for example because it is full or read-only.
+//
+// Held locks stay held while Err reports an outage, until their lease ends. Caution: a readiness probe on Err takes all replicas out of
+// service at once, because all see the same store.
 func (r *Registry) Err() error {
 	if r.draining() {
 		return ErrClosed
@@ -152,19 +149,16 @@ func (r *Registry) Err() error {
 	return r.second.Refusal()
 }
 
-// Done returns a channel that is closed when the registry is.
+// Done returns a channel that is closed when the registry is closed.
 func (r *Registry) Done() <-chan struct{} { return r.second.Context().Done() }
 
-// Shutdown ends the work of the registry in good order: whoever waits and whoever comes gets
-// [ErrClosed]; owners may finish, and enter again with the contexts of their holds; when the last
-// hold is released, the registry is closed.
+// Shutdown refuses new acquisitions, ends waits with [ErrClosed], and blocks until the last hold is released. Then it closes the
+// registry. Holders may finish, and acquire reentrantly with the contexts of their holds.
 //
-// Owners are not told. End first what holds a lock until it is told to end, such as a campaign of
-// package election.
+// Shutdown does not interrupt holders. First end work that holds a lock until it is stopped, such as a campaign of package election.
 //
-// If ctx ends first, the registry is closed all the same and the holds that are left are lost; the
-// error then wraps the cause of ctx and names their locks. Call it once; Close may be called at any
-// time.
+// If ctx ends first, Shutdown closes the registry anyway, and the remaining holds are lost. The error then wraps the cause of ctx and
+// names their locks. Call it once; Close may be called at any time.
 func (r *Registry) Shutdown(ctx context.Context) error {
 	r.refuse()
 	r.mu.Lock()
@@ -321,62 +315,59 @@ func (m *members) part() {
 	}
 }
 
-// Stats are figures of a registry: of now, and sums since it was made.
+// Stats are figures of a registry: present values, and sums since it was created.
 type Stats struct {
 	Holds     int // locks that are held
-	Lingering int // locks that are kept though nobody holds them
+	Lingering int // idle locks that are kept, see [WithLinger]
 	Waiters   int // goroutines that wait for a lock
 
-	// Of semaphores, which count nowhere else here; an [Observer] can tell more.
+	// Of semaphores, which are not part of the other figures.
 	Permits       int // that are held
 	PermitWaiters int // goroutines that wait for some
 
-	// Acquisitions are turns: locks that were acquired, without those that were entered again. How
-	// each came is counted in one of Found to Joins.
+	// Acquisitions counts acquired locks, without reentrant acquisitions. Each is also counted in one of Found to Joins.
 	Acquisitions int64
-	Found        int64 // in the store, with nobody there
-	HandOvers    int64 // in the store, behind another contender: most often, from another process
+	Found        int64 // uncontended, from the store
+	HandOvers    int64 // from the store, behind another queue entry: usually from another process
 	HandOffs     int64 // from another goroutine of this process, at its release
-	Resumptions  int64 // from this process, where it lingered
-	Joins        int64 // to read, beside others of this process that read
+	Resumptions  int64 // idle and kept by this process
+	Joins        int64 // for reading, together with other readers of this process
 
-	// GiveUps are releases that gave the lock back to the store and were answered. GiveUpTime is how long these answers took in all.
-	// The mean, GiveUpTime / GiveUps, is the time of a transfer to another process as far as this process can measure it; see
-	// [WithHandOff].
+	// GiveUps counts answered releases that gave the lock back to the store, and GiveUpTime sums how long the answers took. The mean,
+	// GiveUpTime / GiveUps, estimates the time of a transfer to another process; see [WithHandOff].
 	GiveUps    int64
 	GiveUpTime time.Duration
 
-	// Groups are requests to the store that had commands about several locks, as on ZooKeeper many that wait leave together, and
-	// Grouped is how many commands these were.
+	// Groups counts requests that combined commands about several locks, as ZooKeeper batches do, and Grouped counts these commands.
 	Groups, Grouped int64
 
-	// Losses are holds that were lost, by cause. A loss counts from when it happens, also while its owner has yet to release the hold.
+	// Losses counts lost holds by cause, from the moment of the loss, before the owner releases them.
 	Losses map[LossCause]int64
 
-	WaitTime time.Duration // of all waits, those included that go on or were in vain
-	HoldTime time.Duration // for which locks were held, those included that still are; however many read at a time
+	WaitTime time.Duration // of all waits, including present and failed ones
+	HoldTime time.Duration // for which locks were held, including present holds; overlapping readers count once
 }
 
-// A LossCause says how a lock was lost.
+// A LossCause is the reason for the loss of a lock.
 type LossCause string
 
 const (
-	LossOfLease    LossCause = LossCause(second.ByLease)    // the lease ran out: the store was not heard from
+	LossOfLease    LossCause = LossCause(second.ByLease)    // the lease ended: the store did not answer in time
 	LossOfSession  LossCause = LossCause(second.BySession)  // the store ended the session
-	LossByDeletion LossCause = LossCause(second.ByDeletion) // somebody deleted the contender
+	LossByDeletion LossCause = LossCause(second.ByDeletion) // the queue entry was deleted
 	LossByClose    LossCause = LossCause(second.ByClose)    // the registry was closed
 	LossOtherwise  LossCause = LossCause(second.ByOther)    // such as a permission that was taken away
 )
 
-// A Source says from where a lock came to its owner.
+// A Source is where an acquired lock came from.
 type Source string
 
 const (
-	Found      Source = "found"      // nobody was there
-	HandOver   Source = "hand-over"  // from another contender in the store
+	Found      Source = "found"      // uncontended, from the store
+	HandOver   Source = "hand-over"  // from another queue entry in the store, usually another process
 	HandOff    Source = "hand-off"   // from another goroutine of this process
-	Resumption Source = "resumption" // it lingered in this process
-	Join       Source = "join"       // others of this process read, too
+	Resumption Source = "resumption" // idle and kept by this process (WithLinger)
+	Join       Source = "join"       // together with other readers of this process
 )
 
 // A source is an index into sources.
@@ -427,8 +418,8 @@ func (s *Stats) sum(t *tally) {
 	}
 }
 
-// Stats returns figures of all locks and semaphores of the registry. It asks nobody, and is not a snapshot of one
-// instant.
+// Stats returns figures of all locks and semaphores of the registry. It sends no request. The figures are not a
+// snapshot of one instant.
 func (r *Registry) Stats() Stats {
 	r.mu.RLock()
 	s, stakes := r.past, slices.Collect(maps.Values(r.stakes))
@@ -441,18 +432,17 @@ func (r *Registry) Stats() Stats {
 	return s
 }
 
-// A HeldLock is one that this process has.
+// A HeldLock is a lock that this process holds or keeps.
 type HeldLock struct {
 	Path      string
 	Token     int64
-	Since     time.Time // when the present owner got it, or the first of those who read; or it began to linger
-	Readers   int       // who have it at the same time, as it is held to read; else 0
+	Since     time.Time // when the present owner, or the first reader, acquired it; or when it became idle
+	Readers   int       // present readers; 0 for a write hold
 	Waiters   int       // goroutines of this process that wait for it
-	Lingering bool      // nobody holds it, but it is kept
+	Lingering bool      // idle, and kept by WithLinger
 }
 
-// HeldLocks returns the locks that this process has, in order of their paths. Permits of semaphores are
-// not among them.
+// HeldLocks returns the locks that this process holds or keeps, sorted by path, without permits of semaphores. It sends no request.
 func (r *Registry) HeldLocks() []HeldLock {
 	var locks []HeldLock
 	for _, s := range r.all() {

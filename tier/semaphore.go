@@ -456,7 +456,7 @@ func (p *pool) followLocked(store second.Semaphore) {
 	p.permits = store.Permits()
 	if permits := p.permits; permits != p.given && p.registry.warnOnce(p.key) {
 		p.spawn(func() {
-			p.registry.second.Logger().Warn("tier: the number of permits differs from the one in the store, which applies; change it with SetPermits",
+			p.registry.second.Logger().Warn("tier: the number of permits differs from the one in the store, which applies; use SetPermits",
 				"path", p.key.path, "given", p.given, "permits", permits)
 		})
 	}

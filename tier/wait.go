@@ -10,46 +10,43 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Errors are wrapped; test for these with errors.Is. They are the same on every store, whose own
-// error is wrapped beside them where there is one.
+// The errors of all stores. They are wrapped, often together with an error of the store: test with errors.Is.
 var (
-	// ErrLocked is returned by TryAcquire when somebody else has the lock or waits for it, or the store
-	// grants none: see [GracePeriodError].
+	// ErrLocked is returned by TryAcquire if another goroutine or process holds the lock or waits for it, or if the store is in a grace
+	// period, see [GracePeriodError].
 	ErrLocked = second.ErrLocked
-	// ErrLost says that the lock was lost while it was held. It is final for that hold.
+	// ErrLost means that the lock was lost while it was held. It is final for that hold.
 	ErrLost = second.ErrLost
-	// ErrReleased says that the hold was released before.
+	// ErrReleased means that the hold was released before.
 	ErrReleased = second.ErrReleased
-	// ErrClosed says that the registry is closed, or is being shut down.
+	// ErrClosed means that the registry is closed or being shut down.
 	ErrClosed = second.ErrClosed
-	// ErrCannotUpgrade says that the lock was asked for to write with the context of a hold that reads.
-	// Two that did so would wait for each other.
+	// ErrCannotUpgrade means that the write lock was requested with the context of a hold that reads. Two readers that both upgrade
+	// would deadlock.
 	ErrCannotUpgrade = errors.New("a reader cannot become the writer: release the hold first")
-	// ErrTooManyPermits says that a call asks for more permits than the semaphore has. The number that the store has counts; see
+	// ErrTooManyPermits means that a call wants more permits than the semaphore has. The number in the store counts; see
 	// [Semaphore.SetPermits].
 	ErrTooManyPermits = second.ErrTooManyPermits
-	// ErrUnknown says that the outcome of a guarded write is unknown: it may have taken effect, or may yet,
-	// but never after the lock went to another process. So it is on every store, with zklock.Multi,
-	// etcdlock.Txn, pglock.Tx and redislock.Eval, when the answer is lost or the context ends first, whose
-	// cause is wrapped as well. A write that was refused is not unknown, and one that was refused because
-	// the lock was lost wraps [ErrLost] alone.
+	// ErrUnknown means that the outcome of a guarded write is ambiguous: the answer was lost, or the context ended first, whose cause is
+	// wrapped, too. The write may have taken effect or may yet, but not after another process has acquired the lock. Read the data
+	// before you decide what to do. zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval return it. A write that was refused because
+	// the lock is lost returns [ErrLost] instead.
 	ErrUnknown = second.ErrUnknown
-	// ErrUnavailable says that the store grants no lock at the moment: it cannot be reached, it refuses, or leaves unanswered, what it
-	// is asked, or a session or a lease has yet to be renewed. Try again later. Every error of TryAcquire wraps it, or [ErrLocked],
-	// [ErrClosed], the cause of ctx, or an error of the store that no other try changes, such as a missing permission. So do
-	// the errors of [Registry.Err] other than a [*GracePeriodError], and those of a wait that ends in such a state.
+	// ErrUnavailable means that the store grants no lock at the moment: it cannot be reached, refuses or does not answer a request, or
+	// has not renewed a session or lease yet. Try again later. Every error of TryAcquire wraps it, or [ErrLocked], [ErrClosed], the
+	// cause of ctx, or an error of the store that trying again cannot fix. All errors of [Registry.Err] wrap it, except a
+	// [*GracePeriodError] and ErrClosed. So do errors of a wait that ends in such a state.
 	ErrUnavailable = second.ErrUnavailable
-	// ErrWaitLimit says that the lock could not be had within the limit of [WithMaxWait].
+	// ErrWaitLimit means that the lock was not acquired within the limit of [WithMaxWait].
 	ErrWaitLimit = errors.New("wait limit reached")
 )
 
-// A GracePeriodError says that the store grants no lock to anybody up to a time, its field Until, and why, its
-// field Reason. A server that began anew, or took over from another one, may not know all who were granted a lock
-// before: so it waits until they have lost it, for as long as the longest lease lasts. Locks that it knows to be
-// held stay so. PostgreSQL and Redis have such times, ZooKeeper and etcd none.
+// A GracePeriodError means that the store grants no lock until the time in its field Until, for the reason in its field Reason. A server
+// that was started or promoted may not know all locks that were granted before. It therefore waits until their longest lease has ended.
+// Locks that it knows stay held. PostgreSQL and Redis have grace periods; ZooKeeper and etcd need none.
 //
-// Get at it with errors.As, as a *GracePeriodError, in the error of TryAcquire, which wraps [ErrLocked] as well, in
-// that of [Registry.Err], and in a [*WaitError], which has it as a field, too.
+// Get it with errors.As, as a *GracePeriodError, from the error of TryAcquire, which wraps [ErrLocked] as well, from that of
+// [Registry.Err], and from a [*WaitError], which also has it as a field.
 type GracePeriodError struct {
 	Until  time.Time `json:"until"` // by the clock of this machine
 	Reason string    `json:"reason"`
@@ -119,52 +116,48 @@ func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun t
 	return &WaitError{wait, cause}
 }
 
-// A Wait is one for a lock, or for permits, with what this process knows of who is in the way. It knows what it
-// has read to queue, and asks for nothing more.
+// A Wait describes a wait for a lock or for permits, and what blocks it, as far as this process knows from queueing. Reading it sends no
+// request.
 type Wait struct {
 	Path   string
 	Waited time.Duration
 
-	// Here is the hold of this process, nil if it does not have the lock.
+	// Here is the hold of this process; nil if the process does not hold the lock.
 	Here *Here
 
-	// Else, how many processes are ahead in the queue of the store, and the one right ahead, as far
-	// as its contender tells. Zero if this process has yet to see the queue, or has the lock.
+	// Position is the number of processes ahead in the queue of the store, and Ahead the one right ahead. Both are zero if this process
+	// has not seen the queue yet, or holds the lock.
 	Position   int
 	Ahead      Contender
-	AheadHolds bool // nobody is ahead of that one, and there is no grace period
+	AheadHolds bool // Ahead holds the lock: it is first, and there is no grace period
 
-	// Grace period says that the store grants the lock to nobody as yet, nil if it does.
+	// GracePeriod is the grace period of the store; nil if there is none.
 	GracePeriod *GracePeriodError
 
-	// Refusal is why the last request of this process for the lock failed although the store can be reached, such as a server that
-	// has no memory left, or does not answer this request alone. It is nil if the request was served. Such a request is sent again
-	// until it is served.
+	// Refusal is why the store refused, or did not answer, the last request of this process for the lock although it can be reached, for
+	// example because it has no memory left. It is nil if the request was served. The process repeats such a request until it is served.
 	Refusal error
 
-	// Of a wait for permits: how many it is for, how many this process has, and whether it is first in
-	// the queue, so that too few are free. Whoever is ahead waits for permits, too: those who have them
-	// do not queue.
+	// Of a wait for permits: how many it wants, how many this process has, and whether it is first in the queue, so that too few are
+	// free. Ahead then waits as well: processes that have permits are not in the queue.
 	Permits int
 	Taken   int
 	First   bool
 }
 
-// Here is the hold in the way of a wait in the same process.
+// Here describes the hold of this process that blocks a wait in the same process.
 type Here struct {
 	Since time.Time
 	Token int64
-	Holds int // that were not released: more than one if the owner has entered again, or several read
+	Holds int // unreleased holds: more than one after reentrant acquisitions, or with several readers
 
-	// Carried reports that the context of the call carries a hold of it that was released, so that
-	// it is another one of the same call tree that was not. Else the owner is another goroutine,
-	// or the caller, who has not passed the context of its hold on.
+	// Carried is true if the context of the call carries a released hold of this lock. Another hold of the same call tree is then not
+	// released yet. Otherwise the owner is another goroutine, or the caller itself without the context of its hold.
 	Carried bool
 }
 
-// A WaitError is what [Mutex.Acquire] returns when a wait ended without the lock: because its
-// context did, or its limit was reached, or the registry was closed. Get at it with errors.As, as
-// a *WaitError; it wraps the cause.
+// A WaitError is returned by [Mutex.Acquire] when a wait ended without the lock: its context ended, its limit was reached, or the
+// registry was closed. Get it with errors.As, as a *WaitError. It wraps the cause.
 type WaitError struct {
 	Wait
 	Err error // why the wait ended
@@ -271,42 +264,39 @@ func (c Contender) since() string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// A Contender is one process in the queue for a lock, or one that has permits of a semaphore. What
-// the store does not tell, or only to those with more permissions, is zero.
+// A Contender is one process in the queue for a lock, or one that has permits of a semaphore. Fields that the store does not show, or not
+// with these permissions, are zero.
 type Contender struct {
-	ID    string    // its name in the queue, such as that of the node in ZooKeeper
+	ID    string    // its name in the queue, such as the name of the node in ZooKeeper
 	Token int64     // fencing token it has as holder
 	Since time.Time // when it queued, by the clock of ZooKeeper or PostgreSQL, elsewhere by that of its process
 
-	// HeldSince is when the present hold began, if it is one of this process; else zero, as only
-	// its process knows. Since says nothing of it: a process keeps its place in the queue while it
-	// hands the lock off among its goroutines, so a contender that is old may well be in use for
-	// many short holds, and healthy.
+	// HeldSince is when the present hold began, if it belongs to this process; otherwise it is zero, because only the holder knows. Since
+	// is not the start of a hold: a process stays in the queue while it hands the lock off among its goroutines.
 	HeldSince time.Time
 
-	// What the process says of itself; zero for those of other libraries. Of a text, the ID included, the first 256 bytes
-	// count, "…" stands for more, and what is not plainly printed is spelled out, such as \n and \u202e.
+	// Self-reported by the process; zero for other libraries. Strings, including ID, are cut after 256 bytes with "…", and characters that
+	// are not printable are escaped.
 	Host  string
 	PID   int
 	Label string
 
-	// Linger is for how long the process may keep the lock while nobody holds it. Lingering
-	// reports that it does so now, which only that process knows: others see false.
+	// Linger is how long the process may keep the lock while it is idle ([WithLinger]). Lingering is true if it does so now, which only
+	// that process itself can see.
 	Linger    time.Duration
 	Lingering bool
-	// Shared says that it reads, of an [RWMutex]: those that do and have only such before them have
-	// the lock together. However many goroutines of a process read, it is one contender.
+	// Shared is true for a reader of an [RWMutex]. Readers at the head of the queue hold the lock together.
 	Shared bool
-	// Asked says that it was asked for the lock, with [Mutex.Revoke], or with Curator's Revoker: nothing
-	// is known then of what its process says of itself.
+	// Asked is true if [Mutex.Revoke] or Curator's Revoker has asked it to release the lock. Curator's request replaces the description of
+	// the process.
 	Asked bool
 
-	// InGracePeriod says that it is first, and does not have the lock yet: see [GracePeriodError].
+	// InGracePeriod is true if it is first but does not hold the lock yet: see [GracePeriodError].
 	InGracePeriod bool
 
-	// Permits is how many it has of a semaphore: 0 for one in the queue.
+	// Permits is how many permits of a semaphore it has; 0 for one that waits.
 	Permits int
-	// Of is how many permits there are, 0 if the path does not say.
+	// Of is the number of permits of the semaphore; 0 if it is not known.
 	Of int
 }
 
