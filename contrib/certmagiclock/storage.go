@@ -1,4 +1,4 @@
-// Package certmagiclock gives CertMagic locks of package tier, whatever stores the certificates.
+// Package certmagiclock replaces the locks of any CertMagic storage with locks of package tier.
 //
 //	certmagic.Default.Storage = certmagiclock.New(certmagic.Default.Storage, locks, "/certmagic")
 package certmagiclock
@@ -18,8 +18,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Storage is a [certmagic.Storage] with other locks. It is a [certmagic.TryLocker] and a
-// [certmagic.LockLeaseRenewer], too.
+// A Storage is a [certmagic.Storage] with locks of package tier. It also implements [certmagic.TryLocker] and
+// [certmagic.LockLeaseRenewer].
 type Storage struct {
 	certmagic.Storage
 	locks *tier.Registry
@@ -37,12 +37,12 @@ type option func(*Storage)
 
 func (o option) apply(to *Storage) { o(to) }
 
-// WithLogger sets where to warn of a lock that is lost before it is unlocked; the default is
-// [slog.Default]. CertMagic cannot be told: it goes on, and another process may do the same work.
+// WithLogger sets the logger of warnings about locks that are lost before Unlock. The default is [slog.Default]. Caution: CertMagic
+// cannot be interrupted; it continues, and another process may do the same work.
 func WithLogger(log *slog.Logger) Option { return option(func(s *Storage) { s.log = log }) }
 
-// New returns storage with a lock for each name, below dir. The locks of storage itself are no
-// longer used, so all processes that share it have to share dir as well.
+// New returns storage with a lock for each name below dir. The locks of storage itself are no longer used: all processes that share the
+// storage must use the same dir.
 func New(storage certmagic.Storage, locks *tier.Registry, dir string, opts ...Option) *Storage {
 	s := &Storage{Storage: storage, locks: locks, dir: dir, log: slog.Default(), held: make(map[string][]*tier.Hold)}
 	for _, opt := range opts {
@@ -51,8 +51,7 @@ func New(storage certmagic.Storage, locks *tier.Registry, dir string, opts ...Op
 	return s
 }
 
-// Lock waits for the lock of name until ctx is done. Each call is an owner of its own, also in one
-// process.
+// Lock blocks until it holds the lock of name or ctx ends. Each call is a separate owner, also within one process.
 func (s *Storage) Lock(ctx context.Context, name string) error {
 	hold, err := s.mutex(name).Acquire(tier.WithoutHold(ctx))
 	if err != nil {
@@ -62,7 +61,7 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 	return nil
 }
 
-// TryLock reports false if somebody has the lock of name or waits for it.
+// TryLock returns false if the lock of name is held or has waiters.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	hold, err := s.mutex(name).TryAcquire(tier.WithoutHold(ctx))
 	if errors.Is(err, tier.ErrLocked) {
@@ -75,8 +74,8 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// Unlock lets the lock of name go, even if ctx has ended. It is an error if this Storage does not
-// have it. A lock that was lost leaves nothing to be unlocked, which is none.
+// Unlock releases the lock of name, even if ctx has ended. It returns an error if this Storage does not hold the lock, and nil if the
+// lock was lost.
 func (s *Storage) Unlock(_ context.Context, name string) error {
 	hold := s.take(name)
 	if hold == nil {
@@ -89,8 +88,8 @@ func (s *Storage) Unlock(_ context.Context, name string) error {
 	return err
 }
 
-// RenewLockLease returns at once if the lock of name is held: it renews itself. If it was lost,
-// RenewLockLease waits for it again until ctx is done; CertMagic then looks whether the work has been done.
+// RenewLockLease returns at once while the lock of name is held, because the lock renews itself. If the lock was lost, it blocks until
+// the lock is acquired again or ctx ends; CertMagic then checks whether the work is done.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	hold := s.take(name)
 	if hold == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An Elector is a [gocron.Elector]: of all schedulers with an elector for one path, one runs jobs.
+// An Elector is a [gocron.Elector]: one of all schedulers with the same path runs the jobs.
 type Elector struct {
 	election *election.Election
 	path     string
@@ -30,14 +30,12 @@ type Elector struct {
 	last time.Time  // when the last run was let begin
 }
 
-// NewElector takes part in the election at path until [Elector.Close]. It does not wait; until this
-// process leads, no job runs here.
+// NewElector campaigns in the election at path until [Elector.Close], and returns at once. While this process does not lead, it runs no
+// jobs.
 //
-// [AtLeast] keeps the lead for at least d after the last run that it let begin, so that a leader
-// whose clock is late does not run that slot again. [WithWait] has no meaning here. [WithLogger]
-// sets where to say when this process begins to lead, and, as warnings, that the lead is lost
-// and that the campaign has failed, which gocron does not say. [OnSlot] is told of the election's path,
-// and in place of tier.ErrLocked [election.ErrNotLeader].
+// [AtLeast] keeps the leadership for at least d after the start of the last run, so that a next leader whose clock is late does not run
+// that slot again. [WithWait] has no effect. [WithLogger] gets the begin of each term, and warnings when leadership is lost or the
+// campaign has ended. [OnSlot] gets the path of the election, and [election.ErrNotLeader] instead of tier.ErrLocked.
 func NewElector(locks *tier.Registry, path string, opts ...Option) *Elector {
 	e := &Elector{election: election.New(locks, path), path: path, ended: make(chan struct{})}
 	for _, opt := range opts {
@@ -50,9 +48,9 @@ func NewElector(locks *tier.Registry, path string, opts ...Option) *Elector {
 	return e
 }
 
-// IsLeader returns nil while this process leads, by its own clock, and otherwise an error that wraps
-// [election.ErrNotLeader]. gocron asks before each run. A run that has begun goes on when the lead
-// is lost, and may then run beside those of the next leader: gocron has no way to tell it.
+// IsLeader returns nil while this process leads, by its own clock, and otherwise an error that wraps [election.ErrNotLeader]. gocron
+// calls it before each run. Caution: gocron cannot interrupt a run when leadership is lost; the run may then overlap runs of the next
+// leader.
 func (e *Elector) IsLeader(ctx context.Context) error {
 	e.mu.Lock()
 	err := e.election.IsLeader()
@@ -64,10 +62,9 @@ func (e *Elector) IsLeader(ctx context.Context) error {
 	return err
 }
 
-// Close ends the campaign; if this process leads, it resigns, after the time of [AtLeast], for which
-// Close waits. No run begins any more. Shut the scheduler down before, which waits for runs, and
-// close the registry after. The error says why the campaign had ended before, such as a lack of
-// permission. Close may be called again.
+// Close ends the campaign, and resigns if this process leads. It blocks for the rest of the time of [AtLeast]. No further run begins.
+// Shut down the scheduler first, which waits for runs, then call Close, then close the registry. The error is the reason if the campaign
+// had already ended, such as a missing permission. Close may be called again.
 func (e *Elector) Close() error {
 	e.stop()
 	<-e.ended

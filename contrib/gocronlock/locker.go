@@ -1,4 +1,4 @@
-// Package gocronlock makes gocron run each job once in a fleet, under a lock of package tier.
+// Package gocronlock runs jobs of gocron once in all processes, under a lock of package tier.
 //
 //	locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.AtLeast(2*time.Second))
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
@@ -27,28 +27,25 @@ type option func(*slot.Rule)
 
 func (o option) apply(to *slot.Rule) { o(to) }
 
-// AtLeast keeps the lock of a run for at least d after the run got it, however short the run is. A
-// scheduler whose clock is late then finds the slot taken instead of running it again. d should be
-// longer than the clocks are apart, and leave as much time before the next slot, which nobody runs
-// otherwise. The default is 0.
+// AtLeast holds the lock of a run for at least d, counted from the acquisition, however short the run is. It protects against clock skew:
+// a scheduler whose clock is late then finds the slot taken instead of running it again. Choose d longer than the skew, and short enough
+// that the lock is free before the next slot. The default is 0.
 //
-// The worker does not wait: the lock goes in the background. End the process with
-// [tier.Registry.Shutdown], which waits for that; Close gives all locks up at once.
+// The lock is released in the background; no worker waits for it. To end the process, call [tier.Registry.Shutdown], which waits for the
+// release. Close releases all locks at once.
 func AtLeast(d time.Duration) Option { return option(func(r *slot.Rule) { r.AtLeast = d }) }
 
-// WithWait makes a run wait for the lock for up to d. Without it a run that finds the lock taken is
-// skipped, so each slot is run by one process. With it every process runs each slot, one after the
-// other, unless the wait is over first.
+// WithWait makes a run wait up to d for the lock. Without it, a run that finds the lock taken is skipped, so one process runs each slot.
+// With it, every process runs each slot, one after another, unless its wait ends first.
 func WithWait(d time.Duration) Option { return option(func(r *slot.Rule) { r.Wait = d }) }
 
-// WithLogger sets where to say what gocron keeps to itself; the default is [slog.Default]. A lock
-// that is lost before its run is over is a warning, as gocron has no way to tell the job. So is a
-// run that is skipped for any other reason than that somebody else has the lock; that one is
-// logged at debug level.
+// WithLogger sets the logger for events that gocron does not report; the default is [slog.Default]. It gets a warning if a lock is lost
+// during its run, because gocron cannot interrupt the job, and if a run is skipped for another reason than a taken lock. A run that is
+// skipped because the lock is taken is logged at level DEBUG.
 func WithLogger(log *slog.Logger) Option { return option(func(r *slot.Rule) { r.Log = log }) }
 
-// OnSlot has f told of each slot, before its run begins: err is nil if this process runs it, and else says why not; it wraps
-// [tier.ErrLocked] if another one has the lock. The Slot method of both packages of metrics is such a function.
+// OnSlot registers a callback for each slot, called before its run begins. err is nil if this process runs the slot. Otherwise it is the
+// reason why not; it wraps [tier.ErrLocked] if another process holds the lock. Use the Slot method of tierprom or tierotel.
 func OnSlot(f func(path string, err error)) Option {
 	return option(func(r *slot.Rule) { r.OnSlot = f })
 }
@@ -60,9 +57,9 @@ type Locker struct {
 	rule  slot.Rule
 }
 
-// NewLocker returns a locker that has a lock for each job name, below dir: [tier.Name] of both.
-// Jobs of one name exclude one another, so give each a name of its own: gocron's default is that of
-// its function. A slot is a time on the clock: those of [gocron.DurationJob] differ in each process.
+// NewLocker returns a locker with one lock per job name: [tier.Name] of dir and the name. Caution: jobs with the same name exclude each
+// other, and gocron's default name is that of the function. Give each job a name of its own. Use jobs with times of day: slots of
+// [gocron.DurationJob] begin with the process and differ in each one.
 func NewLocker(locks *tier.Registry, dir string, opts ...Option) *Locker {
 	l := &Locker{locks: locks, dir: dir}
 	for _, opt := range opts {
@@ -71,9 +68,8 @@ func NewLocker(locks *tier.Registry, dir string, opts ...Option) *Locker {
 	return l
 }
 
-// Lock takes the lock of the job called name. Each call is an owner of its own, so two runs of one
-// job in one process exclude each other as well. gocron skips the run if there is an error:
-// [tier.ErrLocked] if somebody else has the lock.
+// Lock acquires the lock of the job called name. Each call is a separate owner, so two runs of one job in one process exclude each other,
+// too. gocron skips the run on an error, which wraps [tier.ErrLocked] if the lock is taken.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	mutex := l.locks.Mutex(tier.Name(l.dir, name), tier.WithLinger(0)) // a lock that lingers is taken, for a try elsewhere
 	run, err := l.rule.Begin(ctx, mutex)

@@ -1,4 +1,4 @@
-// Package gooselock has processes that start at the same time migrate a database one at a time, under a lock of package tier.
+// Package gooselock lets one process at a time migrate a database with goose, under a lock of package tier.
 //
 //	locker := gooselock.New(locks.Mutex("/migrations/shop"))
 //	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations, goose.WithLocker(locker))
@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Locker is a goose [lock.Locker], for any number of providers of the same database.
+// A Locker is a [lock.Locker] of goose. Any number of providers of one database can share it.
 //
 // [lock.Locker]: https://pkg.go.dev/github.com/pressly/goose/v3/lock#Locker
 type Locker struct {
@@ -23,12 +23,11 @@ type Locker struct {
 	hold *tier.Hold // of the provider that migrates; nil if none does
 }
 
-// New returns a locker for the database that the lock stands for. A lock that lingers ([tier.WithLinger]) would make other processes wait
-// for nothing.
+// New returns a locker for one database, identified by mutex. Do not use [tier.WithLinger]: other processes would wait for an idle lock.
 func New(mutex *tier.Mutex) *Locker { return &Locker{mutex: mutex} }
 
-// Lock waits until no other process migrates. If it fails, goose migrates nothing, and says why: ctx, the limit of the lock
-// ([tier.WithMaxWait]), or what the store says. The lock of a process that was killed is free when its lease is over.
+// Lock blocks until no other process migrates the database. If it fails, goose migrates nothing and returns the error: that of ctx,
+// [tier.ErrWaitLimit], or an error of the store. The lock of a killed process is free when its lease ends.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	hold, err := l.mutex.Acquire(tier.WithoutHold(ctx)) // two providers of one process exclude each other as well
 	if err != nil {
@@ -40,8 +39,8 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	return nil
 }
 
-// Unlock gives the lock up. Its error wraps [tier.ErrLost] if the lock was lost meanwhile: goose cannot be told before, and goes on
-// with the migration under way and with those that follow, while another process may have begun.
+// Unlock releases the lock. The error wraps [tier.ErrLost] if the lock was lost during the migration. Caution: goose cannot be
+// interrupted. It finishes the present and later migrations, while another process may have begun.
 func (l *Locker) Unlock(context.Context, *sql.DB) error {
 	l.mu.Lock()
 	hold := l.hold

@@ -24,18 +24,18 @@ type config struct {
 	patterns patterns.Patterns
 }
 
-// WithTracerProvider sets where spans go; the default is the global provider.
+// WithTracerProvider sets the provider of spans; the default is the global provider.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return option(func(c *config) { c.tracers = p })
 }
 
-// WithMeterProvider sets where metrics go; the default is the global provider.
+// WithMeterProvider sets the provider of metrics; the default is the global provider.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return option(func(c *config) { c.meters = p })
 }
 
-// WithPaths sets the patterns, as [path.Match] takes them, by which metrics tell locks apart; the
-// first that matches counts. All others are told as "other".
+// WithPaths sets the patterns, in the syntax of [path.Match], that group locks in metrics. The first pattern that matches a path applies;
+// paths without a match are grouped as "other".
 func WithPaths(paths ...string) Option {
 	return option(func(c *config) { c.patterns = paths })
 }

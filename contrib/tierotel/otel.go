@@ -1,5 +1,4 @@
-// Package tierotel tells OpenTelemetry of the locks and semaphores of a registry: a span for each wait and each
-// hold, and metrics.
+// Package tierotel exports OpenTelemetry spans and metrics of the locks and semaphores of a registry.
 //
 //	telemetry, err := tierotel.New(tierotel.WithPaths("/jobs/*"))
 //	…
@@ -9,26 +8,24 @@
 //
 // # Spans
 //
-// A span "tierlock wait" for each acquisition that waited or failed to get the lock, and a span
-// "tierlock hold" for each hold, both children of the span in the context that Acquire was called with.
-// They are made when the wait, or the hold, has ended, with the times at which it began and ended: a hold
-// that is never released has none. A lock that lingered makes no wait. Attributes
-// are tierlock.path, tierlock.token and tierlock.source (see [tier.Source]). The permits of one Acquire make
-// such spans, too, with the source "permits" and their number as tierlock.permits. A wait that failed, and a
-// hold that was lost, have the status Error.
+// Each acquisition that waited or failed gets a span "tierlock wait", and each hold a span "tierlock hold". Both are
+// children of the span in the context of Acquire. A span is created when the wait or hold has ended, so a hold that is
+// never released has none. Attributes are tierlock.path, tierlock.token and tierlock.source (see [tier.Source]). The
+// permits of one Acquire get the same spans, with the source "permits" and their number as tierlock.permits. Failed
+// waits and lost holds have the status Error.
 //
 // # Metrics
 //
 //	tierlock.wait.duration  histogram, s   of acquisitions that got the lock (tierlock.source), and of those that failed (error.type)
 //	tierlock.hold.duration  histogram, s   of holds that were released, of locks only
 //	tierlock.losses         counter        of holds, and permits of one Acquire, that were lost, at once, by tierlock.cause
-//	tierlock.failures       counter        of acquisitions that waited in vain, by error.type: timeout, canceled, closed, lost or other
+//	tierlock.failures       counter        of failed acquisitions, by error.type: timeout, canceled, closed, lost or other
 //	tierlock.slots          counter        slots of jobs, by tierlock.outcome: run, skipped (as another process runs it), failed
 //	tierlock.permits        updowncounter  permits of semaphores held now
 //	tierlock.held_locks     gauge          locks held now: 1 for the path of an election if this process leads
-//	tierlock.oldest_hold    gauge, s       of the holds of locks that go on, the age of the oldest
-//	tierlock.oldest_wait    gauge, s       of the waits that go on and have taken longer than a second, likewise
-//	tierlock.grace_period    gauge          1 while the store grants no lock to anybody, else 0
+//	tierlock.oldest_hold    gauge, s       the age of the oldest present hold
+//	tierlock.oldest_wait    gauge, s       the age of the oldest present wait of more than a second
+//	tierlock.grace_period   gauge          1 during a grace period of the store, else 0
 //	tierlock.connected      gauge          1 while there is a connection to the store, else 0
 //	tierlock.holds          gauge          locks held now
 //	tierlock.waiters        gauge          goroutines that wait now
@@ -36,13 +33,12 @@
 //	tierlock.acquisitions   counter        of locks, by tierlock.source
 //	tierlock.give_ups       counter        releases that gave a lock back to the store
 //	tierlock.give_up.time   counter, s     from these releases to the store's answers; divided by give_ups, the time of a transfer
-//	tierlock.groups         counter        requests to the store that had commands about several locks, as on ZooKeeper
+//	tierlock.groups         counter        requests that combined commands about several locks (ZooKeeper)
 //	tierlock.grouped        counter        commands in these
 //
-// From tierlock.held_locks on they come once [Telemetry.Register] has the registry. From then on losses, slots and failures
-// are there at 0, for each pattern and each cause, outcome or type, so that the first one is an increase. Those down to
-// tierlock.oldest_wait also have tierlock.path, but as one of the patterns that [WithPaths] was given, or "other": lock
-// paths may be many. Entering again is neither a wait nor a hold.
+// Metrics from tierlock.held_locks on need [Telemetry.Register]. From then on losses, slots and failures exist at 0 for each
+// pattern and each cause, outcome or type, so that their first event is an increase. Metrics down to tierlock.oldest_wait
+// have the attribute tierlock.path, one of the patterns of [WithPaths] or "other". Reentrant acquisitions are not counted.
 package tierotel
 
 import (
@@ -66,7 +62,7 @@ import (
 
 const scope = "github.com/tierlock/tierlock/contrib/tierotel"
 
-// A Telemetry is what makes the spans and metrics of one registry. It is safe for concurrent use.
+// A Telemetry creates the spans and metrics of one registry. It is safe for concurrent use.
 type Telemetry struct {
 	config
 	tracer    trace.Tracer
@@ -81,8 +77,8 @@ type Telemetry struct {
 	long      patterns.Waits
 }
 
-// New returns a telemetry over the global providers, unless options say otherwise. The error says which
-// option or instrument is refused.
+// New returns a Telemetry. It uses the global providers unless options set others. The error names the option or instrument that is
+// refused.
 func New(opts ...Option) (*Telemetry, error) {
 	t := &Telemetry{config: config{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider()}}
 	for _, opt := range opts {
@@ -96,27 +92,26 @@ func New(opts ...Option) (*Telemetry, error) {
 	buckets := metric.WithExplicitBucketBoundaries(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 3600)
 	var err error
 	t.waits, err = t.meter.Float64Histogram("tierlock.wait.duration", metric.WithUnit("s"), buckets,
-		metric.WithDescription("Waits for a lock or permits that are over, by where it came from; those in vain by error.type."))
+		metric.WithDescription("Completed waits for a lock or permits, by source; failed ones by error.type."))
 	failed = append(failed, err)
 	t.holds, err = t.meter.Float64Histogram("tierlock.hold.duration", metric.WithUnit("s"), buckets,
-		metric.WithDescription("Holds of a lock that were released, lost ones included. Entering again is no hold."))
+		metric.WithDescription("Released holds of locks, including lost ones, without reentrant acquisitions."))
 	failed = append(failed, err)
 	t.losses, err = t.meter.Int64Counter("tierlock.losses", metric.WithUnit("{hold}"),
-		metric.WithDescription("Holds of locks, and permits of one call, that were lost while they were held, counted once each, "+
-			"as soon as that is known."))
+		metric.WithDescription("Lost holds of locks, and lost permits of one call, counted once each, as soon as the loss is known."))
 	failed = append(failed, err)
 	t.failures, err = t.meter.Int64Counter("tierlock.failures", metric.WithUnit("{acquisition}"),
-		metric.WithDescription("Acquisitions that waited in vain; a TryAcquire does not wait."))
+		metric.WithDescription("Acquisitions that ended without the lock; without TryAcquire."))
 	failed = append(failed, err)
 	t.slots, err = t.meter.Int64Counter("tierlock.slots", metric.WithUnit("{slot}"), metric.WithDescription(
-		"Slots of jobs of the adapters: run here, skipped as another process has the lock or leads, or failed to get the lock otherwise."))
+		"Slots of scheduled jobs: run here, skipped because another process runs them, or failed for another reason."))
 	failed = append(failed, err)
 	t.permits, err = t.meter.Int64UpDownCounter("tierlock.permits", metric.WithUnit("{permit}"),
 		metric.WithDescription("Permits of semaphores that this process holds now."))
 	return t, errors.Join(append(failed, err)...)
 }
 
-// Observer returns what to give to [tier.WithObserver].
+// Observer returns the observer to pass to [tier.WithObserver].
 func (t *Telemetry) Observer() tier.Observer {
 	return tier.Observer{
 		Waiting:  func(_ context.Context, w tier.Wait) { t.long.Long(t.patterns.Of(w.Path), w.Waited) },
@@ -125,41 +120,40 @@ func (t *Telemetry) Observer() tier.Observer {
 	}
 }
 
-// Slot counts a slot of a job, for the option OnSlot of the adapters.
+// Slot counts a slot of a job. Pass it to the option OnSlot of the scheduler adapters.
 func (t *Telemetry) Slot(path string, err error) {
 	t.slots.Add(context.Background(), 1, metric.WithAttributes(t.pattern(path), outcomeOf(slot.Outcome(err))))
 }
 
-// Register has the state of a registry measured whenever metrics are collected, until the
-// registration is given up; defer that before the registry is closed. A registration keeps the
-// registry in memory.
+// Register adds the metrics of the registry's present state, which are read at each collection, until you unregister the registration.
+// Defer that before you close the registry. A registration keeps the registry in memory.
 func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) {
 	held, err1 := t.meter.Int64ObservableGauge("tierlock.holds", metric.WithUnit("{lock}"),
-		metric.WithDescription("Locks that this process holds now; one that several read counts once."))
+		metric.WithDescription("Locks that this process holds now; a lock with several readers counts once."))
 	waiting, err2 := t.meter.Int64ObservableGauge("tierlock.waiters", metric.WithUnit("{goroutine}"),
 		metric.WithDescription("Goroutines of this process that wait for a lock now."))
 	starved, err5 := t.meter.Int64ObservableGauge("tierlock.permit_waiters", metric.WithUnit("{goroutine}"),
 		metric.WithDescription("Goroutines of this process that wait for permits now."))
 	turns, err3 := t.meter.Int64ObservableCounter("tierlock.acquisitions", metric.WithUnit("{acquisition}"),
-		metric.WithDescription("Locks that were acquired, by where they came from, without those that were entered again."))
+		metric.WithDescription("Acquired locks by source, without reentrant acquisitions."))
 	up, err4 := t.meter.Int64ObservableGauge("tierlock.connected", metric.WithUnit("1"),
 		metric.WithDescription("Whether there is a connection to the store."))
 	here, err6 := t.meter.Int64ObservableGauge("tierlock.held_locks", metric.WithUnit("{lock}"),
 		metric.WithDescription("Locks of these paths that this process holds now; for an election, whether it leads."))
 	oldestHold, err7 := t.meter.Float64ObservableGauge("tierlock.oldest_hold", metric.WithUnit("s"),
-		metric.WithDescription("For how long this process has had the lock of these paths that it has had for longest; 0 if it has none."))
+		metric.WithDescription("Age of the oldest present hold of these paths in this process; 0 without one."))
 	oldestWait, err8 := t.meter.Float64ObservableGauge("tierlock.oldest_wait", metric.WithUnit("s"),
-		metric.WithDescription("How long the longest wait that goes on here has lasted; 0 if none has lasted for a second."))
+		metric.WithDescription("Age of the oldest present wait in this process; 0 if no wait has lasted for a second."))
 	nothing, err9 := t.meter.Int64ObservableGauge("tierlock.grace_period", metric.WithUnit("1"),
-		metric.WithDescription("1 while the store grants no lock to anybody, as it is new or took over, else 0."))
+		metric.WithDescription("1 during a grace period, in which the store grants no lock, else 0."))
 	given, err10 := t.meter.Int64ObservableCounter("tierlock.give_ups", metric.WithUnit("{release}"),
 		metric.WithDescription("Releases that gave a lock back to the store."))
 	giving, err11 := t.meter.Float64ObservableCounter("tierlock.give_up.time", metric.WithUnit("s"),
-		metric.WithDescription("From releases that gave a lock back to the store's answers; divided by give_ups, the time of a transfer."))
+		metric.WithDescription("Time from releases that gave a lock back to their answers; divided by give_ups, the time of a transfer."))
 	groups, err12 := t.meter.Int64ObservableCounter("tierlock.groups", metric.WithUnit("{request}"),
-		metric.WithDescription("Requests to the store that had commands about several locks."))
+		metric.WithDescription("Requests that combined commands about several locks."))
 	grouped, err13 := t.meter.Int64ObservableCounter("tierlock.grouped", metric.WithUnit("{command}"),
-		metric.WithDescription("Commands in requests to the store that had several."))
+		metric.WithDescription("Commands in requests that combined several."))
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13); err != nil {
 		return nil, err
 	}

@@ -12,8 +12,7 @@ const failed = "failed"
 // permits stands for the source of permits of a semaphore.
 const permits = "permits"
 
-// Observer returns what the metrics are fed by, for [tier.WithObserver]. One that acquired by
-// TryAcquire counts as a wait, too; a try in vain is not told.
+// Observer returns the observer to pass to [tier.WithObserver]. A successful TryAcquire counts as a wait; a failed one is not counted.
 func (m *Metrics) Observer() tier.Observer {
 	return tier.Observer{
 		Waiting: func(_ context.Context, w tier.Wait) {

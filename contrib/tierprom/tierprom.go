@@ -1,4 +1,4 @@
-// Package tierprom has Prometheus metrics of the locks of a process.
+// Package tierprom exports Prometheus metrics of the locks of a process.
 //
 //	metrics, err := tierprom.New(tierprom.WithPaths("/jobs/*", "/customers/*"))
 //	…
@@ -7,39 +7,39 @@
 //	metrics.Follow(locks)
 //	prometheus.MustRegister(metrics)
 //
-// Locks are grouped by patterns that the program gives, as there may be any number of paths: each
-// pattern is one value of the label "path". What fits none is "other".
+// The label "path" is one of the patterns of [WithPaths], or "other" for paths without a match. The number of series therefore
+// does not grow with the number of locks.
 //
 // The metrics, where _seconds are histograms:
 //
-//	tierlock_wait_seconds{path,from}    waits; from is a tier.Source: found (nobody was there), hand-over (from another process),
-//	                                    hand-off (from another goroutine here), resumption (it lingered here), join (others here
-//	                                    read, too); or permits (of a semaphore); or failed
-//	tierlock_hold_seconds{path}         holds that are over
+//	tierlock_wait_seconds{path,from}    completed waits; from is found (uncontended), hand-over (from another process), hand-off (from
+//	                                    another goroutine of this process), resumption (idle and kept here), join (with other
+//	                                    readers), permits (of a semaphore), or failed
+//	tierlock_hold_seconds{path}         completed holds
 //	tierlock_long_waits_total{path}     waits that took longer than a second
 //	tierlock_permits{path}              permits of semaphores that are held
-//	tierlock_losses_total{path,cause}   holds, and permits of one call, that were lost; cause is lease, session, deletion, close or other
-//	tierlock_held_locks{path}           locks that are held now: 1 for the path of an election if this process leads
-//	tierlock_oldest_hold_seconds{path}  of the holds of locks that go on, the age of the oldest
-//	tierlock_oldest_wait_seconds{path}  of the waits that go on and have taken longer than a second, likewise
+//	tierlock_losses_total{path,cause}   lost holds, and permits of one call; cause is lease, session, deletion, close or other
+//	tierlock_held_locks{path}           locks held now: 1 for the path of an election if this process leads
+//	tierlock_oldest_hold_seconds{path}  age of the oldest present hold
+//	tierlock_oldest_wait_seconds{path}  age of the oldest present wait of more than a second
 //	tierlock_slots_total{path,outcome}  slots of the adapters' jobs; outcome is run, skipped (another process has the lock) or failed
-//	tierlock_connected                  1 while there is a connection and a session; absent where that is not known
-//	tierlock_grace_period                1 while the store grants no lock to anybody
+//	tierlock_connected                  1 while there is a connection and a session; absent with package dropin
+//	tierlock_grace_period               1 during a grace period of the store
 //	tierlock_sessions_expired_total
 //	tierlock_holds, _lingering, _waiters, _permit_waiters
-//	tierlock_give_up_seconds            the time of a transfer: from a release that gives a lock back to the store until its answer; a
+//	tierlock_give_up_seconds            time of a transfer: from a release that gives a lock back to the store to its answer; a
 //	                                    summary without quantiles. With 19 times as much, WithHandOff keeps a lock in use for 95 %
-//	tierlock_groups_total               requests to the store that had commands about several locks, as on ZooKeeper
+//	tierlock_groups_total               requests that combined commands about several locks (ZooKeeper)
 //	tierlock_grouped_commands_total     commands in these
 //	tierlock_held_seconds_total, tierlock_waited_seconds_total
-//	                                    sums that go on while a hold or a wait does
+//	                                    sums, including present holds and waits
 //
 // docs/alerts.yaml has rules for them, docs/grafana.json a dashboard.
 //
-// Losses of each cause, slots, long waits and waits in vain are there from the beginning, at 0 for each pattern, so that increase sees the
-// first one. What happens before Prometheus has come for the first time it does not see.
+// Losses, slots, long waits and failed waits exist at 0 from the beginning, so that increase() sees the first event. Events before the
+// first scrape are not seen.
 //
-// Which locks are waited for the longest:
+// Locks with the longest waits:
 //
 //	topk(3, sum by (path) (rate(tierlock_wait_seconds_sum[5m])))
 package tierprom
@@ -56,7 +56,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Metrics are those of one registry: a [prometheus.Collector].
+// Metrics is a [prometheus.Collector] for one registry.
 type Metrics struct {
 	patterns patterns.Patterns
 	locks    atomic.Pointer[tier.Registry] // nil before Follow
@@ -87,13 +87,13 @@ type option func(*Metrics)
 
 func (o option) apply(to *Metrics) { o(to) }
 
-// WithPaths sets the patterns, as [path.Match] takes them, by which metrics tell locks apart; the
-// first that matches counts. All others are told as "other".
+// WithPaths sets the patterns, in the syntax of [path.Match], that group locks in metrics. The first pattern that matches a path applies;
+// paths without a match are grouped as "other".
 func WithPaths(paths ...string) Option {
 	return option(func(m *Metrics) { m.patterns = paths })
 }
 
-// New returns metrics of no lock yet. The error says which option is refused.
+// New returns metrics that do not follow a registry yet; see [Metrics.Follow]. The error names the option that is refused.
 func New(opts ...Option) (*Metrics, error) {
 	m := new(Metrics)
 	for _, opt := range opts {
@@ -115,37 +115,36 @@ func New(opts ...Option) (*Metrics, error) {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	m.wait = histogram("tierlock_wait_seconds",
-		"Waits for a lock or permits that are over, by where it came from; failed counts those in vain. A lock that was free waits, too.",
+		"Completed waits for a lock or permits, by source; failed are waits without the lock. Uncontended acquisitions are included.",
 		"path", "from")
-	m.hold = histogram("tierlock_hold_seconds", "Holds of a lock that were released, lost ones included. Entering again is no hold.", "path")
-	m.long = counter("tierlock_long_waits_total", "Waits that took longer than a second, counted when they do.", "path")
+	m.hold = histogram("tierlock_hold_seconds", "Released holds of locks, including lost ones, without reentrant acquisitions.", "path")
+	m.long = counter("tierlock_long_waits_total", "Waits of more than a second, counted after that second.", "path")
 	m.losses = counter("tierlock_losses_total",
-		"Holds of locks, and permits of one call, that were lost while they were held, counted once each, "+
-			"as soon as that is known.", "path", "cause")
+		"Lost holds of locks, and lost permits of one call, counted once each, as soon as the loss is known.", "path", "cause")
 	m.slots = counter("tierlock_slots_total",
-		"Slots of jobs of the adapters: run here, skipped as another process has the lock or leads, or failed to get the lock otherwise.",
+		"Slots of scheduled jobs: run here, skipped because another process runs them, or failed for another reason.",
 		"path", "outcome")
 	m.permits = gauge("tierlock_permits", "Permits of semaphores that this process holds now.", "path")
 	m.connected = gauge("tierlock_connected", "1 while this process has a connection and a session, else 0.")
 	m.expired = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "tierlock_sessions_expired_total", Help: "Sessions of this process that the store has ended, and with them all that was held.",
+		Name: "tierlock_sessions_expired_total", Help: "Sessions of this process that the store has ended; each lost all locks of the process.",
 	})
-	m.holds = desc("tierlock_holds", "Locks that this process holds now; one that several read counts once.")
+	m.holds = desc("tierlock_holds", "Locks that this process holds now; a lock with several readers counts once.")
 	m.kept = desc("tierlock_lingering", "Idle locks that this process keeps (WithLinger).")
 	m.waiting = desc("tierlock_waiters", "Goroutines of this process that wait for a lock now.")
 	m.permitWaiting = desc("tierlock_permit_waiters", "Goroutines of this process that wait for permits of a semaphore now.")
-	m.held = desc("tierlock_held_seconds_total", "Time for which locks were held, those included that still are; however many read at a time.")
-	m.waited = desc("tierlock_waited_seconds_total", "Time of all waits of all goroutines for a lock, those included that go on.")
+	m.held = desc("tierlock_held_seconds_total", "Time for which locks were held, including present holds; overlapping readers count once.")
+	m.waited = desc("tierlock_waited_seconds_total", "Time of all waits for locks, including present ones.")
 	m.giveUp = desc("tierlock_give_up_seconds",
-		"The time of a transfer: from a release that gives a lock back to the store until its answer.")
-	m.groups = desc("tierlock_groups_total", "Requests to the store that had commands about several locks.")
-	m.grouped = desc("tierlock_grouped_commands_total", "Commands in requests to the store that had several.")
+		"Time of a transfer: from a release that gives a lock back to the store to its answer.")
+	m.groups = desc("tierlock_groups_total", "Requests that combined commands about several locks.")
+	m.grouped = desc("tierlock_grouped_commands_total", "Commands in requests that combined several.")
 	m.heldNow = desc("tierlock_held_locks", "Locks of these paths that this process holds now; for an election, whether it leads.", "path")
 	m.oldestHold = desc("tierlock_oldest_hold_seconds",
-		"For how long this process has had the lock of these paths that it has had for longest; 0 if it has none. Not of permits.", "path")
+		"Age of the oldest present hold of these paths in this process; 0 without one. Without permits.", "path")
 	m.oldestWait = desc("tierlock_oldest_wait_seconds",
-		"How long the longest wait for a lock or permits that goes on in this process has lasted; 0 if none has lasted for a second.", "path")
-	m.inGracePeriod = desc("tierlock_grace_period", "1 while the store grants no lock to anybody, as it is new or took over, else 0.")
+		"Age of the oldest present wait for a lock or permits in this process; 0 if no wait has lasted for a second.", "path")
+	m.inGracePeriod = desc("tierlock_grace_period", "1 during a grace period, in which a restarted or promoted store grants no lock, else 0.")
 	m.begin()
 	return m, nil
 }
@@ -164,13 +163,13 @@ func (m *Metrics) begin() {
 	}
 }
 
-// Slot counts a slot of a job, for the option OnSlot of the adapters.
+// Slot counts a slot of a job. Pass it to the option OnSlot of the scheduler adapters.
 func (m *Metrics) Slot(path string, err error) {
 	m.slots.WithLabelValues(m.patterns.Of(path), slot.Outcome(err)).Inc()
 }
 
-// Follow shows the figures of locks, the registry that was given m.Observer(). Call it once; until then
-// only what the observer was told is there.
+// Follow adds the figures of the registry that was created with m.Observer(). Call it once. Before that only figures from the observer
+// are exported.
 func (m *Metrics) Follow(locks *tier.Registry) { m.locks.Store(locks) }
 
 func (m *Metrics) vectors() []prometheus.Collector {

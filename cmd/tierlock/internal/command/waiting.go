@@ -67,7 +67,7 @@ func (w *waiting) contenders() ([]tier.Contender, error) {
 
 func (w *waiting) describe(contenders []tier.Contender, err error) string {
 	if err != nil {
-		return fmt.Sprintf("who has it is not known: %v", err)
+		return fmt.Sprintf("the holder is not known: %v", err)
 	}
 	if i := w.claim.outer(contenders); i >= 0 {
 		return "held by the tierlock run around this one, " + nameOf(&contenders[i]) + ": a deadlock"

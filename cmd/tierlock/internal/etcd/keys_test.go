@@ -37,7 +37,7 @@ func TestLocksOfTheClientAreSeen(t *testing.T) {
 		t.Error(out)
 	}
 	commandtest.Want(t, env, "who /others/report", 0, `0 +holds +other +\? +- +\d+ +- +-`)
-	commandtest.Want(t, env, "doctor /others/report", ailing(t, server), "says nothing of itself", `its lease \w+, of 60 s`)
+	commandtest.Want(t, env, "doctor /others/report", ailing(t, server), "has no description", `its lease \w+, of 60 s`)
 	put(t, client, "/others/report/below/key", "")
 	commandtest.Want(t, env, "doctor /others/report", 1, "warning +/others/report/below/key is a key of a lock below")
 	commandtest.Want(t, env, "revoke /others/report", 1, "its owner would not hear of it")

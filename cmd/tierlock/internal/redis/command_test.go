@@ -92,7 +92,7 @@ func TestLocksOfOthersAreSeen(t *testing.T) {
 	client, env := operate(t, server), at(server.Addr())
 	need.OK(t, client.SetNX(t.Context(), "others:report", "theirs", time.Minute).Err())
 	commandtest.Want(t, env, "who others:report", 0, `0 +holds +other +\? +- +0 +- +-`)
-	commandtest.Want(t, env, "doctor others:report", 0, "says nothing of itself", "(?m)^theirs\n.*\n +ok +the key of the lock expires in ",
+	commandtest.Want(t, env, "doctor others:report", 0, "has no description", "(?m)^theirs\n.*\n +ok +the key of the lock expires in ",
 		"DEL can")
 	commandtest.Want(t, env, "run -n others:report -- true", 75)
 	commandtest.Want(t, env, "revoke others:report", 1, "its owner would not hear of it")

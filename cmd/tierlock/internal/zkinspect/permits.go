@@ -75,5 +75,5 @@ func who(s *inspect.Share) string {
 	case s.Content != "":
 		return fmt.Sprintf(`says "%s"`, s.Content)
 	}
-	return "says nothing of itself"
+	return "has no description"
 }

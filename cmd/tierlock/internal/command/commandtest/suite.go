@@ -507,7 +507,7 @@ func wrongCommandLines(t *testing.T, s Site) {
 		{Under("", bad, stage.Command()...), bad},
 		{Under("-grace 20s -session 4s", "/x", stage.Command()...), "-grace 20s is too long"},
 		{Under("-permits 0", "/x", stage.Command()...), "want a number of 1 or more"},
-		{Under("-weight 2", "/x", stage.Command()...), "give -permits, too"},
+		{Under("-weight 2", "/x", stage.Command()...), "give -permits as well"},
 		{Under("-permits 2 -weight 3", "/x", stage.Command()...), "there will never be so many"},
 		{Under("-permits 2 -s", "/x", stage.Command()...), "give one of them"},
 		{Under("-permits 2 -revocable", "/x", stage.Command()...), "permits cannot be revoked"},
