@@ -133,10 +133,9 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 // is lost. It derives from ctx, whose deadline therefore limits the wait and the work together; [WithMaxWait] limits the wait alone.
 //
 // If the lock could not be acquired, Do returns the error of Acquire and does not call f. Otherwise it returns the error of f if the
-// release succeeds, the error of the release if f returns nil, and an error that wraps both if both fail. A release fails with [ErrLost]
-// if the lock was lost during f.
+// release succeeds, the error of the release if f returns nil, and an error that wraps both if both fail.
 //
-// If the lock is lost, f goes on until it returns: let it stop when its context ends. Do returns an error that wraps [ErrLost] then.
+// If the lock is lost, f goes on until it returns: let it stop when its context ends. Do then returns an error that wraps [ErrLost].
 //
 // Caution: goroutines that f starts with its context, such as those of an errgroup, share the hold. They are not excluded from each other;
 // see [Hold.Context].
