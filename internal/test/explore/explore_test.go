@@ -61,9 +61,9 @@ var scopes = []scopeOfTest{
 		Scope{Seam: true, Processes: 1, Calls: []Call{Read, Write, Read}, Cancel: true, Expire: true}},
 	{"seam, two processes: writers that become readers, the budget ends", 0, 0, 1730, true,
 		Scope{Seam: true, Processes: 2, Calls: []Call{Downgrade}, Clock: budget}},
-	{"seam, one process: one is told that it is wanted, any fault", 0, 0, 4372, true,
+	{"seam, one process: one is asked to yield, any fault", 0, 0, 4372, true,
 		Scope{Seam: true, Processes: 1, Calls: []Call{Yield, Lock}, Cancel: true, Expire: true, Close: true, Stop: true, Ask: true}},
-	{"seam, two processes: one of two goroutines each is told that it is wanted", 0, 0, 91124, true,
+	{"seam, two processes: one of two goroutines each is asked to yield", 0, 0, 91124, true,
 		Scope{Seam: true, Processes: 2, Calls: []Call{Yield, Lock}}},
 	{"seam, two processes: two candidates each, one gives up, or a session ends", 0, 0, 17450, true,
 		Scope{Seam: true, Processes: 2, Calls: []Call{Lead, Lead}, Cancel: true, Expire: true}},
@@ -178,7 +178,7 @@ var scopes = []scopeOfTest{
 	{"one process: the store grants nothing for a while", 2, 0, 100, false, Scope{Processes: 1, Calls: []Call{Lock, Lock}, Anew: true}},
 	{"one process: the store grants nothing for a while, and it gives up, two faults", 2, 2, 66, false,
 		Scope{Processes: 1, Calls: []Call{Lock}, Anew: true, Cancel: true}},
-	{"one process: it is told of nothing", 0, 0, 44, false, Scope{Processes: 1, Calls: []Call{Lock}, Deaf: true}},
+	{"one process: its notifications stop", 0, 0, 44, false, Scope{Processes: 1, Calls: []Call{Lock}, Deaf: true}},
 	{"one process: before there is a session, it is asked for", 2, 0, 59, false,
 		Scope{Processes: 1, Calls: []Call{Lock}, Early: true, Ask: true}},
 	{"two processes: before there are sessions, one gives up, closes, or shuts down", 2, 0, 719, false,
@@ -190,7 +190,7 @@ var scopes = []scopeOfTest{
 	{"one process: a guarded write, a message is lost", 2, 0, 225, false, Scope{Processes: 1, Calls: []Call{Guarded, Lock}, Lost: true}},
 	{"one process: three permits, then one by one, a message is lost", 1, 0, 72, false,
 		Scope{Processes: 1, Calls: []Call{Three, One, One, One}, Permits: 3, Lost: true}},
-	{"two processes: answers to renewals are slow, one is told of nothing else, and time passes, two faults", 2, 2, 1651, true,
+	{"two processes: answers to renewals are slow, notifications of one stop, and time passes, two faults", 2, 2, 1651, true,
 		Scope{Processes: 2, Calls: []Call{Lock}, Slow: time.Second, Deaf: true, Clock: lease}},
 	{"one process: a writer lets readers in", 0, 0, 10, false, Scope{Processes: 1, Calls: []Call{Open}}},
 	{"two processes: a writer lets a reader in, a session ends", 2, 0, 472, false,
@@ -199,7 +199,7 @@ var scopes = []scopeOfTest{
 		Scope{Processes: 1, Calls: []Call{Lock}, Renew: true, Remove: true, Clock: lease / 4}},
 	{"one process: try, it closes or shuts down", 0, 0, 73, false,
 		Scope{Processes: 1, Calls: []Call{Try}, Close: true, Stop: true}},
-	{"two processes: one gives up, nearly in the usual order", 2, 0, 150, false,
+	{"two processes: one gives up, nearly in order", 2, 0, 150, false,
 		Scope{Processes: 2, Calls: []Call{Lock}, Cancel: true}},
 	{"seam, two processes: rounds, two goroutines and one, the budget ends", 0, 0, 1490, true,
 		Scope{Seam: true, Processes: 2, Calls: []Call{Lock, Lock}, Others: []Call{Lock}, Rounds: true, Clock: budget}},
@@ -281,7 +281,7 @@ func TestScopes(t *testing.T) {
 				if s.delays != 1 {
 					steps = fmt.Sprint(s.delays, " steps")
 				}
-				extent = "bounded: at most " + steps + " out of the usual order"
+				extent = "bounded: at most " + steps + " out of order"
 			} else {
 				complete.Add(1)
 			}
