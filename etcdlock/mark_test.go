@@ -122,7 +122,7 @@ func TestShareOfAKeyThatSomebodyElseHasWrittenIsRefused(t *testing.T) {
 	p := start(t)
 	c, reader := sharing(t, p)
 	does(t, clientv3.OpPut(keyOf(c.Ref()), "mine", clientv3.WithIgnoreLease()))
-	need.WantMention(t, c.Share(soon(t)), "somebody else has written to")
+	need.WantMention(t, c.Share(soon(t)), "another program has written to")
 	release(t, after(t, reader, c))
 }
 

@@ -338,7 +338,7 @@ func (s *store) sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
 	}
 	for i := 0; i < len(keys) && permits == 0; i++ {
 		if n := refOf(string(keys[i].Key)).Permits; n < 1 {
-			return denied{fmt.Errorf("%s is no key of a semaphore, and stands among its keys", second.Text(string(keys[i].Key)))}
+			return denied{fmt.Errorf("%s is among the keys of the semaphore but not one of them; delete it", second.Text(string(keys[i].Key)))}
 		} else if n != ref.Permits {
 			permits = n
 		}
@@ -449,7 +449,7 @@ func (s *store) ask(ctx context.Context, path string) error {
 			return nil
 		}
 		if !p.ours {
-			return denied{fmt.Errorf("%s is not a key of this package, and its owner would not hear of it: %w",
+			return denied{fmt.Errorf("%s belongs to another library, which does not read requests: %w",
 				second.Text(p.key), errors.ErrUnsupported)}
 		}
 		if p.Asked {
@@ -511,7 +511,7 @@ func (s *store) mark(ctx context.Context, ref queue.Ref, known place, field, to 
 		case set(places[i]):
 			return places[i], viewOf(ref, revision, places), nil
 		case !places[i].ours:
-			return found, v, denied{fmt.Errorf("somebody else has written to %s", second.Text(key))}
+			return found, v, denied{fmt.Errorf("another program has written to %s", second.Text(key))}
 		}
 		known = places[i]
 	}

@@ -234,7 +234,7 @@ func TestAPartIsNotGivenUpByAKeyThatSomebodyElseHasWritten(t *testing.T) {
 	p := start(t).of(t, 3)
 	taken := p.take(t, 3)
 	does(t, clientv3.OpPut(left(t)[0], "mine", clientv3.WithIgnoreLease()))
-	need.WantMention(t, p.Semaphore.Release(taken[:1]), "somebody else has written to")
+	need.WantMention(t, p.Semaphore.Release(taken[:1]), "another program has written to")
 	p.give(t, taken[1:]...)
 }
 

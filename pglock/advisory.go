@@ -126,7 +126,7 @@ func advisoryKey(path string) string {
 	return strconv.FormatInt(int64(binary.BigEndian.Uint64(sum[:8])), 10)
 }
 
-var errUnseen = errors.New("the server does not know any more that this session waits, or has the lock")
+var errUnseen = errors.New("the server no longer knows this session's lock or place in the queue")
 
 // Do executes a command. Enter takes a second round trip if it has to wait. What is not answered is undone by the server once it knows
 // that the connection is closed: so nothing is unknown, and there is nothing to audit, to drop, or to say at the end.
@@ -176,7 +176,7 @@ func (s *advisory) beat(ctx context.Context, op queue.Op) queue.Answer {
 	}
 	switch {
 	case op == queue.Beat && (classify(err) == queue.Denied || err == nil && s.tier.Now()-heard > s.options.TTL):
-		return queue.Answer{Outcome: queue.Expired, Err: cmp.Or(err, errors.New("the server has not been heard for a whole TTL"))}
+		return queue.Answer{Outcome: queue.Expired, Err: cmp.Or(err, errors.New("no answer from the server for a whole TTL"))}
 	case err != nil:
 		return s.failed(err)
 	}
@@ -307,7 +307,7 @@ func (s *advisory) askOnce(ctx context.Context, key string) (unaware bool, err e
 		case !p.granted || p.Asked:
 			continue
 		case !p.ours:
-			return false, fmt.Errorf("server process %s is not of this package, and would not hear of it: %w", p.ID, errors.ErrUnsupported)
+			return false, fmt.Errorf("server process %s belongs to another program, which does not read requests: %w", p.ID, errors.ErrUnsupported)
 		}
 		unaware = true
 		if _, err := s.talk(ctx, call{"ask", p.ID + " " + strconv.FormatInt(p.Token, 10)}); err != nil {
@@ -418,7 +418,7 @@ func (s *advisory) prepare(ctx context.Context, conn *pgx.Conn) error {
 	sent := time.Now()
 	err := conn.QueryRow(ctx, both, pgx.QueryExecModeExec, s.options.TTL.Milliseconds()).Scan(&calm, &granted)
 	if want := milliseconds(s.options.TTL); err == nil && granted != want {
-		err = fmt.Errorf("%w: it is %s ms where %s was asked for", errNoLease, granted, want)
+		err = fmt.Errorf("%w: it is %s ms instead of %s", errNoLease, granted, want)
 	}
 	if err == nil {
 		s.tier.InGracePeriod(calm*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")

@@ -79,7 +79,7 @@ func answered(err error) bool {
 	return state != "53300" && state != "25006"
 }
 
-var errOver = errors.New("the server does not know it any more")
+var errOver = errors.New("the server no longer knows it")
 
 // errNew says that there is another connection, maybe to another server, over which the session was not renewed yet.
-var errNew = errors.New("over a new connection the session was not renewed yet")
+var errNew = errors.New("the session has not been renewed on the new connection yet")

@@ -10,7 +10,7 @@ import (
 )
 
 // errDenied says that the user of the client may not do what it has to.
-var errDenied = errors.New("the Redis user may not do all it has to")
+var errDenied = errors.New("permissions of the Redis user are missing")
 
 // allow adds to an error what would have helped.
 func allow(err error, rules ...string) error {

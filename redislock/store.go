@@ -105,7 +105,7 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 	case c.Op == queue.List:
 		a.Queue, err = s.list(words)
 	case c.Op == queue.Ask && len(words) == 1:
-		err = fmt.Errorf("the key is not of this package, and its owner would not hear of it: %w", errors.ErrUnsupported)
+		err = fmt.Errorf("the key belongs to another library, which does not read requests: %w", errors.ErrUnsupported)
 		return queue.Answer{Outcome: queue.Denied, Err: err}
 	case c.Op == queue.Ask, c.Op == queue.Resize:
 	case c.Op == queue.Leave:
@@ -160,7 +160,7 @@ func (s *store) beat(all []queue.Ref) (a queue.Answer) {
 		case a.Outcome != queue.Done:
 			return a
 		case silent:
-			return queue.Answer{Outcome: queue.Expired, Err: errors.New("not heard of for a lease TTL")}
+			return queue.Answer{Outcome: queue.Expired, Err: errors.New("no renewal for a whole lease TTL")}
 		}
 	}
 	for some := range slices.Chunk(all, most) {

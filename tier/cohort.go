@@ -572,7 +572,7 @@ func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 		c.mu.Unlock()
 	}
 	if loss == nil && !own.grant.Leased() && !own.grant.Confirm() {
-		loss = errors.New("not known whether the lock was ours to the end")
+		loss = errors.New("not known whether the lock was held to the end")
 	}
 	for n := c.readers.Load(); n > 1; n = c.readers.Load() {
 		if c.readers.CompareAndSwap(n, n-1) {

@@ -23,7 +23,7 @@ var (
 	ErrClosed = second.ErrClosed
 	// ErrCannotUpgrade means that the write lock was requested with the context of a hold that reads. Two readers that both upgrade
 	// would deadlock.
-	ErrCannotUpgrade = errors.New("a reader cannot become the writer: release the hold first")
+	ErrCannotUpgrade = errors.New("a read lock cannot be upgraded: release it first")
 	// ErrTooManyPermits means that a call wants more permits than the semaphore has. The number in the store counts; see
 	// [Semaphore.SetPermits].
 	ErrTooManyPermits = second.ErrTooManyPermits
@@ -197,7 +197,7 @@ func (w Wait) queue() string {
 	if w.Position == 1 {
 		return w.Ahead.who() + " is ahead" + w.Ahead.since()
 	}
-	return fmt.Sprintf("%d processes are ahead, of which the last is %s%s", w.Position, w.Ahead.who(), w.Ahead.since())
+	return fmt.Sprintf("%d processes are ahead, the nearest is %s%s", w.Position, w.Ahead.who(), w.Ahead.since())
 }
 
 // shortage is the obstacle to permits.
@@ -234,8 +234,8 @@ func (w *Wait) stand(s second.Standing, t second.Tier) {
 // owner says whose hold it is.
 func (h *Here) owner() string {
 	if h.Carried {
-		return fmt.Sprintf("this process has the lock, since %s: the hold in the context of this call was released, and %d "+
-			"that entered again not yet", stamp(h.Since), h.Holds)
+		return fmt.Sprintf("this process has the lock, since %s: the hold in the context of this call was released, but "+
+			"%d reentrant holds were not", stamp(h.Since), h.Holds)
 	}
 	return "another goroutine of this process has the lock, since " + stamp(h.Since) +
 		"; or the caller has, and did not pass the context of its hold"

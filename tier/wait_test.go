@@ -67,7 +67,7 @@ func TestWaitErrorNamesTheProcessAhead(t *testing.T) {
 		ahead := start(soon(t), second.Mutex("/locks/a")).blocked(t)
 		err := waitError(t, t.Context(), p.Mutex("/locks/a"))
 		need.That(t, fmt.Sprintf("%+v", err), err.Position == 2 && !err.AheadHolds && err.Ahead.Label == "ahead" && err.Here == nil)
-		wantText(t, err, "; 2 processes are ahead, of which the last is process ", "(ahead), in the queue since 2000-01-01T00:00:00Z")
+		wantText(t, err, "; 2 processes are ahead, the nearest is process ", "(ahead), in the queue since 2000-01-01T00:00:00Z")
 		release(t, hold)
 		release(t, ahead.granted(t))
 	})
@@ -99,7 +99,7 @@ func TestWaitErrorTellsOfAnInnerHoldThatWasNotReleased(t *testing.T) {
 		h := wait.Here
 		need.That(t, fmt.Sprintf("%+v, here %+v", wait, h), h != nil && h.Carried && h.Holds == 1)
 		wantText(t, wait, "; this process has the lock, since 2000-01-01T00:00:00Z: "+
-			"the hold in the context of this call was released, and 1 that entered again not yet")
+			"the hold in the context of this call was released, but 1 reentrant holds were not")
 		release(t, inner)
 	})
 }

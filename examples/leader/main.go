@@ -1,5 +1,5 @@
-// Leader is a program of which one process works, however many run. Run it in two terminals at once, and end the one that
-// works: the other one goes on.
+// Leader is a program in which one process works at a time, however many run. Start it in two terminals, and end the one that
+// works: the other one continues.
 //
 //	go run ./examples/leader
 package main

@@ -1,4 +1,4 @@
-// Quartz is a service with a go-quartz job for every second, each slot of which is run by one process.
+// Quartz is a service with a go-quartz job for every second. One process runs each slot.
 // Copy once.
 //
 //	ZK_SERVERS=127.0.0.1:2181 RUNS=/tmp/runs go run .

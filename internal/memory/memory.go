@@ -262,7 +262,7 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	c.Ref = at(c.Ref)
 	if x == nil && !slices.Contains([]queue.Op{queue.Open, queue.List, queue.Ask, queue.Resize}, c.Op) &&
 		!(c.Op == queue.Leave && (s.OwnTTL || c.Session == "")) {
-		return queue.Answer{Outcome: queue.Expired, Err: errors.New("the server does not know it any more")}
+		return queue.Answer{Outcome: queue.Expired, Err: errors.New("the server no longer knows it")}
 	}
 	switch c.Op {
 	case queue.Open:

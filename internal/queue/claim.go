@@ -77,7 +77,7 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 const try = "try" // waits for nobody
 
 // errGone says that a contender has lost its place in the queue and has to start again, which a try does not.
-var errGone = second.Unavailable(errors.New("the session is over, and the next one begins"))
+var errGone = second.Unavailable(errors.New("the session has ended; a new one begins"))
 
 // errRenumbered says that a contender has to start again with the number of permits that the store has answered with.
 var errRenumbered = errors.New("the store has another number of permits")

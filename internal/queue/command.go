@@ -130,7 +130,7 @@ func (a Answer) refusal() error {
 	return second.Unavailable(a.Err)
 }
 
-var errNoReason = errors.New("it was not executed, for a reason that is not known")
+var errNoReason = errors.New("not executed, for an unknown reason")
 
 // A Removal is what became of a contender that was to be removed.
 type Removal int

@@ -531,7 +531,7 @@ func (c *Contender) leave(removed Removal) {
 		}
 		if a.Outcome == Denied && !denied {
 			denied = true
-			c.finish(cmp.Or(loss, fmt.Errorf("%w; it stays in the queue until its session ends, and even this process queues behind it", a.Err)))
+			c.finish(cmp.Or(loss, fmt.Errorf("%w; the queue entry stays until the session ends, and blocks this process, too", a.Err)))
 			t.log.Stays(c.claim.path, c.id, a.Err)
 		}
 		c.finish(loss)

@@ -25,7 +25,7 @@ func Guarding[S interface {
 		case !ok:
 			return s, nil, fmt.Errorf("not all of these locks are on %s", name)
 		case i > 0 && there != s:
-			return s, nil, errors.New("these locks are of several registries, and no transaction checks them all")
+			return s, nil, errors.New("the locks belong to several registries; one transaction cannot check them all")
 		}
 		s, all = there, append(all, c)
 	}

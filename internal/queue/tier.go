@@ -125,7 +125,7 @@ func (t *Tier) Claim(path string, o second.Options) (second.Claim, error) {
 // Semaphore returns what queues for permits at path.
 func (t *Tier) Semaphore(path string, permits int, o second.Options) (second.Semaphore, error) {
 	if there := t.config.Elsewhere; there != "" {
-		return nil, fmt.Errorf("%s: semaphore %s: there are none here; %s has them: %w", t.config.Package, path, there, errors.ErrUnsupported)
+		return nil, fmt.Errorf("%s: semaphore %s: this store has no semaphores; use %s: %w", t.config.Package, path, there, errors.ErrUnsupported)
 	}
 	l, err := t.Claim(path, o)
 	if err != nil {

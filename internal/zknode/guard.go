@@ -70,7 +70,7 @@ func (g grant) together(all []second.Grant) (nodes []*Node, err error) {
 		case !ok:
 			return nil, errors.New("not all of these locks are on ZooKeeper")
 		case other.lock.client != g.lock.client:
-			return nil, errors.New("these locks are of several registries, and no transaction checks them all")
+			return nil, errors.New("the locks belong to several registries; one transaction cannot check them all")
 		}
 		nodes = append(nodes, other.Node)
 	}

@@ -531,7 +531,7 @@ func deleteTogether(nodes ...*Node) {
 		all.deleted(missing)
 		n.finish(errDeleted(n.path()))
 	default:
-		n.finish(fmt.Errorf("delete %s, which stays in the queue until the session ends, also in the way of this process: %w",
+		n.finish(fmt.Errorf("delete %s, which blocks the lock until the session ends, also for this process: %w",
 			n.path(), zkqueue.Lacking("DELETE", n.lock.path, err)))
 	}
 }
@@ -600,7 +600,7 @@ func (n *Node) unknownFate(err error) error {
 		return nil
 	}
 	err = cmp.Or(err, n.lock.client.Err(), zk.ErrConnectionClosed)
-	return fmt.Errorf("not known whether the lock was ours to the end: %w", err)
+	return fmt.Errorf("not known whether the lock was held to the end: %w", err)
 }
 
 // A znode is what a node is on the server.

@@ -165,12 +165,12 @@ func TestAProcessThatWaitsBehindItsOwnNodeSaysSo(t *testing.T) {
 		n := p.acquire(t)
 		err := n.Release()
 		wantErr(t, "Release", err, zk.ErrNoAuth)
-		wantMention(t, err, n.Path(), "in the way of this process", "no DELETE permission on /locks/x ")
+		wantMention(t, err, n.Path(), "also for this process", "no DELETE permission on /locks/x ")
 		_, err = p.lock.Acquire(within(t, time.Minute))
 		wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		wantMention(t, err, n.Path(), "a node of this process", "no DELETE permission on /locks/x ")
 		id := n.Path()[len("/locks/x/"):]
-		wantLines(t, log, slog.LevelWarn, `stays in the queue until its session ends, also in the way of this process" path=/locks/x id=`+id, 1)
+		wantLines(t, log, slog.LevelWarn, `cannot delete a queue entry; it blocks the lock until its session ends" path=/locks/x id=`+id, 1)
 	})
 }
 

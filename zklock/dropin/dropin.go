@@ -1,6 +1,6 @@
-// Package dropin is go-zookeeper's zk.Lock on two tiers: the same methods, made in the same
-// way from a connection that the program already has. A program moves by changing the import
-// of NewLock, one process at a time: the two locks exclude each other.
+// Package dropin replaces go-zookeeper's zk.Lock: the same methods, on the connection that the program already has,
+// with one znode per process. To migrate, change the import of NewLock, one process at a time: the two locks exclude
+// each other.
 package dropin
 
 import (
@@ -17,39 +17,36 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Lock has the methods of zk.Lock, with one znode per process. While a fleet moves, a process
-// that has moved keeps at least its share of the turns: the queue is fair to znodes, and a
-// process with zk.Lock has one per goroutine, so the one znode of a process that has moved brings
-// a turn for each of its goroutines that waits.
+// A Lock has the methods of zk.Lock, with one znode per process. During a migration, migrated processes keep their
+// share of acquisitions: when the znode of such a process gets the lock, each of its waiting goroutines has a turn, as
+// with one znode per goroutine.
 //
-// As with zk.Lock, a Lock is a handle for one user at a time: each goroutine makes its
-// own. What differs, on purpose:
+// As with zk.Lock, a Lock is a handle for one user at a time: each goroutine creates its own. Intentional differences:
 //
-//   - All handles of one connection and path share a gate and a node.
+//   - All handles of one connection and path share a local queue and a node.
 //   - While another process waits, the lock may still go to other handles of the same
-//     connection: to all that waited when the node was granted, and to any for the default
-//     budget of [tier.WithHandOff].
-//   - A node carries the data and the ACL of the handle that it was created for, even
-//     while it is handed on to others.
-//   - Locking waits through lost connections and expired sessions, where zk.Lock fails.
+//     connection: to all that waited when the node got the lock, and to any handle within the
+//     default budget of [tier.WithHandOff].
+//   - A node has the data and the ACL of the handle that created it, also while other
+//     handles hold the lock.
+//   - Lock waits through lost connections and expired sessions, where zk.Lock fails.
 //     It fails when the connection is closed, with an error wrapping [tier.ErrClosed] and
 //     [zk.ErrClosing], and for errors that retrying cannot fix.
-//   - An error leaves no node behind. zk.Lock leaves one that blocks everybody until the
+//   - An error leaves no node behind. zk.Lock leaves one that blocks all others until the
 //     session ends.
 //   - Unlock always leaves the handle unlocked, and reports once that the lock was lost
-//     meanwhile, with an error wrapping [tier.ErrLost] and [zk.ErrNoNode]; zk.Lock repeats
-//     zk.ErrNoNode for ever and cannot be locked again. It waits 5 s for the server at
-//     most, or 6 s if other handles of the connection want the lock; the node is then
-//     deleted in the background.
+//     meanwhile, with an error wrapping [tier.ErrLost] and [zk.ErrNoNode]. zk.Lock then returns
+//     zk.ErrNoNode each time and cannot be locked again. Unlock waits up to 5 s for the
+//     server, or 6 s if other handles of the connection want the lock. After that the node
+//     is deleted in the background.
 //   - Children that are no lock nodes are ignored. Each of them makes zk.Lock fail.
 //   - Missing parents are created as container nodes, which the server removes when they
 //     are empty.
 //   - Data of more than 512 KiB is refused.
 //   - Paths are checked; see zklock.ValidatePath.
 //
-// On the program's own connection there is no lease, no notice of loss before Unlock, no
-// protection from hung servers, and no way to end a wait but to close the connection. For those
-// use zklock.Dial and [tier.Mutex].
+// Caution: on the program's own connection there is no lease, no notice of loss before Unlock, no protection from hung
+// servers, and no way to end a wait except closing the connection. For these use zklock.Dial and [tier.Mutex].
 type Lock struct {
 	locks *tier.Registry
 	path  string
@@ -63,9 +60,8 @@ type nodeOption struct {
 	zknode.LockOption
 }
 
-// NewLock returns a handle for the lock at path, over a connection that the caller keeps and
-// closes. Nodes get acl, and so do parents that have to be created. A path that cannot be a lock
-// is reported by Lock.
+// NewLock returns a handle for the lock at path, over a connection that the caller keeps and closes. Nodes, and
+// parents that have to be created, get acl. NewLock sends no request; Lock reports a path that cannot be a lock.
 func NewLock(conn *zk.Conn, path string, acl []zk.ACL) *Lock {
 	return &Lock{locks: registryOf(conn), path: path, acl: zknode.NodeACL(acl)}
 }
@@ -73,9 +69,9 @@ func NewLock(conn *zk.Conn, path string, acl []zk.ACL) *Lock {
 // Lock is [Lock.LockWithData] without data.
 func (l *Lock) Lock() error { return l.LockWithData([]byte{}) }
 
-// LockWithData waits until the lock is held. A handle that holds it already gets
-// [zk.ErrDeadlock]. After any other error the handle is unlocked, nothing of it is left
-// on the server, and it may be locked again.
+// LockWithData blocks until the lock is held. It cannot be cancelled except by closing the connection. A handle that
+// already holds the lock gets [zk.ErrDeadlock]. After any other error the handle is unlocked, no node of it is left,
+// and it may be locked again.
 func (l *Lock) LockWithData(data []byte) error {
 	if l.hold.Load() != nil {
 		return zk.ErrDeadlock
@@ -92,18 +88,20 @@ func (l *Lock) LockWithData(data []byte) error {
 	return nil
 }
 
-// Unlock releases the lock, and returns nil if it was ours to the end. If that is not known,
-// because the server did not answer in time or the connection was closed, the error wraps
-// that of the connection, such as [zk.ErrConnectionClosed] or [zk.ErrNoServer]; a lock whose
-// connection has ended may also count as lost. If it was lost, the error wraps [tier.ErrLost]
-// and [zk.ErrNoNode]. If the ACL does not let this process delete the node, the error wraps
-// [zk.ErrNoAuth]: the node then stays until the session ends, and this process, too, queues
-// behind it. A handle that does not hold the lock gets [zk.ErrNotLocked]. After any error the
-// handle is unlocked.
+// Unlock releases the lock. It returns nil if the lock was held to the end. After any error the handle is unlocked.
+// Errors:
 //
-// It waits for 5 s at most, a third of the session timeout of 15 s that it assumes. If other
-// handles of the connection want the lock, it first asks the server whether the lock is still
-// ours, unless it heard so within the last quarter of a second, and waits a second for the answer.
+//   - The lock was lost: the error wraps [tier.ErrLost] and [zk.ErrNoNode].
+//   - It is not known whether the lock was held to the end, because the server did not answer in time or the
+//     connection was closed: the error wraps that of the connection, such as [zk.ErrConnectionClosed] or
+//     [zk.ErrNoServer]. A lock whose connection has ended may also count as lost.
+//   - The ACL does not permit this process to delete the node: the error wraps [zk.ErrNoAuth]. The node stays until
+//     the session ends and blocks this process as well.
+//   - The handle does not hold the lock: [zk.ErrNotLocked].
+//
+// Unlock waits up to 5 s for the server. If other handles of the connection want the lock, it first asks the server
+// whether the lock is still held, and waits up to a second more, unless it knows that from the last quarter of a
+// second.
 func (l *Lock) Unlock() error {
 	hold := l.hold.Swap(nil)
 	if hold == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-const outageReason = "Locking waits through lost connections and expired sessions"
+const outageReason = "Lock waits through lost connections and expired sessions"
 
 var outageBehaviours = []behaviour{
 	{

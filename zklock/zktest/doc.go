@@ -9,16 +9,14 @@
 //
 // # Virtual time
 //
-// Over pipes, client and server run inside a testing/synctest bubble if both are made in it. A session of ten seconds
-// then expires in microseconds and at its deadline to the nanosecond, a deadlock is reported as such, and a goroutine
-// left behind by the code under test fails the test. Close clients before the bubble ends; [Start], given the bubble's
-// t, closes the server.
+// Over pipes, client and server run in virtual time if both are made inside one testing/synctest bubble. A session of ten
+// seconds then expires at its deadline, after microseconds of real time, and a goroutine that the code under test leaves
+// behind fails the test. Close clients before the bubble ends; [Start], given the bubble's t, closes the server.
 //
-// While there are sessions their heartbeats keep time going, so a bubble alone finds no deadlock of locks, as of a goroutine
-// that acquires again without the context of its hold. Package tier warns of it after ten seconds; once the same hold of a process
-// has kept the same wait in that process for a day, which takes a second or two, the test ends with a panic that says so, and the
-// stacks of all goroutines. Nothing tells a wait without end from a long one but its length: where a test means such a
-// wait, it has to be shorter. Outside of bubbles there is the warning alone, and the time limit of go test.
+// A bubble alone does not report a deadlock of locks, because the heartbeats of sessions keep time going. Package tier logs a
+// warning after ten seconds. Once a wait behind one hold of the same process has lasted for a day of virtual time, a
+// second or two of real time, the test ends with a panic and the stacks of all goroutines. Keep intentional waits shorter
+// than that. Outside of bubbles there is only the warning.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		s := zktest.Start(t)
@@ -27,14 +25,13 @@
 //		time.Sleep(10 * time.Second) // the session has expired, to the nanosecond
 //	})
 //
-// With [Config.Latency] each frame takes a fixed time to its destination, handshakes and events too, so a test can count
-// round trips exactly: two requests that are sent together are answered together, one round trip later. Dialing takes no
-// time, nor does closing a connection; when the server cuts one, what is on its way is lost. [Server.Intercept] sees
-// frames at the server, and so a [Delay] adds to the latency.
+// With [Config.Latency] each frame takes a fixed time to its destination, including handshakes and events. A test can
+// therefore count round trips. Dialing and closing take no time. When the server cuts a connection, frames on their way
+// are lost. [Server.Intercept] sees frames at the server, and a [Delay] adds to the latency.
 //
 // # What it does
 //
-// It keeps sessions, with the negotiation, resumption and expiry of the real thing; nodes of every kind but those with
+// It implements sessions, with negotiation, resumption and expiry as in a real server; all kinds of nodes except those with
 // a time to live; versions, zxids and Stats; sequence numbers, to their end at 2147483647; one-shot watches and their
 // replay; ACLs of the schemes world, auth and digest; multi and multiRead. Requests and errors are checked in the order in which the
 // real server does, and the package's own tests compare the two, on the same scripts, down to the zxid. It has no
@@ -43,8 +40,7 @@
 // It answers like Debian's ZooKeeper 3.8.0. The tests also run against 3.9.3 and list where its answers differ; only one
 // difference is within reach of the Go client: from 3.8.4 and 3.9.2 on, exists asks for permission to read the node.
 //
-// Sessions expire at the moment at which nothing has been heard of them for their timeout. A real server is up to one
-// tick later.
+// A session expires exactly after its timeout without a message. A real server is up to one tick later.
 //
 // # Members
 //

@@ -182,7 +182,7 @@ func whileWanted(ctx context.Context, connect func() (net.Conn, error)) (net.Con
 		return r.conn, r.err
 	case <-time.After(overtime):
 		close(left)
-		return nil, fmt.Errorf("the program's code goes on: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("the program's dialer is still running: %w", context.Cause(ctx))
 	}
 }
 

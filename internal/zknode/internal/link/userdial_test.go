@@ -37,7 +37,7 @@ func TestDialerThatIgnoresItsContextHoldsUpNothing(t *testing.T) {
 		hangs.Store(true)
 		s.CutAll()
 		time.Sleep(timeout / 2)
-		wantMention(t, l.Err(), addr, "the program's code goes on")
+		wantMention(t, l.Err(), addr, "the program's dialer is still running")
 		hangs.Store(false)
 		time.Sleep(3 * time.Second)
 		need.OK(t, l.Err())
