@@ -9,8 +9,8 @@ import (
 )
 
 var connectionPromises = []promise{
-	{name: "connection", text: "Whoever asked is told how the connection stands, and in order when it is away, when the session is " +
-		"over, and when it is back", test: connectionIsTold},
+	{name: "connection", text: "A listener learns the state of the connection, and in order when it is lost, when the session " +
+		"ends, and when it is back", test: connectionIsTold},
 }
 
 // A record is what was told of a connection.

@@ -6,7 +6,7 @@ import (
 )
 
 var contendedPromises = []promise{
-	{name: "contended", text: "A holder hears of another that waits, whoever came first, and for good", test: contended},
+	{name: "contended", text: "A holder learns that another process waits, whichever came first, and the signal stays", test: contended},
 	{name: "contended-troubled", text: "A holder hears of another that waits although a message was lost", test: contendedAlthoughLost},
 	{name: "uncontended", text: "A holder hears of nobody where nobody waits", test: uncontended},
 }

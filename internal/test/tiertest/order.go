@@ -12,9 +12,9 @@ import (
 var orderPromises = []promise{
 	{name: "order", text: "One holder at a time, in the order in which they queued", test: inOrder},
 	{name: "overtaking", text: "A newcomer, a try and a requeue overtake nobody", test: nobodyOvertakes},
-	{name: "wake-up", text: "Whoever waits gets the lock when it is given up, whatever is under way then", test: wakeUp},
-	{name: "contenders", text: "Whoever asks sees the queue, the holder first, with the tokens that they get", test: contenders},
-	{name: "standing", text: "Whoever waits can learn, without a request, how many are ahead and who is right ahead", test: standing},
+	{name: "wake-up", text: "A waiter gets the lock when it is released, whatever is in flight then", test: wakeUp},
+	{name: "contenders", text: "Contenders shows the queue, the holder first, with tokens", test: contenders},
+	{name: "standing", text: "A waiter knows, without a request, how many are ahead and which process is right ahead", test: standing},
 	{name: "claims", text: "Claims for one lock are equal, those for two are not, and there is none for a path that cannot be a lock",
 		test: claims},
 }

@@ -20,12 +20,12 @@ var permitPromises = []promise{
 	{name: "permits-halves", text: "Two that want more than half each do not wait for each other", test: noHalves},
 	{name: "permits-part", text: "Some of a portion may be given up: others get exactly so many, and the rest stays", test: partOfAPortion},
 	{name: "permits-gone", text: "Permits are gone when Release returns, some of a portion as well as all", test: permitsAreGone},
-	{name: "permits-wake-up", text: "Whoever waits gets permits when they are given up, whatever is under way then", test: permitsWakeUp},
-	{name: "permits-demand", text: "Whoever is first takes fewer than it wanted once it says so, and is not passed meanwhile",
+	{name: "permits-wake-up", text: "A waiter gets permits when they are released, whatever is in flight then", test: permitsWakeUp},
+	{name: "permits-demand", text: "The first waiter can reduce its request, and is not overtaken meanwhile",
 		test: demandShrinks},
 	{name: "permits-try", text: "A try takes what is free, unless somebody waits", test: tryPermits},
-	{name: "permits-contenders", text: "Whoever asks sees who has how many, and then who waits, in order", test: permitContenders},
-	{name: "permits-standing", text: "Whoever waits can learn, without a request, how many wait before it, and whoever is first, that " +
+	{name: "permits-contenders", text: "Contenders shows the holders of permits and how many each has, and then the waiters, in order", test: permitContenders},
+	{name: "permits-standing", text: "A waiter for permits knows, without a request, how many wait ahead of it, and the first one, that " +
 		"others wait", test: permitStanding},
 	{name: "permits-number", text: "A process that gives another number of permits follows the number in the store while the path is in use",
 		test: anotherNumber},

@@ -162,7 +162,7 @@ func nothingLeftByReaders(s *scene) {
 }
 
 var readerContendedPromises = []promise{
-	{name: "readers-contended", text: "Each reader hears of one that does not read and waits behind it, whoever came first",
+	{name: "readers-contended", text: "Each reader learns of a waiter behind it that does not read, whichever came first",
 		test: readersContended},
 	{name: "readers-uncontended", text: "A reader does not hear of other readers", test: readersUncontended},
 }

@@ -31,7 +31,7 @@ var groups = []group{
 	{"Readers share the lock; a writer or a mutex has it alone", readerPromises},
 	{"A reader is contended by those that it keeps out, not by readers", readerContendedPromises},
 	{"A writer becomes a reader at its place", sharePromises},
-	{"Whoever has the lock can be asked for it", revokePromises},
+	{"Holders can be asked to release the lock", revokePromises},
 	{"A lock can be taken away by the token of its holder", breakPromises},
 	{"A holder knows of its loss before its lease is over and before another process holds", lossPromises},
 	{"Tokens grow from grant to grant", tokenPromises},
@@ -43,7 +43,7 @@ var groups = []group{
 	{"Permits that were taken together are lost together, before anybody else has them", permitLossPromises},
 	{"Nothing is left of permits, whatever became of a call, a message or a process", permitLeftPromises},
 	{"What permits cost does not depend on how many they are", permitCostPromises},
-	{"The program is told what becomes of its connection", connectionPromises},
+	{"The program learns of each change of its connection", connectionPromises},
 	{"Close ends everything", closePromises},
 	{"The gate on top: what costs nothing, what costs one write, and how long others wait", enginePromises},
 }

@@ -12,7 +12,7 @@ var sharePromises = []promise{
 	{name: "share", text: "It waits until the one right behind reads; then that one is granted, and nobody who does not read", test: shares},
 	{name: "share-writes", text: "It is one write", alone: true, test: shareIsOneWrite},
 	{name: "share-contended", text: "From then on it is contended by those that it keeps out, not by readers", test: contendedAnew},
-	{name: "share-ends", text: "It ends with its context, and the grant is one to write as before; and with the grant, of which " +
+	{name: "share-ends", text: "It ends with its context, and the lock is a write lock as before; and with the lock, and " +
 		"nothing is left", test: shareEnds},
 	{name: "share-troubled", text: "Its context may end, or a message be lost, at any step: it is shared, or else nobody gets in",
 		test: shareTroubled},
