@@ -193,7 +193,7 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 	return m.claim.Revoke(ctx)
 }
 
-// Break takes the lock away from whoever has it under a token, also in another process: it removes the contender with that token
+// Break takes the lock away from the process that has it under a token, also in another process: it removes the contender with that token
 // from the queue. The token is that of [Hold.Token], and [Mutex.Contenders] shows it; it may also be that of one reader of several,
 // or of a process that waits, which then queues again as the last one.
 //
@@ -201,8 +201,8 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 // [LossByDeletion], when the store tells it: mostly at once, but up to a third of its lease later, and not at all while it is cut off or
 // stopped. So break a lock only if its holder is known to be dead or stopped, and have the resource check tokens.
 //
-// A token names one contender, so Break never removes another one, whatever becomes of the queue or of an answer meanwhile. It returns
-// nil once the contender that it found is gone, whoever removed it. If it finds none with that token, the error wraps [ErrReleased]:
+// A token names one contender, so Break never removes another one, whatever becomes of the queue or of an answer meanwhile. It returns nil
+// once the contender that it found is gone, whichever process removed it. If it finds none with that token, the error wraps [ErrReleased]:
 // to call Break again does no harm. It waits for a store that cannot be reached until ctx is done; the error then wraps its cause, and
 // [ErrUnavailable], and the contender may still be removed. A missing permission is an error at once. Advisory locks of PostgreSQL cannot
 // be broken: the error wraps [errors.ErrUnsupported].

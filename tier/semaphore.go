@@ -21,8 +21,8 @@ import (
 // TryAcquire, or one if too few are free, and one for Release. What is handed off within the process costs
 // none. On ZooKeeper Curator shares the permits; on the other stores nobody else's semaphore is compatible.
 //
-// It is not reentrant: each Acquire takes more permits. Whoever holds some and waits for more may
-// wait for another one who does the same; ask for all at once.
+// It is not reentrant: each Acquire takes more permits. A goroutine that holds some and waits for more
+// can deadlock with another one that does the same: acquire all at once.
 //
 // A process that dies keeps its permits for the session timeout; if it was also waiting for some, it keeps
 // its place, and nobody behind it gets any for as long, however many are free.
@@ -35,7 +35,7 @@ type Semaphore struct {
 	invalid  error // why path, number or an option cannot be used, nil if they can
 }
 
-// Semaphore returns the semaphore at path, of which all processes together may have so many
+// Semaphore returns the semaphore at path. All processes together may hold so many
 // permits. It is cheap and need not be closed; all of one path share what this process has. What
 // is wrong with path, number or an option is reported by its methods. Where the store has none, the
 // error wraps [errors.ErrUnsupported].
