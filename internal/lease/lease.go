@@ -103,7 +103,7 @@ func (l *Lease[C]) Lapse() {
 		if held {
 			l.contenders[c] = false
 			l.held--
-			// Under the mutex: whoever calls Lapse at the same time finds all lost.
+			// Under the mutex: a concurrent call of Lapse finds all lost.
 			c.Lose(second.Lost(second.ByLease, "the lease of %s ran out", l.config.Name))
 		}
 	}

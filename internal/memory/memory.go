@@ -45,7 +45,7 @@ type Fault struct {
 	Begun         bool          // what is refused is executed all the same
 	Never         bool          // it is neither executed nor answered
 	Lost          bool          // the answer is
-	Again         time.Duration // after which it is executed once more, nobody hears of it; 0 if it is not
+	Again         time.Duration // after which it is executed once more, without an answer; 0 if it is not
 }
 
 // A place is a contender in a queue.
@@ -76,7 +76,7 @@ func (s *Server) Script(f func(process string, c queue.Command) Fault) { s.scrip
 // Writes is how many changes there were, but for sessions.
 func (s *Server) Writes() int64 { return s.writes.Load() }
 
-// Freeze stops the server until thaw: nobody is answered, and no session ends.
+// Freeze stops the server until thaw: no request is answered, and no session ends.
 func (s *Server) Freeze() (thaw func()) {
 	frozen := make(chan struct{})
 	s.frozen.Store(&frozen)
@@ -105,7 +105,7 @@ func (s *Server) Expire(path string, i int) {
 	s.endLocked(s.queues[path][i].session)
 }
 
-// Grace period has the server grant nothing for so long, but for what it has granted before; processes are told with its answers.
+// Grace period has the server grant nothing for so long, but for what it has granted before; its answers report it.
 func (s *Server) GracePeriod(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -346,7 +346,7 @@ func (s *Server) expiring(p *Process, end func()) (timer *time.Timer) {
 	timer = time.AfterFunc(p.lease, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.frozen.Load() != nil { // nobody is to suffer from its silence
+		if s.frozen.Load() != nil { // no session ends because of its silence
 			timer.Reset(p.lease)
 			return
 		}

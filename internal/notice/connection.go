@@ -16,8 +16,8 @@ import (
 // an outage that lasts, and tells each change, in order and one at a time. All methods but Run
 // return at once, so that they may be called under a mutex or in a callback.
 //
-// The log and the listener are told by a goroutine each, so that a listener that blocks delays no line. What changes while the listener
-// is being told is told as one change.
+// The log and the listener have a goroutine each, so that a listener that blocks delays no line. Changes during a call of the
+// listener are combined into one.
 type Connection struct {
 	config   Config
 	log      follower
@@ -34,7 +34,7 @@ type Connection struct {
 	returned time.Time // when a return was logged last
 }
 
-// A follower is told of each change. Its goroutine alone has the fields but for the first.
+// A follower gets each change. Its goroutine alone has the fields but for the first.
 type follower struct {
 	changed mutexbool.Bool
 	told    state

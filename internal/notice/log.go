@@ -6,7 +6,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Log is where people are told what becomes of the contenders of a store, in the same words whatever the store is.
+// A Log logs events of the contenders of a store, with the same texts on every store.
 type Log struct {
 	Logger  *slog.Logger
 	Package string // that logs
@@ -17,7 +17,7 @@ func (l Log) Lost(path string, token int64, cause error) {
 	l.Logger.Warn(l.Package+": lock lost", "path", path, "token", token, "cause", cause)
 }
 
-// Stays says that the store refuses to remove a contender that nobody wants.
+// Stays logs that the store refuses to delete an abandoned contender.
 func (l Log) Stays(path, id string, err error) {
 	l.Logger.Warn(l.Package+": cannot delete a queue entry; it blocks the lock until its session ends",
 		"path", path, "id", id, "err", err)

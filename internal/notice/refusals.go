@@ -8,7 +8,7 @@ import (
 )
 
 // Refusals follow the requests that a store refuses, or leaves unanswered, again and again, although it answers others: the connection
-// shows nothing of that. Requests are told apart by what they are for.
+// shows nothing of that. Requests are distinguished by their purpose.
 type Refusals struct {
 	Log   Log
 	Fades func() time.Duration // after how long without another refusal nothing is known any more

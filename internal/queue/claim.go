@@ -52,7 +52,7 @@ func (l *claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, erro
 	return l.begin(ctx, "acquire", nil, w, nil, (*Contender).enter)
 }
 
-// TryAcquire takes one command, which writes nothing if somebody is in the way.
+// TryAcquire takes one command, which writes nothing if the lock is taken.
 func (l *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
 	return l.begin(ctx, try, nil, nil, nil, func(c, _ *Contender) error { return c.tryOnce(0) })
 }
@@ -69,12 +69,12 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 	}
 	g, err := l.begin(ctx, "requeue", old, w, nil, (*Contender).enter)
 	if err != nil {
-		old.AwaitRelease() // whoever comes next would queue behind it
+		old.AwaitRelease() // else the next acquisition would queue behind it
 	}
 	return g, err
 }
 
-const try = "try" // waits for nobody
+const try = "try" // does not wait
 
 // errGone says that a contender has lost its place in the queue and has to start again, which a try does not.
 var errGone = second.Unavailable(errors.New("the session has ended; a new one begins"))
@@ -131,7 +131,7 @@ func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 	return a.Queue, err
 }
 
-// Revoke has those that have the lock know that they are asked for it. It is nothing if nobody has.
+// Revoke asks the holders to release the lock. It does nothing if the lock is free.
 func (l *claim) Revoke(ctx context.Context) error {
 	_, err := l.request(ctx, Ask, "revoke", l.ref())
 	return err

@@ -27,8 +27,8 @@ type Store interface {
 	Close()
 }
 
-// A Follower is a store that tells how a contender stands only as long as it is told to. Any other tells it unasked. Its names may be
-// used again, from when a contender is known to be removed; so all that it tells has the Token of the Ref, also of one that is missing.
+// A Follower is a store that reports the state of a contender only between Follow and its end. Other stores always report it. Its names may
+// be used again, from when a contender is known to be removed; so all that it tells has the Token of the Ref, also of one that is missing.
 type Follower interface {
 	// Follow has the store tell, by [Tier.Tell], how a contender stands and each change, until Unfollow. Both return at once, and
 	// may call Tell.
@@ -69,10 +69,10 @@ const (
 	Open    Op = "open"    // a session
 	Beat    Op = "beat"    // renew a session, with those Among
 	Audit   Op = "audit"   // who queues under a session
-	Drop    Op = "drop"    // remove those Among from their queues, whom nobody wants, as far as it need not wait for anybody
+	Drop    Op = "drop"    // delete orphaned contenders (Among) from their queues, except in a queue that is locked
 	Goodbye Op = "goodbye" // end a session, with those Among
 	Enter   Op = "enter"   // queue behind all others, and remove Old
-	Try     Op = "try"     // queue if nobody is in the way
+	Try     Op = "try"     // queue if the lock is free
 	Look    Op = "look"    // how does it stand
 	Share   Op = "share"   // it reads from now on
 	Weigh   Op = "weigh"   // it wants no more than Weight permits, or has none above that, from now on
@@ -90,7 +90,7 @@ const (
 	Done                   // executed
 	Failed                 // not executed, and worth another try
 	Denied                 // not executed, and never will be as things stand
-	Locked                 // of a Try: somebody is in the way
+	Locked                 // of a Try: the lock is taken
 	Gone                   // not executed: an Enter has not found the contender that it was to remove
 	Expired                // not executed: there is no such session any more
 )
@@ -104,7 +104,7 @@ type Answer struct {
 
 	View          View    // of Enter, Try, Look, Share and Weigh
 	Permits       int     // of an Enter or a Try that is Denied because it has another number: how many there are
-	Views         []View  // of Beat: those Among of whom no news would tell, and what counts before the session does as renewed
+	Views         []View  // of Beat: the state of contenders in Among without notifications; applied before the session counts as renewed
 	Removed       Removal // of Leave, and by Enter of Old
 	InGracePeriod bool    // of Try: Locked, as the store grants nothing
 
@@ -156,10 +156,10 @@ type View struct {
 	Has     bool // the lock
 	Reads   bool
 	Asked   bool             // to give the lock up
-	Behind  bool             // somebody waits because of it
+	Behind  bool             // another contender waits because of it
 	Reader  bool             // the one right behind reads
 	Of      int              // permits that there are, 0 for a lock
-	Free    int              // permits that nobody ahead wants, if it does not have its own; 0 or less if any contender waits ahead
+	Free    int              // permits that no contender ahead wants, if it does not have its own; 0 or less if any contender waits ahead
 	Waiting int              // others who wait for permits
 	Ahead   int              // how many keep the lock from it; of permits, how many wait before it
 	Nearest second.Contender // of those, the one right ahead

@@ -63,7 +63,7 @@ type Contender struct {
 	refusal  error          // valid then
 	spent    atomic.Bool    // given up
 	fate     error          // what Release says about the end; valid once it is released
-	released mutexbool.Bool // it is gone, or nobody has to wait for that any more
+	released mutexbool.Bool // it is gone, or no caller has to wait for that any more
 }
 
 // enrol has a contender enter that is yet to do so, in place of an old one that was given up.
@@ -140,7 +140,7 @@ func (c *Contender) lastFailure() error {
 // explain adds to the end of a wait why it took that long, as far as that is known.
 func (c *Contender) explain(cause error) error { return c.claim.tier.explainBy(cause, c.lastFailure()) }
 
-// attend has whoever stands behind be seen.
+// attend makes contenders behind this one visible.
 func (c *Contender) attend() {
 	c.follow()
 	if c.newest().Again > 0 {
@@ -212,7 +212,7 @@ func (c *Contender) enter(old *Contender) error {
 	return err
 }
 
-// tryOnce holds the lock, or so many permits, if nobody is in the way.
+// tryOnce acquires the lock, or so many permits, if they are free.
 func (c *Contender) tryOnce(weight int64) error {
 	if err := c.want(weight); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 	c.follow()
 	defer w.Forget()
 	for pace, ahead := shortest, ""; ; pace = min(2*pace, longest) {
-		if next := c.newest().Nearest.ID; next != ahead { // those who tell nobody follow one another: the last one may go as soon
+		if next := c.newest().Nearest.ID; next != ahead { // locks without notifications follow one another: the last one may go as soon
 			pace, ahead = shortest, next
 		}
 		c.wake.Clear()
@@ -254,7 +254,7 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 		if c.hold() { // else it is not its turn, or the lease has run out and may be renewed
 			return nil
 		}
-		if v := c.newest(); v.Ahead > 0 || v.InGracePeriod { // else it waits for permits, and for nobody, or that is yet to be told
+		if v := c.newest(); v.Ahead > 0 || v.InGracePeriod { // else it waits for permits and for no contender, or that is not known yet
 			w.Stands(c.standing)
 		}
 		if d != nil {
@@ -269,10 +269,10 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 	}
 }
 
-// shortest and longest are the times between two looks at somebody who tells nobody.
+// shortest and longest are the times between two looks at a lock without notifications.
 const shortest, longest = 10 * time.Millisecond, 100 * time.Millisecond
 
-// awaitNews waits until the contender is told something or is lost, something has changed, it has to look again, or ctx is done.
+// awaitNews waits until the contender gets a notification or is lost, something has changed, it has to look again, or ctx is done.
 func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <-chan struct{}) {
 	var look <-chan time.Time
 	if again := c.newest().Again; again > 0 {
@@ -374,7 +374,7 @@ func (c *Contender) takes(v View) bool {
 	return true
 }
 
-// contestLocked tells the holder that somebody has waited since then, and from when on somebody may wait who is in no queue (Yield).
+// contestLocked notifies the holder that another contender has waited since then, and from when on locks without a queue may wait (Yield).
 func (c *Contender) contestLocked(since time.Time) {
 	signal := c.contended.Load()
 	if c.said.Yield > 0 {
@@ -439,7 +439,7 @@ func (c *Contender) missing(v View) {
 	c.session.Lose(c, loss)
 }
 
-// removed is the loss of a contender that somebody else has removed.
+// removed is the loss of a contender that another process has deleted.
 func (c *Contender) removed() error {
 	return second.Lost(second.ByDeletion, "%s", c.claim.tier.config.Lost(c.Ref()))
 }
@@ -462,7 +462,7 @@ func (c *Contender) reportLoss(cause error) {
 func (c *Contender) IsLost() bool { return c.life.Err() != nil }
 
 // giveUp comes before the contender leaves the queue, and returns the loss, which is none from then on unless the answer to that
-// says so; [second.ErrReleased] if it was given up before. Whoever does it has to have it depart next.
+// says so; [second.ErrReleased] if it was given up before. The caller has to call depart next.
 func (c *Contender) giveUp() error {
 	if c.spent.Swap(true) {
 		return second.ErrReleased
@@ -492,13 +492,13 @@ func (c *Contender) depart(removed Removal) {
 }
 
 // leave removes the contender again and again until it is certain to be gone, as far as the commands that were answered can make
-// it; see [Tier.audit] for the others. Nobody has to wait for more than the first answer.
+// it; see [Tier.audit] for the others. No caller waits for more than the first answer.
 func (c *Contender) leave(removed Removal) {
 	t, loss := c.claim.tier, context.Cause(c.life)
 	switch {
 	case removed != Kept:
 		loss = c.left(removed, loss)
-	case !c.queues.Load(): // by another hand, and nobody has said so yet; or it never entered
+	case !c.queues.Load(): // another process deleted it, which is not known yet; or it never entered
 		loss = cmp.Or(loss, c.removed())
 	}
 	var until time.Duration // when its lease is over at the latest, where that is its own
@@ -506,7 +506,7 @@ func (c *Contender) leave(removed Removal) {
 	for pace := retry.New(); c.queues.Load(); {
 		if t.unreachable() != nil {
 			c.finish(loss)
-			t.answering(t.ctx) // all that leave meanwhile would else send something that nobody answers
+			t.answering(t.ctx) // else each contender that leaves would send a request without an answer
 		}
 		if t.ctx.Err() != nil {
 			c.finish(loss)
@@ -562,7 +562,7 @@ func (c *Contender) left(r Removal, loss error) error {
 	return loss
 }
 
-// finish says that nobody has to wait for the end of the contender any more.
+// finish ends all waits for the end of the contender.
 func (c *Contender) finish(fate error) {
 	if !c.released.IsSet() {
 		c.reportLoss(fate)

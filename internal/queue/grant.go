@@ -19,10 +19,10 @@ func (c *Contender) Context() context.Context { return c.life }
 // Tenure ends when the lock is lost, and when it is given up.
 func (c *Contender) Tenure() context.Context { return c.tenure }
 
-// Contended is the signal that somebody waits.
+// Contended is the signal that another process waits.
 func (c *Contender) Contended() *second.Contention { return c.contended.Load() }
 
-// Revoked is closed when somebody has asked for the lock.
+// Revoked is closed when a revoke was requested.
 func (c *Contender) RevokeRequested() <-chan struct{} {
 	c.follow()
 	return c.revoked.C()

@@ -59,7 +59,7 @@ func (s semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Perm
 	}))
 }
 
-// TryAcquire takes one command, which writes nothing if somebody waits or fewer than k permits are free.
+// TryAcquire takes one command, which writes nothing if a process waits or fewer than k permits are free.
 func (s semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
 	return s.permitsOf(s.begin(ctx, try, nil, nil, nil, func(c, _ *Contender) error { return c.tryOnce(int64(k)) }))
 }

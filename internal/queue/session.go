@@ -22,7 +22,7 @@ type session struct {
 	name string
 	ttl  time.Duration
 
-	doubtful atomic.Bool // some may queue under it for whom nobody stands; see [Tier.audit]
+	doubtful atomic.Bool // orphaned contenders may queue under it; see [Tier.audit]
 }
 
 func (t *Tier) newSession(name string, ttl, sent time.Duration) *session {
@@ -127,14 +127,14 @@ func (t *Tier) beat(x *session) (renewed bool) {
 	return a.Outcome == Done
 }
 
-// expire ends a session of which the store says that it is over.
+// expire ends a session that has expired in the store.
 func (t *Tier) expire(x *session, why error) {
 	x.End(why)
 	t.Connection.End(x.name)
 	t.renew.Set()
 }
 
-// audit removes those from the queues for whom nobody of this process stands. A command whose answer did not come may be
+// audit deletes orphaned contenders, which have no owner in this process. A command whose answer did not come may be
 // executed at any later time, also after the removal of its contender: by a server, say, that was stopped and continued.
 // Nothing but the end of the session, without which it is refused, makes sure that it is not; and until then this finds what it
 // has done. Who gives a contender up removes it by another command, which would else find nothing.

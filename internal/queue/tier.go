@@ -31,7 +31,7 @@ type Config struct {
 	Record    func(Record)       // for tests; nil: that of all
 }
 
-// Recorder is told what passes between the tiers of this process and their stores, if it is set before there are any.
+// Recorder records what passes between the tiers of this process and their stores. Set it before any is opened.
 var Recorder = func(Record) {}
 
 // A Tier is a store as this process sees it: its session, and the contenders under it.
@@ -178,7 +178,7 @@ func (t *Tier) Groups() (requests, commands int64) { return 0, 0 }
 // Now is the clock of the leases.
 func (t *Tier) Now() time.Duration { return t.clock.Now() }
 
-// Logger is where people are told.
+// Logger returns the logger of warnings.
 func (t *Tier) Logger() *slog.Logger { return t.config.Logger }
 
 // Context ends with the tier.
@@ -195,7 +195,8 @@ func (t *Tier) Deafen(why error) {
 		}
 	})
 	if before.deaf == nil && now.deaf != nil {
-		t.config.Logger.Warn(t.config.Package+": lock notifications are unavailable; this process may learn of a grant a quarter of the TTL late", "err", why)
+		t.config.Logger.Warn(t.config.Package+": lock notifications are unavailable; this process may learn of a grant a quarter of the TTL late",
+			"err", why)
 	}
 }
 
@@ -283,7 +284,7 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 	t.config.Record(Record{Number: number, Begun: begun, Ended: t.Now(), Command: c, Answer: a})
 	t.account(c, a)
 	switch {
-	case a.Outcome == Expired: // which is told first
+	case a.Outcome == Expired: // which is handled first
 	case a.Away == nil || ctx.Err() == nil:
 		t.noteAway(a.Away, c.Op == Open || c.Op == Beat)
 	case a.Outcome == Unknown || a.Outcome == Failed:
@@ -337,7 +338,7 @@ func (t *Tier) repeat(ctx context.Context, send func() Answer) (Answer, error) {
 	}
 }
 
-// learn changes what is known of the store, and tells whoever waits for that.
+// learn changes what is known of the store, and wakes all waiters.
 func (t *Tier) learn(change func(*status)) (before, now *status) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -400,7 +401,7 @@ func (t *Tier) ttl() time.Duration {
 	return t.config.TTL
 }
 
-// Tell takes news of a contender. What nobody stands for any more is dropped, also where another has the name by now.
+// Tell takes a notification about a contender. One for a contender without an owner is dropped, also if another has its name by now.
 func (t *Tier) Tell(v View) {
 	now := t.Now()
 	t.config.Record(Record{Begun: now, Ended: now, Answer: Answer{View: v}})

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// A Contention is a signal that is raised once, and for good, when somebody is known to wait behind a grant.
-// Whoever never asks causes no looking.
+// A Contention is a signal that is raised once, and for good, when another process is known to wait behind a grant.
+// Without a call of For or Raised the store is not asked.
 type Contention struct {
 	look   func()
 	looked sync.Once
 	raised chan struct{}
 	since  time.Time // valid when raised is closed
 
-	suspected atomic.Pointer[time.Time] // from when on somebody may wait who cannot be seen to
+	suspected atomic.Pointer[time.Time] // from when on a process may wait that is not visible
 }
 
 // NewContention returns a signal for which look, which must not wait, begins to look: it is called
-// when somebody first asks, unless the signal is raised by then.
+// at the first question, unless the signal is raised by then.
 func NewContention(look func()) *Contention {
 	return &Contention{look: look, raised: make(chan struct{})}
 }
 
-// Raise says that somebody has waited since then. It is called once.
+// Raise records that another process has waited since then. It is called once.
 func (s *Contention) Raise(since time.Time) {
 	s.since = since
 	close(s.raised)
 }
 
-// Suspect says that from a time on somebody may wait who cannot be seen to. For counts from then; the
+// Suspect records that from a time on a process may wait that is not visible. For counts from then; the
 // signal is not raised.
 func (s *Contention) Suspect(from time.Time) { s.suspected.Store(&from) }
 
@@ -43,7 +43,7 @@ func (s *Contention) C() <-chan struct{} {
 	return s.raised
 }
 
-// Raised reports whether somebody is known to wait, and begins nothing.
+// Raised reports whether another process is known to wait, and starts nothing.
 func (s *Contention) Raised() bool {
 	select {
 	case <-s.raised:
@@ -53,9 +53,9 @@ func (s *Contention) Raised() bool {
 	}
 }
 
-// For returns for how long somebody has been known to wait: since the look that showed it
-// was sent, or since the grant if that came later. If nobody is, it is
-// since when somebody is suspected to, and else 0.
+// For returns for how long another process has been known to wait: since the look that showed it
+// was sent, or since the grant if that came later. If none is known, it is
+// the time since the suspicion, and 0 without one.
 func (s *Contention) For() time.Duration {
 	if s.C(); s.Raised() {
 		return max(time.Since(s.since), 1)

@@ -16,7 +16,7 @@ type Description struct {
 	Label   string    `json:"label,omitempty"`
 	Linger  int64     `json:"linger_ms,omitempty"`
 	Time    time.Time `json:"time"`             // by the owner's clock
-	Revoke  bool      `json:"revoke,omitempty"` // somebody has asked it for the lock
+	Revoke  bool      `json:"revoke,omitempty"` // a revoke was requested
 }
 
 // Describe returns what contenders of this process say.

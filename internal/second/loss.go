@@ -11,7 +11,7 @@ type LossCause string
 const (
 	ByLease    LossCause = "lease"    // it ran out, as the store was not heard from
 	BySession  LossCause = "session"  // the store says that the session is over
-	ByDeletion LossCause = "deletion" // somebody deleted the contender
+	ByDeletion LossCause = "deletion" // the contender was deleted
 	ByClose    LossCause = "close"    // the program closed everything
 	ByOther    LossCause = "other"
 )
@@ -32,7 +32,7 @@ func Lost(cause LossCause, format string, args ...any) error {
 	return loss{fmt.Errorf("%w: "+format, append([]any{ErrLost}, args...)...), cause}
 }
 
-// CauseOf tells how a lock was lost, of which err says that it was.
+// CauseOf returns the cause of the loss that err reports.
 func CauseOf(err error) LossCause {
 	var l loss
 	switch {

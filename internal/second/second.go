@@ -33,12 +33,12 @@ type Tier interface {
 	Groups() (requests, commands int64)
 	// Now is the clock of the leases, from any beginning: monotonic, and it counts the sleep of the machine.
 	Now() time.Duration
-	// Logger is where people are told what no return value can carry. No call waits for the program's handler.
+	// Logger returns the logger of warnings that no return value can carry. No call waits for the program's handler.
 	Logger() *slog.Logger
 	// Context ends when the tier is closed.
 	Context() context.Context
 	// Notify has f called with how the connection stands, and for each change from then on, one
-	// at a time. Changes during a call are told as one. After the tier is closed no call begins; Close
+	// at a time. Changes during a call are combined into one. After the tier is closed no call begins; Close
 	// does not wait for one that goes on. It is called once at most.
 	Notify(f func(Connection))
 	// Close loses every grant and leaves no goroutine. It may be called again.
@@ -48,7 +48,7 @@ type Tier interface {
 // Options are what is particular to one lock.
 type Options struct {
 	Mode      Mode
-	MayLinger time.Duration // for how long a contender may be kept while nobody holds the lock; it says so of itself
+	MayLinger time.Duration // for how long a contender may be kept while the lock is idle; its description says so
 	Own       []any         // options of the tier's package; Claim refuses those that it does not know
 }
 
@@ -56,8 +56,8 @@ type Options struct {
 type Mode int
 
 const (
-	Exclusive Mode = iota // with nobody: a mutex
-	Writing               // with nobody: the writer of a reader/writer lock
+	Exclusive Mode = iota // with no other: a mutex
+	Writing               // with no other: the writer of a reader/writer lock
 	Reading               // with others that read
 )
 
@@ -82,7 +82,7 @@ type Claim interface {
 	// Revoke asks those that have the lock to give it up, which their grants tell. Nobody is made
 	// to.
 	Revoke(ctx context.Context) error
-	// Break removes the contender with the token from the queue, whoever has made it, and nobody else. It returns nil once
+	// Break deletes the contender with the token from the queue, of any process, and no other. It returns nil once
 	// that is gone, and [ErrReleased] if it finds none. [errors.ErrUnsupported] says that the store cannot do it.
 	Break(ctx context.Context, token int64) error
 	// Equal reports whether the contenders of both claims would be alike, so that an error
@@ -110,7 +110,7 @@ type Grant interface {
 	// Contended tells whether another process waits because of this grant: behind one that reads,
 	// one that does not. After Share it is another signal.
 	Contended() *Contention
-	// Revoked returns a channel that is closed when somebody has asked for the lock.
+	// Revoked returns a channel that is closed when a revoke was requested.
 	RevokeRequested() <-chan struct{}
 	// Shared reports whether the grant is one to read.
 	Shared() bool
@@ -120,7 +120,7 @@ type Grant interface {
 	// is then as it was. Release and Requeue may overtake it. It is not called twice at once.
 	Share(ctx context.Context) error
 	// Idle reports whether nothing that was sent under the grant waits for its answer. What
-	// does may still take effect, under whoever has the grant then.
+	// does may still take effect, under the next holder of the grant.
 	Idle() bool
 	// Leased reports whether a lease tells until when the lock is ours. Else only the store
 	// knows; Confirm asks it, for a second at most.
@@ -135,8 +135,8 @@ type Grant interface {
 	AwaitRelease() error
 }
 
-// Deadlock is told, in words, of a wait behind a hold of its own process that has lasted for a day. Package zktest sets it, for tests in
-// virtual time, which would go on for ever; elsewhere that is nobody's business.
+// Deadlock is called with a description when a wait behind a hold of its own process has lasted for a day. Package zktest sets it, for
+// tests in virtual time, which would not end; elsewhere it does nothing.
 var Deadlock = func(what string) {}
 
 // TellDeadlock tells it as a logger would.
@@ -157,12 +157,12 @@ type Contender struct {
 	Label  string
 	Linger time.Duration
 	Shared bool // it reads: others that do have the lock at the same time
-	Asked  bool // somebody has asked it to give the lock up
+	Asked  bool // a revoke was requested
 
-	InGracePeriod bool // it waits for nobody, and is not granted the lock as the store grants none
+	InGracePeriod bool // it is first, and does not hold the lock because of a grace period
 
 	Permits int // that it has of a semaphore
-	Of      int // the permits that there are; 0 if nobody says it at the path
+	Of      int // the number of permits; 0 if the path does not say
 }
 
 // A Connection is a change of the connection to the store.

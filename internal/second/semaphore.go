@@ -8,8 +8,8 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A Semaphore is one way to take permits, of which all processes together may have as many as the store says. It says what the first
-// process asked for, until somebody sets another number.
+// A Semaphore is one way to take permits. All processes together may have as many as the store says. It says what the first
+// process asked for, until another number is set.
 // A permit is taken and given up in the store one by one, but a request for several is served whole.
 type Semaphore interface {
 	// Permits returns how many permits there are, as far as this process knows: the number that it was given, until the store has
@@ -19,9 +19,9 @@ type Semaphore interface {
 	SetPermits(ctx context.Context, n int) error
 	// Acquire queues and waits until it is first and d takes of the permits that are free. These
 	// come in one write, all or none, with which it leaves the queue. As long as it is first,
-	// nobody else gets any. It ends like [Claim.Acquire], and with [ErrTooManyPermits] once it wants more permits than there are.
+	// no other process gets any. It ends like [Claim.Acquire], and with [ErrTooManyPermits] once it wants more permits than there are.
 	Acquire(ctx context.Context, d *Demand) ([]Permit, error)
-	// TryAcquire returns [ErrLocked] unless k permits are free and nobody queues for them, [ErrTooManyPermits] if there are fewer, and
+	// TryAcquire returns [ErrLocked] unless k permits are free and no process queues for them, [ErrTooManyPermits] if there are fewer, and
 	// fails at once while the store cannot be reached.
 	TryAcquire(ctx context.Context, k int) ([]Permit, error)
 	// Release gives permits up, each of them once, in one write, and waits until they are gone,
@@ -64,7 +64,7 @@ type Demand struct {
 // Contest says how many others have been seen in the queue. It is called by the acquisition alone.
 func (d *Demand) Contest(others int) { d.others.Store(max(d.others.Load(), int64(others))) }
 
-// Others returns how many others were in the queue, as far as is known to whoever is first.
+// Others returns how many others were in the queue, as far as the first one knows.
 func (d *Demand) Others() int { return int(d.others.Load()) }
 
 // Contended reports whether another process has been seen in the queue since the acquisition began.

@@ -18,7 +18,7 @@ type Tasks struct {
 	ended bool
 }
 
-// NewTasks returns tasks of which none has begun.
+// NewTasks returns an empty set of tasks.
 func NewTasks() *Tasks { return &Tasks{Spare: 16, next: make(chan func())} }
 
 // Go runs f. It does nothing after End, and then reports false.

@@ -11,7 +11,7 @@ import (
 // maxText is how many bytes count of what a process says of itself, and of a label that is set here.
 const maxText = 256
 
-// Text is what is told of a text that somebody has put into a store: the first 256 bytes, and "…" if there are more, as [Clean]
+// Text shortens a text that another program may have put into a store: the first 256 bytes, and "…" if there are more, as [Clean]
 // has them: one KiB at most. Each tier has it of all texts of a [Contender], so that what users log and operators see is one line of
 // plain text, and short.
 func Text(s string) string {

@@ -3,7 +3,7 @@ package second
 import "sync/atomic"
 
 // A Wait is an acquisition under way, as seen by those who wait for it. The tier says in it how to
-// learn where its contender stands; the gate asks when somebody wants to know. Nil stands for none.
+// learn where its contender stands; the gate asks when a caller wants to know. Nil stands for none.
 type Wait struct {
 	ask    atomic.Pointer[func() Standing]
 	failed atomic.Pointer[func() error]

@@ -466,7 +466,8 @@ func (a *attempt) stand(n *Node, l listed) (standing, error) {
 	n.heard.Store(int64(l.asked))
 	if s.foreign > 0 && !a.reported { // once per attempt, and not more often than the logger wants
 		a.reported = true
-		a.client.options.Logger.Info("zklock: ignoring children of a lock path that are not queue entries", "path", a.lock.path, "count", s.foreign)
+		a.client.options.Logger.Info("zklock: ignoring children of a lock path that are not queue entries",
+			"path", a.lock.path, "count", s.foreign)
 	}
 	return s, nil
 }

@@ -143,7 +143,8 @@ func (n *Node) renewed(err error) {
 	if classify(err) == permanent && c.link.Context().Err() == nil {
 		number := n.number()
 		r.failed[path] = (number/renewStep + 1) * renewStep
-		c.options.Logger.Warn("zklock: a lock path has used half of its sequence numbers; permit this process to delete the path, which resets them", "path", path, "number", number, "next try", r.failed[path], "err", err)
+		c.options.Logger.Warn("zklock: a lock path has used half of its sequence numbers; permit this process to delete the path, "+
+			"which resets them", "path", path, "number", number, "next try", r.failed[path], "err", err)
 	}
 }
 

@@ -18,20 +18,20 @@ type Rule struct {
 	Wait    time.Duration                // for the lock; none if zero
 	AtLeast time.Duration                // from getting the lock, however short the run is
 	Log     *slog.Logger                 // slog.Default() if nil
-	OnSlot  func(path string, err error) // nil if nobody wants to know
+	OnSlot  func(path string, err error) // nil without an observer
 }
 
 // The outcomes of a slot in one process.
 const (
 	ran     = "run"
-	skipped = "skipped" // somebody else has the lock, or leads
-	failed  = "failed"  // nobody may have it: the store did not answer, refused, or grants none
+	skipped = "skipped" // another process has the lock, or leads
+	failed  = "failed"  // no process may have it: the store did not answer, refused, or is in a grace period
 )
 
 // Outcomes are all that Outcome returns.
 var Outcomes = [...]string{ran, skipped, failed}
 
-// Outcome is what became of a slot of which OnSlot is told err.
+// Outcome is the result of a slot for which OnSlot gets err.
 func Outcome(err error) string {
 	waited, gracePeriod := (*tier.WaitError)(nil), (*tier.GracePeriodError)(nil)
 	switch {
@@ -67,7 +67,7 @@ func (r Rule) Begin(ctx context.Context, m *tier.Mutex) (*Run, error) {
 	}
 	if err != nil {
 		level := slog.LevelWarn
-		if errors.Is(err, tier.ErrLocked) || ctx.Err() != nil { // as it should be: somebody else runs, or this scheduler stops
+		if errors.Is(err, tier.ErrLocked) || ctx.Err() != nil { // as it should be: another process runs, or this scheduler stops
 			level = slog.LevelDebug
 		}
 		r.log().Log(ctx, level, "job skipped: lock not acquired", "path", m.Path(), "error", err)

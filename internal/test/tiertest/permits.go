@@ -24,7 +24,8 @@ var permitPromises = []promise{
 	{name: "permits-demand", text: "The first waiter can reduce its request, and is not overtaken meanwhile",
 		test: demandShrinks},
 	{name: "permits-try", text: "A try takes what is free, unless somebody waits", test: tryPermits},
-	{name: "permits-contenders", text: "Contenders shows the holders of permits and how many each has, and then the waiters, in order", test: permitContenders},
+	{name: "permits-contenders", text: "Contenders shows the holders of permits and how many each has, and then the waiters, in order",
+		test: permitContenders},
 	{name: "permits-standing", text: "A waiter for permits knows, without a request, how many wait ahead of it, and the first one, that " +
 		"others wait", test: permitStanding},
 	{name: "permits-number", text: "A process that gives another number of permits follows the number in the store while the path is in use",

@@ -120,8 +120,8 @@ func (r examination) examineNumbers(renewable bool) {
 	case r.Next < zkqueue.RenewFrom:
 		r.Find(inspect.OK, "", "%s", used)
 	case !renewable || len(r.Others) > 0:
-		r.Find(inspect.Warning, "", "%s, and tierlock cannot reset them: the path is not an unchanged container of its own, or has other children; "+
-			"delete it once it is empty", used)
+		r.Find(inspect.Warning, "", "%s, and tierlock cannot reset them: the path is not an unchanged container of its own, or has other "+
+			"children; delete it once it is empty", used)
 	default:
 		r.Find(inspect.Note, "", "%s; tierlock resets them as soon as the queue is empty", used)
 	}

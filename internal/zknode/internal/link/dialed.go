@@ -350,7 +350,8 @@ func (l *dialed) warnOfTick(s *Session) {
 	const usualTick = 2 * time.Second
 	timeout := s.Negotiated()
 	if raised := timeout > l.link.config.TTL; raised || timeout < 4*usualTick {
-		l.link.config.Logger.Warn("zklock: the session timeout may be too short for a safe lease during a network partition; it should be four times tickTime",
+		l.link.config.Logger.Warn("zklock: the session timeout may be too short for a safe lease during a network partition; "+
+			"it should be four times tickTime",
 			"granted", timeout, "asked for", l.link.config.TTL, "safe with tickTime up to", timeout/4)
 	}
 }

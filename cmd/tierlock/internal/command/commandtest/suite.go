@@ -621,7 +621,7 @@ func gracePeriodIsSeen(t *testing.T, s Site) {
 
 	waiting := s.start(t, Under("-v", "/grace", "true")...)
 	waiting.Prints(waiting.Stderr, "waiting: "+why)
-	waiting.Prints(waiting.Stderr, `level=WARN msg="\w+: grace period; the store grants no lock until it ends" until=20\S+ reason="the server `)
+	waiting.Prints(waiting.Stderr, `level=WARN msg="\w+: grace period; [^"]*" until=20\S+ reason="the server `)
 	watch.Prints(watch.Stdout, why)
 	watch.Prints(watch.Stdout, "/grace queued: tierlock ")
 	s.want(t, "who /grace", 0, `0 +grace-period +tierlock `, "(?m)^"+why)
