@@ -74,7 +74,7 @@ func (s *store) transact(ctx context.Context, all []*queue.Contender, check func
 			look = append(look, clientv3.OpGet(keyOf(c.Ref()), clientv3.WithKeysOnly()))
 		}
 	}
-	var answer *clientv3.TxnResponse // whoever does not wait for the end does not look at it
+	var answer *clientv3.TxnResponse // a caller that does not wait for the end does not read it
 	err := queue.Write(ctx, all, check, func() (queue.Outcome, error) {
 		err := s.call(s.tier.Context(), func(ctx context.Context) (err error) {
 			answer, err = s.client.Txn(ctx).If(there...).Then(ops...).Else(look...).Commit()

@@ -27,7 +27,7 @@ type mirror struct {
 	store  *store
 	prefix string // of the keys of the queue
 	stop   context.CancelFunc
-	idle   *time.Timer // ends the mirror when nobody follows it
+	idle   *time.Timer // ends the mirror when no contender follows it
 
 	mu        sync.Mutex                  // guards the fields below
 	revision  int64                       // up to which all is known, 0 while nothing is
@@ -178,7 +178,7 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 			}
 			m.learn(0, func() { m.applyLocked(r.Events) })
 		case <-time.After(quarter + rand.N(quarter)): // spreads the looks of many processes over time
-			// A connection can die unnoticed: the client pings its servers only if it is told to.
+			// A connection can die unnoticed: the client pings its servers only if it is configured so.
 			if news, err := m.look(ctx); err == nil && news {
 				m.store.stream.Add(1)
 				return

@@ -24,7 +24,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A store is etcd as this process sees it, over a client that belongs to somebody else. A session is an etcd lease, under which
+// A store is etcd as this process sees it, over a client that belongs to the program. A session is an etcd lease, under which
 // all keys of the process are created.
 type store struct {
 	client  *clientv3.Client
@@ -111,7 +111,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	case queue.Resize:
 		err = s.resize(ctx, c.Ref)
 	default:
-		err = denied{fmt.Errorf("%s: %w", c.Op, errors.ErrUnsupported)} // all are told how they stand
+		err = denied{fmt.Errorf("%s: %w", c.Op, errors.ErrUnsupported)} // every contender is reported unasked
 	}
 	return s.conclude(c, a, err)
 }

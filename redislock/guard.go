@@ -59,7 +59,7 @@ func Eval(ctx context.Context, guard tier.Guard, script string, keys []string, a
 	if err != nil {
 		return nil, fmt.Errorf("redislock: script: %w", err)
 	}
-	var result any // whoever does not wait for the end does not look at it
+	var result any // a caller that does not wait for the end does not read it
 	s, all, err := queue.Guarding[*store](locks, "Redis")
 	if err == nil {
 		err = queue.Write(ctx, all, locks.Check, func() (outcome queue.Outcome, err error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A store is Redis as this process sees it, over a client that belongs to somebody else.
+// A store is Redis as this process sees it, over a client that belongs to the program.
 //
 // Redis knows the leases of contenders, each of which ends a TTL after Redis last heard of it, and no sessions. One exists only
 // here: it is a time in which Redis has never failed to answer for as long as a lease lasts.
@@ -126,7 +126,7 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 		a.View, err = view(c.ID, words)
 	}
 	if err != nil {
-		return queue.Answer{Err: err} // and nobody knows what was done
+		return queue.Answer{Err: err} // and it is not known what was done
 	}
 	a.Outcome = queue.Done
 	return a
@@ -155,7 +155,7 @@ func (s *store) beat(all []queue.Ref) (a queue.Answer) {
 	sent := s.tier.Now()
 	silent := sent-time.Duration(s.heard.Load()) > s.options.TTL
 	if silent || len(all) == 0 {
-		a = s.Do(s.tier.Context(), queue.Command{Op: queue.Look, Ref: queue.Ref{Path: records}}) // where nobody queues
+		a = s.Do(s.tier.Context(), queue.Command{Op: queue.Look, Ref: queue.Ref{Path: records}}) // where no contender queues
 		switch {
 		case a.Outcome != queue.Done:
 			return a

@@ -19,7 +19,7 @@ type Elector struct {
 	path     string
 	rule     slot.Rule
 
-	log   *slog.Logger // which may block: nobody waits for it but Close, for a second
+	log   *slog.Logger // which may block: only Close waits for it, for a second
 	flush func()
 
 	stop  context.CancelFunc
@@ -88,7 +88,7 @@ func (e *Elector) lead(ctx context.Context, term int64) error {
 		e.log.Warn("leadership lost: another process may run jobs, too", "path", e.path, "term", term, "error", err)
 		return nil
 	}
-	e.mu.Lock() // whoever asks later is told that it does not lead
+	e.mu.Lock() // a later call of IsLeader returns an error
 	last := e.last
 	e.mu.Unlock()
 	time.Sleep(time.Until(last.Add(e.rule.AtLeast)))

@@ -16,7 +16,7 @@ type Breaking struct {
 	target *Contender // whose deletion was asked for, without an answer
 }
 
-// Try returns what was deleted, nil if there is nobody to delete. It can be called again: then what an earlier try may have deleted, and
+// Try returns what was deleted, nil if there is nothing to delete. It can be called again: then what an earlier try may have deleted, and
 // is gone, counts as deleted.
 func (b *Breaking) Try(ctx context.Context, path Path) (*Contender, error) {
 	head, err := b.find(ctx, path)
@@ -39,7 +39,7 @@ func (b *Breaking) Try(ctx context.Context, path Path) (*Contender, error) {
 	return nil, err
 }
 
-// find reads who has the token, nil if nobody does.
+// find reads the node with the token, nil if there is none.
 func (b *Breaking) find(ctx context.Context, path Path) (*Contender, error) {
 	read := path.Holders
 	if b.Waiting {

@@ -101,13 +101,13 @@ func ParseName(name string) (kind Kind, sequence int32, ok bool) {
 	return "", 0, false
 }
 
-// Last is the highest name that is not beyond [LastSequence], of a node that nobody makes.
+// Last is the highest name that is not beyond [LastSequence], of a node that is never created.
 func Last(mode second.Mode) string { return fmt.Sprint(ownMarkers[mode][0], LastSequence) }
 
 // A Kind tells by its name what sort of lock a node belongs to.
 type Kind string
 
-// The kinds of contenders that share a path, whoever made them.
+// The kinds of contenders that share a path, of all libraries.
 const (
 	KindMutex     Kind = "mutex"
 	KindKazoo     Kind = "kazoo" // Lock and WriteLock

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	mostAside = 64 << 10    // bytes of messages that are kept for whoever reads them
+	mostAside = 64 << 10    // bytes of messages that are kept for a slow reader
 	lastWords = time.Second // for how long the end of the process waits for that
 )
 
@@ -25,7 +25,7 @@ type aside struct {
 	idle    chan struct{}
 }
 
-// speakAside has nobody wait for messages from now on. Main waits for the last ones, for lastWords at most.
+// speakAside makes messages asynchronous from now on. Main waits for the last ones, for lastWords at most.
 func (in *invocation) speakAside() {
 	a := &aside{to: in.stderr}
 	in.stderr, in.flush = a, a.flush
@@ -55,7 +55,7 @@ func (a *aside) pass() {
 		if message == nil {
 			return
 		}
-		a.to.Write(message) // there is nobody to tell of an error
+		a.to.Write(message) // an error cannot be reported
 	}
 }
 

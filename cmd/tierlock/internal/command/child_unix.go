@@ -22,7 +22,7 @@ type child struct {
 	had      bool // it had the terminal when it was stopped
 }
 
-// startChild starts the command in a process group of its own, to which it gives the terminal if nobody else wants it.
+// startChild starts the command in a process group of its own, to which it gives the terminal if no other process group wants it.
 func startChild(command, env []string) (*child, error) {
 	c := &child{events: make(chan syscall.WaitStatus), gone: make(chan struct{}), terminal: openTerminal()}
 	c.shell, _ = syscall.Getpgid(os.Getppid())

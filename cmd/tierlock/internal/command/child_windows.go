@@ -21,7 +21,7 @@ var (
 	ntResumeProcess           = syscall.NewLazyDLL("ntdll.dll").NewProc("NtResumeProcess")
 )
 
-// A child is the command, with all that it starts: the members of a job object, which nobody leaves.
+// A child is the command, with all that it starts: the members of a job object, which no process can leave.
 type child struct {
 	pid    int
 	ended  bool

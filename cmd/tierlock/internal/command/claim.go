@@ -107,7 +107,7 @@ func (p permits) inTheWay(contenders []tier.Contender) string {
 	return strings.Join(parts, "; ")
 }
 
-// outer finds nobody: more permits may well be free for a run under another one.
+// outer finds none: more permits may well be free for a run under another one.
 func (p permits) outer([]tier.Contender) int { return -1 }
 
 // holdOf is no hold if there is an error: a nil *tier.Hold is not a nil hold.

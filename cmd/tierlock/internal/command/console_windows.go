@@ -12,7 +12,7 @@ const (
 	ctrlLogoff = 5
 )
 
-// ending are the signals that end whoever waits for the lock.
+// ending are the signals that end a run that waits for the lock.
 var ending = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
 
 // catch returns what the console tells: TERM for Ctrl-Break, INT for Ctrl-C and all that ends the console.
@@ -49,7 +49,7 @@ func catchAs(forBreak os.Signal) <-chan os.Signal {
 	return caught
 }
 
-// suspends reports whether sig is to stop whoever waits, as none does.
+// suspends reports whether sig stops a run that waits; none does.
 func suspends(os.Signal) bool { return false }
 
 // endedBy returns the signal that ended a process, 0 if it ended itself.
@@ -61,7 +61,7 @@ func endedBy(status syscall.WaitStatus) syscall.Signal {
 	return 0
 }
 
-// A terminal is a console here, which is nobody's alone: nobody has to give or take it.
+// A terminal is a console here, which all its processes share: it is neither given nor taken.
 type terminal struct{}
 
 func openTerminal() terminal    { return terminal{} }

@@ -112,7 +112,7 @@ func (e *execution) lose() {
 	e.in.say("%s: %v; sending TERM, and KILL in %v", e.path, err, max(left, 0).Round(time.Millisecond))
 }
 
-// abandon ends the command because nobody waits for it any more. The lock is still ours.
+// abandon ends the command because its caller has gone. The lock is still held.
 func (e *execution) abandon() {
 	if e.ending {
 		return
@@ -121,7 +121,7 @@ func (e *execution) abandon() {
 	e.stop()
 }
 
-// giveWay ends the command because somebody has asked for the lock. It is still ours, and goes when nothing
+// giveWay ends the command because a revoke was requested. The lock is still held, and released when nothing
 // of the command is left.
 func (e *execution) giveWay() {
 	if e.ending {

@@ -8,12 +8,12 @@ import (
 // Exit statuses, those of sysexits.h where it has one. A child's own are passed through.
 const (
 	exitOK          = 0
-	exitNo          = 1   // doctor found something; break deleted nothing; revoke asked nobody
+	exitNo          = 1   // doctor found something; break deleted nothing; revoke found no holder
 	exitUsage       = 64  // EX_USAGE: the command line
 	exitUnavailable = 69  // EX_UNAVAILABLE: no server
 	exitInternal    = 70  // EX_SOFTWARE: anything else
 	exitLost        = 74  // EX_IOERR: the lock was lost while the command ran
-	exitNotAcquired = 75  // EX_TEMPFAIL: somebody else has the lock
+	exitNotAcquired = 75  // EX_TEMPFAIL: the lock is taken
 	exitCannotRun   = 126 // found, but not executable
 	exitNotFound    = 127
 	exitSignal      = 128 // and the number of the signal

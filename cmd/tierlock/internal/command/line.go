@@ -74,5 +74,5 @@ func takeLine(text string) (line, error) {
 	return newLine(os.NewFile(uintptr(in), "from run"), os.NewFile(uintptr(out), "to run")), nil
 }
 
-// say tells the other process, if it is still there: whoever is not is noticed otherwise.
+// say sends a message to the other process, if it is still there. Its end is noticed otherwise.
 func (l line) say(format string, args ...any) { fmt.Fprintf(l.out, format+"\n", args...) }

@@ -97,7 +97,7 @@ func writeLocks(w io.Writer, list *inspect.Listing) error {
 	return t.end()
 }
 
-// more says that there are n holders, of which the first was named.
+// more says how many of n holders follow the first one, which was named.
 func more(n int) string {
 	if n <= 1 {
 		return ""

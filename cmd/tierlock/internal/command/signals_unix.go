@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ending are the signals that end whoever waits for the lock.
+// ending are the signals that end a run that waits for the lock.
 var ending = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
 
 // catch returns the signals that the command is to get. Those that are ignored, as under
@@ -20,7 +20,7 @@ func catch() <-chan os.Signal {
 			signal.Notify(caught, sig)
 		}
 	}
-	// Nobody may read stderr any more: no reason to die. To ignore that would have the command ignore it, too.
+	// The reader of stderr may be gone: no reason to die. To ignore that would have the command ignore it, too.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return caught
 }
@@ -31,7 +31,7 @@ func catchInBackground() <-chan os.Signal {
 	return catch()
 }
 
-// suspends reports whether sig is to stop whoever waits.
+// suspends reports whether sig stops a run that waits.
 func suspends(sig os.Signal) bool { return sig == syscall.SIGTSTP }
 
 // endedBy returns the signal that ended a process.

@@ -55,7 +55,7 @@ func isOurTerminal(file *os.File) bool {
 	return err == nil
 }
 
-// groupEnded reports whether nobody is left in a process group.
+// groupEnded reports whether a process group is empty.
 func groupEnded(group int) bool { return errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) }
 
 // takeFrom takes the terminal back from the process group of the command.

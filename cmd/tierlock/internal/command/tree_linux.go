@@ -73,7 +73,7 @@ func descendants() []int {
 	return below
 }
 
-// isBelow goes up from p. Numbers that were used again meanwhile must not lead it round for ever.
+// isBelow goes up from p. Numbers that were used again meanwhile must not lead it round in a circle.
 func isBelow(processes map[int]process, p process) bool {
 	for range processes {
 		switch p.parent {
@@ -124,7 +124,7 @@ func slay(group int, gone <-chan struct{}, resisted func(pids []int)) {
 		}
 		pause = min(max(2*pause, time.Millisecond), 100*time.Millisecond)
 		if slices.ContainsFunc(struck, func(pid int) bool { return !slices.Contains(before, pid) }) {
-			pause = 0 // somebody starts others faster than they are found
+			pause = 0 // a process starts others faster than they are found
 		}
 		select {
 		case <-gone:

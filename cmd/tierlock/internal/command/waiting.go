@@ -39,7 +39,7 @@ func (w *waiting) acquire(ctx context.Context, limit time.Duration) (hold, error
 	return hold, err
 }
 
-// explain says for whom it waits, if somebody wants to know or nobody expects it.
+// explain says which process it waits for, with -v or if the wait is unexpected.
 func (w *waiting) explain() {
 	contenders, err := w.contenders()
 	if errors.Is(err, tier.ErrClosed) { // it does not wait any more
@@ -50,7 +50,7 @@ func (w *waiting) explain() {
 	}
 }
 
-// inTheWay says why an acquisition has failed: who was in the way just now, or that nobody can have it.
+// inTheWay says why an acquisition has failed: the present holder, or a grace period.
 func (w *waiting) inTheWay(err error) string {
 	if q := gracePeriodOf(err); q != nil {
 		return q.Error()
@@ -95,7 +95,7 @@ func (w *waiting) limit(d time.Duration) string {
 	return fmt.Sprintf(" within %v", d)
 }
 
-// logger reports trouble with the servers, nil if nobody wants to know.
+// logger reports trouble with the servers; nil without -v.
 func (o *runOptions) logger(in *invocation) *slog.Logger {
 	if !o.verbose {
 		return nil

@@ -10,12 +10,12 @@ import (
 type State string
 
 const (
-	Holds   State = "holds"   // it waits for nobody
-	Waits   State = "waits"   // it waits for somebody
+	Holds   State = "holds"   // it holds the lock
+	Waits   State = "waits"   // it waits for another contender
 	Perhaps State = "perhaps" // it holds unless its library is set up to wait for one of those ahead
 	Next    State = "next"    // it takes permits of a semaphore as soon as there are enough
 
-	InGracePeriod State = "grace-period" // it waits for nobody, and gets the lock when the store grants any again
+	InGracePeriod State = "grace-period" // it is first, and gets the lock when the grace period ends
 )
 
 // Kinds of contenders that are in every store.

@@ -12,11 +12,11 @@ const (
 	Asked        = "asked"    // the contender, for the lock
 	Queued       = "queued"   // the contender waits
 	Left         = "left"     // the contender, without having been seen to hold
-	Free         = "free"     // nobody holds the lock
+	Free         = "free"     // the lock is free
 	Taken        = "permits"  // of a semaphore, as the event says
 	Disconnected = "disconnected"
 	Connected    = "connected"
-	GracePeriod  = "grace-period" // nobody is granted a lock, as the text says
+	GracePeriod  = "grace-period" // no lock is granted, for the reason in the text
 	Granting     = "granting"     // the grace period is over
 )
 
@@ -32,7 +32,7 @@ type Event struct {
 	Text      string     `json:"text,omitempty"`
 }
 
-// changes tells the differences between two looks at a path, of which the first may be nil.
+// changes returns the differences between two looks at a path. The first one may be nil.
 func changes(before, after *Queue) []Event {
 	var events []Event
 	add := func(what string, c *Contender, unseen int64) {
@@ -45,7 +45,7 @@ func changes(before, after *Queue) []Event {
 	}
 	was, is := before.states(), after.states()
 	kept := slices.ContainsFunc(after.Holders(), func(c *Contender) bool { return was[c.id()] == Holds })
-	blocked := false // somebody ahead is still there: those behind have not had their turn
+	blocked := false // a contender ahead is still there: those behind have not had the lock
 	for i := range before.Contenders {
 		switch c := &before.Contenders[i]; {
 		case is[c.id()] != "":
@@ -77,7 +77,7 @@ func changes(before, after *Queue) []Event {
 		}
 	}
 	p := after.Semaphore
-	if p == nil && before.Semaphore != nil { // where it is known only as long as somebody is there
+	if p == nil && before.Semaphore != nil { // where it is known only while the semaphore is in use
 		p = &Semaphore{Permits: Permits{All: before.Semaphore.All}, Shares: []Share{}, Queue: []Contender{}}
 	}
 	if p != nil && before.Semaphore.differs(p) {

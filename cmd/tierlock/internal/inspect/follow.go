@@ -142,7 +142,7 @@ func (f *Follower) inGracePeriod(fresh map[string]*Queue) []Event {
 }
 
 // find returns the paths to follow: locks with contenders, those that had some a moment ago, and
-// the path itself, where somebody may be about to queue.
+// the path itself, where a process may be about to queue.
 func (f *Follower) find(ctx context.Context) ([]string, error) {
 	paths := make(map[string]bool)
 	if f.Path != "/" {

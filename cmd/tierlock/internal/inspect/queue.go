@@ -13,12 +13,12 @@ import (
 // A Reader looks at the locks of a store. It waits until the store answers or ctx is done.
 type Reader interface {
 	// List finds the locks at a path and below it, in the order of their paths; it looks at so many
-	// paths at most. With all it also returns those that nobody wants now.
+	// paths at most. With all it also returns idle ones.
 	List(ctx context.Context, path string, limit int, all bool) (*Listing, error)
 	// Look reads the queue for a lock, and all else that is at its path. Where there is nothing the
 	// queue is empty.
 	Look(ctx context.Context, path string) (*Queue, error)
-	// Glance reads the queue alone, of which before is the last glance, nil if there was none.
+	// Glance reads the queue alone. before is the last glance, nil if there was none.
 	Glance(ctx context.Context, path string, before *Queue) (*Queue, error)
 }
 
@@ -72,7 +72,7 @@ func (q *Queue) Holders() (holders []*Contender) {
 // Waiting returns how many contenders do not have the lock, as far as names tell.
 func (q *Queue) Waiting() int { return len(q.Contenders) - len(q.Holders()) }
 
-// Holder returns who has had the lock for longest, nil if nobody has it, or if q is nil.
+// Holder returns the first holder, nil if the lock is free or q is nil.
 func (q *Queue) Holder() *Contender {
 	if q == nil || len(q.Contenders) == 0 || q.Contenders[0].State == InGracePeriod {
 		return nil

@@ -92,7 +92,7 @@ func (r Registry) Look(ctx context.Context, path string) (*Queue, error) {
 	return q, nil
 }
 
-// semaphore reads who has permits at a path, and who waits for some; nil if nobody does.
+// semaphore reads the holders of permits at a path, and the waiters; nil if there are none.
 func (r Registry) semaphore(ctx context.Context, path string, now time.Time) (*Semaphore, error) {
 	all, err := r.Locks.Semaphore(path, 1).Contenders(ctx) // whatever their number is
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -153,7 +153,7 @@ func settle(ctx context.Context, err error) error {
 	return &Refusal{err}
 }
 
-// Examine says what to make of a queue. What find adds of a contender is told with the rest of it.
+// Examine says what to make of a queue. What find adds about a contender comes with its other findings.
 func (r Registry) Examine(ctx context.Context, path string, find func(context.Context, *Report) error) (*Report, error) {
 	q, err := r.Look(ctx, path)
 	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {

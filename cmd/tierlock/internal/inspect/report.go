@@ -12,16 +12,16 @@ const (
 	OK      Grade = "ok"
 	Note    Grade = "note"    // good to know
 	Warning Grade = "warning" // may fail, or will
-	Problem Grade = "problem" // a lock that does not exclude, or that nobody can get
+	Problem Grade = "problem" // a lock that does not exclude, or that no process can get
 )
 
-// Bad reports whether somebody should do something.
+// Bad reports whether an operator should act.
 func (g Grade) Bad() bool { return g == Warning || g == Problem }
 
 // A Finding is something that can be said of a lock path or of one of its children.
 type Finding struct {
 	Grade Grade  `json:"grade"`
-	Child string `json:"child,omitempty"` // whom it is about; "" for the path
+	Child string `json:"child,omitempty"` // the child that it is about; "" for the path
 	Text  string `json:"text"`
 }
 
@@ -31,7 +31,7 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Bad reports whether somebody should do something.
+// Bad reports whether an operator should act.
 func (r *Report) Bad() bool {
 	for _, f := range r.Findings {
 		if f.Grade.Bad() {
@@ -49,7 +49,7 @@ func (r *Report) Find(grade Grade, child, format string, args ...any) {
 // FindRole says what a contender is and what it waits for.
 func (r *Report) FindRole(c *Contender) { r.Find(OK, c.Node, "%s", c.explain()) }
 
-// FindWishes says what somebody has asked of a contender, and what that has in mind.
+// FindWishes reports a revoke request to a contender, and how long it may linger.
 func (r *Report) FindWishes(c *Contender) {
 	switch {
 	case c.Asked && c.PID == 0:
@@ -62,10 +62,10 @@ func (r *Report) FindWishes(c *Contender) {
 	}
 }
 
-// longWait is after how long somebody may ask whether a lock changes hands at all.
+// longWait is after how long a wait is worth a note.
 const longWait = time.Minute
 
-// FindLongWait says that somebody has waited for long.
+// FindLongWait reports a long wait.
 func (r *Report) FindLongWait() {
 	for i := range r.Contenders {
 		if c := &r.Contenders[i]; c.State == Waits && c.Age() > longWait {

@@ -51,7 +51,7 @@ func (s *Semaphore) Add(c *Contender, permits int) {
 	s.Shares[at].Nodes = append(s.Shares[at].Nodes, c.Node)
 }
 
-// differs reports whether somebody would say something else of two looks at a semaphore, of which the first may be nil.
+// differs reports whether two looks at a semaphore read differently. The first one may be nil.
 func (s *Semaphore) differs(after *Semaphore) bool {
 	if s == nil {
 		return after.InUse > 0 || len(after.Queue) > 0
@@ -91,7 +91,7 @@ type Share struct {
 	Content   string    `json:"content,omitempty"`
 }
 
-// Owner is whoever has the share.
+// Owner is the process that has the share.
 func (s *Share) Owner() *Contender {
 	return &Contender{
 		Node: s.Nodes[0], State: Holds, Readable: s.Readable, Session: s.Session, Ephemeral: s.Ephemeral, Since: s.Since, AgeMS: s.AgeMS,

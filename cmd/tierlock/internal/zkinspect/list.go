@@ -19,7 +19,7 @@ import (
 // List finds the locks at a path and below it: nodes with contenders among their children, and
 // semaphores. It lists at most so many paths, level by level, one read each, and reads the holder of
 // each lock; for a semaphore it reads three nodes more, and nothing below that.
-// With all it also returns those where nobody queues now, as far as their content says that tierlock made them: a path
+// With all it also returns idle ones, as far as their content says that tierlock made them: a path
 // without children may be anything. A path that does not exist has no locks.
 func (r Reader) List(ctx context.Context, path string, limit int, all bool) (*inspect.Listing, error) {
 	l := &inspect.Listing{Path: path, Locks: []inspect.Summary{}, Complete: true}

@@ -81,7 +81,7 @@ func (s sort) waitsFor(other sort) verdict {
 		return sure(!other.reads())
 	case kindCurator:
 		return sure(other.mutex())
-	case zkqueue.KindMutex: // a library that nobody here knows
+	case zkqueue.KindMutex: // an unknown library
 		if other.mutex() {
 			return yes
 		}

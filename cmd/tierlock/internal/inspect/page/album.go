@@ -82,7 +82,7 @@ type someone struct {
 	Held    int64  `json:"held"` // for so long, in ms, who has the lock
 	AtMost  bool   `json:"at_most"`
 	Token   string `json:"token"`
-	For     string `json:"for"`     // whom it waits for, the nearest; "" if nobody
+	For     string `json:"for"`     // the nearest contender that it waits for; "" if none
 	Asked   bool   `json:"asked"`   // for the lock
 	Permits string `json:"permits"` // that it has, in words; "" of a lock
 	Count   int    `json:"count"`   // of them

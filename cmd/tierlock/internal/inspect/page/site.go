@@ -57,7 +57,7 @@ func (s *Site) Serve() { _ = s.server.Serve(s.listener) } // which Close ends
 
 // Close ends the page.
 func (s *Site) Close() error {
-	s.listener.Close() // which nobody serves yet, perhaps
+	s.listener.Close() // which may not be served yet
 	return s.server.Close()
 }
 
