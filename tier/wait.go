@@ -23,7 +23,7 @@ var (
 	ErrClosed = second.ErrClosed
 	// ErrCannotUpgrade means that the write lock was requested with the context of a hold that reads. Two readers that both upgrade
 	// would deadlock.
-	ErrCannotUpgrade = errors.New("a read lock cannot be upgraded: release it first")
+	ErrCannotUpgrade = errors.New("a reader cannot become the writer: release the hold first")
 	// ErrTooManyPermits means that a call wants more permits than the semaphore has. The number in the store counts; see
 	// [Semaphore.SetPermits].
 	ErrTooManyPermits = second.ErrTooManyPermits
