@@ -11,9 +11,9 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A cohort is what this process has at stake in one lock: the goroutines in front of the gate, the one behind it, and the grant they share.
-// This file is its life: who comes and leaves, the request to the second tier, what becomes of a grant, lingering, readers, and owners who
-// are told.
+// A cohort is the state of one lock in this process: the goroutines in front of the gate, the owner behind it, and the grant they share.
+// This file has its transitions: arrivals and departures, the request to the second tier, the end of a grant, lingering, readers, and
+// owners that listen for requests to yield.
 type cohort struct {
 	members // whose mutex guards the fields below
 
@@ -27,8 +27,8 @@ type cohort struct {
 	request *second.Wait       // what the waiters wait for in the second tier; nil while nothing is asked there
 	quit    context.CancelFunc // abandons the request
 	trying  *try               // nil unless a try is at the second tier
-	round   int64              // the newest arrival when the grant came: by rounds, all up to it have a turn
-	spent   chan struct{}      // closed when nobody has to watch a lingering grant any more; nil if nobody does
+	round   int64              // the newest arrival when the grant came: by rounds, all up to it get the lock
+	spent   chan struct{}      // closed to end the watch over a lingering grant; nil if none runs
 	limit   time.Duration      // for how long it may linger
 	credit  credit             // whether lingering pays
 	sharing sharing
@@ -41,17 +41,17 @@ type cohort struct {
 type state int
 
 const (
-	idle       state = iota // nobody: no grant, and nobody waits
+	idle       state = iota // no goroutine: there is neither a grant nor a waiter
 	requesting              // a request, or a TryAcquire, is at the second tier
 	held                    // an owner is behind the gate, or several that read
-	lingering               // the grant is kept, and nobody wants it
-	leaving                 // the grant is being given up, and nobody has the turn
+	lingering               // the grant is kept, and no goroutine needs it
+	leaving                 // the grant is being given up, and the gate is closed
 )
 
-// enter waits at the gate, since begun, until its turn comes with the grant, or ctx is done.
+// enter waits at the gate, since begun, until it is admitted with the grant, or ctx ends.
 func (c *cohort) enter(ctx context.Context, lock *Mutex) (own *ownership, begun time.Duration, err error) {
 	c.mu.Lock()
-	begun = c.registry.now() // under the mutex: else a hold could begin before the last one has ended
+	begun = c.registry.now() // under the mutex: otherwise a hold could begin before the previous one has ended
 	if own = c.takeLocked(lock, begun); own != nil {
 		c.mu.Unlock()
 		return own, begun, nil
@@ -60,7 +60,7 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex) (own *ownership, begun 
 	w.seat.mutex, w.seat.since = lock, begun
 	c.tally.waited -= begun
 	switch c.state {
-	case idle, lingering: // what is kept is to read, and that is not enough
+	case idle, lingering: // a lingering read grant cannot serve this request
 		c.requestLocked(c.grant)
 	case requesting:
 		c.trying.keepsWaiting(begun)
@@ -71,7 +71,7 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex) (own *ownership, begun 
 	return &w.seat, begun, await(ctx, c, w, lock.options.maxWait, begun)
 }
 
-// try takes the lock if nobody here or elsewhere has it.
+// try takes the lock if it is free here and in the store.
 func (c *cohort) try(ctx context.Context, lock *Mutex) (own *ownership, begun time.Duration, err error) {
 	c.mu.Lock()
 	begun = c.registry.now()
@@ -109,13 +109,13 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (own *ownership, begun ti
 	c.round = c.gate.arrivals
 	now := c.registry.now()
 	own = c.ownLocked(&ownership{mutex: lock}, grant, now, found)
-	c.admitReadersLocked(now) // who came meanwhile
+	c.admitReadersLocked(now) // those that came meanwhile
 	c.expectHandOffLocked()
 	return own, begun, nil
 }
 
-// takeLocked makes one who comes now by way of m an owner at once: of the grant that lingers, or
-// beside those who read unless somebody waits for them to end. It returns nil if that cannot be.
+// takeLocked makes a goroutine that arrives now with m an owner at once: of the lingering grant, or beside the present readers, unless
+// a waiter needs them to end. It returns nil if neither is possible.
 func (c *cohort) takeLocked(m *Mutex, now time.Duration) *ownership {
 	c.downgradeLocked(c.owner)
 	source := joined
@@ -136,11 +136,11 @@ func (c *cohort) takeLocked(m *Mutex, now time.Duration) *ownership {
 	return c.ownLocked(&ownership{mutex: m}, c.grant, now, source)
 }
 
-// drop gives up a grant that lingered, in favour of another. It reports whether that is done; if ctx ends
-// before, it goes on, and the cohort is free after it.
+// drop gives up a grant that lingered, before another one is requested. It reports whether the grant is gone; if ctx ends first, it
+// continues in the background, and then frees the cohort.
 func (c *cohort) drop(ctx context.Context, kept second.Grant) bool {
 	gone := make(chan struct{})
-	if !c.spawn(func() { kept.Release(); close(gone) }) { // if it does not go at once, that is the second tier's business
+	if !c.spawn(func() { kept.Release(); close(gone) }) { // if the release fails, the second tier retries it
 		return true // closed: it goes with the session
 	}
 	select {
@@ -152,15 +152,15 @@ func (c *cohort) drop(ctx context.Context, kept second.Grant) bool {
 	return false
 }
 
-// turnAway ends all waits, as nobody is let in any more.
+// turnAway ends all waits, because the registry admits no goroutine any more.
 func (c *cohort) turnAway() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gate.tellAll()
 }
 
-// withdraw takes a waiter out of the queue. If it was chosen a moment ago to be alone, the turn goes to the next one, together with the
-// grant: nobody loses the place. Others may have read under the grant of one that reads, so it goes as after a hold.
+// withdraw takes a waiter out of the queue. If it has just been chosen as the only owner, the grant goes to the next waiter, so the process
+// keeps its place. If it was admitted as a reader, others may have read under the grant, so it is released like a hold.
 func (c *cohort) withdraw(w *waiter[ownership]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,9 +168,9 @@ func (c *cohort) withdraw(w *waiter[ownership]) {
 	switch {
 	case c.gate.leave(w):
 		c.tally.waited += now
-		c.admitReadersLocked(now) // who waited behind it
+		c.admitReadersLocked(now) // those that waited behind it
 		if c.gate.empty() && c.quit != nil {
-			c.quit() // nobody wants the grant any more
+			c.quit() // no waiter is left for the grant
 		}
 	case w.refusal != nil:
 	case own == c.owner:
@@ -183,10 +183,10 @@ func (c *cohort) withdraw(w *waiter[ownership]) {
 	}
 }
 
-// requestLocked starts the one goroutine that goes to the second tier for the waiters: in the name of the first of them that is to write,
-// as such a grant serves those who read as well, or of the first one. If old is not nil, that is given up in the same write. The request is
-// abandoned only when the last of them has left, so a waiter that gives up does not cost the process its place in the queue. It reports
-// false when the registry is closed: then old is not given up.
+// requestLocked starts the one goroutine that asks the second tier for the lock, for all waiters. It asks as the first writer among them,
+// because a write grant serves readers as well, or as the first reader if there is no writer. If old is not nil, the same write gives old
+// up. The request is cancelled only when the last waiter has left, so a waiter that leaves does not cost the process its place in the
+// queue. requestLocked reports false when the registry is closed: then old is not given up.
 func (c *cohort) requestLocked(old second.Grant) bool {
 	w := c.gate.first
 	for w != nil && w.seat.mutex.reads() {
@@ -198,7 +198,7 @@ func (c *cohort) requestLocked(old second.Grant) bool {
 	if old != nil {
 		acquire = func(ctx context.Context, w *second.Wait) (second.Grant, error) { return claim.Requeue(ctx, old, w) }
 	}
-	// Not derived from any waiter's context: it serves whoever is first when it returns.
+	// Not derived from any waiter's context: it serves the waiter that is first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
 	request := new(second.Wait)
 	c.request, c.quit = request, quit
@@ -209,8 +209,8 @@ func (c *cohort) requestLocked(old second.Grant) bool {
 	})
 }
 
-// deliver gives what a request has brought to the waiters. An error that retrying cannot fix
-// is for all who want a grant like the one that could not be had.
+// deliver passes the result of a request to the waiters. An error that retrying cannot fix goes to all waiters that want a grant like the
+// refused one.
 func (c *cohort) deliver(ctx context.Context, claim second.Claim, grant second.Grant, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,19 +224,19 @@ func (c *cohort) deliver(ctx context.Context, claim second.Claim, grant second.G
 		c.offerLocked(grant, source)
 		return
 	}
-	if ctx.Err() == nil { // else it was abandoned, and somebody may have come since
+	if ctx.Err() == nil { // otherwise the request was cancelled, and the present waiters may have come since
 		refused := c.gate.refuse(err, func(own *ownership) bool { return own.mutex.claim.Equal(claim) })
 		c.tally.waited += time.Duration(refused) * c.registry.now()
 	}
 	c.freeLocked()
 }
 
-// offerLocked gives a grant that nobody uses to the first waiter, and up if there is none.
+// offerLocked gives an unused grant to the first waiter, or releases it if there is none.
 func (c *cohort) offerLocked(grant second.Grant, source source) {
 	switch now := c.registry.now(); {
 	case c.gate.empty() || grant.ErrAt(now) != nil:
 		c.forgetLocked(leaving)
-		c.spawn(func() { grant.Release(); c.free() }) // if it does not go at once, that is the second tier's business
+		c.spawn(func() { grant.Release(); c.free() }) // if the release fails, the second tier retries it
 	case c.admitsLocked(grant, c.gate.first.seat.mutex):
 		c.admitLocked(grant, now, source)
 	default:
@@ -244,7 +244,7 @@ func (c *cohort) offerLocked(grant second.Grant, source source) {
 	}
 }
 
-// admitLocked lets the first waiter through with grant, now, and if it reads, those right behind that do, too.
+// admitLocked lets the first waiter through with grant, now. If that is a reader, it also admits the readers right behind it.
 func (c *cohort) admitLocked(grant second.Grant, now time.Duration, source source) {
 	c.admitFirstLocked(grant, now, source)
 	for c.reading() && !c.gate.empty() && c.gate.first.seat.mutex.reads() {
@@ -281,7 +281,7 @@ func (c *cohort) ownLocked(own *ownership, grant second.Grant, now time.Duration
 	return own
 }
 
-// disownLocked ends an ownership beside which there is no other.
+// disownLocked ends the only ownership under the grant.
 func (c *cohort) disownLocked(own *ownership, now time.Duration) {
 	if own == c.owner {
 		c.owner = nil
@@ -291,7 +291,7 @@ func (c *cohort) disownLocked(own *ownership, now time.Duration) {
 	c.tally.held += now
 }
 
-// forgetLocked goes on to a state without a grant, and ends what is done for the one that this process has had.
+// forgetLocked enters a state without a grant, and ends the goroutines that watched the previous grant.
 func (c *cohort) forgetLocked(next state) {
 	c.state = next
 	c.stopWatchLocked()
@@ -301,7 +301,7 @@ func (c *cohort) forgetLocked(next state) {
 	c.grant, c.sharing, c.told, c.lost = nil, sharing{}, told{}, false
 }
 
-// free follows the end of a grant: those who wait get a new one.
+// free is called after the end of a grant: it requests a new one for the waiters.
 func (c *cohort) free() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,7 +315,7 @@ func (c *cohort) freeLocked() {
 	}
 }
 
-// release follows the last release of an ownership. Unless the grant stays, it goes first, and the gate opens after it.
+// release is called after the last release of an ownership. Unless the grant stays here, it is given up before the gate opens.
 func (c *cohort) release(own *ownership) error {
 	grant := own.grant
 	var next decision
@@ -332,7 +332,7 @@ func (c *cohort) release(own *ownership) error {
 		if own == c.owner || c.readers.Load() == 1 {
 			break
 		}
-		c.mu.Unlock() // somebody has joined meanwhile, and keeps the grant
+		c.mu.Unlock() // another reader has joined meanwhile, and keeps the grant
 	}
 	c.noteLossLocked(now)
 	counted := c.lost
@@ -357,10 +357,10 @@ func (c *cohort) release(own *ownership) error {
 	err := end()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if errors.Is(err, ErrLost) && !counted { // nothing but the release has found it
+	if errors.Is(err, ErrLost) && !counted { // only the release has found the loss
 		c.tally.lose(err, 1)
 	}
-	if err == nil { // else the time is that of a wait
+	if err == nil { // otherwise this is the time of a wait
 		c.tally.given++
 		c.tally.giving += c.registry.now() - now
 	}
@@ -370,8 +370,8 @@ func (c *cohort) release(own *ownership) error {
 	return err
 }
 
-// noteLossLocked counts the present holds as lost, once, if they are. Whoever may find that calls it, and whoever reads the figures: so it
-// counts from when it happens, and a turn costs nothing for it.
+// noteLossLocked counts the present holds as lost, once, if they are. Code that may find a loss calls it, and code that reads the counters.
+// A loss is therefore counted in time, and an acquisition costs nothing for it.
 func (c *cohort) noteLossLocked(now time.Duration) {
 	if c.state != held || c.lost {
 		return
@@ -386,14 +386,15 @@ func (c *cohort) noteLossLocked(now time.Duration) {
 type decision int
 
 const (
-	giveUp  decision = iota // delete it; waiters, if any, start anew
+	giveUp  decision = iota // release it; waiters, if any, request a new one
 	requeue                 // give it up and queue again for the waiters, in one write
 	handOff                 // keep it for the first waiter
-	keep                    // for a while, though nobody waits
+	keep                    // let it linger, without a waiter
 )
 
-// decideLocked is afterReleaseLocked for a grant with a lease, now. Without one, a grant is kept only if the store vouches for it:
-// else nobody would know whether the lock was ours. That takes a call, without the mutex; the state is held meanwhile, so nobody gets in.
+// decideLocked is afterReleaseLocked for a grant with a lease, now. A grant without a lease is kept only if the store confirms it, because
+// otherwise it would be unknown whether the lock was still held. That call happens without the mutex; meanwhile the state stays held, so no
+// goroutine is admitted.
 func (c *cohort) decideLocked(grant second.Grant) (d decision, now time.Duration) {
 	now = c.registry.now()
 	if d = c.afterReleaseLocked(grant, now); grant.Leased() || d != handOff && d != keep {
@@ -408,13 +409,13 @@ func (c *cohort) decideLocked(grant second.Grant) (d decision, now time.Duration
 	return c.afterReleaseLocked(grant, now), now
 }
 
-// afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): within a process the lock changes hands for nothing, so it
-// stays there as long as that is fair. A grant is never kept without a valid lease, nor while the connection is down; nor while a guarded
-// write of its last owner has not been answered, which could otherwise take effect under the next one; nor once somebody was told that it
-// is wanted elsewhere.
+// afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): a hand-off within a process costs no message, so the lock
+// stays there as long as that is fair. A grant is not kept without a valid lease or while the connection is down. It is not kept while a
+// guarded write of its last owner has no answer, which could otherwise take effect under the next owner. It is not kept once an owner was
+// asked to yield.
 func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decision {
 	first := c.gate.first
-	quiet := grant.Idle() // before the connection: its end answers a write that may be on its way
+	quiet := grant.Idle() // read before the connection's state: the end of a connection answers a write that may be in flight
 	switch {
 	case grant.ErrAt(now) != nil || c.registry.second.Err() != nil:
 		return giveUp
@@ -428,10 +429,10 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 	return giveUp
 }
 
-// fairLocked reports whether the grant may stay here for one who came so, after a release or beside those who read. While no other process
-// waits there is no limit; once one does, the limit is the hand-off budget, and in strict order nothing is handed off. By rounds, whoever
-// waited when the grant came has a turn in any case: as many for the process as if each queued by itself. Whoever gives up leaves its turn
-// to nobody, and whoever comes later has none.
+// fairLocked reports whether the grant may go to a local waiter with this arrival number, after a release or beside the present readers.
+// While no other process waits there is no limit. Once one does, the limit is the hand-off budget, and in strict order there is no
+// hand-off. By rounds, each goroutine that waited when the grant came gets the lock in any case: the process gets as many acquisitions as
+// if each goroutine queued in the store by itself. A waiter that leaves passes its acquisition to no other, and later arrivals get none.
 func (c *cohort) fairLocked(arrival int64, released bool) bool {
 	switch {
 	case c.policy.rounds && arrival <= c.round:
@@ -440,11 +441,11 @@ func (c *cohort) fairLocked(arrival int64, released bool) bool {
 		return false
 	}
 	waited := c.grant.Contended().For()
-	return waited == 0 || waited < c.budgetLocked() // most often nobody has
+	return waited == 0 || waited < c.budgetLocked() // waited is 0 most often
 }
 
-// budgetLocked is for how long the grant may stay here while others wait. One that is shared has used its
-// budget up before, and tells anew whether somebody waits: from now on it stays only while nobody does.
+// budgetLocked is for how long the grant may stay here while other processes wait. A shared grant has used its budget up before, and
+// reports anew whether a process waits: from now on it stays only while none does.
 func (c *cohort) budgetLocked() time.Duration {
 	if c.sharing.begun {
 		return 1
@@ -452,8 +453,8 @@ func (c *cohort) budgetLocked() time.Duration {
 	return c.policy.budget()
 }
 
-// expectHandOffLocked is called when there is a new owner, and when somebody begins to wait for one. If anybody waits, a hand-off may come.
-// The budget runs from the look that shows another process, so the looking begins now; where nobody waits locally, nobody looks.
+// expectHandOffLocked is called when there is a new owner, and when a goroutine begins to wait for one. With a waiter, a hand-off may come.
+// The budget runs from the read of the queue that shows another process, so the reads begin now. Without a local waiter there are none.
 func (c *cohort) expectHandOffLocked() {
 	if c.gate.empty() {
 		return
@@ -464,7 +465,7 @@ func (c *cohort) expectHandOffLocked() {
 	}
 }
 
-// lingerLocked keeps a grant that nobody waits for, from now on.
+// lingerLocked keeps a grant without a waiter, from now on.
 func (c *cohort) lingerLocked(grant second.Grant, now time.Duration) {
 	c.state, c.grant, c.since = lingering, grant, now
 	if limit := c.policy.linger; c.limit != limit { // another mutex of the path may have another one
@@ -494,8 +495,8 @@ func (c *cohort) lingeringLocked() second.Grant {
 	return c.grant
 }
 
-// watchLingering runs from the first time that a grant lingers until it never will again. It lets the grant go when nobody has come for
-// long enough, when another process wants the lock or has asked for it, when the lock is lost, and when nobody is let in any more.
+// watchLingering runs from the first time that a grant lingers until it never will again. It releases the grant when no goroutine has
+// come for long enough, when another process waits or has asked for the lock, when the lock is lost, and when the registry shuts down.
 func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <-chan struct{}) {
 	revoked := c.revokedOf(grant)
 	timer := time.NewTimer(limit)
@@ -506,19 +507,19 @@ func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <
 			continue
 		case <-spent:
 			return
-		case <-grant.Contended().C(): // from now on a release does not leave it lingering, unless it is shared
-		case <-revoked: // nor from now on
+		case <-grant.Contended().C(): // from now on a release does not leave the grant lingering, unless it is shared
+		case <-revoked: // likewise
 		case <-grant.Context().Done():
-		case <-c.registry.open.Done(): // nor from now on
+		case <-c.registry.open.Done(): // likewise
 		}
 		c.endLingering(grant, spent, true)
 		return
 	}
 }
 
-// endLingering lets the grant go if it has lingered for long enough, or if that has to be now. It
-// returns how long that still takes: as long as it may linger while the grant is in use. If it has to be
-// now, the watch is over in any case, and a grant that lingers later needs another one.
+// endLingering releases the grant if it has lingered for long enough, or at once if now is set. It returns how long the grant may still
+// linger, which is the full limit while it is in use. If now is set, the watch ends in any case, and a grant that lingers later needs
+// another one.
 func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, now bool) (left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -538,18 +539,18 @@ func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, now boo
 	return 0
 }
 
-// admitsLocked reports whether grant is enough for m: to write, one that others may share is not.
+// admitsLocked reports whether grant is enough for m: a writer needs one that is not shared.
 func (c *cohort) admitsLocked(grant second.Grant, m *Mutex) bool {
 	return c.key.kind != readWrite || m.reads() || !c.sharing.begun && !grant.Shared()
 }
 
-// openLocked reports whether one more may join those who read: as long as that is fair to others. If
-// not, they come to an end, and with them the grant.
+// openLocked reports whether one more reader may join: as long as that is fair to other processes. If not, the readers come to an end, and
+// the grant with them.
 func (c *cohort) openLocked(now time.Duration, arrival int64) bool {
 	return c.state == held && c.reading() && c.grant.ErrAt(now) == nil && !c.toldLocked(c.grant) && c.fairLocked(arrival, false)
 }
 
-// admitReadersLocked lets those at the head of the gate who read join those inside who do.
+// admitReadersLocked lets the readers at the head of the gate join the readers inside.
 func (c *cohort) admitReadersLocked(now time.Duration) {
 	for !c.gate.empty() && c.gate.first.seat.mutex.reads() && c.openLocked(now, c.gate.first.arrival) {
 		c.admitFirstLocked(c.grant, now, joined)
@@ -559,14 +560,14 @@ func (c *cohort) admitReadersLocked(now time.Duration) {
 // reading reports whether owners read. It stays true while the mutex is held, as the last reader takes the mutex to leave.
 func (c *cohort) reading() bool { return c.readers.Load() > 0 }
 
-// slipOut ends an ownership that reads unless it is the last one, and returns why the lock was not ours up to then; without a lease only
-// the store can tell. It takes no mutex: many who were let in together leave together. The grant stays while it counts.
+// slipOut ends a read ownership without the mutex, unless it is the last one: readers that were admitted together often leave together. It
+// returns the loss of the lock, if any; without a lease only the store knows that. The grant stays while the ownership is counted.
 func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 	if !own.reads.Load() || c.readers.Load() == 1 {
 		return nil, false
 	}
 	loss = own.grant.Err()
-	if errors.Is(loss, ErrLost) { // this one is still among the holds
+	if errors.Is(loss, ErrLost) { // this hold is still counted
 		c.mu.Lock()
 		c.noteLossLocked(c.registry.now())
 		c.mu.Unlock()
@@ -582,13 +583,13 @@ func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 	return nil, false
 }
 
-// downgradeLocked follows the release of the last hold to write of an ownership that has others, to read. While a guarded write is not
-// answered nobody is let in, who would see it come; so it is called again when somebody comes.
+// downgradeLocked is called after the release of the last write hold of an ownership that also has read holds. While a guarded write has no
+// answer it admits no reader, because readers could see the write take effect. takeLocked therefore calls it again for each arrival.
 func (c *cohort) downgradeLocked(own *ownership) {
 	if own == nil || own != c.owner || !own.grant.Idle() {
 		return
 	}
-	if holds := own.holds.Load(); holds == 0 || holds >= writeHold { // none: the ownership is about to end
+	if holds := own.holds.Load(); holds == 0 || holds >= writeHold { // 0: the ownership is about to end
 		return
 	}
 	c.owner = nil
@@ -598,13 +599,13 @@ func (c *cohort) downgradeLocked(own *ownership) {
 	c.admitReadersLocked(c.registry.now())
 }
 
-// sharing sees to it that readers of other processes are not kept out for long by a grant to write under which only readers are left.
+// sharing limits for how long a write grant that only readers use keeps readers of other processes out.
 type sharing struct {
-	quit  context.CancelFunc // nil if nobody watches
-	begun bool               // the grant is being shared, or was: it is not to write any more
+	quit  context.CancelFunc // nil if watchSharing does not run
+	begun bool               // Share was called: the grant serves no writer any more
 }
 
-// shareLaterLocked is called when somebody begins to read under grant.
+// shareLaterLocked is called when a goroutine begins to read under grant.
 func (c *cohort) shareLaterLocked(grant second.Grant) {
 	if c.sharing.quit != nil || grant.Shared() {
 		return
@@ -617,8 +618,8 @@ func (c *cohort) shareLaterLocked(grant second.Grant) {
 	})
 }
 
-// watchSharing has grant shared once another process has waited for the hand-off budget. Those who wait in this process will not be let in
-// any more, so as a rule the grant soon goes: then they are given as much time again.
+// watchSharing shares grant once another process has waited for the hand-off budget. If goroutines of this process wait, they are not
+// admitted any more, and the grant probably ends soon without a write: it therefore waits for the budget once more.
 func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 	select {
 	case <-grant.Contended().C():
@@ -635,14 +636,14 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 		left := budget - grant.Contended().For()
 		switch {
 		case left > 0:
-		case !c.reading(): // whoever reads next begins again
+		case !c.reading(): // the next reader starts the watch again
 			c.sharing.quit = nil
 			c.mu.Unlock()
 			return
 		case c.gate.empty() || extended:
 			c.sharing.begun = true
 			c.mu.Unlock()
-			_ = grant.Share(ctx) // where it could not be, or has gone meanwhile, nobody gets in who could not before
+			_ = grant.Share(ctx) // after an error the grant admits no more goroutines than before
 			c.mu.Lock()
 			if c.state == held {
 				c.admitReadersLocked(c.registry.now())
@@ -654,18 +655,18 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 			left, extended = budget, true
 		}
 		c.mu.Unlock()
-		_ = retry.Pause(ctx, left) // if ctx ends, the next look says so
+		_ = retry.Pause(ctx, left) // if ctx ends, the next round returns
 	}
 }
 
-// told is what owners under a grant asked to be told. Once one of them was told that the lock is wanted
-// elsewhere, it goes to nobody in this process: an owner that yields does so for another process.
+// told has the requests to yield for which owners under a grant listen. After one has come, the grant is not handed off in this process: an
+// owner that yields does so for another process.
 type told struct {
-	contended bool            // that another process waits
-	revoked   <-chan struct{} // that somebody has asked for the lock; nil unless they do
+	contended bool            // an owner listens for another process that waits
+	revoked   <-chan struct{} // closed when a process has asked for the lock; nil unless an owner listens
 }
 
-// contestedOf returns what tells that another process waits because of grant.
+// contendedOf returns the channel that is closed when another process waits because of grant, and notes that an owner listens.
 func (c *cohort) contendedOf(grant second.Grant) <-chan struct{} {
 	c.mu.Lock()
 	c.told.contended = c.told.contended || c.grant == grant
@@ -673,7 +674,7 @@ func (c *cohort) contendedOf(grant second.Grant) <-chan struct{} {
 	return grant.Contended().C()
 }
 
-// revokedOf returns what tells that somebody has asked for grant.
+// revokedOf returns the channel that is closed when a process has asked for grant, and notes that an owner listens.
 func (c *cohort) revokedOf(grant second.Grant) <-chan struct{} {
 	revoked := grant.RevokeRequested()
 	c.mu.Lock()
@@ -684,7 +685,7 @@ func (c *cohort) revokedOf(grant second.Grant) <-chan struct{} {
 	return revoked
 }
 
-// toldLocked reports whether somebody who asked was told that grant is wanted elsewhere. It begins no looking.
+// toldLocked reports whether a listening owner was asked to yield grant. It starts no reads of the queue.
 func (c *cohort) toldLocked(grant second.Grant) bool {
 	select {
 	case <-c.told.revoked: // never if nil
@@ -694,13 +695,13 @@ func (c *cohort) toldLocked(grant second.Grant) bool {
 	}
 }
 
-// wait returns what is known of the wait of w with ctx, that began then.
+// wait describes the wait of w with ctx, which began then.
 func (c *cohort) wait(ctx context.Context, w *waiter[ownership], begun time.Duration) Wait {
 	wait := Wait{Path: c.key.path, Waited: c.registry.now() - begun}
 	carried, _ := ctx.Value(w.seat.mutex.key).(*Hold) // before the mutex: ctx may be of a type of the program
 	c.mu.Lock()
 	request, served := c.request, w.served()
-	if c.state == held && !served { // else it may be its own
+	if c.state == held && !served { // if it was served, the current hold may be the waiter's own
 		wait.Here = &Here{
 			Since: c.registry.at(c.since), Token: c.grant.Token(), Holds: int(c.readers.Load()),
 			Carried: carried != nil && carried.own.holds.Load() > 0,
