@@ -193,19 +193,19 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 	return m.claim.Revoke(ctx)
 }
 
-// Break takes the lock away from the process that has it under a token, also in another process: it removes the contender with that token
-// from the queue. The token is that of [Hold.Token], and [Mutex.Contenders] shows it; it may also be that of one reader of several,
-// or of a process that waits, which then queues again as the last one.
+// Break takes the lock away from the process that has it under a token, also if that is another process: it removes the contender with
+// that token from the queue. [Hold.Token] returns the token, and [Mutex.Contenders] shows it. It may also be the token of one of several
+// readers, or of a waiting process, which then queues again at the tail.
 //
-// Caution: the next process has the lock at once, while the former holder may still be at work. That hears of its loss, with
-// [LossByDeletion], when the store tells it: mostly at once, but up to a third of its lease later, and not at all while it is cut off or
-// stopped. So break a lock only if its holder is known to be dead or stopped, and have the resource check tokens.
+// Caution: the next process has the lock at once, while the former holder may still work. The former holder learns of its loss, with
+// [LossByDeletion], when the store notifies it: usually at once, but up to a third of its lease later, and not at all while it is cut off
+// or stopped. Break a lock only if its holder is known to be dead or stopped, and let the resource check tokens.
 //
-// A token names one contender, so Break never removes another one, whatever becomes of the queue or of an answer meanwhile. It returns nil
-// once the contender that it found is gone, whichever process removed it. If it finds none with that token, the error wraps [ErrReleased]:
-// to call Break again does no harm. It waits for a store that cannot be reached until ctx is done; the error then wraps its cause, and
-// [ErrUnavailable], and the contender may still be removed. A missing permission is an error at once. Advisory locks of PostgreSQL cannot
-// be broken: the error wraps [errors.ErrUnsupported].
+// Break removes no other contender, also if the queue changes or an answer is lost meanwhile. It returns nil once the contender is gone,
+// whichever process removed it. If there is none with that token, the error wraps [ErrReleased]: calling Break again does no harm. Break
+// blocks while the store cannot be reached, until ctx ends; the error then wraps the cause of ctx and [ErrUnavailable], and the contender
+// may still be removed. A missing permission is an error at once. PostgreSQL's advisory locks cannot be broken: the error wraps
+// [errors.ErrUnsupported].
 func (m *Mutex) Break(ctx context.Context, token int64) error {
 	if m.invalid != nil {
 		return m.invalid

@@ -13,19 +13,17 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Semaphore is a path in a registry at which all processes together may have a limited number of
-// permits. It is safe for concurrent use.
+// A Semaphore limits how many permits all processes together hold at a path. Its methods may be called concurrently.
 //
-// In round trips, with nobody else there and however many permits it is about: one each for Acquire,
-// TryAcquire and Release on etcd, PostgreSQL (in tables) and Redis; on ZooKeeper two for Acquire, three for
-// TryAcquire, or one if too few are free, and one for Release. What is handed off within the process costs
-// none. On ZooKeeper Curator shares the permits; on the other stores nobody else's semaphore is compatible.
+// Caution: a semaphore is not reentrant; each Acquire takes more permits. A goroutine that holds some and waits for more can deadlock with
+// another one that does the same: acquire all at once.
 //
-// It is not reentrant: each Acquire takes more permits. A goroutine that holds some and waits for more
-// can deadlock with another one that does the same: acquire all at once.
+// Round trips if the permits are free, however many they are: one each for Acquire, TryAcquire and Release on etcd, PostgreSQL (in tables)
+// and Redis. On ZooKeeper two for Acquire, three for TryAcquire (one if too few are free), and one for Release. A hand-off within the
+// process takes none. On ZooKeeper the permits are shared with Curator's semaphore; on the other stores no other library's is compatible.
 //
-// A process that dies keeps its permits for the session timeout; if it was also waiting for some, it keeps
-// its place, and nobody behind it gets any for as long, however many are free.
+// A killed process keeps its permits for the session timeout. If it was also waiting, it keeps its place in the queue for as long, and
+// no process behind it gets permits meanwhile, however many are free.
 type Semaphore struct {
 	registry *Registry
 	at       lockKey
@@ -35,27 +33,21 @@ type Semaphore struct {
 	invalid  error // why path, number or an option cannot be used, nil if they can
 }
 
-// Semaphore returns the semaphore at path. All processes together may hold so many
-// permits. It is cheap and need not be closed; all of one path share what this process has. What
-// is wrong with path, number or an option is reported by its methods. Where the store has none, the
-// error wraps [errors.ErrUnsupported].
+// Semaphore returns the semaphore at path, of which all processes together may hold that many permits. It sends nothing and need not be
+// closed. Semaphores of one path share the permits of this process. A wrong path, number or option is an error of its methods. If the store
+// has no semaphores, the error wraps [errors.ErrUnsupported].
 //
-// The number in the store counts: the one that [Semaphore.SetPermits] has set, or else the one that the first process gave
-// while it has permits or waits for some. A process that gives another number follows the store's and logs one warning.
-// To change the number, deploy the new one in every process, and then call SetPermits once, or run "tierlock permits -set": until
-// then, or until the semaphore is idle for a moment, new processes use the old number. No process can ask for more permits at a time
-// than the number that it gave itself.
+// The number in the store counts. [Semaphore.SetPermits] sets it; otherwise it is the number of the process that used the idle semaphore
+// first. A process with another number follows the store and logs one warning. To change the number, deploy the new one in every process,
+// and then call SetPermits once, or run "tierlock permits -set". Until then, or until the semaphore is idle for a moment, new processes use
+// the old number. No process can ask for more permits at a time than the number that it gave itself.
 //
-// Of the options, [WithHandOff], [WithStrictOrder] and [WithMaxWait] go for semaphores. [WithLinger] and
-// [WithRounds] do not: a permit that nobody wants goes at once.
+// Of the options, [WithHandOff], [WithStrictOrder] and [WithMaxWait] apply to semaphores. [WithLinger] and [WithRounds] do not: an unused
+// permit is released at once.
 //
-// While others queue, a process takes at once its share of all permits, or twice what the largest of its
-// requests wants if that is more than its share, and hands them off for three times the budget of [WithHandOff],
-// which is 20 ms here if it is not set: on its way to another process a permit is idle for three round trips,
-// where a lock is for one. A part of all permits that was taken at once stays for longer in proportion, half of
-// them for twice as long, but for no more than three budgets for each process that queued then. So the first in
-// the queue waits for so long and a section at most, whatever it wants, and where requests are alike the others
-// wait for about three budgets for each process ahead.
+// While other processes queue, a process takes its share of the permits, or twice its largest request if that is more. It hands them off
+// among its goroutines for three times the budget of [WithHandOff], 20 ms by default, or for longer if it has only a part of all permits.
+// The first process in the queue waits at most three budgets for each process that queued, and one section, whatever it wants.
 func (r *Registry) Semaphore(path string, permits int, opts ...Option) *Semaphore {
 	s := &Semaphore{registry: r, at: lockKey{path, counting}, permits: permits}
 	var own []any
@@ -73,27 +65,25 @@ func (r *Registry) Semaphore(path string, permits int, opts ...Option) *Semaphor
 // Path returns the path of the semaphore.
 func (s *Semaphore) Path() string { return s.at.path }
 
-// Acquire waits until it has k permits, all of them or none, ctx is done, or an error occurs that
-// retrying cannot fix; every waiter of the process then gets that error. While the store cannot be
-// reached it keeps trying.
+// Acquire blocks until it has k permits, all of them or none, ctx ends, or an error occurs that retrying cannot fix; every waiter of the
+// process then gets that error. While the store cannot be reached it keeps trying.
 //
-// Requests are served whole and in order: processes in the order in which they queue, goroutines of
-// a process in the order of their calls. A large request is not overtaken by small ones behind it,
-// but for what another process may hand off among its goroutines, see [Registry.Semaphore].
+// Requests are served whole and in order: processes in the order in which they queue, and goroutines of a process in the order of their
+// calls. Small requests behind a large one do not overtake it, except for permits that another process hands off among its goroutines; see
+// [Registry.Semaphore].
 //
-// When the wait ended without permits the error is a [*WaitError] as that of [Mutex.Acquire], which says
-// which process is ahead in the queue, or that nobody is and too few are free, and how many permits this
-// process has itself. After any error nothing of this call is left, or it is removed in the background.
-// The error wraps [ErrTooManyPermits] if k is more than this process gave to [Registry.Semaphore], or more than there are in the store,
-// also if it becomes so while the call waits.
+// If the wait ended without permits, the error is a [*WaitError] as for [Mutex.Acquire]. It names the process ahead in the queue, or says
+// that too few permits are free, and how many this process has itself. The error wraps [ErrTooManyPermits] if k is more than this process
+// gave to [Registry.Semaphore], or more than there are in the store, also if the number falls during the wait. After any error nothing of
+// this call is left, or it is removed in the background.
 func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 	return s.take(ctx, "acquire", k, (*pool).enter)
 }
 
-// TryAcquire is Acquire without waiting for others: it returns [ErrLocked] if fewer than k permits
-// are free, or somebody waits for some, or has only just taken or given up some, or the store grants
-// none: see [GracePeriodError]. While [Registry.Err] says that the store cannot be reached it fails at once. A server that has just
-// fallen silent is waited for as with [Mutex.TryAcquire].
+// TryAcquire is like Acquire, but does not wait for other holders. It returns [ErrLocked] if fewer than k permits are free, if another call
+// waits for some or has only just taken or released some, or if the store is in a grace period: see [GracePeriodError]. It fails at once
+// while [Registry.Err] reports that the store cannot be reached. If the store has just stopped answering, it blocks like
+// [Mutex.TryAcquire].
 func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permits, error) {
 	permits, err := s.take(ctx, "try", k, (*pool).try)
 	if q := (*GracePeriodError)(nil); errors.Is(err, ErrLocked) && !errors.As(err, &q) && !errors.Is(err, errOvertaken) {
@@ -158,12 +148,12 @@ func (s *Semaphore) Do(ctx context.Context, k int, f func(ctx context.Context) e
 	return f(permits.Context(ctx))
 }
 
-// SetPermits sets how many permits there are, for all processes and from now on, whatever they gave to [Registry.Semaphore].
-// It waits for a store that cannot be reached.
+// SetPermits sets how many permits there are, for all processes and from now on, whatever they gave to [Registry.Semaphore]. It blocks
+// while the store cannot be reached, until ctx ends.
 //
-// A smaller number interrupts no owner: permits that are taken stay taken, and no more are granted until fewer are taken than
-// there are. A waiter that wants more than there are gets [ErrTooManyPermits]. A larger number lets waiters in at once. Until they
-// release, [Semaphore.Contenders] may show owners above a smaller number as waiting.
+// A smaller number takes no permit away: no more are granted until fewer are taken than there are. A waiter that wants more than the new
+// number gets [ErrTooManyPermits]. A larger number admits waiters at once. [Semaphore.Contenders] may show holders above a smaller number
+// as waiting until they release.
 //
 // The store keeps the number: etcd, PostgreSQL and Redis in a key or row of its own, which stays when the semaphore is idle.
 // ZooKeeper keeps it in the content of the path, which the server removes some time after the last use. Curator does not read it
@@ -180,11 +170,9 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	return s.store.SetPermits(ctx, n)
 }
 
-// Contenders returns the processes that have permits, in the order in which they took the first one that
-// they still have, and then the queue of those that wait for some. One that has permits and waits for
-// more is in both places. On ZooKeeper a process that has permits is there once, and its token is not known;
-// elsewhere it is there for each time that it took some in the store. It is otherwise like
-// [Mutex.Contenders].
+// Contenders returns the processes that hold permits, in the order in which they took the first one that they still have, and then the
+// queue of waiting processes. A process that holds permits and waits for more is in both. On ZooKeeper a holder appears once, without its
+// token; on the other stores it appears once for each grant of the store. Otherwise Contenders is like [Mutex.Contenders].
 func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	if s.invalid != nil {
 		return nil, s.invalid
@@ -193,23 +181,23 @@ func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	return contenders(all), err
 }
 
-// Permits are what one call of Acquire took of a semaphore. They are lost together, and must be
-// released exactly once. Methods may be called concurrently.
+// Permits are the permits that one call of Acquire took. They are lost together; release them exactly once. Methods may be called
+// concurrently.
 type Permits struct {
 	pool      *pool
 	semaphore *Semaphore
-	count     int // that are wanted
+	count     int // of wanted permits
 	taken     []permit
 	since     time.Duration // when they came here, on the clock of the leases
 	released  atomic.Bool
 	lost      context.Context // ends with the loss of any of them
 	endLost   context.CancelCauseFunc
-	onLoss    []func() bool // stop the watching for a loss
+	onLoss    []func() bool // stop watching for a loss
 	work      contexts
 	watch     *watch // for the observer; nil if there is none
 }
 
-// begin is called when they have come.
+// begin is called when the permits have been granted.
 func (p *Permits) begin(from *pool) {
 	p.pool = from
 	p.lost, p.endLost = context.WithCancelCause(context.Background())
@@ -219,31 +207,31 @@ func (p *Permits) begin(from *pool) {
 	}
 }
 
-// Count returns how many permits they are.
+// Count returns the number of permits.
 func (p *Permits) Count() int { return len(p.taken) }
 
 // Path returns the path of the semaphore.
 func (p *Permits) Path() string { return p.semaphore.at.path }
 
-// Lost returns a channel that is closed when one of the permits is no longer certain to be ours,
-// before the store can give it to anybody else; see [Hold.Lost]. After the release it stays as it is.
+// Lost returns a channel that is closed when one of the permits is lost, before the store can grant it to another process; see [Hold.Lost].
+// After the release it stays as it is.
 func (p *Permits) Lost() <-chan struct{} { return p.lost.Done() }
 
-// Err returns nil while all permits are held, an error wrapping [ErrLost] once one is lost, and
-// [ErrReleased] once they were released. It reads the clock itself, like [Hold.Err].
+// Err returns nil while all permits are held, an error that wraps [ErrLost] once one is lost, and [ErrReleased] after the release. It
+// checks the clock on every call, like [Hold.Err].
 func (p *Permits) Err() error {
 	var err error
 	now := p.pool.registry.now()
 	for _, one := range p.taken {
 		err = cmp.Or(err, one.ErrAt(now))
 	}
-	if p.released.Load() { // asked last: the end of permits that were given up is no loss
+	if p.released.Load() { // checked last: the end of released permits is no loss
 		return ErrReleased
 	}
 	return err
 }
 
-// ValidUntil returns up to when the permits are certainly ours, as [Hold.ValidUntil] does.
+// ValidUntil returns until when the permits are certainly held, as [Hold.ValidUntil] does.
 func (p *Permits) ValidUntil() time.Time {
 	if p.Err() != nil {
 		return time.Time{}
@@ -251,25 +239,23 @@ func (p *Permits) ValidUntil() time.Time {
 	return p.taken[0].ValidUntil() // all belong to one session
 }
 
-// Token returns the fencing token of the turn in which this process took the permits from the
-// store. It is positive, never lower than that of permits that were taken before, and the same for
-// those that were taken together or are handed off. As several have permits at a time, a resource
-// should not refuse lower ones; it may compare them with the tokens of a lock that came later.
+// Token returns the fencing token of the grant with which this process took the permits from the store. It is positive, never lower than
+// that of permits that were taken before, and the same for permits that were granted together or handed off. Several processes hold permits
+// at a time, so a resource should not refuse lower tokens; it may compare them with the tokens of a lock that came later.
 func (p *Permits) Token() int64 { return p.taken[0].Token() }
 
-// Context returns a context for work under the permits, derived from ctx. It is cancelled when one
-// of them is lost, with an error wrapping [ErrLost] as its cause, and when they are released, with
-// [ErrReleased]; if that has happened, it is done when Context returns. The same ctx gives the same context.
+// Context returns a context for work under the permits, derived from ctx. It is cancelled when one of them is lost, with a cause that wraps
+// [ErrLost], and when they are released, with the cause [ErrReleased]. If that has happened already, the context is done when Context
+// returns. The same ctx gives the same context.
 func (p *Permits) Context(ctx context.Context) context.Context {
 	return p.work.under(ctx, p.lost, p.Err, func(ctx context.Context) context.Context { return ctx })
 }
 
-// Release gives the permits up: to goroutines of this process that wait, as far as that is fair, and
-// the others in the store. It waits for an unreachable store for the time of [WithReleaseTimeout], after
-// which they are removed in the background or go with the session.
+// Release releases the permits: to waiting goroutines of this process within the budget, and otherwise to the store. If the store does not
+// answer, Release returns after [WithReleaseTimeout], and the permits are removed in the background or end with the session.
 //
-// It returns nil if all were ours to the end, an error wrapping [ErrLost] if one was lost before,
-// and [ErrReleased], without any effect, if they were released before.
+// It returns nil if all permits were held to the end, an error that wraps [ErrLost] if one was lost before, and [ErrReleased], without any
+// effect, if they were released before.
 func (p *Permits) Release() error {
 	if p.released.Swap(true) {
 		return ErrReleased
@@ -288,38 +274,38 @@ func (p *Permits) Release() error {
 	return err
 }
 
-// A pool is what this process has at stake in one semaphore: those who wait for permits, first in,
-// first out, and the request to the store for them while there are any.
+// A pool is the state of one semaphore in this process: the waiters for permits, first in, first out, and the request to the store while
+// there are any.
 //
-// What is released goes to whoever is first. It keeps permits only for him, and only while this
-// process has enough for all that he wants.
+// Released permits go to the first waiter. The pool keeps permits only for that waiter, and only while this process has enough for its
+// whole request.
 type pool struct {
-	members                  // whose mutex guards the fields below, but for given and store, which never change
-	given   int              // how many permits there are, as the program said when the pool began
+	members                  // whose mutex guards the fields below, except given and store, which never change
+	given   int              // the number that the program gave when the pool began
 	permits int              // how many there are, as far as this process knows
-	store   second.Semaphore // for all of them, to give permits back
+	store   second.Semaphore // releases permits
 
 	gate    gate[Permits]
-	request *second.Demand     // what is under way in the store; nil while nothing is
-	asked   *second.Demand     // the one that was last asked what to take, as it was first in the queue then
-	quit    context.CancelFunc // abandons the request; nil if it is a try
+	request *second.Demand     // in flight in the store; nil if none is
+	asked   *second.Demand     // the request whose Take was called last, because it was first in the queue
+	quit    context.CancelFunc // cancels the request; nil if it is a try
 	trying  *try               // nil unless the request is one
-	taken   int                // permits that somebody here has
-	moved   time.Duration      // when these last changed
-	kept    []permit           // for the first one, too few for him as yet
+	taken   int                // permits that goroutines here hold
+	moved   time.Duration      // when taken last changed
+	kept    []permit           // for the first waiter, too few for it as yet
 	expiry  *time.Timer        // when the first of those has to go
 	last    *second.Demand     // the request before this one
-	alone   time.Duration      // when it was last looked while no other process was known to wait
+	alone   time.Duration      // the last check that saw no other process wait
 }
 
-// A permit is one of those that came from the store in one write.
+// A permit is one of those that the store granted in one write.
 type permit struct {
 	second.Permit
 	since   time.Duration
-	budgets float64 // for how many of them it may stay while others wait
+	budgets float64 // for how many budgets it may stay here while other processes wait
 }
 
-// enter waits until k permits have come, or ctx is done.
+// enter waits until it has k permits, or ctx ends.
 func (p *pool) enter(ctx context.Context, s *Semaphore, k int, begun time.Duration) (*Permits, error) {
 	p.mu.Lock()
 	w := p.gate.join()
@@ -333,7 +319,7 @@ func (p *pool) enter(ctx context.Context, s *Semaphore, k int, begun time.Durati
 	return &w.seat, await(ctx, p, w, s.options.maxWait, begun)
 }
 
-// try takes permits if enough are free and nobody waits. Whoever comes meanwhile waits for its end.
+// try takes permits if enough are free and no process waits. Calls that come meanwhile wait for its end.
 func (p *pool) try(ctx context.Context, s *Semaphore, k int, begun time.Duration) (*Permits, error) {
 	p.mu.Lock()
 	if p.request != nil {
@@ -361,14 +347,14 @@ func (p *pool) try(ctx context.Context, s *Semaphore, k int, begun time.Duration
 	return own, err
 }
 
-// turnAway ends all waits, as nobody is let in any more.
+// turnAway ends all waits, because the registry admits no goroutine any more.
 func (p *pool) turnAway() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gate.tellAll()
 }
 
-// withdraw takes a waiter out of the queue. If it was served a moment ago, others get what it had.
+// withdraw takes a waiter out of the queue. If it has just been served, its permits go to others.
 func (p *pool) withdraw(w *waiter[Permits]) {
 	p.mu.Lock()
 	first := p.gate.first == w
@@ -377,19 +363,19 @@ func (p *pool) withdraw(w *waiter[Permits]) {
 		p.offerLocked(nil)
 	}
 	p.mu.Unlock()
-	if served { // when the registry is closed they go with the session
+	if served { // when the registry is closed, the permits end with the session
 		p.spawn(func() { p.release(&w.seat) })
 	}
 }
 
-// requestLocked starts the one goroutine that goes to the store for all who wait, by way of the first
-// one's semaphore. What it brings is for those who are first when it returns, and what nobody wants it
-// gives back. An error that retrying cannot fix is for all whose requests are alike.
+// requestLocked starts the one goroutine that asks the store for permits, for all waiters, through the first one's semaphore. Granted
+// permits go to the waiters that are first when it returns, and surplus ones back to the store. An error that retrying cannot fix goes to
+// all waiters with equal requests.
 func (p *pool) requestLocked() {
 	store := p.gate.first.seat.semaphore.store
 	request := new(second.Demand)
 	request.Take = func(free int) int { return p.want(request, store, free) }
-	request.Want = func() int { // if all are free and as many others queue as last time
+	request.Want = func() int { // assumes that all are free, and that as many other processes queue as last time
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.followLocked(store)
@@ -398,7 +384,7 @@ func (p *pool) requestLocked() {
 		}
 		return p.wantLocked(max(p.permits, p.gate.first.seat.count), p.last.Others()) // there may be more by now
 	}
-	// Not derived from anybody's context: it serves whoever is first when it returns.
+	// Not derived from any waiter's context: it serves the waiters that are first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
 	p.request, p.quit = request, quit
 	p.spawn(func() {
@@ -409,7 +395,7 @@ func (p *pool) requestLocked() {
 		switch {
 		case errors.Is(err, ErrTooManyPermits):
 			p.refuseLocked()
-		case err != nil && ctx.Err() == nil: // else it was abandoned, and somebody may have come since
+		case err != nil && ctx.Err() == nil: // otherwise it was cancelled, and the present waiters may have come since
 			p.gate.refuse(err, func(one *Permits) bool { return one.semaphore.store.Equal(store) })
 		}
 		rest := p.offerLocked(p.portionOf(permits))
@@ -419,7 +405,7 @@ func (p *pool) requestLocked() {
 	})
 }
 
-// answeredLocked follows the end of a request.
+// answeredLocked is called after the end of a request.
 func (p *pool) answeredLocked() {
 	p.last, p.request, p.quit = p.request, nil, nil
 	if !p.gate.empty() {
@@ -427,13 +413,13 @@ func (p *pool) answeredLocked() {
 	}
 }
 
-// want is how many permits to take of so many that are free: for those who are first, its share at most, but as many as the first one
-// wants. What does not go into whole requests now does so with what the next one here releases. In strict order it is for the first
-// one alone, so that each has to queue among the processes.
+// want is how many of the free permits to take, for the first waiters: at most the share of this process, but as many as the first waiter
+// wants. Permits that do not complete a request now do so together with the next release here. In strict order it counts the first waiter
+// only, so that each waiter queues among the processes.
 func (p *pool) want(request *second.Demand, store second.Semaphore, free int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.request != request { // it was abandoned
+	if p.request != request { // it was cancelled
 		return 0
 	}
 	p.followLocked(store)
@@ -442,7 +428,7 @@ func (p *pool) want(request *second.Demand, store second.Semaphore, free int) in
 	return p.wantLocked(free, request.Others())
 }
 
-// refuseLocked refuses waiters at the head that want more permits than there are. The store has just said how many.
+// refuseLocked refuses waiters at the head that want more permits than there are. The store has just reported the number.
 func (p *pool) refuseLocked() {
 	for refused := 1; refused > 0 && !p.gate.empty() && p.gate.first.seat.count > p.permits; {
 		first := &p.gate.first.seat
@@ -451,7 +437,7 @@ func (p *pool) refuseLocked() {
 	}
 }
 
-// followLocked takes over how many permits there are, as the store has said last.
+// followLocked adopts the number of permits that the store reported last.
 func (p *pool) followLocked(store second.Semaphore) {
 	p.permits = store.Permits()
 	if permits := p.permits; permits != p.given && p.registry.warnOnce(p.key) {
@@ -469,7 +455,7 @@ func (p *pool) wantLocked(free, others int) int {
 	share, wanted := (p.permits-1)/(1+others)+1, 0 // rounded up
 	for w := p.gate.first; w != nil && wanted < p.permits; w = w.next {
 		wanted += w.seat.count
-		if w.seat.count > 1 { // in less most requests leave a gap that the next one does not fit
+		if w.seat.count > 1 { // with a smaller share most requests leave a gap that the next one does not fit
 			share = max(share, 2*w.seat.count)
 		}
 		if w.seat.semaphore.options.strict {
@@ -482,13 +468,12 @@ func (p *pool) wantLocked(free, others int) int {
 	return max(min(wanted, share, free)-len(p.kept), 0)
 }
 
-// idleTrips is for how many round trips a permit is idle on its way to another process, where a lock
-// is for one: the release, the look, the exchange. For as many budgets it stays.
+// idleTrips is for how many round trips a permit is idle when it moves to another process: the release, the look, the exchange. A lock is
+// idle for one. Permits stay for as many budgets.
 const idleTrips = 3
 
-// portionOf says of what a request has brought how long it may stay. A part of all permits stays for longer in
-// proportion, up to once for each process that queues. Others wait as if each of these had all
-// permits in turn, but fewer have to move.
+// portionOf determines how long granted permits may stay here. A part of all permits stays longer in proportion, up to once for each
+// process that queues. The others wait as long as if each of these had all permits in turn, but fewer permits have to move.
 func (p *pool) portionOf(permits []second.Permit) []permit {
 	parts := float64(p.permits) / float64(len(permits))
 	queueing := float64(1 + p.request.Others())
@@ -500,13 +485,13 @@ func (p *pool) portionOf(permits []second.Permit) []permit {
 	return all
 }
 
-// ends returns when a permit that began to be wanted elsewhere at the time alone has to go.
+// ends returns when a permit has to leave the process, if other processes have waited since the time alone.
 func (one permit) ends(alone, budget time.Duration) time.Duration {
 	stay := min(one.budgets*float64(budget), math.MaxInt64/2)
 	return max(alone, one.since) + time.Duration(stay)
 }
 
-// release hands off to those who wait what somebody had, as far as that is fair, and gives up the rest.
+// release hands permits off to local waiters, as far as that is fair, and gives up the rest.
 func (p *pool) release(permits *Permits) error {
 	p.mu.Lock()
 	p.haveLocked(-len(permits.taken), p.registry.now())
@@ -516,10 +501,9 @@ func (p *pool) release(permits *Permits) error {
 	return p.giveBack(rest)
 }
 
-// sortLocked tells permits that may stay in the process from those that have to go. They may stay
-// while nobody else waits, and else for their budgets, which run from when they came or, if that is
-// later, from the last look before another process was seen. They never stay without a valid lease,
-// nor while the connection is down.
+// sortLocked separates permits that may stay in the process from those that have to go. They may stay while no other process waits, and
+// otherwise for their budgets. These run from the grant or, if that is later, from the last check before another process was seen. Permits
+// never stay without a valid lease or while the connection is down.
 func (p *pool) sortLocked(permits []permit) (fair, due []permit) {
 	if p.gate.empty() || p.registry.second.Err() != nil {
 		return nil, permits
@@ -538,14 +522,14 @@ func (p *pool) sortLocked(permits []permit) (fair, due []permit) {
 	return fair, due
 }
 
-// budgetLocked is that of the first who waits.
+// budgetLocked is the budget of the first waiter.
 func (p *pool) budgetLocked() time.Duration { return p.gate.first.seat.semaphore.options.budget() }
 
-// offerLocked gives permits, and those that are kept, to those who wait. It is called without any when
-// somebody else is first now, or nobody. It returns those that have to go back to the store.
+// offerLocked gives permits, and the kept ones, to the waiters. It is called without permits when the first waiter has changed. It returns
+// the permits that have to go back to the store.
 //
-// If the first one wants more than there is, that is kept for him only if it is enough together with what
-// others of this process have. Else two processes that each kept a part would wait for each other.
+// If the first waiter wants more permits than are available, they are kept for it only if releases within this process can complete its
+// request. Otherwise two processes that each kept a part would deadlock.
 func (p *pool) offerLocked(permits []permit) (rest []permit) {
 	kept, due := p.sortLocked(p.kept)
 	left := p.serveLocked(slices.Concat(kept, permits))
@@ -557,19 +541,18 @@ func (p *pool) offerLocked(permits []permit) (rest []permit) {
 		due = append(due, left[:older]...)
 		p.kept = nil
 	}
-	p.dropLocked(due) // apart: if one was lost, that is no loss of who releases others
+	p.dropLocked(due) // separately: a loss among them is no error of the goroutine that releases others
 	p.changedLocked()
 	return rest
 }
 
-// haveLocked counts more permits, or fewer, that somebody here has.
+// haveLocked counts permits that goroutines here have got, or released if more is negative.
 func (p *pool) haveLocked(more int, now time.Duration) {
 	p.taken += more
 	p.moved = now
 }
 
-// serveLocked gives permits to those who are first, whole requests in order, and returns what is
-// left.
+// serveLocked gives permits to the first waiters, whole requests in order, and returns the rest.
 func (p *pool) serveLocked(permits []permit) []permit {
 	now := p.registry.now()
 	for !p.gate.empty() && p.gate.first.seat.count <= len(permits) {
@@ -583,10 +566,10 @@ func (p *pool) serveLocked(permits []permit) []permit {
 	return permits
 }
 
-// dropLocked gives up what nobody has.
+// dropLocked gives up unused permits.
 func (p *pool) dropLocked(permits []permit) {
 	if len(permits) > 0 {
-		p.spawn(func() { p.giveBack(permits) }) // when the registry is closed they go with the session
+		p.spawn(func() { p.giveBack(permits) }) // when the registry is closed, the permits end with the session
 	}
 }
 
@@ -602,7 +585,7 @@ func (p *pool) giveBack(permits []permit) error {
 	return p.store.Release(all)
 }
 
-// changedLocked tells the request of another demand, and sees to the end of what is kept.
+// changedLocked notifies the request that the demand has changed, and sets the timer that ends the keeping of permits.
 func (p *pool) changedLocked() {
 	p.alarmLocked()
 	if p.expiry != nil {
@@ -620,16 +603,16 @@ func (p *pool) changedLocked() {
 		})
 	}
 	switch {
-	case p.quit == nil: // nothing is under way, or nobody can change it
+	case p.quit == nil: // no request is in flight, or it is a try, which cannot change
 	case p.gate.empty():
-		p.quit() // nobody wants anything any more
+		p.quit() // no waiter is left
 	default:
 		p.request.Changed.Set()
 	}
 }
 
-// expireLocked gives up what was kept for long enough, and the rest if that is too little by itself. Since its timer has gone off there may
-// be other permits, or none.
+// expireLocked gives up the permits that were kept for long enough, and the rest if it is too little without them. After its timer fired
+// there may be other permits, or none.
 func (p *pool) expireLocked() {
 	if len(p.kept) == 0 {
 		return
@@ -647,30 +630,30 @@ func (p *pool) expireLocked() {
 	p.changedLocked()
 }
 
-// wait is what is known of the wait of w, that began then.
+// wait describes the wait of w, which began then.
 func (p *pool) wait(_ context.Context, w *waiter[Permits], begun time.Duration) Wait {
 	wait := Wait{Path: p.key.path, Waited: p.registry.now() - begun, Permits: w.seat.count}
 	p.mu.Lock()
 	request, served := p.request, w.served()
-	if !served { // else they may be its own
+	if !served { // if it was served, the permits may be the waiter's own
 		wait.Taken, wait.First = p.taken, request != nil && request == p.asked
 	}
 	p.mu.Unlock()
 	if request != nil && !served {
 		wait.stand(request.Standing(), p.registry.second)
-		wait.First = wait.First && wait.Position == 0 // since it was asked, its place may have been lost
+		wait.First = wait.First && wait.Position == 0 // the process may have lost its place since
 	}
 	return wait
 }
 
-// alarmLocked is called when somebody begins to wait, or waits for something else.
+// alarmLocked is called when a goroutine begins to wait, or when what it waits for changes.
 func (p *pool) alarmLocked() {
 	if p.stuckLocked() {
 		p.setAlarmLocked(p)
 	}
 }
 
-// stuckLocked reports whether the first who waits gets no permits before somebody here gives some up, whatever other processes do.
+// stuckLocked reports whether the first waiter gets no permits before a goroutine here releases some, whatever other processes do.
 func (p *pool) stuckLocked() bool {
 	return !p.gate.empty() && p.gate.first.seat.count > p.permits-p.taken
 }
