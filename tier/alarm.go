@@ -7,27 +7,26 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// This file judges when a wait is to be told of, behind what this process has itself. If that is the caller's own, the wait has no end,
-// and else nobody would know.
+// This file decides when to warn about a wait behind a hold, or permits, of the own process. Such a wait is often a self-deadlock.
 const (
-	longWait    = 10 * time.Second // is such a wait
-	rarest      = time.Hour        // it is told of
-	endlessWait = 24 * time.Hour   // it is, where time costs nothing
-	lateAlarm   = time.Second      // is that of a process that did not run meanwhile
+	longWait    = 10 * time.Second // after which a wait causes a warning
+	rarest      = time.Hour        // between two warnings about one path
+	endlessWait = 24 * time.Hour   // after which a wait in virtual time is a deadlock
+	lateAlarm   = time.Second      // by which the timer of a stopped process is late at least
 )
 
-// An alarm goes off when the first wait at a stake may be long. The mutex of the stake guards it.
+// An alarm fires when the first waiter of a stake may have waited for long. The mutex of the stake guards it.
 type alarm struct {
-	timer *time.Timer   // the last one, nil before the first wait
-	set   bool          // it will go off
+	timer *time.Timer   // the latest one, nil before the first wait
+	set   bool          // the timer will fire
 	due   time.Duration // when, on the clock of the leases
-	told  time.Duration // when a wait was told of last; 0 for never
+	told  time.Duration // when the last warning was; 0 for never
 }
 
 // A waiting is a stake as its alarm knows it. It is no function, which would be an allocation at each wait.
 type waiting interface{ lookAtWait() }
 
-// setAlarmLocked has somebody look in a while, if the alarm is not set.
+// setAlarmLocked sets the alarm, unless it is set.
 func (m *members) setAlarmLocked(at waiting) {
 	if !m.alarm.set {
 		m.alarm.goOff(m.registry.now(), longWait, at)
@@ -44,7 +43,8 @@ func (a *alarm) stop() {
 	}
 }
 
-// judgeLocked tells of the first who waits, since a time, behind what this process has had since another, if that is long by now.
+// judgeLocked warns about the first waiter if it has waited for long, since waits, behind a hold or permits that this process has had for
+// long, since since.
 func (m *members) judgeLocked(since, waits time.Duration, at waiting, text string, about ...any) {
 	now := m.registry.now()
 	long, endless := m.alarm.judge(now, since, waits, at)

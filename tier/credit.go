@@ -2,27 +2,27 @@ package tier
 
 import "sync/atomic"
 
-// This file learns at each path whether it pays to keep a lock that nobody wants for the moment. DESIGN.md has the bound on the waste.
+// This file learns for each path whether lingering pays. DESIGN.md has the bound on the waste.
 
 // What a lingering earns and costs.
 const (
 	useEarns   = 1       // this process has taken the lock again
-	wasteEarns = -2      // another one has come meanwhile
-	mostCredit = 64      // so much is kept
-	newCredit  = 8       // at a path of which nothing is known, at most
-	noCredit   = -255    // so many releases without lingering, and then it is tried again
+	wasteEarns = -2      // another process has queued meanwhile
+	mostCredit = 64      // the most that a path keeps
+	newCredit  = 8       // the most that a new path starts with
+	noCredit   = -255    // after as many releases without lingering, the lock lingers once
 	mostKnown  = 1 << 12 // paths; when there are more, all are forgotten
 )
 
 // credits are what the paths of a registry have earned. Its mutex guards all but lately.
 type credits struct {
-	known  map[lockKey]int32 // of paths that nobody has a stake in
+	known  map[lockKey]int32 // of paths without a stake
 	lately atomic.Int32      // what all paths have earned
 }
 
 func newCredits() *credits {
 	all := &credits{known: make(map[lockKey]int32)}
-	all.lately.Store(-wasteEarns) // once is no pattern
+	all.lately.Store(-wasteEarns) // a single waste shall not stop lingering
 	return all
 }
 
@@ -73,8 +73,8 @@ func (c *credit) wasted() { c.learn(wasteEarns) }
 func (c *credit) learn(earned int32) {
 	before := c.lately.Load()
 	after := min(max(before+earned, -mostCredit), mostCredit)
-	if after != before { // most often it is not, and nobody writes
-		c.lately.Store(after) // of two at the same time one is enough
+	if after != before { // most often they are equal, and no core writes
+		c.lately.Store(after) // one of two concurrent stores is enough
 	}
 	if c.left = min(c.left+earned, mostCredit); c.left < 0 || c.left == 0 && after < 0 {
 		c.left = noCredit

@@ -12,7 +12,7 @@ import (
 // An ownership is one turn behind the gate. All holds of one call tree share it; the
 // lock goes when the last of them is released.
 type ownership struct {
-	mutex  *Mutex // by way of which it came
+	mutex  *Mutex // that acquired it
 	cohort *cohort
 	grant  second.Grant
 	since  time.Duration // on the clock of the leases

@@ -147,7 +147,7 @@ func inTurn[Event any](first, second func(context.Context, Event)) func(context.
 	}
 }
 
-// waitingAfter is for how long somebody waits before it is told, never if nobody wants to know.
+// waitingAfter is after how long a wait is reported; without Waiting, never.
 func (o Observer) waitingAfter() time.Duration {
 	if o.Waiting == nil {
 		return math.MaxInt64
@@ -155,7 +155,7 @@ func (o Observer) waitingAfter() time.Duration {
 	return cmp.Or(max(o.WaitingAfter, 0), time.Second)
 }
 
-// follow has the observer told of the connection.
+// follow reports changes of the connection to the observer.
 func (r *Registry) follow() {
 	if o := r.options.observer; o != nil && o.Connection != nil {
 		r.second.Notify(func(c second.Connection) {
@@ -164,7 +164,7 @@ func (r *Registry) follow() {
 	}
 }
 
-// alarm tells when a wait that begins now is long.
+// alarm returns a channel that receives when a wait that begins now is to be reported.
 func (o *Observer) alarm() (long <-chan time.Time) {
 	if o == nil {
 		return nil
@@ -172,7 +172,7 @@ func (o *Observer) alarm() (long <-chan time.Time) {
 	return time.After(o.waitingAfter())
 }
 
-// failed returns err, and tells of it unless it is that of a try.
+// failed returns err, and reports it to the observer unless it is that of a try.
 func (r *Registry) failed(ctx context.Context, op, path string, begun time.Duration, err error) error {
 	if q := (*second.GracePeriodError)(nil); errors.As(err, &q) {
 		err = inGracePeriod{err, (*GracePeriodError)(q)}
@@ -184,27 +184,27 @@ func (r *Registry) failed(ctx context.Context, op, path string, begun time.Durat
 	return err
 }
 
-// A watch is what is kept of a hold, or of permits, for the observer.
+// A watch reports the life of a hold, or of permits, to the observer.
 type watch struct {
 	AcquiredEvent
 	registry *Registry
 	ctx      context.Context       // of its acquisition
 	since    time.Duration         // on the clock of the leases
-	stop     func() (stopped bool) // watching for its loss; nil if nobody does
+	stop     func() (stopped bool) // stops watching for the loss; nil if there is no watch
 
 	mu   sync.Mutex // guards the fields below
-	told bool       // of its loss
-	then func()     // tells of the release after that; nil if there is none yet
+	told bool       // the loss was reported
+	then func()     // reports the release after that; nil if there is none yet
 }
 
-// watch returns what is kept of what was acquired.
+// watch returns the watch over a new hold or permits.
 func (r *Registry) watch(ctx context.Context, a AcquiredEvent, begun, since time.Duration) *watch {
 	a.At, a.Waited = r.at(since), since-begun
 	return &watch{AcquiredEvent: a, registry: r, ctx: ctx, since: since}
 }
 
-// acquired tells of what was acquired, and has the loss told that ends life, at once. When the registry is
-// closed already, the release tells it. If the observer panics, or ends the goroutine, nobody has what was acquired, so it is released.
+// acquired reports the acquisition, and reports a loss as soon as life ends with one. When the registry is closed already, the release
+// reports the loss. If the observer panics, or ends the goroutine, no caller gets the hold or permits, so they are released.
 func (w *watch) acquired(life context.Context, release func() error) {
 	r, o, told := w.registry, w.registry.options.observer, false
 	defer func() {

@@ -96,10 +96,10 @@ type options struct {
 	maxWait time.Duration // 0: no limit
 	traced  bool
 
-	observer *Observer // nil if nobody observes
+	observer *Observer // nil if there is none
 }
 
-// defaults are the options that nobody has set.
+// defaults are the options of a registry without options.
 var defaults = options{handOff: 20 * time.Millisecond}
 
 // budget is for how long a lock may stay in the process while another process waits.

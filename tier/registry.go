@@ -20,7 +20,7 @@ import (
 type Registry struct {
 	second  second.Tier
 	options *options
-	open    context.Context // ends when nobody new is let in, and whoever waits gives up: at a shutdown, and with the second tier
+	open    context.Context // ends when new calls are refused and waiters give up: at a shutdown, and with the second tier
 	refuse  func()          // ends it
 
 	leaks leaks // see [WithLeakDetection]
@@ -31,7 +31,7 @@ type Registry struct {
 	past    Stats // of cohorts that are gone
 	closed  bool
 	warned  map[lockKey]bool // semaphores about whose number of permits there was a warning
-	drained context.Context  // ends when nobody new is let in and there are no stakes any more, and with the second tier
+	drained context.Context  // ends when new calls are refused and there are no stakes any more, and with the second tier
 	allGone func()           // ends it
 	tasks   sync.WaitGroup   // goroutines of the stakes, and calls of the observer in other goroutines than the callers'
 
@@ -188,7 +188,7 @@ func (r *Registry) all() []stake {
 	return slices.Collect(maps.Values(r.stakes))
 }
 
-// paths returns those of the locks and semaphores that somebody still has a stake in.
+// paths returns the paths of the locks and semaphores that still have a stake.
 func (r *Registry) paths() string {
 	var paths []string
 	for _, s := range r.all() {
@@ -198,10 +198,10 @@ func (r *Registry) paths() string {
 	return strings.Join(slices.Compact(paths), ", ")
 }
 
-// A stake is what this process has at one path: a cohort for a lock, a pool for permits.
+// A stake is the state of this process at one path: a cohort for a lock, a pool for permits.
 type stake interface {
 	base() *members
-	turnAway()    // ends all waits with [ErrClosed], as nobody is let in any more
+	turnAway()    // ends all waits with [ErrClosed], because new calls are refused
 	addTo(*Stats) // adds what it counts
 }
 
@@ -220,26 +220,26 @@ const (
 	counting
 )
 
-// members are the callers, holders and tasks of a stake, which goes with the last of them.
+// members counts the callers, holders and tasks of a stake. The stake is removed with the last of them.
 type members struct {
 	registry *Registry
 	key      lockKey
-	number   atomic.Int64 // the first one comes, and the last one goes, under registry.mu
-	mu       sync.Mutex   // guards what is below, and the stake; never held across a client call or a wait
-	alarm    alarm        // about the first who waits
+	number   atomic.Int64 // goes from and to 0 only under registry.mu
+	mu       sync.Mutex   // guards the field below, and the stake; never held across a client call or a wait
+	alarm    alarm        // about the first waiter
 }
 
 func (m *members) base() *members { return m }
 
-// failure wraps an error that does not come from the second tier and so names no path yet.
+// failure wraps an error that does not come from the second tier, and therefore names no path yet.
 func (k lockKey) failure(op string, err error) error {
 	return fmt.Errorf("tier: %s %s: %w", op, k.path, err)
 }
 
-// join returns a stake, which stays until as many calls of part; nil if there is to be nothing new. It is for permits by way
-// of a semaphore, or else for a lock.
+// join returns the stake of key, which stays until part was called as often as join. It returns nil if new calls are refused. With permits
+// the stake is a pool, without them a cohort.
 func (r *Registry) join(key lockKey, permits *Semaphore) stake {
-	r.mu.RLock() // most often it is there, as of a lock that many want
+	r.mu.RLock() // most often the stake exists, as for a lock that many goroutines want
 	s := r.stakes[key]
 	if s != nil && !r.draining() {
 		defer r.mu.RUnlock()
@@ -278,8 +278,8 @@ func (r *Registry) warnOnce(key lockKey) bool {
 	return true
 }
 
-// spawn runs f as a task, of which Close waits for the end. When the registry is closed it reports false, and whatever was to
-// come of f is no matter any more: every grant is lost, and whoever waits learns by himself that the second tier is done.
+// spawn runs f as a task; Close waits for its end. When the registry is closed, spawn reports false and does not run f. Callers need not
+// handle that: every grant is lost by then, and each waiter learns from the closed second tier.
 func (m *members) spawn(f func()) bool {
 	r := m.registry
 	r.mu.Lock()
@@ -307,7 +307,7 @@ func (m *members) part() {
 	if m.number.Add(-1) == 0 {
 		m.alarm.stop()
 		if c, ok := r.stakes[m.key].(*cohort); ok {
-			r.past.sum(&c.tally) // nobody counts there any more
+			r.past.sum(&c.tally) // the cohort counts nothing any more
 			r.credits.remember(m.key, c.credit)
 		}
 		delete(r.stakes, m.key)
@@ -383,9 +383,9 @@ const (
 
 var sources = [...]Source{Found, HandOver, HandOff, Resumption, Join}
 
-// A tally is what a cohort counts, guarded by its mutex. A sum of times is the sum of all ends minus the sum
-// of all beginnings, on the registry's clock. For each wait or hold that has not ended, whoever reads the sum
-// adds the present time. An overflow in between cancels out.
+// A tally has the counters of a cohort, guarded by its mutex. A sum of times is the sum of all ends minus the sum of all beginnings, on the
+// registry's clock. The reader of the sum adds the present time for each wait or hold that has not ended. An overflow in between cancels
+// out.
 type tally struct {
 	came                 [len(sources)]int64
 	given                int64

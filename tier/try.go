@@ -11,13 +11,14 @@ const tryTime = time.Second
 
 var errOvertaken = fmt.Errorf("%w: the store did not answer within %v, and another goroutine of this process waits", ErrLocked, tryTime)
 
-// A try is one at the second tier. It serves its caller alone, and where the store has just fallen silent it lasts until that is known.
-// So those that wait behind it for long end it: they can queue, which counts from when the store answers again.
+// A try is a TryAcquire in flight at the second tier. It serves its caller alone. If the store has just stopped answering, it lasts until
+// that is known. Goroutines that have waited behind it for long therefore cancel it and queue: their place counts once the store answers
+// again.
 type try struct {
 	ctx   context.Context // of its caller, or less
 	end   context.CancelCauseFunc
 	since time.Duration // on the clock of the leases
-	timer *time.Timer   // ends it; nil while nobody waits
+	timer *time.Timer   // cancels it; nil while no goroutine waits
 }
 
 func newTry(ctx context.Context, now time.Duration) *try {
@@ -26,7 +27,7 @@ func newTry(ctx context.Context, now time.Duration) *try {
 	return t
 }
 
-// keepsWaiting is called, under the mutex of its stake, when somebody begins to wait behind a try. There is none if t is nil.
+// keepsWaiting is called, under the mutex of its stake, when a goroutine begins to wait behind a try. There is no try if t is nil.
 func (t *try) keepsWaiting(now time.Duration) {
 	if t != nil && t.timer == nil {
 		t.timer = time.AfterFunc(tryTime-(now-t.since), func() { t.end(errOvertaken) })

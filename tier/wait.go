@@ -69,7 +69,7 @@ type gated[S any] interface {
 	withdraw(w *waiter[S])
 }
 
-// await returns when the waiter is chosen; or else with why not, after which nothing is left of it.
+// await returns nil when the waiter is chosen, and otherwise the reason why not; then nothing is left of the waiter.
 func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun time.Duration) error {
 	r := at.base().registry
 	if limit > 0 {
@@ -85,7 +85,7 @@ func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun t
 		}
 	}()
 	var cause error
-	if r.draining() { // if not yet, w is told to leave when it comes to that
+	if r.draining() { // a shutdown from now on wakes w
 		cause = ErrClosed
 	}
 	for long := r.options.observer.alarm(); cause == nil; {

@@ -47,7 +47,7 @@ func (c *contexts) under(ctx, life context.Context, err func() error, carry func
 	return d.context
 }
 
-// keyOf returns what stands for ctx in a map: nearly always ctx itself, but a type of somebody's may not be comparable.
+// keyOf returns the key of ctx in a map: nearly always ctx itself, but a context type of the program may not be comparable.
 func keyOf(ctx context.Context) any {
 	if reflect.ValueOf(ctx).Comparable() {
 		return ctx

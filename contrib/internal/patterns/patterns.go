@@ -1,5 +1,5 @@
 // Package patterns bounds what metrics tell of lock paths: programs make paths of customers and jobs,
-// and each new label of a metric costs memory for ever.
+// and each new label of a metric costs memory without end.
 package patterns
 
 import (

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Waits are the long ones that go on. An observer is told of one when it has become long, and when it is over.
+// Waits are the long waits in progress. The observer reports a wait when it has become long, and when it ends.
 type Waits struct {
 	mu    sync.Mutex             // guards the field below
 	begun map[string][]time.Time // by pattern, in order
