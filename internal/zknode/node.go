@@ -23,19 +23,18 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A Node is an acquired lock: a znode at the head of its queue. It must be given up
-// exactly once, with [Node.Release]. Methods may be called concurrently.
+// A Node is an acquired lock: a znode at the head of its queue. Release it exactly once, with [Node.Release]. Methods may be called
+// concurrently.
 type Node struct {
 	lock  *Lock
 	*form // as which the node was made; see now
 
-	// Set by the attempt that made the node, before anybody else sees it; a node is
-	// bound to another session only while it queues.
+	// Set by the attempt that created the node, before other code sees it. A node is bound to another session only while it queues.
 	session *link.Session
 	token   int64
 	bound   atomic.Bool  // both are final
 	beside  int          // other contenders in the last list of the queue before the grant
-	heard   atomic.Int64 // when the server was last asked that said that the node is there, on the client's clock
+	heard   atomic.Int64 // when the newest request was sent whose answer showed that the node exists, on the client's clock
 
 	life    context.Context // ends when the lock is lost, with the reason as its cause
 	endHold context.CancelCauseFunc
@@ -43,26 +42,26 @@ type Node struct {
 	open    context.Context // see scope
 	shut    context.CancelFunc
 	loss    notice.Loss
-	reaped  atomic.Bool // left to the reaper
+	reaped  atomic.Bool // queued for the reaper
 
-	// A writer becomes a reader: other znodes take the place of its own. All that is sent about znodes goes by their names, so it
-	// waits while it is unknown which there are.
-	names  *weighted.Weighted   // one to send what names the znodes, all to replace them; never waited for by events or a heartbeat
-	next   atomic.Pointer[form] // what was asked for and is unknown so far, or for ever
-	reader atomic.Pointer[form] // what the node is since it is shared, nil before
+	// A downgrade replaces the znodes of a writer by those of a reader. Requests name znodes, so they wait while it is unknown which of
+	// the two exist.
+	names  *weighted.Weighted   // one unit to send a request that names the znodes, all to replace them; events and heartbeats never wait for it
+	next   atomic.Pointer[form] // the znodes of a downgrade whose outcome is unknown, maybe for good
+	reader atomic.Pointer[form] // the znodes since the downgrade, nil before
 
-	revoked   mutexbool.Bool // somebody has asked for the lock
-	listening atomic.Bool    // because somebody wants to know that
+	revoked   mutexbool.Bool // a process has asked for the lock
+	listening atomic.Bool    // the holder wants to know that
 
-	checking    *time.Timer   // to have the end watched, nil if it is; set at the grant
+	checking    *time.Timer   // starts the watch on the end of the node; nil if it was watched at the grant
 	stopPolling func()        // see link.PollClose
 	writing     atomic.Int32  // Multis without an answer
 	spent       atomic.Bool   // given up
-	fate        error         // what Release says about the node's end; valid when released is closed
-	released    chan struct{} // closed when the node is gone or left to the reaper
+	fate        error         // what Release returns about the node's end; valid when released is closed
+	released    chan struct{} // closed when the node is gone or queued for the reaper
 }
 
-// newNode returns what a create has made, which was expected to be executed under s.
+// newNode returns the node that a create has made. The create was expected to be executed under s.
 func newNode(l *Lock, s *link.Session, created link.Answer) *Node {
 	n := &Node{
 		lock: l, session: cmp.Or(created.Session, s), token: created.Zxid,
@@ -74,7 +73,8 @@ func newNode(l *Lock, s *link.Session, created link.Answer) *Node {
 	return n
 }
 
-// scope returns a context that ends when what the node is does not matter any more: it is lost, closed, or given up and its fate is known.
+// scope returns a context that ends when the state of the node does not matter any more: it is lost, closed, or given up and its fate is
+// known.
 func (n *Node) scope() context.Context {
 	n.scoped.Do(func() { n.open, n.shut = n.lock.client.link.Scope(n.life) })
 	return n.open
@@ -87,7 +87,7 @@ var over = func() context.Context {
 	return ctx
 }()
 
-// bind makes sure whose the node is.
+// bind notes the session and the token of the node once they are certain.
 func (n *Node) bind(s *link.Session, token int64) error {
 	n.session, n.token = s, token
 	n.bound.Store(true)
@@ -97,8 +97,8 @@ func (n *Node) bind(s *link.Session, token int64) error {
 	return nil
 }
 
-// grant makes a node at the head of the queue a held one, with s as its last known
-// standing. It reports false if session, lease or node are gone.
+// grant makes a node at the head of the queue the holder, with s as its last known standing. It reports false if session, lease or node are
+// gone.
 func (n *Node) grant(s standing) bool {
 	if !n.session.Hold(member{n}) {
 		return false
@@ -106,11 +106,11 @@ func (n *Node) grant(s standing) bool {
 	n.loss.Held()
 	n.beside = s.ahead + s.behind
 	n.stopPolling = n.lock.client.link.PollClose()
-	if len(n.unwatched()) > 0 { // a short hold ends before its end need be watched
+	if len(n.unwatched()) > 0 { // a short hold ends before the znodes need a watch
 		n.checking = n.checkLater()
 	}
 	switch {
-	case n.overflows(): // there may be others outside the queue: one turn, and out of their way
+	case n.overflows(): // others may wait outside the queue: this hold, and then let the queue drain
 		n.contended.Raise(time.Time{})
 	case s.behind > 0:
 		n.contended.Raise(time.Now())
@@ -118,49 +118,40 @@ func (n *Node) grant(s standing) bool {
 	return true
 }
 
-// Path returns the path of the lock node; of two, the one that is first in the queue.
+// Path returns the path of the lock node; of a pair, of the one that is first in the queue.
 func (n *Node) Path() string { return strings.TrimPrefix(n.path(), n.lock.client.chroot) }
 
-// path is that on the server.
+// path is the path on the server, with the chroot.
 func (n *Node) path() string { return n.mine()[0].path }
 
-// Token returns the fencing token: the transaction id that created the node (czxid). It
-// is positive and grows with every later owner of the lock, even if the parent was deleted
-// in between; locks of other paths may have the same one. A resource that remembers the
-// highest token it has seen and refuses lower ones is safe from owners that do not know yet
-// that they lost the lock.
+// Token returns the fencing token: the transaction id that created the node (czxid). It is positive and grows with every later owner of the
+// lock, even if the parent was deleted in between. Locks of other paths may have the same token. A resource that refuses tokens lower than
+// the highest it has seen is safe from owners that do not know yet that they lost the lock.
 //
-// Those of a reader/writer lock grow from a writer to whoever comes behind, and from readers to the
-// writer behind them. Readers that have the lock together have tokens in any order, and a writer that
-// is shared keeps its own. So the resource refuses a write with a token below the highest that it has
-// seen at all, and a read with one below that of the latest write.
+// The tokens of a reader/writer lock grow from a writer to all later holders, and from readers to the next writer. Concurrent readers have
+// tokens in any order, and a downgraded writer keeps its own. The resource therefore refuses a write with a token below the highest that it
+// has seen, and a read with a token below that of the latest write.
 //
-// Tokens grow for as long as the ensemble keeps its data. If the data is lost, or
-// restored from a backup, they start lower again (5 after 406), and the resource refuses
-// every new owner. An operator then ends every process that may have held the lock
-// before, and only then resets the highest token that the resource remembers: a former
-// owner, should one be left, has a higher token than the new ones.
+// Tokens grow for as long as the ensemble keeps its data. If the data is lost, or restored from a backup, they start lower again (5 after
+// 406), and the resource refuses every new owner. First end every process that may have held the lock, because a former owner has a higher
+// token than the new ones. Then reset the highest token in the resource.
 func (n *Node) Token() int64 { return n.token }
 
-// Lost returns a channel that is closed when the lock is no longer certain to be ours:
-// no later than the lease ends, and so before the server can give the lock to anybody
-// else. If somebody else deletes the node, it is closed when the server of this client has
-// said so; if the lock was granted without waiting, maybe only a sixth of the session timeout
-// after the grant.
+// Lost returns a channel that is closed when the lock is lost: no later than the lease ends, and therefore before the server can grant the
+// lock to another client. If another client deletes the node, the channel is closed when the server of this client has reported it. If the
+// lock was granted without waiting, that may be only a sixth of the session timeout after the grant.
 func (n *Node) Lost() <-chan struct{} { return n.life.Done() }
 
-// Context returns a context that ends when Lost is closed, with an error wrapping
-// [ErrLost] as its cause. Giving the lock up does not end it.
+// Context returns a context that ends when Lost is closed, with a cause that wraps [ErrLost]. Releasing the lock does not end it.
 func (n *Node) Context() context.Context { return n.life }
 
-// Err returns nil while the lock is held, an error wrapping [ErrLost] once it is lost,
-// and [ErrReleased] once it was given up. It reads the clock itself, so it is right
-// also in a process that has just been continued after a stop. What it cannot tell is
-// what happens after it returned: use the token where that matters.
+// Err returns nil while the lock is held, an error that wraps [ErrLost] once it is lost, and [ErrReleased] once it was released. It checks
+// the clock on every call, so it is accurate immediately after a process resumes. The lock may be lost right after Err returned: use the
+// token where that matters.
 func (n *Node) Err() error { return grant{n}.ErrAt(n.lock.client.link.Now()) }
 
-// ValidUntil returns up to when the lease runs as far as it is renewed now, by this process's
-// clock; the zero time once the lock is lost or given up, or without a lease.
+// ValidUntil returns until when the lease lasts without another renewal, by this process's clock. It returns the zero time once the lock is
+// lost or released, or without a lease.
 func (n *Node) ValidUntil() time.Time {
 	now := time.Now() // read first: a process that is stopped in between returns a time that is too early, never too late
 	left := n.session.Remaining()
@@ -170,7 +161,7 @@ func (n *Node) ValidUntil() time.Time {
 	return now.Add(left)
 }
 
-// lossNow returns why the lock is lost, nil if it is not.
+// lossNow returns why the lock is lost, or nil.
 func (n *Node) lossNow() error { return n.lossAt(n.lock.client.link.Now()) }
 
 func (n *Node) lossAt(now time.Duration) error {
@@ -183,15 +174,15 @@ func (n *Node) lossAt(now time.Duration) error {
 	return context.Cause(n.life) // nil if the session has just been renewed
 }
 
-// leased reports whether a lease says until when the lock is ours. Without one, as over a
-// connection made elsewhere, only the server can tell that it still is.
+// leased reports whether a lease covers the lock. Without one, as over a connection made elsewhere, only the server knows whether the lock
+// is still held.
 func (n *Node) leased() bool { return n.lock.client.link.Leased() }
 
-// heardLasts is for how long an answer vouches for a session: less than the timeout of any.
+// heardLasts is for how long an answer proves that the session is alive: less than any session timeout.
 const heardLasts = 250 * time.Millisecond
 
-// certain reports whether a held lock is certain to be ours. It asks the server if it has to, by a write that changes nothing, and the
-// library about a close that is under way.
+// certain reports whether the lock is certainly held. If it has to, it asks the server, by a write that changes nothing. It also asks the
+// library whether the connection is being closed.
 func (n *Node) certain() bool {
 	if n.leased() {
 		return n.lossNow() == nil
@@ -216,7 +207,7 @@ type grant struct{ *Node }
 
 func (g grant) ErrAt(now time.Duration) error {
 	loss := g.lossAt(now)
-	if g.spent.Load() { // asked last: the end of a node that was given up is no loss
+	if g.spent.Load() { // checked last: the end of a node that was given up is no loss
 		return second.ErrReleased
 	}
 	return loss
@@ -228,10 +219,10 @@ func (g grant) Idle() bool { return g.writing.Load() == 0 }
 
 func (g grant) Leased() bool { return g.leased() }
 
-// confirmWithin bounds the wait for the server's word.
+// confirmWithin limits the wait for the server's answer.
 const confirmWithin = time.Second
 
-// Confirm takes no answer within a second for a no.
+// Confirm counts no answer within a second as a no.
 func (g grant) Confirm() bool {
 	l := g.lock.client.link
 	ctx, cancel := context.WithTimeout(l.Context(), confirmWithin)
@@ -261,16 +252,16 @@ type member struct{ *Node }
 
 func (m member) IsLost() bool { return m.life.Err() != nil }
 
-// Lose ends the hold. If the node is still there, others wait behind it: it goes when the
-// owner has released it, who may need the margin to come to an end.
+// Lose ends the hold. If the node still exists, others wait behind it. It is deleted when the owner has released it, or after the margin,
+// which the owner may need to stop.
 func (m member) Lose(reason error) {
 	m.end(reason)
 	m.wake.Set()
 	time.AfterFunc(m.lock.client.link.Margin(m.session.Negotiated()), func() { reap(m.Node) })
 }
 
-// Prove has the server agree, by a write, that a node is there. While that is being replaced the write
-// is about the path: the lease does not wait.
+// Prove renews the lease with a write that checks that a node exists. While a downgrade replaces the node, the write checks the path
+// instead, so that the lease does not wait.
 func (m member) Prove() {
 	l := m.lock.client.link
 	zs, unpin := m.tryPin()
@@ -284,7 +275,7 @@ func (m member) Prove() {
 	}
 }
 
-// Check looks whether a node is still there and still ours, and has its end watched.
+// Check reads a node, to see whether it still exists and belongs to this session, and sets the watch on its end.
 func (m member) Check() {
 	zs, unpin := m.pin()
 	defer unpin()
@@ -298,7 +289,7 @@ func (n *Node) checkLater() *time.Timer {
 	return time.AfterFunc(n.session.Negotiated()/6, func() { n.lock.client.link.Spawn(member{n}.Check) })
 }
 
-// look reads znodes of the node, and ends the hold if they are gone or not ours.
+// look reads znodes of the node, and ends the hold if they are gone or belong to another session.
 func (n *Node) look(zs znodes) {
 	c := n.lock.client
 	again := false
@@ -307,11 +298,11 @@ func (n *Node) look(zs znodes) {
 		switch {
 		case errors.Is(seen.Err, zk.ErrNoNode):
 			n.loseTo(z)
-		case errors.Is(seen.Err, zk.ErrNoAuth): // nor could the lease be renewed
+		case errors.Is(seen.Err, zk.ErrNoAuth): // then the lease could not be renewed either
 			n.session.Lose(member{n}, fmt.Errorf("%w: read %s: %w", second.ErrLost, z.path, zkqueue.Lacking("READ", z.path, seen.Err)))
 		case seen.Err != nil: // nothing learned; the lease decides
 			again = true
-		case n.bound.Load() && seen.Stat.EphemeralOwner != n.session.ID: // before that, the attempt looks itself
+		case n.bound.Load() && seen.Stat.EphemeralOwner != n.session.ID: // before it is bound, the attempt checks the owner
 			n.session.Lose(member{n}, fmt.Errorf("%w: node %s belongs to session 0x%x", second.ErrLost, z.path, uint64(seen.Stat.EphemeralOwner)))
 		default:
 			z.version.Store(seen.Stat.Version)
@@ -320,12 +311,12 @@ func (n *Node) look(zs znodes) {
 			}
 		}
 	}
-	if again && c.Err() == nil && !n.spent.Load() { // else there is another check at the reconnect
+	if again && c.Err() == nil && !n.spent.Load() { // otherwise the reconnect checks again
 		n.checkLater()
 	}
 }
 
-// readings are the requests that read the znodes, and have their end watched.
+// readings are the requests that read the znodes and set the watches on their end.
 func (n *Node) readings(zs znodes) []link.Request {
 	return each(zs, func(z *znode) link.Request { return n.lock.client.link.Reading(z.path, &z.watcher) })
 }
@@ -338,25 +329,25 @@ func (n *Node) changed(z *znode) {
 	if z.gone() {
 		n.loseTo(z)
 	} else if n.life.Err() == nil && !n.spent.Load() {
-		n.lock.client.link.Spawn(member{n}.Check) // somebody wrote to it: the watch is used up
+		n.lock.client.link.Spawn(member{n}.Check) // a client wrote to it: the watch is used up
 	}
 	n.wake.Set()
 }
 
-// loseTo ends the hold because one of the znodes is gone. The other one is worth nothing any
-// more. Those of a node that was given up go by our own hand; if not, the answer to that tells.
+// loseTo ends the hold because one of the znodes is gone, which makes the other one of a pair useless. If the node was given up, our own
+// delete is the likely cause, and the answer to it shows whether it was.
 func (n *Node) loseTo(z *znode) {
-	z.watcher.Gone.Store(true) // before the look: whoever gives the node up meanwhile finds it
+	z.watcher.Gone.Store(true) // before spent is read: code that gives the node up meanwhile then sees it
 	if n.spent.Load() {
 		return
 	}
 	n.end(errDeleted(z.path))
 	if len(n.znodes) > 1 {
-		time.AfterFunc(10*time.Millisecond, func() { reap(n) }) // most often both go together, as when the session ends
+		time.AfterFunc(10*time.Millisecond, func() { reap(n) }) // most often both are deleted together, as when the session ends
 	}
 }
 
-// end ends the hold. The end of a node that was given up is no loss, unless its release says so.
+// end ends the hold. The end of a node that was given up is no loss, unless its release reports one.
 func (n *Node) end(reason error) {
 	n.endHold(reason)
 	if !n.spent.Load() {
@@ -371,8 +362,8 @@ func (n *Node) reportLoss(cause error) {
 	})
 }
 
-// observe looks for contenders behind a form of the node until there is one, or the node is another or given up: with one read and a watch
-// on the children of the path. A contender that leaves again does not take the answer back.
+// observe looks for contenders behind a form of the node, with one read and a watch on the children of the path. It ends when there is one,
+// or when the node has another form or was given up. If the contender leaves again, the node still counts as contended.
 func (n *Node) observe(f *form) {
 	n.follow(n.scope(), &f.wake, func(w *link.Watcher) (again time.Duration, enough bool) {
 		if n.spent.Load() || n.now() != f {
@@ -394,13 +385,14 @@ func (n *Node) observe(f *form) {
 	})
 }
 
-// follow looks at the queue of the node until that is enough or ctx ends: at once, and again when wake is set, which w does when the queue
-// changes, or after the time that the look says, since watches can be lost. No time is for a look that failed: soon, and then ever later.
+// follow calls look until it reports enough or ctx ends: at once, and again when wake is set, which w does when the queue changes. Watches
+// can be lost, so it also calls look after the time again that look returned. A zero time means that look failed: it is then called again
+// soon, and then ever later.
 func (n *Node) follow(ctx context.Context, wake *mutexbool.Bool, look func(w *link.Watcher) (again time.Duration, enough bool)) {
 	w := &link.Watcher{Notify: wake.Set}
 	defer n.lock.client.link.Events.Ignore(n.lock.path, w)
 	for pace := retry.New(); ; {
-		wake.Clear() // before the look: what comes later ends the wait
+		wake.Clear() // before look: later changes end the wait
 		again, enough := look(w)
 		switch {
 		case enough:
@@ -419,20 +411,16 @@ func (n *Node) follow(ctx context.Context, wake *mutexbool.Bool, look func(w *li
 	}
 }
 
-// Release gives the lock up and deletes its node. It needs no context and does not wait
-// for an unreachable server: after a third of the session timeout at the latest it
-// returns, and the node is deleted in the background or goes with its session.
+// Release releases the lock and deletes its node. It takes no context. If the server does not answer, it returns after a third of the
+// session timeout at the latest, and the node is deleted in the background or ends with its session.
 //
-// It returns nil when the lock was ours to the end, an error wrapping [ErrLost] when it
-// was lost before, [ErrReleased] when it was given up before (nothing is sent), and
-// [zk.ErrNoAuth] when this client may not delete nodes below the lock path: the node
-// then stays until the session ends, and even this process queues behind it. In any case
-// the lock is not held any more.
+// It returns nil if the lock was held to the end, an error that wraps [ErrLost] if it was lost before, and [ErrReleased] if it was released
+// before (then it sends nothing). It returns [zk.ErrNoAuth] if this client may not delete nodes below the lock path: the node then stays
+// until the session ends, and even this process queues behind it. In any case the lock is not held any more.
 //
-// The lease tells whether the lock was ours. Where there is none, over a connection made
-// elsewhere ([Attach]), only the server can: if it has not answered in time, or its answer
-// is lost, the error says that it is not known, and wraps that of the connection, such as
-// [zk.ErrNoServer] or [zk.ErrConnectionClosed], or [ErrClosed] if that was closed.
+// The lease shows whether the lock was held to the end. Without a lease, over a connection made elsewhere ([Attach]), only the server
+// knows. If its answer is late or lost, the error says that the outcome is unknown. It wraps that of the connection, such as
+// [zk.ErrNoServer] or [zk.ErrConnectionClosed], or [ErrClosed] if the connection was closed.
 func (n *Node) Release() error {
 	if n.spent.Swap(true) {
 		return second.ErrReleased
@@ -443,14 +431,14 @@ func (n *Node) Release() error {
 	return grant{n}.AwaitRelease()
 }
 
-// leave gives the node up, before it is deleted. From then on there is no loss unless the answer to the delete says so.
+// leave gives the node up, before it is deleted. From then on only the answer to the delete can report a loss.
 func (n *Node) leave() {
 	n.spent.Store(true)
 	n.lossNow() // reads the clock
 	n.session.Leave(member{n})
 }
 
-// await waits for the end of nodes that are being given up together, for as long as Release would, and returns what it would return.
+// await waits for the end of nodes that are being given up together, for as long as Release does, and returns what Release returns.
 func await(nodes ...*Node) (fate error) {
 	end := time.Now().Add(nodes[0].lock.client.options.ReleaseWithin(nodes[0].session.Negotiated()))
 	for _, n := range nodes {
@@ -474,17 +462,17 @@ func await(nodes ...*Node) (fate error) {
 	return fate
 }
 
-// giveUp has nodes of one path deleted in one transaction, without waiting for the answer.
+// giveUp starts to delete nodes of one path in one transaction, and does not wait for the answer.
 func giveUp(nodes ...*Node) {
 	c := nodes[0].lock.client
 	var there, away []*Node
 	for _, n := range nodes {
 		switch err := c.Err(); {
-		case n.unknown() == nil && n.mine().gone(): // by another hand, and nobody has said so yet
+		case n.unknown() == nil && n.mine().gone(): // another client deleted it, and the loss was not reported yet
 			n.finish(errDeleted(n.path()))
 		case errors.Is(err, second.ErrClosed):
 			n.finish(fmt.Errorf("%w: %w", second.ErrLost, err))
-		case err != nil && (n.leased() || n.life.Err() != nil): // else its answer is worth waiting for
+		case err != nil && (n.leased() || n.life.Err() != nil): // without a lease the answer is needed
 			away = append(away, n)
 		default:
 			there = append(there, n)
@@ -496,11 +484,10 @@ func giveUp(nodes ...*Node) {
 	}
 }
 
-// deleteTogether asks the server to delete nodes. Their names were given by the server and never
-// return, so the delete can only hit these nodes.
+// deleteTogether asks the server to delete nodes. The server gave their names, which never recur, so the delete can only hit these nodes.
 func deleteTogether(nodes ...*Node) {
 	n, l := nodes[0], nodes[0].lock.client.link
-	if l.Closed() { // what is sent now could stop the library for ever (conn.go:527)
+	if l.Closed() { // a request now could block the library without end (conn.go:527)
 		leaveToReaper(nodes, second.ErrClosed)
 		return
 	}
@@ -508,7 +495,7 @@ func deleteTogether(nodes ...*Node) {
 	for _, n := range nodes {
 		zs, unpin := n.pin()
 		defer unpin()
-		if zs == nil { // nobody knows their names: both go to the reaper
+		if zs == nil { // their names are unknown: both possible ones go to the reaper
 			leaveToReaper(nodes, nil)
 			return
 		}
@@ -523,7 +510,7 @@ func deleteTogether(nodes ...*Node) {
 		}
 	case answer != missing && answer != permanent:
 		leaveToReaper(nodes, err)
-	case len(nodes) > 1: // because of one of them: nothing was done
+	case len(nodes) > 1: // one of them is the reason, and nothing was done
 		for _, n := range nodes {
 			deleteTogether(n)
 		}
@@ -543,7 +530,7 @@ func (n *Node) discard() {
 	await(n) // or the next one would queue behind it
 }
 
-// leaveToReaper has all that is not gone deleted together. Err is why the server has not answered.
+// leaveToReaper queues all znodes that are not known to be gone for the reaper. Err is why the server has not answered.
 func leaveToReaper(nodes []*Node, err error) {
 	reap(nodes...)
 	for _, n := range nodes {
@@ -551,7 +538,7 @@ func leaveToReaper(nodes []*Node, err error) {
 	}
 }
 
-// reap leaves the znodes of nodes of one path to the reaper, except those that are gone, and those that they may have been replaced by.
+// reap queues the znodes of nodes of one path for the reaper, and those that may have replaced them, except znodes known to be gone.
 func reap(nodes ...*Node) {
 	var paths []string
 	for _, n := range nodes {
@@ -559,7 +546,7 @@ func reap(nodes ...*Node) {
 			continue
 		}
 		var znodes znodes
-		if r := n.unknown(); r != nil { // asked first: what it is by then is asked for next
+		if r := n.unknown(); r != nil { // read first: if the downgrade ends in between, mine returns its znodes
 			znodes = r.znodes
 		}
 		for _, z := range slices.Concat(znodes, n.mine()) {
@@ -574,8 +561,8 @@ func reap(nodes ...*Node) {
 	}
 }
 
-// finish says that nobody has to wait for the node any more. What is not known to be gone is
-// left to the reaper. Fate is what Release says, unless the lock was lost before.
+// finish ends all waits for the node. Znodes that are not known to be gone are queued for the reaper. Release returns fate, unless the lock
+// was lost before.
 func (n *Node) finish(fate error) {
 	fate = cmp.Or(context.Cause(n.life), fate)
 	n.reportLoss(fate)
@@ -589,12 +576,12 @@ func (n *Node) finish(fate error) {
 	}
 	n.fate = fate
 	close(n.released)
-	n.scoped.Do(func() { n.open, n.shut = over, func() {} }) // most often nobody has asked for it
+	n.scoped.Do(func() { n.open, n.shut = over, func() {} }) // most often scope was never called
 	n.shut()
 }
 
-// unknownFate is what Release says when the server has not answered, because of err: nothing if
-// the lease vouches for the lock, and else that nobody knows.
+// unknownFate is what Release returns when the server has not answered, because of err: nil if the lease covers the lock, and otherwise an
+// error that says that the outcome is unknown.
 func (n *Node) unknownFate(err error) error {
 	if n.leased() {
 		return nil
@@ -603,14 +590,14 @@ func (n *Node) unknownFate(err error) error {
 	return fmt.Errorf("not known whether the lock was held to the end: %w", err)
 }
 
-// A znode is what a node is on the server.
+// A znode is one node on the server.
 type znode struct {
 	path    string
 	watcher link.Watcher // of the znode itself
 	version atomic.Int32 // of its content, as last seen
 }
 
-// znodes are those of one node: one, or a pair of which neither is worth anything alone.
+// znodes are the one znode of a Node, or its pair, both of which have to exist.
 type znodes []*znode
 
 func (n *Node) newZnodes(paths []string) znodes {
@@ -646,18 +633,18 @@ func deletesOf(paths []string) []any {
 	return each(paths, func(path string) any { return &zk.DeleteRequest{Path: path, Version: -1} })
 }
 
-// checks are the operations that do nothing, and fail unless the znodes are there.
+// checks are the operations that change nothing, and fail unless the znodes exist.
 func (zs znodes) checks() []any {
 	return each(zs, func(z *znode) any { return &zk.CheckVersionRequest{Path: z.path, Version: -1} }) // any version
 }
 
-// unwatched returns the znodes whose end would not be heard of.
+// unwatched returns the znodes without a watch.
 func (n *Node) unwatched() znodes {
 	events := &n.lock.client.link.Events
 	return slices.DeleteFunc(slices.Clone(n.znodes), func(z *znode) bool { return events.Hears(z.path, &z.watcher) })
 }
 
-// unseen is why a read of the znode failed.
+// unseen returns why a read of the znode failed.
 func (z *znode) unseen(err error) error {
 	switch classify(err) {
 	case done:
@@ -676,8 +663,8 @@ func (zs znodes) gone() bool {
 	return !slices.ContainsFunc(zs, func(z *znode) bool { return !z.gone() })
 }
 
-// deleted notes what a server has answered to their delete: they are gone, or one of them was
-// gone already. Of two that does not say which, and the other one is still there.
+// deleted notes the answer of the server to their delete: they are gone, or one of them was gone before. Of a pair, that does not show
+// which one, and the other one still exists.
 func (zs znodes) deleted(answer outcome) {
 	if answer == done || answer == missing && len(zs) == 1 {
 		for _, z := range zs {
@@ -686,19 +673,19 @@ func (zs znodes) deleted(answer outcome) {
 	}
 }
 
-// errDeleted says that a znode was deleted by somebody else.
+// errDeleted means that another client deleted a znode.
 func errDeleted(path string) error {
 	return second.Lost(second.ByDeletion, "node %s was deleted", path)
 }
 
 const allNames = 1 << 30
 
-// A form is what a node is: the one as which it was made, or a reader's once it is shared.
+// A form is the state of a node on the server: as it was created, or as a reader after a downgrade.
 type form struct {
 	znodes    znodes
 	contended *second.Contention // whether another contender waits behind it
 	wake      mutexbool.Bool     // look again: the queue or the session changed
-	missed    atomic.Bool        // something happened to a znode that this may replace
+	missed    atomic.Bool        // an event came about a znode that this form may replace
 }
 
 func (n *Node) newForm(paths []string) *form {
@@ -707,23 +694,23 @@ func (n *Node) newForm(paths []string) *form {
 	return f
 }
 
-// unknown returns what the node may be beside what it is known to be, nil if nothing.
+// unknown returns the form of a downgrade whose outcome is unknown, or nil.
 func (n *Node) unknown() *form { return n.next.Load() }
 
-// now returns what the node is. Whoever has to know for certain asks [Node.unknown] before.
+// now returns the last known form of the node. Call [Node.unknown] first to know whether it is certain.
 func (n *Node) now() *form { return cmp.Or(n.reader.Load(), n.form) }
 
-// mine returns what the node is on the server.
+// mine returns the last known znodes of the node.
 func (n *Node) mine() znodes { return n.now().znodes }
 
-// pin returns what the node is on the server, and keeps it so until unpin is called. It waits for a
-// change that is under way, and returns none if its outcome was never learned.
+// pin returns the znodes of the node, which no downgrade replaces until unpin is called. It waits for a downgrade in progress, and returns
+// nil if the outcome of a downgrade was never learned.
 func (n *Node) pin() (zs znodes, unpin func()) {
 	n.names.Acquire(context.Background(), 1)
 	return n.pinned()
 }
 
-// tryPin is pin without waiting: it returns none while a change is under way, too.
+// tryPin is pin without waiting: it also returns nil while a downgrade is in progress.
 func (n *Node) tryPin() (zs znodes, unpin func()) {
 	if !n.names.TryAcquire(1) {
 		return nil, func() {}
@@ -738,11 +725,10 @@ func (n *Node) pinned() (zs znodes, unpin func()) {
 	return zs, func() { n.names.Release(1) }
 }
 
-// replaced reports whether what happened to z is no news, or none for now: z is no znode of the node any
-// more, or it is unknown whether it is.
+// replaced reports whether to ignore an event on z: z is no znode of the node any more, or a downgrade makes it unknown whether it is.
 func (n *Node) replaced(z *znode) bool {
 	if r := n.unknown(); r != nil {
-		r.missed.Store(true) // before the look: see become
+		r.missed.Store(true) // before the next read of unknown: see become
 	}
 	return n.unknown() != nil || !slices.Contains(n.mine(), z)
 }
