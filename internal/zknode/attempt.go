@@ -18,39 +18,38 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// An attempt is one try to acquire a lock. It runs in a goroutine of its own, because
-// calls of the client library cannot be cancelled: a caller whose context ends abandons it, and it
-// goes on until its call returns and then undoes what nobody wants any more.
+// An attempt is one acquisition of a lock. It runs in its own goroutine, because calls of the client library cannot be cancelled. If the
+// caller's context ends, the caller returns, and the attempt finishes its pending call and then deletes the node that it may have created.
 //
 //	enqueue: create and list, look up what an unanswered create left
 //	climb:   watch the two right ahead and the node itself, wait, list …
 //
-// It begins anew, with a new node, when the node is lost on the way.
+// If its node is lost on the way, it starts again with a new node.
 type attempt struct {
 	lock   *Lock
 	client *Client
-	ctx    context.Context // ends when nobody wants the lock, or with the client
+	ctx    context.Context // ends when no caller wants the lock, or with the client
 	once   bool            // do not wait for anything
-	wait   *second.Wait    // whom to tell where the node stands
+	wait   *second.Wait    // shows the caller the place of the node
 
-	// old is given up in one transaction with the first create. Whoever takes it out sees to its end.
+	// old is given up in one transaction with the first create. The code that swaps it out is responsible for its end.
 	old atomic.Pointer[Node]
 
-	beside   []link.Request            // what else to read right behind the queue
-	fits     func([]link.Answer) error // whether a try is worth a node, by the answers to beside; nil if it is
-	listed   *listed                   // what was asked for right behind the latest create
-	inTurn   []link.Answer             // to beside, if the node was the first then; else nil
-	reported bool                      // that there are foreign children
+	beside   []link.Request            // further reads right behind the list of the queue
+	fits     func([]link.Answer) error // checks the answers to beside; a try creates a node only if it returns nil
+	listed   *listed                   // the list right behind the latest create
+	inTurn   []link.Answer             // the answers to beside, if the node was the first then; else nil
+	reported bool                      // foreign children were logged
 
 	orphan  bool                  // the path was missing at some time
-	trouble atomic.Pointer[error] // what the attempt is waiting to get over, nil if nothing
+	trouble atomic.Pointer[error] // the error after which the attempt waits to try again, nil if none
 }
 
-// A listed is a look at the queue.
+// A listed is an answered list of the queue.
 type listed struct {
 	link.Answer
-	asked  time.Duration // when, on the client's clock
-	beside []link.Answer // to what was asked for behind it
+	asked  time.Duration // when it was requested, on the client's clock
+	beside []link.Answer // to the reads behind it
 }
 
 func (l *Lock) attempt(w *second.Wait) *attempt {
@@ -59,9 +58,9 @@ func (l *Lock) attempt(w *second.Wait) *attempt {
 	return a
 }
 
-// run waits for what f comes to, or the end of ctx; what is for its errors. As no call of the library can be ended, f goes on without a
-// caller who leaves, and is then undone. The next attempt on the same path waits for that, so that callers who come and go while a call is
-// stuck do not pile up stuck calls.
+// run waits for the result of f, or the end of ctx; what is for its errors. Calls of the library cannot be cancelled: if the caller leaves,
+// f goes on, and run then undoes its result. The next attempt on the same path waits for that. Callers that come and go while a call is
+// stuck therefore do not pile up stuck calls.
 func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (T, error), undo func(T) error) (value T, err error) {
 	defer func() {
 		if err != nil {
@@ -91,7 +90,7 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 		value T
 		err   error
 	}
-	var settled atomic.Bool // by whoever is first: f, which has come to something, or the caller, who leaves
+	var settled atomic.Bool // set by the first of two: f with a result, or the caller that leaves
 	done := make(chan struct{})
 	if !l.Spawn(func() {
 		defer close(done)
@@ -108,7 +107,7 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 	select {
 	case <-done:
 	case <-ctx.Done():
-		abandoned.Store(a.lock.path, done) // before anybody can find that nobody waits
+		abandoned.Store(a.lock.path, done) // before f can see that the caller has left
 		if !settled.Swap(true) {
 			return value, a.explain(context.Cause(ctx))
 		}
@@ -118,10 +117,11 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 	return got.value, got.err
 }
 
-// explain adds to the end of a wait what it was for, if that was trouble.
+// explain adds the last failure to the cause of the end of a wait.
 func (a *attempt) explain(cause error) error { return a.client.explain(cause, a.lastFailure()) }
 
-// lastFailure is what the attempt is waiting to get over although there is a session, nil if it waits for nothing but others.
+// lastFailure is the error after which the attempt waits to try again although there is a session, nil if it only waits for other
+// contenders.
 func (a *attempt) lastFailure() error {
 	if trouble := a.trouble.Load(); trouble != nil && a.client.Err() == nil {
 		return *trouble
@@ -129,9 +129,9 @@ func (a *attempt) lastFailure() error {
 	return nil
 }
 
-// pause waits before another try, after err, and for the connection to be back. A try that is made once only ends with err.
+// pause waits before another try, after err, and until the connection is back. If the attempt does not wait, pause returns err.
 func (a *attempt) pause(pace *retry.Pace, err error) error {
-	if a.ctx.Err() != nil { // err may say that nothing was sent for that reason
+	if a.ctx.Err() != nil { // then err may only say that nothing was sent
 		return a.explain(context.Cause(a.ctx))
 	}
 	if a.once {
@@ -144,7 +144,7 @@ func (a *attempt) pause(pace *retry.Pace, err error) error {
 		return a.explain(cause)
 	}
 	_, cause := a.awaitSession()
-	if cause == nil && err != nil && !errors.Is(err, errGone) { // the connection is no reason, or not any more
+	if cause == nil && err != nil && !errors.Is(err, errGone) { // the connection is not, or no longer, the reason
 		a.client.refusals.Refused("acquire", a.lock.path, err)
 	}
 	return cause
@@ -191,7 +191,7 @@ func (a *attempt) try() (*Node, error) {
 	return a.acquire()
 }
 
-// acquire runs the life of a node up to the grant.
+// acquire creates a node and waits for its grant.
 func (a *attempt) acquire() (*Node, error) {
 	for pace := retry.New(); ; {
 		if a.ctx.Err() != nil {
@@ -217,11 +217,11 @@ func (a *attempt) acquire() (*Node, error) {
 	}
 }
 
-// rebuilds is how often the parents are made anew without a pause: others may take them away while they are empty.
+// rebuilds is how often the parents are created again without a pause: other clients may delete them while they are empty.
 const rebuilds = 5
 
-// enqueue creates a node at the tail of the queue. It tries until it knows of one node, the context ends, or it cannot be done. What an
-// unanswered create may have left is then in the reaper's hands.
+// enqueue creates a node at the tail of the queue. It tries until a node is known to exist, the context ends, or an error is permanent.
+// After an error the reaper deletes what an unanswered create may have left.
 func (a *attempt) enqueue() (n *Node, err error) {
 	if old := a.old.Swap(nil); old != nil {
 		prefixes := a.prefixes()
@@ -282,8 +282,8 @@ func (a *attempt) prefixes() []string {
 	return zkqueue.NewPrefixes(a.lock.mode, a.client.options.kazoo)
 }
 
-// send asks for a transaction, with the parents that it may need, and, if it is to list the queue, for that behind it: one round
-// trip over a connection of our own. It takes a permission.
+// send requests a transaction, with the parents that it may need, and behind it a list of the queue if list is set: one round trip over a
+// connection of our own. Permission names what the transaction needs.
 func (a *attempt) send(permission string, ops link.Transaction, list bool) link.Answer {
 	requests := a.ways(ops)
 	ways := len(requests)
@@ -299,10 +299,10 @@ func (a *attempt) send(permission string, ops link.Transaction, list bool) link.
 	return a.taken(permission, answers[:ways])
 }
 
-// exchange gives old up for others, in one transaction. With errGone none were made, and another time they may be.
+// exchange replaces old by new nodes, in one transaction. After errGone none were created, and another create may succeed.
 func (a *attempt) exchange(old *Node, prefixes []string, creates []any, list bool) (made link.Answer, err error) {
 	zs, unpin := old.pin()
-	if zs == nil || a.client.Err() != nil { // nobody knows their names, or has to wait for a connection: all goes to the reaper
+	if zs == nil || a.client.Err() != nil { // the names are unknown, or there is no connection: all go to the reaper
 		unpin()
 		old.finish(old.unknownFate(nil))
 		return made, errGone
@@ -317,7 +317,7 @@ func (a *attempt) exchange(old *Node, prefixes []string, creates []any, list boo
 	case done:
 		old.finish(nil)
 		return made, nil
-	case unknown: // all of it was done, or nothing
+	case unknown: // the transaction was executed as a whole, or not at all
 		old.finish(old.unknownFate(made.Err))
 		return a.lookUp(prefixes, made.Err)
 	}
@@ -332,7 +332,7 @@ func (a *attempt) exchange(old *Node, prefixes []string, creates []any, list boo
 // It returns errGone when there is no such node and never will be.
 func (a *attempt) lookUp(prefixes []string, cause error) (created link.Answer, err error) {
 	for pace := retry.New(); ; {
-		if !errors.Is(cause, zk.ErrAPIError) { // which is no trouble, see [link.Transaction]
+		if !errors.Is(cause, zk.ErrAPIError) { // no reason to pause, see [link.Transaction]
 			if err := a.pause(pace, cause); err != nil {
 				a.reap(prefixes)
 				return created, err
@@ -347,7 +347,7 @@ func (a *attempt) lookUp(prefixes []string, cause error) (created link.Answer, e
 			case 0:
 				return created, errGone
 			}
-			err = errGone // somebody deleted one of two
+			err = errGone // another client deleted one of the pair
 			fallthrough
 		case permanent:
 			a.reap(prefixes)
@@ -362,7 +362,7 @@ func (a *attempt) reap(prefixes []string) {
 	a.client.reaper.add(remains{parent: a.lock.path, prefixes: prefixes})
 }
 
-// climb waits until the node is at the head of the queue, and holds it. A try that is made once only does not wait.
+// climb waits until the node is at the head of the queue, and makes it the holder. With once it does not wait.
 func (a *attempt) climb(n *Node) error {
 	ahead := &predecessors{attempt: a, node: n, watchlist: newWatchlist(a.lock, n.wake.Set)}
 	defer a.wait.Forget()
@@ -370,7 +370,7 @@ func (a *attempt) climb(n *Node) error {
 	s, err := a.enter(n)
 	for pace := retry.New(); ; {
 		switch {
-		case err != nil && a.ctx.Err() != nil: // err may say that nothing was sent for that reason
+		case err != nil && a.ctx.Err() != nil: // then err may only say that nothing was sent
 			return a.explain(context.Cause(a.ctx))
 		case err != nil && (a.once || classify(err) == permanent || errors.Is(err, errGone) || errors.Is(err, ErrSequenceExhausted)):
 			return err
@@ -400,7 +400,7 @@ func (a *attempt) climb(n *Node) error {
 	}
 }
 
-// enter finds the place of a fresh node. If its queue was listed in the batch of its create, the answer to that says whose it is.
+// enter finds the place of a new node. If the batch of its create has listed the queue, the answer to the create shows its session.
 func (a *attempt) enter(n *Node) (standing, error) {
 	if a.listed == nil || n.token == 0 {
 		return a.list(n)
@@ -415,9 +415,9 @@ func (a *attempt) enter(n *Node) (standing, error) {
 	return s, err
 }
 
-// list looks at the queue, and at the node itself as long as it is not known whose that is.
+// list reads the queue, and the node itself as long as its session is not certain.
 func (a *attempt) list(n *Node) (standing, error) {
-	n.wake.Clear() // before the look: what comes later ends the wait
+	n.wake.Clear() // before the read: later changes end the wait
 	if n.life.Err() != nil {
 		return standing{}, errGone
 	}
@@ -435,8 +435,8 @@ func (a *attempt) list(n *Node) (standing, error) {
 	return a.stand(n, listed{Answer: answers[0], asked: asked})
 }
 
-// verify takes what a look at one of the znodes says of its owner and token. A create that was looked up, or queued while the connection
-// was down, may have been executed under a newer session than the one it was asked for, so the owner decides, not the time of the call.
+// verify takes session and token of the node from a read of one of its znodes. A create that was looked up, or queued while the connection
+// was down, may have been executed under a newer session than that of the call. The owner of the znode therefore decides.
 func (a *attempt) verify(n *Node, z *znode, seen link.Answer) error {
 	if err := z.unseen(seen.Err); err != nil {
 		return err
@@ -472,15 +472,15 @@ func (a *attempt) stand(n *Node, l listed) (standing, error) {
 	return s, nil
 }
 
-// predecessors are the contenders right ahead of a node that queues. It watches two of them, so that whoever becomes second in line can
-// learn before its turn comes that nobody else is ahead; the departure of the last one then makes it the head without another look.
+// predecessors are the contenders right ahead of a waiting node. Two of them are watched: a node that becomes second in line thus learns,
+// while another one has the lock, that no other is ahead. The departure of the last one then makes it the head without another read.
 type predecessors struct {
 	attempt *attempt
 	node    *Node
 	watchlist
 }
 
-// wait returns when those ahead have gone and the node is the head, or when there is another reason to look again.
+// wait returns when the predecessors have gone and the node is the head, or when there is another reason to list the queue again.
 func (p *predecessors) wait(s standing) (head bool, err error) {
 	a, n := p.attempt, p.node
 	p.follow(s.nearest[:]...)
@@ -495,11 +495,11 @@ func (p *predecessors) wait(s standing) (head bool, err error) {
 	if err := p.watch(queue); err != nil {
 		return false, err
 	}
-	// Watches can be lost: setting them again after a reconnect may fail unseen.
+	// Watches can be lost: setting them again after a reconnect may fail without a sign.
 	ctx, cancel := context.WithTimeout(a.ctx, n.session.Recheck())
 	defer cancel()
 	for {
-		p.departed.Clear() // before the look: what comes later ends the wait
+		p.departed.Clear() // before the check: later departures end the wait
 		switch s.after(p.gone) {
 		case first:
 			return true, nil
@@ -511,12 +511,12 @@ func (p *predecessors) wait(s standing) (head bool, err error) {
 		case <-n.wake.C():
 			return false, nil
 		case <-ctx.Done():
-			return false, context.Cause(a.ctx) // nil if it is only time to look again
+			return false, context.Cause(a.ctx) // nil if it is only time to list again
 		}
 	}
 }
 
-// tellStanding says how to learn where the node stands. What is known of the one right ahead came with its watch.
+// tellStanding sets the function that returns the place of the node. The read that watches the node right ahead has its description.
 func (p *predecessors) tellStanding(s standing) {
 	watchers := [2]*link.Watcher{p.watchers[s.nearest[0]], p.watchers[s.nearest[1]]}
 	p.attempt.wait.Stands(func() second.Standing {
@@ -534,7 +534,7 @@ func (p *predecessors) tellStanding(s standing) {
 	})
 }
 
-// seen is what is known of a contender that is watched, without another read.
+// seen is the description of a watched contender, without another read.
 func (p *predecessors) seen(name string) zkqueue.Contender {
 	kind, _, _ := zkqueue.ParseName(name)
 	c := zkqueue.Contender{Node: name, Kind: kind}
@@ -544,8 +544,7 @@ func (p *predecessors) seen(name string) zkqueue.Contender {
 	return c
 }
 
-// watch sees to it that the end of those ahead and of the node itself are heard of, in one
-// round trip. On the former the grant rests, and so it does on the latter.
+// watch sets the watches on the predecessors and on the node itself, in one round trip. The grant depends on both.
 func (p *predecessors) watch(queue *link.Watcher) error {
 	l, n := p.attempt.client.link, p.node
 	names, requests := p.readings()
@@ -577,8 +576,9 @@ func (p *predecessors) watch(queue *link.Watcher) error {
 	return failed
 }
 
-// watchUnreadable lets queue hear of the end of a foreign node that we may not read. A server sends no event about it (CVE-2024-23944), nor
-// does it say that it exists, from 3.8.4 and 3.9.2 on (ZOOKEEPER-2590); but the queue can be watched, since it could be listed.
+// watchUnreadable watches the queue for the end of a foreign node that this client may not read. A server sends no event about that node
+// (CVE-2024-23944), and from 3.8.4 and 3.9.2 on it does not report that it exists (ZOOKEEPER-2590). But the queue can be watched, since it
+// could be listed.
 func (p *predecessors) watchUnreadable(queue *link.Watcher, name string) error {
 	children, err := p.attempt.client.link.WatchQueue(p.attempt.ctx, p.attempt.lock.path, queue)
 	if err == nil && !slices.Contains(children, name) {
@@ -587,7 +587,7 @@ func (p *predecessors) watchUnreadable(queue *link.Watcher, name string) error {
 	return err
 }
 
-// A watchlist is nodes below a path whose end somebody waits for. He hears of it, without another look.
+// A watchlist has the watches on nodes below a path whose end a goroutine waits for. Their events need no further read.
 type watchlist struct {
 	lock     *Lock                    // whose path it is
 	departed mutexbool.Bool           // one has gone
@@ -599,8 +599,7 @@ func newWatchlist(l *Lock, wake func()) watchlist {
 	return watchlist{lock: l, wake: wake}
 }
 
-// follow has those that are given watched, and nobody else. Whoever was known to have gone is
-// still known for that, even if a list that was made before shows it.
+// follow makes names the watched nodes, and no others. A node that is known to be gone stays so, even if an earlier list shows it.
 func (l *watchlist) follow(names ...string) {
 	for name, w := range l.watchers {
 		if !slices.Contains(names, name) {
@@ -627,7 +626,7 @@ func (l *watchlist) follow(names ...string) {
 	}
 }
 
-// readings are the requests for the watches that are missing, and what they are about.
+// readings are the requests for the missing watches, and the names of their nodes.
 func (l *watchlist) readings() (names []string, requests []link.Request) {
 	for _, name := range slices.Sorted(maps.Keys(l.watchers)) {
 		if q := l.lock.client.link.Reading(l.path(name), l.watchers[name]); q.Watch {
