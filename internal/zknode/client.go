@@ -54,14 +54,12 @@ func newClient(o options) *Client {
 	return c
 }
 
-// log is where people are told of its locks.
+// log returns the log for events of its locks.
 func (c *Client) log() notice.Log { return notice.Log{Logger: c.options.Logger, Package: "zklock"} }
 
-// Close ends the session: every lock of the client is lost, its nodes vanish from the
-// server, and whoever waits gets [ErrClosed]. While the server cannot be reached the
-// nodes stay until the session times out there. Close returns within a few seconds and
-// leaves no goroutine, but for one that a logger keeps; for a client made by [Attach], see there. It may be called more than
-// once and returns nil.
+// Close ends the session: every lock of the client is lost, its nodes disappear from the server, and waiters get [ErrClosed]. While the
+// server cannot be reached the nodes stay until the session times out there. Close returns within a few seconds and leaves no goroutine,
+// except one that a logger blocks; for a client made by [Attach], see there. It may be called more than once and returns nil.
 func (c *Client) Close() error {
 	c.closing.Do(func() {
 		c.link.End()
@@ -71,39 +69,26 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// LeaseMargin returns for how long, from the end of its lease on, the servers keep a lock of this
-// client from others; see [WithLeaseMargin]. It depends on the session that was negotiated.
+// LeaseMargin returns for how long after the end of its lease the servers still keep a lock of this client from other clients; see
+// [WithLeaseMargin]. It depends on the negotiated session timeout.
 func (c *Client) LeaseMargin() time.Duration { return c.link.Margin(c.link.Timeout()) }
 
-// Done returns a channel that is closed when the client is closed. A client made by [Attach]
-// is closed when its connection is, as soon as somebody waits for a lock or holds one.
+// Done returns a channel that is closed when the client is closed. A client made by [Attach] closes when its connection is closed, but
+// only while a goroutine waits for a lock or holds one.
 func (c *Client) Done() <-chan struct{} { return c.link.Context().Done() }
 
-// Err returns nil while the client is connected, and otherwise why it is not:
-// [ErrClosed], or an error that wraps [zk.ErrNoServer] and the last failure to connect.
-// Locks that are held at that time are suspended, not lost, for as long as their lease
-// runs.
+// Err returns nil while the client is connected, and otherwise why it is not: [ErrClosed], or an error that wraps [zk.ErrNoServer] and the
+// last failure to connect. Held locks are then suspended, and not lost, until their lease ends.
 func (c *Client) Err() error { return c.link.Err() }
 
-// Dial connects to the ensemble of connect, "host:port,host:port/path", and waits for a
-// session. Ports may be left out; the default is 2181, also with TLS. Dial keeps trying until ctx
-// is done; the error then holds the cause of ctx and the last failure to connect. A bad connect
-// string or option fails at once, and so does a list of names of which none can be looked up,
-// after 3 s at most. If some can, the others are logged.
+// Dial connects to the ensemble of connect, "host:port,host:port/path", and blocks until it has a session or ctx ends; zklock.Dial
+// documents the path and the errors.
 //
-// If there is a path, all others are below it, those of locks and those of guarded writes. It need
-// not exist: it comes with the first lock, like the parents of a lock, and goes when it is empty;
-// one that somebody else has created stays. Where it may not be created, the first lock gets an
-// error that wraps [zk.ErrNoAuth] and names the permission. So nobody notices a path that is misspelt,
-// but its locks exclude nobody who writes it otherwise.
+// The client reconnects by itself and opens a new session after one has expired. It resolves names whenever it connects, and tries all
+// addresses of a name; if that fails or takes longer than a second, it tries the addresses that it found before.
 //
-// The client reconnects by itself and opens a new session when one has expired. Names are looked up
-// again whenever it connects, and all the addresses of a name are tried; if that fails or takes longer
-// than a second, those are tried that were found before.
-//
-// On any error nothing is left behind, with two exceptions when ctx ends while nobody
-// answers: the look-up of a name may go on for its 3 s, and a server that has fallen
-// silent after the handshake is waited for in the background, for a second.
+// After an error nothing is left, with two exceptions when ctx ends while no server answers: the look-up of a name may last for its 3 s,
+// and a goroutine waits for up to a second for a server that stopped answering after the handshake.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	o, err := newOptions(opts)
 	servers, chroot, wrong := parseConnect(connect)
@@ -119,7 +104,7 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 }
 
 // dial connects the client to one of the servers, presents the credentials, and waits for a session. A lazy start does that in the
-// background. On an error nothing is left.
+// background. After an error nothing is left.
 func (c *Client) dial(ctx context.Context, servers []string) error {
 	err := c.link.Dial(ctx, servers)
 	if err != nil {
@@ -135,7 +120,7 @@ func (c *Client) dial(ctx context.Context, servers []string) error {
 	return err
 }
 
-// closeUntil closes the client, but does not wait much longer than ctx for the server to answer that.
+// closeUntil closes the client, but does not wait much longer than ctx for the answer of the server.
 func (c *Client) closeUntil(ctx context.Context) {
 	closing, leave := context.WithCancel(context.Background())
 	defer leave()
@@ -143,26 +128,19 @@ func (c *Client) closeUntil(ctx context.Context) {
 	link.WaitFor(closing, func() { c.Close() })
 }
 
-// Attach returns a client over a connection that belongs to somebody else, for programs
-// that cannot leave the dialing to [Dial]. It knows less: a lock counts as lost when
-// the session has changed or its node was deleted, but there is no lease, and so no
-// word of it while the server cannot be reached. [Node.Lost] is late by up to a look at
-// the node. The library's hazards with hung and with broken servers remain.
-// [WithSessionTimeout] should repeat the timeout of conn; options about dialing are
-// ignored.
+// Attach returns a client over the program's own connection. It is weaker than [Dial]: a lock counts as lost when the session has changed
+// or its node was deleted, but there is no lease. While the server is unreachable, the holder is therefore not notified that it may have
+// lost the lock. [Node.Lost] is late by up to one read of the node. The library's problems with hung and with broken servers remain.
+// [WithSessionTimeout] should repeat the timeout of conn; options about dialing are ignored.
 //
-// The library returns from a request only with the answer, so those that need an order go
-// one after the other: an acquisition takes two round trips, and on a path that is missing
-// three more and one for each node of the path.
+// The library returns from a request only with the answer, so requests that need an order are sent one after the other. An acquisition
+// takes two round trips, and on a missing path three more and one for each node of the path.
 //
-// When conn is closed the client is closed with it, a tenth of a second later while somebody
-// waits for a lock or holds one, else as soon as somebody does: the library tells nobody, and
-// has to be asked. Nothing is sent for that.
+// When conn is closed, the client closes a tenth of a second later while a goroutine waits for a lock or holds one, and otherwise as soon
+// as one does: the library does not report the close, and the client has to ask it. Nothing is sent for that.
 //
-// Close gives up the client, not the connection. Locks should be released before, or their
-// nodes stay as long as the session of conn. Calls that a server does not answer end with
-// the connection that they were made on, and so do their goroutines, which Close does not
-// wait for.
+// Close closes the client, not the connection. Release locks before, because otherwise their nodes stay as long as the session of conn.
+// Calls that a server does not answer end with their connection, and so do their goroutines. Close does not wait for these.
 func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 	o, err := newOptions(opts)
 	if err != nil {

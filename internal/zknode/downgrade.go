@@ -16,16 +16,15 @@ import (
 )
 
 var (
-	// errAgain says that nothing was changed, and that another time it may be.
+	// errAgain means that nothing was changed, and that another try may succeed.
 	errAgain = errors.New("the queue has changed")
-	// errNobody says that whoever is right behind does not read, if anybody is.
+	// errNobody means that no reader is right behind.
 	errNobody = errors.New("no reader right behind")
 )
 
-// Share makes the node of a writer that of a reader with the same number, in one transaction, as soon
-// as the contender right behind it reads. While nobody else is right behind, nobody else can be waiting
-// for its departure alone: so whoever is behind a writer of ours, and no reader in between, need not look
-// for a reader when it goes.
+// Share replaces the node of a writer by that of a reader with the same number, in one transaction, as soon as the contender right behind
+// it reads. If the contender right behind does not read, the transaction cannot succeed. A contender behind one of our writers, with no
+// reader in between, therefore need not look for a reader when the writer goes.
 func (g grant) Share(ctx context.Context) error {
 	err := g.share(ctx)
 	if err == nil {
@@ -55,7 +54,7 @@ func (g grant) share(ctx context.Context) error {
 	if wanted.Err() == nil {
 		return err
 	}
-	_, unpin := g.pin() // what was sent is known from here on, and nothing else is sent
+	_, unpin := g.pin() // from here on the outcome is known, and nothing else is sent
 	unpin()
 	if g.Shared() {
 		return nil
@@ -63,7 +62,7 @@ func (g grant) share(ctx context.Context) error {
 	return cmp.Or(g.Err(), err)
 }
 
-// downgrade tries whenever the queue has changed.
+// downgrade tries each time the queue has changed.
 func (n *Node) downgrade(wanted context.Context) (err error) {
 	n.follow(wanted, new(mutexbool.Bool), func(w *link.Watcher) (again time.Duration, enough bool) {
 		err = n.tryDowngrade(wanted, w)
@@ -78,7 +77,7 @@ func (n *Node) downgrade(wanted context.Context) (err error) {
 	return nil
 }
 
-// tryDowngrade looks at the queue once.
+// tryDowngrade reads the queue once, and downgrades the node if a reader is right behind.
 func (n *Node) tryDowngrade(wanted context.Context, w *link.Watcher) error {
 	children, err := n.lock.client.link.WatchQueue(n.scope(), n.lock.path, w)
 	if err != nil {
@@ -87,7 +86,7 @@ func (n *Node) tryDowngrade(wanted context.Context, w *link.Watcher) error {
 	s, err := stand(children, n.znodes.names()...)
 	switch {
 	case errors.Is(err, errGone):
-		member{n}.Check() // which knows whether it is lost
+		member{n}.Check() // finds out whether the node is lost
 		return errAgain
 	case err != nil:
 		return err
@@ -97,20 +96,20 @@ func (n *Node) tryDowngrade(wanted context.Context, w *link.Watcher) error {
 	return n.replace(wanted, s.reader)
 }
 
-// replace makes the znodes of the node those of a reader while the one right behind is there. It
-// returns nil once that is done, and an error if nothing was changed, or nobody knows.
+// replace replaces the znodes of the node by those of a reader, provided that the node behind exists. It returns nil once that is done, and
+// an error if nothing was changed, or if the outcome is unknown.
 func (n *Node) replace(wanted context.Context, behind string) error {
 	c := n.lock.client
 	if err := n.names.Acquire(wanted, allNames); err != nil {
 		return context.Cause(wanted)
 	}
 	defer n.names.Release(allNames)
-	if wanted.Err() != nil { // asked with the names in hand: who does not want it any more waits for them
+	if wanted.Err() != nil { // checked while this has the names: a caller that leaves waits for them
 		return context.Cause(wanted)
 	}
 	r := n.newReader()
 	n.next.Store(r)
-	if err := n.Err(); err != nil || n.reaped.Load() { // asked last: whoever gives the node up finds what is asked for
+	if err := n.Err(); err != nil || n.reaped.Load() { // checked after next is set: code that gives the node up then finds next
 		n.next.Store(nil)
 		return cmp.Or(err, errAgain)
 	}
@@ -127,16 +126,16 @@ func (n *Node) replace(wanted context.Context, behind string) error {
 	if changed {
 		return nil
 	}
-	if errors.Is(err, zk.ErrBadVersion) { // somebody has written to it: maybe a request, which is not to be lost
+	if errors.Is(err, zk.ErrBadVersion) { // a client has written to it: maybe a request for the lock, which must not be lost
 		n.look(n.znodes)
 		err = errAgain
 	}
 	return zkqueue.Lacking("CREATE or DELETE", n.lock.path, err)
 }
 
-// exchange are the operations that put the znodes of r in the place of those of the node.
+// exchange are the operations that replace the znodes of the node by those of r.
 func (n *Node) exchange(r *form) (ops []any) {
-	for _, z := range n.znodes { // not if somebody has written to it since it was last seen
+	for _, z := range n.znodes { // with the version, so that they fail if a client has written to the znode since
 		ops = append(ops, &zk.DeleteRequest{Path: z.path, Version: z.version.Load()})
 	}
 	for i, z := range r.znodes {
@@ -149,7 +148,7 @@ func (n *Node) exchange(r *form) (ops []any) {
 	return ops
 }
 
-// become is called when it is known whether that has happened.
+// become is called when the outcome of the downgrade to r is known.
 func (n *Node) become(r *form, changed bool) {
 	l := n.lock.client.link
 	if changed {
@@ -160,19 +159,19 @@ func (n *Node) become(r *form, changed bool) {
 		switch {
 		case changed:
 			l.Events.Ignore(z.path, &z.watcher)
-		case r.missed.Load(): // what happened to it in the meantime was not believed
+		case r.missed.Load(): // an event about it was put off
 			n.changed(z)
 		}
 	}
 	if changed {
-		n.wake.Set() // whoever looks for those behind the writer need not any more
+		n.wake.Set() // ends the search for contenders behind the writer
 		if !n.spent.Load() {
 			l.Spawn(member{n}.Check)
 		}
 	}
 }
 
-// newReader is what the node would be as a reader: with the same ids and numbers.
+// newReader returns the form of the node as a reader: with the same ids and numbers.
 func (n *Node) newReader() *form {
 	paths := n.znodes.paths()
 	for i, path := range paths {

@@ -102,44 +102,39 @@ func (l *Lock) creates(prefixes []string) []any {
 	return ops
 }
 
-// queue is the lock as anybody sees it.
+// queue is the lock as operators see it.
 func (l *Lock) queue() zkqueue.Path { return zkqueue.Path{Conn: l.client.link.Conn, Name: l.path} }
 
 // Path returns the path of the lock.
 func (l *Lock) Path() string { return strings.TrimPrefix(l.path, l.client.chroot) }
 
-// Acquire queues for the lock and waits until it is held, ctx is done, or an error
-// occurs that retrying cannot fix, such as missing permissions or
-// [ErrSequenceExhausted]. An unreachable ZooKeeper is not such an error. If the session
-// expires while waiting, the place in the queue is lost and Acquire starts again at the
-// tail.
+// Acquire queues for the lock and blocks until it is held, ctx ends, or an error occurs that retrying cannot fix, such as a missing
+// permission or [ErrSequenceExhausted]. An unreachable ZooKeeper is no such error. If the session expires during the wait, the place in the
+// queue is lost and Acquire starts again at the tail.
 //
-// When ctx is done, the error wraps its cause, and the reason if ZooKeeper cannot be
-// reached. After any error no node of this acquisition stays in the queue: it is
-// deleted, if need be in the background, or dies with its session. The same goes for
-// parents that it has created and not used.
+// If ctx ends, the error wraps its cause, and the reason if ZooKeeper cannot be reached. After any error no node of this acquisition stays
+// in the queue: it is deleted, in the background if necessary, or ends with its session. The same applies to parents that Acquire has
+// created and not used.
 //
-// If nobody else is there, it takes one round trip, or two where the path is missing, and
-// so does the last part of a wait: from the release of the last node ahead to the grant.
+// Uncontended, it takes one round trip, or two if the path is missing. The last part of a wait, from the release of the last node ahead to
+// the grant, takes one.
 func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
 	return run(ctx, l.attempt(new(second.Wait)), "acquire "+l.path, (*attempt).acquire, (*Node).Release)
 }
 
-// TryAcquire is Acquire without waiting for others: if somebody has the lock or queues
-// for it, it returns [ErrLocked], and maybe also if somebody has just gone: a server may lag.
-// That costs one read; only if nobody is seen, a node is created (and deleted again if
-// somebody was faster), which takes a second round trip.
-// While ZooKeeper cannot be reached, and as long as a lease that has run out is not
-// renewed, it fails at once with an error wrapping [zk.ErrNoServer].
+// TryAcquire is like Acquire, but does not wait for other holders. It returns [ErrLocked] if another contender has the lock or waits for
+// it, and maybe if one has just gone, since a server may lag. That takes one read. If the queue is empty, a second round trip creates a
+// node, and deletes it again if another client was faster. While ZooKeeper cannot be reached, and while a lease that has ended is not
+// renewed, TryAcquire fails at once with an error that wraps [zk.ErrNoServer].
 func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 	a := l.attempt(new(second.Wait))
 	a.once = true
 	return run(ctx, a, "try "+l.path, (*attempt).try, (*Node).Release)
 }
 
-// requeue gives old, a node of the same path, up and queues for the lock again, in one transaction (but where sequence numbers come to
-// their end): old goes and a new node joins the tail of the queue, at the price of a single write. It then waits like [Lock.Acquire], with
-// the same results. Old is given up in any case; await waits for that.
+// requeue gives up old, a node of the same path, and queues for the lock again, in one transaction: old is deleted and a new node created
+// at the tail of the queue with a single write. If sequence numbers are nearly used up, these are two. It then waits like [Lock.Acquire],
+// with the same results. Old is given up in any case; await waits for that.
 func (l *Lock) requeue(ctx context.Context, old *Node, w *second.Wait) (*Node, error) {
 	if old.spent.Swap(true) {
 		return nil, second.ErrReleased

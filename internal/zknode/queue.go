@@ -11,21 +11,20 @@ import (
 
 // A standing is the place of a node in its queue.
 type standing struct {
-	reads   bool      // it shares the lock with others that read, and counts only those that do not
-	ahead   int       // contenders before ours that it waits for, a pair counting once; 0 is for one whose turn it is
-	nearest [2]string // the last two of them, the predecessor first, of a pair the second one; "" where there is none
+	reads   bool      // the node shares the lock with readers, and counts only contenders that do not read
+	ahead   int       // contenders before ours that it waits for, a pair counting once; 0 for the holder
+	nearest [2]string // the last two of them, the predecessor first; of a pair the second name; "" where there is none
 	behind  int       // contenders after ours that wait for it
-	reader  string    // the one right behind, if it reads and ours does not; else ""
+	reader  string    // the contender right behind, if it reads and ours does not; else ""
 	foreign int       // children that are no contenders; they are ignored
 }
 
-// stand is the queue rule: the contender with the lowest sequence number is the holder,
-// every other one watches the two right ahead of it. One that reads waits for, and watches, those
-// alone that do not. Our own contender has one name or, made in one transaction, two, of which the
-// first one counts.
+// stand is the queue rule: the contender with the lowest sequence number is the holder, and every other one watches the two right ahead of
+// it. A reader waits for, and watches, only contenders that do not read. Our own contender has one name or two, created in one transaction;
+// then the first one counts.
 //
-// A queue whose order cannot be trusted is refused with [ErrSequenceExhausted], which says because of whom: our own number is next to the
-// end of its range or there twice, or there is a negative one.
+// A queue whose order cannot be trusted is refused with [ErrSequenceExhausted], which names the node: our own number is next to the end of
+// its range or exists twice, or there is a negative one.
 func stand(children []string, own ...string) (standing, error) {
 	kind, ours, ok := zkqueue.ParseName(own[0])
 	if !ok || ours < 0 || ours > zkqueue.LastSequence {
@@ -33,7 +32,7 @@ func stand(children []string, own ...string) (standing, error) {
 			ErrSequenceExhausted, own[0])
 	}
 	if slices.ContainsFunc(own, func(name string) bool { return !slices.Contains(children, name) }) {
-		return standing{}, errGone // then a number like ours is that of a re-created parent
+		return standing{}, errGone // then a child with our number belongs to a re-created parent
 	}
 	queue, others := zkqueue.Parse(children)
 	s := standing{reads: kind.Reads(), foreign: len(others)}
@@ -68,13 +67,20 @@ func stand(children []string, own ...string) (standing, error) {
 type outlook int
 
 const (
-	waiting   outlook = iota // somebody who is watched is ahead, and nobody who is not
-	first                    // nobody is whom it waits for
-	lookAgain                // somebody may be ahead who is not watched
+	waiting   outlook = iota // every remaining predecessor is watched
+	first                    // there is no predecessor
+	lookAgain                // there may be a predecessor that is not watched
 )
 
-// after tells what is known when some of the two right ahead have gone. Nobody can get
-// ahead any more, except for a writer that has become a reader.
+// after returns the outlook when some of the two nodes right ahead have gone. No node can get ahead any more, except a writer that has
+// become a reader:
+//
+//	ahead at the list    departed                       outlook
+//	1                    it                             first
+//	2                    the nearer, or the farther     waiting
+//	2                    both                           first
+//	3 or more            one or both                    lookAgain
+//	any                  one that may have downgraded   lookAgain
 func (s standing) after(gone func(name string) bool) outlook {
 	ahead, watched := s.ahead, 0
 	for i, name := range s.nearest {
@@ -97,9 +103,9 @@ func (s standing) after(gone func(name string) bool) outlook {
 	return lookAgain
 }
 
-// downgrades reports whether one of the two right ahead may have gone only to leave a reader with its own number, for which we wait. A
-// Curator writer may (CURATOR-621). One of ours does so only while the contender right behind it reads: in this queue nobody can get
-// between them. Of a pair of ours, the name that is known does not tell a writer from a mutex.
+// downgrades reports whether one of the two nodes right ahead may have gone only to leave a reader with its own number, for which we wait.
+// A Curator writer may (CURATOR-621). One of our writers does so only while the contender right behind it reads: in this queue no node can
+// get between them. The known name of one of our pairs does not distinguish a writer from a mutex.
 func (s standing) downgrades(i int) bool {
 	kind, _, _ := zkqueue.ParseName(s.nearest[i])
 	switch {
@@ -114,17 +120,16 @@ func (s standing) downgrades(i int) bool {
 	return behind.Reads()
 }
 
-// occupied reports whether anybody stands in a queue for whom a newcomer would wait, or why there
-// could be none: how one with the last number would stand. What numbers beyond that mean, only a node of our own can tell: those of
-// a path whose numbers are used up are shared by it, a stray one is behind it.
+// occupied reports whether a newcomer would have to wait in a queue, or returns why there can be no newcomer. It takes the standing of a
+// node with the last number. Only a node of our own can show what numbers beyond that mean: on a path whose numbers are used up it has one
+// itself, and a stray one is behind it.
 func occupied(children []string, mode second.Mode) (taken bool, err error) {
 	last := zkqueue.Last(mode)
 	s, err := stand(append(slices.Clip(children), last), last)
 	return s.ahead > 0, err
 }
 
-// stray is the refusal of a queue because of one child. It may be left over from tests or
-// made by hand, or the numbers have come to their end.
+// stray refuses a queue because of one child. It may be left over from tests or created by hand, or the numbers are used up.
 func stray(child, what string) error {
 	return fmt.Errorf("%w, or a stray child: %q %s; delete it if no process owns it, or else the path once it is empty",
 		ErrSequenceExhausted, child, what)
