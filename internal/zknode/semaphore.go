@@ -20,15 +20,15 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A semaphore has the layout of Curator's InterProcessSemaphoreV2: below its path, whoever takes permits holds the lock "locks", and each
-// permit that is taken is an ephemeral child of "leases". All children there count, whoever made them.
+// A semaphore has the layout of Curator's InterProcessSemaphoreV2: below its path, a process that takes permits holds the lock "locks", and
+// each taken permit is an ephemeral child of "leases". All children there count, whichever client created them.
 type semaphore struct {
 	*Client
 	path     string       // on the server
-	given    int          // how many permits the program says there are, which the path says if nobody has set another number
-	permits  atomic.Int64 // how many there are, as far as is known
+	given    int          // the number that the program gave; the first user writes it to the path
+	permits  atomic.Int64 // how many there are, as far as this process knows
 	locks    *Lock
-	leases   *Lock       // the home of the permits' nodes, which nobody queues for
+	leases   *Lock       // the parent of the permits' nodes; no queue
 	unmarked atomic.Bool // the number may not be written
 }
 
@@ -49,10 +49,10 @@ func (t secondTier) Semaphore(path string, permits int, o second.Options) (secon
 	return s, nil
 }
 
-// Permits is the number that the path says, as it was read last, and before that the one that the program gave.
+// Permits returns the number at the path, as it was read last, and before that the number that the program gave.
 func (s *semaphore) Permits() int { return int(s.permits.Load()) }
 
-// SetPermits writes the number to the path, which it makes if it is missing.
+// SetPermits writes the number to the path, and creates the path if it is missing.
 func (s *semaphore) SetPermits(ctx context.Context, n int) error {
 	_, err := ask(ctx, s.Client, "set the permits of "+s.path, func() (struct{}, error) { return struct{}{}, s.setPermits(n) })
 	if err == nil {
@@ -82,7 +82,7 @@ func (s *semaphore) Equal(other second.Semaphore) bool {
 	return ok && s.locks.equal(o.locks)
 }
 
-// Acquire begins again at the tail of the queue when its place there is lost.
+// Acquire starts again at the tail of the queue when its place there is lost.
 func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
 	return permitsOf(run(ctx, s.attempt(&d.Wait), "acquire "+s.path, func(a *attempt) ([]*Node, error) {
 		for pace := retry.New(); ; {
@@ -102,7 +102,7 @@ func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Per
 	}, s.release))
 }
 
-// TryAcquire looks before it writes.
+// TryAcquire reads the permits before it writes.
 func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
 	a := s.attempt(new(second.Wait))
 	a.once = true
@@ -136,7 +136,8 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 	return permitsOf(taken, tried(ctx, err))
 }
 
-// attempt is one to get the turn, which looks at the permits behind its place in the queue: who is the first there need not look again.
+// attempt returns an attempt to get the turn. It reads the permits behind the list of the queue, so the first in the queue need not read
+// them again.
 func (s *semaphore) attempt(w *second.Wait) *attempt {
 	a := s.locks.attempt(w)
 	a.beside = s.looks()
@@ -150,8 +151,8 @@ func permitsOf(taken []*Node, err error) ([]second.Permit, error) {
 	return each(taken, func(n *Node) second.Permit { return grant{n} }), nil
 }
 
-// A permitWait is the wait of whoever has the turn, for enough permits to become free. Nobody else may
-// take any meanwhile, so what was free once stays so, and each that goes is one more.
+// A permitWait is the wait for enough free permits, while this process has the turn. No other process may take permits meanwhile, so free
+// permits stay free, and each lease that goes is one more.
 type permitWait struct {
 	*semaphore
 	attempt   *attempt
@@ -160,9 +161,9 @@ type permitWait struct {
 	contended <-chan struct{}
 	changed   mutexbool.Bool // look again
 	path      link.Watcher
-	taken     watchlist    // the permits that are taken, of which each is heard to go
-	list      link.Watcher // of them, where that cannot be:
-	byList    bool         // there are too many, one may not be read, requests have no order, or are for several that are served one by one
+	taken     watchlist    // the taken permits, each with a watch
+	list      link.Watcher // of the list of permits, if byList
+	byList    bool         // too many permits are taken, one may not be read, requests have no order, or several waiters are served one by one
 }
 
 func (s *semaphore) newPermitWait(a *attempt, turn *Node, d *second.Demand) *permitWait {
@@ -172,7 +173,7 @@ func (s *semaphore) newPermitWait(a *attempt, turn *Node, d *second.Demand) *per
 	return w
 }
 
-// take returns what was taken. A try does not wait. The turn is given up in any case; with errGone it was lost.
+// take returns the nodes of the taken permits. A try does not wait. The turn is given up in any case; errGone means that it was lost.
 func (w *permitWait) take() ([]*Node, error) {
 	defer w.turn.Release() // unless it is exchanged
 	defer w.end()
@@ -180,7 +181,7 @@ func (w *permitWait) take() ([]*Node, error) {
 	var seen sight
 	answers := w.attempt.inTurn // to a look in this turn, if there was one
 	for pace := retry.New(); ; answers = nil {
-		w.changed.Clear() // before the look: what comes later ends the wait
+		w.changed.Clear() // before the look: later changes end the wait
 		var err error
 		if answers != nil {
 			seen, err = w.see(answers)
@@ -190,7 +191,7 @@ func (w *permitWait) take() ([]*Node, error) {
 		if err == nil {
 			err = w.mark(seen.path)
 		}
-		if err == nil && w.demand.Want != nil { // a try has looked already
+		if err == nil && w.demand.Want != nil { // a try has checked the number already
 			if k := w.demand.Want(); k > w.Permits() {
 				err = fmt.Errorf("%w: %d of %d", second.ErrTooManyPermits, k, w.Permits())
 			}
@@ -218,11 +219,11 @@ func (w *permitWait) take() ([]*Node, error) {
 	}
 }
 
-// wait returns how many of the free permits are wanted, or none when it is time to look again.
+// wait returns how many of the free permits to take, or 0 when it is time to look again.
 func (w *permitWait) wait(seen sight, again time.Duration) (k int, err error) {
 	look := time.After(again)
 	for {
-		w.demand.Changed.Clear() // before the question
+		w.demand.Changed.Clear() // before choose reads the demand
 		w.taken.departed.Clear()
 		switch k, decided := w.choose(seen); {
 		case k == 0 && w.attempt.once:
@@ -230,7 +231,7 @@ func (w *permitWait) wait(seen sight, again time.Duration) (k int, err error) {
 		case decided:
 			return k, nil
 		}
-		if w.contended == nil { // whoever does not wait needs not know
+		if w.contended == nil { // set late: without a wait it is not needed
 			w.contended = w.turn.contended.C()
 		}
 		select {
@@ -251,8 +252,8 @@ func (w *permitWait) wait(seen sight, again time.Duration) (k int, err error) {
 	}
 }
 
-// choose decides how many permits to take, or to look again, for none. Those that are gone since the look are free without another one,
-// unless more are wanted by now than are free then: others may be about to go with them.
+// choose decides how many permits to take; 0 and true means to look again. Permits that have gone since the look are free without another
+// look, unless the process wants more than are free then: others may be about to go with them.
 func (w *permitWait) choose(seen sight) (k int, decided bool) {
 	gone := 0
 	for _, name := range seen.taken {
@@ -267,15 +268,15 @@ func (w *permitWait) choose(seen sight) (k int, decided bool) {
 	return k, k > 0 || !seen.heard
 }
 
-// wanted is how many to take if so many are free.
+// wanted is how many permits to take if that many are free.
 func (w *permitWait) wanted(free int) int { return w.demand.Take(min(free, w.Most())) }
 
-// mostHeard is how many permits each are heard to go, of those that are taken: it costs a read and an event for each.
+// mostHeard is up to how many taken permits each get a watch: a watch costs a read and an event.
 const mostHeard = 16
 
-// look counts the permits that are taken. It has w hear of the end of those that were known before or, by list, of any change.
+// look counts the taken permits. It watches the end of those that were known before or, by list, any change.
 func (w *permitWait) look(known []string) (sight, error) {
-	known = slices.DeleteFunc(known, w.taken.gone) // before the list: one of the same name would be another
+	known = slices.DeleteFunc(known, w.taken.gone) // before the list: a node of the same name would be another one
 	requests := w.looks()
 	if w.byList = w.byList || len(known) > mostHeard || w.wanted(w.wanted(w.Permits())-1) > 0; w.byList {
 		requests[0], known = w.link.Listing(w.leases.path, &w.list), nil
@@ -318,8 +319,8 @@ func (s *semaphore) Most() int {
 	return max(maxWrite/one, 1)
 }
 
-// exchange gives the turn up for k permits, in one transaction: it takes effect only while the turn is ours, and all of it or nothing does.
-// The turn is given up then, unless nothing was asked for. With errGone nothing was taken, and another turn is needed.
+// exchange gives the turn up for k permits, in one transaction. It takes effect as a whole or not at all, and only while this process has
+// the turn. The turn is given up then, unless no request was sent. After errGone no permit was taken, and another turn is needed.
 func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight) ([]*Node, error) {
 	if turn.lossNow() != nil {
 		return nil, errGone
@@ -341,7 +342,7 @@ func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight)
 	return s.adopt(a, turn, made)
 }
 
-// adopt has the lease of the session cover what was taken, all or nothing. Under which session that was is read unless it is known.
+// adopt puts the taken permits under the lease of the session, all or none. If their session is not known, it reads it.
 func (s *semaphore) adopt(a *attempt, turn *Node, made link.Answer) ([]*Node, error) {
 	taken := make([]*Node, len(made.Created))
 	var err error
@@ -386,13 +387,13 @@ func (s *semaphore) release(nodes []*Node) error {
 	return nil
 }
 
-// A sight is what a look at a semaphore shows.
+// A sight is the result of a look at a semaphore.
 type sight struct {
 	free    int
 	taken   []string    // names of nodes
-	heard   bool        // whatever becomes free is heard of
-	missing bool        // there is nothing to put permits below
-	path    link.Answer // which may say how many there are
+	heard   bool        // every taken permit is watched
+	missing bool        // the parent of the permits does not exist
+	path    link.Answer // its content may be the number of permits
 }
 
 // looks are the requests of a look.
@@ -400,7 +401,7 @@ func (s *semaphore) looks() []link.Request {
 	return []link.Request{link.List(s.leases.path), link.Get(s.path)}
 }
 
-// see counts the permits that are taken. A server that lags may show too many taken to whoever has the turn, never too few.
+// see counts the taken permits. While this process has the turn, a server that lags may show too many of them, never too few.
 func (s *semaphore) see(answers []link.Answer) (sight, error) {
 	leases, path := answers[0], answers[1]
 	seen := sight{taken: leases.Children, missing: classify(leases.Err) == missing, path: path}
@@ -415,8 +416,8 @@ func (s *semaphore) see(answers []link.Answer) (sight, error) {
 	return seen, nil
 }
 
-// learn takes over how many permits the path says there are: as many as the program says, if it says nothing. Where it cannot be read,
-// what is known stays.
+// learn adopts the number of permits at the path, or that of the program if there is none. If the path cannot be read, the known number
+// stays.
 func (s *semaphore) learn(path link.Answer) {
 	if path.Err != nil && classify(path.Err) != missing {
 		return
@@ -430,7 +431,7 @@ func (s *semaphore) learn(path link.Answer) {
 	s.permits.Store(int64(n))
 }
 
-// compare reports whether the path has yet to say how many permits there are, or refuses one that says something else.
+// compare reports whether the number of permits has still to be written to the path, or refuses content that is no such number.
 func (s *semaphore) compare(path link.Answer) (blank bool, err error) {
 	text := string(path.Data)
 	switch {
@@ -450,13 +451,13 @@ func (s *semaphore) compare(path link.Answer) (blank bool, err error) {
 	return false, nil
 }
 
-// errNoNumber says that the content of a path cannot say how many permits there are.
+// errNoNumber means that the content of a path cannot be a number of permits.
 var errNoNumber = errors.New("no number of permits")
 
-// errRewritten says that somebody else has just written to the path.
+// errRewritten means that another client has just written to the path.
 var errRewritten = errors.New("the number of permits was changed")
 
-// mark compares the number of permits, and writes it where it is not known, if that is permitted.
+// mark compares the number of permits at the path, and writes it if there is none and this client may.
 func (s *semaphore) mark(path link.Answer) error {
 	blank, err := s.compare(path)
 	if !blank || s.unmarked.Load() {
@@ -483,7 +484,7 @@ func (s *semaphore) Contenders(ctx context.Context) ([]second.Contender, error) 
 	return ask(ctx, s.Client, "contenders of "+s.path, func() ([]second.Contender, error) { return s.survey(ctx) })
 }
 
-// survey looks at the queue first: whoever trades its turn for permits meanwhile is seen twice, and not never.
+// survey reads the queue first: a process that exchanges its turn for permits meanwhile then appears twice rather than not at all.
 func (s *semaphore) survey(ctx context.Context) ([]second.Contender, error) {
 	queue, err := s.locks.queue().Contenders(ctx)
 	if err != nil {
@@ -505,8 +506,8 @@ func (s *semaphore) survey(ctx context.Context) ([]second.Contender, error) {
 	return all, err
 }
 
-// leaseholders returns those that have permits, by the names of their nodes, in the order in which they took the first one. What
-// belongs to one session belongs to one process.
+// leaseholders returns the holders of permits with these node names, in the order in which they took the first one. The nodes of one
+// session belong to one process.
 func (s *semaphore) leaseholders(ctx context.Context, names []string) (holders []zkqueue.Contender, err error) {
 	leases, err := s.leases.queue().ReadAll(ctx, each(names, func(name string) zkqueue.Contender { return zkqueue.Contender{Node: name} }))
 	slices.SortFunc(leases, zkqueue.ByToken)
