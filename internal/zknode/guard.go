@@ -15,23 +15,19 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that takes
-// effect only while this node exists: an exact fence for data that lives in the same
-// ensemble. It returns the results of ops.
+// Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that takes effect only while this node exists: an exact fence
+// for data in the same ensemble. It returns the results of ops.
 //
-// Nothing was changed when the error wraps [ErrLost] or [ErrReleased], or is that of
-// one of the operations, or ctx had ended before. When the answer is lost, or ctx ends
-// first, the error wraps [ErrUnknown], and the cause: the operations may then still take
-// effect, but never after the lock went to somebody else.
+// Nothing was changed if the error wraps [ErrLost] or [ErrReleased], or is that of one of the operations, or if ctx had ended before. If
+// the answer is lost, or ctx ends first, the error wraps [ErrUnknown] and the cause: the operations may then still take effect, but never
+// after another process was granted the lock.
 func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	return grant{n}.MultiIf(ctx, n.Err, ops...)
 }
 
-// MultiIf is [Node.Multi] for a user of the node who may lose the right to it before the
-// node goes: it sends nothing if check, which should include [Node.Err], returns an
-// error. A write counts from before that is asked. So whoever makes check fail first and
-// then finds that nobody is writing may hand the node on: no write of the former user
-// takes effect any more.
+// MultiIf is [Node.Multi] for a user that may lose the right to the node before the node goes. It sends nothing if check, which should
+// include [Node.Err], returns an error. A write is counted before check is called. If other code first makes check fail and then finds the
+// node idle, it may hand the node off: no write of the former user takes effect any more.
 func (g grant) MultiIf(ctx context.Context, check func() error, ops ...any) (results []zk.MultiResponse, err error) {
 	return g.MultiUnder(ctx, second.Guard{Path: g.Path(), Grants: []second.Grant{g}, Check: check}, ops...)
 }
@@ -50,7 +46,7 @@ func (g grant) MultiUnder(ctx context.Context, locks second.Guard, ops ...any) (
 	if err == nil {
 		results, err = second.Do(ctx, l.Spawn, func() ([]zk.MultiResponse, error) {
 			for _, n := range nodes {
-				n.writing.Add(1) // count first, ask again after
+				n.writing.Add(1) // before check is called again
 				defer n.writing.Add(-1)
 			}
 			return g.lock.client.write(nodes, locks.Check, ops)
@@ -77,8 +73,8 @@ func (g grant) together(all []second.Grant) (nodes []*Node, err error) {
 	return nodes, nil
 }
 
-// write sends operations behind a check of the nodes. One may have become a reader's since check was asked: its user
-// then has to be one, and is asked again.
+// write sends operations behind a check of the nodes. A node may have been downgraded since check was called. Its user then has to be a
+// reader, and check is called again.
 func (c *Client) write(nodes []*Node, check func() error, ops []any) ([]zk.MultiResponse, error) {
 	var all []any
 	var guards znodes
@@ -102,7 +98,7 @@ func (c *Client) write(nodes []*Node, check func() error, ops []any) ([]zk.Multi
 	}
 	for i, r := range results[:min(len(results), len(guards))] {
 		if errors.Is(r.Error, zk.ErrNoNode) {
-			of[i].loseTo(guards[i]) // the event may be yet to come, or not be asked for yet
+			of[i].loseTo(guards[i]) // the event may come later, or the watch may not be set yet
 			return nil, cmp.Or(check(), errDeleted(guards[i].path))
 		}
 	}
@@ -121,8 +117,8 @@ func (c *Client) write(nodes []*Node, check func() error, ops []any) ([]zk.Multi
 	return results, nil
 }
 
-// below returns operations as they are for a server that knows nothing of the path which all
-// others are below. It refuses what the library would: nothing of that is sent.
+// below returns operations with the chroot before their paths. It refuses the operations that the library would refuse, before anything is
+// sent.
 func (c *Client) below(ops []any) ([]any, error) {
 	all := make([]any, len(ops))
 	for i, op := range ops {

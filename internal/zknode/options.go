@@ -42,7 +42,7 @@ type options struct {
 	data  []byte // of znodes; nil for a description of the process
 }
 
-// WithSettings sets what every store can be told.
+// WithSettings sets the settings that every store has.
 func WithSettings(settings second.Settings) Option {
 	return option(func(o *options) { o.Settings = settings })
 }
@@ -53,7 +53,7 @@ func WithSessionTimeout(d time.Duration) Option { return option(func(o *options)
 // WithLeaseMargin sets how long before the servers can give it away a lock counts as lost.
 func WithLeaseMargin(d time.Duration) Option { return option(func(o *options) { o.Margin = d }) }
 
-// WithLogger sets where people are told.
+// WithLogger sets the logger.
 func WithLogger(logger *slog.Logger) Option { return option(func(o *options) { o.Logger = logger }) }
 
 // WithLabel sets a name for this process.
@@ -185,7 +185,7 @@ func address(server string) (string, error) {
 	return complete, nil
 }
 
-// separates reports whether r is what somebody may have put between servers.
+// separates reports whether r is another separator that a user may have put between servers.
 func separates(r rune) bool { return r == ';' || r == '|' || unicode.IsSpace(r) }
 
 // ValidatePath reports whether path may name a lock: absolute, no empty component, no

@@ -16,9 +16,9 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// ways are how a transaction about nodes below the path can be done: as it is or, where that is missing, with the path made first,
-// or with the node above it, too, and so on. One of them at most is done. So no container of ours is without a child at first, which the
-// server would never remove.
+// ways are the variants of a transaction about nodes below the path: as it is, with the path created first, with the node above it, too,
+// and so on. At most one of them succeeds. A container of ours therefore always starts with a child; the server would never remove a
+// container that had none.
 func (a *attempt) ways(ops link.Transaction) []link.Request {
 	ways := []link.Request{ops}
 	for path := a.lock.path; a.orphan && path != ""; path = parentOf(path) {
@@ -32,8 +32,9 @@ func (a *attempt) ways(ops link.Transaction) []link.Request {
 	return ways
 }
 
-// taken returns the answer to the way that was taken, or may have been; or else why none was: those before find a parent missing, and
-// those behind one that is there. Where two ways were taken, an operator has removed the path between them, and what the first has made.
+// taken returns the answer to the way that succeeded, or may have, and otherwise why none did: the ways before it find a parent missing,
+// and the ways behind it find one that exists. If two ways succeeded, an operator has removed the path between them, and the nodes of the
+// first.
 func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
 	for _, sought := range []outcome{done, unknown} {
 		for _, answer := range slices.Backward(answers) {
@@ -54,7 +55,7 @@ func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
 		if errors.Is(answer.Err, zk.ErrNodeExists) { // only if the counter of the parent is stuck
 			answer.Err = fmt.Errorf("%w: %w", ErrSequenceExhausted, answer.Err)
 		}
-	case errors.Is(answer.Err, zk.ErrNodeExists): // somebody was faster
+	case errors.Is(answer.Err, zk.ErrNodeExists): // another client was faster
 		answer.Err = zk.ErrNoNode
 	default:
 		answer.Err = fmt.Errorf("create parent %s: %w", q.Path, zkqueue.Lacking("CREATE", cmp.Or(parentOf(q.Path), "/"), answer.Err))
@@ -62,13 +63,13 @@ func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
 	return answer
 }
 
-// Nothing but a new parent sets the numbers of a queue back, and only an empty one can be deleted. So from [zkqueue.RenewFrom] on, which is
-// half of the range, whoever has had a turn stays out of the queue until the path is new: each contender takes one more turn, the queue
-// drains, and the first who sees it empty deletes the path. Where that fails, all queue as before until the next multiple of renewStep, at
-// which they try again together.
+// Only a new parent resets the numbers of a queue, and only an empty one can be deleted. From [zkqueue.RenewFrom] on, which is half of the
+// range, a process that has had the lock therefore stays out of the queue until the path is new. Each contender gets the lock once more,
+// the queue drains, and the first process that sees it empty deletes the path. If that fails, all queue as before until the next multiple
+// of renewStep, at which they try again together.
 const renewStep = 1 << 20
 
-// overflows reports whether the path of the node should be made anew.
+// overflows reports whether the path of the node should be created anew.
 func (n *Node) overflows() bool {
 	r := &n.lock.client.renewals
 	r.mu.Lock()
@@ -76,24 +77,24 @@ func (n *Node) overflows() bool {
 	return n.number() >= max(zkqueue.RenewFrom, r.failed[n.lock.path])
 }
 
-// number is that of the node in the queue.
+// number is the sequence number of the node.
 func (n *Node) number() int32 {
-	_, number, _ := zkqueue.ParseName(n.path()) // which looks at the end of it
+	_, number, _ := zkqueue.ParseName(n.path()) // it parses the end of the path
 	return number
 }
 
-// stepAside is called when a node that had its turn is given up. It reports whether its process stays out of the queue for a while.
+// stepAside is called when a node that had the lock is given up. It reports whether its process stays out of the queue for a while.
 func (n *Node) stepAside() bool { return n.overflows() && n.renew() }
 
-// renewals are the lock paths that a client waits to see new. For as long as one is under way this client does not queue
-// there. It ends with success, when there is no hope, and after a session timeout.
+// renewals are the lock paths that a client waits to see new. While a renewal is in progress this client does not queue there. It ends when
+// the path is new, when it cannot be deleted, and after a session timeout.
 type renewals struct {
 	mu       sync.Mutex                 // guards the fields below
 	underWay map[string]context.Context // ends when it does
-	failed   map[string]int32           // number from which to try again, of paths that could not be made anew
+	failed   map[string]int32           // number from which to try again, of paths that could not be deleted
 }
 
-// renew sees to it that the path of a node with such a number is being made anew. It reports false on a closed client.
+// renew starts the renewal of the path of a node with such a number, unless one is in progress. It reports false on a closed client.
 func (n *Node) renew() bool {
 	r, l, path := &n.lock.client.renewals, n.lock.client.link, n.lock.path
 	r.mu.Lock()
@@ -104,7 +105,7 @@ func (n *Node) renew() bool {
 	ctx, cancel := context.WithTimeout(l.Context(), n.session.Negotiated())
 	if !l.Spawn(func() {
 		n.renewed(n.drain(ctx))
-		cancel() // after the entry is gone: whoever waited finds the path settled
+		cancel() // after the entry is removed, so that goroutines that waited do not find it
 	}) {
 		cancel()
 		return false
@@ -113,7 +114,7 @@ func (n *Node) renew() bool {
 	return true
 }
 
-// awaitRenewal waits until path is not being made anew.
+// awaitRenewal waits until no renewal of path is in progress.
 func (c *Client) awaitRenewal(ctx context.Context, path string) error {
 	c.renewals.mu.Lock()
 	underWay := c.renewals.underWay[path]
@@ -123,13 +124,13 @@ func (c *Client) awaitRenewal(ctx context.Context, path string) error {
 	}
 	select {
 	case <-underWay.Done(): // the goroutine may take longer, in a call without an answer
-		return context.Cause(c.link.Context()) // the end of the client is that of the renewal, too
+		return context.Cause(c.link.Context()) // the end of the client also ends the renewal
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// renewed follows a renewal that failed for a reason, or not.
+// renewed is called after a renewal, with the error if it failed.
 func (n *Node) renewed(err error) {
 	c, path := n.lock.client, n.lock.path
 	r := &c.renewals
@@ -167,11 +168,11 @@ func (n *Node) drain(ctx context.Context) (err error) {
 	return err
 }
 
-// deletePath deletes the path if it can be. It returns zk.ErrNoNode or nothing if the path is gone
-// or a new one, and zk.ErrNotEmpty if somebody queues who is likely to go.
+// deletePath deletes the path if possible. It returns zk.ErrNoNode or nil if the path is gone or a new one, and zk.ErrNotEmpty if there are
+// contenders that will probably go.
 func (n *Node) deletePath(w *link.Watcher) error {
 	c, path := n.lock.client, n.lock.path
-	// Not that of the wait, at whose end the answer says why the path could not go.
+	// Not the context of the wait: at its end the answer shows why the path could not be deleted.
 	children, err := c.link.WatchQueue(context.Background(), path, w)
 	if err != nil {
 		return err

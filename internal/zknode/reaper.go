@@ -14,8 +14,8 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// A reaper deletes what may have been left on the server: by a request without an answer, or because its delete failed. Exclusion never
-// depends on it, only the progress of those who queue behind. It keeps at its items until each is certain to be gone, each for itself.
+// A reaper deletes znodes that may be left on the server, because a request had no answer or a delete failed. Exclusion never depends on
+// it, only the progress of the contenders behind. It retries each item by itself until the item is certainly gone.
 type reaper struct {
 	client *Client
 
@@ -23,17 +23,17 @@ type reaper struct {
 	items map[*remains]remains // as last tried
 }
 
-// remains is what is left of an attempt: the znodes at paths or, if these are not known, whatever children of parent have these prefixes,
-// which are unique to the attempt. The reaper deletes them.
+// remains are the znodes that an attempt may have left: those at paths or, if these are not known, the children of parent with these
+// prefixes, which are unique to the attempt. The reaper deletes them.
 type remains struct {
 	parent   string
-	prefixes []string // nil when it is known what they have come to
+	prefixes []string // nil when the paths are known
 	paths    []string
 	refused  error         // why a delete was not permitted, nil if none was tried
-	session  *link.Session // that was there then, nil if there was none
+	session  *link.Session // the session at that time, nil if there was none
 }
 
-// add leaves an item to the reaper, unless the client is closed: then it goes with the session.
+// add queues an item for the reaper, unless the client is closed: then the znodes end with the session.
 func (r *reaper) add(item remains) {
 	r.note(&item, false)
 	l := r.client.link
@@ -51,7 +51,7 @@ func (r *reaper) add(item remains) {
 	})
 }
 
-// note has others see what is known of an item.
+// note publishes what is known of an item, or removes it if it is gone.
 func (r *reaper) note(item *remains, gone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *reaper) room(ctx context.Context) error {
 	return nil
 }
 
-// stuck says that the znode at path is one of ours that should be gone, and why it is not; it returns nil for any other.
+// stuck returns why the znode at path still exists, if it is one of ours that the reaper has to delete; it returns nil for any other.
 func (r *reaper) stuck(path string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *Client) remove(item *remains) bool {
 	switch classify(err) {
 	case done:
 		return true
-	case missing: // one of them, and nothing was done
+	case missing: // one of them is missing, and nothing was done
 		item.prefixes = namesOf(item.paths)
 		return len(item.paths) == 1
 	case permanent:
@@ -134,10 +134,9 @@ func (c *Client) remove(item *remains) bool {
 	return false
 }
 
-// find returns the paths of those children of parent whose names start with a prefix, in the order of the prefixes, each of which is
-// unique. It writes first, though nothing: another server may lag behind the one that took the create, and a leader that was deposed and
-// does not know answers a sync from its past. After that nothing can come late any more, since a server that takes a session over shuts out
-// the connection before.
+// find returns the paths of the children of parent whose names start with a prefix, in the order of the prefixes. A prefix is unique. find
+// first sends a write that changes nothing: another server may lag behind the one that executed the create, and a deposed leader answers a
+// sync from its past. After that no late request can be executed, since a server that takes a session over refuses the earlier connection.
 func find(l *link.Link, parent string, prefixes ...string) (paths []string, err error) {
 	answers := l.Ask(link.Transaction{&zk.CheckVersionRequest{Path: parent, Version: -1}}, link.List(parent))
 	for _, a := range answers {

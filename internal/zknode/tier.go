@@ -42,7 +42,7 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 // Err says why ZooKeeper cannot be reached.
 func (t secondTier) Err() error { return second.Unavailable(t.Client.Err()) }
 
-// tried is the error of a try, which may end otherwise another time unless it is about the path, the permissions or the caller.
+// tried is the error of a try. Another try may succeed unless the error is about the path, the permissions or the caller.
 func tried(ctx context.Context, err error) error {
 	final := errors.Is(err, second.ErrLocked) || errors.Is(err, second.ErrTooManyPermits) || classify(err) == permanent
 	if err == nil || final || ctx.Err() != nil {
@@ -57,10 +57,10 @@ func (t secondTier) Context() context.Context { return t.link.Context() }
 // Notify never calls f over a connection that was made elsewhere.
 func (t secondTier) Notify(f func(second.Connection)) { t.link.Notice.Notify(f) }
 
-// GracePeriod is none: an ensemble that answers knows who holds.
+// GracePeriod returns nil: an ensemble that answers knows the holders.
 func (t secondTier) GracePeriod() *second.GracePeriodError { return nil }
 
-// Refusal returns why acquisitions are refused although there is a session.
+// Refusal returns why acquisitions are refused, although there is a session.
 func (t secondTier) Refusal() error { return second.Unavailable(t.refusals.Err()) }
 
 // Groups are those of the link.
@@ -71,7 +71,7 @@ func (t secondTier) Groups() (requests, commands int64) {
 // Now is the clock of the leases.
 func (t secondTier) Now() time.Duration { return t.link.Now() }
 
-// Logger is where people are told.
+// Logger returns the logger of the client.
 func (t secondTier) Logger() *slog.Logger { return t.options.Logger }
 
 // Reaping returns the number of nodes that are still to be deleted in the background.
