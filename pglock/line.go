@@ -16,25 +16,25 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A line is one connection. One at a time talks on it; while nobody does, somebody may listen.
+// A line is one connection. One goroutine at a time sends requests on it. In between, one goroutine may wait for notifications.
 type line struct {
 	conn  *pgx.Conn
 	wire  net.Conn // below pgx, for deadlines of our own: with a context, pgx starts a goroutine for each request
 	pid   string   // of the server's process
 	bound time.Duration
 
-	turn  chan struct{} // has whoever talks or listens
-	known bool          // the session in tables was renewed over it; of whoever talks
-	spare time.Time     // since when nobody uses it; guarded by the store
+	turn  chan struct{} // full while a goroutine uses the connection, to talk or to listen
+	known bool          // the session in tables was renewed over it; guarded by turn
+	spare time.Time     // since when it is unused; guarded by the store
 
 	mu        sync.Mutex // guards the fields below
-	wanted    int        // so many want to talk
+	wanted    int        // goroutines that wait to talk
 	listening bool
-	next      time.Time // when the listener is to do something else
-	closed    error     // wraps errDropped, and why; nil as long as it is open
+	next      time.Time // when the listener has to stop for other work
+	closed    error     // wraps errDropped and the reason; nil while it is open
 }
 
-// dial makes a connection like those of a pool of [configLike], which is in none.
+// dial opens a connection like those of a pool of [configLike], outside of any pool.
 func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, told func(*pgconn.Notification)) (*line, error) {
 	l := &line{turn: make(chan struct{}, 1), bound: bound}
 	config := pool.ConnConfig.Copy()
@@ -56,7 +56,7 @@ func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, told f
 	return l, nil
 }
 
-// answer reads what the statements up to the next sync have answered, and returns the last rows.
+// answer reads the answers of the statements up to the next sync, and returns the last rows.
 func answer(p *pgconn.Pipeline) (rows [][][]byte, failure error) {
 	for {
 		results, err := p.GetResults()
@@ -84,20 +84,20 @@ func (c call) values() (values [][]byte) {
 	return values
 }
 
-// ask sends one statement, which does not wait, and returns its answer. Whoever calls it has the turn.
+// ask sends one statement, which does not block in the server, and returns its answer. The caller has the turn.
 func (l *line) ask(bound time.Duration, c call) ([][][]byte, error) {
 	l.wire.SetDeadline(time.Now().Add(bound))
 	r := l.conn.PgConn().ExecPrepared(context.Background(), c[0], c.values(), nil, nil).Read()
 	return r.Rows, r.Err
 }
 
-// refused reports whether the server has answered with an error, and the connection goes on.
+// refused reports whether the server has answered with an error and keeps the connection.
 func refused(err error) bool {
 	refusal, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && refusal.Severity != "FATAL" && refusal.Severity != "PANIC"
 }
 
-// begin waits for the turn to talk, which done gives back. An error says that the line is closed, or ctx done before.
+// begin waits for the turn to talk, which done gives back. After an error the line is closed, or ctx has ended first.
 func (l *line) begin(ctx context.Context) error {
 	l.mu.Lock()
 	l.wanted++
@@ -121,7 +121,7 @@ func (l *line) begin(ctx context.Context) error {
 
 func (l *line) done() { <-l.turn }
 
-// talk has f talk.
+// talk calls f with the turn.
 func (l *line) talk(ctx context.Context, f func() error) error {
 	if err := l.begin(ctx); err != nil {
 		return err
@@ -130,14 +130,14 @@ func (l *line) talk(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// interruptLocked has the listener stop.
+// interruptLocked makes the listener return.
 func (l *line) interruptLocked() {
 	if l.listening {
 		l.wire.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
-// hurry has the listener stop to do something else by then.
+// hurry makes the listener stop for other work at the time by, or earlier.
 func (l *line) hurry(by time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func (l *line) schedule(next time.Time) {
 
 var errDropped = errors.New("the connection is closed")
 
-// attend listens, and does what is due, until it is over, or the connection is broken, which it returns.
+// attend listens, and calls do when work is due, until over reports true. It returns the error of a broken connection.
 func (l *line) attend(over func() bool, do func() error) error {
 	for !over() {
 		due, err := l.listen()
@@ -169,8 +169,8 @@ func (l *line) attend(over func() bool, do func() error) error {
 	return nil
 }
 
-// listen returns when it is time to do something else, which it reports, or somebody wants to talk. An error says that the connection
-// is broken.
+// listen waits for notifications until other work is due, which it reports, or a goroutine wants to talk. An error means that the
+// connection is broken.
 func (l *line) listen() (due bool, err error) {
 	l.turn <- struct{}{}
 	defer l.done()
@@ -193,7 +193,7 @@ func (l *line) listen() (due bool, err error) {
 	return !time.Now().Before(l.next), err
 }
 
-// drop closes the connection, whoever is at it, and returns what is said to whoever comes.
+// drop closes the connection, also while it is in use, and returns the error for later callers.
 func (l *line) drop(why error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,7 +204,7 @@ func (l *line) drop(why error) error {
 	return l.closed
 }
 
-// close says goodbye if the server can hear it. Whoever is at it has a moment to come to an end.
+// close ends the connection with a message to the server, if it can. A goroutine that uses the connection has a moment to finish.
 func (l *line) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), l.bound)
 	defer cancel()
@@ -215,12 +215,13 @@ func (l *line) close() {
 	l.drop(second.ErrClosed)
 }
 
-// An ear is the connection over which a store hears, and asks for all of the process. Once it breaks, the next renewal makes another.
+// An ear is the connection of a store for notifications, and for the requests of the whole process. After it breaks, the next renewal opens
+// another one.
 type ear struct {
 	at            string // the addresses of the servers
 	dial          func(context.Context) (*line, error)
-	due           func(*line) error // does what is due there
-	lost          func()            // is told once it breaks
+	due           func(*line) error // does the work that is due
+	lost          func()            // is called when the connection breaks
 	*second.Tasks                   // every goroutine of the store: some outlast those of the tier
 
 	mu      sync.Mutex // guards the fields below
@@ -228,7 +229,7 @@ type ear struct {
 	problem error      // why there is none, nil before the first
 }
 
-// open makes one if there is none, and reports whether it did. It is called by one at a time.
+// open opens a connection if there is none, and reports whether it did. One goroutine at a time calls it.
 func (e *ear) open(ctx context.Context) (fresh bool, err error) {
 	if l, _ := e.now(); l != nil {
 		return false, nil
@@ -252,12 +253,12 @@ func (e *ear) now() (*line, error) {
 	return e.line, e.problem
 }
 
-// away says that the servers cannot be reached, or do not serve.
+// away returns the error while the servers cannot be reached, or do not serve.
 func (e *ear) away(why error) error {
 	return fmt.Errorf("PostgreSQL at %s cannot be reached: %w", e.at, why)
 }
 
-// lose says that there is no connection any more, or still none.
+// lose notes that there is no connection any more, or still none.
 func (e *ear) lose(l *line, why error) {
 	e.mu.Lock()
 	mine := e.line == l
@@ -271,7 +272,7 @@ func (e *ear) lose(l *line, why error) {
 	}
 }
 
-// talk has f talk on the connection, if there is one.
+// talk calls f with the turn on the connection, if there is one.
 func (e *ear) talk(ctx context.Context, f func(*line) error) error {
 	l, problem := e.now()
 	if l == nil {
@@ -286,18 +287,18 @@ func (e *ear) talk(ctx context.Context, f func(*line) error) error {
 	})
 }
 
-// hurry has what is due done by then.
+// hurry makes the connection do the work that is due at the time by, or earlier.
 func (e *ear) hurry(by time.Time) {
 	if l, _ := e.now(); l != nil {
 		l.hurry(by)
 	}
 }
 
-// close comes after the last command. It leaves no goroutine of the store.
+// close is called after the last command. It leaves no goroutine of the store.
 func (e *ear) close() {
 	e.mu.Lock()
 	l := e.line
-	e.line = nil // nobody loses it
+	e.line = nil // so that its end is no loss
 	e.mu.Unlock()
 	if l != nil {
 		l.close()
