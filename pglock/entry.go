@@ -17,27 +17,27 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// An entry is a contender in the session in which it waits for the lock, or has it.
+// An entry is a contender, with the database session in which it waits for the lock, or has it.
 type entry struct {
 	store   *advisory
 	session *line
 	id      string
 	key     string
-	about   string // what it says of itself
+	about   string // the description of the process
 
 	ended chan struct{} // closed when its wait is over; nil if it never waited
 	err   error         // how the wait has ended; valid when that is closed
 
-	attending *time.Timer // begins to attend; valid when there is a token
-	over      atomic.Bool // given up, or lost: nobody needs the session to be looked after
+	attending *time.Timer // starts attend; valid when there is a token
+	over      atomic.Bool // given up, or lost: the session needs no attention any more
 
 	mu     sync.Mutex // guards the fields below, and orders views
-	stands queue.View // as last seen; it has no token as long as it waits
-	unseen time.Time  // since when it has not been seen waiting
+	stands queue.View // the last known view; it has no token while the entry waits
+	unseen time.Time  // since when the server has not shown it waiting
 }
 
-// enter takes the lock if it is free and nobody waits. Otherwise it waits. In a requeue the session of the old entry unlocks, and
-// queues again. If that ends meanwhile, the release of the old one tells.
+// enter takes the lock if it is free and no session waits. Otherwise it waits. In a requeue the session of the old entry unlocks, and
+// queues again. If that session ends meanwhile, the release of the old entry reports it.
 func (s *advisory) enter(ctx context.Context, c queue.Command) queue.Answer {
 	e := &entry{store: s, id: c.ID, key: advisoryKey(c.Path), about: s.about(c.Linger)}
 	e.stands = queue.View{ID: c.ID, Known: true, Reads: c.Reads}
@@ -103,7 +103,7 @@ func (e *entry) try() (taken bool, err error) {
 	return true, e.granted(rows)
 }
 
-// short is a hold that costs no goroutine.
+// short is for how long a hold has no goroutine.
 const short = 20 * time.Millisecond
 
 // granted notes that the server has granted the lock.
@@ -117,7 +117,7 @@ func (e *entry) granted(rows [][][]byte) error {
 	return err
 }
 
-// giveUp says that nobody needs the session to be looked after.
+// giveUp ends the attention for the session.
 func (e *entry) giveUp() {
 	e.over.Store(true)
 	if e.now().Token != 0 {
@@ -125,15 +125,15 @@ func (e *entry) giveUp() {
 	}
 }
 
-// wait sends a statement that says so, and with it the one that waits for the lock, and returns once the first is answered. From then
-// on it has the turn.
+// wait sends the statement says, which shows others that the session waits, together with the one that waits for the lock. It returns once
+// the first is answered. From then on the wait has the turn.
 func (e *entry) wait(says call) error {
 	x, sent := e.session, e.store.tier.Now()
 	x.wire.SetDeadline(time.Now().Add(x.bound))
 	p := x.conn.PgConn().StartPipeline(context.Background())
 	for _, c := range []call{says, e.call("lock", " 0 "+e.about)} {
 		p.SendQueryPrepared(c[0], c.values(), nil, nil)
-		p.SendPipelineSync() // what is answered so far is sent before the next one waits
+		p.SendPipelineSync() // the server sends this answer before the next statement blocks
 	}
 	p.Flush()
 	if _, err := answer(p); err != nil {
@@ -142,12 +142,12 @@ func (e *entry) wait(says call) error {
 	x.wire.SetDeadline(time.Time{})
 	e.ended = make(chan struct{})
 	e.store.entries.Store(e.id, e)
-	e.store.stir(e.store.options.TTL / 24) // but not for waits that are short
+	e.store.stir(e.store.options.TTL / 24) // not needed for short waits
 	e.store.ear.Go(func() { e.await(p, sent) })
 	return nil
 }
 
-// await is the end of a wait that was sent then. The time for which that has lasted is no lease: after long, the server has to answer
+// await handles the end of a wait that was sent at that time. The lease does not run from then: after a long wait, the server has to answer
 // once more.
 func (e *entry) await(p *pgconn.Pipeline, sent time.Duration) {
 	x := e.session
@@ -161,7 +161,7 @@ func (e *entry) await(p *pgconn.Pipeline, sent time.Duration) {
 	}
 	e.err = err
 	switch {
-	case e.over.Load(): // whoever has ended it looks
+	case e.over.Load(): // the code that ended the wait reads err
 	case err != nil:
 		e.lose(err)
 	case e.store.tier.Now()-sent > e.store.options.TTL/4:
@@ -171,14 +171,15 @@ func (e *entry) await(p *pgconn.Pipeline, sent time.Duration) {
 	}
 }
 
-// now is how the entry stands as last seen.
+// now is the last known view of the entry.
 func (e *entry) now() queue.View {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.stands
 }
 
-// view is how the entry stands, as answered to what was sent then. In a grace period nobody has the lock whom the server has granted it.
+// view is the view of the entry, as an answer to a request sent at that time. In a grace period a session does not have the lock that the
+// server has granted to it.
 func (e *entry) view(sent time.Duration) queue.View {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -195,8 +196,8 @@ func (e *entry) view(sent time.Duration) queue.View {
 	return v
 }
 
-// seen takes over where an entry stands. It breaks the connection of a waiter that the server does not have in the queue, or that has
-// the lock already and was not told. The first look may have been too early.
+// seen adopts the place of an entry in the queue. It breaks the connection of a waiter that the server does not have in the queue, or that
+// has the lock and got no answer. It tolerates one such look, which may have been too early.
 func (e *entry) seen(queue []place) {
 	if gone := e.stand(queue); gone {
 		e.lose(errUnseen)
@@ -205,7 +206,7 @@ func (e *entry) seen(queue []place) {
 	e.store.tier.Tell(e.view(0))
 }
 
-// stand notes where an entry stands in the queue, and reports whether it has waited there unseen for too long.
+// stand notes the place of an entry in the queue, and reports whether the queue has not shown the waiting entry for too long.
 func (e *entry) stand(queue []place) (gone bool) {
 	i := slices.IndexFunc(queue, func(p place) bool { return p.ID == e.session.pid })
 	has := i >= 0 && queue[i].granted
@@ -218,7 +219,7 @@ func (e *entry) stand(queue []place) (gone bool) {
 	case has && !waits:
 		v.Behind = slices.ContainsFunc(behind, func(p place) bool { return !p.Shared || !v.Reads })
 		v.Reader = len(behind) > 0 && behind[0].Shared
-	case !waits: // since, or no more
+	case !waits: // granted after this look, or released
 	case i < 0 || has:
 		e.unseen = cmp.Or(e.unseen, time.Now())
 	case i > 0:
@@ -229,8 +230,7 @@ func (e *entry) stand(queue []place) (gone bool) {
 	return waits && !e.unseen.IsZero() && time.Since(e.unseen) > e.session.bound
 }
 
-// attend looks after the session of a holder: it hears of the end of the connection, and has the server answer often enough for the
-// lease.
+// attend keeps the session of a holder: it notices the end of the connection, and renews the lease.
 func (e *entry) attend() {
 	err := e.session.attend(e.over.Load, func() error { return e.session.talk(context.Background(), e.beat) })
 	if !e.over.Load() {
@@ -238,7 +238,8 @@ func (e *entry) attend() {
 	}
 }
 
-// beat has the server answer for the lease, and show others whether the holder knows that it is asked. Whoever calls it has the turn.
+// beat renews the lease by a request, which also shows other sessions whether the holder knows of a request for the lock. The caller has
+// the turn.
 func (e *entry) beat() error {
 	sent := e.store.tier.Now()
 	e.session.schedule(time.Now().Add(e.store.options.TTL / 4))
@@ -251,8 +252,8 @@ func (e *entry) beat() error {
 	return err
 }
 
-// ask waits for the answer until any lease is over: for a holder, one that is late is none that is lost. Whoever has given the lock up
-// asks nothing. Whoever calls it has the turn.
+// ask sends a statement, and waits for the answer until any lease has ended: for a holder, a late answer is no loss. After the lock was
+// given up it sends nothing. The caller has the turn.
 func (e *entry) ask(c call) error {
 	if e.over.Load() {
 		return errDropped
@@ -264,11 +265,11 @@ func (e *entry) ask(c call) error {
 	return err
 }
 
-// tend has an entry do something in its session.
+// tend calls do with the turn on the session of an entry.
 func (s *advisory) tend(ctx context.Context, c queue.Command, do func(*entry) error) queue.Answer {
 	e := s.find(c.ID)
 	if e == nil {
-		return s.failed(errDropped) // which was told
+		return s.failed(errDropped) // its loss was reported
 	}
 	if err := e.session.talk(ctx, func() error { return do(e) }); err != nil {
 		return s.failed(err)
@@ -276,9 +277,8 @@ func (s *advisory) tend(ctx context.Context, c queue.Command, do func(*entry) er
 	return queue.Answer{Outcome: queue.Done, View: e.view(0)}
 }
 
-// share takes a share of the lock, which the server grants at once to who has it alone, and gives the rest up: those right behind who
-// read then get in. It is one statement. If its answer does not come, nobody knows in which mode the session has the lock, and the
-// session ends.
+// share takes the lock in shared mode, which the server grants at once to the only holder, and gives up the exclusive one: the readers
+// right behind are then granted the lock. It is one statement. If its answer does not come, the mode is unknown, and the session ends.
 func (e *entry) share() error {
 	err := e.ask(call{"share", e.key})
 	if refused(err) {
@@ -286,12 +286,12 @@ func (e *entry) share() error {
 	} else if err == nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.stands.Reads, e.stands.Behind = true, false // of readers; the next look tells of others
+		e.stands.Reads, e.stands.Behind = true, false // for readers; the next look shows other waiters
 	}
 	return err
 }
 
-// revoke tells the owner that it is asked for the lock, and shows that it knows.
+// revoke notifies the owner of a request for the lock, and shows the other sessions that the owner knows.
 func (e *entry) revoke(token string) {
 	e.mu.Lock()
 	news := !e.stands.Asked && strconv.FormatInt(e.stands.Token, 10) == token
@@ -304,13 +304,13 @@ func (e *entry) revoke(token string) {
 	e.store.ear.Go(func() { e.session.talk(context.Background(), e.beat) })
 }
 
-// proof is what tierlock.guard knows by that a contender has the lock.
+// proof has the arguments of tierlock.guard, with which it checks that a contender has the lock.
 func (s *advisory) proof(c *queue.Contender) string {
 	return fmt.Sprintf("%s, %d", advisoryKey(c.Ref().Path), c.Token())
 }
 
-// leave unlocks, or ends the wait. If the server has something to end after that, or its answer does not come, the session ends. An
-// entry that was lost before had nothing to give up any more.
+// leave unlocks, or ends the wait. If its answer does not come, or the server did not have the lock as expected, the session ends. An entry
+// that was lost before has nothing to give up.
 func (s *advisory) leave(ctx context.Context, c queue.Command) queue.Answer {
 	e := s.find(c.ID)
 	if e == nil {
@@ -336,18 +336,19 @@ func (s *advisory) leave(ctx context.Context, c queue.Command) queue.Answer {
 		return nil
 	})
 	if err != nil && !errors.Is(err, errDropped) {
-		return s.failed(err) // a renewal is under way
+		return s.failed(err) // a renewal is in progress
 	}
 	a := queue.Answer{Outcome: queue.Done}
-	ended := refusal(err) != "" && !refused(err) // by the server, before it came to that
+	ended := refusal(err) != "" && !refused(err) // the server ended the session before the statement
 	if lost := !s.entries.CompareAndDelete(e.id, e); lost || ended || errors.Is(err, errUnseen) || pgconn.SafeToRetry(err) {
 		a.Removed = queue.Missing
 	}
 	return a
 }
 
-// cancel asks the server to end the wait, and reports whether that did. What comes before the wait has begun ends nothing, so it is
-// asked again. It may grant the lock all the same, or end what comes later; then the session is of no use any more.
+// cancel asks the server to end the wait, and reports whether this ended it. A request that arrives before the wait has begun has no
+// effect, so it is sent again. The server may still grant the lock, or a late request may end a later statement; then the session cannot be
+// used any more.
 func (e *entry) cancel() bool {
 	x := e.session
 	ctx, end := context.WithTimeout(context.Background(), x.bound)
@@ -364,7 +365,7 @@ func (e *entry) cancel() bool {
 	return false
 }
 
-// lose ends an entry whose connection is of no use any more. The holder knows before that is closed.
+// lose ends an entry whose connection cannot be used any more. The holder learns of it before the connection is closed.
 func (e *entry) lose(why error) {
 	e.over.Store(true)
 	e.store.tier.Tell(queue.View{ID: e.id, At: int64(e.store.tier.Now()),
