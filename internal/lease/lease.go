@@ -70,8 +70,7 @@ func (l *Lease[C]) ValidAt(now time.Duration) bool {
 	return now < l.validUntil() && l.config.Vouches()
 }
 
-// Renew counts that the store has heard of the session at a time. Whoever held a lock when
-// the lease ran out has lost it before.
+// Renew notes that the store has heard of the session at a time. Locks that were held when the lease ended are lost before that.
 func (l *Lease[C]) Renew(heard time.Duration) {
 	for old := l.heard.Load(); int64(heard) > old; old = l.heard.Load() {
 		l.config.Clock.Ask()

@@ -402,7 +402,7 @@ func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 	return a
 }
 
-// settleLocked finds how all in a queue stand, and tells those for whom something has changed.
+// settleLocked computes the views of all contenders in a queue, and notifies those whose view has changed.
 func (s *Server) settleLocked(path string) {
 	for i, p := range s.queues[path] {
 		v := view(s.queues[path], i)
@@ -439,7 +439,7 @@ func at(ref queue.Ref) queue.Ref {
 	return ref
 }
 
-// standLocked is how a contender stands, which it is worth to whoever asks that it stays.
+// standLocked is the view of a contender. Reading it renews the contender's own lease.
 func (s *Server) standLocked(ref queue.Ref) queue.View {
 	v := queue.View{ID: ref.ID, Token: ref.Token}
 	for _, p := range s.queues[ref.Path] {

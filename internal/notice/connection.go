@@ -1,5 +1,5 @@
-// Package notice tells people what no return value can carry: on the logger of a store, and to
-// whoever asked for it, what becomes of its connection, and that a lock was lost.
+// Package notice reports events that no return value can carry: changes of the connection and lost locks, on the logger of a store and to
+// the listener of its connection.
 package notice
 
 import (
@@ -224,7 +224,7 @@ const (
 	rarest       = 5 * time.Minute // such warnings
 )
 
-// warn warns of an outage, once. Where there never was a connection somebody waits for it, who may wait for ever: that is
+// warn logs a warning about an outage, once. If there never was a connection, a caller may wait for it without end: the warning is then
 // repeated, ever more rarely.
 func (c *Connection) warn() {
 	text := c.config.Package + ": lost the connection to " + c.config.Store + "; locks are lost when their lease ends"

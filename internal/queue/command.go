@@ -43,9 +43,9 @@ type Ref struct {
 	Reads bool  // it entered as a reader
 	Token int64 // 0 as long as it is not known
 
-	// Permits is of how many it wants some, and 0 if it wants a lock, which is another queue. Those in a queue have the
-	// permits of which those ahead and they together want no more than there are. The store says how many that is: the number set
-	// by a Resize, or else the number with which those in the queue entered. An Enter or a Try with another number is Denied with
+	// Permits is the number of permits that the program gave, and 0 for a lock, which is another queue. A contender has its permits
+	// if its weight and the weights of all ahead are no more than the number in the store. That is the number set by a Resize,
+	// and otherwise the one with which the present contenders entered. An Enter or a Try with another number is Denied with
 	// [second.ErrTooManyPermits] and the right number, even if it would be Locked.
 	Permits int
 }

@@ -157,8 +157,8 @@ func (c *Contender) command(op Op) Command {
 	return Command{Op: op, Session: c.session.name, Ref: c.Ref(), Weight: int(c.weight.Load()), Linger: c.claim.linger}
 }
 
-// send sends a command about the contender once. Its answer is waited for whoever has lost interest: else nobody would know
-// whether it queues.
+// send sends a command about the contender once. It waits for the answer also after the caller has left: otherwise it would be unknown
+// whether the contender queues.
 func (c *Contender) send(cmd Command) Answer { return c.sendFor(c.claim.tier.ctx, cmd) }
 
 // sendFor waits no longer than for ctx.
@@ -394,8 +394,8 @@ func (c *Contender) newest() View {
 	return c.said
 }
 
-// hold makes a contender that has the lock the holder. Nobody can come before it any more, so that this is right however old the
-// word is, if the lease runs: each renewal tells of a loss before it counts.
+// hold makes a contender to which the store has granted the lock the holder. New contenders go to the tail, so being first is permanent: an
+// old view may be trusted while the lease is valid, since each renewal applies losses before it counts.
 func (c *Contender) hold() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -104,11 +104,11 @@ func (c *Contender) AwaitRelease() error {
 // Shared is true from before the command of Share is sent, since that may be executed at any time.
 func (c *Contender) Shared() bool { return c.shared.Load() }
 
-// Share has the store note that the contender reads from now on. Place and token stay. Nobody in front can write again, so that
-// whoever has seen it, be it late, is right to go on.
+// Share downgrades the contender to a reader in the store. Place and token stay. The downgrade cannot be undone, so a waiter that sees it
+// late may still proceed.
 //
-// A command that was sent may be executed at any time. So from then on Share waits until it knows, also if ctx is done, for as
-// long as the grant lasts: an error would say that this process may write. A store that refuses it is an error.
+// A command that was sent may be executed at any time. From then on Share therefore waits for its outcome, also if ctx ends, for as long as
+// the grant lasts: an error would mean that this process may write. A refusal by the store is an error.
 func (c *Contender) Share(ctx context.Context) error {
 	if c.claim.mode == second.Reading {
 		return c.Err()

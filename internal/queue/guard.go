@@ -35,8 +35,8 @@ func Guarding[S interface {
 // Write sends a guarded write, unless check, which should include [Contender.Err] of all contenders, returns an error. What it returns
 // is wrapped in [second.ErrUnknown] if the outcome is Unknown, or not known before ctx ends.
 //
-// No contender is idle from before check is called until the write cannot take effect any more. So whoever makes check fail first and
-// then finds one of them idle may hand that lock on: no write of the former user takes effect later.
+// No contender is idle from before check is called until the write cannot take effect any more. If other code first makes check fail and
+// then finds one of them idle, it may hand that lock off: no write of the former user takes effect later.
 func Write(ctx context.Context, all []*Contender, check func() error, send func() (Outcome, error)) error {
 	finish := func() {
 		for _, c := range all {

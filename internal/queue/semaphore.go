@@ -10,11 +10,11 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A semaphore is a queue in which those have permits whose number, with what all ahead want, is no more than there are. So a request
-// is served whole and in order, and once it is served nobody ahead can ever want more. What one has or wants only becomes less; who
-// wants more queues for that anew.
+// A semaphore is a queue in which a contender has its permits once they, with those that all ahead want, are no more than there are. A
+// request is therefore served whole and in order. A contender can only reduce its permits, so a grant is final; a process that wants more
+// permits queues again.
 //
-// When the number of permits becomes less, those who have some keep them.
+// When the number of permits is reduced, holders keep theirs.
 type semaphore struct{ *claim }
 
 // Permits is the number that the store has answered with last, and before that the one that the program gave.

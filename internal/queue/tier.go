@@ -373,8 +373,8 @@ func (t *Tier) answering(ctx context.Context) error {
 	return t.await(ctx, func(s *status) bool { return s.away == nil })
 }
 
-// noteAway notes why the store does not serve, nil if it does. The next renewal finds out when it is back, and only what renewals tell
-// is told of the connection: it may be one request alone that is not served.
+// noteAway notes why the store does not serve, nil if it does. The next renewal finds out when it is back. Only renewals report the state
+// of the connection, since a single request may fail for its own reason.
 func (t *Tier) noteAway(why error, renewal bool) {
 	why = second.Unavailable(why)
 	if s := t.status.Load(); why != nil || s.away != nil || renewal && s.silent { // most often none of these

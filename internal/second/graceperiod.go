@@ -2,8 +2,8 @@ package second
 
 import "time"
 
-// A GracePeriodError says that a store grants nothing to anybody until a time, and why: those to whom it may have
-// granted something before, and does not know any more, have to lose it first. Users get it as a *tier.GracePeriodError.
+// A GracePeriodError means that a store grants nothing until a time, and why: grants that it may have made before, and does not know any
+// more, have to end first. Users get it as a *tier.GracePeriodError.
 type GracePeriodError struct {
 	Until  time.Time // by the clock of this machine
 	Reason string
@@ -25,8 +25,8 @@ type inGracePeriod struct{ *GracePeriodError }
 
 func (q inGracePeriod) Unwrap() []error { return []error{q.GracePeriodError, ErrLocked} }
 
-// InGracePeriod marks who of a queue waits for nobody, and does not have the lock, in a grace period. Has tells of each whether
-// it was granted the lock, or permits, before.
+// InGracePeriod marks the contenders of a queue that wait only for the end of a grace period. Has reports of each whether it was granted
+// the lock, or permits, before.
 func InGracePeriod(queue []Contender, has func(i int) bool) {
 	read := true // all so far
 	for i := range queue {

@@ -17,73 +17,68 @@ type Tier interface {
 	// Claim prepares to queue for the lock at path. The error says what is wrong with path or an
 	// option.
 	Claim(path string, o Options) (Claim, error)
-	// Semaphore prepares to take permits of the semaphore at path, of which there are so many. An
-	// error that wraps [errors.ErrUnsupported] says that the store has none.
+	// Semaphore prepares to take permits of the semaphore at path, with that many permits in all. An error that wraps
+	// [errors.ErrUnsupported] means that the store has no semaphores.
 	Semaphore(path string, permits int, o Options) (Semaphore, error)
 	// Err returns nil while the store can be reached as far as this process knows, and
 	// otherwise why not; [ErrClosed] once the tier is closed.
 	Err() error
-	// GracePeriod returns what is known of a time in which the store grants nothing to anybody, nil if it is over or
-	// there is none. What a claim has just read counts.
+	// GracePeriod returns the grace period of the store, as far as this process knows, nil if it is over or there is none. It includes
+	// what a claim has just read.
 	GracePeriod() *GracePeriodError
-	// Refusal returns why the store refuses, again and again and for seconds, what is asked of it, although it can be reached; nil if
-	// it does not. It changes nothing for what is held.
+	// Refusal returns why the store has refused requests for seconds, although it can be reached; nil if it does not refuse them. Held
+	// locks stay held.
 	Refusal() error
-	// Groups returns how many requests have had commands about several locks, and how many commands these were.
+	// Groups returns how many requests had commands about several locks, and how many commands these were.
 	Groups() (requests, commands int64)
-	// Now is the clock of the leases, from any beginning: monotonic, and it counts the sleep of the machine.
+	// Now is the clock of the leases, from an arbitrary start: it is monotonic, and counts the sleep of the machine.
 	Now() time.Duration
-	// Logger returns the logger of warnings that no return value can carry. No call waits for the program's handler.
+	// Logger returns the logger for events that no return value can report. No call waits for the program's handler.
 	Logger() *slog.Logger
 	// Context ends when the tier is closed.
 	Context() context.Context
-	// Notify has f called with how the connection stands, and for each change from then on, one
-	// at a time. Changes during a call are combined into one. After the tier is closed no call begins; Close
-	// does not wait for one that goes on. It is called once at most.
+	// Notify calls f with the state of the connection, and again after each change, one call at a time. Changes during a call are
+	// combined into one. After the tier is closed no call begins; Close does not wait for a running one. Notify is called at most once.
 	Notify(f func(Connection))
-	// Close loses every grant and leaves no goroutine. It may be called again.
+	// Close ends every grant as lost and leaves no goroutine. It may be called again.
 	Close() error
 }
 
-// Options are what is particular to one lock.
+// Options are the options of one lock.
 type Options struct {
 	Mode      Mode
 	MayLinger time.Duration // for how long a contender may be kept while the lock is idle; its description says so
 	Own       []any         // options of the tier's package; Claim refuses those that it does not know
 }
 
-// A Mode says with whom a contender shares the lock.
+// A Mode says with which contenders a contender shares the lock.
 type Mode int
 
 const (
-	Exclusive Mode = iota // with no other: a mutex
-	Writing               // with no other: the writer of a reader/writer lock
-	Reading               // with others that read
+	Exclusive Mode = iota // with none: a mutex
+	Writing               // with none: the writer of a reader/writer lock
+	Reading               // with other readers
 )
 
 // A Claim is one way to queue for one lock: each grant of it is a contender of its own.
 type Claim interface {
-	// Acquire queues and waits until it is first, ctx is done (the error wraps its cause) or
-	// there is an error that retrying cannot fix. It waits for a store that cannot be reached.
-	// A claim to read is granted once only others that read are ahead.
-	// After an error no contender is left, or it is removed in the background. While it waits, w
-	// tells where it stands, from what the tier has read anyway.
+	// Acquire queues and blocks until its contender is first, ctx ends (the error wraps its cause) or there is an error that retrying
+	// cannot fix. While the store cannot be reached it keeps trying. A claim to read is granted once only readers are ahead. After an
+	// error no contender is left, or it is removed in the background. During the wait, w has the place of the contender, from what the
+	// tier has read anyway.
 	Acquire(ctx context.Context, w *Wait) (Grant, error)
-	// TryAcquire returns [ErrLocked] if there is another contender, for a claim to read one that
-	// does not, and fails at once while the store cannot be reached. In a grace period the error is
-	// that of [GracePeriodError.Locked].
+	// TryAcquire returns [ErrLocked] if there is another contender, for a claim to read one that does not read. It fails at once while
+	// the store cannot be reached. In a grace period the error is that of [GracePeriodError.Locked].
 	TryAcquire(ctx context.Context) (Grant, error)
-	// Requeue gives old, a grant of the same lock, up and queues again at the tail, in one
-	// write, and waits like Acquire. Old is given up in any case, also if ctx is done.
+	// Requeue gives up old, a grant of the same lock, and queues again at the tail, in one write. It then waits like Acquire. Old is given
+	// up in any case, also if ctx ends.
 	Requeue(ctx context.Context, old Grant, w *Wait) (Grant, error)
-	// Contenders returns the queue, the holder first. It waits for a store that cannot be reached,
-	// as Revoke and Break do.
+	// Contenders returns the queue, the holder first. While the store cannot be reached it blocks, as Revoke and Break do.
 	Contenders(ctx context.Context) ([]Contender, error)
-	// Revoke asks those that have the lock to give it up, which their grants tell. Nobody is made
-	// to.
+	// Revoke asks the holders to release the lock; their grants report it. No holder has to.
 	Revoke(ctx context.Context) error
-	// Break deletes the contender with the token from the queue, of any process, and no other. It returns nil once
-	// that is gone, and [ErrReleased] if it finds none. [errors.ErrUnsupported] says that the store cannot do it.
+	// Break deletes the contender with the token from the queue, of any process, and no other. It returns nil once that is gone, and
+	// [ErrReleased] if it finds none. [errors.ErrUnsupported] means that the store cannot do it.
 	Break(ctx context.Context, token int64) error
 	// Equal reports whether the contenders of both claims would be alike, so that an error
 	// that retrying cannot fix is one for both.

@@ -16,12 +16,12 @@ type Standing struct {
 	Ahead   int       // how many are; 1 if only the holder is
 	Nearest Contender // the one right ahead, as far as its contender tells
 
-	GracePeriod *GracePeriodError // the store grants nothing to anybody; nil if it does
+	GracePeriod *GracePeriodError // the store is in a grace period; nil if not
 	Refusal     error             // why the last request failed although the store can be reached; nil if it was served
 }
 
-// Stands says that the contender has to wait, and what tells for whom. It is called once the tier has
-// seen that; ask must not wait, nor call the store.
+// Stands notes that the contender has to wait, and how to learn its place. The tier calls it once it has seen that; ask must neither block
+// nor call the store.
 func (w *Wait) Stands(ask func() Standing) {
 	w.behind.Store(true)
 	w.ask.Store(&ask)
