@@ -16,14 +16,14 @@ import (
 // pollConnection is how often a connection that is down is looked at. The library tells only the callback that it was made with.
 const pollConnection = 20 * time.Millisecond
 
-// pollClosed is how often it is asked, while somebody waits or holds, whether it was closed. That
-// is a matter of the library alone: nothing is sent.
+// pollClosed is how often the link asks the library whether the connection was closed, while a goroutine waits for a lock or holds one.
+// Nothing is sent for that.
 const pollClosed = 100 * time.Millisecond
 
-// attached is the transport over a connection that somebody else made. It knows what can be asked of the library: the state of the
-// connection and the session id. There is no lease, because neither the negotiated timeout nor the time of the last answer can be had.
+// attached is the transport over a connection made elsewhere. It knows what the library reports: the state of the connection and the
+// session id. There is no lease, because the library reports neither the negotiated timeout nor the time of the last answer.
 //
-// It has no goroutine of its own unless somebody waits or holds, so a connection that is closed and dropped is free to go.
+// It has no goroutine of its own unless a goroutine waits for a lock or holds one, so a closed and dropped connection can be collected.
 type attached struct {
 	link *Link
 	id   func() int64 // of the connection's session, 0 while there is none
@@ -36,8 +36,8 @@ type attached struct {
 func (l *Link) Attach(conn *zk.Conn, id func() int64) {
 	l.Conn, l.transport = conn, &attached{link: l, id: id}
 	l.heard.Set()
-	l.admitted.Set()  // credentials are for whoever made it
-	l.tasks.Spare = 0 // nobody has to close the link, which would end those that wait
+	l.admitted.Set()  // the maker of the connection presents credentials
+	l.tasks.Spare = 0 // programs need not close such a link, which would end idle goroutines
 }
 
 func (l *attached) Session() *Session {
@@ -85,7 +85,7 @@ func (l *attached) awaitConnection(ctx context.Context) error {
 	return nil
 }
 
-// PollClose asks whether the connection was closed for as long as somebody waits or holds.
+// PollClose asks the library whether the connection was closed, until stopPolling is called.
 func (l *attached) PollClose() (stopPolling func()) {
 	done, stopPolling := context.WithCancel(l.link.ctx)
 	l.link.Spawn(func() {
@@ -101,9 +101,9 @@ func (l *attached) PollClose() (stopPolling func()) {
 	return stopPolling
 }
 
-// Closed asks the library, which tells only those who ask for something, all of whom it refuses with this error from then on.
-// A live connection that keeps breaking refuses any number of requests in a row with the same error, but never one that cannot be encoded:
-// what is wrong with that is found out before a connection can be missing, and it is not sent, so it cannot be lost with one.
+// Closed reports whether the program closed the connection. The library has no such query: after the close it refuses each request with
+// this error. A live connection that keeps breaking refuses any number of requests in a row with the same error, but never a request that
+// cannot be encoded. The library finds that out before it needs a connection, and does not send the request, so it cannot be lost with one.
 //
 // There is nothing to wait for instead. The state after a close is that after a loss of the connection. The channel of events is the
 // program's: what is taken from it is missing there, and it is full unless the program reads it. A watch ends with zk.ErrClosing, but

@@ -80,9 +80,9 @@ func (l *Link) Dial(ctx context.Context, names []string) error {
 
 var errNotPresented = fmt.Errorf("%w: the credentials have not been presented yet", zk.ErrNoServer)
 
-// Present presents the credentials, which the library repeats at each reconnect from then on, before anything else. Then it waits for a
-// session. Before, nobody gets one: the servers would refuse for good what they grant later. It goes on trying until ctx ends. A refusal
-// ends it, too, unless the link starts lazily: then whoever waits learns of the refusal from [Link.Err].
+// Present presents the credentials, which the library from then on presents first at each reconnect. Then it waits for a session. Until
+// then no caller gets one, because servers would finally refuse requests that they grant later. It tries until ctx ends. A refusal ends it,
+// too, unless the link starts lazily: then waiters learn of the refusal from [Link.Err].
 func (l *Link) Present(ctx context.Context) error {
 	socket := &l.transport.(*dialed).socket
 	for pace, left := retry.New(), l.config.Auth; len(left) > 0; {
@@ -215,7 +215,7 @@ func (l *dialed) Session() *Session { return l.current.Load() }
 
 func (l *dialed) awaitConnection(ctx context.Context) error { return l.connected.Wait(ctx) }
 
-func (l *dialed) PollClose() (stopPolling func()) { return func() {} } // nobody else can close the connection
+func (l *dialed) PollClose() (stopPolling func()) { return func() {} } // the program cannot close the connection
 
 func (l *dialed) Closed() bool { return false }
 
@@ -259,7 +259,7 @@ func (l *dialed) Close() {
 
 // farewellWithin is how long the library has to queue its own farewell while its loop waits in the callback. Nothing tells that it is
 // queued: Conn.Close ends the loop's pause and queues the farewell, one right after the other, in one call, and the queue, its length and
-// the numbers of requests are the library's own. A Close in a goroutine that nobody waits for would outlive ours by a second. To have the
+// the numbers of requests are the library's own. A Close in a background goroutine would outlive ours by a second. To have the
 // library dial a server of our own, which answers farewells, takes until its pause is over, another second. So this is a guess, of a
 // thousand times what it takes. A wrong one is harmless: Close returns a second later.
 const farewellWithin = time.Millisecond
@@ -315,8 +315,8 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 // introduce is the handshake for one of the library's, which does not know what the client has seen. When the connection has been away for
 // the session timeout, all holds are lost, and if only the answers get lost, each attempt to resume the session would keep its nodes in the
 // queue: a new one is asked for. And a server whose data were lost or restored turns away, every time, a client that has seen a later
-// transaction: in the end it is told that none has been seen. It may know the old session, with nodes that were deleted since, which nobody
-// would delete again while that session lives: so that is not asked for, either.
+// transaction: in the end the handshake says that none has been seen. It may know the old session, with nodes that were deleted since, and
+// no process would delete these again while that session lives. The handshake therefore does not ask for the old session, either.
 func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	d := wire.Decoder{Rest: wire.Body(handshake)}
 	q := d.ConnectRequest()
@@ -418,8 +418,8 @@ func (l *dialed) prove() {
 	}
 }
 
-// reopen has the library send a request when the connection has come back, which nobody gets
-// ahead of, see [socket]. It waits for no answer to anything else: that may need the request.
+// reopen makes the library send a request when the connection is back. No batch is sent before it, see [socket]. reopen waits for no other
+// answer, which may need this request.
 func (l *dialed) reopen() {
 	for l.verify.Wait(l.link.ctx) == nil {
 		l.verify.Clear()

@@ -34,7 +34,7 @@ type pathWatch struct {
 type Watcher struct {
 	Gone    atomic.Bool // the node is gone; set before Notify is called
 	Notify  func()      // must not block
-	Checked bool        // at each reconnect, so that nobody has to be told that the watch has lapsed
+	Checked bool        // its node is checked at each reconnect, so Notify need not report that the watch has lapsed
 }
 
 // listen adds w to those who hear of path. It reports whether the path is watched already; if not, the caller has to ask for the watch. The
@@ -55,7 +55,7 @@ func (e *Events) listen(path string, w *Watcher) (watched bool) {
 	return watched
 }
 
-// Hears reports whether w is told of what happens to path.
+// Hears reports whether w is notified of events about path.
 func (e *Events) Hears(path string, w *Watcher) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,8 +76,8 @@ func (e *Events) Ignore(path string, w *Watcher) {
 	}
 }
 
-// answered takes the answer to a read that has asked for the watch of its path. What it told of a node is kept: whoever comes
-// later does not ask again.
+// answered handles the answer to a read that has requested the watch of its path. The content of the node is kept, so later readers need no
+// request.
 func (e *Events) answered(r read, a Answer) {
 	e.mu.Lock()
 	var others []*Watcher
@@ -100,8 +100,8 @@ func (e *Events) answered(r read, a Answer) {
 	}
 }
 
-// unused returns watches that nobody has needed since the last call, so many at most. They are to be removed from the server; until
-// removed is called they count as watches, so that none is asked for before that, which the removal would hit.
+// unused returns at most most watches that no goroutine has needed since the last call. They are to be removed from the server. Until
+// removed is called they count as watches, so that no new one is requested meanwhile, which the removal would hit.
 func (e *Events) unused(most int) map[string]*pathWatch {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -200,8 +200,8 @@ func fail(parts []*part, err error) {
 	}
 }
 
-// kinds is a set of kinds of transactions: those that create, those that delete, and those that do both, each of which may be refused
-// below a path where the others are not.
+// kinds is a set of kinds of transactions: those that create, those that delete, and those that do both. Below a path one kind may be
+// refused and the others not.
 type kinds uint8
 
 func kindOf(t Transaction) kinds {

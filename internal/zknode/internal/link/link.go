@@ -48,7 +48,7 @@ type Link struct {
 
 	heard    mutexbool.Bool        // the first attempt to connect has come to something, or the link has ended
 	admitted mutexbool.Bool        // the credentials were presented, see [Link.Present]
-	refused  atomic.Pointer[error] // why they were not, nil if nobody knows
+	refused  atomic.Pointer[error] // why they were refused, nil if unknown
 
 	config Config
 	clock  *clock.Clock // of the leases
@@ -59,8 +59,8 @@ type Link struct {
 	tasks *second.Tasks // every goroutine of the client, but those of the library
 }
 
-// A transport is what a link knows of its connection and session: everything if it dials
-// itself, less if the connection was made by somebody else.
+// A transport is the connection and session of a link. It knows everything if the link dials itself, and less over a connection made
+// elsewhere.
 type transport interface {
 	// Session returns the newest session, nil while there is none.
 	Session() *Session
@@ -71,7 +71,7 @@ type transport interface {
 	// PollClose sees to it that the link ends soon after its connection, until stopPolling is
 	// called.
 	PollClose() (stopPolling func())
-	// Closed reports whether somebody else has closed the connection, and ends the link then.
+	// Closed reports whether the program has closed the connection, and then ends the link.
 	Closed() bool
 	// Ask sends requests and waits for the answers, or the end of the connection. It sees to the watches that were asked for before
 	// anything is made of the answers.
@@ -81,8 +81,8 @@ type transport interface {
 	// Leased reports whether sessions have a lease; then requests are executed in order and answered within one round trip, and the
 	// answers tell transaction and session.
 	Leased() bool
-	// Close ends the connection, if it is the link's own, and waits for the end of the
-	// tasks, if that depends on nobody else.
+	// Close ends the connection, if it is the link's own, and then waits for the end of the tasks. Over a connection made elsewhere
+	// it does not wait.
 	Close()
 }
 

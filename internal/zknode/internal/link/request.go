@@ -33,8 +33,8 @@ type Answer struct {
 	Session *Session // under which it was executed
 }
 
-// A read tells a znode, or lists its children, and may watch it. Unlike one by exists, it leaves no watch behind where there is no node,
-// which would stay for ever.
+// A read reads a znode, or lists its children, and may watch it. Unlike exists, it leaves no watch on a missing node, which would stay
+// without end.
 type read struct {
 	path    string
 	list    bool

@@ -152,7 +152,7 @@ func (s *servers) find(ctx context.Context, names []string) error {
 	return nil
 }
 
-// What stands in the way of a connection is told with what to do about it.
+// The errors below say what prevents a connection, and what to do about it.
 
 // dialError names the server, which the cause may know by its address only. Dialers may do more than connect: a server whose ZooKeeper
 // takes the start of TLS for a frame hangs up. If stale is not nil, the address was one of old, since the name could not be looked up.

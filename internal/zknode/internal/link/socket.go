@@ -31,9 +31,9 @@ const maxSkipped = 512 << 20
 //     timeouts per address, enough for one frozen server to cost the session.
 //   - Its Write never fails but kills the connection, so that each failure surfaces
 //     once, as zk.ErrConnectionClosed. A failed write while credentials are presented
-//     again blocks the library for ever (527, go-zookeeper#163).
+//     again blocks the library without end (527, go-zookeeper#163).
 //   - It reads whole frames under one deadline (the library clears it after the length,
-//     685), bounds their size (690 allocates what it is told; 831 panics on a short one),
+//     685), bounds their size (690 allocates any announced size; 831 panics on a short one),
 //     and looks at every count in them first.
 //   - It closes the connection of an expired session, which the library forgets (435).
 //   - It sends requests together that the library would send one by one; see batch and [dialed.Gather].
@@ -55,20 +55,20 @@ type socket struct {
 	open    chan struct{}
 	opening func() // closes it
 
-	writing chan struct{} // full while somebody writes
-	frames  wire.Encoder  // what he writes, used again and again
+	writing chan struct{} // full while a goroutine writes
+	frames  wire.Encoder  // of the writing goroutine, used again and again
 
 	mu      sync.Mutex           // guards the fields below
 	sent    map[int32]unanswered // by xid
 	lastXid int32                // of our own
-	closing bool                 // it is being closed on this side, for a reason that is told
+	closing bool                 // it is being closed on this side, for a reported reason
 	dead    bool                 // the connection has ended
 	proof   proof                // that the session lives
 
-	waiting  []*batch      // to leave together, the first of which sees to it
-	leave    chan struct{} // closed when they should, nil while nobody waits for that
-	underWay int           // groups
-	trip     time.Duration // how long the last one took
+	waiting  []*batch      // the next group; the goroutine of the first batch sends it
+	leave    chan struct{} // closed when the group is to be sent, nil while no goroutine waits for that
+	underWay int           // groups in flight
+	trip     time.Duration // round trip of the last group
 
 	kill func()
 }
@@ -157,7 +157,7 @@ func (s *socket) noteLocked(h wire.RequestHeader, now time.Duration, parts []*pa
 func (s *socket) Read(p []byte) (int, error) {
 	for len(s.frame) == 0 {
 		if err := s.readFrame(); err != nil {
-			s.explain(err) // first: whoever is then told of the end looks for its reason
+			s.explain(err) // first: code that learns of the end then finds the reason
 			s.kill()
 			return 0, err
 		}
@@ -452,8 +452,8 @@ func (s *socket) encode(b *batch) wire.Encoder {
 	return s.frames
 }
 
-// encodeWatchesLocked has the watches set that requests ask for, before these are sent as one: a server sets none then. What asks for one
-// has two answers, the first of which tells nothing but errors.
+// encodeWatchesLocked encodes a request for the watches that reads need, ahead of the one request that combines the reads: for that a
+// server sets no watch. A read with a watch then has two answers, and the first one has only errors.
 func (s *socket) encodeWatchesLocked(parts []*part) {
 	watching := slices.DeleteFunc(slices.Clone(parts), func(p *part) bool { return !p.watches() })
 	if len(watching) == 0 {
