@@ -193,19 +193,27 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 	return m.claim.Revoke(ctx)
 }
 
-// Break takes the lock away from the process that has it under a token, also if that is another process: it removes the contender with
-// that token from the queue. [Hold.Token] returns the token, and [Mutex.Contenders] shows it. It may also be the token of one of several
-// readers, or of a waiting process, which then queues again at the tail.
+// Break takes the lock away from the contender with a token: it removes that contender from the queue, also if it belongs to another process.
+// [Hold.Token] is the token of a holder, and [Mutex.Contenders] shows that of each contender. A writer that has become a reader may have
+// another one on ZooKeeper: use the one that Contenders shows. The goroutines of a process are one contender.
 //
-// Caution: the next process has the lock at once, while the former holder may still work. The former holder learns of its loss, with
-// [LossByDeletion], when the store notifies it: usually at once, but up to a third of its lease later, and not at all while it is cut off
-// or stopped. Break a lock only if its holder is known to be dead or stopped, and let the resource check tokens.
+// A holder or a reader that is broken has lost the lock: the context of the hold ends, and [Hold.Err] and [Hold.Release] return an error that
+// wraps [ErrLost], with the cause [LossByDeletion]. Other readers keep the lock. A waiter that is broken queues again as the last one.
 //
-// Break removes no other contender, also if the queue changes or an answer is lost meanwhile. It returns nil once the contender is gone,
-// whichever process removed it. If there is none with that token, the error wraps [ErrReleased]: calling Break again does no harm. Break
-// blocks while the store cannot be reached, until ctx ends; the error then wraps the cause of ctx and [ErrUnavailable], and the contender
-// may still be removed. A missing permission is an error at once. PostgreSQL's advisory locks cannot be broken: the error wraps
-// [errors.ErrUnsupported].
+// Caution: the next contender has the lock at once, while the broken holder may still be inside. The broken holder hears of its loss when the
+// store tells it: usually at once, at most a third of its lease later, and not while its process is stopped or cut off. Break only the lock of
+// a process that is dead or stopped, and use guarded writes: the store refuses those of the broken holder from then on.
+//
+// A token names one contender, and Break never removes another one. Break waits for a store that cannot be reached until ctx is done. It
+// returns nil once the contender is removed. Otherwise the error wraps:
+//   - [ErrReleased] if no contender has the token, for example because it has just released the lock.
+//   - [ErrUnknown] if an answer is lost and ctx ends before another one comes: the contender may have been removed, or may yet be. It does no
+//     harm to call Break again. [ErrReleased] then says that the contender is gone.
+//   - the cause of ctx, and [ErrUnavailable] if the store could not be reached; [ErrClosed]; or what the store refuses, such as a missing
+//     permission, at once. Without ErrUnknown nothing was removed.
+//   - [errors.ErrUnsupported] for an advisory lock of PostgreSQL.
+//
+// Break also removes contenders of other libraries in ZooKeeper and etcd. In Redis they have no token.
 func (m *Mutex) Break(ctx context.Context, token int64) error {
 	if m.invalid != nil {
 		return m.invalid

@@ -171,14 +171,27 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 }
 
 // Contenders returns the processes that hold permits, in the order in which they took the first one that they still have, and then the
-// queue of waiting processes. A process that holds permits and waits for more is in both. On ZooKeeper a holder appears once, without its
-// token; on the other stores it appears once for each grant of the store. Otherwise Contenders is like [Mutex.Contenders].
+// queue of waiting processes. A process that holds permits and waits for more is in both. A holder appears once for each grant of the store,
+// with its token: that of [Permits.Token], but on ZooKeeper another one. Otherwise Contenders is like [Mutex.Contenders].
 func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	if s.invalid != nil {
 		return nil, s.invalid
 	}
 	all, err := s.store.Contenders(ctx)
 	return contenders(all), err
+}
+
+// Break takes permits away: it removes the contender with a token that [Semaphore.Contenders] shows. Permits that a process took together in
+// the store have one token, and are lost together, also if several goroutines have them: [Permits.Lost] is closed, and [Permits.Err] and
+// [Permits.Release] return an error that wraps [ErrLost]. A waiter that is broken queues again as the last one.
+//
+// Caution: the next contender has the permits at once, while the broken holder may still use them. Break, its errors and when the broken
+// holder hears of its loss are otherwise as with [Mutex.Break].
+func (s *Semaphore) Break(ctx context.Context, token int64) error {
+	if s.invalid != nil {
+		return s.invalid
+	}
+	return s.store.Break(ctx, token)
 }
 
 // Permits are the permits that one call of Acquire took. They are lost together; release them exactly once. Methods may be called

@@ -17,7 +17,7 @@ var (
 	ErrLocked = second.ErrLocked
 	// ErrLost means that the lock was lost while it was held. It is final for that hold.
 	ErrLost = second.ErrLost
-	// ErrReleased means that the hold was released before.
+	// ErrReleased means that the hold was released before. [Mutex.Break] and [Semaphore.Break] return it if no contender has the token.
 	ErrReleased = second.ErrReleased
 	// ErrClosed means that the registry is closed or being shut down.
 	ErrClosed = second.ErrClosed
@@ -30,7 +30,8 @@ var (
 	// ErrUnknown means that the outcome of a guarded write is ambiguous: the answer was lost, or the context ended first, whose cause is
 	// wrapped, too. The write may have taken effect or may yet, but not after another process has acquired the lock. Read the data
 	// before you decide what to do. zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval return it. A write that was refused because
-	// the lock is lost returns [ErrLost] instead.
+	// the lock is lost returns [ErrLost] instead. [Mutex.Break] and [Semaphore.Break] return ErrUnknown if
+	// the contender may have been removed, or may yet be.
 	ErrUnknown = second.ErrUnknown
 	// ErrUnavailable means that the store grants no lock at the moment: it cannot be reached, refuses or does not answer a request, or
 	// has not renewed a session or lease yet. Try again later. Every error of TryAcquire wraps it, or [ErrLocked], [ErrClosed], the

@@ -137,38 +137,48 @@ func (l *claim) Revoke(ctx context.Context) error {
 	return err
 }
 
-// Break takes a command to find who has the token, and one to remove it. That can be repeated, as no other contender has both its name and
-// its token. Therefore it does not matter which removal the store has executed.
+// Break takes one command to find the contender with the token, and one to remove it. The second command can be repeated, since no other
+// contender has both its name and its token.
 func (l *claim) Break(ctx context.Context, token int64) error {
 	const breaking = "break"
 	if there := l.tier.config.Elsewhere; there != "" {
-		return l.failure(breaking, fmt.Errorf("no lock is broken here; %s breaks them: %w", there, errors.ErrUnsupported))
+		return l.failure(breaking, fmt.Errorf("locks cannot be broken here; %s can break them: %w", there, errors.ErrUnsupported))
 	}
-	r := Ref{Path: l.path}
+	r := l.ref()
 	a, err := l.request(ctx, List, breaking, r)
 	if err != nil {
 		return err
 	}
 	i := slices.IndexFunc(a.Queue, func(c second.Contender) bool { return c.Token == token })
-	if i < 0 || token <= 0 { // 0 is that of who has none yet, or is of another library
-		return l.failure(breaking, fmt.Errorf("nobody in the queue has token %d: %w", token, second.ErrReleased))
+	if i < 0 || token <= 0 { // a contender without a token has 0, and so has one of another library on Redis
+		return l.failure(breaking, second.NoToken(token))
 	}
 	r.ID, r.Token = a.Queue[i].ID, token
-	_, err = l.request(ctx, Leave, breaking, r)
+	a, err = l.request(ctx, Leave, breaking, r)
+	switch {
+	case a.Begun && err != nil:
+		return fmt.Errorf("%w: %w", second.ErrUnknown, err)
+	case err == nil && a.Removed == Missing && !a.Begun:
+		return l.failure(breaking, second.NoToken(token)) // it has left by itself
+	}
 	return err
 }
 
-// request sends a command about the path. A process meets the store before, unless it cannot, and knows whether that grants anything.
+// request sends a command about the path. A process meets the store before, unless it cannot, and knows whether that grants anything. The
+// answer is Begun if the command may have been executed before, or by another try.
 func (l *claim) request(ctx context.Context, op Op, what string, about Ref) (a Answer, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.tier.ctx, func() { cancel(second.ErrClosed) })()
 	l.tier.present(ctx, false)
+	begun := false
 	a, err = l.tier.repeat(ctx, func() Answer {
-		return l.tier.do(ctx, Command{Op: op, Ref: about})
+		a := l.tier.do(ctx, Command{Op: op, Ref: about})
+		begun = begun || a.Outcome == Unknown || a.Begun
+		return a
 	})
-	if err != nil {
-		return Answer{}, l.failure(what, err)
+	if a.Begun = begun; err != nil {
+		return Answer{Begun: begun}, l.failure(what, err)
 	}
 	return a, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -282,6 +283,50 @@ func TestListAndAskAreRepeated(t *testing.T) {
 		}
 		f.Close()
 		wantErr(t, "Contenders", need.ErrOf(l.Contenders(t.Context())), second.ErrClosed)
+	})
+}
+
+// A Break that removes nothing says so, and one that may have removed something, or may yet, does.
+func TestBreakSaysWhetherItRemoved(t *testing.T) {
+	missing, refused := but(func(a *Answer) { a.Removed = Missing }), says(Answer{Outcome: Denied, Err: errRefused})
+	for name, c := range map[string]struct {
+		leave   []reply
+		want    error
+		unknown bool
+	}{
+		"at once":                          {nil, nil, false},
+		"it has left by itself":            {[]reply{missing}, second.ErrReleased, false},
+		"… after a try that failed":        {[]reply{says(Answer{Outcome: Failed}), missing}, second.ErrReleased, false},
+		"the answer is lost":               {[]reply{lost}, nil, false},
+		"refused":                          {[]reply{refused}, errRefused, false},
+		"refused after a try without word": {[]reply{lost, refused}, errRefused, true},
+		"refused in part":                  {[]reply{says(Answer{Outcome: Denied, Begun: true, Err: errRefused})}, errRefused, true},
+		"no answer":                        {slices.Repeat([]reply{never}, 100), context.DeadlineExceeded, true},
+	} {
+		play(t, Config{}, func(t *testing.T, f *fake) {
+			h := f.acquire(second.Exclusive)
+			f.then(Leave, c.leave...)
+			err := f.claim(second.Reading).Break(within(t, time.Minute), h.Token())
+			wantErr(t, name, err, c.want)
+			need.Equal(t, name+": unknown", errors.Is(err, second.ErrUnknown), c.unknown)
+			sent := f.ops(Leave)[0]
+			need.Equal(t, name+": as any process", sent.Session, "")
+			need.Equal(t, name+": the contender", sent.Ref, Ref{Path: "/l", ID: h.id, Token: h.Token(), Reads: true})
+		})
+	}
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		h := f.acquire(second.Exclusive)
+		for _, token := range []int64{0, -1, h.Token() + 1} {
+			wantErr(t, "another token", f.claim(second.Exclusive).Break(t.Context(), token), second.ErrReleased)
+		}
+		f.then(List, never)
+		err := f.claim(second.Exclusive).Break(within(t, time.Millisecond), h.Token())
+		wantErr(t, "the look is not answered", err, context.DeadlineExceeded)
+		need.That(t, fmt.Sprintf("nothing was asked for, and yet it is unknown: %v", err), !errors.Is(err, second.ErrUnknown))
+		need.Empty(t, "removals", f.ops(Leave))
+		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)
+		need.OK(t, s.Break(t.Context(), h.Token()))
+		need.Equal(t, "the queue of permits", f.ops(Leave)[0].Permits, 4)
 	})
 }
 

@@ -172,6 +172,10 @@ func (f *fake) execute(c Command) Answer {
 		a.View.Reads = c.Op == Share
 	case Leave:
 		a.Removed = remove(c.ID)
+	case List:
+		for id, token := range f.places {
+			a.Queue = append(a.Queue, second.Contender{ID: id, Token: token})
+		}
 	case Audit:
 		for id, token := range f.places {
 			a.Present = append(a.Present, Ref{Path: "/l", ID: id, Token: token})

@@ -1,6 +1,9 @@
 package second
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The errors of all tiers. The packages that return them say what they mean there.
 var (
@@ -13,6 +16,11 @@ var (
 
 	ErrUnavailable = errors.New("store unavailable")
 )
+
+// NoToken is the error of a Break that finds no contender with the token.
+func NoToken(token int64) error {
+	return fmt.Errorf("no contender has token %d: %w", token, ErrReleased)
+}
 
 // Unavailable returns err as one that wraps [ErrUnavailable] as well, with the same text. Nil stays nil.
 func Unavailable(err error) error {

@@ -77,8 +77,9 @@ type Claim interface {
 	Contenders(ctx context.Context) ([]Contender, error)
 	// Revoke asks the holders to release the lock; their grants report it. No holder has to.
 	Revoke(ctx context.Context) error
-	// Break deletes the contender with the token from the queue, of any process, and no other. It returns nil once that is gone, and
-	// [ErrReleased] if it finds none. [errors.ErrUnsupported] means that the store cannot do it.
+	// Break removes the contender with the token from the queue, whichever process or library created it, and no other. It returns nil
+	// once the contender is removed, and [ErrReleased] if there is none. [ErrUnknown] means that the contender may have been removed, or
+	// may yet be; after any other error it was not. [errors.ErrUnsupported] means that the store cannot do it.
 	Break(ctx context.Context, token int64) error
 	// Equal reports whether the contenders of both claims would be alike, so that an error
 	// that retrying cannot fix is one for both.

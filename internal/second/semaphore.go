@@ -30,6 +30,9 @@ type Semaphore interface {
 	Release([]Permit) error
 	// Contenders returns those that have permits, with Permits, and then the queue.
 	Contenders(ctx context.Context) ([]Contender, error)
+	// Break removes the contender with the token, as Contenders shows it, like [Claim.Break]: a waiter, or all permits that were taken
+	// together.
+	Break(ctx context.Context, token int64) error
 	// Most is how many permits one write can take.
 	Most() int
 	// Equal reports whether what both leave in the store would be alike, so that an error that

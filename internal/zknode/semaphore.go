@@ -506,18 +506,28 @@ func (s *semaphore) survey(ctx context.Context) ([]second.Contender, error) {
 	return all, err
 }
 
-// leaseholders returns the holders of permits with these node names, in the order in which they took the first one. The nodes of one
-// session belong to one process.
+// Break looks at the waiting processes first: a process may exchange its place for permits meanwhile, and these have another token.
+func (s *semaphore) Break(ctx context.Context, token int64) error {
+	err := s.breakAt(ctx, s.locks.queue(), token)
+	if errors.Is(err, second.ErrReleased) {
+		permits := s.leases.queue()
+		permits.Permits = true
+		err = s.breakAt(ctx, permits, token)
+	}
+	return err
+}
+
+// leaseholders returns the holders of permits with these node names, in the order in which they took them. The nodes of one transaction are
+// permits that were taken together, and its id is their token.
 func (s *semaphore) leaseholders(ctx context.Context, names []string) (holders []zkqueue.Contender, err error) {
 	leases, err := s.leases.queue().ReadAll(ctx, each(names, func(name string) zkqueue.Contender { return zkqueue.Contender{Node: name} }))
 	slices.SortFunc(leases, zkqueue.ByToken)
 	for _, lease := range leases {
-		at := slices.IndexFunc(holders, func(h zkqueue.Contender) bool { return h.Session == lease.Session && h.Session != 0 })
-		if at < 0 {
-			lease.Token = 0 // that of a turn that is over
-			at, holders = len(holders), append(holders, lease)
+		last := len(holders) - 1
+		if last < 0 || lease.Token == 0 || holders[last].Token != lease.Token { // 0 is that of a node that may not be read
+			last, holders = last+1, append(holders, lease)
 		}
-		holders[at].Permits++
+		holders[last].Permits++
 	}
 	return holders, err
 }

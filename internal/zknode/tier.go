@@ -109,11 +109,20 @@ func (c claim) Revoke(ctx context.Context) error {
 }
 
 func (c claim) Break(ctx context.Context, token int64) error {
-	l := c.lock
-	b := zkqueue.Breaking{Token: token, Waiting: true}
-	broken, err := ask(ctx, l.client, "break "+l.path, func() (*zkqueue.Contender, error) { return b.Try(ctx, l.queue()) })
-	if err == nil && broken == nil {
-		err = fmt.Errorf("zklock: break %s: nobody in the queue has token %d: %w", l.path, token, second.ErrReleased)
+	return c.lock.client.breakAt(ctx, c.lock.queue(), token)
+}
+
+// breakAt deletes the nodes with a token at a path.
+func (c *Client) breakAt(ctx context.Context, path zkqueue.Path, token int64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	b := zkqueue.Breaking{Token: token}
+	deleted, err := ask(ctx, c, "break "+path.Name, func() (bool, error) { return b.Try(ctx, path) })
+	cancel() // a try that is still under way asks for nothing from here on
+	switch {
+	case err != nil && b.Asked():
+		return fmt.Errorf("%w: %w", second.ErrUnknown, err)
+	case err == nil && !deleted:
+		return fmt.Errorf("zklock: break %s: %w", path.Name, second.NoToken(token))
 	}
 	return err
 }

@@ -4,79 +4,85 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// A Breaking is the deletion of the node of the contender with a token.
+// A Breaking is the deletion of the nodes with a token: those of one contender, or of permits that were taken together.
 type Breaking struct {
-	Token   int64
-	Waiting bool // it may be one that waits; else it has to have the lock
+	Token int64
 
-	target *Contender // whose deletion was asked for, without an answer
+	asked atomic.Bool // a deletion that no answer says was not executed
 }
 
-// Try returns what was deleted, nil if there is nothing to delete. It can be called again: then what an earlier try may have deleted, and
-// is gone, counts as deleted.
-func (b *Breaking) Try(ctx context.Context, path Path) (*Contender, error) {
-	head, err := b.find(ctx, path)
+// Asked reports whether the server may have deleted nodes, or may yet. After the end of its ctx a Try that is still under way asks for none.
+func (b *Breaking) Asked() bool { return b.asked.Load() }
+
+// Try reports whether the nodes were deleted; it finds none if they were not. It can be called again: nodes that an earlier try may have
+// deleted, and that are gone, count as deleted.
+func (b *Breaking) Try(ctx context.Context, path Path) (deleted bool, err error) {
+	nodes, err := b.find(ctx, path)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	if head == nil {
-		return b.target, nil
+	if len(nodes) == 0 {
+		return b.asked.Load(), nil
 	}
-	err = b.delete(path, head)
+	before := b.asked.Load()
+	err = b.delete(ctx, path, nodes)
 	switch {
 	case err == nil:
-		return head, nil
-	case errors.Is(err, zk.ErrNoNode): // or half of a pair has gone: look again
-		return nil, ErrDeparted
-	case errors.Is(err, ErrDeparted), errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionExpired): // not executed
-	default:
-		b.target = head
+		return true, nil
+	case errors.Is(err, zk.ErrNoNode): // or one of several has gone: look again
+		err = ErrDeparted
 	}
-	return nil, err
+	if errors.Is(err, ErrDeparted) || errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrNoServer) || errors.Is(err, zk.ErrSessionExpired) {
+		b.asked.Store(before) // not executed
+	}
+	return false, err
 }
 
-// find reads the node with the token, nil if there is none.
-func (b *Breaking) find(ctx context.Context, path Path) (*Contender, error) {
-	read := path.Holders
-	if b.Waiting {
-		read = path.present
-	}
-	all, err := read(ctx)
+// find reads which nodes have the token.
+func (b *Breaking) find(ctx context.Context, path Path) (nodes []string, err error) {
+	all, err := path.present(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for i, c := range all {
+	for _, c := range all {
 		switch {
 		case c.Since.IsZero():
 			err = Lacking("READ", path.Node(c.Node), zk.ErrNoAuth) // it may be the one
+		case c.Token == b.Token && c.Pair != "":
+			nodes = append(nodes, c.Node, c.Pair)
 		case c.Token == b.Token:
-			return &all[i], nil
+			nodes = append(nodes, c.Node)
 		}
+	}
+	if len(nodes) > 0 {
+		return nodes, nil
 	}
 	return nil, err
 }
 
-// delete asks for all that is left of the node to go. Whoever is at the head stays there until it
-// goes, and its name is its own; where that is not so, its version has to be.
-func (b *Breaking) delete(path Path, head *Contender) error {
-	version := int32(-1)
-	if reusable(head.Node) {
-		var err error
-		if version, err = b.mark(path, head); err != nil {
-			return err
+// delete deletes nodes in one transaction. Where another node can have the same name, the version has to be the one that mark has made.
+func (b *Breaking) delete(ctx context.Context, path Path, nodes []string) error {
+	ops := make([]any, len(nodes))
+	for i, name := range nodes {
+		request := &zk.DeleteRequest{Path: path.Node(name), Version: -1}
+		if reusable(name) {
+			var err error
+			if request.Version, err = b.mark(path, request.Path); err != nil {
+				return err
+			}
 		}
+		ops[i] = request
 	}
-	first := &zk.DeleteRequest{Path: path.Node(head.Node), Version: version}
-	var err error
-	if head.Pair == "" {
-		err = path.Conn.Delete(first.Path, first.Version)
-	} else {
-		_, err = path.Conn.Multi(first, &zk.DeleteRequest{Path: path.Node(head.Pair), Version: -1})
+	b.asked.Store(true) // before the look at ctx: if that has not ended, the caller is still there to see it
+	if ctx.Err() != nil {
+		return ErrDeparted // nobody waits for the answer
 	}
+	_, err := path.Conn.Multi(ops...)
 	if errors.Is(err, zk.ErrBadVersion) {
 		return ErrDeparted
 	}
@@ -92,8 +98,7 @@ func reusable(name string) bool { return !unique.MatchString(name) }
 
 // mark writes to a node what is in it, and returns its new version. Another node of that name
 // begins with version 0.
-func (b *Breaking) mark(path Path, head *Contender) (version int32, err error) {
-	node := path.Node(head.Node)
+func (b *Breaking) mark(path Path, node string) (version int32, err error) {
 	data, stat, err := path.Conn.Get(node)
 	if err != nil {
 		return 0, Lacking("READ", node, err)

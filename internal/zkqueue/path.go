@@ -11,8 +11,9 @@ import (
 
 // A Path is a lock path, or that of a semaphore's permits, as it is read over a connection.
 type Path struct {
-	Conn *zk.Conn
-	Name string // on the server
+	Conn    *zk.Conn
+	Name    string // on the server
+	Permits bool   // each child is a permit, whatever its name
 }
 
 // Node is the path of a child.
@@ -24,7 +25,10 @@ func (p Path) queue() ([]Contender, error) {
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
-	queue, _ := Parse(children)
+	queue, others := Parse(children)
+	for i := 0; p.Permits && i < len(others); i++ {
+		queue = append(queue, Contender{Node: others[i]})
+	}
 	return queue, Lacking("READ", p.Name, err)
 }
 

@@ -3,6 +3,7 @@ package tiertest
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/tierlock/tierlock/internal/second"
 )
@@ -11,21 +12,42 @@ var breakPromises = []promise{
 	{name: "break", text: "Break removes exactly the contender with a token, a holder or one that waits, which then knows of its loss " +
 		"or queues again; with a token that nobody has it removes nobody", test: broken},
 	{name: "break-readers", text: "… also one reader of several", test: readerBroken},
+	{name: "break-shared", text: "… also a writer that has become a reader, with the token that the queue shows", test: sharedIsBroken},
 	{name: "break-lost", text: "… also if any message to the process that breaks is lost", test: brokenOverLostMessages},
+	{name: "break-ends", text: "The context of a Break may end at any message: it says so if the contender may have been removed",
+		test: breakEnds},
+	{name: "break-release", text: "A holder that releases the lock while it is broken has either released or lost it, and Break says which",
+		test: brokenDuringRelease},
+	{name: "break-permits", text: "Break removes exactly the permits that were taken together with a token, or a waiter, which queues again",
+		test: permitsBroken},
+	{name: "break-permits-lost", text: "… also if any message to the process that breaks is lost", test: permitsBrokenOverLostMessages},
 }
 
-// breaks breaks the lock of who has the token.
-func (p *proc) breaks(token int64, want error) {
-	p.scene.Helper()
-	ctx, cancel := context.WithTimeout(p.scene.Context(), p.scene.patience())
+// breaks breaks a lock or permits with a token.
+func (s *scene) breaks(by interface {
+	Break(ctx context.Context, token int64) error
+}, token int64, want ...error,
+) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), s.patience())
 	defer cancel()
-	err := p.claim.Break(ctx, token)
+	err := by.Break(ctx, token)
 	if errors.Is(err, errors.ErrUnsupported) {
-		p.scene.lacks("the store cannot break locks")
+		s.lacks("the store cannot break locks")
 	}
-	if !errors.Is(err, want) {
-		p.scene.Fatalf("Break: %v, want %v", err, want)
+	if !slices.ContainsFunc(want, func(want error) bool { return errors.Is(err, want) }) {
+		s.Fatalf("Break: %v, want %v", err, want)
 	}
+}
+
+func (p *proc) breaks(token int64, want ...error) {
+	p.scene.Helper()
+	p.scene.breaks(p.claim, token, want...)
+}
+
+func (t *taker) breaks(token int64, want ...error) {
+	t.scene.Helper()
+	t.scene.breaks(t.store, token, want...)
 }
 
 // awaitBroken checks that a holder knows that it was broken, as if an operator had removed it.
@@ -96,6 +118,138 @@ func brokenOverLostMessages(s *scene) {
 		s.awaitBroken(h)
 		s.settled()
 		s.release(next) // nobody has broken it instead
+		s.none()
+	})
+}
+
+func sharedIsBroken(s *scene) {
+	a, b, breaker := s.process().as(second.Writing), s.process().as(second.Reading), s.process()
+	h := a.acquire()
+	reader := b.queue()
+	h.share(s.Context()).succeeded("Share")
+	other := reader.granted()
+	waiting := breaker.as(second.Writing).queue()
+	breaker.breaks(breaker.sees(3)[0].Token, nil)
+	s.awaitBroken(h)
+	s.wait(waiting)
+	s.release(other)
+	s.release(waiting.granted())
+	s.none()
+}
+
+func breakEnds(s *scene) {
+	a, breaker := s.process(), s.process()
+	breaker.breaks(7, second.ErrReleased)
+	for _, m := range []mishap{cancelled, both} {
+		s.each(breaker, m, func(ctx context.Context) {
+			h := a.acquire()
+			err := breaker.claim.Break(ctx, h.Token())
+			s.settled()
+			switch {
+			case errors.Is(err, second.ErrUnknown):
+				breaker.breaks(h.Token(), nil, second.ErrReleased)
+				err = nil
+			case err != nil:
+				s.release(h) // nothing was removed
+			}
+			if err == nil {
+				s.releasesLost(h)
+			}
+			s.none()
+		})
+	}
+}
+
+// releasesLost checks that the release of a hold that was broken says so.
+func (s *scene) releasesLost(h *hold) {
+	s.Helper()
+	if err := h.Release(); !errors.Is(err, second.ErrLost) {
+		s.Errorf("Release of a lock that was broken: %v, want ErrLost", err)
+	}
+}
+
+func brokenDuringRelease(s *scene) {
+	a, breaker := s.process(), s.process()
+	breaker.breaks(7, second.ErrReleased)
+	for range 20 {
+		h := a.acquire()
+		release := s.call(s.Context(), func(context.Context) error { return h.Release() })
+		broken := breaker.claim.Break(s.Context(), h.Token())
+		release.end()
+		switch lost := errors.Is(release.err, second.ErrLost); {
+		case !lost && release.err != nil, broken != nil && !errors.Is(broken, second.ErrReleased), lost != (broken == nil):
+			s.Errorf("Release: %v, and Break: %v", release.err, broken)
+		}
+		s.none()
+	}
+}
+
+func permitsBroken(s *scene) {
+	t := s.takers(4, 4)
+	breaker := t[3]
+	breaker.breaks(7, second.ErrReleased) // never used
+	a, b, c := t[0].take(2), t[0].take(1), t[1].take(1)
+	waiting := t[2].queue(2)
+	tokens := breaker.sees(2, 1, 1, 0)
+	breaker.breaks(tokens[3].Token+1<<40, second.ErrReleased)
+	breaker.breaks(0, second.ErrReleased)
+	s.wait(waiting)
+	broken := a.part(2) // others may have them before the holder hears of it
+	breaker.breaks(tokens[0].Token, nil)
+	p := waiting.granted()
+	s.awaitPermitsBroken(a, broken)
+	breaker.breaks(tokens[0].Token, second.ErrReleased)
+	for _, other := range []*portion{b, c} {
+		if err := other.err(); err != nil {
+			s.Errorf("permits after a break of others: %v", err)
+		}
+	}
+
+	again, last := t[1].queue(1), t[0].queue(1)
+	breaker.breaks(breaker.sees(1, 1, 2, 0, 0)[3].Token, nil)
+	s.wait(again, last)
+	s.giveAll(b)
+	q := last.granted() // before the other one, which has queued again
+	s.wait(again)
+	s.giveAll(c)
+	r := again.granted()
+
+	s.give(p, 1)
+	rest := p.part(1)
+	breaker.breaks(breaker.sees(1, 1, 1)[0].Token, nil)
+	s.awaitPermitsBroken(p, rest)
+	s.giveAll(q, r)
+	s.none()
+}
+
+// awaitPermitsBroken checks that a holder knows that permits were broken, and releases them.
+func (s *scene) awaitPermitsBroken(p *portion, broken []second.Permit) {
+	s.Helper()
+	for _, one := range broken {
+		s.await("the holder hears that its permits were broken", s.news(), func() bool { return one.Context().Err() != nil })
+		if err := one.ErrAt(p.taker.Now()); !errors.Is(err, second.ErrLost) || second.CauseOf(err) != second.ByDeletion {
+			s.Errorf("a permit that was broken: %v", err)
+		}
+	}
+	if err := p.taker.store.Release(broken); !errors.Is(err, second.ErrLost) {
+		s.Errorf("Release of permits that were broken: %v, want ErrLost", err)
+	}
+}
+
+func permitsBrokenOverLostMessages(s *scene) {
+	holder, other, breaker := s.process().of(3), s.process().of(3), s.process().of(3)
+	s.each(breaker.proc, lost, func(context.Context) {
+		held := holder.take(2)
+		waiting := other.queue(3)
+		token := holder.sees(2, 0)[0].Token
+		broken := held.part(2)
+		breaker.breaks(token, nil)
+		next := waiting.granted()
+		s.settled()
+		s.giveAll(next) // nobody has broken these instead
+		if err := holder.store.Release(broken); !errors.Is(err, second.ErrLost) {
+			s.Errorf("Release of permits that were broken: %v, want ErrLost", err)
+		}
 		s.none()
 	})
 }

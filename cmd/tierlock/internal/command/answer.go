@@ -33,19 +33,3 @@ func WithCause(ctx context.Context, why error) error {
 	}
 	return why
 }
-
-// Remove asks for the removal of a contender of a path until there is an answer. If it is gone by then, it was this that did it.
-func Remove(ctx context.Context, node, path string, refused func(error) bool, remove func() (bool, error)) (bool, error) {
-	pace := retry.New()
-	for again := false; ; again = true {
-		removed, err := remove()
-		switch {
-		case err == nil:
-			return removed || again, nil
-		case refused(err):
-			return false, fmt.Errorf("delete %s of %s: %w", node, path, err)
-		case retry.Pause(ctx, pace.NextBackOff()) != nil:
-			return false, fmt.Errorf("delete %s of %s: %w; it may yet be deleted", node, path, err)
-		}
-	}
-}

@@ -3,12 +3,14 @@ package command
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // breakOptions are the flags of break.
@@ -22,19 +24,20 @@ func breakSubcommand() *subcommand {
 	return &subcommand{
 		name:  "break",
 		usage: "-token N [-yes] PATH",
-		about: "take a lock away from its holder",
-		help: `Deletes the node of the holder of the lock at PATH, if its token is still N: a token names one
-grant, so nobody else is hit. tierlock who shows it.
+		about: "take a lock, or permits, away from their holder",
+		help: `Removes the holder of the lock at PATH from its queue, if its token is still N. Of a semaphore it
+takes away the permits that were taken with token N. A token names one contender, and no other is
+removed. tierlock who shows it.
 
   tierlock break /jobs/report -token 8589934601
 
-The next in the queue has the lock at once. The former holder may still be working: it hears of
-this from its server, or a sixth of its session timeout after it got the lock if that is later
-(2.5 s by default), and a process that is stopped hears of nothing. Only a resource that checks
-tokens is safe from it. Stop the process instead if you can.
+The next in the queue has the lock, or the permits, at once. The former holder may still be working:
+it hears of this within a third of its session timeout (5 s by default), and a process that is stopped
+hears of nothing. Only a resource that checks tokens is safe from it. Stop the process instead if you
+can.
 
-Break asks on a terminal, and elsewhere wants -yes. It exits with 1 if it deleted nothing, because
-the token is not that of the holder or the answer was no.
+Break asks on a terminal, and elsewhere wants -yes. It exits with 1 if it removed nothing, because
+the token is not that of a holder or the answer was no.
 `,
 		flags: o.flags,
 		run:   o.run,
@@ -70,39 +73,80 @@ func (o *breakOptions) run(ctx context.Context, in *invocation) error {
 		return err
 	}
 	defer locks.Close()
-	if !o.yes {
-		if err := o.confirm(ctx, locks.Desk, in, path); err != nil {
+	look, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	q, err := locks.Desk.Look(look, path)
+	if err != nil {
+		return in.lookFailure(err)
+	}
+	t := o.find(locks, q)
+	if t != nil && !o.yes {
+		if err := o.confirm(in, path, t); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel = context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	former, err := locks.Desk.Break(ctx, path, o.token)
-	if err != nil {
-		return in.lookFailure(err)
-	}
-	return o.report(ctx, locks.Desk, in, path, former)
-}
-
-// confirm shows whom it is about and asks, unless the token is not that of the holder.
-func (o *breakOptions) confirm(ctx context.Context, desk Desk, in *invocation, path string) error {
-	look, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	q, err := desk.Look(look, path)
-	if err != nil {
-		return in.lookFailure(err)
-	}
-	var h *inspect.Contender
-	for _, holder := range q.Holders() {
-		if holder.Token == o.token {
-			h = holder
+	if t != nil {
+		switch err = t.of.Break(ctx, o.token); {
+		case errors.Is(err, tier.ErrReleased): // since the look
+			t = nil
+		case errors.Is(err, tier.ErrUnknown):
+			return in.lookFailure(fmt.Errorf("%w; %s may have been deleted, or may yet be", err, t.what))
+		case err != nil:
+			return in.lookFailure(err)
 		}
 	}
-	if h == nil {
-		return nil // nothing will be deleted
+	return o.report(ctx, locks.Desk, in, path, t)
+}
+
+// A target is who has the lock, or permits, with the token.
+type target struct {
+	*inspect.Contender
+	what, who string // that are deleted, and whose they are
+	waiting   int
+	of        breaker // which deletes them
+}
+
+// A breaker is a lock or a semaphore.
+type breaker interface {
+	Break(ctx context.Context, token int64) error
+}
+
+// find returns nil if nobody has the lock, or permits, with the token.
+func (o *breakOptions) find(locks *Locks, q *inspect.Queue) *target {
+	for _, c := range q.Holders() {
+		if c.Token == o.token {
+			return &target{c, c.Node, described(c), q.Waiting(), locks.Mutex(q.Path)}
+		}
 	}
-	fmt.Fprintf(in.stderr, "%s is held by %s; its node is %s old, %s.\nDelete the node with token %d? [y/N] ",
-		clean(path), clean(described(h)), nodeAge(h), waiters(q.Waiting()), o.token)
+	if q.Semaphore == nil {
+		return nil
+	}
+	for i := range q.Semaphore.Shares {
+		if s := &q.Semaphore.Shares[i]; s.Has(o.token) {
+			c := s.Owner()
+			return &target{c, "permits", owner(c), len(q.Semaphore.Queue), locks.Semaphore(q.Path, 1)} // whatever their number is
+		}
+	}
+	return nil
+}
+
+// standing says who has the lock, or else the permits of a semaphore.
+func standing(q *inspect.Queue) string {
+	switch h := q.Holder(); {
+	case h != nil:
+		return fmt.Sprintf("the lock is held by %s, token %d, %s", clean(described(h)), h.Token, waiters(q.Waiting()))
+	case q.Semaphore != nil:
+		return clean(q.Semaphore.Sum(owner)) + ", " + waiters(len(q.Semaphore.Queue))
+	}
+	return "nobody holds the lock now"
+}
+
+// confirm says what is about to be deleted, and asks.
+func (o *breakOptions) confirm(in *invocation, path string, t *target) error {
+	fmt.Fprintf(in.stderr, "%s is held by %s; its node is %s old, %s.\nDelete %s with token %d? [y/N] ",
+		clean(path), clean(t.who), nodeAge(t.Contender), waiters(t.waiting), clean(t.what), o.token)
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 		return fail(exitNo, "nothing was deleted")
@@ -110,33 +154,24 @@ func (o *breakOptions) confirm(ctx context.Context, desk Desk, in *invocation, p
 	return nil
 }
 
-// report says what was done, former being nil if nothing was, and who holds the lock now.
-func (o *breakOptions) report(ctx context.Context, desk Desk, in *invocation, path string, former *inspect.Contender) error {
+// report says what was deleted, nil if nothing was, and how the lock stands now.
+func (o *breakOptions) report(ctx context.Context, desk Desk, in *invocation, path string, t *target) error {
 	q, err := desk.Look(ctx, path)
 	if err != nil {
 		q = &inspect.Queue{} // what was done is what counts
 		in.say("who holds the lock now is not known: %s", clean(err.Error()))
 	}
 	if in.output == "json" {
-		if err := writeJSON(in.stdout, broken{path, o.token, former != nil, q.Holder()}, "  "); err != nil {
+		if err := writeJSON(in.stdout, broken{path, o.token, t != nil, q.Holder()}, "  "); err != nil {
 			return err
 		}
 	}
-	now := "nobody holds the lock now"
-	if h := q.Holder(); h != nil {
-		now = fmt.Sprintf("the lock is held by %s, token %d, %s", clean(described(h)), h.Token, waiters(q.Waiting()))
-	}
-	if former == nil && q.Holder() == nil && q.Semaphore != nil {
-		return fail(exitNo, "nothing was deleted: %s is a semaphore, and break takes locks only; end the processes that have its permits: %s",
-			clean(path), clean(q.Semaphore.Sum(owner)))
-	}
-	if former == nil {
-		return fail(exitNo, "nothing was deleted: %d is not the token of the holder; %s", o.token, now)
+	if t == nil {
+		return fail(exitNo, "nothing was deleted: %d is not the token of a holder; %s", o.token, standing(q))
 	}
 	if in.output == "text" {
-		fmt.Fprintf(in.stdout, "deleted %s of %s\n%s\n", clean(former.Node), clean(described(former)), now)
-		fmt.Fprintln(in.stdout, "The former holder may still be working until it hears of this: from its server, or T/6 after it got the "+
-			"lock if that is later.")
+		fmt.Fprintf(in.stdout, "deleted %s of %s\n%s\n", clean(t.what), clean(t.who), standing(q))
+		fmt.Fprintln(in.stdout, "The former holder may still be working until it hears of this, within a third of its session timeout.")
 	}
 	return nil
 }

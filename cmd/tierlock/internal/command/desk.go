@@ -10,9 +10,6 @@ import (
 // A RegistryDesk is that of a store where a registry tells of all that contend.
 type RegistryDesk struct {
 	inspect.Registry
-	// Remove removes a contender of a lock, unless that has gone, whatever may have its name by then.
-	// It reports whether it did.
-	Remove func(ctx context.Context, path string, c *inspect.Contender) (bool, error)
 	// Find adds what the store's own rules say of a lock path.
 	Find func(ctx context.Context, report *inspect.Report) error
 }
@@ -39,25 +36,6 @@ func (d RegistryDesk) Revoke(ctx context.Context, path string) ([]inspect.Conten
 		}
 	}
 	return asked, nil
-}
-
-// Break removes the holder with the token.
-func (d RegistryDesk) Break(ctx context.Context, path string, token int64) (*inspect.Contender, error) {
-	q, err := d.Look(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range q.Holders() {
-		if c.Token != token {
-			continue
-		}
-		removed, err := d.Remove(ctx, path, c)
-		if err != nil || !removed {
-			return nil, err
-		}
-		return c, nil
-	}
-	return nil, nil
 }
 
 // Examine says what is found.

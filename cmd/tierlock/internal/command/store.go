@@ -87,7 +87,7 @@ type Locks struct {
 	*tier.Registry
 	// Margin is for how long a lock whose lease is over is not given to others.
 	Margin func() time.Duration
-	// Desk is where they are looked at and taken away.
+	// Desk is where they are looked at, and their holders asked.
 	Desk Desk
 	// Disconnect ends what is left once the registry is closed; nil if that is nothing.
 	Disconnect func() error
@@ -108,9 +108,6 @@ type Desk interface {
 	inspect.Reader
 	// Revoke asks those that have the lock to give it up, and returns them as they were before.
 	Revoke(ctx context.Context, path string) ([]inspect.Contender, error)
-	// Break removes the contender that has the lock under a token from the queue, and returns it;
-	// nil if there is none.
-	Break(ctx context.Context, path string, token int64) (*inspect.Contender, error)
 	// Examine says what to make of all that is at a path.
 	Examine(ctx context.Context, path string) (*inspect.Report, error)
 }

@@ -79,10 +79,10 @@ func (in *invocation) writeQueue(q *inspect.Queue) error {
 func writeSemaphore(w io.Writer, path string, s *inspect.Semaphore) error {
 	fmt.Fprintf(w, "%s: %s\n", clean(path), s.Permits)
 	if len(s.Shares) > 0 {
-		t := newTable(w, "PERMITS", "NODE AGE", "SESSION", "WHO")
+		t := newTable(w, "PERMITS", "NODE AGE", "TOKEN", "SESSION", "WHO")
 		for _, share := range s.Shares {
 			c := share.Owner()
-			t.row(strconv.Itoa(share.Count), nodeAge(c), session(c), owner(c))
+			t.row(strconv.Itoa(share.Count), nodeAge(c), tokens(&share), session(c), owner(c))
 		}
 		if err := t.end(); err != nil {
 			return err
@@ -111,6 +111,14 @@ func writeContenders(w io.Writer, contenders []inspect.Contender) error {
 		t.row(strconv.Itoa(int(c.Sequence)), state, kind, nodeAge(c), waitsFor(c), strconv.FormatInt(c.Token, 10), session(c), owner(c))
 	}
 	return t.end()
+}
+
+// tokens are those with which a process took its permits.
+func tokens(s *inspect.Share) string {
+	if len(s.Tokens) == 0 {
+		return "?"
+	}
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(s.Tokens), " ", ","), "[]")
 }
 
 func session(c *inspect.Contender) string {

@@ -5,19 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
-	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/etcdlock"
-	"github.com/tierlock/tierlock/internal/second"
 )
 
 // Keys are what is in an etcd.
@@ -64,32 +59,6 @@ var ours = regexp.MustCompile(`^(read-|[1-9][0-9]*-)?[A-Z2-7]{26,}$`)
 // takes the lease for a name, competes for a lock. There may be anything else in an etcd.
 func contends(name string, lease int64) bool {
 	return lease != 0 && (ours.MatchString(name) || name == fmt.Sprintf("%x", lease))
-}
-
-// remove deletes the key of a contender, which is the one that was made at the revision that is its token.
-func (k keys) remove(ctx context.Context, path string, c *inspect.Contender) (bool, error) {
-	found, err := k.client.Get(ctx, path+"/", clientv3.WithPrefix(), clientv3.WithMinCreateRev(c.Token),
-		clientv3.WithMaxCreateRev(c.Token), clientv3.WithKeysOnly())
-	if err != nil {
-		return false, err
-	}
-	at := slices.IndexFunc(found.Kvs, func(kv *mvccpb.KeyValue) bool {
-		return second.Text(strings.TrimPrefix(string(kv.Key), path+"/")) == c.Node
-	})
-	if at < 0 {
-		return false, nil
-	}
-	key := string(found.Kvs[at].Key)
-	return command.Remove(ctx, second.Text(key), path, refused, func() (bool, error) {
-		answer, err := k.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", c.Token)).Then(clientv3.OpDelete(key)).Commit()
-		return err == nil && answer.Succeeded, err
-	})
-}
-
-// refused reports whether etcd has answered that it will not.
-func refused(err error) bool {
-	code := codeOf(err)
-	return code == codes.PermissionDenied || code == codes.InvalidArgument
 }
 
 func codeOf(err error) codes.Code {

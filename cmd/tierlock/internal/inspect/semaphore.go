@@ -39,16 +39,18 @@ type Semaphore struct {
 // Add adds permits that a contender has to the share of its process.
 func (s *Semaphore) Add(c *Contender, permits int) {
 	share := Share{
-		Count: permits, Nodes: []string{c.Node}, Readable: c.Readable, Session: c.Session, Ephemeral: c.Ephemeral, Since: c.Since, AgeMS: c.AgeMS,
+		Readable: c.Readable, Session: c.Session, Ephemeral: c.Ephemeral, Since: c.Since, AgeMS: c.AgeMS,
 		Host: c.Host, PID: c.PID, Label: c.Label, Content: c.Content,
 	}
 	at := slices.IndexFunc(s.Shares, func(t Share) bool { return c.Readable && t.owner() == share.owner() })
 	if at < 0 {
-		s.Shares = append(s.Shares, share)
-		return
+		at, s.Shares = len(s.Shares), append(s.Shares, share)
 	}
-	s.Shares[at].Count += permits
-	s.Shares[at].Nodes = append(s.Shares[at].Nodes, c.Node)
+	t := &s.Shares[at]
+	t.Count, t.Nodes = t.Count+permits, append(t.Nodes, c.Node)
+	if c.Token != 0 && !t.Has(c.Token) {
+		t.Tokens = append(t.Tokens, c.Token)
+	}
 }
 
 // differs reports whether two looks at a semaphore read differently. The first one may be nil.
@@ -80,6 +82,7 @@ func (s *Semaphore) Sum(name func(*Contender) string) string {
 type Share struct {
 	Count     int       `json:"count"`
 	Nodes     []string  `json:"nodes"`    // one for each
+	Tokens    []int64   `json:"tokens"`   // one for each time that some of them were taken
 	Readable  bool      `json:"readable"` // else what follows is unknown
 	Session   string    `json:"session,omitempty"`
 	Ephemeral bool      `json:"ephemeral"` // else they outlive their process
@@ -90,6 +93,9 @@ type Share struct {
 	Label     string    `json:"label,omitempty"`
 	Content   string    `json:"content,omitempty"`
 }
+
+// Has reports whether some of the permits were taken with a token.
+func (s *Share) Has(token int64) bool { return slices.Contains(s.Tokens, token) }
 
 // Owner is the process that has the share.
 func (s *Share) Owner() *Contender {

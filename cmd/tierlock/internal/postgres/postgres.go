@@ -73,7 +73,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 	return &command.Locks{
 		Registry:   locks,
 		Margin:     func() time.Duration { return margin },
-		Desk:       command.RegistryDesk{Registry: inspect.Registry{Locks: locks, Paths: rows.paths}, Remove: rows.remove, Find: rows.find},
+		Desk:       command.RegistryDesk{Registry: inspect.Registry{Locks: locks, Paths: rows.paths}, Find: rows.find},
 		Disconnect: func() error { pool.Close(); return nil },
 	}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 )
 
@@ -27,14 +26,6 @@ func (r rows) paths(ctx context.Context, below string, limit int) (paths []strin
 	complete = len(paths) <= limit
 	paths = paths[:min(len(paths), limit)]
 	return paths, len(paths), complete, nil
-}
-
-// remove deletes a contender.
-func (r rows) remove(ctx context.Context, path string, c *inspect.Contender) (removed bool, err error) {
-	return command.Remove(ctx, c.Node, path, refused, func() (bool, error) {
-		err := r.pool.QueryRow(ctx, "SELECT tierlock.leave($1, $2)", path, c.Node).Scan(&removed)
-		return removed, err
-	})
 }
 
 const permitted = `SELECT has_sequence_privilege('tierlock.token', 'USAGE') AND

@@ -10,9 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
-	"github.com/tierlock/tierlock/internal/removal"
 )
 
 // Keys are those of a Redis.
@@ -91,11 +89,6 @@ func pathOf(queue string) string {
 func within(path, below string) bool {
 	rest, found := strings.CutPrefix(path, below)
 	return below == "/" || found && (rest == "" || rest[0] == '/' || rest[0] == ':')
-}
-
-// remove removes a contender.
-func (k keys) remove(ctx context.Context, path string, c *inspect.Contender) (bool, error) {
-	return command.Remove(ctx, c.Node, path, refused, func() (bool, error) { return removal.Of(ctx, k.client, path, c.Node) })
 }
 
 // find says what is particular to Redis: whether the server keeps what it was told, what is at the key of

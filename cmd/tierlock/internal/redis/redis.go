@@ -118,7 +118,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 	return &command.Locks{
 		Registry:   locks,
 		Margin:     func() time.Duration { return margin },
-		Desk:       command.RegistryDesk{Registry: inspect.Registry{Locks: locks, Paths: keys.paths}, Remove: keys.remove, Find: keys.find},
+		Desk:       command.RegistryDesk{Registry: inspect.Registry{Locks: locks, Paths: keys.paths}, Find: keys.find},
 		Disconnect: client.Close,
 	}, nil
 }

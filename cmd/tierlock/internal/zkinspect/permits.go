@@ -46,7 +46,8 @@ func (r examination) examineShare(s *inspect.Share) {
 	case !s.Readable:
 		r.Find(inspect.Warning, child, "cannot be read with these credentials: its owner and session are unknown")
 	case !s.Ephemeral:
-		r.Find(inspect.Problem, child, "belongs to no session: its permit stays taken; if no process owns it, delete it")
+		r.Find(inspect.Problem, child, "belongs to no session: its permit stays taken; if no process owns it, tierlock break %s -token %d",
+			r.Path, s.Tokens[0])
 	}
 	for _, node := range s.Nodes {
 		if !leaseNode.MatchString(node) {

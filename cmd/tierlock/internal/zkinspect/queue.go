@@ -72,8 +72,13 @@ func memoryOf(q *inspect.Queue) (m memory) {
 	return m
 }
 
-// Look reads a lock path and all that is below it. A path that does not exist is an empty queue.
+// Look reads a lock path and all that is below it. A path that does not exist is an empty queue. The sync is for a server that lags behind
+// the one that was asked before.
 func (r Reader) Look(ctx context.Context, path string) (*inspect.Queue, error) {
+	_, err := ask(ctx, r.Client, "sync", path, func(p zkqueue.Path) (string, error) { return p.Conn.Sync(p.Name) })
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return nil, err
+	}
 	q, others, err := r.glanceAtAll(ctx, path, nil)
 	if err != nil {
 		return nil, err

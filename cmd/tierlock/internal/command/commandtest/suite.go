@@ -56,6 +56,7 @@ func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 		{"changes are seen", changesAreSeen, false, false},
 		{"holders are asked", holdersAreAsked, false, false},
 		{"locks are broken", locksAreBroken, false, false},
+		{"permits are broken", permitsAreBroken, false, false},
 		{"wrong command lines", wrongCommandLines, false, false},
 		{"output that cannot be written", outputCannotBeWritten, false, false},
 		{"without a server", withoutAServer, false, false},
@@ -296,7 +297,7 @@ func permitsAreShared(t *testing.T, s Site) {
 	s.want(t, "permits -set 5 /permits/db", 0, `(?m)^/permits/db has 5 permits$`)
 	s.want(t, "permits /permits/db", 64, "permits wants -set N")
 	s.want(t, "revoke /permits/db", 1, "permits cannot be revoked")
-	s.want(t, "break /permits/db -yes -token 1", 1, "/permits/db is a semaphore, and break takes locks only; .*: 4 of 5 permits in use: 3 by ")
+	s.want(t, "break /permits/db -yes -token 1", 1, "nothing was deleted: 1 is not the token of a holder; 4 of 5 permits in use: 3 by .*, 1 process waits")
 
 	large.Leave(3)
 	first.Exits(3)
@@ -471,7 +472,8 @@ func locksAreBroken(t *testing.T, s Site) {
 	s.want(t, "break /broken", 64, "wants -token N")
 	s.want(t, fmt.Sprintf("break /broken -token %d", hold.Token()), 64, "-yes") // there is nobody to ask at /dev/null
 	s.want(t, fmt.Sprintf("break /broken -yes -token %d", hold.Token()+1<<40), 1,
-		`nothing was deleted: \d+ is not the token of the holder; the lock is held by tierlock .* billing, token`)
+		`nothing was deleted: \d+ is not the token of a holder; the lock is held by tierlock .* billing, token`)
+	s.want(t, fmt.Sprintf("break /broken -yes -token %d", s.who(t, "/broken")[1].Token), 1, "is not the token of a holder")
 	if err := hold.Err(); err != nil {
 		t.Fatalf("after a break with another token: %v", err)
 	}
@@ -494,6 +496,37 @@ func locksAreBroken(t *testing.T, s Site) {
 		t.Error("the command got TERM")
 	}
 	s.start(t, Under("-n", "/broken", "true")...).Exits(0)
+}
+
+// Permits are taken away from the process that has taken them with the token, and go to those that wait.
+func permitsAreBroken(t *testing.T, s Site) {
+	if !s.hasPermits(t) {
+		return
+	}
+	stage := NewStage(t)
+	holder := s.start(t, Under("-permits 2 -weight 2", "/broken/db", stage.Command("stubborn")...)...)
+	section := stage.Next()
+	next := s.start(t, Under("-permits 2", "/broken/db", stage.Command()...)...)
+	var q struct {
+		Semaphore struct {
+			Shares []struct{ Tokens []int64 }
+			Queue  []seen
+		}
+	}
+	childtest.Eventually(t, "a contender", func() bool {
+		return json.Unmarshal([]byte(s.want(t, "who /broken/db -o json", 0)), &q) == nil && len(q.Semaphore.Queue) == 1
+	})
+	token := q.Semaphore.Shares[0].Tokens[0]
+	s.want(t, "who /broken/db", 0, fmt.Sprintf(`(?m)^PERMITS +NODE AGE +TOKEN .*\n2 .* %d .* pid %d `, token, holder.Keeper()))
+	s.want(t, fmt.Sprintf("break /broken/db -yes -token %d", q.Semaphore.Queue[0].Token), 1, "is not the token of a holder; 2 of 2 permits in use")
+	s.want(t, fmt.Sprintf("break /broken/db -yes -token %d", token), 0, fmt.Sprintf(`deleted permits of \S+ pid %d run`, holder.Keeper()),
+		"of 2 permits in use", "may still be working")
+	stage.Next().Leave(0)
+	next.Exits(0)
+	section.Dies()
+	holder.Exits(74)
+	holder.Says("KILL at once")
+	s.want(t, fmt.Sprintf("break /broken/db -yes -token %d", token), 1, "is not the token of a holder")
 }
 
 // A wrong command line exits with 64, before anything begins.
