@@ -1,14 +1,11 @@
 package redislock
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tierlock/tierlock/internal/removal"
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -48,22 +45,4 @@ func checkClient(client redis.UniversalClient) error {
 		return fmt.Errorf("redislock: nil client, or one of type %T; want a *redis.Client or a *redis.ClusterClient", client)
 	}
 	return nil
-}
-
-func init() {
-	removal.Of = func(ctx context.Context, client any, path, id string) (bool, error) {
-		return remove(ctx, client.(redis.UniversalClient), path, id)
-	}
-}
-
-func remove(ctx context.Context, client redis.UniversalClient, path, id string) (bool, error) {
-	if err := cmp.Or(ValidatePath(path), checkClient(client)); err != nil {
-		return false, err
-	}
-	ttl := micros(second.Defaults.TTL)
-	removed, err := lockScript.run(ctx, client, keysOf(path), "remove", ttl, ttl, id, "", 0).StringSlice()
-	if err != nil {
-		return false, fmt.Errorf("redislock: remove %s from %s: %w", id, path, advise(err, patterns(path)...))
-	}
-	return len(removed) == 1 && removed[0] == "1", nil
 }

@@ -29,7 +29,7 @@ local function int(n) return string.format('%.0f', n) end
 -- A primary that is another one than before, or began anew, may have lost the newest grants. So
 -- nobody gets a lock from one that the caller has not met. How long it has been the primary is known
 -- by its age, unless it was promoted, or started with the data of one.
-if op ~= 'list' and op ~= 'remove' then
+if op ~= 'list' then
 	local info = redis.call('INFO', 'replication')
 	local id, former, age, heir = info:match('master_replid:(%w+)'), info:match('master_replid2:(%w+)'), 0, '1'
 	if not id or not former then return redis.error_reply('NOREPLID INFO replication shows no master_replid') end
@@ -422,7 +422,7 @@ elseif op == 'try' then
 	end
 elseif op == 'beat' then
 	if token_of(me) then renew() end
-elseif op == 'leave' or op == 'remove' then
+elseif op == 'leave' then
 	result = { int(give_up(me)) }
 elseif op == 'share' then
 	if token_of(me) then say(me, 'r' .. about(me):sub(2)) end
