@@ -57,6 +57,21 @@ func limited(t *testing.T, n int, f func(t *testing.T, srv *memory.Server, proce
 // queueOf is where the server keeps those who have or want permits.
 func queueOf(path string) string { return "permits of " + path }
 
+// Permits that were taken together are lost together, and others of the process stay.
+func TestBrokenPermitsAreLostTogether(t *testing.T) {
+	limited(t, 3, func(t *testing.T, _ *memory.Server, process func(...tier.Option) *tier.Semaphore) {
+		a, b := process(), process()
+		broken, other := take(t, a, 2), take(t, a, 1)
+		need.OK(t, b.Break(t.Context(), broken.Token()))
+		need.WantErr(t, "Break again", b.Break(t.Context(), broken.Token()), tier.ErrReleased)
+		need.That(t, "the holder has not heard of it", closed(broken.Lost()))
+		need.WantErr(t, "Err", broken.Err(), tier.ErrLost)
+		release(t, take(t, b, 2))
+		need.WantErr(t, "Release", broken.Release(), tier.ErrLost)
+		release(t, other)
+	})
+}
+
 // wantTaken fails unless processes have so many permits when nothing moves any more.
 func wantTaken(t *testing.T, s *memory.Server, when string, want int) {
 	t.Helper()
