@@ -193,22 +193,22 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 	return m.claim.Revoke(ctx)
 }
 
-// Break takes the lock away from the contender with a token: it removes that contender from the queue, also if it belongs to another process.
-// [Hold.Token] is the token of a holder, and [Mutex.Contenders] shows that of each contender. A writer that has become a reader may have
-// another one on ZooKeeper: use the one that Contenders shows. The goroutines of a process are one contender.
+// Break takes the lock away from the contender with a token: it removes that contender from the queue, also if it belongs to another
+// process. [Hold.Token] is the token of a holder, and [Mutex.Contenders] shows that of each contender. A writer that has become a reader
+// may have another one on ZooKeeper: use the one that Contenders shows. The goroutines of a process are one contender.
 //
-// A holder or a reader that is broken has lost the lock: the context of the hold ends, and [Hold.Err] and [Hold.Release] return an error that
-// wraps [ErrLost], with the cause [LossByDeletion]. Other readers keep the lock. A waiter that is broken queues again as the last one.
+// A holder or a reader that is broken has lost the lock: the context of the hold ends, and [Hold.Err] and [Hold.Release] return an error
+// that wraps [ErrLost], with the cause [LossByDeletion]. Other readers keep the lock. A waiter that is broken queues again as the last one.
 //
-// Caution: the next contender has the lock at once, while the broken holder may still be inside. The broken holder hears of its loss when the
-// store tells it: usually at once, at most a third of its lease later, and not while its process is stopped or cut off. Break only the lock of
-// a process that is dead or stopped, and use guarded writes: the store refuses those of the broken holder from then on.
+// Caution: the next contender has the lock at once, while the broken holder may still be inside. The broken holder hears of its loss when
+// the store tells it: usually at once, at most a third of its lease later, and not while its process is stopped or cut off. Break only the
+// lock of a process that is dead or stopped, and use guarded writes: the store refuses those of the broken holder from then on.
 //
 // A token names one contender, and Break never removes another one. Break waits for a store that cannot be reached until ctx is done. It
 // returns nil once the contender is removed. Otherwise the error wraps:
 //   - [ErrReleased] if no contender has the token, for example because it has just released the lock.
-//   - [ErrUnknown] if an answer is lost and ctx ends before another one comes: the contender may have been removed, or may yet be. It does no
-//     harm to call Break again. [ErrReleased] then says that the contender is gone.
+//   - [ErrUnknown] if an answer is lost and ctx ends before another one comes: the contender may have been removed, or may yet be. Call
+//     Break again: [ErrReleased] then says that the contender is gone.
 //   - the cause of ctx, and [ErrUnavailable] if the store could not be reached; [ErrClosed]; or what the store refuses, such as a missing
 //     permission, at once. Without ErrUnknown nothing was removed.
 //   - [errors.ErrUnsupported] for an advisory lock of PostgreSQL.

@@ -181,8 +181,8 @@ func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	return contenders(all), err
 }
 
-// Break takes permits away: it removes the contender with a token that [Semaphore.Contenders] shows. Permits that a process took together in
-// the store have one token, and are lost together, also if several goroutines have them: [Permits.Lost] is closed, and [Permits.Err] and
+// Break takes permits away: it removes the contender with a token that [Semaphore.Contenders] shows. Permits that a process took together
+// in the store have one token, and are lost together, also if several goroutines have them: [Permits.Lost] is closed, and [Permits.Err] and
 // [Permits.Release] return an error that wraps [ErrLost]. A waiter that is broken queues again as the last one.
 //
 // Caution: the next contender has the permits at once, while the broken holder may still use them. Break, its errors and when the broken

@@ -16,7 +16,8 @@ type Breaking struct {
 	asked atomic.Bool // a deletion that no answer says was not executed
 }
 
-// Asked reports whether the server may have deleted nodes, or may yet. After the end of its ctx a Try that is still under way asks for none.
+// Asked reports whether the server may have deleted nodes, or may yet. After the end of its ctx a Try that is still under way asks for
+// none.
 func (b *Breaking) Asked() bool { return b.asked.Load() }
 
 // Try reports whether the nodes were deleted; it finds none if they were not. It can be called again: nodes that an earlier try may have

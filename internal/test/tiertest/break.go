@@ -128,8 +128,9 @@ func sharedIsBroken(s *scene) {
 	reader := b.queue()
 	h.share(s.Context()).succeeded("Share")
 	other := reader.granted()
+	token := breaker.sees(2)[0].Token
 	waiting := breaker.as(second.Writing).queue()
-	breaker.breaks(breaker.sees(3)[0].Token, nil)
+	breaker.breaks(token, nil)
 	s.awaitBroken(h)
 	s.wait(waiting)
 	s.release(other)

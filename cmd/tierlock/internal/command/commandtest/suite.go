@@ -297,7 +297,8 @@ func permitsAreShared(t *testing.T, s Site) {
 	s.want(t, "permits -set 5 /permits/db", 0, `(?m)^/permits/db has 5 permits$`)
 	s.want(t, "permits /permits/db", 64, "permits wants -set N")
 	s.want(t, "revoke /permits/db", 1, "permits cannot be revoked")
-	s.want(t, "break /permits/db -yes -token 1", 1, "nothing was deleted: 1 is not the token of a holder; 4 of 5 permits in use: 3 by .*, 1 process waits")
+	s.want(t, "break /permits/db -yes -token 1", 1,
+		"nothing was deleted: 1 is not the token of a holder; 4 of 5 permits in use: 3 by .*, 1 process waits")
 
 	large.Leave(3)
 	first.Exits(3)
@@ -518,7 +519,8 @@ func permitsAreBroken(t *testing.T, s Site) {
 	})
 	token := q.Semaphore.Shares[0].Tokens[0]
 	s.want(t, "who /broken/db", 0, fmt.Sprintf(`(?m)^PERMITS +NODE AGE +TOKEN .*\n2 .* %d .* pid %d `, token, holder.Keeper()))
-	s.want(t, fmt.Sprintf("break /broken/db -yes -token %d", q.Semaphore.Queue[0].Token), 1, "is not the token of a holder; 2 of 2 permits in use")
+	s.want(t, fmt.Sprintf("break /broken/db -yes -token %d", q.Semaphore.Queue[0].Token), 1,
+		"is not the token of a holder; 2 of 2 permits in use")
 	s.want(t, fmt.Sprintf("break /broken/db -yes -token %d", token), 0, fmt.Sprintf(`deleted permits of \S+ pid %d run`, holder.Keeper()),
 		"of 2 permits in use", "may still be working")
 	stage.Next().Leave(0)
