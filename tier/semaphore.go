@@ -33,7 +33,7 @@ type Semaphore struct {
 	invalid  error // why path, number or an option cannot be used, nil if they can
 }
 
-// Semaphore returns the semaphore at path, of which all processes together may hold that many permits. It sends nothing and need not be
+// Semaphore returns the semaphore at path. All processes together may hold that many permits. It sends nothing and need not be
 // closed. Semaphores of one path share the permits of this process. A wrong path, number or option is an error of its methods. If the store
 // has no semaphores, the error wraps [errors.ErrUnsupported].
 //
