@@ -100,7 +100,7 @@ var nodeBehaviours = []behaviour{
 		},
 		want:    `first Lock ok, first Unlock ok, second Lock ok, data "2", ACL as given: true, second Unlock ok, left 0`,
 		ours:    `first Lock ok, first Unlock ok, second Lock ok, data "1", ACL as given: false, second Unlock ok, left 0`,
-		because: "A node carries the data and the ACL",
+		because: "A node has the data and the ACL",
 	},
 	{
 		name: "missing parents", modelOnly: true,
