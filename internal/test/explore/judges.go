@@ -859,7 +859,8 @@ func (w *queues) judgeRest() {
 		w.judgeEndLocked(e)
 	}
 	for _, p := range w.processes {
-		if p.refused && !p.gaveUp {
+		permits := func(c *caller) bool { return c.call.permits() > 0 } // which others of the process may have left to it meanwhile
+		if p.refused && !p.gaveUp && !slices.ContainsFunc(p.callers, permits) {
 			w.blameLocked("fails", "none fails of %s, which was refused to enter", p.name)
 		}
 		if p.told.connection != tier.Connected && !p.closing && !w.scope.Attached { // the client library tells nobody else
