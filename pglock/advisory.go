@@ -71,8 +71,8 @@ import (
 // Revoke waits up to an eighth of the TTL for the holders to confirm. A holder that is not connected at that time may get the request up to
 // a TTL later, or never. For holders of other programs the error wraps [errors.ErrUnsupported].
 //
-// [tier.Mutex.Break] removes nothing, and its error wraps [errors.ErrUnsupported]. To take a lock away, end the server process of its holder:
-// pg_terminate_backend with the ID that Contenders shows.
+// [tier.Mutex.Break] removes nothing, and its error wraps [errors.ErrUnsupported]. To take a lock away, end the server process of its
+// holder: pg_terminate_backend with the ID that Contenders shows.
 func NewAdvisory(ctx context.Context, pool *pgxpool.Pool, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	return front(ctx, pool, opts, openAdvisory)
 }

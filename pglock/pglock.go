@@ -14,7 +14,7 @@ import (
 )
 
 // New returns a registry of locks in the database of pool, which needs the schema of [Migrate] or of the command tierlock migrate. It
-// blocks until there is a session or ctx ends: give ctx a deadline. It connects as pool does, with its hooks BeforeConnect and AfterConnect,
+// blocks until there is a session or ctx ends: give ctx a deadline. It connects as pool does, with BeforeConnect and AfterConnect,
 // on connections of its own: one that renews and listens, and up to four for requests. The pool itself serves [Tx].
 //
 // A wrong option, a missing schema or one of another version, a missing permission, and a server or pooler that cannot be used are errors

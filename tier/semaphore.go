@@ -171,8 +171,8 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 }
 
 // Contenders returns the processes that hold permits, in the order in which they took the first one that they still have, and then the
-// queue of waiting processes. A process that holds permits and waits for more is in both. A holder appears once for each grant of the store,
-// with its token: that of [Permits.Token], but on ZooKeeper another one. Otherwise Contenders is like [Mutex.Contenders].
+// queue of waiting processes. A process that holds permits and waits for more is in both. A holder appears once for each grant of the
+// store, with its token: that of [Permits.Token], but on ZooKeeper another one. Otherwise Contenders is like [Mutex.Contenders].
 func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	if s.invalid != nil {
 		return nil, s.invalid

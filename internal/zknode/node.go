@@ -46,7 +46,7 @@ type Node struct {
 
 	// A downgrade replaces the znodes of a writer by those of a reader. Requests name znodes, so they wait while it is unknown which of
 	// the two exist.
-	names  *weighted.Weighted   // one unit to send a request that names the znodes, all to replace them; events and heartbeats never wait for it
+	names  *weighted.Weighted   // one unit to send a request that names the znodes, all to replace them; events and heartbeats never wait
 	next   atomic.Pointer[form] // the znodes of a downgrade whose outcome is unknown, maybe for good
 	reader atomic.Pointer[form] // the znodes since the downgrade, nil before
 
