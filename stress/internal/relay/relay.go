@@ -16,19 +16,22 @@ import (
 type Relay struct {
 	delay     time.Duration // one way
 	listeners []net.Listener
-	flowing   mutexbool.Bool // false while nothing passes either way
+	requests  mutexbool.Bool // false while nothing passes to the servers
+	answers   mutexbool.Bool // false while nothing passes to the clients
 	tasks     sync.WaitGroup
 
 	mu       sync.Mutex // guards the fields below
 	refusing bool
 	conns    map[net.Conn]struct{}
+	last     chan struct{} // closed by the request after which no other passes; nil if none is to be the last
 }
 
 // New returns a relay to the targets, whose bytes take the delay each way on top of what
 // they take anyway.
 func New(targets []string, delay time.Duration) (*Relay, error) {
 	r := &Relay{delay: delay, conns: make(map[net.Conn]struct{})}
-	r.flowing.Set()
+	r.requests.Set()
+	r.answers.Set()
 	for _, target := range targets {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -61,14 +64,32 @@ func (r *Relay) Cut() {
 }
 
 // Mute keeps the connections open and passes nothing on until Heal.
-func (r *Relay) Mute() { r.flowing.Clear() }
+func (r *Relay) Mute() {
+	r.requests.Clear()
+	r.answers.Clear()
+}
 
-// Heal undoes Cut and Mute.
-func (r *Relay) Heal() {
-	r.flowing.Set()
+// MuteAnswers passes requests on and keeps their answers until Answer or Heal. Cut loses them.
+func (r *Relay) MuteAnswers() { r.answers.Clear() }
+
+// LastRequest passes one more request on, and no other one until Heal. The channel is closed when that request has passed.
+func (r *Relay) LastRequest() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.refusing = false
+	r.last = make(chan struct{})
+	return r.last
+}
+
+// Answer passes answers on again.
+func (r *Relay) Answer() { r.answers.Set() }
+
+// Heal undoes all of them.
+func (r *Relay) Heal() {
+	r.mu.Lock()
+	r.refusing, r.last = false, nil
+	r.mu.Unlock()
+	r.requests.Set()
+	r.answers.Set()
 }
 
 func (r *Relay) serve(l net.Listener, target string) {
@@ -95,8 +116,19 @@ func (r *Relay) join(client net.Conn, target string) {
 	if !r.admit(server) {
 		return
 	}
-	r.tasks.Go(func() { r.pump(server, client) })
-	r.pump(client, server)
+	r.tasks.Go(func() { r.pump(server, client, &r.requests, r.asked) })
+	r.pump(client, server, &r.answers, func() {})
+}
+
+// asked notes that a request is about to pass.
+func (r *Relay) asked() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last != nil {
+		r.requests.Clear()
+		close(r.last)
+		r.last = nil
+	}
 }
 
 // flight is bytes that arrived together, and leave together.
@@ -111,7 +143,7 @@ const maxFlights = 1 << 12
 
 // pump carries bytes until there are no more and then closes both ends, so that the
 // other direction ends, too. What was under way arrives before the end does.
-func (r *Relay) pump(to, from net.Conn) {
+func (r *Relay) pump(to, from net.Conn, flowing *mutexbool.Bool, passes func()) {
 	defer to.Close()
 	defer from.Close()
 	alarm, err := newAlarm()
@@ -123,8 +155,9 @@ func (r *Relay) pump(to, from net.Conn) {
 	r.tasks.Go(func() { r.launch(flights, from) })
 	for f := range flights {
 		err := alarm.wait(f.due)
-		<-r.flowing.C()
-		if err == nil {
+		<-flowing.C()
+		if err == nil && len(f.bytes) > 0 {
+			passes()
 			_, err = to.Write(f.bytes)
 		}
 		if err != nil {
@@ -172,7 +205,8 @@ func (r *Relay) Close() error {
 		errs = append(errs, l.Close())
 	}
 	r.Cut()
-	r.flowing.Set()
+	r.requests.Set()
+	r.answers.Set()
 	r.tasks.Wait()
 	return errors.Join(errs...)
 }

@@ -35,6 +35,25 @@ func TestMuteRelayKeepsItsConnections(t *testing.T) {
 	need.WantErr(t, "read once healed", need.ErrOf(conn.Read(make([]byte, 1))), nil)
 }
 
+func TestTheLastRequestIsAnsweredLateAndNoOtherPasses(t *testing.T) {
+	r := newTestRelay(t)
+	conn := dial(t, r)
+	r.MuteAnswers()
+	passed := r.LastRequest()
+	need.Get(io.WriteString(conn, "x"))(t)
+	<-passed
+	need.Get(io.WriteString(conn, "y"))(t)
+	r.Answer()
+	got := make([]byte, 2)
+	need.OK(t, conn.SetReadDeadline(time.Now().Add(5*time.Second)))
+	need.Equal(t, "what comes back of the last request", string(got[:need.Get(conn.Read(got))(t)]), "x")
+	need.OK(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	need.WantErr(t, "read after it", need.ErrOf(conn.Read(got)), os.ErrDeadlineExceeded)
+	r.Heal()
+	need.OK(t, conn.SetReadDeadline(time.Now().Add(5*time.Second)))
+	need.Equal(t, "what comes back once healed", string(got[:need.Get(conn.Read(got))(t)]), "y")
+}
+
 func TestFlightsDoNotWaitForOneAnother(t *testing.T) {
 	const delay, flights = 50 * time.Millisecond, 100
 	near, remote := pumped(t, delay)
@@ -72,7 +91,7 @@ func pumped(t *testing.T, delay time.Duration) (near, remote net.Conn) {
 	r := need.Get(New(nil, delay))(t)
 	near, from := net.Pipe()
 	to, remote := net.Pipe()
-	r.tasks.Go(func() { r.pump(to, from) })
+	r.tasks.Go(func() { r.pump(to, from, &r.requests, r.asked) })
 	t.Cleanup(func() {
 		_, _ = near.Close(), remote.Close()
 		_ = r.Close()
