@@ -1,0 +1,105 @@
+package verdict
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/test/child"
+	"github.com/tierlock/tierlock/stress/internal/clock"
+)
+
+// fault is something that goes wrong while one process owns the lock and another one waits for it.
+type fault struct {
+	name string
+	text string
+	// strike returns when all is well again, and says what chance decided.
+	strike func(ctx context.Context, t *trial) (choice string, err error)
+}
+
+var faults = []fault{
+	{"stopped", "The owner is stopped for longer than its lease: SIGSTOP, and SIGCONT later.", stopOwner},
+	{"cut", "The owner is cut off from the server: in odd trials nothing passes, in even ones connections end and new ones are refused.", cutOwner},
+	{"server-stopped", "The server is stopped and goes on: SIGSTOP and SIGCONT.", stopServer},
+	{"server-killed", "The server is killed with SIGKILL and starts again with its data.", killServer},
+	{"answers", "The owner's requests arrive, and their answers are lost with the connection: when it acquires, while it owns, when it releases, in turn.", loseAnswers},
+	{"late", "One renewal is answered late, and then the owner is cut off.", answerLate},
+}
+
+func stopOwner(ctx context.Context, t *trial) (string, error) {
+	process := t.owner.Cmd.Process
+	if err := child.Pause(process); err != nil {
+		return "", err
+	}
+	long := t.wait(ctx, lease*6/5, lease*9/5)
+	t.woke = clock.Now()
+	return fmt.Sprintf("for %.1f s", long), child.Resume(process)
+}
+
+func cutOwner(ctx context.Context, t *trial) (string, error) {
+	defer t.relay.Heal()
+	how := "mute"
+	if t.number%2 == 0 {
+		how = "refused"
+		t.relay.Cut()
+	} else {
+		t.relay.Mute()
+	}
+	return fmt.Sprintf("%s for %.1f s", how, t.wait(ctx, lease*9/5, lease*12/5)), nil
+}
+
+func stopServer(ctx context.Context, t *trial) (string, error) {
+	if err := t.cluster.Pause(); err != nil {
+		return "", err
+	}
+	long := t.wait(ctx, lease/2, lease*9/5)
+	return fmt.Sprintf("for %.1f s", long), t.cluster.Resume()
+}
+
+func killServer(ctx context.Context, t *trial) (string, error) {
+	t.cluster.Members[0].Kill()
+	long := t.wait(ctx, 0, lease/2)
+	return fmt.Sprintf("for %.1f s and its start", long), t.cluster.Restart(ctx)
+}
+
+// loseAnswers is the one that may come before the owner asks.
+func loseAnswers(ctx context.Context, t *trial) (choice string, err error) {
+	defer t.relay.Heal()
+	t.relay.MuteAnswers()
+	switch t.number % 3 {
+	case 1:
+		choice = "while it acquires"
+		t.owner.order(acquire)
+	case 2:
+		choice = "while it owns"
+	case 0:
+		choice = "while it releases"
+		t.owner.order(release)
+	}
+	long := t.wait(ctx, lease/10, lease/2)
+	t.relay.Cut()
+	return fmt.Sprintf("%s, for %.1f s", choice, long), nil
+}
+
+// answerLate is about deadlines that count from an answer, and not from when it was asked for.
+func answerLate(ctx context.Context, t *trial) (string, error) {
+	defer t.relay.Heal()
+	t.relay.MuteAnswers()
+	select {
+	case <-t.relay.LastRequest():
+	case <-time.After(lease):
+		return "", fmt.Errorf("the owner does not renew within %v", lease)
+	}
+	late := t.wait(ctx, lease/2, lease*6/10)
+	t.relay.Answer()
+	clock.Sleep(lease/20, ctx.Done())
+	t.relay.Mute()
+	return fmt.Sprintf("late by %.1f s, cut off for %.1f s", late, t.wait(ctx, lease*8/5, lease*2)), nil
+}
+
+// wait lets chance decide how long, and returns that in seconds.
+func (t *trial) wait(ctx context.Context, low, high time.Duration) float64 {
+	long := low + time.Duration(t.random.Int64N(int64(high-low)))
+	clock.Sleep(long, ctx.Done())
+	return long.Seconds()
+}

@@ -1,0 +1,43 @@
+package verdict
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/test/oracle"
+	"github.com/tierlock/tierlock/stress/internal/clock"
+)
+
+// verdict is what the judge found in the turns of one trial.
+type verdict struct {
+	Overlaps int           // turns that began while another owner believed in its own
+	Late     time.Duration // for how long an owner believed when another one had begun, at the worst
+}
+
+// judge lets the oracle of tierlock's own tests judge the turns. Those that last still do so at the end. Until woke the owner was stopped,
+// and could do nothing with its belief.
+func judge(turns []turn, woke, end clock.Instant) verdict {
+	turns = slices.Clone(turns)
+	for i := range turns {
+		if turns[i].until == 0 {
+			turns[i].until = end
+		}
+	}
+	slices.SortStableFunc(turns, func(x, y turn) int { return cmp.Compare(x.from, y.from) })
+	var v verdict
+	lock := oracle.Lock{Room: oracle.Mutex}
+	for i, t := range turns {
+		for j, before := range turns[:i] {
+			if before.until <= t.from {
+				lock = lock.Without(oracle.Turn{Process: j})
+			}
+			v.Late = max(v.Late, before.until.Sub(max(t.from, woke)))
+		}
+		var err error
+		if lock, err = lock.Enter(oracle.Turn{Process: i, Weight: 1}); err != nil {
+			v.Overlaps++
+		}
+	}
+	return v
+}

@@ -1,0 +1,220 @@
+package verdict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/stress/internal/twin"
+)
+
+// task is that of a process with one contender.
+type task struct {
+	Subject string
+	Servers []string
+	Path    string
+}
+
+// event is what such a process says, and when that was.
+type event struct {
+	What string
+	At   clock.Instant // of over: until when the owner believed; 0 if never
+	Why  string        // of failed and released, "" without an error
+}
+
+const (
+	ready    = "ready"    // to take orders
+	granted  = "held"     // Its acquisition has returned.
+	over     = "over"     // It does not believe in its hold any more, or is about to release it.
+	released = "released" // Its release has returned.
+	failed   = "failed"   // Its acquisition has returned an error, and it asks again.
+)
+
+// The orders.
+const (
+	acquire = "acquire"
+	release = "release"
+)
+
+// partyMain is such a process. Whoever loses a lock releases it, as a deferred call would.
+func partyMain() int {
+	var t task
+	orders, err := twin.Begin(&t)
+	if err != nil {
+		return 1
+	}
+	ctx := context.Background()
+	contend, err := t.dial(ctx)
+	if err != nil {
+		_ = twin.Say(event{What: failed, At: clock.Now(), Why: err.Error()})
+		return 1
+	}
+	_ = twin.Say(event{What: ready, At: clock.Now()})
+	leave := make(chan struct{}, 1)
+	for orders.Scan() {
+		switch orders.Text() {
+		case acquire:
+			leave = make(chan struct{}, 1)
+			go takeTurn(ctx, contend, leave)
+		case release:
+			select {
+			case leave <- struct{}{}:
+			default: // It leaves already.
+			}
+		}
+	}
+	return 0
+}
+
+func (t task) dial(ctx context.Context) (store.Contender, error) {
+	s, err := subjectNamed(t.Subject)
+	if err != nil {
+		return nil, err
+	}
+	locker, err := s.Dial(ctx, store.Options{Servers: t.Servers, Goroutines: 1, SessionTimeout: lease})
+	if err != nil {
+		return nil, err
+	}
+	return locker.Contender(t.Path)
+}
+
+// takeTurn asks until it has the lock, and has it until it is lost or leave says so.
+func takeTurn(ctx context.Context, contend store.Contender, leave <-chan struct{}) {
+	hold, err := contend(ctx, 1)
+	for err != nil {
+		_ = twin.Say(event{What: failed, At: clock.Now(), Why: err.Error()})
+		time.Sleep(200 * time.Millisecond)
+		hold, err = contend(ctx, 1)
+	}
+	_ = twin.Say(event{What: granted, At: clock.Now()})
+	believed := believe(hold, leave)
+	_ = twin.Say(event{What: over, At: believed})
+	why := ""
+	if err := hold.Release(); err != nil {
+		why = err.Error()
+	}
+	_ = twin.Say(event{What: released, At: clock.Now(), Why: why})
+}
+
+// believe returns when a look last found the hold valid. A process that was stopped looks before it acts, as a careful one does.
+func believe(hold store.Hold, leave <-chan struct{}) (believed clock.Instant) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		look := clock.Now()
+		if hold.Err() != nil {
+			return believed
+		}
+		believed = look
+		select {
+		case <-leave:
+			return believed
+		case <-tick.C:
+		}
+	}
+}
+
+// party is the trial's side of such a process.
+type party struct {
+	*twin.Twin
+	name   string
+	events chan event
+	turns  []turn
+	away   bool   // Its last release has returned.
+	failed string // why it failed last
+}
+
+// turn is a hold as its owner saw it.
+type turn struct {
+	who         string
+	from, until clock.Instant // until is 0 while it lasts
+}
+
+func startParty(ctx context.Context, name string, t task) (*party, error) {
+	cmd, err := twin.Command(context.Background(), "party")
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = nil // Libraries log what they suffer.
+	c, err := twin.Start(cmd, t)
+	if err != nil {
+		return nil, err
+	}
+	p := &party{Twin: c, name: name, events: make(chan event, 1<<12)}
+	go func() {
+		defer close(p.events)
+		var e event
+		for c.Out.Decode(&e) == nil {
+			p.events <- e
+		}
+	}()
+	if _, err := p.await(ctx, ready, patience); err != nil {
+		return nil, errors.Join(err, p.end())
+	}
+	return p, nil
+}
+
+func (p *party) order(what string) { _, _ = fmt.Fprintln(p.In, what) }
+
+// errLate says that a process did not say in time what it was to say.
+var errLate = errors.New("not in time")
+
+// await takes in what the process says, and returns when it says what.
+func (p *party) await(ctx context.Context, what string, long time.Duration) (clock.Instant, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, long, errLate)
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("%s, %s: %w (%s)", p.name, what, context.Cause(ctx), p.failed)
+		case e, ok := <-p.events:
+			if !ok {
+				return 0, fmt.Errorf("%s, %s: the process is gone (%s)", p.name, what, p.failed)
+			}
+			p.note(e)
+			if e.What == what {
+				return e.At, nil
+			}
+		}
+	}
+}
+
+func (p *party) note(e event) {
+	switch e.What {
+	case granted:
+		p.turns, p.away = append(p.turns, turn{who: p.name, from: e.At}), false
+	case over:
+		p.turns[len(p.turns)-1].until = max(e.At, p.turns[len(p.turns)-1].from)
+	case released:
+		p.away = true
+	case failed:
+		p.failed = e.Why
+	}
+}
+
+// take takes in what the process has said already.
+func (p *party) take() {
+	for len(p.events) > 0 {
+		p.note(<-p.events)
+	}
+}
+
+// awaitRelease returns when nothing is left to do of the last turn.
+func (p *party) awaitRelease(ctx context.Context) error {
+	if p.away {
+		return nil
+	}
+	_, err := p.await(ctx, released, patience)
+	return err
+}
+
+// inside reports whether the process has a turn, by what was taken in.
+func (p *party) inside() bool { return len(p.turns) > 0 && p.turns[len(p.turns)-1].until == 0 }
+
+func (p *party) end() error {
+	_ = p.Cmd.Process.Kill()
+	return p.Cmd.Wait()
+}

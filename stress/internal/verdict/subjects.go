@@ -1,0 +1,101 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+// Subject is a lock that is judged.
+type Subject struct {
+	Name   string // without a space, for -only
+	Title  string
+	Module string // whose version the document names
+	Store  *store.Store
+	Dial   store.Dial
+	Lease  string // by which option the lease is 5 s, and its default
+	Tells  string // how the owner notices a loss, as its documentation has it
+	Limits []Limit
+}
+
+// Limit is what the subject's documentation says itself, quoted.
+type Limit struct {
+	Text, Source string
+	Faults       []string // next to which it stands; all of them if nil
+}
+
+// subjects are all of them, once [Main] has begun.
+var subjects = peers
+
+var peers = []Subject{
+	{
+		Name: "zk.Lock", Title: "`zk.Lock`", Module: "github.com/go-zookeeper/zk", Store: store.ZooKeeper, Dial: dialZK,
+		Lease: "the session timeout given to `zk.Connect`; no default",
+		Tells: "nothing; the program takes `StateDisconnected` and `StateExpired` for a loss",
+	},
+	{
+		Name: "etcd-mutex", Title: "etcd `concurrency.Mutex`", Module: "go.etcd.io/etcd/client/v3", Store: store.Etcd, Dial: dialEtcd,
+		Lease: "`concurrency.WithTTL(5)`; 60 s", Tells: "`Session.Done`",
+	},
+	{
+		Name: "redsync", Title: "redsync", Module: "github.com/go-redsync/redsync/v4", Store: store.Redis, Dial: dialRedsync,
+		Lease: "`redsync.WithExpiry(5 s)`; 8 s", Tells: "`Until`; the program calls `Extend` each third of the lease",
+	},
+	{
+		Name: "bsm-redislock", Title: "bsm/redislock", Module: "github.com/bsm/redislock", Store: store.Redis, Dial: dialBsm,
+		Lease: "the `ttl` of `Obtain`; no default", Tells: "an error of `Refresh`, which the program calls each third of the lease",
+	},
+	{
+		Name: "rueidislock", Title: "rueidislock", Module: "github.com/redis/rueidis", Store: store.Redis, Dial: dialRueidislock,
+		Lease: "`KeyValidity`; 5 s", Tells: "the context that `WithContext` returns",
+	},
+	{
+		Name: "pg_advisory_lock", Title: "`pg_advisory_lock` on pgx", Module: "github.com/jackc/pgx/v5", Store: store.PostgresAdvisory, Dial: dialAdvisory,
+		Lease: "`idle_session_timeout`; by default no session ends",
+		Tells: "an error of `Ping`, which the program calls each third of the lease",
+	},
+}
+
+var own = []Subject{
+	ours(store.ZooKeeper, "ZooKeeper"),
+	ours(store.Etcd, "etcd"),
+	ours(store.Redis, "Redis"),
+	ours(store.Postgres, "PostgreSQL"),
+	ours(store.PostgresAdvisory, "PostgreSQL, advisory"),
+}
+
+func ours(s *store.Store, where string) Subject {
+	return Subject{
+		Name: "tierlock-" + s.Name, Title: "tierlock on " + where, Store: s, Dial: s.Locks["mutex"].Dial,
+		Lease: "`tier.WithLeaseTTL(5 s)`; 15 s", Tells: "`Hold.Err`",
+	}
+}
+
+func subjectNamed(name string) (Subject, error) {
+	i := slices.IndexFunc(subjects, func(s Subject) bool { return s.Name == name })
+	if i < 0 {
+		return Subject{}, fmt.Errorf("no subject %q", name)
+	}
+	return subjects[i], nil
+}
+
+// cell is a subject under a fault.
+type cell struct {
+	subject Subject
+	fault   fault
+}
+
+// choose returns the cells whose subject/fault begins with one of the names, or all if there is none.
+func choose(only string) (cells []cell) {
+	for _, f := range faults {
+		for _, s := range subjects {
+			wanted := func(name string) bool { return strings.HasPrefix(s.Name+"/"+f.name, name) || name == "/"+f.name }
+			if only == "" || slices.ContainsFunc(strings.Split(only, ","), wanted) {
+				cells = append(cells, cell{s, f})
+			}
+		}
+	}
+	return cells
+}

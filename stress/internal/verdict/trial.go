@@ -1,0 +1,144 @@
+package verdict
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/relay"
+	"github.com/tierlock/tierlock/stress/internal/store"
+)
+
+const (
+	lease = 5 * time.Second
+	// patience is for an acquisition that nothing hinders any more.
+	patience = 4 * lease
+	// obstinacy is for how long an owner may believe in a lock that another one has, until the trial ends that.
+	obstinacy = 3 * lease
+)
+
+// outcome is what one trial showed.
+type outcome struct {
+	Subject string
+	Fault   string
+	Number  int    // counts the trials of a cell from 1; with the seed it decides all that chance does
+	Choice  string // what chance decided
+	Error   string // why the trial shows nothing; then the rest is not set
+
+	verdict
+	Never []string // the acquisitions that did not return though nothing hindered them
+	Left  int64    // entries in the store when everybody had released
+}
+
+// trial has an owner behind a relay, and another process that waits.
+type trial struct {
+	number        int
+	random        *rand.Rand
+	cluster       *store.Cluster
+	relay         *relay.Relay
+	owner, waiter *party
+	woke          clock.Instant // when the owner went on that was stopped
+}
+
+// try runs one trial on a server of its own.
+func try(ctx context.Context, s Subject, f fault, number int, seed uint64) (o outcome) {
+	o = outcome{Subject: s.Name, Fault: f.name, Number: number}
+	if err := conduct(ctx, s, f, seed, &o); err != nil {
+		o.Error = err.Error()
+	}
+	return o
+}
+
+func conduct(ctx context.Context, s Subject, f fault, seed uint64, o *outcome) (err error) {
+	t := &trial{number: o.Number, random: rand.New(rand.NewPCG(seed, uint64(o.Number)))} //nolint:gosec // the same again
+	if t.cluster, err = s.Store.Start(ctx, store.Shape{Members: 1, Hasty: true}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.cluster.Stop()) }()
+	if t.relay, err = relay.New(t.cluster.Addrs(), 0); err != nil {
+		return err
+	}
+	defer t.relay.Close()
+	view, err := s.Store.Observe(ctx, store.Place{Servers: t.cluster.Addrs(), Lock: "verdict", Paths: 1})
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	if t.owner, err = startParty(ctx, "owner", task{s.Name, t.relay.Addrs(), view.Paths()[0]}); err != nil {
+		return err
+	}
+	defer t.owner.end() //nolint:errcheck // It is killed.
+	if t.waiter, err = startParty(ctx, "waiter", task{s.Name, t.cluster.Addrs(), view.Paths()[0]}); err != nil {
+		return err
+	}
+	defer t.waiter.end() //nolint:errcheck // likewise
+	if err := t.run(ctx, f, o); err != nil {
+		return err
+	}
+	t.owner.take()
+	o.verdict = judge(append(t.owner.turns, t.waiter.turns...), t.woke, clock.Now())
+	if err := view.Renew(ctx); err != nil {
+		return err
+	}
+	o.Left, err = store.Leaked(ctx, view, lease/2)
+	return err
+}
+
+// run brings the fault about, and then gives each process a turn.
+func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
+	asking := f.name == "answers" && t.number%3 == 1
+	if !asking {
+		t.owner.order(acquire)
+		if _, err := t.owner.await(ctx, granted, patience); err != nil {
+			return err
+		}
+		t.waiter.order(acquire)
+		t.wait(ctx, lease/5, lease*4/5) // between its renewals
+	}
+	if o.Choice, err = f.strike(ctx, t); err != nil {
+		return err
+	}
+	if asking {
+		t.waiter.order(acquire)
+	}
+	// An owner may keep its lock, if the store has kept that.
+	_, err = t.waiter.await(ctx, granted, 2*lease+lease/2)
+	if errors.Is(err, errLate) {
+		t.owner.order(release)
+		_, err = t.waiter.await(ctx, granted, patience)
+	}
+	if err != nil {
+		return o.never(err)
+	}
+	if t.owner.take(); t.owner.inside() {
+		if _, err := t.owner.await(ctx, over, obstinacy); errors.Is(err, errLate) {
+			t.owner.order(release)
+		}
+	}
+	t.waiter.order(release)
+	if err := t.waiter.awaitRelease(ctx); err != nil {
+		return o.never(err)
+	}
+	if t.owner.turns != nil { // otherwise it asks all the time
+		if err := t.owner.awaitRelease(ctx); err != nil {
+			return o.never(err)
+		}
+		t.owner.order(acquire)
+	}
+	if _, err = t.owner.await(ctx, granted, patience); err != nil {
+		return o.never(err)
+	}
+	t.owner.order(release)
+	return o.never(t.owner.awaitRelease(ctx))
+}
+
+// never takes down that something did not return in time. Another error ends the trial.
+func (o *outcome) never(err error) error {
+	if !errors.Is(err, errLate) {
+		return err
+	}
+	o.Never = append(o.Never, err.Error())
+	return nil
+}

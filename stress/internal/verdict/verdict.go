@@ -1,0 +1,77 @@
+// Package verdict judges tierlock and its peers by the same faults: see docs/verdicts.md, which it writes.
+package verdict
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/tierlock/tierlock/stress/internal/twin"
+)
+
+// Main is the program, and each process that it starts. It judges others beside those that it knows.
+func Main(others ...Subject) int {
+	subjects = slices.Concat(peers, others, own)
+	if twin.Role() == "party" {
+		return partyMain()
+	}
+	return run(os.Args[1:], os.Stdout, os.Stderr)
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("verdicts", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	only := flags.String("only", "", "cells, such as redsync/cut, separated by commas; subject or /fault alone names several (default: all)")
+	trials := flags.Int("trials", 3, "of each cell")
+	number := flags.Int("trial", 0, "the only one to run, from 1 (default: all)")
+	seed := flags.Uint64("seed", 1, "of all random choices")
+	parallel := flags.Int("parallel", 6, "trials at a time; they mostly wait")
+	to := flags.String("to", "", "file for the document (default: none)")
+	if flags.Parse(args) != nil {
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	r := &report{begin: machine(), seed: *seed, trials: *trials}
+	r.conduct(ctx, choose(*only), *number, *parallel, stdout)
+	if ctx.Err() != nil {
+		return 1
+	}
+	if *to != "" {
+		if err := os.WriteFile(*to, []byte(r.document()), 0o644); err != nil { //nolint:gosec // a document is for everybody
+			fmt.Fprintln(stderr, err)
+			return 1
+		}
+	}
+	return 0
+}
+
+// conduct runs the trials of all cells.
+func (r *report) conduct(ctx context.Context, cells []cell, only, parallel int, stdout io.Writer) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for n := 1; n <= r.trials; n++ {
+		for _, c := range cells {
+			if only != 0 && n != only || ctx.Err() != nil {
+				continue
+			}
+			slots <- struct{}{}
+			all.Go(func() {
+				defer func() { <-slots }()
+				o := try(ctx, c.subject, c.fault, n, r.seed)
+				mu.Lock()
+				defer mu.Unlock()
+				r.outcomes = append(r.outcomes, o)
+				fmt.Fprintln(stdout, o)
+			})
+		}
+	}
+	all.Wait()
+}
