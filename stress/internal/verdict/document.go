@@ -1,24 +1,203 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-type report struct {
-	begin    string
+// findings are what all trials showed, and where.
+type findings struct {
 	seed     uint64
 	trials   int
+	where    *report.Environment
+	load     string // of the machine when the run began
 	outcomes []outcome
 }
 
-func machine() string              { return "" }
-func (r *report) document() string { return "" }
+// machineLoad is the mean number of threads that have or want a processor in the last minute, "" if the system does not tell.
+func machineLoad() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	load, _, _ := strings.Cut(string(text), " ")
+	return load
+}
 
 func (o outcome) String() string {
-	head := fmt.Sprintf("%s/%s trial %d: ", o.Subject, o.Fault, o.Number)
+	head := fmt.Sprintf("%s/%s, trial %d, %s: ", o.Subject, o.Fault, o.Number, cmp.Or(o.Choice, "before the fault"))
 	if o.Error != "" {
-		return head + "no outcome: " + strings.ReplaceAll(o.Error, "\n", "; ") + "  " + o.Choice
+		return head + "no outcome: " + strings.ReplaceAll(o.Error, "\n", "; ")
 	}
-	return head + fmt.Sprintf("%d overlaps, %.3f s late, never %q, %d left  %s", o.Overlaps, o.Late.Seconds(), o.Never, o.Left, o.Choice)
+	return head + fmt.Sprintf("overlaps %d, %s; never %q; left %d", o.Overlaps, seconds(o.Late), o.Never, o.Left)
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }
+
+// tally is what the trials of a cell showed together.
+type tally struct {
+	trials, overlaps, never int
+	late                    time.Duration
+	left                    int64
+	again                   []string // the trials in which one of these is not zero, and those without an outcome
+}
+
+func (f *findings) tally(subject, fault string) (t tally) {
+	for _, o := range f.outcomes {
+		if o.Subject != subject || o.Fault != fault {
+			continue
+		}
+		if o.Error != "" {
+			t.again = append(t.again, fmt.Sprintf("%d has no outcome", o.Number))
+			continue
+		}
+		t.trials++
+		t.late = max(t.late, o.Late)
+		t.left = max(t.left, o.Left)
+		if o.Overlaps > 0 {
+			t.overlaps++
+		}
+		if len(o.Never) > 0 {
+			t.never++
+		}
+		if o.bad() {
+			t.again = append(t.again, fmt.Sprintf("%d (%s)", o.Number, o.Choice))
+		}
+	}
+	return t
+}
+
+// bad reports whether a trial showed anything that a lock should not do.
+func (o outcome) bad() bool { return o.Overlaps > 0 || len(o.Never) > 0 || o.Left > 0 }
+
+// of is a number of trials among all, "0" for none.
+func (t tally) of(n int) string {
+	switch {
+	case t.trials == 0:
+		return "–"
+	case n == 0:
+		return "0"
+	}
+	return fmt.Sprintf("%d of %d", n, t.trials)
+}
+
+// document is docs/verdicts.md.
+func (f *findings) document() string {
+	slices.SortFunc(f.outcomes, func(x, y outcome) int {
+		return cmp.Or(cmp.Compare(x.Subject, y.Subject), cmp.Compare(x.Fault, y.Fault), cmp.Compare(x.Number, y.Number))
+	})
+	var w strings.Builder
+	f.introduce(&w)
+	f.summarize(&w)
+	f.describe(&w)
+	for _, fault := range faults {
+		f.detail(&w, fault)
+	}
+	return w.String()
+}
+
+func (f *findings) introduce(w *strings.Builder) {
+	fmt.Fprint(w, `# Verdicts
+
+`+"`make verdicts`"+` writes this page from its results. Do not edit it by hand.
+
+The harness that judges tierlock judges its peers here, under the same faults. An owner process reaches a real server through a proxy. A second
+process reaches the server directly and waits for the lock. Then a fault occurs. Each trial has a server of its own, and chance decides the
+same for every subject. Leases are 5 s. A process that loses its lock releases it, as a deferred call would.
+
+Four numbers count for each cell:
+
+- **Overlaps**: in how many trials both processes were inside, by their own belief. The oracle of tierlock's own tests judges that.
+- **Believed**: for how long an owner believed in its lock after the store had given it to the other process, at the worst. The time in which
+  the owner was stopped does not count. Each owner looks every millisecond at what its library tells, as if it were about to act.
+- **Never**: in how many trials a call did not return within 20 s although the fault was over.
+- **Left**: entries in the store when both processes had released and were idle, at the worst.
+
+An overlap of a few milliseconds right after a stop has a simple reason: the library notices the loss only once its own goroutine runs again. A
+library that compares its own clock with the end of its lease, at the moment when the program asks, does not have it. No library protects
+a write that was checked before the stop and sent after it. Only a fencing token does.
+
+`)
+	versions := map[string]bool{}
+	for _, o := range f.outcomes {
+		versions[o.Server] = o.Server != ""
+	}
+	maps.DeleteFunc(versions, func(_ string, known bool) bool { return !known })
+	fmt.Fprintf(w, "Measured on %s, %d processors (%s, %s), %s; servers: %s. Trials of each cell: %d, with seed %d.",
+		f.where.Date.Format("2 January 2006"), f.where.CPUs, f.where.CPU, f.where.System, f.where.Go,
+		strings.Join(slices.Sorted(maps.Keys(versions)), ", "), f.trials, f.seed)
+	var load float64
+	if _, err := fmt.Sscan(f.load, &load); err == nil && load > float64(f.where.CPUs) {
+		fmt.Fprintf(w, "\nThe machine was loaded with other work: its load average was %s when the run began. Figures below 0.1 s depend on that.", f.load)
+	}
+	fmt.Fprint(w, "\n\nOne trial runs again with `cd stress/verdicts && GOWORK=off go run . -only redsync/cut -trial 2`. `make verdicts FULL=1` runs thirty trials\n"+
+		"of each cell and takes some hours.\n\n")
+}
+
+func (f *findings) summarize(w *strings.Builder) {
+	fmt.Fprint(w, "## Summary\n\nOverlaps, and the longest belief. \"Never\" and \"left\" are named where they are not zero.\n\n|")
+	for _, fault := range faults {
+		fmt.Fprintf(w, " | %s", fault.title)
+	}
+	fmt.Fprintf(w, " |\n|---|%s\n", strings.Repeat("---|", len(faults)))
+	for _, s := range subjects {
+		fmt.Fprintf(w, "| %s", s.Title)
+		for _, fault := range faults {
+			t := f.tally(s.Name, fault.name)
+			fmt.Fprintf(w, " | %s", t.of(t.overlaps))
+			if t.overlaps > 0 {
+				fmt.Fprintf(w, ", %s", seconds(t.late))
+			}
+			if t.never > 0 {
+				fmt.Fprintf(w, "; never: %d", t.never)
+			}
+			if t.left > 0 {
+				fmt.Fprintf(w, "; left: %d", t.left)
+			}
+		}
+		fmt.Fprint(w, " |\n")
+	}
+}
+
+func (f *findings) describe(w *strings.Builder) {
+	fmt.Fprint(w, "\n## How each is used\n\n| | version | option for the lease of 5 s; its default | how the owner notices a loss |\n|---|---|---|---|\n")
+	versions := map[string]string{}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			versions[m.Path] = m.Version
+		}
+	}
+	for _, s := range subjects {
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", s.Title, cmp.Or(versions[s.Module], "this one"), s.Lease, s.Tells)
+	}
+}
+
+func (f *findings) detail(w *strings.Builder, fault fault) {
+	fmt.Fprintf(w, "\n## %s\n\n%s\n\n| | overlaps | believed | never | left | trials that show it |\n|---|---|---|---|---|---|\n", fault.title, fault.text)
+	var limits []string
+	for _, s := range subjects {
+		t := f.tally(s.Name, fault.name)
+		const most = 3
+		again := strings.Join(t.again[:min(len(t.again), most)], ", ")
+		if len(t.again) > most {
+			again += ", …"
+		}
+		if again != "" {
+			again = fmt.Sprintf("`%s/%s` %s", s.Name, fault.name, again)
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %d | %s |\n", s.Title, t.of(t.overlaps), seconds(t.late), t.of(t.never), t.left, again)
+		for _, l := range s.Limits {
+			if again != "" {
+				limits = append(limits, fmt.Sprintf("- %s: \"%s\" (%s)", s.Title, l.Text, l.Source))
+			}
+		}
+	}
+	if limits != nil {
+		fmt.Fprintf(w, "\nWhat they document themselves:\n\n%s\n", strings.Join(limits, "\n"))
+	}
 }

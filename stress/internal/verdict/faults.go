@@ -11,19 +11,23 @@ import (
 
 // fault is something that goes wrong while one process owns the lock and another one waits for it.
 type fault struct {
-	name string
-	text string
+	name  string
+	title string
+	text  string
 	// strike returns when all is well again, and says what chance decided.
 	strike func(ctx context.Context, t *trial) (choice string, err error)
 }
 
 var faults = []fault{
-	{"stopped", "The owner is stopped for longer than its lease: SIGSTOP, and SIGCONT later.", stopOwner},
-	{"cut", "The owner is cut off from the server: in odd trials nothing passes, in even ones connections end and new ones are refused.", cutOwner},
-	{"server-stopped", "The server is stopped and goes on: SIGSTOP and SIGCONT.", stopServer},
-	{"server-killed", "The server is killed with SIGKILL and starts again with its data.", killServer},
-	{"answers", "The owner's requests arrive, and their answers are lost with the connection: when it acquires, while it owns, when it releases, in turn.", loseAnswers},
-	{"late", "One renewal is answered late, and then the owner is cut off.", answerLate},
+	{"stopped", "Owner stopped", "The owner is stopped for longer than its lease: SIGSTOP, and SIGCONT later.", stopOwner},
+	{"cut", "Owner cut off", "In odd trials nothing passes between the owner and the server. In even trials the owner's connections end, and " +
+		"new ones are refused.", cutOwner},
+	{"server-stopped", "Server stopped", "The server is stopped and goes on: SIGSTOP and SIGCONT.", stopServer},
+	{"server-killed", "Server killed", "The server is killed with SIGKILL and starts again with its data.", killServer},
+	{"answers", "Answers lost", "The owner's requests reach the server, and the answers are lost with the connection: while the owner acquires " +
+		"in the first trial, while it owns in the second, while it releases in the third, and so on.", loseAnswers},
+	{"late", "Renewal answered late", "The server answers one renewal late. After that answer the owner is cut off. A deadline that counts from " +
+		"the answer, and not from the request, is too late by the delay.", answerLate},
 }
 
 func stopOwner(ctx context.Context, t *trial) (string, error) {

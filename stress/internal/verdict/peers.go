@@ -209,11 +209,12 @@ func dialBsm(_ context.Context, o store.Options) (store.Locker, error) {
 	return Peer{contend, func() { client.Close() }}, nil
 }
 
-// dialRueidislock has the one server of its README.
+// dialRueidislock has the one server of its README. By default it waits 20 ms for an answer, which takes longer on a busy machine, and
+// then for news that nobody sends.
 func dialRueidislock(_ context.Context, o store.Options) (store.Locker, error) {
 	locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: o.Servers},
-		KeyMajority:  1, NoLoopTracking: true, KeyValidity: o.SessionTimeout,
+		KeyMajority:  1, NoLoopTracking: true, KeyValidity: o.SessionTimeout, TryNextAfter: o.SessionTimeout / 10,
 	})
 	if err != nil {
 		return nil, err

@@ -23,7 +23,6 @@ type Subject struct {
 // Limit is what the subject's documentation says itself, quoted.
 type Limit struct {
 	Text, Source string
-	Faults       []string // next to which it stands; all of them if nil
 }
 
 // subjects are all of them, once [Main] has begun.
@@ -34,27 +33,55 @@ var peers = []Subject{
 		Name: "zk.Lock", Title: "`zk.Lock`", Module: "github.com/go-zookeeper/zk", Store: store.ZooKeeper, Dial: dialZK,
 		Lease: "the session timeout given to `zk.Connect`; no default",
 		Tells: "nothing; the program takes `StateDisconnected` and `StateExpired` for a loss",
+		Limits: []Limit{{
+			Text:   "Is there a way to tell if a previously acquired lock has been lost?",
+			Source: "[an issue, open since 2014](https://github.com/samuel/go-zookeeper/issues/20); the documentation says nothing of it",
+		}},
 	},
 	{
 		Name: "etcd-mutex", Title: "etcd `concurrency.Mutex`", Module: "go.etcd.io/etcd/client/v3", Store: store.Etcd, Dial: dialEtcd,
 		Lease: "`concurrency.WithTTL(5)`; 60 s", Tells: "`Session.Done`",
+		Limits: []Limit{{
+			Text:   "Generally speaking, a lease-based lock service cannot provide mutual exclusion to processes.",
+			Source: "[contrib/lock](https://github.com/etcd-io/etcd/tree/main/contrib/lock)",
+		}},
 	},
 	{
 		Name: "redsync", Title: "redsync", Module: "github.com/go-redsync/redsync/v4", Store: store.Redis, Dial: dialRedsync,
 		Lease: "`redsync.WithExpiry(5 s)`; 8 s", Tells: "`Until`; the program calls `Extend` each third of the lease",
+		Limits: []Limit{{
+			Text:   "This code implements an algorithm which is currently a proposal, it was not formally analyzed.",
+			Source: "[README](https://github.com/go-redsync/redsync#disclaimer)",
+		}},
 	},
 	{
 		Name: "bsm-redislock", Title: "bsm/redislock", Module: "github.com/bsm/redislock", Store: store.Redis, Dial: dialBsm,
 		Lease: "the `ttl` of `Obtain`; no default", Tells: "an error of `Refresh`, which the program calls each third of the lease",
+		Limits: []Limit{{
+			Text:   "TTL returns the remaining time-to-live. Returns 0 if the lock has expired.",
+			Source: "[package redislock](https://pkg.go.dev/github.com/bsm/redislock#Lock.TTL); a program that asks for it before each step finds a loss that `Refresh` has not met yet",
+		}},
 	},
 	{
 		Name: "rueidislock", Title: "rueidislock", Module: "github.com/redis/rueidis", Store: store.Redis, Dial: dialRueidislock,
-		Lease: "`KeyValidity`; 5 s", Tells: "the context that `WithContext` returns",
+		Lease: "`KeyValidity`; 5 s. `TryNextAfter` is 0.5 s, as 20 ms are short on a busy machine",
+		Tells: "the context that `WithContext` returns",
+		Limits: []Limit{{
+			Text:   "The returned `ctx` will be canceled automatically and immediately once the `KeyMajority` is not held anymore",
+			Source: "[README](https://github.com/redis/rueidis/tree/main/rueidislock)",
+		}, {
+			Text:   "You can consider extending the `option.TryNextAfter`",
+			Source: "[its maintainer](https://github.com/redis/rueidis/issues/630)",
+		}},
 	},
 	{
 		Name: "pg_advisory_lock", Title: "`pg_advisory_lock` on pgx", Module: "github.com/jackc/pgx/v5", Store: store.PostgresAdvisory, Dial: dialAdvisory,
 		Lease: "`idle_session_timeout`; by default no session ends",
 		Tells: "an error of `Ping`, which the program calls each third of the lease",
+		Limits: []Limit{{
+			Text:   "Once acquired at session level, an advisory lock is held until explicitly released or the session ends.",
+			Source: "[PostgreSQL, Explicit Locking](https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS)",
+		}},
 	},
 }
 
@@ -66,11 +93,21 @@ var own = []Subject{
 	ours(store.PostgresAdvisory, "PostgreSQL, advisory"),
 }
 
+// ourName is how the names of our own locks begin.
+const ourName = "tierlock-"
+
 func ours(s *store.Store, where string) Subject {
-	return Subject{
-		Name: "tierlock-" + s.Name, Title: "tierlock on " + where, Store: s, Dial: s.Locks["mutex"].Dial,
+	o := Subject{
+		Name: ourName + s.Name, Title: "tierlock on " + where, Store: s, Dial: s.Locks["mutex"].Dial,
 		Lease: "`tier.WithLeaseTTL(5 s)`; 15 s", Tells: "`Hold.Err`",
 	}
+	if s.Brittle {
+		o.Limits = []Limit{{
+			Text:   "Exclusion needs the TCP connection to be alive at both ends or at none.",
+			Source: "[pglock.NewAdvisory](https://pkg.go.dev/github.com/tierlock/tierlock/pglock#NewAdvisory)",
+		}}
+	}
+	return o
 }
 
 func subjectNamed(name string) (Subject, error) {

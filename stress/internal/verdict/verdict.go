@@ -9,9 +9,11 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
+	"github.com/tierlock/tierlock/stress/internal/report"
 	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
@@ -38,10 +40,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	r := &report{begin: machine(), seed: *seed, trials: *trials}
+	r := &findings{where: report.Machine(), load: machineLoad(), seed: *seed, trials: *trials}
 	r.conduct(ctx, choose(*only), *number, *parallel, stdout)
 	if ctx.Err() != nil {
 		return 1
+	}
+	status := 0
+	for _, o := range r.outcomes {
+		if o.Error != "" || o.bad() && strings.HasPrefix(o.Subject, ourName) {
+			fmt.Fprintln(stderr, o)
+			status = 1
+		}
 	}
 	if *to != "" {
 		if err := os.WriteFile(*to, []byte(r.document()), 0o644); err != nil { //nolint:gosec // a document is for everybody
@@ -49,11 +58,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 			return 1
 		}
 	}
-	return 0
+	return status
 }
 
 // conduct runs the trials of all cells.
-func (r *report) conduct(ctx context.Context, cells []cell, only, parallel int, stdout io.Writer) {
+func (r *findings) conduct(ctx context.Context, cells []cell, only, parallel int, stdout io.Writer) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	slots := make(chan struct{}, parallel)
