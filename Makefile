@@ -1,4 +1,4 @@
-.PHONY: library demo explore explore-all serve chaos trace traces partition bench-all bench-zookeeper bench-etcd bench-postgres bench-redis etcd postgres redis test compat sim mutants interop lint vuln fuzz tidy-check cross wine server etcd-server redis-server postgresql-server prometheus
+.PHONY: library demo explore explore-all serve chaos trace traces partition bench-all bench-zookeeper bench-etcd bench-postgres bench-redis etcd postgres redis test compat sim mutants interop lint vuln fuzz verdicts tidy-check cross wine server etcd-server redis-server postgresql-server prometheus
 
 SHELL := bash
 
@@ -126,6 +126,11 @@ library: server
 		TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 30m -skip TestTheTestedLibraryIsThatOfTheModule \
 			./zklock/... ./internal/zknode/... ./tier ./internal/test/explore
 
+# The peers of tierlock under the same faults, on real servers, into docs/verdicts.md: four trials of each cell in at most twenty minutes,
+# and thirty with FULL=1, which takes the night. Its module is outside of go.work: client-go brings all types of Kubernetes.
+verdicts: server etcd-server redis-server postgresql-server
+	cd stress/verdicts && GOWORK=off go run . $(if $(FULL),-trials 30) -to ../../docs/verdicts.md
+
 # Long random schedules of the explorer, and the promises over a connection made elsewhere, in which the race detector stops
 # at the client library.
 SEEDS ?= 500
@@ -187,9 +192,9 @@ wine:
 		go build -o "$$dir/tierlock.exe" ./cmd/tierlock && \
 		TIERLOCK_COMMAND="Z:$$dir/tierlock.exe" go test -count=1 -timeout 3m -exec "$$wine" ./cmd/tierlock ./cmd/tierlock/internal/command
 
-# The modules of go.work, and the one that builds an etcd.
+# The modules of go.work, the one that builds an etcd, and the one with client-go.
 tidy-check:
-	@for dir in $$(go list -m -f '{{.Dir}}') internal/test/etcdserver/etcd; do \
+	@for dir in $$(go list -m -f '{{.Dir}}') internal/test/etcdserver/etcd stress/verdicts; do \
 		echo "go mod tidy -diff in $$dir"; (cd $$dir && GOWORK=off go mod tidy -diff) || exit 1; done
 
 server:

@@ -124,11 +124,11 @@ type cell struct {
 	fault   fault
 }
 
-// choose returns the cells whose subject/fault begins with one of the names, or all if there is none.
+// choose returns the cells that are named subject/fault, subject, or /fault, or all if none is.
 func choose(only string) (cells []cell) {
 	for _, f := range faults {
 		for _, s := range subjects {
-			wanted := func(name string) bool { return strings.HasPrefix(s.Name+"/"+f.name, name) || name == "/"+f.name }
+			wanted := func(name string) bool { return name == s.Name+"/"+f.name || name == s.Name || name == "/"+f.name }
 			if only == "" || slices.ContainsFunc(strings.Split(only, ","), wanted) {
 				cells = append(cells, cell{s, f})
 			}

@@ -30,10 +30,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("verdicts", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	only := flags.String("only", "", "cells, such as redsync/cut, separated by commas; subject or /fault alone names several (default: all)")
-	trials := flags.Int("trials", 3, "of each cell")
+	trials := flags.Int("trials", 4, "of each cell")
 	number := flags.Int("trial", 0, "the only one to run, from 1 (default: all)")
 	seed := flags.Uint64("seed", 1, "of all random choices")
-	parallel := flags.Int("parallel", 6, "trials at a time; they mostly wait")
+	parallel := flags.Int("parallel", 10, "trials at a time; they mostly wait")
 	to := flags.String("to", "", "file for the document (default: none)")
 	if flags.Parse(args) != nil {
 		return 2
