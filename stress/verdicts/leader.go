@@ -17,8 +17,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/verdict"
 )
 
-// leader has client-go's leaderelection, with the proportions of its default times: 15, 10 and 2 s. The leader has the lock. It believes in
-// that as long as both the context of OnStartedLeading and IsLeader say so.
+// leader has client-go's leaderelection, with the proportions of its default times: 15, 10 and 2 s. The leader has the lock. It
+// believes in that as long as both the context of OnStartedLeading and IsLeader say so.
 type leader struct{ releaseOnCancel bool }
 
 func (l leader) dial(_ context.Context, o store.Options) (store.Locker, error) {

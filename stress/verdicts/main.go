@@ -25,10 +25,10 @@ func main() {
 	releasing := s
 	releasing.Name, releasing.Title = "client-go-release", "client-go, `ReleaseOnCancel`"
 	releasing.Dial = leader{releaseOnCancel: true}.dial
-	releasing.Limits = append(releasing.Limits, verdict.Limit{
+	releasing.Limits = []verdict.Limit{{
 		Text: "If you set this to true, you must ensure all code guarded by this lease has successfully completed prior to cancelling the " +
 			"context, or you may have two processes simultaneously acting on the critical path.",
 		Source: source,
-	})
+	}}
 	os.Exit(verdict.Main(s, releasing))
 }

@@ -20,6 +20,8 @@ type findings struct {
 	where    *report.Environment
 	load     string // of the machine when the run began
 	outcomes []outcome
+	jepsen   []string // a row of a table for each store
+	failed   bool     // A lock of ours did what it should not, or a trial has no outcome.
 }
 
 // machineLoad is the mean number of threads that have or want a processor in the last minute, "" if the system does not tell.
@@ -37,7 +39,12 @@ func (o outcome) String() string {
 	return head + fmt.Sprintf("overlaps %d, %s; never %q; left %d", o.Overlaps, seconds(o.Late), o.Never, o.Left)
 }
 
-func seconds(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }
+func seconds(d time.Duration) string {
+	if d > 0 && d < time.Millisecond {
+		return "under 0.001 s"
+	}
+	return fmt.Sprintf("%.3f s", d.Seconds())
+}
 
 // tally is what the trials of a cell showed together.
 type tally struct {
@@ -98,6 +105,7 @@ func (f *findings) document() string {
 	for _, fault := range faults {
 		f.detail(&w, fault)
 	}
+	f.workloadsText(&w)
 	return w.String()
 }
 
@@ -106,20 +114,20 @@ func (f *findings) introduce(w *strings.Builder) {
 
 `+"`make verdicts`"+` writes this page from its results. Do not edit it by hand.
 
-The harness that judges tierlock judges its peers here, under the same faults. An owner process reaches a real server through a proxy. A second
-process reaches the server directly and waits for the lock. Then a fault occurs. Each trial has a server of its own, and chance decides the
+The harness that judges tierlock judges its peers here, under the same faults. An owner process reaches a real server through a proxy. A
+second process reaches the server directly and waits for the lock. Then a fault occurs. Each trial has a server of its own, and chance decides the
 same for every subject. Leases are 5 s. A process that loses its lock releases it, as a deferred call would.
 
 Four numbers count for each cell:
 
 - **Overlaps**: in how many trials both processes were inside, by their own belief. The oracle of tierlock's own tests judges that.
-- **Believed**: for how long an owner believed in its lock after the store had given it to the other process, at the worst. The time in which
-  the owner was stopped does not count. Each owner looks every millisecond at what its library tells, as if it were about to act.
+- **Believed**: for how long an owner believed in its lock after the store had given it to the other process, at the worst. The time in
+  which the owner was stopped does not count. Each owner looks every millisecond at what its library tells, as if it were about to act.
 - **Never**: in how many trials a call did not return within 20 s although the fault was over.
 - **Left**: entries in the store when both processes had released and were idle, at the worst.
 
-An overlap of a few milliseconds right after a stop has a simple reason: the library notices the loss only once its own goroutine runs again. A
-library that compares its own clock with the end of its lease, at the moment when the program asks, does not have it. No library protects
+An overlap of a few milliseconds right after a stop has a simple reason: the library notices the loss only once its own goroutine runs again.
+A library that compares its own clock with the end of its lease, at the moment when the program asks, does not have it. No library protects
 a write that was checked before the stop and sent after it. Only a fencing token does.
 
 `)
@@ -133,10 +141,11 @@ a write that was checked before the stop and sent after it. Only a fencing token
 		strings.Join(slices.Sorted(maps.Keys(versions)), ", "), f.trials, f.seed)
 	var load float64
 	if _, err := fmt.Sscan(f.load, &load); err == nil && load > float64(f.where.CPUs) {
-		fmt.Fprintf(w, "\nThe machine was loaded with other work: its load average was %s when the run began. Figures below 0.1 s depend on that.", f.load)
+		fmt.Fprintf(w, "\nThe machine was loaded with other work: its load average was %s when the run began. Figures below 0.1 s "+
+			"depend on that.", f.load)
 	}
-	fmt.Fprint(w, "\n\nOne trial runs again with `cd stress/verdicts && GOWORK=off go run . -only redsync/cut -trial 2`. `make verdicts FULL=1` runs thirty trials\n"+
-		"of each cell and takes some hours.\n\n")
+	fmt.Fprint(w, "\n\nOne trial runs again with `cd stress/verdicts && GOWORK=off go run . -only redsync/cut -trial 2`. `make verdicts FULL=1` runs "+
+		"thirty\ntrials of each cell and takes some hours.\n\n")
 }
 
 func (f *findings) summarize(w *strings.Builder) {
@@ -165,7 +174,8 @@ func (f *findings) summarize(w *strings.Builder) {
 }
 
 func (f *findings) describe(w *strings.Builder) {
-	fmt.Fprint(w, "\n## How each is used\n\n| | version | option for the lease of 5 s; its default | how the owner notices a loss |\n|---|---|---|---|\n")
+	fmt.Fprint(w, "\n## How each is used\n\n| | version | option for the lease of 5 s; its default | how the owner notices a loss |\n"+
+		"|---|---|---|---|\n")
 	versions := map[string]string{}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
@@ -177,27 +187,34 @@ func (f *findings) describe(w *strings.Builder) {
 	}
 }
 
+// detail lists those to which the fault did something. The summary has all.
 func (f *findings) detail(w *strings.Builder, fault fault) {
-	fmt.Fprintf(w, "\n## %s\n\n%s\n\n| | overlaps | believed | never | left | trials that show it |\n|---|---|---|---|---|---|\n", fault.title, fault.text)
-	var limits []string
+	fmt.Fprintf(w, "\n## %s\n\n%s\n\n", fault.title, fault.text)
+	var rows, limits []string
 	for _, s := range subjects {
 		t := f.tally(s.Name, fault.name)
+		if t.again == nil {
+			continue
+		}
 		const most = 3
 		again := strings.Join(t.again[:min(len(t.again), most)], ", ")
 		if len(t.again) > most {
 			again += ", …"
 		}
-		if again != "" {
-			again = fmt.Sprintf("`%s/%s` %s", s.Name, fault.name, again)
-		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %d | %s |\n", s.Title, t.of(t.overlaps), seconds(t.late), t.of(t.never), t.left, again)
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %d | `%s/%s` %s |",
+			s.Title, t.of(t.overlaps), seconds(t.late), t.of(t.never), t.left, s.Name, fault.name, again))
 		for _, l := range s.Limits {
-			if again != "" {
-				limits = append(limits, fmt.Sprintf("- %s: \"%s\" (%s)", s.Title, l.Text, l.Source))
-			}
+			limits = append(limits, fmt.Sprintf("- %s: \"%s\" (%s)", s.Title, l.Text, l.Source))
 		}
 	}
-	if limits != nil {
-		fmt.Fprintf(w, "\nWhat they document themselves:\n\n%s\n", strings.Join(limits, "\n"))
+	if rows == nil {
+		fmt.Fprint(w, "No trial showed anything.\n")
+		return
 	}
+	fmt.Fprintf(w, "| | overlaps | believed | never | left | trials that show it |\n|---|---|---|---|---|---|\n%s\n\n"+
+		"Nothing happened to the others.", strings.Join(rows, "\n"))
+	if limits != nil {
+		fmt.Fprintf(w, " What these document themselves:\n\n%s", strings.Join(limits, "\n"))
+	}
+	fmt.Fprint(w, "\n")
 }

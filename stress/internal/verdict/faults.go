@@ -20,14 +20,14 @@ type fault struct {
 
 var faults = []fault{
 	{"stopped", "Owner stopped", "The owner is stopped for longer than its lease: SIGSTOP, and SIGCONT later.", stopOwner},
-	{"cut", "Owner cut off", "In odd trials nothing passes between the owner and the server. In even trials the owner's connections end, and " +
-		"new ones are refused.", cutOwner},
+	{"cut", "Owner cut off", "In odd trials nothing passes between the owner and the server. In even trials the owner's connections end, " +
+		"and new ones are refused.", cutOwner},
 	{"server-stopped", "Server stopped", "The server is stopped and goes on: SIGSTOP and SIGCONT.", stopServer},
 	{"server-killed", "Server killed", "The server is killed with SIGKILL and starts again with its data.", killServer},
-	{"answers", "Answers lost", "The owner's requests reach the server, and the answers are lost with the connection: while the owner acquires " +
-		"in the first trial, while it owns in the second, while it releases in the third, and so on.", loseAnswers},
-	{"late", "Renewal answered late", "The server answers one renewal late. After that answer the owner is cut off. A deadline that counts from " +
-		"the answer, and not from the request, is too late by the delay.", answerLate},
+	{"answers", "Answers lost", "The owner's requests reach the server, and the answers are lost with the connection: while the owner " +
+		"acquires in the first trial, while it owns in the second, while it releases in the third, and so on.", loseAnswers},
+	{"late", "Renewal answered late", "The server answers one renewal late. After that answer the owner is cut off. A deadline that counts " +
+		"from the answer, and not from the request, is too late by the delay.", answerLate},
 }
 
 func stopOwner(ctx context.Context, t *trial) (string, error) {

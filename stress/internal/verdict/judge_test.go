@@ -6,6 +6,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
 func TestTheJudgeCountsAPlantedOverlap(t *testing.T) {
@@ -25,4 +26,12 @@ func TestTheJudgeCountsAPlantedOverlap(t *testing.T) {
 		turns := []turn{{"owner", 1, test.ownerKnows}, {"waiter", 5 * second, 7 * second}, {"waiter", 10 * second, 11 * second}}
 		need.Equal(t, name, judge(turns, test.woke, 9*second), test.want)
 	}
+}
+
+func TestTheDocumentNamesTheTrialsThatShowAnOverlap(t *testing.T) {
+	f := &findings{where: &report.Environment{}, trials: 2, outcomes: []outcome{
+		{Subject: "redsync", Fault: "cut", Number: 1},
+		{Subject: "redsync", Fault: "cut", Number: 2, Choice: "mute for 9.0 s", verdict: verdict{1, time.Second}},
+	}}
+	need.Has(t, "the document", f.document(), "| redsync | 1 of 2 | 1.000 s | 0 | 0 | `redsync/cut` 2 (mute for 9.0 s) |")
 }

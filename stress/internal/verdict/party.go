@@ -151,7 +151,7 @@ func startParty(ctx context.Context, name string, t task) (*party, error) {
 			p.events <- e
 		}
 	}()
-	if _, err := p.await(ctx, ready, patience); err != nil {
+	if err := p.await(ctx, ready, patience); err != nil {
 		return nil, errors.Join(err, p.end())
 	}
 	return p, nil
@@ -163,20 +163,20 @@ func (p *party) order(what string) { _, _ = fmt.Fprintln(p.In, what) }
 var errLate = errors.New("not in time")
 
 // await takes in what the process says, and returns when it says what.
-func (p *party) await(ctx context.Context, what string, long time.Duration) (clock.Instant, error) {
+func (p *party) await(ctx context.Context, what string, long time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, long, errLate)
 	defer cancel()
 	for {
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("%s, %s: %w (%s)", p.name, what, context.Cause(ctx), p.failed)
+			return fmt.Errorf("%s, %s: %w (%s)", p.name, what, context.Cause(ctx), p.failed)
 		case e, ok := <-p.events:
 			if !ok {
-				return 0, fmt.Errorf("%s, %s: the process is gone (%s)", p.name, what, p.failed)
+				return fmt.Errorf("%s, %s: the process is gone (%s)", p.name, what, p.failed)
 			}
 			p.note(e)
 			if e.What == what {
-				return e.At, nil
+				return nil
 			}
 		}
 	}
@@ -207,8 +207,7 @@ func (p *party) awaitRelease(ctx context.Context) error {
 	if p.away {
 		return nil
 	}
-	_, err := p.await(ctx, released, patience)
-	return err
+	return p.await(ctx, released, patience)
 }
 
 // inside reports whether the process has a turn, by what was taken in.

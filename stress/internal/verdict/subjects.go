@@ -36,6 +36,9 @@ var peers = []Subject{
 		Limits: []Limit{{
 			Text:   "Is there a way to tell if a previously acquired lock has been lost?",
 			Source: "[an issue, open since 2014](https://github.com/samuel/go-zookeeper/issues/20); the documentation says nothing of it",
+		}, {
+			Text:   "It will wait to return until the lock is acquired or an error occurs.",
+			Source: "[Lock.LockWithData](https://pkg.go.dev/github.com/go-zookeeper/zk#Lock.LockWithData), which leaves its node after an error",
 		}},
 	},
 	{
@@ -59,23 +62,22 @@ var peers = []Subject{
 		Lease: "the `ttl` of `Obtain`; no default", Tells: "an error of `Refresh`, which the program calls each third of the lease",
 		Limits: []Limit{{
 			Text:   "TTL returns the remaining time-to-live. Returns 0 if the lock has expired.",
-			Source: "[package redislock](https://pkg.go.dev/github.com/bsm/redislock#Lock.TTL); a program that asks for it before each step finds a loss that `Refresh` has not met yet",
+			Source: "[package redislock](https://pkg.go.dev/github.com/bsm/redislock#Lock.TTL); the program would have to ask each time",
 		}},
 	},
 	{
 		Name: "rueidislock", Title: "rueidislock", Module: "github.com/redis/rueidis", Store: store.Redis, Dial: dialRueidislock,
-		Lease: "`KeyValidity`; 5 s. `TryNextAfter` is 0.5 s, as 20 ms are short on a busy machine",
+		Lease: "`KeyValidity`; 5 s. `TryNextAfter` is 0.5 s instead of 20 ms, which " +
+			"[its maintainer](https://github.com/redis/rueidis/issues/630) suggests for slow answers",
 		Tells: "the context that `WithContext` returns",
 		Limits: []Limit{{
 			Text:   "The returned `ctx` will be canceled automatically and immediately once the `KeyMajority` is not held anymore",
 			Source: "[README](https://github.com/redis/rueidis/tree/main/rueidislock)",
-		}, {
-			Text:   "You can consider extending the `option.TryNextAfter`",
-			Source: "[its maintainer](https://github.com/redis/rueidis/issues/630)",
 		}},
 	},
 	{
-		Name: "pg_advisory_lock", Title: "`pg_advisory_lock` on pgx", Module: "github.com/jackc/pgx/v5", Store: store.PostgresAdvisory, Dial: dialAdvisory,
+		Name: "pg_advisory_lock", Title: "`pg_advisory_lock` on pgx", Module: "github.com/jackc/pgx/v5",
+		Store: store.PostgresAdvisory, Dial: dialAdvisory,
 		Lease: "`idle_session_timeout`; by default no session ends",
 		Tells: "an error of `Ping`, which the program calls each third of the lease",
 		Limits: []Limit{{

@@ -101,7 +101,7 @@ func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 	asking := f.name == "answers" && t.number%3 == 1
 	if !asking {
 		t.owner.order(acquire)
-		if _, err := t.owner.await(ctx, granted, patience); err != nil {
+		if err := t.owner.await(ctx, granted, patience); err != nil {
 			return err
 		}
 		t.waiter.order(acquire)
@@ -114,16 +114,16 @@ func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 		t.waiter.order(acquire)
 	}
 	// An owner may keep its lock, if the store has kept that.
-	_, err = t.waiter.await(ctx, granted, 2*lease+lease/2)
+	err = t.waiter.await(ctx, granted, 2*lease+lease/2)
 	if errors.Is(err, errLate) {
 		t.owner.order(release)
-		_, err = t.waiter.await(ctx, granted, patience)
+		err = t.waiter.await(ctx, granted, patience)
 	}
 	if err != nil {
 		return o.never(err)
 	}
 	if t.owner.take(); t.owner.inside() {
-		if _, err := t.owner.await(ctx, over, obstinacy); errors.Is(err, errLate) {
+		if err := t.owner.await(ctx, over, obstinacy); errors.Is(err, errLate) {
 			t.owner.order(release)
 		}
 	}
@@ -137,7 +137,7 @@ func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 		}
 		t.owner.order(acquire)
 	}
-	if _, err = t.owner.await(ctx, granted, patience); err != nil {
+	if err = t.owner.await(ctx, granted, patience); err != nil {
 		return o.never(err)
 	}
 	t.owner.order(release)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/stress/internal/load"
 	"github.com/tierlock/tierlock/stress/internal/report"
 	"github.com/tierlock/tierlock/stress/internal/twin"
 )
@@ -20,16 +23,18 @@ import (
 // Main is the program, and each process that it starts. It judges others beside those that it knows.
 func Main(others ...Subject) int {
 	subjects = slices.Concat(peers, others, own)
+	second.Defaults.Logger = slog.New(slog.DiscardHandler) // Losses and outages are brought about.
 	if twin.Role() == "party" {
 		return partyMain()
 	}
+	load.BeWorker()
 	return run(os.Args[1:], os.Stdout, os.Stderr)
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("verdicts", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	only := flags.String("only", "", "cells, such as redsync/cut, separated by commas; subject or /fault alone names several (default: all)")
+	only := flags.String("only", "", "cells, such as redsync/cut, separated by commas; a subject or /fault names several; or jepsen")
 	trials := flags.Int("trials", 4, "of each cell")
 	number := flags.Int("trial", 0, "the only one to run, from 1 (default: all)")
 	seed := flags.Uint64("seed", 1, "of all random choices")
@@ -42,14 +47,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	r := &findings{where: report.Machine(), load: machineLoad(), seed: *seed, trials: *trials}
 	r.conduct(ctx, choose(*only), *number, *parallel, stdout)
+	if *only == "" || *only == "jepsen" {
+		r.workloads(ctx, stdout, stderr)
+	}
 	if ctx.Err() != nil {
 		return 1
 	}
-	status := 0
 	for _, o := range r.outcomes {
 		if o.Error != "" || o.bad() && strings.HasPrefix(o.Subject, ourName) {
 			fmt.Fprintln(stderr, o)
-			status = 1
+			r.failed = true
 		}
 	}
 	if *to != "" {
@@ -58,7 +65,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 			return 1
 		}
 	}
-	return status
+	if r.failed {
+		return 1
+	}
+	return 0
 }
 
 // conduct runs the trials of all cells.
