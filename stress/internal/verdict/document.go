@@ -115,8 +115,8 @@ func (f *findings) introduce(w *strings.Builder) {
 `+"`make verdicts`"+` writes this page from its results. Do not edit it by hand.
 
 The harness that judges tierlock judges its peers here, under the same faults. An owner process reaches a real server through a proxy. A
-second process reaches the server directly and waits for the lock. Then a fault occurs. Each trial has a server of its own, and chance decides the
-same for every subject. Leases are 5 s. A process that loses its lock releases it, as a deferred call would.
+second process reaches the server directly and waits for the lock. Then a fault occurs. Each trial has a server of its own, and chance
+decides the same for every subject. Leases are 5 s. A process that loses its lock releases it, as a deferred call would.
 
 Four numbers count for each cell:
 
@@ -126,9 +126,9 @@ Four numbers count for each cell:
 - **Never**: in how many trials a call did not return within 20 s although the fault was over.
 - **Left**: entries in the store when both processes had released and were idle, at the worst.
 
-An overlap of a few milliseconds right after a stop has a simple reason: the library notices the loss only once its own goroutine runs again.
-A library that compares its own clock with the end of its lease, at the moment when the program asks, does not have it. No library protects
-a write that was checked before the stop and sent after it. Only a fencing token does.
+An overlap of a few milliseconds right after a stop has a simple reason: the library notices the loss only once its own goroutine runs
+again. A library that compares its own clock with the end of its lease, at the moment when the program asks, does not have it. No library
+protects a write that was checked before the stop and sent after it. Only a fencing token does.
 
 `)
 	versions := map[string]bool{}
@@ -144,8 +144,8 @@ a write that was checked before the stop and sent after it. Only a fencing token
 		fmt.Fprintf(w, "\nThe machine was loaded with other work: its load average was %s when the run began. Figures below 0.1 s "+
 			"depend on that.", f.load)
 	}
-	fmt.Fprint(w, "\n\nOne trial runs again with `cd stress/verdicts && GOWORK=off go run . -only redsync/cut -trial 2`. `make verdicts FULL=1` runs "+
-		"thirty\ntrials of each cell and takes some hours.\n\n")
+	fmt.Fprint(w, "\n\nOne trial runs again with `cd stress/verdicts && GOWORK=off go run . -only redsync/cut -trial 2`.\n"+
+		"`make verdicts FULL=1` runs thirty trials of each cell and takes some hours.\n\n")
 }
 
 func (f *findings) summarize(w *strings.Builder) {
