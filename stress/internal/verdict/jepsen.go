@@ -60,8 +60,8 @@ func (f *findings) workloadsText(w *strings.Builder) {
 
 Jepsen judges the locks of etcd by three workloads: a model of acquiring and releasing, a set that the lock guards, and the same set
 guarded by the token, too. Here they run for %v on tierlock with each store. A counter stands in for the set. Five processes with two
-goroutines each are stopped, killed and cut off, and so is the server. Without the token, updates may be lost only after a loss was reported. With it,
-none may.
+goroutines each are stopped, killed and cut off, and so is the server. Without the token, updates may be lost only after a loss was
+reported. With it, none may.
 
 | | lease | lock | counter | counter with the token | verdict |
 |---|---|---|---|---|---|
