@@ -85,7 +85,7 @@ var patient atomic.Pointer[queues]
 func init() {
 	otherwise := second.Deadlock
 	second.Deadlock = func(what string) {
-		if w := patient.Load(); w != nil && strings.Contains(what, "behind a hold of its own process") {
+		if w := patient.Load(); w != nil && strings.Contains(what, "blocked by a hold of its own process") {
 			w.noteLong(endless, 2)
 		} else {
 			otherwise(what)
