@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that Curator, kazoo and a JDK are on this machine, for the tests in internal/test/interop; changes nothing if they are.
-# A JDK and not only Java, because the Curator driver is run from its source.
+# Makes sure that Curator, kazoo and a JDK are on this machine, for the tests in internal/test/interop and for make verdicts; changes
+# nothing if they are. A JDK and not only Java, because the Java programs are compiled from their source.
 set -euo pipefail
 
 have_jdk() { "${JAVA_HOME:+$JAVA_HOME/bin/}java" --list-modules 2>/dev/null | grep -q '^jdk\.compiler'; }
@@ -25,7 +25,7 @@ if command -v apt-get >/dev/null && { [ "$(id -u)" -eq 0 ] || command -v sudo >/
 fi
 
 cat >&2 <<'END'
-The interop tests need a JDK of at least 17, Curator and kazoo where Debian has them:
+The interop tests and the verdicts need a JDK of at least 17, Curator and kazoo where Debian has them:
   apt-get install -y default-jdk-headless libcurator-recipes-java libslf4j-java python3-kazoo
 END
 exit 1

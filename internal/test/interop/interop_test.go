@@ -1,9 +1,5 @@
-// Package interop_test lets this project's lock share its paths with other libraries'
-// locks, live and unmodified: Curator (Java), kazoo (Python) and go-zookeeper's
-// zk.Lock. Each runs in processes of its own, as does ours where processes matter.
-//
-// Without these libraries on the machine the tests are skipped; with
-// TIERLOCK_REQUIRE_INTEROP=1 in the environment they fail.
+// Without these libraries on the machine the tests are skipped; with TIERLOCK_REQUIRE_INTEROP=1 in the environment they fail.
+
 package interop_test
 
 import (

@@ -7,20 +7,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/test/child"
+	"github.com/tierlock/tierlock/internal/test/interop"
 	"github.com/tierlock/tierlock/internal/test/need"
-)
-
-// Debian's packages; the manifests of the jars name what these need.
-const (
-	classpath = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-simple.jar"
-	python    = "/usr/bin/python3"
 )
 
 // A driver is this side of a driver process.
@@ -51,70 +46,27 @@ func launch(t testing.TB, e *ensemble, timeout time.Duration, kinds ...string) [
 // command returns the driver of a kind, without arguments.
 func command(t testing.TB, kind string) *exec.Cmd {
 	t.Helper()
+	var program []string
+	var err error
 	switch {
 	case strings.HasPrefix(kind, "curator"):
-		return curator(t)
+		program, err = curator()
 	case strings.HasPrefix(kind, "kazoo"):
-		if err := exec.Command(python, "-c", "import kazoo").Run(); err != nil {
-			missing(t, "kazoo", err)
-		}
-		return exec.Command(python, "drivers/kazoo_driver.py")
+		program, err = interop.Kazoo("drivers/kazoo_driver.py")
 	default:
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), driverEnv+"=1")
 		return cmd
 	}
+	if missing := child.Missing(""); errors.As(err, &missing) && !interop.Required() {
+		t.Skip(err)
+	}
+	need.OK(t, err)
+	return exec.Command(program[0], program[1:]...)
 }
 
-func curator(t testing.TB) *exec.Cmd {
-	t.Helper()
-	for jar := range strings.SplitSeq(classpath, ":") {
-		if _, err := os.Stat(jar); err != nil {
-			missing(t, "Curator", err)
-		}
-	}
-	java, err := jdk()
-	if err != nil {
-		missing(t, "a JDK", err)
-	}
-	classes := need.Get(compiled())(t)
-	return exec.Command(java, "-XX:TieredStopAtLevel=1", "-Xmx128m",
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classes+":"+classpath, "CuratorDriver")
-}
-
-// jdk returns the java command of a JDK.
-var jdk = sync.OnceValues(func() (java string, err error) {
-	java = "java"
-	if home := os.Getenv("JAVA_HOME"); home != "" {
-		java = filepath.Join(home, "bin", java)
-	}
-	modules, err := exec.Command(java, "--list-modules").Output()
-	if err == nil && !strings.Contains(string(modules), "jdk.compiler") {
-		err = errors.New("no compiler")
-	}
-	return java, err
-})
-
-// compiled returns the directory with the classes of the Curator driver.
-var compiled = sync.OnceValues(func() (dir string, err error) {
-	java, _ := jdk()
-	out, err := exec.Command(java, "-m", "jdk.compiler/com.sun.tools.javac.Main", "-d", scratch, "-cp", classpath,
-		"drivers/CuratorDriver.java").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, out)
-	}
-	return scratch, err
-})
-
-// missing ends a test for want of a library.
-func missing(t testing.TB, what string, why error) {
-	t.Helper()
-	end := t.Skipf
-	if os.Getenv("TIERLOCK_REQUIRE_INTEROP") == "1" {
-		end = t.Fatalf
-	}
-	end("%s is not on this machine (%v); scripts/get-interop.sh gets it", what, why)
-}
+// curator compiles the Curator driver once.
+var curator = sync.OnceValues(func() ([]string, error) { return interop.Curator("drivers/CuratorDriver.java", scratch) })
 
 func (d *driver) run(t testing.TB, cmd *exec.Cmd, args ...string) {
 	t.Helper()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/test/interop"
 	"github.com/tierlock/tierlock/internal/test/interopdoc"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/internal/test/waittest"
@@ -143,7 +144,7 @@ func TestReadLockOfKazooSticksOnlyBefore29(t *testing.T) {
 // kazooBefore reports whether kazoo is older than a version.
 func kazooBefore(t *testing.T, major, minor int) bool {
 	t.Helper()
-	out := need.Get(exec.Command(python, "-c", "import kazoo.version; print(kazoo.version.__version__)").Output())(t)
+	out := need.Get(exec.Command(interop.Python, "-c", "import kazoo.version; print(kazoo.version.__version__)").Output())(t)
 	var x, y int
 	_, err := fmt.Sscanf(string(out), "%d.%d", &x, &y)
 	need.Must(t, fmt.Sprintf("version of kazoo %q: %v", out, err), err == nil)
