@@ -127,8 +127,10 @@ library: server
 			./zklock/... ./internal/zknode/... ./tier ./internal/test/explore
 
 # The peers of tierlock under the same faults, on real servers, into docs/verdicts.md: four trials of each cell in at most twenty minutes,
-# and thirty with FULL=1, which takes the night. Its module is outside of go.work: client-go brings all types of Kubernetes.
+# and thirty with FULL=1, which takes the night. Its module is outside of go.work: client-go brings all types of Kubernetes. Where Curator
+# or kazoo cannot be had, the document says that they are left out.
 verdicts: server etcd-server redis-server postgresql-server
+	-@scripts/get-interop.sh
 	cd stress/verdicts && GOWORK=off go run . $(if $(FULL),-trials 30) -to ../../docs/verdicts.md
 
 # Long random schedules of the explorer, and the promises over a connection made elsewhere, in which the race detector stops

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +17,8 @@ type findings struct {
 	seed     uint64
 	trials   int
 	where    *report.Environment
-	load     string // of the machine when the run began
+	load     string   // of the machine when the run began
+	absent   []string // subjects that this machine has not got, and why
 	outcomes []outcome
 	jepsen   []string // a row of a table for each store
 	failed   bool     // A lock of ours did what it should not, or a trial has no outcome.
@@ -114,21 +114,23 @@ func (f *findings) introduce(w *strings.Builder) {
 
 `+"`make verdicts`"+` writes this page from its results. Do not edit it by hand.
 
-The harness that judges tierlock judges its peers here, under the same faults. An owner process reaches a real server through a proxy. A
-second process reaches the server directly and waits for the lock. Then a fault occurs. Each trial has a server of its own, and chance
-decides the same for every subject. Leases are 5 s. A process that loses its lock releases it, as a deferred call would.
+This page compares tierlock with its peers under the same faults. In each trial an owner process reaches a real server through a proxy. A
+second process reaches the server directly and waits for the lock. Then a fault occurs. Each trial has a server of its own, and the seed
+makes the same random choices for every subject. Leases last 5 s. A process that loses its lock releases it, as a deferred call would.
 
 Four numbers count for each cell:
 
-- **Overlaps**: in how many trials both processes were inside, by their own belief. The oracle of tierlock's own tests judges that.
-- **Believed**: for how long an owner believed in its lock after the store had given it to the other process, at the worst. The time in
-  which the owner was stopped does not count. Each owner looks every millisecond at what its library tells, as if it were about to act.
-- **Never**: in how many trials a call did not return within 20 s although the fault was over.
-- **Left**: entries in the store when both processes had released and were idle, at the worst.
+- **Overlaps**: the number of trials in which both processes were inside at the same time, each by its own belief. The oracle of tierlock's
+  own tests counts them.
+- **Believed**: the longest time for which an owner believed in its lock after the store had given the lock to the other process. Every
+  millisecond the owner checks what its library reports, as it would before a write. The time in which the owner was stopped does not
+  count.
+- **Never**: the number of trials in which a call did not return within 20 s although the fault was over.
+- **Left**: the largest number of entries in the store after both processes had released the lock.
 
-An overlap of a few milliseconds right after a stop has a simple reason: the library notices the loss only once its own goroutine runs
-again. A library that compares its own clock with the end of its lease, at the moment when the program asks, does not have it. No library
-protects a write that was checked before the stop and sent after it. Only a fencing token does.
+An overlap of a few milliseconds right after a stop has a simple reason: the library reports the loss only after one of its own threads or
+goroutines has run again. A library avoids this overlap if it compares its own clock with the end of the lease at each check. No library
+protects a write that the program checked before the stop and sent after it. Only a fencing token does.
 
 `)
 	versions := map[string]bool{}
@@ -136,20 +138,21 @@ protects a write that was checked before the stop and sent after it. Only a fenc
 		versions[o.Server] = o.Server != ""
 	}
 	maps.DeleteFunc(versions, func(_ string, known bool) bool { return !known })
-	fmt.Fprintf(w, "Measured on %s, %d processors (%s, %s), %s; servers: %s. Trials of each cell: %d, with seed %d.",
+	fmt.Fprintf(w, "Measured on %s, %d processors (%s, %s), %s; servers: %s. Each cell has %d trials, with seed %d.",
 		f.where.Date.Format("2 January 2006"), f.where.CPUs, f.where.CPU, f.where.System, f.where.Go,
 		strings.Join(slices.Sorted(maps.Keys(versions)), ", "), f.trials, f.seed)
 	var load float64
 	if _, err := fmt.Sscan(f.load, &load); err == nil && load > float64(f.where.CPUs) {
-		fmt.Fprintf(w, "\nThe machine was loaded with other work: its load average was %s when the run began. Figures below 0.1 s "+
+		fmt.Fprintf(w, "\nOther work kept the machine busy: its load average was %s when the run began. Figures below 0.1 s "+
 			"depend on that.", f.load)
 	}
-	fmt.Fprint(w, "\n\nOne trial runs again with `cd stress/verdicts && GOWORK=off go run . -only redsync/cut -trial 2`.\n"+
-		"`make verdicts FULL=1` runs thirty trials of each cell and takes some hours.\n\n")
+	fmt.Fprint(w, "\n\nTo repeat one trial, run `cd stress/verdicts && GOWORK=off go run . -only redsync/cut -trial 2`. "+
+		"`make verdicts FULL=1` runs\nthirty trials of each cell and takes some hours.\n\n")
 }
 
 func (f *findings) summarize(w *strings.Builder) {
-	fmt.Fprint(w, "## Summary\n\nOverlaps, and the longest belief. \"Never\" and \"left\" are named where they are not zero.\n\n|")
+	fmt.Fprint(w, "## Summary\n\nEach cell shows the overlaps and the longest belief. It shows \"never\" and \"left\" where they are not "+
+		"zero.\n\n|")
 	for _, fault := range faults {
 		fmt.Fprintf(w, " | %s", fault.title)
 	}
@@ -177,17 +180,18 @@ func (f *findings) describe(w *strings.Builder) {
 	fmt.Fprint(w, "\n## How each is used\n\n| | version | option for the lease of 5 s; its default | how the owner notices a loss |\n"+
 		"|---|---|---|---|\n")
 	versions := map[string]string{}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			versions[m.Path] = m.Version
-		}
+	for _, o := range f.outcomes {
+		versions[o.Subject] = cmp.Or(o.Version, versions[o.Subject])
 	}
 	for _, s := range subjects {
-		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", s.Title, cmp.Or(versions[s.Module], "this one"), s.Lease, s.Tells)
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", s.Title, cmp.Or(versions[s.Name], "–"), s.Lease, s.Tells)
+	}
+	if f.absent != nil {
+		fmt.Fprintf(w, "\nThis run left out:\n\n- %s\n", strings.Join(f.absent, "\n- "))
 	}
 }
 
-// detail lists those to which the fault did something. The summary has all.
+// detail lists the subjects to which the fault did something. The summary lists all.
 func (f *findings) detail(w *strings.Builder, fault fault) {
 	fmt.Fprintf(w, "\n## %s\n\n%s\n\n", fault.title, fault.text)
 	var rows, limits []string
@@ -212,9 +216,9 @@ func (f *findings) detail(w *strings.Builder, fault fault) {
 		return
 	}
 	fmt.Fprintf(w, "| | overlaps | believed | never | left | trials that show it |\n|---|---|---|---|---|---|\n%s\n\n"+
-		"Nothing happened to the others.", strings.Join(rows, "\n"))
+		"The other subjects showed nothing.", strings.Join(rows, "\n"))
 	if limits != nil {
-		fmt.Fprintf(w, " What these document themselves:\n\n%s", strings.Join(limits, "\n"))
+		fmt.Fprintf(w, " The documentation of these says:\n\n%s", strings.Join(limits, "\n"))
 	}
 	fmt.Fprint(w, "\n")
 }

@@ -24,8 +24,8 @@ var faults = []fault{
 		"and new ones are refused.", cutOwner},
 	{"server-stopped", "Server stopped", "The server is stopped and goes on: SIGSTOP and SIGCONT.", stopServer},
 	{"server-killed", "Server killed", "The server is killed with SIGKILL and starts again with its data.", killServer},
-	{"answers", "Answers lost", "The owner's requests reach the server, and the answers are lost with the connection: while the owner " +
-		"acquires in the first trial, while it owns in the second, while it releases in the third, and so on.", loseAnswers},
+	{"answers", "Answers lost", "The owner's requests reach the server, but the connection ends before the answers arrive. This happens " +
+		"while the owner acquires in the first trial, while it owns in the second, while it releases in the third, and so on.", loseAnswers},
 	{"late", "Renewal answered late", "The server answers one renewal late. After that answer the owner is cut off. A deadline that counts " +
 		"from the answer, and not from the request, is too late by the delay.", answerLate},
 }

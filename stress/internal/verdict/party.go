@@ -11,18 +11,21 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
-// task is that of a process with one contender.
+// task is that of a process with one contender. Programs in other languages, which [Subject] names, read it from the first line of their
+// input, as JSON. Orders follow, a line each. They write events to their output, as JSON.
 type task struct {
 	Subject string
 	Servers []string
 	Path    string
+	Lease   time.Duration
 }
 
-// event is what such a process says, and when that was.
+// event is what such a process reports, and when that happened.
 type event struct {
-	What string
-	At   clock.Instant // of over: until when the owner believed; 0 if never
-	Why  string        // of failed and released, "" without an error
+	What    string
+	At      clock.Instant // of over: until when the owner believed; 0 if never
+	Why     string        // of failed and released, "" without an error
+	Version string        // of ready: of the library
 }
 
 const (
@@ -47,12 +50,16 @@ func partyMain() int {
 		return 1
 	}
 	ctx := context.Background()
-	contend, err := t.dial(ctx)
+	s, err := subjectNamed(t.Subject)
+	if err != nil {
+		return 1
+	}
+	contend, err := t.dial(ctx, s)
 	if err != nil {
 		_ = twin.Say(event{What: failed, At: clock.Now(), Why: err.Error()})
 		return 1
 	}
-	_ = twin.Say(event{What: ready, At: clock.Now()})
+	_ = twin.Say(event{What: ready, At: clock.Now(), Version: s.version()})
 	leave := make(chan struct{}, 1)
 	for orders.Scan() {
 		switch orders.Text() {
@@ -69,12 +76,8 @@ func partyMain() int {
 	return 0
 }
 
-func (t task) dial(ctx context.Context) (store.Contender, error) {
-	s, err := subjectNamed(t.Subject)
-	if err != nil {
-		return nil, err
-	}
-	locker, err := s.Dial(ctx, store.Options{Servers: t.Servers, Goroutines: 1, SessionTimeout: lease})
+func (t task) dial(ctx context.Context, s Subject) (store.Contender, error) {
+	locker, err := s.Dial(ctx, store.Options{Servers: t.Servers, Goroutines: 1, SessionTimeout: t.Lease})
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +128,7 @@ type party struct {
 	turns  []turn
 	away   bool   // Its last release has returned.
 	failed string // why it failed last
+	began  event  // that it is ready
 }
 
 // turn is a hold as its owner saw it.
@@ -133,12 +137,13 @@ type turn struct {
 	from, until clock.Instant // until is 0 while it lasts
 }
 
-func startParty(ctx context.Context, name string, t task) (*party, error) {
-	cmd, err := twin.Command(context.Background(), "party")
+func startParty(ctx context.Context, name string, s Subject, t task) (*party, error) {
+	cmd, err := s.command()
 	if err != nil {
 		return nil, err
 	}
 	cmd.Stderr = nil // Libraries log what they suffer.
+	before := clock.Now()
 	c, err := twin.Start(cmd, t)
 	if err != nil {
 		return nil, err
@@ -146,12 +151,19 @@ func startParty(ctx context.Context, name string, t task) (*party, error) {
 	p := &party{Twin: c, name: name, events: make(chan event, 1<<12)}
 	go func() {
 		defer close(p.events)
-		var e event
-		for c.Out.Decode(&e) == nil {
+		for {
+			var e event // A program leaves out what it has not to say.
+			if c.Out.Decode(&e) != nil {
+				return
+			}
 			p.events <- e
 		}
 	}()
-	if err := p.await(ctx, ready, patience); err != nil {
+	err = p.await(ctx, ready, patience)
+	if err == nil && (p.began.At < before || p.began.At > clock.Now()) {
+		err = fmt.Errorf("%s reads another clock: it was ready at %d, and started after %d", name, p.began.At, before)
+	}
+	if err != nil {
 		return nil, errors.Join(err, p.end())
 	}
 	return p, nil
@@ -184,6 +196,8 @@ func (p *party) await(ctx context.Context, what string, long time.Duration) erro
 
 func (p *party) note(e event) {
 	switch e.What {
+	case ready:
+		p.began = e
 	case granted:
 		p.turns, p.away = append(p.turns, turn{who: p.name, from: e.At}), false
 	case over:

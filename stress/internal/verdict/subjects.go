@@ -1,23 +1,29 @@
 package verdict
 
 import (
+	"context"
 	"fmt"
+	"os/exec"
+	"runtime/debug"
 	"slices"
 	"strings"
 
+	"github.com/tierlock/tierlock/internal/test/child"
 	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
 // Subject is a lock that is judged.
 type Subject struct {
-	Name   string // without a space, for -only
-	Title  string
-	Module string // whose version the document names
-	Store  *store.Store
-	Dial   store.Dial
-	Lease  string // by which option the lease is 5 s, and its default
-	Tells  string // how the owner notices a loss, as its documentation has it
-	Limits []Limit
+	Name    string // without a space, for -only
+	Title   string
+	Module  string // whose version the document names, "" for ours
+	Store   *store.Store
+	Dial    store.Dial // in a process of this program
+	Program []string   // the command line of its processes if they are another program, which reports its version itself
+	Lease   string     // by which option the lease is 5 s, and its default
+	Tells   string     // how the owner notices a loss, as its documentation has it
+	Limits  []Limit
 }
 
 // Limit is what the subject's documentation says itself, quoted.
@@ -110,6 +116,26 @@ func ours(s *store.Store, where string) Subject {
 		}}
 	}
 	return o
+}
+
+// command starts a process with the lock.
+func (s Subject) command() (*exec.Cmd, error) {
+	if s.Program == nil {
+		return twin.Command(context.Background(), "party")
+	}
+	cmd := exec.Command(s.Program[0], s.Program[1:]...)
+	return cmd, child.Apart(cmd)
+}
+
+// version is that of the library in this program.
+func (s Subject) version() string {
+	info, _ := debug.ReadBuildInfo()
+	for _, m := range info.Deps {
+		if m.Path == s.Module {
+			return m.Version
+		}
+	}
+	return "this one"
 }
 
 func subjectNamed(name string) (Subject, error) {

@@ -26,6 +26,7 @@ type outcome struct {
 	Number  int    // counts the trials of a cell from 1; with the seed it decides all that chance does
 	Choice  string // what chance decided
 	Server  string // what it is, and its version
+	Version string // of the library
 	Error   string // why the trial shows nothing; then the rest is not set
 
 	verdict
@@ -76,11 +77,12 @@ func conduct(ctx context.Context, s Subject, f fault, seed uint64, o *outcome) (
 		return err
 	}
 	defer view.Close()
-	if t.owner, err = startParty(ctx, "owner", task{s.Name, t.relay.Addrs(), view.Paths()[0]}); err != nil {
+	if t.owner, err = startParty(ctx, "owner", s, task{s.Name, t.relay.Addrs(), view.Paths()[0], lease}); err != nil {
 		return err
 	}
 	defer t.owner.end() //nolint:errcheck // It is killed.
-	if t.waiter, err = startParty(ctx, "waiter", task{s.Name, t.cluster.Addrs(), view.Paths()[0]}); err != nil {
+	o.Version = t.owner.began.Version
+	if t.waiter, err = startParty(ctx, "waiter", s, task{s.Name, t.cluster.Addrs(), view.Paths()[0], lease}); err != nil {
 		return err
 	}
 	defer t.waiter.end() //nolint:errcheck // likewise

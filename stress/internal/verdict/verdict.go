@@ -45,7 +45,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	r := &findings{where: report.Machine(), load: machineLoad(), seed: *seed, trials: *trials}
+	dir, err := os.MkdirTemp("", "tierlock-verdicts-")
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	found, absent, err := foreign(dir)
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	subjects = slices.Insert(subjects, 1, found...) // beside zk.Lock, which is on ZooKeeper, too
+	r := &findings{where: report.Machine(), load: machineLoad(), seed: *seed, trials: *trials, absent: absent}
 	r.conduct(ctx, choose(*only), *number, *parallel, stdout)
 	if *only == "" || *only == "jepsen" {
 		r.workloads(ctx, stdout, stderr)
