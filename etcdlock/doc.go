@@ -31,17 +31,17 @@
 // # Permits
 //
 // A [tier.Semaphore] at path is a queue of its own, below path//permits/. It is independent of the lock at path, and no other library
-// shares it. The number that [tier.Semaphore.SetPermits] stores counts; without one, the number of the keys in the queue counts. A process
-// that gives another number follows it. A foreign key in that queue counts as an entry that wants all permits, or blocks the queue with an
-// error that names the key.
+// shares it. The number of permits is the one that [tier.Semaphore.SetPermits] stored; if there is none, the one in the keys of the queue.
+// A process that gives another number follows it. A foreign key in that queue counts as an entry that wants all permits, or blocks the
+// queue with an error that names the key.
 //
 // # What is promised
 //
 // etcd decides which key is first, so there is one holder. The key of a lost lock stays until the owner has released it or the margin is
 // over, so the owner has time to stop.
 //
-// Caution: an operator who deletes the holder's key gives the lock to the next process at once. The holder learns of it by its watch,
-// which begins a sixth of the TTL after a grant without waiting.
+// Caution: an operator who deletes the holder's key gives the lock to the next process at once. The holder learns of it through its
+// watch. If the lock was granted at once, the watch begins a sixth of the TTL after the grant.
 //
 // Keys of cancelled acquisitions and lost answers are deleted in the background, and end with the lease at the latest.
 //

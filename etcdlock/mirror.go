@@ -37,7 +37,7 @@ type mirror struct {
 	followers map[queue.Ref]time.Duration // since when, by the clock of the tier
 }
 
-// Follow has a mirror tell how a contender stands, unless the tier is closed.
+// Follow lets a mirror report the place of a contender in the queue, unless the tier is closed.
 func (s *store) Follow(ref queue.Ref) {
 	prefix := prefixOf(ref)
 	s.mu.Lock()

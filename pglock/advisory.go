@@ -197,7 +197,7 @@ func (s *advisory) hears(ctx context.Context) (*line, error) {
 	return l, err
 }
 
-// told takes a notification, which may be late or never come: there is somebody who waits for a lock, or who asks for it.
+// told handles a notification that a process waits for a lock, or asks for it. It may come late or never.
 func (s *advisory) told(n *pgconn.Notification) {
 	verb, rest, _ := strings.Cut(n.Payload, " ")
 	who, what, _ := strings.Cut(rest, " ")

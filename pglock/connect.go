@@ -33,8 +33,9 @@ var forAll = map[string]string{
 }
 
 // forTables are the settings for locks in tables. A connection is idle between two renewals. Each statement is planned once, to find rows
-// by an index: the tables look small, but what was deleted there stays for a while. A statement that waits for a transaction in front is
-// refused before its client gives it up ([queue.Tier.Patience]): the server is not away, and does not execute what is not awaited any more.
+// by an index: the tables look small, but what was deleted there stays for a while. The server refuses a
+// statement that waits for another transaction before its client gives up ([queue.Tier.Patience]). So the client does not take the server
+// for unreachable, and the server executes nothing that no client waits for.
 func forTables(ttl time.Duration) map[string]string {
 	settings := map[string]string{
 		"idle_session_timeout": "0",

@@ -26,8 +26,8 @@ import (
 // Nothing was changed if the error comes from f, wraps [tier.ErrLost] or [tier.ErrReleased], is a refusal by the server, or says that the
 // locks belong to different registries. If the error wraps [tier.ErrUnknown], the outcome is ambiguous: the answer to the commit did not
 // come within a sixth of the TTL, or ctx ended first. The commit may still take effect, but not after another process has acquired one of
-// the locks. Until the outcome is known, no other goroutine of this process gets the locks. If it is never known, the locks leave the
-// process with the release.
+// the locks. Until the outcome is known, no other goroutine of this process gets the locks. If it is never known, the release
+// gives the locks back to other processes.
 func Tx(ctx context.Context, guard tier.Guard, f func(tx pgx.Tx) error) error {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {

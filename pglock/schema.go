@@ -70,8 +70,8 @@ func (h history) migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 }
 
-// upgrade runs what a database lacks of the history. A renewal that comes meanwhile waits behind a request for a table, and fails
-// soon. Therefore that request fails sooner. If the process is stopped or cut off in the middle, the server ends the transaction.
+// upgrade runs the versions that the database does not have yet. A renewal that comes meanwhile waits behind a request for a table, and
+// fails soon. Therefore that request fails sooner. If the process is stopped or cut off in the middle, the server ends the transaction.
 func (h history) upgrade(ctx context.Context, tx pgx.Tx) error {
 	const alone = "SELECT pg_advisory_xact_lock(hashtextextended('tierlock schema', 0))"
 	const brief = "SELECT set_config('lock_timeout', '100ms', true), set_config('idle_in_transaction_session_timeout', '2s', true)"

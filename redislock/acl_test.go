@@ -135,7 +135,7 @@ func TestUserWhoMayNotSubscribeAnyMoreIsTold(t *testing.T) {
 	need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "ACL SETUSER")), 1)
 }
 
-// A user may be forbidden at any time to tell others, which a script finds out when it has queued.
+// A user can lose the right to publish at any time. The script notices it after it has queued.
 func TestScriptThatIsRefusedHalfwayMayHaveQueued(t *testing.T) {
 	t.Parallel()
 	const user = "mute"

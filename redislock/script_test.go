@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A server whose clock is set back goes on counting, and a token never falls; nor is the key kept free for long.
+// When the clock of the server is set back, tokens still grow, and the key is not kept free for long.
 func TestClockOfTheServerMayBeSetBack(t *testing.T) {
 	t.Parallel()
 	l := start(t).at(t, lockPath(t))

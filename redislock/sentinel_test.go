@@ -85,7 +85,7 @@ func figure(state []string, name string) int {
 	return 0
 }
 
-// Sentinels promote a replica by themselves. Nothing is granted in its grace period, and all is after it.
+// Sentinels promote a replica by themselves. Nothing is granted during its grace period; after it, everything is.
 func TestSentinelsPromoteAReplicaAndNothingIsGrantedInItsGracePeriod(t *testing.T) {
 	t.Parallel()
 	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 3, redisserver.Config{NoSync: true})

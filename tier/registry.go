@@ -66,7 +66,7 @@ func New(t second.Tier, opts ...Option) *Registry {
 	return r
 }
 
-// now is the clock of the leases: who reads it has it for the sums of time as well.
+// now is the clock of the leases. Callers also use its value for durations.
 func (r *Registry) now() time.Duration { return r.second.Now() }
 
 // at is the time of day at a time on that clock. It counts back from now: that clock counts the sleep of the machine, and those of

@@ -152,8 +152,8 @@ func (s *Semaphore) Do(ctx context.Context, k int, f func(ctx context.Context) e
 // while the store cannot be reached, until ctx ends.
 //
 // A smaller number takes no permit away: no more are granted until fewer are taken than there are. A waiter that wants more than the new
-// number gets [ErrTooManyPermits]. A larger number admits waiters at once. [Semaphore.Contenders] may show holders above a smaller number
-// as waiting until they release.
+// number gets [ErrTooManyPermits]. A larger number admits waiters at once. After the number became
+// smaller, [Semaphore.Contenders] may show the surplus holders as waiting until they release.
 //
 // The store keeps the number: etcd, PostgreSQL and Redis in a key or row of its own, which stays when the semaphore is idle.
 // ZooKeeper keeps it in the content of the path, which the server removes some time after the last use. Curator does not read it

@@ -705,7 +705,7 @@ func (l lookout) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// Where a context says that the permits are lost they say so themselves, and a release at that moment changes no cause.
+// When a context reports that permits are lost, the permits report it, too. A release at that moment does not change the cause.
 func TestReleaseOfPermitsAtTheMomentOfTheirLoss(t *testing.T) {
 	alone(t, func(t *testing.T, store *special, one *tier.Permits, lose context.CancelCauseFunc) {
 		loss := second.Lost(second.ByDeletion, "deleted")

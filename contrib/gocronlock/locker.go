@@ -36,7 +36,7 @@ func (o option) apply(to *slot.Rule) { o(to) }
 func AtLeast(d time.Duration) Option { return option(func(r *slot.Rule) { r.AtLeast = d }) }
 
 // WithWait makes a run wait up to d for the lock. Without it, a run that finds the lock taken is skipped, so one process runs each slot.
-// With it, every process runs each slot, one after another, unless its wait ends first.
+// With it, each process runs each slot, and the processes take turns. A process skips the slot if its wait ends first.
 func WithWait(d time.Duration) Option { return option(func(r *slot.Rule) { r.Wait = d }) }
 
 // WithLogger sets the logger for events that gocron does not report; the default is [slog.Default]. It gets a warning if a lock is lost

@@ -1,5 +1,5 @@
-// Package lease keeps the time up to which a store cannot have given away what a process
-// holds there: by the process's own clock, and never by a server's word alone.
+// Package lease computes until when a process can be sure, by its own clock, that the store has given its locks to no other process. It
+// never relies on the word of a server alone.
 package lease
 
 import (

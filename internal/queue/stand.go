@@ -45,9 +45,9 @@ func (v *View) Stand(own, length int, at func(int) *second.Contender) {
 	v.stand(own, length, at, before, all.writers, first)
 }
 
-// stand completes a view by the sums before the place of its contender, how many write, and the first place at which more permits are
-// wanted than there are. Of a lock, only those count with which the contender cannot share it, and of permits those who wait: they have
-// none, as they and all ahead want more than there are.
+// stand completes a view with the sums over the contenders ahead of its own, the number of writers, and the first place at which more
+// permits are wanted than there are. For a lock, only contenders count with which its own cannot share it. For permits, only waiters count:
+// they have none, as they and all contenders ahead of them want more than there are.
 func (v *View) stand(own, length int, at func(int) *second.Contender, before sums, writers, first int) {
 	c := at(own)
 	v.Known, v.Token, v.Reads, v.Asked, v.Of = true, c.Token, c.Shared, c.Asked, c.Of

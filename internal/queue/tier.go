@@ -160,7 +160,7 @@ func (t *Tier) Refusal() error { return second.Unavailable(t.refusals.Err()) }
 // explain adds to the end of a wait why the store could not be reached, if that is so.
 func (t *Tier) explain(cause error) error { return t.explainBy(cause, nil) }
 
-// explainBy is explain for a wait whose last request has failed, be it for a reason that other requests do not share.
+// explainBy is explain for a wait whose last request has failed, also if the cause affects that request alone.
 func (t *Tier) explainBy(cause, refusal error) error {
 	problem := t.Err()
 	if refusal != nil && !t.status.Load().silent && t.ctx.Err() == nil {

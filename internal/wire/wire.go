@@ -104,7 +104,7 @@ func Frame(body []byte) []byte {
 	return e
 }
 
-// EndFrame puts the length where a frame begins with room for it.
+// EndFrame writes the length into the space that was reserved at the start of a frame.
 func (e Encoder) EndFrame(begin int) {
 	binary.BigEndian.PutUint32(e[begin:], uint32(len(e)-begin-lengthSize))
 }

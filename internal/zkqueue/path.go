@@ -100,8 +100,7 @@ func (p Path) present(ctx context.Context) ([]Contender, error) {
 	return p.ReadAll(ctx, queue)
 }
 
-// Holders reads who has the lock now: the head of the queue or, if that reads, those up to the first
-// that does not.
+// Holders reads which contenders have the lock now: the head of the queue or, if that is a reader, all readers before the first writer.
 func (p Path) Holders(ctx context.Context) ([]Contender, error) {
 	queue, err := p.listed()
 	if err != nil {

@@ -198,7 +198,7 @@ func (c *conn) lockOpen(dir Direction) bool {
 	}
 }
 
-// lockLed is lockOpen for a handshake, which the leader has to agree to. One that is deposed goes by what it knows.
+// lockLed is lockOpen for a handshake, which the leader has to agree to. A deposed leader answers from its own state.
 func (c *conn) lockLed(session int64) bool {
 	for {
 		if !c.lockOpen(Request) {

@@ -133,7 +133,7 @@ func TestHandshakeAndRequestsTakeARoundTripEachAndTheirDelay(t *testing.T) {
 	})
 }
 
-// Half a round trip passes before a change, and half of one before those who watch know. Who asked for it and watches
+// A change takes effect after half a round trip. Watchers learn of it half a round trip later. Who asked for it and watches
 // hears of it first and gets its answer at the same time.
 func TestEventsTravelFromTheMomentOfTheChange(t *testing.T) {
 	distant(t, func(t *testing.T, s *zktest.Server) {

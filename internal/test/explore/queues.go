@@ -351,7 +351,7 @@ func (w *queues) Steps(before func(i, j int) bool) (steps []Step) {
 // patience is how often somebody looks at the clock before that is for ever, and mostSteps is after how many there is no end.
 const patience, mostSteps = 40, 500
 
-// wait lets time pass until there is something to do. The pace at which a store is asked again is random, so no schedule says for how long.
+// wait lets time pass until there is something to do. Retry intervals are random, so no schedule says how long they are.
 func (w *queues) wait() {
 	most := patience
 	if w.ails() {

@@ -80,7 +80,7 @@ func (w *workshop) crowd(engines []*engine, goroutines, turns int) {
 		for range goroutines {
 			all.Go(func() {
 				for range turns {
-					// Long enough for the one before to queue again.
+					// Long enough for the previous holder to queue again.
 					if err := w.turn(ctx, e, w.scene.moment()/60); err != nil {
 						w.scene.Errorf("a turn: %v", err)
 						return

@@ -36,7 +36,7 @@ func newScene(w *witness, h Harness) *scene {
 // ample is a lease that does not run out on a machine that has something else to do.
 const ample = 20 * time.Second
 
-// lease is that of processes whose end no test waits for.
+// lease is the TTL of processes whose lease no test waits to end.
 func (s *scene) lease() time.Duration {
 	if s.Virtual {
 		return s.Lease

@@ -1,10 +1,8 @@
 // Package zkserver runs private, real ZooKeeper servers as child processes, for tests
 // and demos.
 //
-// A server listens on the loopback, if not told otherwise, on a port nobody else uses,
-// keeps its data in a temporary directory, and ends with [Server.Stop]; on Linux the
-// kernel also kills it when its parent dies in any other way. Unix only: pausing and
-// killing servers is half of what they are here for.
+// By default a server listens on the loopback, on a free port. It keeps its data in a temporary directory, and ends with [Server.Stop]. On
+// Linux the kernel kills it when its parent dies without that. Unix only, since tests pause and kill servers.
 package zkserver
 
 import (

@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )
 
-// contradiction is the shortest run of holds within some whose history is illegal that
-// is illegal by itself, as a rule two neighbours. What more holds make of an illegal
+// contradiction returns the shortest run of holds that is illegal by itself, usually two
+// neighbours, out of holds whose history is illegal. What more holds make of an illegal
 // history is illegal, too, so both ends are found by halving. A check that takes too long
 // leaves it longer.
 func contradiction(holds []evidence.Hold, room oracle.Room, deadline time.Time) []evidence.Hold {

@@ -142,7 +142,7 @@ func (s *seen) tell(v View, alive clock.Instant) {
 	s.facts = s.add(facts{v.Has, v.Asked, v.Behind}, all)
 }
 
-// token is the one that was told first since it was to enter, 0 if there is none.
+// token is the first one reported since the contender was to enter, 0 if there is none.
 func (p *contender) token(path string, sent clock.Instant) (token int64) {
 	for t, s := range p.tokens {
 		if t != 0 && s.path == path && s.told >= sent && (token == 0 || s.told < p.tokens[token].told) {
@@ -316,7 +316,7 @@ func (c *checker) send(o *op) {
 	}
 }
 
-// answer finds out whether that of a command can be.
+// answer checks whether the answer to a command is possible.
 func (c *checker) answer(o *op) error {
 	x, done := c.leases[session{o.process, o.Session}], o.answer.Outcome == queue.Done
 	if x != nil && !c.rules.Brittle {

@@ -44,7 +44,7 @@ const (
 	surplus = 1 << 19 // states that are looked at in all, beside eight for each event
 )
 
-// look has a renewal look at each contender of which the answer tells.
+// look lets a renewal check each contender in its answer.
 func (o *op) look() {
 	if o.answer == nil || o.answer.Outcome != queue.Done {
 		return

@@ -203,7 +203,7 @@ func TestACertificateThatHasExpiredDoesNotConnectAgain(t *testing.T) {
 	})
 }
 
-// From TLS 1.3 on the client is through with the handshake when it is refused.
+// With TLS 1.3 the client has completed its handshake when the server refuses it.
 func TestTheRefusalOfAClientCertificateIsTold(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {

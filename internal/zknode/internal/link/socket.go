@@ -50,8 +50,8 @@ type socket struct {
 	session *Session      // nil before the answer to the handshake
 	shookAt time.Duration // when that was sent
 
-	// open is closed when the library has sent its first request behind its credentials, which a server may want to see first, and when
-	// the connection has ended.
+	// open is closed once the library has sent its first request after the credentials, which a server may want to see first, or when the
+	// connection has ended.
 	open    chan struct{}
 	opening func() // closes it
 
