@@ -20,9 +20,9 @@
 // New.
 //
 // A process that wants the lock at path inserts a row into tierlock.contender. The row with the lowest number is the holder's, and that
-// number is the fencing token. A [tier.Semaphore] at path is a queue of its own, independent of the lock at path. The number that
-// [tier.Semaphore.SetPermits] stores counts; without one, the number of the rows in the queue counts. A process that gives another number
-// follows it.
+// number is the fencing token. A [tier.Semaphore] at path is a queue of its own, independent of the lock at path. The number of
+// permits is the one that [tier.Semaphore.SetPermits] stored; if there is none, the one in the rows of the queue. A process that gives
+// another number follows it.
 //
 // # What is promised
 //

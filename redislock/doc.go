@@ -39,9 +39,9 @@
 // # Permits
 //
 // A [tier.Semaphore] at path is a queue of its own, at {path}:tierlock:permits, independent of the lock at path. No other library shares
-// it. The number that [tier.Semaphore.SetPermits] stores counts and never expires; without one, the number of the entries in the queue
-// counts. A process that gives another number follows it. After a failover, permits that were given back just before may stay taken until
-// the rest of the same acquisition is given back.
+// it. The number of permits is the one that [tier.Semaphore.SetPermits] stored, which never expires; if there is none, the one in the
+// entries of the queue. A process that gives another number follows it. After a failover, permits that were given back just before may
+// stay taken until the rest of the same acquisition is given back.
 //
 // # Failover
 //

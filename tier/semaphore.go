@@ -185,8 +185,8 @@ func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 // in the store have one token, and are lost together, also if several goroutines have them: [Permits.Lost] is closed, and [Permits.Err] and
 // [Permits.Release] return an error that wraps [ErrLost]. A waiter that is broken queues again as the last one.
 //
-// Caution: the next contender has the permits at once, while the broken holder may still use them. Break, its errors and when the broken
-// holder hears of its loss are otherwise as with [Mutex.Break].
+// Caution: the next contender has the permits at once, while the broken holder may still use them. Otherwise Break is like
+// [Mutex.Break], with the same errors, and the broken holder learns of its loss at the same time.
 func (s *Semaphore) Break(ctx context.Context, token int64) error {
 	if s.invalid != nil {
 		return s.invalid
