@@ -196,7 +196,7 @@ func TestKeysOfOthersCountAsAllPermits(t *testing.T) {
 func TestAnotherNumberIsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"12-a": second.ErrLocked.Error(), "30-a": second.ErrLocked.Error(), "a-3": "no key of a semaphore", "2-x/3-y": "<nil>",
+		"12-a": second.ErrLocked.Error(), "30-a": second.ErrLocked.Error(), "a-3": "among the keys of the semaphore but not one of them", "2-x/3-y": "<nil>",
 	} {
 		p := start(t).of(t, 3)
 		key := lockPath(t) + permitsMark + name
@@ -223,7 +223,7 @@ func TestNumberThatWasSet(t *testing.T) {
 	q.give(t, taken...)
 	does(t, clientv3.OpPut(key, "many"))
 	_, err := p.TryAcquire(soon(t), 1)
-	need.WantMention(t, err, key, "no key of a semaphore")
+	need.WantMention(t, err, key, "among the keys of the semaphore but not one of them")
 	does(t, clientv3.OpDelete(key))
 	other := start(t).of(t, 5)
 	other.give(t, other.take(t, 5)...)

@@ -107,7 +107,12 @@ func TestScrape(t *testing.T) {
 	metrics.Slot("/jobs/report", nil)
 	metrics.Slot("/jobs/report", fmt.Errorf("try: %w", tier.ErrLocked))
 	metrics.Slot("/jobs/sweep", context.Canceled)
-	need.That(t, "acquired twice", need.ErrOf(locks.Mutex("/jobs/kept").Acquire(need.Within(t, 10*time.Millisecond))) != nil)
+	ctx, giveUp := context.WithCancel(t.Context())
+	second := make(chan error)
+	go func() { second <- need.ErrOf(locks.Mutex("/jobs/kept").Acquire(ctx)) }()
+	wantOn(t, page, "tierlock_waiters 1\n")
+	giveUp()
+	need.WantErr(t, "a second acquisition", <-second, context.Canceled)
 	text := wantOn(t, page,
 		`tierlock_hold_seconds_count{path="/jobs/*"} 200`,
 		`tierlock_hold_seconds_count{path="/customers/*/*"} 200`,
