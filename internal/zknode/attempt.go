@@ -120,6 +120,9 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 // explain adds the last failure to the cause of the end of a wait.
 func (a *attempt) explain(cause error) error { return a.client.explain(cause, a.lastFailure()) }
 
+// fails keeps a copy of err, which the caller may use for other errors later.
+func (a *attempt) fails(err error) { a.trouble.Store(&err) }
+
 // lastFailure is the error after which the attempt waits to try again although there is a session, nil if it only waits for other
 // contenders.
 func (a *attempt) lastFailure() error {
@@ -138,7 +141,7 @@ func (a *attempt) pause(pace *retry.Pace, err error) error {
 		return errors.Join(err, a.client.Err())
 	}
 	if err != nil {
-		a.trouble.Store(&err)
+		a.fails(err)
 	}
 	if cause := retry.Pause(a.ctx, pace.NextBackOff()); cause != nil {
 		return a.explain(cause)
@@ -487,7 +490,7 @@ func (p *predecessors) wait(s standing) (head bool, err error) {
 	p.tellStanding(s)
 	for name := range p.watchers {
 		if stuck := a.client.reaper.stuck(p.path(name)); stuck != nil {
-			a.trouble.Store(&stuck)
+			a.fails(stuck)
 		}
 	}
 	queue := &link.Watcher{Notify: n.wake.Set}

@@ -806,3 +806,29 @@ func TestLookAtPermitsThatFailsIsRepeatedLater(t *testing.T) {
 		w.gives(t)
 	})
 }
+
+// The call goes on when its caller has left with its error: it does not change that.
+func TestEndOfAWaitForPermitsSaysWhyItsLookFailed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *zktest.Server) {
+		sem, other := start(t, s).of(t, 1), start(t, s).of(t, 1)
+		held := take(t, sem, 1)
+		s.Intercept(func(f *zktest.Frame) zktest.Action {
+			if is("getChildren2", zktest.Request)(f) && f.Path == limits+"/leases" {
+				return zktest.Throttled
+			}
+			return zktest.Pass
+		})
+		said := 0
+		for range 20 {
+			_, err := other.Acquire(within(t, time.Second), wanting(1))
+			wantErr(t, "Acquire", err, context.DeadlineExceeded)
+			if strings.Contains(fmt.Sprint(err), "list "+limits+"/leases") { // not if the list was read with the place in the queue
+				said++
+			}
+		}
+		need.Between(t, "errors that say why", said, 10, 20)
+		s.Intercept(nil)
+		held.gives(t)
+		take(t, other, 1).gives(t)
+	})
+}

@@ -204,7 +204,7 @@ func (w *permitWait) take() ([]*Node, error) {
 		case w.attempt.once, classify(err) == permanent, errors.Is(err, second.ErrTooManyPermits), errors.Is(err, errNoNumber):
 			return nil, err
 		default:
-			if w.attempt.trouble.Store(&err); w.Err() == nil {
+			if w.attempt.fails(err); w.Err() == nil {
 				w.refusals.Refused("acquire", w.semaphore.path, err)
 			}
 			again, seen = pace.NextBackOff(), sight{heard: true}
