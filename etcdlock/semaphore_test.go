@@ -196,7 +196,8 @@ func TestKeysOfOthersCountAsAllPermits(t *testing.T) {
 func TestAnotherNumberIsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"12-a": second.ErrLocked.Error(), "30-a": second.ErrLocked.Error(), "a-3": "among the keys of the semaphore but not one of them", "2-x/3-y": "<nil>",
+		"12-a": second.ErrLocked.Error(), "30-a": second.ErrLocked.Error(), "2-x/3-y": "<nil>",
+		"a-3": "among the keys of the semaphore but not one of them",
 	} {
 		p := start(t).of(t, 3)
 		key := lockPath(t) + permitsMark + name

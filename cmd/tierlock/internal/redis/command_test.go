@@ -160,7 +160,8 @@ func TestClusterIsFoundByItsURL(t *testing.T) {
 	}
 	commandtest.Want(t, env, "ls spread", 0, patterns...)
 	for i := range 3 { // the lock has its primary say so, which has a replica
-		commandtest.Want(t, env, fmt.Sprint("doctor spread:", i), 1, "the key of the lock expires in", "min-replicas-to-write is 0: after a failover the former primary")
+		commandtest.Want(t, env, fmt.Sprint("doctor spread:", i), 1, "the key of the lock expires in",
+			"min-replicas-to-write is 0: after a failover the former primary")
 	}
 	broken := need.Get(locks.Mutex("broken").Acquire(need.Within(t, time.Minute)))(t)
 	commandtest.Want(t, env, fmt.Sprintf("break broken -yes -token %d", broken.Token()), 0, "nobody holds the lock now")
