@@ -52,8 +52,8 @@ func TestWhatIsLoggedOfAConnection(t *testing.T) {
 	})
 }
 
-// A session that was never connected takes nothing away at its end: that of the one before was told.
-func TestWhoAsksIsToldHowItStandsAndThenOfEachChange(t *testing.T) {
+// Without its guard the end of a session would be reported twice: once for itself, and once for a next one that was never connected.
+func TestFollowerLearnsTheStateAndThenEachChangeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, logger := logtest.New(slog.LevelInfo)
 		c := NewConnection(Config{Logger: logger, Why: func() error { return nil }, Patience: func() time.Duration { return time.Minute }})

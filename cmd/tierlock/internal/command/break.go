@@ -113,7 +113,7 @@ type breaker interface {
 	Break(ctx context.Context, token int64) error
 }
 
-// find returns nil if nobody has the lock, or permits, with the token.
+// find returns nil if no holder of the lock or of permits has the token.
 func (o *breakOptions) find(locks *Locks, q *inspect.Queue) *target {
 	for _, c := range q.Holders() {
 		if c.Token == o.token {

@@ -50,7 +50,7 @@ RWMutex, and wait for these.
 
 permits:  With -permits N, all that run at PATH together hold at most N permits, each of them -weight K
 or one. Use the same N everywhere. Permits of one command are acquired, lost and released together.
-Nobody can ask for them (revoke), and TIERLOCK_TOKEN is no fencing token, because several commands hold
+Permits cannot be revoked, and TIERLOCK_TOKEN is no fencing token, because several commands hold
 permits at a time. A lock at the same PATH is independent of its permits.
 
 signals:  TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT go to the command's process
