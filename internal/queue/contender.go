@@ -482,23 +482,23 @@ func (c *Contender) abandon() (loss error) {
 	return loss
 }
 
-// depart has the contender leave, once the commands by which it enters are answered. That has become of it by then.
+// depart removes the contender once the commands by which it enters are answered. If an answer has said already that it was removed, no
+// command is needed, whatever a late view says of it.
 func (c *Contender) depart(removed Removal) {
 	c.departing.Do(func() {
-		if removed != Kept || !c.claim.tier.Spawn(func() { <-c.entered; c.leave(Kept) }) {
-			c.leave(removed)
+		if removed != Kept {
+			c.forget(c.left(removed, context.Cause(c.life)))
+		} else if !c.claim.tier.Spawn(func() { <-c.entered; c.leave() }) {
+			c.leave()
 		}
 	})
 }
 
 // leave removes the contender again and again until it is certain to be gone, as far as the commands that were answered can make
 // it; see [Tier.audit] for the others. No caller waits for more than the first answer.
-func (c *Contender) leave(removed Removal) {
+func (c *Contender) leave() {
 	t, loss := c.claim.tier, context.Cause(c.life)
-	switch {
-	case removed != Kept:
-		loss = c.left(removed, loss)
-	case !c.queues.Load(): // another process deleted it, which is not known yet; or it never entered
+	if !c.queues.Load() { // another process deleted it, which is not known yet; or it never entered
 		loss = cmp.Or(loss, c.removed())
 	}
 	var until time.Duration // when its lease is over at the latest, where that is its own
@@ -540,8 +540,13 @@ func (c *Contender) leave(removed Removal) {
 			retry.Pause(t.ctx, pace.NextBackOff())
 		}
 	}
+	c.forget(loss)
+}
+
+// forget ends what the process keeps of a contender that is gone.
+func (c *Contender) forget(loss error) {
 	c.queues.Store(false)
-	t.contenders.CompareAndDelete(c.id, c)
+	c.claim.tier.contenders.CompareAndDelete(c.id, c)
 	c.finish(loss)
 }
 
