@@ -74,7 +74,7 @@ func (e Event) wrong(i, length int, err error) error {
 // A checker follows what passes at all queues.
 type checker struct {
 	rules      Rules
-	looked     int                 // states in all
+	looked     int                 // states in all, with those that a command leads to
 	patience   int                 // how many that may be
 	enough     int                 // how many states are looked at for an event once there is an explanation
 	cut        bool                // there were more

@@ -41,7 +41,7 @@ type op struct {
 
 const (
 	most    = 1 << 14 // states that are looked at for an explanation
-	surplus = 1 << 19 // states that are looked at in all, beside eight for each event
+	surplus = 1 << 18 // states that are looked at in all, with those that a command leads to, beside eight for each event
 )
 
 // look lets a renewal check each contender in its answer.
@@ -113,12 +113,12 @@ func (h *history) explain(about *op, now clock.Instant, end func(*state) *state)
 		h.pass(s)
 	}
 	for level := h.states; len(level) > 0; {
-		if h.checker.looked += len(level); h.checker.looked > h.checker.patience {
-			h.checker.cut = true
-			return h
-		}
 		var next []*state
 		for _, s := range level {
+			if h.checker.looked > h.checker.patience {
+				h.checker.cut = true
+				return h
+			}
 			done := end(s)
 			if done != nil {
 				if key := done.key(); !later[key] {
@@ -191,6 +191,7 @@ func (h *history) steps(s *state, now clock.Instant) (states []*state) {
 			states = append(states, next)
 		}
 	}
+	h.checker.looked += 1 + len(states)
 	for _, n := range states {
 		h.pass(n)
 	}
