@@ -152,8 +152,11 @@ var nodeForgers = []forger{
 	}), "nobody has created it"},
 	{"a node that nobody has created in the last one of several lists", replies("multiRead", func(q *Request, r *Reply) bool {
 		last := len(r.Parts) - 1
-		for q.Ops[last].Op != wire.OpName(wire.OpGetChildren) || r.Parts[last].Code != wire.CodeOK {
+		for last >= 0 && (q.Ops[last].Op != wire.OpName(wire.OpGetChildren) || r.Parts[last].Code != wire.CodeOK) {
 			last--
+		}
+		if last < 0 {
+			return false
 		}
 		r.Parts[last].Names = append(slices.Clone(r.Parts[last].Names), zkqueue.NewID()+"lock-0000000000")
 		return true
