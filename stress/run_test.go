@@ -36,13 +36,18 @@ func TestMain(m *testing.M) {
 	os.Exit(withServers(m))
 }
 
-// withServers runs the tests. What they leave is gone at the end, also the evidence against a broken lock.
-func withServers(m *testing.M) int {
+// withServers runs the tests. If one fails, what the workers wrote down stays. Otherwise nothing stays, not even the evidence against a
+// broken lock.
+func withServers(m *testing.M) (code int) {
 	dir, err := os.MkdirTemp("", "stress-") // short: it is for the addresses of unix sockets, too
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() {
+		if code == 0 {
+			os.RemoveAll(dir)
+		}
+	}()
 	if err := os.Chmod(dir, 0o711); err != nil { // PostgreSQL runs as another user
 		panic(err)
 	}

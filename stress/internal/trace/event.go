@@ -124,15 +124,22 @@ func answerOf(a queue.Answer) *Answer {
 }
 
 func (v View) String() string {
+	said := fmt.Sprintf("%s waits with token %d", v.ID, v.Token)
 	switch {
 	case !v.Known:
 		return v.ID + " is not there"
 	case v.Has:
-		return fmt.Sprintf("%s has the lock, with token %d", v.ID, v.Token)
-	case v.Ahead == 0:
-		return fmt.Sprintf("%s waits with token %d", v.ID, v.Token)
+		said = fmt.Sprintf("%s has the lock, with token %d", v.ID, v.Token)
+	case v.Ahead > 0:
+		said = fmt.Sprintf("%s behind %d, of whom %s is the nearest", said, v.Ahead, v.Nearest)
 	}
-	return fmt.Sprintf("%s waits with token %d behind %d, of whom %s is the nearest", v.ID, v.Token, v.Ahead, v.Nearest)
+	if v.Behind {
+		said += ", and another one waits behind it"
+	}
+	if v.Asked {
+		said += ", and was asked to release it"
+	}
+	return said
 }
 
 func (a *Answer) String() string {

@@ -81,6 +81,9 @@ func (s *state) String() string {
 		if p.Of > 0 {
 			wants = fmt.Sprintf(", %d of %d permits", p.Permits, p.Of)
 		}
+		if p.Shared {
+			wants += ", reads"
+		}
 		places = append(places, fmt.Sprintf("%s (token %d%s)", p.ID, p.Token, wants))
 	}
 	return "[" + strings.Join(places, ", ") + "]"
