@@ -9,28 +9,31 @@ import (
 	"sync/atomic"
 )
 
-// A Bundle is a set of locks that are held together; see [AcquireAll]. Release it exactly once. Its methods may be called concurrently.
+// A Bundle is a set of locks that are held together; see [AcquireAll]. Release a bundle exactly once. Its methods may be called
+// concurrently.
 type Bundle struct {
 	holds    []*Hold // in the order of the arguments
 	taken    []*Hold // in the order in which they were acquired
 	released atomic.Bool
 }
 
-// AcquireAll acquires several locks and blocks until it holds all of them. Taking locks one by one can deadlock with another process that
-// takes them in another order. AcquireAll cannot, because it always acquires in the order of paths, whatever the order of the arguments.
-// It also takes the sides of a reader/writer lock, [RWMutex.Writer] and [RWMutex.Reader]. Locks acquired first are held while it waits
-// for the others.
+// AcquireAll acquires several locks and blocks until it holds all of them. If two processes acquire several locks one by one in different
+// orders, they can deadlock. Calls of AcquireAll cannot deadlock with each other, because each call acquires the locks in the order of
+// their paths. The order of the arguments does not matter. The arguments may include [RWMutex.Writer] and [RWMutex.Reader]. While
+// AcquireAll waits for a lock, it holds the locks that it has already acquired.
 //
-// After an error no lock is held. The error names the lock that could not be acquired, and is otherwise that of [Mutex.Acquire]. If a
-// lock is lost while AcquireAll waits for others, the error names it and wraps [ErrLost]. All waits share ctx; [WithMaxWait] limits the
-// wait for its own lock.
+// After an error no lock is held. The error names the lock that could not be acquired, and is otherwise the error of [Mutex.Acquire]. If a
+// lock is lost while AcquireAll waits for another lock, the error names the lost lock and wraps [ErrLost]. All waits share ctx.
+// [WithMaxWait] limits the wait for each lock separately.
 //
-// A lock that is given twice is acquired reentrantly, the writing side first, and so is a lock whose hold ctx carries. Caution: while you
-// hold a lock, acquire only locks with higher paths, because AcquireAll cannot order that lock.
+// If a lock is given twice, AcquireAll acquires it reentrantly, the writing side first. If ctx carries a hold of a lock, AcquireAll joins
+// that hold. Caution: while you hold a lock, call AcquireAll only for locks with higher paths, because it cannot change the order in which
+// you acquired the first lock.
 //
-// The mutexes may belong to several registries if every process uses the same paths for the same locks: only paths are compared, without
-// the chroot of a connect string. AcquireAll returns an error, and acquires nothing, for two locks of one path in different registries or
-// as Mutex and [RWMutex], for a nil mutex, and for one that Acquire refuses. Without arguments the bundle is empty.
+// The mutexes may belong to several registries if every process uses the same paths for the same locks. AcquireAll compares only the
+// paths, without the chroot of a connect string. AcquireAll returns an error and acquires nothing in these cases: two registries have a
+// lock of the same path, a path is given as Mutex and as [RWMutex], a mutex is nil, or Acquire refuses a mutex. Without arguments the
+// bundle is empty.
 func AcquireAll(ctx context.Context, mutexes ...*Mutex) (*Bundle, error) {
 	order, err := inOrder(mutexes)
 	if err != nil {
@@ -89,15 +92,15 @@ func inOrder(mutexes []*Mutex) ([]int, error) {
 	return order, nil
 }
 
-// Holds returns the hold of each mutex, in the order of the arguments of AcquireAll, for tokens and guarded writes. Code that has the
-// context of the bundle finds them with [HoldFrom].
+// Holds returns the hold of each mutex, in the order of the arguments of AcquireAll. Use the holds for tokens and guarded writes. Code
+// that has the context of the bundle can also get a hold with [HoldFrom].
 //
-// The bundle releases them. If you release one of them yourself, the contexts of the bundle end, and Err and the error of Release wrap
-// [ErrReleased]; Release still releases the others.
+// Do not release these holds; [Bundle.Release] does. If you release one, the contexts of the bundle end, and the errors of Err and Release
+// wrap [ErrReleased]. Release still releases the other holds.
 func (b *Bundle) Holds() []*Hold { return slices.Clone(b.holds) }
 
-// Err returns nil while all locks are held, and [ErrReleased] once the bundle is released. Otherwise the error names a lock and wraps
-// [ErrLost], or [ErrReleased] if its hold was released separately. It checks the clock and sends no request.
+// Err returns nil while all locks are held, and [ErrReleased] once the bundle is released. If a lock is lost, the error names the lock and
+// wraps [ErrLost]. If a hold was released separately, the error wraps [ErrReleased]. Err checks the clock and sends no request.
 func (b *Bundle) Err() error {
 	if b.released.Load() {
 		return ErrReleased
@@ -110,10 +113,11 @@ func (b *Bundle) Err() error {
 	return nil
 }
 
-// Context returns a context for work under all locks, derived from ctx. It carries every hold, so acquiring one of these locks with it
-// does not block. It ends when the first lock is lost or the bundle is released. For an empty bundle it is ctx.
+// Context returns a context for work under all locks, derived from ctx. The context carries the hold of each lock, so acquiring one of
+// these locks with the context does not block. The context ends when the first lock is lost or the bundle is released. For an empty
+// bundle, Context returns ctx.
 //
-// Caution: goroutines that share this context share the holds. They are not excluded from each other; see [Hold.Context].
+// Caution: goroutines that share this context share the holds and do not exclude each other; see [Hold.Context].
 func (b *Bundle) Context(ctx context.Context) context.Context {
 	for _, h := range b.taken {
 		ctx = h.Context(ctx)
@@ -121,8 +125,8 @@ func (b *Bundle) Context(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Release releases the locks in reverse order, each like [Hold.Release], and returns all errors. A second call returns [ErrReleased]
-// without any effect.
+// Release releases the locks in reverse order, each like [Hold.Release], and returns all errors. A second call has no effect and returns
+// [ErrReleased].
 func (b *Bundle) Release() error {
 	if b.released.Swap(true) {
 		return ErrReleased

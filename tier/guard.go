@@ -8,19 +8,19 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Guard is the lock of a guarded write: a [*Hold], or a [*Bundle] with all its locks. A guarded write is a transaction of the store
-// that takes effect only while the locks are held: zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval.
+// A Guard protects a guarded write. It is a [*Hold], or a [*Bundle] with all its locks. A guarded write is a transaction of the store that
+// takes effect only while the locks are held. The guarded writes are zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval.
 //
-// A hold that belongs to a bundle stands for all locks of the bundle. To guard a write with one of these locks alone, acquire that lock
-// again with the context of the bundle. With a nil hold, as HoldFrom may return it, the write fails with an error that wraps
-// [ErrReleased].
+// If a hold belongs to a bundle, it guards the write with all locks of the bundle. To guard a write with only one of these locks, acquire
+// that lock again with the context of the bundle. If the guard is a nil *Hold, as HoldFrom may return it, the write fails with an error
+// that wraps [ErrReleased].
 type Guard interface {
 	Err() error
 	guard() (second.Guard, error)
 }
 
-// GuardOf returns the grants of a guard. It is for the packages of this module's stores only. Do not release the grants. The error means
-// that the guard has no lock.
+// GuardOf returns the grants of a guard. Only the packages of this module's stores call it. Do not release the grants. GuardOf returns an
+// error if the guard holds no lock.
 func GuardOf(guard Guard) (second.Guard, error) {
 	if guard == nil {
 		return second.Guard{}, ErrReleased

@@ -68,14 +68,15 @@ type Hold struct {
 	work     contexts
 }
 
-// Lost returns a channel that is closed when the lock is lost, before the store can grant it to another process. If an operator deletes
-// the queue entry, the channel is closed a little later than that. Release does not close it, unless it finds the lock lost. After
-// Release do not use the channel: other goroutines of this process may hold the lock.
+// Lost returns a channel that is closed when the lock is lost, before the store can grant the lock to another process. If an operator
+// deletes the queue entry, the channel is closed a little after the store grants the lock to the next process. Release does not close the
+// channel, unless Release finds that the lock is lost. Do not use the channel after Release, because other goroutines of this process may
+// then hold the lock.
 func (h *Hold) Lost() <-chan struct{} { return h.own.grant.Context().Done() }
 
-// Err returns nil while the lock is held, an error that wraps [ErrLost] once it is lost, and [ErrReleased] once this hold is released. It
-// checks the clock at each call and sends no request. It is therefore accurate at once after a pause of the process or a suspend of the
-// machine.
+// Err returns nil while the lock is held, an error that wraps [ErrLost] once the lock is lost, and [ErrReleased] once this hold is
+// released. Err checks the clock at each call and sends no request. Therefore its result is right immediately after a pause of the process
+// or a suspend of the machine.
 func (h *Hold) Err() error {
 	err := h.own.grant.Err()
 	if h.released.Load() { // asked last: the end of a node that was given up is no loss
@@ -84,9 +85,9 @@ func (h *Hold) Err() error {
 	return err
 }
 
-// ValidUntil returns the end of the lease by this process's clock: until then the lock is held, unless an operator deletes its queue
-// entry. Renewals extend it, so call ValidUntil again instead of keeping the result. It returns the zero time once the lock is lost or
-// this hold is released, and always without a lease (package dropin).
+// ValidUntil returns the end of the lease by this process's clock. Until then the lock is held, unless an operator deletes its queue
+// entry. Renewals extend the lease, so call ValidUntil again instead of keeping the result. ValidUntil returns the zero time once the lock
+// is lost or this hold is released. Locks of package dropin have no lease and always return the zero time.
 //
 // Caution: package time does not count the sleep of the machine. After a suspend, a result that you kept can seem to lie in the future.
 func (h *Hold) ValidUntil() time.Time {
@@ -96,22 +97,23 @@ func (h *Hold) ValidUntil() time.Time {
 	return h.own.grant.ValidUntil()
 }
 
-// Token returns the fencing token: positive, the same for all holds of one ownership, never lower than that of an earlier owner, and
-// higher than that of every earlier owner in another process. A resource that refuses tokens lower than the highest it has seen is safe
-// from former holders that do not know yet that they lost the lock.
+// Token returns the fencing token, a positive number. The token is higher than the tokens of all earlier owners in other processes, and
+// never lower than the token of an earlier owner in this process. Nested holds have the same token. If a resource refuses every token that
+// is lower than the highest token it has seen, late writes of former holders do no harm.
 //
-// Use the token wherever a late write does harm: a process can be paused after it has checked the lock, and its write then arrives when
-// another process has the lock. Guarded writes need no token; see [Guard].
+// Use the token wherever a late write does harm. A process can be paused after it has checked the lock, and its write then arrives when
+// another process holds the lock. Guarded writes need no token; see [Guard].
 //
 // Caution: a store that lost its data issues low tokens again, and the resource then refuses all writes. First end every process that may
-// have held the lock; then reset the highest token in the resource.
+// have held the lock. Then reset the highest token in the resource.
 func (h *Hold) Token() int64 { return h.own.grant.Token() }
 
 // Shared reports whether this is a read hold of an [RWMutex].
 func (h *Hold) Shared() bool { return h.shared }
 
-// Contended returns a channel that is closed when another process waits for the lock because of this process. It is for a program that
-// can stop early. The channel stays closed, even if the other process gives up. The first call costs the store a read and a watch.
+// Contended returns a channel that is closed when another process waits for the lock because this process holds it. Use the channel in a
+// program that can release early. The channel stays closed, even if the other process gives up. The first call costs the store a read and
+// a watch.
 //
 // Calling Contended also ends local hand-off: once another process waits, the next release gives the lock to that process, whatever the
 // budget of [WithHandOff], and no more readers join. This applies to all goroutines of the process until the lock leaves it.
@@ -119,30 +121,31 @@ func (h *Hold) Shared() bool { return h.shared }
 // Caution: if every process releases as soon as the channel is closed, each does only one step of work per acquisition. Work for a
 // minimum time before you check the channel.
 //
-// Readers do not contend with readers. After a downgrade, see [RWMutex], the channel is another one.
+// Waiting readers do not close the channel of a reader. After a downgrade, see [RWMutex], call Contended again: it returns another
+// channel.
 func (h *Hold) Contended() <-chan struct{} { return h.own.cohort.contendedOf(h.own.grant) }
 
-// RevokeRequested returns a channel that is closed when [Mutex.Revoke], "tierlock revoke" or Curator's Revoker has asked for the lock.
-// The lock is not taken away: the program decides whether to release it. A process that does not call RevokeRequested ignores requests.
+// RevokeRequested returns a channel that is closed when [Mutex.Revoke], "tierlock revoke" or Curator's Revoker has asked for the lock. The
+// holder does not lose the lock: the program decides whether to release it. A process that does not call RevokeRequested ignores requests.
 // On ZooKeeper the first call costs a read and a watch.
 //
-// Calling RevokeRequested also ends local hand-off: once the request has come, the next release gives the lock to the next process, and
-// no more readers join.
+// Calling RevokeRequested also ends local hand-off: after a request, the next release gives the lock to the next process, and no more
+// readers join.
 func (h *Hold) RevokeRequested() <-chan struct{} { return h.own.cohort.revokedOf(h.own.grant) }
 
 // Path returns the path of the lock.
 func (h *Hold) Path() string { return h.own.cohort.key.path }
 
 // Release ends this hold. When the last hold of an ownership is released, the lock goes to the next goroutine or process. Release takes
-// one round trip, or none if the lock stays in the process. It takes no context. If the store does not answer, it returns after
-// [WithReleaseTimeout], a third of the lease TTL by default, and the queue entry is deleted in the background or ends with the session.
+// one round trip, or none if the lock stays in the process. Release takes no context. If the store does not answer, Release returns after
+// [WithReleaseTimeout], a third of the lease TTL by default. The queue entry is then deleted in the background, or ends with the session.
 //
-// It returns nil if the lock was held to the end, an error that wraps [ErrLost] if it was lost, and [ErrReleased], without any effect, if
-// this hold was released before. In all cases the hold is over.
+// Release returns nil if the lock was held until now, and an error that wraps [ErrLost] if the lock was lost. If this hold was released
+// before, Release returns [ErrReleased] and has no effect. After every result the hold is released.
 //
 // Without a lease (package dropin) only the server knows whether the lock was still held. If the server does not answer, the error says
-// so. A hand-off within the process waits up to a second for that answer. While the outcome of a guarded write is unknown, the lock is
-// not handed off within the process.
+// so. A local hand-off waits up to a second for the server's answer. While the outcome of a guarded write is unknown, the lock is not
+// handed off locally.
 func (h *Hold) Release() error {
 	if h.released.Swap(true) {
 		return ErrReleased
@@ -169,9 +172,9 @@ func (h *Hold) Release() error {
 	return context.Cause(life)
 }
 
-// ReleaseAt releases the hold at t, in the background, and returns nil at once. Use it to hold a lock for a minimum time. Until t the
-// hold and its contexts stay valid; Release ends them earlier. The result of the release at t is dropped. If t has passed, ReleaseAt is
-// Release.
+// ReleaseAt releases the hold at t, in the background, and returns nil at once. Use it to hold a lock for a minimum time. The hold and its
+// contexts stay valid until t, or until Release is called. The error of the release at t is discarded. If t has passed, ReleaseAt is the
+// same as Release.
 func (h *Hold) ReleaseAt(t time.Time) error {
 	if time.Until(t) > 0 && h.own.cohort.spawn(func() {
 		retry.Pause(h.Context(context.Background()), time.Until(t)) // less if it is lost, or released meanwhile
@@ -189,7 +192,7 @@ type ownerKey struct {
 }
 
 // HoldFrom returns the hold of m that ctx carries, or nil if ctx carries none or that hold is released. The contexts of [Mutex.Do] and
-// [Hold.Context] carry holds. It is not another hold: do not release it.
+// [Hold.Context] carry holds. Do not release the hold that HoldFrom returns, because its owner releases it.
 func HoldFrom(ctx context.Context, m *Mutex) *Hold {
 	if hold, _ := ctx.Value(m.key).(*Hold); hold != nil && !hold.released.Load() {
 		return hold
@@ -197,12 +200,12 @@ func HoldFrom(ctx context.Context, m *Mutex) *Hold {
 	return nil
 }
 
-// WithoutHold returns ctx without the holds that it carries. A goroutine that must compete for the lock, although it is started under the
-// lock, acquires with that context and waits like any other goroutine. Values and cancellation stay: the context ends when ctx does, and
-// with it at the release of a hold.
+// WithoutHold returns a copy of ctx that carries no holds. Use it for a goroutine that is started under the lock but has to compete for
+// it: with this context, Acquire waits like in any other goroutine. The copy keeps the values and the cancellation of ctx. If ctx is the
+// context of a hold, the copy therefore also ends at the release of that hold.
 //
-// Caution: a holder that waits for such a goroutine, as in Wait of an errgroup, waits for itself. For goroutines that take the lock in
-// turn, start the group with a context from before the acquisition, and without the lock.
+// Caution: if a holder waits for such a goroutine, for example in Wait of an errgroup, both deadlock. If the goroutines of a group shall
+// take the lock one after another, start the group before you acquire the lock, with a context that carries no hold.
 func WithoutHold(ctx context.Context) context.Context { return withoutHold{ctx} }
 
 type withoutHold struct{ context.Context }
@@ -214,15 +217,15 @@ func (c withoutHold) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Context returns a context for work under the lock, derived from ctx. Acquiring the same lock with it does not block; see
-// [Mutex.Acquire]. It is cancelled when the lock is lost, with a cause that wraps [ErrLost], and when the hold is released, with the
-// cause [ErrReleased]. If that has happened already, the context is done when Context returns.
+// Context returns a context for work under the lock, derived from ctx. [Mutex.Acquire] of the same lock with this context does not block.
+// The context is cancelled when the lock is lost, with a cause that wraps [ErrLost], and when the hold is released, with the cause
+// [ErrReleased]. If the hold is already lost or released, the returned context is already cancelled.
 //
-// Caution: goroutines that share this context, such as those of an errgroup, share the hold. They are not excluded from each other. Give a
-// goroutine that has to compete for the lock [WithoutHold] of the context.
+// Caution: goroutines that share this context, for example in an errgroup, share the hold and do not exclude each other. If a goroutine
+// has to compete for the lock, pass it the result of [WithoutHold].
 //
-// Derive it from a context that lives as long as the work, not from one whose deadline is meant for the wait. The same ctx gives the same
-// context.
+// Choose a ctx that lives as long as the work. Do not use a ctx whose deadline is meant for the wait. Calls with the same ctx return the
+// same context.
 func (h *Hold) Context(ctx context.Context) context.Context {
 	carry := func(ctx context.Context) context.Context { return context.WithValue(ctx, h.own.mutex.key, h) }
 	return h.work.under(ctx, h.own.grant.Context(), h.Err, carry)

@@ -26,7 +26,7 @@ type Mutex struct {
 // options of the registry. On release, the options of the Mutex that acquired the lock decide whether it is handed off, kept or released.
 // All Mutexes of one path share one local queue.
 //
-// The methods of the Mutex report a path that cannot be a lock and wrong options.
+// If the path cannot be a lock, or an option is wrong, the methods of the Mutex return an error.
 func (r *Registry) Mutex(path string, opts ...Option) *Mutex {
 	return r.mutex(lockKey{path, exclusive}, second.Exclusive, opts)
 }
@@ -50,34 +50,34 @@ func (m *Mutex) Path() string { return m.at.path }
 // Acquire blocks until it holds the lock or ctx ends. It retries while the store cannot be reached. An uncontended acquisition takes one
 // round trip; see the package documentation for the cost.
 //
-// If ctx comes from [Hold.Context] of this lock and that hold is not released, Acquire does not block: it returns another hold of the
-// same ownership, or [ErrLost] if the lock is lost. Caution: with any other context, a goroutine that already holds the lock deadlocks.
-// After 10 s behind one hold of its own process a warning is logged, once per hold and at most once per path and hour. Two goroutines
-// that wait for each other's locks get the same warning: take such locks with [AcquireAll].
+// If ctx comes from [Hold.Context] of this lock and that hold is not released, Acquire does not block: it returns another hold of the same
+// lock, or [ErrLost] if the lock is lost. Caution: with any other context, a goroutine that already holds the lock deadlocks. If a
+// goroutine waits for 10 s behind one hold of its own process, a warning is logged, once per hold and at most once per path and hour. Two
+// goroutines that wait for each other's locks cause the same warning: use [AcquireAll] instead.
 //
-// If the wait ends without the lock, the error is a [*WaitError]. It names the holder, or the process ahead, as far as this process
-// knows. It wraps context.Cause(ctx), or [ErrWaitLimit] at the limit of [WithMaxWait], or [ErrClosed]. If the store cannot be reached, or
-// is in a grace period, the error wraps that reason, too. An error that retrying cannot fix, such as a missing permission, goes to all
+// If the wait ends without the lock, the error is a [*WaitError]. It names the holder, or the process ahead in the queue, if this process
+// knows them. It wraps context.Cause(ctx), [ErrWaitLimit] after the time of [WithMaxWait], or [ErrClosed]. If the store cannot be reached
+// or is in a grace period, the error also wraps this reason. An error that retrying cannot fix, such as a missing permission, goes to all
 // waiters of the process with the same options. After any error the queue entry is deleted, in the background if the store does not
 // answer.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "acquire", (*cohort).enter)
 }
 
-// TryAcquire is like Acquire, but does not wait for other holders. If it returns no hold, its error wraps
+// TryAcquire is like Acquire, but does not wait for other holders. If it fails, its error wraps one of these:
 //
-//   - [ErrLocked] if another goroutine or process holds the lock or waits for it, or has only just stopped waiting;
+//   - [ErrLocked] if another goroutine or process holds the lock, waits for it, or stopped waiting a moment ago;
 //   - [ErrLocked] and a [*GracePeriodError] while the store grants no lock after its start or a failover;
 //   - [ErrUnavailable] while the store cannot be reached or refuses requests;
 //   - [ErrLost] if ctx carries a hold that was lost, and [ErrClosed] if the registry is closed;
-//   - the cause of ctx, or an error that trying again does not change, such as a missing permission.
+//   - the cause of ctx, or an error that a retry cannot fix, such as a missing permission.
 //
 // If another goroutine of this process has the lock, TryAcquire sends no request. Otherwise it takes one round trip, and on ZooKeeper a
 // second one if the lock is free.
 //
 // TryAcquire fails at once while [Registry.Err] reports that the store cannot be reached. If the store has just stopped answering,
-// TryAcquire blocks until that is known, at most until ctx ends. If another goroutine of this process waits for the lock meanwhile,
-// TryAcquire returns ErrLocked after a second.
+// TryAcquire blocks until the outage is noticed, at most until ctx ends. If another goroutine of this process begins to wait for the lock
+// during this time, TryAcquire returns ErrLocked after a second.
 func (m *Mutex) TryAcquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "try", (*cohort).try)
 }
@@ -129,16 +129,16 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 	return nil, context.Cause(ctx)
 }
 
-// Do acquires the lock, calls f, and releases the lock. The context of f carries the hold, for [HoldFrom], and is cancelled if the lock
-// is lost. It derives from ctx, whose deadline therefore limits the wait and the work together; [WithMaxWait] limits the wait alone.
+// Do acquires the lock, calls f, and releases the lock. The context of f carries the hold, for [HoldFrom], and is cancelled if the lock is
+// lost. It derives from ctx, so a deadline of ctx limits the wait and the work together. [WithMaxWait] limits only the wait.
 //
 // If the lock could not be acquired, Do returns the error of Acquire and does not call f. Otherwise it returns the error of f if the
 // release succeeds, the error of the release if f returns nil, and an error that wraps both if both fail.
 //
-// If the lock is lost, f goes on until it returns: let it stop when its context ends. Do then returns an error that wraps [ErrLost].
+// If the lock is lost, f is not interrupted: let f return when its context ends. Do then returns an error that wraps [ErrLost].
 //
-// Caution: goroutines that f starts with its context, such as those of an errgroup, share the hold. They are not excluded from each other;
-// see [Hold.Context].
+// Caution: goroutines that f starts with its context, such as those of an errgroup, share the hold. These goroutines do not exclude each
+// other; see [Hold.Context].
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	hold, err := m.Acquire(ctx)
 	if err != nil {
@@ -156,8 +156,8 @@ func both(err, other error) error {
 	return errors.Join(err, other)
 }
 
-// Contenders returns the queue of processes for the lock, the holder first. It is empty for a free lock. It takes one read, and blocks
-// while the store cannot be reached until ctx ends; the error then wraps the cause of ctx.
+// Contenders returns the queue of processes for the lock, the holder first. The queue of a free lock is empty. Contenders sends one read
+// request. While the store cannot be reached, it blocks until ctx ends; the error then wraps the cause of ctx.
 func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 	if m.invalid != nil {
 		return nil, m.invalid
@@ -180,12 +180,13 @@ func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 	return queue, err
 }
 
-// Revoke asks the holder, or all readers, in this process or another, to release the lock. The request is cooperative: a program gets it
-// by [Hold.RevokeRequested] and may ignore it. It has no effect on a free lock. An idle lock that a process keeps ([WithLinger]) is
-// released at once.
+// Revoke asks the holder to release the lock, or all readers if readers hold it. The holder may be in this process or in another one. The
+// request is cooperative: the holder learns of it through [Hold.RevokeRequested], and may ignore it. Revoke has no effect on a free lock.
+// An idle lock that a process keeps ([WithLinger]) is released at once.
 //
-// On ZooKeeper the request is that of Curator's Revoker, in both directions, and needs the permission to write to the holder's node.
-// Revoke blocks while the store cannot be reached until ctx ends; the error then wraps the cause of ctx.
+// On ZooKeeper, Revoke and Curator's Revoker use the same request, so each library can ask holders of the other library. The request needs
+// the permission to write to the holder's node. While the store cannot be reached, Revoke blocks until ctx ends; the error then wraps the
+// cause of ctx.
 func (m *Mutex) Revoke(ctx context.Context) error {
 	if m.invalid != nil {
 		return m.invalid
@@ -193,27 +194,29 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 	return m.claim.Revoke(ctx)
 }
 
-// Break takes the lock away from the contender with a token: it removes that contender from the queue, also if it belongs to another
-// process. [Hold.Token] is the token of a holder, and [Mutex.Contenders] shows that of each contender. A writer that has become a reader
-// may have another one on ZooKeeper: use the one that Contenders shows. The goroutines of a process are one contender.
+// Break removes the contender with the given token from the queue, and so takes the lock from it. The contender may belong to another
+// process. [Mutex.Contenders] shows the token of each contender; for a holder it is [Hold.Token]. On ZooKeeper, a writer that has
+// downgraded to a reader may have another token than its hold: use the token that Contenders shows. All goroutines of a process are one
+// contender.
 //
-// A holder or a reader that is broken has lost the lock: the context of the hold ends, and [Hold.Err] and [Hold.Release] return an error
-// that wraps [ErrLost], with the cause [LossByDeletion]. Other readers keep the lock. A waiter that is broken queues again as the last one.
+// A holder or reader that Break removes has lost the lock: the context of its hold ends, and [Hold.Err] and [Hold.Release] return an error
+// that wraps [ErrLost]. Observers get the cause [LossByDeletion]. Other readers keep the lock. A waiter that Break removes queues again at
+// the end of the queue.
 //
-// Caution: the next contender has the lock at once, while the broken holder may still be inside. The broken holder hears of its loss when
-// the store tells it: usually at once, at most a third of its lease later, and not while its process is stopped or cut off. Break only the
-// lock of a process that is dead or stopped, and use guarded writes: the store refuses those of the broken holder from then on.
+// Caution: the next contender gets the lock at once, although the former holder may still be working. The former holder learns of its loss
+// when the store notifies it: usually at once, at most a third of its lease later, and never while its process is paused or cut off. Break
+// only the lock of a process that is dead or paused. Use guarded writes: the store refuses guarded writes of the former holder.
 //
-// A token names one contender, and Break never removes another one. Break waits for a store that cannot be reached until ctx is done. It
-// returns nil once the contender is removed. Otherwise the error wraps:
-//   - [ErrReleased] if no contender has the token, for example because it has just released the lock.
-//   - [ErrUnknown] if an answer is lost and ctx ends before another one comes: the contender may have been removed, or may yet be. Call
-//     Break again: [ErrReleased] then says that the contender is gone.
-//   - the cause of ctx, and [ErrUnavailable] if the store could not be reached; [ErrClosed]; or what the store refuses, such as a missing
-//     permission, at once. Without ErrUnknown nothing was removed.
+// A token belongs to one contender, and Break never removes any other contender. While the store cannot be reached, Break waits until ctx
+// ends. It returns nil once the contender is removed. Otherwise the error wraps:
+//   - [ErrReleased] if no contender has the token, for example because the holder has just released the lock.
+//   - [ErrUnknown] if the answer is lost and ctx ends before a retry is answered. The contender may have been removed, or may still be
+//     removed. Call Break again: [ErrReleased] then means that the contender is removed.
+//   - the cause of ctx, also with [ErrUnavailable] if the store could not be reached; [ErrClosed]; or, at once, an error of the store such
+//     as a missing permission. If the error does not wrap ErrUnknown, nothing was removed.
 //   - [errors.ErrUnsupported] for an advisory lock of PostgreSQL.
 //
-// Break also removes contenders of other libraries in ZooKeeper and etcd. In Redis they have no token.
+// In ZooKeeper and etcd, Break also removes contenders of other libraries. In Redis, contenders of other libraries have no token.
 func (m *Mutex) Break(ctx context.Context, token int64) error {
 	if m.invalid != nil {
 		return m.invalid
@@ -221,20 +224,20 @@ func (m *Mutex) Break(ctx context.Context, token int64) error {
 	return m.claim.Break(ctx, token)
 }
 
-// An RWMutex is a reader/writer lock: any number of goroutines and processes read at the same time, and a writer is alone. Its two sides
-// are Mutexes, [RWMutex.Writer] and [RWMutex.Reader]. A process is one queue entry, however many of its goroutines read or wait. It is
-// safe for concurrent use.
+// An RWMutex is a reader/writer lock: any number of goroutines and processes can hold it for reading, or one goroutine for writing. It
+// consists of two Mutexes, [RWMutex.Writer] and [RWMutex.Reader]. A process has one queue entry, however many of its goroutines read or
+// wait. An RWMutex is safe for concurrent use.
 //
-// Writers are not starved: once another process has waited for the hand-off budget ([WithHandOff]), new readers wait behind it. Within a
-// process, waiting goroutines are served in the order of arrival; consecutive readers get the lock together.
+// Writers are not starved: once another process has waited for the hand-off budget ([WithHandOff]), new readers queue after that process.
+// Within a process, waiting goroutines get the lock in the order of arrival; consecutive readers get it together.
 //
-// Reentrancy: with the context of a hold, each side can be acquired again, with two rules.
+// Reentrancy: with the context of a hold, you can acquire the same side again. For the other side there are two rules.
 //
-//   - A writer can downgrade: acquire the reader with the context of the write hold, then release the write hold. That sends no request,
-//     and readers of this process join. Readers of other processes join when they are next in the queue and have waited for the budget
-//     (twice that if goroutines of this process wait, too). The context of the write hold ends with its release; take the context for
-//     reading from read.Context(ctx), with a ctx that does not come from the writer's. Inside Do of the writer there is no downgrade,
-//     because Do holds the write lock until f returns.
+//   - A writer can downgrade: acquire the reader with the context of the write hold, then release the write hold. The downgrade sends no
+//     request, and other readers of this process can join. Readers of other processes can join when they are next in the queue and have
+//     waited for the hand-off budget (twice the budget if goroutines of this process wait, too). The context of the write hold ends with
+//     its release. Therefore call read.Context with a context that does not derive from the writer's context. Inside Do of the writer
+//     there is no downgrade, because Do holds the write lock until f returns.
 //   - A reader cannot upgrade: acquiring the writer with the context of a read hold returns [ErrCannotUpgrade] at once. Caution: with any
 //     other context, a goroutine that holds the read lock and acquires the writer deadlocks.
 //

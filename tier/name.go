@@ -14,8 +14,8 @@ import (
 //
 //	tier.Name("/jobs", "daily report/größe") == "/jobs/daily%20report%2Fgröße"
 //
-// dir is used unchanged. An empty name, or a path of more than a kilobyte, gives a path that cannot be a lock; the methods of the lock
-// report that.
+// Name does not escape dir. For an empty name, or if the path is longer than a kilobyte, Name returns a path that cannot be a lock. The
+// methods of a lock with this path return an error.
 func Name(dir, name string) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSuffix(dir, "/"))

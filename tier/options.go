@@ -9,8 +9,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A RegistryOption is an argument of a store's constructor: an option of this package or one of that store's package. A constructor
-// refuses the options of another store.
+// A RegistryOption is an argument of a store's constructor. Options come from this package and from the package of the store. A
+// constructor refuses the options of another store.
 type RegistryOption interface{ forRegistry() }
 
 // An Option sets how this process shares locks with other processes. Pass it to a store's constructor for all locks of the [Registry], or
@@ -40,50 +40,52 @@ func (setting) forRegistry() {}
 // Settle sets what the option says.
 func (set setting) Settle(s *second.Settings) { set(s) }
 
-// WithLeaseTTL sets T, the time after which the store grants the locks of a process to others when it no longer hears from that process.
-// The default is 15 s. The package of each store documents the values it supports; ZooKeeper calls T the session timeout. A shorter T
-// frees the locks of a dead process sooner. A longer T keeps locks through longer outages.
+// WithLeaseTTL sets T. If the store receives no request of a process for the time T, it grants the locks of that process to other
+// processes. The default is 15 s. The package of each store documents the values it supports; ZooKeeper calls T the session timeout. A
+// shorter T frees the locks of a dead process sooner. A longer T keeps locks through longer outages.
 func WithLeaseTTL(d time.Duration) RegistryOption {
 	return setting(func(s *second.Settings) { s.TTL = d })
 }
 
-// WithLeaseMargin sets the safety margin: how long before the store can grant a lock to others this process counts it as lost. The holder
-// needs that time to stop, and it covers differences of clocks. The default, also for 0, is T/3, the maximum T/2. Locks survive outages
-// of up to T - margin - T/4.
+// WithLeaseMargin sets the safety margin. This process counts a lock as lost one margin before the store can grant the lock to another
+// process. The margin gives the holder time to stop, and covers differences of clocks. The default, also for 0, is T/3. The maximum is
+// T/2. Locks survive outages of up to T - margin - T/4.
 func WithLeaseMargin(d time.Duration) RegistryOption {
 	return setting(func(s *second.Settings) { s.Margin = d })
 }
 
-// WithLabel sets a name for this process, at most 256 bytes of printable UTF-8. [Contender] and the store show it beside the host and pid.
+// WithLabel sets a name for this process, at most 256 bytes of printable UTF-8. [Contender] and the data in the store show the label
+// together with host and process ID.
 func WithLabel(label string) RegistryOption {
 	return setting(func(s *second.Settings) { s.Label = label })
 }
 
 // WithLogger sets the logger of a registry. By default warnings go to [slog.Default], and lines below WARN are dropped.
 //
-//   - WARN: a lock is lost; the session has expired; the store does not answer for longer than T/3, or not yet after 3 s; the store
-//     refuses sessions or requests; a queue entry cannot be deleted; a downgrade cannot be written; the server is configured so that the
-//     lease is not safe; and the warnings of [Mutex.Acquire] and [WithLeakDetection].
-//   - INFO: the store answers again, and after how long; there is a new session.
+//   - WARN: a lock is lost. The session has expired. The store has not answered for T/3, or has not answered at all 3 s after the start.
+//     The store refuses sessions or requests. A queue entry cannot be deleted. A downgrade cannot be written. The lease is unsafe with the
+//     server's configuration. A goroutine waits behind its own process, see [Mutex.Acquire]. A hold was never released, see
+//     [WithLeakDetection].
+//   - INFO: the store answers again, with the duration of the outage. There is a new session.
 //   - DEBUG: on ZooKeeper, failed attempts to connect and the lines of the client library.
 //
-// docs/operate.md in the repository lists the lines and what to do; the package of each store documents its own. The logger runs in a
-// goroutine of its own. It may block, panic or call the registry; no lock waits for it. While it blocks, 256 lines wait and later ones
-// are dropped and counted. Close waits for it for at most a second.
+// docs/operate.md in the repository lists the log lines and what to do. The package of each store documents further lines. The logger is
+// called in a separate goroutine. It may block, panic or call the registry; no lock waits for the logger. While the logger blocks, up to
+// 256 lines wait. Further lines are dropped and counted. Close waits for the logger for at most a second.
 func WithLogger(logger *slog.Logger) RegistryOption {
 	return setting(func(s *second.Settings) { s.Logger = logger })
 }
 
-// WithReleaseTimeout sets how long Release waits for a store that does not answer. The default, also for 0, is T/3. After that Release
-// returns, and the queue entry is deleted in the background or ends with the session. A short timeout keeps goroutines from piling up in
-// Release during an outage.
+// WithReleaseTimeout sets how long Release waits for a store that does not answer. The default, also for 0, is T/3. After this time
+// Release returns. The queue entry is then deleted in the background, or ends with the session. A short timeout keeps goroutines from
+// piling up in Release during an outage.
 func WithReleaseTimeout(d time.Duration) RegistryOption {
 	return setting(func(s *second.Settings) { s.Release = d })
 }
 
 // WithLazyStart makes the constructor return at once, for programs that must start while the store is unavailable. The first session is
-// opened in the background, with retries. Until then Acquire blocks, TryAcquire fails once the store is known to be unreachable, and
-// [Registry.Err] returns the reason.
+// opened in the background, with retries. Until the session is open, Acquire blocks, and [Registry.Err] returns the reason. TryAcquire
+// fails as soon as the store is known to be unreachable.
 func WithLazyStart() RegistryOption {
 	return setting(func(s *second.Settings) { s.Lazy = true })
 }
@@ -114,33 +116,33 @@ func (o *options) budget() time.Duration {
 // default is 20 ms. While no other process waits, there is no limit. A budget of 0 or less is an error; [WithStrictOrder] turns hand-offs
 // off. For semaphores, see [Registry.Semaphore].
 //
-// A lock is idle while it moves to another process. A budget of 19 times the transfer time keeps it in use for about 95 % of the time;
-// [Stats] has the transfer time. Trade-off: each waiting process may wait for one budget per process ahead of it.
+// A lock is idle while it moves to another process. A budget of 19 times the transfer time keeps the lock in use for about 95 % of the
+// time. [Stats] has the transfer time. In exchange, a waiting process may wait for one budget for each process ahead of it.
 //
-// Caution: set the same budget in all processes that share a lock. A process with a larger budget holds the lock for proportionally more
-// time.
+// Caution: set the same budget in all processes that share a lock. A process with twice the budget holds the lock for twice as much time.
 func WithHandOff(budget time.Duration) Option {
 	return option(func(o *options) { o.handOff, o.strict = budget, false })
 }
 
-// WithStrictOrder gives the lock to the next process at each release, without local hand-off. Each acquisition in the process then costs
-// the store as much as a transfer. It replaces [WithHandOff]; the later of the two options applies, and an option of a lock overrides
-// that of the registry. With [WithRounds] it hands off within one round.
+// WithStrictOrder turns local hand-off off: each release gives the lock to the next process. Each acquisition then costs the store as much
+// as a transfer. If both WithStrictOrder and [WithHandOff] are given, the later option applies. An option of a lock overrides an option of
+// the registry. Together with [WithRounds], local hand-off continues within one round.
 func WithStrictOrder() Option { return option(func(o *options) { o.strict = true }) }
 
-// WithRounds serves every goroutine that was waiting when the process got the lock, before another process gets it, even if that takes
-// longer than the hand-off budget. Use it on paths shared with libraries that have one queue entry per goroutine or thread, such as
-// zk.Lock and Curator: this process then gets as many acquisitions with its one entry as they get with theirs. With [WithStrictOrder] it
-// gets no more.
+// WithRounds makes a process serve a whole round before another process gets the lock. A round consists of all goroutines that were
+// waiting when the process got the lock. A round may take longer than the hand-off budget. Use WithRounds on paths that are shared with
+// libraries that have one queue entry per goroutine or thread, such as zk.Lock and Curator. A process then gets as many acquisitions with
+// its one entry as those libraries get with many entries. Add [WithStrictOrder] so that the process does not get more.
 func WithRounds() Option { return option(func(o *options) { o.rounds = true }) }
 
 // WithLinger keeps an idle lock in the process for up to d after the last release, so that acquiring it again needs no round trip. The
-// default is 0. A process that queues, or asks with [Mutex.Revoke], ends it at once. TryAcquire in another process returns [ErrLocked]
-// and does not end it.
+// default is 0. The idle lock is released at once if another process queues for it or calls [Mutex.Revoke]. TryAcquire in another process
+// returns [ErrLocked], and the idle lock is kept.
 //
-// Use it for many locks that are mostly acquired by the same process, such as one per customer. A lingering lock costs a queue entry and
-// two watches. It does not pay where several processes use a lock in turn: a process that finds it lingering waits up to two round trips
-// longer. Each process measures that per lock and stops lingering where others usually come next.
+// Use WithLinger if each lock is mostly acquired by the same process, for example with one lock per customer. A lingering lock costs a
+// queue entry and two watches. If several processes use a lock alternately, WithLinger costs time: a process that finds the lock lingering
+// waits up to two round trips longer. Therefore each process measures which process acquires a lock next. It stops lingering on locks that
+// other processes usually acquire next.
 func WithLinger(d time.Duration) Option { return option(func(o *options) { o.linger = d }) }
 
 // WithMaxWait limits how long [Mutex.Acquire] and [Mutex.Do] wait for the lock. A longer wait ends with [ErrWaitLimit]. Unlike the
@@ -148,11 +150,12 @@ func WithLinger(d time.Duration) Option { return option(func(o *options) { o.lin
 func WithMaxWait(d time.Duration) Option { return option(func(o *options) { o.maxWait = d }) }
 
 // WithLeakDetection logs a warning for each hold that was dropped without a release: the lock would stay taken until the registry is
-// closed. The warning has the path and the place where Acquire was called, and so does the warning about deadlocks of [Mutex.Acquire].
+// closed. The warning has the path, and the place where Acquire was called. With this option, the deadlock warning of [Mutex.Acquire] also
+// has that place.
 //
-// The warning comes when the garbage collector finds the hold. A context of [Hold.Context], and every context derived from it, keeps the
-// hold reachable. Permits are not covered. An acquisition costs eight more allocations and a stack trace. An [Observer] gets a different
-// *Hold than the caller.
+// The warning is logged when the garbage collector finds the hold. A context of [Hold.Context] keeps the hold reachable, and so does every
+// context derived from it. The option does not cover permits of semaphores. Each acquisition costs eight more allocations and a stack
+// trace. An [Observer] gets a different *Hold than the caller.
 func WithLeakDetection() Option { return option(func(o *options) { o.traced = true }) }
 
 func (o options) check() error {
