@@ -13,11 +13,11 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Lease covers what a process has in a store under one session: contenders that queue,
-// and those of them that are held. It begins anew, as another Lease, with each session.
+// A Lease covers the contenders that a process has in a store under one session, both waiters and holders. Each session has a Lease of
+// its own.
 //
-// It runs for its term from the time since which the store is known to count. A hold ends
-// with it for good, even if the session turns out to be alive.
+// It lasts for its term, counted from the newest time at which the store is known to have counted anew. A hold ends with it for good,
+// even if the session turns out to be alive.
 type Lease[C covered] struct {
 	config Config
 	heard  atomic.Int64 // when the store heard of the session, on the clock
@@ -30,25 +30,25 @@ type Lease[C covered] struct {
 	watchdog   *time.Timer // looks at the clock, up to the end of the lease, while something is held; nil before the first
 }
 
-// A covered is a contender under a lease.
+// A covered is a contender that a lease covers.
 type covered interface {
 	comparable
 	Lose(reason error) // ends the hold, or the wait; called under the lease's mutex
 	IsLost() bool      // that has happened, or it came to its end otherwise
 }
 
-// A Config is what there is to know of a session.
+// A Config describes a session.
 type Config struct {
 	Name  string // for errors
 	Clock *clock.Clock
-	// Vouches reports whether the session stands, as far as its time does not tell.
+	// Vouches reports whether the session still exists, apart from the time of the lease.
 	Vouches func() bool
 }
 
-// Forever is the term of a lease that time does not end.
+// Forever is the term of a lease that does not end by time.
 const Forever time.Duration = math.MaxInt64 / 2
 
-// New returns a lease that runs for term from heard.
+// New returns a lease that lasts for term, counted from heard.
 func New[C covered](config Config, heard, term time.Duration) *Lease[C] {
 	l := &Lease[C]{config: config, contenders: make(map[C]bool)}
 	l.heard.Store(int64(heard))
@@ -58,19 +58,20 @@ func New[C covered](config Config, heard, term time.Duration) *Lease[C] {
 
 func (l *Lease[C]) validUntil() time.Duration { return time.Duration(l.heard.Load() + l.term.Load()) }
 
-// Remaining returns for how long the lease still runs if it is not renewed.
+// Remaining returns for how long the lease lasts if it is not renewed.
 func (l *Lease[C]) Remaining() time.Duration { return l.validUntil() - l.config.Clock.Now() }
 
-// Valid reports whether the lease still runs. It reads the clock, so it is right at the
-// first instruction of a process that was stopped.
+// Valid reports whether the lease has not run out. It reads the clock, so its answer is right even for the first instruction after a
+// process was stopped and continued.
 func (l *Lease[C]) Valid() bool { return l.ValidAt(l.config.Clock.Now()) }
 
-// ValidAt is Valid for one that has just read the clock.
+// ValidAt is Valid for a caller that has just read the clock.
 func (l *Lease[C]) ValidAt(now time.Duration) bool {
 	return now < l.validUntil() && l.config.Vouches()
 }
 
-// Renew notes that the store has heard of the session at a time. Locks that were held when the lease ended are lost before that.
+// Renew counts the lease anew from heard, when the store is known to have received the session's request. If the lease had run out by
+// then, Renew first ends all holds.
 func (l *Lease[C]) Renew(heard time.Duration) {
 	for old := l.heard.Load(); int64(heard) > old; old = l.heard.Load() {
 		l.config.Clock.Ask()
@@ -81,7 +82,7 @@ func (l *Lease[C]) Renew(heard time.Duration) {
 	}
 }
 
-// Shorten gives the lease another term, unless that is longer.
+// Shorten gives the lease another term if that is shorter.
 func (l *Lease[C]) Shorten(term time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,14 +103,13 @@ func (l *Lease[C]) Lapse() {
 		if held {
 			l.contenders[c] = false
 			l.held--
-			// Under the mutex: a concurrent call of Lapse finds all lost.
+			// The mutex is held, so that a concurrent call of Lapse returns only after all holds are lost.
 			c.Lose(second.Lost(second.ByLease, "the lease of %s ran out", l.config.Name))
 		}
 	}
 }
 
-// Enrol has the lease cover a contender that queues. It reports why not if the session has
-// ended.
+// Enrol makes the lease cover a waiting contender. If the session has ended, it returns the reason.
 func (l *Lease[C]) Enrol(c C) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +119,7 @@ func (l *Lease[C]) Enrol(c C) error {
 	return l.over
 }
 
-// Hold makes an enrolled contender a held one, unless session, lease or contender are gone.
+// Hold records that an enrolled contender has the lock, unless the session, the lease or the contender has ended.
 func (l *Lease[C]) Hold(c C) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +132,7 @@ func (l *Lease[C]) Hold(c C) bool {
 	return true
 }
 
-// armLocked sets the watchdog for its next look at the clock, if time ends the lease and there is anything to lose.
+// armLocked sets the watchdog for its next check of the clock, if the lease ends by time and covers a holder.
 func (l *Lease[C]) armLocked() {
 	in := l.config.Clock.Left(l.validUntil())
 	switch {
@@ -144,7 +144,7 @@ func (l *Lease[C]) armLocked() {
 	}
 }
 
-// watch ends the holds if the lease is over, which the machine may have slept through.
+// watch ends the holds if the lease has run out. The machine may have slept through the end, so it checks the clock.
 func (l *Lease[C]) watch() {
 	l.Lapse()
 	l.mu.Lock()
@@ -152,16 +152,15 @@ func (l *Lease[C]) watch() {
 	l.armLocked()
 }
 
-// StopWatchdog is for tests: it makes the process blind for the end of its lease, as one is
-// that was stopped. Only who looks at the clock knows.
+// StopWatchdog is for tests: the timer does not fire any more, as in a process that was stopped. Only a caller that checks the clock then
+// sees the end of the lease.
 func (l *Lease[C]) StopWatchdog() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watchdog.Stop()
 }
 
-// Lose ends the hold, or the wait, of a contender that is covered. One that has left was given up, and
-// is lost no more.
+// Lose ends the hold, or the wait, of a covered contender. A contender that has left was given up, and is not lost.
 func (l *Lease[C]) Lose(c C, reason error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +169,7 @@ func (l *Lease[C]) Lose(c C, reason error) {
 	}
 }
 
-// Leave ends the cover of a contender.
+// Leave removes a contender from the lease.
 func (l *Lease[C]) Leave(c C) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,7 +189,7 @@ func (l *Lease[C]) Over() bool {
 	return l.over != nil
 }
 
-// End says that the session is over: all that the lease covers is lost.
+// End records the end of the session: all contenders of the lease are lost.
 func (l *Lease[C]) End(reason error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,7 +202,7 @@ func (l *Lease[C]) End(reason error) {
 	}
 }
 
-// Contenders returns all that the lease covers, and of each whether it is held.
+// Contenders returns all covered contenders, each with whether it holds the lock.
 func (l *Lease[C]) Contenders() map[C]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A contender keeps what a lease says of it.
+// A contender records what a lease calls on it.
 type contender struct {
 	onLose func()
 
@@ -23,7 +23,7 @@ type contender struct {
 	loss error
 }
 
-// Lose notes a loss. A second one shows in the reason.
+// Lose records a loss. A second loss shows in the reason.
 func (c *contender) Lose(reason error) {
 	c.mu.Lock()
 	c.loss = errors.Join(c.loss, reason)
@@ -41,7 +41,7 @@ func (c *contender) IsLost() bool {
 
 const term = 10 * time.Second
 
-// A bubble is what a test has in virtual time: a lease that has begun, and three contenders.
+// A bubble is a test in virtual time: a lease that has begun, and three contenders.
 type bubble struct {
 	*testing.T
 	*lease.Lease[*contender]
@@ -85,7 +85,7 @@ func (b *bubble) want(a, second, third bool) {
 	need.Equal(b, "lost", [3]bool{b.a.IsLost(), b.b.IsLost(), b.c.IsLost()}, [3]bool{a, second, third})
 }
 
-// wantAt checks that none is lost before some time is over, and these are then.
+// wantAt checks that no contender is lost before some time is over, and that the given ones are lost after it.
 func (b *bubble) wantAt(after time.Duration, a, second, third bool) {
 	b.Helper()
 	time.Sleep(after - 1)
@@ -183,7 +183,7 @@ func TestWhatHasLeftIsNotLost(t *testing.T) {
 	})
 }
 
-// Whoever waits must hear of it, too: its place in the queue is gone. Nothing is held any more, whatever is said of the contender.
+// Waiters must learn of the end, too: their places in the queue are gone. After it no contender can become a holder any more.
 func TestEndOfTheSessionLosesAllOnce(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a)
@@ -202,7 +202,7 @@ func TestEndOfTheSessionLosesAllOnce(t *testing.T) {
 	})
 }
 
-// Timers stand still while a machine sleeps, and there is no other code of this process that looks at the clock.
+// Timers stand still while a machine sleeps, and no other code of this process checks the clock.
 func TestHoldsAreLostSoonAfterASleepThatOutlastedTheTerm(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a, &b.b)
@@ -225,7 +225,7 @@ func TestAStepOfTheWallClockEndsNoLease(t *testing.T) {
 	})
 }
 
-// The wall clock shows nothing of it here, so only the renewal can find out.
+// The wall clock does not show the sleep here, so only the renewal can detect it.
 func TestARenewalRevivesNoHoldThatASleepHasEnded(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a)
@@ -238,7 +238,7 @@ func TestARenewalRevivesNoHoldThatASleepHasEnded(t *testing.T) {
 	})
 }
 
-// Whoever looks at the same moment finds all lost: a lapse is one step.
+// A goroutine that checks at the same moment finds all holds lost: a lapse is one step.
 func TestLapseIsSeenWhole(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a, &b.b, &b.c)

@@ -13,9 +13,9 @@ const (
 	flushTime = time.Second // for which [Aside]'s flush waits
 )
 
-// Aside returns a logger that passes lines on to l from a goroutine of its own, in order, so that no call to it waits for l: the handler
-// of a program may block, on a full pipe for example, panic, or call back. While l handles nothing, 256 lines wait; further ones are
-// dropped, and a later line says how many. The goroutine lives only while there are lines.
+// Aside returns a logger that passes lines on to l, in order, from a goroutine of its own. Therefore no call waits for the program's
+// handler, which may block (on a full pipe, for example), panic, or call back. While l is blocked, up to 256 lines are queued. Further
+// lines are dropped, and a later line says how many. The goroutine exists only while lines are queued.
 //
 // Flush waits until l has handled all lines so far, for a second at most. A nil l is [slog.Default] at the time of each line.
 func Aside(l *slog.Logger) (aside *slog.Logger, flush func()) {
@@ -44,7 +44,7 @@ func (h handler) WithGroup(name string) slog.Handler {
 	return handler{h.queue, func() slog.Handler { return h.of().WithGroup(name) }}
 }
 
-// A line waits for the logger.
+// A line is a log record that waits for the logger.
 type line struct {
 	ctx     context.Context
 	record  slog.Record
@@ -52,10 +52,10 @@ type line struct {
 	missing drops // right before it
 }
 
-// drops are how many lines of each level were dropped.
+// drops count the dropped lines of each level.
 type drops map[slog.Level]int
 
-// lines are those that wait for a logger.
+// lines are the queue of one logger.
 type lines struct {
 	logger *slog.Logger
 
@@ -85,7 +85,7 @@ func (q *lines) add(l line) {
 	}
 }
 
-// pass passes on all lines.
+// pass passes all queued lines on.
 func (q *lines) pass() {
 	all := false
 	defer func() {
@@ -108,8 +108,8 @@ func (q *lines) pass() {
 	}
 }
 
-// next takes the first line out of the queue, and returns how many are missing before it. Where lines are missing at the end, there is no
-// line behind them.
+// next takes the first line from the queue, and returns how many lines were dropped before it. If lines were
+// dropped after the last one, it returns an empty line with their number.
 func (q *lines) next() (l line, missing drops, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,7 +126,7 @@ func (q *lines) next() (l line, missing drops, ok bool) {
 	return line{}, nil, false
 }
 
-// tellMissing logs how many lines were dropped, but for those that the logger would not have written.
+// tellMissing logs how many lines were dropped, leaving out levels that the logger would not have written.
 func (q *lines) tellMissing(dropped drops) {
 	ctx, missing, logger := context.Background(), 0, slog.New(q.handler())
 	for level, n := range dropped {

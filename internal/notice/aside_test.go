@@ -70,7 +70,7 @@ func TestLoggerThatHangsDelaysNoCallAndLosesNoMoreThanItSays(t *testing.T) {
 	})
 }
 
-// The line that tells of those that were dropped comes before the next one that was not.
+// The line that reports dropped lines comes before the next line that was not dropped.
 func TestLinesAreMissingWhereItIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := logtest.New(slog.LevelInfo)
@@ -91,7 +91,7 @@ func TestLinesAreMissingWhereItIsTold(t *testing.T) {
 	})
 }
 
-// A panic ends the process, as anywhere.
+// A handler that calls Goexit loses only its own line. A panic ends the process, as anywhere.
 func TestHandlerThatEndsItsGoroutineLosesNoOtherLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := logtest.New(slog.LevelInfo)

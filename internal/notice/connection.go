@@ -12,9 +12,8 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A Connection follows the connection of this process to a store, and its sessions. It warns of
-// an outage that lasts, and tells each change, in order and one at a time. All methods but Run
-// return at once, so that they may be called under a mutex or in a callback.
+// A Connection follows the connection of this process to a store, and its sessions. It logs a warning when an outage lasts, and reports
+// each change, in order and one at a time. All methods but Run return at once, so that they may be called under a mutex or in a callback.
 //
 // The log and the listener have a goroutine each, so that a listener that blocks delays no line. Changes during a call of the
 // listener are combined into one.
@@ -34,14 +33,14 @@ type Connection struct {
 	returned time.Time // when a return was logged last
 }
 
-// A follower gets each change. Its goroutine alone has the fields but for the first.
+// A follower receives each change of the state. Only its goroutine uses the fields after the first one.
 type follower struct {
 	changed mutexbool.Bool
 	told    state
 	session string // under which it was connected last, as was told, "" before the first
 }
 
-// A Config is what there is to know of a store.
+// A Config describes a store and its logger.
 type Config struct {
 	Logger   *slog.Logger
 	Package  string               // that logs
@@ -50,7 +49,7 @@ type Config struct {
 	Why      func() error         // there is no connection; nil if there is
 }
 
-// A state is what is known at one time.
+// A state is what is known about the connection at one time.
 type state struct {
 	reached bool   // the store answers
 	session string // "" while there is none
@@ -67,23 +66,23 @@ func (s state) is() second.ConnectionState {
 	return second.Connected
 }
 
-// NewConnection returns one that is yet to be made.
+// NewConnection returns a Connection to a store that was not reached yet.
 func NewConnection(c Config) *Connection {
 	begun := state{since: time.Now()}
 	return &Connection{config: c, now: begun, log: follower{told: begun}}
 }
 
-// Reach says whether the store answers.
+// Reach records whether the store answers.
 func (c *Connection) Reach(reached bool) {
 	c.change(func(s *state) { s.reached = reached })
 }
 
-// Begin says that a session has begun, and with it that the one before is over.
+// Begin records that a session has begun, which also ends the one before.
 func (c *Connection) Begin(session string) {
 	c.change(func(s *state) { s.session = session })
 }
 
-// End says that a session is over.
+// End records that a session has ended.
 func (c *Connection) End(session string) {
 	c.change(func(s *state) {
 		if s.session == session {
@@ -105,8 +104,8 @@ func (c *Connection) change(f func(*state)) {
 	c.listener.changed.Set()
 }
 
-// Notify has f called, from a goroutine that Run starts, with how things stand, and for each change from then on. It is called once at
-// most. When ctx of Run is done, no call begins any more; one that goes on is not waited for.
+// Notify registers a listener: a goroutine that Run starts calls f with the present state, and again for each change. Notify is called at
+// most once. Once the ctx of Run is done, no call of f begins; a running call is not waited for.
 func (c *Connection) Notify(f func(second.Connection)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +113,7 @@ func (c *Connection) Notify(f func(second.Connection)) {
 	c.log.changed.Set()
 }
 
-// Run logs what becomes known until ctx is done, and has the listener told, if there is one.
+// Run logs changes until ctx is done, and calls the listener, if there is one.
 func (c *Connection) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.log.changed.Clear() // before the look: what comes later ends the wait
@@ -138,7 +137,7 @@ func (c *Connection) Run(ctx context.Context) {
 	}
 }
 
-// look returns the present state, and a listener that is to be told from now on, if any.
+// look returns the present state, and the listener if it was registered since the last call.
 func (c *Connection) look() (now state, notify func(second.Connection)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +145,7 @@ func (c *Connection) look() (now state, notify func(second.Connection)) {
 	return c.now, notify
 }
 
-// tell tells the listener until ctx is done.
+// tell calls the listener for each change until ctx is done.
 func (c *Connection) tell(ctx context.Context, notify func(second.Connection)) {
 	c.mu.Lock()
 	l, now := &c.listener, c.now
@@ -176,7 +175,7 @@ func (c *Connection) tell(ctx context.Context, notify func(second.Connection)) {
 	}
 }
 
-// news returns how the present state differs from what was told, and takes it for told.
+// news returns the changes since the last call.
 func (f *follower) news(now state, why func() error) (news []second.Connection) {
 	before, same := f.told, now.session == f.session
 	was, is := before.is(), now.is()
@@ -198,7 +197,7 @@ func (f *follower) news(now state, why func() error) (news []second.Connection) 
 	return news
 }
 
-// report logs how the present state differs from what was logged.
+// report logs the changes since the last call.
 func (c *Connection) report(now state) {
 	before, last := c.log.told.session, c.log.session
 	for _, n := range c.log.news(now, c.config.Why) {
@@ -224,8 +223,8 @@ const (
 	rarest       = 5 * time.Minute // such warnings
 )
 
-// warn logs a warning about an outage, once. If there never was a connection, a caller may wait for it without end: the warning is then
-// repeated, ever more rarely.
+// warn logs a warning about an outage, once. If there was no connection yet, the caller may be waiting for it without a time limit. The
+// warning is then repeated, at growing intervals.
 func (c *Connection) warn() {
 	text := c.config.Package + ": lost the connection to " + c.config.Store + "; locks are lost when their lease ends"
 	c.warnings++
@@ -237,7 +236,7 @@ func (c *Connection) warn() {
 	c.config.Logger.Warn(text, "since", c.log.told.since, "for", time.Since(c.log.told.since), "err", c.config.Why())
 }
 
-// logReturn logs the return of the connection. Of one that comes and goes not each return is logged.
+// logReturn logs that the store answers again. For a connection that flaps it does not log each return.
 func (c *Connection) logReturn(last, session string, away time.Duration) {
 	level, text, warned := slog.LevelInfo, "connected", c.warnings > 0
 	switch {

@@ -14,7 +14,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Somebody waits for the first connection. An outage that lasts is warned of once, and one that does not is not.
+// A warning about a first connection is repeated, since the caller waits for it. An outage that lasts is logged once, and a short one is
+// not.
 func TestWhatIsLoggedOfAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := logtest.New(slog.LevelInfo)
@@ -52,7 +53,8 @@ func TestWhatIsLoggedOfAConnection(t *testing.T) {
 	})
 }
 
-// Without its guard the end of a session would be reported twice: once for itself, and once for a next one that was never connected.
+// Without its guard, the end of a session would be reported twice: once for this session, and once for a next one that was never
+// connected.
 func TestFollowerLearnsTheStateAndThenEachChangeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, logger := logtest.New(slog.LevelInfo)
@@ -81,7 +83,7 @@ func TestFollowerLearnsTheStateAndThenEachChangeOnce(t *testing.T) {
 	})
 }
 
-// Something may be held under a session that was connected before anybody asked.
+// A session may have been connected, and locks held under it, before the listener was registered.
 func TestWhoAsksInAnOutageIsToldThatTheSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, logger := logtest.New(slog.LevelInfo)

@@ -12,7 +12,7 @@ type Log struct {
 	Package string // that logs
 }
 
-// Lost says that a lock was lost.
+// Lost logs that a lock was lost.
 func (l Log) Lost(path string, token int64, cause error) {
 	l.Logger.Warn(l.Package+": lock lost", "path", path, "token", token, "cause", cause)
 }
@@ -23,13 +23,13 @@ func (l Log) Stays(path, id string, err error) {
 		"path", path, "id", id, "err", err)
 }
 
-// Alone says that the store refuses to let readers in beside a writer that reads.
+// Alone logs that the store refuses to grant readers the lock beside a writer that has become a reader.
 func (l Log) Alone(path string, err error) {
 	l.Logger.Warn(l.Package+": cannot downgrade a write lock; readers of other processes wait until it is released",
 		"path", path, "err", err)
 }
 
-// InGracePeriod says that the store grants nothing.
+// InGracePeriod logs that the store grants nothing.
 func (l Log) InGracePeriod(q *second.GracePeriodError) {
 	l.Logger.Warn(l.Package+": grace period; the store grants no lock until it ends", "until", q.Until, "reason", q.Reason)
 }

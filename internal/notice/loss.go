@@ -7,14 +7,13 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Loss sees to it that the loss of one lock is logged, and once: it may become known in
-// several ways, and at the release at the latest.
+// A Loss makes sure that the loss of one lock is logged exactly once: it may be detected in several places, at the release at the latest.
 type Loss struct{ held, told atomic.Bool }
 
-// Held says that the lock is granted. Who loses a place in a queue loses no lock.
+// Held records that the lock is granted. A waiter that loses its place in the queue loses no lock.
 func (l *Loss) Held() { l.held.Store(true) }
 
-// Tell calls log unless cause is no loss, or was told before.
+// Tell calls log unless cause is no loss, or a loss was logged before.
 func (l *Loss) Tell(cause error, log func()) {
 	if errors.Is(cause, second.ErrLost) && l.held.Load() && !l.told.Swap(true) {
 		log()

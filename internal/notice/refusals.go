@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Refusals follow the requests that a store refuses, or leaves unanswered, again and again, although it answers others: the connection
-// shows nothing of that. Requests are distinguished by their purpose.
+// Refusals detects requests that a store refuses or does not answer again and again, although it answers others. The state of the
+// connection does not show that. Requests are distinguished by their purpose.
 type Refusals struct {
 	Log   Log
 	Fades func() time.Duration // after how long without another refusal nothing is known any more
@@ -25,7 +25,7 @@ type refusal struct {
 	err  error
 }
 
-// A run is refusals without a request in between that was served.
+// A run is a sequence of refusals with no successful request in between.
 type run struct {
 	refusal
 	since, last time.Time
@@ -33,14 +33,14 @@ type run struct {
 	warnings    int
 }
 
-// Refused says that a request about path has failed, and was answered.
+// Refused records that a request about path was answered with an error.
 func (r *Refusals) Refused(what, path string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.noteLocked(what, refusal{path, err})
 }
 
-// Suspect says that a request about path was not answered. If a renewal is, that was a refusal.
+// Suspect records that a request about path was not answered. If a renewal is answered meanwhile, this counts as a refusal.
 func (r *Refusals) Suspect(what, path string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +51,7 @@ func (r *Refusals) Suspect(what, path string, err error) {
 	r.some.Store(true)
 }
 
-// Reached says whether a renewal was answered. If it was not, that explains what has failed.
+// Reached records whether a renewal was answered. If it was not, unanswered requests have their cause in the outage, and do not count.
 func (r *Refusals) Reached(reached bool) {
 	if !r.some.Load() {
 		return
@@ -95,7 +95,7 @@ func (r *Refusals) noteLocked(what string, why refusal) {
 
 const lasting = 3 * time.Second // are refusals that people have to know of
 
-// Served says that such a request was served.
+// Served records that a request with this purpose succeeded.
 func (r *Refusals) Served(what string) {
 	if !r.some.Load() {
 		return
@@ -113,7 +113,7 @@ func (r *Refusals) Served(what string) {
 	}
 }
 
-// Err returns why the store refuses requests, once that has lasted; nil if it does not.
+// Err returns why the store refuses requests, once that has lasted long enough; otherwise nil.
 func (r *Refusals) Err() (err error) {
 	if !r.some.Load() {
 		return nil

@@ -24,14 +24,14 @@ type claim struct {
 
 func (l *claim) Equal(other second.Claim) bool { return l.alike(other.(*claim)) }
 
-// alike compares all but the number of permits, which both learn from the store.
+// alike compares two claims in all but the number of permits, because both learn that number from the store.
 func (l *claim) alike(o *claim) bool {
 	a, b := *l, *o
 	a.permits, b.permits, a.given, b.given = nil, nil, min(a.given, 1), min(b.given, 1)
 	return a == b
 }
 
-// ref is the queue of the claim, with as many permits as are known of.
+// ref names the queue of the claim, with the number of permits that is known.
 func (l *claim) ref() Ref {
 	r := Ref{Path: l.path, Reads: l.mode == second.Reading}
 	if l.permits != nil {
@@ -40,14 +40,14 @@ func (l *claim) ref() Ref {
 	return r
 }
 
-// learn takes over how many permits there are, unless that is 0.
+// learn takes over the number of permits from an answer, unless that number is 0.
 func (l *claim) learn(permits int) {
 	if permits > 0 && l.permits != nil {
 		l.permits.Store(int64(permits))
 	}
 }
 
-// Acquire takes one command if it need not wait for anybody.
+// Acquire takes one command if no other contender blocks it.
 func (l *claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, error) {
 	return l.begin(ctx, "acquire", nil, w, nil, (*Contender).enter)
 }
@@ -57,7 +57,7 @@ func (l *claim) TryAcquire(ctx context.Context) (second.Grant, error) {
 	return l.begin(ctx, try, nil, nil, nil, func(c, _ *Contender) error { return c.tryOnce(0) })
 }
 
-// Requeue takes one command, which removes the one contender and appends the other.
+// Requeue takes one command, which removes the old contender and appends the new one.
 func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait) (second.Grant, error) {
 	old := grant.(*Contender)
 	loss := old.giveUp()
@@ -76,15 +76,15 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 
 const try = "try" // does not wait
 
-// errGone says that a contender has lost its place in the queue and has to start again, which a try does not.
+// errGone means that a contender has lost its place in the queue. An Acquire then enters again; a try fails with it.
 var errGone = second.Unavailable(errors.New("the session has ended; a new one begins"))
 
-// errRenumbered says that a contender has to start again with the number of permits that the store has answered with.
+// errRenumbered means that a contender has to enter again, with the number of permits that the store has answered with.
 var errRenumbered = errors.New("the store has another number of permits")
 
-// begin waits until a contender has the lock, the next one if its place is lost. The first one enters in place of an old one. A caller
-// may leave at any time: the contender then leaves, too, as soon as the commands that are under way have been answered. To end these
-// instead would leave it open whether they are executed.
+// begin waits until a contender has the lock. If that contender loses its place, begin enters another one. The first one enters in place
+// of an old one. A caller may leave at any time: the contender then leaves, too, as soon as the commands that are under way have been
+// answered. Cancelling these commands instead would leave it open whether they are executed.
 func (l *claim) begin(ctx context.Context, op string, old *Contender, w *second.Wait, d *second.Demand,
 	enter func(c, old *Contender) error,
 ) (second.Grant, error) {
@@ -164,8 +164,8 @@ func (l *claim) Break(ctx context.Context, token int64) error {
 	return err
 }
 
-// request sends a command about the path. A process meets the store before, unless it cannot, and knows whether that grants anything. The
-// answer is Begun if the command may have been executed before, or by another try.
+// request sends a command about the path. Before its first command a process waits for a session, if it can have one, so it knows whether
+// the store is in a grace period. The answer is Begun if the command may have been executed before, or by another try.
 func (l *claim) request(ctx context.Context, op Op, what string, about Ref) (a Answer, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

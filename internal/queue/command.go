@@ -1,8 +1,8 @@
-// Package queue is the life of a contender in a store that keeps queues: session after session it enters, waits, has the
-// lock, enters again at the tail, shares it, loses it or leaves. It is the second tier of every store but ZooKeeper.
+// Package queue implements the life of a contender in a store that keeps queues: session after session it enters, waits, has the lock,
+// enters again at the tail, shares it, loses it or leaves. It is the second tier of every store but ZooKeeper.
 //
-// A [Store] says how a command is spelled in its language, how it tells news, and what its errors mean. Commands and
-// answers are values, so that they can be written down and replayed.
+// A [Store] translates commands into its own language, delivers its notifications, and says what its errors mean. Commands and answers
+// are values, so that they can be written down and replayed.
 package queue
 
 import (
@@ -17,35 +17,37 @@ import (
 
 // A Store executes commands. Its methods may be called concurrently.
 type Store interface {
-	// Do executes a command, in one round trip, and returns once it is answered, or at the end of ctx at the latest; a Beat
-	// that takes several may wait for each of them as long as that is worth. It does not repeat what may have been executed.
+	// Do executes a command in one round trip, and returns once it is answered, at the end of ctx at the latest. A Beat that takes several
+	// round trips may wait [Tier.Patience] for each of them. Do does not repeat what may have been executed.
 	Do(ctx context.Context, c Command) Answer
-	// Name returns one for a contender that is yet to enter under a session. No other of the process has it, nor any in the queue, nor one
-	// that may still enter.
+	// Name returns a name for a contender that is about to enter under a session. No other contender of this process has that name, none in
+	// the queue, and none that may still enter.
 	Name(session string) string
-	// Close leaves no goroutine. It follows the last command, but for those of callers whose ctx has ended: they may be about to return.
+	// Close returns when the store has no goroutine left. It is called after the last command. Only commands of callers whose ctx has ended
+	// may still be about to return.
 	Close()
 }
 
-// A Follower is a store that reports the state of a contender only between Follow and its end. Other stores always report it. Its names may
-// be used again, from when a contender is known to be removed; so all that it tells has the Token of the Ref, also of one that is missing.
+// A Follower is a store that reports the state of a contender only between Follow and its end. Other stores always report it. Such a
+// store may use a name again once a contender is known to be removed. Each of its notifications therefore has the Token of the Ref, also
+// one that says that the contender is missing.
 type Follower interface {
-	// Follow has the store tell, by [Tier.Tell], how a contender stands and each change, until Unfollow. Both return at once, and
-	// may call Tell.
+	// Follow makes the store report, through [Tier.Tell], the state of a contender and each change of it, until Unfollow. Both return at
+	// once, and may call Tell.
 	Follow(Ref)
 	Unfollow(Ref)
 }
 
-// A Ref is what a store has to know to find a contender.
+// A Ref is what a store needs in order to find a contender.
 type Ref struct {
 	Path  string
 	ID    string
 	Reads bool  // it entered as a reader
 	Token int64 // 0 as long as it is not known
 
-	// Permits is the number of permits that the program gave, and 0 for a lock, which is another queue. A contender has its permits
-	// if its weight and the weights of all ahead are no more than the number in the store. That is the number set by a Resize,
-	// and otherwise the one with which the present contenders entered. An Enter or a Try with another number is Denied with
+	// Permits is the number of permits that the program gave. It is 0 for a lock, which has a queue of its own at the same path. A contender
+	// has its permits if its weight and the weights of all ahead are no more than the number in the store. That is the number set by a
+	// Resize, and otherwise the one with which the present contenders entered. An Enter or a Try with another number is Denied with
 	// [second.ErrTooManyPermits] and the right number, even if it would be Locked.
 	Permits int
 }
@@ -61,8 +63,8 @@ type Command struct {
 	Among   []Ref
 }
 
-// An Op says what a command asks for. A store denies one that it does not know, with [errors.ErrUnsupported]. Who makes a new one finds
-// those who list them by the use of Weigh, also as 'weigh' in a script, and in package trace of stress.
+// An Op says what a command asks for. A store denies one that it does not know, with [errors.ErrUnsupported]. Whoever adds an Op finds
+// all places that list them by searching for Weigh, for 'weigh' in scripts, and in stress/internal/trace.
 type Op string
 
 const (
@@ -110,14 +112,14 @@ type Answer struct {
 
 	Name string        // of the session, by Open
 	TTL  time.Duration // by Open
-	// By Beat: the store may have gone back in time. What it has answered before may be undone, and contenders of ours may be in queues,
-	// unknown to us. An audit tells.
+	// By Beat: the store may have gone back in time. Effects of earlier commands may be undone, and the queues may have contenders of ours
+	// that this process does not know. The caller runs an audit to find them.
 	Doubt   bool
 	Present []Ref              // by Audit
 	Queue   []second.Contender // by List; of permits with Of, and with Permits those that have some
 }
 
-// refusal is why a command has to be sent again, nil if it has not to.
+// refusal returns why a command has to be sent again, and nil if it need not be.
 func (a Answer) refusal() error {
 	switch {
 	case a.Outcome != Failed && a.Outcome != Unknown:
@@ -132,7 +134,7 @@ func (a Answer) refusal() error {
 
 var errNoReason = errors.New("not executed, for an unknown reason")
 
-// A Removal is what became of a contender that was to be removed.
+// A Removal says whether a contender that was to be removed was found and removed.
 type Removal int
 
 const (
@@ -141,15 +143,15 @@ const (
 	Kept                   // it may still be there
 )
 
-// A View is how a contender stands: an answer, or news.
+// A View is the state of a contender, from an answer or a notification.
 type View struct {
 	ID    string
 	Known bool  // it queues
 	Token int64 // of its place; 0 where that has none before it has the lock
-	// The order of views, by the store, above 0: its clock, a revision, or when it was asked.
+	// At orders views as the store sees them. It is above 0: the store's clock, a revision, or the time of the request.
 	At int64
-	// Sent is when the store was asked, by the clock of [Tier.Now], and 0 of what was told unasked. The answer to a command gets it
-	// from the tier.
+	// Sent is when the request was sent, on the clock of [Tier.Now]. It is 0 for a notification, which no request caused. The tier sets it
+	// in answers to commands.
 	Sent time.Duration
 	Err  error // if known, why it cannot be told how it stands; if not, why it cannot stay, or has lost the lock
 
@@ -169,7 +171,7 @@ type View struct {
 	InGracePeriod bool          // it does not have the lock as the store grants nothing
 }
 
-// A Record is a command that was sent, or its answer, or news.
+// A Record is a command that was sent, its answer, or a notification.
 type Record struct {
 	Number       int64         // of the command in this process; 0: the answer has news
 	Sent         bool          // it has no answer yet

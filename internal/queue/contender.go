@@ -15,8 +15,8 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A Contender is one in the queue for a lock, and the grant when it has that. It is enrolled in its session from before it enters
-// until it is given up.
+// A Contender is an entry in the queue for a lock; once the store has granted it the lock, it is also the grant. Its session covers it
+// from before it enters until it is given up.
 type Contender struct {
 	claim   *claim
 	session *session
@@ -66,7 +66,7 @@ type Contender struct {
 	released mutexbool.Bool // it is gone, or no caller has to wait for that any more
 }
 
-// enrol has a contender enter that is yet to do so, in place of an old one that was given up.
+// enrol makes a new contender enter the queue. If old is not nil, the new contender takes the place of old, which was given up.
 func (l *claim) enrol(ctx context.Context, patient bool, old *Contender, enter func(c, old *Contender) error) (*Contender, error) {
 	t, err := l.tier, context.Cause(ctx)
 	for pace := retry.New(); patient && err == nil && t.left.Load() >= maxLeft; {
@@ -92,7 +92,7 @@ func (l *claim) enrol(ctx context.Context, patient bool, old *Contender, enter f
 	}
 }
 
-// maxLeft is where new contenders have to wait for old ones to be removed.
+// maxLeft is the number of abandoned contenders from which on new ones wait until some of these are removed.
 const maxLeft = 1024
 
 func (l *claim) contenderUnder(x *session) *Contender {
@@ -104,7 +104,7 @@ func (l *claim) contenderUnder(x *session) *Contender {
 	if t.config.Apart {
 		c.session = t.newSession(x.name, x.ttl, t.Now())
 	}
-	// Not derived from the context of Acquire, which bounds only the wait.
+	// Its context is not derived from that of Acquire, which bounds the wait only.
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.tenure, c.quit = context.WithCancelCause(c.life)
 	c.contended.Store(second.NewContention(c.attend))
@@ -112,7 +112,7 @@ func (l *claim) contenderUnder(x *session) *Contender {
 	return c
 }
 
-// await waits until the contender has the lock. If it does not come to that, or the caller leaves, the contender is given up.
+// await waits until the contender has the lock. If the wait fails or the caller leaves, the contender is given up.
 func (c *Contender) await(ctx context.Context, w *second.Wait, d *second.Demand) (err error) {
 	select {
 	case <-c.entered:
@@ -129,7 +129,7 @@ func (c *Contender) await(ctx context.Context, w *second.Wait, d *second.Demand)
 	return err
 }
 
-// lastFailure is why the last command failed although the store can be reached, nil if it was served.
+// lastFailure returns why the last command failed although the store can be reached, and nil if it succeeded.
 func (c *Contender) lastFailure() error {
 	if failed := c.failed.Load(); failed != nil && !c.claim.tier.status.Load().silent {
 		return *failed
@@ -137,10 +137,10 @@ func (c *Contender) lastFailure() error {
 	return nil
 }
 
-// explain adds to the end of a wait why it took that long, as far as that is known.
+// explain adds to the error of a wait why it took that long, if that is known.
 func (c *Contender) explain(cause error) error { return c.claim.tier.explainBy(cause, c.lastFailure()) }
 
-// attend makes contenders behind this one visible.
+// attend asks the store to show which contenders wait behind this one, for Contended.
 func (c *Contender) attend() {
 	c.follow()
 	if c.newest().Again > 0 {
@@ -148,7 +148,7 @@ func (c *Contender) attend() {
 	}
 }
 
-// Ref is how the store finds the contender.
+// Ref returns what the store needs in order to find the contender.
 func (c *Contender) Ref() Ref {
 	return Ref{Path: c.claim.path, ID: c.id, Reads: c.claim.mode == second.Reading, Token: c.token.Load(), Permits: int(c.permits.Load())}
 }
@@ -161,7 +161,7 @@ func (c *Contender) command(op Op) Command {
 // whether the contender queues.
 func (c *Contender) send(cmd Command) Answer { return c.sendFor(c.claim.tier.ctx, cmd) }
 
-// sendFor waits no longer than for ctx.
+// sendFor sends a command about the contender once, and waits for its answer only until ctx ends.
 func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 	t := c.claim.tier
 	sent := t.Now()
@@ -190,8 +190,8 @@ func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 	return a
 }
 
-// enter appends the contender to the queue. The same command is sent until it is answered: a later one finds what an earlier one
-// has done.
+// enter appends the contender to the queue. It sends the same command until that is answered: a later one finds what an earlier one has
+// done.
 func (c *Contender) enter(old *Contender) error {
 	cmd, removed := c.command(Enter), Kept
 	if old != nil {
@@ -212,7 +212,7 @@ func (c *Contender) enter(old *Contender) error {
 	return err
 }
 
-// tryOnce acquires the lock, or so many permits, if they are free.
+// tryOnce takes the lock, or the permits, if that is possible at once.
 func (c *Contender) tryOnce(weight int64) error {
 	if err := c.want(weight); err != nil {
 		return err
@@ -234,7 +234,7 @@ func (c *Contender) tryOnce(weight int64) error {
 	return second.Unavailable(errors.New("the lease has run out and is not renewed yet"))
 }
 
-// wait waits until the contender has the lock, and holds it.
+// wait waits until the store grants the contender the lock, and then makes it the holder.
 func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) error {
 	c.follow()
 	defer w.Forget()
@@ -269,10 +269,11 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 	}
 }
 
-// shortest and longest are the times between two looks at a lock without notifications.
+// shortest and longest bound the time between two polls of a lock for which the store sends no notifications.
 const shortest, longest = 10 * time.Millisecond, 100 * time.Millisecond
 
-// awaitNews waits until the contender gets a notification or is lost, something has changed, it has to look again, or ctx is done.
+// awaitNews waits for the first of these: a notification about the contender, its loss, a change of the demand, the time of the next
+// poll, or the end of ctx.
 func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <-chan struct{}) {
 	var look <-chan time.Time
 	if again := c.newest().Again; again > 0 {
@@ -294,7 +295,7 @@ func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <
 	}
 }
 
-// standing is what was said of those ahead.
+// standing returns what is known about the contenders ahead.
 func (c *Contender) standing() second.Standing {
 	v := c.newest()
 	s := second.Standing{Ahead: v.Ahead, Nearest: v.Nearest}
@@ -304,7 +305,7 @@ func (c *Contender) standing() second.Standing {
 	return s
 }
 
-// follow has the store tell of the contender, until that is given up.
+// follow makes the store report the state of the contender until it is given up.
 func (c *Contender) follow() {
 	c.following.Do(func() {
 		if follower := c.claim.tier.follower; follower != nil {
@@ -326,7 +327,7 @@ func (c *Contender) unfollow() {
 	}
 }
 
-// apply takes over how the contender stands.
+// apply takes over a new state of the contender.
 func (c *Contender) apply(v View) {
 	if !c.takes(v) {
 		c.missing(v)
@@ -336,10 +337,10 @@ func (c *Contender) apply(v View) {
 	c.wake.Set()
 }
 
-// takes reports false if the contender has been removed from its place in the queue. Views come in several ways, and a process
-// can be stopped before it looks at one: what counts is the order of the store. Only an answer to what was sent since is newer in
-// any case, as that order may be set back. Where the contender has not been seen to queue, it may be yet to come there; what was
-// said before it was missing, does not count any more.
+// takes takes over a new view. It reports false if the view says that the contender has been removed from its place in the queue. Views
+// arrive in several ways, and late if the process was stopped, so their order is that of the store. The exception is the answer to a
+// command that was sent after all that is known: it is newer in any case, since the store's order may be set back. A contender that has
+// not been seen in the queue may be about to enter. Views from before it was missing then do not count any more.
 func (c *Contender) takes(v View) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -374,7 +375,8 @@ func (c *Contender) takes(v View) bool {
 	return true
 }
 
-// contestLocked notifies the holder that another contender has waited since then, and from when on locks without a queue may wait (Yield).
+// contestLocked notifies the holder that another contender has waited since a time, or that locks without a queue may wait from a time on
+// (Yield).
 func (c *Contender) contestLocked(since time.Time) {
 	signal := c.contended.Load()
 	if c.said.Yield > 0 {
@@ -394,8 +396,8 @@ func (c *Contender) newest() View {
 	return c.said
 }
 
-// hold makes a contender to which the store has granted the lock the holder. New contenders go to the tail, so being first is permanent: an
-// old view may be trusted while the lease is valid, since each renewal applies losses before it counts.
+// hold makes the contender the holder, after the store has granted it the lock. New contenders go to the tail, so being first is
+// permanent: an old view may be trusted while the lease is valid, since each renewal applies losses before it counts.
 func (c *Contender) hold() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -411,14 +413,14 @@ func (c *Contender) hold() bool {
 	return true
 }
 
-// Missing says that a command has not found the contender, and returns what that makes of it.
+// Missing records that a command has not found the contender, and returns the error for its caller.
 func (c *Contender) Missing() error {
 	c.missing(View{})
 	return c.Err()
 }
 
-// missing says that the contender is not at its place any more, and maybe not in the queue at all. That is a loss unless it was
-// given up: then it is most often our own doing, and the answer to that tells.
+// missing records that the contender is not at its place any more, and perhaps not in the queue at all. That is a loss, unless the
+// contender was given up: then its own command has usually removed it, and the answer to that command says whether it did.
 func (c *Contender) missing(v View) {
 	if v.Known {
 		c.queues.Store(true) // elsewhere, and has to be removed
@@ -439,12 +441,13 @@ func (c *Contender) missing(v View) {
 	c.session.Lose(c, loss)
 }
 
-// removed is the loss of a contender that another process has deleted.
+// removed returns the loss of a contender that another process has deleted.
 func (c *Contender) removed() error {
 	return second.Lost(second.ByDeletion, "%s", c.claim.tier.config.Lost(c.Ref()))
 }
 
-// Lose ends the hold, or the wait. An owner may need the margin to come to an end; but others wait behind it.
+// Lose ends the hold or the wait of the contender. The owner may still need the margin to stop. After the margin the contender is
+// removed, because others wait behind it.
 func (c *Contender) Lose(reason error) {
 	c.end(reason)
 	c.reportLoss(reason)
@@ -458,11 +461,11 @@ func (c *Contender) reportLoss(cause error) {
 	})
 }
 
-// IsLost reports whether either has ended.
+// IsLost reports whether the hold or the wait has ended.
 func (c *Contender) IsLost() bool { return c.life.Err() != nil }
 
-// giveUp comes before the contender leaves the queue, and returns the loss, which is none from then on unless the answer to that
-// says so; [second.ErrReleased] if it was given up before. The caller has to call depart next.
+// giveUp marks the contender as given up before it leaves the queue, and returns its loss, or [second.ErrReleased] if it was given up
+// before. After that only the answer to its removal can still show a loss. The caller has to call depart next.
 func (c *Contender) giveUp() error {
 	if c.spent.Swap(true) {
 		return second.ErrReleased
@@ -474,7 +477,7 @@ func (c *Contender) giveUp() error {
 	return loss
 }
 
-// abandon gives the contender up, which then leaves.
+// abandon gives the contender up and removes it in the background.
 func (c *Contender) abandon() (loss error) {
 	if loss = c.giveUp(); !errors.Is(loss, second.ErrReleased) {
 		c.depart(Kept)
@@ -494,8 +497,8 @@ func (c *Contender) depart(removed Removal) {
 	})
 }
 
-// leave removes the contender again and again until it is certain to be gone, as far as the commands that were answered can make
-// it; see [Tier.audit] for the others. No caller waits for more than the first answer.
+// leave sends the removal of the contender until its answer shows that it is gone. Commands that were never answered may still create it
+// again; [Tier.audit] finds those. No caller waits for more than the first answer.
 func (c *Contender) leave() {
 	t, loss := c.claim.tier, context.Cause(c.life)
 	if !c.queues.Load() { // another process deleted it, which is not known yet; or it never entered
@@ -550,7 +553,7 @@ func (c *Contender) forget(loss error) {
 	c.finish(loss)
 }
 
-// over reports whether the contender is gone by itself, without a word: with its session, or at the end of a lease of its own.
+// over reports whether the store has dropped the contender without a command: at the end of its session, or of a lease of its own.
 func (c *Contender) over(until time.Duration) bool {
 	if t := c.claim.tier; t.config.OwnTTL {
 		return until > 0 && t.Now() >= until
@@ -558,7 +561,7 @@ func (c *Contender) over(until time.Duration) bool {
 	return c.session.Over()
 }
 
-// left is the loss that a removal shows: while the lease runs, nothing but another hand takes a contender away.
+// left returns the loss that a removal shows. While the lease runs, only another process or an operator can have removed the contender.
 func (c *Contender) left(r Removal, loss error) error {
 	c.queues.Store(false)
 	if r == Missing && loss == nil && !c.doomed && c.session.Valid() {
@@ -567,7 +570,7 @@ func (c *Contender) left(r Removal, loss error) error {
 	return loss
 }
 
-// finish ends all waits for the end of the contender.
+// finish ends all waits for the removal of the contender.
 func (c *Contender) finish(fate error) {
 	if !c.released.IsSet() {
 		c.reportLoss(fate)

@@ -10,19 +10,19 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Token is that of the place in the queue.
+// Token returns the fencing token, which is that of the place in the queue.
 func (c *Contender) Token() int64 { return c.token.Load() }
 
-// Context ends when the lock is lost.
+// Context returns a context that ends when the lock is lost.
 func (c *Contender) Context() context.Context { return c.life }
 
-// Tenure ends when the lock is lost, and when it is given up.
+// Tenure returns a context that ends when the lock is lost or given up.
 func (c *Contender) Tenure() context.Context { return c.tenure }
 
-// Contended is the signal that another process waits.
+// Contended returns the signal that another process waits.
 func (c *Contender) Contended() *second.Contention { return c.contended.Load() }
 
-// Revoked is closed when a revoke was requested.
+// RevokeRequested returns a channel that is closed when a process has asked for the lock.
 func (c *Contender) RevokeRequested() <-chan struct{} {
 	c.follow()
 	return c.revoked.C()
@@ -31,7 +31,7 @@ func (c *Contender) RevokeRequested() <-chan struct{} {
 // Idle reports whether no guarded write may still take effect.
 func (c *Contender) Idle() bool { return c.pending.Load() == 0 }
 
-// Leased is true: the lease tells.
+// Leased is true: the lease shows whether the lock is held.
 func (c *Contender) Leased() bool { return true }
 
 // Confirm asks the lease.
@@ -47,7 +47,7 @@ func (c *Contender) ValidUntil() time.Time {
 	return now.Add(left)
 }
 
-// Store is where it queues, nil if there is no contender.
+// Store returns the store in which the contender queues, and nil if there is no contender.
 func (c *Contender) Store() Store {
 	if c == nil {
 		return nil
@@ -55,10 +55,10 @@ func (c *Contender) Store() Store {
 	return c.claim.tier.store
 }
 
-// Err returns why the lock is not ours.
+// Err returns why this process does not have the lock, nil if it does.
 func (c *Contender) Err() error { return c.ErrAt(c.claim.tier.Now()) }
 
-// ErrAt is Err for one that has just read the clock.
+// ErrAt is Err for a caller that has just read the clock.
 func (c *Contender) ErrAt(now time.Duration) error {
 	loss := c.lossAt(now)
 	if c.spent.Load() { // asked last: the end of what was given up is no loss
@@ -101,7 +101,7 @@ func (c *Contender) AwaitRelease() error {
 	}
 }
 
-// Shared is true from before the command of Share is sent, since that may be executed at any time.
+// Shared is true as soon as Share is about to send its command, since the command may be executed at any time.
 func (c *Contender) Shared() bool { return c.shared.Load() }
 
 // Share downgrades the contender to a reader in the store. Place and token stay. The downgrade cannot be undone, so a waiter that sees it
@@ -126,7 +126,7 @@ func (c *Contender) Share(ctx context.Context) error {
 	return c.claim.failure("share", err)
 }
 
-// awaitReader waits until the contender right behind reads.
+// awaitReader waits until the contender right behind is a reader.
 func (c *Contender) awaitReader(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -176,5 +176,5 @@ func (c *Contender) open() error {
 // StopWatchdog is for tests; see [lease.Lease.StopWatchdog].
 func (c *Contender) StopWatchdog() { c.session.StopWatchdog() }
 
-// Clock is for tests: that of the lease.
+// Clock is for tests: it returns the clock of the lease.
 func (c *Contender) Clock() *clock.Clock { return c.claim.tier.clock }

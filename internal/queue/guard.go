@@ -9,8 +9,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Guarding returns the contenders that a guarded write depends on, and the store of type S where all of them are; or else an error
-// that says so, of a store that is called by that name.
+// Guarding returns the contenders that a guarded write depends on and their common store, which has to be of type S. Otherwise it returns
+// an error that calls that kind of store by the given name.
 func Guarding[S interface {
 	Store
 	comparable
@@ -32,11 +32,11 @@ func Guarding[S interface {
 	return s, all, nil
 }
 
-// Write sends a guarded write, unless check, which should include [Contender.Err] of all contenders, returns an error. What it returns
-// is wrapped in [second.ErrUnknown] if the outcome is Unknown, or not known before ctx ends.
+// Write sends a guarded write, unless check, which should include [Contender.Err] of all contenders, returns an error. Its error wraps
+// [second.ErrUnknown] if the outcome is Unknown, or not known before ctx ends.
 //
-// No contender is idle from before check is called until the write cannot take effect any more. If other code first makes check fail and
-// then finds one of them idle, it may hand that lock off: no write of the former user takes effect later.
+// From before the call of check until the write cannot take effect any more, no contender is idle. Code that first makes check fail, and
+// then finds a contender idle, may therefore hand that lock off: no write of the previous user takes effect later.
 func Write(ctx context.Context, all []*Contender, check func() error, send func() (Outcome, error)) error {
 	finish := func() {
 		for _, c := range all {
@@ -68,7 +68,7 @@ func Write(ctx context.Context, all []*Contender, check func() error, send func(
 	return err
 }
 
-// Write is [Write] under this contender alone.
+// Write is [Write] for this contender alone.
 func (c *Contender) Write(ctx context.Context, check func() error, send func() (Outcome, error)) error {
 	return Write(ctx, []*Contender{c}, check, send)
 }

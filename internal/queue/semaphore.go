@@ -10,14 +10,14 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A semaphore is a queue in which a contender has its permits once they, with those that all ahead want, are no more than there are. A
-// request is therefore served whole and in order. A contender can only reduce its permits, so a grant is final; a process that wants more
-// permits queues again.
+// A semaphore is a queue in which a contender has its permits once its own and those that all contenders ahead want fit into the number
+// of permits. A request is therefore served whole and in order. A contender can only reduce its permits, so a grant is final; a process
+// that wants more permits queues again.
 //
 // When the number of permits is reduced, holders keep theirs.
 type semaphore struct{ *claim }
 
-// Permits is the number that the store has answered with last, and before that the one that the program gave.
+// Permits returns the number in the newest answer of the store, and before the first answer the number that the program gave.
 func (s semaphore) Permits() int { return int(s.permits.Load()) }
 
 // SetPermits takes one command.
@@ -31,13 +31,13 @@ func (s semaphore) SetPermits(ctx context.Context, n int) error {
 	return err
 }
 
-// tooMany says that so many permits cannot be had.
+// tooMany returns the error for a request of more permits than there are.
 func tooMany(wanted, of int) error {
 	return fmt.Errorf("%w: %d of %d", second.ErrTooManyPermits, wanted, of)
 }
 
-// want sets how many permits the contender wants before it enters. If that is more than there were when the store answered last, it
-// enters with the number that the program gave: the store then says whether there are still so few.
+// want sets how many permits the contender wants before it enters. If that is more than the store's newest answer allows, it enters with
+// the number that the program gave. The store then answers with the number that applies now.
 func (c *Contender) want(weight int64) error {
 	if weight > c.permits.Load() {
 		c.permits.Store(int64(c.claim.given))
@@ -49,7 +49,7 @@ func (c *Contender) want(weight int64) error {
 	return nil
 }
 
-// Acquire takes one command if as many permits are free as the process wants.
+// Acquire takes one command if enough permits are free.
 func (s semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
 	return s.permitsOf(s.begin(ctx, "acquire", nil, &d.Wait, d, func(c, _ *Contender) error {
 		if err := c.want(max(1, int64(d.Want()))); err != nil {
@@ -64,7 +64,7 @@ func (s semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, erro
 	return s.permitsOf(s.begin(ctx, try, nil, nil, nil, func(c, _ *Contender) error { return c.tryOnce(int64(k)) }))
 }
 
-// permitsOf are those of a grant: each is the contender, which is lost with all of them.
+// permitsOf turns a grant into permits. Each permit is the contender itself, so they are lost together.
 func (s semaphore) permitsOf(g second.Grant, err error) ([]second.Permit, error) {
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (s semaphore) permitsOf(g second.Grant, err error) ([]second.Permit, error)
 	return slices.Repeat([]second.Permit{c}, int(c.weight.Load())), nil
 }
 
-// Release gives permits up, with one command for those that came together.
+// Release gives permits up, with one command for all that were taken together.
 func (s semaphore) Release(permits []second.Permit) (err error) {
 	numbers := make(map[*Contender]int64)
 	for _, p := range permits {
@@ -89,13 +89,14 @@ func (s semaphore) Release(permits []second.Permit) (err error) {
 	return err
 }
 
-// Most is how many permits one command can take: each is a value here.
+// Most returns how many permits one command can take: each permit is a value in memory.
 func (s semaphore) Most() int { return 1 << 16 }
 
 // Equal reports whether the contenders of both would be alike.
 func (s semaphore) Equal(other second.Semaphore) bool { return s.alike(other.(semaphore).claim) }
 
-// bid asks for fewer permits if the contender is the first who waits, and the process takes those that are free.
+// bid reduces the number of permits that the contender asks for, if it is the first waiter and the process can use fewer: it then gets
+// those that are free.
 func (c *Contender) bid(ctx context.Context, d *second.Demand) error {
 	v := c.newest()
 	if !v.Known || v.Has {
@@ -113,7 +114,7 @@ func (c *Contender) bid(ctx context.Context, d *second.Demand) error {
 	return nil
 }
 
-// weigh sends how many permits the contender has, or wants, until that is answered.
+// weigh sends the number of permits that the contender has or wants, until that is answered.
 func (c *Contender) weigh() (Answer, error) {
 	return c.claim.tier.repeat(c.tenure, func() Answer {
 		cmd := c.command(Weigh)
@@ -122,8 +123,8 @@ func (c *Contender) weigh() (Answer, error) {
 	})
 }
 
-// lessen sends that the contender has fewer permits. Its caller learns of a refusal, but the store has to hear of it all the same: other
-// processes would never get these permits.
+// lessen sends that the contender has fewer permits now. If the store refuses this, the caller gets the error and the command is repeated
+// in the background: other processes would otherwise never get these permits.
 func (c *Contender) lessen() (Answer, error) {
 	a, err := c.weigh()
 	if a.Outcome == Denied {
@@ -132,8 +133,8 @@ func (c *Contender) lessen() (Answer, error) {
 	return a, err
 }
 
-// restate sends again what the store may have lost, which is answered already: it would else count against others for as long as the
-// contender is there.
+// restate sends the number of permits once more, after the store may have lost an answered command: permits that were given up would
+// otherwise stay taken as long as the contender exists.
 func (c *Contender) restate() {
 	t := c.claim.tier
 	if c.lessened.Load() {
@@ -146,8 +147,8 @@ func (c *Contender) restate() {
 	}
 }
 
-// insist sends how many permits the contender has until the store does not refuse it, or none are left. One task of a contender does so
-// for all parts that were refused.
+// insist sends the number of permits until the store accepts it, or none are left. One task per contender does so for all refused
+// commands.
 func (c *Contender) insist() {
 	if c.insists.Swap(true) {
 		return
@@ -164,7 +165,7 @@ func (c *Contender) insist() {
 	}
 }
 
-// releaseSome gives so many of the permits up, and waits until that is done, for a third of the TTL at most.
+// releaseSome gives n permits up, and waits for the answer for a third of the TTL at most.
 func (c *Contender) releaseSome(n int64) error {
 	if c.weight.Add(-n) == 0 {
 		return c.Release()

@@ -13,10 +13,10 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A session is the time for which the store knows this process, and its contenders with it.
+// A session is the time for which the store keeps this process's contenders.
 //
-// What is promised to holders runs from when the newest renewal that was answered was sent, for the TTL less the margin. The
-// store counts from when it got that, which is later.
+// For holders it lasts TTL less margin, counted from when the newest answered renewal was sent. The store counts from when it received
+// that renewal, which is later.
 type session struct {
 	*lease.Lease[*Contender]
 	name string
@@ -35,7 +35,7 @@ func (t *Tier) newSession(name string, ttl, sent time.Duration) *session {
 
 func (t *Tier) margin(ttl time.Duration) time.Duration { return cmp.Or(t.config.Margin, ttl/3) }
 
-// keep sees to it that there is a session, from the first to the last.
+// keep opens sessions, one after another, until the tier is closed.
 func (t *Tier) keep() {
 	for pace := retry.New(); t.ctx.Err() == nil; retry.Pause(t.ctx, pace.NextBackOff()) {
 		if x := t.open(); x != nil {
@@ -44,7 +44,7 @@ func (t *Tier) keep() {
 	}
 }
 
-// open asks for a session once.
+// open tries once to open a session.
 func (t *Tier) open() *session {
 	sent := t.Now()
 	a := t.do(t.ctx, Command{Op: Open})
@@ -60,7 +60,7 @@ func (t *Tier) open() *session {
 	return x
 }
 
-// refuse says why no session is to be had, or renewed, as things stand.
+// refuse records why the store gives or renews no session at the moment.
 func (t *Tier) refuse(why error) {
 	before, _ := t.learn(func(s *status) { s.refused = second.Unavailable(why) })
 	if before.refused == nil || before.refused.Error() != why.Error() {
@@ -68,8 +68,8 @@ func (t *Tier) refuse(why error) {
 	}
 }
 
-// renewUntilOver renews a session each quarter of its TTL until it is over. While the store does not answer it goes on
-// trying: the session may live there, and with it the places in the queues.
+// renewUntilOver renews a session each quarter of its TTL until it is over. While the store does not answer, it goes on trying: the
+// session may still exist there, and with it the places in the queues.
 func (t *Tier) renewUntilOver(x *session, well func()) {
 	timer := time.NewTimer(x.ttl / 4)
 	for pace := retry.New(); !x.Over(); {
@@ -127,17 +127,17 @@ func (t *Tier) beat(x *session) (renewed bool) {
 	return a.Outcome == Done
 }
 
-// expire ends a session that has expired in the store.
+// expire ends a session that the store says has expired.
 func (t *Tier) expire(x *session, why error) {
 	x.End(why)
 	t.Connection.End(x.name)
 	t.renew.Set()
 }
 
-// audit deletes orphaned contenders, which have no owner in this process. A command whose answer did not come may be
-// executed at any later time, also after the removal of its contender: by a server, say, that was stopped and continued.
-// Nothing but the end of the session, without which it is refused, makes sure that it is not; and until then this finds what it
-// has done. Who gives a contender up removes it by another command, which would else find nothing.
+// audit deletes orphaned contenders, which have no owner in this process. A command that was not answered may be executed at any later
+// time, even after the removal of its contender, for example by a server that was stopped and continued. Only the end of the session
+// rules that out, because commands of an ended session are refused. Until then the audit finds what such a command has created. It leaves
+// out contenders that their owner has given up: the owner removes them, and its command would otherwise find nothing.
 func (t *Tier) audit(x *session) {
 	a := t.do(t.ctx, Command{Op: Audit, Session: x.name})
 	unwanted := slices.DeleteFunc(a.Present, func(r Ref) bool {
@@ -145,8 +145,8 @@ func (t *Tier) audit(x *session) {
 		if !ok {
 			return false
 		}
-		// A name can be in use again, at another path, when a store that was set back has the first one again. Stores may put something
-		// behind the path.
+		// A store that was set back may still have a contender whose name is now in use at another path. Only the beginning is compared, since
+		// stores may add something behind the path.
 		c := known.(*Contender)
 		return !c.released.IsSet() && strings.HasPrefix(r.Path, c.claim.path) && (!r.Reads || c.claim.mode == second.Reading)
 	})
@@ -155,9 +155,9 @@ func (t *Tier) audit(x *session) {
 	}
 }
 
-// present waits for a session, and for the store to answer: callers who come and go meanwhile would otherwise pile up commands,
-// which are all executed once it does. It returns at once if there will be no session as things stand, and, for who does not want to
-// wait, while there is any trouble.
+// present waits for a session, and until the store answers. Without that, callers with short deadlines would pile up commands during an
+// outage, and the store would execute them all afterwards. It returns at once if the store refuses to open a session. If patient is
+// false, it also returns at once while the store does not answer.
 func (t *Tier) present(ctx context.Context, patient bool) (x *session, err error) {
 	left := t.await(ctx, func(s *status) bool {
 		x, err = s.session, nil

@@ -6,7 +6,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Waiting takes the permits from those of a queue who wait for them, where each has as many as it wants.
+// Waiting sets Permits to 0 for those contenders of a queue that wait. Before, each has in Permits the number that it wants.
 func Waiting(queue []second.Contender) {
 	wanted := 0
 	for i := range queue {
@@ -16,7 +16,7 @@ func Waiting(queue []second.Contender) {
 	}
 }
 
-// sums are of a queue up to some place.
+// sums are totals over a queue up to some place.
 type sums struct {
 	permits int // what each wants or has
 	writers int
@@ -30,7 +30,8 @@ func (s *sums) add(place int, c *second.Contender) {
 	}
 }
 
-// Stand completes how a contender stands that is at a place in its queue, where Permits are what each wants or has.
+// Stand completes the view of the contender at index own of a queue. Permits of each contender in the queue are those that it wants or
+// has.
 func (v *View) Stand(own, length int, at func(int) *second.Contender) {
 	var before, all sums
 	first := length
@@ -78,7 +79,8 @@ func (v *View) stand(own, length int, at func(int) *second.Contender, before sum
 	}
 }
 
-// Places is a queue that is read once to tell how any number of its contenders stand. [View.Stand] looks at the whole queue for each.
+// Places is a queue that is read once, to compute the views of any number of its contenders. [View.Stand], in contrast, walks the whole
+// queue for each contender.
 type Places struct {
 	queue  []second.Contender // Permits are what each wants or has
 	index  map[string]int     // by ID
@@ -97,7 +99,7 @@ func NewPlaces(queue []second.Contender) *Places {
 	return p
 }
 
-// Stand completes how a contender stands as [View.Stand] does. It is not known if it does not queue.
+// Stand completes a view as [View.Stand] does. If the contender is not in the queue, the view says so.
 func (p *Places) Stand(v *View) {
 	own, known := p.index[v.ID]
 	if !known {

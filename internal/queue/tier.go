@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A Config is what there is to know of a store.
+// A Config describes a store and the settings of its session.
 type Config struct {
 	Package string // that logs, and begins errors
 	Store   string // its name
@@ -31,10 +31,11 @@ type Config struct {
 	Record    func(Record)       // for tests; nil: that of all
 }
 
-// Recorder records what passes between the tiers of this process and their stores. Set it before any is opened.
+// Recorder records all commands, answers and notifications between the tiers of this process and their stores. Set it before the first
+// tier is opened.
 var Recorder = func(Record) {}
 
-// A Tier is a store as this process sees it: its session, and the contenders under it.
+// A Tier is the connection of this process to a store: its session, and the contenders under it.
 type Tier struct {
 	*notice.Connection
 	config   Config
@@ -59,7 +60,7 @@ type Tier struct {
 	tasks   *second.Tasks // every goroutine
 }
 
-// A status is what is known of the store.
+// A status is what this process knows about the state of the store.
 type status struct {
 	session *session // the newest, nil before the first
 	away    error    // why the store does not answer, or serve; a renewal then finds out whether that is so
@@ -98,8 +99,8 @@ func (t *Tier) Start() {
 	t.Spawn(t.keep)
 }
 
-// Ready waits for the first session, until ctx is done, and returns why there is none: at once if the store refuses it as things stand.
-// After an error the tier is closed.
+// Ready waits for the first session until ctx is done. It returns at once, with the reason, if the store refuses to open one. After an
+// error the tier is closed.
 func (t *Tier) Ready(ctx context.Context) error {
 	err := t.await(ctx, func(s *status) bool { return s.session != nil || s.refused != nil })
 	if s := t.status.Load(); err == nil && s.session == nil {
@@ -111,7 +112,7 @@ func (t *Tier) Ready(ctx context.Context) error {
 	return err
 }
 
-// Claim returns what queues for the lock at path.
+// Claim returns the handle that queues for the lock at path.
 func (t *Tier) Claim(path string, o second.Options) (second.Claim, error) {
 	if err := second.CheckPath(t.config.Package, path, t.config.Paths); err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func (t *Tier) Claim(path string, o second.Options) (second.Claim, error) {
 	return &claim{tier: t, path: path, mode: o.Mode, linger: o.MayLinger}, nil
 }
 
-// Semaphore returns what queues for permits at path.
+// Semaphore returns the handle that queues for permits at path.
 func (t *Tier) Semaphore(path string, permits int, o second.Options) (second.Semaphore, error) {
 	if there := t.config.Elsewhere; there != "" {
 		return nil, fmt.Errorf("%s: semaphore %s: this store has no semaphores; use %s: %w", t.config.Package, path, there, errors.ErrUnsupported)
@@ -137,13 +138,14 @@ func (t *Tier) Semaphore(path string, permits int, o second.Options) (second.Sem
 	return s, nil
 }
 
-// Err returns nil while the store answers, there may be a session, and news may come; [second.ErrClosed] at the end.
+// Err returns nil if the store answers, opens sessions, and can send notifications. Once the tier is closed it returns
+// [second.ErrClosed].
 func (t *Tier) Err() error { return cmp.Or(t.outage(), t.status.Load().deaf) }
 
-// outage is why there is no lock to be had.
+// outage returns why no lock can be acquired at the moment.
 func (t *Tier) outage() error { return cmp.Or(t.unreachable(), t.status.Load().refused) }
 
-// unreachable is why nothing is worth a command.
+// unreachable returns why it is useless to send a command at the moment.
 func (t *Tier) unreachable() error {
 	if t.ctx.Err() != nil {
 		return second.ErrClosed
@@ -157,10 +159,10 @@ func (t *Tier) unreachable() error {
 // Refusal returns why acquisitions or releases are refused, or not answered, although renewals are.
 func (t *Tier) Refusal() error { return second.Unavailable(t.refusals.Err()) }
 
-// explain adds to the end of a wait why the store could not be reached, if that is so.
+// explain adds to the error of a wait why the store could not be reached, if it could not.
 func (t *Tier) explain(cause error) error { return t.explainBy(cause, nil) }
 
-// explainBy is explain for a wait whose last request has failed, also if the cause affects that request alone.
+// explainBy is explain for a wait whose last request failed, even if the cause affects that request alone.
 func (t *Tier) explainBy(cause, refusal error) error {
 	problem := t.Err()
 	if refusal != nil && !t.status.Load().silent && t.ctx.Err() == nil {
@@ -172,22 +174,22 @@ func (t *Tier) explainBy(cause, refusal error) error {
 	return cause
 }
 
-// Groups are none: each command is a request.
+// Groups returns zeros: each command is a request of its own.
 func (t *Tier) Groups() (requests, commands int64) { return 0, 0 }
 
-// Now is the clock of the leases.
+// Now reads the clock of the leases.
 func (t *Tier) Now() time.Duration { return t.clock.Now() }
 
 // Logger returns the logger of warnings.
 func (t *Tier) Logger() *slog.Logger { return t.config.Logger }
 
-// Context ends with the tier.
+// Context returns a context that ends when the tier is closed.
 func (t *Tier) Context() context.Context { return t.ctx }
 
-// Renew has the session renewed at once.
+// Renew makes the tier renew its session at once.
 func (t *Tier) Renew() { t.renew.Set() }
 
-// Deafen says why no news can come, nil if it can.
+// Deafen records why the store can send no notifications, nil if it can.
 func (t *Tier) Deafen(why error) {
 	before, now := t.learn(func(s *status) {
 		if why == nil || s.session != nil { // else what keeps one from beginning counts
@@ -200,9 +202,9 @@ func (t *Tier) Deafen(why error) {
 	}
 }
 
-// InGracePeriod says that for so much longer the store grants nothing to anybody, as it has answered to what was sent at a time. The
-// answer may have been on its way for long: that it ends later than was known is certain only if it does so counted from when that was
-// sent.
+// InGracePeriod records that the store grants nothing for the time left, according to an answer to a request that was sent at the given
+// time. The answer may have been delayed. It extends the known grace period only if it still does when counted from the time at which the
+// request was sent.
 func (t *Tier) InGracePeriod(left time.Duration, sent time.Time, reason string) {
 	if left <= 0 {
 		return
@@ -221,7 +223,7 @@ func (t *Tier) InGracePeriod(left time.Duration, sent time.Time, reason string) 
 	}
 }
 
-// GracePeriod returns the time before which the store grants nothing, as far as it has said so; nil if there is none.
+// GracePeriod returns the known grace period of the store, nil if there is none.
 func (t *Tier) GracePeriod() *second.GracePeriodError {
 	if q := t.status.Load().gracePeriod; q != nil && time.Now().Before(q.Until) {
 		return q
@@ -229,7 +231,7 @@ func (t *Tier) GracePeriod() *second.GracePeriodError {
 	return nil
 }
 
-// Close loses every grant, and removes all that this process has in queues, unless the store cannot be reached; that takes a
+// Close loses every grant and removes all contenders of this process from the queues, unless the store cannot be reached. It takes a
 // second at most.
 func (t *Tier) Close() error {
 	t.closing.Do(func() {
@@ -257,7 +259,7 @@ func (t *Tier) sayGoodbye() {
 	t.do(ctx, goodbye) // if that fails, the session expires
 }
 
-// End loses every grant and begins nothing new.
+// End loses every grant and refuses new acquisitions.
 func (t *Tier) End() {
 	t.cancel(second.ErrClosed) // first: who finds that nothing begins any more sends nothing
 	t.tasks.End()
@@ -270,7 +272,7 @@ func (t *Tier) End() {
 // Spawn runs f as a task of the tier, whose end Close waits for. It reports false when the tier is closed.
 func (t *Tier) Spawn(f func()) bool { return t.tasks.Go(f) }
 
-// do sends a command once, and waits no longer for its answer than that is worth.
+// do sends a command once, and waits for its answer for [Tier.Patience] at most.
 func (t *Tier) do(ctx context.Context, c Command) Answer {
 	patience := t.Patience()
 	if c.Op == Open { // no lease depends on it, and some stores take ten round trips
@@ -293,7 +295,7 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 	return a
 }
 
-// account notes what is refused, or not answered, although renewals are answered.
+// account records requests that are refused or not answered although renewals are answered.
 func (t *Tier) account(c Command, a Answer) {
 	var what string
 	switch c.Op {
@@ -338,7 +340,7 @@ func (t *Tier) repeat(ctx context.Context, send func() Answer) (Answer, error) {
 	}
 }
 
-// learn changes what is known of the store, and wakes all waiters.
+// learn changes the status, and wakes all goroutines that wait for a change.
 func (t *Tier) learn(change func(*status)) (before, now *status) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -351,7 +353,7 @@ func (t *Tier) learn(change func(*status)) (before, now *status) {
 	return before, &s
 }
 
-// await waits until enough is known of the store.
+// await waits until enough accepts the status.
 func (t *Tier) await(ctx context.Context, enough func(*status) bool) error {
 	for {
 		s := t.status.Load()
@@ -373,8 +375,8 @@ func (t *Tier) answering(ctx context.Context) error {
 	return t.await(ctx, func(s *status) bool { return s.away == nil })
 }
 
-// noteAway notes why the store does not serve, nil if it does. The next renewal finds out when it is back. Only renewals report the state
-// of the connection, since a single request may fail for its own reason.
+// noteAway records why the store cannot be used, nil if it can. The next renewal finds out when it is back. Only renewals report the
+// state of the connection, since a single request may fail for its own reason.
 func (t *Tier) noteAway(why error, renewal bool) {
 	why = second.Unavailable(why)
 	if s := t.status.Load(); why != nil || s.away != nil || renewal && s.silent { // most often none of these
@@ -390,10 +392,11 @@ func (t *Tier) noteAway(why error, renewal bool) {
 	}
 }
 
-// Patience is how long a command may take: a try is worth no more, as several have to fit into what a lease survives.
+// Patience returns how long a single try of a command may take. It is a fraction of the TTL, since several tries have to fit into the
+// time that a lease survives without a renewal.
 func (t *Tier) Patience() time.Duration { return max(t.ttl()/6, 500*time.Millisecond) }
 
-// ttl is that of the present session, or the one to ask for.
+// ttl returns the TTL of the present session, or the one to ask for.
 func (t *Tier) ttl() time.Duration {
 	if x := t.status.Load().session; x != nil {
 		return x.ttl
@@ -401,7 +404,8 @@ func (t *Tier) ttl() time.Duration {
 	return t.config.TTL
 }
 
-// Tell takes a notification about a contender. One for a contender without an owner is dropped, also if another has its name by now.
+// Tell delivers a notification about a contender. It drops one for a contender without an owner, also if another contender has the same
+// name by now.
 func (t *Tier) Tell(v View) {
 	now := t.Now()
 	t.config.Record(Record{Begun: now, Ended: now, Answer: Answer{View: v}})

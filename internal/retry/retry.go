@@ -1,4 +1,4 @@
-// Package retry is the pace at which a store is asked again.
+// Package retry has the backoff by which requests to a store are repeated.
 package retry
 
 import (
@@ -8,10 +8,11 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// A Pace is a backoff from 10 ms to a second that never gives up: the context decides. Most of them are never asked.
+// A Pace is a backoff from 10 ms to a second that never gives up; only the context ends the retries. It is created when it is first used,
+// since most requests need no retry.
 type Pace struct{ backoff *backoff.ExponentialBackOff }
 
-// New returns a pace at its beginning.
+// New returns a backoff that starts at 10 ms.
 func New() *Pace { return new(Pace) }
 
 // NextBackOff returns how long to wait before the next try.
@@ -25,10 +26,10 @@ func (p *Pace) NextBackOff() time.Duration {
 	return p.backoff.NextBackOff()
 }
 
-// Reset goes back to the beginning.
+// Reset starts the backoff at 10 ms again.
 func (p *Pace) Reset() { p.backoff = nil }
 
-// Pause waits for d, or for the end of ctx, whose cause it returns.
+// Pause waits for d or until ctx ends, and then returns the cause of ctx.
 func Pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Contention is a signal that is raised once, and for good, when another process is known to wait behind a grant.
-// Without a call of For or Raised the store is not asked.
+// A Contention is a signal that is raised once, and for good, when another process is known to wait behind a grant. The tier queries the
+// store for waiters only after a call of For or Raised.
 type Contention struct {
 	look   func()
 	looked sync.Once
@@ -17,20 +17,20 @@ type Contention struct {
 	suspected atomic.Pointer[time.Time] // from when on a process may wait that is not visible
 }
 
-// NewContention returns a signal for which look, which must not wait, begins to look: it is called
-// at the first question, unless the signal is raised by then.
+// NewContention returns a signal. It calls look, which must not block, when a caller first asks, unless the signal is raised by then;
+// look starts the search for waiters.
 func NewContention(look func()) *Contention {
 	return &Contention{look: look, raised: make(chan struct{})}
 }
 
-// Raise records that another process has waited since then. It is called once.
+// Raise records that another process has waited since the given time. It is called once.
 func (s *Contention) Raise(since time.Time) {
 	s.since = since
 	close(s.raised)
 }
 
-// Suspect records that from a time on a process may wait that is not visible. For counts from then; the
-// signal is not raised.
+// Suspect records that from a time on a process may be waiting that is not visible in the store. For counts from then; the signal is not
+// raised.
 func (s *Contention) Suspect(from time.Time) { s.suspected.Store(&from) }
 
 // C returns a channel that is closed when the signal is raised.
@@ -53,9 +53,8 @@ func (s *Contention) Raised() bool {
 	}
 }
 
-// For returns for how long another process has been known to wait: since the look that showed it
-// was sent, or since the grant if that came later. If none is known, it is
-// the time since the suspicion, and 0 without one.
+// For returns for how long another process has been known to wait: since the look that showed it was sent, or since the grant if that
+// came later. If no waiter is known, it returns the time since the suspicion, and 0 without one.
 func (s *Contention) For() time.Duration {
 	if s.C(); s.Raised() {
 		return max(time.Since(s.since), 1)

@@ -31,20 +31,21 @@ func (d Description) Now(linger time.Duration) Description {
 	return d
 }
 
-// Tell takes over what it says of a contender.
+// Tell copies the description into a contender.
 func (d Description) Tell(c *Contender) {
 	c.Host, c.PID, c.Label = Text(d.Host), d.PID, Text(d.Label)
 	c.Linger = time.Duration(d.Linger) * time.Millisecond
 }
 
-// Line is a description as one line: pid, milliseconds of linger, milliseconds since 1970, host and label. Base is that of the numbers.
+// Line is a description as one line: pid, milliseconds of linger, milliseconds since 1970, host and label. The numbers are written in the
+// given base.
 func (d Description) Line(base int) string {
 	number := func(n int64) string { return strconv.FormatInt(n, base) }
 	host := strings.ReplaceAll(d.Host, " ", "_")
 	return strings.Join([]string{number(int64(d.PID)), number(d.Linger), number(d.Time.UnixMilli()), host, d.Label}, " ")
 }
 
-// ReadLine takes over what a line says of a contender. It is for people: what cannot be read is left out.
+// ReadLine copies a description, given as a line, into the contender. The result is only displayed, so it leaves out what cannot be read.
 func (c *Contender) ReadLine(line string, base int) {
 	fields := strings.SplitN(line, " ", 4)
 	if len(fields) < 4 {
@@ -59,7 +60,7 @@ func (c *Contender) ReadLine(line string, base int) {
 	c.Since = time.UnixMilli(number(2)).UTC()
 }
 
-// Encode returns a content: a Description, or a struct that has one.
+// Encode returns the content of a contender: the JSON of a Description, or of a struct that embeds one.
 func Encode(says any) string {
 	var content strings.Builder
 	encoder := json.NewEncoder(&content)
@@ -68,16 +69,16 @@ func Encode(says any) string {
 	return strings.TrimSpace(content.String())
 }
 
-// A Head is the JSON of a description up to what differs from one contender to the next.
+// A Head is the first part of the JSON of a description, which is the same for all contenders of a process.
 type Head string
 
-// HeadOf returns that of a description without linger, time and request.
+// HeadOf returns the head of a description, without linger, time and request.
 func HeadOf(d Description) Head {
 	head, _, _ := strings.Cut(Encode(d), `,"time":`)
 	return Head(head)
 }
 
-// Now returns what Encode makes of [Description.Now], in a fraction of the time.
+// Now returns the same as Encode of [Description.Now], in a fraction of the time.
 func (h Head) Now(linger time.Duration) []byte {
 	content := append(make([]byte, 0, len(h)+64), h...)
 	if n := linger.Milliseconds(); n != 0 {
@@ -87,7 +88,7 @@ func (h Head) Now(linger time.Duration) []byte {
 	return append(content, `"}`...)
 }
 
-// Mark returns a content with a field set to something. What a later version has put there stays.
+// Mark returns a content with one field set. Fields that a later version has written stay.
 func Mark(content, field, to string) string {
 	fields := make(map[string]json.RawMessage)
 	json.Unmarshal([]byte(content), &fields) // has been read before

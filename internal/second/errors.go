@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The errors of all tiers. The packages that return them say what they mean there.
+// The errors of all tiers. The packages that return them document what they mean there.
 var (
 	ErrLocked         = errors.New("locked by another owner")
 	ErrLost           = errors.New("lock lost")

@@ -30,7 +30,7 @@ func TestThoseWhomAGracePeriodKeepsFromTheLock(t *testing.T) {
 	}
 }
 
-// It may end between the answer that told of it and the look at it.
+// The grace period may end between the answer that reported it and the check of the result.
 func TestTryAfterAGracePeriodIsLocked(t *testing.T) {
 	var over *GracePeriodError
 	need.Equal(t, "a try when it is over", over.Locked(), ErrLocked)

@@ -1,6 +1,6 @@
 package second
 
-// A Guard is the locks that a guarded write depends on.
+// A Guard is the set of locks that a guarded write depends on.
 type Guard struct {
 	Path   string       // of the locks, for errors
 	Grants []Grant      // at least one; they must not be released

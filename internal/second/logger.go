@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// A warner passes warnings, and nothing below, on to slog.Default() as it is at that time: a program may set it after it has connected.
-// It is called for that handler, with what was added to this one.
+// A warner passes warnings, and no lower levels, on to slog.Default(). It reads the default at each line, since a program may set it
+// after it has connected. The function returns that handler, with the attributes and groups that were added to this one.
 type warner func() slog.Handler
 
 func (now warner) Enabled(ctx context.Context, level slog.Level) bool {

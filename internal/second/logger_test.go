@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A program sets its logger when it likes, and whoever sets none for the locks is to hear of a lost one.
+// A program may set its default logger at any time, and lost locks must be logged there if no logger is set for the locks.
 func TestWarningsGoToTheDefaultOfTheTime(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)

@@ -16,7 +16,7 @@ const (
 	ByOther    LossCause = "other"
 )
 
-// LossCauses are all that there are.
+// LossCauses are all possible causes.
 var LossCauses = [...]LossCause{ByLease, BySession, ByDeletion, ByClose, ByOther}
 
 // A loss is an error that wraps [ErrLost] and knows the cause.
@@ -27,7 +27,7 @@ type loss struct {
 
 func (l loss) Unwrap() error { return l.error }
 
-// Lost returns an error that wraps [ErrLost], with a text behind that.
+// Lost returns an error that wraps [ErrLost] and goes on with a formatted text.
 func Lost(cause LossCause, format string, args ...any) error {
 	return loss{fmt.Errorf("%w: "+format, append([]any{ErrLost}, args...)...), cause}
 }

@@ -19,14 +19,14 @@ type Settings struct {
 	Release time.Duration // for how long a release waits for the store; 0: a third of the TTL
 }
 
-// ReleaseWithin is for how long a release waits for the store in a session with this TTL.
+// ReleaseWithin returns for how long a release waits for the store in a session with this TTL.
 func (s Settings) ReleaseWithin(ttl time.Duration) time.Duration { return cmp.Or(s.Release, ttl/3) }
 
 // Defaults are the Settings without options.
 var Defaults = Settings{TTL: 15 * time.Second, Logger: slog.New(warner(func() slog.Handler { return slog.Default().Handler() }))}
 
 // Split parts the options of a constructor into those of the store, Own, and those of package tier that the registry takes, Shared. It
-// sets the others of package tier in s. A wrong option is an error here, before the constructor opens anything.
+// sets the others of package tier in s. It returns an error for a wrong option, before the constructor opens anything.
 func Split[Own, Shared, Given any](s *Settings, opts []Given) (own []Own, share []Shared, err error) {
 	for _, opt := range opts {
 		switch o := any(opt).(type) {

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxPath leaves room for a human reader in a log line.
+// maxPath keeps log lines readable.
 const maxPath = 1024
 
-// CheckPath reports why no lock can be at path: a line of text that follows the rule of a store, whose package the error names. No rule
-// is one that all follow.
+// CheckPath reports why a path is invalid. A path is a line of text, and rule is what the store requires beyond that; the error names the
+// store's package. If rule is nil, every line of text is valid.
 func CheckPath(store, path string, rule func(string) error) error {
 	var err error
 	switch {
@@ -33,7 +33,7 @@ func CheckPath(store, path string, rule func(string) error) error {
 	return nil
 }
 
-// Components is the rule of a store in which a path is a list of names.
+// Components is the rule of stores in which a path is a list of names.
 func Components(path string) error {
 	switch {
 	case strings.HasSuffix(path, "/"):

@@ -1,7 +1,7 @@
-// Package second is what the gate of package tier asks of a second tier: a store that
-// decides between processes. ZooKeeper is one, in package zklock.
+// Package second defines what the gate of package tier requires of a second tier, which is a store that decides between processes.
+// internal/zknode implements it for ZooKeeper, and internal/queue for all other stores.
 //
-// All of it is required of each tier; internal/test/tiertest checks it.
+// Every tier has to fulfil all of it; internal/test/tiertest checks that.
 package second
 
 import (
@@ -31,7 +31,7 @@ type Tier interface {
 	Refusal() error
 	// Groups returns how many requests had commands about several locks, and how many commands these were.
 	Groups() (requests, commands int64)
-	// Now is the clock of the leases, from an arbitrary start: it is monotonic, and counts the sleep of the machine.
+	// Now reads the clock of the leases, which starts anywhere, is monotonic, and counts the sleep of the machine.
 	Now() time.Duration
 	// Logger returns the logger for events that no return value can report. No call waits for the program's handler.
 	Logger() *slog.Logger
@@ -60,12 +60,12 @@ const (
 	Reading               // with other readers
 )
 
-// A Claim is one way to queue for one lock: each grant of it is a contender of its own.
+// A Claim is a handle that queues for one lock: each grant of it is a contender of its own.
 type Claim interface {
-	// Acquire queues and blocks until its contender is first, ctx ends (the error wraps its cause) or there is an error that retrying
-	// cannot fix. While the store cannot be reached it keeps trying. A claim to read is granted once only readers are ahead. After an
-	// error no contender is left, or it is removed in the background. During the wait, w has the place of the contender, from what the
-	// tier has read anyway.
+	// Acquire queues and blocks until its contender is first, ctx ends (the error wraps its cause) or there is an error that retrying cannot
+	// fix. While the store cannot be reached it keeps trying. A claim to read is granted once only readers are ahead. After an error no
+	// contender is left, or it is removed in the background. During the wait, the tier reports the place of the contender in w, from what it
+	// has read anyway.
 	Acquire(ctx context.Context, w *Wait) (Grant, error)
 	// TryAcquire returns [ErrLocked] if there is another contender, for a claim to read one that does not read. It fails at once while
 	// the store cannot be reached. In a grace period the error is that of [GracePeriodError.Locked].
@@ -89,61 +89,58 @@ type Claim interface {
 // A Grant is the lock, given to this process. It is given up exactly once, by Release or by
 // [Claim.Requeue].
 type Grant interface {
-	// Context ends when the lock is lost, before the store can grant it to anybody else,
-	// with a cause that wraps [ErrLost]; but not when the grant is given up.
+	// Context ends when the lock is lost, before the store can grant it to another process, with a cause that wraps [ErrLost]. It does not
+	// end when the grant is given up.
 	Context() context.Context
-	// Err returns the loss, [ErrReleased] once the grant is given up, and else nil. It reads
-	// the clock.
+	// Err returns the loss, [ErrReleased] once the grant is given up, and otherwise nil. It reads the clock.
 	Err() error
-	// ErrAt is Err for one that has just read the clock of the tier.
+	// ErrAt is Err for a caller that has just read the clock of the tier.
 	ErrAt(now time.Duration) error
-	// ValidUntil returns up to when the lease runs as far as it is renewed now; the zero time
-	// once the lock is lost or given up, or if there is no lease.
+	// ValidUntil returns when the lease ends if it is not renewed again. It returns the zero time once the lock is lost or given up, or if
+	// there is no lease.
 	ValidUntil() time.Time
-	// Token is positive and greater than that of any grant before it, and does not change. Grants
-	// that share the lock may have come in any order, so among them it says nothing.
+	// Token is positive and greater than that of any grant before it, and does not change. Readers may have been granted the lock in any
+	// order, so tokens do not order them.
 	Token() int64
-	// Contended tells whether another process waits because of this grant: behind one that reads,
-	// one that does not. After Share it is another signal.
+	// Contended signals that another process waits because of this grant. Behind a reader only a writer counts. After Share it returns
+	// another signal.
 	Contended() *Contention
-	// Revoked returns a channel that is closed when a revoke was requested.
+	// RevokeRequested returns a channel that is closed when a process has asked for the lock.
 	RevokeRequested() <-chan struct{}
-	// Shared reports whether the grant is one to read.
+	// Shared reports whether the grant is that of a reader.
 	Shared() bool
-	// Share turns a grant to write into one to read, in one write and at the same place in the
-	// queue, so that those right behind who read get in. It waits until there is one; it returns
-	// nil once the grant is shared, and an error if ctx is done, or the grant lost or given up: it
-	// is then as it was. Release and Requeue may overtake it. It is not called twice at once.
+	// Share makes a writer a reader, in one write and at the same place in the queue. The readers right behind it are then granted the lock.
+	// It returns nil once the grant is shared and a reader is right behind. It returns an error if ctx is done, or the grant is lost or
+	// given up; the grant is then unchanged. Release and Requeue may be called before it returns. Share is not called concurrently with
+	// itself.
 	Share(ctx context.Context) error
-	// Idle reports whether nothing that was sent under the grant waits for its answer. What
-	// does may still take effect, under the next holder of the grant.
+	// Idle reports whether all requests that were sent under the grant have been answered. A request without an answer may still take
+	// effect, even under the next holder of the grant.
 	Idle() bool
-	// Leased reports whether a lease tells until when the lock is ours. Else only the store
-	// knows; Confirm asks it, for a second at most.
+	// Leased reports whether a lease shows until when this process has the lock. Otherwise only the store knows; Confirm asks it, and waits
+	// for a second at most.
 	Leased() bool
 	Confirm() bool
-	// Release gives the grant up and waits until it is gone, no longer than [Settings.ReleaseWithin];
-	// what is left is removed in the background. It returns nil if the lock was ours to the
-	// end, and the loss if not.
+	// Release gives the grant up and waits until it is removed from the store, no longer than [Settings.ReleaseWithin]. What is left is
+	// removed in the background. It returns nil if the lock was not lost before, and otherwise the loss.
 	Release() error
-	// AwaitRelease waits like Release for the end of a grant that Requeue gives up, even if
-	// that has yet to begin, and returns the same.
+	// AwaitRelease waits like Release, and returns the same, for a grant that Requeue gives up. It may be called before Requeue.
 	AwaitRelease() error
 }
 
-// Deadlock is called with a description when a wait behind a hold of its own process has lasted for a day. Package zktest sets it, for
-// tests in virtual time, which would not end; elsewhere it does nothing.
+// Deadlock is called with a description when a wait behind a hold of its own process has lasted for a day. Package zktest sets it for
+// tests in virtual time, which would otherwise never end; elsewhere it does nothing.
 var Deadlock = func(what string) {}
 
-// TellDeadlock tells it as a logger would.
+// TellDeadlock calls Deadlock with a message and attributes like those of a log call.
 func TellDeadlock(text string, about ...any) {
 	var line strings.Builder
 	slog.New(slog.NewTextHandler(&line, nil)).Warn(text, about...)
 	Deadlock(line.String())
 }
 
-// A Contender is one process in the queue for a lock; see [tier.Contender]. The tier has [Text] of each text: anybody may have
-// put it there.
+// A Contender is one process in the queue for a lock; see [tier.Contender]. The tier passes each text through [Text], because any program
+// may have written it.
 type Contender struct {
 	ID     string
 	Token  int64
@@ -161,14 +158,14 @@ type Contender struct {
 	Of      int // the number of permits; 0 if the path does not say
 }
 
-// A Connection is a change of the connection to the store.
+// A Connection is a state of the connection to the store, as reported to listeners.
 type Connection struct {
 	State ConnectionState
 	Away  time.Duration // how long there was none; with Connected
 	Err   error         // why there is none, nil if that is not known or over already
 }
 
-// A ConnectionState is how this process stands with the store.
+// A ConnectionState is the state of the connection between this process and the store.
 type ConnectionState string
 
 const (

@@ -2,8 +2,8 @@ package second
 
 import "context"
 
-// Do runs f as a task and returns what that does. Most calls of the clients of stores cannot be ended, so f goes on without a caller
-// whose ctx ends, who gets what left makes of the cause. It returns [ErrClosed] if there are no tasks any more.
+// Do runs f as a task and returns what that does. Most calls of a store's client cannot be cancelled. If ctx ends first, f therefore goes
+// on, and the caller gets the error that left makes of the cause. After the end of the tasks Do returns [ErrClosed].
 func Do[T any](ctx context.Context, spawn func(func()) bool, f func() (T, error), left func(cause error) error) (T, error) {
 	type result struct {
 		value T

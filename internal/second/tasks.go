@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Tasks are the goroutines of a second tier, or of a store. One that has come to the end of its task waits for the next: the stack of a
-// new one has to grow for a command, which takes longer than all else that is done here for it.
+// Tasks are the goroutines of a second tier, or of a store. A goroutine that has finished its task waits for the next one. A new
+// goroutine would have to grow its stack for a command, which takes longer than the rest of the work.
 type Tasks struct {
 	Spare int64 // how many may wait
 
@@ -45,7 +45,7 @@ func (t *Tasks) work(task func()) {
 	}
 }
 
-// End has none begin any more. Those that have go on.
+// End refuses new tasks. Running ones continue.
 func (t *Tasks) End() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,5 +55,5 @@ func (t *Tasks) End() {
 	}
 }
 
-// Wait waits for all, after End.
+// Wait waits for the end of all tasks, after End.
 func (t *Tasks) Wait() { t.all.Wait() }

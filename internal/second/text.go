@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxText is how many bytes count of what a process says of itself, and of a label that is set here.
+// maxText limits the bytes that are shown of a text from a store, and the length of a label that is set here.
 const maxText = 256
 
-// Text shortens a text that another program may have put into a store: the first 256 bytes, and "…" if there are more, as [Clean]
-// has them: one KiB at most. Each tier has it of all texts of a [Contender], so that what users log and operators see is one line of
-// plain text, and short.
+// Text shortens a text that another program may have put into a store to its first 256 bytes, and "…" if there are more. It then applies
+// [Clean], so the result has one KiB at most. Each tier applies it to all texts of a [Contender], so that users log, and operators see,
+// one short line of plain text.
 func Text(s string) string {
 	if len(s) <= maxText {
 		return Clean(s)
@@ -25,8 +25,8 @@ func Text(s string) string {
 	return Clean(s[:end]) + "…"
 }
 
-// Clean spells out all that is not plainly printed: control characters, which a terminal obeys, what ends a line, what changes the
-// direction of text, and what is no text.
+// Clean escapes everything that is not plainly printable: control characters, which a terminal obeys, line ends, characters that change
+// the direction of text, and invalid encodings.
 func Clean(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
 		return s
@@ -35,7 +35,7 @@ func Clean(s string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// checkLabel reports a label that others would not see as it is.
+// checkLabel returns an error for a label that would be displayed differently from how it was set.
 func checkLabel(label string) error {
 	switch {
 	case len(label) > maxText:

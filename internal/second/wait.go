@@ -2,8 +2,8 @@ package second
 
 import "sync/atomic"
 
-// A Wait is an acquisition under way, as seen by those who wait for it. The tier says in it how to
-// learn where its contender stands; the gate asks when a caller wants to know. Nil stands for none.
+// A Wait is an acquisition in progress, as the goroutines that wait for it see it. The tier registers functions here that return the
+// state of its contender. The gate calls them when a caller wants to know. A nil Wait ignores all calls.
 type Wait struct {
 	ask    atomic.Pointer[func() Standing]
 	failed atomic.Pointer[func() error]
@@ -20,24 +20,25 @@ type Standing struct {
 	Refusal     error             // why the last request failed although the store can be reached; nil if it was served
 }
 
-// Stands notes that the contender has to wait, and how to learn its place. The tier calls it once it has seen that; ask must neither block
-// nor call the store.
+// Stands records that the contender has to wait. ask returns its place in the queue. The tier calls Stands once it has seen that; ask
+// must neither block nor call the store.
 func (w *Wait) Stands(ask func() Standing) {
 	w.behind.Store(true)
 	w.ask.Store(&ask)
 }
 
-// Tries says how to learn why the last request failed; ask must not wait, nor call the store, and returns nil if it was served.
+// Tries registers a function that returns why the last request failed, and nil if it succeeded. ask must neither block nor call the
+// store.
 func (w *Wait) Tries(ask func() error) {
 	if w != nil {
 		w.failed.Store(&ask)
 	}
 }
 
-// Forget says that there is no contender any more, or nothing known of its place.
+// Forget records that there is no contender any more, or that its place is unknown.
 func (w *Wait) Forget() { w.ask.Store(nil) }
 
-// Standing returns what is known, and the zero Standing if nothing is.
+// Standing returns the place of the contender, and the zero Standing if it is unknown.
 func (w *Wait) Standing() (s Standing) {
 	if w != nil {
 		if ask := w.ask.Load(); ask != nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A Breaking is the deletion of the nodes with a token: those of one contender, or of permits that were taken together.
+// A Breaking is the deletion of the nodes with one fencing token: the nodes of one contender, or of permits that were taken together.
 type Breaking struct {
 	Token int64
 
 	asked atomic.Bool // a deletion that no answer says was not executed
 }
 
-// Asked reports whether the server may have deleted nodes, or may yet. After the end of its ctx a Try that is still under way asks for
-// none.
+// Asked reports whether the server may have deleted nodes, or may yet delete them. A Try that is still under way after the end of its ctx
+// sends no deletion any more.
 func (b *Breaking) Asked() bool { return b.asked.Load() }
 
 // Try reports whether the nodes were deleted; it finds none if they were not. It can be called again: nodes that an earlier try may have
@@ -81,7 +81,7 @@ func (b *Breaking) delete(ctx context.Context, path Path, nodes []string) error 
 	}
 	b.asked.Store(true) // before the look at ctx: if that has not ended, the caller is still there to see it
 	if ctx.Err() != nil {
-		return ErrDeparted // nobody waits for the answer
+		return ErrDeparted // return ErrDeparted // no caller waits for the answer any more
 	}
 	_, err := path.Conn.Multi(ops...)
 	if errors.Is(err, zk.ErrBadVersion) {
@@ -90,15 +90,15 @@ func (b *Breaking) delete(ctx context.Context, path Path, nodes []string) error 
 	return Lacking("DELETE", path.Name, err)
 }
 
-// unique are the names with a part that is made up for each node.
+// unique matches names that contain a UUID, which is made up for each node.
 var unique = regexp.MustCompile(`[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// reusable reports whether another node can have the same name, once the path has been made anew
-// and its numbers start again.
+// reusable reports whether another node can get the same name, once the path has been deleted and created again and its sequence numbers
+// start anew.
 func reusable(name string) bool { return !unique.MatchString(name) }
 
-// mark writes to a node what is in it, and returns its new version. Another node of that name
-// begins with version 0.
+// mark writes the node's own content to the node again, and returns its new version. Another node of that name would have version 0, so a
+// deletion with this version hits only the marked one.
 func (b *Breaking) mark(path Path, node string) (version int32, err error) {
 	data, stat, err := path.Conn.Get(node)
 	if err != nil {

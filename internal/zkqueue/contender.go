@@ -20,17 +20,17 @@ type Contender struct {
 	Sequence int32  // place in the queue: lower goes first
 	Data     []byte // content of the node, nil if it is not readable
 
-	// Zero if the server does not tell those who may not read the node.
+	// Session owns the node. It is 0 if the server shows no owner because this process may not read the node.
 	Session int64 // that owns the node; 0 for a node that outlives its session
 
-	// What the node tells, by the server's clock, and what the process says of itself, which is nothing if it is of another library. The
-	// token of a writer that is shared by now is a higher number than that which it has as holder. If somebody has asked for
-	// the lock with Curator's Revoker, its request has taken the place of what the process says.
+	// The embedded contender has what the node shows, by the server's clock, and the description of its process, which is empty for other
+	// libraries. A writer that has become a reader is shown with a higher token than the one that it has as the holder. A request by
+	// Curator's Revoker replaces the description.
 	second.Contender
 }
 
-// Parse tells the contenders among the children of a lock path, in order, from its other
-// children. It knows what names tell: Node, Pair, Kind and Sequence.
+// Parse separates the contenders among the children of a lock path, in the order of the queue, from the other children. It fills in what
+// the names show: Node, Pair, Kind and Sequence.
 func Parse(children []string) (queue []Contender, others []string) {
 	queue = make([]Contender, 0, len(children))
 	for _, name := range children {
@@ -52,8 +52,8 @@ func Parse(children []string) (queue []Contender, others []string) {
 	return contenders, others
 }
 
-// pairs reports whether the znode of another contender, the next one in the queue, is the second one of ours. They are created in one
-// transaction, so nobody is between them, and whoever made them has lost the lock when one of them is gone.
+// pairs reports whether next, the next contender in the queue, is the second znode of the same node of ours. Both znodes are created in
+// one transaction, so no contender is between them, and the lock is lost when one of them is gone.
 func (c *Contender) pairs(next Contender) bool {
 	if next.Sequence != c.Sequence+1 {
 		return false
@@ -73,7 +73,7 @@ func ByToken(a, b Contender) int {
 	return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Node, b.Node))
 }
 
-// Take takes what a node tells.
+// Take takes over the content and the stat of the node.
 func (c *Contender) Take(data []byte, stat *zk.Stat) {
 	c.Session, c.Token, c.Since, c.Data = stat.EphemeralOwner, stat.Czxid, time.UnixMilli(stat.Ctime), data
 	d, _ := parseDescription(data)
@@ -81,7 +81,7 @@ func (c *Contender) Take(data []byte, stat *zk.Stat) {
 	c.Asked = Asked(data)
 }
 
-// ForGate is the contender as package tier shows it.
+// ForGate returns the contender in the form that package tier shows.
 func (c Contender) ForGate() second.Contender {
 	c.ID, c.Shared = second.Text(c.Node), c.Kind.Reads()
 	return c.Contender
@@ -96,7 +96,8 @@ func Asked(data []byte) bool {
 	return d.Revoke || string(data) == Request
 }
 
-// request is what to write to a node to ask its owner for the lock. A description of ours goes on saying who that is.
+// request returns what to write to a node to ask its owner for the lock. A description of ours keeps its fields and gets another one for
+// the request.
 func (c Contender) request() []byte {
 	if _, described := parseDescription(c.Data); !described || !Ours(c.Node) {
 		return []byte(Request)

@@ -38,7 +38,7 @@ func TestTwoNamesArePairedIfOneTransactionMadeThem(t *testing.T) {
 	}
 }
 
-// People read nodes with other tools, and go by this document.
+// Operators read nodes with other tools and rely on this document.
 func TestDocumentedContentIsThatOfANode(t *testing.T) {
 	text := need.Get(os.ReadFile("../../docs/nodes.md"))(t)
 	var want, got []string

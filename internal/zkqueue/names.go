@@ -1,5 +1,5 @@
-// Package zkqueue is what anybody sees of a lock in ZooKeeper: the nodes below its path, whoever made them, by their names and
-// contents, and who of them has the lock.
+// Package zkqueue reads what every client sees of a lock in ZooKeeper: the nodes below its path, of all libraries, by their names and
+// contents, and which of them has the lock.
 package zkqueue
 
 import (
@@ -21,7 +21,7 @@ const (
 	kazooReadMarker = "__rlock__"
 )
 
-// sequenceDigits is how many characters the number of a node has, unless it is below -999999999.
+// sequenceDigits is the width of the sequence number in a node's name, unless the number is below -999999999.
 const sequenceDigits = 10
 
 // A marker is the part of a node name right before its sequence number. Nodes of all
@@ -37,20 +37,19 @@ var markers = []struct {
 	{readMarker, KindRead},
 }
 
-// ownMarkers are those of our znodes, by mode: of the first one, and of the second one, for kazoo.
+// ownMarkers are the markers of our znodes, by mode: that of the first znode, and that of the second one, which kazoo sees.
 var ownMarkers = [...][2]string{
 	second.Exclusive: {mutexMarker, kazooMarker},
 	second.Writing:   {writeMarker, kazooMarker},
 	second.Reading:   {readMarker, kazooReadMarker},
 }
 
-// Random is what ids are made of. Only a search of schedules, which have to be repeatable, replaces it.
+// Random is the source of the ids. Only the explorer replaces it, because its schedules have to be repeatable.
 var Random = rand.Read
 
-// NewID returns how the name of a lock node begins. The uuid is fresh for each attempt: a
-// stable one would let a late delete hit a newer node once the parent is re-created and
-// numbers start again. The form is that of Curator's protected nodes, which zk.Lock and
-// Curator queue behind; only the version of the uuid tells ours from Curator's.
+// NewID returns the first part of the name of a lock node. The uuid is fresh for each attempt: a stable one would let a late delete hit a
+// newer node once the parent is re-created and numbers start again. The form is that of Curator's protected nodes, which zk.Lock and
+// Curator queue behind. Only the version in the uuid distinguishes ours from Curator's.
 func NewID() string {
 	var id [16]byte
 	Random(id[:])
@@ -60,11 +59,10 @@ func NewID() string {
 	return "_c_" + hex[:8] + "-" + hex[8:12] + "-" + hex[12:16] + "-" + hex[16:20] + "-" + hex[20:] + "-"
 }
 
-// NewPrefixes returns the names of the znodes of a new node, up to their sequence
-// numbers. The second one, for kazoo, begins like the first and not in kazoo's own way
-// with a hexadecimal number: Curator compares the whole of a name that it does not know
-// with the numbers of those that it does, and would take one that begins with zeros for
-// a predecessor. It never takes "_" for one.
+// NewPrefixes returns the names of the znodes of a new node, up to their sequence numbers. The second name, which is for kazoo, begins
+// like the first one, and not, as kazoo's own names do, with a hexadecimal number. The reason is Curator: it compares the whole of a name
+// that it does not know with the numbers of those that it does. It would take a name that begins with zeros for a predecessor, but never
+// one that begins with "_".
 func NewPrefixes(mode second.Mode, kazoo bool) []string {
 	id, markers := NewID(), ownMarkers[mode]
 	if kazoo {
@@ -73,17 +71,17 @@ func NewPrefixes(mode second.Mode, kazoo bool) []string {
 	return []string{id + markers[0]}
 }
 
-// AsReader returns what the first or second znode of a writer, one of ours, is called once it is a reader's: by the same id and number.
+// AsReader returns the name that the first or second znode of one of our writers has after it has become a reader: with the same id and
+// number.
 func AsReader(name string, i int) string {
 	end := len(name) - sequenceDigits
 	return strings.TrimSuffix(name[:end], ownMarkers[second.Writing][i]) + ownMarkers[second.Reading][i] + name[end:]
 }
 
-// ParseName splits the name of a contender into its kind and sequence number. It
-// reports false for a name of any other form. A server prints the number as Java's
-// %010d, which counts a minus sign among the ten characters; with ten digits behind the
-// sign it takes eleven. Zeros behind a sign in eleven characters are no server's, but
-// read all the same: zk.Lock and Curator queue behind such a child.
+// ParseName splits the name of a contender into its kind and sequence number. It reports false for a name of any other form. A server
+// prints the number as Java's %010d, which counts a minus sign among the ten characters; with ten digits behind the sign it takes eleven.
+// No server writes eleven characters with zeros behind a sign. They are accepted all the same, because zk.Lock and Curator queue behind
+// such a child.
 func ParseName(name string) (kind Kind, sequence int32, ok bool) {
 	for width := sequenceDigits; width <= sequenceDigits+1 && width <= len(name); width++ {
 		rest, number := name[:len(name)-width], name[len(name)-width:]
@@ -101,10 +99,10 @@ func ParseName(name string) (kind Kind, sequence int32, ok bool) {
 	return "", 0, false
 }
 
-// Last is the highest name that is not beyond [LastSequence], of a node that is never created.
+// Last returns the highest name up to [LastSequence]. No node with this name is ever created.
 func Last(mode second.Mode) string { return fmt.Sprint(ownMarkers[mode][0], LastSequence) }
 
-// A Kind tells by its name what sort of lock a node belongs to.
+// A Kind is the sort of lock that a node belongs to, as its name shows.
 type Kind string
 
 // The kinds of contenders that share a path, of all libraries.
@@ -119,7 +117,7 @@ const (
 // Reads reports whether contenders of a kind share the lock with others that read.
 func (k Kind) Reads() bool { return k == KindRead || k == KindKazooRead }
 
-// Own is how the names of our znodes begin, by the version of their uuid.
+// Own matches the first part of the names of our znodes, which is recognized by the version of the uuid.
 const Own = `^_c_[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}-`
 
 var ownName = regexp.MustCompile(Own)

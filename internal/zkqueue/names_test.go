@@ -103,7 +103,7 @@ func FuzzParseName(f *testing.F) {
 		if i == len(markers) {
 			t.Fatalf("%q: unknown kind %q", name, kind)
 		}
-		// A server's form, or ten digits behind a sign; "-0" is not a server's in either.
+		// A number has the form of a server, or ten digits behind a sign. No server writes "-0" in either form.
 		forms := []string{fmt.Sprintf("%s%010d", markers[i].text, sequence)}
 		if sequence <= 0 {
 			forms = append(forms, fmt.Sprintf("%s-%010d", markers[i].text, -int64(sequence)))

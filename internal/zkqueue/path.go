@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A Path is a lock path, or that of a semaphore's permits, as it is read over a connection.
+// A Path is the path of a lock, or of a semaphore's permits, together with the connection over which it is read.
 type Path struct {
 	Conn    *zk.Conn
 	Name    string // on the server
@@ -19,7 +19,7 @@ type Path struct {
 // Node is the path of a child.
 func (p Path) Node(name string) string { return strings.TrimSuffix(p.Name, "/") + "/" + name }
 
-// queue lists the contenders, none if the path does not exist.
+// queue lists the contenders. It returns none if the path does not exist.
 func (p Path) queue() ([]Contender, error) {
 	children, _, err := p.Conn.Children(p.Name)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -32,9 +32,8 @@ func (p Path) queue() ([]Contender, error) {
 	return queue, Lacking("READ", p.Name, err)
 }
 
-// Contenders returns the queue, the holder first. It reads each node separately, so the
-// result is not a snapshot of one instant; nodes that go meanwhile are left out. A lock
-// that was never used has none.
+// Contenders returns the queue, the holder first. It reads each node separately, so the result is not a snapshot of one instant, and
+// nodes that are deleted meanwhile are left out. A lock that was never used has none.
 func (p Path) Contenders(ctx context.Context) ([]Contender, error) {
 	queue, err := p.queue()
 	if err != nil {
@@ -60,7 +59,7 @@ func (p Path) ReadAll(ctx context.Context, queue []Contender) (all []Contender, 
 	return all, nil
 }
 
-// Read reads the node of a contender. One that has gone is [zk.ErrNoNode]; one that may not be read is no error.
+// Read reads the node of a contender. For a deleted node the error is [zk.ErrNoNode]. A node that this process may not read is no error.
 func (p Path) Read(c *Contender) error {
 	path := p.Node(c.Node)
 	data, stat, err := p.Conn.Get(path)
@@ -80,10 +79,10 @@ func (p Path) Read(c *Contender) error {
 	return nil
 }
 
-// ErrDeparted says that the head of the queue went between the look and what was to be done to it. It is worth another look.
+// ErrDeparted means that the head of the queue was deleted between the read and the action on it. The caller should read the queue again.
 var ErrDeparted = errors.New("the holder has just gone")
 
-// listed lists the contenders that are there now: the sync is for a server that lags.
+// listed lists the present contenders. It sends a sync first, because the server may lag behind.
 func (p Path) listed() ([]Contender, error) {
 	if _, err := p.Conn.Sync(p.Name); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
@@ -91,7 +90,7 @@ func (p Path) listed() ([]Contender, error) {
 	return p.queue()
 }
 
-// present reads who is in the queue now.
+// present reads the contenders that are in the queue now.
 func (p Path) present(ctx context.Context) ([]Contender, error) {
 	queue, err := p.listed()
 	if err != nil {
@@ -117,15 +116,13 @@ func (p Path) Holders(ctx context.Context) ([]Contender, error) {
 	return holders, err
 }
 
-// Revoke asks those that have the lock to give it up, and returns who they are: the one at the head of
-// the queue, or if that reads, all that do so without anybody else in between. It adds the request to what
-// our nodes say of themselves, and writes "__REVOKE__" to those that say nothing, or what zklock.WithNodeData has
-// put there, or are of others, as Curator's Revoker does. Package zklock tells the holder, Curator one that is revocable; other
-// libraries take no notice. Nobody is made to do anything, and nobody need have the lock: then nobody is asked, and
-// that is no error.
+// Revoke asks the holders to release the lock, and returns them: the head of the queue or, if that is a reader, all readers before the
+// first writer. To a node with a description of ours it writes the description with the request added. To all other nodes it writes
+// "__REVOKE__", as Curator's Revoker does: nodes of other libraries, nodes without content, and those with content from
+// zklock.WithNodeData. Package zklock notifies its holder, and Curator a holder that is revocable; other libraries ignore it. No holder
+// has to comply. If the lock is free, Revoke does nothing and returns no error.
 //
-// It takes WRITE permission on the nodes; an error that wraps [zk.ErrNoAuth] says so. Some may have
-// been asked if there is an error.
+// It takes WRITE permission on the nodes; an error that wraps [zk.ErrNoAuth] says so. After an error some holders may have been asked.
 func (p Path) Revoke(ctx context.Context) (told []Contender, err error) {
 	holders, err := p.Holders(ctx)
 	if err != nil {
@@ -146,8 +143,7 @@ func (p Path) Revoke(ctx context.Context) (told []Contender, err error) {
 	return told, nil
 }
 
-// Lacking says which permission, and on which node, a request went without. Errors of
-// another kind stay what they are.
+// Lacking turns a refusal into an error that names the missing permission and the node. It returns other errors unchanged.
 func Lacking(permission, path string, err error) error {
 	if errors.Is(err, zk.ErrNoAuth) {
 		return fmt.Errorf("no %s permission on %s (WithAuth presents credentials, and so does a client certificate): %w", permission, path, err)
@@ -157,16 +153,17 @@ func Lacking(permission, path string, err error) error {
 
 // What package zklock writes to paths.
 const (
-	// ContainerData is the content of the containers that it creates, and how it knows them again: a server does not tell its
-	// clients what is a container. Any other node may be somebody's, with data, an ACL or a quota, or be meant to stay.
+	// ContainerData is the content of the containers that package zklock creates. It recognizes them by it, because a server does not show
+	// its clients which nodes are containers. Any other node may belong to another program, with data, an ACL or a quota, or be meant to
+	// stay.
 	ContainerData = "tierlock: a container, which goes when it is empty"
 
-	// PermitsMark is how the content of a path begins that says how many permits there are. The number follows.
+	// PermitsMark begins the content of a path that stores its number of permits. The number follows.
 	PermitsMark = "tierlock permits="
 )
 
-// Sequence numbers have 31 bits. From RenewFrom on, which is half of the range, paths are made anew, and LastSequence is the highest
-// number that package zklock takes part with. Short of the end of the range there is room for the contenders of one queue.
+// Sequence numbers have 31 bits. From RenewFrom on, half of the range, the path is deleted and created again. LastSequence is the highest
+// number that a contender of package zklock may have. The numbers above it leave room for the contenders of one queue.
 const (
 	RenewFrom    = 1 << 30
 	LastSequence = 1<<31 - 1<<20 - 1
