@@ -62,7 +62,7 @@ func Txn(ctx context.Context, guard tier.Guard, ops ...clientv3.Op) (resp *clien
 	return resp, nil
 }
 
-// transact runs ops if the keys of all these contenders are there.
+// transact executes ops in a transaction that requires the keys of all these contenders.
 func (s *store) transact(ctx context.Context, all []*queue.Contender, check func() error, ops []clientv3.Op,
 ) (*clientv3.TxnResponse, error) {
 	s.client.Txn(ctx).Then(ops...) // panics for an op that is none, and that is for the caller to see
@@ -92,7 +92,7 @@ func (s *store) transact(ctx context.Context, all []*queue.Contender, check func
 	return answer, nil
 }
 
-// missing notes whose keys a transaction has not found.
+// missing records the contenders whose keys a transaction has not found.
 func missing(all []*queue.Contender, answer *clientv3.TxnResponse) (err error) {
 	for i, c := range all {
 		if len(all) > 1 {

@@ -16,13 +16,12 @@ import (
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
-// idleAfter is how long a queue is watched after the last contender has left it: where locks change hands, the next one is not
-// far.
+// idleAfter is how long a queue is watched after its last contender of this process has left: for a busy lock, the next one comes soon.
 const idleAfter = time.Second
 
-// A mirror shows the contenders of one queue: by a look, and the events since. So the way from the delete of a key to the grant
-// of the next one is that of the event, without a request. It is kept while a contender of this process follows it, and a little
-// longer.
+// A mirror is a local copy of one queue, kept up to date by a read and the events that follow. When a key is deleted, the event alone
+// tells the next contender that it has the lock. This takes no request. It is kept while a contender of this process follows it, and a
+// little longer.
 type mirror struct {
 	store  *store
 	prefix string // of the keys of the queue
@@ -87,14 +86,15 @@ func (m *mirror) endIfIdle() {
 	}
 }
 
-// tellLocked tells a contender how it stands by a look that was sent at a time, or by events, with 0.
+// tellLocked reports a contender's state. sent is when the read that shows it was sent, or 0 if events show it.
 func (m *mirror) tellLocked(ref queue.Ref, sent time.Duration) {
 	v := viewOf(ref, m.revision, m.places)
 	switch {
 	case m.refused != nil:
 		v = queue.View{ID: ref.ID, Known: true, Token: ref.Token, At: ref.Token, Err: m.refused}
 		sent = m.store.tier.Now()
-	// What was read before the contender came says nothing of it. What was asked for since counts, also of an etcd that has gone back.
+	// A state from before the contender entered says nothing about it. The answer to a read that was sent since counts in any case, also
+	// after etcd has gone back in time.
 	case m.revision < ref.Token && sent <= m.followers[ref]:
 		return
 	}
@@ -102,7 +102,7 @@ func (m *mirror) tellLocked(ref queue.Ref, sent time.Duration) {
 	m.store.tier.Tell(v)
 }
 
-// learn changes what is known, by a look that was sent at a time, or by events, with 0, and tells all.
+// learn changes the copy of the queue and reports the state of all followers. sent is when the read was sent, or 0 for events.
 func (m *mirror) learn(sent time.Duration, change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +112,7 @@ func (m *mirror) learn(sent time.Duration, change func()) {
 	}
 }
 
-// applyLocked takes over the events of one or more revisions.
+// applyLocked applies the events of one or more revisions to the copy.
 func (m *mirror) applyLocked(events []*clientv3.Event) {
 	known := m.revision
 	for _, e := range events {
@@ -151,10 +151,10 @@ func (m *mirror) run(ctx context.Context) {
 	}
 }
 
-// follow watches, then looks, and goes by the events until the watch ends, for whatever reason: a revision that was compacted, a
-// server without a leader, a permission that was taken away. The other way round, the watch would have to begin at a revision of
-// the past, to which the server comes only each 100 ms. If there is no watch, there is a look at least, and only that tells what is
-// permitted: a watch is also refused whose auth token has expired.
+// follow starts a watch, reads the queue, and then applies events until the watch ends, for example because its revision was compacted,
+// the server has no leader, or a permission was revoked. In the reverse order the watch would have to begin at a past revision, and etcd
+// serves such watches only every 100 ms. If the watch cannot be started, the queue is read all the same. Only the read shows whether the
+// user lacks a permission, because a watch is also refused if its auth token has expired.
 func (m *mirror) follow(ctx context.Context, well func()) {
 	watching, cancel := context.WithCancel(ctx)
 	events, begun := m.watch(watching, cancel)
@@ -178,7 +178,7 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 			}
 			m.learn(0, func() { m.applyLocked(r.Events) })
 		case <-time.After(quarter + rand.N(quarter)): // spreads the looks of many processes over time
-			// A connection can die unnoticed: the client pings its servers only if it is configured so.
+			// A connection can die unnoticed, since the client pings its servers only if it is configured to.
 			if news, err := m.look(ctx); err == nil && news {
 				m.store.stream.Add(1)
 				return
@@ -189,7 +189,7 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 	}
 }
 
-// watch begins a watch at the present revision, unless that is refused or takes too long. cancel ends it.
+// watch starts a watch at the present revision. begun is false if etcd refuses it or does not answer in time. cancel ends the watch.
 func (m *mirror) watch(ctx context.Context, cancel func()) (events clientv3.WatchChan, begun bool) {
 	s := m.store
 	stream := s.stream.Load()
@@ -199,20 +199,20 @@ func (m *mirror) watch(ctx context.Context, cancel func()) (events clientv3.Watc
 	events = s.client.Watch(ctx, m.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	created, open := <-events
 	if begun = open && created.Err() == nil; !begun {
-		// A stream may take no more watches, as its auth token has expired, and yet live on.
+		// A stream whose auth token has expired may accept no more watches and yet stay open, so the next watch uses a new stream.
 		s.stream.CompareAndSwap(stream, stream+1)
 	}
 	return events, begun
 }
 
-// look takes a look at the queue into the mirror, and reports whether it was news.
+// look reads the queue into the mirror, and reports whether the read showed anything that the watch had not.
 func (m *mirror) look(ctx context.Context) (news bool, err error) {
 	sent := m.store.tier.Now()
 	err = m.store.call(ctx, func(ctx context.Context) error {
 		revision, places, set, err := m.store.read(ctx, m.prefix)
 		if err == nil {
 			m.learn(sent, func() {
-				// A watch begins behind all that it has shown, where an etcd that has gone back may come late, or never.
+				// A watch starts after the revisions that it has shown, so events of an etcd that has gone back may come late, or never.
 				news = revision < m.revision || !slices.Equal(m.places, places)
 				m.revision, m.places, m.set, m.refused = revision, places, set, nil
 			})

@@ -15,7 +15,7 @@ type options struct {
 	record func(queue.Record) // for tests
 }
 
-// newOptions returns the options of the store, and those of the registry.
+// newOptions separates the options of the store from those of the registry.
 func newOptions(opts []tier.RegistryOption) (o options, share []tier.Option, err error) {
 	o.Settings = second.Defaults
 	_, share, err = second.Split[none, tier.Option](&o.Settings, opts)

@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 )
 
-// A past is what tells an etcd that was set back to an earlier state, by a backup or an old volume. The lease of this process may be in
-// that, without its keys, or with keys that were deleted since. Keep-alives succeed as before.
+// A past detects that etcd was set back to an earlier state, by a backup or an old volume. That state may include the lease of this
+// process without its keys, or with keys that were deleted since. Keep-alives succeed all the same.
 type past struct {
 	newest atomic.Int64 // the revision up to which etcd has told of itself
 	back   atomic.Bool  // it has gone back during this session
@@ -22,7 +22,7 @@ type past struct {
 	unsure bool // what it has of ours is to be read
 }
 
-// A life of a cluster ends with a restore or a restart, and with each election.
+// A life identifies a period in which etcd cannot have gone back unnoticed: a restore, a restart or an election starts another one.
 type life struct{ cluster, term uint64 }
 
 func (p *past) begin(h *pb.ResponseHeader) {
@@ -35,7 +35,7 @@ func (p *past) begin(h *pb.ResponseHeader) {
 
 func (p *past) known() int64 { return p.newest.Load() }
 
-// hears notes the revision of an answer that etcd has given in order, where another one was known when it was asked.
+// hears records the revision of a linearizable answer. known is the newest revision that was known when the request was sent.
 func (s *store) hears(known, revision int64) {
 	p := &s.past
 	if revision >= known {
@@ -47,7 +47,8 @@ func (s *store) hears(known, revision int64) {
 	s.suspect()
 }
 
-// suspect has the next renewal, at once, find out what is lost and what is there again, as etcd has gone back.
+// suspect makes the tier renew at once. The renewal finds out which keys are missing and which are there again, because etcd has gone
+// back.
 func (s *store) suspect() {
 	p := &s.past
 	p.back.Store(true)
@@ -67,8 +68,8 @@ func (s *store) commit(txn clientv3.Txn) (*clientv3.TxnResponse, error) {
 	return answer, err
 }
 
-// renew renews the lease. That does not count where etcd may have gone back, before what it has of the contenders is known. The member
-// that answers a keep-alive may lag behind, so that its revision alone proves nothing.
+// renew renews the lease. If etcd may have gone back, the renewal counts only after the keys of all contenders were checked. A lower
+// revision is only a hint, since the member that answers a keep-alive may lag behind.
 func (s *store) renew(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
 	p := &s.past
 	known := p.known()
@@ -98,10 +99,10 @@ func (s *store) renew(ctx context.Context, c queue.Command) (a queue.Answer, err
 	return a, nil
 }
 
-// inOne is how many keys one transaction reads: servers take 128, unless they are configured otherwise.
+// inOne is the number of keys that one transaction reads: servers accept 128 unless configured otherwise.
 const inOne = 64
 
-// missing reads whether contenders have their keys, and returns those that do not.
+// missing returns the contenders whose keys do not exist.
 func (s *store) missing(ctx context.Context, refs []queue.Ref) (views []queue.View, err error) {
 	for first := 0; first < len(refs); first += inOne {
 		part := refs[first:min(first+inOne, len(refs))]

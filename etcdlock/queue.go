@@ -24,19 +24,19 @@ import (
 // different locks.
 func ValidatePath(path string) error { return second.CheckPath("etcdlock", path, second.Components) }
 
-// readMark begins the names of the keys of readers. Those of all others exclude everybody, whoever has made them, but for a
-// writer whose value says that it has let readers in; see [store.share]. It is the name that tells, as etcd has conditions on
-// ranges of names, and none on what is in many values.
+// readMark begins the names of the keys of readers. Other keys of the queue exclude all contenders, whichever program has created them.
+// The exception is a writer whose value says that it has let readers in; see [store.share]. The name has to show it, because etcd can put
+// conditions on ranges of names, but not on the contents of many values.
 const readMark = "read-"
 
-// permitsMark is between the path of a semaphore and the names of its keys, which begin with the number of permits: it makes a queue
-// of their own of them, and as it has an empty component, no lock is there.
+// permitsMark stands between the path of a semaphore and the names of its keys, which begin with the number of permits. The keys are
+// therefore a queue of their own, and because the path has an empty component, no lock can be there.
 const permitsMark = "//permits/"
 
-// numberKey is the key that says how many permits there are, where that was set. It is no contender's.
+// numberKey is the key that stores the number of permits, if one was set. It belongs to no contender.
 func numberKey(prefix string) string { return prefix + "/of" }
 
-// numberIn is the number that was set, as one of these keys says; 0 if none does.
+// numberIn returns the number of permits that one of these keys stores, and 0 if none does.
 func numberIn(prefix string, keys []*mvccpb.KeyValue) (n int) {
 	for _, kv := range keys {
 		if string(kv.Key) == numberKey(prefix) {
@@ -51,14 +51,14 @@ func numberOf(kv *mvccpb.KeyValue) int {
 	return max(n, 0)
 }
 
-// number has places follow the number that was set, or that of their keys if that is 0.
+// number sets the number of permits in places: set, or if that is 0, the number in their keys.
 func number(places []place, set int) {
 	for i := range places {
 		places[i].Of = cmp.Or(set, refOf(places[i].key).Permits)
 	}
 }
 
-// prefixOf is what all keys of a queue begin with.
+// prefixOf returns the prefix of all keys of a queue.
 func prefixOf(r queue.Ref) string {
 	if r.Permits > 0 {
 		return r.Path + permitsMark
@@ -66,7 +66,7 @@ func prefixOf(r queue.Ref) string {
 	return r.Path + "/"
 }
 
-// kindOf is what a key begins with, and those with which it may have what it wants at the same time.
+// kindOf returns the prefix of a contender's key, which is also that of the keys with which it can share the lock or the permits.
 func kindOf(r queue.Ref) string {
 	switch {
 	case r.Permits > 0:
@@ -79,7 +79,7 @@ func kindOf(r queue.Ref) string {
 
 func keyOf(r queue.Ref) string { return kindOf(r) + r.ID }
 
-// refOf is the contender of a key of this package.
+// refOf returns the contender of a key that this package has created.
 func refOf(key string) queue.Ref {
 	if path, name, ok := strings.Cut(key, permitsMark); ok {
 		number, id, _ := strings.Cut(name, "-")
@@ -98,7 +98,7 @@ type owner struct {
 	Permits int  `json:"permits,omitempty"`
 }
 
-// put creates a key, or would write to it.
+// put creates a contender's key, or overwrites it.
 func (s *store) put(c queue.Command) clientv3.Op {
 	o := owner{Description: s.self.Now(c.Linger)}
 	if c.Permits > 0 {
@@ -107,8 +107,8 @@ func (s *store) put(c queue.Command) clientv3.Op {
 	return clientv3.OpPut(keyOf(c.Ref), second.Encode(o), clientv3.WithLease(leaseOf(c.Session)))
 }
 
-// ownerIn is what the process says that made a key, if that is of this package. Other programs may write JSON of this form, too: what it
-// says counts only in a key with a name of ours, or their keys could let readers pass.
+// ownerIn returns the description in the value of a key, if this package has created the key. Other programs may write JSON of the same
+// form. It counts only in keys with a name of ours; otherwise foreign keys could let readers pass.
 func ownerIn(name string, value []byte) (o owner, ours bool) {
 	if !ownName(name) || json.Unmarshal(value, &o) != nil || o.Version != 1 {
 		return owner{}, false
@@ -116,7 +116,7 @@ func ownerIn(name string, value []byte) (o owner, ours bool) {
 	return o, true
 }
 
-// ownName reports whether a name ends as those do that [store.Name] returns.
+// ownName reports whether a name ends like those of [store.Name].
 func ownName(name string) bool {
 	const length = 26 // of rand.Text
 	own := len(name) - length
@@ -136,8 +136,8 @@ type place struct {
 	value    string
 }
 
-// placesOf returns the contenders among keys with the prefix of a queue, in order. Those of locks below, and of a semaphore, whose
-// names have another slash, are none; all others are, whoever has created them.
+// placesOf returns the contenders among the keys with the prefix of a queue, in the order of the queue. Keys with another slash in their
+// names belong to locks below this path, or to a semaphore. All other keys are contenders, whichever program has created them.
 func placesOf(prefix string, keys []*mvccpb.KeyValue) (places []place) {
 	for _, kv := range keys {
 		if isContender(prefix, kv) {
@@ -168,7 +168,7 @@ func placeOf(kv *mvccpb.KeyValue) place {
 	return p
 }
 
-// viewOf is how a contender stands in a queue that is known up to a revision.
+// viewOf returns the state of a contender in a queue as of a revision.
 func viewOf(ref queue.Ref, revision int64, places []place) queue.View {
 	v := queue.View{ID: ref.ID, Token: ref.Token, At: revision}
 	if own := find(places, ref); own >= 0 {
@@ -177,11 +177,11 @@ func viewOf(ref queue.Ref, revision int64, places []place) queue.View {
 	return v
 }
 
-// find returns which of the places a contender has, below 0 if none.
+// find returns the index of a contender among the places, and a negative number if it is not there.
 func find(places []place, ref queue.Ref) int {
 	key := keyOf(ref)
 	of := func(p place) bool { return p.Token == ref.Token && p.key == key }
-	// Most often it is where its token is in order; a process may look for each of its contenders.
+	// The binary search by token usually finds it at once, which matters because a process may look for all of its contenders.
 	byToken := func(p place, token int64) int { return cmp.Compare(p.Token, token) }
 	if i, ok := slices.BinarySearchFunc(places, ref.Token, byToken); ok && of(places[i]) {
 		return i
@@ -189,7 +189,7 @@ func find(places []place, ref queue.Ref) int {
 	return slices.IndexFunc(places, of)
 }
 
-// read reads the queue, and the number of permits that was set, as they were at the revision that it returns.
+// read reads the queue and the number of permits that was set, both at the revision that it returns.
 func (s *store) read(ctx context.Context, prefix string) (revision int64, places []place, set int, err error) {
 	known := s.past.known()
 	answer, err := s.client.Do(ctx, wholeQueue(prefix))
@@ -215,7 +215,7 @@ func (s *store) list(ctx context.Context, prefix string) (all []second.Contender
 // A span is the keys from one up to another.
 type span struct{ from, to string }
 
-// rivals are where the keys are for which a contender may have to wait.
+// rivals returns the ranges of the keys for which a contender may have to wait.
 func rivals(ref queue.Ref) []span {
 	if prefix := prefixOf(ref); !ref.Reads {
 		return []span{{prefix, clientv3.GetPrefixRangeEnd(prefix)}}
@@ -223,13 +223,13 @@ func rivals(ref queue.Ref) []span {
 	return others(ref)
 }
 
-// others are where the keys of a queue are that are of another kind.
+// others returns the ranges of the keys in a queue that are of another kind.
 func others(ref queue.Ref) []span {
 	prefix, kind := prefixOf(ref), kindOf(ref)
 	return []span{{prefix, kind}, {clientv3.GetPrefixRangeEnd(kind), clientv3.GetPrefixRangeEnd(prefix)}}
 }
 
-// nobody are the conditions that nobody has come there since a revision.
+// nobody returns the conditions that no key was created in the ranges after a revision.
 func nobody(spans []span, since int64) (conditions []clientv3.Cmp) {
 	for _, s := range spans {
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.from), "<", since+1).WithRange(s.to))
@@ -237,7 +237,8 @@ func nobody(spans []span, since int64) (conditions []clientv3.Cmp) {
 	return conditions
 }
 
-// reads are requests for the own key and those of rivals, and, if it takes that to know whether they are in the way, for what these say.
+// reads returns the requests that read the contender's own key and its rivals. Where only the values show whether rivals block it, these
+// are read as well.
 func reads(ref queue.Ref) (ops []clientv3.Op) {
 	var opts []clientv3.OpOption
 	switch {
@@ -252,7 +253,7 @@ func reads(ref queue.Ref) (ops []clientv3.Op) {
 	return ops
 }
 
-// keysIn are the keys that a transaction has read.
+// keysIn returns all keys that a transaction has read.
 func keysIn(answer *clientv3.TxnResponse) (keys []*mvccpb.KeyValue) {
 	for _, r := range answer.Responses {
 		keys = append(keys, r.GetResponseRange().GetKvs()...)
@@ -264,8 +265,8 @@ func created(ref queue.Ref) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(keyOf(ref)), "=", ref.Token)
 }
 
-// enter creates the key, behind all others, in the transaction that deletes the old one. One for permits is created unless there are
-// keys of another number.
+// enter creates the key at the tail, in the transaction that deletes the old one. A key for permits is not created if the queue has keys
+// with another number of permits.
 func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, removed queue.Removal, err error) {
 	put, look := s.put(c), reads(c.Ref)
 	conditions, then := []clientv3.Cmp{created(c.Ref)}, []clientv3.Op{put} // it has no token yet, as no key has that is not there
@@ -305,7 +306,8 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 		s.suspect()
 		return v, removed, errGone // a key of ours that was deleted, and is back
 	default:
-		// By an earlier request, which has deleted the old one most likely. But one for a former key of that name may be late.
+		// An earlier request has created the key, and has most likely deleted the old one. But a request for an earlier key of the same name
+		// may also have been late, so the result is Kept.
 		removed = queue.Kept
 	}
 	c.Token = places[own].Token
@@ -316,7 +318,7 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 	return v, removed, nil
 }
 
-// otherNumber says that there is another number of permits than a contender has entered with.
+// otherNumber is the error that there is another number of permits than the one that a contender has entered with.
 type otherNumber struct {
 	error
 	permits int // that there are
@@ -324,7 +326,7 @@ type otherNumber struct {
 
 func (o otherNumber) Unwrap() error { return o.error }
 
-// sameNumber returns an error if one wants permits, and there is another number of them: the one that was set, or else that of any key.
+// sameNumber returns an error if a contender wants permits and another number applies: the one that was set, or else the one in any key.
 func (s *store) sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
 	if ref.Permits == 0 {
 		return nil
@@ -349,14 +351,15 @@ func (s *store) sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
 	return otherNumber{fmt.Errorf("%w: there are %d, not %d", second.ErrTooManyPermits, permits, ref.Permits), permits}
 }
 
-// resize sets how many permits there are.
+// resize stores the number of permits.
 func (s *store) resize(ctx context.Context, ref queue.Ref) error {
 	_, err := s.commit(s.client.Txn(ctx).Then(clientv3.OpPut(numberKey(prefixOf(ref)), strconv.Itoa(ref.Permits))))
 	return err
 }
 
-// try creates the key on the condition that no rival has come since a revision at which none was in the way, at first that none has
-// ever: no condition can ask what many values say, but those who were there can only want less by then.
+// try creates the key on the condition that no rival was created after a revision at which none blocked it. It first tries with the
+// condition that there was never one. etcd has no condition on many values, but keys that were read at that revision can only ask for
+// less since then.
 func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err error) {
 	put := s.put(c)
 	own := placeOf(&mvccpb.KeyValue{Key: put.KeyBytes(), Value: put.ValueBytes(), CreateRevision: math.MaxInt64})
@@ -410,8 +413,8 @@ func (s *store) leave(ctx context.Context, session string, ref queue.Ref) (remov
 	return queue.Removed, nil
 }
 
-// remove deletes the key with a token, whichever process or library created it. The create revision finds the key, as its name may
-// contain characters that [second.Text] has replaced.
+// remove deletes the key with a token, whichever process or library created it. It finds the key by the create revision, since the
+// displayed name may contain characters that [second.Text] has replaced.
 func (s *store) remove(ctx context.Context, ref queue.Ref) (queue.Removal, error) {
 	prefix := prefixOf(ref)
 	found, err := s.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
@@ -435,8 +438,7 @@ func (s *store) remove(ctx context.Context, ref queue.Ref) (queue.Removal, error
 	return queue.Removed, nil
 }
 
-// ask writes to the keys of those that have the lock, in one transaction for each, that they are asked for it. It is nothing if
-// nobody has the lock.
+// ask writes the request to the holders' keys, in one transaction for each key. If the lock is free, it does nothing.
 func (s *store) ask(ctx context.Context, path string) error {
 	_, places, _, err := s.read(ctx, prefixOf(queue.Ref{Path: path}))
 	if err != nil {
@@ -462,7 +464,7 @@ func (s *store) ask(ctx context.Context, path string) error {
 	return nil
 }
 
-// wrote notes what was put.
+// wrote records what was written to a key, for the next change of it.
 func (s *store) wrote(put clientv3.Op, revision int64) {
 	key := string(put.KeyBytes())
 	s.written.Store(key, placeOf(&mvccpb.KeyValue{
@@ -473,8 +475,8 @@ func (s *store) wrote(put clientv3.Op, revision int64) {
 // never is a revision at which no key was written.
 const never = -1
 
-// change marks the key of a contender of ours. Unless somebody else has written to it, what is there is known. The create revision, and
-// with it place and token, stay.
+// change sets a field in the value of a contender's key. If only this process has written to the key, its content is known and need not
+// be read. The create revision stays the same, and therefore the place and the token, too.
 func (s *store) change(ctx context.Context, c queue.Command, field, to string, set func(place) bool) (queue.View, error) {
 	known := place{modified: never} // it is read first
 	if p, ok := s.written.Load(keyOf(c.Ref)); ok {
@@ -487,9 +489,9 @@ func (s *store) change(ctx context.Context, c queue.Command, field, to string, s
 	return v, err
 }
 
-// mark sets a field in the value of a key until it is set, or another key, or none, is there. It returns what is there then, and how
-// the contender stands. The condition of each write is that nothing was written since what is known: else a mark that somebody else
-// has put there would be lost. The key stays on its lease.
+// mark sets a field in the value of a key. It repeats the write until the field is set, or the key is gone or another one. It returns the
+// place as it is then, and the state of the contender. Each write requires that the key was not written since its content was read;
+// otherwise a mark from another process would be lost. The key stays attached to its lease.
 func (s *store) mark(ctx context.Context, ref queue.Ref, known place, field, to string, set func(place) bool) (
 	found place, v queue.View, err error) {
 	prefix, key := prefixOf(ref), keyOf(ref)

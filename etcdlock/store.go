@@ -24,7 +24,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A store is etcd as this process sees it, over a client that belongs to the program. A session is an etcd lease, under which
+// A store is the connection of this process to etcd, over a client that belongs to the program. A session is an etcd lease, under which
 // all keys of the process are created.
 type store struct {
 	client  *clientv3.Client
@@ -37,8 +37,8 @@ type store struct {
 	written sync.Map    // the places of our contenders, by key, as far as what is there is known
 	detach  func() bool // from the client
 
-	// The stream that new watches share, among those of the client: they have one for each set of metadata. It is changed when one
-	// has fallen silent, or refuses a watch.
+	// stream numbers the client's watch stream that new watches use. The client has one stream for each set of metadata. The number changes
+	// when a stream stops responding or refuses a watch.
 	stream atomic.Int64
 
 	mu      sync.Mutex         // guards the field below; before that of a mirror
@@ -64,7 +64,7 @@ func (s *store) trouble() error {
 	return nil
 }
 
-// away says why etcd cannot be reached, and where it was tried.
+// away returns the error that etcd cannot be reached, with the addresses that were tried.
 func (s *store) away(why error) error {
 	return fmt.Errorf("etcd cannot be reached at %s: %w", strings.Join(s.client.Endpoints(), ", "), why)
 }
@@ -116,7 +116,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	return s.conclude(c, a, err)
 }
 
-// conclude says in an answer what became of a command whose last request ended with err.
+// conclude completes the answer to a command whose last request ended with err.
 func (s *store) conclude(c queue.Command, a queue.Answer, err error) queue.Answer {
 	if other, ok := errors.AsType[otherNumber](err); ok {
 		return queue.Answer{Outcome: queue.Denied, Err: err, Permits: other.permits}
@@ -128,7 +128,7 @@ func (s *store) conclude(c queue.Command, a queue.Answer, err error) queue.Answe
 	case a.Outcome == queue.Unknown && !answered(err):
 		a.Away = s.away(err)
 		if c.Op == queue.Open || c.Op == queue.Beat {
-			// Else grpc waits ever longer, up to two minutes, before it dials again.
+			// Otherwise grpc waits longer and longer, up to two minutes, before it dials again.
 			s.client.ActiveConnection().ResetConnectBackoff()
 		}
 	}
@@ -140,13 +140,13 @@ func (s *store) conclude(c queue.Command, a queue.Answer, err error) queue.Answe
 
 var errGone = errors.New("the key to be removed is not there")
 
-// denied is an error that no other try fixes, and not etcd's.
+// denied is an error that no retry fixes and that does not come from etcd.
 type denied struct{ error }
 
 func (d denied) Unwrap() error { return d.error }
 
-// outcomeOf tells what became of a request that ended with err. Whatever is not known to be harmless is Unknown: a server
-// answers "request timed out" to what it may apply later.
+// outcomeOf classifies a request that ended with err. Every error that is not known to be harmless is Unknown: a server answers "request
+// timed out" to a request that it may apply later.
 func outcomeOf(err error) queue.Outcome {
 	switch {
 	case err == nil:
@@ -173,7 +173,7 @@ func outcomeOf(err error) queue.Outcome {
 	return queue.Unknown
 }
 
-// answered reports whether etcd has said something, be it that it refuses.
+// answered reports whether etcd has answered, even with a refusal.
 func answered(err error) bool {
 	switch codeOf(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
@@ -190,7 +190,7 @@ func codeOf(err error) codes.Code {
 	return status.Code(err) // Unknown of what is not grpc's, such as the end of a context
 }
 
-// call makes a request that is no command.
+// call makes a request that belongs to no command.
 func (s *store) call(ctx context.Context, request func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, s.tier.Patience())
 	defer cancel()
@@ -204,7 +204,7 @@ func (s *store) call(ctx context.Context, request func(context.Context) error) e
 	return err
 }
 
-// grant asks for a lease.
+// grant requests a lease.
 func (s *store) grant(ctx context.Context) (session string, ttl time.Duration, err error) {
 	granted, err := s.client.Grant(ctx, int64(s.options.TTL/time.Second))
 	if err != nil {
@@ -242,7 +242,7 @@ func (s *store) attached(ctx context.Context, session string) (present []queue.R
 	return present, nil
 }
 
-// checkVersions warns about servers that cannot keep what is promised. It asks each once, and says nothing about those that do
+// checkVersions warns about servers that cannot keep the promises of this package. It asks each server once, and ignores those that do
 // not answer.
 func (s *store) checkVersions() {
 	for _, endpoint := range s.client.Endpoints() {
@@ -256,13 +256,13 @@ func (s *store) checkVersions() {
 	}
 }
 
-// Names are those that the keys of a session had, and that can be used again. etcd keeps the name of a key that was deleted until
-// it compacts its history, and goes through all of them when it reads a queue: were each name fresh, a lock
-// would become slower with each turn.
+// Names are key names of a session that can be used again. etcd keeps the name of a deleted key until it compacts its history, and
+// reading a queue goes through all kept names. With fresh names, a lock would therefore become slower with each acquisition.
 //
-// A name comes back with the answer that its key was deleted, which there is once for each. What may be executed later does no harm
-// to the next key of that name: deletes ask for the revision at which theirs was created, and changes for the one at which it was
-// written last. But once a command was not answered, which may be executed at any time, names are fresh: the audit goes by them.
+// A name can be used again once the deletion of its key was answered, which happens once for each key. A command that is executed late
+// does no harm to the next key of the name: a delete requires the revision at which its key was created, and a change the revision of the
+// last write. But a command without an answer may be executed at any time, and the audit recognizes its key by the name. From then on all
+// names are fresh.
 type names struct {
 	mu      sync.Mutex // guards the fields below
 	session string

@@ -91,7 +91,7 @@ func (s *Server) Connect(opts ...tier.RegistryOption) (*tier.Registry, error) {
 // none is the type of this store's own options: there are none.
 type none struct{ tier.RegistryOption }
 
-// process is that of a registry. A registry that is closed has none, and so no fault concerns it.
+// process returns the process of a registry. A closed registry has none, so no fault can affect it.
 func (s *Server) process(locks *tier.Registry) *memory.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -79,12 +79,13 @@ func NewAdvisory(ctx context.Context, pool *pgxpool.Pool, opts ...tier.RegistryO
 
 // An advisory is a store over PostgreSQL's session advisory locks.
 //
-// What is particular: each contender has a session at the server of its own, in which it waits for the advisory lock of its path and
-// holds it, and which the server ends when it is idle for the TTL; so each has a lease of its own, and all that a command may leave
-// goes with a connection that is closed.
+// Each contender has a server session of its own. In it the contender waits for the advisory lock of its path, and holds it. The server
+// ends the session when it was idle for the TTL, so each contender has a lease of its own, and closing the connection undoes everything
+// that a command may have left.
 //
-// Sessions that nobody uses are kept for others for a while. One more connection, the ear, hears who waits and who is asked, and looks
-// at the queues: a connection that waits is busy. A connection that holds is read for its end, and has the server answer for the lease.
+// Unused sessions are kept for a while, for other contenders. A waiting connection is busy. Therefore one more connection receives the
+// notifications (a process waits, a process asks for the lock), and reads the queues. On the connection of a holder, the store waits for
+// the connection's end, and renews the lease with requests.
 type advisory struct {
 	base
 	config *pgxpool.Config // how to connect
@@ -97,7 +98,7 @@ type advisory struct {
 	spares []*line
 }
 
-// openAdvisory returns a tier on a store that begins to connect.
+// openAdvisory returns a tier on a new store, which starts to connect.
 func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	o.Margin = cmp.Or(o.Margin, o.TTL/3)
 	wires, hangUp := context.WithCancel(context.Background())
@@ -122,8 +123,8 @@ func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	return s.tier, nil
 }
 
-// advisoryKey is the key of the advisory lock of a path: the first eight bytes of the SHA-256 of its name here. Two paths with the same key
-// exclude each other, no more.
+// advisoryKey is the key of the advisory lock of a path: the first eight bytes of the SHA-256 of its name here. Two paths with the same
+// key exclude each other; that does no other harm.
 func advisoryKey(path string) string {
 	sum := sha256.Sum256([]byte("tierlock:" + path))
 	return strconv.FormatInt(int64(binary.BigEndian.Uint64(sum[:8])), 10)
@@ -146,7 +147,7 @@ func (s *advisory) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		return s.enter(ctx, c)
 	case queue.Leave:
 		return s.leave(ctx, c)
-	case queue.Look: // for somebody who wants to know now, and of those who come soon
+	case queue.Look: // for a caller that wants to know now, and for waiters that come soon
 		s.stir(0)
 		return s.tend(ctx, c, (*entry).beat)
 	case queue.Share:
@@ -161,7 +162,7 @@ func (s *advisory) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}
 }
 
-// failed is the answer to what was not executed, or is undone.
+// failed is the answer to a command that was not executed, or was undone.
 func (s *advisory) failed(err error) queue.Answer {
 	if classify(err) == queue.Denied || errors.Is(err, errors.ErrUnsupported) {
 		return queue.Answer{Outcome: queue.Denied, Err: err}
@@ -169,8 +170,8 @@ func (s *advisory) failed(err error) queue.Answer {
 	return queue.Answer{Outcome: queue.Failed, Err: err}
 }
 
-// beat has the server answer on the ear, or on a new one. A session of the tier is the time for which it does: after a TTL without that
-// none of ours is left at the server.
+// beat sends a request on the notification connection, or on a new one. The tier's session lasts as long as such requests are answered:
+// after a TTL without an answer, the server has ended all of our sessions.
 func (s *advisory) beat(ctx context.Context, op queue.Op) queue.Answer {
 	heard := time.Duration(s.heard.Load())
 	_, err := s.ear.open(ctx)
@@ -186,7 +187,7 @@ func (s *advisory) beat(ctx context.Context, op queue.Op) queue.Answer {
 	return queue.Answer{Outcome: queue.Done, Name: s.Name(""), TTL: s.options.TTL}
 }
 
-// hears makes a connection for the ear.
+// hears opens the notification connection.
 func (s *advisory) hears(ctx context.Context) (*line, error) {
 	l, err := s.dial(ctx)
 	if err == nil {
@@ -197,7 +198,7 @@ func (s *advisory) hears(ctx context.Context) (*line, error) {
 	return l, err
 }
 
-// told handles a notification that a process waits for a lock, or asks for it. It may come late or never.
+// told handles a notification that another process waits for a lock, or asks for one. Notifications may be late or lost.
 func (s *advisory) told(n *pgconn.Notification) {
 	verb, rest, _ := strings.Cut(n.Payload, " ")
 	who, what, _ := strings.Cut(rest, " ")
@@ -211,10 +212,11 @@ func (s *advisory) told(n *pgconn.Notification) {
 	}
 }
 
-// nearest is the time between two looks at first.
+// nearest is the first time between two reads of the queues.
 const nearest = 2 * time.Millisecond
 
-// stir has the ear look around soon, and from then on ever more rarely: whoever is expected may still be on the way.
+// stir makes the notification connection read the queues soon, and then at growing intervals, since the expected waiter may not be in the
+// queue yet.
 func (s *advisory) stir(after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +224,8 @@ func (s *advisory) stir(after time.Duration) {
 	s.ear.hurry(time.Now().Add(after))
 }
 
-// lookAround looks at the queues of our entries, or just has the server answer. Who holds is looked after by each beat besides.
+// lookAround reads the queues of our entries. If there are none, it only shows that the server answers. Holders are also checked at each
+// heartbeat.
 func (s *advisory) lookAround(ctx context.Context) error {
 	var all []*entry
 	var keys []string
@@ -252,7 +255,7 @@ func (s *advisory) lookAround(ctx context.Context) error {
 	return nil
 }
 
-// talk asks on the ear, if there is one.
+// talk sends a statement on the notification connection, if there is one.
 func (s *advisory) talk(ctx context.Context, c call) (rows [][][]byte, err error) {
 	err = s.ear.talk(ctx, func(l *line) (err error) {
 		rows, err = l.ask(l.bound, c)
@@ -261,14 +264,14 @@ func (s *advisory) talk(ctx context.Context, c call) (rows [][][]byte, err error
 	return rows, err
 }
 
-// look asks who has or wants the locks of these keys, the holder first.
+// look reads which sessions have or want the locks of these keys, the holder first.
 func (s *advisory) look(ctx context.Context, keys ...string) (map[string][]place, error) {
 	rows, err := s.talk(ctx, call{"look", "{" + strings.Join(keys, ",") + "}"})
 	return places(rows), err
 }
 
-// list reads the lock table of the server once. Those that wait have no token yet. In a grace period, all that the server has granted
-// was granted since that began.
+// list reads the lock table of the server once. Waiters have no token yet. In a grace period, every lock that the server shows as granted
+// was granted after the period had begun.
 func (s *advisory) list(ctx context.Context, key string) queue.Answer {
 	queues, err := s.look(ctx, key)
 	if err != nil {
@@ -282,8 +285,8 @@ func (s *advisory) list(ctx context.Context, key string) queue.Answer {
 	return a
 }
 
-// ask notifies those that have the lock. A notification can be lost, so it is sent again until each shows in its name that it knows,
-// or has given the lock up; after a moment, in the background.
+// ask notifies the holders that the lock is wanted. A notification can be lost. It is therefore sent again, in the background, until the
+// session name of each holder shows that it knows, or the holder has released the lock.
 func (s *advisory) ask(ctx context.Context, key string) queue.Answer {
 	unaware, err := s.askOnce(ctx, key)
 	if err != nil {
@@ -292,7 +295,7 @@ func (s *advisory) ask(ctx context.Context, key string) queue.Answer {
 	moment, cancel := context.WithTimeout(ctx, s.options.TTL/8)
 	defer cancel()
 	second.Do(moment, s.ear.Go, func() (any, error) {
-		ctx, cancel := context.WithTimeout(s.tier.Context(), s.options.TTL) // after which whoever had the lock and is not heard from has lost it
+		ctx, cancel := context.WithTimeout(s.tier.Context(), s.options.TTL) // after that time, a holder that does not respond has lost the lock
 		defer cancel()
 		for pace := retry.New(); (unaware || err != nil) && retry.Pause(ctx, pace.NextBackOff()) == nil; {
 			unaware, err = s.askOnce(ctx, key)
@@ -302,7 +305,7 @@ func (s *advisory) ask(ctx context.Context, key string) queue.Answer {
 	return queue.Answer{Outcome: queue.Done}
 }
 
-// askOnce asks those that do not know it yet, and reports whether there was one.
+// askOnce notifies the holders that do not know it yet, and reports whether there was one.
 func (s *advisory) askOnce(ctx context.Context, key string) (unaware bool, err error) {
 	queues, err := s.look(ctx, key)
 	for _, p := range queues[key] {
@@ -335,7 +338,7 @@ func (s *advisory) Close() {
 	s.hangUp()
 }
 
-// session returns a connection that nobody uses, the one that was used last, so that the others grow old; or a new one.
+// session returns an unused connection, or a new one. It takes the one that was used last, so that the others grow old and are closed.
 func (s *advisory) session(ctx context.Context) (*line, error) {
 	s.dropSpares(false)
 	s.mu.Lock()
@@ -349,7 +352,7 @@ func (s *advisory) session(ctx context.Context) (*line, error) {
 	return s.dial(ctx)
 }
 
-// keep keeps a connection whose session has neither lock nor contender for others.
+// keep keeps a connection for others. Its session has neither a lock nor a contender.
 func (s *advisory) keep(x *line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -357,7 +360,7 @@ func (s *advisory) keep(x *line) {
 	s.spares = append(s.spares, x)
 }
 
-// dropSpares closes the connections that nobody has used for so long that the server may have ended their sessions, or all.
+// dropSpares closes the unused connections: all, or those that the server may have ended because they were idle for too long.
 func (s *advisory) dropSpares(all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -370,7 +373,7 @@ func (s *advisory) dropSpares(all bool) {
 	})
 }
 
-// runtime are the settings of a session. The server ends it when it has been idle for the TTL.
+// runtime returns the settings of a session. With them the server ends a session that has been idle for the TTL.
 func runtime(ttl time.Duration) map[string]string {
 	ms, seconds := milliseconds(ttl), strconv.FormatInt(int64((ttl+time.Second-1)/time.Second), 10)
 	return map[string]string{
@@ -380,7 +383,7 @@ func runtime(ttl time.Duration) map[string]string {
 		"statement_timeout":                   "0", // a wait is one
 		"lock_timeout":                        "0",
 		"default_transaction_read_only":       "off",
-		// A peer that has fallen silent is noticed, but not before its lease is over.
+		// The server detects a peer that does not respond, but only after its lease has ended.
 		"tcp_user_timeout":        ms,
 		"tcp_keepalives_idle":     seconds,
 		"tcp_keepalives_interval": "1",
@@ -398,7 +401,7 @@ func (s *advisory) dial(ctx context.Context) (*line, error) {
 	return l, err
 }
 
-// prepare has a session that serves know our statements, and asks how long the grace period lasts.
+// prepare prepares the statements in a new session, and reads how long the grace period lasts.
 func (s *advisory) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if err := versions.check(ctx, conn); err != nil {
 		return err
@@ -406,7 +409,7 @@ func (s *advisory) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if err := s.options.first.declare(ctx, conn, s.options.TTL.Milliseconds()); err != nil {
 		return err
 	}
-	// A session that waits is not idle: only this tells that its client is gone, on systems that can.
+	// A waiting session is not idle. Only this setting detects that its client is gone, on systems that support it.
 	conn.PgConn().Exec(ctx, "SET client_connection_check_interval = "+milliseconds(min(s.options.TTL/8, time.Second))).Close()
 	var setup []string
 	for name, statement := range statements {
@@ -435,30 +438,30 @@ var errNoLease = errors.New("the session does not have the idle_session_timeout 
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// The statements, by the names under which each session has them prepared. $1 is a key; $2 is what pg_stat_activity shows of a session,
-// behind its token; $3 says whether the lock is shared.
+// statements are the prepared statements of each session, by name. $1 is a key; $2 is the text behind the token in pg_stat_activity; $3
+// says whether the lock is shared.
 //
-// A token is drawn once the lock is granted, so that it is greater than all before, and once no transaction under the lock before that has
-// still to commit. It is in the name of the session only while that has the lock: the guard of a transaction looks at both, one after the
-// other.
+// A token is drawn after the lock is granted, so it is greater than all tokens before. It is also drawn after the last transaction under
+// the previous hold has committed. The session's name has the token only while the session has the lock. The guard of a transaction
+// checks both, one after the other.
 var statements = map[string]string{
 	"try":       taking("pg_try_advisory_lock", "WHERE granted"),
 	"lock":      taking("pg_advisory_lock", ""),
 	"leave":     "SELECT set_config('application_name', $2, false), " + inMode("pg_advisory_unlock"),
 	"leave-all": "SELECT pg_advisory_unlock_all()",
 
-	// Who holds a lock alone and asks for a share of it is granted that before all who wait.
+	// The server grants the shared mode to the exclusive holder before all waiters.
 	"share": "WITH l AS MATERIALIZED (SELECT pg_advisory_lock_shared($1)) SELECT pg_advisory_unlock($1) FROM l",
 
-	// Nobody needs a notification that a server has lost in a crash: do not wait for the disk.
+	// The commit need not wait for the disk: after a crash of the server nothing depends on the notification any more.
 	"announce": "SELECT set_config('synchronous_commit', 'off', true), set_config('application_name', $2, false), " +
 		"pg_notify('tierlock', 'waits ' || $1)",
 	"ask": "SELECT set_config('synchronous_commit', 'off', true), pg_notify('tierlock', 'asked ' || $1)",
 
 	"name": "SELECT set_config('application_name', $1, false)",
 
-	// Those that have the locks of these keys, in the order of their tokens, and then those that wait, first the one that waits for
-	// transactions alone. A session may have a lock in both modes for a moment.
+	// look lists the holders of these keys in the order of their tokens, and then the waiters. The first waiter is the one that only waits
+	// for transactions. A session may have a lock in both modes for a moment.
 	"look": `SELECT k.key, l.pid, bool_and(l.mode = 'ShareLock') FILTER (WHERE l.objsubid = 1), bool_and(l.granted) AS has,
 			coalesce(a.application_name, '')
 		FROM pg_locks l CROSS JOIN LATERAL (SELECT (l.classid::bigint << 32) | l.objid::bigint AS key) k
@@ -488,7 +491,7 @@ type place struct {
 	ours    bool // of this package
 }
 
-// places takes the rows of a look.
+// places groups the rows of the look statement by key.
 func places(rows [][][]byte) map[string][]place {
 	queues := make(map[string][]place)
 	for _, row := range rows {
@@ -498,11 +501,11 @@ func places(rows [][][]byte) map[string][]place {
 	return queues
 }
 
-// about is what a contender that queues now says of itself. The name of its session's application is "tierlock", its token, 1 if it was
-// asked for the lock, and that. The server cuts it to 63 bytes, which leaves some 20 for host and label.
+// about returns the description of a contender that enters now. The application name of its session is "tierlock", the token, 1 if the
+// lock was asked for, and this description. The server cuts the name to 63 bytes, which leaves some 20 for host and label.
 func (s *advisory) about(linger time.Duration) string { return s.self.Now(linger).Line(36) }
 
-// placeOf is a place as the name of its application tells. One that waits has no token yet.
+// placeOf reads a place from the application name of its session. A waiter has no token yet.
 func placeOf(pid string, reads, granted bool, name string) place {
 	p := place{second.Contender{ID: pid, Shared: reads}, granted, strings.HasPrefix(name, "tierlock ")}
 	fields := strings.SplitN(name, " ", 4)

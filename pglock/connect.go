@@ -16,12 +16,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// maxRequests is how many requests are sent at a time. Each is over when its transaction is.
+// maxRequests is how many requests are sent at a time. A connection is busy until its transaction is over.
 const maxRequests = 4
 
-// forAll are the settings of every session, whatever the role, the URL or a hook of the pool has set. A path has to be the same text for
-// all, times have to be readable, each statement sees what was committed before it, and nothing but the lock and the network bounds how
-// long one takes.
+// forAll are the settings of every session. They override those of the role, the URL or a hook of the pool. With them a path is the same
+// text for all processes, times can be parsed, each statement sees what was committed before it, and no other setting limits how long a
+// statement takes.
 var forAll = map[string]string{
 	"client_encoding":               "UTF8",
 	"datestyle":                     "ISO",
@@ -32,10 +32,10 @@ var forAll = map[string]string{
 	"transaction_timeout":           "0", // since PostgreSQL 17
 }
 
-// forTables are the settings for locks in tables. A connection is idle between two renewals. Each statement is planned once, to find rows
-// by an index: the tables look small, but what was deleted there stays for a while. The server refuses a
-// statement that waits for another transaction before its client gives up ([queue.Tier.Patience]). So the client does not take the server
-// for unreachable, and the server executes nothing that no client waits for.
+// forTables are the settings for locks in tables. A connection is idle between two renewals, so the server must not end idle ones.
+// Statements are planned once, and find rows by an index: the tables look small to the planner, but deleted rows stay for a while. The
+// server refuses a statement that waits for another transaction before its client gives up ([queue.Tier.Patience]). So the client does
+// not take the server for unreachable, and the server executes nothing that no client waits for.
 func forTables(ttl time.Duration) map[string]string {
 	settings := map[string]string{
 		"idle_session_timeout": "0",
@@ -46,7 +46,7 @@ func forTables(ttl time.Duration) map[string]string {
 	return settings
 }
 
-// impose sets what the locks depend on, as far as the version of the server has it.
+// impose makes the settings that the locks depend on, leaving out those that the server's version does not have.
 func impose(ctx context.Context, conn *pgx.Conn, settings map[string]string) error {
 	names, values := make([]string, 0, len(settings)), make([]string, 0, len(settings))
 	for name, value := range settings {
@@ -57,8 +57,9 @@ func impose(ctx context.Context, conn *pgx.Conn, settings map[string]string) err
 	return err
 }
 
-// configLike says how to connect: as the program's pool does, until wires ends. The settings that the locks depend on are made after its
-// hooks. Each step is one round trip: a distant server has to be connected to within the time for one request.
+// configLike returns a configuration that connects as the program's pool does, until wires ends. The settings that the locks depend on
+// are made after the pool's hooks. Each step is one round trip, since connecting to a distant server has to fit into the time for one
+// request.
 func configLike(wires context.Context, pool *pgxpool.Pool, settings map[string]string, more func(context.Context, *pgx.Conn) error,
 ) *pgxpool.Config {
 	c := pool.Config()
@@ -81,7 +82,7 @@ func configLike(wires context.Context, pool *pgxpool.Pool, settings map[string]s
 	return c
 }
 
-// examine refuses servers and poolers that locks cannot use.
+// examine refuses servers and poolers with which the locks do not work.
 func examine(ctx context.Context, conn *pgx.Conn) error {
 	var text string
 	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid() || ' ' || version()", pgx.QueryExecModeExec).Scan(&text); err != nil {
@@ -98,8 +99,8 @@ func examine(ctx context.Context, conn *pgx.Conn) error {
 	return checkPooler(ctx, conn, uint32(own))
 }
 
-// requestsLike is for requests, each of which is one round trip: what is prepared for it is so when the connection is new, and no
-// connection is tried out before.
+// requestsLike returns the configuration of the pool for requests, each of which is one round trip. Statements are prepared when a
+// connection is new, and no connection is pinged before its use.
 func requestsLike(wires context.Context, pool *pgxpool.Pool, ttl time.Duration) *pgxpool.Config {
 	c := configLike(wires, pool, forTables(ttl), func(context.Context, *pgx.Conn) error { return nil })
 	c.MaxConns, c.MinConns, c.MinIdleConns = maxRequests, 0, 0
@@ -116,8 +117,7 @@ func requestsLike(wires context.Context, pool *pgxpool.Pool, ttl time.Duration) 
 	return c
 }
 
-// dialUntil makes connections that end with wires, whatever is under way: the driver takes up to 15 s to
-// close one in the middle of a request.
+// dialUntil makes connections that are closed when wires ends, even in the middle of a request, where the driver would take up to 15 s.
 func dialUntil(wires context.Context, dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -141,16 +141,16 @@ func (w *wire) Close() error {
 	return w.Conn.Close()
 }
 
-// errPooler says that connections do not have a session each.
+// errPooler says that connections do not have a server session of their own.
 var errPooler = errors.New("a pooler in between gives each transaction to any session of the server, as PgBouncer does with " +
 	"pool_mode=transaction; connect to the server itself, or to a pool with pool_mode=session")
 
-// checkPooler returns errPooler if what is said on a connection is not said in one session of the server. It sets nothing
-// there, which somebody else's transactions would get.
+// checkPooler returns errPooler if requests on one connection do not all reach the same server session. It changes no setting in that
+// session, which a transaction of another program may get next.
 //
-// A pooler has made up the number by which a client asks for requests to be cancelled, which is that of the server's
-// process for a client that has one. Behind one, another client either gets the same process while the first is
-// there, or keeps that busy, so that the first gets another one; what others do there at the time may hide that, but not each time.
+// A direct connection's cancellation key has the number of its server process; a pooler makes up such numbers. Behind a pooler, a second
+// connection either gets the same server process while the first one is idle, or keeps that process busy, so that the first connection
+// gets another one. Other traffic may hide that, but not in every try.
 func checkPooler(ctx context.Context, conn *pgx.Conn, own uint32) error {
 	if own == conn.PgConn().PID() {
 		return nil
@@ -168,7 +168,7 @@ func checkPooler(ctx context.Context, conn *pgx.Conn, own uint32) error {
 	return nil
 }
 
-// checkApart returns errPooler if the process of a connection, which was own, also serves another one, or has changed.
+// checkApart returns errPooler if the server process of a connection, which was own, also serves the other connection, or has changed.
 func checkApart(ctx context.Context, conn *pgx.Conn, own uint32, other *pgx.Conn) error {
 	tx, err := other.Begin(ctx)
 	if err != nil {
@@ -184,7 +184,7 @@ func checkApart(ctx context.Context, conn *pgx.Conn, own uint32, other *pgx.Conn
 	return nil
 }
 
-// addresses are those of the servers that a pool names.
+// addresses returns the addresses of the servers that a pool names.
 func addresses(pool *pgxpool.Pool) string {
 	c := pool.Config().ConnConfig
 	_, first := pgconn.NetworkAddress(c.Host, c.Port)
@@ -203,7 +203,7 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// backend asks which process of the server it is.
+// backend returns the number of the server process that executes its query.
 func backend(ctx context.Context, q querier) (pid uint32, err error) {
 	err = q.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
 	return pid, err

@@ -58,7 +58,7 @@ func (s *advisory) enter(ctx context.Context, c queue.Command) queue.Answer {
 		return queue.Answer{Outcome: queue.Gone}
 	case err != nil:
 		if old == nil {
-			e.session.drop(err) // nobody else has it
+			e.session.drop(err) // no other goroutine has it
 		}
 		return s.failed(err)
 	}
@@ -103,10 +103,10 @@ func (e *entry) try() (taken bool, err error) {
 	return true, e.granted(rows)
 }
 
-// short is for how long a hold has no goroutine.
+// short is the duration up to which a hold is watched without a goroutine of its own.
 const short = 20 * time.Millisecond
 
-// granted notes that the server has granted the lock.
+// granted records that the server has granted the lock.
 func (e *entry) granted(rows [][][]byte) error {
 	token, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
 	e.session.schedule(time.Now().Add(e.store.options.TTL / 4))
@@ -117,7 +117,7 @@ func (e *entry) granted(rows [][][]byte) error {
 	return err
 }
 
-// giveUp ends the attention for the session.
+// giveUp ends the goroutine that watches the session.
 func (e *entry) giveUp() {
 	e.over.Store(true)
 	if e.now().Token != 0 {
@@ -125,8 +125,8 @@ func (e *entry) giveUp() {
 	}
 }
 
-// wait sends the statement says, which shows others that the session waits, together with the one that waits for the lock. It returns once
-// the first is answered. From then on the wait has the turn.
+// wait sends the statement says, which shows others that the session waits, together with the one that waits for the lock. It returns
+// once the first is answered. The goroutine that waits for the lock then owns the connection.
 func (e *entry) wait(says call) error {
 	x, sent := e.session, e.store.tier.Now()
 	x.wire.SetDeadline(time.Now().Add(x.bound))

@@ -11,9 +11,9 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 )
 
-// classify tells what became of a request that ended with err. A server that says why has rolled the
-// transaction back, unless it is about to end the connection. The driver is not asked whether a request
-// was sent: of a connection that breaks before the answer, it says that it was closed before.
+// classify says whether a request that ended with err was executed. If the server returned an error, it has rolled the transaction back,
+// unless it is about to end the connection. The driver cannot say whether a request was sent: if a connection breaks before the answer,
+// it reports that the connection was already closed.
 func classify(err error) queue.Outcome {
 	switch {
 	case err == nil:
@@ -34,7 +34,7 @@ func classify(err error) queue.Outcome {
 	return queue.Unknown
 }
 
-// refusal is the SQLSTATE with which a server has refused something, empty if none has.
+// refusal returns the SQLSTATE of the server's error, empty if there is none.
 func refusal(err error) string {
 	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return refusal.Code
@@ -42,7 +42,7 @@ func refusal(err error) string {
 	return ""
 }
 
-// permitsIn is how many permits there are, as a server says that has refused another number of them.
+// permitsIn returns the number of permits that the server has named when it refused another number.
 func permitsIn(err error) (n int) {
 	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
 		n, _ = strconv.Atoi(refusal.Detail)
@@ -50,20 +50,20 @@ func permitsIn(err error) (n int) {
 	return n
 }
 
-// unfit reports whether err says that the database, or the way to it, is none for these locks.
+// unfit reports whether err says that these locks cannot work with the database, or through what is in between.
 func unfit(err error) bool {
 	return unsent(err) || slices.ContainsFunc([]error{errServer, errSchema, errUsed, errPooler, errNoLease, errRights, errEncoding},
 		func(unfit error) bool { return errors.Is(err, unfit) })
 }
 
-// unsent reports whether the driver has refused to encode a value. Then nothing was sent, and the server is not away. The driver has no
-// other mark for this than the text.
+// unsent reports whether the driver has refused to encode a value. In this case nothing was sent, and the server is not to be regarded as
+// unreachable. Only the text of the error shows it.
 func unsent(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "failed to encode args[")
 }
 
-// answered reports whether a server has said something that holds, be it that it refuses. One that shuts
-// down, does not serve yet, has no connection to spare, or is a standby, does not count.
+// answered reports whether a server has given an answer that counts, even a refusal. A server that is shutting down, starting, out of
+// connections, or a standby does not count.
 func answered(err error) bool {
 	if err == nil || errors.Is(err, errOver) || unfit(err) {
 		return true
@@ -81,5 +81,5 @@ func answered(err error) bool {
 
 var errOver = errors.New("the server no longer knows it")
 
-// errNew says that there is another connection, maybe to another server, over which the session was not renewed yet.
+// errNew says that the session was not renewed yet over a new connection, which may lead to another server.
 var errNew = errors.New("the session has not been renewed on the new connection yet")

@@ -50,7 +50,7 @@ type guarded interface {
 	transact(ctx context.Context, all []*queue.Contender, proofs []string, check func() error, f func(pgx.Tx) error) error
 }
 
-// transact is [Tx] under contenders of which check has to say that the locks are ours.
+// transact is [Tx] for contenders; check reports whether this process still has their locks.
 func transact(ctx context.Context, s guarded, all []*queue.Contender, check func() error, f func(pgx.Tx) error) error {
 	var proofs []string
 	for _, c := range all {
@@ -59,15 +59,14 @@ func transact(ctx context.Context, s guarded, all []*queue.Contender, check func
 	return s.transact(ctx, all, proofs, check, f)
 }
 
-// beginQuery is how a guarded transaction begins. Whoever is stuck in it keeps nobody for ever.
+// beginQuery begins a guarded transaction. Its timeouts bound how long a stuck transaction delays others.
 const beginQuery = `begin isolation level read committed read write;
 	set local statement_timeout = %[1]d; set local idle_in_transaction_session_timeout = %[1]d`
 
-// checkDeferred leaves nothing to be checked in the commit, which no timeout ends, and nobody else gets the
-// lock meanwhile.
+// checkDeferred checks deferred constraints before the commit. No timeout ends a commit, and other processes wait for the lock meanwhile.
 const checkDeferred = "set constraints all immediate"
 
-// transact is that of contenders that tierlock.guard knows by their proofs.
+// transact runs f in a transaction for these contenders. tierlock.guard checks them by their proofs.
 func (s *base) transact(ctx context.Context, all []*queue.Contender, proofs []string, check func() error, f func(pgx.Tx) error) error {
 	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
 		return err
@@ -99,8 +98,9 @@ func (s *base) transact(ctx context.Context, all []*queue.Contender, proofs []st
 	})
 }
 
-// perform runs f in a transaction, which it leaves to be committed. At the end of the first tenure the connection is broken, whoever
-// uses it. Then it is closed, too: the pool would take one that is idle for a good one.
+// perform runs f in a transaction and leaves the transaction open for the commit. When the first of the holds ends, the connection is
+// broken, even if f is using it. The connection is then also closed in the pool, which would otherwise regard it as usable once it is
+// idle.
 func (s *base) perform(ctx context.Context, all []*queue.Contender, conn *pgxpool.Conn, f func(pgx.Tx) error) (err error) {
 	wire := conn.Conn().PgConn().Conn()
 	for _, c := range all {
@@ -127,14 +127,14 @@ func (s *base) perform(ctx context.Context, all []*queue.Contender, conn *pgxpoo
 
 const inTransaction, idle = 'T', 'I'
 
-// A body is what the user has of a transaction.
+// A body is the transaction as the user's function gets it.
 type body struct{ pgx.Tx }
 
 func (body) Commit(context.Context) error {
 	return errors.New("pglock: Tx commits when the function has returned")
 }
 
-// rollback gives the connection back. The pool closes one that is in a transaction still.
+// rollback returns the connection to the pool. The pool closes it if it is still in a transaction.
 func (s *base) rollback(ctx context.Context, conn *pgxpool.Conn) {
 	defer conn.Release()
 	if conn.Conn().PgConn().TxStatus() != idle {
@@ -144,8 +144,8 @@ func (s *base) rollback(ctx context.Context, conn *pgxpool.Conn) {
 	}
 }
 
-// commit sends one message, so that the server has all statements or none. The guard refuses it once a lock is lost. It returns how many
-// of them were found to be held.
+// commit sends the guard and the commit in one message, so the server receives all statements or none. The guard fails if a lock was
+// lost. held is the number of contenders whose locks were found to be held.
 func (s *base) commit(conn *pgxpool.Conn, proofs []string) (held int, err error) {
 	ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
 	defer cancel()

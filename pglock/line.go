@@ -34,7 +34,7 @@ type line struct {
 	closed    error     // wraps errDropped and the reason; nil while it is open
 }
 
-// dial opens a connection like those of a pool of [configLike], outside of any pool.
+// dial opens a connection with the settings of a pool of [configLike], but outside of any pool.
 func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, told func(*pgconn.Notification)) (*line, error) {
 	l := &line{turn: make(chan struct{}, 1), bound: bound}
 	config := pool.ConnConfig.Copy()
@@ -97,7 +97,8 @@ func refused(err error) bool {
 	return ok && refusal.Severity != "FATAL" && refusal.Severity != "PANIC"
 }
 
-// begin waits for the turn to talk, which done gives back. After an error the line is closed, or ctx has ended first.
+// begin waits until the caller may use the connection; done passes it on. It returns an error if the connection is closed or ctx ends
+// first.
 func (l *line) begin(ctx context.Context) error {
 	l.mu.Lock()
 	l.wanted++
@@ -121,7 +122,7 @@ func (l *line) begin(ctx context.Context) error {
 
 func (l *line) done() { <-l.turn }
 
-// talk calls f with the turn.
+// talk calls f while the caller owns the connection.
 func (l *line) talk(ctx context.Context, f func() error) error {
 	if err := l.begin(ctx); err != nil {
 		return err
@@ -130,14 +131,14 @@ func (l *line) talk(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// interruptLocked makes the listener return.
+// interruptLocked makes the goroutine that listens return.
 func (l *line) interruptLocked() {
 	if l.listening {
 		l.wire.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
-// hurry makes the listener stop for other work at the time by, or earlier.
+// hurry makes the goroutine that listens stop for other work by the given time at the latest.
 func (l *line) hurry(by time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +156,8 @@ func (l *line) schedule(next time.Time) {
 
 var errDropped = errors.New("the connection is closed")
 
-// attend listens, and calls do when work is due, until over reports true. It returns the error of a broken connection.
+// attend listens for notifications, and calls do whenever work is due, until over reports true. It returns the error of a broken
+// connection.
 func (l *line) attend(over func() bool, do func() error) error {
 	for !over() {
 		due, err := l.listen()
@@ -258,7 +260,7 @@ func (e *ear) away(why error) error {
 	return fmt.Errorf("PostgreSQL at %s cannot be reached: %w", e.at, why)
 }
 
-// lose notes that there is no connection any more, or still none.
+// lose records that there is no connection any more, or still none.
 func (e *ear) lose(l *line, why error) {
 	e.mu.Lock()
 	mine := e.line == l
@@ -272,7 +274,7 @@ func (e *ear) lose(l *line, why error) {
 	}
 }
 
-// talk calls f with the turn on the connection, if there is one.
+// talk calls f while the caller owns the connection, if there is one.
 func (e *ear) talk(ctx context.Context, f func(*line) error) error {
 	l, problem := e.now()
 	if l == nil {
@@ -287,14 +289,14 @@ func (e *ear) talk(ctx context.Context, f func(*line) error) error {
 	})
 }
 
-// hurry makes the connection do the work that is due at the time by, or earlier.
+// hurry makes the connection do its work by the given time at the latest.
 func (e *ear) hurry(by time.Time) {
 	if l, _ := e.now(); l != nil {
 		l.hurry(by)
 	}
 }
 
-// close is called after the last command. It leaves no goroutine of the store.
+// close is called after the last command. It returns when the store has no goroutine left.
 func (e *ear) close() {
 	e.mu.Lock()
 	l := e.line

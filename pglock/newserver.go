@@ -9,19 +9,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A firstUse is the word of the program that nobody has used the server before.
+// A firstUse is the statement of the program (WithNewServer) that the server was not used before.
 type firstUse struct {
-	mark  int64 // is in the record of whoever gave it, in microseconds
+	mark  int64 // identifies the record of the process that wrote it, in microseconds
 	taken atomic.Bool
 }
 
 func newFirstUse() *firstUse { return &firstUse{mark: rand.Int64N(1 << 50)} }
 
-// errUsed says that the server knows better.
+// errUsed says that the server has been used before.
 var errUsed = errors.New("WithNewServer: the database has a record of locks before this process, or was promoted; leave the option out")
 
-// firstSQL makes the record, since long ago, so that there is no grace period. It is found by who repeats it as the answer
-// was lost.
+// firstSQL writes the record of a server with a start long ago, so that there is no grace period. The start has the mark of this process,
+// by which a repeated command finds its own record if the first answer was lost.
 const firstSQL = `WITH durably AS MATERIALIZED (SELECT tierlock.durably()), first AS (UPDATE tierlock.grace_period
 	SET life = tierlock.life(locks), since = 'epoch'::timestamptz + $1::bigint * interval '1 us', longest_ms = $2::bigint
 	WHERE longest_ms = 0 AND NOT EXISTS (SELECT FROM tierlock.session) AND 2 = (SELECT count(*) FROM tierlock.grace_period
@@ -30,7 +30,7 @@ const firstSQL = `WITH durably AS MATERIALIZED (SELECT tierlock.durably()), firs
 		OR EXISTS (SELECT FROM tierlock.grace_period WHERE since = 'epoch'::timestamptz + $1::bigint * interval '1 us')
 	FROM durably`
 
-// declare has the server note the word, once, before it is asked for its grace period. Nil is for a server like any other.
+// declare makes the server record the statement, once, before its grace period is read. It does nothing if f is nil.
 func (f *firstUse) declare(ctx context.Context, conn *pgx.Conn, ttlMS int64) error {
 	if f == nil || f.taken.Load() {
 		return nil

@@ -27,7 +27,7 @@ func WithNewServer() tier.RegistryOption {
 	return option{set: func(o *options) { o.first = newFirstUse() }}
 }
 
-// newOptions returns the options of the store, and those of the registry.
+// newOptions separates the options of the store from those of the registry.
 func newOptions(opts []tier.RegistryOption) (o options, share []tier.Option, err error) {
 	o.Settings = second.Defaults
 	own, share, err := second.Split[option, tier.Option](&o.Settings, opts)

@@ -49,11 +49,11 @@ func front(ctx context.Context, pool *pgxpool.Pool, opts []tier.RegistryOption, 
 	return tier.New(t, share...), nil
 }
 
-// A base is what both kinds of locks have.
+// A base is the common part of both kinds of locks.
 type base struct {
 	ear     ear
 	tier    *queue.Tier
-	pool    *pgxpool.Pool // somebody else's
+	pool    *pgxpool.Pool // belongs to the program
 	options options
 	self    second.Description
 	hangUp  context.CancelFunc // when nothing is to be said any more

@@ -15,8 +15,8 @@ import (
 //go:embed schema.sql
 var firstSchema string
 
-// A history is the SQL of the versions of the schema, from firstVersion on. The first one creates the schema. Each later one changes the
-// version before it into its own, and changes what tierlock.version() returns.
+// A history is the SQL of all versions of the schema, from firstVersion on. The first one creates the schema. Each later one changes the
+// version before it into its own version, including the result of tierlock.version().
 type history []string
 
 // firstVersion is the oldest version of the schema that can be upgraded.
@@ -24,7 +24,7 @@ const firstVersion = 12
 
 var versions = history{firstSchema}
 
-// newest is the version of a program that knows this history.
+// newest returns the newest version in the history, which is the one that the program needs.
 func (h history) newest() int { return firstVersion + len(h) - 1 }
 
 // Schema is the SQL that creates the schema tierlock, for programs with their own database migrations. Execute it once, unchanged, in a
@@ -99,7 +99,7 @@ func (h history) upgrade(ctx context.Context, tx pgx.Tx) error {
 	return h.check(ctx, tx)
 }
 
-// errRights says that the role may not do all that locks need.
+// errRights says that the role lacks rights that the locks need.
 var errRights = errors.New("rights are missing")
 
 const rightsSQL = `SELECT current_user::text, coalesce(string_agg(privilege || ' ON ' || object, ', ' ORDER BY object, privilege), '')
@@ -111,7 +111,7 @@ const rightsSQL = `SELECT current_user::text, coalesce(string_agg(privilege || '
 	UNION ALL SELECT 'SEQUENCE tierlock.token', privilege, has_sequence_privilege('tierlock.token', privilege)
 		FROM unnest(ARRAY['USAGE', 'UPDATE']) privilege) rights WHERE NOT has`
 
-// checkRights returns errRights, with what is missing, unless the role has all that locks in tables need.
+// checkRights returns errRights, with the missing rights, unless the role has all that locks in tables need.
 func checkRights(ctx context.Context, q querier) error {
 	var role, missing string
 	if err := q.QueryRow(ctx, rightsSQL).Scan(&role, &missing); err != nil || missing == "" {
@@ -120,13 +120,14 @@ func checkRights(ctx context.Context, q querier) error {
 	return fmt.Errorf("%w: role %s has not %s; grant it what pglock.Migrate names", errRights, role, missing)
 }
 
-// errEncoding says that the database cannot encode what this process says of itself.
+// errEncoding says that the database cannot encode the description of this process.
 var errEncoding = errors.New("the database cannot encode it")
 
-// errServer says that the server speaks the protocol of PostgreSQL, and does not keep advisory locks as PostgreSQL does.
+// errServer says that the server speaks PostgreSQL's protocol, but its advisory locks do not behave like those of PostgreSQL.
 var errServer = errors.New("the locks need PostgreSQL itself")
 
-// checkServer returns errServer for systems whose advisory locks do not exclude other sessions. The queues have no order there.
+// checkServer returns errServer for systems whose advisory locks do not exclude other sessions. On such systems the queues in tables have
+// no order, either.
 func checkServer(ctx context.Context, q querier) error {
 	var version string
 	if err := q.QueryRow(ctx, "SELECT version()", pgx.QueryExecModeExec).Scan(&version); err != nil {
@@ -135,7 +136,7 @@ func checkServer(ctx context.Context, q querier) error {
 	return checkVersion(version)
 }
 
-// checkVersion is checkServer for the answer of version().
+// checkVersion is checkServer for the result of version().
 func checkVersion(version string) error {
 	for mark, system := range map[string]string{"CockroachDB": "CockroachDB", "-YB-": "YugabyteDB"} {
 		if strings.Contains(version, mark) {
@@ -148,7 +149,7 @@ func checkVersion(version string) error {
 // errSchema says that the database has no schema tierlock that this package can use.
 var errSchema = errors.New("no schema tierlock of the right version")
 
-// found returns the version of the schema in a database, 0 if it has none.
+// found returns the version of the schema in a database, and 0 if there is no schema.
 func found(ctx context.Context, q querier) (version int, database string, err error) {
 	var schema, known bool
 	if err := q.QueryRow(ctx, `SELECT current_database(), to_regnamespace('tierlock') IS NOT NULL, EXISTS (SELECT FROM pg_proc f
@@ -163,8 +164,7 @@ func found(ctx context.Context, q querier) (version int, database string, err er
 	return version, database, err
 }
 
-// check returns errSchema, with what to do about it, unless the database has a schema for a program that knows this history: one of its
-// own version, or of the next one.
+// check returns errSchema, with advice, unless the database has the schema in the version of this history, or in the next one.
 func (h history) check(ctx context.Context, q querier) error {
 	version, database, err := found(ctx, q)
 	if err != nil {

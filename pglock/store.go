@@ -17,9 +17,9 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A store is the database as this process sees it. What the lease depends on goes over the connection of the ear, what may have
-// to wait for others over a few more. While no command is under way there, the ear reads queues that are followed, and hears what the
-// server tells.
+// A store is the connection of this process to the database. The lease depends only on the notification connection. Requests that may
+// have to wait for other transactions use a few more connections. While no command uses the notification connection, it receives
+// notifications, and reads the queues of followers.
 type store struct {
 	base
 	requests *pgxpool.Pool
@@ -35,7 +35,7 @@ type follower struct {
 	told queue.View // the last
 }
 
-// open returns a tier on a store that begins to ask for a session.
+// open returns a tier on a new store, which starts to ask for a session.
 func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	wires, hangUp := context.WithCancel(context.Background())
 	s := &store{followers: make(map[string]follower), unread: make(map[string]bool)}
@@ -68,7 +68,7 @@ func (s *store) Close() {
 	s.hangUp()
 }
 
-// at is a contender in its queue. Permits have one of their own, which is at no path of a lock.
+// at returns the contender with the path of its queue. Permits have a queue of their own, whose path no lock can have.
 func at(r queue.Ref) queue.Ref {
 	if r.Permits > 0 {
 		r.Path += permits
@@ -104,15 +104,15 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 			a.Away = s.ear.away(err)
 		}
 		s.away.Store(&a.Away)
-		if !errors.Is(ctx.Err(), context.Canceled) { // else nobody waits for the answer
+		if !errors.Is(ctx.Err(), context.Canceled) { // else no caller waits for the answer any more
 			s.requests.Reset() // the other connections may be as dead
 		}
 	}
 	return a
 }
 
-// errBusy says that no connection was free for as long as a request is worth: other requests had them, or one was still being made, which
-// goes on. It says nothing of the server; a renewal does.
+// errBusy says that no connection was free for as long as a request may take: other requests had them, or one is still being opened. It
+// does not mean that the server cannot be reached; only a renewal shows that.
 var errBusy = errors.New("no connection for requests is free yet")
 
 // onConnection executes a command on one of the connections for requests.
@@ -165,7 +165,7 @@ func (s *store) request(ctx context.Context, conn *pgxpool.Conn, c queue.Command
 
 var removal = map[bool]queue.Removal{true: queue.Removed, false: queue.Missing}
 
-// proof is what tierlock.guard knows by that a contender has the lock.
+// proof returns the text by which tierlock.guard recognizes a contender that has the lock.
 func (s *store) proof(c *queue.Contender) string { return "'" + c.Ref().ID + "'" }
 
 const leaveSQL = "SELECT tierlock.leave($1, $2)"
@@ -200,15 +200,15 @@ func (s *store) enter(ctx context.Context, conn *pgxpool.Conn, c queue.Command) 
 	return queue.Answer{Outcome: queue.Done, Removed: removal[removed], View: s.grant(v, first)}, nil
 }
 
-// quietSQL is quiet_ms for a process that only looks, and since when the grace period runs. That of a start or a promotion that is not
-// noted yet begins now.
+// quietSQL computes the rest of the grace period, and when it began, for a process that only reads. If a start or a promotion of the
+// server was not recorded yet, the grace period begins now.
 const quietSQL = `SELECT greatest(0, least(longest_ms,
 	ceil(1000 * extract(epoch FROM begun + longest_ms * interval '1 ms' - clock_timestamp()))))::bigint, begun
 	FROM tierlock.grace_period, LATERAL (SELECT CASE WHEN pg_is_in_recovery() THEN 'epoch' WHEN life = tierlock.life('tables') THEN since
 	ELSE clock_timestamp() END AS begun) b WHERE locks = 'tables'`
 
-// list reads the queue as it was at one moment. In a grace period, whoever is first has the lock if it was in the queue before
-// that, as it then had it already.
+// list reads the queue in one snapshot. In a grace period, a contender at the head of the queue has the lock only if it entered before
+// the period, because it had the lock by then.
 func (s *store) list(ctx context.Context, q querier, path string) ([]second.Contender, error) {
 	var quiet int64
 	var begun time.Time
@@ -226,12 +226,13 @@ func (s *store) list(ctx context.Context, q querier, path string) ([]second.Cont
 	return list, err
 }
 
-// hush takes over for how long a server has said that it gives no lock to anybody, in answer to what was sent then.
+// hush records the server's answer that it grants nothing for the next ms milliseconds; sent is when it was asked.
 func (s *store) hush(ms int64, sent time.Time) {
 	s.tier.InGracePeriod(time.Duration(ms)*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")
 }
 
-// grant completes how a contender stands that is first, or not. In a grace period nobody is given a lock.
+// grant completes the view of a contender, which is at the head of the queue if first is true. In a grace period the contender is not
+// granted the lock.
 func (s *store) grant(v queue.View, first bool) queue.View {
 	q := s.tier.GracePeriod()
 	v.Has, v.InGracePeriod = first && q == nil, q != nil
@@ -241,11 +242,12 @@ func (s *store) grant(v queue.View, first bool) queue.View {
 	return v
 }
 
-// now orders views: those of an answer or of a notification by when that came, those of a look by when it was asked.
+// now orders views. A view from an answer or a notification counts from when that arrived; a view from a read counts from when the read
+// was sent.
 func (s *store) now() int64 { return int64(s.tier.Now()) }
 
-// keep executes a command on the connection. On a new one that is to be a renewal that was asked for since, so that it names all who
-// count on it.
+// keep executes a command on the notification connection. On a new connection the first command has to be a renewal that was asked for
+// after the connection was made, so that it names all contenders that depend on it.
 func (s *store) keep(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
 	if c.Op == queue.Open || c.Op == queue.Beat {
 		fresh, err := s.ear.open(ctx)
@@ -281,7 +283,7 @@ func (s *store) keep(ctx context.Context, c queue.Command) (a queue.Answer, err 
 	return a, err
 }
 
-// open begins a session whose news the connection hears.
+// open begins a session whose notifications arrive on the connection.
 func (s *store) open(ctx context.Context, l *line) (a queue.Answer, err error) {
 	l.known = false
 	if err := versions.check(ctx, l.conn); err != nil {
@@ -307,8 +309,8 @@ func (s *store) open(ctx context.Context, l *line) (a queue.Answer, err error) {
 	return a, err
 }
 
-// beat renews a session. Before the first renewal on a connection the server says who queues: it may not be the server of before.
-// Then it may not know all contenders, and what it renews is not their lease; and it may know some that were deleted.
+// beat renews a session. Before the first renewal on a connection it reads which contenders the server has, since this may be another
+// server. That server may lack some of our contenders, so its answer renews no lease of theirs; and it may have some that were deleted.
 func (s *store) beat(ctx context.Context, l *line, c queue.Command) (a queue.Answer, err error) {
 	if a.Doubt = !l.known; a.Doubt {
 		if a.Views, err = s.absent(ctx, l, c); err != nil {
@@ -334,7 +336,7 @@ func (s *store) beat(ctx context.Context, l *line, c queue.Command) (a queue.Ans
 	}
 	s.mu.Unlock()
 	l.schedule(time.Now())
-	if len(stale) > 0 { // whoever comes first removes them
+	if len(stale) > 0 { // the first process that enters removes them
 		s.tier.Spawn(func() {
 			ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
 			defer cancel()
@@ -348,7 +350,7 @@ func (s *store) beat(ctx context.Context, l *line, c queue.Command) (a queue.Ans
 	return a, nil
 }
 
-// absent hears the news of the session from now on, and returns who is not in a queue.
+// absent subscribes to the notifications of the session, and returns the contenders that are in no queue.
 func (s *store) absent(ctx context.Context, l *line, c queue.Command) (views []queue.View, err error) {
 	if _, err := l.conn.Exec(ctx, "LISTEN "+pgx.Identifier{"tierlock " + c.Session}.Sanitize()); err != nil {
 		return nil, err
@@ -375,7 +377,7 @@ func (s *store) absent(ctx context.Context, l *line, c queue.Command) (views []q
 	return views, nil
 }
 
-// present returns those that the server has under a session.
+// present returns the contenders that the server has under a session.
 func present(ctx context.Context, l *line, session string) ([]queue.Ref, error) {
 	rows, err := l.conn.Query(ctx, "SELECT path, id FROM tierlock.contender WHERE session = $1", session)
 	if err != nil {
@@ -386,7 +388,8 @@ func present(ctx context.Context, l *line, session string) ([]queue.Ref, error) 
 
 const dropSQL = "SELECT tierlock.drop($1)"
 
-// maxDrops is how many contenders are deleted at a time: the server has room for some thousand locks only.
+// maxDrops is the number of contenders that are deleted in one transaction, because the server has space for some thousand row locks
+// only.
 const maxDrops = 100
 
 func drop(ctx context.Context, l *line, refs []queue.Ref) error {
@@ -413,7 +416,7 @@ func (s *store) Unfollow(r queue.Ref) {
 	delete(s.followers, r.ID)
 }
 
-// stir has those who follow at path read its queue soon.
+// stir makes the notification connection read the queue at path soon, for those that follow it.
 func (s *store) stir(path string) {
 	s.mu.Lock()
 	s.unread[path] = true
@@ -421,7 +424,7 @@ func (s *store) stir(path string) {
 	s.ear.hurry(time.Now())
 }
 
-// due returns who follows the queues that are to be read, and forgets it.
+// due returns the followers of queues that have to be read, and clears the list of these queues.
 func (s *store) due() (due []queue.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -434,7 +437,8 @@ func (s *store) due() (due []queue.Ref) {
 	return due
 }
 
-// catchUp reads the queues that are to be read. Before the session is renewed over a connection the next renewal sees to it.
+// catchUp reads the queues that have to be read. If the session was not renewed over this connection yet, it leaves that to the next
+// renewal.
 func (s *store) catchUp(l *line) error {
 	l.schedule(time.Now().Add(s.options.TTL)) // a renewal comes before
 	due := s.due()
@@ -459,7 +463,7 @@ func (s *store) catchUp(l *line) error {
 	})
 }
 
-// pass passes a notification on.
+// pass handles a notification.
 func (s *store) pass(n *pgconn.Notification) {
 	switch kind, what, _ := strings.Cut(n.Payload, " "); kind {
 	case "turn":
@@ -474,7 +478,7 @@ func (s *store) pass(n *pgconn.Notification) {
 	}
 }
 
-// tell tells a contender how it stands if it follows.
+// tell reports the state of a contender, if it follows.
 func (s *store) tell(v queue.View) {
 	s.mu.Lock()
 	f, follows := s.followers[v.ID]
@@ -487,8 +491,9 @@ func (s *store) tell(v queue.View) {
 	}
 }
 
-// look returns how contenders stand in their queues, with the error if these cannot be read. Of a lock for which the process waits, only
-// those are read that tell how it stands: else the processes that wait would read the square of their number.
+// look returns the views of contenders. A view has the error if the queue could not be read. For a lock for which this process waits, it
+// reads only the rows that show the place of its contender. If each waiter read the whole queue, the rows read would grow with the square
+// of the number of waiters.
 func (s *store) look(ctx context.Context, l *line, refs ...queue.Ref) (views []queue.View, err error) {
 	asked := s.now()
 	at := make(map[string][]queue.Ref)
@@ -532,7 +537,7 @@ func (s *store) look(ctx context.Context, l *line, refs ...queue.Ref) (views []q
 	return views, err
 }
 
-// waits reports whether a contender follows and did not have the lock when it was told last.
+// waits reports whether a contender follows and did not have the lock in its last view.
 func (s *store) waits(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -551,7 +556,7 @@ func (w *waiters) add(r queue.Ref) {
 	w.paths, w.tokens, w.reads = append(w.paths, r.Path), append(w.tokens, r.Token), append(w.reads, r.Reads)
 }
 
-// queue has those around each read into queues, and into ahead how many are ahead, as far as they are counted.
+// queue adds queries to the batch. They read the contenders around each waiter into queues, and the number of those ahead into ahead.
 func (w *waiters) queue(batch *pgx.Batch, queues map[string][]second.Contender, ahead map[string]int) {
 	batch.Queue(aroundSQL, w.paths, w.tokens, w.reads).Query(into(queues))
 	batch.Queue(aheadSQL, w.paths, w.tokens, w.reads).Query(func(rows pgx.Rows) error {
@@ -564,7 +569,7 @@ func (w *waiters) queue(batch *pgx.Batch, queues map[string][]second.Contender, 
 
 const waitersSQL = "unnest($1::text[], $2::bigint[], $3::boolean[]) w (q, place, reading)"
 
-// aroundSQL reads of each queue those around one that waits.
+// aroundSQL reads, from each queue, the contenders around one waiter.
 var aroundSQL = strings.NewReplacer("unnest($1::text[]) q", waitersSQL,
 	"AND f.path = q,", "AND f.path = q, LATERAL (SELECT tierlock.around(q, coalesce(f.token, 0), place, reading) AS tokens OFFSET 0) a,",
 	"c.token >= coalesce(f.token, 0)", "c.token = ANY (a.tokens)").Replace(lookSQL)
@@ -577,7 +582,7 @@ const lookSQL = `SELECT c.* FROM unnest($1::text[]) q LEFT JOIN tierlock.floor f
 		FROM tierlock.contender c JOIN tierlock.session s ON s.id = c.session
 		WHERE c.path = q AND c.token >= coalesce(f.token, 0) OFFSET 0) c ORDER BY path, token`
 
-// read reads the queues at paths, each as it was at one moment.
+// read reads the queues at paths, each in one snapshot.
 func read(ctx context.Context, q querier, paths ...string) (queues map[string][]second.Contender, err error) {
 	rows, err := q.Query(ctx, lookSQL, paths)
 	if err != nil {
@@ -587,7 +592,7 @@ func read(ctx context.Context, q querier, paths ...string) (queues map[string][]
 	return queues, into(queues)(rows)
 }
 
-// into collects rows in queues. Lower tokens go first. A contender that waits for permits is there with those that it wants.
+// into collects rows into queues. Lower tokens go first. A contender that waits for permits has the number that it wants.
 func into(queues map[string][]second.Contender) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var path string

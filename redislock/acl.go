@@ -9,17 +9,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errDenied says that the user of the client may not do what it has to.
+// errDenied says that the client's user lacks a permission.
 var errDenied = errors.New("permissions of the Redis user are missing")
 
-// allow adds to an error what would have helped.
+// allow adds to an error the ACL rules that would have allowed the request.
 func allow(err error, rules ...string) error {
 	return fmt.Errorf("%w: allow it with ACL SETUSER … %s", err, strings.Join(rules, " "))
 }
 
 var commandDenied = regexp.MustCompile(`'(\S+)' command`)
 
-// advise adds to the error of a request about these keys, as patterns, what would have allowed it.
+// advise adds to the error of a request the rules that would have allowed it, for keys that match these patterns.
 func advise(err error, keys ...string) error {
 	if !redis.HasErrorPrefix(err, "NOPERM") {
 		return err
@@ -36,5 +36,5 @@ func advise(err error, keys ...string) error {
 	return err
 }
 
-// patterns are those of the keys of a lock.
+// patterns match the keys of a lock.
 func patterns(path string) []string { return []string{path, tagged(path) + ":tierlock:*"} }

@@ -14,8 +14,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// guarded runs a script of the user if the contenders have their locks, by the word of the server, and the write is a new one. Those
-// of one contender go one after the other, so that what is executed late, or again, has a number that was there.
+// guarded runs the user's script if, by the server's data and clock, the contenders still hold their locks, and if the write was not
+// executed before. Guarded writes of one contender are sent one after another and numbered, so a script that arrives late or twice has a
+// number that was already executed.
 const guarded = `
 local n, number = tonumber(ARGV[1]), tonumber(ARGV[2])
 local has = (function()

@@ -12,7 +12,8 @@ import (
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
-// listen takes the messages for this process. They come at most once: what is lost, the next heartbeat tells.
+// listen receives the messages for this process. Redis delivers each message at most once; the next heartbeat shows what a lost one would
+// have said.
 func (s *store) listen() {
 	ctx := s.tier.Context()
 	for pace := retry.New(); ctx.Err() == nil; retry.Pause(ctx, pace.NextBackOff()) {
@@ -22,10 +23,10 @@ func (s *store) listen() {
 	}
 }
 
-// channel is where the script tells this process.
+// channel is the Pub/Sub channel to which the script publishes messages for this process.
 func (s *store) channel() string { return "tierlock:" + s.name }
 
-// subscribe listens until the connection breaks, or has been silent although it was asked.
+// subscribe listens until the connection breaks or no longer answers pings.
 func (s *store) subscribe(ctx context.Context, well func()) error {
 	sub := s.client.Subscribe(ctx, s.channel())
 	defer sub.Close()
@@ -55,7 +56,7 @@ func (s *store) subscribe(ctx context.Context, well func()) error {
 	}
 }
 
-// deliver takes a message: the id of a contender, and what the script has to say of it.
+// deliver handles a message: the id of a contender, and its state.
 func (s *store) deliver(message string) {
 	var words []string
 	if json.Unmarshal([]byte(message), &words) == nil && len(words) > 1 { // else it is not of the script

@@ -18,7 +18,7 @@ type options struct {
 	newServer bool
 }
 
-// maxTTL keeps a lease below the time after which unused keys of a lock end.
+// maxTTL is shorter than the time after which unused keys of a lock expire.
 const maxTTL = time.Hour
 
 // WithNewServer declares that no process has used locks on this server before, in a cluster on none of its primaries. The server then
@@ -31,7 +31,7 @@ func WithNewServer() tier.RegistryOption {
 	return option{set: func(o *options) { o.newServer = true }}
 }
 
-// newOptions returns the options of the store, and those of the registry.
+// newOptions separates the options of the store from those of the registry.
 func newOptions(opts []tier.RegistryOption) (o options, share []tier.Option, err error) {
 	o.Settings = second.Defaults
 	own, share, err := second.Split[option, tier.Option](&o.Settings, opts)

@@ -14,7 +14,7 @@ import (
 // of the lock in Redis.
 func ValidatePath(path string) error { return second.CheckPath("redislock", path, checkKey) }
 
-// checkKey reports a path of a lock whose keys would be those of something else.
+// checkKey returns an error for a lock path whose keys would collide with other keys.
 func checkKey(path string) error {
 	switch {
 	case strings.ContainsAny(path, "{}") && !hasTag(path):
@@ -29,18 +29,18 @@ func checkKey(path string) error {
 	return nil
 }
 
-// hasTag reports whether a key has a hash tag, and no braces besides.
+// hasTag reports whether a key has a hash tag and no other braces.
 func hasTag(key string) bool {
 	return strings.Count(key, "{") == 1 && strings.Count(key, "}") == 1 && strings.Index(key, "{")+1 < strings.Index(key, "}")
 }
 
-// keysOf are the keys of the script for the lock at path, which in a cluster are all in one slot.
+// keysOf returns the keys that the script uses for the lock at path. In a cluster they share a slot.
 func keysOf(path string) []string {
 	tag := tagged(path)
 	return []string{path, tag + ownKeys[0], tag + ownKeys[1], tag + ownKeys[2]}
 }
 
-// at is where the queue of a contender is: for permits at a path where no lock can be.
+// at returns the path of a contender's queue. For permits it is a path that no lock can have.
 func at(c queue.Ref) string {
 	if c.Permits > 0 {
 		return tagged(c.Path) + ofPermits
@@ -48,7 +48,7 @@ func at(c queue.Ref) string {
 	return c.Path
 }
 
-// tagged is the beginning of a key that is in the slot of a path.
+// tagged returns a prefix for keys in the slot of a path.
 func tagged(path string) string {
 	if hasTag(path) {
 		return path
@@ -56,7 +56,7 @@ func tagged(path string) string {
 	return "{" + path + "}"
 }
 
-// ownKeys are the ends of the keys beside that of a lock.
+// ownKeys are the suffixes of the keys that exist besides that of a lock itself.
 var ownKeys = []string{":tierlock:queue", ":tierlock:leases", ":tierlock:state"}
 
 const ofPermits = ":tierlock:permits"

@@ -15,20 +15,20 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 )
 
-// A server gets another replication id whenever it begins to be the primary, by its start or by being promoted. The script
-// grants nothing for who has not met the primary with its id, which is to ask the record of that for how long it grants
-// nothing.
+// A server gets another replication id whenever it becomes the primary, at its start or by promotion. The script grants nothing to a
+// process that does not know the primary's id. The process then reads the record of that primary, which says how long the grace period
+// lasts.
 
-// recordKeys are those of what is known of a primary. They are in one slot, whichever server has that: a primary has no slot
-// that it keeps.
+// recordKeys returns the keys of the record of a primary. They share one slot, which any server may have, because a primary does not keep
+// its slots.
 func recordKeys(id string) []string {
 	return []string{records + id, records + "longest", records + "first"}
 }
 
 const records = "{tierlock:primary}:"
 
-// met are the primaries that this process has met, each with for how long it still grants nothing. One whose grace period seems
-// to be over is met once more, since that may have become longer.
+// met lists the primaries that this process knows, each with the remaining time of its grace period. A primary whose grace period seems
+// to be over is looked up once more, since the period may have become longer.
 func (s *store) met() string {
 	var met []string
 	s.primaries.Range(func(id, until any) bool {
@@ -42,13 +42,13 @@ func (s *store) met() string {
 	return strings.Join(met, " ")
 }
 
-// introduced reports whether an answer is that of a primary which the caller has not met: its id, its age, and whether it may
-// have the data of another one.
+// introduced reports whether an answer comes from a primary that this process does not know. Such an answer has its id, its age, and
+// whether it may have the data of an earlier primary.
 func introduced(words []string) bool { return len(words) == 4 && words[0] == "stranger" }
 
 func inherits(words []string) bool { return words[3] == "1" }
 
-// meet asks the record of a primary, which has introduced itself, for how long it grants nothing.
+// meet reads the record of such a primary, which says how long its grace period lasts.
 func (s *store) meet(ctx context.Context, words []string) error {
 	id, age, mark := words[1], words[2], ""
 	if strings.Contains(s.met(), id) { // by now, or for another lock
@@ -78,11 +78,12 @@ func (s *store) meet(ctx context.Context, words []string) error {
 	return nil
 }
 
-// fewest is how many primaries of a cluster are kept in any case.
+// fewest is the number of primaries up to which none is forgotten.
 const fewest = 16
 
-// forgetSome makes room for another primary: all that were met are sent with each command, and each fail-over adds one. A primary that is
-// still there introduces itself again, which costs a request. So of a cluster twice as many are kept as it has.
+// forgetSome forgets known primaries, because each command sends the list of them and each fail-over makes it longer. A primary that
+// still exists then introduces itself again, which costs one request. Of a cluster, up to twice as many primaries as it has are therefore
+// kept.
 func (s *store) forgetSome(ctx context.Context) {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok { // there is no other one
@@ -103,7 +104,7 @@ func (s *store) forgetSome(ctx context.Context) {
 	}
 }
 
-// errNoIdentity says that a primary cannot be told from the one before, so that nothing would be known of grants that were lost.
+// errNoIdentity says that a primary cannot be distinguished from the one before it, so lost grants would go unnoticed.
 var errNoIdentity = errors.New("the server, or a proxy before it, hides master_replid and master_replid2 of INFO replication, which tell " +
 	"a primary that took over; redislock cannot work there")
 
@@ -114,22 +115,22 @@ func identified(err error) error {
 	return err
 }
 
-// errUsed says that the server knows better than the program.
+// errUsed says that WithNewServer was given for a server that has been used before.
 var errUsed = errors.New("WithNewServer: the server has a record of locks before this process, or was promoted, or has the " +
 	"data of another; leave the option out")
 
-// declares reports whether it is still to be noted that nobody has used the primaries before, by the word of the program. That
-// is said once: of one that comes later it is not true.
+// declares reports whether the record still has to be written that the primaries are new, as WithNewServer says. It is written once,
+// because it would not be true for a later primary.
 func (s *store) declares() bool { return s.options.newServer && !s.declared.Load() }
 
-// gracePeriod is how long nobody gets a lock from a primary that is a new one: until what the old one has granted is over, or
-// been renewed for the last time, if that one does not know that it was replaced, and ceases to take writes once it misses its
-// replicas.
+// gracePeriod returns how long a new primary grants nothing: until the grants of the old one have ended, including those that it renewed
+// before it stopped accepting writes for lack of replicas.
 func (s *store) gracePeriod() time.Duration {
 	return s.options.TTL + time.Duration(s.lag.Load())
 }
 
-// examine asks what a server is like, of a cluster each primary, and meets it. It warns of what breaks promises.
+// examine checks each server of the client (in a cluster each primary), and reads its record. It logs a warning about settings that break
+// promises.
 func (s *store) examine(ctx context.Context) error {
 	var mu sync.Mutex // guards the variables below
 	longest, strangers := time.Duration(0), [][]string(nil)
@@ -173,8 +174,8 @@ const (
 	rounding = 2 * time.Second  // for which it may take writes after the lag: it counts whole seconds, and does so once a second
 )
 
-// examineOne checks that the server allows what is needed, since a script that fails halfway would not say which of its commands
-// it was. It returns for how long a primary that was replaced may still take writes, as far as that is bounded.
+// examineOne checks that the user has all permissions, because the error of a script that fails halfway would not say which of its
+// commands was refused. It returns for how long a replaced primary may still accept writes, if that time is bounded.
 func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Duration, err error) {
 	missing, err := aclScript.run(ctx, one, nil, s.channel(), records).StringSlice()
 	if err != nil {

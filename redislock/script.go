@@ -21,7 +21,7 @@ var (
 	aclScript    = load("acl.lua")
 )
 
-// A script is run by its hash, and by its text where the server has to be told that.
+// A script is run by its hash, and by its text if the server does not know it yet.
 type script struct{ text, hash string }
 
 func newScript(text string) script { return script{text, redis.NewScript(text).Hash()} }
@@ -31,13 +31,12 @@ func load(name string) script {
 	return newScript(string(text))
 }
 
-// once is a command that the client does not repeat by itself: whoever sent it wants to know whether it may have been executed
-// twice.
+// once is a command that the client does not repeat by itself, because the caller has to know whether it may have been executed twice.
 type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
 
-// run runs a script once, or twice if the server has to be told its text.
+// run runs a script, and once more with its text if the server did not know it.
 func (x script) run(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
 	send := func(name, what string) *redis.Cmd {
 		words := make([]any, 0, 3+len(keys)+len(args))
@@ -58,12 +57,12 @@ func (x script) run(ctx context.Context, client redis.UniversalClient, keys []st
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 
-// args are those of the script for an operation.
+// args returns the script's arguments for an operation.
 func (s *store) args(op string, c queue.Ref, more ...any) []any {
 	return append([]any{op, micros(s.options.TTL), micros(s.gracePeriod()), c.ID, s.met(), c.Permits}, more...)
 }
 
-// run runs an operation and returns the answer of the script.
+// run runs an operation and returns the script's answer.
 func (s *store) run(ctx context.Context, op string, c queue.Ref, more ...any) ([]string, error) {
 	for {
 		words, err := lockScript.run(ctx, s.client, keysOf(at(c)), s.args(op, c, more...)...).StringSlice()
@@ -76,7 +75,7 @@ func (s *store) run(ctx context.Context, op string, c queue.Ref, more ...any) ([
 	}
 }
 
-// send runs an operation for some contenders at once. What cannot be done for one of them is in its command.
+// send runs an operation for several contenders in one pipeline. An error for one of them is in its command.
 func (s *store) send(ctx context.Context, op string, some []queue.Ref) ([]*redis.Cmd, error) {
 	for {
 		var cmds []*redis.Cmd
@@ -98,7 +97,7 @@ func (s *store) send(ctx context.Context, op string, some []queue.Ref) ([]*redis
 		if unprepared < 0 {
 			return cmds, nil
 		}
-		// A request of its own has the server know the script, and this process the primary.
+		// This separate request loads the script into the server, and makes this process read the record of the primary.
 		if _, err := s.run(ctx, op, some[unprepared]); err != nil {
 			return nil, err
 		}

@@ -19,10 +19,10 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A store is Redis as this process sees it, over a client that belongs to the program.
+// A store is the connection of this process to Redis, over a client that belongs to the program.
 //
-// Redis knows the leases of contenders, each of which ends a TTL after Redis last heard of it, and no sessions. One exists only
-// here: it is a time in which Redis has never failed to answer for as long as a lease lasts.
+// Redis has no sessions. It stores a lease for each contender, which ends one TTL after Redis has last received a request for it. A
+// session exists only in this process: it is a period in which Redis was never silent for as long as a lease lasts.
 type store struct {
 	tier    *queue.Tier
 	client  redis.UniversalClient
@@ -55,7 +55,7 @@ func open(client redis.UniversalClient, o options) *store {
 	return s
 }
 
-// endpoint is what people call the servers of a client: of a cluster, those at which it begins.
+// endpoint returns the addresses of a client for error texts; for a cluster, those that it was configured with.
 func endpoint(client redis.UniversalClient) string {
 	switch client := client.(type) {
 	case *redis.ClusterClient:
@@ -98,7 +98,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	return s.answered(c, words)
 }
 
-// answered is what the script says to a command.
+// answered translates the script's answer to a command.
 func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 	var err error
 	switch {
@@ -132,7 +132,7 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 	return a
 }
 
-// begin asks the server what a process has to know of it, with which a session begins.
+// begin reads what a process has to know about the server, at the start of a session.
 func (s *store) begin(ctx context.Context) queue.Answer {
 	sent := s.tier.Now()
 	if _, err := call(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.examine(ctx) }); err != nil {
@@ -146,11 +146,11 @@ func (s *store) begin(ctx context.Context) queue.Answer {
 	return queue.Answer{Outcome: queue.Done, Name: fmt.Sprint(s.sessions.Add(1)), TTL: s.options.TTL}
 }
 
-// most is how many requests are sent together.
+// most is the number of requests in one pipeline.
 const most = 256
 
-// beat sends one heartbeat for each contender, and is as patient with each so many of them as with any request. After a TTL of
-// silence the first answer is to none of them.
+// beat sends a heartbeat for each contender. It waits for each pipeline as long as for any other request. If Redis was silent for a TTL,
+// the session is over, and no heartbeat counts.
 func (s *store) beat(all []queue.Ref) (a queue.Answer) {
 	sent := s.tier.Now()
 	silent := sent-time.Duration(s.heard.Load()) > s.options.TTL
@@ -177,7 +177,7 @@ func (s *store) beat(all []queue.Ref) (a queue.Answer) {
 	return a
 }
 
-// renewed is the answer to a heartbeat. One that is refused loses its contender alone.
+// renewed returns the view that the answer to a heartbeat shows. If the heartbeat is refused, only this contender is lost.
 func renewed(id string, cmd *redis.Cmd) queue.View {
 	words, err := cmd.StringSlice()
 	v, unread := view(id, words)
@@ -187,8 +187,8 @@ func renewed(id string, cmd *redis.Cmd) queue.View {
 	return v
 }
 
-// goodbye removes what the process has in queues. What is left ends with its lease. It is not sent as other commands are, since
-// the tier is closed.
+// goodbye removes all contenders of the process from their queues. A contender that is left ends with its lease. It uses the client
+// directly, since the tier is closed by now.
 func (s *store) goodbye(ctx context.Context, all []queue.Ref) queue.Answer {
 	for some := range slices.Chunk(all, most) {
 		if _, err := s.send(ctx, string(queue.Leave), some); err != nil {
@@ -198,21 +198,21 @@ func (s *store) goodbye(ctx context.Context, all []queue.Ref) queue.Answer {
 	return queue.Answer{Outcome: queue.Done}
 }
 
-// call makes one request, and waits no longer for its answer than that is worth: by default the client waits on, whatever
-// becomes of the context.
+// call makes one request and waits for its answer no longer than [queue.Tier.Patience]: by default the client goes on waiting when its
+// context ends.
 func call[T any](ctx context.Context, s *store, request func(context.Context) (T, error)) (answer T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.tier.Patience())
 	defer cancel()
 	return second.Do(ctx, s.tier.Spawn, func() (T, error) { return request(ctx) }, func(cause error) error { return cause })
 }
 
-// failed is the answer to a command that ended with an error.
+// failed is the answer to a command that has ended with an error.
 func (s *store) failed(err error) queue.Answer {
 	if errors.Is(err, redis.ErrClosed) { // the program has closed its client
 		s.tier.End()
 		return queue.Answer{Err: second.ErrClosed}
 	}
-	// What is answered from within a script may come after it has written.
+	// An error that a command inside the script returned may come after the script has written.
 	a := queue.Answer{Outcome: outcomeOf(err), Err: err, Begun: strings.Contains(err.Error(), "@user_script")}
 	switch a.Outcome {
 	case queue.Unknown:
@@ -224,14 +224,14 @@ func (s *store) failed(err error) queue.Answer {
 	return a
 }
 
-// passing are the errors of a server that does not serve for the moment, or not with these data. None of them comes once a
-// script has begun to write.
+// passing are errors of a server that is temporarily not available, or not for these keys. A server returns them only before a script has
+// written anything.
 var passing = []string{
 	"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN",
 	"ERR max number of clients reached",
 }
 
-// outcomeOf tells what became of a request that ended with err. Whatever is not known to be harmless is Unknown.
+// outcomeOf classifies a request that ended with err. Every error that is not known to be harmless is Unknown.
 func outcomeOf(err error) queue.Outcome {
 	var answer redis.Error
 	switch {
@@ -243,7 +243,7 @@ func outcomeOf(err error) queue.Outcome {
 		return queue.Unknown
 	}
 	for _, prefix := range passing {
-		// Before Redis 7, the error of a command in a script stands at the end.
+		// Before Redis 7, the error of a command inside a script is at the end of the text.
 		if redis.HasErrorPrefix(err, prefix) || strings.Contains(err.Error(), "-"+prefix+" ") {
 			return queue.Failed
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// view reads what the script says of a contender, on request or by a message.
+// view parses a contender's state, from the script's answer or from a message.
 func view(id string, words []string) (v queue.View, err error) {
 	number := func(i int) int64 {
 		n, e := strconv.ParseInt(words[i], 10, 64)
@@ -35,7 +35,7 @@ func view(id string, words []string) (v queue.View, err error) {
 	return v, err
 }
 
-// list reads the queue. A lock of another library comes first, as the value of its key.
+// list parses the queue. The lock of another library, which is the value of the key, comes first.
 func (s *store) list(words []string) (queue []second.Contender, err error) {
 	const size = 6
 	if len(words)%size != 0 {
@@ -58,8 +58,8 @@ func (s *store) list(words []string) (queue []second.Contender, err error) {
 	return queue, nil
 }
 
-// describe returns what a contender says that queues now, and nothing for other commands: its mode, room for the script, and the
-// process. It is read with each turn, so it is quick to read.
+// describe returns what a contender says of itself when it enters: its mode, space for the script's own mark, and its process. For other
+// commands it is empty. The script reads it at each acquisition, so its format is quick to parse.
 func (s *store) describe(c queue.Command) string {
 	mode := "x-"
 	switch {
@@ -71,7 +71,7 @@ func (s *store) describe(c queue.Command) string {
 	return mode + s.self.Now(c.Linger).Line(10)
 }
 
-// contender reads what one says of itself. A lock of another library says nothing.
+// contender parses what a contender says of itself. The lock of another library has no description.
 func contender(id string, token int64, about string) second.Contender {
 	c := second.Contender{ID: second.Text(id), Token: token}
 	if len(about) >= 2 {

@@ -81,7 +81,7 @@ func (b *Breaking) delete(ctx context.Context, path Path, nodes []string) error 
 	}
 	b.asked.Store(true) // before the look at ctx: if that has not ended, the caller is still there to see it
 	if ctx.Err() != nil {
-		return ErrDeparted // return ErrDeparted // no caller waits for the answer any more
+		return ErrDeparted // no caller waits for the answer any more
 	}
 	_, err := path.Conn.Multi(ops...)
 	if errors.Is(err, zk.ErrBadVersion) {
