@@ -16,7 +16,7 @@ import (
 
 var errDropped = status.Error(codes.Unavailable, "dropped")
 
-// Calls are the requests of a process. A rule may decide what becomes of one.
+// Calls record the requests of a process. A rule may decide what happens to one.
 type calls struct {
 	mu     sync.Mutex // guards the fields below
 	counts map[string]int
@@ -29,7 +29,7 @@ type calls struct {
 	created func(*etcdserverpb.WatchResponse) // sees the next watch that begins; nil if none is to be seen
 }
 
-// A rule sees each request of a method. It returns true for what it has dealt with, by sending it or not.
+// A rule sees each request of a method. It returns true for a request that it has handled itself, by sending it or not.
 type rule func(call) (handled bool, err error)
 
 type call struct {
@@ -38,7 +38,7 @@ type call struct {
 	send  func(context.Context) error
 }
 
-// sever has nothing get through any more, in either direction; nobody is told. When that is healed, what waits has failed.
+// sever blocks all requests and messages in both directions, without an error. When heal is called, those that were blocked fail.
 func (c *calls) sever() (heal func()) {
 	cut := make(chan struct{})
 	c.mu.Lock()
@@ -52,7 +52,7 @@ func (c *calls) sever() (heal func()) {
 	})
 }
 
-// through has f send or receive something, which waits, and then fails, while nothing gets through.
+// through calls f to send or receive something. While the connection is severed it blocks, and then fails.
 func (c *calls) through(ctx context.Context, f func() error) error {
 	if err := c.blocked(ctx); err != nil {
 		return err
@@ -78,14 +78,14 @@ func (c *calls) blocked(ctx context.Context) error {
 	}
 }
 
-// messages has hook see each message to the process, but those that keep its session.
+// messages calls hook for each message to the process, apart from those that keep its session.
 func (c *calls) messages(hook func() (lose bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hook = hook
 }
 
-// loses reports whether the hook loses a message of a method.
+// loses reports whether the hook drops a message of a method.
 func (c *calls) loses(method string) bool {
 	c.mu.Lock()
 	hook := c.hook
@@ -95,7 +95,7 @@ func (c *calls) loses(method string) bool {
 
 func keeps(method string) bool { return strings.HasPrefix(method, "Lease") || method == "Status" }
 
-// nameOf tells the transaction that deletes a key from the others.
+// nameOf gives transactions that delete a key a name of their own.
 func nameOf(method string, req any) string {
 	if txn, ok := req.(*etcdserverpb.TxnRequest); ok && len(txn.Success) == 1 && txn.Success[0].GetRequestDeleteRange() != nil {
 		return "DeleteRange"
@@ -143,7 +143,7 @@ func (c *calls) stream(
 	return s, nil
 }
 
-// silence has the streams that are open hear nothing any more, and nobody is told.
+// silence stops messages on all open streams, without an error.
 func (c *calls) silence() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,14 +152,14 @@ func (c *calls) silence() {
 	}
 }
 
-// begun returns at which revisions the watches were to begin.
+// begun returns the revisions at which watches were to begin.
 func (c *calls) begun() []int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.watches)
 }
 
-// A stream is one whose messages can be lost.
+// A stream is a client stream that can lose messages.
 type stream struct {
 	grpc.ClientStream
 	calls  *calls
@@ -197,7 +197,7 @@ func (s *stream) RecvMsg(m any) error {
 	return nil
 }
 
-// count returns how many requests there were of a method; of all but those that keep the session if it is "".
+// count returns the number of requests of a method, or for "" of all requests that do not keep the session.
 func (c *calls) count(method string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +215,7 @@ func (c *calls) on(method string, r rule) {
 	c.rules[method] = append(slices.Clip(c.rules[method]), r)
 }
 
-// once has handle decide about the n-th request of a method from now, and returns a channel that is closed when that has come.
+// once makes handle decide about the n-th request of a method from now. The returned channel is closed when that request has come.
 func (c *calls) once(method string, n int, handle func(call) error) <-chan struct{} {
 	met := make(chan struct{})
 	var mu sync.Mutex
@@ -233,7 +233,7 @@ func (c *calls) once(method string, n int, handle func(call) error) <-chan struc
 	return met
 }
 
-// drop loses the answer to the next request of a method, which is executed.
+// drop executes the next request of a method and loses the answer.
 func (c *calls) drop(method string) <-chan struct{} {
 	return c.once(method, 1, func(one call) error {
 		if err := one.send(one); err != nil {
@@ -243,12 +243,12 @@ func (c *calls) drop(method string) <-chan struct{} {
 	})
 }
 
-// delay has the next request of a method given up as unanswered, and sent when deliver is called.
+// delay makes the next request of a method fail as unanswered, and executes it when deliver is called.
 func (c *calls) delay(t *testing.T, method string) (met <-chan struct{}, deliver func()) {
 	return c.resend(t, method, func(call) error { return errDropped })
 }
 
-// replay returns what sends the next request of a method once more.
+// replay returns a function that executes the next request of a method once more.
 func (c *calls) replay(t *testing.T, method string) (again func()) {
 	_, again = c.resend(t, method, func(one call) error { return one.send(one) })
 	return again

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// theirs is etcd's own mutex, with which etcdctl locks, at the path of the test's lock.
+// theirs returns etcd's own mutex, which etcdctl uses, at the path of the test's lock.
 func theirs(t *testing.T) *concurrency.Mutex {
 	t.Helper()
 	session := need.Get(concurrency.NewSession(outside(t), concurrency.WithTTL(60)))(t)

@@ -41,7 +41,7 @@ func TestTxnTakesEffectWhileTheLockIsOurs(t *testing.T) {
 	wantData(t, "1")
 }
 
-// Whoever gets ErrUnknown has to look, and whoever gets ErrLost or a refusal need not.
+// After ErrUnknown a caller has to read whether its write took effect. After ErrLost or a refusal it need not.
 func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -98,7 +98,7 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 	})
 }
 
-// The client panics for it, and must not do so where nobody can recover.
+// The client panics for an invalid operation. It must do so in the caller's goroutine, which can recover.
 func TestTxnThatIsNonePanicsInItsCaller(t *testing.T) {
 	t.Parallel()
 	hold := mustHold(t, tier.New(start(t)))

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Nobody waits for the end of the lease under which the late key is.
+// The late key is deleted before the end of its lease.
 func TestRequestThatIsExecutedLateLeavesNothing(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]func(t *testing.T, p *process, until context.Context){
@@ -35,7 +35,7 @@ func TestRequestThatIsExecutedLateLeavesNothing(t *testing.T) {
 	})
 }
 
-// etcd goes through the names of deleted keys until it compacts its history.
+// Reading a queue takes etcd through the names of deleted keys until it compacts its history, so acquisitions must reuse names.
 func TestTurnsUseFewNames(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -72,7 +72,7 @@ func TestNameIsNotUsedAgainWhileARequestMayStillBeApplied(t *testing.T) {
 	}
 }
 
-// The client repeats some requests by itself.
+// The client repeats some requests by itself. The repeated one must not delete a later key with the same name.
 func TestRequestThatIsAppliedAgainDoesNotHitTheNextKeyOfThatName(t *testing.T) {
 	t.Parallel()
 	for what, method := range map[string]string{"release": "DeleteRange", "requeue": "Txn"} {

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// costs checks how many requests and writes f takes. No other test may write meanwhile.
+// costs checks the number of requests and writes of f. No other test may write meanwhile.
 func (p *process) costs(t *testing.T, what string, requests int, wrote int64, f func()) {
 	t.Helper()
 	before, revision := p.calls.count(""), writes(t)
@@ -60,7 +60,7 @@ func TestWhatALockCosts(t *testing.T) {
 	need.Empty(t, "left", left(t))
 }
 
-// The keys of locks below have another slash in their names, and may lie before, among and behind those of the lock.
+// Locks at paths below have keys with another slash in their names, which may sort before, among and after the keys of the lock.
 func TestLocksBelowAreOtherLocks(t *testing.T) {
 	t.Parallel()
 	p, q := start(t), start(t)
@@ -79,7 +79,7 @@ func TestLocksBelowAreOtherLocks(t *testing.T) {
 	}
 }
 
-// A try that is sent again for each key that comes below would be so for as long as locks there are in use.
+// A try is not repeated for each new key of a lock below, which would never end while these locks are in use.
 func TestTryBesideBusyLocksBelow(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []second.Mode{second.Exclusive, second.Reading} {
@@ -108,14 +108,14 @@ func TestKeyTellsOfItsOwner(t *testing.T) {
 	need.That(t, fmt.Sprintf("%+v", o), o.Token == c.Token() && o.ID == c.Ref().ID && o.Label == "<the label>" && o.Linger == 3*time.Second)
 }
 
-// The audit goes by what a lease has.
+// The audit finds contenders by the keys under a lease.
 func TestContenderIsKnownByItsKey(t *testing.T) {
 	for _, ref := range []queue.Ref{{Path: "/a/b", ID: "x-1"}, {Path: "a", ID: "x-1", Reads: true}, {Path: "/a", ID: "x-1", Permits: 12}} {
 		need.Equal(t, "what a key is taken for", refOf(keyOf(ref)), ref)
 	}
 }
 
-// In each queue, the last one is asked how it stands, or all are.
+// In each queue, one case asks for the view of the last contender, and the other for the views of all.
 func TestViews(t *testing.T) {
 	key := func(ref queue.Ref, value string) place {
 		return placeOf(&mvccpb.KeyValue{Key: []byte(keyOf(ref)), CreateRevision: ref.Token, Value: []byte(value)})
@@ -143,10 +143,10 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// ownID is of the form of [store.Name].
+// ownID returns an ID in the form of [store.Name].
 func ownID(first rune) string { return string(first) + strings.Repeat("A", 25) }
 
-// A key that another program has made excludes everybody, also if its value looks like one of ours.
+// A key of another program excludes all contenders, even if its value looks like one of ours.
 func TestForeignKeysLetNobodyPass(t *testing.T) {
 	reader := queue.Ref{Path: "/x", ID: ownID('B'), Token: 2, Reads: true}
 	for name, ours := range map[string]bool{
@@ -160,7 +160,7 @@ func TestForeignKeysLetNobodyPass(t *testing.T) {
 	}
 }
 
-// A name that anybody has made may have characters that are shown as others, or be part of another name.
+// A key of another program may have characters that are displayed as others, and its name may be part of another name.
 func TestBreakFindsAnyKeyByItsToken(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a\x07\nb", "read-\xff", "X", "7-"} {

@@ -24,7 +24,7 @@ func share(t *testing.T, c *queue.Contender) {
 	need.OK(t, c.Share(soon(t)))
 }
 
-// sharing returns a writer with a reader right behind, which it knows of.
+// sharing returns a writer that has become a reader, with another reader right behind it.
 func sharing(t *testing.T, p *process) (c *queue.Contender, reader *wait) {
 	t.Helper()
 	c = acquire(t, p.writer(t))
@@ -33,7 +33,7 @@ func sharing(t *testing.T, p *process) (c *queue.Contender, reader *wait) {
 	return c, reader
 }
 
-// What is asked thrice, or of which the answer is lost, is written once.
+// A mark that is requested three times, or whose answer is lost, is written once.
 func TestMarksKeepThePlaceAndTheLease(t *testing.T) {
 	p, q := start(t), start(t)
 	c, reader := sharing(t, p)
@@ -53,7 +53,7 @@ func TestMarksKeepThePlaceAndTheLease(t *testing.T) {
 	release(t, reader.Must(t), c)
 }
 
-// Each keeps what the other has written.
+// Each of the two writes keeps the field that the other has written.
 func TestShareAndRevocationAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	p, q := start(t), start(t)
@@ -151,8 +151,8 @@ func TestOthersCannotBeAsked(t *testing.T) {
 	need.Equal(t, "the version of their key", need.Get(outside(t).Get(soon(t), key))(t).Kvs[0].Version, 1)
 }
 
-// An enter that is sent again has read the keys of a mutex alone: what the mirror knows of an earlier time, such as that somebody has asked
-// for the lock, is not older than that.
+// An enter that is sent again reads fewer keys than the mirror, so the mirror's knowledge, such as a request for the lock, must not be
+// overwritten by it.
 func TestAnEnterThatIsSentAgainKnowsNoMoreThanAtFirst(t *testing.T) {
 	t.Parallel()
 	p := start(t)

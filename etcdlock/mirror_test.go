@@ -17,8 +17,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A watch that begins in the past is served from a loop that comes round every 100 ms, if anything was written since. So it begins at the
-// present, and the look at the queue comes behind it.
+// etcd serves a watch of a past revision from a loop that runs every 100 ms, if anything was written since. The watch therefore begins at
+// the present, and the queue is read after that.
 func TestHandOverWaitsForNoResync(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -67,7 +67,8 @@ func TestWaiterSurvivesACompaction(t *testing.T) {
 	release(t, w.Must(t))
 }
 
-// A look finds what no event has told, and the next watch is on another stream, though others keep the one that is silent.
+// A read of the queue finds a change that no event has reported. The next watch then uses another stream, although other watches keep the
+// silent one open.
 func TestWaiterNoticesAWatchThatIsSilent(t *testing.T) {
 	t.Parallel()
 	p, q := start(t, tier.WithLeaseTTL(brief)), start(t)
@@ -88,7 +89,7 @@ func TestWaiterNoticesAWatchThatIsSilent(t *testing.T) {
 	need.AtLeast(t, "other streams for watches", p.store.stream.Load(), 2)
 }
 
-// Servers before 3.5 say of an expired token that the watch is not permitted.
+// Servers before 3.5 report an expired token as a watch that is not permitted.
 func TestRefusalOfAWatchIsNoneOfTheQueue(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -133,7 +134,7 @@ func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {
 	need.Equal(t, "times told", p.count("", queue.Unknown), 2)
 }
 
-// The watch begins before the look, so its first events may be older.
+// The watch begins before the queue is read, so its first events may be older than what was read.
 func TestMirrorKeepsWhatALookHasShown(t *testing.T) {
 	key := func(modified int64, value string) *mvccpb.KeyValue {
 		return &mvccpb.KeyValue{Key: []byte("/x/" + ownID('A')), Value: []byte(value), CreateRevision: 1, ModRevision: modified}

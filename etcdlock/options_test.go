@@ -51,7 +51,7 @@ func TestTryWhereNobodyIsSaysSo(t *testing.T) {
 	need.WantMention(t, need.ErrOf(p.mutex(t).TryAcquire(soon(t))), "cannot be reached at 127.0.0.1:1")
 }
 
-// told starts a process whose server says something else than it does, and returns what that has it log.
+// told starts a process whose server's answers are changed, and returns the process and its log.
 func told(t *testing.T, method string, say func(reply any)) (*process, *logtest.Log) {
 	t.Helper()
 	p := prepare(t, []string{server(t).Addr()}, "")
@@ -91,7 +91,7 @@ func TestOldServersAreWarnedAbout(t *testing.T) {
 	}
 }
 
-// secured starts a server that asks for a password, which is r.
+// secured starts a server with authentication. The password is r.
 func secured(t *testing.T) (addrs []string) {
 	t.Helper()
 	srv := childtest.Start(t, etcdserver.Start, etcdserver.Config{NoSync: true})
@@ -118,7 +118,7 @@ func TestWhatIsNotPermittedFailsAtOnce(t *testing.T) {
 	need.WantErr(t, "not at once", ctx.Err(), nil)
 }
 
-// A stream of watches keeps the token that it began with. When that is not valid any more, the stream lives on, but takes no new watch.
+// A stream of watches keeps the token with which it began. When the token has expired, the stream stays open but accepts no new watch.
 func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
 	t.Parallel()
 	addrs := secured(t)

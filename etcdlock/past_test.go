@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A lone etcd is a server of one test, whose data can be set back.
+// An alone is an etcd for one test, whose data can be set back.
 type alone struct {
 	*etcdserver.Server
 	backup string
@@ -38,7 +38,7 @@ func startAlone(t *testing.T) *alone {
 
 func (a *alone) data() string { return filepath.Join(a.Dir(), "data") }
 
-// saves keeps what the server has.
+// saves keeps a copy of the server's data.
 func (a *alone) saves(t *testing.T) {
 	t.Helper()
 	a.Kill()
@@ -46,7 +46,7 @@ func (a *alone) saves(t *testing.T) {
 	need.OK(t, a.Restart(soon(t)))
 }
 
-// goesBack has the server have what it had then.
+// goesBack restarts the server with the copy.
 func (a *alone) goesBack(t *testing.T) {
 	t.Helper()
 	a.Kill()
@@ -55,7 +55,7 @@ func (a *alone) goesBack(t *testing.T) {
 	need.OK(t, a.Restart(soon(t)))
 }
 
-// keys are those below the path of the test.
+// keys returns the keys below the path of the test.
 func (a *alone) keys(t *testing.T) (keys []string) {
 	t.Helper()
 	client := need.Get(clientv3.New(clientv3.Config{Endpoints: []string{a.Addr()}, Logger: zap.NewNop()}))(t)
@@ -66,8 +66,8 @@ func (a *alone) keys(t *testing.T) (keys []string) {
 	return keys
 }
 
-// The backup has the leases of all processes, and of what they have done since nothing: what was taken is free, who waited is nowhere,
-// and what was released is taken. The TTL is so long that no look at a queue comes before the renewal.
+// The backup has the leases of all processes, but none of their later writes: locks taken since are free, waiters have no key, and
+// released locks are taken. The TTL is so long that the renewal comes before any periodic read of a queue.
 func TestEtcdThatGoesBackIsNoticedWithTheNextRenewal(t *testing.T) {
 	t.Parallel()
 	etcd := startAlone(t)
@@ -111,7 +111,8 @@ func TestEtcdThatGoesBackIsNoticedWithTheNextRenewal(t *testing.T) {
 	release(t, kept)
 }
 
-// What is asked for after an answer is newer, whatever its revision. No renewal comes first: the next one is a quarter of a minute away.
+// The answer to a request that was sent after another answer is newer, whatever its revision. No renewal is due meanwhile: the next one
+// is 15 s away.
 func TestLookAtAnEtcdThatHasGoneBackCounts(t *testing.T) {
 	t.Parallel()
 	etcd := startAlone(t)
@@ -130,7 +131,8 @@ func TestLookAtAnEtcdThatHasGoneBackCounts(t *testing.T) {
 	wantErr(t, h.Err(), second.ErrLost)
 }
 
-// A server with an alarm executes nothing until an operator has acted; one that is overwhelmed has not begun.
+// A server with an alarm executes nothing until an operator has acted. A server that is overloaded has not started to execute the
+// request.
 func TestWhatARefusalMeans(t *testing.T) {
 	for err, want := range map[error]queue.Outcome{
 		rpctypes.ErrNoSpace:         queue.Failed,
@@ -145,7 +147,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 	}
 }
 
-// A key that is back may say less than its process now asks for.
+// After a restore a key may exist again with less than its process now asks for.
 func TestKeyThatIsBackIsNotTakenForANewOne(t *testing.T) {
 	t.Parallel()
 	p, q := start(t).of(t, 3), start(t).of(t, 3)

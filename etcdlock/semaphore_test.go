@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A semaphore is that of the test, as a process sees it.
+// A semaphore is the test's semaphore, used by one process.
 type semaphore struct {
 	second.Semaphore
 	*process
@@ -40,7 +40,7 @@ func (s semaphore) take(t *testing.T, k int) []second.Permit {
 	return taken
 }
 
-// try takes k permits, unless that is to be refused.
+// try takes k permits, or checks that it fails with refusal.
 func (s semaphore) try(t *testing.T, k int, refusal error) []second.Permit {
 	t.Helper()
 	taken, err := s.TryAcquire(soon(t), k)
@@ -53,7 +53,7 @@ func (s semaphore) give(t *testing.T, taken ...second.Permit) {
 	need.OK(t, s.Semaphore.Release(taken))
 }
 
-// waits begins an acquisition and returns when it queues.
+// waits starts an acquisition and returns when it is in the queue.
 func (s semaphore) waits(t *testing.T, k int) (granted func() []second.Permit) {
 	t.Helper()
 	ctx, taken, before := soon(t), make(chan []second.Permit, 1), len(left(t))
@@ -107,7 +107,7 @@ func TestTryThatIsOvertakenTakesNothing(t *testing.T) {
 	need.Equal(t, "how often nobody else has queued", q.count(queue.Try, queue.Locked), 1)
 }
 
-// What one has only becomes less, in whatever order that is executed.
+// The permits of a contender only decrease, in whatever order its requests are executed.
 func TestLateRequestTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	for what, late := range map[string]func(p semaphore) (rest []second.Permit){
@@ -154,7 +154,8 @@ func TestLateRequestTakesNothingBack(t *testing.T) {
 	}
 }
 
-// What a request finds is what another one has written since it was made: it compares what that means, not only whether it has changed.
+// A request may find a newer value than the one that was known when it was made. It compares the numbers of permits, and not only whether
+// the value has changed.
 func TestWeightOnlyBecomesLess(t *testing.T) {
 	t.Parallel()
 	p := start(t).of(t, 5)
@@ -177,7 +178,7 @@ func TestWeightOnlyBecomesLess(t *testing.T) {
 	p.give(t, taken...)
 }
 
-// What does not say how many permits it wants may want all.
+// A key that does not say how many permits it wants may want all of them.
 func TestKeysOfOthersCountAsAllPermits(t *testing.T) {
 	t.Parallel()
 	p := start(t).of(t, 3)
@@ -192,7 +193,7 @@ func TestKeysOfOthersCountAsAllPermits(t *testing.T) {
 	p.take(t, 3)
 }
 
-// The number in a key counts, whichever program has made it. A key that says none is not of a semaphore.
+// The number of permits in a key counts, whichever program has created the key. A key without a number does not belong to a semaphore.
 func TestAnotherNumberIsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
@@ -212,7 +213,7 @@ func TestAnotherNumberIsFollowed(t *testing.T) {
 	}
 }
 
-// The key is not that of a contender. One that says no number is an error that names it.
+// The key with the number belongs to no contender. If its value is not a number, the error names the key.
 func TestNumberThatWasSet(t *testing.T) {
 	t.Parallel()
 	p, q := start(t).of(t, 3), start(t).of(t, 5)

@@ -32,7 +32,7 @@ type (
 	wait = waittest.Wait
 )
 
-// shared is the etcd that tests share, and a client that looks from outside the library.
+// shared is the etcd that all tests share, with a client of its own.
 var shared = waittest.Shared[site]{Start: func() (s site, stop func(), err error) {
 	if s.server, err = etcdserver.Start(context.Background(), etcdserver.Config{NoSync: true}); err != nil {
 		return s, nil, err
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) { shared.Main(m) }
 func server(t testing.TB) *etcdserver.Server { return shared.Get(t).server }
 func outside(t testing.TB) *clientv3.Client  { return shared.Get(t).client }
 
-// left returns the keys below the path of the test's own lock, in order of their creation.
+// left returns the keys below the path of the test's lock, in the order of their creation.
 func left(t *testing.T) (keys []string) {
 	t.Helper()
 	answer := need.Get(outside(t).Get(soon(t), lockPath(t)+"/", clientv3.WithPrefix(),
@@ -65,7 +65,7 @@ func left(t *testing.T) (keys []string) {
 	return keys
 }
 
-// stored returns what etcd has of a key, and what that says of its owner.
+// stored returns a key from etcd, and the description of its owner.
 func stored(t *testing.T, key string) (*mvccpb.KeyValue, owner) {
 	t.Helper()
 	answer, err := outside(t).Get(soon(t), key)
@@ -75,7 +75,7 @@ func stored(t *testing.T, key string) (*mvccpb.KeyValue, owner) {
 	return answer.Kvs[0], o
 }
 
-// does is what others do to keys.
+// does executes an operation as another program would.
 func does(t *testing.T, op clientv3.Op) {
 	t.Helper()
 	need.Get(outside(t).Do(soon(t), op))(t)
@@ -88,7 +88,7 @@ func writes(t *testing.T) int64 {
 	return answer.Header.Revision
 }
 
-// A process is what one process has of the library: a tier, over a client of its own whose requests can be interfered with.
+// A process is one process that uses the library: a tier over a client of its own, whose requests can be disturbed.
 type process struct {
 	*queue.Tier
 	store  *store
@@ -99,11 +99,11 @@ type process struct {
 	records []queue.Record
 }
 
-// brief is the TTL of a process whose lease, renewals, or looks the test waits for. Others have one that none of these comes up in,
-// and requests that are answered also by a machine that has something else to do.
+// brief is the TTL of a process in tests that wait for a lease, a renewal, or a periodic read. Other processes have a TTL so long that
+// nothing of this happens, and that a busy machine can answer all requests in time.
 const brief = 3 * time.Second
 
-// start returns another process at the shared server, which ends with the test.
+// start returns another process at the shared server. It ends with the test.
 func start(t *testing.T, opts ...tier.RegistryOption) *process {
 	t.Helper()
 	return startAt(t, []string{server(t).Addr()}, opts...)
@@ -125,7 +125,7 @@ func launch(t testing.TB, addrs []string, opts ...tier.RegistryOption) *process 
 	return p
 }
 
-// prepare returns a process that has a client alone, with that password, if any.
+// prepare returns a process that has only a client yet, with that password, if any.
 func prepare(t testing.TB, addrs []string, password string) *process {
 	t.Helper()
 	p := &process{calls: &calls{counts: make(map[string]int), rules: make(map[string][]rule)}}
@@ -155,7 +155,7 @@ func (p *process) open(t testing.TB, opts ...tier.RegistryOption) {
 	p.Tier = p.store.tier
 }
 
-// count returns how many commands ended with an outcome; none are news.
+// count returns how many commands ended with an outcome, without notifications.
 func (p *process) count(op queue.Op, outcome queue.Outcome) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,14 +167,14 @@ func (p *process) count(op queue.Op, outcome queue.Outcome) (n int) {
 	return n
 }
 
-// lease is that of the present session.
+// lease returns the lease of the present session.
 func (p *process) lease() clientv3.LeaseID {
 	p.store.names.mu.Lock()
 	defer p.store.names.mu.Unlock()
 	return leaseOf(p.store.names.session)
 }
 
-// end ends the process in good order.
+// end closes the process.
 func (p *process) end() {
 	p.Close()
 	p.client.Close()
@@ -185,7 +185,7 @@ func (p *process) at(t *testing.T, path string, mode second.Mode) lock {
 	return waittest.At(t, p, path, second.Options{Mode: mode})
 }
 
-// These queue at the path of the test's own lock.
+// These use the path of the test's lock.
 func (p *process) mutex(t *testing.T) lock  { return p.at(t, lockPath(t), second.Exclusive) }
 func (p *process) writer(t *testing.T) lock { return p.at(t, lockPath(t), second.Writing) }
 func (p *process) reader(t *testing.T) lock { return p.at(t, lockPath(t), second.Reading) }
@@ -202,7 +202,7 @@ func try(t *testing.T, l lock) *queue.Contender {
 	return waittest.Granted(t, g, err)
 }
 
-// locked checks that a try finds somebody in the way.
+// locked checks that a try returns ErrLocked.
 func locked(t *testing.T, l lock) {
 	t.Helper()
 	wantErr(t, need.ErrOf(l.TryAcquire(soon(t))), second.ErrLocked)
@@ -215,13 +215,13 @@ func release(t *testing.T, grants ...*queue.Contender) {
 	}
 }
 
-// queues begins an acquisition and returns when its key is in the queue.
+// queues starts an acquisition and returns when its key is in the queue.
 func queues(t *testing.T, l lock) *wait {
 	t.Helper()
 	return waittest.Queue(t, l, func() int { return len(left(t)) })
 }
 
-// after is what comes of a wait once others have released the lock.
+// after returns the result of a wait, after the given holders have released the lock.
 func after(t *testing.T, w *wait, holders ...*queue.Contender) *queue.Contender {
 	t.Helper()
 	release(t, holders...)

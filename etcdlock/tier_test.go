@@ -27,11 +27,11 @@ func TestTier(t *testing.T) {
 	}).Record(t, "etcd", "../docs/promises/etcd.md")
 }
 
-// ensembleHarness is a real ensemble.
+// ensembleHarness is the harness of a real ensemble.
 func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 	ctx := t.Context()
 	check := func(err error) { need.WantErr(t, "the harness", err, nil) }
-	// An operator comes and goes: a test counts goroutines.
+	// Each operation uses a client of its own, because a test counts goroutines.
 	do := func(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 		operator, err := clientv3.New(clientv3.Config{Endpoints: e.Addrs(), Logger: zap.NewNop()})
 		if err != nil {
@@ -104,7 +104,7 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 	}
 }
 
-// withClient is a process whose client is its own, as the suite closes none.
+// withClient closes the process's client together with its registry, since the suite closes no clients.
 type withClient struct{ *process }
 
 func (p withClient) Close() error {

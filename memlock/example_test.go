@@ -38,7 +38,7 @@ func Example_twoProcesses() {
 	// two: at work
 }
 
-// A test of what a job does when its lock is lost.
+// This tests what a job does when its lock is lost.
 func ExampleServer_Expire() {
 	server := memlock.NewServer()
 	locks, _ := server.Connect()
@@ -57,7 +57,7 @@ func ExampleServer_Expire() {
 	// Output: true
 }
 
-// A test of what a caller does when the lock does not come in time.
+// This tests what a caller does when it does not get the lock in time.
 func ExampleServer_Connect_timeout() {
 	server := memlock.NewServer()
 	busy, _ := server.Connect(tier.WithLabel("busy"))

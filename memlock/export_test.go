@@ -1,6 +1,6 @@
 package memlock
 
-// Processes is how many processes a server knows.
+// Processes returns the number of processes that a server knows.
 func Processes(s *Server) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -34,7 +34,7 @@ func play(t *testing.T, test func(t *testing.T, server *memlock.Server, a, b *ti
 	})
 }
 
-// acquire begins to acquire, and returns when that has come, and how it ended.
+// acquire starts an acquisition. The returned function waits for its end, and returns when it ended and with which error.
 func acquire(t *testing.T, locks *tier.Registry) (after func() (time.Duration, error)) {
 	begun, ended := time.Now(), make(chan error, 1)
 	var took time.Duration
@@ -160,7 +160,7 @@ func TestAClosedRegistryIsForgotten(t *testing.T) {
 		need.WantErr(t, "the hold", hold.Err(), tier.ErrLost)
 		_, err := acquire(t, b)()
 		need.OK(t, err)
-		server.Expire(a) // nobody any more
+		server.Expire(a) // the registry has no process any more
 		server.Delay(a, time.Hour)
 		server.LoseAnswers(a, 1)
 		server.CutOff(a)()

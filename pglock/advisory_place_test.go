@@ -35,7 +35,7 @@ func TestNameSaysWhoItIs(t *testing.T) {
 	}
 }
 
-// The one at the other key has it in both modes for a moment, as it becomes a reader.
+// The session at the other key has the lock in both modes for a moment, while it becomes a reader.
 func TestPlacesAreInTheOrderOfTokensThenOfTheWait(t *testing.T) {
 	t.Parallel()
 	key, other, pool := advisoryKey(lockPath(t)), advisoryKey(lockPath(t)+"-2"), poolAt(t, sharedURL(t))

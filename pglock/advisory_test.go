@@ -18,13 +18,13 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// advise starts a process with advisory locks that is to keep its leases.
+// advise starts a process with advisory locks and with a TTL that does not end in the test.
 func advise(t *testing.T, url string) *process {
 	t.Helper()
 	return advisories.start(t, url, tier.WithLeaseTTL(unhurried))
 }
 
-// contended is a holder of the lock of the test, and one who waits for it.
+// contended returns a holder of the test's lock, and a waiter behind it.
 func contended(t *testing.T, url string) (holder, waiter *process, c *queue.Contender, w *wait) {
 	t.Helper()
 	holder, waiter = advise(t, url), advise(t, url)
@@ -32,13 +32,13 @@ func contended(t *testing.T, url string) (holder, waiter *process, c *queue.Cont
 	return holder, waiter, c, waiter.waits(t)
 }
 
-// seen is how many sessions have, or want, the lock of the test.
+// seen counts the sessions that have the test's lock, or wait for it.
 func seen(t *testing.T, q querier, granted bool) int {
 	t.Helper()
 	return ask[int](t, q, "SELECT count(*) FROM pg_locks WHERE granted = $2 AND "+ofLock, advisoryKey(lockPath(t)), granted)
 }
 
-// Their sessions are asked anyway, but each 15 s.
+// The holder is notified at once; the periodic read of the queue comes only every 15 s.
 func TestAdvisoryHolderIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	holder, waiter, c, w := contended(t, sharedURL(t))
@@ -60,7 +60,7 @@ func TestAdvisoryHolderIsToldAtOnce(t *testing.T) {
 	mustRelease(t, c)
 }
 
-// endSession has an operator end one of the server's processes.
+// endSession ends one of the server's processes, as an operator would.
 func endSession(t *testing.T, pid string) {
 	t.Helper()
 	exec(t, outside(t), "SELECT pg_terminate_backend($1::text::int)", pid)
@@ -69,7 +69,7 @@ func endSession(t *testing.T, pid string) {
 	})
 }
 
-// A connection can die without a word to the client, who would wait for an answer for ever.
+// A connection can die without a message to the client. The client must not wait for an answer without end.
 func TestWaiterWhoseSessionIsGoneQueuesAgain(t *testing.T) {
 	t.Parallel()
 	holder, waiter := advise(t, sharedURL(t)), advisories.start(t, sharedURL(t))
@@ -86,7 +86,7 @@ func TestWaiterWhoseSessionIsGoneQueuesAgain(t *testing.T) {
 	mustRelease(t, w.Must(t))
 }
 
-// The server's process that waits reads nothing: without client_connection_check_interval it would wait for its turn.
+// A server process that waits for a lock reads nothing from its client. Without client_connection_check_interval it would go on waiting.
 func TestWaiterWhoseClientIsGoneLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	c := advise(t, sharedURL(t)).mustAcquire(t)
@@ -97,7 +97,7 @@ func TestWaiterWhoseClientIsGoneLeavesTheQueue(t *testing.T) {
 	mustRelease(t, c)
 }
 
-// What is answered last tells whether the session ends when it should.
+// The last answer shows whether the server ends the session in time.
 func TestSessionThatWouldNotEndIsRefused(t *testing.T) {
 	t.Parallel()
 	pool := poolAt(t, sharedURL(t), func(c *pgxpool.Config) {
@@ -125,7 +125,7 @@ func TestAdvisoryLockOfAnotherProgramExcludes(t *testing.T) {
 	need.Equal(t, "the process that has it", all[0].ID, strconv.Itoa(int(other.Conn().PgConn().PID())))
 }
 
-// A wait that is cancelled costs no connection.
+// A cancelled wait does not cost a connection.
 func TestCancelledWaiterKeepsItsSession(t *testing.T) {
 	t.Parallel()
 	holder, waiter := advise(t, sharedURL(t)), advise(t, sharedURL(t))
@@ -144,12 +144,12 @@ func TestCancelledWaiterKeepsItsSession(t *testing.T) {
 	mustRelease(t, c)
 }
 
-// A session keeps what it was granted right before the statement that waited was cancelled.
+// A session keeps a lock that it was granted right before its statement was cancelled.
 func TestWaitThatIsCancelledOnceItIsGrantedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	_, url, pool := alone(t)
 	_, _, c, w := contended(t, url)
-	numbers := begun(t, pool) // nobody draws a token meanwhile
+	numbers := begun(t, pool) // no session draws a token meanwhile
 	need.Get(numbers.Exec(soon(t), "ALTER SEQUENCE tierlock.token CACHE 1"))(t)
 	mustRelease(t, c)
 	eventually(t, "the next one is granted the lock, and draws its token", func() bool {

@@ -20,7 +20,8 @@ func TestTxChecksAllLocksOfABundle(t *testing.T) {
 	}.ChecksAllLocks(t, tier.New(start(t, tier.WithLeaseTTL(unhurried))), tier.New(start(t, tier.WithLeaseTTL(unhurried))))
 }
 
-// Of advisory locks, the server process loses all at once or none. The guard asks for each: here one is told to be another's.
+// A server process loses all of its advisory locks or none. The guard still checks each one. In this test one of them counts as held by
+// another process.
 func TestTxChecksAllAdvisoryLocksOfABundle(t *testing.T) {
 	t.Parallel()
 	p, tab := advisories.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)), table(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A role may have connections end that are idle, as they are between two renewals.
+// A role may have a setting that ends idle connections, as ours are between two renewals.
 func TestIdleConnectionsStay(t *testing.T) {
 	t.Parallel()
 	p := tables.start(t, sharedURL(t)+"&application_name=idle&idle_session_timeout=100")
@@ -29,7 +29,7 @@ func TestIdleConnectionsStay(t *testing.T) {
 	need.Equal(t, "processes", backends(), before)
 }
 
-// A role may have settings of how values are written, text is encoded, and transactions begin.
+// A role may have settings that change how values are written, how text is encoded, and how transactions begin.
 func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 	t.Parallel()
 	path := lockPath(t) + "/é"
@@ -50,7 +50,8 @@ func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 	need.WantMention(t, need.ErrOf(tx.Exec(soon(t), "SELECT tierlock.leave('/q', $1)", newID())), "read committed")
 }
 
-// A hook of the pool may have any settings for the program's own statements. A wait for the lock is one statement.
+// A hook of the pool may make any settings for the program's own statements. Among these may be a statement timeout; but a wait for the
+// lock is one statement.
 func TestHooksOfThePoolChangeNothing(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		pool := poolAt(t, sharedURL(t), func(c *pgxpool.Config) {

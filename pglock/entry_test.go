@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A notification that somebody waits is worth a look to who holds that lock and keeps it, and to nobody else.
+// A notification that a process waits makes only the holder of that lock read the queue, and only if it still keeps the lock.
 func TestWhoLooksForThoseWhoWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*entry)

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// What the driver refuses to encode was not sent. To repeat it changes nothing, and the server answers others.
+// A value that the driver refuses to encode was not sent. Repeating the request is useless, and the server can be reached.
 func TestValueThatCannotBeEncodedIsTheCallersError(t *testing.T) {
 	t.Parallel()
 	_, err := outside(t).Exec(soon(t), "SELECT $1::int", int64(math.MaxInt64))
@@ -26,7 +26,7 @@ func TestValueThatCannotBeEncodedIsTheCallersError(t *testing.T) {
 		classify(err) == queue.Denied && answered(err))
 }
 
-// A transaction that is stuck has the queue. The server answers, and says what is in front.
+// A stuck transaction has locked the queue. The server still answers, and the error says which transaction blocks the request.
 func TestStuckTransactionIsNoOutage(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(2*ttl))
@@ -42,7 +42,7 @@ func TestStuckTransactionIsNoOutage(t *testing.T) {
 	mustRelease(t, w.Must(t))
 }
 
-// Requests of this process that wait for one another are no outage: to take them for one would break the connections of them all.
+// Requests of this process that wait for one another are no outage. Taken for one, they would break all connections.
 func TestBusyConnectionsAreNoOutage(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -83,7 +83,7 @@ func TestOutageNamesTheServers(t *testing.T) {
 	})
 }
 
-// Advisory locks do not exclude other sessions there. Both flavours and Migrate refuse these systems at once.
+// Advisory locks do not exclude other sessions on these systems. Both kinds of locks, and Migrate, refuse them at once.
 func TestOtherServersAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	for version, system := range map[string]string{
@@ -114,7 +114,7 @@ func TestOtherServersAreRefusedByName(t *testing.T) {
 	}
 }
 
-// answerVersion serves a connection of a server that answers each query with its version.
+// answerVersion serves a connection as a server that answers each query with its version.
 func answerVersion(conn net.Conn, version string) {
 	defer conn.Close()
 	server := pgproto3.NewBackend(conn, conn)

@@ -50,7 +50,7 @@ func ExampleNewAdvisory() {
 	}
 }
 
-// report writes under a lock, and not once that is lost.
+// report writes only while the lock is held.
 func report(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := pglock.Migrate(ctx, pool); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A pair is a primary with the schema, and a standby that has what it has, when it has it. No write waits for the standby.
+// A pair is a primary with the schema, and a standby that replicates it asynchronously.
 type pair struct {
 	*pgserver.Ensemble
 	primary, standby *pgserver.Server
@@ -31,7 +31,7 @@ func newPair(t *testing.T) pair {
 	return p
 }
 
-// replicated waits until the standby has all that was written.
+// replicated waits until the standby has all writes.
 func (p pair) replicated(t *testing.T) {
 	t.Helper()
 	pool := poolAt(t, pgserver.URL(p.primary.Addr()))
@@ -47,7 +47,7 @@ func (p pair) failOver(t *testing.T) {
 	need.OK(t, p.Promote(soon(t), p.standby))
 }
 
-// A server whose lock table is another one than before grants nothing to anybody before a holder who is cut off knows of its loss.
+// A server that has lost its lock table grants nothing until a holder that is cut off knows of its loss.
 func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 	t.Parallel()
 	restart := func(t *testing.T, s *pgserver.Server) { need.OK(t, s.Restart(t.Context())) }
@@ -57,12 +57,12 @@ func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 	}
 	need.Each(t, map[string]row{
 		"restarted": {forget: restart},
-		// Nothing that was granted has reached the disk, and yet tokens grow.
+		// Nothing about the grants has reached the disk, and tokens grow all the same.
 		"crashed": {settings: []string{"wal_writer_delay = '10s'"}, forget: func(t *testing.T, s *pgserver.Server) {
 			s.Kill()
 			restart(t, s)
 		}},
-		// It goes on, as the same postmaster on the same timeline.
+		// The server goes on, with the same postmaster and timeline.
 		"one of its processes crashed": {forget: func(t *testing.T, s *pgserver.Server) {
 			victim, err := os.FindProcess(ask[int](t, poolAt(t, pgserver.PlainURL(s.Addr())), "SELECT pg_backend_pid()"))
 			if err == nil {
@@ -100,8 +100,8 @@ func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 	})
 }
 
-// What was acknowledged by a primary that is lost may be missing at the standby that takes over, or be back: here the row of a holder,
-// which is not renewed, and that of a contender that was deleted. The session lives on.
+// Writes that a lost primary has acknowledged may be missing at its standby, or deleted rows may be back. Here the row of a holder is
+// missing, and the deleted row of a contender is back. The session still exists.
 func TestRowsMayBeMissingOrBackAtTheNewPrimary(t *testing.T) {
 	t.Parallel()
 	e := newPair(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Whom the server knows keeps what it has, and is seen to; who comes gets nothing yet, which the queue tells.
+// In a grace period, holders and waiters that the server knows keep their places and are renewed; new ones get nothing yet, and the queue
+// shows it.
 func TestWhoHadSomethingBeforeIsNotInGracePeriod(t *testing.T) {
 	t.Parallel()
 	_, url, outside := alone(t)
@@ -36,15 +37,15 @@ func TestWhoHadSomethingBeforeIsNotInGracePeriod(t *testing.T) {
 	mustRelease(t, later)
 }
 
-// A server that was started again before anybody has had a lock there, or promoted, is taken for one with a past. Only the first process
-// can say that it is new.
+// A server that was restarted or promoted before its first lock counts as one that has granted locks. Only the first process can say that
+// the server is new.
 func TestNewServerHasNoGracePeriod(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		_, url, outside := alone(t)
 		exec(t, outside, advisories.forget)
 		first := f.start(t, url, WithNewServer(), tier.WithLeaseTTL(time.Minute)) // there would be a grace period of that
 		hold := first.holds(t)
-		f.start(t, url) // for whom there is none, either
+		f.start(t, url) // a server that is not known to be new
 		mustRelease(t, hold)
 		for _, other := range flavours { // whose record it is does not matter
 			wantErr(t, need.ErrOf(other.begin(t, url, WithNewServer()).at(t, lockPath(t)).Acquire(soon(t))), errUsed)
@@ -58,8 +59,8 @@ func TestNewServerHasNoGracePeriod(t *testing.T) {
 	})
 }
 
-// What another process has written a moment ago counts, and so does a promotion since the schema was made; not what the process has
-// written itself, which may not have heard that its word was taken.
+// A record that another process has just written counts, and so does a promotion since the schema was created. The process's own record
+// does not count, because the answer to it may have been lost.
 func TestServerWithARecordIsNotNew(t *testing.T) {
 	t.Parallel()
 	_, _, outside := alone(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A table of the test's own, which its transactions write to.
+// table creates a table for the test, to which its transactions write.
 func table(t *testing.T) string {
 	t.Helper()
 	name := "t_" + newID()
@@ -39,7 +39,7 @@ func increment(ctx context.Context, table string) func(pgx.Tx) error {
 	}
 }
 
-// proof is what the guard of a transaction knows a contender by.
+// proof returns the text by which the guard of a transaction recognizes a contender.
 func proof(c *queue.Contender) string {
 	return c.Store().(interface {
 		proof(c *queue.Contender) string
@@ -81,17 +81,17 @@ func TestTransactionIsCommittedWhileHeld(t *testing.T) {
 	})
 }
 
-// lose has a contender lost for another reason than those that the server knows.
+// lose makes a contender lost for a reason that the server does not know.
 func lose(p *process, c *queue.Contender) {
 	p.Tell(queue.View{ID: c.Ref().ID, Token: c.Token(), Err: errors.New("for a test")})
 }
 
-// underOne is Tx under one contender, of which check has to say that the lock is ours.
+// underOne is Tx for one contender; check reports whether the process still has the lock.
 func underOne(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
 	return transact(ctx, c.Store().(guarded), []*queue.Contender{c}, check, f)
 }
 
-// It would be somebody else's by then, or nobody's.
+// A connection that is being broken must not return to the pool, where another user would get it.
 func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -116,7 +116,8 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	c.Release()
 }
 
-// The process does not know yet, the server does; or within the process the lock was handed on, with the same contender.
+// The process may not know of its loss yet, while the server does. Or the lock was handed off within the process, with the same
+// contender.
 func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -156,7 +157,7 @@ func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 	})
 }
 
-// What keeps the lock from the next one is the guard, from its look to the end of the transaction.
+// From the check in the guard to the end of the transaction, the guard keeps the lock from the next contender.
 func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		p := f.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried))
@@ -174,7 +175,7 @@ func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 	})
 }
 
-// The server has granted it the lock, but not the turn, however long the transaction takes.
+// The server has granted a waiter the lock. It gets the hold only after the transaction, however long that takes.
 func TestWhoWaitsForATransactionKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	p, waiter := advise(t, sharedURL(t)), advise(t, sharedURL(t))
@@ -203,7 +204,7 @@ func TestWhoWaitsForATransactionKeepsItsPlace(t *testing.T) {
 	mustRelease(t, last.Must(t))
 }
 
-// The guard may see the name of a session first, and then the lock, which by then can be that of the session's next turn.
+// The guard may read the name of a session first and then the lock, which by then may belong to the session's next hold.
 func TestTokenGoesBeforeTheLock(t *testing.T) {
 	t.Parallel()
 	conn, name := need.Get(pgx.Connect(soon(t), sharedURL(t)))(t), "s_"+newID()
@@ -222,7 +223,8 @@ func TestTokenGoesBeforeTheLock(t *testing.T) {
 	}
 }
 
-// What a transaction has seen of the sessions before is not what the guard looks at, nor is the name of a session that has the lock again.
+// The guard reads the sessions again: it uses neither what the transaction has read before, nor the name of a session that has acquired
+// the lock again.
 func TestGuardLooksAnew(t *testing.T) {
 	t.Parallel()
 	p := advise(t, sharedURL(t))
@@ -240,8 +242,8 @@ func TestGuardLooksAnew(t *testing.T) {
 	mustRelease(t, again)
 }
 
-// A process that is cut off has a row locked, and cannot tell the server. A commit checks what was deferred, for which no
-// statement_timeout holds.
+// A process that is cut off has locked a row and cannot end its transaction. A commit checks deferred constraints, and no
+// statement_timeout applies to it.
 func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -295,7 +297,7 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	})
 }
 
-// It may be committed, and the caller has to know what errors say so.
+// The transaction may have been committed, and errors.Is has to show the caller that.
 func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 	forEach(t, testUnansweredCommit)
 }

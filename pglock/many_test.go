@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// crowd inserts contenders of a session for the time of the test, the i-th at a path that is an expression of $1.
+// crowd inserts n contenders of a session for the duration of the test. path is an SQL expression in $1, the number of the contender.
 func crowd(t *testing.T, session, path, of string, n int) {
 	t.Helper()
 	t.Cleanup(func() { // others at the server would have to remove them once the session is over
@@ -30,8 +30,8 @@ func crowd(t *testing.T, session, path, of string, n int) {
 		SELECT `+path+`, nextval('tierlock.token'), gen_random_uuid()::text, $2, false, 0 FROM generate_series(1, $3::int) i`, of, session, n)
 }
 
-// While a transaction is open anywhere in the database, rows that are deleted are not removed. That concerns
-// their queue, and neither the others nor the lease.
+// While any transaction in the database is open, deleted rows are not removed. That slows down only their queue, not other queues or the
+// lease.
 func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	keepDeadRows(t)
@@ -51,14 +51,14 @@ func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 	}
 }
 
-// keepDeadRows has a transaction that is open until the end of the test.
+// keepDeadRows opens a transaction until the end of the test.
 func keepDeadRows(t *testing.T) {
 	t.Helper()
 	long := begun(t, outside(t))
 	ask[any](t, long, "SELECT pg_current_xact_id()::text")
 }
 
-// blocks is how many a statement looks at.
+// blocks counts the blocks that a statement reads.
 func blocks(t *testing.T, sql string) int {
 	t.Helper()
 	text := ask[string](t, outside(t), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, pgx.QueryExecModeSimpleProtocol)
@@ -72,7 +72,7 @@ func blocks(t *testing.T, sql string) int {
 	return explained[0].Plan.Hit + explained[0].Plan.Read
 }
 
-// Now and then it is noted from where on to look, and whoever comes, goes or looks passes by what was deleted since.
+// From time to time the queue records where reads can start. Commands then skip the rows that were deleted before that point.
 func TestRowsOfAQueueThatAreNotRemovedYetAreNotPassedBy(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	keepDeadRows(t)
@@ -97,7 +97,7 @@ func TestRowsOfAQueueThatAreNotRemovedYetAreNotPassedBy(t *testing.T) {
 	}
 }
 
-// comeUntilNoted has somebody come and go until it is noted from where on to look in a queue.
+// comeUntilNoted makes contenders enter and leave until the queue has recorded where reads can start.
 func comeUntilNoted(t *testing.T, path, session string) {
 	t.Helper()
 	eventually(t, "a note of where the queue begins", func() bool {
@@ -108,7 +108,7 @@ func comeUntilNoted(t *testing.T, path, session string) {
 	})
 }
 
-// Nor when somebody comes and goes at another path, whose note has the same place.
+// The record must not skip a live contender, even if another path, whose record has the same place, has contenders that enter and leave.
 func TestNobodyIsPassedBy(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	id, head := p.session(t), newID()
@@ -127,8 +127,8 @@ func TestNobodyIsPassedBy(t *testing.T) {
 	seen()
 }
 
-// A process that has many portions of one semaphore has no more to do at a heartbeat than one that has as many locks, nor has anybody at
-// a turn: what depends on the square of their number would take many times as long.
+// Many portions of one semaphore cost no more than as many locks, neither in a heartbeat of their process nor in an acquisition of
+// another one. A cost that grows with the square of their number would be many times higher.
 func TestPortionsCostNoMoreThanAsManyLocks(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	id, s := p.session(t), must(t, p.at(t, path)).Store().(*store)
@@ -173,7 +173,7 @@ func TestPortionsCostNoMoreThanAsManyLocks(t *testing.T) {
 	}), 3*ofLocks)
 }
 
-// Each is one request, planned before, but for the first on a connection.
+// Each acquisition is one request, and its statement is already planned, unless it is the first on a connection.
 func TestTurnIsOneRequest(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -203,7 +203,7 @@ func TestTurnIsOneRequest(t *testing.T) {
 	need.Equal(t, "statements that were planned", planned.Load(), 0)
 }
 
-// The time of a turn depends on how many statements it takes in the server, with those of functions and triggers.
+// The time of an acquisition depends on how many statements the server executes for it, including those of functions and triggers.
 func TestTurnTakesFewStatements(t *testing.T) {
 	t.Parallel()
 	var statements atomic.Int64
@@ -242,7 +242,7 @@ func TestTurnTakesFewStatements(t *testing.T) {
 	}
 }
 
-// However many wait, for locks or permits, a look at their queues is one round trip.
+// A periodic read of the queues is one round trip, however many contenders wait for locks or permits.
 func TestLookIsOneRequest(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -267,8 +267,8 @@ func TestLookIsOneRequest(t *testing.T) {
 	}))
 }
 
-// A process that waits reads what tells how it stands, and not all that others want. Else the processes of a queue would read the square of
-// their number at each heartbeat.
+// A waiter reads only the rows that show its place, and not the whole queue. Otherwise the rows that all waiters read at each heartbeat
+// would grow with the square of their number.
 func TestWaiterDoesNotReadTheWholeQueue(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	id, s := p.session(t), must(t, p.at(t, path+"-2")).Store().(*store)

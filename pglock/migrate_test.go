@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// later is this history with so many more versions, each of which changes the tables that processes use.
+// later returns this history with more versions, each of which changes the tables that processes use.
 func later(more int) history {
 	h := slices.Clone(versions)
 	for range more {
@@ -22,7 +22,7 @@ func later(more int) history {
 	return h
 }
 
-// Four programs upgrade the schema at once while others have locks, and while a transaction keeps the tables from them.
+// Four programs upgrade the schema at once, while others hold locks and a transaction locks the tables.
 func TestHoldersGoOnWhileTheSchemaIsUpgraded(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		url, next := database(t), later(1)
@@ -78,7 +78,7 @@ func TestHoldersGoOnWhileTheSchemaIsUpgraded(t *testing.T) {
 	})
 }
 
-// The process that upgrades is stopped, or cut off, before it commits.
+// The process that upgrades is stopped or cut off before it commits.
 func TestUpgradeThatStopsInTheMiddleIsUndone(t *testing.T) {
 	t.Parallel()
 	url := database(t)

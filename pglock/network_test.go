@@ -14,12 +14,12 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// advisoryWrites counts the requests of all processes that change who has or wants an advisory lock: what that tier has for writes.
+// advisoryWrites counts the requests of all processes that change who has or wants an advisory lock. They are the writes of that store.
 var advisoryWrites atomic.Int64
 
-// A network carries the connections of one process. It can be cut, and lose messages.
+// A network carries the connections of one process. It can be cut, and can lose messages.
 type network struct {
-	deaf atomic.Bool // it loses notifications, and nobody is told
+	deaf atomic.Bool // it drops notifications, without an error
 
 	mu    sync.Mutex // guards the fields below
 	whole chan struct{}
@@ -37,14 +37,13 @@ func newNetwork() *network {
 	return n
 }
 
-// passes returns a channel that is closed while the network is whole.
+// passes returns a channel that is closed while the network is connected.
 func (n *network) passes() (whole <-chan struct{}) {
 	n.locked(func() { whole = n.whole })
 	return whole
 }
 
-// sever stops everything that is sent in either direction; nobody is told. heal breaks the old
-// connections.
+// sever blocks all traffic in both directions, without an error. heal breaks the old connections.
 func (n *network) sever() (heal func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,13 +65,13 @@ func (n *network) reset() {
 	clear(n.lanes)
 }
 
-// close breaks all connections, and there will be none any more.
+// close breaks all connections, and refuses new ones.
 func (n *network) close() {
 	n.locked(func() { n.over = true })
 	n.reset()
 }
 
-// mute has those connections fall silent, for good, over which the newest request says so; nobody is told.
+// mute permanently blocks the connections whose newest request contains a text, without an error.
 func (n *network) mute(request string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,7 +82,7 @@ func (n *network) mute(request string) {
 	}
 }
 
-// messages has hook see each message to the process, but those that keep its session.
+// messages calls hook for each message to the process that does not keep its session.
 func (n *network) messages(hook func() (lose bool)) { n.locked(func() { n.hook = hook }) }
 
 func (n *network) onRequest(f func([]byte)) { n.locked(func() { n.requested = f }) }
@@ -96,7 +95,7 @@ func (n *network) locked(f func()) {
 	f()
 }
 
-// hooks are what is to be called for now.
+// hooks returns the functions to call at the moment.
 func (n *network) hooks() (requested func([]byte), closing func(), hook func() (lose bool)) {
 	n.locked(func() { requested, closing, hook = n.requested, n.closing, n.hook })
 	return requested, closing, hook
@@ -129,7 +128,7 @@ func (n *network) dial(ctx context.Context, kind, addr string) (net.Conn, error)
 	return &end{near, server.RemoteAddr(), n}, nil
 }
 
-// An end of a lane looks like a connection to the server.
+// An end is one side of a lane, and looks like a connection to the server.
 type end struct {
 	net.Conn
 	remote  net.Addr
@@ -144,7 +143,7 @@ func (e *end) Close() error {
 	return e.Conn.Close()
 }
 
-// A lane is one connection.
+// A lane carries one connection.
 type lane struct {
 	network     *network
 	far, server net.Conn
@@ -162,7 +161,7 @@ func (c *lane) close() {
 	})
 }
 
-// pass waits until the network is whole, and reports whether the connection still is.
+// pass waits until the network is connected, and reports whether the connection still exists.
 func (c *lane) pass() bool {
 	whole := c.network.passes()
 	if c.muted.Load() {
@@ -175,13 +174,13 @@ func (c *lane) pass() bool {
 	return !need.Closed(c.ended)
 }
 
-// hang ends the connection when one side has: the other one hears of that if the network is whole.
+// hang ends the connection when one side has closed it. The other side notices if the network is connected.
 func (c *lane) hang() {
 	c.pass()
 	c.close()
 }
 
-// up carries what the process says.
+// up carries the requests of the process.
 func (c *lane) up() {
 	defer c.hang()
 	for chunk := make([]byte, 1<<16); ; {
@@ -209,14 +208,15 @@ func containsAny(b []byte, texts ...string) bool {
 	return slices.ContainsFunc(texts, func(s string) bool { return bytes.Contains(b, []byte(s)) })
 }
 
-// keeps reports whether the request under way keeps the session, or is for the harness, as the greeting is.
+// keeps reports whether the current request keeps the session, or belongs to the harness, as the handshake does.
 func (c *lane) keeps() bool {
 	request := c.request.Load()
 	return request == nil || containsAny(*request, "tierlock.version", "pg_proc", "tierlock.open", "tierlock.beat", "WHERE session = $1",
 		"LISTEN", "pg_settings", "pg_backend_pid", "has_table_privilege", "tierlock.drop", "quiet_ms('advisory'", "\x00look\x00", "\x00name\x00")
 }
 
-// down carries what the server says: answers, each up to the server's readiness for the next request, and notifications.
+// down carries the messages of the server: answers, each up to the message that the server is ready for the next request, and
+// notifications.
 func (c *lane) down() {
 	defer c.hang()
 	for {

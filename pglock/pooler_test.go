@@ -18,8 +18,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// pooled starts a PgBouncer, and returns how to reach a database with the schema through it. Its transactions are
-// serializable if nobody sets anything else.
+// pooled starts a PgBouncer, and returns the URL of a database with the schema behind it. Transactions there are serializable by default.
 func pooled(t *testing.T, mode string, settings ...string) (url string) {
 	t.Helper()
 	pooler, err := pgserver.StartPooler(t.Context(), server(t).Addr(), mode, settings...)
@@ -30,7 +29,7 @@ func pooled(t *testing.T, mode string, settings ...string) (url string) {
 	return strings.Replace(url, server(t).Addr(), pooler.Addr(), 1)
 }
 
-// undisturbed checks that other programs get what their database has been set to.
+// undisturbed checks that other programs still get the settings of their database.
 func undisturbed(t *testing.T, url string) {
 	t.Helper()
 	const settings = "SELECT current_setting('default_transaction_isolation'), " +
@@ -93,7 +92,7 @@ func TestPoolerOfTransactionsIsRefused(t *testing.T) {
 	}
 }
 
-// Leases are so long that whoever hears of something has not read it with a renewal.
+// Leases are so long that no renewal happens, so what a process learns it learns from notifications.
 func TestPoolerOfSessionsServes(t *testing.T) {
 	t.Parallel()
 	url := pooled(t, "session")

@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Whoever enters a queue waits for those who are at it. Renewals do not.
+// A contender that enters a queue waits for transactions that have locked the queue. Renewals do not wait.
 func TestTransactionThatIsStuckInAQueueIsToldOf(t *testing.T) {
 	t.Parallel()
 	waittest.RefusalTold(t, tier.New(start(t)), func() (heal func()) {

@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// opened returns a session that lasts for a minute.
+// opened creates a session that lasts for a minute.
 func opened(t *testing.T, pool *pgxpool.Pool) (id string) { return openedFor(t, pool, time.Minute) }
 
 func openedFor(t *testing.T, pool *pgxpool.Pool, d time.Duration) (id string) {
@@ -31,20 +31,20 @@ func openedFor(t *testing.T, pool *pgxpool.Pool, d time.Duration) (id string) {
 
 const enterSession = "SELECT first FROM tierlock.enter($1, $2, $3, false, 0, NULL, false)"
 
-// entered puts a contender into a queue, and reports whether it is the first.
+// entered adds a contender to a queue, and reports whether it is the first.
 func entered(t *testing.T, q querier, path, id, session string) (first bool) {
 	t.Helper()
 	return ask[bool](t, q, enterSession, path, id, session)
 }
 
-// renewed has a session last for another minute, unless it is over.
+// renewed renews a session for another minute, unless it has ended.
 func renewed(t *testing.T, q querier, session string) (alive bool) {
 	t.Helper()
 	return ask[bool](t, q, "SELECT alive FROM tierlock.beat($1, 60000)", session)
 }
 
-// Two processes enter one queue, and the transaction of the first is slow to commit. Without the lock of
-// the queue both are first.
+// Two processes enter one queue, and the transaction of the first one is slow to commit. Without the lock of the queue, both would be
+// first.
 func TestNumbersAreDrawnUnderTheLockOfTheQueue(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
@@ -69,7 +69,7 @@ func TestNumbersAreDrawnUnderTheLockOfTheQueue(t *testing.T) {
 	}
 }
 
-// A renewal that has to wait for one who has found the session over comes too late, though it came before.
+// A renewal that has to wait for a transaction which ends the session fails, although it was sent in time.
 func TestSessionThatWasFoundOverIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
@@ -87,7 +87,8 @@ func TestSessionThatWasFoundOverIsNotRenewed(t *testing.T) {
 	need.That(t, "one that is not over was not renewed", renewed(t, pool, id))
 }
 
-// A renewal has come in time, and is slow to commit. Who finds the session over meanwhile waits for it, and a renewal passes it by.
+// A renewal was sent in time and is slow to commit. A transaction that would end the session meanwhile waits for it, and another renewal
+// does not.
 func TestRenewalUnderWayCounts(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
@@ -109,8 +110,8 @@ func TestRenewalUnderWayCounts(t *testing.T) {
 	exec(t, pool, "SELECT tierlock.finish($1), tierlock.finish($2)", session, another)
 }
 
-// A request whose wait for the standby was given up has taken effect at the primary. Who repeats it is not
-// answered before the standby has it, too.
+// The write of a request that stopped waiting for the standby is effective at the primary. When the request is repeated, it is answered
+// only after the standby has the write, too.
 func TestRepeatedRequestWaitsForTheStandby(t *testing.T) {
 	t.Parallel()
 	e := childtest.StartEnsemble(t, pgserver.StartEnsemble, 2, pgserver.Config{NoSync: true, Synchronous: true})
@@ -127,8 +128,8 @@ func TestRepeatedRequestWaitsForTheStandby(t *testing.T) {
 	eventually(t, "an answer", func() bool { return enter() == nil })
 }
 
-// Else who has a lock, or waits, hears of it with the next renewal only. A try of what is taken tells nobody, and writes nothing: a
-// transaction that writes, or locks a row, has a number, and waits for the disk.
+// Without a notification, holders and waiters would learn of a change only with the next renewal. A try of a taken lock notifies no
+// process and writes nothing: a transaction that writes, or locks a row, needs a transaction id and waits for the disk.
 func TestWhoIsConcernedIsTold(t *testing.T) {
 	t.Parallel()
 	pool := poolAt(t, database(t))
@@ -141,7 +142,7 @@ func TestWhoIsConcernedIsTold(t *testing.T) {
 			pgx.QueryExecModeSimpleProtocol)
 	}
 	need.OK(t, err)
-	// A contender is a letter, which is the end of its id.
+	// Contenders are named by a letter, which is the end of their id.
 	id := func(name string) string { return "00000000-0000-4000-8000-00000000000" + name }
 	enter := func(name, session, old string) string {
 		return fmt.Sprintf("SELECT tierlock.enter('/q', '%s', '%s', false, 0, %s, false)", id(name), session, old)
@@ -217,7 +218,7 @@ func TestWhatCountsIsDurableWhateverTheRoleHas(t *testing.T) {
 	exec(t, pool, "SELECT tierlock.finish($1)", session)
 }
 
-// refused waits until an acquisition fails with an error that has all those texts.
+// refused waits until an acquisition fails with an error that contains all of these texts.
 func (p *process) refused(t *testing.T, want ...string) {
 	t.Helper()
 	eventually(t, "an error that names "+strings.Join(want, ", "), func() bool {
@@ -267,7 +268,7 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	})
 }
 
-// The clock of the server was ahead when it was promoted, or started, and then set right.
+// The clock of the server was ahead when it was promoted or started, and was then set right.
 func TestGracePeriodIsNeverLongerThanTheLongestLease(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))
@@ -281,7 +282,7 @@ func TestGracePeriodIsNeverLongerThanTheLongestLease(t *testing.T) {
 	}
 }
 
-// As pg_dump --schema-only and a restore leave it, or TRUNCATE.
+// This is the schema as pg_dump --schema-only and a restore leave it, or TRUNCATE.
 func TestSchemaWithoutItsRowsServes(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -293,12 +294,13 @@ func TestSchemaWithoutItsRowsServes(t *testing.T) {
 	const longest = "SELECT longest_ms FROM tierlock.grace_period WHERE locks = 'tables'"
 	need.Equal(t, "the longest TTL", ask[int64](t, pool, longest), ttl.Milliseconds())
 	exec(t, pool, empty)
-	mustRelease(t, p.mustAcquire(t)) // the process has a session again, and nobody else a lease
+	mustRelease(t, p.mustAcquire(t)) // the process has a session again, and no other process has a lease
 	need.Equal(t, "contenders are left", ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"), 0)
 }
 
-// What a renewal does besides: it notes the longest lease, also when somebody wants short grace periods again while others run; it removes
-// sessions that are long over, but not with contenders, as nobody would tell those behind them; and it names these.
+// A renewal does more than renew. It records the longest lease, even if one process asks for a short grace period while others run. It
+// deletes sessions that ended long ago, unless they have contenders, since their successors would not be notified; and it returns these
+// sessions.
 func TestRenewalSeesToOthers(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))

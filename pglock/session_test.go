@@ -16,7 +16,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// For longer than a lease a transaction under the lock keeps all connections of the program busy, and one of somebody else has the queue.
+// For longer than a lease, a transaction under the lock uses all connections of the program, and a transaction of another program locks
+// the queue.
 func TestRenewalsWaitForNobody(t *testing.T) {
 	t.Parallel()
 	locks := need.Get(New(t.Context(), poolAt(t, sharedURL(t), func(c *pgxpool.Config) { c.MaxConns = 1 }), tier.WithLeaseTTL(ttl)))(t)
@@ -60,7 +61,7 @@ func TestOneRenewalIsForAllLocks(t *testing.T) {
 	need.AtMost(t, "requests for renewals", requests.Load(), rounds+int64(time.Since(begun)/(unhurried/4)))
 }
 
-// Notifications get lost, and nobody is told: all is known by the next renewal.
+// Notifications may get lost without an error: the next renewal makes up for them.
 func TestNotificationsMayBeLost(t *testing.T) {
 	t.Parallel()
 	p, q := start(t), start(t)
@@ -74,8 +75,8 @@ func TestNotificationsMayBeLost(t *testing.T) {
 	mustRelease(t, w.Within(t, ttl/3+ttl/8))
 }
 
-// A request without an answer is executed after the release of what it was for. A server that takes over may not have heard of a
-// release that was acknowledged. What is executed when the session is over has no effect.
+// A request without an answer is executed after its contender was released. A standby that takes over may lack a release that was
+// acknowledged. A request that is executed after the end of the session has no effect.
 func TestLateRequestLeavesNothing(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -102,7 +103,7 @@ func TestLateRequestLeavesNothing(t *testing.T) {
 	need.Equal(t, "contenders of a session that is over", left(t, lockPath(t)), 0)
 }
 
-// A request for permits that is late takes nothing back. The permits of a path have nothing to do with its lock.
+// A late request for permits takes no permits back. Permits at a path are independent of the lock there.
 func TestLateRequestForPermitsTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -123,7 +124,7 @@ func TestLateRequestForPermitsTakesNothingBack(t *testing.T) {
 	need.Equal(t, "three of two", ask[bool](t, outside(t), more, lockPath(t)+"-2", newID(), p.session(t)), false)
 }
 
-// The server is full, and only the connection that renews the session is left.
+// The server accepts no more connections, and the process has only the one that renews its session.
 func TestReleaseAtAFullServerMakesWay(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -141,7 +142,7 @@ func TestReleaseAtAFullServerMakesWay(t *testing.T) {
 	need.Equal(t, "sessions, without which nothing is tested", ask[int](t, admin, alive, p.label), 1)
 }
 
-// Nobody may be waited for on the connection that renews the session.
+// On the connection that renews the session, no statement may wait for other transactions.
 func TestWhatIsDroppedWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
@@ -164,7 +165,7 @@ func TestWhatIsDroppedWaitsForNobody(t *testing.T) {
 	exec(t, pool, "SELECT tierlock.finish($1)", session)
 }
 
-// A process that has died had many contenders. Others who wait behind another dead process would else wait for many renewals.
+// A process with many contenders has died. Otherwise processes that wait behind another dead one would wait for many renewals.
 func TestManyContendersOfADeadProcessAreRemovedWithOneRenewal(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -179,7 +180,7 @@ func TestManyContendersOfADeadProcessAreRemovedWithOneRenewal(t *testing.T) {
 	})
 }
 
-// A server has room for some thousand locks. A process that takes them all at its end would have others fail.
+// A server has memory for some thousand row locks. A process that took them all at its end would make other processes fail.
 func TestEndOfAProcessWithManyLocksTakesFewAtATime(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))

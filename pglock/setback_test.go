@@ -13,7 +13,7 @@ import (
 
 const restartTokens = "ALTER SEQUENCE tierlock.token RESTART"
 
-// A sequence can be restarted, and is not carried over by logical replication, while the rows are.
+// A sequence can be restarted, and logical replication copies the rows but not the sequence.
 func TestSequenceThatIsSetBackKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -34,7 +34,7 @@ func TestSequenceThatIsSetBackKeepsTheOrder(t *testing.T) {
 	mustRelease(t, again)
 }
 
-// What was noted of a queue bounds the look at it: a token below that is seen by none.
+// The place where reads of a queue start is recorded. A contender with a lower token would not be seen.
 func TestSequenceThatIsSetBackHidesNoContender(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))
@@ -54,7 +54,7 @@ func TestSequenceThatIsSetBackHidesNoContender(t *testing.T) {
 	need.AtLeast(t, "the token", ask[int](t, pool, least), ask[int](t, pool, noted)+1)
 }
 
-// A volume that was set back to a snapshot has lost what was written since, and the server on it has been started.
+// A volume was set back to a snapshot. It lacks the newest writes, and the server has been started on it.
 func TestServerThatIsSetBackGrantsNothingForALease(t *testing.T) {
 	t.Parallel()
 	s, url, _ := alone(t)
@@ -75,7 +75,7 @@ func TestServerThatIsSetBackGrantsNothingForALease(t *testing.T) {
 	granted(next.mustAcquire(t), "who waits")
 }
 
-// A holder that the server still has keeps its lock over a start of the server, and hands it on.
+// A holder that the server still has in its tables keeps the lock over a restart, and can hand it off.
 func TestHolderKeepsItsLockOverAStartOfTheServer(t *testing.T) {
 	t.Parallel()
 	s, url, _ := alone(t)
@@ -87,7 +87,7 @@ func TestHolderKeepsItsLockOverAStartOfTheServer(t *testing.T) {
 	mustRelease(t, held)
 }
 
-// Monitoring resets statistics. That says nothing of locks.
+// Monitoring tools may reset the server's statistics, which says nothing about locks. That says nothing of locks.
 func TestStatisticsThatAreResetChangeNothing(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		s, url, _ := alone(t)

@@ -32,16 +32,16 @@ type (
 	wait = waittest.Wait
 )
 
-// TestMain has more tests under way than there are processors: they wait for leases.
+// TestMain runs more tests at a time than there are processors, since tests mostly wait for leases.
 func TestMain(m *testing.M) {
 	flag.Set("test.parallel", "4") // unless it is given
 	shared.Main(m)
 }
 
-// ttl is that of processes in tests, and unhurried that of those that are to keep their leases on a machine that is busy.
+// ttl is for processes whose leases end in tests, unhurried for those that must keep their leases on a busy machine.
 const ttl, unhurried = 2 * time.Second, time.Minute
 
-// shared is the PostgreSQL that tests share, with the schema, and a pool of one who looks from outside the library.
+// shared is the PostgreSQL that all tests share, with the schema, and a pool of its own.
 var shared = waittest.Shared[site]{Start: func() (s site, stop func(), err error) {
 	if s.server, err = pgserver.Start(context.Background(), pgserver.Config{NoSync: true}); err != nil {
 		return s, nil, err
@@ -68,7 +68,7 @@ type site struct {
 func server(t testing.TB) *pgserver.Server { return shared.Get(t).server }
 func outside(t testing.TB) *pgxpool.Pool   { return shared.Get(t).pool }
 
-// sharedURL is that of the server that tests share.
+// sharedURL returns the URL of the shared server.
 func sharedURL(t testing.TB) string {
 	t.Helper()
 	return pgserver.PlainURL(server(t).Addr())
@@ -82,7 +82,7 @@ func alone(t *testing.T, settings ...string) (s *pgserver.Server, url string, ou
 	return s, url, migrated(t, url)
 }
 
-// poolAt returns a pool that ends with the test.
+// poolAt returns a pool. It is closed with the test.
 func poolAt(t testing.TB, url string, changes ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	config := need.Get(pgxpool.ParseConfig(url))(t)
@@ -102,10 +102,10 @@ func migrated(t testing.TB, url string) *pgxpool.Pool {
 	return pool
 }
 
-// newID returns a random name, also for what PostgreSQL writes in lower case.
+// newID returns a random name in lower case, since PostgreSQL converts some names to that.
 func newID() string { return strings.ToLower(rand.Text()) }
 
-// database makes an empty database at the shared server, for a superuser.
+// database creates an empty database at the shared server, and returns a superuser's URL.
 func database(t *testing.T, with ...string) (url string) {
 	t.Helper()
 	url = pgserver.URL(server(t).Addr())
@@ -114,7 +114,7 @@ func database(t *testing.T, with ...string) (url string) {
 	return strings.Replace(url, "/postgres?", "/"+name+"?", 1)
 }
 
-// A flavour is one of the two ways in which locks are in PostgreSQL.
+// A flavour is one of the two kinds of locks in PostgreSQL.
 type flavour struct {
 	name   string
 	front  func(context.Context, *pgxpool.Pool, ...tier.RegistryOption) (*tier.Registry, error)
@@ -139,8 +139,7 @@ func forEach(t *testing.T, test func(*testing.T, flavour)) {
 	}
 }
 
-// A process is what one process has of the library: a tier, over a pool of its own whose messages and connections can be
-// interfered with.
+// A process is one process that uses the library: a tier over a pool of its own, whose messages and connections can be disturbed.
 type process struct {
 	*queue.Tier
 	pool    *pgxpool.Pool
@@ -176,7 +175,7 @@ func (f flavour) begin(t testing.TB, url string, opts ...tier.RegistryOption) *p
 	return p
 }
 
-// Close ends the process in good order.
+// Close ends the process with a goodbye.
 func (p *process) Close() error {
 	p.Tier.Close()
 	p.network.close()
@@ -184,13 +183,13 @@ func (p *process) Close() error {
 	return nil
 }
 
-// kill ends the process without a goodbye: what it has at the server stays until its lease ends.
+// kill ends the process without a goodbye: its contenders stay at the server until its lease ends.
 func (p *process) kill() {
 	p.network.close()
 	p.Close()
 }
 
-// forSuite is the process as the suite takes it.
+// forSuite returns the process in the form that the suite needs.
 func (p *process) forSuite() *tiertest.Process {
 	return &tiertest.Process{
 		Tier:     p,
@@ -202,10 +201,10 @@ func (p *process) forSuite() *tiertest.Process {
 	}
 }
 
-// holds has the process hold the lock of the test.
+// holds acquires the test's lock.
 func (p *process) holds(t *testing.T) *tier.Hold { return waittest.Hold(t, tier.New(p)) }
 
-// session is that of a process with locks in tables, as the shared server knows it.
+// session returns the session of a process with locks in tables, as stored at the shared server.
 func (p *process) session(t *testing.T) string {
 	t.Helper()
 	return ask[string](t, outside(t), "SELECT id FROM tierlock.session WHERE label = $1 AND expires > clock_timestamp()", p.label)
@@ -221,20 +220,20 @@ func contenders(t testing.TB, l lock) []second.Contender {
 	return need.Get(l.Contenders(soon(t)))(t)
 }
 
-// mustAcquire has a process acquire the lock of the test.
+// mustAcquire acquires the test's lock.
 func (p *process) mustAcquire(t *testing.T) *queue.Contender {
 	t.Helper()
 	return must(t, p.at(t, lockPath(t)))
 }
 
-// waits begins an acquisition of the lock of the test, and returns when its contender is in the queue.
+// waits starts an acquisition of the test's lock, and returns when its contender is in the queue.
 func (p *process) waits(t *testing.T) *wait {
 	t.Helper()
 	l := p.at(t, lockPath(t))
 	return waittest.Queue(t, l, func() int { return len(contenders(t, l)) })
 }
 
-// within waits until something holds, which may take so long.
+// within waits until holds returns true, for limit at most.
 func within(t testing.TB, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	for begun := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -249,7 +248,7 @@ func knows(t *testing.T, c *queue.Contender, limit time.Duration) {
 	wantErr(t, c.Err(), second.ErrLost)
 }
 
-// ask returns what a query does, a row of one column.
+// ask returns the result of a query with one row of one column.
 func ask[T any](t testing.TB, q querier, sql string, args ...any) (answer T) {
 	t.Helper()
 	err := q.QueryRow(soon(t), sql, args...).Scan(&answer)
@@ -270,7 +269,7 @@ func begun(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 	return tx
 }
 
-// left is how many contenders are at path at the shared server, in tables.
+// left counts the contenders at path in the tables of the shared server.
 func left(t testing.TB, path string) int {
 	t.Helper()
 	return ask[int](t, outside(t), "SELECT count(*) FROM tierlock.contender WHERE path = $1", path)

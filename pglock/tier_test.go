@@ -32,7 +32,7 @@ func TestAdvisoryTier(t *testing.T) {
 	}).Record(t, "PostgreSQL, advisory", "../docs/promises/postgres-advisory.md")
 }
 
-// countWrites notes each transaction that changes a queue.
+// countWrites counts each transaction that changes a queue.
 const countWrites = `
 	CREATE TABLE writes (transaction xid8 PRIMARY KEY);
 	CREATE FUNCTION count_write() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -42,7 +42,7 @@ const countWrites = `
 	END $$;
 	CREATE TRIGGER count AFTER INSERT OR UPDATE OR DELETE ON tierlock.contender FOR EACH ROW EXECUTE FUNCTION count_write();`
 
-// harness is a primary and standbys, of which one at least has each write that is acknowledged.
+// harness is the harness of a primary and standbys. At least one standby has each acknowledged write.
 func (f flavour) harness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
 	o := newOperator(t, e)
 	left := func(path string) int { return o.look("SELECT count(*) FROM tierlock.contender WHERE path = $1", path) }
@@ -69,7 +69,7 @@ func (f flavour) harness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
 	}
 }
 
-// advisoryHarness is the same servers. The standbys have no part in these locks.
+// advisoryHarness is the harness of the same servers for advisory locks. The standbys do not take part in these locks.
 func advisoryHarness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
 	h, o := advisories.harness(t, e), newOperator(t, e)
 	h.Writes = advisoryWrites.Load
@@ -90,7 +90,7 @@ func advisoryHarness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
 
 const ofLock = "locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint = $1"
 
-// An operator looks from outside the library. No goroutine is theirs, as tests count those.
+// An operator reads the database from outside the library. It leaves no goroutine, because tests count goroutines.
 type operator struct {
 	t   *testing.T
 	url string
@@ -115,7 +115,7 @@ func (o *operator) check(err error) {
 	}
 }
 
-// look is a number for one who looks again if there is no answer soon, which is a negative one.
+// look returns the number that a query results in, or a negative number if there is no answer soon, so that the caller can repeat it.
 func (o *operator) look(sql string, args ...any) int {
 	n, err := o.ask(time.Second, sql, args...)
 	if err != nil {

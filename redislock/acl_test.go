@@ -15,13 +15,13 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// setUser changes what a user may do at the shared server.
+// setUser changes the permissions of a user at the shared server.
 func setUser(t *testing.T, user string, rules ...string) {
 	t.Helper()
 	asks(t, server(t), "ACL SETUSER "+user+" "+strings.Join(rules, " "))
 }
 
-// locksOf are those of a process of that user, and what it logs.
+// locksOf returns the locks of a process of that user, and its log.
 func locksOf(t *testing.T, user string) (*tier.Registry, *logtest.Log) {
 	t.Helper()
 	log, logger := logtest.New(slog.LevelWarn)
@@ -32,14 +32,13 @@ func clientOf(t *testing.T, user string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: server(t).Addr(), Username: user, Password: "-"})
 }
 
-// rulesIn are those that an error says to allow.
+// rulesIn returns the rules that an error says to allow.
 func rulesIn(err error) []string {
 	_, rules, _ := strings.Cut(err.Error(), "ACL SETUSER … ")
 	return strings.Fields(rules)
 }
 
-// What an error says to allow is what was missing, and with it there are locks. A server before Redis 7 does
-// not say all of it.
+// With the rules that an error says to allow, the same user gets locks. A server before Redis 7 does not name all missing permissions.
 func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
 	t.Parallel()
 	const all = "allkeys allchannels +@all "
@@ -83,7 +82,7 @@ func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
 	}
 }
 
-// A user who is given what errors ask for, and nothing else, has locks.
+// A user that has only the permissions that errors ask for gets locks.
 func TestWhatErrorsSayToAllowIsAllThatIsNeeded(t *testing.T) {
 	t.Parallel()
 	const user = "minimal"
@@ -101,14 +100,14 @@ func TestWhatErrorsSayToAllowIsAllThatIsNeeded(t *testing.T) {
 	}
 }
 
-// No command of a script is missing from what is asked for, or from the documentation.
+// Each command in the scripts is in the rules that errors ask for, and in the documentation.
 func TestEveryCommandOfTheScriptsIsAskedFor(t *testing.T) {
 	for _, call := range regexp.MustCompile(`redis\.p?call\('(\w+)'`).FindAllStringSubmatch(lockScript.text+recordScript.text+guarded, -1) {
 		need.Has(t, "acl.lua", aclScript.text, "'"+strings.ToLower(call[1])+"'")
 	}
 }
 
-// What is forbidden later is told as well, once; turns then come with heartbeats.
+// A permission that is revoked later is logged once; notifications are then replaced by heartbeats.
 func TestUserWhoMayNotSubscribeAnyMoreIsTold(t *testing.T) {
 	t.Parallel()
 	const user = "deaf"
@@ -152,7 +151,7 @@ func TestScriptThatIsRefusedHalfwayMayHaveQueued(t *testing.T) {
 	setUser(t, user, "resetchannels")
 	a := mute.Do(soon(t), ask)
 	need.That(t, fmt.Sprintf("%+v, want that it was begun", a), a.Outcome == queue.Denied && a.Begun)
-	setUser(t, user, "allchannels -get") // what it may not read is no lock of somebody else
+	setUser(t, user, "allchannels -get") // an unreadable key is not taken for a lock of another library
 	mute.beat([]queue.Ref{holder})
 	need.List(t, "the queue", left(t, holder.Path), holder.ID, ask.ID)
 	p.leaves(t, ask.Ref, holder)

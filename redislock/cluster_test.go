@@ -18,10 +18,10 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// clusterClient is a client of a cluster, which ends with the test.
+// clusterClient returns a client of a cluster. It ends with the test.
 func clusterClient(t *testing.T, c *redisserver.Cluster) *redis.ClusterClient {
 	t.Helper()
-	// After so many failures as a pool is large, the client tries on after its end.
+	// A smaller pool would go on trying after its end, once as many connections have failed as it has.
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), PoolSize: 1000})
 	t.Cleanup(func() { client.Close() })
 	return client
@@ -41,7 +41,7 @@ func pathsAt(t *testing.T, client *redis.ClusterClient, s *redisserver.Server, p
 	return paths
 }
 
-// firstLocks are those of the first process at a cluster, which is there when it returns.
+// firstLocks returns the locks of a first process at a cluster, which has recorded all primaries.
 func firstLocks(t *testing.T, client *redis.ClusterClient) *tier.Registry {
 	t.Helper()
 	locks := registry(t, client, WithNewServer(), tier.WithStrictOrder())
@@ -66,7 +66,7 @@ func TestLockInACluster(t *testing.T) {
 	}
 }
 
-// The error says what to do about it.
+// The error tells the user what to change.
 func TestEvalAcrossSlotsIsRefusedAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	client := clusterClient(t, childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true}))
@@ -88,7 +88,7 @@ func TestEvalAcrossSlotsIsRefusedAndWritesNothing(t *testing.T) {
 	}
 }
 
-// All primaries that were met are sent with each command. Those of former fail-overs are forgotten, and those that are there are met again.
+// All known primaries are sent with each command. Primaries of former fail-overs are forgotten, and present ones are looked up again.
 func TestPrimariesOfManyFailOversAreForgotten(t *testing.T) {
 	t.Parallel()
 	c := childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true})
@@ -111,8 +111,8 @@ func TestPrimariesOfManyFailOversAreForgotten(t *testing.T) {
 	}
 }
 
-// What was lost in a fail-over may be any lock of that primary, and nothing of the others. Once the leases are over nobody has to
-// wait any more, for whichever path, in whichever process.
+// A fail-over may lose any lock of that primary, but none of the others. Once the old leases have ended, no path at any process has to
+// wait any more.
 func TestGracePeriodInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]bool{"taken over": false, "killed": true}, func(t *testing.T, killed bool) {
@@ -152,7 +152,7 @@ func TestGracePeriodInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 				need.WantErr(t, fmt.Sprintf("process %d, after the grace period", i+1), err, nil)
 			}
 		}
-		// What never expires does not grow with the paths.
+		// Keys that never expire do not grow with the number of paths.
 		err := client.ForEachMaster(soon(t), func(ctx context.Context, one *redis.Client) error {
 			keys, err := one.Keys(ctx, "*").Result()
 			for _, key := range keys {

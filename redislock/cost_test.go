@@ -14,7 +14,7 @@ import (
 
 var calls = regexp.MustCompile(`:calls=(\d+),`)
 
-// callsIn returns how many commands a server executes for f, those of its scripts included.
+// callsIn returns how many commands a server executes during f, including those of its scripts.
 func callsIn(t *testing.T, s *redisserver.Server, f func()) (n int) {
 	t.Helper()
 	asks(t, s, "CONFIG RESETSTAT")
@@ -26,7 +26,8 @@ func callsIn(t *testing.T, s *redisserver.Server, f func()) (n int) {
 	return n
 }
 
-// A heartbeat reads as much however many others have permits, or wait. Its cost is counted in commands, beside that of as many locks.
+// The cost of a heartbeat does not depend on how many others wait or have permits. It is measured in commands, and compared with that of
+// as many locks.
 func TestHeartbeatCostsNoMoreAmongManyInOneQueue(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})
@@ -60,7 +61,8 @@ func TestHeartbeatCostsNoMoreAmongManyInOneQueue(t *testing.T) {
 	}
 }
 
-// A reader looks at so many ahead of it. Those farther away count as if they wrote, and one that does is named in any case.
+// A reader looks only at a certain number of contenders ahead of it. Those farther ahead count as writers, and a writer among them is
+// named in any case.
 func TestReaderSeesTheNearestAhead(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -88,7 +90,7 @@ func TestReaderSeesTheNearestAhead(t *testing.T) {
 	p.leaves(t, writer, reader)
 }
 
-// The sum of the permits is kept with them. It is true again though an operator has removed a contender from the queue.
+// The script stores the sum of all permits. After an operator has removed a contender from the queue, the sum is corrected.
 func TestSumOfPermitsIsTrueAgainAfterARemoval(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// One that ends with its expiry is waited for no longer than that, or than a tenth of a second: it tells nobody.
+// Other libraries send no notification. A lock of theirs is therefore polled: at its expiry, and at the latest after a tenth of a second.
 func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -26,7 +26,7 @@ func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {
 			t.Errorf("an expiry of %v: %+v", expiry, v)
 		}
 	}
-	// Its value is shown as a short line.
+	// The value of the key is shown as one short line.
 	outside(t).Set(soon(t), c.Path, "\x1b[2J\n\u202e\xff"+strings.Repeat("x", 1<<20), 0)
 	all, err := p.at(t, c.Path).Contenders(soon(t))
 	need.That(t, fmt.Sprintf("%.300q, %v", fmt.Sprint(all), err),
@@ -36,7 +36,7 @@ func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {
 	p.leaves(t, c)
 }
 
-// What an operator does with the key is done to the lock: the holder hears of it with the next heartbeat.
+// An operator may delete or overwrite the key. The holder learns of it with the next heartbeat.
 func TestHolderHearsThatItsKeyIsDeletedOrOverwritten(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -56,8 +56,8 @@ func TestHolderHearsThatItsKeyIsDeletedOrOverwritten(t *testing.T) {
 	}
 }
 
-// Between two of ours the key is never free, but for 25 ms now and then: after ten seconds, or a tenth of one where a foreign lock
-// was seen. The next one gets the lock after that, and whoever has it is told when.
+// Between two of our holders the key is never free, apart from 25 ms at intervals: every ten seconds, or every tenth of a second once a
+// foreign lock was seen. The next contender gets the lock after this gap, and its view says when.
 func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -87,7 +87,8 @@ func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 		gap, err := outside(t).HGet(soon(t), state, "gap").Int64()
 		d := time.Since(time.UnixMicro(gap))
 		need.That(t, fmt.Sprintf("the key was not left free: for the last time %v ago, %v", d, err), err == nil && d >= 0 && d <= time.Minute)
-		// A lock of another library may be as short: who looks only at the end of the gap does not see it, and the next gap is far.
+		// A lock of another library may be shorter than the gap. A waiter that polls only at the end of the gap does not see it, and the next
+		// gap is far away.
 		v := p.stands(t, queue.Look, a, 0)
 		need.That(t, fmt.Sprintf("in the gap: %+v, want another look soon", v), v.Has || v.Again <= 2*time.Millisecond)
 		eventually(t, "the next one gets it", func() bool { return p.stands(t, queue.Look, a, 0).Has })

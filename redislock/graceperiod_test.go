@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// For how long a primary grants nothing follows from its record, its age, and the longest lease of all who ever came.
+// The length of the grace period follows from the record of the primary, its age, and the longest lease of all processes so far.
 func TestRecordOfAPrimary(t *testing.T) {
 	t.Parallel()
 	ago := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(-d).UnixMicro(), 10) }
@@ -65,8 +65,8 @@ func TestRecordOfAPrimary(t *testing.T) {
 	})
 }
 
-// The server counts whole seconds, and the first may have begun just before it did; its clock may be set back behind its start.
-// Of one that was promoted, or has the data of another one, the age says nothing.
+// The server reports its age in whole seconds and may have started just before the last one; its clock may be set back behind its start.
+// For a primary that was promoted, or has the data of another one, the age means nothing.
 func TestPrimaryIntroducesItself(t *testing.T) {
 	t.Parallel()
 	const id, none, other = "aaaaaaaa", "0000000", "000b000"
@@ -86,7 +86,7 @@ func TestPrimaryIntroducesItself(t *testing.T) {
 	}
 }
 
-// informed is the script of locks where INFO says something else.
+// informed returns the script of locks with another result of INFO.
 func informed(replication, server string) (source string) {
 	source = lockScript.text
 	for command, answer := range map[string]string{"replication": replication, "server": server} {
@@ -95,8 +95,8 @@ func informed(replication, server string) (source string) {
 	return source
 }
 
-// A proxy may hide the replication id, and then no primary can be told from the next one: a session is refused, with the reason. A
-// server that hides its age counts as one that has just started.
+// A proxy may hide the replication id. Two primaries can then not be distinguished, so the session is refused, with the reason. A server
+// that hides its age counts as one that has just started.
 func TestServerThatHidesWhatItIsIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, hidden := range []string{"", `master_replid:aaaaaaaa\r\n`, `master_replid2:0000000\r\n`} {
@@ -110,7 +110,7 @@ func TestServerThatHidesWhatItIsIsRefused(t *testing.T) {
 	need.List(t, "the introduction of one without an age", words, "stranger", "aaaaaaaa", "0", "0")
 }
 
-// Those who wait for its record all hear of it: the first one asks.
+// One process reads the record of a new primary; all that wait for it get the result.
 func TestPrimaryThatIsKnownByNowIsNotAsked(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -119,8 +119,8 @@ func TestPrimaryThatIsKnownByNowIsNotAsked(t *testing.T) {
 	wantErr(t, p.meet(soon(t), words), nil)
 }
 
-// Whoever has met the primary grants nothing until its grace period is over: no free lock, not to readers of a lock that is read,
-// nor to one who has the lock and does not know yet. Who has it stays.
+// In the grace period the script grants nothing: no free lock, no share of a lock that readers have, and nothing to a holder that does
+// not know that it has the lock. A holder that knows keeps its lock.
 func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})
@@ -170,7 +170,7 @@ func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 	need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "redislock: grace period; the store grants no lock until it ends")), 1)
 }
 
-// The first process alone can say that a server is new, and only of its first primary; it says so once.
+// Only the first process can declare a server new, only for its first primary, and only once.
 func TestNewServerHasNoGracePeriod(t *testing.T) {
 	t.Parallel()
 	s := childtest.Start(t, redisserver.Start, redisserver.Config{NoSync: true})
@@ -206,8 +206,8 @@ func TestNewServerHasNoGracePeriod(t *testing.T) {
 	}
 }
 
-// A primary that nobody ends, and that misses its replicas, goes on for a lag. The grace period of the one that takes over is longer by
-// that: its holder hears of its loss before the next one is granted the lock.
+// An old primary that misses its replicas still accepts writes for a while (the lag). The grace period of the new primary is longer by
+// the lag, so the old holder learns of its loss before the next process is granted the lock.
 func TestHolderAtAPrimaryThatWasReplacedKnowsOfItsLossFirst(t *testing.T) {
 	t.Parallel()
 	const lag = time.Second + rounding

@@ -20,7 +20,7 @@ import (
 
 const increment = `return redis.call('INCR', KEYS[1])`
 
-// A held is a hold under which scripts count in a key.
+// A held is a hold whose scripts count in a key.
 type held struct {
 	*tier.Hold
 	process *process
@@ -36,7 +36,7 @@ func hold(t *testing.T, opts ...tier.RegistryOption) held {
 
 func (h held) contender() *queue.Contender { return waittest.Grant(h.Hold).(*queue.Contender) }
 
-// counts runs the script once, in whose request is the word by which a wire knows it.
+// counts runs the script once. The script has a word by which a wire recognizes the request.
 func (h held) counts(ctx context.Context) error {
 	_, err := Eval(ctx, h.Hold, increment, []string{counter(h.t)}, "script")
 	return err
@@ -81,7 +81,7 @@ func TestEvalRunsAScriptWithItsKeysAndArguments(t *testing.T) {
 	counted(t, "")
 }
 
-// The server decides, not what the holder believes, and the hold is lost at once.
+// The server decides, not what the holder believes, and after its answer the hold is lost at once.
 func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]func(path, id string) error{
@@ -105,7 +105,7 @@ func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 	})
 }
 
-// Readers have the lock as well, also behind another one, and who waits has not.
+// Readers hold the lock, even behind another reader; waiters do not.
 func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	t.Parallel()
 	a, b := start(t, tier.WithLeaseTTL(long)), start(t, tier.WithLeaseTTL(long))
@@ -123,7 +123,8 @@ func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	b.leaves(t, waits)
 }
 
-// A client may repeat what was executed, and a server execute it late. So those of one hold go one after the other.
+// A client may repeat a script that was executed, and a server may execute one late. Scripts of one hold are therefore sent one after
+// another.
 func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	t.Parallel()
 	h := hold(t)
@@ -145,13 +146,13 @@ func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	wantErr(t, err, errAgain)
 	wantErr(t, err, tier.ErrUnknown)
 	need.That(t, "not idle although it is known what became of it", c.Idle())
-	// While others were under way, the lock may have been given up.
+	// The hold may have been released while the script waited for others.
 	given := func() error { return tier.ErrReleased }
 	_, outcome, err := h.process.write([]*queue.Contender{c}, given, increment, []string{counter(t)}, nil)
 	need.Equal(t, "given up: the outcome", outcome, queue.Failed)
 	need.WantErr(t, "given up", err, tier.ErrReleased)
 	counted(t, "20")
-	// Until it is known what became of one, the lock may not be handed on.
+	// The lock may not be handed off until the outcome of the script is known.
 	h.process.wire.on("script", func() bool { return true })
 	err = h.counts(soon(t))
 	wantErr(t, err, tier.ErrUnknown)

@@ -19,14 +19,14 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A process is what one process has of the library: a store, over a client of its own whose connections can be interfered with.
+// A process is one process that uses the library: a store over a client of its own, whose connections can be disturbed.
 type process struct {
 	*store
 	client *redis.Client
 	wire   *wire
 }
 
-// startAt starts a process at the servers of these addresses that ends with the test.
+// startAt starts a process at the servers of these addresses. It ends with the test.
 func startAt(t testing.TB, addrs []string, opts ...tier.RegistryOption) *process {
 	t.Helper()
 	p := launch(t, addrs, opts...)
@@ -47,7 +47,7 @@ func launch(t testing.TB, addrs []string, opts ...tier.RegistryOption) *process 
 	return p
 }
 
-// end ends the process, which says nothing to Redis any more: the client of its store is closed.
+// end ends the process without a request to Redis: the client of its store is closed first.
 func (p *process) end() {
 	p.client.Close()
 	p.wire.reset()
@@ -55,13 +55,13 @@ func (p *process) end() {
 	p.wire.network.Close()
 }
 
-// kill ends the process without a goodbye: what it has at Redis stays until its lease ends.
+// kill ends the process without a goodbye: its contenders stay in Redis until their leases end.
 func (p *process) kill() {
 	p.wire.sever()
 	p.end()
 }
 
-// A wire carries the connections of one client, each by way of a network that can be cut.
+// A wire carries the connections of one client over a network that can be cut.
 type wire struct {
 	network *child.Network
 	addrs   []string // where the servers are found
@@ -97,8 +97,7 @@ func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return c, nil
 }
 
-// sever stops everything that is sent in either direction; nobody is told. heal breaks the old connections, and what was on the
-// way arrives.
+// sever blocks all traffic in both directions, without an error. heal breaks the old connections, and delivers what was sent meanwhile.
 func (w *wire) sever() (heal func()) {
 	w.network.Isolate(0)
 	return sync.OnceFunc(func() {
@@ -117,7 +116,7 @@ func (w *wire) reset() {
 	clear(w.conns)
 }
 
-// deafen has the connections that listen hear nothing any more, and nobody is told.
+// deafen blocks all messages on subscribed connections, without an error.
 func (w *wire) deafen() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,7 +125,7 @@ func (w *wire) deafen() {
 	}
 }
 
-// listens reports whether a connection listens, and hears.
+// listens reports whether a connection is subscribed and not blocked.
 func (w *wire) listens() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,8 +137,8 @@ func (w *wire) listens() bool {
 	return false
 }
 
-// on has rule decide what becomes of the messages to the process of a kind: the answers to an operation, "message" for those of
-// the channel, or "all" but those that keep its session. It returns true to lose one, with its connection.
+// on sets a rule for messages to the process: the answers to one operation, "message" for those of the channel, or "all" for all that do
+// not keep its session. If rule returns true, the message is lost together with its connection.
 func (w *wire) on(kind string, rule func() (lose bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,7 +154,7 @@ func (w *wire) loses(kind string) bool {
 
 var operations = []string{"script", "enter", "try", "beat", "look", "leave", "share", "weigh", "ask", "list"}
 
-// A conn knows what the answer will be to that comes next.
+// A conn knows to which request the next answer belongs.
 type conn struct {
 	net.Conn
 	wire    *wire

@@ -42,7 +42,7 @@ func TestClientsThatCannotDoAreRefused(t *testing.T) {
 	}
 }
 
-// Each lock has a queue of its own, and so have its permits.
+// Each lock has a queue of its own, and so have permits at the same path.
 func TestPathsOfLocks(t *testing.T) {
 	of := make(map[string]string)
 	for path, ok := range map[string]bool{
@@ -61,7 +61,7 @@ func TestPathsOfLocks(t *testing.T) {
 	}
 }
 
-// A server is looked at when a session begins.
+// The server's settings are checked when a session begins.
 func TestServerThatMayBreakPromisesIsWarnedAbout(t *testing.T) {
 	t.Parallel()
 	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 2, redisserver.Config{NoSync: true})
@@ -102,7 +102,7 @@ func TestErrorsOfTheServerAreToldApart(t *testing.T) {
 	}
 }
 
-// What a server refuses for the moment, and one that does not answer, is named with its address.
+// Errors for a temporary refusal, and for a server that does not answer, have its address.
 func TestErrorsNameTheServer(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})
@@ -124,7 +124,7 @@ func TestErrorsNameTheServer(t *testing.T) {
 	}
 }
 
-// answered is an error that a server has answered.
+// answered is an error in a server's answer.
 type answered string
 
 func (a answered) Error() string { return string(a) }

@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/waittest"
 )
 
-// Renewals change nothing that is not there, and are served.
+// A server without memory still serves renewals, which write nothing new, so only Refusal shows the problem.
 func TestServerWithoutMemoryIsToldOf(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{})

@@ -31,7 +31,7 @@ func TestClockOfTheServerMayBeSetBack(t *testing.T) {
 	mustRelease(t, g)
 }
 
-// A client may send anything twice.
+// A client may send any request twice.
 func TestEachOperationMayBeRepeated(t *testing.T) {
 	t.Parallel()
 	p, q := start(t, tier.WithLeaseTTL(long)), start(t, tier.WithLeaseTTL(long))
@@ -72,7 +72,7 @@ func TestEachOperationMayBeRepeated(t *testing.T) {
 	need.AtLeast(t, "the state expires in", outside(t).PTTL(soon(t), keys[3]).Val(), 1)
 }
 
-// The key of a lock is there for as long as any reader is, up to the end of the last lease.
+// The key of a lock exists as long as any reader has the lock, and expires with the last lease.
 func TestKeyIsThereForAsLongAsReadersAre(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -91,7 +91,7 @@ func TestKeyIsThereForAsLongAsReadersAre(t *testing.T) {
 	need.Equal(t, "the key of a lock that nobody has says", key(t, b.Path), "")
 }
 
-// A message is enough: it tells the holder who waits, and who waits of its turn, long before any heartbeat.
+// A message is enough: it tells the holder that a process waits, and the next waiter that it has the lock, long before any heartbeat.
 func TestMessagesTellTheHolderAndTheNextOne(t *testing.T) {
 	t.Parallel()
 	a, b := start(t, tier.WithLeaseTTL(long)), start(t, tier.WithLeaseTTL(long))
@@ -103,7 +103,7 @@ func TestMessagesTellTheHolderAndTheNextOne(t *testing.T) {
 	mustRelease(t, next.Must(t))
 }
 
-// Messages come at most once. What is lost, heartbeats tell, and a connection that has died silently is replaced.
+// Redis delivers messages at most once. Heartbeats make up for lost ones, and a connection that has silently died is replaced.
 func TestLostMessageIsMadeUpForByAHeartbeat(t *testing.T) {
 	t.Parallel()
 	a, b := start(t), start(t)
@@ -115,7 +115,7 @@ func TestLostMessageIsMadeUpForByAHeartbeat(t *testing.T) {
 	eventually(t, "it listens again", b.wire.listens)
 }
 
-// Messages that were sent while nobody listened are made up for at once.
+// A renewal right after a subscription makes up for messages that were published before it.
 func TestSubscriptionHasTheSessionRenewed(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -129,7 +129,7 @@ func TestSubscriptionHasTheSessionRenewed(t *testing.T) {
 	mustRelease(t, c)
 }
 
-// The client does not repeat a request by itself: the second answer would be that nothing was found, which tells of a loss.
+// The client does not repeat the request by itself: the second answer would say that nothing was found, which looks like a loss.
 func TestReleaseWhoseAnswerIsLostIsNoLoss(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -139,7 +139,7 @@ func TestReleaseWhoseAnswerIsLostIsNoLoss(t *testing.T) {
 	mustRelease(t, c)
 	wantErr(t, c.Err(), second.ErrReleased)
 	need.That(t, "no answer was lost", lost)
-	// A client for a cluster repeats what it is told not to.
+	// A cluster client repeats requests even if it is told not to.
 	for client, want := range map[redis.UniversalClient]queue.Removal{
 		new(redis.Client): queue.Missing, new(redis.ClusterClient): queue.Removed,
 	} {
@@ -149,7 +149,7 @@ func TestReleaseWhoseAnswerIsLostIsNoLoss(t *testing.T) {
 	}
 }
 
-// A server that evicts keys may leave the queue and forget the leases. Keys that are made anew end long after their last use.
+// A server that evicts keys may drop the leases and keep the queue. Keys that are created again expire, long after their last use.
 func TestNothingStaysThoughLeasesWereForgotten(t *testing.T) {
 	t.Parallel()
 	p, outside := start(t, tier.WithLeaseTTL(long)), outside(t)
@@ -175,8 +175,8 @@ func TestNothingStaysThoughLeasesWereForgotten(t *testing.T) {
 	p.leaves(t, b, c)
 }
 
-// Heartbeats are as many as there are contenders, and as patient with each so many as with any request. One that is refused loses
-// its contender alone.
+// There is one heartbeat for each contender, and each pipeline may take as long as any other request. A refused heartbeat loses only its
+// own contender.
 func TestRoundOfManyHeartbeats(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -194,7 +194,7 @@ func TestRoundOfManyHeartbeats(t *testing.T) {
 	need.That(t, "what is well does not stay", a.Views[1].Known && a.Views[1].Err == nil)
 }
 
-// A round after such a silence does not renew leases that may have ended.
+// After such a silence, heartbeats renew no leases, since these may have ended.
 func TestSessionIsOverAfterALeaseOfSilence(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -206,14 +206,14 @@ func TestSessionIsOverAfterALeaseOfSilence(t *testing.T) {
 	}
 }
 
-// taker is a contender that is yet to enter for some of so many permits.
+// taker returns a contender that has yet to enter, for permits of a semaphore with of permits.
 func (p *process) taker(t *testing.T, of int) queue.Ref {
 	c := p.anew(lockPath(t))
 	c.Permits = of
 	return c
 }
 
-// A client may send anything twice, and a request may be late.
+// A client may send any request twice, and a request may be late.
 func TestCommandsAboutPermitsMayBeRepeated(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -247,7 +247,7 @@ func (p *process) leaves(t *testing.T, all ...queue.Ref) {
 	}
 }
 
-// A message is enough for the first one who waits to know how many are free, and how many wait.
+// A message tells the first waiter how many permits are free and how many wait, without a request.
 func TestMessageTellsTheFirstWhoWaitsForPermits(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -283,7 +283,8 @@ func TestMessageTellsTheFirstWhoWaitsForPermits(t *testing.T) {
 	tells(third, queue.View{Waiting: 1, Free: 1})
 }
 
-// A server that evicts keys may forget what each one wants: nobody else gets any before those have gone.
+// A server that evicts keys may forget how many permits each contender has. No other process then gets any until these contenders have
+// left.
 func TestForgottenWeightsCountAsAll(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))

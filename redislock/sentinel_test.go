@@ -21,7 +21,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/redisserver"
 )
 
-// A sentinel is a real one, which watches over the servers of an ensemble.
+// A sentinel is a real Redis Sentinel that watches the servers of an ensemble.
 type sentinel struct {
 	redis, dir, addr, primary string
 }
@@ -49,7 +49,7 @@ func (s *sentinel) Mode() (string, error) { return "follower", nil }
 
 func (s *sentinel) Version() (string, error) { return "", errors.ErrUnsupported }
 
-// startSentinels starts three, which know one another and all servers when it returns.
+// startSentinels starts three sentinels. When it returns, they know one another and all servers.
 func startSentinels(t *testing.T, e *redisserver.Ensemble) *child.Ensemble {
 	t.Helper()
 	command := need.Get(e.Members[0].Command())(t)
@@ -76,7 +76,7 @@ func startSentinels(t *testing.T, e *redisserver.Ensemble) *child.Ensemble {
 	return sentinels
 }
 
-// figure is the number behind a name. A sentinel also counts others whose start was tried again at another port.
+// figure returns the number after a name. A sentinel also counts earlier ones that were started again on another port.
 func figure(state []string, name string) int {
 	if i := slices.Index(state, name); 0 <= i && i+1 < len(state) {
 		n, _ := strconv.Atoi(state[i+1])
@@ -85,7 +85,7 @@ func figure(state []string, name string) int {
 	return 0
 }
 
-// Sentinels promote a replica by themselves. Nothing is granted during its grace period; after it, everything is.
+// Sentinels promote a replica without help from the test. Nothing is granted during its grace period; after it, everything is.
 func TestSentinelsPromoteAReplicaAndNothingIsGrantedInItsGracePeriod(t *testing.T) {
 	t.Parallel()
 	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 3, redisserver.Config{NoSync: true})

@@ -34,10 +34,11 @@ func TestMain(m *testing.M) {
 	shared.Main(m)
 }
 
-// ttl is that of processes whose leases are to end, and long that of those that are to have nothing by a heartbeat, nor lose it.
+// ttl is for processes whose leases end in a test. long is for those whose leases must not end, and to which no heartbeat may make a
+// difference.
 const ttl, long = 3 * time.Second, 10 * time.Minute
 
-// shared is the Redis that tests share, and a client that looks from outside the library.
+// shared is the Redis that all tests share, with a client of its own.
 var shared = waittest.Shared[site]{Start: func() (s site, stop func(), err error) {
 	if s.server, err = redisserver.Start(context.Background(), redisserver.Config{NoSync: true}); err != nil {
 		return s, nil, err
@@ -57,7 +58,7 @@ type site struct {
 func server(t testing.TB) *redisserver.Server { return shared.Get(t).server }
 func outside(t testing.TB) *redis.Client      { return shared.Get(t).client }
 
-// ownServer is the test's own, which has been the primary for long.
+// ownServer starts a server for one test, with the record of a primary that began long ago.
 func ownServer(t *testing.T, config redisserver.Config) *redisserver.Server {
 	t.Helper()
 	s := childtest.Start(t, redisserver.Start, config)
@@ -65,7 +66,7 @@ func ownServer(t *testing.T, config redisserver.Config) *redisserver.Server {
 	return s
 }
 
-// remember has a server be one that has been the primary for long.
+// remember writes the record of a primary that began long ago.
 func remember(addr string) error {
 	info, err := redisserver.Ask(addr, "INFO", "replication")
 	if err != nil {
@@ -76,7 +77,7 @@ func remember(addr string) error {
 	return err
 }
 
-// asks sends commands to a server, each of words.
+// asks sends commands, each a line of words, to a server.
 func asks(t *testing.T, s *redisserver.Server, commands ...string) {
 	t.Helper()
 	for _, command := range commands {
@@ -85,7 +86,7 @@ func asks(t *testing.T, s *redisserver.Server, commands ...string) {
 	}
 }
 
-// renew has a server be another primary than before, which was promoted, as far as processes can tell.
+// renew makes a server look like another primary, which was just promoted.
 func renew(t *testing.T, s *redisserver.Server) {
 	t.Helper()
 	asks(t, s, "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")
@@ -97,7 +98,7 @@ func start(t *testing.T, opts ...tier.RegistryOption) *process {
 	return startAt(t, []string{server(t).Addr()}, opts...)
 }
 
-// registry returns the locks of a process over a client, which both end with the test.
+// registry returns a registry over a client. Both end with the test.
 func registry(t *testing.T, client redis.UniversalClient, opts ...tier.RegistryOption) *tier.Registry {
 	t.Helper()
 	t.Cleanup(func() { client.Close() })
@@ -106,7 +107,7 @@ func registry(t *testing.T, client redis.UniversalClient, opts ...tier.RegistryO
 	return locks
 }
 
-// try tries a lock and releases it.
+// try acquires a lock with TryAcquire, and releases it.
 func try(locks *tier.Registry, path string) error {
 	hold, err := locks.Mutex(path).TryAcquire(context.Background())
 	if err == nil {
@@ -128,10 +129,10 @@ func (p *process) with(t *testing.T, path string, o second.Options) lock {
 	return waittest.At(t, p.tier, path, o)
 }
 
-// anew is a contender that is yet to enter, which is not of the process and so never renewed.
+// anew returns a contender that has yet to enter. No process owns it, so it is never renewed.
 func (p *process) anew(path string) queue.Ref { return queue.Ref{Path: path, ID: p.Name("")} }
 
-// does sends a command once, which has to be executed.
+// does sends a command once, and requires that it is executed.
 func (p *process) does(t *testing.T, c queue.Command) queue.Answer {
 	t.Helper()
 	a := p.Do(soon(t), c)
@@ -139,23 +140,23 @@ func (p *process) does(t *testing.T, c queue.Command) queue.Answer {
 	return a
 }
 
-// stands is how a contender stands after a command, which wants so many permits if it is about some.
+// stands returns the view of a contender after a command, which asks for weight permits if it is about permits.
 func (p *process) stands(t *testing.T, op queue.Op, c queue.Ref, weight int) queue.View {
 	t.Helper()
 	return p.does(t, queue.Command{Op: op, Ref: c, Weight: weight}).View
 }
 
-// queueAt begins an acquisition of the lock of the test, and returns when it is in the queue at the shared server.
+// queueAt starts an acquisition of the test's lock, and returns when it is in the queue at the shared server.
 func queueAt(t *testing.T, l lock) *waittest.Wait {
 	t.Helper()
 	return waittest.Queue(t, l, func() int { return len(left(t, lockPath(t))) })
 }
 
-// left returns the queue for a lock at the shared server, in order.
+// left returns the queue of a lock at the shared server.
 func left(t *testing.T, path string) []string {
 	t.Helper()
 	return need.Get(outside(t).ZRange(soon(t), keysOf(path)[1], 0, -1).Result())(t)
 }
 
-// key is what is at the key of a lock at the shared server, "" if nothing is.
+// key returns the value of a lock's key at the shared server, "" if it does not exist.
 func key(t *testing.T, path string) string { return outside(t).Get(soon(t), path).Val() }

@@ -26,7 +26,7 @@ func TestTier(t *testing.T) {
 	}).Record(t, "Redis", "../docs/promises/redis.md")
 }
 
-// ensembleHarness is a primary and its replicas.
+// ensembleHarness is the harness of a primary and its replicas.
 func ensembleHarness(t *testing.T, e *redisserver.Ensemble) tiertest.Harness {
 	check := func(err error) { need.WantErr(t, "the harness", err, nil) }
 	inQueue := func(path, command string, args ...string) ([]string, error) {
@@ -73,7 +73,7 @@ func ensembleHarness(t *testing.T, e *redisserver.Ensemble) tiertest.Harness {
 	}
 }
 
-// leaderOf is the address of the primary, "" if there is none.
+// leaderOf returns the address of the primary, "" if there is none.
 func leaderOf(e *redisserver.Ensemble) string {
 	for _, s := range e.Members {
 		if mode, err := s.Mode(); err == nil && mode == "leader" {
@@ -83,7 +83,7 @@ func leaderOf(e *redisserver.Ensemble) string {
 	return ""
 }
 
-// forSuite is the process as the suite takes it, which closes no clients.
+// forSuite returns the process in the form that the suite needs. The suite closes no clients.
 func (p *process) forSuite() *tiertest.Process {
 	return &tiertest.Process{
 		Tier:     withClient{p.tier, p},
@@ -95,7 +95,7 @@ func (p *process) forSuite() *tiertest.Process {
 	}
 }
 
-// withClient is a process whose client is its own.
+// withClient closes the process's client together with its registry.
 type withClient struct {
 	*queue.Tier
 	process *process
@@ -107,8 +107,9 @@ func (p withClient) Close() error {
 	return nil
 }
 
-// writesIn counts the transactions in the append-only file of a server, which is written before it answers: without those that
-// only keep leases. There a command is "*3", and then, behind its length each, its words; no value in tests begins with a star.
+// writesIn counts the transactions in a server's append-only file, which is written before the server answers. It leaves out those that
+// only renew leases. In this file a command is "*" and the number of its words, followed by the words, each after its length. No value in
+// tests begins with a star.
 func writesIn(addr string) (n int64, err error) {
 	dir, err := redisserver.Ask(addr, "CONFIG", "GET", "dir")
 	if err != nil {

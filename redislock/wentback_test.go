@@ -15,8 +15,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A server may lose its newest data in several ways. It grants nothing for a lease after each one that begins another life of it; of a
-// flush the holder hears with its next heartbeat, and others may have the lock before. The documentation of the package lists them.
+// A server may lose its newest data in several ways. After each one that restarts the server or makes it a primary again, it grants
+// nothing for a lease. After a flush, a holder learns of its loss with the next heartbeat, and others may get the lock before that. The
+// documentation of the package lists them.
 func TestWaysToLoseTheNewestData(t *testing.T) {
 	t.Parallel()
 	restart := func(t *testing.T, s *redisserver.Server, whileDown func()) {

@@ -13,7 +13,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Every command takes a while, so that each instant is one between two lines. Whoever leaves at one leaves nothing.
+// Every command takes a while here, so a caller can leave at any point of an acquisition. Whenever it leaves, no contender stays in the
+// queue.
 func TestCallerMayLeaveAtEachInstant(t *testing.T) {
 	const step = 10 * time.Millisecond
 	slow := func(_ context.Context, _ Command, usual func() Answer) Answer {
@@ -76,7 +77,7 @@ func leaveAt(t *testing.T, f *fake, at time.Duration, requeue bool, script []rep
 	f.none()
 }
 
-// The first Enter of a requeue may have removed the old contender, or not, or may yet do so.
+// When the caller leaves, the first Enter of a requeue may have removed the old contender, may not have, or may still do so.
 func TestWhatARequeueMakesOfTheOldContender(t *testing.T) {
 	for name, c := range map[string]struct {
 		enter  func(f *fake, old *Contender) reply
@@ -121,7 +122,8 @@ func TestWhatARequeueMakesOfTheOldContender(t *testing.T) {
 	}
 }
 
-// It may have removed the old contender, which is no loss. It returns when that is gone: whoever comes next would queue behind it.
+// A requeue that fails may have removed the old contender, which is no loss. It returns once the old contender is gone: a new acquisition
+// would otherwise queue behind it.
 func TestRequeueThatFails(t *testing.T) {
 	type enter func(ctx context.Context, f *fake, old *Contender, usual func() Answer) Answer
 	type row struct {
@@ -157,7 +159,7 @@ func TestRequeueThatFails(t *testing.T) {
 	})
 }
 
-// A grant that is lost is leaving already, or soon: an enter in its place would be a second command that removes it.
+// A lost grant is removed after its loss anyway. If the requeue's enter replaced it, a second command would remove it.
 func TestAGrantThatIsLostIsRemovedByItselfWhenItIsRequeued(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		old := f.acquire(second.Exclusive)
@@ -172,7 +174,7 @@ func TestAGrantThatIsLostIsRemovedByItselfWhenItIsRequeued(t *testing.T) {
 	})
 }
 
-// What was held is given up in any case, and at once.
+// A failed requeue gives up the old grant in any case, and at once.
 func TestRequeueThatCannotBegin(t *testing.T) {
 	for name, prevent := range map[string]func(f *fake, cancel func()){
 		"left":   func(_ *fake, cancel func()) { cancel() },
@@ -201,7 +203,7 @@ func TestRequeueThatCannotBegin(t *testing.T) {
 	}
 }
 
-// Who waits for nobody does not wait for the next session either.
+// A try waits for no other contender, so it does not wait for the next session, either.
 func TestTryThatFindsItsSessionOverFails(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Try, f.expired)
@@ -210,7 +212,8 @@ func TestTryThatFindsItsSessionOverFails(t *testing.T) {
 	})
 }
 
-// Who has never entered has nothing to remove. A store that needs two looks for a try may queue before it knows.
+// A try that never entered has nothing to remove. But a store that needs two requests for a try may create the contender before it knows
+// that the lock is taken.
 func TestTryThatIsLockedLeavesNothing(t *testing.T) {
 	for commands, try := range map[int]reply{1: says(Answer{Outcome: Locked}), 2: waits} {
 		play(t, Config{}, func(t *testing.T, f *fake) {
@@ -222,7 +225,7 @@ func TestTryThatIsLockedLeavesNothing(t *testing.T) {
 	}
 }
 
-// Until then nobody knows whether the store can be reached.
+// Before its first answer it is not known whether the store can be reached.
 func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		first  reply
@@ -236,7 +239,7 @@ func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 			wantErr(t, "a try that is answered "+name, need.ErrOf(f.claim(second.Exclusive).TryAcquire(within(t, c.within))), c.want)
 		})
 	}
-	// Else a list would not tell of a grace period.
+	// Otherwise a list would not show a grace period.
 	playFrom(t, func(f *fake) { f.then(Open, late(time.Second)) }, func(t *testing.T, f *fake) {
 		begun := time.Now()
 		wantErr(t, "Contenders", need.ErrOf(f.claim(second.Exclusive).Contenders(t.Context())), nil)
@@ -244,7 +247,7 @@ func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 	})
 }
 
-// Callers who come and go while the store does not answer do not pile up commands.
+// Callers with short deadlines do not pile up commands while the store does not answer.
 func TestNobodyEntersWhileTheStoreDoesNotAnswer(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.noteAway(errAway, true)
@@ -263,7 +266,7 @@ func TestNobodyEntersWhileTheStoreDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// A command that is repeated until it is answered ends with its caller and with the tier, and not before.
+// A command that is repeated until it is answered ends with its caller and with the tier, but not earlier.
 func TestListAndAskAreRepeated(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		l := f.claim(second.Exclusive)
@@ -286,7 +289,7 @@ func TestListAndAskAreRepeated(t *testing.T) {
 	})
 }
 
-// A Break that removes nothing says so, and one that may have removed something, or may yet, does.
+// The error of a Break says whether it removed nothing, or may have removed something.
 func TestBreakSaysWhetherItRemoved(t *testing.T) {
 	missing, refused := but(func(a *Answer) { a.Removed = Missing }), says(Answer{Outcome: Denied, Err: errRefused})
 	for name, c := range map[string]struct {
@@ -330,7 +333,7 @@ func TestBreakSaysWhetherItRemoved(t *testing.T) {
 	})
 }
 
-// A caller's context may last for as long as the process: a command that is over leaves nothing with it.
+// The context of a caller may live as long as the process, so a finished command must not leave anything registered with it.
 func TestRequestLeavesNothingWithItsContext(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		ctx := &listened{Context: t.Context()}
@@ -339,7 +342,7 @@ func TestRequestLeavesNothingWithItsContext(t *testing.T) {
 	})
 }
 
-// listened counts who waits for the end of a context.
+// listened counts the functions that wait for the end of a context.
 type listened struct {
 	context.Context
 	ever, now int
@@ -356,7 +359,7 @@ func (l *listened) AfterFunc(f func()) func() bool {
 	}
 }
 
-// Callers who come and go while nobody can be removed pile up no contenders.
+// While no contender can be removed, callers with short deadlines pile up no contenders.
 func TestNobodyEntersWhileTooManyCannotLeave(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.many(Leave, 20_000, says(Answer{Outcome: Failed}))
@@ -369,7 +372,7 @@ func TestNobodyEntersWhileTooManyCannotLeave(t *testing.T) {
 	})
 }
 
-// While the store is known to be away nobody asks it but the renewal, which does so at once.
+// While the store is known to be unreachable, only the renewal sends requests, and does so at once.
 func TestCommandIsRepeatedWhenTheStoreAnswers(t *testing.T) {
 	for op, ask := range map[Op]func(second.Claim, context.Context) error{
 		List: func(l second.Claim, ctx context.Context) error { _, err := l.Contenders(ctx); return err },
@@ -390,7 +393,7 @@ func TestCommandIsRepeatedWhenTheStoreAnswers(t *testing.T) {
 	}
 }
 
-// A store whose number of permits seems to change with each answer is not asked without a pause.
+// If the number of permits seems to change with each answer, the store is still not asked without pauses.
 func TestNumberThatChangesAgainAndAgain(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)

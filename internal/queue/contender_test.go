@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// What counts is the order of the store, unless that was set back: then, what was said to a command that was sent since.
+// The newest view in the store's order counts. After the store was set back, the answer to a command that was sent since counts.
 func TestNewestWordCounts(t *testing.T) {
 	type row struct {
 		view    View
@@ -67,7 +67,7 @@ func TestNewestWordCounts(t *testing.T) {
 	})
 }
 
-// Whoever was told that it is missing before it is known to queue may be yet to enter; what was seen of it before then is over.
+// A contender that is reported missing before it was seen in the queue may be about to enter; earlier views of it do not count any more.
 func TestMissingContenderMayBeYetToEnter(t *testing.T) {
 	type row struct {
 		at     int64 // of the answer; it was missing at 100
@@ -101,7 +101,7 @@ func TestMissingContenderMayBeYetToEnter(t *testing.T) {
 	})
 }
 
-// News may come before the answer to the command that it is of, and after the end.
+// Notifications may come before the answer to the command that caused them, and after the end of the contender.
 func TestNewsComesAtAnyTime(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		var id string
@@ -132,8 +132,8 @@ func TestNewsComesAtAnyTime(t *testing.T) {
 	})
 }
 
-// Who has lost its place, or has another one by a late command, which it does not keep, is lost to its owner at once. It leaves if it
-// still queues.
+// If a contender has lost its place, or a late command has given it another one, its owner learns of the loss at once. It is then
+// removed, if it is still in the queue.
 func TestContenderThatIsNotAtItsPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		view     View
@@ -154,7 +154,8 @@ func TestContenderThatIsNotAtItsPlace(t *testing.T) {
 	}
 }
 
-// A loss leaves the owner the margin to come to an end; then others are let in, whether it has or not. No renewal keeps it there.
+// After a loss the owner has the margin to stop. Then the contender is removed, whether the owner has stopped or not. Renewals do not
+// keep it in the queue.
 func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -176,7 +177,7 @@ func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 	})
 }
 
-// A short hold costs no looking. Nobody follows after it has been given up, and whoever followed does not for longer.
+// A short hold causes no reads of the queue. No contender starts to follow after it was given up, and one that followed stops then.
 func TestWhoFollows(t *testing.T) {
 	follow := func(c *Contender) []string { return []string{"follow " + c.id} }
 	both := func(c *Contender) []string { return []string{"follow " + c.id, "unfollow " + c.id} }
@@ -219,7 +220,7 @@ func TestWhoFollows(t *testing.T) {
 	}
 }
 
-// Who cannot be told how it stands does not wait for ever, and who cannot stay has lost.
+// A waiter that the store cannot inform of changes still does not wait without end, and a contender that the store does not keep is lost.
 func TestTwoMeaningsOfTrouble(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, but(func(a *Answer) { a.View.Has, a.View.Err = false, errRefused }))
@@ -244,7 +245,7 @@ func TestTwoMeaningsOfTrouble(t *testing.T) {
 	})
 }
 
-// A try in the grace period says so, and a waiter looks again at its end.
+// In the grace period the error of a try says so, and a waiter asks again at its end.
 func TestGracePeriod(t *testing.T) {
 	inGracePeriod := but(func(a *Answer) { a.View.Has, a.View.InGracePeriod, a.View.Again = false, true, time.Second })
 	play(t, Config{}, func(t *testing.T, f *fake) {
@@ -272,7 +273,7 @@ func TestGracePeriod(t *testing.T) {
 	})
 }
 
-// What is told of the one before, whose name it was, is nothing to the next.
+// A notification for a contender does not affect a later contender with the same name.
 func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 	playFollowed(t, func(t *testing.T, f *fake) {
 		f.name = "n"
@@ -311,7 +312,7 @@ func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 	})
 }
 
-// A store may first tell that somebody is ahead, and then who. Who has left stands nowhere.
+// A store may first report that contenders are ahead, and later which ones. After the end of a wait its place is unknown.
 func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, untold)
@@ -331,7 +332,7 @@ func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
 	})
 }
 
-// Where nobody is told, the first looks are the soonest.
+// Without notifications, a waiter first polls often, and then at growing intervals.
 func TestWhoWaitsLooksEverMoreRarely(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		unseen := but(func(a *Answer) { a.View.Has, a.View.Again = false, longest })
@@ -343,7 +344,7 @@ func TestWhoWaitsLooksEverMoreRarely(t *testing.T) {
 	})
 }
 
-// Locks of other libraries that follow one another are free for moments only: after each new one the next look comes soon again.
+// Between two locks of another library the key is free only for moments. Each new one therefore makes the waiter poll often again.
 func TestLooksComeSoonAgainWhenAnotherOneIsAhead(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		behind := func(id string) reply {
@@ -359,7 +360,7 @@ func TestLooksComeSoonAgainWhenAnotherOneIsAhead(t *testing.T) {
 	})
 }
 
-// Whoever has been seen to wait before the grant has waited for this holder since then.
+// A process that was seen waiting before the grant counts as waiting for this holder only since the grant.
 func TestContendedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
 	for sent, want := range map[time.Duration]time.Duration{
 		time.Nanosecond:         2 * time.Second, // long before the grant
@@ -377,7 +378,7 @@ func TestContendedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
 	}
 }
 
-// Whoever wants to know who waits behind a holder looks once, where the store tells nobody.
+// Where the store sends no notifications, a call for Contended reads the queue once.
 func TestWhoAsksWhetherTheLockIsWantedLooks(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, but(func(a *Answer) { a.View.Again = time.Second }))
@@ -391,8 +392,8 @@ func TestWhoAsksWhetherTheLockIsWantedLooks(t *testing.T) {
 	})
 }
 
-// Whoever waits behind a waiter waits for nobody who could hand anything over; and where nobody can be seen to wait, the time to
-// look for them is told.
+// A contender behind a waiter does not make that waiter contended. Where waiters may be invisible, the holder learns when to look for
+// them.
 func TestNobodyIsContendedBeforeItHolds(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		var v View

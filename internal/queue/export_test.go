@@ -1,6 +1,6 @@
 package queue
 
-// Left is how many contenders the process still keeps anything of.
+// Left counts the contenders about which the process still keeps anything.
 func (t *Tier) Left() (n int) {
 	t.contenders.Range(func(any, any) bool { n++; return true })
 	if x := t.status.Load().session; x != nil {

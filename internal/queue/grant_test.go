@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A grant is idle once nothing that was sent can take effect any more. Whoever makes the check fail and then finds it idle may hand
-// the lock on.
+// A grant is idle once no request that was sent under it can take effect any more. If the check fails first and the grant is idle then,
+// the lock may be handed off.
 func TestGuardedWrites(t *testing.T) {
 	fine := func() error { return nil }
 	play(t, Config{}, func(t *testing.T, f *fake) {
@@ -49,8 +49,8 @@ func TestGuardedWrites(t *testing.T) {
 	})
 }
 
-// A release waits for a third of the TTL at most, for nobody if the store is away, and what is left is removed. Who hears of nothing has
-// a store that answers.
+// A release waits for a third of the TTL at most, and not at all if the store cannot be reached. What is left is removed in the
+// background. If only notifications are missing, the store can be reached.
 func TestReleaseIsBounded(t *testing.T) {
 	slow := func(_ context.Context, _ Command, usual func() Answer) Answer {
 		time.Sleep(ttl)
@@ -82,7 +82,7 @@ func TestReleaseIsBounded(t *testing.T) {
 	}
 }
 
-// The clock tells, also where nothing has fired.
+// Err reads the clock, so a loss shows even if no timer has fired.
 func TestLossIsSeenByTheClock(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -117,7 +117,7 @@ func TestWhatTellsOfALossReadsTheClock(t *testing.T) {
 	}
 }
 
-// Readers behind a writer that waits to let them in are seen, and do not contest what they share; others do.
+// Readers behind a writer that downgrades are visible to it, but only other writers make it contended.
 func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.reader = true
@@ -147,7 +147,7 @@ func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 	})
 }
 
-// A release may overtake a share, and a loss end it, while that is under way: the caller hears of it at once.
+// A release or a loss may come while Share is under way, which then returns at once.
 func TestShareThatIsUnderWayEndsWithTheGrant(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(f *fake, h *Contender)
@@ -178,7 +178,7 @@ func TestShareThatIsUnderWayEndsWithTheGrant(t *testing.T) {
 	}
 }
 
-// A permit that cannot be given back is told of.
+// A permit that the store refuses to take back is logged.
 func TestPermitsThatCannotBeGivenBack(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 3, second.Options{}))(t)
@@ -203,7 +203,8 @@ func TestPermitsThatCannotBeGivenBack(t *testing.T) {
 	})
 }
 
-// A refusal is not final where something has to be undone: else the permits would be lost to all until the last of them is given up.
+// A refused release of permits is repeated. Otherwise the permits would stay taken until the last one of the same acquisition is given
+// up.
 func TestPartThatTheStoreRefusesToTakeBackIsSentAgain(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)
@@ -236,8 +237,8 @@ func TestPartThatTheStoreRefusesToTakeBackIsSentAgain(t *testing.T) {
 	})
 }
 
-// A waiter that is not first takes no permits, also if some are free. One that waits for the end of a grace period does not take more
-// than it has asked for.
+// A waiter that is not first takes no permits, even if some are free. A waiter for the end of a grace period takes no more than it has
+// asked for.
 func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 3, second.Options{}))(t)

@@ -28,7 +28,7 @@ func TestReleaseThatFindsNothingTellsOfALossWhileTheLeaseRuns(t *testing.T) {
 				need.Equal(t, "losses in "+f.logged().String(), len(f.logged().Lines(slog.LevelWarn, "lock lost")), 1)
 			})
 		})
-		// It was ours when it was given up.
+		// The lock was held when it was given up, so Release returns nil.
 		t.Run(name+" after the lease", func(t *testing.T) {
 			play(t, Config{}, func(t *testing.T, f *fake) {
 				h := f.acquire(second.Exclusive)
@@ -45,7 +45,7 @@ func TestReleaseThatFindsNothingTellsOfALossWhileTheLeaseRuns(t *testing.T) {
 	}
 }
 
-// As long as a command may have been executed that makes it read, a writer is none.
+// Once a command that makes it a reader may have been executed, a writer may not write any more.
 func TestShareThatMayHaveBeenExecutedIsNotTakenBack(t *testing.T) {
 	denied := Answer{Outcome: Denied, Err: errRefused}
 	begun := denied
@@ -70,7 +70,7 @@ func TestShareThatMayHaveBeenExecutedIsNotTakenBack(t *testing.T) {
 	})
 }
 
-// Where each contender has a lease of its own, what no Beat names goes by itself.
+// Where each contender has a lease of its own, the store itself drops what no Beat names.
 func TestOnlyWhatMayEnterLateIsAudited(t *testing.T) {
 	for _, c := range []struct {
 		op   Op
@@ -118,7 +118,8 @@ func TestServerThatForgetsEachSessionIsNotAskedWithoutEnd(t *testing.T) {
 	})
 }
 
-// What no return value can carry is told once: of an outage, of the end of a session, and of the lock that was lost, not of the place.
+// Events that no return value can carry are logged once: an outage, the end of a session, the loss of a lock, but not the loss of a place
+// in a queue.
 func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -141,7 +142,8 @@ func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 	})
 }
 
-// What was lost is told as it was, whatever is found at the end, and leaves at once when its owner queues again.
+// Release returns the loss as it was first detected, whatever is found later, and a lost contender is removed at once when its owner
+// queues again.
 func TestEndOfWhatWasLost(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		gone, there := f.acquire(second.Exclusive), f.acquire(second.Exclusive)
@@ -156,7 +158,7 @@ func TestEndOfWhatWasLost(t *testing.T) {
 	})
 }
 
-// The end of one that is found to be removed while it is given up is a loss.
+// If the removal of a contender finds it missing while its lease runs, Release returns a loss.
 func TestContenderThatIsFoundMissingAsItIsGivenUp(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -170,7 +172,7 @@ func TestContenderThatIsFoundMissingAsItIsGivenUp(t *testing.T) {
 	})
 }
 
-// Each answer of a server tells how much is left of its grace period, and some come late.
+// Each answer of a server in a grace period says how much is left, and some answers come late.
 func TestGracePeriodIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		answer := func(left, late time.Duration) {
@@ -200,7 +202,7 @@ func TestGracePeriodIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 		answer(7*time.Second, 3*time.Second)
 		answer(5*time.Second, 0) // a second more: the server rounds
 		warned(1)
-		answer(time.Minute, time.Second) // somebody has a longer lease
+		answer(time.Minute, time.Second) // another process has a longer lease
 		warned(2)
 		time.Sleep(time.Minute)
 		need.Equal(t, "a grace period that is over", f.GracePeriod(), nil)

@@ -21,7 +21,8 @@ func (h hanging) Enabled(context.Context, slog.Level) bool {
 	return false
 }
 
-// The goroutine that renews sessions says what it is refused, and with it those that end a lost contender.
+// The goroutine that renews sessions logs refusals, and so do those that remove a lost contender. A logger that blocks must delay
+// neither.
 func TestLoggerThatHangsKeepsNoSessionFromBeingRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, stuck := newFake(t, Config{}), make(chan struct{})

@@ -26,9 +26,9 @@ var (
 	firstSeed = flag.Uint64("seed", 0, "of the first; 0: another one each time")
 )
 
-// TestRandomSchedules has processes acquire, wait, leave, requeue, share and release at random, while commands are late, lost, refused,
-// or executed twice, and in every other schedule processes are cut off, the server stops, and sessions end. In every fourth they want
-// permits. The store is of each kind in turn.
+// TestRandomSchedules makes processes acquire, wait, leave, requeue, share and release at random. Commands are late, lost, refused, or
+// executed twice. In every other schedule processes are also cut off, the server stops, and sessions end. In every fourth schedule
+// processes take permits. The schedules alternate between all kinds of stores.
 func TestRandomSchedules(t *testing.T) {
 	seed := *firstSeed
 	if seed == 0 {
@@ -45,8 +45,8 @@ func TestRandomSchedules(t *testing.T) {
 	t.Logf("%d schedules from seed %d, %d grants", *schedules, seed, grants)
 }
 
-// A schedule is one play. Its judges are exclusion, order, that no grant is lost when it is handed out, that tokens grow, that nobody
-// loses without a blow, and that nothing is left.
+// A schedule is one run. It checks exclusion and order, that no grant is lost when it is handed out, that tokens grow, that a lock is
+// lost only after an injected fault, and that nothing is left.
 type schedule struct {
 	*testing.T
 	server    *memory.Server
@@ -69,12 +69,12 @@ type grant struct {
 	number  int
 }
 
-// turn is what the oracle sees of a grant, of which none passes its token on.
+// turn returns the grant in the form that the oracle checks. No grant passes its token on.
 func (g *grant) turn() oracle.Turn {
 	return oracle.Turn{Process: g.number, Weight: oracle.Weight(g.Shared()), Token: g.Token()}
 }
 
-// A portion is of permits that came together.
+// A portion is a set of permits that one acquisition took together.
 type portion struct {
 	process *memory.Process
 	n       int
@@ -121,7 +121,7 @@ func playSchedule(t *testing.T, seed uint64) (grants int) {
 	return s.grants
 }
 
-// roll returns a number below n.
+// roll returns a random number below n.
 func (s *schedule) roll(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +134,7 @@ func (s *schedule) upTo(d time.Duration) time.Duration {
 	return time.Duration(s.roll(int(d/time.Microsecond))) * time.Microsecond
 }
 
-// fault leaves the sessions alone: what becomes of these is a blow.
+// fault decides about the fault of a command. It spares session commands, since blow and strike end sessions.
 func (s *schedule) fault(_ string, c queue.Command) (f memory.Fault) {
 	f.Before, f.After = s.upTo(2*time.Millisecond), s.upTo(2*time.Millisecond)
 	if c.Op == queue.Beat || c.Op == queue.Open {
@@ -163,7 +163,7 @@ func (s *schedule) fault(_ string, c queue.Command) (f memory.Fault) {
 	return f
 }
 
-// strike deals blows: nobody else does.
+// strike injects faults that end sessions or connections. No other code of the schedule does.
 func (s *schedule) strike() {
 	for range 3 {
 		time.Sleep(s.upTo(lease))
@@ -185,7 +185,7 @@ func (s *schedule) strike() {
 	}
 }
 
-// blow ends somebody in the queue.
+// blow applies f to a random contender in a queue.
 func (s *schedule) blow(f func(s *memory.Server, path string, i int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +200,7 @@ func (s *schedule) blow(f func(s *memory.Server, path string, i int)) {
 	}
 }
 
-// work is the life of one goroutine.
+// work is the loop of one goroutine that takes locks.
 func (s *schedule) work(p *memory.Process) {
 	for range 6 {
 		time.Sleep(s.upTo(100 * time.Millisecond))
@@ -228,7 +228,7 @@ func (s *schedule) ask(p *memory.Process, acquire func(context.Context, *second.
 	return s.granted(&grant{Grant: g, process: p})
 }
 
-// granted judges a grant that was just handed out.
+// granted checks a grant that was just handed out.
 func (s *schedule) granted(g *grant) *grant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +254,7 @@ func (s *schedule) granted(g *grant) *grant {
 	return g
 }
 
-// served judges who is served, by a token, before those in the queue who wait for it.
+// served checks that a grant, by its token, was not handed out before earlier contenders that wait for it.
 func (s *schedule) served(token int64, waits func(second.Contender) bool) {
 	var waiting []oracle.Waiter
 	for _, c := range s.server.Queue(s.path) {
@@ -267,7 +267,7 @@ func (s *schedule) served(token int64, waits func(second.Contender) bool) {
 	}
 }
 
-// turn holds the lock, and returns the next grant if that is asked for.
+// turn holds the lock for a while. It returns the next grant if it requeues.
 func (s *schedule) turn(p *memory.Process, l second.Claim, g *grant) *grant {
 	time.Sleep(s.upTo(50 * time.Millisecond))
 	switch s.roll(5) {
@@ -303,8 +303,7 @@ func (s *schedule) turn(p *memory.Process, l second.Claim, g *grant) *grant {
 
 const permits = 3
 
-// workWithPermits is the life of one goroutine that wants permits. What it takes at the head of the queue may be fewer than it has
-// asked for.
+// workWithPermits is the loop of one goroutine that takes permits. At the head of the queue it may take fewer than it has asked for.
 func (s *schedule) workWithPermits(p *memory.Process) {
 	l, err := p.Semaphore("/l", permits, second.Options{})
 	need.OK(s, err)
@@ -344,7 +343,7 @@ func (s *schedule) workWithPermits(p *memory.Process) {
 	}
 }
 
-// has judges what a process has from now on of a portion.
+// has checks how many permits of a portion a process keeps from now on.
 func (s *schedule) has(p *memory.Process, c second.Permit, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -362,7 +361,7 @@ func (s *schedule) has(p *memory.Process, c second.Permit, n int) {
 	need.That(s, fmt.Sprintf("%d permits at a time, of %d", sum, permits), oracle.Room(permits).Fits(int64(sum)))
 }
 
-// A follower is a store that tells only of those of whom it is to.
+// A follower is a store that sends notifications only about contenders that follow.
 type follower struct {
 	queue.Store
 	process *memory.Process
@@ -396,7 +395,7 @@ func (f follower) Follow(r queue.Ref) {
 
 func (f follower) Unfollow(r queue.Ref) { f.asked.Delete(r.ID) }
 
-// Apart is a store in which each contender has a session of its own, that of a connection.
+// apart is a store in which each contender has a session of its own, bound to a connection.
 type apart struct {
 	queue.Store
 	process *memory.Process
@@ -412,7 +411,7 @@ func (s apart) Do(ctx context.Context, c queue.Command) queue.Answer {
 	return a
 }
 
-// renew goes on for as long as the contender is at its place.
+// renew renews the session of a contender for as long as that is in the queue.
 func (s apart) renew(c queue.Command, token int64) {
 	for queues := true; queues && retry.Pause(s.process.Context(), lease/4) == nil; {
 		ctx, cancel := context.WithTimeout(s.process.Context(), s.process.Patience())

@@ -16,7 +16,7 @@ import (
 
 var errFull = errors.New("no memory left")
 
-// What a store may do with one kind of command while it answers all others.
+// refusing are the ways in which a store may fail one kind of command while it answers all others.
 var refusing = map[string]struct {
 	reply reply
 	why   error
@@ -27,7 +27,7 @@ var refusing = map[string]struct {
 	"not answered":        {never, context.DeadlineExceeded},
 }
 
-// Renewals are answered, so that nothing is wrong with the connection.
+// Renewals are answered meanwhile, so the state of the connection shows no problem.
 func TestAcquisitionsThatAreRefusedAgainAndAgainAreTold(t *testing.T) {
 	need.Each(t, refusing, func(t *testing.T, c struct {
 		reply reply
@@ -94,7 +94,7 @@ func TestReleasesThatAreRefusedAgainAndAgainAreTold(t *testing.T) {
 	})
 }
 
-// An outage is told as one, and what it has kept from being answered is no refusal.
+// An outage is reported as an outage. A request that was not answered because of it does not count as a refusal.
 func TestOutageIsNoRefusal(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		for _, op := range []Op{Enter, Leave, Beat, Open} {
@@ -117,7 +117,7 @@ func TestOutageIsNoRefusal(t *testing.T) {
 	})
 }
 
-// A path that is refused is no reason to tell of a store that serves others.
+// If only one path is refused while others are served, Refusal does not report the store.
 func TestStoreThatServesOthersIsNotSaidToRefuse(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		refuse := says(Answer{Outcome: Failed, Err: errFull})
@@ -136,7 +136,7 @@ func TestStoreThatServesOthersIsNotSaidToRefuse(t *testing.T) {
 	})
 }
 
-// Nothing is asked for any more: who looks an hour later is not told of it.
+// An hour after the last refused request, Refusal does not report it any more.
 func TestRefusalFadesWhenNothingIsAskedFor(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.many(Enter, 100, says(Answer{Outcome: Failed, Err: errFull}))
@@ -147,7 +147,7 @@ func TestRefusalFadesWhenNothingIsAskedFor(t *testing.T) {
 	})
 }
 
-// Whoever waits behind others asks again and again, and news does not hide that the store refuses that.
+// A waiter polls again and again. If the store refuses that, Refusal reports it, even while notifications arrive.
 func TestLookThatIsRefusedIsTold(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, waits)
@@ -163,7 +163,7 @@ func TestLookThatIsRefusedIsTold(t *testing.T) {
 	})
 }
 
-// Each error that is not one of the caller's can be tested for.
+// Each error of a try, apart from errors of the caller, can be tested for with errors.Is.
 func TestErrorsOfATryCanBeTold(t *testing.T) {
 	type row struct {
 		begin func(f *fake)
@@ -185,7 +185,7 @@ func TestErrorsOfATryCanBeTold(t *testing.T) {
 	})
 }
 
-// A lock of a bundle may be handed on only once it is idle.
+// The locks of a bundle may be handed off only once the write under the bundle is answered.
 func TestWriteUnderSeveralKeepsAllFromBeingIdle(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		all := []*Contender{f.acquire(second.Exclusive), f.acquire(second.Exclusive)}

@@ -13,7 +13,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A session may end between any two commands: who waits enters again at once, also if the store tells it nothing, and who holds has lost.
+// A session may end between any two commands. A waiter then enters again at once, even if the store sends no notification, and a holder
+// has lost its lock.
 func TestSessionThatEnds(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -36,7 +37,7 @@ func TestSessionThatEnds(t *testing.T) {
 	})
 }
 
-// The answer that tells of the end of a session is also the first after an outage.
+// The answer that reports the end of a session may also be the first answer after an outage.
 func TestEndOfASessionIsToldBeforeTheStoreIsBack(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		for range 1000 { // their losses take a while
@@ -65,7 +66,7 @@ func TestSessionAfterOneThatWasRenewedBeginsAtOnce(t *testing.T) {
 	})
 }
 
-// What is asked for while a renewal is under way may be because of something that this has not seen.
+// A request for a renewal while one is under way starts another one, since the running one may not cover its reason.
 func TestRenewalThatIsAskedForDuringOneFollowsAtOnce(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -80,7 +81,7 @@ func TestRenewalThatIsAskedForDuringOneFollowsAtOnce(t *testing.T) {
 	})
 }
 
-// It takes several round trips on some stores, which may be far away.
+// To open a session takes several round trips on some stores, which may be far away.
 func TestSessionMayTakeLongToBegin(t *testing.T) {
 	slowly := func(ctx context.Context, c Command, usual func() Answer) Answer {
 		select {
@@ -96,7 +97,7 @@ func TestSessionMayTakeLongToBegin(t *testing.T) {
 	})
 }
 
-// What counts is the TTL that the store grants.
+// The TTL that the store grants counts, not the one that was asked for.
 func TestTTLIsTheStores(t *testing.T) {
 	const granted = 4 * ttl
 	playFrom(t, func(f *fake) { f.then(Open, but(func(a *Answer) { a.TTL = granted })) }, func(t *testing.T, f *fake) {
@@ -109,7 +110,7 @@ func TestTTLIsTheStores(t *testing.T) {
 	})
 }
 
-// The lease runs from when a renewal was sent, and what is told with it counts first.
+// The lease counts from when a renewal was sent. Losses that its answer reports are applied first.
 func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -151,7 +152,7 @@ func TestContenderApartIsRenewedByWhatSaysThatItIsThere(t *testing.T) {
 	})
 }
 
-// The audit finds what nobody stands for, and nobody who enters, holds, or leaves.
+// The audit finds contenders without an owner, and none that enters, holds, or leaves.
 func TestAudit(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Beat, but(func(a *Answer) { a.Doubt = true }))
@@ -200,7 +201,8 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// What was answered before is told again: that the rest of some permits was given up, and that a writer reads.
+// After the store may have gone back, answered commands are repeated: that some of the permits were given up, and that a writer has
+// become a reader.
 func TestStoreThatMayHaveGoneBackIsToldAgain(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)
@@ -226,7 +228,7 @@ func TestStoreThatMayHaveGoneBackIsToldAgain(t *testing.T) {
 	})
 }
 
-// A store that was set back may have a contender again whose name is in use elsewhere.
+// A store that was set back may have a contender whose name is in use at another path by now.
 func TestAuditKnowsContendersByTheirPath(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -241,7 +243,8 @@ func TestAuditKnowsContendersByTheirPath(t *testing.T) {
 	})
 }
 
-// Where contenders have leases of their own, they outlive the session, and are removed one by one, until their time is over.
+// Where contenders have leases of their own, these outlive the session. The contenders are removed one by one until their leases have
+// ended.
 func TestRemovalAfterTheSession(t *testing.T) {
 	for own, removals := range map[bool]int{true: 1, false: 0} {
 		play(t, Config{OwnTTL: own}, func(t *testing.T, f *fake) {
@@ -261,7 +264,7 @@ func TestRemovalAfterTheSession(t *testing.T) {
 	})
 }
 
-// Whom the store does not let go is reported once, tried on, and released as far as its owner is concerned.
+// If the store refuses to remove a contender, this is logged once and retried; for its owner the contender is released.
 func TestContenderThatCannotLeave(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -275,8 +278,8 @@ func TestContenderThatCannotLeave(t *testing.T) {
 	})
 }
 
-// Close ends whatever is under way, says goodbye for all that may queue, and leaves nothing. It tries to also where the last command
-// was not answered: the store may be back.
+// Close ends all commands under way, sends a goodbye for all contenders that may be in queues, and leaves no goroutine. It sends the
+// goodbye even if the last command was not answered, since the store may be back.
 func TestCloseAtAnyTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(f *fake) // in a goroutine
@@ -340,7 +343,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 	}
 }
 
-// A store whose client was closed ends the tier. Close may come later, and more than once.
+// A store whose client was closed ends its tier. Close may come later, and more than once.
 func TestEndThenClose(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -355,7 +358,7 @@ func TestEndThenClose(t *testing.T) {
 	})
 }
 
-// The end may come at any line.
+// End may be called at any point of an operation.
 func TestEndMeanwhile(t *testing.T) {
 	playFollowed(t, func(t *testing.T, f *fake) {
 		old := f.acquire(second.Exclusive)
@@ -384,7 +387,7 @@ func TestEndMeanwhile(t *testing.T) {
 	})
 }
 
-// A refusal that also says that the store does not serve is known: to wait for the store would tell nobody why.
+// If a refusal also means that the store cannot be used, Ready returns it at once; a wait for the store would hide the reason.
 func TestRefusalIsToldAtOnceOfAStoreThatIsAway(t *testing.T) {
 	refused := says(Answer{Outcome: Denied, Err: errRefused, Away: errAway})
 	playFrom(t, func(f *fake) { f.then(Open, refused) }, func(t *testing.T, f *fake) {
@@ -395,7 +398,7 @@ func TestRefusalIsToldAtOnceOfAStoreThatIsAway(t *testing.T) {
 	})
 }
 
-// Without a session, what refuses it counts.
+// Without a session, the error is the reason why none can be opened.
 func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 	refused := says(Answer{Outcome: Denied, Err: errRefused})
 	playFrom(t, func(f *fake) { f.then(Open, refused, refused); f.Deafen(errAway) }, func(t *testing.T, f *fake) {
@@ -416,7 +419,7 @@ func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 	})
 }
 
-// The store is closed when nobody is at it any more.
+// The store is closed only after the last call of it has returned.
 func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		ended := false
@@ -447,7 +450,7 @@ func TestSessionThatEndsBeforeAContenderIsEnrolledIsNotUsed(t *testing.T) {
 	})
 }
 
-// A renewal that is refused, or fails, is worth another one soon: the lease is not to suffer from the first.
+// A renewal that fails or is refused is repeated soon, so that a single failure does not cost the lease.
 func TestRenewalThatFailsIsRepeatedSoon(t *testing.T) {
 	each(t, map[string]Answer{
 		"refused": {Outcome: Denied, Err: errRefused}, "failed": {Outcome: Failed}, "not served": {Outcome: Done, Away: errAway},

@@ -19,7 +19,7 @@ import (
 
 const ttl = 6 * time.Second // of the sessions of a fake; a command is waited for a second
 
-// A fake is a store in which everybody has every lock at once, but for what a test says becomes of its commands.
+// A fake is a store that grants every lock at once. A test can replace the answers to single commands.
 type fake struct {
 	*Tier
 	testing.TB
@@ -38,7 +38,7 @@ type fake struct {
 	meanwhile func() // during Name and Unfollow
 }
 
-// A reply is what becomes of one command.
+// A reply decides what happens to one command.
 type reply func(ctx context.Context, c Command, usual func() Answer) Answer
 
 type follower struct{ *fake }
@@ -71,7 +71,7 @@ func each[C any](t *testing.T, cases map[string]C, test func(*testing.T, *fake, 
 	})
 }
 
-// playFrom is for a test that says what the first session meets.
+// playFrom is play for a test that also decides about the commands of the first session.
 func playFrom(t *testing.T, begin func(*fake), test func(*testing.T, *fake)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, Config{})
@@ -95,7 +95,7 @@ func newFake(t *testing.T, config Config) *fake {
 	return f
 }
 
-// logged is what the logger has written of all that happened.
+// logged returns what was logged.
 func (f *fake) logged() *logtest.Log {
 	synctest.Wait()
 	return f.log
@@ -106,7 +106,7 @@ func (f *fake) Name(string) string {
 	return cmp.Or(f.name, fmt.Sprint("c", f.count()))
 }
 
-// Close may be the store's or, by a test, the tier's.
+// Close is called by the tier, or by a test on the tier itself.
 func (f *fake) Close() {
 	if f.ctx.Err() == nil {
 		f.Tier.Close()
@@ -188,17 +188,17 @@ func (f *fake) execute(c Command) Answer {
 	return a
 }
 
-// then says what becomes of the next commands of a kind.
+// then sets the replies to the next commands of a kind.
 func (f *fake) then(op Op, replies ...reply) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.next[op] = append(f.next[op], replies...)
 }
 
-// many is then, with so many of the same.
+// many is then with n times the same reply.
 func (f *fake) many(op Op, n int, r reply) { f.then(op, slices.Repeat([]reply{r}, n)...) }
 
-// within is a context that ends with the test, and after so long.
+// within returns a context that ends with the test, or after d.
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -210,13 +210,13 @@ var (
 	errRefused = errors.New("not permitted")
 )
 
-// lost is executed, and not answered.
+// lost executes the command and loses the answer.
 func lost(ctx context.Context, _ Command, usual func() Answer) Answer {
 	usual()
 	return never(ctx, Command{}, nil)
 }
 
-// never is neither executed nor answered.
+// never neither executes nor answers the command.
 func never(ctx context.Context, _ Command, _ func() Answer) Answer {
 	<-ctx.Done()
 	return Answer{Err: context.Cause(ctx), Away: errAway}
@@ -226,7 +226,7 @@ func says(a Answer) reply {
 	return func(context.Context, Command, func() Answer) Answer { return a }
 }
 
-// late is executed at once, and answered later.
+// late executes the command at once and answers it later.
 func late(d time.Duration) reply {
 	return func(_ context.Context, _ Command, usual func() Answer) Answer {
 		a := usual()
@@ -235,7 +235,7 @@ func late(d time.Duration) reply {
 	}
 }
 
-// but is executed, and answered otherwise.
+// but executes the command and changes the answer.
 func but(change func(*Answer)) reply {
 	return func(_ context.Context, _ Command, usual func() Answer) Answer {
 		a := usual()
@@ -245,13 +245,13 @@ func but(change func(*Answer)) reply {
 }
 
 var (
-	// waits is executed, and has the contender wait, and look.
+	// waits executes the command, and answers that the contender has to wait and to poll.
 	waits = but(func(a *Answer) { a.View.Has, a.View.Ahead, a.View.Again = false, 1, time.Millisecond })
-	// untold is executed, and says no more than that the contender has to wait.
+	// untold executes the command, and answers only that the contender has to wait.
 	untold = but(func(a *Answer) { a.View.Has = false })
 )
 
-// expired is what a store says that knows nobody any more.
+// expired answers that the session does not exist, and forgets all contenders.
 func (f *fake) expired(context.Context, Command, func() Answer) Answer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -259,7 +259,7 @@ func (f *fake) expired(context.Context, Command, func() Answer) Answer {
 	return Answer{Outcome: Expired, Err: errors.New("no such session")}
 }
 
-// ops are the commands of some kinds that were sent, but for the first session.
+// ops returns the commands of some kinds that were sent, without those of the first session.
 func (f *fake) ops(kinds ...Op) (sent []Command) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -285,21 +285,21 @@ func (f *fake) acquire(mode second.Mode) *Contender {
 	return g.(*Contender)
 }
 
-// queues reports whether a contender has a place.
+// queues reports whether a contender is in the queue.
 func (f *fake) queues(c *Contender) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.places[c.id] != 0
 }
 
-// remove deletes a contender, and tells nobody.
+// remove deletes a contender without a notification.
 func (f *fake) remove(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.places, id)
 }
 
-// none checks that nothing is left, here and there.
+// none checks that no contender is left, in the store or in the process.
 func (f *fake) none() {
 	f.Helper()
 	synctest.Wait()

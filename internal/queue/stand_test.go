@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Whether one looks at a queue for one contender or reads it for all of them.
+// Views are the same whether the queue is read for one contender or once for all.
 func TestWhereContendersStand(t *testing.T) {
 	common := second.Contender{Token: 7, Asked: true}
 	who := func(id string, shared bool) second.Contender {
