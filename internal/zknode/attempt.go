@@ -372,27 +372,23 @@ func (a *attempt) climb(n *Node) error {
 	defer ahead.follow()
 	s, err := a.enter(n)
 	for pace := retry.New(); ; {
+		var granted bool
 		switch {
-		case err != nil && a.ctx.Err() != nil: // then err may only say that nothing was sent
-			return a.explain(context.Cause(a.ctx))
-		case err != nil && (a.once || classify(err) == permanent || errors.Is(err, errGone) || errors.Is(err, ErrSequenceExhausted)):
-			return err
 		case err != nil:
-			err = a.pause(pace, err)
-		case s.ahead == 0 && n.grant(s): // most often
-			return nil
-		case s.ahead > 0 && a.once:
-			return second.ErrLocked
-		case s.ahead > 0:
-			var head bool
-			if head, err = ahead.wait(s); head && n.grant(s) {
-				return nil
+			if a.ctx.Err() != nil { // then err may only say that nothing was sent
+				return a.explain(context.Cause(a.ctx))
 			}
-		case a.once:
-			return a.client.link.Explain(fmt.Errorf("the lease has run out and is yet to be renewed: %w", zk.ErrNoServer))
-		default: // the lease ran out
-			member{n}.Prove()
-			err = a.pause(pace, nil)
+			if a.once || classify(err) == permanent || errors.Is(err, errGone) || errors.Is(err, ErrSequenceExhausted) {
+				return err
+			}
+			err = a.pause(pace, err)
+		case s.ahead == 0: // most often
+			granted, err = a.atHead(n, s, pace)
+		default:
+			granted, err = a.behind(n, s, ahead)
+		}
+		if granted {
+			return nil
 		}
 		if err == nil {
 			if s, err = a.list(n); err == nil {
@@ -401,6 +397,27 @@ func (a *attempt) climb(n *Node) error {
 			}
 		}
 	}
+}
+
+// atHead makes a node at the head of the queue the holder. If its lease has run out, it asks for a new proof of the lease and pauses.
+func (a *attempt) atHead(n *Node, s standing, pace *retry.Pace) (granted bool, err error) {
+	switch {
+	case n.grant(s):
+		return true, nil
+	case a.once:
+		return false, a.client.link.Explain(fmt.Errorf("the lease has run out and is yet to be renewed: %w", zk.ErrNoServer))
+	}
+	member{n}.Prove()
+	return false, a.pause(pace, nil)
+}
+
+// behind waits for the contenders ahead of a node, and makes it the holder if that has brought it to the head.
+func (a *attempt) behind(n *Node, s standing, ahead *predecessors) (granted bool, err error) {
+	if a.once {
+		return false, second.ErrLocked
+	}
+	head, err := ahead.wait(s)
+	return head && n.grant(s), err
 }
 
 // enter finds the place of a new node. If the batch of its create has listed the queue, the answer to the create shows its session.
