@@ -11,23 +11,23 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// An Observer has callbacks for the events of the locks and permits of a registry: for metrics, traces and alarms. Any of its functions
+// An Observer has callbacks for events of the locks and permits of a registry. Use it for metrics, traces and alarms. Any of its functions
 // may be nil.
 //
-// A callback runs in the goroutine of the call that caused the event, unless its comment says otherwise, and without internal mutexes. A
-// slow callback delays that call only: no lease, no connection and no other goroutine waits for it. During Acquired the caller already
-// holds the lock, so keep that callback short.
+// A callback runs in the goroutine of the call that caused the event, unless its comment says otherwise. No internal mutex is held during
+// the callback. A slow callback delays only the call that caused the event: no lease, no connection and no other goroutine waits for the
+// callback. While Acquired runs, the caller already holds the lock, so keep Acquired short.
 //
 // A callback may panic, call [runtime.Goexit], or call the registry, including [Registry.Close]. The package does not recover from a
-// panic. If the program does, the lock is free: when Waiting or Acquired does not return, Acquire gives up the wait or the lock. Caution:
-// a callback that acquires the lock of its own event, or calls Shutdown, deadlocks.
+// panic. If the program recovers, the lock is not left held: if Waiting or Acquired does not return, Acquire ends its wait or releases the
+// lock. Caution: a callback deadlocks if it acquires the lock of its own event, or calls Shutdown.
 //
-// The context is that of the call of Acquire or TryAcquire, and may have ended. To create spans afterwards: a wait began Waited before
-// At, and a hold Held before At.
+// A callback gets the context of the call of Acquire or TryAcquire. This context may have ended. To create a span of a wait, subtract
+// Waited from At: this is the start of the wait. To create a span of a hold, subtract Held from At.
 //
-// For one hold the order is Waiting, Acquired, Lost, Released, each at most once. Between different holds of a lock there is no order of
-// calls: the next Acquired may come before Released of the hold before. Their times At are in order. Reentrant acquisitions, their
-// releases, and the end of a lock that lingers are no events.
+// For one hold the order is Waiting, Acquired, Lost, Released. Each is called at most once. Between different holds of a lock the order of
+// calls is not defined: Acquired of the next hold may be called before Released of the previous hold. Only the times At are in order.
+// There are no events for reentrant acquisitions, for their releases, and for the end of a lock that lingers.
 //
 // The permits of one Acquire of a [Semaphore] are one event. In each event exactly one of Hold and Permits is not nil.
 type Observer struct {
@@ -38,18 +38,18 @@ type Observer struct {
 	Acquired func(ctx context.Context, a AcquiredEvent)
 	// Failed is called when a wait ended without the lock or the permits. It is not called for a TryAcquire.
 	Failed func(ctx context.Context, f FailedEvent)
-	// Lost is called when a lock, or one of the permits, is lost. It runs in a goroutine of its own as soon as the loss is known, or in
-	// Release if only the release finds it.
+	// Lost is called when a lock, or one of the permits, is lost. It runs in a separate goroutine as soon as the loss is noticed. If only the
+	// release notices the loss, Lost runs in Release.
 	Lost func(ctx context.Context, l LostEvent)
-	// Released is called when the last hold of an ownership, or permits, are released, before Release returns. If Lost is still running,
-	// Released is called after it.
+	// Released is called before Release returns, if it released permits or the last of several nested holds. If Lost is still running,
+	// Released is called after Lost.
 	Released func(ctx context.Context, r ReleasedEvent)
-	// Connection is called first with the present state of the connection to the store and then for each change, always from one
-	// goroutine. Changes during a call are combined into one. It is not called for a connection of the program's own (package dropin).
+	// Connection is called first with the current state of the connection to the store, and then for each change. All calls come from one
+	// goroutine. Changes during a call are combined into one. Connection is not called if the program owns the connection (package dropin).
 	Connection func(c ConnectionEvent)
 }
 
-// An AcquiredEvent describes a lock, or permits, that were acquired.
+// An AcquiredEvent describes the acquisition of a lock or of permits.
 type AcquiredEvent struct {
 	Path    string
 	Hold    *Hold    // identifies the hold in later events; do not release it
@@ -59,7 +59,7 @@ type AcquiredEvent struct {
 	From    Source // "" for permits
 }
 
-// A FailedEvent describes a wait that ended without the lock or the permits.
+// A FailedEvent describes a wait that ended without a lock or permits.
 type FailedEvent struct {
 	Path   string
 	At     time.Time
@@ -67,7 +67,7 @@ type FailedEvent struct {
 	Err    error // what Acquire returns
 }
 
-// A LostEvent describes a hold, or permits, that were lost.
+// A LostEvent describes the loss of a hold or of permits.
 type LostEvent struct {
 	Path    string
 	Hold    *Hold
@@ -77,7 +77,7 @@ type LostEvent struct {
 	Cause   LossCause
 }
 
-// A ReleasedEvent describes a hold, or permits, that were released.
+// A ReleasedEvent describes the release of a hold or of permits.
 type ReleasedEvent struct {
 	Path    string
 	Hold    *Hold
@@ -90,8 +90,8 @@ type ReleasedEvent struct {
 // A ConnectionEvent describes a change of the connection to the store.
 type ConnectionEvent struct {
 	State ConnectionState
-	Away  time.Duration // how long there was no connection; with Connected
-	Err   error         // why there is no connection, if that is known
+	Away  time.Duration // how long there was no connection; only with Connected
+	Err   error         // why there is no connection, if the reason is known
 }
 
 // A ConnectionState is the state of the connection to the store.
@@ -103,8 +103,8 @@ const (
 	Expired   ConnectionState = ConnectionState(second.Expired)   // the session has ended, and all locks are lost
 )
 
-// WithObserver registers callbacks for lock and semaphore events. It may be given several times: the observers are called one after the
-// other, and the shortest WaitingAfter applies to all.
+// WithObserver registers callbacks for lock and semaphore events. The option may be given several times. All observers are then called one
+// after the other, and the shortest WaitingAfter applies to all observers.
 func WithObserver(o Observer) Option {
 	return option(func(all *options) {
 		both := o

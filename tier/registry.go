@@ -15,8 +15,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Registry has all locks of this process in one store, over one session. Use one per process and store: a second registry competes with
-// the first like another process. It is safe for concurrent use.
+// A Registry manages all locks of this process in one store, with one session. Use one registry per process and store, because a second
+// registry competes with the first registry like another process. A Registry is safe for concurrent use.
 type Registry struct {
 	second  second.Tier
 	options *options
@@ -41,8 +41,8 @@ type Registry struct {
 	gone    chan struct{} // closed when there are no tasks any more
 }
 
-// New returns a registry over a store. It is for the packages of this module's stores, which have checked their options; programs do not
-// need it. The registry owns t and closes it.
+// New returns a registry for a store. Only the constructors of this module's stores call New, after they have checked their options. The
+// registry owns t and closes it.
 func New(t second.Tier, opts ...Option) *Registry {
 	o := defaults
 	for _, opt := range opts {
@@ -76,13 +76,13 @@ func (r *Registry) at(t time.Duration) time.Time {
 	return time.Now().Add(-ago)
 }
 
-// Close ends the session of this process, which deletes all its queue entries. If the store cannot be reached, they end when the session
-// times out. All holds are lost, and all waits end with [ErrClosed]. To let holders finish first, use [Registry.Shutdown]. Close may be
-// called several times and from any goroutine, also from a callback of the [Observer] or the logger.
+// Close ends the session of this process, and so deletes all its queue entries. If the store cannot be reached, the entries are deleted
+// when the session times out. All holds are lost, and all waits end with [ErrClosed]. To let holders finish first, use
+// [Registry.Shutdown]. Close may be called several times and from any goroutine, also from a callback of the [Observer] or the logger.
 //
-// Close returns within six seconds. It waits a second for the logger and a second for running callbacks of the observer; slower ones
-// finish after Close has returned. Otherwise no goroutine is left, and no further callback begins, except in a goroutine that calls
-// Acquire or Release. A callback that calls Close waits for that second itself.
+// Close returns within six seconds. It waits up to a second for the logger, and up to a second for running callbacks of the observer.
+// Slower callbacks finish after Close has returned. All other goroutines of the registry have ended by then. After Close, callbacks begin
+// only in goroutines that call Acquire or Release. If a callback calls Close, Close waits for the whole second.
 //
 // An error means that the client of the store is still busy after five seconds, for example in the program's dialer.
 func (r *Registry) Close() error {
@@ -126,16 +126,16 @@ func (r *Registry) call(f func()) {
 	f()
 }
 
-// Err returns nil while the store can be reached and grants locks, as far as this process knows. It sends no request. Otherwise it
-// returns:
+// Err returns nil while the store can be reached and grants locks, as far as this process knows. Err sends no request. In all other states
+// Err returns:
 //
 //   - [ErrClosed] after Close or Shutdown was called;
 //   - a [*GracePeriodError] while the store answers but grants no lock yet;
-//   - in all other cases an error that wraps [ErrUnavailable]. The store does not answer, which is noticed within two thirds of T; or it
-//     has refused every acquisition or every release for 3 s, for example because it is full or read-only.
+//   - an error that wraps [ErrUnavailable] in all other cases. Either the store does not answer, which is noticed within two thirds of T.
+//     Or the store has refused every acquisition or every release for 3 s, for example because it is full or read-only.
 //
-// Held locks stay held while Err reports an outage, until their lease ends. Caution: a readiness probe on Err takes all replicas out of
-// service at once, because all see the same store.
+// During an outage, locks stay held until their lease ends. Caution: a readiness probe that uses Err takes all replicas out of service at
+// once, because all replicas use the same store.
 func (r *Registry) Err() error {
 	if r.draining() {
 		return ErrClosed
@@ -152,13 +152,13 @@ func (r *Registry) Err() error {
 // Done returns a channel that is closed when the registry is closed.
 func (r *Registry) Done() <-chan struct{} { return r.second.Context().Done() }
 
-// Shutdown refuses new acquisitions, ends waits with [ErrClosed], and blocks until the last hold is released. Then it closes the
-// registry. Holders may finish, and acquire reentrantly with the contexts of their holds.
+// Shutdown refuses new acquisitions, ends waits with [ErrClosed], and blocks until the last hold is released. Then Shutdown closes the
+// registry. Until then holders continue, and may acquire reentrantly with the contexts of their holds.
 //
-// Shutdown does not interrupt holders. First end work that holds a lock until it is stopped, such as a campaign of package election.
+// Shutdown does not interrupt holders. First stop work that would hold a lock without end, such as a campaign of package election.
 //
-// If ctx ends first, Shutdown closes the registry anyway, and the remaining holds are lost. The error then wraps the cause of ctx and
-// names their locks. Call it once; Close may be called at any time.
+// If ctx ends first, Shutdown closes the registry, and the remaining holds are lost. The error then wraps the cause of ctx, and names the
+// lost locks. Call Shutdown once. Close may be called at any time.
 func (r *Registry) Shutdown(ctx context.Context) error {
 	r.refuse()
 	r.mu.Lock()
@@ -315,37 +315,39 @@ func (m *members) part() {
 	}
 }
 
-// Stats are figures of a registry: present values, and sums since it was created.
+// Stats are statistics of a registry: current values, and sums since the registry was created.
 type Stats struct {
-	Holds     int // locks that are held
-	Lingering int // idle locks that are kept, see [WithLinger]
-	Waiters   int // goroutines that wait for a lock
+	Holds     int // number of held locks
+	Lingering int // number of idle locks that this process keeps, see [WithLinger]
+	Waiters   int // number of goroutines that wait for a lock
 
-	// Of semaphores, which are not part of the other figures.
-	Permits       int // that are held
-	PermitWaiters int // goroutines that wait for some
+	// Figures of semaphores. No other figure includes semaphores.
+	Permits       int // number of held permits
+	PermitWaiters int // number of goroutines that wait for permits
 
-	// Acquisitions counts acquired locks, without reentrant acquisitions. Each is also counted in one of Found to Joins.
+	// Acquisitions counts acquired locks, without reentrant acquisitions. Each acquisition is also counted in one of the fields Found to
+	// Joins.
 	Acquisitions int64
-	Found        int64 // uncontended, from the store
-	HandOvers    int64 // from the store, behind another queue entry: usually from another process
-	HandOffs     int64 // from another goroutine of this process, at its release
-	Resumptions  int64 // idle and kept by this process
-	Joins        int64 // for reading, together with other readers of this process
+	Found        int64 // acquired from the store, without contention
+	HandOvers    int64 // acquired from the store, after a wait for another queue entry, usually of another process
+	HandOffs     int64 // handed off by another goroutine of this process
+	Resumptions  int64 // acquired while this process kept the idle lock
+	Joins        int64 // acquired for reading, together with other readers of this process
 
-	// GiveUps counts answered releases that gave the lock back to the store, and GiveUpTime sums how long the answers took. The mean,
-	// GiveUpTime / GiveUps, estimates the time of a transfer to another process; see [WithHandOff].
+	// GiveUps counts answered releases that gave the lock back to the store, and GiveUpTime sums how long the answers took. The mean
+	// GiveUpTime / GiveUps estimates the duration of a transfer to another process; see [WithHandOff].
 	GiveUps    int64
 	GiveUpTime time.Duration
 
-	// Groups counts requests that combined commands about several locks, as ZooKeeper batches do, and Grouped counts these commands.
+	// Groups counts requests that combined commands about several locks, as batches on ZooKeeper do. Grouped counts the commands in these
+	// requests.
 	Groups, Grouped int64
 
-	// Losses counts lost holds by cause, from the moment of the loss, before the owner releases them.
+	// Losses counts lost holds by cause. A hold is counted at the moment of its loss, before its owner releases it.
 	Losses map[LossCause]int64
 
-	WaitTime time.Duration // of all waits, including present and failed ones
-	HoldTime time.Duration // for which locks were held, including present holds; overlapping readers count once
+	WaitTime time.Duration // sum of all waits, including running and failed waits
+	HoldTime time.Duration // sum of the time in which locks were held, including current holds; overlapping readers count once
 }
 
 // A LossCause is the reason for the loss of a lock.
@@ -356,18 +358,18 @@ const (
 	LossOfSession  LossCause = LossCause(second.BySession)  // the store ended the session
 	LossByDeletion LossCause = LossCause(second.ByDeletion) // the queue entry was deleted
 	LossByClose    LossCause = LossCause(second.ByClose)    // the registry was closed
-	LossOtherwise  LossCause = LossCause(second.ByOther)    // such as a permission that was taken away
+	LossOtherwise  LossCause = LossCause(second.ByOther)    // another cause, such as a revoked permission
 )
 
-// A Source is where an acquired lock came from.
+// A Source says from where a goroutine got a lock.
 type Source string
 
 const (
-	Found      Source = "found"      // uncontended, from the store
-	HandOver   Source = "hand-over"  // from another queue entry in the store, usually another process
-	HandOff    Source = "hand-off"   // from another goroutine of this process
-	Resumption Source = "resumption" // idle and kept by this process (WithLinger)
-	Join       Source = "join"       // together with other readers of this process
+	Found      Source = "found"      // acquired from the store, without contention
+	HandOver   Source = "hand-over"  // acquired from the store, after a wait for another queue entry, usually of another process
+	HandOff    Source = "hand-off"   // handed off by another goroutine of this process
+	Resumption Source = "resumption" // acquired while this process kept the idle lock (WithLinger)
+	Join       Source = "join"       // acquired for reading, together with other readers of this process
 )
 
 // A source is an index into sources.
@@ -418,8 +420,7 @@ func (s *Stats) sum(t *tally) {
 	}
 }
 
-// Stats returns figures of all locks and semaphores of the registry. It sends no request. The figures are not a
-// snapshot of one instant.
+// Stats returns statistics of all locks and semaphores of the registry. It sends no request. The values are not a snapshot of one instant.
 func (r *Registry) Stats() Stats {
 	r.mu.RLock()
 	s, stakes := r.past, slices.Collect(maps.Values(r.stakes))
@@ -432,7 +433,7 @@ func (r *Registry) Stats() Stats {
 	return s
 }
 
-// A HeldLock is a lock that this process holds or keeps.
+// A HeldLock is a lock that this process holds, or keeps idle because of [WithLinger].
 type HeldLock struct {
 	Path      string
 	Token     int64
@@ -442,7 +443,8 @@ type HeldLock struct {
 	Lingering bool      // idle, and kept by WithLinger
 }
 
-// HeldLocks returns the locks that this process holds or keeps, sorted by path, without permits of semaphores. It sends no request.
+// HeldLocks returns the locks that this process holds or keeps idle, sorted by path. It does not return permits of semaphores, and sends
+// no request.
 func (r *Registry) HeldLocks() []HeldLock {
 	var locks []HeldLock
 	for _, s := range r.all() {

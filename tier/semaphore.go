@@ -13,17 +13,18 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Semaphore limits how many permits all processes together hold at a path. Its methods may be called concurrently.
+// A Semaphore limits the number of permits that all processes together hold at a path. Its methods may be called concurrently.
 //
-// Caution: a semaphore is not reentrant; each Acquire takes more permits. A goroutine that holds some and waits for more can deadlock with
-// another one that does the same: acquire all at once.
+// Caution: a semaphore is not reentrant; each Acquire takes more permits. If two goroutines hold permits and wait for more, they can
+// deadlock. Acquire all permits in one call.
 //
-// Round trips if the permits are free, however many they are: one each for Acquire, TryAcquire and Release on etcd, PostgreSQL (in tables)
-// and Redis. On ZooKeeper two for Acquire, three for TryAcquire (one if too few are free), and one for Release. A hand-off within the
-// process takes none. On ZooKeeper the permits are shared with Curator's semaphore; on the other stores no other library's is compatible.
+// If enough permits are free, Acquire, TryAcquire and Release take one round trip each on etcd, PostgreSQL (in tables) and Redis. On
+// ZooKeeper, Acquire takes two round trips and Release takes one. TryAcquire there takes three, or one if too few permits are free. The
+// number of permits makes no difference. A local hand-off takes no round trip. On ZooKeeper the permits are shared with Curator's
+// semaphore. On the other stores, no semaphore of another library is compatible.
 //
-// A killed process keeps its permits for the session timeout. If it was also waiting, it keeps its place in the queue for as long, and
-// no process behind it gets permits meanwhile, however many are free.
+// A killed process keeps its permits for the session timeout. If the process was also waiting for permits, it keeps its place in the queue
+// for the same time. Until then no process behind it gets permits, however many are free.
 type Semaphore struct {
 	registry *Registry
 	at       lockKey
@@ -33,21 +34,24 @@ type Semaphore struct {
 	invalid  error // why path, number or an option cannot be used, nil if they can
 }
 
-// Semaphore returns the semaphore at path. All processes together may hold that many permits. It sends nothing and need not be
-// closed. Semaphores of one path share the permits of this process. A wrong path, number or option is an error of its methods. If the store
-// has no semaphores, the error wraps [errors.ErrUnsupported].
+// Semaphore returns the semaphore at path. The parameter permits is the number of permits that all processes together may hold. Semaphore
+// sends no request, and its result need not be closed. Semaphores of one path share the permits of this process. If the path, the number
+// or an option is wrong, the methods of the semaphore return an error. If the store has no semaphores, the error wraps
+// [errors.ErrUnsupported].
 //
-// The number in the store counts. [Semaphore.SetPermits] sets it; otherwise it is the number of the process that used the idle semaphore
-// first. A process with another number follows the store and logs one warning. To change the number, deploy the new one in every process,
-// and then call SetPermits once, or run "tierlock permits -set". Until then, or until the semaphore is idle for a moment, new processes use
-// the old number. No process can ask for more permits at a time than the number that it gave itself.
+// The store keeps the number, and all processes use the stored number. [Semaphore.SetPermits] sets it. Otherwise the first process that
+// uses the idle semaphore stores its own number. A process that gave another number uses the stored one, and logs one warning. To change
+// the number, deploy the new number in every process, and then call SetPermits once, or run "tierlock permits -set". Until then, or until
+// the semaphore is idle for a moment, new processes use the old number. One request cannot ask for more permits than the number that its
+// own process gave to Semaphore.
 //
-// Of the options, [WithHandOff], [WithStrictOrder] and [WithMaxWait] apply to semaphores. [WithLinger] and [WithRounds] do not: an unused
-// permit is released at once.
+// The options [WithHandOff], [WithStrictOrder] and [WithMaxWait] apply to semaphores. [WithLinger] and [WithRounds] do not apply, because
+// an unused permit is released at once.
 //
-// While other processes queue, a process takes its share of the permits, or twice its largest request if that is more. It hands them off
-// among its goroutines for three times the budget of [WithHandOff], 20 ms by default, or for longer if it has only a part of all permits.
-// The first process in the queue waits at most three budgets for each process that queued, and one section, whatever it wants.
+// While other processes queue, a process takes its share of the permits, or twice its largest request if that is more. It hands these
+// permits off among its goroutines for three hand-off budgets ([WithHandOff], 20 ms by default), or for longer if it has only a part of
+// all permits. However many permits the first process in the queue wants, its wait has a limit: three budgets for each process that
+// queued, and the duration of one section.
 func (r *Registry) Semaphore(path string, permits int, opts ...Option) *Semaphore {
 	s := &Semaphore{registry: r, at: lockKey{path, counting}, permits: permits}
 	var own []any
@@ -65,25 +69,25 @@ func (r *Registry) Semaphore(path string, permits int, opts ...Option) *Semaphor
 // Path returns the path of the semaphore.
 func (s *Semaphore) Path() string { return s.at.path }
 
-// Acquire blocks until it has k permits, all of them or none, ctx ends, or an error occurs that retrying cannot fix; every waiter of the
-// process then gets that error. While the store cannot be reached it keeps trying.
+// Acquire blocks until it has all k permits, until ctx ends, or until an error occurs that retrying cannot fix. Every waiter of the
+// process gets such an error. Acquire never takes only a part of the k permits. While the store cannot be reached, Acquire keeps trying.
 //
 // Requests are served whole and in order: processes in the order in which they queue, and goroutines of a process in the order of their
-// calls. Small requests behind a large one do not overtake it, except for permits that another process hands off among its goroutines; see
-// [Registry.Semaphore].
+// calls. A small request does not overtake a large request ahead of it. The exception is permits that another process hands off among its
+// own goroutines; see [Registry.Semaphore].
 //
-// If the wait ended without permits, the error is a [*WaitError] as for [Mutex.Acquire]. It names the process ahead in the queue, or says
-// that too few permits are free, and how many this process has itself. The error wraps [ErrTooManyPermits] if k is more than this process
-// gave to [Registry.Semaphore], or more than there are in the store, also if the number falls during the wait. After any error nothing of
-// this call is left, or it is removed in the background.
+// If the wait ends without permits, the error is a [*WaitError] as for [Mutex.Acquire]. The error names the process ahead in the queue, or
+// says that too few permits are free. It also says how many permits this process has. The error wraps [ErrTooManyPermits] if k is more
+// than the number that this process gave to [Registry.Semaphore], or more than the number in the store. The stored number may also become
+// smaller than k during the wait. After any error the queue entry is removed, in the background if the store does not answer.
 func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 	return s.take(ctx, "acquire", k, (*pool).enter)
 }
 
-// TryAcquire is like Acquire, but does not wait for other holders. It returns [ErrLocked] if fewer than k permits are free, if another call
-// waits for some or has only just taken or released some, or if the store is in a grace period: see [GracePeriodError]. It fails at once
-// while [Registry.Err] reports that the store cannot be reached. If the store has just stopped answering, it blocks like
-// [Mutex.TryAcquire].
+// TryAcquire is like Acquire, but does not wait for other holders. It returns [ErrLocked] if fewer than k permits are free, if another
+// call waits for permits, or if another call took or released permits a moment ago. It also returns [ErrLocked] while the store is in a
+// grace period, see [GracePeriodError]. While [Registry.Err] reports that the store cannot be reached, TryAcquire fails at once. If the
+// store has just stopped answering, TryAcquire blocks like [Mutex.TryAcquire].
 func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permits, error) {
 	permits, err := s.take(ctx, "try", k, (*pool).try)
 	if q := (*GracePeriodError)(nil); errors.Is(err, ErrLocked) && !errors.As(err, &q) && !errors.Is(err, errOvertaken) {
@@ -138,7 +142,7 @@ func (s *Semaphore) check(k int) error {
 	return nil
 }
 
-// Do calls f while it holds k permits. It is otherwise like [Mutex.Do].
+// Do calls f while it holds k permits. Otherwise Do is like [Mutex.Do].
 func (s *Semaphore) Do(ctx context.Context, k int, f func(ctx context.Context) error) (err error) {
 	permits, err := s.Acquire(ctx, k)
 	if err != nil {
@@ -148,16 +152,16 @@ func (s *Semaphore) Do(ctx context.Context, k int, f func(ctx context.Context) e
 	return f(permits.Context(ctx))
 }
 
-// SetPermits sets how many permits there are, for all processes and from now on, whatever they gave to [Registry.Semaphore]. It blocks
-// while the store cannot be reached, until ctx ends.
+// SetPermits stores the number of permits. From then on all processes use this number, and not the number that they gave to
+// [Registry.Semaphore]. While the store cannot be reached, SetPermits blocks until ctx ends.
 //
-// A smaller number takes no permit away: no more are granted until fewer are taken than there are. A waiter that wants more than the new
-// number gets [ErrTooManyPermits]. A larger number admits waiters at once. After the number became
-// smaller, [Semaphore.Contenders] may show the surplus holders as waiting until they release.
+// If the number becomes smaller, holders keep their permits. No more permits are granted until fewer permits are taken than the new
+// number. A waiter that wants more permits than the new number gets [ErrTooManyPermits]. If the number becomes larger, waiters are
+// admitted at once. After a reduction, [Semaphore.Contenders] may show the surplus holders as waiting until they release.
 //
-// The store keeps the number: etcd, PostgreSQL and Redis in a key or row of its own, which stays when the semaphore is idle.
-// ZooKeeper keeps it in the content of the path, which the server removes some time after the last use. Curator does not read it
-// there: its clients go on with the number in their own program.
+// etcd, PostgreSQL and Redis keep the number in a separate key or row, also while the semaphore is idle. ZooKeeper keeps the number in the
+// data of the path. The server deletes the path some time after the last use of the semaphore. Curator's clients do not read the number in
+// the store: they continue to use the number in their program.
 func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	switch {
 	case s.invalid != nil:
@@ -170,9 +174,10 @@ func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	return s.store.SetPermits(ctx, n)
 }
 
-// Contenders returns the processes that hold permits, in the order in which they took the first one that they still have, and then the
-// queue of waiting processes. A process that holds permits and waits for more is in both. A holder appears once for each grant of the
-// store, with its token: that of [Permits.Token], but on ZooKeeper another one. Otherwise Contenders is like [Mutex.Contenders].
+// Contenders returns the processes that hold permits, followed by the queue of waiting processes. Holders are sorted by the time when they
+// took the oldest permit that they still hold. A process that holds permits and waits for more appears in both parts. A holder appears
+// once for each grant of the store, with the token of the grant. This token equals [Permits.Token], except on ZooKeeper. Otherwise
+// Contenders is like [Mutex.Contenders].
 func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	if s.invalid != nil {
 		return nil, s.invalid
@@ -181,12 +186,13 @@ func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	return contenders(all), err
 }
 
-// Break takes permits away: it removes the contender with a token that [Semaphore.Contenders] shows. Permits that a process took together
-// in the store have one token, and are lost together, also if several goroutines have them: [Permits.Lost] is closed, and [Permits.Err] and
-// [Permits.Release] return an error that wraps [ErrLost]. A waiter that is broken queues again as the last one.
+// Break removes the contender with the given token, and so takes its permits. [Semaphore.Contenders] shows the tokens. All permits that a
+// process took from the store in one grant have the same token. They are lost together, even if several goroutines hold them.
+// [Permits.Lost] is closed, and [Permits.Err] and [Permits.Release] return an error that wraps [ErrLost]. A waiter that Break removes
+// queues again at the end of the queue.
 //
-// Caution: the next contender has the permits at once, while the broken holder may still use them. Otherwise Break is like
-// [Mutex.Break], with the same errors, and the broken holder learns of its loss at the same time.
+// Caution: the next contender gets the permits at once, although the former holder may still use them. Otherwise Break is like
+// [Mutex.Break]: it returns the same errors, and the former holder learns of its loss at the same time.
 func (s *Semaphore) Break(ctx context.Context, token int64) error {
 	if s.invalid != nil {
 		return s.invalid
@@ -194,7 +200,7 @@ func (s *Semaphore) Break(ctx context.Context, token int64) error {
 	return s.store.Break(ctx, token)
 }
 
-// Permits are the permits that one call of Acquire took. They are lost together; release them exactly once. Methods may be called
+// Permits are the permits that one call of Acquire took. They are lost together. Release them exactly once. The methods may be called
 // concurrently.
 type Permits struct {
 	pool      *pool
@@ -226,8 +232,8 @@ func (p *Permits) Count() int { return len(p.taken) }
 // Path returns the path of the semaphore.
 func (p *Permits) Path() string { return p.semaphore.at.path }
 
-// Lost returns a channel that is closed when one of the permits is lost, before the store can grant it to another process; see [Hold.Lost].
-// After the release it stays as it is.
+// Lost returns a channel that is closed when one of the permits is lost, before the store can grant it to another process; see
+// [Hold.Lost]. The release of the permits does not close the channel.
 func (p *Permits) Lost() <-chan struct{} { return p.lost.Done() }
 
 // Err returns nil while all permits are held, an error that wraps [ErrLost] once one is lost, and [ErrReleased] after the release. It
@@ -252,23 +258,25 @@ func (p *Permits) ValidUntil() time.Time {
 	return p.taken[0].ValidUntil() // all belong to one session
 }
 
-// Token returns the fencing token of the grant with which this process took the permits from the store. It is positive, never lower than
-// that of permits that were taken before, and the same for permits that were granted together or handed off. Several processes hold permits
-// at a time, so a resource should not refuse lower tokens; it may compare them with the tokens of a lock that came later.
+// Token returns the fencing token of the grant with which this process took the permits from the store. The token is positive, and never
+// lower than the token of permits that were taken earlier. Permits that were granted together have the same token, and a local hand-off
+// does not change it. Several processes hold permits at the same time. Therefore a resource should not refuse lower tokens of permits. It
+// may compare these tokens with the tokens of a lock that was acquired later.
 func (p *Permits) Token() int64 { return p.taken[0].Token() }
 
-// Context returns a context for work under the permits, derived from ctx. It is cancelled when one of them is lost, with a cause that wraps
-// [ErrLost], and when they are released, with the cause [ErrReleased]. If that has happened already, the context is done when Context
-// returns. The same ctx gives the same context.
+// Context returns a context for work under the permits, derived from ctx. The context is cancelled when one of the permits is lost, with a
+// cause that wraps [ErrLost], and when the permits are released, with the cause [ErrReleased]. If the permits are already lost or
+// released, the returned context is already cancelled. Calls with the same ctx return the same context.
 func (p *Permits) Context(ctx context.Context) context.Context {
 	return p.work.under(ctx, p.lost, p.Err, func(ctx context.Context) context.Context { return ctx })
 }
 
-// Release releases the permits: to waiting goroutines of this process within the budget, and otherwise to the store. If the store does not
-// answer, Release returns after [WithReleaseTimeout], and the permits are removed in the background or end with the session.
+// Release releases the permits. Within the hand-off budget, waiting goroutines of this process get them. Otherwise they go back to the
+// store. If the store does not answer, Release returns after [WithReleaseTimeout]. The permits are then removed in the background, or end
+// with the session.
 //
-// It returns nil if all permits were held to the end, an error that wraps [ErrLost] if one was lost before, and [ErrReleased], without any
-// effect, if they were released before.
+// Release returns nil if all permits were held until now, and an error that wraps [ErrLost] if one of them was lost. If the permits were
+// released before, Release returns [ErrReleased] and has no effect.
 func (p *Permits) Release() error {
 	if p.released.Swap(true) {
 		return ErrReleased

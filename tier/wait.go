@@ -10,44 +10,43 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// The errors of all stores. They are wrapped, often together with an error of the store: test with errors.Is.
+// These are the errors of all stores. Returned errors wrap them, often together with an error of the store. Test with errors.Is.
 var (
-	// ErrLocked is returned by TryAcquire if another goroutine or process holds the lock or waits for it, or if the store is in a grace
-	// period, see [GracePeriodError].
+	// ErrLocked is returned by TryAcquire if another goroutine or process holds the lock or waits for it. TryAcquire also returns it while
+	// the store is in a grace period, see [GracePeriodError].
 	ErrLocked = second.ErrLocked
 	// ErrLost means that the lock was lost while it was held. It is final for that hold.
 	ErrLost = second.ErrLost
-	// ErrReleased means that the hold was released before. [Mutex.Break] and [Semaphore.Break] return it if no contender has the token.
+	// ErrReleased means that the hold was already released. [Mutex.Break] and [Semaphore.Break] return it if no contender has the token.
 	ErrReleased = second.ErrReleased
 	// ErrClosed means that the registry is closed or being shut down.
 	ErrClosed = second.ErrClosed
 	// ErrCannotUpgrade means that the write lock was requested with the context of a hold that reads. Two readers that both upgrade
 	// would deadlock.
 	ErrCannotUpgrade = errors.New("a reader cannot become the writer: release the hold first")
-	// ErrTooManyPermits means that a call wants more permits than the semaphore has. The number in the store counts; see
+	// ErrTooManyPermits means that a call wants more permits than the semaphore has. The store keeps the number of permits; see
 	// [Semaphore.SetPermits].
 	ErrTooManyPermits = second.ErrTooManyPermits
-	// ErrUnknown means that the outcome of a guarded write is ambiguous: the answer was lost, or the context ended first, whose cause is
-	// wrapped, too. The write may have taken effect or may yet, but not after another process has acquired the lock. Read the data
-	// before you decide what to do. zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval return it. A write that was refused because
-	// the lock is lost returns [ErrLost] instead. [Mutex.Break] and [Semaphore.Break] return ErrUnknown if
-	// the contender may have been removed, or may yet be.
+	// ErrUnknown means that the outcome of a guarded write is ambiguous: the answer was lost, or the context ended before the answer. If the
+	// context ended, the error also wraps its cause. The write may have taken effect, or may still take effect, but not after another process
+	// has acquired the lock. Read the data before you decide what to do. zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval return
+	// ErrUnknown. If a write was refused because the lock is lost, they return [ErrLost] instead. [Mutex.Break] and [Semaphore.Break] return
+	// ErrUnknown if the contender may have been removed, or may still be removed.
 	ErrUnknown = second.ErrUnknown
-	// ErrUnavailable means that the store grants no lock at the moment: it cannot be reached, refuses or does not answer a request, or
-	// has not renewed a session or lease yet. Try again later. Every error of TryAcquire wraps it, or [ErrLocked], [ErrClosed], the
-	// cause of ctx, or an error of the store that trying again cannot fix. All errors of [Registry.Err] wrap it, except a
-	// [*GracePeriodError] and ErrClosed. So do errors of a wait that ends in such a state.
+	// ErrUnavailable means that the store grants no lock at the moment. The store cannot be reached, refuses or does not answer a request, or
+	// has not renewed a session or lease yet. Try again later. TryAcquire returns it, and so does a wait that ends in such a state.
+	// [Registry.Err] returns it in all cases, except a [*GracePeriodError] and [ErrClosed].
 	ErrUnavailable = second.ErrUnavailable
 	// ErrWaitLimit means that the lock was not acquired within the limit of [WithMaxWait].
 	ErrWaitLimit = errors.New("wait limit reached")
 )
 
-// A GracePeriodError means that the store grants no lock until the time in its field Until, for the reason in its field Reason. A server
-// that was started or promoted may not know all locks that were granted before. It therefore waits until their longest lease has ended.
-// Locks that it knows stay held. PostgreSQL and Redis have grace periods; ZooKeeper and etcd need none.
+// A GracePeriodError means that the store grants no lock until the time in the field Until. The field Reason says why. A server that was
+// started or promoted may have forgotten locks. Therefore it grants no lock until the longest lease of such a lock has ended. Locks that
+// the server has not forgotten stay held. PostgreSQL and Redis have grace periods; ZooKeeper and etcd need none.
 //
-// Get it with errors.As, as a *GracePeriodError, from the error of TryAcquire, which wraps [ErrLocked] as well, from that of
-// [Registry.Err], and from a [*WaitError], which also has it as a field.
+// Get it with errors.As, as a *GracePeriodError, from an error of TryAcquire, of [Registry.Err] or of a wait. The error of TryAcquire also
+// wraps [ErrLocked]. A [*WaitError] also has it as a field.
 type GracePeriodError struct {
 	Until  time.Time `json:"until"` // by the clock of this machine
 	Reason string    `json:"reason"`
@@ -117,47 +116,50 @@ func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun t
 	return &WaitError{wait, cause}
 }
 
-// A Wait describes a wait for a lock or for permits, and what blocks it, as far as this process knows from queueing. Reading it sends no
-// request.
+// A Wait describes a wait for a lock or for permits, and what blocks it. It contains what this process has learned while it queued.
+// Reading a Wait sends no request.
 type Wait struct {
 	Path   string
 	Waited time.Duration
 
-	// Here is the hold of this process; nil if the process does not hold the lock.
+	// Here is the hold of this process. It is nil if the process does not hold the lock.
 	Here *Here
 
-	// Position is the number of processes ahead in the queue of the store, and Ahead the one right ahead. Both are zero if this process
-	// has not seen the queue yet, or holds the lock.
+	// Position is the number of processes ahead in the queue of the store. Ahead is the process directly ahead. Both fields are zero if this
+	// process has not read the queue yet, or if it holds the lock.
 	Position   int
 	Ahead      Contender
-	AheadHolds bool // Ahead holds the lock: it is first, and there is no grace period
+	AheadHolds bool // whether Ahead holds the lock: it is the first in the queue, and there is no grace period
 
-	// GracePeriod is the grace period of the store; nil if there is none.
+	// GracePeriod is the grace period of the store. It is nil if there is none.
 	GracePeriod *GracePeriodError
 
-	// Refusal is why the store refused, or did not answer, the last request of this process for the lock although it can be reached, for
-	// example because it has no memory left. It is nil if the request was served. The process repeats such a request until it is served.
+	// Refusal says why the store refused or did not answer the last request of this process for the lock, although the store can be reached.
+	// For example, the store may have no memory left. Refusal is nil if the last request was served. The process repeats a refused request
+	// until it is served.
 	Refusal error
 
-	// Of a wait for permits: how many it wants, how many this process has, and whether it is first in the queue, so that too few are
-	// free. Ahead then waits as well: processes that have permits are not in the queue.
+	// These fields are set in a wait for permits. Permits is the number of permits that the call wants. Taken is the number of permits that
+	// this process has. First says that this process is the first in the queue, and waits because too few permits are free. Ahead is a
+	// waiting process, because processes that have permits are not in the queue.
 	Permits int
 	Taken   int
 	First   bool
 }
 
-// Here describes the hold of this process that blocks a wait in the same process.
+// Here describes a hold that blocks a wait of the same process.
 type Here struct {
 	Since time.Time
 	Token int64
-	Holds int // unreleased holds: more than one after reentrant acquisitions, or with several readers
+	Holds int // number of unreleased holds; more than one after reentrant acquisitions, or with several readers
 
-	// Carried is true if the context of the call carries a released hold of this lock. Another hold of the same call tree is then not
-	// released yet. Otherwise the owner is another goroutine, or the caller itself without the context of its hold.
+	// Carried is true if the context of the call carries a released hold of this lock. In this case another nested hold of the same lock is
+	// not released yet. Otherwise the lock belongs to another goroutine, or to the caller itself, which called Acquire without the context of
+	// its hold.
 	Carried bool
 }
 
-// A WaitError is returned by [Mutex.Acquire] when a wait ended without the lock: its context ended, its limit was reached, or the
+// A WaitError is returned by [Mutex.Acquire] when a wait ended without the lock. Its context ended, its time limit was reached, or the
 // registry was closed. Get it with errors.As, as a *WaitError. It wraps the cause.
 type WaitError struct {
 	Wait
@@ -265,39 +267,40 @@ func (c Contender) since() string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// A Contender is one process in the queue for a lock, or one that has permits of a semaphore. Fields that the store does not show, or not
-// with these permissions, are zero.
+// A Contender is a process in the queue for a lock, or a process that has permits of a semaphore. A field is zero if the store does not
+// have the information, or if the permissions do not allow reading it.
 type Contender struct {
-	ID    string    // its name in the queue, such as the name of the node in ZooKeeper
-	Token int64     // fencing token it has as holder
-	Since time.Time // when it queued, by the clock of ZooKeeper or PostgreSQL, elsewhere by that of its process
+	ID    string    // name of the queue entry, such as the name of the node in ZooKeeper
+	Token int64     // fencing token of the contender as the holder
+	Since time.Time // when the process queued, by the server's clock in ZooKeeper and PostgreSQL, elsewhere by the process's clock
 
-	// HeldSince is when the present hold began, if it belongs to this process; otherwise it is zero, because only the holder knows. Since
-	// is not the start of a hold: a process stays in the queue while it hands the lock off among its goroutines.
+	// HeldSince is the start of the current hold, if this process holds the lock. Otherwise it is zero, because only the holder knows the
+	// start. Since is not the start of a hold: a process stays in the queue while it hands the lock off among its goroutines.
 	HeldSince time.Time
 
-	// Self-reported by the process; zero for other libraries. Strings, including ID, are cut after 256 bytes with "…", and characters that
-	// are not printable are escaped.
+	// The process itself reports these fields. They are zero for other libraries. Strings, including ID, are cut after 256 bytes with "…".
+	// Characters that are not printable are escaped.
 	Host  string
 	PID   int
 	Label string
 
-	// Linger is how long the process may keep the lock while it is idle ([WithLinger]). Lingering is true if it does so now, which only
-	// that process itself can see.
+	// Linger is how long the process may keep the idle lock ([WithLinger]). Lingering is true if the process keeps the idle lock now. Only
+	// the process itself sees this; for other processes Lingering is false.
 	Linger    time.Duration
 	Lingering bool
 	// Shared is true for a reader of an [RWMutex]. Readers at the head of the queue hold the lock together.
 	Shared bool
-	// Asked is true if [Mutex.Revoke] or Curator's Revoker has asked it to release the lock. Curator's request replaces the description of
-	// the process.
+	// Asked is true if [Mutex.Revoke] or Curator's Revoker has asked the contender to release the lock. Curator's request replaces the fields
+	// that the process reports.
 	Asked bool
 
-	// InGracePeriod is true if it is first but does not hold the lock yet: see [GracePeriodError].
+	// InGracePeriod is true if the contender is the first in the queue, but does not hold the lock yet because of a grace period: see
+	// [GracePeriodError].
 	InGracePeriod bool
 
-	// Permits is how many permits of a semaphore it has; 0 for one that waits.
+	// Permits is the number of permits of a semaphore that the contender holds. It is 0 if the contender waits.
 	Permits int
-	// Of is the number of permits of the semaphore; 0 if it is not known.
+	// Of is the number of permits of the semaphore. It is 0 if the number is not known.
 	Of int
 }
 
