@@ -27,13 +27,13 @@ type Bundle struct {
 // [WithMaxWait] limits the wait for each lock separately.
 //
 // If a lock is given twice, AcquireAll acquires it reentrantly, the writing side first. If ctx carries a hold of a lock, AcquireAll joins
-// that hold. Caution: while you hold a lock, call AcquireAll only for locks with higher paths, because it cannot change the order in which
+// that hold. Caution: while you hold a lock, call AcquireAll only for locks with higher paths. AcquireAll cannot change the order in which
 // you acquired the first lock.
 //
 // The mutexes may belong to several registries if every process uses the same paths for the same locks. AcquireAll compares only the
-// paths, without the chroot of a connect string. AcquireAll returns an error and acquires nothing in these cases: two registries have a
-// lock of the same path, a path is given as Mutex and as [RWMutex], a mutex is nil, or Acquire refuses a mutex. Without arguments the
-// bundle is empty.
+// paths, without the chroot of a connect string. AcquireAll returns an error and acquires nothing if a mutex is nil, or if Acquire refuses
+// a mutex. It also does so if two locks with the same path belong to different registries, or are a Mutex and an [RWMutex]. Without
+// arguments the bundle is empty.
 func AcquireAll(ctx context.Context, mutexes ...*Mutex) (*Bundle, error) {
 	order, err := inOrder(mutexes)
 	if err != nil {

@@ -50,10 +50,10 @@ func (m *Mutex) Path() string { return m.at.path }
 // Acquire blocks until it holds the lock or ctx ends. It retries while the store cannot be reached. An uncontended acquisition takes one
 // round trip; see the package documentation for the cost.
 //
-// If ctx comes from [Hold.Context] of this lock and that hold is not released, Acquire does not block: it returns another hold of the same
-// lock, or [ErrLost] if the lock is lost. Caution: with any other context, a goroutine that already holds the lock deadlocks. If a
-// goroutine waits for 10 s behind one hold of its own process, a warning is logged, once per hold and at most once per path and hour. Two
-// goroutines that wait for each other's locks cause the same warning: use [AcquireAll] instead.
+// If ctx comes from [Hold.Context] of an unreleased hold of this lock, Acquire does not block. It returns another hold of the same lock,
+// or [ErrLost] if the lock is lost. Caution: with any other context, a goroutine that already holds the lock deadlocks. If a goroutine
+// waits for 10 s behind one hold of its own process, a warning is logged. It is logged once per hold, and at most once per path and hour.
+// Two goroutines that wait for each other's locks cause the same warning: use [AcquireAll] instead.
 //
 // If the wait ends without the lock, the error is a [*WaitError]. It names the holder, or the process ahead in the queue, if this process
 // knows them. It wraps context.Cause(ctx), [ErrWaitLimit] after the time of [WithMaxWait], or [ErrClosed]. If the store cannot be reached
@@ -132,8 +132,8 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 // Do acquires the lock, calls f, and releases the lock. The context of f carries the hold, for [HoldFrom], and is cancelled if the lock is
 // lost. It derives from ctx, so a deadline of ctx limits the wait and the work together. [WithMaxWait] limits only the wait.
 //
-// If the lock could not be acquired, Do returns the error of Acquire and does not call f. Otherwise it returns the error of f if the
-// release succeeds, the error of the release if f returns nil, and an error that wraps both if both fail.
+// If the lock could not be acquired, Do returns the error of Acquire and does not call f. Otherwise Do returns the error of f, or the
+// error of the release. If both fail, the returned error wraps both errors.
 //
 // If the lock is lost, f is not interrupted: let f return when its context ends. Do then returns an error that wraps [ErrLost].
 //
@@ -199,13 +199,14 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 // downgraded to a reader may have another token than its hold: use the token that Contenders shows. All goroutines of a process are one
 // contender.
 //
-// A holder or reader that Break removes has lost the lock: the context of its hold ends, and [Hold.Err] and [Hold.Release] return an error
+// A holder or reader that Break removes has lost the lock. The context of its hold ends, and [Hold.Err] and [Hold.Release] return an error
 // that wraps [ErrLost]. Observers get the cause [LossByDeletion]. Other readers keep the lock. A waiter that Break removes queues again at
 // the end of the queue.
 //
 // Caution: the next contender gets the lock at once, although the former holder may still be working. The former holder learns of its loss
-// when the store notifies it: usually at once, at most a third of its lease later, and never while its process is paused or cut off. Break
-// only the lock of a process that is dead or paused. Use guarded writes: the store refuses guarded writes of the former holder.
+// when the store notifies it, usually at once, and at most a third of its lease later. A process that is paused or cut off learns nothing
+// until it continues. Break only the lock of a process that is dead or paused. Use guarded writes: the store refuses guarded writes of the
+// former holder.
 //
 // A token belongs to one contender, and Break never removes any other contender. While the store cannot be reached, Break waits until ctx
 // ends. It returns nil once the contender is removed. Otherwise the error wraps:
@@ -244,9 +245,10 @@ func (m *Mutex) Break(ctx context.Context, token int64) error {
 // A Mutex and an RWMutex of the same path are different locks that exclude each other, also within a process. On ZooKeeper an RWMutex
 // shares the path with Curator's InterProcessReadWriteLock; docs/interop.md lists all combinations.
 //
-// Fencing: the token of a writer is higher than that of every earlier holder in another process, and never higher than that of a later
-// holder. Tokens of overlapping readers have no order. Let the resource refuse a write with a token lower than the highest it has seen,
-// and a read with a token lower than the highest of a writer it has seen.
+// Fencing: the token of a writer is higher than the tokens of all earlier holders in other processes, and never higher than the token of a
+// later holder. Tokens of overlapping readers have no order. Let the resource remember the highest token of all holders, and the highest
+// token of a writer. It has to refuse a write with a token that is lower than the first, and a read with a token that is lower than the
+// second.
 type RWMutex struct{ writer, reader *Mutex }
 
 // RWMutex returns the reader/writer lock at path. It sends no request. Options and errors are those of [Registry.Mutex].
@@ -274,7 +276,7 @@ func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context) error) er
 // Writer returns the writing side of the lock.
 func (m *RWMutex) Writer() *Mutex { return m.writer }
 
-// Reader returns the reading side of the lock. Its TryAcquire returns [ErrLocked] if a writer holds the lock or waits for it, or if the
-// present readers admit no more: because another process has waited for the hand-off budget, or because one of them uses [Hold.Contended]
-// or [Hold.RevokeRequested] and was signalled.
+// Reader returns the reading side of the lock. Its TryAcquire returns [ErrLocked] if a writer holds the lock or waits for it. It also
+// returns [ErrLocked] if the present readers admit no further readers. This is so once another process has waited for the hand-off budget,
+// or once the channel of [Hold.Contended] or [Hold.RevokeRequested] of a reader is closed.
 func (m *RWMutex) Reader() *Mutex { return m.reader }
