@@ -15,21 +15,18 @@ import (
 // Dial connects to the ensemble of connect, "host:port,host:port/path", and blocks until it has a
 // session or ctx ends. Ports may be left out; the default is 2181, also with TLS.
 //
-// The path is a chroot: the paths of locks and of guarded writes are below it. It is created with the
-// first lock and removed when it is empty, unless it existed before. If this client may not create it,
-// the first lock gets an error that wraps [zk.ErrNoAuth] and names the permission.
-// Caution: a misspelled path is created silently, and its locks do not exclude processes that use the
-// correct path.
+// The path is a chroot: the paths of locks and of guarded writes are relative to it. It is created with the first lock. If this package
+// created the path, the path is removed when it is empty. If this client may not create the path, the first lock gets an error that wraps
+// [zk.ErrNoAuth] and names the permission. Caution: a misspelled path is created silently, and its locks do not exclude processes that use
+// the correct path.
 //
-// If ctx ends first, the error wraps [tier.ErrUnavailable], the cause of ctx and the last failure to
-// connect. A wrong connect string or option fails at once. If no server name can be resolved, Dial fails
-// within 3 s; if some can, it logs the others. With [tier.WithLazyStart] it returns at once and fails
-// only for a wrong connect string or option. After an error nothing is left, except that a name
-// look-up or a silent connection may last up to 3 s in the background.
+// If ctx ends first, the error wraps [tier.ErrUnavailable], the cause of ctx and the last failure to connect. A wrong connect string or
+// option fails at once. If no server name can be resolved, Dial fails within 3 s. If only some names cannot be resolved, Dial logs them.
+// With [tier.WithLazyStart] Dial returns at once, and fails only for a wrong connect string or option. After an error, a name look-up or a
+// silent connection may last up to 3 s in the background.
 //
-// The client reconnects by itself, resolves names anew at each attempt, and opens a new session after
-// one has expired. The registry owns the connection: close the registry to close it. After Dial has
-// returned, the end of ctx has no effect.
+// The client reconnects by itself, and resolves names again at each attempt. After its session has expired, it opens a new session. The
+// registry owns the connection: close the registry to close the connection. The end of ctx has no effect after Dial has returned.
 func Dial(ctx context.Context, connect string, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	settings := second.Defaults
 	own, share, err := second.Split[zknode.Option, tier.Option](&settings, opts)
@@ -46,19 +43,18 @@ func Dial(ctx context.Context, connect string, opts ...tier.RegistryOption) (*ti
 	return tier.New(zknode.Tier(client), share...), nil
 }
 
-// Multi is the guarded write of ZooKeeper. It executes operations of [zk.Conn.Multi] in one
-// transaction that takes effect only while this process holds all locks of guard, a [*tier.Hold] or a
-// [*tier.Bundle]. It takes one round trip and blocks until the answer comes or ctx ends. Paths are below
-// the chroot of the connect string.
+// Multi is the guarded write of ZooKeeper. It executes operations of [zk.Conn.Multi] in one transaction. The transaction takes effect only
+// while this process holds all locks of guard, a [*tier.Hold] or a [*tier.Bundle]. Multi takes one round trip, and blocks until the answer
+// arrives or ctx ends. Paths are relative to the chroot of the connect string.
 //
-// To read data, use a connection of your own, on which paths are absolute. A read may return old data
-// even under the lock: pass the versions that you read to the operations.
+// To read data, use your own connection; its paths are absolute. A read may return old data even while you hold the lock. Therefore pass
+// the versions that you read to the operations.
 //
-// Nothing was changed if the error wraps [tier.ErrLost] or [tier.ErrReleased], comes from one of the
-// operations, or says that ctx had ended before or that the locks belong to different registries. If
-// the error wraps [tier.ErrUnknown], the outcome is ambiguous: the answer was lost or ctx ended, whose
-// cause is wrapped as well. The operations may still take effect, but not after another process has
-// acquired one of the locks. Until the outcome is known, no goroutine of this process gets these locks.
+// If the error wraps [tier.ErrUnknown], the outcome is ambiguous: the answer was lost, or ctx ended before the answer. If ctx ended, the
+// error also wraps its cause. The operations may still take effect, but not after another process has acquired one of the locks. Until the
+// outcome is known, these locks are not handed off within this process. After any other error nothing was changed. Such an error wraps
+// [tier.ErrLost] or [tier.ErrReleased], comes from one of the operations, or says that ctx had already ended, or that the locks belong to
+// different registries.
 func Multi(ctx context.Context, guard tier.Guard, ops ...any) ([]zk.MultiResponse, error) {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {
@@ -73,19 +69,17 @@ func Multi(ctx context.Context, guard tier.Guard, ops ...any) ([]zk.MultiRespons
 	return g.MultiUnder(ctx, locks, ops...)
 }
 
-// ValidatePath returns nil if path can name a lock, and otherwise an error that wraps
-// [zk.ErrInvalidPath]. A lock path is absolute and at most 1024 bytes of UTF-8. It has no empty
-// component, no "." or "..", and none of the characters that ZooKeeper forbids, such as those above
-// U+FFFF. It is neither the root nor below /zookeeper. [tier.Name] turns any string into a valid path.
+// ValidatePath returns nil if path can name a lock, and otherwise an error that wraps [zk.ErrInvalidPath]. A lock path is absolute and at
+// most 1024 bytes of UTF-8. A lock path has no empty component, no "." or "..", and no character that ZooKeeper forbids, such as
+// characters above U+FFFF. It is not the root, and is not below /zookeeper. [tier.Name] turns any string into a valid path.
 func ValidatePath(path string) error { return zknode.ValidatePath(path) }
 
-// Errors that only ZooKeeper has. Those of all stores are in package tier.
+// These errors occur only on ZooKeeper. The errors of all stores are in package tier.
 var (
-	// ErrSequenceExhausted means that the 31-bit sequence numbers of a lock path are nearly used up.
-	// Normally the package resets them in time; see Sequence overflow in the package documentation.
-	// Otherwise delete the path while it is empty, or use another path. A child with a negative number
-	// or with our own number causes the same error, which names the child; if no process owns that
-	// child, delete it.
+	// ErrSequenceExhausted means that the 31-bit sequence numbers of a lock path are nearly used up. Normally the package resets the numbers
+	// in time; see Sequence overflow in the package documentation. If it could not, delete the path while the path is empty, or use another
+	// path. A child with a negative number, or with the number of our own node, causes the same error. The error then names the child. If no
+	// process owns the child, delete it.
 	ErrSequenceExhausted = zknode.ErrSequenceExhausted
 
 	// ErrQuotaExceeded means that a ZooKeeper quota leaves no room for a lock node. The call is not retried. Raise the quota
