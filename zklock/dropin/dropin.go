@@ -1,6 +1,6 @@
-// Package dropin replaces go-zookeeper's zk.Lock: the same methods, on the connection that the program already has,
-// with one znode per process. To migrate, change the import of NewLock, one process at a time: the two locks exclude
-// each other.
+// Package dropin replaces go-zookeeper's zk.Lock. It has the same methods, uses the connection of your program, and needs one znode per
+// process. Locks of dropin and of zk.Lock exclude each other. Therefore you can migrate one process at a time, by changing the import of
+// NewLock.
 package dropin
 
 import (
@@ -17,36 +17,32 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Lock has the methods of zk.Lock, with one znode per process. During a migration, migrated processes keep their
-// share of acquisitions: when the znode of such a process gets the lock, each of its waiting goroutines has a turn, as
-// with one znode per goroutine.
+// A Lock has the methods of zk.Lock, with one znode per process. During a migration, migrated processes keep their share of acquisitions.
+// When the znode of a migrated process gets the lock, each goroutine that waits in this process gets the lock once, as with one znode per
+// goroutine.
 //
-// As with zk.Lock, a Lock is a handle for one user at a time: each goroutine creates its own. Intentional differences:
+// As with zk.Lock, a Lock is a handle for one user at a time: each goroutine creates its own Lock. These differences from zk.Lock are
+// intentional:
 //
-//   - All handles of one connection and path share a local queue and a node.
-//   - While another process waits, the lock may still go to other handles of the same
-//     connection: to all that waited when the node got the lock, and to any handle within the
-//     default budget of [tier.WithHandOff].
+//   - All handles of one connection and path share one local queue and one node.
+//   - While another process waits, the lock may still go to other handles of the same connection. It goes to all handles that were waiting
+//     when the node got the lock. It may go to any handle within the default budget of [tier.WithHandOff].
 //   - A node has the data and the ACL of the handle that created it, also while other
 //     handles hold the lock.
-//   - Lock waits through lost connections and expired sessions, where zk.Lock fails.
-//     It fails when the connection is closed, with an error wrapping [tier.ErrClosed] and
-//     [zk.ErrClosing], and for errors that retrying cannot fix.
-//   - An error leaves no node behind. zk.Lock leaves one that blocks all others until the
-//     session ends.
-//   - Unlock always leaves the handle unlocked, and reports once that the lock was lost
-//     meanwhile, with an error wrapping [tier.ErrLost] and [zk.ErrNoNode]. zk.Lock then returns
-//     zk.ErrNoNode each time and cannot be locked again. Unlock waits up to 5 s for the
-//     server, or 6 s if other handles of the connection want the lock. After that the node
-//     is deleted in the background.
-//   - Children that are no lock nodes are ignored. Each of them makes zk.Lock fail.
+//   - Lock keeps waiting when a connection is lost or a session expires; zk.Lock fails then. Lock fails when the connection is closed,
+//     with an error that wraps [tier.ErrClosed] and [zk.ErrClosing]. It also fails with errors that retrying cannot fix.
+//   - After an error no node is left. zk.Lock can leave a node that blocks all other users until the session ends.
+//   - Unlock always leaves the handle unlocked. If the lock was lost, Unlock reports this once, with an error that wraps [tier.ErrLost]
+//     and [zk.ErrNoNode]. zk.Lock returns zk.ErrNoNode at each call, and cannot be locked again. Unlock waits up to 5 s for the server, or
+//     6 s if other handles of the connection want the lock. After that the node is deleted in the background.
+//   - Children of the path that are not lock nodes are ignored. Any such child makes zk.Lock fail.
 //   - Missing parents are created as container nodes, which the server removes when they
 //     are empty.
 //   - Data of more than 512 KiB is refused.
 //   - Paths are checked; see zklock.ValidatePath.
 //
-// Caution: on the program's own connection there is no lease, no notice of loss before Unlock, no protection from hung
-// servers, and no way to end a wait except closing the connection. For these use zklock.Dial and [tier.Mutex].
+// Caution: a Lock has no lease, gives no notice of a loss before Unlock, and does not detect hung servers. The only way to end a wait is
+// to close the connection. zklock.Dial and [tier.Mutex] have none of these limits.
 type Lock struct {
 	locks *tier.Registry
 	path  string
@@ -60,8 +56,8 @@ type nodeOption struct {
 	zknode.LockOption
 }
 
-// NewLock returns a handle for the lock at path, over a connection that the caller keeps and closes. Nodes, and
-// parents that have to be created, get acl. NewLock sends no request; Lock reports a path that cannot be a lock.
+// NewLock returns a handle for the lock at path. The caller owns conn and closes it. The lock's nodes get the ACL acl, and so do parents
+// that the lock creates. NewLock sends no request. If path cannot be a lock, Lock returns an error.
 func NewLock(conn *zk.Conn, path string, acl []zk.ACL) *Lock {
 	return &Lock{locks: registryOf(conn), path: path, acl: zknode.NodeACL(acl)}
 }
@@ -69,9 +65,8 @@ func NewLock(conn *zk.Conn, path string, acl []zk.ACL) *Lock {
 // Lock is [Lock.LockWithData] without data.
 func (l *Lock) Lock() error { return l.LockWithData([]byte{}) }
 
-// LockWithData blocks until the lock is held. It cannot be cancelled except by closing the connection. A handle that
-// already holds the lock gets [zk.ErrDeadlock]. After any other error the handle is unlocked, no node of it is left,
-// and it may be locked again.
+// LockWithData blocks until the lock is held. The only way to end the wait is to close the connection. If the handle already holds the
+// lock, LockWithData returns [zk.ErrDeadlock]. After any other error the handle is unlocked, has no node, and may be locked again.
 func (l *Lock) LockWithData(data []byte) error {
 	if l.hold.Load() != nil {
 		return zk.ErrDeadlock
@@ -88,19 +83,18 @@ func (l *Lock) LockWithData(data []byte) error {
 	return nil
 }
 
-// Unlock releases the lock. It returns nil if the lock was held to the end. After any error the handle is unlocked.
-// Errors:
+// Unlock releases the lock. It returns nil if the lock was held until now. After any error the handle is unlocked. The errors are:
 //
 //   - The lock was lost: the error wraps [tier.ErrLost] and [zk.ErrNoNode].
-//   - It is not known whether the lock was held to the end, because the server did not answer in time or the
-//     connection was closed: the error wraps that of the connection, such as [zk.ErrConnectionClosed] or
-//     [zk.ErrNoServer]. A lock whose connection has ended may also count as lost.
+//   - The server did not answer in time, or the connection was closed, so it is not known whether the lock was held until now. The error
+//     wraps the error of the connection, such as [zk.ErrConnectionClosed] or [zk.ErrNoServer]. If the connection was closed, Unlock may
+//     also report the lock as lost.
 //   - The ACL does not permit this process to delete the node: the error wraps [zk.ErrNoAuth]. The node stays until
 //     the session ends and blocks this process as well.
 //   - The handle does not hold the lock: [zk.ErrNotLocked].
 //
-// Unlock waits up to 5 s for the server. If other handles of the connection want the lock, it first asks the server
-// whether the lock is still held, and waits up to a second more, unless it knows that from the last quarter of a
+// Unlock waits up to 5 s for the server. If other handles of the connection want the lock, Unlock first asks the server whether the lock
+// is still held, and waits up to a second for the answer. It skips this question if the server confirmed the lock in the last quarter of a
 // second.
 func (l *Lock) Unlock() error {
 	hold := l.hold.Swap(nil)

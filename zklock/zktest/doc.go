@@ -1,7 +1,7 @@
-// Package zktest is a ZooKeeper inside the test process: what net/http/httptest is to HTTP.
+// Package zktest is a ZooKeeper server inside the test process, as net/http/httptest is an HTTP server inside the test process.
 //
-// A [Server] speaks ZooKeeper's wire protocol, so the code under test uses the client it always uses. Clients reach it
-// through in-memory pipes, [Server.DialContext], or TCP, [Server.Listen]:
+// A [Server] speaks ZooKeeper's wire protocol, so the code under test can use its normal client. Clients connect through in-memory pipes
+// with [Server.DialContext], or through TCP with [Server.Listen]:
 //
 //	s := zktest.Start(t)
 //	locks, err := zklock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(s.DialContext))
@@ -9,14 +9,14 @@
 //
 // # Virtual time
 //
-// Over pipes, client and server run in virtual time if both are made inside one testing/synctest bubble. A session of ten
-// seconds then expires at its deadline, after microseconds of real time, and a goroutine that the code under test leaves
-// behind fails the test. Close clients before the bubble ends; [Start], given the bubble's t, closes the server.
+// Over pipes, client and server run in virtual time if both are made inside one testing/synctest bubble. A session of ten seconds then
+// expires exactly at its deadline, after microseconds of real time. If the code under test leaves a goroutine running, the test fails.
+// Close clients before the bubble ends. If [Start] gets the bubble's t, it closes the server at the end.
 //
-// A bubble alone does not report a deadlock of locks, because the heartbeats of sessions keep time going. Package tier logs a
-// warning after ten seconds. Once a wait behind one hold of the same process has lasted for a day of virtual time, a
-// second or two of real time, the test ends with a panic and the stacks of all goroutines. Keep intentional waits shorter
-// than that. Outside of bubbles there is only the warning.
+// A bubble alone does not report a deadlock of locks, because the heartbeats of sessions keep virtual time running. Package tier logs a
+// warning after ten seconds. If a wait behind one hold of the same process lasts for a day of virtual time, the test ends with a panic and
+// the stacks of all goroutines. This takes a second or two of real time. Keep intentional waits shorter than a day. Outside of bubbles
+// there is only the warning.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		s := zktest.Start(t)
@@ -25,34 +25,34 @@
 //		time.Sleep(10 * time.Second) // the session has expired, to the nanosecond
 //	})
 //
-// With [Config.Latency] each frame takes a fixed time to its destination, including handshakes and events. A test can
-// therefore count round trips. Dialing and closing take no time. When the server cuts a connection, frames on their way
-// are lost. [Server.Intercept] sees frames at the server, and a [Delay] adds to the latency.
+// With [Config.Latency] each frame takes a fixed time to arrive, including handshakes and events. Therefore a test can count round trips.
+// Dialing and closing take no time. If the server cuts a connection, frames that have not arrived yet are lost. [Server.Intercept] sees
+// frames at the server. A [Delay] is added to the latency.
 //
 // # What it does
 //
-// It implements sessions, with negotiation, resumption and expiry as in a real server; all kinds of nodes except those with
-// a time to live; versions, zxids and Stats; sequence numbers, to their end at 2147483647; one-shot watches and their
-// replay; ACLs of the schemes world, auth and digest; multi and multiRead. Requests and errors are checked in the order in which the
-// real server does, and the package's own tests compare the two, on the same scripts, down to the zxid. It has no
-// quotas, persistent watches, SASL, reconfiguration or four-letter commands, and keeps nothing on disk.
+// The server implements sessions, with negotiation, resumption and expiry as in a real server. It implements all kinds of nodes except
+// nodes with a time to live, and versions, zxids, Stats and sequence numbers up to their end at 2147483647. It implements one-shot watches
+// and their replay, ACLs of the schemes world, auth and digest, multi and multiRead. It checks requests in the same order as a real
+// server. The tests of this package run the same scripts on both servers and compare the answers, including the zxids. The server has no
+// quotas, persistent watches, SASL, reconfiguration or four-letter commands, and stores nothing on disk.
 //
-// It answers like Debian's ZooKeeper 3.8.0. The tests also run against 3.9.3 and list where its answers differ; only one
-// difference is within reach of the Go client: from 3.8.4 and 3.9.2 on, exists asks for permission to read the node.
+// The server answers like Debian's ZooKeeper 3.8.0. The tests also run against ZooKeeper 3.9.3, and list the answers that differ. The Go
+// client can observe only one difference: from 3.8.4 and 3.9.2 on, the request exists needs permission to read the node.
 //
-// A session expires exactly after its timeout without a message. A real server is up to one tick later.
+// A session expires exactly when its timeout has passed without a message. A real server expires it up to one tick later.
 //
 // # Members
 //
-// One Server stands for a whole ensemble: whatever address is dialed is a [Member] of it, and all of them serve the
-// same tree. A member can freeze, refuse connections, lag behind, or lose its leader ([Member.Isolate]). With zklock any
-// names will do, such as zk1:2181 and zk2:2181. The Go client by itself looks names up before it dials, and so needs addresses
-// such as 127.0.0.1:2181 and 127.0.0.2:2181.
+// One Server represents a whole ensemble. Each address that a client dials is a [Member] of the ensemble, and all members serve the same
+// tree. A member can freeze, refuse connections, lag behind, or lose its leader ([Member.Isolate]). With zklock you can use any names,
+// such as zk1:2181 and zk2:2181. The Go client without zklock resolves names before it dials, and therefore needs addresses such as
+// 127.0.0.1:2181 and 127.0.0.2:2181.
 //
 // # Faults
 //
-// Sessions can be expired, cut and muted, members and the whole server frozen. [Server.Intercept] decides the fate of
-// single frames: a lost reply is
+// A test can expire, cut and mute sessions, and freeze members or the whole server. With [Server.Intercept], a test decides what happens
+// to each frame. For example, this hook loses a reply:
 //
 //	s.Intercept(func(f *zktest.Frame) zktest.Action {
 //		if f.Op == "create" && f.Dir == zktest.Reply && f.Nth == 2 {
@@ -63,6 +63,6 @@
 //
 // # Observation
 //
-// [Server.OnChange] lets a test check an invariant after each transaction; [Server.Children], [Server.Get],
-// [Server.Sessions] and [Server.Watches] look at the present.
+// [Server.OnChange] lets a test check an invariant after each transaction. [Server.Children], [Server.Get], [Server.Sessions] and
+// [Server.Watches] return the current state.
 package zktest

@@ -13,7 +13,7 @@ type Direction int
 
 const (
 	Request Direction = iota + 1 // to the server: requests and handshakes
-	Reply                        // to the client: their answers and watch events
+	Reply                        // to the client: answers and watch events
 )
 
 func (d Direction) String() string {
@@ -26,8 +26,8 @@ func (d Direction) String() string {
 	return fmt.Sprintf("direction %d", int(d))
 }
 
-// A Frame is one message between a client and the server, at the server: a request has arrived and is not applied yet, a
-// reply is about to be sent. The request and the reply of one operation have equal Op, Path, Nth and NthOfSession.
+// A Frame is one message between a client and the server, seen at the server. A request has arrived and is not applied yet. A reply is
+// about to be sent. The request and the reply of one operation have the same Op, Path, Nth and NthOfSession.
 //
 // Op is the type of the request as ZooKeeper names it: create, delete, exists, getData, setData, getACL, setACL,
 // getChildren, sync, ping, getChildren2, multi, create2, removeWatches, createContainer, multiRead, setAuth, setWatches, closeSession; or
@@ -35,13 +35,13 @@ func (d Direction) String() string {
 type Frame struct {
 	Dir     Direction
 	Op      string
-	First   string // of a multi or a multiRead the Op of its first operation, which may be check, too; else ""
-	Path    string // as in the request, that of the first operation of these two; "" if there is none
+	First   string // in a multi or a multiRead, the Op of the first operation, which may also be check; otherwise ""
+	Path    string // path of the request, or of the first operation of a multi or multiRead; "" if there is none
 	Session int64  // zero in the request of a handshake that asks for a new session
-	Member  string // address of the member it passes through
+	Member  string // address of the member to which the client is connected
 
-	Nth          int // it is the Nth with this Op, from 1
-	NthOfSession int // and with this Op and Session
+	Nth          int // number of this frame among the frames with this Op, from 1
+	NthOfSession int // number of this frame among the frames with this Op and Session, from 1
 }
 
 func (f Frame) String() string {
@@ -49,8 +49,8 @@ func (f Frame) String() string {
 		f.Op, f.Dir, f.Path, f.Session, f.Member, f.Nth, f.NthOfSession)
 }
 
-// An Action is what happens to a frame: [Pass], [Drop], [Cut], [Throttled], a [Delay] or an [Error]. The zero Action is
-// Pass. Actions can be compared.
+// An Action says what happens to a frame: [Pass], [Drop], [Cut], [Throttled], a [Delay] or an [Error]. The zero Action is Pass. Actions
+// can be compared with ==.
 type Action struct {
 	verb  verb
 	delay time.Duration // of delayed
@@ -70,21 +70,21 @@ const (
 var (
 	// Pass lets the frame through.
 	Pass = Action{}
-	// Drop loses the frame and nothing else. A dropped request never reached the server: it is not applied and does
-	// not prolong the session.
+	// Drop loses the frame, and keeps the connection. A dropped request is not applied, and does not prolong the session.
 	Drop = Action{verb: dropped}
-	// Cut closes the connection instead: a request is not applied, what a reply answers is.
+	// Cut loses the frame and closes the connection. If the frame is a request, it is not applied. If the frame is a reply, its request was
+	// applied.
 	Cut = Action{verb: cut}
-	// Throttled refuses a request as an overloaded server does. The Go client has no error of its own for that.
+	// Throttled refuses a request as an overloaded server does. The Go client has no separate error for this answer.
 	Throttled = Action{verb: refused, code: wire.CodeThrottled}
 )
 
-// Delay holds the frame, and all behind it in the same direction of the connection, for d.
+// Delay delays the frame by d, and with it all later frames in the same direction of the connection.
 func Delay(d time.Duration) Action { return Action{verb: delayed, delay: d} }
 
-// Error answers a request with err, and does not apply it. The error is one that a client returns for an answer of the server, such
-// as [zk.ErrNoAuth] or package zklock's ErrQuotaExceeded. Any other error panics. A handshake can be answered with [zk.ErrSessionExpired];
-// session and ephemeral nodes live on.
+// Error answers a request with err, and does not apply the request. err must be an error that a client returns for an answer of the
+// server, such as [zk.ErrNoAuth] or package zklock's ErrQuotaExceeded. Error panics for any other err. A handshake can be answered with
+// [zk.ErrSessionExpired]; the session and its ephemeral nodes nevertheless stay.
 func Error(err error) Action {
 	var unnamed wire.Code // by the Go client
 	if errors.As(err, &unnamed) {
@@ -136,10 +136,10 @@ func (a Action) await(ended <-chan struct{}) Action {
 	}
 }
 
-// Intercept makes hook decide the fate of every frame from now on; nil lets all pass again.
-// The hook is called without any lock held, concurrently for different connections and for the two directions of one.
-// It may block, which holds up one direction of one connection, and may call every method of the server but Close.
-// It panics if an Action does not fit the frame: [Error] and [Throttled] are for requests.
+// Intercept sets a hook that the server calls for every frame. The hook decides what happens to the frame. With a nil hook all frames
+// pass. The hook is called without any lock held. Calls for different connections, and for the two directions of one connection, may be
+// concurrent. The hook may block, which delays one direction of one connection. It may call every method of the server except Close. The
+// server panics if an Action does not fit the frame: [Error] and [Throttled] are only for requests.
 func (s *Server) Intercept(hook func(f *Frame) Action) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

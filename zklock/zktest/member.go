@@ -6,7 +6,7 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// A Member is one server of the ensemble, known by its address. All members serve the same tree.
+// A Member is one server of the ensemble, identified by its address. All members serve the same tree.
 type Member struct {
 	server *Server
 	addr   string
@@ -21,7 +21,7 @@ type Member struct {
 	watches watches
 }
 
-// Member returns the member that serves addr; it exists from its first mention.
+// Member returns the member with the address addr. A member is created when its address is first used.
 func (s *Server) Member(addr string) *Member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,8 +37,8 @@ func (s *Server) memberLocked(addr string) *Member {
 	return m
 }
 
-// Freeze stops the member as SIGSTOP would: it accepts connections and requests, and neither handles nor answers
-// anything. Other members go on, and expire the sessions they hear nothing of.
+// Freeze stops the member as SIGSTOP would. A frozen member accepts connections and requests, but does not process or answer them. Other
+// members continue, and expire sessions of which they receive no message.
 func (m *Member) Freeze() {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
@@ -47,7 +47,7 @@ func (m *Member) Freeze() {
 	}
 }
 
-// Unfreeze continues a frozen member; it then handles what has been sent to it on connections that still stand.
+// Unfreeze continues a frozen member. The member then processes the requests that it received on connections that are still open.
 func (m *Member) Unfreeze() {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
@@ -57,7 +57,7 @@ func (m *Member) Unfreeze() {
 	}
 }
 
-// Refuse makes the member refuse new connections. Those it has stay; see [Member.Cut].
+// Refuse makes the member refuse new connections. Existing connections stay open; see [Member.Cut].
 func (m *Member) Refuse() { m.setRefuses(true) }
 
 // Accept ends Refuse.
@@ -69,7 +69,7 @@ func (m *Member) setRefuses(refuses bool) {
 	m.refuses = refuses
 }
 
-// Cut closes every connection through this member. The sessions stay.
+// Cut closes every connection to this member. The sessions stay.
 func (m *Member) Cut() {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
@@ -84,9 +84,9 @@ func (m *Member) cutLocked() {
 	}
 }
 
-// Lag makes the member a follower that falls behind: from now on its clients read the present state and hear of no
-// later change, until CatchUp. As on a real follower, a sync, a write, or a session that starts or is closed through the
-// member brings it up to date for once.
+// Lag makes the member a follower that falls behind. Until CatchUp, its clients read the state at the time of Lag, and get no events of
+// later changes. As on a real follower, some requests update the member once: a sync, a write, and the start or the end of a session at
+// this member.
 func (m *Member) Lag() {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
@@ -94,7 +94,7 @@ func (m *Member) Lag() {
 	m.standStillLocked()
 }
 
-// CatchUp ends Lag; watch events held up are sent.
+// CatchUp ends Lag, and sends the delayed watch events.
 func (m *Member) CatchUp() {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
@@ -162,13 +162,14 @@ type upward struct {
 	report bool
 }
 
-// Isolate cuts the member off from the leader, as a partition between servers does: its clients get answers to pings
-// and reads, from a state that grows old; writes, syncs and handshakes wait. The leader hears no more of its clients'
-// sessions. After five ticks, if [Config] has one, the member gives up: it drops its clients and refuses new ones.
+// Isolate disconnects the member from the leader, like a partition between servers. The member still answers pings and reads of its
+// clients, with increasingly old data. Writes, syncs and handshakes wait. The leader receives no more reports about the sessions of these
+// clients. If [Config.Tick] is set, the member closes its connections after five ticks, and refuses new ones.
 func (m *Member) Isolate() { m.leave(false) }
 
-// Depose makes the member a leader that has lost the others and does not know: like Isolate, but it also answers syncs,
-// and lets clients resume their sessions. The others have a new leader at once, whose clocks of all sessions start now.
+// Depose makes the member a former leader that has lost the other members and has not noticed it. Depose is like Isolate, but the member
+// also answers syncs, and lets clients resume their sessions. The other members have a new leader at once. The new leader starts the
+// timeouts of all sessions again.
 func (m *Member) Depose() { m.leave(true) }
 
 func (m *Member) leave(deposed bool) {
@@ -202,8 +203,9 @@ func (m *Member) giveUp() {
 	m.cutLocked()
 }
 
-// Glimpse lets the link to the leader stand for a moment: the first n requests that an isolated member has forwarded
-// arrive, and their answers come back, behind the leader's pings. The member's answers to those do not arrive.
+// Glimpse connects an isolated member with the leader for a moment. The first n requests that the member has forwarded reach the leader.
+// The leader's pings reach the member, followed by the answers to these n requests. The member's answers to the pings do not reach the
+// leader.
 func (m *Member) Glimpse(n int) {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
@@ -216,7 +218,7 @@ func (m *Member) Glimpse(n int) {
 	}
 }
 
-// Rejoin ends Isolate and Depose. What waits arrives in order.
+// Rejoin ends Isolate and Depose. Waiting messages arrive in order.
 func (m *Member) Rejoin() {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()

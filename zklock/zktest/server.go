@@ -15,18 +15,18 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Config says how a server runs. The zero value is a server with ZooKeeper's defaults at a tick of two seconds.
+// Config is the configuration of a server. The zero value has ZooKeeper's defaults for a tick of two seconds.
 type Config struct {
-	MinSessionTimeout time.Duration // shorter requests get this; 4 s if zero
-	MaxSessionTimeout time.Duration // longer requests get this; 40 s if zero
+	MinSessionTimeout time.Duration // shortest session timeout that the server grants; 4 s if zero
+	MaxSessionTimeout time.Duration // longest session timeout that the server grants; 40 s if zero
 	ContainerCheck    time.Duration // interval at which empty containers are deleted; 60 s if zero
 
-	// Latency is how long a frame is on its way between a client and its member: half a round trip. It does not keep
-	// the next one from leaving. Among the members nothing takes any time.
+	// Latency is the time in which a frame travels between a client and its member: half a round trip. Several frames may travel at the same
+	// time. Messages between members take no time.
 	Latency time.Duration
 
-	// Tick makes the members followers of a leader that no client is connected to: it hears of their sessions when it
-	// pings them, every half tick. If it is zero, the leader hears of each request at once.
+	// Tick makes all members followers of a leader to which no client is connected. The leader pings the members every half tick, and learns
+	// only then which sessions are alive. If Tick is zero, the leader learns of each request at once.
 	Tick time.Duration
 }
 
@@ -55,9 +55,8 @@ type Server struct {
 	pinger       *time.Timer // next ping of the members; nil without a tick
 }
 
-// NewServer is [Start] where there is no test: the server runs until Close.
-// A server that serves clients inside a synctest bubble must be made inside that bubble.
-// It panics if the limits of cfg contradict each other.
+// NewServer is [Start] for programs that are not tests: the server runs until Close. If a server serves clients inside a synctest bubble,
+// create it inside the same bubble. NewServer panics if the limits of cfg contradict each other.
 func NewServer(cfg Config) *Server {
 	setDefault(&cfg.MinSessionTimeout, 4*time.Second)
 	setDefault(&cfg.MaxSessionTimeout, 40*time.Second)
@@ -92,9 +91,9 @@ func setDefault(d *time.Duration, value time.Duration) {
 	}
 }
 
-// DialContext connects to the member at address through an in-memory pipe, whatever the network; see [Server.Member].
-// It fails with ECONNREFUSED if the member refuses or the server is closed, and with the cause of ctx if that is done.
-// It panics if it is called inside a synctest bubble and the server was made outside, or the other way round.
+// DialContext connects to the member at address through an in-memory pipe; see [Server.Member]. It ignores network. It fails with
+// ECONNREFUSED if the member refuses connections or the server is closed, and with the cause of ctx if ctx has ended. It panics if the
+// caller is inside a synctest bubble and the server was created outside, or the reverse.
 func (s *Server) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if ctx.Err() != nil {
 		return nil, dialError(network, context.Cause(ctx))
@@ -111,14 +110,13 @@ func dialError(network string, err error) error {
 	return &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("zktest: %w", err)}
 }
 
-// DialTimeout is DialContext in the shape of [net.DialTimeout], which is that of the Go client's Dialer.
-// It never waits, so timeout does not matter.
+// DialTimeout is DialContext with the signature of [net.DialTimeout], for the Go client's Dialer. It never waits, and ignores timeout.
 func (s *Server) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
 	return s.DialContext(context.Background(), network, address) // there is none to pass on
 }
 
-// Listen also serves TCP on addr, until Close. The address it returns is that of the member; see [Server.Member].
-// Clients inside a synctest bubble cannot use it: their time would stand still.
+// Listen also serves TCP on addr, until Close. It returns the address of the member that it serves; see [Server.Member]. Clients inside a
+// synctest bubble cannot use TCP, because their virtual time would not advance.
 func (s *Server) Listen(addr string) (net.Addr, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -165,8 +163,8 @@ func (s *Server) serve(nc net.Conn, address string) bool {
 	return true
 }
 
-// Close closes every connection and listener and returns when all goroutines of the server have ended. Sessions end
-// without a trace. A second Close does nothing.
+// Close closes every connection and every listener. It returns when all goroutines of the server have ended. Sessions end without events.
+// A second Close does nothing.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -195,10 +193,9 @@ func (s *Server) Close() {
 	s.wg.Wait()
 }
 
-// Start returns a running server with an empty tree, which closes at the end of the test, after what the test itself
-// cleans up. There may be one cfg; without it the server has the zero [Config].
-// Inside a synctest bubble, call it with the bubble's t: the server then belongs to the bubble and ends in it. One that is made
-// outside cannot be dialed inside.
+// Start returns a running server with an empty tree. The server closes at the end of the test, after the cleanup functions that the test
+// registers later. At most one cfg may be given; the default is the zero [Config]. Inside a synctest bubble, call Start with the bubble's
+// t: the server then belongs to the bubble and ends in it. Clients inside a bubble cannot dial a server that was created outside.
 func Start(t interface{ Cleanup(func()) }, cfg ...Config) *Server {
 	if len(cfg) > 1 {
 		panic("zktest: Start takes one Config")
@@ -232,13 +229,13 @@ type mute struct {
 // A Session describes a live session.
 type Session struct {
 	ID         int64
-	Timeout    time.Duration // as negotiated
-	Member     string        // address of the member it is connected to; "" while disconnected
+	Timeout    time.Duration // negotiated session timeout
+	Member     string        // address of the member to which the client is connected; "" while disconnected
 	Ephemerals []string      // paths of its nodes, sorted
 }
 
-// Sessions returns the live sessions in order of creation. A registry of zklock.Dial has one session, which is the last when
-// Dial returns.
+// Sessions returns the live sessions in the order of their creation. A registry of zklock.Dial has one session. When Dial returns, this
+// session is the last one of the list.
 func (s *Server) Sessions() []Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,8 +251,8 @@ func (s *Server) Sessions() []Session {
 	return list
 }
 
-// Expire ends a session now, as if nothing had been heard of it for its timeout: its ephemeral nodes and its
-// connection go, and its client will learn when it reconnects. It reports whether there was such a session.
+// Expire ends a session now, as if its timeout had passed without a message. Its ephemeral nodes are deleted, and its connection is
+// closed. The client learns of the end when it reconnects. Expire reports whether the session existed.
 func (s *Server) Expire(session int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,7 +263,7 @@ func (s *Server) Expire(session int64) bool {
 	return ok
 }
 
-// Cut closes the connection of a session, which stays. It reports whether there was one.
+// Cut closes the connection of a session. The session stays. Cut reports whether the session had a connection.
 func (s *Server) Cut(session int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +275,7 @@ func (s *Server) Cut(session int64) bool {
 	return true
 }
 
-// CutAll closes every connection. The sessions stay.
+// CutAll closes all connections. The sessions stay.
 func (s *Server) CutAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,8 +284,8 @@ func (s *Server) CutAll() {
 	}
 }
 
-// Mute holds up one direction of a session as a network partition does: until Unmute nothing gets through on its
-// present connection and on those it tries to make. What still stands then gets what was sent.
+// Mute blocks one direction of a session's traffic, like a network partition. Until Unmute, no frame arrives on the session's connection,
+// or on connections that its client tries to open. At Unmute, connections that are still open deliver the blocked frames.
 func (s *Server) Mute(session int64, dir Direction) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,7 +305,7 @@ func (s *Server) Unmute(session int64, dir Direction) {
 	}
 }
 
-// Freeze stops all members as SIGSTOP would; see [Member.Freeze]. No session expires meanwhile.
+// Freeze stops all members as SIGSTOP would; see [Member.Freeze]. No session expires while the server is frozen.
 func (s *Server) Freeze() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,8 +314,8 @@ func (s *Server) Freeze() {
 	}
 }
 
-// Unfreeze continues a frozen server. Before it handles anything sent to it, it expires the sessions whose time has
-// passed, which is what a real server may do.
+// Unfreeze continues a frozen server. Like a real server may do, it first expires the sessions whose timeout has passed, and then
+// processes the requests that it has received.
 func (s *Server) Unfreeze() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -345,8 +342,7 @@ func (s *Server) gateLocked(c *conn, dir Direction) <-chan struct{} {
 	return s.muted[mute{c.claim, dir}]
 }
 
-// SetSequence makes n the number of the next sequential node under parent. It panics if there is no such node or n
-// is negative.
+// SetSequence makes n the number of the next sequential node below parent. It panics if parent does not exist or n is negative.
 func (s *Server) SetSequence(parent string, n int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -362,34 +358,34 @@ func (s *Server) SetSequence(parent string, n int32) {
 // A Change is one effect of a transaction.
 type Change struct {
 	Zxid    int64
-	Op      string // what became of the node: create, delete, setData or setACL
+	Op      string // what happened to the node: create, delete, setData or setACL
 	Path    string
-	Session int64 // session that asked for it or ended; zero if the server did it of itself
+	Session int64 // session that requested the change, or whose end caused it; zero if the server made the change by itself
 }
 
-// OnChange calls f after each transaction that changes a node, with the new state and all the transaction's changes in
-// order; nil ends it. Calls come one at a time, before the next transaction and before any client can know of this
-// one. The view is valid during the call. The server is locked: f must not call its methods, and as it
-// may run on a goroutine of the server, not t.Fatal either.
+// OnChange sets a function f that the server calls after each transaction that changes a node. f gets the new state, and all changes of
+// the transaction in order. With a nil f, calls end. The server makes one call at a time, before the next transaction, and before any
+// client can learn of the transaction. The view is valid only during the call. The server is locked, so f must not call its methods. f
+// must not call t.Fatal, because it may run on a goroutine of the server.
 func (s *Server) OnChange(f func(View, []Change)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onChange = f
 }
 
-// A View reads the tree at one moment, past all access control.
+// A View reads the tree at one moment, without access control.
 type View struct{ tree *tree }
 
-// Zxid is the last transaction applied.
+// Zxid returns the id of the last applied transaction.
 func (v View) Zxid() int64 { return v.tree.zxid }
 
-// Exists reports whether there is a node at path.
+// Exists reports whether the node at path exists.
 func (v View) Exists(path string) bool { return v.tree.nodes[path] != nil }
 
-// Children returns the names of the children of path, sorted; nil if there are none or no node.
+// Children returns the sorted names of the children of path. It returns nil if there are no children, or if path does not exist.
 func (v View) Children(path string) []string { return v.tree.children[path].sorted() }
 
-// Get returns the data and Stat of the node at path; ok is false if there is none.
+// Get returns the data and the Stat of the node at path. ok is false if the node does not exist.
 func (v View) Get(path string) (data []byte, stat zk.Stat, ok bool) {
 	n := v.tree.nodes[path]
 	if n == nil {
@@ -398,35 +394,35 @@ func (v View) Get(path string) (data []byte, stat zk.Stat, ok bool) {
 	return slices.Clone(n.data), n.Stat(), true
 }
 
-// Zxid is the last transaction applied.
+// Zxid returns the id of the last applied transaction.
 func (s *Server) Zxid() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return View{s.tree}.Zxid()
 }
 
-// Exists reports whether there is a node at path.
+// Exists reports whether the node at path exists.
 func (s *Server) Exists(path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return View{s.tree}.Exists(path)
 }
 
-// Children returns the names of the children of path, sorted; nil if there are none or no node.
+// Children returns the sorted names of the children of path. It returns nil if there are no children, or if path does not exist.
 func (s *Server) Children(path string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return View{s.tree}.Children(path)
 }
 
-// Get returns the data and Stat of the node at path; ok is false if there is none.
+// Get returns the data and the Stat of the node at path. ok is false if the node does not exist.
 func (s *Server) Get(path string) (data []byte, stat zk.Stat, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return View{s.tree}.Get(path)
 }
 
-// Watches is the number of watches set on all members: one for each connection, path and kind (data or children).
+// Watches returns the number of watches on all members. Each connection, path and kind (data or children) counts as one watch.
 func (s *Server) Watches() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,7 +25,8 @@ type node struct {
 	kids    int32
 }
 
-// Stat is the node's zk.Stat as clients see it. The server stores the count of creations only.
+// Stat returns the node's zk.Stat as clients see it. A node stores how many children were created. Cversion, which also counts deletions,
+// is computed from this number.
 func (n *node) Stat() zk.Stat {
 	s := n.stat
 	s.Cversion = n.creates*2 - n.kids
