@@ -1,4 +1,4 @@
-// Package etcdlock has the locks of package tier on etcd. Each process has one key per lock, however many of its goroutines wait.
+// Package etcdlock provides the locks of package tier on etcd. Each process has one key per lock, however many of its goroutines wait.
 //
 //	client, err := clientv3.New(clientv3.Config{
 //		Endpoints:            []string{"127.0.0.1:2379"},
@@ -14,87 +14,90 @@
 //		return report(ctx) // one at a time in all processes; ctx ends if the lock is lost
 //	})
 //
-// Package tier documents the lock, which is the same on every store. This page documents what etcd adds.
+// Package tier documents the lock, which is the same on every store. This page documents only the additions of etcd.
 //
-// A process that wants the lock at path creates a key below path/, under its lease. The key with the lowest create revision is the
-// holder's, and that revision is the fencing token. concurrency.Mutex of etcd's client and etcdctl lock use the same layout: on one
-// path all of them exclude each other, in one queue. Any other key put directly below path/ counts as a queue entry, too.
-// Caution: concurrency.Mutex at path also waits for the keys of locks below path. Do not nest lock paths where you use both.
+// A process that wants the lock at path creates a key below path/, under its lease. The key with the lowest create revision belongs to the
+// holder. This revision is the fencing token. concurrency.Mutex of etcd's client and the command etcdctl lock use the same layout. All
+// three share one queue on a path and exclude each other. Any other key directly below path/ also counts as a queue entry. Caution:
+// concurrency.Mutex at path also waits for the keys of locks below path. If you use concurrency.Mutex, do not nest lock paths.
 //
 // # Readers and writers
 //
 // Readers at the head of the queue hold the lock together. Writers, [tier.Mutex] and concurrency.Mutex exclude them.
 //
-// [tier.Mutex.Revoke] writes the request to the keys of the holders. It needs the permission to write there. For keys of other programs
-// the error wraps [errors.ErrUnsupported].
+// [tier.Mutex.Revoke] writes the request to the keys of the holders, and needs the permission to write to these keys. For keys of other
+// programs the error wraps [errors.ErrUnsupported].
 //
 // # Permits
 //
-// A [tier.Semaphore] at path is a queue of its own, below path//permits/. It is independent of the lock at path, and no other library
-// shares it. The number of permits is the one that [tier.Semaphore.SetPermits] stored; if there is none, the one in the keys of the queue.
-// A process that gives another number follows it. A foreign key in that queue counts as an entry that wants all permits, or blocks the
-// queue with an error that names the key.
+// A [tier.Semaphore] at path has a separate queue, below path//permits/. It is independent of the lock at path, and no other library
+// shares it. The number of permits is stored by [tier.Semaphore.SetPermits]. If no number is stored, the number in the keys of the queue
+// applies. A process that gives another number uses the number in etcd. If another program puts a key into the queue, the key counts as an
+// entry that wants all permits, or blocks the queue with an error that names the key.
 //
 // # What is promised
 //
-// etcd decides which key is first, so there is one holder. The key of a lost lock stays until the owner has released it or the margin is
-// over, so the owner has time to stop.
+// etcd decides which key is first, so there is only one holder. The key of a lost lock stays until its owner has released the lock, or
+// until the margin is over. Therefore the owner has time to stop.
 //
-// Caution: an operator who deletes the holder's key gives the lock to the next process at once. The holder learns of it through its
-// watch. If the lock was granted at once, the watch begins a sixth of the TTL after the grant.
+// Caution: an operator who deletes the holder's key gives the lock to the next process at once. The holder learns of the deletion through
+// its watch. If the lock was granted at once, the watch starts only a sixth of the TTL after the grant.
 //
-// Keys of cancelled acquisitions and lost answers are deleted in the background, and end with the lease at the latest.
+// If an acquisition is cancelled or its answer is lost, its key is deleted in the background, at the latest when the lease ends.
 //
 // # What it costs
 //
-//   - An uncontended acquisition, a release, a requeue: one transaction and one write each. A transfer to another process is the release
-//     and one watch event.
-//   - TryAcquire: one transaction, without a write if the lock is taken. For a reader behind a downgraded writer: two.
-//   - A downgrade: one write. Revoke: one read, and one write per holder.
-//   - Acquiring permits: one transaction; giving some back: one. Each reads the whole queue of the semaphore.
-//   - A heartbeat each quarter of the TTL, however many locks the process has.
+//   - An uncontended acquisition, a release, and a release that queues again cost one transaction with one write each. A transfer to
+//     another process costs the release and one watch event.
+//   - TryAcquire costs one transaction, without a write if the lock is taken. It costs two transactions for a reader behind a downgraded
+//     writer.
+//   - A downgrade costs one write. Revoke costs one read, and one write per holder.
+//   - Acquiring permits costs one transaction, and so does releasing them. Each of these transactions reads the whole queue of the
+//     semaphore.
+//   - A process sends one heartbeat every quarter of the TTL, however many locks it has.
 //
-// A waiting process, or one with waiting goroutines, watches the queue and receives an event for each key that comes or goes below
-// path/. The time per event grows with the length of the queue times the entries of the process in it. For many permits, acquire them
-// with one Acquire, or use several semaphores.
+// A waiting process watches the queue, and so does a holder with waiting goroutines. They receive an event for each key that is created or
+// deleted below path/. The time per event grows with the length of the queue, multiplied by the number of the process's entries in the
+// queue. If you need many permits, acquire them with one Acquire, or use several semaphores.
 //
-// Until compaction, etcd keeps tombstones of deleted keys, and each read of a queue skips them. The package uses its key names again;
-// still, enable compaction (--auto-compaction-retention).
+// Until compaction, etcd keeps tombstones of deleted keys, and each read of a queue has to skip them. The package reuses its key names to
+// limit their number. Nevertheless enable compaction (--auto-compaction-retention).
 //
 // # The lease
 //
-// The lease runs for the granted TTL less the margin, counted from when the process sent the newest answered keep-alive. A holder keeps
-// its lock through any outage of up to TTL - margin - TTL/4, less one request.
+// The lease starts when the process sends a keep-alive that etcd answers. It lasts for the granted TTL less the margin. A holder keeps its
+// lock through any outage of up to TTL - margin - TTL/4, less the duration of one request.
 //
-// Use etcd 3.7, or 3.4, 3.5 and 3.6 from 3.4.38, 3.5.23 and 3.6.5 on. Older servers may answer the keep-alive of a revoked lease with
-// success (etcd issue 20615), or let a deposed leader revoke leases (15247). The logger gets a warning about them.
+// Use etcd 3.7, or at least 3.4.38, 3.5.23 or 3.6.5 of the older series. Older servers may answer the keep-alive of a revoked lease with
+// success (etcd issue 20615), or let a deposed leader revoke leases (issue 15247). A warning about older servers is logged.
 //
-// Set DialKeepAliveTime and DialKeepAliveTimeout in clientv3.Config to a few seconds. Otherwise a dead connection is used until requests
-// time out, each after a sixth of the TTL. With a user name and a password, each keep-alive authenticates, and the server hashes the
-// password: choose a TTL that leaves time for that.
+// Set DialKeepAliveTime and DialKeepAliveTimeout in clientv3.Config to a few seconds. Otherwise the client uses a dead connection until
+// its requests time out, each after a sixth of the TTL. If the client has a user name and a password, the server hashes the password at
+// each keep-alive. Choose a TTL that leaves time for that.
 //
-// Caution: if another program puts to a key of the lock without clientv3.WithIgnoreLease, the key loses its lease and outlives a process
-// that dies.
+// Caution: if another program writes to a key of the lock without clientv3.WithIgnoreLease, the key loses its lease. The key then remains
+// when its process dies, and blocks the lock.
 //
 // # Limits
 //
 // A process can be paused after it has checked the lock and before it writes. Pass [tier.Hold.Token] to the resource, or use [Txn] if the
-// data is in the same etcd. Tokens grow while the cluster keeps its data; a cluster restored from a backup starts lower again.
+// data is in the same etcd. Tokens grow as long as the cluster keeps its data. After a restore from a backup, tokens start lower again.
 //
-// Caution: after a restore from a backup, two processes can hold a lock until the former holder next renews its lease, up to a quarter of
-// the TTL later. A restored etcd has no grace period. Keep etcd stopped for a whole TTL before you restore it, or revoke all leases of the
-// backup first. A process notices a restore with its next keep-alive: holders whose key is missing lose the lock, waiters queue again,
-// and released keys that are back are deleted. If the restored cluster has the same raft term and cluster ID and a higher revision, a
-// process notices within two thirds of the TTL, and released keys that are back stay until the lease ends.
+// Caution: after a restore from a backup, two processes can hold the same lock. This ends when the former holder next renews its lease, up
+// to a quarter of the TTL later. A restored etcd has no grace period. Keep etcd stopped for a whole TTL before you restore it, or revoke
+// all leases of the backup first. A process notices a restore with its next keep-alive. Holders whose key is missing lose the lock,
+// waiters queue again, and released keys that the backup contained are deleted. There is an exception: the restored cluster has the same
+// raft term and cluster ID, and a higher revision. Then a process notices the restore within two thirds of the TTL, and released keys of
+// the backup stay until the lease ends.
 //
-// Caution: a leader that is stopped for three quarters of the TTL or longer and then resumes may revoke leases that its successor has
-// renewed. For three ticks of the leader (0.3 s by default) another process can get such a lock before its holder knows. The holder
-// learns of it when its server does.
+// Caution: if a leader is stopped for three quarters of the TTL or longer and then resumes, it may revoke leases that its successor has
+// renewed. For three ticks of the leader (0.3 s by default), another process can get such a lock before the holder learns of its loss. The
+// holder learns of the loss when its server does.
 //
-// [tier.Mutex.Contenders] shows the time at which a process queued by that process's clock, because etcd stores no time.
+// [tier.Mutex.Contenders] shows when a process queued, by the clock of that process, because etcd stores no time.
 //
 // # Lease TTL
 //
-// [tier.WithLeaseTTL] sets the TTL of the etcd lease, in whole seconds. The server raises a TTL below one and a half times its election
-// timeout (2 s by default), and the logger gets a warning.
+// [tier.WithLeaseTTL] sets the TTL of the etcd lease, in whole seconds. If the TTL is below one and a half times the server's election
+// timeout (2 s by default), the server raises the TTL, and a warning is logged.
 package etcdlock

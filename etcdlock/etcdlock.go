@@ -12,14 +12,15 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// New returns a registry of locks in the etcd of client. It blocks until etcd has granted a lease or ctx ends: give ctx a deadline.
+// New returns a registry of locks in etcd. It blocks until etcd has granted a lease or ctx ends: give ctx a deadline.
 //
-// A wrong option, or a refusal by etcd such as a missing permission, is an error at once. If etcd cannot be reached, the error wraps the
-// cause of ctx and names the endpoints. After an error nothing is left. After New has returned, the end of ctx has no effect.
+// If an option is wrong, or etcd refuses a request because of a missing permission, New fails at once. If etcd cannot be reached, the
+// error wraps the cause of ctx and names the endpoints. After an error nothing is left in etcd. The end of ctx has no effect after New has
+// returned.
 //
-// Close the registry first and then the client. Close revokes the lease. If the client is closed first, all locks are lost at once.
+// Close the registry before the client. Closing the registry revokes the lease. If the client is closed first, all locks are lost at once.
 //
-// Locks survive a failover of etcd, unless a leader that was stopped for most of a TTL resumes. Caution: a restored etcd has no grace
+// Locks survive a failover of etcd, unless a leader is stopped for most of a TTL and then resumes. Caution: a restored etcd has no grace
 // period. See "Limits" in the documentation of this package.
 func New(ctx context.Context, client *clientv3.Client, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
@@ -39,14 +40,15 @@ func New(ctx context.Context, client *clientv3.Client, opts ...tier.RegistryOpti
 	return tier.New(t, share...), nil
 }
 
-// Txn is the guarded write of etcd. It executes ops in one transaction that takes effect only while this process holds all locks of
-// guard, a [*tier.Hold] or a [*tier.Bundle]. It takes one round trip, and blocks for at most a sixth of the lease TTL. To add conditions,
-// pass a [clientv3.OpTxn]. By default the server limits ops, and locks, to 128 each.
+// Txn is the guarded write of etcd. It executes ops in one transaction. The transaction takes effect only while this process holds all
+// locks of guard, a [*tier.Hold] or a [*tier.Bundle]. Txn takes one round trip, and blocks for at most a sixth of the lease TTL. To add
+// conditions, pass a [clientv3.OpTxn]. By default the server allows at most 128 ops and at most 128 locks.
 //
-// Nothing was changed if the error wraps [tier.ErrLost] or [tier.ErrReleased], is a refusal by etcd, or says that ctx had ended before or
-// that the locks belong to different registries. If the error wraps [tier.ErrUnknown], the outcome is ambiguous: no answer came in time.
-// The ops may still take effect, but not after another process has acquired one of the locks. Until the outcome is known, no other
-// goroutine of this process gets the locks. If it is never known, the locks leave the process with the release.
+// If the error wraps [tier.ErrUnknown], the outcome is ambiguous, because no answer arrived in time. The ops may still take effect, but
+// not after another process has acquired one of the locks. Until the outcome is known, the locks are not handed off within this process.
+// If the outcome does not become known, the release gives the locks back to etcd. After any other error nothing was changed. Such an error
+// wraps [tier.ErrLost] or [tier.ErrReleased], is a refusal by etcd, or says that ctx had already ended, or that the locks belong to
+// different registries.
 func Txn(ctx context.Context, guard tier.Guard, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {

@@ -36,7 +36,7 @@ type mirror struct {
 	followers map[queue.Ref]time.Duration // since when, by the clock of the tier
 }
 
-// Follow lets a mirror report the place of a contender in the queue, unless the tier is closed.
+// Follow starts a mirror that reports the position of a contender in its queue. It does nothing once the store is closed.
 func (s *store) Follow(ref queue.Ref) {
 	prefix := prefixOf(ref)
 	s.mu.Lock()
@@ -59,7 +59,7 @@ func (s *store) Follow(ref queue.Ref) {
 	m.tellLocked(ref, 0)
 }
 
-// Unfollow ends what Follow began.
+// Unfollow stops the reports that Follow started.
 func (s *store) Unfollow(ref queue.Ref) {
 	s.mu.Lock()
 	m := s.mirrors[prefixOf(ref)]

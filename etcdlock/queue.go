@@ -19,9 +19,9 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// ValidatePath reports whether path may name a lock: not empty, no empty component, no slash at the end, valid UTF-8 without
-// control characters, at most 1024 bytes. Unlike in ZooKeeper it need not begin with a slash; "/locks/x" and "locks/x" are
-// different locks.
+// ValidatePath returns nil if path can name a lock. A lock path is not empty, has no empty component and no slash at the end, and is at
+// most 1024 bytes of UTF-8 without control characters. Unlike in ZooKeeper, the path need not begin with a slash; "/locks/x" and "locks/x"
+// are different locks.
 func ValidatePath(path string) error { return second.CheckPath("etcdlock", path, second.Components) }
 
 // readMark begins the names of the keys of readers. Other keys of the queue exclude all contenders, whichever program has created them.

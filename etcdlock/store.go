@@ -72,8 +72,8 @@ func (s *store) away(why error) error {
 // Close leaves the client open.
 func (s *store) Close() { s.detach() }
 
-// Do sends what a command asks for. The context has a deadline: without one, the client waits for as long as there is no
-// connection, or for a server that hangs.
+// Do sends the requests of a command. The context must have a deadline. Without a deadline, the client waits without end while there is no
+// connection, or while a server hangs.
 func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	var err error
 	switch c.Op {

@@ -1,4 +1,4 @@
-// Package pglock has the locks of package tier on PostgreSQL. Each process has one row per lock, however many of its goroutines wait.
+// Package pglock provides the locks of package tier on PostgreSQL. Each process has one row per lock, however many of its goroutines wait.
 //
 //	pool, err := pgxpool.New(ctx, "postgres://db1,db2/app?target_session_attrs=read-write")
 //	…
@@ -13,107 +13,112 @@
 //		return report(ctx) // one at a time in all processes; ctx ends if the lock is lost
 //	})
 //
-// Package tier documents the lock, which is the same on every store. This page documents what PostgreSQL adds.
+// Package tier documents the lock, which is the same on every store. This page documents only the additions of PostgreSQL.
 //
-// There are two kinds of locks. [New] stores locks in tables: they are durable, and their number is not limited. [NewAdvisory] uses session
-// advisory locks, which are faster and promise less. Locks of one kind do not exclude locks of the other. The rest of this page is about
-// New.
+// There are two kinds of locks. [New] stores locks in tables: these locks are durable, and their number is not limited. [NewAdvisory] uses
+// session advisory locks, which are faster and promise less. Locks in tables and advisory locks do not exclude each other. The rest of
+// this page describes locks in tables.
 //
-// A process that wants the lock at path inserts a row into tierlock.contender. The row with the lowest number is the holder's, and that
-// number is the fencing token. A [tier.Semaphore] at path is a queue of its own, independent of the lock at path. The number of
-// permits is the one that [tier.Semaphore.SetPermits] stored; if there is none, the one in the rows of the queue. A process that gives
-// another number follows it.
+// A process that wants the lock at path inserts a row into tierlock.contender. The row with the lowest number belongs to the holder, and
+// this number is the fencing token. A [tier.Semaphore] at path has a separate queue, independent of the lock at path. The number of
+// permits is stored by [tier.Semaphore.SetPermits]. If no number is stored, the number in the rows of the queue applies. A process that
+// gives another number uses the number in the database.
 //
 // # What is promised
 //
-// The server decides which row is first, so there is one holder. Locks and places in the queue survive a restart or a crash of the server.
-// Each transaction that a lease or a place depends on sets synchronous_commit to on, if the role has less.
+// The server decides which row is first, so there is only one holder. Locks and places in the queue survive a restart or a crash of the
+// server. Transactions on which a lease or a place in the queue depends set synchronous_commit to on, if the role has a weaker setting.
 //
-// [Tx] is a guarded write: its transaction cannot commit once the lock is lost. For data in the same database it replaces a fencing token.
+// [Tx] is a guarded write: its transaction cannot commit once the lock is lost. For data in the same database you need no fencing token.
 //
 // When another server takes over:
 //
-//   - With synchronous standbys, and the promotion of one that has all acknowledged transactions, holders keep their locks and waiters
-//     their places.
-//   - With asynchronous replication, the newest rows may be missing. A holder without a row learns that it has lost the lock when it
-//     connects to the new primary, before its lease is renewed, or when its lease ends. Recently deleted rows may be back; their process
-//     deletes them when it connects.
-//   - Caution: fence the old primary. If it goes on, and clients still reach it, two processes can hold a lock. A primary with synchronous
-//     standbys fences itself, because it acknowledges nothing without them.
+//   - If a synchronous standby with all acknowledged transactions is promoted, holders keep their locks, and waiters keep their places.
+//   - With asynchronous replication, the newest rows may be missing. A holder whose row is missing learns of its loss when it connects to
+//     the new primary, before its lease is renewed, or when its lease ends. Recently deleted rows may reappear. Their process deletes them
+//     when it connects.
+//   - Caution: fence the old primary. If the old primary keeps running, and clients still reach it, two processes can hold the same lock.
+//     A primary with synchronous standbys fences itself, because it acknowledges no transaction without a standby.
 //
-// Rows of cancelled acquisitions and lost answers are deleted in the background, and end with the session at the latest.
+// If an acquisition is cancelled or its answer is lost, its row is deleted in the background, at the latest when the session ends.
 //
-// Caution: an operator who deletes the row of a holder gives the lock to the next process within a quarter of the TTL. The holder learns of
-// it within another quarter.
+// Caution: if an operator deletes the row of a holder, the next process gets the lock within a quarter of the TTL. The holder learns of
+// its loss within another quarter of the TTL.
 //
 // # Grace periods and lost data
 //
 // A server that has lost its newest data could grant a lock that another process still holds. Therefore each start and each promotion of
-// the server begins a grace period. It lasts for the longest TTL ever used in the database, counted from the first call of a process. In
-// that time holders keep their locks and no lock is granted; a [tier.GracePeriodError] says until when. A new database has no grace
-// period. If one process once used a TTL that was too long, and has ended, correct the recorded TTL, in milliseconds:
+// the server begins a grace period. The grace period starts with the first call of a process, and lasts for the longest TTL ever used in
+// the database. During the grace period holders keep their locks, and no lock is granted. A [tier.GracePeriodError] says until when. A new
+// database has no grace period. The database records the longest TTL, in milliseconds. If it was longer than intended, and no process uses
+// it any more, correct it:
 //
 //	UPDATE tierlock.grace_period SET longest_ms = 15000;
 //
-// The grace period covers these losses:
+// The grace period makes locks safe after these losses of data:
 //
-//   - a promotion, with or without all acknowledged transactions;
-//   - a volume or data directory set back to a snapshot or backup, and pg_resetwal;
-//   - a crash without durable writes, as with fsync = off or a disk that loses acknowledged writes;
-//   - a switch to another server by logical replication, a migration service, or a restored dump.
+//   - a standby is promoted, with or without all acknowledged transactions;
+//   - a volume or data directory is set back to a snapshot or backup, or pg_resetwal is run;
+//   - the server crashes without durable writes, because of fsync = off or a disk that loses acknowledged writes;
+//   - clients switch to another server that was filled by logical replication, a migration service or a restored dump.
 //
-// Tokens then continue a million above the greatest one in the data.
+// After such a loss, tokens continue a million above the highest token in the data.
 //
-// Caution: pglock does not notice a loss in a server that keeps running:
+// Caution: pglock does not notice that a running server lost data in these cases:
 //
 //   - A virtual machine is set back together with its memory.
 //   - An operator deletes or restores rows (TRUNCATE, pg_restore --data-only), or replication writes to the tables. Restart the server
-//     afterwards, before programs connect.
-//   - An operator sets the sequence tierlock.token back. The order of each queue holds, but tokens may be lower than those of locks that
-//     were released before, and tokens of advisory locks are not checked. Never set the sequence back.
+//     after such a change, before programs connect.
+//   - An operator sets the sequence tierlock.token back. The order of each queue is kept, but new tokens may be lower than tokens of
+//     earlier locks. Tokens of advisory locks are not checked. Never set the sequence back.
 //
-// A TTL longer than all others that was recorded only in the lost data is not known to the grace period. Use one TTL everywhere.
+// If the longest TTL was recorded only in the lost data, the grace period is too short. Use the same TTL in all processes.
 //
 // # The lease
 //
-// A process has one session, a row that it renews each quarter of the TTL with one statement, however many locks it has. The lease runs for
-// the TTL less the margin, counted from when the process sent the newest answered renewal. A holder keeps its lock through any outage of
-// up to TTL - margin - TTL/4, less one request.
+// A process has one session, a row that it renews every quarter of the TTL with one statement, however many locks it has. The lease starts
+// when the process sends a renewal that the server answers. It lasts for the TTL less the margin. A holder keeps its lock through any
+// outage of up to TTL - margin - TTL/4, less the duration of one request.
 //
-// Assumption: the wall clock of the server is not stepped forward by more than the margin, and the clock of a new primary is not ahead by
-// more than that. Such a step ends leases early. A clock that is behind keeps locks taken for longer.
+// The lease assumes that the server's wall clock is not stepped forward by more than the margin. The clock of a new primary must not be
+// ahead of the old one by more than the margin. Otherwise leases end too early. If the clock is behind, locks stay taken for longer.
 //
-// NOTIFY tells a process that it has the lock, that another process waits, and that a revoke was requested. A lost notification is made up
-// for by the next renewal.
+// The server uses NOTIFY to inform a process that it has the lock, that another process waits, or that the lock was requested with Revoke.
+// If a notification is lost, the next renewal delivers the information.
 //
 // # Connections
 //
-// The package connects as the pool does, with its hooks BeforeConnect and AfterConnect, but on connections of its own: one that renews and
-// listens, and up to four for requests. A busy pool therefore ends no lease. The pool itself serves Tx. Connections must reach a server
-// that takes writes: name all servers in the URL, with target_session_attrs=read-write. PgBouncer works in session mode; in transaction
-// mode acquisitions fail at once.
+// The package opens its own connections, with the pool's settings and its hooks BeforeConnect and AfterConnect. One connection renews the
+// session and listens, and up to four connections send requests. Therefore a busy pool does not end a lease. Tx uses the connections of
+// the pool itself. Connections must reach a server that takes writes: name all servers in the URL, with target_session_attrs=read-write.
+// PgBouncer works only in session mode; in transaction mode acquisitions fail at once.
 //
-// The package sets timeouts, search_path, isolation and encodings of its connections itself; settings of the role, the URL or a hook do not
-// reach them. A request that waits for a foreign transaction is refused after an eighth of the TTL and repeated.
+// The package sets timeouts, search_path, isolation and encodings of its connections itself, and overrides settings of the role, the URL
+// or a hook. If a request waits for a transaction of another program, the server refuses the request after an eighth of the TTL, and the
+// package repeats it.
 //
-// The role needs the rights that [Migrate] lists; acquisitions name a missing one. CockroachDB and YugabyteDB are refused, because
-// pg_advisory_lock does not exclude other sessions there.
+// The role needs the privileges that [Migrate] lists. If a privilege is missing, the error of an acquisition names it. The package refuses
+// CockroachDB and YugabyteDB, because their pg_advisory_lock does not exclude other sessions.
 //
 // # What it costs
 //
-//   - An uncontended acquisition, a release, a requeue: one transaction and one round trip each, for a lock and for any number of permits.
-//     A transfer to another process is the commit and its notification. A waiter reads once more.
-//   - TryAcquire: one transaction, which writes nothing if the lock is taken.
-//   - A heartbeat each quarter of the TTL. It grows with the length of the queues in which the process holds a lock or permits.
+//   - An uncontended acquisition, a release, and a release that queues again cost one transaction in one round trip each. The cost is the
+//     same for a lock and for any number of permits. A transfer to another process costs the commit of the release and its notification. A
+//     waiter needs one more read.
+//   - TryAcquire costs one transaction, which writes nothing if the lock is taken.
+//   - A process sends one heartbeat every quarter of the TTL. The cost of a heartbeat grows with the length of the queues in which the
+//     process holds a lock or permits.
 //
-// Each commit waits for the disk, and for a synchronous standby. PostgreSQL serializes the commits of all transactions that notify, so
-// contended transfers of all locks together are limited to about one per commit latency.
+// Each commit waits for the disk, and for a synchronous standby if there is one. PostgreSQL serializes the commits of all transactions
+// that notify. Therefore the server executes about one contended transfer per commit latency, for all locks together.
 //
-// Deleted rows stay until vacuum removes them, and a long open transaction anywhere in the database prevents that.
+// Deleted rows occupy space until vacuum removes them. A long open transaction anywhere in the database prevents vacuum from removing
+// them.
 //
 // # Limits
 //
-// A process can be paused after it has checked the lock and before it writes. Write with [Tx], or pass [tier.Hold.Token] to the resource.
+// A process can be paused after it has checked the lock and before it writes. Therefore write with [Tx], or pass [tier.Hold.Token] to the
+// resource.
 //
 // # Lease TTL
 //
