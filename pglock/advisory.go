@@ -25,54 +25,56 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// NewAdvisory returns a registry of session advisory locks. A lock changes hands with one round trip and without a write to a table. Use it
-// for a few hot locks with short waits; use [New] for leaders and for many paths. It needs the schema of [Migrate] and PostgreSQL 14 or
-// later. It connects as pool does, on connections of its own; pool serves [Tx]. It blocks and fails as New does, and takes the same
-// options.
+// NewAdvisory returns a registry of session advisory locks. A transfer costs one round trip and writes to no table. Use advisory locks for
+// a few busy locks with short waits; use [New] for leaders and for many paths. NewAdvisory needs the schema of [Migrate], and PostgreSQL
+// 14 or later. It opens its own connections with the settings of pool; [Tx] uses the connections of pool itself. NewAdvisory blocks, fails
+// and takes options like New.
 //
-// Caution: these locks promise less than those of New:
+// Caution: advisory locks promise less than the locks of New:
 //
-//   - Whatever ends a session at the server gives the lock to the next process at once: pg_terminate_backend, a proxy or a firewall that
-//     breaks connections. The holder learns of it when its own end of the connection breaks, or with its next heartbeat, up to a quarter of
-//     the TTL later.
-//   - After a failover, a former primary that keeps running keeps its holders, and the promoted server grants their locks when its grace
-//     period is over. Fence the former primary (Patroni's watchdog, STONITH).
+//   - If the server ends a session, the next process gets its lock at once. Causes are pg_terminate_backend, and a proxy or a firewall
+//     that breaks connections. The former holder learns of the loss when its own end of the connection breaks, or with its next heartbeat,
+//     up to a quarter of the TTL later.
+//   - After a failover, holders on a former primary that keeps running keep their locks. The promoted server grants the same locks when
+//     its grace period is over. Fence the former primary (Patroni's watchdog, STONITH).
 //   - All locks are lost when the server restarts or fails over.
 //   - Acquisitions through PgBouncer fail at once. Connect to the server itself.
-//   - A session that waits for a lock holds a snapshot. It keeps vacuum from removing dead rows, and CREATE INDEX CONCURRENTLY waits for
-//     it: never run that while you hold an advisory lock that others wait for, or both wait without end.
-//   - There are no semaphores; the error wraps [errors.ErrUnsupported].
+//   - A session that waits for a lock holds a snapshot. The snapshot keeps vacuum from removing dead rows, and CREATE INDEX CONCURRENTLY
+//     waits for the end of the snapshot. Never run CREATE INDEX CONCURRENTLY while you hold an advisory lock for which other processes
+//     wait, because this deadlocks.
+//   - There are no semaphores. Their methods return an error that wraps [errors.ErrUnsupported].
 //
 // # Connections
 //
-// A process has one connection for notifications and one for each lock that it holds or waits for. Idle ones are kept for half a TTL. Each
-// is a process of the server (max_connections). An acquisition that gets no connection tries again.
+// A process has one connection for notifications and one for each lock that it holds or waits for. Idle connections are kept for half a
+// TTL. Each connection occupies a process of the server (max_connections). If an acquisition gets no connection, it tries again.
 //
 // # The lease
 //
-// The server ends a session that was idle for the TTL (idle_session_timeout), which frees its lock. The lease runs for the TTL less the
-// margin, counted from when the newest answered statement was sent. If the connection breaks, the lock is lost at once; while the server is
-// silent, the lock is held until the lease ends. The server removes a waiter whose client is gone within a second where it can detect
-// that (client_connection_check_interval, on Linux), otherwise by TCP keepalives after the TTL.
+// The server ends a session that was idle for the TTL (idle_session_timeout), which frees its lock. The lease starts when the process
+// sends a statement that the server answers. It lasts for the TTL less the margin. If the connection breaks, the lock is lost at once. If
+// the server does not answer, the lock is held until the lease ends. If the client of a waiter dies, a server on Linux removes the waiter
+// within a second (client_connection_check_interval). Other servers remove it by TCP keepalives after the TTL.
 //
-// A server that was started or promoted knows no locks. It therefore grants none during a grace period, the longest TTL ever used in the
-// database, counted from the first connection of a process. A [*tier.GracePeriodError] says until when. To correct a recorded TTL that
-// is too long, see the package documentation.
+// A server that was started or promoted has no advisory locks. Therefore it grants no lock during a grace period. The grace period starts
+// with the first connection of a process, and lasts for the longest TTL ever used in the database. A [*tier.GracePeriodError] says until
+// when. If the recorded longest TTL is too long, the package documentation says how to correct it.
 //
 // # Differences from New
 //
-// The key of a lock is the first eight bytes of the SHA-256 of "tierlock:" and the path, as a bigint; pg_locks shows it. Paths with the
-// same key, and programs that take this key with pg_advisory_lock, exclude each other. [Tx] uses a second lock with the same key as two
-// ints.
+// The key of a lock is the first eight bytes of the SHA-256 of "tierlock:" and the path, as a bigint; pg_locks shows it. If two paths have
+// equal keys, their locks exclude each other. Programs that take this key with pg_advisory_lock exclude the lock, too. [Tx] uses a second
+// lock with the same key as two ints.
 //
-// The token is drawn when the lock is granted, so Contenders shows none for waiters. It takes host and label from application_name, which
-// the server cuts to 63 bytes of ASCII, and as ID shows the process ID of the server process, for pg_terminate_backend.
+// The token is created when the lock is granted, so Contenders shows no token for waiters. Contenders reads host and label from
+// application_name, which the server cuts to 63 bytes of ASCII. As ID it shows the process ID of the server process, for use in
+// pg_terminate_backend.
 //
 // Revoke waits up to an eighth of the TTL for the holders to confirm. A holder that is not connected at that time may get the request up to
 // a TTL later, or never. For holders of other programs the error wraps [errors.ErrUnsupported].
 //
-// [tier.Mutex.Break] removes nothing, and its error wraps [errors.ErrUnsupported]. To take a lock away, end the server process of its
-// holder: pg_terminate_backend with the ID that Contenders shows.
+// [tier.Mutex.Break] removes nothing, and returns an error that wraps [errors.ErrUnsupported]. To take a lock from its holder, call
+// pg_terminate_backend with the ID that Contenders shows.
 func NewAdvisory(ctx context.Context, pool *pgxpool.Pool, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	return front(ctx, pool, opts, openAdvisory)
 }
@@ -323,7 +325,7 @@ func (s *advisory) askOnce(ctx context.Context, key string) (unaware bool, err e
 	return unaware, err
 }
 
-// Close gives all locks up, and closes all connections.
+// Close releases all locks and closes all connections.
 func (s *advisory) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.tier.Patience())
 	defer cancel()

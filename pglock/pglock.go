@@ -13,16 +13,17 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// New returns a registry of locks in the database of pool, which needs the schema of [Migrate] or of the command tierlock migrate. It
-// blocks until there is a session or ctx ends: give ctx a deadline. It connects as pool does, with BeforeConnect and AfterConnect,
-// on connections of its own: one that renews and listens, and up to four for requests. The pool itself serves [Tx].
+// New returns a registry of locks in the database of pool, which needs the schema of [Migrate] or of the command tierlock migrate. New
+// blocks until it has a session or ctx ends: give ctx a deadline. It opens its own connections with the settings of pool, including
+// BeforeConnect and AfterConnect. One connection renews the session and listens, and up to four send requests. [Tx] uses the connections
+// of pool itself.
 //
-// A wrong option, a missing schema or one of another version, a missing permission, and a server or pooler that cannot be used are errors
-// at once. If the server cannot be reached, the error wraps the cause of ctx and names the address. After an error nothing is left. After
-// New has returned, the end of ctx has no effect.
+// New fails at once if an option is wrong, if the schema is missing or has another version, or if a permission is missing. It also fails
+// at once if the server or a connection pooler cannot be used. If the server cannot be reached, the error wraps the cause of ctx and names
+// the address. After an error nothing is left in the database. The end of ctx has no effect after New has returned.
 //
-// Caution: close the registry before the pool. The package does not notice a closed pool: locks go on, on their own connections, and Tx
-// fails.
+// Caution: close the registry before the pool. The package does not notice that the pool is closed: locks stay held over the package's own
+// connections, and Tx fails.
 //
 // After a restart or a failover of PostgreSQL no new lock is granted for one lease TTL, 15 s by default. Holders keep their locks, unless
 // an asynchronous standby takes over without their rows: see "Grace periods and lost data" in the documentation of this package.
@@ -59,9 +60,9 @@ type base struct {
 	hangUp  context.CancelFunc // when nothing is to be said any more
 }
 
-// Name is that of a contender, or of a session.
+// Name returns a new random name for a contender or a session.
 func (s *base) Name(string) string { return rand.Text() }
 
-// ValidatePath returns nil if path can name a lock: not empty, without empty components, without a slash at the end, at most 1024 bytes of
-// UTF-8 without control characters. It need not begin with a slash; "/locks/x" and "locks/x" are different locks.
+// ValidatePath returns nil if path can name a lock. A lock path is not empty, has no empty component and no slash at the end, and is at
+// most 1024 bytes of UTF-8 without control characters. The path need not begin with a slash; "/locks/x" and "locks/x" are different locks.
 func ValidatePath(path string) error { return second.CheckPath("pglock", path, second.Components) }

@@ -31,18 +31,18 @@ func (h history) newest() int { return firstVersion + len(h) - 1 }
 // transaction, under any role that may create a schema in the database. It does not upgrade an older schema, as [Migrate] does.
 var Schema = strings.Join(versions, "\n")
 
-// Migrate creates the schema tierlock in the database of pool, or upgrades an older one in place, in one transaction. It does nothing if
-// the schema has the version of this program or the next one. Several processes may call it at once. After an error nothing has changed,
-// unless the answer to the commit was lost; call it again.
+// Migrate creates the schema tierlock in the database of pool, or upgrades an older schema in place. It runs in one transaction. Migrate
+// does nothing if the schema has the version of this program or the next version. Several processes may call Migrate at the same time.
+// After an error nothing has changed, unless the answer to the commit was lost. Call Migrate again after an error.
 //
-// A schema serves programs of its own version and of the version before. To upgrade programs one by one, run Migrate of the new
-// release first, or let each program call it when it starts: holders and waiters of the old release go on. A program refuses a schema
-// that is older than it is, or newer by more than one version, and its error says what to do.
+// A schema serves programs of its own version and of the previous version. To upgrade programs one by one, run Migrate of the new release
+// first, or let each program call Migrate when it starts. Holders and waiters of the old release continue. A program refuses a schema that
+// is older than the program, or newer by more than one version. The error says what to do.
 //
-// An upgrade locks tables for a moment. It never makes renewals wait for long: if another transaction has locked a table, Migrate gives up
-// after 100 ms and tries again later, until ctx ends. Give ctx a deadline.
+// An upgrade locks tables for a moment. Renewals never wait for long: if another transaction has locked a table, Migrate gives up after
+// 100 ms and tries again later, until ctx ends. Give ctx a deadline.
 //
-// The role of pool owns the schema, and an upgrade needs that role. Grant other roles that use locks:
+// The role of pool owns the schema, and only this role can upgrade it. Grant these privileges to other roles that use locks:
 //
 //	GRANT USAGE ON SCHEMA tierlock TO locker;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tierlock TO locker;

@@ -60,7 +60,7 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	return s.tier, nil
 }
 
-// Close takes a second at most.
+// Close closes the connections of the store. It takes at most a second.
 func (s *store) Close() {
 	defer time.AfterFunc(time.Second, s.hangUp).Stop()
 	s.ear.close()
@@ -401,7 +401,7 @@ func drop(ctx context.Context, l *line, refs []queue.Ref) error {
 	return err
 }
 
-// Follow has the queue of a contender read soon.
+// Follow schedules a read of the contender's queue.
 func (s *store) Follow(r queue.Ref) {
 	r = at(r)
 	s.mu.Lock()

@@ -45,16 +45,16 @@ return {'has', script({unpack(KEYS, 4 * n + 1)}, {unpack(ARGV, n + 3)})}
 
 var errAgain = errors.New("the script was executed, and its answer is lost")
 
-// Eval is the guarded write of Redis. It executes a Lua script that takes effect only while this process holds all locks of guard, a
-// [*tier.Hold] or a [*tier.Bundle]. It takes one round trip and blocks for at most a sixth of the lease TTL. The script gets keys and args
-// as with EVAL and returns at most one value, which Eval returns as int64, string, []any or nil. In a cluster, the locks and the keys must
-// share a slot, by a hash tag. Scripts of one hold are executed one after another.
+// Eval is the guarded write of Redis. It executes a Lua script, which takes effect only while this process holds all locks of guard, a
+// [*tier.Hold] or a [*tier.Bundle]. Eval takes one round trip, and blocks for at most a sixth of the lease TTL. The script gets keys and
+// args as with EVAL, and returns at most one value. Eval returns this value as int64, string, []any or nil. In a cluster, the locks and
+// the keys must share a slot; use a hash tag. Scripts of one hold are executed one after another.
 //
-// Nothing was changed if the error wraps [tier.ErrLost] or [tier.ErrReleased], or says that ctx had ended before, or that the locks belong
-// to different registries or slots. An error of the script itself undoes nothing, as with EVAL. If the error wraps [tier.ErrUnknown], the
-// outcome is ambiguous: no answer came in time. The script may still be executed, at most once, and not after another process has acquired
-// one of the locks. Until the outcome is known, no other goroutine of this process gets the locks. If it is never known, the locks leave
-// the process with the release.
+// Nothing was changed if the error wraps [tier.ErrLost] or [tier.ErrReleased], or says that ctx had already ended, or that the locks
+// belong to different registries or slots. If the script itself fails, its earlier writes stay, as with EVAL. If the error wraps
+// [tier.ErrUnknown], the outcome is ambiguous, because no answer arrived in time. The script may still be executed, at most once, and not
+// after another process has acquired one of the locks. Until the outcome is known, the locks are not handed off within this process. If
+// the outcome does not become known, the release gives the locks back to Redis.
 func Eval(ctx context.Context, guard tier.Guard, script string, keys []string, args ...any) (any, error) {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {

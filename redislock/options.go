@@ -21,12 +21,12 @@ type options struct {
 // maxTTL is shorter than the time after which unused keys of a lock expire.
 const maxTTL = time.Hour
 
-// WithNewServer declares that no process has used locks on this server before, in a cluster on none of its primaries. The server then
-// grants locks at once, although it was just started. Use it in tests, and in the first program on a new server. If the server has a
-// record of an earlier process, was promoted, or was started with data, acquisitions and [tier.Registry.Err] return an error. Later grace
-// periods are not affected.
+// WithNewServer declares that no process has used locks on this server before, or on any primary of this cluster. Then the server grants
+// locks at once, even if it was just started. Use the option in tests, and in the first program on a new server. If the server has a
+// record of an earlier process, was promoted, or was started with data, acquisitions and [tier.Registry.Err] return an error. The option
+// does not affect later grace periods.
 //
-// Caution: FLUSHALL deletes that record, and the declaration is then not checked.
+// Caution: after FLUSHALL the record is deleted, and the package cannot check the declaration.
 func WithNewServer() tier.RegistryOption {
 	return option{set: func(o *options) { o.newServer = true }}
 }

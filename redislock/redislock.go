@@ -9,17 +9,17 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// New returns a registry of locks in the Redis of client: a [redis.Client], with or without Sentinels, or a [redis.ClusterClient]. It
+// New returns a registry of locks in Redis. The client is a [redis.Client], with or without Sentinels, or a [redis.ClusterClient]. New
 // blocks until Redis has answered or ctx ends: give ctx a deadline.
 //
-// A wrong option, or a refusal by Redis of what every lock needs, is an error at once. If Redis cannot be reached, the error wraps the
-// cause of ctx and names the address. After an error nothing is left. After New has returned, the end of ctx has no effect.
+// If an option is wrong, or Redis refuses a request that every lock needs, New fails at once. If Redis cannot be reached, the error wraps
+// the cause of ctx and names the address. After an error nothing is left in Redis. The end of ctx has no effect after New has returned.
 //
-// Close the registry first and then the client. If the client is closed first, all locks are lost at once.
+// Close the registry before the client. If the client is closed first, all locks are lost at once.
 //
-// Caution: after a start or a failover of Redis no new lock is granted for one lease TTL, 15 s by default. Locks that the new primary
-// knows stay held; the others are lost. Without min-replicas-to-write two processes can hold one lock after a failover. "Failover" in the
-// documentation of this package has the details, and [WithNewServer] is for tests.
+// Caution: after a start or a failover of Redis no new lock is granted for one lease TTL, 15 s by default. Locks in the data of the new
+// primary stay held. All other locks are lost. Without min-replicas-to-write, two processes can hold the same lock after a failover.
+// "Failover" in the documentation of this package has the details. In tests, use [WithNewServer].
 func New(ctx context.Context, client redis.UniversalClient, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err != nil {

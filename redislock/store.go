@@ -73,13 +73,13 @@ func (s *store) clustered() bool {
 	return cluster
 }
 
-// Name has the process in it, which the script finds there.
+// Name returns a new name for a contender. It begins with the name of the process, which the script reads from it.
 func (s *store) Name(string) string { return s.name + "." + strconv.FormatInt(s.contenders.Add(1), 36) }
 
 // Close leaves the client open.
 func (s *store) Close() {}
 
-// Do executes a command.
+// Do executes a command in Redis with one script call.
 func (s *store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	switch c.Op {
 	case queue.Open:
