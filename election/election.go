@@ -11,9 +11,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Errors are wrapped; test for these with errors.Is.
+// These are the errors of an election. Returned errors wrap them; test with errors.Is.
 var (
-	// ErrNotLeader means that this process is not the leader, or cannot be certain to be.
+	// ErrNotLeader means that this process is not the leader, or cannot be sure that it is.
 	ErrNotLeader = errors.New("not the leader")
 	// ErrNoLeader means that there is no candidate.
 	ErrNoLeader = errors.New("no leader")
@@ -21,7 +21,7 @@ var (
 	ErrStop = errors.New("stop campaigning")
 )
 
-// An Election lets this process campaign at one path. It is safe for concurrent use and needs no Close.
+// An Election lets this process campaign for leadership at one path. It is safe for concurrent use and needs no Close.
 type Election struct {
 	mutex *tier.Mutex
 	term  atomic.Pointer[term] // nil while this process does not lead
@@ -33,21 +33,20 @@ type term struct {
 	ctx  context.Context // that of the function that leads
 }
 
-// New returns the election at path, a lock path. It takes the options of [tier.Registry.Mutex]. New
-// sends no request; the methods report a path that cannot be a lock.
+// New returns the election at path, which must be a valid lock path. It takes the options of [tier.Registry.Mutex]. New sends no request.
+// If path cannot be a lock, the methods return an error.
 //
-// An election always uses [tier.WithStrictOrder], without lingering and without [tier.WithMaxWait],
-// whatever the options of the registry are: these would delay a change of leaders. With
-// [tier.WithRounds], several calls of Run in one process can lead one after another in one term.
+// An election always uses [tier.WithStrictOrder], and ignores [tier.WithLinger] and [tier.WithMaxWait]. Options of the registry do not
+// change this, because they would delay a change of leaders. With [tier.WithRounds], several calls of Run in one process can lead one
+// after another in one term.
 func New(locks *tier.Registry, path string, opts ...tier.Option) *Election {
 	strict := []tier.Option{tier.WithStrictOrder(), tier.WithLinger(0), tier.WithMaxWait(0)}
 	return &Election{mutex: locks.Mutex(path, slices.Concat(opts, strict)...)}
 }
 
-// IsLeader returns nil while this process leads, and otherwise an error that wraps [ErrNotLeader].
-// It sends no request: it checks the lease against the local clock, and is therefore accurate at once
-// after a pause of the process. It returns an error as soon as the context of the leading function has
-// ended, even if that function still runs.
+// IsLeader returns nil while this process leads, and otherwise an error that wraps [ErrNotLeader]. IsLeader sends no request. It compares
+// the lease with the local clock. Therefore its result is right immediately after a pause of the process. IsLeader returns an error as
+// soon as the context of the leading function has ended, even if the function still runs.
 func (e *Election) IsLeader() error {
 	t := e.term.Load()
 	if t == nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Leader returns the first candidate in the queue. Its Token is the term. To publish an address of the
-// leader, set it as the label of the process ([tier.WithLabel]).
+// Leader returns the first candidate in the queue. Its Token is the term. To publish the address of the leader, set the address as the
+// label of the process ([tier.WithLabel]).
 //
-// The answer may be out of date. The candidate may not know yet that it leads, or its lease may have
-// ended. Only [Election.IsLeader], called in the leading process, is certain.
+// The answer may be out of date. The candidate may not have learned yet that it leads, or its lease may have ended. Only
+// [Election.IsLeader] in the leading process is certain.
 //
-// Leader takes one request, and waits for a store that cannot be reached until ctx ends; the error then
-// wraps the cause of ctx. Without a candidate the error wraps [ErrNoLeader].
+// Leader sends one request. While the store cannot be reached, Leader blocks until ctx ends; the error then wraps the cause of ctx. If
+// there is no candidate, the error wraps [ErrNoLeader].
 func (e *Election) Leader(ctx context.Context) (tier.Contender, error) {
 	queue, err := e.mutex.Contenders(ctx)
 	switch {
@@ -29,15 +29,14 @@ func (e *Election) Leader(ctx context.Context) (tier.Contender, error) {
 	return queue[0], nil
 }
 
-// Observe returns a sequence of leaders, beginning with the present one. Each leader comes once, and
-// terms never decrease.
+// Observe returns a sequence of leaders, beginning with the current leader. Each leader appears once, and terms never decrease.
 //
 //	for leader, err := range e.Observe(ctx) {
 //
-// Observe polls the queue once a second while the caller waits for the next element. A poll takes one
-// request, and on ZooKeeper another one for each candidate. Leaders that come and go between two polls
-// are not reported, and neither are periods without a leader. The sequence ends when ctx ends, when the
-// caller stops, or after an error that polling again cannot fix. It survives outages of the store.
+// Observe polls the queue once a second while the caller waits for the next element. A poll sends one request, and on ZooKeeper one more
+// request for each candidate. A leader whose term begins and ends between two polls is not reported. Periods without a leader are not
+// reported. The sequence ends when ctx ends, when the caller stops, or after an error that another poll cannot fix. An outage of the store
+// does not end the sequence.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[tier.Contender, error] {
 	return func(yield func(tier.Contender, error) bool) {
 		var last tier.Contender

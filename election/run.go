@@ -13,27 +13,24 @@ import (
 // steady is how long a term has to last for the pause behind it to be short.
 const steady = 10 * time.Second
 
-// Run campaigns until ctx ends, and calls lead whenever this process becomes the leader. The context
-// of lead ends when ctx ends or when the lock is lost. In the second case its cause wraps
-// [tier.ErrLost], and it ends before another process can lead. Run waits for lead to return and then
-// resigns.
+// Run campaigns until ctx ends, and calls lead whenever this process becomes the leader. The context of lead ends when ctx ends or when
+// the lock is lost. If the lock is lost, the context ends before another process can lead, with a cause that wraps [tier.ErrLost]. Run
+// waits for lead to return, and then resigns.
 //
-// When lead returns, Run resigns, pauses for 10 ms to 1.5 s, and campaigns again behind all other
-// candidates. It drops the error of lead; log it inside lead. If that error is [ErrStop], Run returns
-// nil; if it wraps ErrStop, Run returns it.
+// After lead has returned, Run resigns, pauses for 10 ms to 1.5 s, and queues again after all other candidates. Run discards the error of
+// lead, so log the error inside lead. If lead returns [ErrStop], Run returns nil. If lead returns an error that wraps ErrStop, Run returns
+// this error.
 //
-// Run returns an error in these cases only: ctx has ended (the error wraps its cause, and an error of
-// lead); the registry is closed ([tier.ErrClosed]); the store refuses the process for good, for example
-// without permission. It retries while the store cannot be reached. If lead panics, Run resigns and the
-// panic continues. After Run has returned, this process does not lead, and its queue entry is deleted, in
-// the background if the store does not answer.
+// Otherwise Run returns an error only in three cases. First, ctx has ended; the error wraps its cause, and an error of lead. Second, the
+// registry is closed ([tier.ErrClosed]). Third, the store refuses the process permanently, for example because of a missing permission.
+// Run retries while the store cannot be reached. If lead panics, Run resigns and the panic continues. After Run has returned, this process
+// does not lead. Its queue entry is deleted, in the background if the store does not answer.
 //
 // To end a program, cancel ctx and wait for Run before [tier.Registry.Shutdown] or Close. Shutdown waits
 // for leaders and does not interrupt them.
 //
-// Caution: if lead ignores the end of its context, another process leads at the end of the lease while
-// that lead still runs. Several calls of Run compete like processes; one leads at a time. A call of
-// Run with the context of its own lead returns an error.
+// Caution: if lead ignores the end of its context, another process may lead while lead still runs. Several calls of Run in one process
+// compete like processes, and one leads at a time. If lead calls Run with its own context, Run returns an error.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term int64) error) error {
 	if tier.HoldFrom(ctx, e.mutex) != nil { // it would lead at once, within its own term
 		return e.failure("run", errors.New("the context is that of its leader"))

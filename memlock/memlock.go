@@ -1,8 +1,7 @@
-// Package memlock is a store in memory: the same lock as on a server, between registries of one program.
+// Package memlock is a store in memory. It provides the same lock as a server, between the registries of one program.
 //
-// Use it to test code that takes locks, for a program that still runs as a single process, and for experiments.
-// A [Server] is the store, and each [Server.Connect] is a process of its own. Package tier documents the lock, which is the same
-// on every store.
+// Use it to test code that takes locks, for a program that still runs as a single process, and for experiments. A [Server] is the store.
+// Each [Server.Connect] represents a separate process. Package tier documents the lock, which is the same on every store.
 //
 //	server := memlock.NewServer()
 //	locks, err := server.Connect()
@@ -27,16 +26,16 @@
 //		}
 //	})
 //
-// The methods of Server inject faults: a network partition, an expired session, slow requests, lost answers, a stopped server. In a
-// bubble of testing/synctest, time is virtual: a lease of 15 s ends at its deadline, after no time. Create the server and its registries
-// inside the bubble, and close each registry before the bubble ends. With the default TTL a process loses its locks 10 s after
+// The methods of Server inject faults: a network partition, an expired session, slow requests, lost answers, a stopped server. In a bubble
+// of testing/synctest, time is virtual: a lease of 15 s ends exactly at its deadline, without a real wait. Create the server and its
+// registries inside the bubble, and close each registry before the bubble ends. With the default TTL a process loses its locks 10 s after
 // [Server.CutOff], and at once after [Server.Expire].
 //
-// To test what the ZooKeeper client does on the wire, use package zktest instead.
+// To test a ZooKeeper client with the wire protocol, use package zktest instead.
 //
 // # What is promised
 //
-// memlock keeps every promise of package tier while the program runs. Locks end with the program, and other programs do not see them.
+// memlock keeps every promise of package tier while the program runs. The locks end with the program, and do not exclude other programs.
 // There are no guarded writes.
 package memlock
 
@@ -52,8 +51,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Server is a store. Its methods may be called concurrently. It needs no Close: its memory is freed after its last registry has been
-// closed and the last session has ended.
+// A Server is a store in memory. Its methods may be called concurrently. A Server needs no Close: its memory is freed after its last
+// registry is closed and its last session has ended.
 type Server struct {
 	store *memory.Server
 
@@ -66,9 +65,9 @@ func NewServer() *Server {
 	return &Server{store: memory.NewServer(), processes: make(map[*tier.Registry]*memory.Process)}
 }
 
-// Connect returns a registry that acts as one more process, with its own session and its own place in each queue. Goroutines that use the
-// same registry act as goroutines of that process. Close the registry to end the process. Connect does not block. It returns an error
-// only for a wrong option. [tier.WithLazyStart] has no effect.
+// Connect returns a registry that represents another process, with its own session and its own place in each queue. Goroutines that use
+// the registry represent goroutines of that process. Close the registry to end the process. Connect does not block. It returns an error
+// only if an option is wrong. [tier.WithLazyStart] has no effect.
 func (s *Server) Connect(opts ...tier.RegistryOption) (*tier.Registry, error) {
 	o := second.Defaults
 	_, share, err := second.Split[none, tier.Option](&o, opts)
@@ -99,8 +98,8 @@ func (s *Server) process(locks *tier.Registry) *memory.Process {
 }
 
 // CutOff blocks all messages between a process and the server until heal is called. The process loses its locks after two thirds of its
-// TTL, and the server grants them to others after a whole TTL. Like the other faults, CutOff does nothing for a registry that is closed
-// or belongs to another server.
+// TTL. The server grants these locks to other processes after a whole TTL. CutOff and the other faults have no effect on a registry that
+// is closed or belongs to another server.
 func (s *Server) CutOff(locks *tier.Registry) (heal func()) {
 	if p := s.process(locks); p != nil {
 		return p.Cut()
@@ -108,30 +107,30 @@ func (s *Server) CutOff(locks *tier.Registry) (heal func()) {
 	return func() {}
 }
 
-// Expire ends the session of a process early, as an operator can. The process loses all its locks, learns that at once, and begins
-// another session.
+// Expire ends the session of a process early, as an operator can. The process loses all its locks, learns of the loss at once, and starts
+// a new session.
 func (s *Server) Expire(locks *tier.Registry) {
 	if p := s.process(locks); p != nil {
 		p.Expire()
 	}
 }
 
-// Delay makes each later request of a process take d to reach the server; 0 ends that. It delays session renewals as well: with more than
-// a third of the TTL, the process loses its locks.
+// Delay delays each later request of a process by d; a d of 0 ends the delay. Session renewals are also delayed. If d is more than a third
+// of the TTL, the process loses its locks.
 func (s *Server) Delay(locks *tier.Registry, d time.Duration) {
 	if p := s.process(locks); p != nil {
 		p.Delay(d)
 	}
 }
 
-// LoseAnswers drops the answers to the next n requests of a process, except renewals. The server executes these requests, so their
-// outcome is ambiguous to the process, as after a broken connection. It repeats them within a third of the TTL.
+// LoseAnswers drops the answers to the next n requests of a process, except renewals. The server executes these requests. For the process
+// their outcome is ambiguous, as after a broken connection. The process repeats them within a third of the TTL.
 func (s *Server) LoseAnswers(locks *tier.Registry, n int) {
 	if p := s.process(locks); p != nil {
 		p.LoseAnswers(n)
 	}
 }
 
-// Pause stops the server until resume is called. A stopped server answers no request and ends no session. Processes lose their locks
-// after two thirds of their TTL. After resume, the server executes the requests sent meanwhile.
+// Pause stops the server until resume is called. A stopped server answers no request and ends no session. Processes lose their locks after
+// two thirds of their TTL. After resume, the server executes the requests that were sent while it was stopped.
 func (s *Server) Pause() (resume func()) { return sync.OnceFunc(s.store.Freeze()) }

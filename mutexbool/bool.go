@@ -1,11 +1,10 @@
-// Package mutexbool provides a boolean that goroutines can wait on: the BooleanMutex of
-// agapple's distributed lock, as a Go type with channels and contexts.
+// Package mutexbool provides a boolean that goroutines can wait for. It is the BooleanMutex of agapple's distributed lock, as a Go type
+// with channels and contexts.
 //
-// A [Bool] is a level, not an event. Set wakes all waiters and lets later ones pass until
-// Clear is called. If Clear follows Set at once, waiters in [Bool.Wait] may see neither.
-// Use a Bool to connect an asynchronous callback to a blocking call: the callback stores
-// its result elsewhere and calls Set, and the woken goroutine reads that result. This loop
-// misses no change:
+// A [Bool] is a level, not an event. Set wakes all waiters, and later calls of [Bool.Wait] return at once until Clear is called. If Clear
+// is called immediately after Set, waiters may notice neither call. Use a Bool to connect an asynchronous callback to a blocking call. The
+// callback stores its result in another variable and calls Set. The waiting goroutine wakes and reads the result. This loop misses no
+// change:
 //
 //	for {
 //		changed.Clear()
@@ -17,7 +16,7 @@
 //		}
 //	}
 //
-// A change after Clear is either seen by look or ends Wait.
+// If a change happens after Clear, either look sees the change, or Wait returns.
 package mutexbool
 
 import (
@@ -25,9 +24,8 @@ import (
 	"sync"
 )
 
-// A Bool is a boolean that goroutines can wait on. The zero Bool is false and ready to
-// use. A Bool must not be copied after first use. All methods may be called
-// concurrently, and none but Wait blocks, so Set is safe to call from a callback.
+// A Bool is a boolean that goroutines can wait for. The zero Bool is false and ready to use. A Bool must not be copied after first use.
+// All methods may be called concurrently. Only Wait blocks, so it is safe to call Set from a callback.
 type Bool struct {
 	mu     sync.Mutex // guards the fields below
 	set    bool
@@ -45,8 +43,7 @@ func (b *Bool) Set() {
 	close(b.raisedLocked())
 }
 
-// Clear makes b false: later calls to [Bool.Wait] block. Channels returned by [Bool.C]
-// while b was true stay closed.
+// Clear makes b false. Later calls of [Bool.Wait] block. Channels that [Bool.C] returned while b was true stay closed.
 func (b *Bool) Clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,8 +68,8 @@ func (b *Bool) C() <-chan struct{} {
 	return b.raisedLocked()
 }
 
-// Wait blocks until b is true or ctx is done. It returns nil in the first case and
-// [context.Cause] of ctx in the second; when both hold already, it returns nil.
+// Wait blocks until b is true or ctx is done. It returns nil if b is true, and otherwise [context.Cause] of ctx. If b is true and ctx is
+// done, it returns nil.
 func (b *Bool) Wait(ctx context.Context) error {
 	raised := b.C()
 	select {
