@@ -37,12 +37,12 @@ type option func(*Storage)
 
 func (o option) apply(to *Storage) { o(to) }
 
-// WithLogger sets the logger of warnings about locks that are lost before Unlock. The default is [slog.Default]. Caution: CertMagic
-// cannot be interrupted; it continues, and another process may do the same work.
+// WithLogger sets the logger for warnings about locks that are lost before Unlock. The default is [slog.Default]. Caution: CertMagic
+// cannot be interrupted. After the loss of a lock it continues, and another process may do the same work.
 func WithLogger(log *slog.Logger) Option { return option(func(s *Storage) { s.log = log }) }
 
-// New returns storage with a lock for each name below dir. The locks of storage itself are no longer used: all processes that share the
-// storage must use the same dir.
+// New returns a storage that keeps its data in storage, and has a lock below dir for each name. It does not use the locks of storage.
+// Therefore all processes that share the storage must use the same dir.
 func New(storage certmagic.Storage, locks *tier.Registry, dir string, opts ...Option) *Storage {
 	s := &Storage{Storage: storage, locks: locks, dir: dir, log: slog.Default(), held: make(map[string][]*tier.Hold)}
 	for _, opt := range opts {
@@ -51,7 +51,8 @@ func New(storage certmagic.Storage, locks *tier.Registry, dir string, opts ...Op
 	return s
 }
 
-// Lock blocks until it holds the lock of name or ctx ends. Each call is a separate owner, also within one process.
+// Lock blocks until it holds the lock of name or ctx ends. Each call acquires the lock separately, so two calls in one process exclude
+// each other.
 func (s *Storage) Lock(ctx context.Context, name string) error {
 	hold, err := s.mutex(name).Acquire(tier.WithoutHold(ctx))
 	if err != nil {
@@ -88,8 +89,8 @@ func (s *Storage) Unlock(_ context.Context, name string) error {
 	return err
 }
 
-// RenewLockLease returns at once while the lock of name is held, because the lock renews itself. If the lock was lost, it blocks until
-// the lock is acquired again or ctx ends; CertMagic then checks whether the work is done.
+// RenewLockLease returns at once while the lock of name is held, because the lock renews itself. If the lock was lost, RenewLockLease
+// blocks until the lock is acquired again or ctx ends. CertMagic then checks whether the work is already done.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	hold := s.take(name)
 	if hold == nil {

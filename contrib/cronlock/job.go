@@ -1,4 +1,4 @@
-// Package cronlock runs jobs of robfig/cron once in all processes, under a lock of package tier.
+// Package cronlock runs each slot of a robfig/cron job in only one process, under a lock of package tier.
 //
 //	report := locks.Mutex("/jobs/report")
 //	c.AddJob("@hourly", cronlock.Job(report, makeReport, cronlock.AtLeast(2*time.Second)))
@@ -22,31 +22,33 @@ type option func(*slot.Rule)
 
 func (o option) apply(to *slot.Rule) { o(to) }
 
-// AtLeast holds the lock of a run for at least d, counted from the acquisition, however short the run is. It protects against clock skew:
-// a process whose clock is late then finds the slot taken instead of running it again. Choose d longer than the skew, and short enough
-// that the lock is free before the next slot. The default is 0.
+// AtLeast holds the lock of each run for at least d after the acquisition, even if the run is shorter. It protects against clock skew: a
+// process whose clock is late finds the lock taken, and does not run the slot again. Choose d longer than the skew, and short enough that
+// the lock is free before the next slot. The default is 0.
 //
-// The lock is released in the background. To end the process, call [tier.Registry.Shutdown], which waits for the release. Close releases
-// all locks at once.
+// The lock is released in the background. To end the process, call [tier.Registry.Shutdown], which waits for this release.
+// [tier.Registry.Close] releases all locks at once.
 func AtLeast(d time.Duration) Option { return option(func(r *slot.Rule) { r.AtLeast = d }) }
 
-// WithWait makes a run wait up to d for the lock. Without it, a run that finds the lock taken is skipped, so one process runs each slot.
-// With it, every process runs each slot, one after another, unless its wait ends first.
+// WithWait makes a run wait up to d for the lock. Without this option, a process skips a slot if the lock is taken, so only one process
+// runs each slot. With this option, every process runs each slot, one process after another. A process skips the slot if its wait ends
+// first.
 func WithWait(d time.Duration) Option { return option(func(r *slot.Rule) { r.Wait = d }) }
 
-// WithLogger sets the logger; the default is [slog.Default]. It gets a warning if a lock is lost during its run, and if a run is skipped
-// for another reason than a taken lock. A run that is skipped because the lock is taken is logged at level DEBUG.
+// WithLogger sets the logger; the default is [slog.Default]. A warning is logged if a lock is lost during a run, or if a run is skipped
+// because of an error. If a run is skipped because the lock is taken, a line is logged at level DEBUG.
 func WithLogger(log *slog.Logger) Option { return option(func(r *slot.Rule) { r.Log = log }) }
 
-// OnSlot registers a callback for each slot, called before its run begins. err is nil if this process runs the slot. Otherwise it is the
-// reason why not; it wraps [tier.ErrLocked] if another process holds the lock. Use the Slot method of tierprom or tierotel.
+// OnSlot registers a callback f for slots, the scheduled times of a job. f is called at each slot before the run begins. err is nil if
+// this process runs the slot. Otherwise err says why not, and wraps [tier.ErrLocked] if another process holds the lock. Use the Slot
+// method of tierprom or tierotel as f.
 func OnSlot(f func(path string, err error)) Option {
 	return option(func(r *slot.Rule) { r.OnSlot = f })
 }
 
 // Job returns a job that calls f while it holds mutex. The context of f carries the hold, for [tier.HoldFrom], and ends if the lock is
-// lost. Each run is a separate owner, so two runs in one process exclude each other, too. Caution: use schedules with times of day. Slots
-// of @every begin with the process and differ in each one.
+// lost. Each run acquires the lock separately, so two runs in one process also exclude each other. Caution: use schedules with times of
+// day. The slots of @every count from the start of the process, and therefore differ between processes.
 func Job(mutex *tier.Mutex, f func(ctx context.Context), opts ...Option) cron.Job {
 	var rule slot.Rule
 	for _, opt := range opts {
@@ -62,8 +64,9 @@ func Job(mutex *tier.Mutex, f func(ctx context.Context), opts ...Option) cron.Jo
 	})
 }
 
-// Locked is [Job] for a job without a context. Caution: such a job cannot be interrupted when the lock is lost; only the log reports it.
-// Give each job its own mutex: in [cron.WithChain] one wrapper applies to all jobs, which would exclude each other.
+// Locked is [Job] for a job without a context. Caution: such a job cannot be interrupted when the lock is lost; the loss is only logged.
+// Give each job its own mutex. A wrapper in [cron.WithChain] applies to all jobs, so all jobs would share one mutex and exclude each
+// other.
 func Locked(mutex *tier.Mutex, opts ...Option) cron.JobWrapper {
 	return func(job cron.Job) cron.Job {
 		return Job(mutex, func(context.Context) { job.Run() }, opts...)

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An Elector is a [gocron.Elector]: one of all schedulers with the same path runs the jobs.
+// An Elector is a [gocron.Elector]. Of all schedulers whose elector has the same path, only one runs the jobs.
 type Elector struct {
 	election *election.Election
 	path     string
@@ -33,9 +33,10 @@ type Elector struct {
 // NewElector campaigns in the election at path until [Elector.Close], and returns at once. While this process does not lead, it runs no
 // jobs.
 //
-// [AtLeast] keeps the leadership for at least d after the start of the last run, so that a next leader whose clock is late does not run
-// that slot again. [WithWait] has no effect. [WithLogger] gets the begin of each term, and warnings when leadership is lost or the
-// campaign has ended. [OnSlot] gets the path of the election, and [election.ErrNotLeader] instead of tier.ErrLocked.
+// With [AtLeast] the process keeps the leadership for at least d after the start of its last run. Therefore a next leader whose clock is
+// late does not run the same slot again. [WithWait] has no effect. The logger of [WithLogger] gets a line at the start of each term, and a
+// warning when leadership is lost or the campaign ends. The callback of [OnSlot] gets the path of the election, and
+// [election.ErrNotLeader] instead of tier.ErrLocked.
 func NewElector(locks *tier.Registry, path string, opts ...Option) *Elector {
 	e := &Elector{election: election.New(locks, path), path: path, ended: make(chan struct{})}
 	for _, opt := range opts {
@@ -48,9 +49,8 @@ func NewElector(locks *tier.Registry, path string, opts ...Option) *Elector {
 	return e
 }
 
-// IsLeader returns nil while this process leads, by its own clock, and otherwise an error that wraps [election.ErrNotLeader]. gocron
-// calls it before each run. Caution: gocron cannot interrupt a run when leadership is lost; the run may then overlap runs of the next
-// leader.
+// IsLeader returns nil while this process leads, by its own clock, and otherwise an error that wraps [election.ErrNotLeader]. gocron calls
+// it before each run. Caution: gocron cannot interrupt a run when leadership is lost. The run may then overlap runs of the next leader.
 func (e *Elector) IsLeader(ctx context.Context) error {
 	e.mu.Lock()
 	err := e.election.IsLeader()
@@ -62,9 +62,9 @@ func (e *Elector) IsLeader(ctx context.Context) error {
 	return err
 }
 
-// Close ends the campaign, and resigns if this process leads. It blocks for the rest of the time of [AtLeast]. No further run begins.
-// Shut down the scheduler first, which waits for runs, then call Close, then close the registry. The error is the reason if the campaign
-// had already ended, such as a missing permission. Close may be called again.
+// Close ends the campaign, and resigns if this process leads. It blocks until the time of [AtLeast] has passed. No further run begins.
+// First shut down the scheduler, which waits for its runs. Then call Close, then close the registry. If the campaign had already ended,
+// Close returns the reason, such as a missing permission. Close may be called again.
 func (e *Elector) Close() error {
 	e.stop()
 	<-e.ended

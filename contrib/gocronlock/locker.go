@@ -1,4 +1,4 @@
-// Package gocronlock runs jobs of gocron once in all processes, under a lock of package tier.
+// Package gocronlock runs each slot of a gocron job in only one process, under a lock of package tier.
 //
 //	locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.AtLeast(2*time.Second))
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
@@ -27,25 +27,27 @@ type option func(*slot.Rule)
 
 func (o option) apply(to *slot.Rule) { o(to) }
 
-// AtLeast holds the lock of a run for at least d, counted from the acquisition, however short the run is. It protects against clock skew:
-// a scheduler whose clock is late then finds the slot taken instead of running it again. Choose d longer than the skew, and short enough
+// AtLeast holds the lock of each run for at least d after the acquisition, even if the run is shorter. It protects against clock skew: a
+// scheduler whose clock is late finds the lock taken, and does not run the slot again. Choose d longer than the skew, and short enough
 // that the lock is free before the next slot. The default is 0.
 //
-// The lock is released in the background; no worker waits for it. To end the process, call [tier.Registry.Shutdown], which waits for the
-// release. Close releases all locks at once.
+// The lock is released in the background, so no worker waits for the release. To end the process, call [tier.Registry.Shutdown], which
+// waits for this release. [tier.Registry.Close] releases all locks at once.
 func AtLeast(d time.Duration) Option { return option(func(r *slot.Rule) { r.AtLeast = d }) }
 
-// WithWait makes a run wait up to d for the lock. Without it, a run that finds the lock taken is skipped, so one process runs each slot.
-// With it, each process runs each slot, and the processes take turns. A process skips the slot if its wait ends first.
+// WithWait makes a run wait up to d for the lock. Without this option, a process skips a slot if the lock is taken, so only one process
+// runs each slot. With this option, every process runs each slot, one process after another. A process skips the slot if its wait ends
+// first.
 func WithWait(d time.Duration) Option { return option(func(r *slot.Rule) { r.Wait = d }) }
 
-// WithLogger sets the logger for events that gocron does not report; the default is [slog.Default]. It gets a warning if a lock is lost
-// during its run, because gocron cannot interrupt the job, and if a run is skipped for another reason than a taken lock. A run that is
-// skipped because the lock is taken is logged at level DEBUG.
+// WithLogger sets the logger for events that gocron does not report; the default is [slog.Default]. A warning is logged if a lock is lost
+// during a run, because gocron cannot interrupt the job. A warning is also logged if a run is skipped because of an error. If a run is
+// skipped because the lock is taken, a line is logged at level DEBUG.
 func WithLogger(log *slog.Logger) Option { return option(func(r *slot.Rule) { r.Log = log }) }
 
-// OnSlot registers a callback for each slot, called before its run begins. err is nil if this process runs the slot. Otherwise it is the
-// reason why not; it wraps [tier.ErrLocked] if another process holds the lock. Use the Slot method of tierprom or tierotel.
+// OnSlot registers a callback f for slots, the scheduled times of a job. f is called at each slot before the run begins. err is nil if
+// this process runs the slot. Otherwise err says why not, and wraps [tier.ErrLocked] if another process holds the lock. Use the Slot
+// method of tierprom or tierotel as f.
 func OnSlot(f func(path string, err error)) Option {
 	return option(func(r *slot.Rule) { r.OnSlot = f })
 }
@@ -57,9 +59,9 @@ type Locker struct {
 	rule  slot.Rule
 }
 
-// NewLocker returns a locker with one lock per job name: [tier.Name] of dir and the name. Caution: jobs with the same name exclude each
-// other, and gocron's default name is that of the function. Give each job a name of its own. Use jobs with times of day: slots of
-// [gocron.DurationJob] begin with the process and differ in each one.
+// NewLocker returns a locker with one lock per job name. The path of a lock is [tier.Name] of dir and the job name. Caution: jobs with the
+// same name exclude each other. By default gocron uses the name of the function, so give each job its own name. Use jobs with times of
+// day: the slots of [gocron.DurationJob] count from the start of the process, and therefore differ between processes.
 func NewLocker(locks *tier.Registry, dir string, opts ...Option) *Locker {
 	l := &Locker{locks: locks, dir: dir}
 	for _, opt := range opts {
@@ -68,8 +70,8 @@ func NewLocker(locks *tier.Registry, dir string, opts ...Option) *Locker {
 	return l
 }
 
-// Lock acquires the lock of the job called name. Each call is a separate owner, so two runs of one job in one process exclude each other,
-// too. gocron skips the run on an error, which wraps [tier.ErrLocked] if the lock is taken.
+// Lock acquires the lock of the job with the given name. Each call acquires the lock separately, so two runs of one job in one process
+// also exclude each other. If Lock returns an error, gocron skips the run. The error wraps [tier.ErrLocked] if the lock is taken.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	mutex := l.locks.Mutex(tier.Name(l.dir, name), tier.WithLinger(0)) // a lock that lingers is taken, for a try elsewhere
 	run, err := l.rule.Begin(ctx, mutex)
@@ -81,6 +83,6 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 
 type lock struct{ *slot.Run }
 
-// Unlock does not go by its context: gocron passes the job's, which has ended when the scheduler
-// is shut down.
+// Unlock releases the lock. It ignores its context, because gocron passes the context of the job, which has ended when the scheduler is
+// shut down.
 func (l lock) Unlock(context.Context) error { return l.End() }

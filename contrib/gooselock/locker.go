@@ -1,4 +1,4 @@
-// Package gooselock lets one process at a time migrate a database with goose, under a lock of package tier.
+// Package gooselock lets only one process at a time migrate a database with goose, under a lock of package tier.
 //
 //	locker := gooselock.New(locks.Mutex("/migrations/shop"))
 //	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations, goose.WithLocker(locker))
@@ -23,11 +23,12 @@ type Locker struct {
 	hold *tier.Hold // of the provider that migrates; nil if none does
 }
 
-// New returns a locker for one database, identified by mutex. Do not use [tier.WithLinger]: other processes would wait for an idle lock.
+// New returns a locker for one database. Use the same mutex path for this database in all processes. Do not use [tier.WithLinger], because
+// other processes would wait for an idle lock.
 func New(mutex *tier.Mutex) *Locker { return &Locker{mutex: mutex} }
 
-// Lock blocks until no other process migrates the database. If it fails, goose migrates nothing and returns the error: that of ctx,
-// [tier.ErrWaitLimit], or an error of the store. The lock of a killed process is free when its lease ends.
+// Lock blocks until no other process migrates the database. If Lock fails, goose migrates nothing and returns the error. The error is the
+// cause of ctx, [tier.ErrWaitLimit], or an error of the store. After a process is killed, its lock is free when its lease ends.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	hold, err := l.mutex.Acquire(tier.WithoutHold(ctx)) // two providers of one process exclude each other as well
 	if err != nil {
@@ -40,7 +41,7 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 }
 
 // Unlock releases the lock. The error wraps [tier.ErrLost] if the lock was lost during the migration. Caution: goose cannot be
-// interrupted. It finishes the present and later migrations, while another process may have begun.
+// interrupted. After the loss it continues with the remaining migrations, although another process may already migrate the database.
 func (l *Locker) Unlock(context.Context, *sql.DB) error {
 	l.mu.Lock()
 	hold := l.hold

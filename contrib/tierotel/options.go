@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/contrib/internal/patterns"
 )
 
-// An Option is for [New].
+// An Option is an option of [New].
 type Option interface{ apply(*config) }
 
 type option func(*config)
@@ -34,8 +34,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	return option(func(c *config) { c.meters = p })
 }
 
-// WithPaths sets the patterns, in the syntax of [path.Match], that group locks in metrics. The first pattern that matches a path applies;
-// paths without a match are grouped as "other".
+// WithPaths sets the patterns, in the syntax of [path.Match], that group locks in metrics. The first pattern that matches a path applies.
+// Paths without a match are grouped as "other".
 func WithPaths(paths ...string) Option {
 	return option(func(c *config) { c.patterns = paths })
 }

@@ -1,4 +1,4 @@
-// Package tierotel exports OpenTelemetry spans and metrics of the locks and semaphores of a registry.
+// Package tierotel exports OpenTelemetry spans and metrics about the locks and semaphores of a registry.
 //
 //	telemetry, err := tierotel.New(tierotel.WithPaths("/jobs/*"))
 //	…
@@ -7,12 +7,11 @@
 //	registration, err := telemetry.Register(locks)
 //
 // # Spans
-//
-// Each acquisition that waited or failed gets a span "tierlock wait", and each hold a span "tierlock hold". Both are
-// children of the span in the context of Acquire. A span is created when the wait or hold has ended, so a hold that is
-// never released has none. Attributes are tierlock.path, tierlock.token and tierlock.source (see [tier.Source]). The
-// permits of one Acquire get the same spans, with the source "permits" and their number as tierlock.permits. Failed
-// waits and lost holds have the status Error.
+// Each acquisition that waited or failed creates a span "tierlock wait", and each hold creates a span "tierlock hold". These spans are
+// children of the span in the context of Acquire. A span is created when its wait or hold has ended. Therefore a hold that is never
+// released has no span. Attributes are tierlock.path, tierlock.token and tierlock.source (see [tier.Source]). The permits of one Acquire
+// create the same spans, with the source "permits", and with the number of permits as tierlock.permits. Spans of failed waits and lost
+// holds have the status Error.
 //
 // # Metrics
 //
@@ -36,9 +35,10 @@
 //	tierlock.groups         counter        requests that combined commands about several locks (ZooKeeper)
 //	tierlock.grouped        counter        commands in these
 //
-// Metrics from tierlock.held_locks on need [Telemetry.Register]. From then on losses, slots and failures exist at 0 for each
-// pattern and each cause, outcome or type, so that their first event is an increase. Metrics down to tierlock.oldest_wait
-// have the attribute tierlock.path, one of the patterns of [WithPaths] or "other". Reentrant acquisitions are not counted.
+// The metrics from tierlock.held_locks to the end of the list need [Telemetry.Register]. After Register, losses, slots and failures are
+// exported as 0 for each pattern and each cause, outcome or type, so that their first event is an increase. The metrics from the start of
+// the list to tierlock.oldest_wait have the attribute tierlock.path. Its value is one of the patterns of [WithPaths], or "other".
+// Reentrant acquisitions are not counted.
 package tierotel
 
 import (
@@ -77,8 +77,8 @@ type Telemetry struct {
 	long      patterns.Waits
 }
 
-// New returns a Telemetry. It uses the global providers unless options set others. The error names the option or instrument that is
-// refused.
+// New returns a Telemetry. It uses the global providers unless options set other providers. The error names the wrong option or the
+// refused instrument.
 func New(opts ...Option) (*Telemetry, error) {
 	t := &Telemetry{config: config{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider()}}
 	for _, opt := range opts {
@@ -120,13 +120,13 @@ func (t *Telemetry) Observer() tier.Observer {
 	}
 }
 
-// Slot counts a slot of a job. Pass it to the option OnSlot of the scheduler adapters.
+// Slot counts a slot, a scheduled time of a job. Pass this method to the option OnSlot of the scheduler adapters.
 func (t *Telemetry) Slot(path string, err error) {
 	t.slots.Add(context.Background(), 1, metric.WithAttributes(t.pattern(path), outcomeOf(slot.Outcome(err))))
 }
 
-// Register adds the metrics of the registry's present state, which are read at each collection, until you unregister the registration.
-// Defer that before you close the registry. A registration keeps the registry in memory.
+// Register adds metrics of the current state of a registry. They are read at each collection, until you call Unregister of the
+// registration. Call Unregister before you close the registry. A registration keeps the registry in memory.
 func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) {
 	held, err1 := t.meter.Int64ObservableGauge("tierlock.holds", metric.WithUnit("{lock}"),
 		metric.WithDescription("Locks that this process holds now; a lock with several readers counts once."))

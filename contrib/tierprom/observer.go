@@ -12,7 +12,8 @@ const failed = "failed"
 // permits stands for the source of permits of a semaphore.
 const permits = "permits"
 
-// Observer returns the observer to pass to [tier.WithObserver]. A successful TryAcquire counts as a wait; a failed one is not counted.
+// Observer returns the observer to pass to [tier.WithObserver]. A successful TryAcquire counts as a wait. A failed TryAcquire is not
+// counted.
 func (m *Metrics) Observer() tier.Observer {
 	return tier.Observer{
 		Waiting: func(_ context.Context, w tier.Wait) {

@@ -1,4 +1,4 @@
-// Package tierprom exports Prometheus metrics of the locks of a process.
+// Package tierprom exports Prometheus metrics about the locks of a process.
 //
 //	metrics, err := tierprom.New(tierprom.WithPaths("/jobs/*", "/customers/*"))
 //	…
@@ -7,10 +7,8 @@
 //	metrics.Follow(locks)
 //	prometheus.MustRegister(metrics)
 //
-// The label "path" is one of the patterns of [WithPaths], or "other" for paths without a match. The number of series therefore
-// does not grow with the number of locks.
-//
-// The metrics, where _seconds are histograms:
+// The label "path" is one of the patterns of [WithPaths], or "other" for paths without a match. The number of series therefore does not
+// grow with the number of locks. These are the metrics. Metrics whose names end in _seconds are histograms.
 //
 //	tierlock_wait_seconds{path,from}    completed waits; from is found (uncontended), hand-over (from another process), hand-off (from
 //	                                    another goroutine of this process), resumption (idle and kept here), join (with other
@@ -33,13 +31,10 @@
 //	tierlock_grouped_commands_total     commands in these
 //	tierlock_held_seconds_total, tierlock_waited_seconds_total
 //	                                    sums, including present holds and waits
+// docs/alerts.yaml has alert rules for these metrics, and docs/grafana.json has a dashboard.
 //
-// docs/alerts.yaml has rules for them, docs/grafana.json a dashboard.
-//
-// Losses, slots, long waits and failed waits exist at 0 from the beginning, so that increase() sees the first event. Events before the
-// first scrape are not seen.
-//
-// Locks with the longest waits:
+// The counters of losses, slots, long waits and failed waits are exported as 0 from the start, so that increase() includes the first
+// event. Events before the first scrape are not included. This query returns the three patterns with the longest waits:
 //
 //	topk(3, sum by (path) (rate(tierlock_wait_seconds_sum[5m])))
 package tierprom
@@ -80,20 +75,20 @@ type Metrics struct {
 // buckets are for waits and holds from a tenth of a millisecond, a hand-off, to minutes.
 var buckets = []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// An Option is for [New].
+// An Option is an option of [New].
 type Option interface{ apply(*Metrics) }
 
 type option func(*Metrics)
 
 func (o option) apply(to *Metrics) { o(to) }
 
-// WithPaths sets the patterns, in the syntax of [path.Match], that group locks in metrics. The first pattern that matches a path applies;
-// paths without a match are grouped as "other".
+// WithPaths sets the patterns, in the syntax of [path.Match], that group locks in metrics. The first pattern that matches a path applies.
+// Paths without a match are grouped as "other".
 func WithPaths(paths ...string) Option {
 	return option(func(m *Metrics) { m.patterns = paths })
 }
 
-// New returns metrics that do not follow a registry yet; see [Metrics.Follow]. The error names the option that is refused.
+// New returns metrics without a registry; see [Metrics.Follow]. If an option is wrong, the error names it.
 func New(opts ...Option) (*Metrics, error) {
 	m := new(Metrics)
 	for _, opt := range opts {
@@ -163,13 +158,13 @@ func (m *Metrics) begin() {
 	}
 }
 
-// Slot counts a slot of a job. Pass it to the option OnSlot of the scheduler adapters.
+// Slot counts a slot, a scheduled time of a job. Pass this method to the option OnSlot of the scheduler adapters.
 func (m *Metrics) Slot(path string, err error) {
 	m.slots.WithLabelValues(m.patterns.Of(path), slot.Outcome(err)).Inc()
 }
 
-// Follow adds the figures of the registry that was created with m.Observer(). Call it once. Before that only figures from the observer
-// are exported.
+// Follow adds metrics of the current state of a registry. The registry must have been created with m.Observer(). Call Follow once. Without
+// Follow, only the metrics of the observer are exported.
 func (m *Metrics) Follow(locks *tier.Registry) { m.locks.Store(locks) }
 
 func (m *Metrics) vectors() []prometheus.Collector {
