@@ -31,6 +31,7 @@
 //	tierlock_grouped_commands_total     commands in these
 //	tierlock_held_seconds_total, tierlock_waited_seconds_total
 //	                                    sums, including present holds and waits
+//
 // docs/alerts.yaml has alert rules for these metrics, and docs/grafana.json has a dashboard.
 //
 // The counters of losses, slots, long waits and failed waits are exported as 0 from the start, so that increase() includes the first
