@@ -11,9 +11,9 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// Locks of each store stand servers and workers that are killed, stopped and cut off, also on an ensemble, and so do those of each sort.
-// What a sort asks of a store under faults is a matter of internal/test/tiertest; each of them on each store is a matter of minutes:
-// make chaos, etcd, postgres and redis.
+// Locks of each store, and of each sort, survive servers and workers that are killed, stopped and cut off. Some runs use an ensemble.
+// internal/test/tiertest tests what each sort of lock promises under faults. Every sort on every store takes minutes: make chaos, etcd,
+// postgres and redis.
 func TestLocksSurviveChaos(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]struct {

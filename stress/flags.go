@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// command is what the command line asks for.
+// command is the parsed command line.
 type command struct {
 	load.Config
 	JSON  bool
@@ -28,7 +28,7 @@ type command struct {
 	Bench string // directory for a benchmark instead of a run, "" for none
 }
 
-// drawing is the file for an illegal history: beside the report, or "" without one.
+// drawing is the file for the picture of an illegal history: beside the report, or "" without a report.
 func (c *command) drawing() string {
 	if c.HTML == "" {
 		return ""
@@ -36,7 +36,7 @@ func (c *command) drawing() string {
 	return strings.TrimSuffix(c.HTML, filepath.Ext(c.HTML)) + "-history.html"
 }
 
-// parseFlags reads the command line. Its error is already on stderr, with the usage.
+// parseFlags reads the command line. If it returns an error, it has already printed the error and the usage to stderr.
 func parseFlags(args []string, stderr io.Writer) (command, error) {
 	c := command{Config: load.Config{Store: store.ZooKeeper}}
 	var servers, format, baseline string
@@ -111,7 +111,7 @@ func (c *command) setStore(name string) (err error) {
 	return err
 }
 
-// setBaseline takes "true" of a flag without a value, which stands for the store's first.
+// setBaseline parses the flag. A flag without a value arrives as "true" and selects the store's first baseline.
 func setBaseline(name *string) func(string) error {
 	return func(s string) error {
 		if s == "false" {
@@ -159,7 +159,7 @@ func (c *command) check() error {
 	return nil
 }
 
-// checkSort refuses what is for another sort of lock.
+// checkSort refuses flags that are for another sort of lock.
 func (c *command) checkSort(set map[string]bool) error {
 	sort := c.Kind().Sort
 	switch {
@@ -178,7 +178,7 @@ func (c *command) checkSort(set map[string]bool) error {
 	return nil
 }
 
-// shapeForChaos replaces defaults: under chaos each turn is written down and judged.
+// shapeForChaos replaces defaults, because under chaos each acquisition is recorded and checked.
 func (c *command) shapeForChaos(set map[string]bool) {
 	if !set["goroutines"] {
 		c.Goroutines = 8
@@ -193,7 +193,7 @@ func (c *command) shapeForChaos(set map[string]bool) {
 		c.Think = 5 * time.Millisecond
 	}
 	if !set["permits"] {
-		c.Permits = max(3, c.Weight) // of which there are never enough
+		c.Permits = max(3, c.Weight) // fewer than the goroutines want
 	}
 }
 
@@ -229,7 +229,7 @@ func (c *command) checkChaos() error {
 	return err
 }
 
-// checkBench refuses what a benchmark decides itself.
+// checkBench refuses flags for settings that a benchmark decides itself.
 func (c *command) checkBench(set map[string]bool) error {
 	if c.Bench == "" {
 		return nil

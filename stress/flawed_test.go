@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store/storetest"
 )
 
-// flawed is tier's reader/writer lock, but sections of one weight wait for nobody.
+// flawed is tier's reader/writer lock with a defect: sections of one weight do not wait.
 type flawed struct {
 	store.Locker
 	weight int64
@@ -45,7 +45,7 @@ func addFlawed() {
 	store.ZooKeeper.Locks["rash-writers"] = store.Kind{Dial: dialFlawed(oracle.Everybody), Sort: store.ReadersWriter}
 }
 
-// flawedLocks are how they are run.
+// flawedLocks are the flags with which each flawed lock is run.
 var flawedLocks = map[string][]string{
 	"rash-readers": {"-reads", "0.5"}, "rash-writers": {"-reads", "0.5"}, "too-many": {"-permits", "3", "-weight", "2"},
 }
@@ -53,7 +53,7 @@ var flawedLocks = map[string][]string{
 func TestWhoIsLetInBesideOthersFailsTheRun(t *testing.T) {
 	for lock, flags := range flawedLocks {
 		r := runJSON(t, exitViolation, append(flags, "-zk", servers(t)+"/"+lock, "-lock", lock,
-			"-procs", "2", "-goroutines", "3", "-cs", "20ms", "-duration", "1s")...) // somebody is inside nearly always
+			"-procs", "2", "-goroutines", "3", "-cs", "20ms", "-duration", "1s")...) // a section is in progress nearly always
 		need.That(t, lock+": no overlaps", r.Overlaps != 0)
 		need.Equal(t, lock+": whether there are torn reads", r.TornReads > 0, lock != "too-many")
 	}

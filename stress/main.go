@@ -1,13 +1,11 @@
-// Stress hammers a lock from many goroutines of several processes and judges it.
+// Stress makes many goroutines of several processes contend for a lock, and judges the lock.
 //
-// The judge does not trust the store: a section for which there is no room beside those
-// inside overlaps them, a counter in a file shows updates that were lost, and reads that a
-// write has changed, and a fencing token must never go back. Who is inside is counted in
-// memory that the processes share; under -chaos, where a process may be killed in its
-// section, kernel file locks that are not free at once tell: one that readers share, or one
-// for each permit. On top of that come throughput, waits, hand-overs, fairness between the
-// processes, and the traffic with the servers; of a reader/writer lock both sides by
-// themselves, of a semaphore how many permits were in use.
+// The judge does not trust the store. It detects sections that overlap, lost updates of a counter in a file, reads during which a write
+// changed the counter, and fencing tokens that are lower than earlier ones. Sections are counted in memory that the processes share.
+// Under -chaos a process may be killed in its section, so kernel file locks are used instead, one that readers share or one for each
+// permit: a section whose lock is not free at once overlaps. It also measures throughput, waits, transfers, fairness between the
+// processes, and the traffic with the servers. For a reader/writer lock it reports both sides separately, and for a semaphore how many
+// permits were in use.
 //
 //	go run ./stress                            # on a private server
 //	go run ./stress -zk host:2181/some/path    # on yours
@@ -22,20 +20,16 @@
 //	go run ./stress -html report.html          # with charts of the run
 //	go run ./stress -bench docs                # all figures that tierlock is held against
 //
-// Under -chaos a process that was stopped may be late: still in its section while the
-// lock is another's. What counts then is that holds known to be valid never overlap,
-// that a late holder's first look at the hold finds the loss, that a fenced register in
-// another process loses no update, and that the history is one of a reentrant, fenced
-// lock. What the late ones would have done without a fence is counted and printed. Readers
-// and writers, and permits in each number, have to get on by themselves. What was sent,
-// answered and told is written down and held against the model of a store: is there an order
-// in which it could have answered so? With -trace it is kept; of permits, on all stores but
-// ZooKeeper, nothing is written down without.
+// Under -chaos a process that was stopped may still be in its section while another process has the lock. What counts then: holds known
+// to be valid never overlap; a late holder's first check of the hold finds the loss; a fenced register in another process loses no
+// update; and the history is one of a reentrant, fenced lock. What late holders would have done without a fence is counted and printed.
+// Readers and writers, and requests for each number of permits, all have to make progress. Requests, answers and notifications are
+// recorded and checked against a model of a store: is there an order in which it could have answered like this? With -trace the record is
+// kept. Permits are recorded only with -trace, except on ZooKeeper.
 //
-// With -ensemble, PostgreSQL and Redis have a primary and standbys that take its place when
-// it is killed; of PostgreSQL one always has what was acknowledged, of Redis perhaps none.
-// The same is demanded there: the locks promise it on servers that are set up like these.
-// No connection is cut under postgres-advisory, whose locks go with it.
+// With -ensemble, PostgreSQL and Redis have a primary and standbys that take over when it is killed. One standby of PostgreSQL always has
+// all acknowledged writes; for Redis perhaps none has. The same is required there: the locks promise it on servers that are set up like
+// these. With postgres-advisory no connection is cut, because its locks end with their connection.
 //
 // Exit status: 0 for PASS, 1 for FAIL, 2 for wrong usage, 69 when there is no
 // server.
@@ -105,7 +99,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 var errFailed = errors.New("the verdict is FAIL")
 
-// run does what the command line asks for and writes down what it found.
+// run runs what the command line asks for and writes the result.
 func (c command) run(ctx context.Context, stdout, stderr io.Writer) error {
 	result, err := c.stress(ctx, stderr)
 	if err != nil {
@@ -121,8 +115,8 @@ func (c command) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return err
 }
 
-// stress has the lock hammered, on private servers if the command line names none. The end
-// of ctx ends the measuring early; what was done by then is judged.
+// stress makes workers contend for the lock, on private servers if the command line names none. The end of ctx ends the measurement
+// early; the data collected by then is judged.
 func (c command) stress(ctx context.Context, stderr io.Writer) (*report.Result, error) {
 	if len(c.Servers) > 0 {
 		c.Release = store.ZooKeeperAt(c.Servers)

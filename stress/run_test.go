@@ -65,7 +65,7 @@ var zooKeeper = sync.OnceValues(func() (*zkserver.Server, error) {
 	return zkserver.Start(context.Background(), zkserver.Config{})
 })
 
-// servers is a place on ZooKeeper that the test has for itself.
+// servers returns a place on ZooKeeper that only this test uses.
 func servers(t *testing.T) string {
 	t.Helper()
 	s, err := zooKeeper()
@@ -142,7 +142,7 @@ func TestRealLocksPassOnTheOtherStores(t *testing.T) {
 	}
 }
 
-// checkTraffic: packets are counted everywhere, and advisory locks are no writes.
+// checkTraffic checks that packets are counted on every store, and that advisory locks count as no writes.
 func checkTraffic(t *testing.T, name, lock string, r report.Result) {
 	t.Helper()
 	e := r.Environment
@@ -160,7 +160,7 @@ func TestServersAreAnRTTAway(t *testing.T) {
 			"-duration", "2s")
 		need.Must(t, fmt.Sprintf("%s: got an RTT of %v, release %+v", lock, time.Duration(r.RTT), r.Release),
 			r.RTT == rtt.Nanoseconds() && r.Release != nil)
-		// The median is that of a turn whose path is there.
+		// The median is that of an acquisition whose path exists already.
 		if wait, release := time.Duration(r.Wait.P50), time.Duration(r.Release.P50); wait < rtt || release < rtt || release > 2*rtt {
 			t.Errorf("%s: got a wait of %v and a release of %v, want at least one round trip, and for the release not two", lock, wait, release)
 		}
@@ -230,7 +230,7 @@ func TestInterruptEndsTheRunAndJudges(t *testing.T) {
 	need.AtMost(t, "it ends after", time.Duration(r.Duration), 20*time.Second)
 }
 
-// lockOf returns the path of the test's lock when a run has made it.
+// lockOf returns the path of the test's lock once a run has created it.
 func lockOf(t *testing.T, conn *zk.Conn) (path string, ok bool) {
 	path = "/" + t.Name()
 	for !strings.HasSuffix(path, "/0") {

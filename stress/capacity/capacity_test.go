@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// What docs/capacity.md says of the cost is what a server counts.
+// The costs in docs/capacity.md agree with what a server counts.
 func TestTheServerCountsWhatTheFormulasSay(t *testing.T) {
 	childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true}) // or the test is skipped
 	for name, p := range map[string]plan{
@@ -41,7 +41,7 @@ func TestTheServerCountsWhatTheFormulasSay(t *testing.T) {
 					}
 				}
 				beats := 3 * float64(p.Procs)                        // one more or less of each kind
-				if r.stage == "turns" || r.stage == "others queue" { // many of which leave in groups
+				if r.stage == "turns" || r.stage == "others queue" { // many of these requests leave in groups
 					e.Requests, e.Sent, e.Writes = min(e.Requests, c.Requests), min(e.Sent, c.Sent), min(e.Writes, c.Writes)
 				}
 				check("znodes", c.Znodes, e.Znodes, 0)

@@ -2,12 +2,11 @@ package main
 
 import "time"
 
-// What each stage has to cost, as docs/capacity.md has it. Requests have one answer each;
-// events come on top.
+// These formulas compute the cost of each stage, as docs/capacity.md describes it. Each request has one answer; events are additional.
 
 func (p plan) procs() float64 { return float64(p.Procs) }
 
-// paths is the number of locks there are.
+// paths is the number of locks.
 func (p plan) paths() float64 {
 	if p.Private {
 		return p.procs() * float64(p.Locks)
@@ -15,14 +14,13 @@ func (p plan) paths() float64 {
 	return float64(p.Locks)
 }
 
-// contenders is the number of nodes when all queue: one for each process and lock.
+// contenders is the number of nodes when all processes queue: one for each process and lock.
 func (p plan) contenders() float64 { return p.procs() * float64(p.Locks) }
 
-// waiting is the number of those that are not first.
+// waiting is the number of contenders that are not first.
 func (p plan) waiting() float64 { return p.contenders() - p.paths() }
 
-// beats are the pings of the client library and the syncs of all, and the writes of those that
-// hold or wait.
+// beats is the cost of staying connected: pings of the client library and syncs of all processes, and writes of those that hold or wait.
 func (p plan) beats(d time.Duration, using int) figures {
 	t := float64(d) / float64(p.Session)
 	f := figures{Writes: t * 8 * float64(using)}
@@ -31,14 +29,14 @@ func (p plan) beats(d time.Duration, using int) figures {
 	return f
 }
 
-// looks are those of all that wait, each once in T on average, in case a watch was lost.
+// looks is the cost of the periodic reads of all waiters, each once in T on average, which guard against lost watches.
 func (p plan) looks(d time.Duration) figures {
 	n := float64(d) / float64(p.Session) * p.waiting()
 	return figures{Requests: n, Sent: n}
 }
 
-// firstLooks are those of nodes that came one after the other all the time: each looks for the
-// first time T/2 to 3T/2 after it has come.
+// firstLooks is the cost of the periodic reads if nodes join one after the other: each node reads for the first time T/2 to 3T/2 after it
+// has joined.
 func (p plan) firstLooks(d time.Duration) figures {
 	t := float64(d) / float64(p.Session)
 	late := max(0, t-0.5)
@@ -46,11 +44,11 @@ func (p plan) firstLooks(d time.Duration) figures {
 	return figures{Requests: n, Sent: n}
 }
 
-// depth of the lock paths.
+// depth is the number of components of the lock paths.
 const depth = 2
 
-// fresh is the cost of locks on paths that are new, held for longer than T/6: create and
-// list in vain, all parents and create and list, and the watch of the node itself.
+// fresh is the cost of locks on new paths that are held for longer than T/6: create and list fail, then all parents are created, then the
+// node is created, listed and watched.
 func (p plan) fresh() figures {
 	n := p.paths()
 	f := figures{Requests: n * (2 + depth + 2 + 1), Writes: n * (1 + depth + 1), Watches: n, Znodes: 1 + 2*n}
@@ -58,8 +56,8 @@ func (p plan) fresh() figures {
 	return f
 }
 
-// join is the cost of those that queue behind: create, list, a watch of the node itself, and of two
-// ahead if there are two.
+// join is the cost of queueing behind others: create, list, a watch of the node itself, and watches of the two nodes ahead if there are
+// two.
 func (p plan) join() figures {
 	watches := 3*p.waiting() - p.paths() // the second in line has one ahead
 	f := figures{Requests: 2*p.waiting() + watches, Writes: p.waiting(), Znodes: p.waiting(), Watches: watches}
@@ -67,8 +65,8 @@ func (p plan) join() figures {
 	return f
 }
 
-// turns is the cost of so many turns in strict order. Where nobody queues, the watches of the first
-// nodes go off, and the last ones are watched again.
+// turns is the cost of n acquisitions in strict order. If no contender queues behind, the watches of the first nodes fire, and the last
+// nodes are watched again.
 func (p plan) turns(n float64) figures {
 	own := p.paths()
 	switch {

@@ -1,11 +1,8 @@
-// Capacity counts what locks cost a ZooKeeper server, and holds that against the formulas
-// of docs/capacity.md.
+// Capacity counts what locks cost a ZooKeeper server, and compares it with the formulas of docs/capacity.md.
 //
-// On a private server, processes queue for the same locks, wait, and take turns in strict
-// order; or, with -private, each holds locks of its own. The figures are the server's
-// (mntr): requests that it got, answers and events that it sent, transactions, znodes,
-// watches. They are counts, so it does not matter how busy the machine is, as long as no
-// session is lost.
+// On a private server, processes queue for the same locks, wait, and acquire them in strict order. With -private, each process holds
+// locks of its own. The server counts (mntr): requests received, answers and events sent, transactions, znodes, watches. A busy machine
+// does not change these counts, as long as no session is lost.
 //
 //	go run ./stress/capacity                          # 64 processes, 1,000 locks: two and a half minutes
 //	go run ./stress/capacity -private -goroutines 1   # 64 × 1,000 locks
@@ -35,7 +32,7 @@ const (
 	exitNoServer = 69 // EX_UNAVAILABLE
 )
 
-// plan is what is to be counted.
+// plan is what to count.
 type plan struct {
 	Procs      int
 	Locks      int // of all processes together, or of each with Private

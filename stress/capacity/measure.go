@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// row is what one stage cost.
+// row is the cost of one stage.
 type row struct {
 	stage    string
 	took     time.Duration
@@ -19,7 +19,7 @@ type row struct {
 	counted  figures
 }
 
-// fleet is the processes, and the server that counts.
+// fleet is the worker processes, and the server that counts.
 type fleet struct {
 	plan  plan
 	addr  string
@@ -28,10 +28,10 @@ type fleet struct {
 	rows  []row
 }
 
-// longest is how long all of it may take.
+// longest bounds the whole measurement.
 const longest = 5 * time.Minute
 
-// measure goes through the stages. The rows are those that were finished.
+// measure runs the stages. After an error it returns the rows of the finished stages.
 func (p plan) measure(ctx context.Context) (rows []row, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, errors.New("it takes too long on this machine"))
 	defer cancel()
@@ -116,7 +116,7 @@ func (f *fleet) stages(ctx context.Context) error {
 	return nil
 }
 
-// look is what the server counts, and what the processes do.
+// look reads the server's counts, and the number of acquisitions of the processes.
 func (f *fleet) look() (counted figures, turns float64, err error) {
 	for _, p := range f.peers {
 		a, err := p.order("look")
@@ -158,14 +158,14 @@ func (f *fleet) first(ctx context.Context, peers []*peer) error {
 	return f.settle(ctx)
 }
 
-// settle returns when all nodes are watched that are to be.
+// settle returns when all nodes are watched as planned.
 func (f *fleet) settle(ctx context.Context) error {
 	clock.Sleep(f.plan.Session/6, ctx.Done())
 	return settle(ctx, f.addr, &f.asked)
 }
 
-// others lets processes queue, one behind the other as the first ones: all at once keep the
-// server busy for so long that heartbeats come too late.
+// others makes processes queue, one after the other like the first ones. All at once would keep the server busy for so long that
+// heartbeats would come too late.
 func (f *fleet) others(ctx context.Context, peers []*peer) error {
 	now, err := ask(f.addr, &f.asked)
 	for want := now.Znodes; err == nil && len(peers) > 0; peers = peers[1:] {
@@ -192,7 +192,7 @@ func (f *fleet) takeTurns(ctx context.Context) error {
 	return f.settle(ctx)
 }
 
-// end has the processes leave the queues and go.
+// end makes the processes leave the queues and exit.
 func (f *fleet) end() error {
 	for _, p := range f.peers {
 		_ = p.In.Close() // all at once

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// task is what a process of the fleet is to do.
+// task tells a process of the fleet what to do.
 type task struct {
 	Server     string
 	Session    time.Duration
@@ -22,15 +22,14 @@ type task struct {
 	Goroutines int
 }
 
-// answer is what a process says to each order, and unasked when it is connected.
+// answer is what a process prints after each order, and once when it is connected.
 type answer struct {
 	Turns int64 // that have ended
 	Held  int64 // locks that it holds
 	Error string
 }
 
-// member is the process itself. Its goroutines take turns for good; a section lasts while
-// the gate is shut.
+// member is the process itself. Its goroutines acquire and release without end; a section lasts while the gate is shut.
 type member struct {
 	task  task
 	locks *tier.Registry
@@ -41,7 +40,7 @@ type member struct {
 	all   sync.WaitGroup
 }
 
-// beMember obeys the orders that come in until they end: queue, open, shut, look.
+// beMember executes the orders on its input until the input ends: queue, open, shut, look.
 func beMember() error {
 	var m member
 	orders, err := twin.Begin(&m.task)
@@ -115,10 +114,10 @@ func (m *member) look() answer {
 	return a
 }
 
-// peer is a member as the coordinator sees it.
+// peer is the coordinator's side of a member.
 type peer struct{ *twin.Twin }
 
-// startPeer returns once the process is connected. The end of ctx kills it.
+// startPeer starts a member and returns once that is connected. The end of ctx kills it.
 func startPeer(ctx context.Context, t task) (*peer, error) {
 	cmd, err := twin.Command(ctx, "member")
 	if err != nil {
@@ -149,7 +148,7 @@ func (p *peer) order(word string) (answer, error) {
 	return p.hear()
 }
 
-// end ends the orders, and returns when the process has gone.
+// end closes the member's input, and returns when the process has exited.
 func (p *peer) end() error {
 	_ = p.In.Close()
 	return p.Cmd.Wait()

@@ -11,8 +11,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// figures are what a server has counted so far, or counts at the moment, or what may be
-// expected of that.
+// figures are counts of a server: totals so far, present values, or expected ones.
 type figures struct {
 	Requests float64 // that it got
 	Sent     float64 // answers and events
@@ -21,7 +20,7 @@ type figures struct {
 	Watches  float64
 }
 
-// ask asks the server at addr, which counts these questions, too: two requests and three answers each time.
+// ask reads the counts of the server at addr. The server counts these queries, too: two requests and three answers each time.
 func ask(addr string, asked *int) (f figures, err error) {
 	mntr, err := zkserver.Ask(addr, "mntr")
 	if err != nil {
@@ -53,7 +52,7 @@ func ask(addr string, asked *int) (f figures, err error) {
 	return f, nil
 }
 
-// settle returns when znodes and watches have stayed the same for two seconds.
+// settle returns when the numbers of znodes and watches have not changed for two seconds.
 func settle(ctx context.Context, addr string, asked *int) error {
 	const still, patience = 4, 240
 	var last figures

@@ -5,8 +5,7 @@ import (
 	"io"
 )
 
-// printTable prints the rows for a Markdown document: what was counted, and what the
-// formulas say.
+// printTable prints the rows as a Markdown table: counted values and those of the formulas.
 func printTable(w io.Writer, p plan, rows []row) {
 	locks := "the same"
 	if p.Private {

@@ -14,7 +14,7 @@ import (
 // errUnavailable says that this machine cannot run the trials.
 var errUnavailable = errors.New("not available on this machine")
 
-// plan is the work of a lab: the trials that are its share of all.
+// plan is the share of the trials that one lab runs.
 type plan struct {
 	Store  string
 	Faults []string
@@ -24,10 +24,9 @@ type plan struct {
 	Of     int
 }
 
-// conduct runs the trials in several labs and prints the outcomes as they come. The end
-// of ctx ends it early, with an error.
+// conduct runs the trials in several labs and prints the outcomes as they come. The end of ctx ends it early, with an error.
 func conduct(ctx context.Context, p plan, labs int, stdout io.Writer) ([]outcome, error) {
-	// Here and not in the labs, so that it goes also when one of them is killed.
+	// The directory is created here and not in the labs, so that it is removed even if a lab is killed.
 	dir, err := os.MkdirTemp("", "tierlock-partition-")
 	if err != nil {
 		return nil, err
@@ -64,8 +63,8 @@ func conduct(ctx context.Context, p plan, labs int, stdout io.Writer) ([]outcome
 	return all, failed
 }
 
-// runLab is a lab in a process of its own, in namespaces of its own where the site asks for that. The end of its
-// input tells it to stop.
+// runLab runs a lab in a process of its own, and in namespaces of its own where the site requires that. The lab stops at the end of its
+// input.
 func runLab(ctx context.Context, p plan, dir string, show func(outcome)) error {
 	cmd, err := twin.Command(context.Background(), "lab", "TMPDIR="+dir)
 	if err != nil {

@@ -28,7 +28,7 @@ var etcd = &site{
 	},
 }
 
-// etcdTick is what production has. The others elect a leader after ten.
+// etcdTick is the default tick of production. The other servers elect a leader after ten ticks.
 const etcdTick = 100 * time.Millisecond
 
 func startEtcd(ctx context.Context, l *lab) error {
@@ -48,7 +48,7 @@ func startEtcd(ctx context.Context, l *lab) error {
 	return nil
 }
 
-// stop stops a server and lets it go on, with all that it believed.
+// stop stops a server and lets it continue, with all that it believed.
 func stop(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	if err := l.server(victim).Pause(); err != nil {
 		return "", err
@@ -70,9 +70,8 @@ func kill(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, e
 	return choice, l.server(victim).Restart(ctx)
 }
 
-// away waits until the victim may come back: when the lease of the holder must be over, until
-// the lock has gone to the waiter, or a moment later. Were it back before, nothing might be lost. If there
-// are others, they have a leader by then.
+// away waits until the victim may come back: at a time between the end of the holder's lease and a moment after the waiter has acquired
+// the lock. If the victim came back earlier, the lock might not be lost. If there are other servers, they have a leader by then.
 func (l *lab) away(ctx context.Context, victim int, random *rand.Rand) (string, error) {
 	if len(l.ensemble.Members) == 1 {
 		return pass(ctx, absence(random)), nil

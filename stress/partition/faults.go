@@ -15,12 +15,11 @@ type fault struct {
 	on           role // of the server that it befalls
 	whileWriting bool // whether it takes a holder that writes all the time; otherwise every other one does
 	halting      bool // whether it halts the holder itself
-	// strike lets the fault loose on a server, and returns when all that there is to it
-	// has happened. It describes what chance decided.
+	// strike injects the fault into a server, and returns when the fault is over. It describes the random choices.
 	strike func(ctx context.Context, l *lab, victim int, random *rand.Rand) (choice string, err error)
 }
 
-// role is that of a server when the fault begins.
+// role is the role of a server when the fault begins.
 type role int
 
 const (
@@ -34,9 +33,8 @@ func cut(_ context.Context, l *lab, victim int, _ *rand.Rand) (string, error) {
 	return "", l.isolate(victim)
 }
 
-// freeze stops the leader and lets it go on, with all that it believed, when the others
-// have elected another one: at some time until the lock has gone to the waiter, or a
-// moment later.
+// freeze stops the leader until the others have elected another one. The old leader then continues with all that it believed, at a random
+// time until a moment after the waiter has acquired the lock.
 func freeze(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	stopped := clock.Now()
 	if err := l.server(victim).Pause(); err != nil {
@@ -51,9 +49,8 @@ func freeze(ctx context.Context, l *lab, victim int, random *rand.Rand) (string,
 	return choice, l.server(victim).Resume()
 }
 
-// flap lets the link of a follower stall, come up for a moment, and go for good. The
-// answer to a write that was forwarded may come through, and the news of whom the
-// follower has heard from may not.
+// flap makes the link of a follower stall, work for a moment, and then fail permanently. In that moment the answer to a forwarded write
+// may arrive, but not the list of the sessions that the follower has heard from.
 func flap(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	switch random.IntN(4) {
 	case 0:
@@ -65,7 +62,7 @@ func flap(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, e
 	}
 }
 
-// stutter stalls both directions, and opens both.
+// stutter stalls both directions, and then opens both.
 func stutter(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	const up = 50 * time.Millisecond
 	stall := between(random, tick/2, syncLimit*tick-tick/4) // too short to be given up by the leader
@@ -76,7 +73,7 @@ func stutter(ctx context.Context, l *lab, victim int, random *rand.Rand) (string
 		step{drop: around})
 }
 
-// turn stalls what goes to the follower, and then lets only that through.
+// turn stalls what goes to the follower, and then opens only that direction.
 func turn(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	stall := between(random, tick/2, syncLimit*tick-tick/4)
 	choice := fmt.Sprintf("stall %.3f s of what goes to the follower, then of what comes from it", stall.Seconds())
@@ -86,10 +83,9 @@ func turn(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, e
 		step{drop: awayFrom})
 }
 
-// overtake stalls what goes to the follower. The follower stands still while its kernel
-// takes in what the leader sends again; when it goes on, it answers its clients, and the
-// leader does not hear from it any more. A lease that runs from the newest write that was
-// answered is too long then.
+// overtake stalls what goes to the follower. The follower is stopped while its kernel receives what the leader sends again. When the
+// follower continues, it answers its clients, but the leader does not receive anything from it any more. A lease that counts from the
+// newest answered write would be too long then.
 func overtake(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	stall := between(random, 6*retransmission, 7*retransmission)
 	up := 8*retransmission + tick/10 - stall // the probe that comes before can delay them
@@ -100,14 +96,14 @@ func overtake(ctx context.Context, l *lab, victim int, random *rand.Rand) (strin
 		step{drop: awayFrom})
 }
 
-// step is what befalls a server until the next step.
+// step is a state of a server's links, and how long it lasts.
 type step struct {
 	drop    func(victim int) []way
 	stopped bool
 	length  time.Duration
 }
 
-// steps takes one step after the other; the last one stays.
+// steps applies one step after the other; the last one stays.
 func (l *lab) steps(ctx context.Context, victim int, steps ...step) error {
 	server := l.server(victim)
 	for _, s := range steps {

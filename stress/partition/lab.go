@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
-// patience is for whatever has to come some time, also on a busy machine.
+// patience is how long to wait for anything that has to happen eventually, even on a busy machine.
 const patience = time.Minute
 
 // lab is an ensemble and the network between its servers.
@@ -29,7 +29,7 @@ type lab struct {
 	holder   *locker                // of the trial under way
 }
 
-// labMain is the process of one lab: it gets a plan, and says the outcome of each trial.
+// labMain is the main function of a lab process: it reads a plan, and reports the outcome of each trial.
 func labMain() int {
 	var p plan
 	ctx, err := begin(&p)
@@ -57,7 +57,7 @@ func begin(task any) (context.Context, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		orders.Scan() // of which there are none
+		orders.Scan() // waits for the end of the input
 		cancel()
 	}()
 	return ctx, nil
@@ -81,7 +81,7 @@ func runPlan(ctx context.Context, p plan) (err error) {
 
 func (l *lab) server(id int) *child.Server { return l.ensemble.Members[id-1] }
 
-// settle undoes all faults and waits until every server serves.
+// settle ends all faults and waits until every server serves requests.
 func (l *lab) settle(ctx context.Context) error {
 	if err := l.heal(); err != nil {
 		return err
@@ -106,8 +106,7 @@ func (l *lab) everybody() (ids []int) {
 	return ids
 }
 
-// besides are the servers that a fault of the victim leaves to the waiter: the others, or
-// the only one.
+// besides returns the servers that the waiter can use during a fault of the victim: the others, or the only one.
 func (l *lab) besides(victim int) []int {
 	if len(l.ensemble.Members) == 1 {
 		return []int{victim}
@@ -122,7 +121,7 @@ func (l *lab) awaitLeader(ctx context.Context, except int) error {
 	})
 }
 
-// modes are what the servers say they are, "" for one that does not serve.
+// modes returns the modes that the servers report, "" for one that does not answer.
 func (l *lab) modes(ids ...int) []string {
 	modes := make([]string, len(ids))
 	for i, id := range ids {
@@ -131,7 +130,7 @@ func (l *lab) modes(ids ...int) []string {
 	return modes
 }
 
-// eventually looks every few milliseconds whether what holds.
+// eventually polls every few milliseconds until holds returns true.
 func eventually(ctx context.Context, what string, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

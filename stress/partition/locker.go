@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// job is the task of a lock process: to acquire, and to watch what it has got.
+// job tells a lock process what to do: to acquire the lock, and to watch its hold.
 type job struct {
 	Store   string
 	Servers []string
@@ -22,7 +22,7 @@ type job struct {
 	Halted  bool // whether it is going to be stopped: who is cannot know, so what counts is when it last believed
 }
 
-// event is what a lock process says, and when it happened.
+// event is a report of a lock process, with its time.
 type event struct {
 	What string
 	At   clock.Instant
@@ -36,7 +36,7 @@ const (
 	failed = "failed"
 )
 
-// lockerMain is a lock process.
+// lockerMain is the main function of a lock process.
 func lockerMain() int {
 	var j job
 	ctx, err := begin(&j)
@@ -76,7 +76,7 @@ func (j job) do(ctx context.Context) error {
 	return nil
 }
 
-// awaitPlace says when this process has a node in the queue.
+// awaitPlace reports when this process has a node in the queue.
 func awaitPlace(ctx context.Context, mutex *tier.Mutex) {
 	ours := func(c tier.Contender) bool { return c.PID == os.Getpid() }
 	for ctx.Err() == nil {
@@ -88,8 +88,7 @@ func awaitPlace(ctx context.Context, mutex *tier.Mutex) {
 	}
 }
 
-// awaitEnd returns when the hold is lost, as soon as a look can tell. Until believed, at
-// least, it was not.
+// awaitEnd returns as soon as a check shows that the hold is lost. believed is when a check last found the hold valid.
 func awaitEnd(hold *tier.Hold) (believed clock.Instant) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -106,8 +105,8 @@ func awaitEnd(hold *tier.Hold) (believed clock.Instant) {
 	}
 }
 
-// writeOn keeps guarded writes under way while the lock is held. They do not wait for one
-// another, so that some are always about to be answered.
+// writeOn keeps guarded writes under way while the lock is held. They do not wait for one another, so that some are about to be answered
+// at any time.
 func (s *site) writeOn(ctx context.Context, hold *tier.Hold, path string) {
 	for hold.Err() == nil && ctx.Err() == nil {
 		go s.write(ctx, hold, path)
@@ -141,11 +140,10 @@ func startLocker(j job) (*locker, error) {
 	return l, nil
 }
 
-// errLate says that a process did not say in time what it was to say.
+// errLate says that a process did not report something in time.
 var errLate = errors.New("not in time")
 
-// await returns when what the process is to say happened; what it says before is not of
-// interest any more. If it does not say it for so long, the error is errLate.
+// await returns when the process has reported what; it ignores earlier reports. If that takes longer than long, the error is errLate.
 func (l *locker) await(ctx context.Context, what string, long time.Duration) (clock.Instant, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, long, errLate)
 	defer cancel()

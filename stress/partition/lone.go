@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// lone is a store on a single server.
+// lone returns the site of a store with a single server.
 func lone(s *store.Store) *site {
 	return &site{
 		store: s,
@@ -35,14 +35,14 @@ func lone(s *store.Store) *site {
 	}
 }
 
-// mute lets nothing through between the holder and the server.
+// mute blocks all traffic between the holder and the server.
 func mute(ctx context.Context, l *lab, _ int, random *rand.Rand) (string, error) {
 	l.distance.Mute()
 	defer l.distance.Heal()
 	return pass(ctx, absence(random)), nil
 }
 
-// halt stops the holder, when it has had a look at its lock, for longer than the server waits for it.
+// halt stops the holder, right after it has checked its lock, for longer than the server waits for it.
 func halt(ctx context.Context, l *lab, _ int, random *rand.Rand) (string, error) {
 	clock.Sleep(20*time.Millisecond, ctx.Done())
 	holder := l.holder.Cmd.Process

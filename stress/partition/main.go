@@ -1,24 +1,21 @@
-// Partition holds the lease against a real ensemble that falls apart.
+// Partition tests the lease on a real ensemble that falls apart.
 //
-// There are three servers. One process holds the lock through a server that a fault
-// separates from the other two; a second one waits for the lock at the others. The loss
-// has to be known to the first before the second acquires, on the clock that all processes
-// of the machine share. If the second was first, the trial is a breach.
+// There are three servers. One process holds the lock through a server that a fault separates from the other two; a second one waits for
+// the lock at the others. The first process has to know of the loss before the second one acquires, on the clock that all processes of
+// the machine share. If the second process was earlier, the trial is a breach.
 //
 //	go run ./stress/partition                       # 20 trials of each fault
 //	go run ./stress/partition -fault flap -trials 5
 //	go run ./stress/partition -store etcd
 //	go run ./stress/partition -store redis
 //
-// For ZooKeeper, it needs Linux, the ip command, and the right to make network namespaces,
-// in which the servers run: root's or, where the kernel grants them to everybody, a user
-// namespace. The networks have no way out, and the kernel takes them down with the process.
-// Members of etcd reach one another by way of this program, which needs nothing.
+// For ZooKeeper, it needs Linux, the ip command, and the right to create network namespaces, in which the servers run. Root has this
+// right; some kernels grant it to every user in a user namespace. The networks are not connected to any other, and the kernel removes
+// them when the process exits. Members of etcd reach one another through this program, which needs no rights.
 //
-// PostgreSQL and Redis have a single server here, and so have the two processes: it is
-// stopped, or killed and started again; or it does not hear the holder any more; or the
-// holder is stopped itself. Of a process that is stopped it counts until when it believed
-// in its lock: after the stop it may not, be it for one look.
+// PostgreSQL and Redis have a single server here, which both processes use. It is stopped, killed and started again, or cut off from the
+// holder; or the holder itself is stopped. For a process that was stopped, it counts until when it believed in its lock: not even its
+// first check after the stop may find the lock held.
 //
 // Exit status: 0 without a breach, 1 with one or if a trial has no outcome, 2 for wrong
 // usage, 69 where there is no server or no right to make namespaces.
@@ -87,7 +84,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return exitPass
 }
 
-// parseFlags reads the command line. Its error is already on stderr, with the usage.
+// parseFlags reads the command line. If it returns an error, it has already printed the error and the usage to stderr.
 func parseFlags(args []string, stderr io.Writer) (p plan, labs int, err error) {
 	flags := flag.NewFlagSet("partition", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -113,7 +110,7 @@ func parseFlags(args []string, stderr io.Writer) (p plan, labs int, err error) {
 	return p, labs, err
 }
 
-// choose takes a list apart; all faults if it is empty.
+// choose splits a list of faults; an empty list means all faults.
 func (s *site) choose(list string) (faults []string, err error) {
 	names := s.faultNames()
 	if list == "" {

@@ -6,9 +6,8 @@ import (
 	"syscall"
 )
 
-// intoNamespaces gives cmd, not yet started, a network and mounts of its own, and those
-// who are not root a user namespace that allows it. The kernel takes all of it down with
-// the last process inside. A Ctrl-C in the terminal is for the parent alone.
+// intoNamespaces gives cmd, not yet started, a network and mounts of its own. If the user is not root, it also gives it a user namespace,
+// which allows that. The kernel removes all of it with the last process inside. A Ctrl-C in the terminal reaches the parent only.
 func intoNamespaces(cmd *exec.Cmd) error {
 	attr := &syscall.SysProcAttr{Setpgid: true, Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
 	if os.Getuid() != 0 {

@@ -8,15 +8,13 @@ import (
 	"time"
 )
 
-// network is a hub with a wire to each server's own namespace. The hub is the namespace
-// of this process: what it says itself reaches every server, and what the servers say to
-// one another it forwards, or drops without a word.
+// network is a hub that is connected to each server's own namespace. The hub is the namespace of this process. Its own packets reach
+// every server. Packets between servers are forwarded, or silently dropped.
 type network struct {
 	dropped map[way]bool
 }
 
-// retransmission is when a server's kernel first sends again what was dropped: after
-// one, three, seven times as long.
+// retransmission is when a server's kernel first sends dropped data again; it does so again after three and seven times as long.
 const retransmission = 280 * time.Millisecond
 
 // way is one direction between two servers, which count from 1.
@@ -57,8 +55,7 @@ func namespace(id int) string { return fmt.Sprintf("server%d", id) }
 func wire(id int) string      { return fmt.Sprintf("wire%d", id) }
 func host(id int) string      { return fmt.Sprintf("10.77.%d.2", id) }
 
-// privateNames covers the names of the machine's namespaces by a directory that only
-// this process and its children see.
+// privateNames hides the machine's namespaces behind a directory that only this process and its children see.
 func privateNames() error {
 	dir := "/run/netns"
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -71,7 +68,7 @@ func privateNames() error {
 	return nil
 }
 
-// set drops what goes these ways from now on, and only that.
+// set drops exactly the traffic in these directions from now on.
 func (n *network) set(ways ...way) error {
 	var change strings.Builder
 	next := map[way]bool{}
@@ -90,8 +87,8 @@ func (n *network) set(ways ...way) error {
 	return ip(change.String())
 }
 
-// String is the routing rule that drops what goes this way. What the hub itself sends
-// comes in from no wire.
+// String returns the routing rule that drops traffic in this direction. It does not match packets of the hub itself, which arrive on no
+// wire.
 func (w way) String() string { return fmt.Sprintf("iif %s to %s blackhole", wire(w.from), host(w.to)) }
 
 // ip runs commands of ip(8), one a line, in order.

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// outcome is what one trial showed.
+// outcome is the result of one trial.
 type outcome struct {
 	Fault  string
 	Number int    // counts the trials of this fault from 1
 	Choice string // what chance decided
 	Error  string // why the trial shows nothing; then the rest is not set
 
-	// Both since the fault began.
-	Lost     time.Duration // when the holder knew; if it never did, when nobody waited for that any longer
+	// Both times count from the beginning of the fault.
+	Lost     time.Duration // when the holder knew; if it never did, when the trial stopped waiting for that
 	Acquired time.Duration // when the waiter had the lock
 }
 
-// margin is by how much the loss came before the acquisition.
+// margin returns how long before the acquisition the loss was known.
 func (o outcome) margin() time.Duration { return o.Acquired - o.Lost }
 
 func (o outcome) breach() bool { return o.Error == "" && o.margin() < 0 }
@@ -38,8 +38,7 @@ func (o outcome) String() string {
 	return line
 }
 
-// summarize prints what the trials showed together, and reports whether all of them had
-// an outcome and none was a breach.
+// summarize prints a summary of the trials, and reports whether all of them had an outcome and none was a breach.
 func summarize(w io.Writer, faults []string, outcomes []outcome) bool {
 	var trials, breaches int
 	for _, f := range faults {

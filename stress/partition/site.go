@@ -13,16 +13,15 @@ const (
 	sessionTimeout = 4 * time.Second
 )
 
-// site is a store whose servers can lose one another, or the holder a single one.
+// site is a store whose servers can be cut off from one another, or whose single server can be cut off from the holder.
 type site struct {
 	store  *store.Store
 	faults []fault
-	// namespaces says that the servers are to have networks of their own.
+	// namespaces says that each server needs a network of its own.
 	namespaces bool
-	// start starts an ensemble and what is between its members, for a lab.
+	// start starts an ensemble, and the network between its members, for a lab.
 	start func(ctx context.Context, l *lab) error
-	// write makes a guarded write. What becomes of it does not matter. Without it holders do
-	// not write.
+	// write makes a guarded write. Its outcome does not matter. If it is nil, holders do not write.
 	write func(ctx context.Context, hold *tier.Hold, path string)
 }
 
@@ -32,7 +31,7 @@ type locks interface {
 	Close() error
 }
 
-// dial connects a lock process. But for the session timeout all is as it comes: what is on trial is what users get.
+// dial connects a lock process. All settings but the session timeout are defaults, since the trial is about what users get.
 func (s *site) dial(ctx context.Context, servers []string) (locks, error) {
 	locker, err := s.store.Locks["mutex"].Dial(ctx, store.Options{Servers: servers, SessionTimeout: sessionTimeout})
 	if err != nil {
@@ -43,7 +42,7 @@ func (s *site) dial(ctx context.Context, servers []string) (locks, error) {
 
 var sites = []*site{zooKeeper, etcd, lone(store.Postgres), lone(store.PostgresAdvisory), lone(store.Redis)}
 
-// siteOf is nil if there is none for the store.
+// siteOf returns the site of a store, nil if there is none.
 func siteOf(name string) *site {
 	for _, s := range sites {
 		if s.store.Name == name {

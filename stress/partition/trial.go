@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// try runs one trial in an ensemble that serves, and again if that showed nothing because
-// the machine was too busy. The error says that the ensemble does not serve any more.
+// try runs one trial on an ensemble that serves requests. It repeats a trial that showed nothing because the machine was too busy. An
+// error says that the ensemble does not serve any more.
 func (l *lab) try(ctx context.Context, name string, number int) (o outcome, err error) {
 	i := slices.Index(l.site.faultNames(), name)
 	random := rand.New(rand.NewPCG(l.plan.Seed, uint64(i)<<32|uint64(number)))
@@ -32,8 +32,7 @@ func (l *lab) try(ctx context.Context, name string, number int) (o outcome, err 
 	return o, nil
 }
 
-// errNotHeld says that there was nothing left to lose when the fault came, because the
-// lease could not be renewed in time.
+// errNotHeld says that the holder had lost the lock before the fault, because it could not renew its lease in time.
 var errNotHeld = errors.New("the holder lost the lock before the fault")
 
 type trial struct {
@@ -67,8 +66,7 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 	if _, err := waiter.await(ctx, queued, patience); err != nil {
 		return o, fmt.Errorf("waiter: %w", err)
 	}
-	// A moment in the servers' ticks and between the heartbeats, and enough of both
-	// before it.
+	// The fault comes at a random moment within the servers' ticks and between heartbeats, after enough of both.
 	clock.Sleep(between(t.random, sessionTimeout/4, sessionTimeout/2), ctx.Done())
 	o, err = t.measure(ctx, victim, holder, waiter)
 	if t.fault.on == anyone {
@@ -80,7 +78,7 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 	return o, err
 }
 
-// measure lets the fault loose, and learns from the processes who knew what when.
+// measure injects the fault, and collects from the processes when each knew what.
 func (t *trial) measure(ctx context.Context, victim int, holder, waiter *locker) (o outcome, err error) {
 	begin := clock.Now()
 	over := make(chan error, 1)
@@ -108,7 +106,7 @@ func (t *trial) measure(ctx context.Context, victim int, holder, waiter *locker)
 	return o, nil
 }
 
-// victim chooses whom the fault is to befall, and says what it is.
+// victim chooses the server for the fault, and returns its mode.
 func (t *trial) victim() (id int, mode string, err error) {
 	modes := t.lab.modes(t.lab.everybody()...)
 	lead := slices.Index(modes, "leader") + 1
@@ -129,7 +127,7 @@ func (t *trial) victim() (id int, mode string, err error) {
 	return id, modes[id-1], nil
 }
 
-// holderAddrs is how the holder reaches the victim.
+// holderAddrs returns the addresses by which the holder reaches the victim.
 func (t *trial) holderAddrs(victim int) []string {
 	if t.lab.distance != nil {
 		return t.lab.distance.Addrs()

@@ -17,8 +17,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/verdict"
 )
 
-// leader has client-go's leaderelection, with the proportions of its default times: 15, 10 and 2 s. The leader has the lock. It
-// believes in that as long as both the context of OnStartedLeading and IsLeader say so.
+// leader uses client-go's leaderelection, with times in the proportions of its defaults: 15, 10 and 2 s. The leader has the lock. It
+// believes in the lock as long as both the context of OnStartedLeading and IsLeader say so.
 type leader struct{ releaseOnCancel bool }
 
 func (l leader) dial(_ context.Context, o store.Options) (store.Locker, error) {
@@ -58,8 +58,8 @@ func (l leader) dial(_ context.Context, o store.Options) (store.Locker, error) {
 	return verdict.Peer{Contend: contend, End: func() { client.Close() }}, nil
 }
 
-// record is the one that leaders write, in the place where Kubernetes' API server keeps it: a key of etcd, changed only by whoever has
-// seen its newest version.
+// record is the record of the leader. Instead of Kubernetes' API server, a key of etcd keeps it; a write requires that the writer has
+// seen the newest version.
 type record struct {
 	client  *clientv3.Client
 	key     string

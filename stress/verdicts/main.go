@@ -1,5 +1,5 @@
-// Verdicts judges tierlock and its peers by the same faults, and writes docs/verdicts.md: see package verdict. It is a module of its own,
-// outside of go.work, since client-go comes with all of Kubernetes' types.
+// Verdicts tests tierlock and its peers under the same faults, and writes docs/verdicts.md: see package verdict. It is a module of its
+// own, outside of go.work, since client-go comes with all of Kubernetes' types.
 //
 //	GOWORK=off go run . -only redsync/cut
 package main

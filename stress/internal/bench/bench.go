@@ -1,5 +1,5 @@
-// Package bench measures tierlock beside the lock that each store usually has, and beside a local mutex in front of that, and
-// writes it into the documents.
+// Package bench measures tierlock, the lock that users of each store usually take, and that lock behind a local mutex. It writes the
+// results into the documents.
 package bench
 
 import (
@@ -16,10 +16,10 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-// rounds is how many times everything is measured.
+// rounds is how many times each measurement is repeated.
 const rounds = 5
 
-// benchmark is what was measured on the servers of a store, as a file has it.
+// benchmark is the result of measurements on a store's servers, as written to a file.
 type benchmark struct {
 	Environment *report.Environment `json:"environment"`
 	Library     string              `json:"library"`     // the client whose lock is the peer, and its version
@@ -30,7 +30,7 @@ type benchmark struct {
 	Works       []*measured         `json:"works"`
 }
 
-// measured is a work, and what it has shown with each lock.
+// measured is a workload and its result with each lock.
 type measured struct {
 	Work  string    `json:"work"`
 	Locks []*series `json:"locks"`
@@ -38,14 +38,14 @@ type measured struct {
 
 var errInterrupted = errors.New("interrupted; nothing was written")
 
-// Has reports whether there is something to measure on a store of that name by itself.
+// Has reports whether there are measurements for a store of that name.
 func Has(store string) bool {
 	_, ok := plans[store]
 	return ok
 }
 
-// Run measures what is planned for a store on one private server, with the duration and the seed of cfg, and writes it to the documents
-// in dir: all of it, or nothing. stdout gets the goals.
+// Run makes the planned measurements for a store on a private server, with the duration and the seed of cfg. It writes all results to the
+// documents in dir, or none. It prints the goals to stdout.
 func Run(ctx context.Context, cfg load.Config, dir string, stdout, stderr io.Writer) error {
 	p := plans[cfg.Store.Name]
 	b, err := p.measure(ctx, cfg, p.works(), rounds, stderr)
@@ -102,15 +102,15 @@ func newBenchmark(works []work) *benchmark {
 
 func (w work) name() string { return w.with(w.locks[0]).Result().Work() }
 
-// with is the work, done with one lock.
+// with returns the configuration of the workload with one lock.
 func (w work) with(c contestant) *load.Config {
 	shape := w.Config
 	shape.Store, shape.Lock, shape.HandOff, shape.Linger, shape.Paths = c.store, c.kind, c.handOff, c.linger, max(1, w.Paths)
 	return &shape
 }
 
-// cycle is for how long a work is done at least, if its goroutines need longer to have the lock once each, in all processes: three
-// times as long as they do.
+// cycle is the minimum duration of a run in which each goroutine of all processes gets the lock once. A run takes at least three times as
+// long as that needs.
 const cycle = 500 * time.Millisecond
 
 func (w work) length(least time.Duration) time.Duration {
@@ -118,7 +118,7 @@ func (w work) length(least time.Duration) time.Duration {
 	return time.Duration(float64(least) * max(1, once.Seconds()/cycle.Seconds()))
 }
 
-// measure does the work once with each lock. Each round begins with another one.
+// measure runs the workload once with each lock. Each round begins with another lock, so that the order favors none.
 func (w work) measure(ctx context.Context, cfg load.Config, round int) ([]*report.Result, error) {
 	found := make([]*report.Result, len(w.locks))
 	for i := range w.locks {
@@ -145,7 +145,7 @@ func (w work) measure(ctx context.Context, cfg load.Config, round int) ([]*repor
 	return found, nil
 }
 
-// figure is one of all runs of a work with a lock.
+// figure returns one figure of all runs of a workload with a lock.
 func (b *benchmark) figure(work, lock, name string) []float64 {
 	for _, m := range b.Works {
 		for _, s := range m.Locks {
@@ -157,7 +157,7 @@ func (b *benchmark) figure(work, lock, name string) []float64 {
 	return nil
 }
 
-// version is a module of this program with its version.
+// version returns the version of a module in this program.
 func version(module string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

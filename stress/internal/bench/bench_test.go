@@ -79,7 +79,8 @@ func (f writerFunc) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Each store is measured at the same works with tierlock, in strict order, with its usual lock, and with a local mutex in front of that.
+// The same workloads are measured on each store: with tierlock, with tierlock in strict order, with the usual lock, and with a local
+// mutex in front of that.
 func TestEachStoreIsMeasuredAlike(t *testing.T) {
 	var names []string
 	for _, w := range usual(zooKeeperLocks) {
@@ -121,7 +122,7 @@ func TestGoalsAreOfWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// One run of three that misses a goal is enough, though their median meets it.
+// A goal is missed if one run of three misses it, even if the median meets it.
 func TestGoalIsMetByEveryRun(t *testing.T) {
 	b := &benchmark{Rounds: 3, Works: []*measured{{"w", []*series{
 		{"l", map[string][]float64{inUse: {7, 1, 2}}}, {"m", map[string][]float64{inUse: {2, 1, 1}}},
@@ -158,7 +159,7 @@ func TestTablesComeBetweenTheirMarks(t *testing.T) {
 		replaced(replaced("# Title\n\n", "a", "four\n")+"text\n", "b", "three\n"))
 }
 
-// Nobody writes the tables by hand.
+// The tables are generated from the figures, never edited by hand.
 func TestTablesAreThoseOfTheFigures(t *testing.T) {
 	const docs = "../../../docs"
 	for name, p := range plans {

@@ -17,10 +17,10 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// document is where the tables of all stores are, each between marks of its own.
+// document has the tables of all stores, each between marks of its own.
 const document = "measured.md"
 
-// write puts the figures, and what people see of them, into dir, which it makes if need be.
+// write writes the figures, tables and pictures into dir, which it creates if necessary.
 func (b *benchmark) write(dir string, p plan) error {
 	data, err := json.Marshal(b)
 	if err != nil {
@@ -29,12 +29,12 @@ func (b *benchmark) write(dir string, p plan) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	// A line for each lock, so that a change can be read.
+	// Each lock is on a line of its own, so that a diff is readable.
 	data = []byte(strings.ReplaceAll(string(data), `{"lock"`, "\n"+`{"lock"`))
 	return errors.Join(os.WriteFile(filepath.Join(dir, p.name()+".json"), append(data, '\n'), 0o644), b.show(dir, p))
 }
 
-// show puts the tables into the document, and of ZooKeeper the picture beside it.
+// show writes the tables into the document, and for ZooKeeper also the picture.
 func (b *benchmark) show(dir string, p plan) error {
 	name := filepath.Join(dir, document)
 	text, err := os.ReadFile(name)
@@ -51,7 +51,7 @@ func (b *benchmark) show(dir string, p plan) error {
 	return os.WriteFile(filepath.Join(dir, "bench.svg"), []byte(picture), 0o644)
 }
 
-// replaced is a document with other tables between the marks of a target. Without marks they come at the end.
+// replaced returns a document with new tables between the marks of a target. If it has no marks, the tables are appended.
 func replaced(document, target, tables string) string {
 	from, to := "<!-- from here on `make "+target+"` writes -->\n", "<!-- to here -->\n"
 	before, rest, _ := strings.Cut(document, from)
@@ -110,7 +110,7 @@ func (b *benchmark) print(w io.Writer, goals []goal) error {
 	return table.Flush()
 }
 
-// bars are medians of a work with each lock, as in the tables.
+// bars returns the medians of a workload with each lock, as in the tables.
 func (b *benchmark) bars(work string, locks []contestant) (bars []page.Lock) {
 	for _, c := range locks {
 		rates, waits := b.figure(work, c.name, perSecond), b.figure(work, c.name, waitP99)

@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-// A figure is what a run is summed up to. It is a column of the tables if there is a text for it.
+// A figure is a number that summarizes a run. It is a column of the tables if text is set.
 type figure struct {
 	name string
 	of   func(*report.Result) (value float64, known bool)
@@ -61,7 +61,7 @@ func percent(v float64) string  { return report.Amount(100*v) + " %" }
 func duration(v float64) string { return report.Duration(time.Duration(v)) }
 func index(v float64) string    { return fmt.Sprintf("%.3f", v) }
 
-// series is what all runs of a work with one lock have shown.
+// series is the results of all runs of a workload with one lock.
 type series struct {
 	Lock    string               `json:"lock"`
 	Figures map[string][]float64 `json:"figures"` // by name, in the order of the runs; durations in nanoseconds
@@ -75,7 +75,7 @@ func (s *series) add(r *report.Result) {
 	}
 }
 
-// span is the median of some values, and from where to where they go.
+// span formats the median and the range of some values.
 func span(values []float64, text func(float64) string) string {
 	if len(values) == 0 {
 		return "–"
@@ -87,7 +87,7 @@ func span(values []float64, text func(float64) string) string {
 	return fmt.Sprintf("%s (%s–%s)", text(median(values)), least, most)
 }
 
-// median is the lower one of an even number.
+// median returns the lower one of the two middle values if their number is even.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[(len(sorted)-1)/2]

@@ -4,7 +4,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-// goal is how a figure ought to be in each run.
+// goal is a bound that a figure has to meet in each run.
 type goal struct {
 	work, lock, figure string
 	limit              float64
@@ -24,14 +24,14 @@ func atMost(work, lock, figure string, limit float64) goal {
 	return goal{work: work, lock: lock, figure: figure, limit: limit, atMost: true}
 }
 
-// judged is a goal and what the runs have shown.
+// judged is a goal with the values of the runs.
 type judged struct {
 	goal
 	runs []float64
 	met  bool // by every run
 }
 
-// judge holds what was measured against the goal. A run that lacks the figure misses it.
+// judge checks the measurements against the goal. A run without the figure misses the goal.
 func (g goal) judge(b *benchmark) judged {
 	j := judged{goal: g, runs: b.figure(g.work, g.lock, g.figure)}
 	if g.than != "" {
@@ -44,7 +44,7 @@ func (g goal) judge(b *benchmark) judged {
 	return j
 }
 
-// quotients are those of the same runs.
+// quotients divides values of the same runs.
 func quotients(values, divisors []float64) (q []float64) {
 	for i := range min(len(values), len(divisors)) {
 		if divisors[i] > 0 {
@@ -54,7 +54,7 @@ func quotients(values, divisors []float64) (q []float64) {
 	return q
 }
 
-// columns are those of the table of goals.
+// columns returns the row of this goal in the table of goals.
 func (j judged) columns() []string {
 	text := func(v float64) string { return report.Rounded(v, 4) } // so that what misses its goal looks like it
 	what, sign, verdict := j.figure, "≥ ", "met"

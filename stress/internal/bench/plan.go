@@ -7,13 +7,13 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// A work is what processes do for a while with each of some locks, with one right after the other.
+// A work is a workload: processes acquire each of some locks, again and again, for a while.
 type work struct {
 	load.Config // its shape
 	locks       []contestant
 }
 
-// contestant is a lock and how it is set up.
+// contestant is a lock with its settings.
 type contestant struct {
 	name    string
 	store   *store.Store
@@ -22,7 +22,7 @@ type contestant struct {
 	linger  *time.Duration
 }
 
-// plan is what is measured on a store's servers.
+// plan lists what to measure on a store's servers.
 type plan struct {
 	store   *store.Store
 	locks   []contestant // of the works that each store has
@@ -31,7 +31,7 @@ type plan struct {
 	library string // module of the client whose lock is the peer
 }
 
-// name is that of the target in the Makefile, and of the file with the figures.
+// name is the name of the target in the Makefile, and of the file with the figures.
 func (p plan) name() string { return "bench-" + p.store.Name }
 
 const (
@@ -46,8 +46,8 @@ var (
 	lingering = time.Second
 )
 
-// usual are the works that each store has. A section holds the lock for so long, by a timer, and does no work: one that computed would
-// take the processors from the locks.
+// usual are the workloads for each store. A section sleeps while it holds the lock. If it computed instead, it would take the processors
+// from the locks.
 func usual(locks []contestant) (all []work) {
 	for _, section := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond} {
 		for _, n := range [][2]int{{4, 50}, {1, 100}, {4, 1}} { // processes, and goroutines in each
@@ -59,12 +59,13 @@ func usual(locks []contestant) (all []work) {
 
 func (p plan) works() []work { return append(usual(p.locks), p.more...) }
 
-// pair is one lock of tierlock's, as it comes and in strict order.
+// pair returns two settings of a tierlock lock: the default one and strict order.
 func pair(asItComes, inOrder string, s *store.Store) []contestant {
 	return []contestant{{name: asItComes, store: s, kind: "mutex"}, {name: inOrder, store: s, kind: "mutex", handOff: &strict}}
 }
 
-// peers are the store's usual lock, and what a team writes that wants one contender for each process.
+// peers returns the store's usual lock, and the same behind a local mutex, which is what a team writes to have one contender for each
+// process.
 func peers(name string, s *store.Store, kind string) []contestant {
 	return []contestant{{name: perGoroutine(name), store: s, kind: kind}, {name: behindLocal(name), store: s, kind: kind + "-local"}}
 }
@@ -95,7 +96,7 @@ const (
 
 var zooKeeperLocks = append(pair(asItComes, inOrder, store.ZooKeeper), peers(zkLock, store.ZooKeeper, "zk")...)
 
-// plans are those of the stores, by name. PostgreSQL has both of tierlock's in one.
+// plans are the plans of the stores, by name. The plan of PostgreSQL has both kinds of tierlock's locks.
 var plans = map[string]plan{
 	"zookeeper": {
 		store: store.ZooKeeper,
@@ -158,7 +159,7 @@ var plans = map[string]plan{
 	},
 }
 
-// zooKeeperOnly is work on many locks, far from the servers, and with the other kinds of lock.
+// zooKeeperOnly returns workloads with many locks, with distant servers, and with the other sorts of locks.
 func zooKeeperOnly() []work {
 	mine := func(name, kind string) contestant { return contestant{name: name, store: store.ZooKeeper, kind: kind} }
 	keeps := mine(withLinger, "mutex")
@@ -169,7 +170,7 @@ func zooKeeperOnly() []work {
 	return []work{
 		{load.Config{Procs: 1, Goroutines: 200, Paths: 1000}, scattered},
 		{load.Config{Procs: 4, Goroutines: 50, Paths: 200}, scattered},
-		// As far as one continent is from its neighbour: what the machine does itself is lost in it.
+		// The round trip is that between two neighboring continents, so the machine's own time is negligible.
 		{load.Config{Procs: 4, Goroutines: 1, RTT: 20 * ms}, zooKeeperLocks},
 		{load.Config{Procs: 4, Goroutines: 50, Section: ms, Reads: 0.9}, either},
 		{load.Config{Procs: 4, Goroutines: 50, Section: ms, Reads: 0.99}, either},

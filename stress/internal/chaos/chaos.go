@@ -1,5 +1,5 @@
-// Package chaos kills, stops and cuts off workers and servers while the workers hammer a
-// lock, and has what they saw judged.
+// Package chaos kills, stops and cuts off workers and servers while the workers contend for a lock. It then checks what the workers have
+// recorded.
 package chaos
 
 import (
@@ -23,13 +23,12 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 
-// recovery is what the lock needs to go on after the last fault, on top of the session timeout.
+// recovery is the time, in addition to the session timeout, that the lock needs to serve again after the last fault.
 const recovery = 3 * time.Second
 
-// Run runs the workers of one lock on a cluster amid faults, then lets them recover, and
-// judges. A seed decides on all faults, though not on what they hit. The end of ctx ends
-// the faults; what was done by then is judged. An illegal history is drawn in a file, which
-// is put beside what the workers saw if drawing is "".
+// Run runs the workers of one lock on a cluster while it injects faults, lets them recover, and checks the result. A seed determines all
+// faults, but not which requests they hit. The end of ctx ends the faults; what was recorded by then is checked. An illegal history is
+// drawn in the file drawing, or if that is "", in a file beside the workers' records.
 func Run(ctx context.Context, cfg load.Config, cluster *store.Cluster, drawing string, stderr io.Writer) (*report.Result, error) {
 	random := rand.New(rand.NewPCG(cfg.Seed, 0))
 	cfg.SessionTimeout = cfg.Store.HastyTimeout(random)
@@ -69,7 +68,7 @@ func Run(ctx context.Context, cfg load.Config, cluster *store.Cluster, drawing s
 	return result, nil
 }
 
-// draw writes down what is illegal in the history, if anything is.
+// draw draws the illegal part of the history, if there is one.
 func draw(c *judge.Case, found *report.Chaos, name string) error {
 	if !found.Illegal() {
 		return nil
@@ -85,7 +84,7 @@ func draw(c *judge.Case, found *report.Chaos, name string) error {
 	return nil
 }
 
-// torment is what a run with faults takes.
+// torment is the state of a run with faults.
 type torment struct {
 	cfg     load.Config
 	cluster *store.Cluster
@@ -95,7 +94,7 @@ type torment struct {
 	stderr  io.Writer
 }
 
-// run is all of it but the verdict.
+// run makes the run and collects the evidence, but does not check it.
 func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	cfg := t.cfg
 	fence := evidence.NewFence(cfg.Paths)
@@ -108,12 +107,12 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	if cfg.Store.GracePeriod {
 		calm += cfg.SessionTimeout
 	}
-	// No worker outlives this, whatever happens to it. Healing the last fault can take
-	// the start of a server.
+	// The context kills all workers at its end, whatever state they are in. Healing the last fault can take as long as the start of a
+	// server.
 	life, kill := context.WithTimeout(context.Background(), cfg.Duration+calm+load.DrainTime+2*time.Minute)
 	defer kill()
 	task := load.Task{Config: cfg, LockPaths: t.seen.Paths(), Dir: t.dir}
-	task.Duration = cfg.Duration + calm + time.Minute // the workers are told when to stop
+	task.Duration = cfg.Duration + calm + time.Minute // the workers get an order to stop
 	fleet, err := newFleet(life, task, rand.New(rand.NewPCG(cfg.Seed, 1)))
 	if err != nil {
 		return nil, err
@@ -159,8 +158,8 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	return c, err
 }
 
-// settle lets the workers go on for so long after the last fault, and on a busy machine until each path was acquired, or that takes
-// longer than the faults excuse: see the stalls of [judge.Case].
+// settle lets the workers go on for the time calm after the last fault. On a busy machine it waits until each path was acquired, unless
+// that takes longer than the faults excuse: see the stalls of [judge.Case].
 func (t *torment) settle(ctx context.Context, c *judge.Case, calm time.Duration) error {
 	limit := time.Now().Add(calm + 3*judge.Recovery)
 	for clock.Sleep(calm, ctx.Done()); ctx.Err() == nil && time.Now().Before(limit); clock.Sleep(time.Second, ctx.Done()) {
@@ -172,7 +171,7 @@ func (t *torment) settle(ctx context.Context, c *judge.Case, calm time.Duration)
 	return nil
 }
 
-// gotten is what became of the holds, which the trace of their processes has to explain.
+// gotten returns events for the holds, which the trace of their processes has to explain.
 func gotten(holds []evidence.Hold, paths []string) (events []trace.Event) {
 	for _, h := range holds {
 		hold := &trace.Hold{Path: paths[h.Path], Token: h.Token}
@@ -189,8 +188,7 @@ func gotten(holds []evidence.Hold, paths []string) (events []trace.Event) {
 	return events
 }
 
-// rage lets the faults loose for the duration of the run, or until ctx ends, and
-// returns when all are healed.
+// rage injects faults for the duration of the run, or until ctx ends, and returns when all are healed.
 func (t *torment) rage(ctx context.Context, d *diary, f *fleet, fence *evidence.Fence) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Duration)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/judge"
 )
 
-// diary is what was done to workers and servers.
+// diary records the faults that were injected.
 type diary struct {
 	stderr io.Writer
 	begin  clock.Instant
@@ -19,7 +19,7 @@ type diary struct {
 	faults judge.Faults
 }
 
-// did records a fault that began at from and has just been healed, or could not be.
+// did records a fault that began at from and was just healed, or that could not be healed.
 func (d *diary) did(kind string, from clock.Instant, err error) {
 	until := clock.Now()
 	d.mu.Lock()

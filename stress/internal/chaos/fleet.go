@@ -19,12 +19,12 @@ type fleet struct {
 	random   *rand.Rand
 }
 
-// slot has one worker at a time.
+// slot is the place of one worker, which can be replaced.
 type slot struct {
 	relay   *relay.Relay
 	child   *load.Child
 	process int // number of the worker: see [evidence.SlotOf]
-	deaths  int // of workers that nobody killed
+	deaths  int // deaths of workers that no fault has killed
 }
 
 func newFleet(life context.Context, t load.Task, random *rand.Rand) (*fleet, error) {
@@ -44,7 +44,7 @@ func newFleet(life context.Context, t load.Task, random *rand.Rand) (*fleet, err
 	return f, nil
 }
 
-// launch puts a new worker into a slot and lets it go.
+// launch starts a new worker in a slot, and lets it begin.
 func (f *fleet) launch(s *slot) error {
 	t := f.template
 	t.Process = s.process + t.Procs
@@ -62,7 +62,7 @@ func (f *fleet) launch(s *slot) error {
 	return nil
 }
 
-// mix draws one of the choices, unless the command line has chosen.
+// mix draws one of the choices at random, unless the command line has set the value.
 func (f *fleet) mix(chosen *time.Duration, choices ...time.Duration) *time.Duration {
 	if chosen != nil {
 		return chosen
@@ -80,7 +80,7 @@ func (f *fleet) children() load.Children {
 	return c
 }
 
-// Close waits for the end of all workers, and cuts what they leave.
+// Close waits for the end of all workers, and cuts the connections that they leave.
 func (f *fleet) Close() error {
 	f.children().Dismiss()
 	var errs []error

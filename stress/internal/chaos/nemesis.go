@@ -8,15 +8,14 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// nemesis does one thing after the other until ctx ends, and heals what it did.
+// nemesis injects one fault after the other until ctx ends, and heals each.
 type nemesis struct {
 	random  *rand.Rand
 	timeout time.Duration // of sessions
 	diary   *diary
 }
 
-// rage goes through the faults in one random order after the other, with pauses of up
-// to so many session timeouts in between.
+// rage injects the faults in random orders, with pauses in between of up to calm session timeouts.
 func (n *nemesis) rage(ctx context.Context, faults []func(context.Context), calm float64) {
 	for {
 		for _, i := range n.random.Perm(len(faults)) {
@@ -28,7 +27,7 @@ func (n *nemesis) rage(ctx context.Context, faults []func(context.Context), calm
 	}
 }
 
-// pause waits for between low and high session timeouts, or until ctx ends.
+// pause waits between low and high session timeouts, or until ctx ends.
 func (n *nemesis) pause(ctx context.Context, low, high float64) {
 	share := low + (high-low)*n.random.Float64()
 	clock.Sleep(time.Duration(share*float64(n.timeout)), ctx.Done())

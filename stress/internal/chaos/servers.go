@@ -9,11 +9,10 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// failoverTimeout bounds a fail-over, which copies the data of a server.
+// failoverTimeout bounds a fail-over, in which the data of a server is copied.
 const failoverTimeout = time.Minute
 
-// serverFaults are what can happen to a server. There is only one at a time, so an
-// ensemble keeps its majority.
+// serverFaults are the faults of servers. There is only one at a time, so an ensemble keeps its majority.
 func (n *nemesis) serverFaults(cluster *store.Cluster) []func(context.Context) {
 	victims := map[string]func() *child.Server{
 		"server": func() *child.Server { return cluster.Members[0] },
@@ -41,7 +40,7 @@ func (n *nemesis) serverFaults(cluster *store.Cluster) []func(context.Context) {
 	return faults
 }
 
-// leader returns nil during an election that takes long.
+// leader returns the leader, and nil during a long election.
 func (n *nemesis) leader(cluster *store.Cluster) *child.Server {
 	ctx, cancel := context.WithTimeout(context.Background(), n.timeout)
 	defer cancel()
@@ -86,8 +85,8 @@ func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server, 
 	n.diary.did("stop "+role, from, err)
 }
 
-// replaceLeader waits for the standbys to follow again; a fault that came before might
-// otherwise leave none to lead.
+// replaceLeader makes another server the leader. It first waits until the standbys follow; after an earlier fault there might be none
+// that can lead.
 func (n *nemesis) replaceLeader(cluster *store.Cluster) {
 	from := clock.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), failoverTimeout)

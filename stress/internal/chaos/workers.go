@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/judge"
 )
 
-// workerFaults are what can happen to a worker.
+// workerFaults are the faults of workers.
 func (n *nemesis) workerFaults(f *fleet, fence *evidence.Fence) []func(context.Context) {
 	someone := func() *slot { return f.slots[n.random.IntN(len(f.slots))] }
 	faults := []func(context.Context){
@@ -42,8 +42,8 @@ func (n *nemesis) workerFaults(f *fleet, fence *evidence.Fence) []func(context.C
 	})
 }
 
-// holder waits until a worker is in a section, and takes the first one if that takes too
-// long; how long is not the seed's to decide, so nothing is drawn here.
+// holder waits until a worker is in a section and returns it. If that takes too long, it returns the first worker. It draws no random
+// number, because the time until then does not depend on the seed.
 func (n *nemesis) holder(ctx context.Context, f *fleet, fence *evidence.Fence) *slot {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()

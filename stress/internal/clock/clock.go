@@ -10,14 +10,14 @@ import (
 // Instant is a time on the machine's monotonic clock, in nanoseconds.
 type Instant int64
 
-// Add is the instant d later.
+// Add returns the instant d later.
 func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 
-// Sub is the time from j to i.
+// Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// origin is one moment on both clocks of this process: the machine's, whose reading is
-// a system call, and the one of package time, whose reading is not.
+// origin is the same moment on two clocks: that of the machine, which takes a system call to read, and that of package time, which takes
+// none.
 var origin = sync.OnceValue(align)
 
 type alignment struct {
@@ -25,8 +25,7 @@ type alignment struct {
 	at   Instant
 }
 
-// align reads the clocks one after the other several times; the closest pair has had
-// the fewest interruptions in between.
+// align reads both clocks in turn several times and returns the closest pair, which had the fewest interruptions in between.
 func align() (best alignment) {
 	closest := time.Duration(1<<63 - 1)
 	for range 20 {
@@ -41,7 +40,7 @@ func align() (best alignment) {
 	return best
 }
 
-// Tick is Now without the system call, to within a few microseconds.
+// Tick returns Now to within a few microseconds, without the system call.
 func Tick() Instant {
 	o := origin()
 	return o.at.Add(time.Since(o.wall))

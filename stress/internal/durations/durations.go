@@ -1,4 +1,4 @@
-// Package durations collects how long things took and sums it up.
+// Package durations collects durations in histograms and summarizes them.
 package durations
 
 import (
@@ -11,7 +11,7 @@ import (
 // Histogram holds durations from 1 ns to 1 h, to within one per cent.
 type Histogram struct{ buckets *hdrhistogram.Histogram }
 
-// Snapshot is a histogram on its way from one process to another.
+// Snapshot is a histogram that can be sent from one process to another.
 type Snapshot = hdrhistogram.Snapshot
 
 // NewHistogram returns an empty one.
@@ -19,12 +19,12 @@ func NewHistogram() *Histogram {
 	return &Histogram{hdrhistogram.New(1, int64(time.Hour), 2)}
 }
 
-// Keep adds d, or an hour if it took longer.
+// Keep adds d, or an hour if d is longer.
 func (h *Histogram) Keep(d time.Duration) {
 	_ = h.buckets.RecordValue(min(d.Nanoseconds(), h.buckets.HighestTrackableValue())) // which is the only error
 }
 
-// Count is the number of durations.
+// Count returns the number of durations.
 func (h *Histogram) Count() int64 { return h.buckets.TotalCount() }
 
 // Export copies the histogram.
@@ -33,7 +33,7 @@ func (h *Histogram) Export() *Snapshot { return h.buckets.Export() }
 // Merge adds all durations of another histogram.
 func (h *Histogram) Merge(s *Snapshot) { h.buckets.Merge(hdrhistogram.Import(s)) }
 
-// Quantiles sum up a distribution, in nanoseconds; all zero if it is empty.
+// Quantiles summarize a distribution, in nanoseconds; all are zero if it is empty.
 type Quantiles struct {
 	P50 int64 `json:"p50"`
 	P90 int64 `json:"p90"`
@@ -48,15 +48,14 @@ type Quantile struct {
 	NS int64   `json:"ns"`
 }
 
-// Quantiles sums the histogram up.
+// Quantiles returns a summary of the histogram.
 func (h *Histogram) Quantiles() Quantiles {
 	return Quantiles{
 		P50: h.buckets.ValueAtQuantile(50), P90: h.buckets.ValueAtQuantile(90), P99: h.buckets.ValueAtQuantile(99), Max: h.buckets.Max(),
 	}
 }
 
-// Curve is the distribution in at most 40 points, which lie the closer to 1 the closer
-// they are to one another, down to the single longest duration.
+// Curve returns the distribution as at most 40 points. They are closer together near 1, down to the single longest duration.
 func (h *Histogram) Curve() []Quantile {
 	n := float64(h.Count())
 	if n == 0 {

@@ -9,17 +9,16 @@ import (
 	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
-// Fence is a service outside the workers that has two registers for each lock path,
-// which owners of the lock increment if they are alone; others read them twice. One refuses
-// a write whose token is lower than the highest it has seen, and a read whose token is lower
-// than the highest of a writer; the other takes every write, and so shows what the fence
-// prevents. Who has no token is always admitted, and may read alone.
+// Fence is a service outside the workers, with two registers for each lock path. Owners that are alone in the lock increment the
+// registers, and others read them twice. The fenced register refuses a write whose token is lower than the highest that it has seen, and
+// a read whose token is lower than that of any writer. The unfenced register accepts every write, and so shows what the fence prevents.
+// Accesses without a token are always accepted. Only such readers may read alone.
 type Fence struct {
 	mu    sync.Mutex // guards the cells
 	cells []cell
 }
 
-// NewFence returns one for so many paths.
+// NewFence returns a fence for a number of paths.
 func NewFence(paths int) *Fence { return &Fence{cells: make([]cell, paths)} }
 
 type cell struct {
@@ -34,8 +33,7 @@ type cell struct {
 	torn        int64 // second reads that differ
 }
 
-// Access is a read or a write under a lock. All but the first read bring the values as
-// they were read.
+// Access is a read or a write under a lock. All accesses but the first read have the values that were read before.
 type Access struct {
 	Path             int
 	Token, Process   int64
@@ -43,14 +41,13 @@ type Access struct {
 	Fenced, Unfenced int64
 }
 
-// Answer is what a register says.
+// Answer is the answer of a register.
 type Answer struct {
 	Refused          bool
 	Fenced, Unfenced int64
 }
 
-// Read returns the values. It raises the fence: else a late owner could still write
-// between the read and the write of its successor.
+// Read returns the values. It raises the fence; otherwise a late owner could still write between the read and the write of its successor.
 func (f *Fence) Read(a Access, answer *Answer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +59,7 @@ func (f *Fence) Read(a Access, answer *Answer) error {
 	return nil
 }
 
-// Write increments the values that were read.
+// Write increments the values that were read before.
 func (f *Fence) Write(a Access, answer *Answer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +108,7 @@ func (c *cell) admit(a Access) bool {
 	return true
 }
 
-// Inside lists the processes that are in a section, as far as the fence can know.
+// Inside lists the processes that are in a section, as far as the accesses show.
 func (f *Fence) Inside() (processes []int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,7 +120,7 @@ func (f *Fence) Inside() (processes []int64) {
 	return processes
 }
 
-// Total is the sum of what all paths have seen.
+// Total returns the sums over all paths.
 func (f *Fence) Total() (t Total) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,8 +135,8 @@ func (f *Fence) Total() (t Total) {
 	return t
 }
 
-// Total is what a fence has seen: writes, accesses that it refused, tokens of two
-// processes, reads that changed under their reader, and lost updates of either register.
+// Total counts what a fence has seen: writes, refused accesses, tokens that two processes used, reads whose value changed before the
+// second read, and lost updates of either register.
 type Total struct{ Accepted, Refused, Regressions, Torn, LostFenced, LostUnfenced int64 }
 
 func distance(a, b int64) int64 { return max(a-b, b-a) }
@@ -170,7 +167,7 @@ func (f *Fence) Serve(dir string) (stop func(), err error) {
 	return func() { _ = l.Close() }, nil
 }
 
-// Gate is a worker's way through a fence.
+// Gate is a worker's connection to a fence.
 type Gate struct{ client *rpc.Client }
 
 // DialFence connects with the fence that is served in dir.

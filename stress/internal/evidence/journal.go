@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// Hold is one ownership of a lock as its process saw it.
+// Hold is one acquisition of a lock as its process saw it.
 type Hold struct {
 	Process    int // no two workers have the same, restarted ones included
 	ID         int // within the process
@@ -20,44 +20,43 @@ type Hold struct {
 	Weight     int64 // see package rule
 	Token      int64
 	Asked, Got clock.Instant // call and return of Acquire
-	// Valid is the newest instant at which the hold is known to have been ours: the
-	// clock was read, and then Err returned nil, or Release did. As a loss is for
-	// ever, the hold was ours from Got to Valid. Zero if it never was.
+	// Valid is the newest instant at which the lock is known to have been held: the clock was read, and afterwards Err or Release returned
+	// nil. Since a loss is final, the lock was held from Got to Valid. It is zero if the lock was never known to be held.
 	Valid clock.Instant
-	// Over is when Release had returned; zero if the process was killed before.
+	// Over is when Release had returned. It is zero if the process was killed before that.
 	Over clock.Instant
 	Lost bool // the holder found out that the lock was lost
 
 	Refused bool          // the fence refused the token
 	Blind   bool          // it did, and yet Err returned nil after that
-	Met     *Overlap      // somebody else had the kernel's lock
+	Met     *Overlap      // another section had the kernel's lock
 	Left    clock.Instant // when this holder had let the kernel's lock go
 	Nested  []Nesting     // re-entries
 }
 
-// Overlap is an attempt at the kernel's lock that failed between two instants.
+// Overlap is a failed attempt to take the kernel's lock, between two instants.
 type Overlap struct{ From, Until clock.Instant }
 
-// Nesting is a re-entry, from the call of Acquire to the return of Release.
+// Nesting is a reentrant acquisition, from the call of Acquire to the return of Release.
 type Nesting struct {
 	Token                      int64
 	Asked, Got, Called, Return clock.Instant
 }
 
-// Journal is where a worker writes its holds. What was written survives a kill -9.
+// Journal is the file in which a worker records its holds. Records survive a kill -9.
 type Journal struct {
 	mu   sync.Mutex // keeps lines apart
 	file *os.File
 	last int // id
 }
 
-// CreateJournal makes that of a worker.
+// CreateJournal creates the journal of a worker.
 func CreateJournal(dir string, process int) (*Journal, error) {
 	file, err := os.Create(filepath.Join(dir, fmt.Sprintf("journal-%d", process)))
 	return &Journal{file: file}, err
 }
 
-// Write records the state of a hold, which replaces what was written of it before.
+// Write records the present state of a hold, which replaces its earlier records.
 func (j *Journal) Write(h *Hold) error {
 	line, err := json.Marshal(h)
 	if err != nil {
@@ -121,6 +120,5 @@ func readHolds(r io.Reader) ([]Hold, error) {
 	}
 }
 
-// SlotOf is the place of a worker among procs others, from 0. A restarted one has a
-// number that nobody had before, and the place of the one before it.
+// SlotOf returns the slot of a worker among procs slots, from 0. A restarted worker has a new number, and the slot of its predecessor.
 func SlotOf(process, procs int) int { return (process - 1) % procs }

@@ -8,8 +8,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
-// latch is what one section takes of the kernel's locks of a path: as many of Room files
-// as it weighs; or if there is room for everybody a single file, to share it or for itself.
+// latch is one section's attempt at the kernel's locks of a path. It takes as many of Room files as the section weighs. If the room is
+// unlimited, it takes a single file, shared or exclusive.
 type latch struct {
 	everybody bool
 	files     []*os.File // open file descriptions of this section
@@ -32,10 +32,9 @@ func openLatch(name string, room oracle.Room) (*latch, error) {
 	return l, nil
 }
 
-// lock takes what a section of this weight needs, or says that it is not to be had. As all
-// go through the files in the same order, and take the first that are free, whoever is let
-// in by right finds enough of them, though others come and leave at the same time: who holds a
-// file further on has found those before it taken.
+// lock takes the locks for a section of this weight, or reports an overlap if they are not free. All sections try the files in the same
+// order and take the first free ones. A section that is inside rightfully therefore finds enough of them, even if others enter and leave
+// meanwhile: a section that has a file further on has found those before it taken.
 func (l *latch) lock(weight int64) (overlap bool, err error) {
 	shared := false
 	if l.everybody {

@@ -6,15 +6,15 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// Passage is how the lock came from another process: the time in which nobody was in a
-// section, and the time since this process last was.
+// Passage describes how the lock came from another process: the time in which no process was in a section, and the time since this
+// process was in one.
 type Passage struct {
 	HandOver time.Duration
 	Away     time.Duration // zero before the first section of this process
 }
 
-// Arrive is called in a section of a process that got the lock at an instant. It
-// reports false if the lock did not come from another process.
+// Arrive is called in a section of a process that has acquired the lock at an instant. It reports false if the lock did not come from
+// another process.
 func (r *Register) Arrive(process int64, got clock.Instant) (p Passage, passed bool) {
 	leaver := r.record.leaver.Load()
 	if leaver == 0 || leaver == process {

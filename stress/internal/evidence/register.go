@@ -12,35 +12,31 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
-// Judging is how a register finds out that two sections overlap.
+// Judging is how a register detects that two sections overlap.
 type Judging int
 
 const (
-	// ByCount has each section count itself in a word of shared memory. It costs next
-	// to nothing, so that an empty section is one, but a process that is killed in its
-	// section stays counted.
+	// ByCount makes each section count itself in a word of shared memory. That costs next to nothing, so an empty section stays empty. But a
+	// process that is killed in its section stays counted.
 	ByCount Judging = iota
-	// ByKernel has each section take kernel locks without waiting for any. The kernel lets
-	// go for a process that was killed.
+	// ByKernel makes each section take kernel locks without waiting. The kernel releases the locks of a process that was killed.
 	ByKernel
 )
 
-// Register is the oracle of one lock path. It trusts nothing but the memory and the
-// kernel of this machine.
+// Register detects overlapping sections of one lock path. It relies only on the memory and the kernel of this machine, and not on the
+// store.
 //
-// It is a file with a counter, the highest fencing tokens seen, and the process that
-// brought the one of a section that was alone. These read the counter at their start and
-// write it at their end: whatever is lost there was not protected by the lock. The others
-// must find it as it was when they leave. Moreover the register knows whether there was
-// room when a section starts: if not, it overlaps another one.
+// It is a file with a counter, the highest fencing tokens, and the process whose section last had the lock alone. Sections that are alone
+// read the counter at their start and write it at their end: a lost update shows that the lock did not protect them. Shared sections
+// check that the counter has not changed when they leave. The register also knows whether there is room when a section starts. If not,
+// the section overlaps another one.
 type Register struct {
 	judging Judging
 	rule    rule.Rule
 	name    string
 	record  *record // the file itself, mapped: a read and a write call in each section would set the pace
-	// idle keeps open files for the next section. Kernel locks belong to open file
-	// descriptions, so goroutines of one process that are in a section at once need
-	// their own; with a mutex the same go round.
+	// idle keeps open files for later sections. A kernel lock belongs to an open file description, so goroutines of one process that are in
+	// sections at the same time need files of their own. With a mutex the same file is used again and again.
 	idle chan *latch
 	mine atomic.Int64 // instant at which this process's last section here ended, 0 before
 }
@@ -56,8 +52,7 @@ type record struct {
 	leaver  atomic.Int64 // its process, 0 before the first
 }
 
-// NewRegister opens the register of a path, and makes it if it is new. It stays mapped
-// until the process ends.
+// NewRegister opens the register of a path, and creates it if it does not exist. It stays mapped until the process ends.
 func NewRegister(dir string, path int, r rule.Rule, how Judging) (*Register, error) {
 	g := &Register{judging: how, rule: r, name: filepath.Join(dir, fmt.Sprint("register-", path)), idle: make(chan *latch, 1)}
 	file, err := os.OpenFile(g.name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -77,7 +72,7 @@ func NewRegister(dir string, path int, r rule.Rule, how Judging) (*Register, err
 	return g, nil
 }
 
-// NewRegisters opens those of all paths.
+// NewRegisters opens the registers of all paths.
 func NewRegisters(dir string, paths int, r rule.Rule, how Judging) ([]*Register, error) {
 	registers := make([]*Register, paths)
 	for i := range registers {
@@ -98,7 +93,7 @@ type Section struct {
 	Overlap  bool   // there was no room at Enter
 }
 
-// Enter begins a section of a weight that the rule has.
+// Enter begins a section of a weight that the rule allows.
 func (r *Register) Enter(weight int64) (s Section, err error) {
 	s.register, s.weight = r, weight
 	if r.judging == ByCount {
@@ -124,9 +119,8 @@ func (s *Section) lock() (err error) {
 	return nil
 }
 
-// Leave counts the section, if it is alone, and says what it found: whether its token
-// went back, and whether another section, which should have been alone, has counted itself
-// in the meantime.
+// Leave ends the section. If the section was alone, Leave counts it, and reports whether its token was lower than an earlier one, and
+// whether another section that should have been alone has counted itself meanwhile.
 func (s Section) Leave(token, process int64) (regression, torn bool, err error) {
 	r, alone := s.register.record, s.register.rule.Alone(s.weight)
 	mark := oracle.Mark{Token: token, Process: process}
@@ -140,14 +134,14 @@ func (s Section) Leave(token, process int64) (regression, torn bool, err error) 
 	return regression, torn, s.Abandon()
 }
 
-// tokens are those that the register has seen. It keeps one word of those that were not alone, so the highest of them
-// counts as that of the process which asks.
+// tokens returns the tokens that the register has seen. It keeps a single word for those of shared sections, so the highest of them
+// counts as a token of the asking process.
 func (r *record) tokens(process int64) oracle.Tokens {
 	alone := oracle.Mark{Token: r.token.Load(), Process: r.process.Load()}
 	return oracle.Tokens{Seen: alone, Alone: alone}.With(oracle.Mark{Token: r.shared.Load(), Process: process}, false)
 }
 
-// note notes a token: that of a section which is alone meets no other.
+// note records a token. A section that is alone may not meet any other with its token.
 func (r *record) note(m oracle.Mark, alone bool) {
 	if alone && m.Token > r.token.Load() {
 		r.token.Store(m.Token)
@@ -175,5 +169,5 @@ func (s Section) Abandon() error {
 	}
 }
 
-// Counted is the number of sections that the register has counted.
+// Counted returns the number of sections that the register has counted.
 func (r *Register) Counted() int64 { return r.record.counter.Load() }

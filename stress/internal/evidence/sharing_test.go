@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
-// inTurn enters sections of some weights one after the other, each from a process of its
-// own, and returns what the last one found. All are inside then.
+// inTurn enters sections of some weights one after the other, each from a process of its own. It returns all sections, and whether the
+// last one overlapped. All sections are then inside at the same time.
 func inTurn(t *testing.T, r rule.Rule, how Judging, weights ...int64) (all []Section, overlap bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -115,7 +115,7 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// Those that a correct semaphore lets in always find room, whoever leaves meanwhile.
+// Sections that a correct semaphore admits always find room, even if others leave at the same time.
 func TestRoomIsFoundWhileOthersLeave(t *testing.T) {
 	const goroutines, turns = 16, 300
 	r := rule.Permits(6, 3)

@@ -1,7 +1,5 @@
-// Package evidence is what the sections of a run leave for the judge: registers in memory
-// that the processes share, a fence outside of them, a journal of holds, and each
-// worker's tally. Nothing in it asks the store: it trusts the memory, the kernel and the
-// clock of this machine.
+// Package evidence collects the data by which a run is judged: registers in shared memory, a fence in another process, a journal of
+// holds, and each worker's tally. None of it asks the store: it relies on the memory, the kernel and the clock of this machine.
 package evidence
 
 import (
@@ -10,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/durations"
 )
 
-// Tally is what one worker found.
+// Tally is what one worker has counted.
 type Tally struct {
 	Elapsed     time.Duration
 	InSection   time.Duration

@@ -7,20 +7,21 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-// defaultHandOff is the budget of package tier if nobody sets one.
+// defaultHandOff is the default budget of package tier.
 const defaultHandOff = 20 * time.Millisecond
 
-// Promises reports whether the lock of a run bounds how long a process is without it: a mutex that several processes want all the time.
+// Promises reports whether the lock of a run bounds how long a process waits for it: it does for a mutex that several processes want all
+// the time.
 func Promises(r *report.Result) bool {
 	return r.Lock == "mutex" && r.Procs > 1 && r.Paths == 1 && r.Think == 0
 }
 
-// BoundAbsence holds the times that processes were without the lock against what it promises, I11: for each other process a budget, two
-// sections and one transfer. A section is the mean one of the run. Transfers were measured before it: its own slowest ones would excuse
-// whatever delays them. A budget of nil is the lock's default.
+// BoundAbsence compares the times for which processes were without the lock with the bound I11: for each other process a budget, two
+// sections and one transfer. The section is the mean one of the run. Transfers are measured before the run: if those of the run counted,
+// slow ones would excuse themselves. A nil budget means the default.
 //
-// The verdict depends on 99 of 100 absences, as the machine may stop a process for a moment. Where it is busy with something else, or there
-// are fewer absences, the bound is only reported.
+// The verdict depends on 99 of 100 absences, because the machine may stop a process for a moment. If the machine is busy with other
+// programs, or if there are fewer absences, the bound is only reported.
 func BoundAbsence(r *report.Result, handOff *time.Duration, transfers durations.Quantiles, quiet bool) {
 	if r.Away == nil || r.Acquisitions == 0 || transfers.Max == 0 {
 		return

@@ -15,11 +15,11 @@ import (
 // checkingTime bounds the search for a legal order of the history.
 const checkingTime = 20 * time.Second
 
-// Recovery is what the lock may take to go on amid faults, on top of the session timeout: connecting again, electing a leader, a busy
-// machine.
+// Recovery is how long the lock may take to serve again after a fault, in addition to the session timeout: for connecting, an election, a
+// busy machine.
 const Recovery = 15 * time.Second
 
-// Case is what a run with faults is judged by.
+// Case is the evidence of a run with faults.
 type Case struct {
 	Rule               rule.Rule
 	SessionTimeout     time.Duration
@@ -39,7 +39,7 @@ type Case struct {
 	contradiction []evidence.Hold // of an illegal history
 }
 
-// Judge completes r, which says what the work was.
+// Judge fills in the results in r, which already describes the workload.
 func (c *Case) Judge(r *report.Result) {
 	found := &report.Chaos{
 		SessionTimeout: c.SessionTimeout.Nanoseconds(), Faults: c.Faults.Counts, Unhealed: int64(len(c.Faults.Unhealed)),
@@ -77,7 +77,7 @@ func (c *Case) Judge(r *report.Result) {
 	r.Decide()
 }
 
-// judgeProgress looks at some holds of one path, in the order of Got.
+// judgeProgress checks whether some holds of one path, in the order of Got, come without long gaps.
 func (c *Case) judgeProgress(found *report.Chaos, holds []evidence.Hold) {
 	n, gap := stalls(holds, c.Begin, c.End, c.Faults.Disturbances, c.SessionTimeout+Recovery)
 	found.Stalls += n
@@ -97,8 +97,7 @@ func (c *Case) Resumed(paths int) bool {
 	return true
 }
 
-// count adds what any run has: throughput, waits and the tallies of the workers. Those
-// of killed workers are in the holds alone.
+// count fills in what any run has: throughput, waits and the tallies of the workers. Sections of killed workers are only in the holds.
 func (c *Case) count(r *report.Result) {
 	t := newTotals(r.Procs)
 	for _, h := range c.Holds {

@@ -13,10 +13,9 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )
 
-// contradiction returns the shortest run of holds that is illegal by itself, usually two
-// neighbours, out of holds whose history is illegal. What more holds make of an illegal
-// history is illegal, too, so both ends are found by halving. A check that takes too long
-// leaves it longer.
+// contradiction returns the shortest run of holds that is illegal by itself, usually two neighbours, out of holds whose history is
+// illegal. An illegal history stays illegal if holds are added, so both ends are found by bisection. If a check takes too long, the
+// result is longer than necessary.
 func contradiction(holds []evidence.Hold, room oracle.Room, deadline time.Time) []evidence.Hold {
 	illegal := func(part []evidence.Hold) bool { return checkWindow(part, room, deadline) == porcupine.Illegal }
 	last := sort.Search(len(holds)-1, func(i int) bool { return illegal(holds[:i+1]) })
@@ -25,8 +24,8 @@ func contradiction(holds []evidence.Hold, room oracle.Room, deadline time.Time) 
 	return holds[first:]
 }
 
-// Draw writes a page with what is illegal in the history, and with the faults of that
-// time. It is for a case that was judged so.
+// Draw writes a page with the illegal part of the history, and with the faults at that time. It may be called only for a case that was
+// judged illegal.
 func (c *Case) Draw(w io.Writer) error {
 	var ops []porcupine.Operation
 	from, until := int64(math.MaxInt64), int64(0)

@@ -2,7 +2,7 @@ package judge
 
 import "github.com/tierlock/tierlock/stress/internal/clock"
 
-// Faults is what was done to workers and servers.
+// Faults are the faults that were injected into workers and servers.
 type Faults struct {
 	Counts       map[string]int64 // by kind
 	Disturbances []Disturbance
@@ -16,7 +16,7 @@ type Disturbance struct {
 	From, Until clock.Instant
 }
 
-// Stop is a time during which no instruction of a process was run.
+// Stop is a time in which a process executed no instruction.
 type Stop struct {
 	Process     int
 	From, Until clock.Instant

@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )
 
-// operation is a step of a history, of one lock path.
+// operation is a step in the history of one lock path.
 type operation struct {
 	kind operationKind
 	turn oracle.Turn
@@ -25,7 +25,7 @@ const (
 	opExpire  operationKind = "lost" // the owner, if it is still one, loses the lock
 )
 
-// modelOf is a lock of so much room, as the oracle has it.
+// modelOf returns the model of a lock with this room, by the rules of the oracle.
 func modelOf(room oracle.Room) porcupine.Model {
 	return porcupine.Model{
 		Init:  func() any { return oracle.Lock{Room: room} },
@@ -50,8 +50,8 @@ func step(l oracle.Lock, op operation) (legal bool, next oracle.Lock) {
 	return err == nil, next
 }
 
-// operations are the steps of one hold. An acquisition that never returned has none:
-// nothing was done under it, and a correct history stays correct without it.
+// operations returns the steps of one hold. An acquisition that never returned has none. Its process did nothing under the lock, and a
+// correct history stays correct without it.
 func operations(h evidence.Hold) []porcupine.Operation {
 	step := func(kind operationKind, token int64, from, until clock.Instant) porcupine.Operation {
 		turn := oracle.Turn{Process: h.Process, Owner: h.ID, Weight: h.Weight, Token: token}
@@ -75,10 +75,9 @@ const (
 	windowOverlap = 10
 )
 
-// checkHistory checks the holds of one path, in the order of Got, against the model,
-// until the deadline. It does so in windows, since leaving out whole holds keeps a
-// correct history correct; and as the windows overlap, each hold is compared with its
-// neighbours. With Illegal comes what is.
+// checkHistory checks the holds of one path, in the order of Got, against the model, until the deadline. It checks overlapping windows. A
+// correct history stays correct without some of its holds, so every window has to be legal, and the overlap compares each hold with its
+// neighbors. If the result is Illegal, it also returns the illegal window.
 func checkHistory(holds []evidence.Hold, room oracle.Room, deadline time.Time) (porcupine.CheckResult, []evidence.Hold) {
 	verdict := porcupine.Ok
 	for from := 0; from < len(holds); from += windowSize - windowOverlap {
@@ -107,9 +106,9 @@ func checkWindow(holds []evidence.Hold, room oracle.Room, deadline time.Time) po
 	return porcupine.CheckOperationsTimeout(modelOf(room), ops, left)
 }
 
-// instant takes an acquisition for done when it returned, and an end when it was called. What a
-// hold is known to have lasted is within what it did, so a correct history is legal like that, too;
-// and there are no orders to search, of which many readers that wait have too many.
+// instant reduces an acquisition to the moment when it returned, and a release to the moment when it was called. A hold is certain to
+// have lasted between these moments, so a correct history stays legal. And there are no orders to search, which many waiting readers
+// would make too numerous.
 func instant(op porcupine.Operation) porcupine.Operation {
 	if op.Input.(operation).kind == opAcquire {
 		op.Call = op.Return

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )
 
-// What may come after what is shown of the oracle; here is how holds become its steps.
+// Tests of the oracle show which steps may follow which. This test shows how holds become steps.
 func TestHistory(t *testing.T) {
 	const mutex, rw, three = oracle.Mutex, oracle.Everybody, 3
 	nested := span(1, 5, 10, 40)

@@ -22,13 +22,13 @@ func perPath(holds []evidence.Hold, paths int) [][]evidence.Hold {
 	return sorted
 }
 
-// ours leaves out the holds that were already lost when Acquire returned them.
+// ours leaves out holds that were already lost when Acquire returned.
 func ours(holds []evidence.Hold) []evidence.Hold {
 	return slices.DeleteFunc(slices.Clone(holds), func(h evidence.Hold) bool { return h.Valid == 0 })
 }
 
-// overlaps counts the holds of one path, in the order of Got, that began while there was no
-// room beside those that were still known to be valid.
+// overlaps counts the holds of one path, in the order of Got, that began although earlier holds were still known to be valid and left no
+// room.
 func overlaps(holds []evidence.Hold, room oracle.Room) (n int64) {
 	var inside []evidence.Hold
 	for _, h := range holds {
@@ -43,9 +43,8 @@ func overlaps(holds []evidence.Hold, room oracle.Room) (n int64) {
 	return n
 }
 
-// meetings sorts the failures to get the kernel's locks of one path: into those that a
-// late holder explains, who was still inside though it had lost the lock or who had
-// died with it, and those that nothing explains.
+// meetings classifies the failed attempts at the kernel's locks of one path. Late ones are explained by a holder that was still inside
+// after it had lost the lock, or that had died. The others are unexplained.
 func meetings(holds []evidence.Hold, room oracle.Room) (late, unexplained int64) {
 	var suspects []evidence.Hold
 	for _, h := range holds {
@@ -68,14 +67,13 @@ func meetings(holds []evidence.Hold, room oracle.Room) (late, unexplained int64)
 	return late, unexplained
 }
 
-// ofWeight are the holds of sections that weigh so much.
+// ofWeight returns the holds of sections with this weight.
 func ofWeight(holds []evidence.Hold, weight int64) []evidence.Hold {
 	return slices.DeleteFunc(slices.Clone(holds), func(h evidence.Hold) bool { return h.Weight != weight })
 }
 
-// stopped finds the holds during which their process was stopped, those of them that
-// were lost, and those that were found valid afterwards though the stop was longer than
-// any lease.
+// stopped counts the holds during which their process was stopped, those of them that were lost, and those that were still valid
+// afterwards although the stop was longer than any lease.
 func stopped(holds []evidence.Hold, stops []Stop, lease time.Duration) (spanned, lost, missing int64) {
 	for _, s := range stops {
 		for _, h := range holds {
@@ -90,9 +88,8 @@ func stopped(holds []evidence.Hold, stops []Stop, lease time.Duration) (spanned,
 	return spanned, lost, missing
 }
 
-// stalls counts the times that a path, of whose holds some are given in the order of Got, was
-// not acquired like these for longer than patience, on top of as much for each disturbance of that
-// time and the length of it. It also returns the longest time.
+// stalls counts the times in which a path was not acquired for longer than patience allows. holds are some holds of the path, in the
+// order of Got. Each disturbance in that time extends the limit by its own length and by patience. It also returns the longest time.
 func stalls(holds []evidence.Hold, begin, end clock.Instant, faults []Disturbance, patience time.Duration,
 ) (n int64, longest time.Duration) {
 	last := begin

@@ -10,21 +10,21 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )
 
-// span is a hold that was released in good order, by process and time.
+// span returns a hold that was released normally.
 func span(process int, token int64, got, until clock.Instant) evidence.Hold {
 	return evidence.Hold{
 		Process: process, ID: int(got), Weight: 1, Token: token, Asked: got - 1, Got: got, Left: until, Valid: until, Over: until + 1,
 	}
 }
 
-// late is a hold that was known to be valid until an instant, and over only later.
+// late returns a hold that was known to be valid until an instant, and was over only later.
 func late(process int, token int64, got, valid, over clock.Instant) evidence.Hold {
 	h := span(process, token, got, over-1)
 	h.Valid, h.Lost = valid, true
 	return h
 }
 
-// killed is a hold whose process was killed at some time after valid.
+// killed returns a hold whose process was killed at some time after valid.
 func killed(process int, token int64, got, valid clock.Instant) evidence.Hold {
 	h := late(process, token, got, valid, valid+2)
 	h.Over, h.Left, h.Lost = 0, 0, false
@@ -36,7 +36,7 @@ func met(h evidence.Hold, from, until clock.Instant) evidence.Hold {
 	return h
 }
 
-// weighing is a hold of another weight.
+// weighing returns the hold with another weight.
 func weighing(weight int64, h evidence.Hold) evidence.Hold {
 	h.Weight = weight
 	return h

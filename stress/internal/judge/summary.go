@@ -1,5 +1,5 @@
-// Package judge reaches the verdict on a run from the evidence: what overlapped, what was
-// lost, who was kept waiting, and whether the history is one of a reentrant, fenced mutex.
+// Package judge decides from the evidence whether a run passes: whether sections overlapped, updates were lost, processes waited too
+// long, and whether the history is one of a reentrant, fenced mutex.
 package judge
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
-// Summarize completes r, which says what the work was, with what the workers of a run
-// without faults tell, nil for one that died, and with what the registers have counted.
+// Summarize fills in the results in r, which already describes the workload. It uses the tallies of the workers, nil for one that died,
+// and the counts of the registers. It is for runs without faults.
 func Summarize(r *report.Result, rule rule.Rule, tallies []*evidence.Tally, counted []int64) {
 	r.Errors = map[string]int64{}
 	t := newTotals(len(tallies))
@@ -67,7 +67,7 @@ func Summarize(r *report.Result, rule rule.Rule, tallies []*evidence.Tally, coun
 	r.Decide()
 }
 
-// jain is Jain's fairness index: 1 if all have the same, 1/n if one has everything.
+// jain returns Jain's fairness index: 1 if all counts are equal, 1/n if one worker has everything.
 func jain(counts []int64) float64 {
 	var sum, squares float64
 	for _, n := range counts {

@@ -105,8 +105,7 @@ func TestJain(t *testing.T) {
 	}
 }
 
-// tallyOf is that of a worker that did so many sections per path, each after a wait of
-// 1 ms, in one second.
+// tallyOf returns the tally of a worker with these numbers of sections per path in one second, each after a wait of 1 ms.
 func tallyOf(sections ...int64) *evidence.Tally {
 	waits := durations.NewHistogram()
 	for _, n := range sections {

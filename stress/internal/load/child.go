@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
-// Children is all worker processes of a run.
+// Children are all worker processes of a run.
 type Children []*Child
 
 // Child is the coordinator's side of one worker.
@@ -37,7 +37,7 @@ func startChildren(life context.Context, cfg Config, paths []string, dir string)
 	return c, nil
 }
 
-// StartChild starts a worker, which the end of life kills.
+// StartChild starts a worker, which is killed at the end of life.
 func StartChild(life context.Context, t Task) (*Child, error) {
 	cmd, err := twin.Command(life, "worker")
 	if err != nil {
@@ -52,7 +52,7 @@ func StartChild(life context.Context, t Task) (*Child, error) {
 	return e, nil
 }
 
-// listen follows the worker until it ends.
+// listen reads the worker's messages until it exits.
 func (e *Child) listen() {
 	isReady := false
 	for {
@@ -92,10 +92,10 @@ func (c Children) tell(order string) {
 	}
 }
 
-// Go lets the workers begin.
+// Go tells the workers to begin.
 func (c Children) Go() { c.tell("go") }
 
-// Stop ends the turns of all workers, and returns when they have reported.
+// Stop tells all workers to stop, and returns when they have reported.
 func (c Children) Stop() {
 	c.tell("stop")
 	c.awaitTallies()
@@ -105,7 +105,7 @@ func (c Children) awaitTallies() {
 	c.await(func(e *Child) <-chan struct{} { return e.reported })
 }
 
-// Dismiss ends the input of the workers and waits until they are gone.
+// Dismiss closes the input of the workers and waits until they have exited.
 func (c Children) Dismiss() {
 	for _, e := range c {
 		_ = e.In.Close()
@@ -113,8 +113,7 @@ func (c Children) Dismiss() {
 	c.await(func(e *Child) <-chan struct{} { return e.gone })
 }
 
-// Tallies are what the workers found; nil for one that did not end well. They are to be
-// dismissed first.
+// Tallies returns the workers' tallies; nil for a worker that did not end normally. Call Dismiss first.
 func (c Children) Tallies() []*evidence.Tally {
 	tallies := make([]*evidence.Tally, len(c))
 	for i, e := range c {

@@ -21,7 +21,7 @@ func (e *Child) Kill() (alive bool) {
 	return alive
 }
 
-// Pause stops the worker and reports whether that has happened.
+// Pause stops the worker with a signal, and reports whether it is stopped.
 func (e *Child) Pause() bool {
 	if child.Pause(e.Cmd.Process) != nil {
 		return false
@@ -38,8 +38,7 @@ func (e *Child) Pause() bool {
 	return true
 }
 
-// paused reports whether all threads have stopped. Where the system does not tell, they
-// are taken to have.
+// paused reports whether all threads have stopped. Where the system does not show that, it reports true.
 func (e *Child) paused() bool {
 	threads := fmt.Sprintf("/proc/%d/task", e.Cmd.Process.Pid)
 	entries, err := os.ReadDir(threads)

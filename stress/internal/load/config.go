@@ -1,5 +1,5 @@
-// Package load lets worker processes hammer a lock and measures it. It has both ends of
-// the pipe between a worker and the coordinator.
+// Package load runs worker processes that contend for a lock, and measures it. It has both ends of the pipe between a worker and the
+// coordinator.
 package load
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// Config is the shape of a run.
+// Config describes a run.
 type Config struct {
 	Store      *store.Store
 	Servers    []string // empty: private servers
@@ -41,17 +41,17 @@ type Config struct {
 	SessionTimeout time.Duration  // zero: the lock's default
 }
 
-// Traced reports whether what passes between the workers and the store is written down and checked.
+// Traced reports whether the requests and answers between the workers and the store are recorded and checked.
 func (c *Config) Traced() bool { return c.Chaos && c.Kind().Tier }
 
 func (c *Config) judging() evidence.Judging {
 	if c.Chaos {
-		return evidence.ByKernel // somebody may be killed inside
+		return evidence.ByKernel // a worker may be killed inside
 	}
 	return evidence.ByCount
 }
 
-// Rule says who may be in a section beside whom.
+// Rule returns which sections may be inside at the same time.
 func (c *Config) Rule() rule.Rule {
 	switch c.Kind().Sort {
 	case store.ReadersWriter:
@@ -62,7 +62,7 @@ func (c *Config) Rule() rule.Rule {
 	return rule.Mutex()
 }
 
-// Kind is that of the lock.
+// Kind returns the kind of the lock.
 func (c *Config) Kind() store.Kind { return c.Store.Locks[c.Lock] }
 
 func (c *Config) options() store.Options {
@@ -72,21 +72,21 @@ func (c *Config) options() store.Options {
 	}
 }
 
-// Shape is what private servers for the run are to be like.
+// Shape returns the requirements on private servers for the run.
 func (c *Config) Shape() store.Shape { return store.Shape{Members: c.Ensemble, Hasty: c.Chaos} }
 
-// Use has the run be on private servers.
+// Use makes the run use private servers.
 func (c *Config) Use(cluster *store.Cluster) {
 	c.Servers, c.Private = cluster.Addrs(), true
 	c.Release, _ = cluster.Members[0].Version()
 }
 
-// Place is where the locks of the run are to be.
+// Place returns the location of the locks.
 func (c *Config) Place() store.Place {
 	return store.Place{Servers: c.Servers, Prefix: c.Prefix, Lock: c.Lock, Paths: c.Paths}
 }
 
-// Result says what the work is. What it showed is not known yet.
+// Result returns a result that describes the workload. Its measurements are still empty.
 func (c *Config) Result() *report.Result {
 	r := &report.Result{
 		Store: c.Store.Name, Lock: c.Lock, Procs: c.Procs, Goroutines: c.Goroutines, Paths: c.Paths,
@@ -101,7 +101,7 @@ func (c *Config) Result() *report.Result {
 	return r
 }
 
-// Environment is where the run is measured.
+// Environment describes the machine and the servers of the measurement.
 func (c *Config) Environment() *report.Environment {
 	e := report.Machine()
 	e.Servers = len(c.Servers)

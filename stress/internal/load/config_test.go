@@ -13,7 +13,7 @@ func TestTheDeadLetGoUnderChaosOnly(t *testing.T) {
 	need.Equal(t, "how it is judged without chaos", (&Config{}).judging(), evidence.ByCount)
 }
 
-// By Zipf 2 the first of many paths is taken in six turns of ten, and by 0 as often as any other.
+// With Zipf 2, the first of many paths gets six acquisitions of ten; with 0, all paths get the same.
 func TestChoiceOfAPath(t *testing.T) {
 	const paths, turns = 100, 10_000
 	for zipf, want := range map[float64]int{0: turns / paths, 2: turns * 61 / 100} {

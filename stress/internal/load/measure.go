@@ -16,8 +16,8 @@ import (
 // deletion that was not answered, and after faults on a busy machine that may need several attempts.
 const leakPatience = 10 * time.Second
 
-// Run measures a lock, right after its baseline if there is to be one. The end of ctx
-// ends the measuring early; what was done by then is judged.
+// Run measures a lock, right after its baseline if one is configured. The end of ctx ends the measurement early; the data collected by
+// then is judged.
 func Run(ctx context.Context, cfg Config) (*report.Result, error) {
 	var baseline *report.Result
 	if cfg.Baseline != "" {
@@ -52,8 +52,8 @@ func Run(ctx context.Context, cfg Config) (*report.Result, error) {
 // calibrated is how long transfers are measured before a run.
 const calibrated = time.Second
 
-// calibrate has the same processes pass the lock on at each release, for a moment, where the lock promises a bound that depends on how long
-// this takes. Else the result is empty.
+// calibrate measures transfers: the same processes pass the lock on at each release for a moment. It does so only if the lock promises a
+// bound that depends on the time of a transfer. Otherwise the result is empty.
 func calibrate(ctx context.Context, cfg Config) (*report.Result, error) {
 	if result := cfg.Result(); !judge.Promises(result) {
 		return result, nil
@@ -62,7 +62,7 @@ func calibrate(ctx context.Context, cfg Config) (*report.Result, error) {
 	return Measure(ctx, cfg)
 }
 
-// Measure runs the workers of one lock and judges it, but for the bound that others tell of.
+// Measure runs the workers of one lock and judges the result, without the bound on absences.
 func Measure(ctx context.Context, cfg Config) (*report.Result, error) {
 	seen, err := cfg.Store.Observe(ctx, cfg.Place())
 	if err != nil {
@@ -90,7 +90,7 @@ func Measure(ctx context.Context, cfg Config) (*report.Result, error) {
 		theirs.Servers = distance.Addrs()
 	}
 
-	// No worker outlives this, whatever happens to it.
+	// The context kills all workers at its end, whatever state they are in.
 	slack := dialTimeout + cfg.Section + DrainTime + leakPatience + 10*time.Second
 	life, kill := context.WithTimeout(context.Background(), cfg.Duration+slack)
 	defer kill()
@@ -102,7 +102,7 @@ func Measure(ctx context.Context, cfg Config) (*report.Result, error) {
 	return workers.perform(ctx, cfg, seen, registers)
 }
 
-// perform is one run of workers that have just been started.
+// perform makes one run with workers that have just been started.
 func (c Children) perform(ctx context.Context, cfg Config, seen store.Observer, registers []*evidence.Register) (*report.Result, error) {
 	c.await(func(e *Child) <-chan struct{} { return e.ready })
 	before, known := seen.Traffic()

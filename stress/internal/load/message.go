@@ -2,7 +2,7 @@ package load
 
 import "github.com/tierlock/tierlock/stress/internal/evidence"
 
-// Task is what one worker is to do.
+// Task tells one worker what to do.
 type Task struct {
 	Config
 	Process   int // from 1
@@ -12,10 +12,9 @@ type Task struct {
 
 // message is one line of a worker's standard output.
 //
-// A worker gets its task on the first line of its standard input, says that it is ready, waits for another one, works,
-// reports, and keeps its session until its input ends, so that the nodes it leaves can
-// be counted. Another line, or the end of the input, stops it early: that is how the
-// coordinator interrupts it and how it notices that the coordinator is gone.
+// A worker reads its task from the first line of its standard input and reports that it is ready. It waits for another line, works, and
+// reports. It keeps its session until its input ends, so that the nodes that it leaves can be counted. Another line, or the end of the
+// input, stops it early. With this the coordinator interrupts it, and it notices the coordinator's death.
 type message struct {
 	Ready bool            `json:",omitempty"`
 	Tally *evidence.Tally `json:",omitempty"`

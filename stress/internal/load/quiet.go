@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// looks are how often the machine is looked at, each after a pause.
+// The load of the machine is sampled looks times, each after a pause.
 const (
 	looks = 20
 	pause = 10 * time.Millisecond
 )
 
-// Quiet reports whether others leave most of the processors alone, at most looks. A system that does not tell counts as quiet.
+// Quiet reports whether other programs leave most of the processors idle in most samples. A system that does not show its load counts as
+// quiet.
 func Quiet() bool {
 	var running []int
 	for range looks {
@@ -26,7 +27,7 @@ func Quiet() bool {
 	return 2*running[looks/2] <= runtime.NumCPU()
 }
 
-// runnable is how many threads of the machine have a processor or want one, without this one.
+// runnable counts the threads of the machine that run or want to run, without this one.
 func runnable() int {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

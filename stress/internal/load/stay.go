@@ -16,7 +16,7 @@ const (
 	carelessEvery = 2 // turns; such a holder writes without looking whether it still has the lock
 )
 
-// witness is what a worker needs to have its holds judged under faults.
+// witness has what a worker needs in order to record its holds for judging under faults.
 type witness struct {
 	worker  *worker
 	journal *evidence.Journal
@@ -32,8 +32,7 @@ func newWitness(w *worker) (*witness, error) {
 	return &witness{worker: w, journal: j, fence: fence}, err
 }
 
-// turn acquires the lock, goes through one section and releases, and writes down what
-// it saw.
+// turn acquires the lock, runs one section and releases, and records what it saw.
 func (w *witness) turn(ctx context.Context, random *rand.Rand, acquire store.Contender, path int) error {
 	weight := w.worker.rule.Draw(random)
 	asked := clock.Now()
@@ -62,7 +61,7 @@ type stay struct {
 	random  *rand.Rand
 }
 
-// look asks whether the lock is still ours.
+// look checks whether the lock is still held, and records the answer.
 func (s *stay) look() bool {
 	at := clock.Now() // before the question: a process can be stopped in between
 	if s.held.Err() != nil {
@@ -73,8 +72,8 @@ func (s *stay) look() bool {
 	return true
 }
 
-// visit is the critical section. It does not end early when the lock is lost: the
-// looks and the fence are what is tested.
+// visit is the critical section. It does not end early when the lock is lost, because the checks of the hold and the fence are what is
+// tested.
 func (s *stay) visit(ctx context.Context) error {
 	from := clock.Now()
 	section, err := s.witness.worker.registers[s.Path].Enter(s.Weight)
@@ -90,8 +89,7 @@ func (s *stay) visit(ctx context.Context) error {
 	return errors.Join(err, left)
 }
 
-// pass goes through the fence: it adds one to the registers if it may, and else reads them
-// twice.
+// pass accesses the fence: an exclusive section increments the registers, and a shared one reads them twice.
 func (s *stay) pass(ctx context.Context) error {
 	begin, end := s.witness.fence.Read, s.witness.fence.Write
 	access := evidence.Access{Path: s.Path, Token: s.Token, Process: int64(s.Process)}
@@ -124,15 +122,14 @@ func (s *stay) ask(call func(evidence.Access, *evidence.Answer) error, access ev
 		return err
 	}
 	if answer.Refused {
-		// A higher token has come, so its owner has the lock, so our lease is over.
+		// A higher token was used, so its owner has acquired the lock, and our lease must be over.
 		s.Refused = true
 		s.Blind = s.look()
 	}
 	return nil
 }
 
-// reenter acquires the lock again, if it is of a kind that can be: as it is held, or to read
-// what it may write.
+// reenter acquires the lock again, if its kind allows that: in the same mode, or as a reader within a writer's hold.
 func (s *stay) reenter(ctx context.Context) error {
 	outer, ok := s.held.(interface {
 		Context(ctx context.Context) context.Context
@@ -166,7 +163,7 @@ func (s *stay) release() error {
 	return s.judgeLoss(err)
 }
 
-// judgeLoss keeps what an error of Release says about the hold.
+// judgeLoss records what an error of Release says about the hold.
 func (s *stay) judgeLoss(err error) error {
 	if errors.Is(err, store.ErrLost) {
 		s.Lost = true

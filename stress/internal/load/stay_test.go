@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store/storetest"
 )
 
-// lateHold is one that is lost after some looks.
+// lateHold is a hold that is lost after some checks.
 type lateHold struct {
 	storetest.Hold
 	looks int
@@ -67,7 +67,7 @@ func newTestWitness(t *testing.T) (*witness, *evidence.Fence) {
 	return witness, f
 }
 
-// turn is one with h, as it was written down.
+// turn makes one acquisition with h and returns its record.
 func turn(t *testing.T, w *witness, h store.Hold) evidence.Hold {
 	t.Helper()
 	acquire := func(context.Context, int64) (store.Hold, error) { return h, nil }

@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// contend is the life of one goroutine: turn after turn, each on a path at random.
+// contend is the loop of one goroutine: acquisition after acquisition, each on a random path.
 func (w *worker) contend(ctx context.Context, goroutine int) {
 	random := rand.New(rand.NewPCG(w.task.Seed, uint64(w.task.Process)<<32|uint64(goroutine)))
 	contenders := make([]store.Contender, len(w.task.LockPaths))
@@ -36,7 +36,7 @@ func (w *worker) contend(ctx context.Context, goroutine int) {
 	}
 }
 
-// chooser returns what chooses one of n paths.
+// chooser returns a function that chooses one of n paths.
 func (c *Config) chooser(random *rand.Rand, n int) func() int {
 	if c.Zipf == 0 {
 		return func() int { return random.IntN(n) }
@@ -52,8 +52,7 @@ func (w *worker) takeTurn(ctx context.Context, random *rand.Rand, acquire store.
 	return w.turn(ctx, acquire, path, w.rule.Draw(random), goroutine)
 }
 
-// turn acquires the lock, goes through one section and releases. Its error is not about
-// a lock that was lost.
+// turn acquires the lock, runs one section and releases. A lost lock is not an error here.
 func (w *worker) turn(ctx context.Context, acquire store.Contender, path int, weight int64, goroutine int) error {
 	asked := clock.Tick()
 	h, err := acquire(ctx, weight)
@@ -80,7 +79,7 @@ func (w *worker) turn(ctx context.Context, acquire store.Contender, path int, we
 	return errors.Join(err, released)
 }
 
-// countLate counts a turn that came after the end of the run.
+// countLate counts an acquisition that came after the end of the run.
 func (w *worker) countLate() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +92,7 @@ func (w *worker) countRelease(took time.Duration) {
 	w.releases.Keep(took)
 }
 
-// visit is what one section showed.
+// visit is the record of one section.
 type visit struct {
 	overlap, regression, torn, lost, completed bool
 
@@ -172,7 +171,7 @@ func (w *worker) fail(err error) {
 	w.found.Errors[kind(err)]++
 }
 
-// kind is the text of the error at the root of err, which has no path or address in it.
+// kind returns the text of the error at the root of err, which has no path or address in it.
 func kind(err error) string {
 	for {
 		switch e := err.(type) { //nolint:errorlint // this is the walk along the chain

@@ -24,12 +24,11 @@ const (
 	dialTimeout  = 10 * time.Second
 	dialPatience = time.Minute           // under chaos, where the server may be about to start, on a busy machine
 	retryPause   = 10 * time.Millisecond // after a failed attempt
-	// DrainTime is for the turns that were under way when the run ended.
+	// DrainTime is the time for acquisitions that were under way when the run ended.
 	DrainTime = 20 * time.Second
 )
 
-// BeWorker does the work and exits, if this process was started as a worker. The main
-// function calls it first.
+// If this process was started as a worker, BeWorker does the work and exits. The main function calls it first.
 func BeWorker() {
 	if twin.Role() == "" {
 		return
@@ -77,7 +76,7 @@ func dial(t Task) (store.Locker, error) {
 	return kind.Dial(ctx, options)
 }
 
-// obey follows the orders that come in until they end.
+// obey executes orders until they end.
 func obey(t Task, locker store.Locker, orders *bufio.Scanner) error {
 	w, err := newWorker(t, locker)
 	if err != nil {

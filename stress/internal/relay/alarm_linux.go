@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm waits for a moment as exactly as the kernel can. The timers of package time are
-// rounded up to a millisecond where nothing else wakes the process.
+// alarm waits as precisely as the kernel can. The timers of package time are rounded up to a millisecond unless something else wakes the
+// process.
 type alarm struct {
 	fd   int // of file, whose own method would make it block a thread
 	file *os.File

@@ -4,7 +4,7 @@ package relay
 
 import "time"
 
-// alarm waits for a moment.
+// alarm waits with the timers of package time.
 type alarm struct{}
 
 func newAlarm() (*alarm, error) { return &alarm{}, nil }

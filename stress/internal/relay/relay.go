@@ -1,4 +1,4 @@
-// Package relay puts a distance, and now and then a fault, between clients and servers.
+// Package relay simulates distance, and faults, between clients and servers.
 package relay
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// Relay is all that connects its clients with the servers, so that their connections can
-// be cut while those of others live on, and so that the servers can be far away.
+// Relay carries all connections between its clients and the servers. It can cut them without affecting those of other clients, and delay
+// them as if the servers were far away.
 type Relay struct {
 	delay     time.Duration // one way
 	listeners []net.Listener
@@ -26,8 +26,7 @@ type Relay struct {
 	last     chan struct{} // closed by the request after which no other passes; nil if none is to be the last
 }
 
-// New returns a relay to the targets, whose bytes take the delay each way on top of what
-// they take anyway.
+// New returns a relay to the targets, which delays all bytes by the given time in each direction.
 func New(targets []string, delay time.Duration) (*Relay, error) {
 	r := &Relay{delay: delay, conns: make(map[net.Conn]struct{})}
 	r.requests.Set()
@@ -44,7 +43,7 @@ func New(targets []string, delay time.Duration) (*Relay, error) {
 	return r, nil
 }
 
-// Addrs are where the clients find the targets, in the same order.
+// Addrs returns the addresses at which clients reach the targets, in the same order.
 func (r *Relay) Addrs() []string {
 	var addrs []string
 	for _, l := range r.listeners {
@@ -53,7 +52,7 @@ func (r *Relay) Addrs() []string {
 	return addrs
 }
 
-// Cut closes all connections, and new ones at once until Heal.
+// Cut closes all connections, and refuses new ones until Heal.
 func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,16 +62,16 @@ func (r *Relay) Cut() {
 	}
 }
 
-// Mute keeps the connections open and passes nothing on until Heal.
+// Mute keeps the connections open and forwards nothing until Heal.
 func (r *Relay) Mute() {
 	r.requests.Clear()
 	r.answers.Clear()
 }
 
-// MuteAnswers passes requests on and keeps their answers until Answer or Heal. Cut loses them.
+// MuteAnswers forwards requests and withholds their answers until Answer or Heal. Cut discards the answers.
 func (r *Relay) MuteAnswers() { r.answers.Clear() }
 
-// LastRequest passes one more request on, and no other one until Heal. The channel is closed when that request has passed.
+// LastRequest forwards one more request, and no other one until Heal. The channel is closed when that request was forwarded.
 func (r *Relay) LastRequest() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,10 +79,10 @@ func (r *Relay) LastRequest() <-chan struct{} {
 	return r.last
 }
 
-// Answer passes answers on again.
+// Answer forwards answers again.
 func (r *Relay) Answer() { r.answers.Set() }
 
-// Heal undoes all of them.
+// Heal ends all faults.
 func (r *Relay) Heal() {
 	r.mu.Lock()
 	r.refusing, r.last = false, nil
@@ -102,7 +101,7 @@ func (r *Relay) serve(l net.Listener, target string) {
 	}
 }
 
-// join carries the bytes of one connection until either side ends it.
+// join forwards the bytes of one connection until either side ends it.
 func (r *Relay) join(client net.Conn, target string) {
 	defer r.drop(client)
 	if !r.admit(client) {
@@ -120,7 +119,7 @@ func (r *Relay) join(client net.Conn, target string) {
 	r.pump(client, server, &r.answers, func() {})
 }
 
-// asked notes that a request is about to pass.
+// asked records that a request is about to be forwarded.
 func (r *Relay) asked() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,18 +130,17 @@ func (r *Relay) asked() {
 	}
 }
 
-// flight is bytes that arrived together, and leave together.
+// flight is a piece of data that arrived at one time, and is forwarded at one time.
 type flight struct {
 	due   time.Time
 	bytes []byte
 }
 
-// maxFlights bounds what is under way in one direction, in case nothing leaves for long.
-// It is far more than a delay takes.
+// maxFlights bounds the data under way in one direction, in case nothing is forwarded for long. It is far more than a delay needs.
 const maxFlights = 1 << 12
 
-// pump carries bytes until there are no more and then closes both ends, so that the
-// other direction ends, too. What was under way arrives before the end does.
+// pump forwards bytes until there are no more, and then closes both ends, so that the other direction ends, too. Data under way arrives
+// before the end of the connection.
 func (r *Relay) pump(to, from net.Conn, flowing *mutexbool.Bool, passes func()) {
 	defer to.Close()
 	defer from.Close()
@@ -166,7 +164,7 @@ func (r *Relay) pump(to, from net.Conn, flowing *mutexbool.Bool, passes func()) 
 	}
 }
 
-// launch takes bytes as they come, however many are under way.
+// launch reads bytes as they come.
 func (r *Relay) launch(flights chan<- flight, from net.Conn) {
 	defer close(flights)
 	buffer := make([]byte, 32<<10)
@@ -198,7 +196,7 @@ func (r *Relay) drop(c net.Conn) {
 	delete(r.conns, c)
 }
 
-// Close ends all connections and, when what was under way is due, leaves no goroutine.
+// Close ends all connections. It returns after data under way was due, and leaves no goroutine.
 func (r *Relay) Close() error {
 	var errs []error
 	for _, l := range r.listeners {

@@ -85,7 +85,7 @@ func TestEndArrivesAfterWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// pumped is the two ends of one direction of a relay.
+// pumped returns the two ends of one direction of a relay.
 func pumped(t *testing.T, delay time.Duration) (near, remote net.Conn) {
 	t.Helper()
 	r := need.Get(New(nil, delay))(t)
@@ -99,7 +99,7 @@ func pumped(t *testing.T, delay time.Duration) (near, remote net.Conn) {
 	return near, remote
 }
 
-// newTestRelay is a relay to a server that answers what it is sent.
+// newTestRelay returns a relay to an echo server.
 func newTestRelay(t *testing.T) *Relay {
 	t.Helper()
 	server := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

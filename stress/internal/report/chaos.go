@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Chaos is what a run with faults found beyond the rest. Durations are in nanoseconds.
+// Chaos is the additional result of a run with faults. Durations are in nanoseconds.
 type Chaos struct {
 	SessionTimeout int64            `json:"session_timeout_ns"`
 	Faults         map[string]int64 `json:"faults"`
@@ -35,10 +35,10 @@ type Chaos struct {
 	Undecided   string `json:"undecided,omitempty"`       // the first that none explains of some orders, where there are too many
 }
 
-// Illegal reports whether the history is not one of a lock.
+// Illegal reports whether no legal order explains the history.
 func (c *Chaos) Illegal() bool { return c.History == "Illegal" }
 
-// violations are those that only faults can bring about; c is nil without.
+// violations returns the violations that only faults can cause; c is nil in a run without faults.
 func (c *Chaos) violations() []violation {
 	if c == nil {
 		return nil
@@ -62,7 +62,7 @@ func (c *Chaos) violations() []violation {
 	return append(v, violation{c.Stalls, "times that a path was not acquired for longer than the faults explain"})
 }
 
-// rows writes what a run with faults has to tell.
+// rows writes the rows of a run with faults.
 func (c *Chaos) rows(row func(name, format string, args ...any)) {
 	var faults []string
 	for _, kind := range slices.Sorted(maps.Keys(c.Faults)) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Environment is where something was measured. What is not known is empty.
+// Environment describes where something was measured. Unknown fields are empty.
 type Environment struct {
 	Date       time.Time `json:"date"`
 	Commit     string    `json:"commit,omitempty"`
@@ -27,7 +27,7 @@ type Environment struct {
 	Sync       string    `json:"fsync"`
 }
 
-// Machine is the environment as far as this machine knows it.
+// Machine returns the environment as far as it can be detected.
 func Machine() *Environment {
 	return &Environment{
 		Date: time.Now().UTC().Truncate(time.Second), Commit: commit(), Go: runtime.Version(),
@@ -35,7 +35,7 @@ func Machine() *Environment {
 	}
 }
 
-// commit is that of the sources, if go build was told to note it.
+// commit returns the commit of the sources, if go build has recorded it.
 func commit() (text string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -55,7 +55,7 @@ func commit() (text string) {
 	return text + changed
 }
 
-// processor is the model on Linux, and the architecture elsewhere.
+// processor returns the model on Linux, and the architecture elsewhere.
 func processor() string {
 	file, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -70,7 +70,7 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-// Fact is a property of where the measuring was done.
+// Fact is a property of an environment.
 type Fact struct{ Name, Value string }
 
 // Facts lists what is known.

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Amount has three significant digits, and zeros and separators as needed.
+// Amount formats a number with three significant digits, and with zeros and separators as needed.
 func Amount(v float64) string { return Rounded(v, 3) }
 
-// Rounded has so many significant digits, and zeros and separators as needed.
+// Rounded formats a number with a number of significant digits, and with zeros and separators as needed.
 func Rounded(v float64, digits int) string {
 	if v == 0 {
 		return "0"
@@ -34,7 +34,7 @@ func grouped(digits string) string {
 	return digits
 }
 
-// Duration has three significant digits and a unit.
+// Duration formats a duration with three significant digits and a unit.
 func Duration(d time.Duration) string {
 	for _, unit := range []struct {
 		size time.Duration

@@ -1,4 +1,4 @@
-// Package report is what a run found, and how it is said: as JSON, and as text. Package page draws it.
+// Package report has the result of a run and prints it, as JSON and as text. Package page draws it.
 package report
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/durations"
 )
 
-// Result is what a run found. Durations are in nanoseconds.
+// Result is the result of a run. Durations are in nanoseconds.
 type Result struct {
 	Store      string  `json:"store"`
 	Lock       string  `json:"lock"`
@@ -42,8 +42,8 @@ type Result struct {
 	Curve    []durations.Quantile `json:"wait_curve"`
 	Release  *durations.Quantiles `json:"release_ns"`  // from the end of a section to the return of Release; null without an RTT
 	HandOver durations.Quantiles  `json:"handover_ns"` // from the end of a section to the next one, in another process
-	// Away is how long processes were without the lock while others had it; null where
-	// they do not want it all the time.
+	// Away is how long processes were without the lock while others had it. It is null in runs in which processes do not want the lock all
+	// the time.
 	Away       *durations.Quantiles `json:"away_ns"`
 	Absences   int64                `json:"absences,omitempty"`      // how many these were
 	AwayBound  int64                `json:"away_bound_ns,omitempty"` // what the lock promises of it, if it does
@@ -72,7 +72,7 @@ type Result struct {
 	Verdict  string  `json:"verdict"` // PASS or FAIL
 }
 
-// Side is what the readers did, or the writers.
+// Side is the result of the readers, or of the writers.
 type Side struct {
 	Acquisitions int64               `json:"acquisitions"`
 	PerSecond    float64             `json:"per_second"`
@@ -89,7 +89,7 @@ func (r *Result) Decide() {
 	}
 }
 
-// Compare sets the result beside that of another lock.
+// Compare adds the result of another lock as the baseline.
 func (r *Result) Compare(baseline *Result) {
 	r.Baseline = baseline
 	if baseline.PerSecond > 0 {
@@ -97,13 +97,13 @@ func (r *Result) Compare(baseline *Result) {
 	}
 }
 
-// violation is what must not be: n times what.
+// violation is a broken promise, and how often it was broken.
 type violation struct {
 	n    int64
 	what string
 }
 
-// Violations says why the run fails; none if it passes.
+// Violations returns why the run fails, and nothing if it passes.
 func (r *Result) Violations() []string {
 	var found []string
 	for _, v := range append(r.Chaos.violations(), []violation{

@@ -72,7 +72,7 @@ func (r *Result) print(w io.Writer) error {
 	return err
 }
 
-// lockText says more of the lock than its kind.
+// lockText describes the lock in more detail than its kind.
 func (r *Result) lockText() string {
 	switch {
 	case r.Reads != nil:
@@ -93,7 +93,7 @@ func (r *Result) usageText() string {
 	return fmt.Sprintf("in the section %.1f %% of the time", 100*r.Busy)
 }
 
-// row writes what one side did; s is nil where there are no sides.
+// row prints the result of one side; s is nil for locks without readers and writers.
 func (s *Side) row(name string, row func(name, format string, args ...any)) {
 	if s == nil {
 		return
@@ -116,7 +116,7 @@ func (r *Result) handOverText() string {
 	return text
 }
 
-// ns is a number of nanoseconds in three or four digits.
+// ns rounds a number of nanoseconds to three or four digits.
 func ns(n int64) time.Duration {
 	d := time.Duration(n)
 	for unit := time.Duration(1); unit <= time.Second; unit *= 10 {

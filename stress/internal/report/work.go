@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// names are those of the locks for people.
+// names are the readable names of locks.
 var names = map[string]string{
 	"mutex": "tierlock", "rw": "RWMutex", "semaphore": "Semaphore", "zk": "zk.Lock", "etcd": "concurrency.Mutex",
 	"advisory": "pg_advisory_lock", "version": "a version column", "redislock": "bsm/redislock",
 }
 
-// NameOf returns the name of a kind of lock for people.
+// NameOf returns the readable name of a kind of lock.
 func NameOf(lock string) string {
 	if name, ok := names[lock]; ok {
 		return name
@@ -19,7 +19,7 @@ func NameOf(lock string) string {
 	return lock
 }
 
-// Work says what the processes did.
+// Work describes the workload in a sentence.
 func (r *Result) Work() string {
 	text := fmt.Sprintf("%d × %d%s", r.Procs, r.Goroutines, r.lockText())
 	if r.Paths > 1 {

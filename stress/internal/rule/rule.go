@@ -1,4 +1,4 @@
-// Package rule says which sections there are on a lock path.
+// Package rule defines which sections may be inside a lock at the same time.
 package rule
 
 import (
@@ -8,22 +8,22 @@ import (
 	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
-// Rule is the room of a lock path, and how heavy its sections are.
+// Rule is the room of a lock path, and the weights of its sections.
 type Rule struct {
 	oracle.Room
 	Shares []Share // of all sections, which come to 1
 }
 
-// Share is that of the sections of one weight.
+// Share is the proportion of sections that have one weight.
 type Share struct {
 	Weight int64
 	Of     float64
 }
 
-// Mutex has every section alone.
+// Mutex is the rule that every section is alone.
 func Mutex() Rule { return Rule{oracle.Mutex, []Share{{1, 1}}} }
 
-// ReadersWriter is for any number of readers or one writer. Of the sections a share reads.
+// ReadersWriter is the rule for any number of readers or one writer. reads is the proportion of sections that read.
 func ReadersWriter(reads float64) Rule {
 	r := Rule{Room: oracle.Everybody}
 	for _, s := range []Share{{1, reads}, {oracle.Everybody, 1 - reads}} {
@@ -34,7 +34,7 @@ func ReadersWriter(reads float64) Rule {
 	return r
 }
 
-// Permits is for so many permits. A section takes from one to so many of them.
+// Permits is the rule for n permits. A section takes between one and most of them.
 func Permits(n, most int) Rule {
 	r := Rule{Room: oracle.Room(n)}
 	for i := range most {
@@ -43,7 +43,7 @@ func Permits(n, most int) Rule {
 	return r
 }
 
-// Used is what a section takes of the room in so much time: nothing if that has no end.
+// Used returns how much of the room a section uses in a time: nothing if the room is unlimited.
 func (r Rule) Used(weight int64, inside time.Duration) time.Duration {
 	if r.Room == oracle.Everybody {
 		return 0
@@ -51,7 +51,7 @@ func (r Rule) Used(weight int64, inside time.Duration) time.Duration {
 	return inside * time.Duration(weight)
 }
 
-// Draw is the weight of a section.
+// Draw draws the weight of a section.
 func (r Rule) Draw(random *rand.Rand) int64 {
 	last := len(r.Shares) - 1
 	if last == 0 { // the shortest turns would notice a random number

@@ -22,14 +22,14 @@ var Etcd = &Store{
 	Baselines: []string{"etcd", "etcd-local"},
 	Start:     startEtcd,
 	Observe:   observeEtcd,
-	// In whole seconds, and more than the server's least with its ticks.
+	// It is in whole seconds, and longer than the server's minimum for these ticks.
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(2+random.IntN(3)) * time.Second },
 	Model:        trace.Rules{},
 }
 
 const noEtcd = none("etcd")
 
-// startEtcd starts servers that tick as in production, unless they are to be hasty.
+// startEtcd starts servers with production ticks, unless shape is hasty.
 func startEtcd(ctx context.Context, shape Shape) (*Cluster, error) {
 	cfg := etcdserver.Config{TickTime: 100 * time.Millisecond}
 	if shape.Hasty {
@@ -42,7 +42,7 @@ func startEtcd(ctx context.Context, shape Shape) (*Cluster, error) {
 	return &Cluster{Ensemble: ensemble, Isolate: ensemble.Isolate, Heal: ensemble.Heal, Revokes: true}, nil
 }
 
-// connectEtcd does not wait for a connection.
+// connectEtcd returns a client without waiting for its connection.
 func connectEtcd(servers []string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: servers, Logger: zap.NewNop(),

@@ -21,13 +21,11 @@ func openEtcd(ctx context.Context, o Options) (*tier.Registry, func() error, err
 	return opened(locks, err, client.Close)
 }
 
-// mutexTTL is what tier's lease has by default, in seconds.
+// mutexTTL is the default TTL of etcdlock, in seconds.
 const mutexTTL = 15
 
-// etcdMutexes is what tierlock is compared with on etcd: the client library's own mutex, one
-// per goroutine. The sessions are idle ones, as many as there are goroutines: a mutex puts the
-// name of its session into the queue, so that two goroutines that shared one would both be let
-// in.
+// etcdMutexes are the baseline on etcd: the client library's own mutex, one per goroutine. Each goroutine has a session of its own, taken
+// from the idle ones: a mutex uses the name of its session as its key, so two goroutines with the same session would both get in.
 type etcdMutexes struct {
 	client   *clientv3.Client
 	sessions chan *concurrency.Session
@@ -49,7 +47,7 @@ func dialEtcdMutexes(ctx context.Context, o Options) (Locker, error) {
 	return l, nil
 }
 
-// openSession bounds what is asked for, not the session.
+// openSession opens a session. ctx bounds the requests, not the session.
 func openSession(ctx context.Context, client *clientv3.Client) (*concurrency.Session, error) {
 	lease, err := client.Grant(ctx, mutexTTL)
 	if err != nil {
@@ -58,7 +56,7 @@ func openSession(ctx context.Context, client *clientv3.Client) (*concurrency.Ses
 	return concurrency.NewSession(client, concurrency.WithLease(lease.ID), concurrency.WithTTL(mutexTTL))
 }
 
-// Close ends the sessions that are idle: all, but for goroutines that are stuck.
+// Close ends all idle sessions; only goroutines that are stuck keep theirs.
 func (l etcdMutexes) Close() error {
 	for {
 		select {
@@ -81,7 +79,7 @@ func (l etcdMutexes) Contender(path string) (Contender, error) {
 		s := <-l.sessions // there is one for each goroutine
 		mutex := concurrency.NewMutex(s, path)
 		if err := mutex.Lock(ctx); err != nil {
-			// A request that was given up may have created the key.
+			// A cancelled request may have created the key.
 			_, err2 := l.client.Delete(l.client.Ctx(), mutex.Key())
 			l.sessions <- s
 			return nil, errors.Join(err, err2)

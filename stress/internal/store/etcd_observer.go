@@ -31,7 +31,7 @@ func observeEtcd(ctx context.Context, place Place) (Observer, error) {
 	return o, nil
 }
 
-// Renew is for the client library, which waits ever longer before it dials again.
+// Renew opens another client, because after an outage the old one waits longer and longer before it dials again.
 func (o *etcdObserver) Renew(context.Context) error {
 	client, err := connectEtcd(o.servers)
 	if err != nil {
@@ -60,7 +60,7 @@ func (o *etcdObserver) Close() {
 	_ = o.client.Close()
 }
 
-// Traffic counts messages as packets, and what is in the servers' log as writes.
+// Traffic counts messages as packets, and entries in the servers' log as writes.
 func (o *etcdObserver) Traffic() (sum Traffic, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
@@ -79,7 +79,7 @@ func (o *etcdObserver) Traffic() (sum Traffic, ok bool) {
 	return sum, true
 }
 
-// messages is how many a server has received from clients, and sent to them.
+// messages returns how many messages a server has received from clients and sent to them.
 func messages(ctx context.Context, server string) (int64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+server+"/metrics", nil)
 	if err != nil {

@@ -18,7 +18,7 @@ type Kind struct {
 	Tier bool // it is one of package tier, with a hand-off budget and lingering
 }
 
-// Sort says what a lock is.
+// Sort is a sort of lock: mutex, reader/writer lock, or semaphore.
 type Sort int
 
 // The sorts of locks.
@@ -30,7 +30,7 @@ const (
 
 func (s Sort) String() string { return [...]string{"mutex", "rw", "semaphore"}[s] }
 
-// locksOf returns package tier's locks, of the sorts that a store has, and what others would take, which are mutexes.
+// locksOf returns the kinds of locks of a store: those of package tier, for the given sorts, and the mutexes of other libraries.
 func locksOf(open open, sorts []Sort, others map[string]Dial) map[string]Kind {
 	locks := map[string]Kind{}
 	for _, s := range sorts {
@@ -48,10 +48,11 @@ func locksOf(open open, sorts []Sort, others map[string]Dial) map[string]Kind {
 	return locks
 }
 
-// open connects a process with package tier's locks on a store. What disconnect ends is left when they are closed.
+// open connects a process to a store and returns its registry. disconnect is called after the registry is closed, and ends everything
+// else.
 type open func(ctx context.Context, o Options) (locks *tier.Registry, disconnect func() error, err error)
 
-// opened is what an open returns once it has a connection: if the locks cannot be had, nothing is left of that.
+// opened returns what an open has to return once it has a connection. After an error it disconnects.
 func opened(locks *tier.Registry, err error, disconnect func() error) (*tier.Registry, func() error, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, disconnect())
@@ -59,10 +60,10 @@ func opened(locks *tier.Registry, err error, disconnect func() error) (*tier.Reg
 	return locks, disconnect, nil
 }
 
-// Dial connects a worker process with the lock under test.
+// Dial connects a worker process to the store for the lock under test.
 type Dial func(ctx context.Context, options Options) (Locker, error)
 
-// Options are those of a lock. A store's baseline knows none but the first two.
+// Options are those of a lock. A baseline ignores all but the first two.
 type Options struct {
 	Servers        []string
 	Goroutines     int            // that may have, or wait for, a lock at a time
@@ -75,12 +76,12 @@ type Options struct {
 
 // Locker is one worker process's connection to the lock under test.
 type Locker interface {
-	// Contender returns what one goroutine uses to acquire path, again and again.
+	// Contender returns a function with which one goroutine acquires path again and again.
 	Contender(path string) (Contender, error)
 	Close() error
 }
 
-// Contender acquires a lock for a section of a weight, which package rule explains.
+// Contender acquires a lock for a section with a weight, as defined in package rule.
 type Contender func(ctx context.Context, weight int64) (Hold, error)
 
 // Hold is one acquisition.
@@ -91,10 +92,10 @@ type Hold interface {
 	Release() error
 }
 
-// ErrLost is what Err and Release return, perhaps wrapped, if the lock was lost.
+// Err and Release return ErrLost, perhaps wrapped, if the lock was lost.
 var ErrLost = tier.ErrLost
 
-// contend makes a Contender of a mutex's Acquire, which returns a type of its own.
+// contend turns the Acquire of a mutex, whose result is a type of its own, into a Contender.
 func contend[H Hold](acquire func(context.Context) (H, error)) Contender {
 	return func(ctx context.Context, _ int64) (Hold, error) {
 		h, err := acquire(ctx)
@@ -105,7 +106,7 @@ func contend[H Hold](acquire func(context.Context) (H, error)) Contender {
 	}
 }
 
-// tiered is package tier's locks, of one sort, over whatever store.
+// tiered is a locker for package tier's locks of one sort, on any store.
 type tiered struct {
 	*tier.Registry
 	sort       Sort
@@ -125,7 +126,7 @@ func (l tiered) Contender(path string) (Contender, error) {
 	return contend(l.Mutex(path).Acquire), nil
 }
 
-// contendEither reads, unless the section is to be alone.
+// contendEither acquires for reading, unless the section has to be alone.
 func contendEither(m *tier.RWMutex) Contender {
 	write, read := contend(m.Writer().Acquire), contend(m.Reader().Acquire)
 	return func(ctx context.Context, weight int64) (Hold, error) {
@@ -147,7 +148,7 @@ func contendSome(s *tier.Semaphore) Contender {
 	}
 }
 
-// permits are no ownership that can be entered again, and their tokens no fence.
+// permits are a hold of several permits. It is not reentrant, and its tokens are no fence.
 type permits struct{ all *tier.Permits }
 
 func (permits) Token() int64            { return 0 }
@@ -181,7 +182,7 @@ func (o Options) registry() (options []tier.RegistryOption) {
 	return options
 }
 
-// peer is what others would take, in one process.
+// peer is one process's connection for the lock of another library.
 type peer struct {
 	contender func(path string) Contender
 	close     func() error
@@ -190,8 +191,8 @@ type peer struct {
 func (p peer) Contender(path string) (Contender, error) { return p.contender(path), nil }
 func (p peer) Close() error                             { return p.close() }
 
-// local puts a mutex of the process in front of a lock, as a team does that wants one contender for each process. The lock is
-// dialled for one goroutine, hence has one connection or session, and serves one path at a time.
+// local puts a mutex in front of a lock, as a team does that wants one contender for each process. The lock is dialed for one goroutine.
+// It therefore has one connection or session, and serves one path at a time.
 func local(dial Dial) Dial {
 	return func(ctx context.Context, o Options) (Locker, error) {
 		o.Goroutines = 1
@@ -215,7 +216,7 @@ func (l localLocker) Contender(path string) (Contender, error) {
 	}
 	return func(ctx context.Context, weight int64) (Hold, error) {
 		l.mutex.Lock()
-		err := ctx.Err() // it may have ended during the wait, of which the mutex knows nothing
+		err := ctx.Err() // ctx may have ended during the wait for the mutex, which ignores it
 		if err == nil {
 			var h Hold
 			if h, err = acquire(ctx, weight); err == nil {
@@ -237,7 +238,7 @@ func (h localHold) Release() error {
 	return h.Hold.Release()
 }
 
-// plain is a hold that has no token and never tells of its loss: how it is released is all there is to it.
+// plain is a hold without a token that does not report its loss. It consists of its release function.
 type plain func() error
 
 func (plain) Token() int64          { return 0 }

@@ -38,8 +38,8 @@ func TestOnZooKeeper(t *testing.T) {
 	testLocks(t, ZooKeeper, childtest.Start(t, zkserver.Start, zkserver.Config{}).Addr())
 }
 
-// testLocks: processes exclude one another, an observer sees who has the lock, or a permit, and nothing
-// is left of requests that were given up, or came through.
+// testLocks checks that processes exclude one another, that an observer sees which process has the lock or a permit, and that cancelled
+// and successful requests leave nothing.
 func testLocks(t *testing.T, s *Store, server string) {
 	for lock, kind := range s.Locks {
 		if lock == "zk" || lock == "zk-local" { // which know no context
@@ -65,7 +65,7 @@ func testLocks(t *testing.T, s *Store, server string) {
 	}
 }
 
-// contender is that of a process of its own.
+// contender returns the contender of a process of its own.
 func contender(t *testing.T, s *Store, lock, server, path string) Contender {
 	t.Helper()
 	locker := need.Get(s.Locks[lock].Dial(t.Context(), Options{Servers: []string{server}, Goroutines: 1, Permits: 3}))(t)
@@ -73,7 +73,8 @@ func contender(t *testing.T, s *Store, lock, server, path string) Contender {
 	return need.Get(locker.Contender(path))(t)
 }
 
-// testTraffic: a lock of which a turn is two writes is seen to write as often, and, where a store tells of its packets, they grow.
+// testTraffic checks that a lock whose acquisition takes two writes shows as many writes, and that packets are counted if the store
+// reports them.
 func testTraffic(t *testing.T, s *Store, lock, server string, packets bool) {
 	t.Helper()
 	o := need.Get(s.Observe(t.Context(), Place{Servers: []string{server}, Lock: lock, Paths: 1}))(t)

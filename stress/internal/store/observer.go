@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Place is where the locks of a run are to be.
+// Place is the location of the locks of a run.
 type Place struct {
 	Servers []string
 	Prefix  string // of all paths, "" or "/..."
@@ -15,7 +15,7 @@ type Place struct {
 	Paths   int
 }
 
-// site is where the locks of one run are.
+// site has the servers and paths of one run.
 type site struct {
 	servers []string
 	base    string   // of the lock paths, of this run alone
@@ -30,32 +30,30 @@ func (p Place) site() site {
 	return s
 }
 
-// Paths are those of the locks.
+// Paths returns the paths of the locks.
 func (s site) Paths() []string { return s.paths }
 
-// Observer is the coordinator's own view of the store.
+// Observer is the coordinator's own connection to the store.
 type Observer interface {
-	// Paths are those of the locks. Nobody else uses them.
+	// Paths returns the paths of the locks. No other program uses them.
 	Paths() []string
-	// Orphans counts what the locks have left there.
+	// Orphans counts what the locks have left at these paths.
 	Orphans() (int64, error)
-	// Traffic is what the servers have done so far; false if they do not say.
+	// Traffic returns what the servers have counted so far; ok is false if they do not report it.
 	Traffic() (Traffic, bool)
-	// Renew opens another session, for one that may have suffered from an outage.
+	// Renew opens another session, since an outage may have damaged the present one.
 	Renew(ctx context.Context) error
-	// Close removes the empty paths of this run, in case nobody else does, and ends the
-	// session.
+	// Close removes the empty paths of this run, unless they are removed anyway, and ends the session.
 	Close()
 }
 
-// Traffic is what servers have done so far.
+// Traffic is what servers have counted so far.
 type Traffic struct {
 	Packets int64 // received and sent; zero if they do not count them
 	Writes  int64 // transactions
 }
 
-// Leaked counts the orphans, again and again while there are any and there is patience
-// left.
+// Leaked counts the orphans. While there are any it counts again, until patience is over.
 func Leaked(ctx context.Context, o Observer, patience time.Duration) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

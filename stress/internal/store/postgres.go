@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 
-// Postgres is the store of pglock with queues in a table, PostgresAdvisory with the locks of
-// sessions: those go with the connection.
+// Postgres is the store of pglock with queues in tables, and PostgresAdvisory that with advisory locks, which are lost with their
+// connection.
 var (
 	Postgres         = postgres("postgres", openPostgres(pglock.New), false, Mutex, ReadersWriter, Semaphore)
 	PostgresAdvisory = postgres("postgres-advisory", openPostgres(pglock.NewAdvisory), true, Mutex, ReadersWriter)
@@ -38,8 +38,7 @@ func postgres(name string, open open, brittle bool, sorts ...Sort) *Store {
 
 const noPostgres = none("PostgreSQL")
 
-// startPostgres starts servers of which a standby, if there is one, has each write that was
-// acknowledged.
+// startPostgres starts servers. If there is a standby, one has each acknowledged write.
 func startPostgres(ctx context.Context, shape Shape) (*Cluster, error) {
 	ensemble, err := pgserver.StartEnsemble(ctx, shape.Members, pgserver.Config{NoSync: shape.Hasty, Synchronous: shape.Members > 1})
 	if err != nil {
@@ -60,8 +59,8 @@ func migrate(ctx context.Context, servers []string) error {
 	return pglock.Migrate(ctx, pool)
 }
 
-// connectPostgres does not wait for a connection. Of several servers it finds the primary.
-// The pool has as many connections as pgx gives it, unless there are to be others.
+// connectPostgres returns a pool without waiting for a connection. Among several servers it finds the primary. If connections is 0, the
+// pool has pgx's default size.
 func connectPostgres(servers []string, connections int) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(pgserver.URL(servers...))
 	if err != nil {
@@ -78,7 +77,7 @@ func connectPostgres(servers []string, connections int) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(context.Background(), cfg)
 }
 
-// Packets counts what this process sends to PostgreSQL and receives, of which no server tells.
+// Packets counts what this process sends to PostgreSQL and receives, because the server does not count it.
 var Packets atomic.Int64
 
 type countedConn struct{ net.Conn }

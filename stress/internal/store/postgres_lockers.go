@@ -22,7 +22,7 @@ func openPostgres(create func(context.Context, *pgxpool.Pool, ...tier.RegistryOp
 	}
 }
 
-// onPool dials locks for which each goroutine may have a connection of a pool.
+// onPool dials locks for which each goroutine may use a connection of a pool.
 func onPool(contender func(pool *pgxpool.Pool, path string) Contender) Dial {
 	return func(_ context.Context, o Options) (Locker, error) {
 		pool, err := connectPostgres(o.Servers, o.Goroutines)
@@ -33,15 +33,15 @@ func onPool(contender func(pool *pgxpool.Pool, path string) Contender) Dial {
 	}
 }
 
-// contendAdvisory is what users of pgx take as a rule: pg_advisory_lock, for each goroutine
-// on a connection of the pool, which it keeps until it unlocks.
+// contendAdvisory is what users of pgx usually do: each goroutine calls pg_advisory_lock on a connection of the pool, and keeps the
+// connection until it unlocks.
 func contendAdvisory(pool *pgxpool.Pool, path string) Contender {
 	return func(ctx context.Context, _ int64) (Hold, error) {
 		conn, err := pool.Acquire(ctx)
 		if err != nil {
 			return nil, err
 		}
-		// An error closes the connection, and so frees what was granted.
+		// An error closes the connection, which releases a lock that was granted.
 		if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1, 0))", path); err != nil {
 			conn.Release()
 			return nil, err
@@ -59,14 +59,13 @@ const (
 	versionMost  = 10 * time.Millisecond
 )
 
-// contendVersion is an optimistic lock: a row with a version, which whoever has read it may
-// replace if nobody else has done so meanwhile. Who finds the lock taken, or comes second,
-// looks again after 1 to 10 ms, at random: short beside a person, long beside a statement,
-// and not all at once.
+// contendVersion is an optimistic lock: a row with a version. A process that has read the row may update it if the version has not
+// changed since. If the lock is taken, or the update comes too late, it tries again after a random time of 1 to 10 ms. That is short for
+// a person, long for a statement, and spreads the retries.
 func contendVersion(pool *pgxpool.Pool, path string) Contender {
 	return func(ctx context.Context, _ int64) (Hold, error) {
 		for {
-			// Not bounded by ctx: nobody would know what an update that was given up has done.
+			// ctx does not bound it, because after a cancelled update it would be unknown whether that has happened.
 			hold, err := tryVersion(context.WithoutCancel(ctx), pool, path)
 			if hold != nil || err != nil {
 				return hold, err
@@ -79,7 +78,7 @@ func contendVersion(pool *pgxpool.Pool, path string) Contender {
 	}
 }
 
-// tryVersion returns nil if the lock is another's.
+// tryVersion returns nil if another process has the lock.
 func tryVersion(ctx context.Context, pool *pgxpool.Pool, path string) (Hold, error) {
 	var held bool
 	var version int64

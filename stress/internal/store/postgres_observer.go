@@ -26,7 +26,7 @@ func observePostgres(ctx context.Context, place Place) (Observer, error) {
 	return o, nil
 }
 
-// prepare makes what the version locks need.
+// prepare creates the table for version locks.
 func (o *postgresObserver) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -38,7 +38,7 @@ func (o *postgresObserver) prepare(ctx context.Context) error {
 	return err
 }
 
-// Renew is for connections to a server that was replaced.
+// Renew drops connections to a server that was replaced.
 func (o *postgresObserver) Renew(context.Context) error {
 	pool, err := connectPostgres(o.servers, 1)
 	if err != nil {
@@ -49,8 +49,8 @@ func (o *postgresObserver) Renew(context.Context) error {
 	return nil
 }
 
-// Orphans counts the contenders at the lock paths, those for permits included, advisory locks of any session that has or
-// wants them, and rows that are held.
+// Orphans counts the contenders at the lock paths including those for permits, the advisory locks that any session has or wants, and the
+// version rows that are held.
 func (o *postgresObserver) Orphans() (n int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
@@ -69,8 +69,7 @@ func (o *postgresObserver) Close() {
 	o.pool.Close()
 }
 
-// Traffic knows of no packets. Writes are the transactions that have a number: those that
-// wrote.
+// Traffic does not count packets. Its writes are the transactions with an id, which are those that have written.
 func (o *postgresObserver) Traffic() (t Traffic, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()

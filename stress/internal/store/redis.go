@@ -32,21 +32,21 @@ var Redis = &Store{
 
 const noRedis = none("Redis")
 
-// startRedis starts servers that lose nothing by kill -9; all of them sync their log each
-// second, as Redis does by default. A primary takes no writes that a majority could miss.
+// startRedis starts servers that lose nothing by kill -9. They sync their log every second, as Redis does by default. A primary accepts
+// no writes that a majority might miss.
 func startRedis(ctx context.Context, shape Shape) (*Cluster, error) {
 	ensemble, err := redisserver.StartEnsemble(ctx, shape.Members, redisserver.Config{MinReplicas: shape.Members / 2, MaxLag: 1})
 	if err != nil {
 		return nil, errors.Join(noRedis, err)
 	}
-	// Nobody has had locks there before, which redislock would else wait for.
+	// These servers are new. Without this record, redislock would wait for a grace period.
 	if err := trust(ctx, ensemble.Members[0].Addr()); err != nil {
 		return nil, errors.Join(noRedis, err, ensemble.Stop())
 	}
 	return &Cluster{Ensemble: ensemble.Ensemble, Isolate: ensemble.Isolate, Heal: ensemble.Heal, Replace: ensemble.Failover}, nil
 }
 
-// trust has a first process at a primary take a lock. Its lease is shorter than that of any other.
+// trust makes a first process acquire a lock at a primary, so that the primary is recorded. Its lease is shorter than any other.
 func trust(ctx context.Context, addr string) error {
 	client := connectRedis([]string{addr})
 	defer client.Close()
@@ -58,7 +58,7 @@ func trust(ctx context.Context, addr string) error {
 	return locks.Mutex("first").Do(ctx, func(context.Context) error { return nil })
 }
 
-// connectRedis does not wait for a connection. Of several servers it finds the primary.
+// connectRedis returns a client without waiting for its connection. Among several servers it finds the primary.
 func connectRedis(servers []string) *redis.Client {
 	logging.Disable() // which is for all clients
 	options := &redis.Options{Addr: servers[0]}

@@ -20,7 +20,7 @@ func openRedis(ctx context.Context, o Options) (*tier.Registry, func() error, er
 	return opened(locks, err, client.Close)
 }
 
-// dialRueidislock has rueidislock as its README has it for one server: one per process.
+// dialRueidislock uses rueidislock with one server, as in its README: one locker per process.
 func dialRueidislock(_ context.Context, o Options) (Locker, error) {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: o.Servers},
@@ -32,7 +32,7 @@ func dialRueidislock(_ context.Context, o Options) (Locker, error) {
 	}
 	contender := func(path string) Contender {
 		return func(ctx context.Context, _ int64) (Hold, error) {
-			// The context that ends the wait would end the hold, too.
+			// A context that ends the wait would also end the hold, so the hold gets one without the cancellation.
 			asking, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 			stop := context.AfterFunc(ctx, giveUp)
 			held, release, err := locker.WithContext(asking, path)
@@ -44,7 +44,7 @@ func dialRueidislock(_ context.Context, o Options) (Locker, error) {
 				release()
 				return nil, ctx.Err()
 			}
-			// Its release returns when the key is gone.
+			// Its release returns when the key is deleted.
 			return rueidisHold{plain(func() error { release(); giveUp(); return nil }), held}, nil
 		}
 	}
@@ -65,15 +65,14 @@ func (h rueidisHold) Err() error {
 	return nil
 }
 
-// dialRedsync has redsync on one server as its README has it: it asks 32 times, with pauses of
-// 50 to 250 ms, and fails.
+// dialRedsync uses redsync on one server, as in its README: it tries 32 times, with pauses of 50 to 250 ms, and then fails.
 func dialRedsync(_ context.Context, o Options) (Locker, error) {
 	client := connectRedis(o.Servers)
 	locks := redsync.New(goredis.NewPool(client))
 	contender := func(path string) Contender {
 		mutex := locks.NewMutex(path)
 		return func(ctx context.Context, _ int64) (Hold, error) {
-			// A command that was sent is waited for, whatever becomes of ctx: nothing is left.
+			// It waits for a command that was sent even if ctx ends, so nothing is left.
 			if err := mutex.LockContext(ctx); err != nil {
 				return nil, err
 			}
@@ -88,10 +87,10 @@ func dialRedsync(_ context.Context, o Options) (Locker, error) {
 
 const (
 	bsmRetry = 100 * time.Millisecond
-	bsmTTL   = 15 * time.Second // what tier's lease is by default; nobody refreshes it
+	bsmTTL   = 15 * time.Second // the default lease of tier; nothing refreshes it
 )
 
-// dialBsm has bsm's redislock with the retries of its examples, without their limit.
+// dialBsm uses bsm's redislock with the retries of its examples, but without their limit.
 func dialBsm(_ context.Context, o Options) (Locker, error) {
 	client := connectRedis(o.Servers)
 	locks := bsm.New(client)

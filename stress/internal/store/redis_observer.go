@@ -25,15 +25,14 @@ func observeRedis(_ context.Context, place Place) (Observer, error) {
 	return o, nil
 }
 
-// Renew is for connections to a server that was replaced.
+// Renew drops connections to a server that was replaced.
 func (o *redisObserver) Renew(context.Context) error {
 	o.client.Close()
 	o.client = connectRedis(o.servers)
 	return nil
 }
 
-// Orphans counts the keys with a lock path in their name, but for those in which redislock
-// keeps a while what tokens it has given.
+// Orphans counts the keys with a lock path in their name, leaving out those in which redislock keeps the last token for a while.
 func (o *redisObserver) Orphans() (n int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
@@ -56,8 +55,8 @@ func (o *redisObserver) Close() {
 	_ = o.client.Close()
 }
 
-// Traffic counts reads from connections and writes to them as packets, and changes of keys
-// as writes: a script may make several at once.
+// Traffic counts reads from connections and writes to them as packets, and changes of keys as writes. A script may change several keys at
+// once.
 func (o *redisObserver) Traffic() (sum Traffic, ok bool) {
 	for _, server := range o.servers {
 		info, err := infoOf(context.Background(), server, "everything")
@@ -74,7 +73,7 @@ func (o *redisObserver) Traffic() (sum Traffic, ok bool) {
 	return sum, true
 }
 
-// trafficIn needs what servers tell from Redis 6 on.
+// trafficIn reads statistics that servers have from Redis 6 on.
 func trafficIn(info map[string]string) (Traffic, bool) {
 	var n [3]int64
 	for i, name := range []string{"total_reads_processed", "total_writes_processed", "rdb_changes_since_last_save"} {
@@ -86,7 +85,7 @@ func trafficIn(info map[string]string) (Traffic, bool) {
 	return Traffic{Packets: n[0] + n[1], Writes: n[2]}, true
 }
 
-// infoOf is what one server says of itself.
+// infoOf returns a section of one server's INFO.
 func infoOf(ctx context.Context, server, section string) (map[string]string, error) {
 	client := connectRedis([]string{server})
 	defer client.Close()

@@ -1,6 +1,5 @@
-// Package store is what stress knows of the services that keep the locks' queues: how
-// servers are started, how a lock is dialled, and what can be seen from outside. Each
-// [Store] is one of them; the rest of stress does not know which.
+// Package store knows the stores that stress can test: how their servers are started, how a lock is dialed, and what can be seen from
+// outside. Each [Store] is one of them; the rest of stress does not depend on which one.
 package store
 
 import (
@@ -14,37 +13,35 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 
-// Store is a service that locks can be kept in.
+// Store is a service in which locks can be kept.
 type Store struct {
 	Name  string // in a task, and for -store
 	Title string // for people
-	// Locks are the kinds of lock by the name that -lock gives them.
+	// Locks are the kinds of locks, by the names that -lock accepts.
 	Locks map[string]Kind
-	// Baselines are the mutexes that tier's is compared with, the first one unless another
-	// is asked for. They know no option.
+	// Baselines are the mutexes with which tier's is compared. The first one is the default. They ignore most options.
 	Baselines []string
-	// Start starts private servers. Its error is [ErrNoServer] if that is not possible.
+	// Start starts private servers. It returns [ErrNoServer] if that is not possible.
 	Start func(ctx context.Context, shape Shape) (*Cluster, error)
-	// Observe opens a session. Its error is [ErrNoServer] if the servers do not answer.
+	// Observe opens a session for the coordinator. It returns [ErrNoServer] if the servers do not answer.
 	Observe func(ctx context.Context, place Place) (Observer, error)
-	// HastyTimeout is a session timeout that hasty servers take.
+	// HastyTimeout draws a session timeout that hasty servers accept.
 	HastyTimeout func(random *rand.Rand) time.Duration
-	// Grace period says that a server that begins anew, or in another's place, may give nobody
-	// a lock for a session timeout.
+	// GracePeriod says that a server may grant nothing for a session timeout after a restart or a fail-over.
 	GracePeriod bool
-	// Brittle says that a connection that breaks ends its locks at the server at once, which
-	// a holder may hear of a moment too late. Nothing is promised then.
+	// Brittle says that the loss of a connection ends its locks at the server at once, of which a holder may learn a moment too late. In
+	// this case exclusion is not promised.
 	Brittle bool
-	// Model is how the store differs from the one that traces are held against.
+	// Model says how the store differs from the model against which traces are checked.
 	Model trace.Rules
 }
 
 var all = []*Store{ZooKeeper, Etcd, Postgres, PostgresAdvisory, Redis}
 
-// ErrNoServer says that there is no server to be had; the text says of which store.
+// ErrNoServer says that no server is available; the text names the store.
 var ErrNoServer = errors.New("no server to be had")
 
-// none is ErrNoServer of the store with this title.
+// none is ErrNoServer for the store with this title.
 type none string
 
 func (n none) Error() string      { return fmt.Sprintf("no %s to be had", string(n)) }
@@ -68,8 +65,7 @@ func Named(name string) (*Store, error) {
 	return nil, fmt.Errorf("%q: no such store", name)
 }
 
-// BaselinesOf are the locks that one can be compared with: for a reader/writer lock the
-// mutex of package tier.
+// BaselinesOf returns the locks with which one can be compared. For a reader/writer lock that is the mutex of package tier.
 func (s *Store) BaselinesOf(lock string) []string {
 	switch s.Locks[lock].Sort {
 	case ReadersWriter:
@@ -80,19 +76,19 @@ func (s *Store) BaselinesOf(lock string) []string {
 	return s.Baselines
 }
 
-// Lease is the part of a session timeout for which a holder may believe in its hold without
-// hearing from the store: by default a third is no part of it.
+// Lease returns how long a holder may believe in its hold without an answer from the store: the session timeout less the default margin
+// of a third.
 func Lease(timeout time.Duration) time.Duration { return timeout - timeout/3 }
 
-// hastyTimeout is for stores that take any.
+// hastyTimeout draws a timeout for stores that accept any.
 func hastyTimeout(random *rand.Rand) time.Duration {
 	return 2*time.Second + time.Duration(random.IntN(2000))*time.Millisecond
 }
 
-// MarshalText and UnmarshalText let a task name its store.
+// MarshalText returns the name of the store, for tasks of workers.
 func (s *Store) MarshalText() ([]byte, error) { return []byte(s.Name), nil }
 
-// UnmarshalText makes s the store of that name.
+// UnmarshalText makes s the store with that name.
 func (s *Store) UnmarshalText(name []byte) error {
 	known, err := Named(string(name))
 	if err == nil {
@@ -104,22 +100,20 @@ func (s *Store) UnmarshalText(name []byte) error {
 // Cluster is private servers.
 type Cluster struct {
 	*child.Ensemble
-	// Isolate cuts a server off from the others, until Heal; both are nil where that cannot
-	// be done.
+	// Isolate cuts a server off from the others, until Heal. Both are nil if the store cannot do that.
 	Isolate func(*child.Server)
 	Heal    func()
-	// Replace kills the leader, has another member lead, and starts it again to follow that
-	// one; nil where the servers elect a leader themselves.
+	// Replace kills the leader, promotes another member, and starts the old one again as its follower. It is nil if the servers elect a
+	// leader themselves.
 	Replace func(context.Context) error
-	// Revokes says that a leader that was stopped for long revokes leases that its successor
-	// has renewed: such locks are given away unnoticed, as the store's package says.
+	// Revokes says that a leader that was stopped for long revokes leases which its successor has renewed. Their locks are given away
+	// unnoticed; the store's package documents it.
 	Revokes bool
 }
 
-// Shape is what private servers are to be like.
+// Shape says what private servers have to be like.
 type Shape struct {
 	Members int
-	// Hasty ones let sessions end within a few seconds, and do not sync their log: what
-	// kill -9 leaves to the kernel is not lost.
+	// Hasty servers let sessions end within a few seconds, and do not sync their log, since a kill -9 does not lose what the kernel has.
 	Hasty bool
 }

@@ -25,8 +25,7 @@ var ZooKeeper = &Store{
 	Baselines: []string{"zk", "zk-local"},
 	Start:     startZooKeeper,
 	Observe:   observeZooKeeper,
-	// At least 13 ticks, 2·(syncLimit+1.5) as the lease wants it: see the documentation
-	// of zklock.
+	// It is at least 13 ticks, because the lease requires 2·(syncLimit+1.5): see the documentation of zklock.
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(13+random.IntN(3)) * hastyTick },
 	Model:        trace.Rules{Nodes: true},
 }
@@ -51,7 +50,7 @@ func ParseZooKeeper(s string) (servers []string, chroot string, err error) {
 	return servers, chroot, zknode.ValidatePath(chroot + "/lock")
 }
 
-// startZooKeeper starts servers that tick as in production, unless they are to be hasty.
+// startZooKeeper starts servers with production ticks, unless shape is hasty.
 func startZooKeeper(ctx context.Context, shape Shape) (*Cluster, error) {
 	cfg := zkserver.Config{TickTime: 2 * time.Second}
 	if shape.Hasty {
@@ -64,7 +63,7 @@ func startZooKeeper(ctx context.Context, shape Shape) (*Cluster, error) {
 	return &Cluster{Ensemble: ensemble}, nil
 }
 
-// ZooKeeperAt is the release of servers that are there already, "" if the first does not say.
+// ZooKeeperAt returns the release of running servers, "" if the first one does not report it.
 func ZooKeeperAt(servers []string) string {
 	release, _ := zkserver.Version(zk.FormatServers(slices.Clone(servers))[0])
 	return release

@@ -48,8 +48,7 @@ func (l zklockLocker) Contender(path string) (Contender, error) {
 	return contend(lock.Acquire), nil
 }
 
-// dialZK dials what tierlock is compared with: the client library's own lock, one per goroutine
-// on one connection.
+// dialZK dials the baseline on ZooKeeper: the client library's own lock, one per goroutine on one connection.
 func dialZK(ctx context.Context, o Options) (Locker, error) {
 	conn, err := connect(ctx, o.Servers)
 	if err != nil {
@@ -57,9 +56,8 @@ func dialZK(ctx context.Context, o Options) (Locker, error) {
 	}
 	contender := func(path string) Contender {
 		return func(context.Context, int64) (Hold, error) {
-			// A zk.Lock that failed once is stuck for ever, hence a new one for each turn.
-			// It knows no ctx: after the end of the run the waiters take their turns and do
-			// nothing with them.
+			// A zk.Lock that has failed once is stuck, so each acquisition takes a new one. It does not know ctx: after the end of the run,
+			// waiters still acquire the lock, and release it at once.
 			lock := zk.NewLock(conn, path, zk.WorldACL(zk.PermAll))
 			if err := lock.Lock(); err != nil {
 				return nil, err

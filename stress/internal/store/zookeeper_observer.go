@@ -34,8 +34,8 @@ func observeZooKeeper(ctx context.Context, place Place) (Observer, error) {
 	return o, nil
 }
 
-// Renew is for the client library, which after an outage can take minutes to find out
-// that the server never got its handshake.
+// Renew opens another session, because after an outage the client library can take minutes to notice that the server never got its
+// handshake.
 func (o *zkObserver) Renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -48,7 +48,7 @@ func (o *zkObserver) Renew(ctx context.Context) error {
 	return nil
 }
 
-// Orphans counts the children of the lock paths, and of what semaphores have there.
+// Orphans counts the children of the lock paths, including those of semaphores.
 func (o *zkObserver) Orphans() (n int64, err error) {
 	for _, p := range o.paths {
 		if _, err := o.conn.Sync(p); err != nil {
@@ -69,11 +69,11 @@ func (o *zkObserver) Orphans() (n int64, err error) {
 	return n, nil
 }
 
-// parentsAt are what contenders and permits may be below, the deepest first. They are
-// containers, which stay for a while.
+// parentsAt returns the possible parents of contenders and permits, the deepest first. They are containers, which stay for a while after
+// they are empty.
 func parentsAt(path string) []string { return []string{path + "/locks", path + "/leases", path} }
 
-// createBase creates the parent of the lock paths, and what is missing above it.
+// createBase creates the parent of the lock paths, and missing nodes above it.
 func (o *zkObserver) createBase() error {
 	for i, c := range o.base + "/" {
 		if c != '/' || i == 0 {
@@ -116,8 +116,7 @@ func (o *zkObserver) Traffic() (sum Traffic, ok bool) {
 	return sum, true
 }
 
-// parseTraffic reads an answer to srvr. zk.FLWSrvr cannot, from ZooKeeper 3.6 on: it
-// knows only the old form of the date.
+// parseTraffic parses an answer to srvr. zk.FLWSrvr cannot do that from ZooKeeper 3.6 on, because it expects the old format of the date.
 func parseTraffic(srvr string) (t Traffic, ok bool) {
 	_, numbers, _ := strings.Cut(srvr, "\nReceived: ")
 	var received, sent int64

@@ -11,26 +11,26 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// Rules are how a store differs from the model.
+// Rules say how a store differs from the model.
 type Rules struct {
 	OwnTTL    bool // a renewal is for the contenders that it names, and else for the session
 	Brittle   bool // a contender may go at any time, with its connection
 	Forgets   bool // a server that grants nothing may have lost what others had acknowledged, shortly before
-	Nodes     bool // it is ZooKeeper, of which there is another model
+	Nodes     bool // it is ZooKeeper, which has another model
 	Unordered bool // the place in the queue is not known before the lock comes, and two processes use the same names
 }
 
 const (
-	// skew is by how much the clocks of two processes may differ in what they wrote down.
+	// skew bounds the difference between the clocks of two processes in their records.
 	skew = 100 * time.Microsecond
-	// forgotten is for how long before a server says that it grants nothing it may already have lost what it knew. Until it has said so
-	// for the last time, others hear of that.
+	// forgotten is for how long a server may already have lost its data before it says that it grants nothing. While it says so, other
+	// processes may still learn of the loss.
 	forgotten = 2 * time.Second
 )
 
-// Check returns nil if there is an order in which a store could have answered so, and otherwise what the first event is that cannot
-// be. What a process does not know of another one's clock counts in its favour. Of very many orders it looks at some: where none of them
-// explains an event, that is undecided.
+// Check returns nil if the store can have given all answers in some order. Otherwise it returns the first event that is impossible. Where
+// the clocks of processes may differ, it assumes the difference in their favor. If there are too many orders, it tries only some. An
+// event that none of these explains is undecided.
 func Check(events []Event, rules Rules) (undecided bool, err error) {
 	if rules.Nodes {
 		return false, checkNodes(events)
@@ -39,8 +39,8 @@ func Check(events []Event, rules Rules) (undecided bool, err error) {
 	return errors.Is(err, errUndecided), err
 }
 
-// check looks at enough states where there is an explanation, and at more of them before it refuses what a state that it has left out
-// may explain. It returns at how many it has looked, on top of those before.
+// check looks at a limited number of states first. Before it refuses an event, it looks at more of them, because one that was left out
+// may explain the event. It returns how many states it has looked at, including looked.
 func check(events []Event, rules Rules, enough, looked int) (int, error) {
 	c := &checker{
 		rules: rules, enough: enough, looked: looked, patience: surplus + 8*len(events),
@@ -62,7 +62,7 @@ func check(events []Event, rules Rules, enough, looked int) (int, error) {
 	return c.looked, nil
 }
 
-// wrong is the error of the i-th event, so that it can be found: the time is that in the file of its process.
+// wrong returns the error for the i-th event, with the time by which the event can be found in the file of its process.
 func (e Event) wrong(i, length int, err error) error {
 	at := e.At
 	if e.Kind == Got {
@@ -71,7 +71,7 @@ func (e Event) wrong(i, length int, err error) error {
 	return fmt.Errorf("process %s at %d, event %d of %d: %w", e.Process, at, i+1, length, err)
 }
 
-// A checker follows what passes at all queues.
+// A checker follows the events at all queues.
 type checker struct {
 	rules      Rules
 	looked     int                 // states in all, with those that a command leads to
@@ -102,7 +102,7 @@ type (
 	}
 )
 
-// A contender is one, there or not.
+// A contender is one that the trace mentions, whether it is in the queue or not.
 type contender struct {
 	process string
 	session string
@@ -112,7 +112,7 @@ type contender struct {
 	tokens map[int64]*seen // of it with each: its name may be used again
 }
 
-// seen is what the whole trace tells of a contender.
+// seen is what the whole trace shows about a contender.
 type seen struct {
 	path      string        // where it has entered
 	told      clock.Instant // for the first time
@@ -122,7 +122,7 @@ type seen struct {
 	facts
 }
 
-// of is what is told of it with a token, and of its name if that is not known.
+// of returns what the trace shows about a contender with a token, or with its name if the token is unknown.
 func (p *contender) of(token int64) *seen {
 	if token == 0 {
 		return &p.seen
@@ -133,7 +133,7 @@ func (p *contender) of(token int64) *seen {
 	return p.tokens[token]
 }
 
-// tell notes what is told of a contender that is there, at a time or later.
+// tell records what a view shows: the contender is there at a time or later.
 func (s *seen) tell(v View, alive clock.Instant) {
 	if v.InGracePeriod {
 		return
@@ -152,17 +152,18 @@ func (p *contender) token(path string, sent clock.Instant) (token int64) {
 	return token
 }
 
-// A lease is for how long a store keeps something without hearing of it.
+// A lease is how long a store keeps something without a renewal.
 type lease struct {
 	ttl   time.Duration
 	until clock.Instant // at the earliest
 	over  bool          // the store has said so
 }
 
-// renew counts from when the renewal was sent, as the store cannot have had it before. Its clock may be a little faster.
+// renew counts from when the renewal was sent, since the store cannot have received it earlier. The store's clock may be a little faster.
 func (l *lease) renew(sent clock.Instant) { l.until = max(l.until, sent.Add(l.ttl-l.ttl/100)) }
 
-// prepare puts the events in order, and notes what becomes known later: answers, and until when somebody was there.
+// prepare sorts the events, and collects what later events show about earlier ones: the answers to commands, and until when each
+// contender was there.
 func (c *checker) prepare(events []Event) []Event {
 	events = slices.Clone(events)
 	for i, e := range events {
@@ -220,7 +221,7 @@ func (c *checker) prepare(events []Event) []Event {
 	return events
 }
 
-// inOrder returns events by their time, as far as that can be said of those whose clock may be another one.
+// inOrder sorts events by time, as well as the clocks of different processes allow.
 func inOrder(events []Event) []Event {
 	events = slices.Clone(events)
 	for i, e := range events {
@@ -235,7 +236,7 @@ func inOrder(events []Event) []Event {
 	return events
 }
 
-// tells notes what a view tells that was asked for at a time; news may be late.
+// tells records what a view shows that was requested at sent; a notification may be late.
 func (c *checker) tells(at clock.Instant, v View, sent clock.Instant) {
 	c.mention(at, Ref{ID: v.ID, Token: v.Token}, Ref{ID: v.Nearest})
 	if p := c.contenders[v.ID]; v.Known {
@@ -260,7 +261,7 @@ func (c *checker) mention(at clock.Instant, refs ...Ref) {
 	}
 }
 
-// take finds out whether an event can be.
+// take checks whether an event is possible.
 func (c *checker) take(e Event) error {
 	o := c.ops[command{e.Process, e.Number}]
 	switch e.Kind {
@@ -279,7 +280,7 @@ func (c *checker) take(e Event) error {
 	return nil
 }
 
-// at returns what passes at the queue of a contender: permits have one of their own.
+// at returns the history of a contender's queue. Permits have a queue of their own.
 func (c *checker) at(r Ref) *history {
 	path := r.Path
 	if r.Permits > 0 {
@@ -293,7 +294,7 @@ func (c *checker) at(r Ref) *history {
 	return h
 }
 
-// send has a command be executed from now on.
+// send makes a command executable from now on.
 func (c *checker) send(o *op) {
 	switch o.Op {
 	case queue.Enter, queue.Try:
@@ -353,7 +354,7 @@ func (c *checker) answer(o *op) error {
 	return nil
 }
 
-// allows reports what an answer says of the session, if that cannot be.
+// allows checks what an answer says about the session.
 func (l *lease) allows(o *op, own bool) error {
 	switch {
 	case o.answer.Outcome == queue.Expired && o.answered < l.until:
@@ -366,7 +367,7 @@ func (l *lease) allows(o *op, own bool) error {
 	return nil
 }
 
-// renewed takes what a renewal has found of each contender.
+// renewed checks what a renewal has returned for each contender.
 func (c *checker) renewed(o *op, ttl time.Duration) error {
 	if len(o.looks) < len(o.answer.Views) {
 		return errors.New("a renewal tells of a contender that it did not name")
@@ -389,7 +390,7 @@ func (c *checker) renewed(o *op, ttl time.Duration) error {
 	return nil
 }
 
-// news finds out whether it can be so, or can have been: news may be late.
+// news checks whether a notification is true now, or was true before, since it may be late.
 func (c *checker) news(e Event) error {
 	p := c.contenders[e.News.ID]
 	if p.process != e.Process {
@@ -402,7 +403,7 @@ func (c *checker) news(e Event) error {
 	return nil
 }
 
-// tell notes who has been told to have the lock.
+// tell records which process knows that it has the lock.
 func (c *checker) tell(process string, h *history, v View, now clock.Instant) {
 	h.top = max(h.top, v.Token)
 	g := grant{process, h.path, v.Token}
@@ -411,7 +412,7 @@ func (c *checker) tell(process string, h *history, v View, now clock.Instant) {
 	}
 }
 
-// hold finds out whether a program can have, or still have, what it had.
+// hold checks whether a program can have acquired its lock, or can still hold it.
 func (c *checker) hold(e Event) error {
 	for _, path := range []string{e.Hold.Path, "permits of " + e.Hold.Path} {
 		t, ok := c.told[grant{e.Process, path, e.Hold.Token}]
@@ -426,7 +427,7 @@ func (c *checker) hold(e Event) error {
 	return fmt.Errorf("%s: has the lock with token %d, and was not told so", e.Hold.Path, e.Hold.Token)
 }
 
-// until is before when a contender stays if nobody removes it.
+// until returns the time until which a contender stays if no command removes it.
 func (c *checker) until(p *contender) clock.Instant {
 	if x := c.leases[session{p.process, p.session}]; x != nil && !c.rules.OwnTTL {
 		return x.until
@@ -434,9 +435,9 @@ func (c *checker) until(p *contender) clock.Instant {
 	return p.lease.until
 }
 
-// past is when a contender has gone that a command without an answer has brought. With a lease of its own that begins when the
-// command is executed, which is taken to be within two such times. A store looks for leases that are over now and then, and not while it is
-// stopped: so it keeps what is under one for as long again, twice.
+// past returns when the contender of an unanswered command is certain to be gone. If it has a lease of its own, the lease begins when the
+// command is executed. That is assumed to happen within twice the lease. A store checks for expired leases only from time to time, and
+// not while it is stopped. It may therefore keep a contender for two more leases.
 func (c *checker) past(o *op) clock.Instant {
 	until := c.until(c.contenders[o.ID])
 	if x := c.leases[session{o.process, o.Session}]; x != nil {
@@ -448,7 +449,7 @@ func (c *checker) past(o *op) clock.Instant {
 	return until
 }
 
-// forgets reports whether a server may have lost what it knew.
+// forgets reports whether a server may have lost its data.
 func (c *checker) forgets(now clock.Instant) bool {
 	i, _ := slices.BinarySearch(c.silent, now)
 	return i < len(c.silent) && c.silent[i].Sub(now) < forgotten

@@ -1,5 +1,5 @@
-// Package trace writes down what processes asked a store for, what they were answered and told, and when, and holds that against the
-// model that scripts the store in memory: is there an order in which a store could have answered so?
+// Package trace records the requests of processes to a store, the answers and notifications, and their times. It checks them against a
+// model of a store: is there an order of execution in which a store could have given these answers?
 package trace
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// An Event is what passed between a process and its store, a command that was sent, its answer, or news, or what became of a hold.
+// An Event is a command, an answer or a notification between a process and its store, or the state of a hold.
 type Event struct {
 	At      clock.Instant `json:"at"`
 	Process string        `json:"process"` // which has one tier
@@ -36,7 +36,7 @@ type Event struct {
 	Reply   *Reply   `json:"reply,omitempty"`   // which answers it, or is an event
 }
 
-// A Kind is what an event is.
+// A Kind is the kind of an event.
 type Kind string
 
 const (
@@ -48,13 +48,13 @@ const (
 	Gone     Kind = "gone"  // an event: a node was deleted
 )
 
-// A Hold is a lock as a program has it.
+// A Hold is a lock as the program has it.
 type Hold struct {
 	Path  string `json:"path"`
 	Token int64  `json:"token"`
 }
 
-// A Command is one to a store, as [queue.Command] has it.
+// A Command is the record of a [queue.Command].
 type Command struct {
 	Op      queue.Op `json:"op"`
 	Session string   `json:"session,omitempty"`
@@ -64,7 +64,7 @@ type Command struct {
 	Among  []Ref `json:"among,omitempty"`
 }
 
-// A Ref is a contender, as [queue.Ref] has it.
+// A Ref is the record of a [queue.Ref].
 type Ref struct {
 	Path    string `json:"path,omitempty"`
 	ID      string `json:"id,omitempty"`
@@ -73,7 +73,7 @@ type Ref struct {
 	Permits int    `json:"permits,omitempty"`
 }
 
-// An Answer is what a store says to a command, as [queue.Answer] has it.
+// An Answer is the record of a [queue.Answer].
 type Answer struct {
 	Outcome       queue.Outcome `json:"outcome"`
 	View          View          `json:"view,omitzero"`
@@ -85,7 +85,7 @@ type Answer struct {
 	Present       []Ref         `json:"present,omitempty"`
 }
 
-// A View is how a contender stands, as [queue.View] has it.
+// A View is the record of a [queue.View].
 type View struct {
 	ID            string `json:"id,omitempty"`
 	Known         bool   `json:"known,omitempty"`
@@ -154,7 +154,7 @@ func (e Event) inGracePeriod() bool {
 	return e.News != nil && e.News.InGracePeriod || e.Answer != nil && (e.Answer.InGracePeriod || e.Answer.View.InGracePeriod)
 }
 
-// apart returns an event with names that no two processes share. What came from another process has none.
+// apart returns an event with names that are different for all processes. A view of another process's contender has no name.
 func apart(e Event) Event {
 	name := func(r Ref) Ref {
 		if r.ID != "" {
@@ -187,7 +187,7 @@ func apart(e Event) Event {
 	return e
 }
 
-// each is what f makes of all.
+// each applies f to all elements.
 func each[A, B any](all []A, f func(A) B) (list []B) {
 	for _, a := range all {
 		list = append(list, f(a))
@@ -195,7 +195,7 @@ func each[A, B any](all []A, f func(A) B) (list []B) {
 	return list
 }
 
-// A Writer is where a process writes its events, each at once: they survive a kill -9.
+// A Writer writes the events of a process to a file, each at once, so that they survive a kill -9.
 type Writer struct {
 	process  string
 	lines    atomic.Int64 // connections with ZooKeeper
@@ -205,13 +205,13 @@ type Writer struct {
 	file *os.File
 }
 
-// Create makes the file of a process in dir.
+// Create creates the file of a process in dir.
 func Create(dir string, process int) (*Writer, error) {
 	file, err := os.Create(filepath.Join(dir, fmt.Sprintf("trace-%d", process)))
 	return &Writer{process: strconv.Itoa(process), file: file}, err
 }
 
-// eventOf is what a record of a process says.
+// eventOf turns a record into an event.
 func eventOf(process string, at clock.Instant, r queue.Record) Event {
 	e := Event{At: at, Process: process, Number: r.Number}
 	switch {
@@ -226,10 +226,10 @@ func eventOf(process string, at clock.Instant, r queue.Record) Event {
 	return e
 }
 
-// Record writes down what passes, for [queue.Recorder].
+// Record writes a record. It is a [queue.Recorder].
 func (w *Writer) Record(r queue.Record) { w.write(eventOf(w.process, 0, r)) }
 
-// write writes an event that is now.
+// write writes an event with the present time.
 func (w *Writer) write(e Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -264,7 +264,7 @@ func Read(dir string) ([]Event, error) {
 	return events, nil
 }
 
-// read reads the events of one process, of which the last one may be torn.
+// read reads the events of one process. The last one may be incomplete.
 func read(r io.Reader) (events []Event, err error) {
 	for decoder := json.NewDecoder(bufio.NewReaderSize(r, 1<<20)); ; {
 		var e Event

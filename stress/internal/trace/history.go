@@ -12,8 +12,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// A history is what passes at one queue: the states that it can be in, as far as those who asked can tell, and the commands that may
-// change it yet.
+// A history has the possible states of one queue, as far as the answers show, and the commands that may still change it.
 type history struct {
 	checker *checker
 	path    string
@@ -24,7 +23,7 @@ type history struct {
 	top     int64 // the highest token that was told
 }
 
-// An op is a command at one queue, which is executed all at once, or not at all.
+// An op is a command at one queue. It is executed as one step, or not at all.
 type op struct {
 	Command
 	history        *history
@@ -34,7 +33,7 @@ type op struct {
 	number         int     // at its queue
 	token          int64   // of the place of who enters, 0 if it is not known
 	repeated       bool    // it is not answered, and another command was that says so: that one may have been executed instead
-	told           facts   // that are told of who enters
+	told           facts   // what is known of the contender that enters
 	floor          int64   // it is higher than that
 	looks          []*op   // of a renewal
 }
@@ -61,17 +60,17 @@ func (o *op) look() {
 
 func (o *op) enters() bool { return o.Op == queue.Enter || o.Op == queue.Try }
 
-// open reports whether it is not known what became of the command.
+// open reports whether the outcome of the command is unknown.
 func (o *op) open() bool { return o.answer == nil || o.answer.Outcome == queue.Unknown }
 
-// begin has a command be executed from now on, at whatever time.
+// begin makes a command executable from now on.
 func (h *history) begin(o *op) {
 	h.begun++
 	o.number, o.floor, o.history = h.begun, h.top, h
 	h.ops = append(h.ops, o)
 }
 
-// answer finds the states after a command that was executed, with that answer, by now.
+// answer keeps the states in which the command has been executed by now with its answer.
 func (h *history) answer(o *op) error {
 	if o.open() {
 		return nil
@@ -89,7 +88,7 @@ func (h *history) answer(o *op) error {
 	return nil
 }
 
-// news finds the states in which something is so by now, or was.
+// news keeps the states in which a view is true by now, or was true before.
 func (h *history) news(v View, now clock.Instant) error {
 	err := h.explain(&op{Command: Command{Op: queue.Look}}, now, func(s *state) *state {
 		if v.Known && !s.met(v) && slices.ContainsFunc(h.ops, func(o *op) bool { return o.ID == v.ID && o.enters() }) {
@@ -103,8 +102,8 @@ func (h *history) news(v View, now clock.Instant) error {
 	return nil
 }
 
-// explain follows each state, through whatever else may have happened before, to where end does not return nil, as about was answered.
-// What could as well happen afterwards is left for then.
+// explain follows each state through all steps that may have happened, until end returns a state. about is the command whose answer is to
+// be explained. Steps that could as well happen later are left for later.
 func (h *history) explain(about *op, now clock.Instant, end func(*state) *state) error {
 	var found []*state
 	looks := !h.checker.rules.Unordered && (about.Op == queue.Look || about.Op == queue.Enter && about.Old == nil)
@@ -152,14 +151,14 @@ func (h *history) explain(about *op, now clock.Instant, end func(*state) *state)
 	for _, s := range h.states {
 		s.gone = slices.DeleteFunc(s.gone, func(p place) bool { return now > h.checker.contenders[p.ID].of(p.Token).mentioned })
 	}
-	h.retire(func(o *op) bool { // it could only bring somebody whom nobody has seen, and whose lease is over
+	h.retire(func(o *op) bool { // it could only create a contender that no process has seen, and whose lease is over
 		return o.open() && o.ID != "" && now > max(h.checker.contenders[o.ID].mentioned, h.checker.past(o)) &&
 			!slices.ContainsFunc(h.states, func(s *state) bool { return s.find(Ref{ID: o.ID}) >= 0 })
 	})
 	return nil
 }
 
-// steps are the states that are one command, or one end of a lease, later.
+// steps returns the states after one command, or after the end of one lease.
 func (h *history) steps(s *state, now clock.Instant) (states []*state) {
 	forgets := h.checker.forgets(now)
 	for _, o := range h.ops {
@@ -198,7 +197,7 @@ func (h *history) steps(s *state, now clock.Instant) (states []*state) {
 	return states
 }
 
-// stays reports whether a contender is not there, or is there later, so that what was not answered has not removed it.
+// stays reports whether an unanswered removal of a contender has had no effect: the contender was not there, or is there later.
 func (h *history) stays(s *state, r Ref, now clock.Instant) bool {
 	i := s.find(r)
 	if i < 0 || s.queue[i].Token == 0 {
@@ -208,7 +207,7 @@ func (h *history) stays(s *state, r Ref, now clock.Instant) bool {
 	return now < h.checker.contenders[p.ID].of(p.Token).alive
 }
 
-// next is the token of who enters next, of those who are known to.
+// next returns the token of the next contender to enter, among those whose tokens are known.
 func (h *history) next(top int64) int64 {
 	i, _ := slices.BinarySearch(h.tokens, top+1)
 	if i == len(h.tokens) {
@@ -217,7 +216,7 @@ func (h *history) next(top int64) int64 {
 	return h.tokens[i]
 }
 
-// pass has each command have been executed that can be so, and changes nothing: nobody would be better off if it were executed later.
+// pass executes each command that can be executed without an effect. Executing it later would explain no more.
 func (h *history) pass(s *state) {
 	for _, o := range h.ops {
 		if s.unordered || o.open() || slices.Contains(s.done, o.number) || o.Op == queue.Leave && h.comes(s, o.ID) {
@@ -229,14 +228,14 @@ func (h *history) pass(s *state) {
 	}
 }
 
-// comes reports whether a contender may be yet to enter.
+// comes reports whether a contender may still enter.
 func (h *history) comes(s *state, id string) bool {
 	return slices.ContainsFunc(h.ops, func(o *op) bool {
 		return o.enters() && o.ID == id && !slices.Contains(s.done, o.number) && (o.token == 0 || o.token > s.top)
 	})
 }
 
-// retire takes commands out that will not be executed any more.
+// retire drops commands that will not be executed any more.
 func (h *history) retire(over func(*op) bool) {
 	h.ops = slices.DeleteFunc(h.ops, func(o *op) bool {
 		if !over(o) {
@@ -249,10 +248,10 @@ func (h *history) retire(over func(*op) bool) {
 	})
 }
 
-// errUndecided says that there are too many orders to look at all of them.
+// errUndecided says that there were too many orders to try them all.
 var errUndecided = errors.New("cannot be told: too many orders are possible, of which some were looked at")
 
-// Error is what the queue can be, and which commands may change it, in words.
+// Error describes the possible states of the queue, and the commands that may change them.
 func (h *history) Error() string {
 	var queues, commands []string
 	for _, s := range h.states {
@@ -271,7 +270,7 @@ func (h *history) Error() string {
 	return fmt.Sprintf("before that the queue was %s; under way: %s", some(queues, " or "), some(commands, ", "))
 }
 
-// some joins the first few.
+// some joins the first few texts.
 func some(all []string, between string) string {
 	const few = 8
 	if len(all) > few {

@@ -14,9 +14,9 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// A tree is what nodes ZooKeeper can have had. Its answers say in which order it executes: each is that of one transaction, or of a look
-// at what all up to one have left. So nothing has to be searched: a node has gone between the last look that shows it and the first one
-// that does not, and somebody has to be there who can have removed it.
+// A tree tracks which nodes ZooKeeper can have had. ZooKeeper's answers show the order of execution: each has the number of its
+// transaction, or of the newest transaction before a read. Therefore no orders have to be searched. A node was deleted between the last
+// read that shows it and the first one that does not, and there must be a request or a session that can have deleted it.
 type tree struct {
 	txns     map[command]*txn
 	creating map[string]*txn   // by the path of a node, without a number that the server gives
@@ -35,13 +35,13 @@ type lineOf struct {
 	number  int64
 }
 
-// A tokenAt is the token of a node below a path: what is created in one transaction has the same one.
+// A tokenAt is the token of a node below a path: nodes that one transaction creates have the same one.
 type tokenAt struct {
 	path  string
 	token int64
 }
 
-// A txn is a request, and what became of it.
+// A txn is a request and its outcome.
 type txn struct {
 	Request
 	process string
@@ -51,7 +51,7 @@ type txn struct {
 	floor   int64         // the last transaction that had been answered when it was sent
 }
 
-// A node is one that goes with a session.
+// A node is an ephemeral node, which is deleted with its session.
 type node struct {
 	path   string
 	by     *txn
@@ -64,16 +64,16 @@ type node struct {
 	missed clock.Instant // since when that is known
 }
 
-// nodes are those below one path.
+// nodes are the nodes below one path.
 type nodes struct {
 	asked   int              // how many were to be created so far
 	made    int              // how often the path itself was created, or may have been
-	there   map[string]*node // of which nobody knows that they are gone
-	ordered []*node          // by number, those of which the server has said it
+	there   map[string]*node // not known to be deleted
+	ordered []*node          // by number; those whose number the server has returned
 	permits int              // what the path says, 0 if that is not known
 }
 
-// An owner is a session of ZooKeeper.
+// An owner is a session of ZooKeeper, which owns nodes.
 type owner struct {
 	id     int64
 	ttl    time.Duration
@@ -83,7 +83,7 @@ type owner struct {
 	over   int64         // the first one at which it was not, 0 if it may be there
 }
 
-// heard is what has come on a connection.
+// heard is what has arrived on a connection.
 type heard struct {
 	asked   []int64         // numbers of requests that are to be answered
 	zxid    int64           // the last transaction
@@ -108,7 +108,7 @@ func checkNodes(events []Event) error {
 	return nil
 }
 
-// foretell notes what becomes known later: answers, and who removes what.
+// foretell collects what later events show: the answers to requests, and which of them delete what.
 func (t *tree) foretell(events []Event) {
 	var all []*txn
 	for _, e := range events {
@@ -148,7 +148,7 @@ func (t *tree) foretell(events []Event) {
 func (x *txn) open() bool { return x.reply == nil }
 func (x *txn) done() bool { return x.reply != nil && x.reply.Code == wire.CodeOK }
 
-// ops are the operations of a multi, or the one that there is.
+// ops returns the operations of a multi, or the single operation.
 func (x *txn) ops() []Request {
 	if x.Op == "multi" {
 		return x.Ops
@@ -178,7 +178,7 @@ func (t *tree) below(path string) *nodes {
 	return q
 }
 
-// add notes a node, of which born is not known if there was no answer.
+// add records a node. born is unknown if the creation was not answered.
 func (t *tree) add(at string, by *txn, born int64) *node {
 	n := &node{path: at, by: by, born: born, place: born}
 	n.number, _ = strconv.Atoi(at[max(0, len(at)-digits):])
@@ -196,7 +196,7 @@ func (t *tree) add(at string, by *txn, born int64) *node {
 	return n
 }
 
-// digits is how many the number of a node has.
+// digits is the number of digits in the name of a node.
 const digits = 10
 
 func (t *tree) session(id int64) *owner {
@@ -208,7 +208,7 @@ func (t *tree) session(id int64) *owner {
 	return s
 }
 
-// take finds out whether an event can be.
+// take checks whether an event is possible.
 func (t *tree) take(e Event) error {
 	x := t.txns[command{e.Process, e.Number}]
 	key := lineOf{e.Process, e.Line}
@@ -242,7 +242,7 @@ func (t *tree) take(e Event) error {
 	return nil
 }
 
-// send has a request be executed from now on.
+// send makes a request executable from now on.
 func (t *tree) send(x *txn) {
 	x.begun, x.floor = true, t.last
 	if x.Op == wire.OpName(wire.OpClose) {
@@ -264,7 +264,7 @@ func (t *tree) send(x *txn) {
 	}
 }
 
-// answer finds out whether that of a request can be. What was told before, it knows.
+// answer checks whether the answer to a request is possible. It has to include everything that the connection was notified of before.
 func (t *tree) answer(x *txn, l *heard, now clock.Instant) error {
 	r := x.reply
 	if x.Op == wire.OpName(wire.OpConnect) {
@@ -315,7 +315,7 @@ func (t *tree) answer(x *txn, l *heard, now clock.Instant) error {
 	return nil
 }
 
-// connected takes the answer to a handshake.
+// connected records the answer to a handshake.
 func (t *tree) connected(x *txn, now clock.Instant) error {
 	s := t.session(x.reply.Session)
 	switch {
@@ -330,7 +330,7 @@ func (t *tree) connected(x *txn, now clock.Instant) error {
 	return nil
 }
 
-// ends notes that a session is over, at a transaction if that is known.
+// ends records the end of a session, with its transaction if that is known.
 func (t *tree) ends(s *owner, zxid int64, now clock.Instant) error {
 	switch {
 	case !s.closed && now < s.until:
@@ -343,7 +343,7 @@ func (t *tree) ends(s *owner, zxid int64, now clock.Instant) error {
 	return nil
 }
 
-// wrote takes a transaction that was executed.
+// wrote checks a transaction that was executed.
 func (t *tree) wrote(x *txn, now clock.Instant) error {
 	z, s := x.reply.Zxid, t.session(x.Session)
 	switch {
@@ -381,7 +381,7 @@ func (t *tree) wrote(x *txn, now clock.Instant) error {
 	return nil
 }
 
-// creates takes a node that was created.
+// creates records a node that was created.
 func (t *tree) creates(o Request, at string, z int64, now clock.Instant) error {
 	dir, n := path.Dir(at), t.nodes[at]
 	if o.Lasts {
@@ -413,7 +413,7 @@ func (t *tree) creates(o Request, at string, z int64, now clock.Instant) error {
 	return nil
 }
 
-// out is how many nodes are there at a transaction that nobody can have removed.
+// out counts the nodes that exist at a transaction and that no request can have deleted.
 func (t *tree) out(q *nodes, z int64, now clock.Instant) (n int) {
 	for _, m := range q.there {
 		if m.born != 0 && m.born <= z && !t.removable(m, now) {
@@ -423,7 +423,7 @@ func (t *tree) out(q *nodes, z int64, now clock.Instant) (n int) {
 	return n
 }
 
-// deletes takes the end of a node.
+// deletes records the deletion of a node.
 func (t *tree) deletes(at string, z int64, now clock.Instant) error {
 	if t.queues[at] != nil { // a path above them
 		return nil
@@ -446,7 +446,7 @@ func (n *node) end(z int64, now clock.Instant) {
 	}
 }
 
-// sees takes a node that was there at a transaction; it is nil for a path above them.
+// sees records that a node existed at a transaction. It returns nil for a path above the nodes.
 func (t *tree) sees(at string, z int64) (*node, error) {
 	if t.queues[at] != nil {
 		return nil, nil
@@ -475,18 +475,18 @@ func (t *tree) sees(at string, z int64) (*node, error) {
 	return n, nil
 }
 
-// removable reports whether somebody can have removed a node by now.
+// removable reports whether a request or the end of a session can have deleted a node by now.
 func (t *tree) removable(n *node, now clock.Instant) bool {
 	s := t.session(n.by.Session)
 	return n.gone != 0 || t.deleted(n) || s.closed || now >= s.until
 }
 
-// deleted reports whether anybody has asked for the end of a node, who may have got it.
+// deleted reports whether any request to delete a node may have been executed.
 func (t *tree) deleted(n *node) bool {
 	return slices.ContainsFunc(t.removing[n.path], func(x *txn) bool { return x.begun })
 }
 
-// misses takes a node that was not there at a transaction.
+// misses records that a node did not exist at a transaction.
 func (t *tree) misses(n *node, z int64, now clock.Instant) error {
 	switch {
 	case n == nil || n.born > z || n.born == 0 && z < n.seen:
@@ -511,7 +511,7 @@ func (t *tree) misses(n *node, z int64, now clock.Instant) error {
 	return nil
 }
 
-// finds takes what was not there for a request.
+// finds records that a node did not exist for a request.
 func (t *tree) finds(x *txn, now clock.Instant) error {
 	ops := x.ops()
 	if o := ops[min(x.reply.Failed, len(ops)-1)]; !o.creates() {
@@ -520,7 +520,7 @@ func (t *tree) finds(x *txn, now clock.Instant) error {
 	return nil
 }
 
-// tells takes what was read of a node.
+// tells checks what was read of a node.
 func (t *tree) tells(at string, r Reply, z int64) error {
 	n, err := t.sees(at, z)
 	if n == nil || err != nil {
@@ -536,7 +536,7 @@ func (t *tree) tells(at string, r Reply, z int64) error {
 	return nil
 }
 
-// reads takes what several reads have shown. They set no watch.
+// reads checks the answers of a multiRead. Such reads set no watches.
 func (t *tree) reads(x *txn, now clock.Instant) error {
 	for i, part := range x.reply.Parts {
 		at, z := x.Ops[i].Path, x.reply.Zxid
@@ -557,7 +557,7 @@ func (t *tree) reads(x *txn, now clock.Instant) error {
 	return nil
 }
 
-// lists takes those that were below a path.
+// lists checks the list of the nodes below a path.
 func (t *tree) lists(above string, names []string, z int64, now clock.Instant) error {
 	listed := map[string]bool{}
 	for _, name := range names {
@@ -578,7 +578,7 @@ func (t *tree) lists(above string, names []string, z int64, now clock.Instant) e
 	return nil
 }
 
-// told takes an event. Whatever is answered on the connection from then on knows of that.
+// told records a watch event. All later answers on the connection have to include its change.
 func (t *tree) told(l *heard, at string, now clock.Instant) error {
 	delete(l.watched, at)
 	delete(l.awaited, at)
@@ -593,7 +593,7 @@ func (t *tree) told(l *heard, at string, now clock.Instant) error {
 	return nil
 }
 
-// got finds out whether a program can have the lock.
+// got checks whether a program can have acquired the lock.
 func (t *tree) got(e Event) error {
 	n := t.tokens[tokenAt{e.Hold.Path, e.Hold.Token}]
 	if n == nil || n.by.process != e.Process {
@@ -612,7 +612,7 @@ func (n *node) reads() bool {
 	return kind.Reads()
 }
 
-// valid finds out whether a program can still have it.
+// valid checks whether a program can still hold it.
 func (t *tree) valid(e Event) error {
 	n, at := t.tokens[tokenAt{e.Hold.Path, e.Hold.Token}], e.At.Add(-skew)
 	if n == nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// runNodes returns the trace of three processes that want a mutex, a reader/writer lock and permits on ZooKeeper. With faults one of
-// them is cut off, for longer than its session lasts, and another one loses its connection now and then.
+// runNodes returns the trace of three processes that use a mutex, a reader/writer lock and permits on ZooKeeper. With faults, one of them
+// is cut off for longer than its session lasts, and another one loses its connection from time to time.
 func runNodes(t *testing.T, long time.Duration, faults bool) (events []Event) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -81,7 +81,7 @@ func runNodes(t *testing.T, long time.Duration, faults bool) (events []Event) {
 	return events
 }
 
-// useTogether has a process want several locks at the same time, over and over: what it asks for leaves in groups.
+// useTogether makes a process acquire several locks at the same time, over and over, so that its requests leave in groups.
 func useTogether(ctx context.Context, work *sync.WaitGroup, locks *tier.Registry, record func(Event)) {
 	for i := range 4 {
 		lock := locks.Mutex(fmt.Sprintf("/together/%d", i))
@@ -113,7 +113,7 @@ func TestWhatZooKeeperDidIsPossible(t *testing.T) {
 	}
 }
 
-// replies forges those to requests of an operation, if f has changed one.
+// replies returns a forger of replies to requests with an operation. f changes one and reports whether it has.
 func replies(op string, f func(q *Request, r *Reply) bool) func([]Event, int) ([]Event, bool) {
 	return func(events []Event, at int) ([]Event, bool) {
 		e := &events[at]
@@ -127,7 +127,7 @@ func replies(op string, f func(q *Request, r *Reply) bool) func([]Event, int) ([
 	}
 }
 
-// answers reports whether an event says that an operation was executed.
+// answers reports whether the event is the answer to an executed operation.
 func (e Event) answers(op string) bool {
 	return e.Kind == Answered && e.Request.Op == op && e.Reply.Code == wire.CodeOK
 }
@@ -203,7 +203,7 @@ var nodeForgers = []forger{
 		r.Paths[0] = q.Path + "0000900000"
 		return true
 	}), "were asked for|nobody has created|nobody can have removed"},
-	// Those to reads: by what becomes of writes earlier events are judged.
+	// Only replies to reads are exchanged, because earlier events are judged by the outcome of writes.
 	{"answers exchanged", func(events []Event, at int) ([]Event, bool) {
 		reads := func(a *Event) bool {
 			return a.Kind == Answered && slices.ContainsFunc(events, func(q Event) bool {
@@ -339,7 +339,7 @@ var nodeForgers = []forger{
 	}, "after the end of its session|after its node was missed"},
 }
 
-// exchange adds a request that was sent at a time, and its answer a millisecond later.
+// exchange adds a request at a time, and its answer a millisecond later.
 func exchange(events []Event, process string, at clock.Instant, q Request, r Reply) []Event {
 	n := 1<<40 + int64(len(events))
 	return append(events,
@@ -354,7 +354,7 @@ func TestWhatZooKeeperCannotHaveDoneIsFound(t *testing.T) {
 	}
 }
 
-// A connection that has removed a watch gets answers after the end of that node, and was not told of it.
+// A connection that has removed a watch gets no event for it, and later answers may show the deletion of that node.
 func TestWatchThatWasRemovedIsNotTold(t *testing.T) {
 	const watched, other, reader = "/q/1", "/q/2", "reader"
 	for _, removed := range []string{watched, other, ""} {

@@ -11,35 +11,35 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A state is one that a queue can be in.
+// A state is a possible state of a queue.
 type state struct {
 	unordered bool // the order is that in which they came, but for those who had the lock
 	queue     []place
 	done      []int   // numbers of those commands that were executed, of those whose answer has not come
 	top       int64   // the highest token so far
-	gone      []place // those of whom something is yet to be heard
+	gone      []place // contenders about which a later event still reports
 }
 
 // A place is a contender in the queue.
 type place struct {
 	second.Contender
 	floor int64 // its token is higher
-	facts       // that were so of it, of those that it is told
+	facts       // true for the contender, among those that views mention
 	told  facts
-	once  bool // its name is not used again: it leaves only when all that it is told was so
+	once  bool // its name is not used again: it leaves only after all facts that views mention were true
 }
 
-// facts are what has been so of a contender, which stays true.
+// facts are properties that a contender has had; they stay true.
 type facts struct{ had, asked, behind bool }
 
 var all = facts{true, true, true}
 
-// add returns all that were so, of those that are told.
+// add adds those facts of now that views mention.
 func (f facts) add(now, told facts) facts {
 	return facts{f.had || now.had && told.had, f.asked || now.asked && told.asked, f.behind || now.behind && told.behind}
 }
 
-// has reports whether all of those that are told were so.
+// has reports whether all facts in told were true.
 func (f facts) has(told facts) bool { return f == f.add(told, told) }
 
 func (s *state) clone() *state {
@@ -48,7 +48,7 @@ func (s *state) clone() *state {
 	return &next
 }
 
-// key is the same of states that differ in nothing that matters.
+// key returns the same text for states that differ in nothing relevant.
 func (s *state) key() string {
 	key := make([]byte, 0, 256)
 	for _, p := range s.queue {
@@ -65,7 +65,7 @@ func (s *state) key() string {
 	return string(strconv.AppendInt(append(key, ' '), s.top, 10))
 }
 
-// key appends that of a place, of which its name tells the rest.
+// key appends a place to a key. The name identifies what is the same for all states.
 func (p *place) key(key []byte) []byte {
 	key = strconv.AppendInt(append(append(key, p.ID...), ' '), p.Token, 10)
 	for _, flag := range [...]bool{p.Shared, p.Asked, p.had, p.asked, p.behind} {
@@ -91,28 +91,28 @@ func (s *state) String() string {
 
 func (s *state) find(r Ref) int { return slices.IndexFunc(s.queue, r.names) }
 
-// left is where a contender is among those who have left.
+// left returns the index of a contender among those that have left.
 func (s *state) left(r Ref) int { return slices.IndexFunc(s.gone, r.names) }
 
-// names reports whether that is the contender at a place.
+// names reports whether the contender at a place is this one.
 func (r Ref) names(p place) bool {
 	return p.ID == r.ID && (r.Token == 0 || p.Token == 0 || p.Token == r.Token)
 }
 
-// met reports whether a contender is there, or was.
+// met reports whether a contender is in the queue, or was.
 func (s *state) met(v View) bool {
 	r := Ref{ID: v.ID, Token: v.Token}
 	return s.find(r) >= 0 || s.left(r) >= 0
 }
 
-// stand is how the i-th stands.
+// stand returns the view of the i-th contender.
 func (s *state) stand(i int) queue.View {
 	v := queue.View{ID: s.queue[i].ID}
 	v.Stand(i, len(s.queue), func(j int) *second.Contender { return &s.queue[j].Contender })
 	return v
 }
 
-// settle notes what has come true of each.
+// settle records the facts that are true now for each contender.
 func (s *state) settle() {
 	for i := range s.queue {
 		v, p := s.stand(i), &s.queue[i]
@@ -120,7 +120,8 @@ func (s *state) settle() {
 	}
 }
 
-// remove returns the state without the i-th, and nil if that is told yet what was not so.
+// remove returns the state without the i-th contender. It returns nil if a later view shows a fact of that contender which was not true
+// yet.
 func (s *state) remove(i int) *state {
 	p := s.queue[i]
 	if p.once && !p.has(p.told) {
@@ -132,7 +133,7 @@ func (s *state) remove(i int) *state {
 	return s
 }
 
-// advance has the i-th come before those who never had the lock, if it is not known who is ahead of whom, and returns where that is.
+// advance moves the i-th contender before those that never had the lock, if the order of these is unknown, and returns its new index.
 func (s *state) advance(i int) int {
 	p := s.queue[i]
 	if !s.unordered || p.had {
@@ -145,8 +146,8 @@ func (s *state) advance(i int) int {
 	return at
 }
 
-// execute returns the state after a command, and nil if it cannot be executed now, or not with its answer, or it makes no difference
-// when it is: what was not executed must find what it says when it is answered.
+// execute returns the state after a command. It returns nil if the command cannot be executed now, or not with its answer. It also
+// returns nil if the time does not matter: a command that is executed when its answer arrives must find what the answer says.
 func (s *state) execute(o *op, now bool) *state {
 	a := o.answer
 	if o.open() {
@@ -191,7 +192,7 @@ func (s *state) execute(o *op, now bool) *state {
 	return ifSo(o.Op == queue.Ask || next.sees(o.Ref, a.View), next)
 }
 
-// leave removes the i-th, if it is there.
+// leave removes the i-th contender, if it exists.
 func (s *state) leave(i int, a *Answer) *state {
 	switch {
 	case a != nil && a.Removed == queue.Missing:
@@ -204,7 +205,7 @@ func (s *state) leave(i int, a *Answer) *state {
 	return s.remove(i)
 }
 
-// enter is execute of an Enter, or a Try.
+// enter executes an Enter or a Try.
 func (s *state) enter(o *op, a *Answer) *state {
 	old := -1
 	if o.Old != nil {
@@ -238,14 +239,14 @@ func (s *state) enter(o *op, a *Answer) *state {
 	switch {
 	case a == nil:
 		return s
-	case a.Outcome == queue.Locked: // although nobody is in the way
+	case a.Outcome == queue.Locked: // although no contender blocks it
 		s.queue = slices.DeleteFunc(s.queue, func(p place) bool { return p.ID == o.ID })
 		return ifSo(a.InGracePeriod, s)
 	}
 	return ifSo(s.sees(Ref{ID: o.ID}, a.View), s)
 }
 
-// sees reports whether a command may have found a contender so, and takes its token.
+// sees reports whether a command may have found a contender with this view, and takes over its token.
 func (s *state) sees(r Ref, v View) bool {
 	i := s.find(r)
 	switch {
@@ -264,14 +265,14 @@ func (s *state) sees(r Ref, v View) bool {
 			return false
 		}
 		p.Token = v.Token
-		if !s.unordered { // else it is about nobody else
+		if !s.unordered { // otherwise the view is about this contender alone
 			s.top = max(s.top, v.Token)
 		}
 	}
 	return (v.Token == 0 || v.Token == p.Token) && s.matches(i, v)
 }
 
-// matches reports whether the i-th stands so.
+// matches reports whether the i-th contender has this view.
 func (s *state) matches(i int, v View) bool {
 	p, now := s.queue[i], s.stand(i)
 	told := v.Has || v.Ahead > 0 // else this store tells that by news
@@ -283,14 +284,14 @@ func (s *state) matches(i int, v View) bool {
 	case v.Reads != now.Reads || v.Asked && !p.Asked || v.Behind && !now.Behind:
 		return false
 	}
-	// Some put a word before the name of another one.
+	// Some stores put a word before the name of a nearest contender.
 	near := v.Nearest == "" || strings.HasSuffix(v.Nearest, now.Nearest.ID)
 	free := p.Of == 0 || v.Free == now.Free || v.Ahead > 0 && v.Free <= 0 // Redis does not add up what those want who wait
 	return !told || v.Has == now.Has && v.Ahead == now.Ahead && near && free
 }
 
-// hears returns the state in which news are so, or were, and nil if they cannot be. Of what a server tells that grants nothing, only
-// that counts, as it does in answers.
+// hears returns the state in which a notification is or was true, and nil if it cannot be. In a grace period only the fact that nothing
+// is granted counts, as in answers.
 func (s *state) hears(v View) *state {
 	if v.InGracePeriod {
 		v.Asked, v.Behind = false, false
@@ -308,7 +309,7 @@ func (s *state) hears(v View) *state {
 	return ifSo(v.Known && s.queue[i].was(v), s)
 }
 
-// was reports whether a contender has stood so as for what stays.
+// was reports whether the lasting facts of a view were true for a contender.
 func (p *place) was(v View) bool {
 	return p.has(facts{v.Has, v.Asked, v.Behind})
 }

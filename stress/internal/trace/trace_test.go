@@ -24,8 +24,8 @@ import (
 
 const ttl = 9 * time.Second
 
-// run returns the trace of three processes that want a mutex, a reader/writer lock and permits for a while, on a store that answers
-// late, and, amid faults, sometimes never, and from which each process is cut off now and then.
+// run returns the trace of three processes that use a mutex, a reader/writer lock and permits on a store that answers late. With faults,
+// some requests are never answered, and processes are cut off from time to time.
 func run(t *testing.T, seed uint64, long time.Duration, faults bool) (events []Event) {
 	synctest.Test(t, func(t *testing.T) {
 		begin, random := time.Now(), rand.New(rand.NewPCG(seed, 0))
@@ -46,7 +46,7 @@ func run(t *testing.T, seed uint64, long time.Duration, faults bool) (events []E
 			return f
 		})
 		ctx := need.Within(t, long)
-		defer time.Sleep(time.Second) // what nobody waits for any more gets to the store
+		defer time.Sleep(time.Second) // abandoned commands still reach the store
 		var work sync.WaitGroup
 		for i := range 3 {
 			name := fmt.Sprint(i + 1)
@@ -71,7 +71,7 @@ func run(t *testing.T, seed uint64, long time.Duration, faults bool) (events []E
 	return events
 }
 
-// use has three goroutines of a process want each lock, again and again, and records what becomes of some holds.
+// use makes three goroutines of a process acquire each lock again and again, and records the state of some holds.
 func use(ctx context.Context, work *sync.WaitGroup, locks *tier.Registry, record func(Event)) {
 	write, either, permits := locks.Mutex("/mutex"), locks.RWMutex("/rw"), locks.Semaphore("/permits", 2)
 	for range 3 {
@@ -104,7 +104,7 @@ func use(ctx context.Context, work *sync.WaitGroup, locks *tier.Registry, record
 	}
 }
 
-// What becomes known later leaves few states to look at.
+// Later events determine most outcomes, so few states have to be looked at.
 func TestWhatAStoreDidIsPossible(t *testing.T) {
 	for seed := range uint64(3) {
 		events := run(t, seed, time.Minute, true)
@@ -120,14 +120,14 @@ func TestWhatWasLeftOutExplainsMore(t *testing.T) {
 	need.WantErr(t, "check with few states at first", need.ErrOf(check(events, Rules{}, 0, 0)), nil)
 }
 
-// A forger changes a trace so that no store can have done that: from is where the first event is that it can work with.
+// A forger changes a trace so that no store can have produced it. from is the index of the first event that it can change.
 type forger struct {
 	name  string
 	forge func(events []Event, at int) (forged []Event, ok bool)
 	want  string // the error matches it: what was forged, or what it contradicts
 }
 
-// sentFor returns the command that an event answers, nil if it is none.
+// sentFor returns the command that an event answers, nil if there is none.
 func sentFor(events []Event, e Event) *Command {
 	for _, s := range events {
 		if e.Kind == Answered && s.Kind == Sent && s.Process == e.Process && s.Number == e.Number {
@@ -137,7 +137,7 @@ func sentFor(events []Event, e Event) *Command {
 	return nil
 }
 
-// has reports whether an event tells a contender that it has the lock.
+// has reports whether an event shows a contender as the holder.
 func has(e Event, id string) bool {
 	var views []View
 	switch e.Kind {
@@ -149,7 +149,7 @@ func has(e Event, id string) bool {
 	return slices.ContainsFunc(views, func(v View) bool { return v.Has && v.ID == id })
 }
 
-// answers forges the answers to commands of these, if f has changed one.
+// answers returns a forger of answers to these commands. f changes one and reports whether it has.
 func answers(f func(o *Command, a *Answer) bool, ops ...queue.Op) func([]Event, int) ([]Event, bool) {
 	return func(events []Event, at int) ([]Event, bool) {
 		c := sentFor(events, events[at])
@@ -301,7 +301,7 @@ func TestWhatNoStoreCanHaveDoneIsFound(t *testing.T) {
 	}
 }
 
-// isRefused has a forger work at two places, at the first of which fewer events have gone before.
+// isRefused runs a forger at two places of the trace, one of them early, and checks that both forgeries are refused.
 func (f forger) isRefused(t *testing.T, events []Event, rules Rules) {
 	t.Run(f.name, func(t *testing.T) {
 		tried, room := 0, []Event(nil) // for what is forged
@@ -320,10 +320,10 @@ func (f forger) isRefused(t *testing.T, events []Event, rules Rules) {
 	})
 }
 
-// Without an order, only one who enters after a token was told has a higher one.
+// Without an order of execution, only a contender that enters after a token was reported must have a higher one.
 func TestTokenIsHigherThanThoseThatWereToldBefore(t *testing.T) {
 	for _, c := range []struct {
-		enters clock.Instant // another one, who is told the lower token
+		enters clock.Instant // another contender, with the lower token
 		want   string
 	}{{10 * clock.Instant(time.Second), ""}, {40 * clock.Instant(time.Second), "token 6"}} {
 		reader := func(process, id string, sent, answered clock.Instant, v View) []Event {
@@ -346,7 +346,7 @@ func TestTokenIsHigherThanThoseThatWereToldBefore(t *testing.T) {
 	}
 }
 
-// A command without an answer counts as executed from when others see what it has done, also under a name that was used before.
+// An unanswered command counts as executed once other processes see its effect, even if its name was used before.
 func TestCommandWithoutAnAnswerIsSeenByItsEffect(t *testing.T) {
 	var events []Event
 	add := adding(&events)
@@ -363,7 +363,7 @@ func TestCommandWithoutAnAnswerIsSeenByItsEffect(t *testing.T) {
 	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{})), nil)
 }
 
-// adding returns what adds a command to a trace, with its answer a second later, if there is one.
+// adding returns a function that adds a command to a trace, with its answer a second later, if there is one.
 func adding(events *[]Event) func(process string, number int64, c Command, a *Answer) {
 	return func(process string, number int64, c Command, a *Answer) {
 		at := clock.Instant(len(*events)+1) * clock.Instant(time.Second)
@@ -374,7 +374,7 @@ func adding(events *[]Event) func(process string, number int64, c Command, a *An
 	}
 }
 
-// A command that was repeated may be executed for a second time once the first time is over: a server was stopped that had it.
+// A repeated command may be executed a second time after the first contender is gone: a server may have been stopped with it.
 func TestEnterThatWasRepeatedMayBeExecutedLate(t *testing.T) {
 	var events []Event
 	add := adding(&events)
@@ -392,7 +392,7 @@ func TestEnterThatWasRepeatedMayBeExecutedLate(t *testing.T) {
 	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{})), nil)
 }
 
-// What a fail-over has lost is seen by some after the new server has said to others that it grants nothing, and not once that is over.
+// Data that a fail-over has lost may show after the new server has said that it grants nothing, but not after its grace period.
 func TestWhatAFailOverHasLostIsSeenInItsGracePeriod(t *testing.T) {
 	x, y := Ref{Path: "/mutex", ID: "x"}, Ref{Path: "/other", ID: "y"}
 	for _, lasts := range []bool{true, false} {
@@ -417,7 +417,7 @@ func TestWhatAFailOverHasLostIsSeenInItsGracePeriod(t *testing.T) {
 	}
 }
 
-// A new primary, which grants nothing yet, tells who was granted the lock by the old one that somebody waits behind it.
+// In its grace period a new primary may notify a holder, which the old primary had granted the lock, that another process waits.
 func TestNewsInAGracePeriodOfWhoWaitsBehind(t *testing.T) {
 	var events []Event
 	add := adding(&events)
@@ -430,7 +430,7 @@ func TestNewsInAGracePeriodOfWhoWaitsBehind(t *testing.T) {
 	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{})), nil)
 }
 
-// Whoever was killed before it was answered has permits for as long as its lease lasts, although nobody has seen it.
+// A process that was killed before the answer may have permits until its lease ends, although no other process has seen it.
 func TestPermitsOfWhoWasKilledBeforeTheAnswer(t *testing.T) {
 	var events []Event
 	add := adding(&events)
@@ -449,7 +449,7 @@ func TestPermitsOfWhoWasKilledBeforeTheAnswer(t *testing.T) {
 	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{OwnTTL: true})), nil)
 }
 
-// Who came by a command without an answer may be seen, be it without a name, for some time after the end of his lease.
+// A contender of an unanswered command may be seen, even without a name, for some time after the end of its lease.
 func TestStoreMayBeLateToEndALease(t *testing.T) {
 	for later, may := range map[time.Duration]bool{2 * time.Minute: true, 4 * time.Minute: false} {
 		var events []Event
@@ -466,7 +466,7 @@ func TestStoreMayBeLateToEndALease(t *testing.T) {
 	}
 }
 
-// Those who may leave at any time, as nobody has said whether they did, are there until somebody sees that they are not.
+// Contenders whose unanswered release may happen at any time count as present until a view shows that they are not.
 func TestPermitsThatMayHaveBeenGivenBackMakeFewStates(t *testing.T) {
 	const holders = 20
 	var events []Event
@@ -495,7 +495,7 @@ func TestPermitsThatMayHaveBeenGivenBackMakeFewStates(t *testing.T) {
 	need.That(t, fmt.Sprintf("got %v, %d states for %d events", err, looked, len(events)), err == nil && looked <= 64*len(events))
 }
 
-// News that came at the moment of the answer to a Leave are heard, although an Enter under that name may be under way yet.
+// A notification at the moment of the answer to a Leave is accepted, although an Enter with the same name may still be under way.
 func TestNewsOfTheSameMomentAreHeard(t *testing.T) {
 	x, second := Ref{Path: "/mutex", ID: "x"}, clock.Instant(time.Second)
 	has := View{ID: "x", Known: true, Has: true, Token: 1}

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// A Request is one to ZooKeeper.
+// A Request is a request to ZooKeeper.
 type Request struct {
 	Op       string    `json:"op"` // as [wire.OpName] has it
 	Session  int64     `json:"session,omitempty"`
@@ -25,7 +25,7 @@ type Request struct {
 	Ops      []Request `json:"ops,omitempty"`     // of a multi or a multiRead
 }
 
-// A Reply is what ZooKeeper says to a [Request], or of a node that is gone.
+// A Reply is ZooKeeper's answer to a [Request], or its event that a node was deleted.
 type Reply struct {
 	Zxid    int64         `json:"zxid,omitempty"` // the last transaction that the server knew, or that of a write
 	Code    int32         `json:"code,omitempty"`
@@ -39,7 +39,7 @@ type Reply struct {
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-// A line is a connection with ZooKeeper, on which both ways are written down.
+// A line is a connection to ZooKeeper that records both directions.
 type line struct {
 	net.Conn
 	number   int64         // in its process
@@ -54,14 +54,14 @@ type line struct {
 	sent    map[int32]asked // by xid
 }
 
-// asked is a request without an answer.
+// asked is a request that was not answered yet.
 type asked struct {
 	number int64
 	op     int32
 	ops    int // of a multi or a multiRead
 }
 
-// Dial has what passes on a connection with ZooKeeper written down, for zknode.WithDialContext.
+// Dial returns a connection to ZooKeeper that is recorded. It is for zknode.WithDialContext.
 func (w *Writer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
@@ -85,7 +85,7 @@ func (l *line) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// frames has f take the body of each frame that is whole, and returns the rest.
+// frames calls f with the body of each complete frame, and returns the rest.
 func frames(bytes []byte, f func(*wire.Decoder)) (rest []byte) {
 	for {
 		d := wire.Decoder{Rest: bytes}
@@ -98,7 +98,7 @@ func frames(bytes []byte, f func(*wire.Decoder)) (rest []byte) {
 	}
 }
 
-// ask writes down a request before it is sent.
+// ask records a request before it is sent.
 func (l *line) ask(d *wire.Decoder) {
 	if !l.shaken {
 		l.shaken = true
@@ -124,7 +124,7 @@ func (l *line) note(xid, op int32, r Request) {
 	l.record(Event{Kind: Sent, Number: number, Line: l.number, Request: &r})
 }
 
-// requestOf reads what follows the header.
+// requestOf decodes what follows the header.
 func requestOf(op int32, d *wire.Decoder) (r Request) {
 	switch op {
 	case wire.OpMulti, wire.OpMultiRead:
@@ -162,7 +162,7 @@ func requestOf(op int32, d *wire.Decoder) (r Request) {
 	return r
 }
 
-// hear writes down a reply before the client sees it.
+// hear records a reply before the client gets it.
 func (l *line) hear(d *wire.Decoder) {
 	if !l.answered {
 		l.answered = true
@@ -197,7 +197,7 @@ func (l *line) reply(xid int32, r Reply, d *wire.Decoder) {
 	l.record(Event{Kind: Answered, Number: q.number, Line: l.number, Reply: &r})
 }
 
-// read reads what follows the header of one without an error.
+// read decodes what follows the header of a reply without an error.
 func (r *Reply) read(q asked, d *wire.Decoder) {
 	switch q.op {
 	case wire.OpCreate, wire.OpCreateContainer:

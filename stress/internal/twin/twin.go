@@ -1,5 +1,5 @@
-// Package twin starts this program once more, to be a part of the work. A twin gets its task on the first line of its input and
-// orders on others, and says what it has to say in JSON. The end of its input tells it to end, as it does when the parent dies.
+// Package twin starts this program once more, as a helper process. A twin reads its task from the first line of its input and orders from
+// the following ones, and reports in JSON. It exits at the end of its input, which also comes when the parent dies.
 package twin
 
 import (
@@ -16,17 +16,17 @@ import (
 
 const roleEnv = "TIERLOCK_ROLE"
 
-// Role is what this process is as a twin, "" if people have started it.
+// Role returns the role of this process if it is a twin, and otherwise "".
 func Role() string { return os.Getenv(roleEnv) }
 
-// Twin is another process of this program, as its parent sees it.
+// Twin is the parent's side of such a process.
 type Twin struct {
 	Cmd *exec.Cmd
 	In  io.WriteCloser // for orders
 	Out *json.Decoder  // what it says
 }
 
-// Command is for a twin in a role. The end of ctx kills it. A Ctrl-C in the terminal is for its parent alone.
+// Command returns the command for a twin in a role. The end of ctx kills it. A Ctrl-C in the terminal reaches its parent only.
 func Command(ctx context.Context, role string, env ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -38,7 +38,7 @@ func Command(ctx context.Context, role string, env ...string) (*exec.Cmd, error)
 	return cmd, child.Apart(cmd)
 }
 
-// Start starts a command of [Command]. A twin that has died by then is found out because it says nothing.
+// Start starts a command from [Command]. If the twin dies at once, that shows because it reports nothing.
 func Start(cmd *exec.Cmd, task any) (*Twin, error) {
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
@@ -52,7 +52,7 @@ func Start(cmd *exec.Cmd, task any) (*Twin, error) {
 	return &Twin{cmd, in, json.NewDecoder(out)}, nil
 }
 
-// Begin reads the task of this twin, and returns the orders, a line each.
+// Begin reads the task of this twin, and returns its orders, one a line.
 func Begin(task any) (orders *bufio.Scanner, err error) {
 	orders = bufio.NewScanner(os.Stdin)
 	orders.Buffer(nil, 1<<26) // a task may be long
@@ -60,5 +60,5 @@ func Begin(task any) (orders *bufio.Scanner, err error) {
 	return orders, errors.Join(orders.Err(), json.Unmarshal(orders.Bytes(), task))
 }
 
-// Say writes v in one piece, for the parent.
+// Say writes v to the parent in a single write.
 func Say(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-// findings are what all trials showed, and where.
+// findings are the outcomes of all trials, and the environment.
 type findings struct {
 	seed     uint64
 	trials   int
@@ -24,7 +24,7 @@ type findings struct {
 	failed   bool     // A lock of ours did what it should not, or a trial has no outcome.
 }
 
-// machineLoad is the mean number of threads that have or want a processor in the last minute, "" if the system does not tell.
+// machineLoad returns the mean number of threads that ran or wanted to run in the last minute, "" if the system does not report it.
 func machineLoad() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	load, _, _ := strings.Cut(string(text), " ")
@@ -46,7 +46,7 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%.3f s", d.Seconds())
 }
 
-// tally is what the trials of a cell showed together.
+// tally is the sum of the trials of a cell.
 type tally struct {
 	trials, overlaps, never int
 	late                    time.Duration
@@ -79,10 +79,10 @@ func (f *findings) tally(subject, fault string) (t tally) {
 	return t
 }
 
-// bad reports whether a trial showed anything that a lock should not do.
+// bad reports whether a trial has shown anything that a lock must not do.
 func (o outcome) bad() bool { return o.Overlaps > 0 || len(o.Never) > 0 || o.Left > 0 }
 
-// of is a number of trials among all, "0" for none.
+// of formats a number of trials among all, "0" for none.
 func (t tally) of(n int) string {
 	switch {
 	case t.trials == 0:
@@ -191,7 +191,7 @@ func (f *findings) describe(w *strings.Builder) {
 	}
 }
 
-// detail lists the subjects to which the fault did something. The summary lists all.
+// detail lists the subjects that the fault has affected. The summary lists all subjects.
 func (f *findings) detail(w *strings.Builder, fault fault) {
 	fmt.Fprintf(w, "\n## %s\n\n%s\n\n", fault.title, fault.text)
 	var rows, limits []string

@@ -9,12 +9,12 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// fault is something that goes wrong while one process owns the lock and another one waits for it.
+// fault is a fault that happens while one process owns the lock and another one waits for it.
 type fault struct {
 	name  string
 	title string
 	text  string
-	// strike returns when all is well again, and says what chance decided.
+	// strike injects the fault, returns when all faults are healed, and describes the random choices.
 	strike func(ctx context.Context, t *trial) (choice string, err error)
 }
 
@@ -66,7 +66,7 @@ func killServer(ctx context.Context, t *trial) (string, error) {
 	return fmt.Sprintf("for %.1f s and its start", long), t.cluster.Restart(ctx)
 }
 
-// loseAnswers is the one that may come before the owner asks.
+// loseAnswers loses answers. It is the only fault that may come before the owner acquires the lock.
 func loseAnswers(ctx context.Context, t *trial) (choice string, err error) {
 	defer t.relay.Heal()
 	t.relay.MuteAnswers()
@@ -85,7 +85,7 @@ func loseAnswers(ctx context.Context, t *trial) (choice string, err error) {
 	return fmt.Sprintf("%s, for %.1f s", choice, long), nil
 }
 
-// answerLate is about deadlines that count from an answer, and not from when it was asked for.
+// answerLate delays an answer. It affects deadlines that count from the answer instead of from the request.
 func answerLate(ctx context.Context, t *trial) (string, error) {
 	defer t.relay.Heal()
 	t.relay.MuteAnswers()
@@ -101,7 +101,7 @@ func answerLate(ctx context.Context, t *trial) (string, error) {
 	return fmt.Sprintf("late by %.1f s, cut off for %.1f s", late, t.wait(ctx, lease*8/5, lease*2)), nil
 }
 
-// wait lets chance decide how long, and returns that in seconds.
+// wait waits for a random time, and returns it in seconds.
 func (t *trial) wait(ctx context.Context, low, high time.Duration) float64 {
 	long := low + time.Duration(t.random.Int64N(int64(high-low)))
 	clock.Sleep(long, ctx.Done())

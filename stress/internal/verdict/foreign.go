@@ -42,8 +42,8 @@ var kazoo = Subject{
 	}},
 }
 
-// foreign returns the subjects whose processes are programs in other languages. It puts the programs into dir. Absent is why a subject is
-// left out, each for itself.
+// foreign returns the subjects whose processes are programs in other languages. It puts the programs into dir. absent says for each
+// missing subject why it is left out.
 func foreign(dir string) (found []Subject, absent []string, err error) {
 	if err := os.CopyFS(dir, parties); err != nil {
 		return nil, nil, err

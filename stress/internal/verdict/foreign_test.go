@@ -30,7 +30,7 @@ func TestProgramsInOtherLanguagesTakeTurnsAndNoticeALoss(t *testing.T) {
 			defer waiter.end() //nolint:errcheck // likewise
 			need.Must(t, "no version", owner.began.Version != "")
 
-			// obey has a process obey an order, and returns when it says what it is to say.
+			// obey sends an order to a process, and returns when the process has reported what.
 			obey := func(p *party, order, what string) {
 				t.Helper()
 				p.order(order)

@@ -13,11 +13,11 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// jepsen is for how long the workloads run on each store.
+// jepsen is the duration of the workloads on each store.
 const jepsen = 20 * time.Second
 
-// workload is Jepsen's three workloads for locks of etcd, in one run: the history of acquisitions and releases against a model, and what
-// owners read and write under the lock, without and with its token. Two goroutines in each of five processes want the lock.
+// workload runs Jepsen's three lock workloads for etcd in one run. It checks the history of acquisitions and releases against a model,
+// and what owners read and write under the lock, with and without its token. Two goroutines in each of five processes use the lock.
 func workload(ctx context.Context, s *store.Store, seed uint64, stderr io.Writer) (*report.Result, error) {
 	cfg := load.Config{
 		Store: s, Lock: store.Mutex.String(), Procs: 5, Goroutines: 2, Paths: 1, Section: 5 * time.Millisecond,
@@ -32,7 +32,7 @@ func workload(ctx context.Context, s *store.Store, seed uint64, stderr io.Writer
 	return chaos.Run(ctx, cfg, cluster, "", stderr)
 }
 
-// workloads runs them on one store after the other.
+// workloads runs the workloads on all stores, one after the other.
 func (f *findings) workloads(ctx context.Context, stdout, stderr io.Writer) {
 	for _, s := range own {
 		r, err := workload(ctx, s.Store, f.seed, stderr)
@@ -55,7 +55,7 @@ func (f *findings) workloads(ctx context.Context, stdout, stderr io.Writer) {
 	}
 }
 
-// workloadsText is what the document says of them.
+// workloadsText writes the section of the document about the workloads.
 func (f *findings) workloadsText(w *strings.Builder) {
 	if f.jepsen == nil {
 		return

@@ -9,14 +9,14 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// verdict is what the judge found in the turns of one trial.
+// verdict is what the oracle has found in the holds of one trial.
 type verdict struct {
 	Overlaps int           // turns that began while another owner believed in its own
 	Late     time.Duration // for how long an owner believed when another one had begun, at the worst
 }
 
-// judge lets the oracle of tierlock's own tests judge the turns. Those that last still do so at the end. Until woke the owner was stopped,
-// and could do nothing with its belief.
+// judge checks the holds with the oracle of tierlock's own tests. Holds that were not released last until end. Until woke the owner was
+// stopped, and could not act on its belief.
 func judge(turns []turn, woke, end clock.Instant) verdict {
 	turns = slices.Clone(turns)
 	for i := range turns {

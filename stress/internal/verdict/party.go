@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
-// task is that of a process with one contender. Programs in other languages, which [Subject] names, read it from the first line of their
-// input, as JSON. Orders follow, a line each. They write events to their output, as JSON.
+// task tells a process with one contender what to do. Programs in other languages (see [Subject]) read it as JSON from the first line of
+// their input. Orders follow, one a line. They write events to their output, as JSON.
 type task struct {
 	Subject string
 	Servers []string
@@ -20,7 +20,7 @@ type task struct {
 	Lease   time.Duration
 }
 
-// event is what such a process reports, and when that happened.
+// event is a report of such a process, with its time.
 type event struct {
 	What    string
 	At      clock.Instant // of over: until when the owner believed; 0 if never
@@ -42,7 +42,7 @@ const (
 	release = "release"
 )
 
-// partyMain is such a process. Whoever loses a lock releases it, as a deferred call would.
+// partyMain is the main function of such a process. It releases a lost lock, as a deferred call would.
 func partyMain() int {
 	var t task
 	orders, err := twin.Begin(&t)
@@ -84,7 +84,7 @@ func (t task) dial(ctx context.Context, s Subject) (store.Contender, error) {
 	return locker.Contender(t.Path)
 }
 
-// takeTurn asks until it has the lock, and has it until it is lost or leave says so.
+// takeTurn retries until it has acquired the lock. It keeps the lock until the lock is lost or leave is signaled.
 func takeTurn(ctx context.Context, contend store.Contender, leave <-chan struct{}) {
 	hold, err := contend(ctx, 1)
 	for err != nil {
@@ -102,7 +102,8 @@ func takeTurn(ctx context.Context, contend store.Contender, leave <-chan struct{
 	_ = twin.Say(event{What: released, At: clock.Now(), Why: why})
 }
 
-// believe returns when a look last found the hold valid. A process that was stopped looks before it acts, as a careful one does.
+// believe checks the hold until it ends, and returns when a check last found the hold valid. A process that was stopped checks before it
+// acts, as a careful one does.
 func believe(hold store.Hold, leave <-chan struct{}) (believed clock.Instant) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -171,10 +172,10 @@ func startParty(ctx context.Context, name string, s Subject, t task) (*party, er
 
 func (p *party) order(what string) { _, _ = fmt.Fprintln(p.In, what) }
 
-// errLate says that a process did not say in time what it was to say.
+// errLate says that a process did not report something in time.
 var errLate = errors.New("not in time")
 
-// await takes in what the process says, and returns when it says what.
+// await reads the reports of the process, and returns when it has reported what.
 func (p *party) await(ctx context.Context, what string, long time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, long, errLate)
 	defer cancel()
@@ -209,14 +210,14 @@ func (p *party) note(e event) {
 	}
 }
 
-// take takes in what the process has said already.
+// take reads the reports that have already arrived.
 func (p *party) take() {
 	for len(p.events) > 0 {
 		p.note(<-p.events)
 	}
 }
 
-// awaitRelease returns when nothing is left to do of the last turn.
+// awaitRelease returns when the release of the last hold has returned.
 func (p *party) awaitRelease(ctx context.Context) error {
 	if p.away {
 		return nil
@@ -224,7 +225,7 @@ func (p *party) awaitRelease(ctx context.Context) error {
 	return p.await(ctx, released, patience)
 }
 
-// inside reports whether the process has a turn, by what was taken in.
+// inside reports whether the process holds the lock, by the reports read so far.
 func (p *party) inside() bool { return len(p.turns) > 0 && p.turns[len(p.turns)-1].until == 0 }
 
 func (p *party) end() error {

@@ -22,15 +22,15 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// The store package has the same peers for benchmarks, without leases and without a look at their loss.
+// The store package has the same peers for benchmarks, but without leases and without checks for a loss.
 
-// Peer is one process's connection to a lock of another library.
+// Peer is one process's connection for the lock of another library.
 type Peer struct {
 	Contend func(ctx context.Context, path string) (store.Hold, error)
 	End     func()
 }
 
-// Contender returns what the process acquires with.
+// Contender returns the function with which the process acquires the lock.
 func (p Peer) Contender(path string) (store.Contender, error) {
 	return func(ctx context.Context, _ int64) (store.Hold, error) { return p.Contend(ctx, path) }, nil
 }
@@ -41,13 +41,13 @@ func (p Peer) Close() error {
 	return nil
 }
 
-// Held is a hold of a peer. Its owner believes in it until Gone says that it is lost, by what the library tells.
+// Held is a hold of a peer. Its owner believes in it until Gone reports its loss, by what the library shows.
 type Held struct {
 	Gone func() bool
 	Free func() error
 }
 
-// Token is none, and nothing waits for a loss: [store.Hold] has both.
+// Token returns 0, since these holds have no tokens, and they do not signal a loss either; [store.Hold] requires both methods.
 func (Held) Token() int64 { return 0 }
 
 // Lost is nil.
@@ -74,7 +74,7 @@ func isDone(done <-chan struct{}) bool {
 	}
 }
 
-// renewing calls renew each third of the lease, as long as it returns true and stop was not called.
+// renewing calls renew every third of the lease, until renew returns false or stop is called.
 func renewing(renew func(ctx context.Context) bool) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -99,14 +99,14 @@ func renewing(renew func(ctx context.Context) bool) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-// bounded is for what a program does at the end of its section.
+// bounded runs with a time limit what a program does at the end of its section.
 func bounded(do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lease)
 	defer cancel()
 	return do(ctx)
 }
 
-// dialZK has zk.Lock. All that tells of a loss is the connection: whoever is careful takes the end of one for the end of the lock.
+// dialZK uses zk.Lock. Only the connection shows a loss, so a careful owner takes its end for the end of the lock.
 func dialZK(_ context.Context, o store.Options) (store.Locker, error) {
 	conn, events, err := zk.Connect(o.Servers, o.SessionTimeout, zk.WithLogInfo(false))
 	if err != nil {
@@ -137,7 +137,7 @@ func connectEtcd(o store.Options) (*clientv3.Client, error) {
 	})
 }
 
-// dialEtcd has concurrency.Mutex, with a session for each process and another one when that is done.
+// dialEtcd uses concurrency.Mutex, with one session for each process, and another one after that has ended.
 func dialEtcd(_ context.Context, o store.Options) (store.Locker, error) {
 	client, err := connectEtcd(o)
 	if err != nil {
@@ -161,7 +161,7 @@ func dialEtcd(_ context.Context, o store.Options) (store.Locker, error) {
 	return Peer{contend, func() { client.Close() }}, nil
 }
 
-// dialRedsync extends, and believes as long as Until says.
+// dialRedsync extends the lock, and believes in it until the time that Until returns.
 func dialRedsync(_ context.Context, o store.Options) (store.Locker, error) {
 	client := redis.NewClient(&redis.Options{Addr: o.Servers[0]})
 	locks := redsync.New(goredis.NewPool(client))
@@ -190,7 +190,7 @@ func dialRedsync(_ context.Context, o store.Options) (store.Locker, error) {
 	return Peer{contend, func() { client.Close() }}, nil
 }
 
-// dialBsm refreshes, and believes until that fails. It asks again after 100 ms.
+// dialBsm refreshes the lock, and believes in it until a refresh fails. It retries an acquisition after 100 ms.
 func dialBsm(_ context.Context, o store.Options) (store.Locker, error) {
 	client := redis.NewClient(&redis.Options{Addr: o.Servers[0]})
 	locks := bsm.New(client)
@@ -209,8 +209,8 @@ func dialBsm(_ context.Context, o store.Options) (store.Locker, error) {
 	return Peer{contend, func() { client.Close() }}, nil
 }
 
-// dialRueidislock has the one server of its README. By default it waits 20 ms for an answer, which takes longer on a busy machine, and
-// then for news that nobody sends.
+// dialRueidislock uses one server, as in its README. Its default wait for an answer is 20 ms, which is too short on a busy machine. It
+// would then wait for a notification that never comes.
 func dialRueidislock(_ context.Context, o store.Options) (store.Locker, error) {
 	locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: o.Servers},
@@ -229,7 +229,8 @@ func dialRueidislock(_ context.Context, o store.Options) (store.Locker, error) {
 	return Peer{contend, locks.Close}, nil
 }
 
-// dialAdvisory has pg_advisory_lock on a session that the server ends when it is idle for a lease. A ping each third of that keeps it.
+// dialAdvisory uses pg_advisory_lock in a session that the server ends when it is idle for a lease. It pings the server every third of
+// that time to keep the session.
 func dialAdvisory(ctx context.Context, o store.Options) (store.Locker, error) {
 	cfg, err := pgxpool.ParseConfig(pgserver.URL(o.Servers...))
 	if err != nil {

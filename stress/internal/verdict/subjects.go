@@ -26,7 +26,7 @@ type Subject struct {
 	Limits  []Limit
 }
 
-// Limit is what the subject's documentation says itself, quoted.
+// Limit is a limitation quoted from the subject's own documentation.
 type Limit struct {
 	Text, Source string
 }
@@ -101,7 +101,7 @@ var own = []Subject{
 	ours(store.PostgresAdvisory, "PostgreSQL, advisory"),
 }
 
-// ourName is how the names of our own locks begin.
+// ourName is the prefix of the names of our own locks.
 const ourName = "tierlock-"
 
 func ours(s *store.Store, where string) Subject {
@@ -127,7 +127,7 @@ func (s Subject) command() (*exec.Cmd, error) {
 	return cmd, child.Apart(cmd)
 }
 
-// version is that of the library in this program.
+// version returns the version of the library in this program.
 func (s Subject) version() string {
 	info, _ := debug.ReadBuildInfo()
 	for _, m := range info.Deps {
@@ -152,7 +152,7 @@ type cell struct {
 	fault   fault
 }
 
-// choose returns the cells that are named subject/fault, subject, or /fault, or all if none is.
+// choose returns the cells that are named subject/fault, subject, or /fault, or all if only is empty.
 func choose(only string) (cells []cell) {
 	for _, f := range faults {
 		for _, s := range subjects {

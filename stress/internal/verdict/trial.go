@@ -13,13 +13,13 @@ import (
 
 const (
 	lease = 5 * time.Second
-	// patience is for an acquisition that nothing hinders any more.
+	// patience is how long an unhindered acquisition may take.
 	patience = 4 * lease
-	// obstinacy is for how long an owner may believe in a lock that another one has, until the trial ends that.
+	// obstinacy is how long an owner may believe in a lock that another one has, before the trial ends.
 	obstinacy = 3 * lease
 )
 
-// outcome is what one trial showed.
+// outcome is the result of one trial.
 type outcome struct {
 	Subject string
 	Fault   string
@@ -98,7 +98,7 @@ func conduct(ctx context.Context, s Subject, f fault, seed uint64, o *outcome) (
 	return err
 }
 
-// run brings the fault about, and then gives each process a turn.
+// run injects the fault, and then lets each process acquire the lock once.
 func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 	asking := f.name == "answers" && t.number%3 == 1
 	if !asking {
@@ -115,7 +115,7 @@ func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 	if asking {
 		t.waiter.order(acquire)
 	}
-	// An owner may keep its lock, if the store has kept that.
+	// The owner may keep its lock, if the store has kept it.
 	err = t.waiter.await(ctx, granted, 2*lease+lease/2)
 	if errors.Is(err, errLate) {
 		t.owner.order(release)
@@ -146,7 +146,7 @@ func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 	return o.never(t.owner.awaitRelease(ctx))
 }
 
-// never takes down that something did not return in time. Another error ends the trial.
+// never records that something did not return in time. Any other error ends the trial.
 func (o *outcome) never(err error) error {
 	if !errors.Is(err, errLate) {
 		return err

@@ -1,4 +1,4 @@
-// Package verdict judges tierlock and its peers by the same faults: see docs/verdicts.md, which it writes.
+// Package verdict tests tierlock and its peers under the same faults, and writes docs/verdicts.md.
 package verdict
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
-// Main is the program, and each process that it starts. It judges others beside those that it knows.
+// Main is the main function of the program, and of each process that it starts. others are further subjects.
 func Main(others ...Subject) int {
 	subjects = slices.Concat(peers, others, own)
 	second.Defaults.Logger = slog.New(slog.DiscardHandler) // Losses and outages are brought about.

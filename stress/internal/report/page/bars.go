@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// bars is a chart with one or two horizontal bars for each of some things.
+// bars is a chart with one or two horizontal bars for each item.
 type bars struct {
 	title  string
 	rows   []row
@@ -62,7 +62,7 @@ func (b *bars) draw() (string, error) {
 	return drawSVG(p, vg.Length(len(b.rows))*pitch+22, b.left(), b.title)
 }
 
-// left is the room for half the text under the left end of the axis.
+// left returns the space for half the text under the left end of the axis.
 func (b *bars) left() vg.Length {
 	if b.log {
 		return 16
@@ -77,7 +77,7 @@ func (b *bars) barsPerRow() (most int) {
 	return most
 }
 
-// add draws a bar below the line at y.
+// add draws the bar below the line at y.
 func (b bar) add(p *plot.Plot, scale scale, y float64, below vg.Length) error {
 	chart, err := plotter.NewBarChart(plotter.Values{scale.at(b.value)}, barHeight)
 	if err != nil {
@@ -136,7 +136,7 @@ func (b *bars) scale() scale {
 	if s.top == 0 {
 		return scale{bottom: 0, top: 1} // nothing to see
 	}
-	// The shortest bar is to be seen too.
+	// The shortest bar has to be visible, too.
 	s.bottom = math.Pow(10, math.Floor(math.Log10(s.bottom/1.5)))
 	return s
 }
@@ -179,11 +179,10 @@ func (b *bars) addAxis(p *plot.Plot, s scale) error {
 	return nil
 }
 
-// noText makes a tick without text. If it were empty, the tick would be a minor one,
-// without a line in the grid.
+// noText makes a tick without text. With an empty text the tick would be a minor one, which has no grid line.
 const noText = " "
 
-// thinned takes away the text of so many ticks that at most n have one.
+// thinned removes the texts of ticks so that at most n have one.
 func thinned(ticks plot.ConstantTicks, n int) plot.ConstantTicks {
 	every := (len(ticks) + n - 1) / n
 	for i := range ticks {

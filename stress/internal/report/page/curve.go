@@ -14,8 +14,8 @@ import (
 
 const curveHeight = vg.Length(210)
 
-// drawWaits draws the distribution of waits: how long a share of all of them took at
-// most, where each step to the right leaves out a tenth of what was left.
+// drawWaits draws the distribution of waits: the longest wait of each share of all waits. Each step to the right leaves a tenth of the
+// remaining waits out.
 func drawWaits(c Comparison) (string, error) {
 	p := newPlot()
 	p.Y.Scale = plot.LogScale{}
@@ -49,8 +49,8 @@ func drawWaits(c Comparison) (string, error) {
 	return drawSVG(p, curveHeight, 2, "Waits, "+c.Work)
 }
 
-// crowded reports whether text that ends over a point would meet another line. A line
-// never falls, so that there is room over its own.
+// crowded reports whether text that ends above a point would meet another line. A line never falls, so above the point there is always
+// room over its own line.
 func crowded(end plotter.XY, other plotter.XYs, p *plot.Plot) bool {
 	const high, wide = 0.15, 0.4 // shares of the picture
 	for _, o := range other {
@@ -63,9 +63,8 @@ func crowded(end plotter.XY, other plotter.XYs, p *plot.Plot) bool {
 	return false
 }
 
-// curvePoints takes the shares to a scale on which 0, 0.9 and 0.99 are equally far
-// apart. The longest wait of all, whose share is 1, comes a little after the last one
-// before it.
+// curvePoints maps the shares to a scale on which 0, 0.9 and 0.99 are equally far apart. The longest wait, whose share is 1, is drawn a
+// little after the point before it.
 func curvePoints(points []durations.Quantile) plotter.XYs {
 	xys := make(plotter.XYs, len(points))
 	for i, q := range points {

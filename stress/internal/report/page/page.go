@@ -1,5 +1,4 @@
-// Package page draws what measurements of locks have found: as one HTML page that
-// needs nothing else, neither scripts nor a network, and as a picture for a README.
+// Package page draws the results of measurements: as a self-contained HTML page without scripts, and as a picture for a README.
 package page
 
 import (
@@ -25,7 +24,7 @@ type Page struct {
 	Environment []report.Fact
 }
 
-// Comparison is a result, of a lock and perhaps of another one, at some work.
+// Comparison is the result of a workload with a lock, and perhaps with another one.
 type Comparison struct {
 	Work string
 	*report.Result
@@ -53,7 +52,7 @@ func (p *Page) WriteHTML(w io.Writer) error {
 	}{p, figures})
 }
 
-// OfRun is a page about one run alone. An illegal history is drawn beside it.
+// OfRun returns a page about a single run. It draws an illegal history as well.
 func OfRun(r *report.Result) *Page {
 	p := &Page{
 		Title: "stress: " + r.Verdict,
@@ -84,7 +83,7 @@ func (c Comparison) runs() []*report.Result {
 	return []*report.Result{c.Result, c.Baseline}
 }
 
-// wait is the first known quantile at or above q.
+// wait returns the first known quantile at or above q.
 func wait(r *report.Result, q float64) time.Duration {
 	for _, p := range r.Curve {
 		if p.Q >= q {

@@ -23,8 +23,7 @@ var (
 	faint  = color.RGBA{0xe4, 0xe7, 0xea, 0xff}
 )
 
-// width of all pictures, in the unit of their view box. It is not much more than a
-// telephone has, so that the text stays readable there.
+// width of all pictures, in the unit of their view box. It is not much wider than a phone, so that the text stays readable there.
 const width = vg.Length(390)
 
 var sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
@@ -35,7 +34,7 @@ func textStyle(size vg.Length, c color.Color) draw.TextStyle {
 	return draw.TextStyle{Color: c, Font: f, Handler: plot.DefaultTextHandler}
 }
 
-// newPlot is empty, without a frame.
+// newPlot returns an empty plot without a frame.
 func newPlot() *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -61,12 +60,11 @@ func faintGrid() *plotter.Grid {
 	return g
 }
 
-// ground is white where the page is dark, and keeps text apart from the lines that it
-// crosses.
+// ground gives text a white outline, which keeps it readable on a dark page and across lines.
 const ground = `<style>text{paint-order:stroke;stroke:#fff;stroke-width:3px;stroke-linejoin:round}</style>` +
 	`<rect width="100%" height="100%" fill="#fff"/>`
 
-// drawSVG draws a plot, with a title for those who cannot see it.
+// drawSVG draws a plot. The title is for screen readers.
 func drawSVG(p *plot.Plot, height, left vg.Length, title string) (string, error) {
 	canvas := vgsvg.New(width, height)
 	p.Draw(draw.Crop(draw.New(canvas), left, -6, 3, -4))
@@ -74,8 +72,7 @@ func drawSVG(p *plot.Plot, height, left vg.Length, title string) (string, error)
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return "", err
 	}
-	// What comes before the content is for a document of its own, at a fixed size; its
-	// end is the first one that is not of the XML declaration or of the comment.
+	// The XML declaration and the fixed size are for a standalone document, so they are cut off.
 	_, content, found := strings.Cut(b.String(), "<svg")
 	_, content, closed := strings.Cut(content, ">")
 	if !found || !closed {

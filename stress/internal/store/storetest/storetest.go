@@ -1,4 +1,4 @@
-// Package storetest has a lock that excludes nobody, for tests of those who judge locks.
+// Package storetest has a lock that excludes nothing, for tests of the code that judges locks.
 package storetest
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// DialBroken returns a lock that lets everybody in.
+// DialBroken returns a lock that is always granted.
 func DialBroken(context.Context, store.Options) (store.Locker, error) { return broken{}, nil }
 
 type broken struct{}
@@ -18,7 +18,7 @@ func (broken) Contender(string) (store.Contender, error) {
 
 func (broken) Close() error { return nil }
 
-// Hold is one that is never lost.
+// Hold is a hold that is never lost.
 type Hold struct{ Fence int64 }
 
 func (h Hold) Token() int64        { return h.Fence }
