@@ -10,21 +10,20 @@ import (
 	"time"
 )
 
-// Ensemble is a set of servers that replicate one another, or one that is alone.
+// Ensemble is a set of servers that replicate one another, or a single server.
 type Ensemble struct {
 	Members []*Server
 	Network *Network // carries their words to one another until Stop; nil where nothing of ours does
-	// Succeed makes another member the leader in place of one that was killed; nil where
-	// the servers elect one.
+	// Succeed makes another member the leader in place of one that was killed. It is nil if the servers elect a leader themselves.
 	Succeed func(ctx context.Context) error
 }
 
-// Start starts what build describes, and returns once each of the servers serves. The end
-// of ctx ends the attempt, not the servers. The error ends with the last words of the
-// server that failed, and EADDRINUSE is in it if that server could not get its address.
+// Start starts the servers that build describes, and returns once each of them serves requests. The end of ctx ends the attempt, not the
+// servers. The error ends with the last output of the server that failed. It includes EADDRINUSE if that server could not bind its
+// address.
 //
-// Between build's look at a free port and the server's bind, somebody else can take it:
-// then build is asked for other addresses.
+// Another program can take a port after build has found it free and before the server binds it. Start then calls build again for other
+// addresses.
 func Start(ctx context.Context, build func() (*Ensemble, error)) (*Ensemble, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -69,7 +68,7 @@ func (e *Ensemble) Addrs() []string {
 	return addrs
 }
 
-// Leader waits until a member serves as leader and returns it.
+// Leader waits until a member is the leader and returns it.
 func (e *Ensemble) Leader(ctx context.Context) (*Server, error) {
 	var leaders []*Server
 	err := Until(ctx, func() bool {
@@ -82,7 +81,7 @@ func (e *Ensemble) Leader(ctx context.Context) (*Server, error) {
 	return leaders[0], nil
 }
 
-// Followers lists the members that serve as followers at this moment.
+// Followers lists the members that are followers at this moment.
 func (e *Ensemble) Followers() []*Server { return e.in("follower") }
 
 func (e *Ensemble) in(mode string) []*Server {
@@ -95,11 +94,11 @@ func (e *Ensemble) in(mode string) []*Server {
 	return members
 }
 
-// Isolate cuts member off from the other members, and leaves the way to all of them open to clients. Connections between
-// them stay open and mute, new ones get no answer. It takes a Network.
+// Isolate cuts member off from the other members; clients still reach all of them. Connections between the members stay open but carry
+// nothing, and new ones get no answer. It requires a Network.
 func (e *Ensemble) Isolate(member *Server) { e.Network.Isolate(slices.Index(e.Members, member) + 1) }
 
-// Heal puts all members in touch again; what was said meanwhile and not given up arrives.
+// Heal connects all members again. Data that was sent meanwhile arrives, unless its connection was given up.
 func (e *Ensemble) Heal() { e.Network.Heal() }
 
 // Pause freezes all members.
@@ -108,7 +107,7 @@ func (e *Ensemble) Pause() error { return e.each((*Server).Pause) }
 // Resume continues them.
 func (e *Ensemble) Resume() error { return e.each((*Server).Resume) }
 
-// Failover kills the leader, and starts it again when there is another one.
+// Failover kills the leader, and starts it again once another member leads.
 func (e *Ensemble) Failover(ctx context.Context) error {
 	leader, err := e.Leader(ctx)
 	if err != nil {
@@ -124,7 +123,7 @@ func (e *Ensemble) Failover(ctx context.Context) error {
 	return errors.Join(err, leader.Restart(ctx))
 }
 
-// Restart kills all members, and starts them again together: none serves without the others.
+// Restart kills all members, and starts them again together, since none serves requests without the others.
 func (e *Ensemble) Restart(ctx context.Context) error {
 	for _, s := range e.Members {
 		s.Kill()
@@ -138,7 +137,7 @@ func (e *Ensemble) Restart(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Stop kills all members and removes what was theirs.
+// Stop kills all members and removes their directories.
 func (e *Ensemble) Stop() error {
 	err := e.each((*Server).Stop)
 	if e.Network != nil {
@@ -155,8 +154,7 @@ func (e *Ensemble) each(do func(*Server) error) error {
 	return errors.Join(errs...)
 }
 
-// Until asks again and again whether something holds. The error is the cause of the end
-// of ctx, if that comes first.
+// Until calls holds repeatedly until it returns true. If ctx ends first, it returns the cause.
 func Until(ctx context.Context, holds func() bool) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

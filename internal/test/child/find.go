@@ -9,13 +9,13 @@ import (
 	"strconv"
 )
 
-// Missing is the error of a start on a machine that has not got the program; it says how to get one.
+// Missing is the error of a start on a machine without the program; it says how to install it.
 type Missing string
 
 func (m Missing) Error() string { return string(m) }
 
-// Find looks for a program: the one that a variable of the environment names and no other if that is set, otherwise
-// the first of some. The path is absolute, because a server runs in another directory.
+// Find looks for a program. If the environment variable is set, only the program that it names counts; otherwise the first of names that
+// exists. The path is absolute, because a server runs in another directory.
 func Find(variable string, missing Missing, names ...string) (string, error) {
 	if named := os.Getenv(variable); named != "" {
 		path, err := lookPath(named)
@@ -40,7 +40,7 @@ func lookPath(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// Cached is what our scripts keep under a name, also on macOS.
+// Cached returns the path under which our scripts keep a file, also on macOS.
 func Cached(name ...string) string {
 	root := os.Getenv("XDG_CACHE_HOME")
 	if root == "" {
@@ -49,7 +49,7 @@ func Cached(name ...string) string {
 	return filepath.Join(append([]string{root, "tierlock"}, name...)...)
 }
 
-// Place makes a directory for a server of a make, and an address on the loopback: with port, or with a free one if that is zero.
+// Place creates a directory for a server, and returns an address on the loopback: with port, or with a free port if that is zero.
 func Place(name string, port int) (dir, addr string, err error) {
 	if port == 0 {
 		port, err = FreePort()

@@ -14,7 +14,7 @@ func kin(pid int) (pids []int) {
 		text, _ := os.ReadFile(stat) // a process that is gone has none
 		var state string
 		var parent int
-		// Its name, in parentheses, may be anything.
+		// The name of the process, in parentheses, may contain any characters.
 		if _, err := fmt.Sscan(string(text[bytes.LastIndexByte(text, ')')+1:]), &state, &parent); err != nil || parent != pid {
 			continue
 		}

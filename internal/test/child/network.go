@@ -8,8 +8,7 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// Network carries what the members of an ensemble say to one another, unless the way is
-// cut. Members count from 1.
+// Network carries the traffic between the members of an ensemble, unless it is cut. Members count from 1.
 type Network struct {
 	ctx     context.Context
 	end     context.CancelFunc
@@ -17,17 +16,17 @@ type Network struct {
 	workers sync.WaitGroup
 }
 
-// Way is from the member that dials to the one it reaches.
+// Way is the direction from the member that dials to the one that it reaches.
 type Way struct{ From, To int }
 
-// NewNetwork returns a network without a way. Close ends it.
+// NewNetwork returns a network without any ways. It lasts until Close.
 func NewNetwork() *Network {
 	n := &Network{}
 	n.ctx, n.end = context.WithCancel(context.Background())
 	return n
 }
 
-// Join carries connections to the listener, which it owns from now on, on to the address.
+// Join forwards connections from the listener, which it owns from now on, to the address.
 func (n *Network) Join(way Way, from net.Listener, to net.Addr) {
 	w := &wire{network: n, way: way, to: to}
 	w.whole.Set()
@@ -36,8 +35,7 @@ func (n *Network) Join(way Way, from net.Listener, to net.Addr) {
 	n.workers.Go(func() { w.serve(from) })
 }
 
-// Isolate cuts all ways from and to a member, until Heal. Connections stay open and mute,
-// new ones get no answer.
+// Isolate blocks all ways from and to a member, until Heal. Connections stay open but carry nothing, and new ones get no answer.
 func (n *Network) Isolate(id int) {
 	for _, w := range n.wires {
 		if w.way.From == id || w.way.To == id {
@@ -46,20 +44,20 @@ func (n *Network) Isolate(id int) {
 	}
 }
 
-// Heal makes all ways whole; what was said meanwhile and not given up arrives.
+// Heal unblocks all ways. Data that was sent meanwhile arrives, unless its connection was given up.
 func (n *Network) Heal() {
 	for _, w := range n.wires {
 		w.whole.Set()
 	}
 }
 
-// Close ends all connections and returns when nothing of the network is left.
+// Close ends all connections and leaves no goroutine.
 func (n *Network) Close() {
 	n.end()
 	n.workers.Wait()
 }
 
-// wire carries one way's connections, each in both directions.
+// wire carries the connections of one way, each in both directions.
 type wire struct {
 	network *Network
 	way     Way
@@ -67,7 +65,7 @@ type wire struct {
 	whole   mutexbool.Bool
 }
 
-// passes waits while the wire is cut. It is false at the network's end.
+// passes waits while the wire is blocked. It returns false at the end of the network.
 func (w *wire) passes() bool { return w.whole.Wait(w.network.ctx) == nil }
 
 func (w *wire) serve(listener net.Listener) {
@@ -99,8 +97,7 @@ func (w *wire) carry(near net.Conn) {
 	both.Wait()
 }
 
-// pass hands on what comes, the end included. What comes while the wire is cut waits, as
-// it would for a kernel to send it again.
+// pass forwards data, including the end of the stream. While the wire is blocked, data waits, as it would for a kernel to send it again.
 func (w *wire) pass(from, to net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {

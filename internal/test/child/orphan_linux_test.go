@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beParent starts a server, says its pid, and waits to be killed.
+// beParent starts a server, prints its pid, and waits to be killed.
 func beParent() {
 	e, err := child.Start(context.Background(), func() (*child.Ensemble, error) {
 		dir, err := os.MkdirTemp("", "tierlock-sleep-")
@@ -46,7 +46,7 @@ func (sleep) Command() (*exec.Cmd, error) { return exec.Command("sleep", "60"), 
 func (sleep) Serves() bool                { return true }
 
 func TestServerDiesWithItsParent(t *testing.T) {
-	dir := t.TempDir() // takes the data that nobody is left to remove
+	dir := t.TempDir() // removes the data, which the killed parent cannot remove
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), parentRole+"=1", "TMPDIR="+dir)
 	out := need.Get(parent.StdoutPipe())(t)

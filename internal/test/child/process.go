@@ -9,8 +9,7 @@ import (
 	"slices"
 )
 
-// process is a started child and the processes that it started itself. done is closed
-// when all of them are gone.
+// process is a started child together with the processes that it has started. done is closed when all of them are gone.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -20,7 +19,7 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 	if err := Apart(cmd); err != nil {
 		return nil, err
 	}
-	// Whoever comes of the child has the writing end, and nobody else: it ends with them.
+	// Only the child and its descendants have the writing end of the pipe, so the pipe ends when they are gone.
 	ended, alive, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -29,8 +28,7 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The death signal of Linux follows the thread that forked, not the process:
-		// keep that thread until the child ends.
+		// Linux sends the death signal when the thread that forked ends, not the process. The thread is therefore kept until the child ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(p.done)
@@ -49,12 +47,12 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// pause stops the child first: after that it starts no others.
+// pause stops the child first, so that it starts no further processes.
 func (p *process) pause() error {
 	if err := Pause(p.cmd.Process); err != nil {
 		return err
 	}
-	// The signal may take a moment, and in that moment it may start one more.
+	// The signal may take a moment, in which the child may still start one more process.
 	var paused []int
 	for {
 		pids := kin(p.cmd.Process.Pid)
@@ -73,8 +71,7 @@ func (p *process) resume() error {
 	return errors.Join(each(kin(p.cmd.Process.Pid), Resume), Resume(p.cmd.Process))
 }
 
-// kill ends the child and all that it started, paused or not, and returns when they are
-// gone.
+// kill ends the child and all processes that it has started, paused or not, and returns when they are gone.
 func (p *process) kill() {
 	if p.pause() == nil {
 		_ = each(kin(p.cmd.Process.Pid), (*os.Process).Kill)

@@ -1,8 +1,7 @@
-// Package child runs private servers as child processes, for tests and demos: what
-// zkserver, etcdserver, redisserver and pgserver have in common.
+// Package child runs private servers as child processes, for tests and demos. It is the common part of zkserver, etcdserver, redisserver
+// and pgserver.
 //
-// On Linux the kernel kills a child when its parent dies, however it dies. Unix only:
-// pausing and killing servers is half of what they are here for.
+// On Linux the kernel kills a child whenever its parent dies. Unix only, since tests pause and kill servers.
 package child
 
 import (
@@ -20,30 +19,28 @@ import (
 // startTimeout bounds a start whose ctx has no deadline of its own.
 const startTimeout = 2 * time.Minute
 
-// Program is what a Server runs.
+// Program is the program that a Server runs.
 type Program interface {
 	// Command writes the configuration and returns what to run.
 	Command() (*exec.Cmd, error)
-	// Serves reports whether this very child serves, not a stranger on its address.
+	// Serves reports whether this child serves requests, and not another program at its address.
 	Serves() bool
-	// Mode is "leader" or "follower", or "standalone" if the program has a word for it;
-	// an error if the server does not serve.
+	// Mode returns "leader" or "follower", or "standalone" if the program distinguishes that; an error if the server does not serve
+	// requests.
 	Mode() (string, error)
-	// Version is the server's release, such as "3.8.0"; an error if it does not serve.
+	// Version returns the server's release, such as "3.8.0"; an error if it does not serve requests.
 	Version() (string, error)
 }
 
-// Kind is what the servers of one make have in common.
+// Kind describes the servers of one program.
 type Kind struct {
 	Package string // whose errors theirs are, such as "zkserver"
 	Taken   string // what a log says if the address is in use
-	// Clear removes what a server that was killed leaves outside of its directory, which is
-	// dir; nil if it leaves nothing.
+	// Clear removes what a killed server leaves outside of its directory dir. It is nil if there is nothing.
 	Clear func(dir string) error
 }
 
-// Server is a server in a child process, with a directory of its own. Addr and Pid apart,
-// its methods are not safe for concurrent use.
+// Server is a server in a child process, with a directory of its own. Only Addr and Pid are safe for concurrent use.
 type Server struct {
 	Program
 	kind    Kind
@@ -58,17 +55,16 @@ func New(kind Kind, dir, addr string, program Program) *Server {
 	return &Server{Program: program, kind: kind, dir: dir, addr: addr}
 }
 
-// Addr is the server's host:port; a restart keeps it.
+// Addr returns the server's host:port, which a restart keeps.
 func (s *Server) Addr() string { return s.addr }
 
-// Dir is the directory of the server, with all that it keeps.
+// Dir returns the directory with all data of the server.
 func (s *Server) Dir() string { return s.dir }
 
-// Pid is the process id of the newest child.
+// Pid returns the process id of the newest child.
 func (s *Server) Pid() int { return s.process.cmd.Process.Pid }
 
-// Kill ends the server as kill -9 would and returns when it is gone. Its data stay, for
-// Restart.
+// Kill ends the server as kill -9 would and returns when it is gone. Its data stays, for Restart.
 func (s *Server) Kill() {
 	if s.process != nil {
 		s.process.kill()
@@ -92,7 +88,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	}
 }
 
-// Pause freezes the server with SIGSTOP: its connections stay open and mute.
+// Pause freezes the server with SIGSTOP: its connections stay open, but it does not answer.
 func (s *Server) Pause() error { return s.process.pause() }
 
 // Resume continues a paused server.
@@ -130,7 +126,7 @@ func (s *Server) launch() error {
 
 func (s *Server) logFile() string { return filepath.Join(s.dir, "server.log") }
 
-// await returns once the child serves.
+// await returns once the child serves requests.
 func (s *Server) await(ctx context.Context) error {
 	gone := false
 	err := Until(ctx, func() bool {

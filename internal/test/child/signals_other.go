@@ -11,7 +11,7 @@ import (
 
 var errNotUnix = fmt.Errorf("%w: child processes that can be paused take a Unix system", errors.ErrUnsupported)
 
-// Apart fails: child processes are for Unix.
+// Apart fails, because child processes are supported only on Unix.
 func Apart(*exec.Cmd) error { return errNotUnix }
 
 // Pause fails as Apart does.

@@ -20,7 +20,7 @@ func Apart(cmd *exec.Cmd) error {
 	return nil
 }
 
-// Pause stops a process as Ctrl-Z would, but it cannot refuse.
+// Pause stops a process with SIGSTOP, which the process cannot refuse, unlike Ctrl-Z.
 func Pause(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
 // Resume continues a process that was paused.

@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/tiertest"
 )
 
-// What programs can import changes only where somebody has written that down, as in Go's own api folder.
+// What programs can import changes only together with the files in api, as in Go's own api folder.
 func TestAPIIsWhatIsWrittenDown(t *testing.T) {
 	described := make(map[string]bool)
 	for _, dir := range importable(t) {

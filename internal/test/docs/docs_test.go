@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// inBackquotes matches what a document quotes in a line.
+// inBackquotes matches text in backquotes within a line.
 var inBackquotes = regexp.MustCompile("`([^`\n]+)`")
 
 // A document that names a file of this repository is wrong when that moves.
@@ -25,7 +25,7 @@ func TestDocumentsNameFilesThatAreThere(t *testing.T) {
 	}
 }
 
-// aLink matches the target of a link or picture, less what comes behind a #.
+// aLink matches the target of a link or picture, without the part behind a #.
 var aLink = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 
 func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
@@ -38,14 +38,14 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// What a visitor reads first, and what a contributor reads first, stays short.
+// The first documents for visitors and contributors stay short.
 func TestFirstDocumentsAreShort(t *testing.T) {
 	for doc, most := range map[string]int{"README.md": 130, "DESIGN.md": 350} {
 		need.AtMost(t, "lines of "+doc+", whose details go to docs, or stand beside the code", strings.Count(documents(t)[doc], "\n"), most)
 	}
 }
 
-// documents are those of this module, by name.
+// documents returns the documents of this module, by name.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
@@ -60,7 +60,7 @@ func documents(t *testing.T) map[string]string {
 	return found
 }
 
-// What documents tell to run of the Makefile is there.
+// The Makefile has each target that documents name.
 func TestDocumentsNameTargetsThatAreThere(t *testing.T) {
 	makefile := need.Get(os.ReadFile("Makefile"))(t)
 	targets, _, _ := strings.Cut(strings.TrimPrefix(string(makefile), ".PHONY: "), "\n")
@@ -72,7 +72,7 @@ func TestDocumentsNameTargetsThatAreThere(t *testing.T) {
 	}
 }
 
-// An example can be copied: it imports nothing that programs elsewhere may not.
+// An example can be copied: it imports only packages that other programs may import.
 func TestExamplesImportNothingInternal(t *testing.T) {
 	for _, pattern := range []string{"example*_test.go", "*/example*_test.go", "*/*/example*_test.go", "examples/*/main.go"} {
 		for _, name := range need.Get(filepath.Glob(pattern))(t) {
@@ -82,7 +82,8 @@ func TestExamplesImportNothingInternal(t *testing.T) {
 	}
 }
 
-// Who reads a log finds there what a line means. What a store alone has is in the documentation of its WithLogger.
+// The documentation explains each message that the log may have. The messages of a single store are in the documentation of its
+// WithLogger.
 func TestMessagesOfTheLogAreListed(t *testing.T) {
 	message := regexp.MustCompile(`(?:Package ?\+ ?": |"tier: (?:a goroutine|a hold|log lines) )([a-z][a-z ]+)`)
 	list := string(need.Get(os.ReadFile("docs/operate.md"))(t))

@@ -14,7 +14,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// What no example needs is either not worth its name or not explained. An example uses a type if one of its expressions has it.
+// An exported name that no example uses is either unnecessary or unexplained. An example uses a type if one of its expressions has that
+// type.
 func TestEachNameOfTierIsUsedByAnExample(t *testing.T) {
 	files := token.NewFileSet()
 	packages, imports := make(map[string][]*ast.File), make(map[string]bool) // those of a package by its folder and name

@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// user is a program that takes locks of every store.
+// user is a program that takes locks on every store.
 const user = `package main
 
 import (
@@ -25,9 +25,8 @@ import (
 func main() {}
 `
 
-// The lines by which README gets the command, and has a program require the clone, do so as they stand there: in a directory with
-// nothing but that program, with this repository in the place of the one on the network. Modules come from the network only if this
-// machine lacks them.
+// The commands in README that install the command, and that make a program require the clone, work as written: in a directory that has
+// only the program, and with this repository in place of the published one. Modules are downloaded only if this machine lacks them.
 func TestReadmeGetsCommandAndPackages(t *testing.T) {
 	if _, err := os.Stat(".git"); err != nil {
 		t.Skip("no clone to make one of")

@@ -14,7 +14,7 @@ import (
 
 const module = "github.com/tierlock/tierlock/"
 
-// What a program links with the library is the library.
+// A program that uses the library links no test code.
 func TestLibraryImportsNoTestCode(t *testing.T) {
 	imports := importsOf(t)
 	for dir, by := range library(t, imports) {
@@ -22,8 +22,8 @@ func TestLibraryImportsNoTestCode(t *testing.T) {
 	}
 }
 
-// What only tests import is below internal/test, and what only the command or the adapters import is below these. The library stands on
-// internal/: only a boolean, which stands on nothing, is below that.
+// Packages that only tests import are below internal/test, and packages that only the command or the adapters import are below these. All
+// packages of the library are above internal/, apart from one for a boolean, which imports nothing.
 func TestInternalPackagesAreOfTheLibrary(t *testing.T) {
 	imports := importsOf(t)
 	used := library(t, imports)
@@ -39,12 +39,12 @@ func TestInternalPackagesAreOfTheLibrary(t *testing.T) {
 	}
 }
 
-// The root of the repository is a table of contents.
+// The root of the repository has only folders and documents.
 func TestRootHasNoGoFile(t *testing.T) {
 	need.Empty(t, "Go files in the root", need.Get(filepath.Glob("*.go"))(t))
 }
 
-// library returns the packages that users import, and what these import in turn, each with one that imports it.
+// library returns the packages that users can import, and all that these import, each with one of its importers.
 func library(t *testing.T, imports map[string][]string) map[string]string {
 	t.Helper()
 	by := make(map[string]string)
@@ -64,7 +64,8 @@ func library(t *testing.T, imports map[string][]string) map[string]string {
 	return by
 }
 
-// importsOf returns what each package of this repository imports of it outside of tests, on any system. A package goes by its folder.
+// importsOf returns which packages of this repository each of its packages imports outside of tests, on any system. Packages are named by
+// their folders.
 func importsOf(t *testing.T) map[string][]string {
 	t.Helper()
 	imports := make(map[string][]string)

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// run runs a command offline, in a folder, and returns what it has to say.
+// run runs a command offline, in a folder, and returns its output.
 func run(t *testing.T, dir string, env []string, command ...string) string {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
@@ -23,7 +23,7 @@ func run(t *testing.T, dir string, env []string, command ...string) string {
 	return string(out)
 }
 
-// Whoever requires the locks of a store gets what they need, and none of what only our tests need.
+// A program that requires the locks of a store gets what they need, and nothing that only our tests need.
 func TestModulesOfStoresRequireNothingForTests(t *testing.T) {
 	for store, client := range map[string]string{
 		"": "github.com/go-zookeeper/zk", "etcdlock": "go.etcd.io/etcd/client/v3", "pglock": "github.com/jackc/pgx/v5",
@@ -37,7 +37,7 @@ func TestModulesOfStoresRequireNothingForTests(t *testing.T) {
 				lines = append(lines, fmt.Sprintf("replace %s => %q", path, at))
 			}
 			need.OK(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(strings.Join(lines, "\n")), 0o644))
-			// With -e the dates of versions may be unknown, which nobody asks for.
+			// With -e, unknown dates of versions are no error.
 			list := run(t, dir, []string{"GOWORK=off", "GOFLAGS=-mod=mod"}, "go", "list", "-m", "-e", "-f", "{{.Path}}", "all")
 			need.That(t, client+" is missing, or the list says nothing: "+list, strings.Contains(list, client+"\n"))
 			for _, unwanted := range []string{"redsync", "bsm/redislock", "rapid"} {
@@ -47,7 +47,8 @@ func TestModulesOfStoresRequireNothingForTests(t *testing.T) {
 	}
 }
 
-// go install refuses a module with a replace. Those of a released module are the ones that scripts/check-release.sh and a release drop.
+// go install refuses a module with a replace. Released modules may have only those replaces that scripts/check-release.sh and a release
+// remove.
 func TestReleasedModulesReplaceOnlyTheRootAndStores(t *testing.T) {
 	dropped := []string{".", "etcdlock", "pglock", "redislock"}
 	dirs := append([]string{"cmd/tierlock"}, dropped...)
@@ -68,7 +69,7 @@ func TestReleasedModulesReplaceOnlyTheRootAndStores(t *testing.T) {
 	}
 }
 
-// A visitor who reads the documentation in a fresh clone has changed nothing. The go command adds to go.work.sum what it misses there.
+// Reading the documentation in a fresh clone must not change any file. The go command would add missing lines to go.work.sum.
 func TestGoDocChangesNoFile(t *testing.T) {
 	if _, err := os.Stat(".git"); err != nil {
 		t.Skip("no clone to make one of")

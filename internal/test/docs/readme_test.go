@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// given is what a snippet may use without declaring it, as the prose around it does.
+// given declares what snippets may use without declaring it, because the text around them does.
 const given = `package snippet
 
 import (
@@ -142,7 +142,7 @@ func (s snippet) compile(t *testing.T) error {
 	return nil
 }
 
-// source makes a file of the snippet. It is whole if it was one before.
+// source turns the snippet into a file. whole is true if the snippet was a whole file already.
 func (s snippet) source() (source string, whole bool, err error) {
 	doc, err := filepath.Abs(s.doc)
 	if err != nil {

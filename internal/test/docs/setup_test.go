@@ -1,5 +1,5 @@
-// Package docs tests what the repository says of itself: its documents, the lines of README, the listings of the public API, who imports
-// whom, and what the modules require.
+// Package docs tests what the repository says about itself: its documents, the lines of README, the listings of the public API, its
+// imports, and the requirements of its modules.
 package docs
 
 import (
@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The tests run in the root of the repository. Go does not see there which files they read: run them with -count=1.
+// The tests run in the root of the repository. Go's test cache does not know which files they read there, so run them with -count=1.
 func TestMain(m *testing.M) {
 	if err := os.Chdir("../../.."); err != nil {
 		panic(err)

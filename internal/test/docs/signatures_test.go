@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A program cannot name an internal type, and go doc does not show what it is. The two exceptions are for the stores of this module.
+// A program cannot name an internal type, and go doc does not show its methods. The two exceptions are for the stores of this module.
 func TestExportedDeclarationsMentionNoInternalType(t *testing.T) {
 	var found []string
 	for _, pkg := range exported(t) {
@@ -56,7 +56,7 @@ func compiled(t *testing.T, paths ...string) types.Importer {
 	return importer.ForCompiler(token.NewFileSet(), "gc", open)
 }
 
-// mentions are the internal types that a user of a package meets, each where it is met first.
+// mentions are the internal types in the API of a package, each with the first declaration that has it.
 type mentions struct {
 	of    *types.Package
 	at    string // the declaration that is looked at

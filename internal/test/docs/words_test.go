@@ -15,10 +15,10 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// avoided matches words behind which a sentence has no concrete subject, or no active verb.
+// avoided matches words that hide the subject of a sentence, or make its verb passive.
 var avoided = regexp.MustCompile(`(?i)\b(whoever|whom|for ever|(?:is|are) told|so is it|nor does|of which)\b`)
 
-// avoidedInComments are avoided in comments, too; users may read that nobody waits.
+// avoidedInComments also matches two words that only texts for users may have.
 var avoidedInComments = regexp.MustCompile(avoided.String() + `|(?i)\b(nobody|somebody)\b`)
 
 // forUsers matches the documents that users read.
@@ -27,7 +27,7 @@ var forUsers = regexp.MustCompile(`^((README|SECURITY)\.md|docs/.+\.(md|yaml|jso
 // mostAvoided is how often comments have such words at most. Lower it when the test asks for that; never raise it.
 const mostAvoided = 507
 
-// Text that users read has none of these words, and comments have ever fewer.
+// Texts for users have none of these words, and comments have fewer and fewer.
 func TestTextsNameTheirSubjects(t *testing.T) {
 	comments, texts := written(t)
 	for where, text := range texts {
@@ -42,7 +42,7 @@ func TestTextsNameTheirSubjects(t *testing.T) {
 	need.Between(t, "words in comments that name no subject; lower mostAvoided when there are fewer", found, mostAvoided-50, mostAvoided)
 }
 
-// spaced is a text in one line: a sentence may go on in the next one.
+// spaced returns a text in one line, so that a phrase is found across line ends.
 func spaced(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // written returns the comments of all files, by place, and the texts for users: documents, the documentation of what programs can import,

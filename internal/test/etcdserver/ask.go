@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// client bounds one question; a paused server accepts it and never answers.
+// client bounds each query, since a paused server accepts connections and never answers.
 var client = &http.Client{
 	Timeout:   time.Second,
 	Transport: &http.Transport{DisableKeepAlives: true},
 }
 
-// Serves asks for the members' names, because a stranger does not have ours, and whether
-// a majority agrees.
+// Serves checks the members' names, which another program at the address would not have, and that there is a majority.
 func (p *program) Serves() bool {
 	var list struct {
 		Members []struct{ Name string }
@@ -27,8 +26,8 @@ func (p *program) Serves() bool {
 		p.ask(http.MethodGet, "/health", &health) == nil && health.Health == "true"
 }
 
-// Mode is "leader" or "follower"; an error if the server does not answer or knows no
-// leader. A server needs a moment to learn that it has lost its leader, or its lead.
+// Mode returns "leader" or "follower"; an error if the server does not answer or knows no leader. A server needs a moment to notice that
+// it has lost its leader, or is not the leader any more.
 func (p *program) Mode() (string, error) {
 	var status struct {
 		Header struct {
@@ -48,7 +47,7 @@ func (p *program) Mode() (string, error) {
 	return "follower", nil
 }
 
-// Version is the server's release, such as "3.7.3"; an error if it does not answer.
+// Version returns the server's release, such as "3.7.3"; an error if it does not answer.
 func (p *program) Version() (string, error) {
 	var version struct{ EtcdServer string }
 	err := p.ask(http.MethodGet, "/version", &version)

@@ -11,15 +11,13 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// Ensemble is a set of servers that replicate one another. It takes this process to carry
-// their words: an ensemble ends with it. A member that is off serves nobody, and cannot be
-// restarted, until Heal.
+// Ensemble is a set of servers that replicate one another. This process carries the traffic between them, so an ensemble ends with it. An
+// isolated member serves no requests, and cannot be restarted, until Heal.
 type Ensemble = child.Ensemble
 
 var kind = child.Kind{Package: "etcdserver", Taken: "address already in use"}
 
-// StartEnsemble starts n servers and returns once each of them serves. Errors are those
-// of [Start].
+// StartEnsemble starts n servers and returns once each of them serves requests. Errors are those of [Start].
 func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	etcd, err := find()
 	if err != nil {

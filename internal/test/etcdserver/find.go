@@ -2,7 +2,7 @@ package etcdserver
 
 import "github.com/tierlock/tierlock/internal/test/child"
 
-// ErrNotFound means that this machine has no etcd; the text says how to get one.
+// ErrNotFound means that this machine has no etcd; the text says how to install it.
 const ErrNotFound = child.Missing(`etcdserver: no etcd on this machine; one of these gets you one:
   scripts/get-etcd.sh, or make etcd-server
   apt-get install -y etcd-server
@@ -12,8 +12,7 @@ const ErrNotFound = child.Missing(`etcdserver: no etcd on this machine; one of t
 // built is the release that scripts/get-etcd.sh builds.
 const built = "v3.7.3"
 
-// find looks for an etcd: $ETCD and nowhere else if that is set, otherwise what
-// scripts/get-etcd.sh built, otherwise one on $PATH.
+// find looks for an etcd: only $ETCD if that is set, otherwise what scripts/get-etcd.sh has built, otherwise one on $PATH.
 func find() (string, error) {
 	return child.Find("ETCD", ErrNotFound, child.Cached("etcd-"+built), "etcd")
 }

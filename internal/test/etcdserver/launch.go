@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// program is what a server runs.
+// program is the etcd of one server, with its configuration.
 type program struct {
 	etcd    string // the path of the program
 	cfg     Config
@@ -18,15 +18,15 @@ type program struct {
 	cluster string // the names and URLs of all members
 }
 
-// A member listens to the others on a socket in its own directory, which it also runs in,
-// and reaches each of them by another one there, behind which is the network. So the same
-// URL is another socket for each member: the network knows who dials whom.
+// A member runs in its own directory, and listens for the other members on a socket there. For each other member it dials another socket
+// in that directory, which leads to the network. The same URL is therefore a different socket for each member, and the network knows
+// which member dials.
 const ownSocket = "peers:0" // etcd wants the looks of host:port
 
 func peerSocket(id int) string { return fmt.Sprintf("member%d:0", id) }
 func peerURL(id int) string    { return "unix://" + peerSocket(id) }
 
-// name is nobody else's on this machine.
+// name is unique on this machine.
 func (p *program) name() string { return filepath.Base(p.dir) }
 
 // Command returns the etcd to run.
@@ -47,8 +47,7 @@ func (p *program) Command() (*exec.Cmd, error) {
 		"--log-level=warn",
 		"--log-outputs=stderr")
 	cmd.Dir = p.dir
-	// Nothing of ours: etcd takes options from its environment. 3.4 asks for a word where
-	// it was little tried.
+	// The environment is not inherited, since etcd takes options from it. On little tested architectures 3.4 requires this variable.
 	cmd.Env = []string{"ETCD_UNSUPPORTED_ARCH=" + runtime.GOARCH}
 	return cmd, nil
 }

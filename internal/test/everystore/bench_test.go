@@ -27,8 +27,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Two hundred goroutines of one process take any of a thousand locks. Beside them are the requests of such turns as they are sent to the
-// store, without a lock: to keep the promises must not cost much more than these. The servers sync their logs.
+// Two hundred goroutines of one process use a thousand locks, each at random. For comparison, the bare requests of such acquisitions are
+// sent to the store, without the library. The locks must not cost much more than these. The servers sync their logs.
 func BenchmarkManyLocks(b *testing.B) {
 	for _, s := range []struct {
 		name    string
@@ -71,8 +71,8 @@ func BenchmarkManyLocks(b *testing.B) {
 	}
 }
 
-// On ZooKeeper requests that have to wait leave together, in groups. Beside the locks are such groups as they are sent to the store, of a
-// fixed size and with as many turns under way. They promise nothing: nobody reads the lists, and the first error ends the benchmark.
+// On ZooKeeper, requests that have to wait leave together, in groups. For comparison, groups of bare requests are sent, of a fixed size
+// and with as many acquisitions under way. These keep no promises: the lists are not read, and the first error ends the benchmark.
 func BenchmarkManyLocksOnZooKeeper(b *testing.B) {
 	addr := childtest.Start(b, zkserver.Start, zkserver.Config{TickTime: 2 * time.Second}).Addr()
 	locks := need.Get(zooKeeper(b, addr))(b)
@@ -111,7 +111,7 @@ func locking(locks *tier.Registry) func(context.Context, []string) error {
 	}
 }
 
-// turns has so many at a time taken together.
+// turns takes locks in groups of the given size, again and again.
 func turns(b *testing.B, name string, size int, take func(ctx context.Context, paths []string) error) {
 	b.Run(name, func(b *testing.B) {
 		b.SetParallelism((underWay/size + 1) / 2) // on each of two cores
@@ -131,7 +131,7 @@ func turns(b *testing.B, name string, size int, take func(ctx context.Context, p
 	})
 }
 
-// A rawConn is a session of ZooKeeper on which requests are sent as they are.
+// A rawConn is a session of ZooKeeper on which bare requests are sent.
 type rawConn struct {
 	net.Conn
 	answers *bufio.Reader
@@ -179,7 +179,7 @@ func (c *rawConn) turns(paths []string) error {
 	return err
 }
 
-// ask sends one request or two, and returns what is answered to the first.
+// ask sends one request, or two at once, and returns the answer to the first.
 func (c *rawConn) ask(op int32, body wire.Encoder, behind int32, other wire.Encoder) (*wire.Decoder, error) {
 	frames := c.frame(op, body)
 	if other != nil {

@@ -1,4 +1,4 @@
-// Package everystore has the tests of what needs every store: writes under a lock, foreign texts, round trips, benchmarks, and migrations
-// with goose; and of locks of other libraries beside ours. It is a module of its own, so that no adapter requires the client of a store,
-// and no store another library's lock.
+// Package everystore has tests that need every store (writes under a lock, foreign texts, round trips, benchmarks, migrations with
+// goose), and tests with locks of other libraries. It is a module of its own, so that no adapter requires the client of a store, and no
+// store the lock of another library.
 package everystore

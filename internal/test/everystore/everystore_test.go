@@ -33,7 +33,7 @@ func TestEveryStore(t *testing.T) {
 				})
 			}
 			run("fences", func(t *testing.T) { testFences(t, s, store.name) })
-			if store.name != "ZooKeeper" { // it is told nothing by commands
+			if store.name != "ZooKeeper" { // commands do not change its state
 				run("unknown command", func(t *testing.T) { testUnknownCommand(t, s) })
 			}
 			if store.deface != nil { // PostgreSQL lets nothing else into the name of a session, and cuts that
@@ -43,14 +43,14 @@ func TestEveryStore(t *testing.T) {
 	}
 }
 
-// A command of a later release is denied, and nothing is done.
+// A store denies a command of a later release, and does nothing.
 func testUnknownCommand(t *testing.T, s site) {
 	c := waittest.Grant(held(t, s)).(*queue.Contender)
 	a := c.Store().Do(soon(t), queue.Command{Op: "unknown", Ref: c.Ref()})
 	need.That(t, fmt.Sprintf("%+v, want Denied", a), a.Outcome == queue.Denied && errors.Is(a.Err, errors.ErrUnsupported) && a.Away == nil)
 }
 
-// fences are the writes under a lock of the stores that have one, by how their names begin.
+// fences are the guarded writes of the stores that have them, by the prefix of the store's name.
 var fences = map[string]func(context.Context, *tier.Hold) error{
 	"etcd": func(ctx context.Context, hold *tier.Hold) error {
 		_, err := etcdlock.Txn(ctx, hold)
@@ -65,7 +65,7 @@ var fences = map[string]func(context.Context, *tier.Hold) error{
 	},
 }
 
-// Only a lock of the same store guards a write: others have grants of the same type, or of their own.
+// Only a lock of the same store guards a write: the grants of other stores may have the same type.
 func testFences(t *testing.T, s site, name string) {
 	hold := held(t, s)
 	for of, write := range fences {
@@ -76,7 +76,7 @@ func testFences(t *testing.T, s site, name string) {
 	}
 }
 
-// held is a hold of one more process.
+// held returns a hold of another process.
 func held(t *testing.T, s site) *tier.Hold {
 	t.Helper()
 	return need.Get(s.process(t).Mutex(pathOf(t)).Acquire(soon(t)))(t)

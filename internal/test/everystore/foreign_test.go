@@ -24,8 +24,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A deface puts texts in the place of those with which the holder of a lock has said who it is, at the server, as
-// anybody may.
+// A deface replaces the texts by which a holder describes itself, directly at the server, as any program with access can.
 type deface func(t *testing.T, addr, path, host, label string) error
 
 func description(host, label string) []byte {
@@ -86,7 +85,7 @@ func defacePostgres(t *testing.T, addr, path, host, label string) error {
 	return err
 }
 
-// What users get of the texts of others is one short line that is printed as it is, in Contenders, and in the error of a wait.
+// Users get foreign texts as one short printable line, in Contenders and in the error of a wait.
 func testForeignText(t *testing.T, s site, deface deface) {
 	holder, other := s.process(t), s.process(t)
 	path := pathOf(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The first process fails in the middle of its second migration, for which the other one waits, and which it then runs. The lock is on the
-// server that is migrated: gooselock calls what every store's locks have, and tells no store from another.
+// The first process fails in its second migration. The other one waits for it, and then runs that migration. The lock is on the server
+// that is migrated. gooselock only calls methods that the locks of every store have.
 func TestGooseMigratesOneProcessAtATime(t *testing.T) {
 	t.Parallel()
 	s := site{startPostgres(t), postgres(pglock.New)}
@@ -50,7 +50,7 @@ func TestGooseMigratesOneProcessAtATime(t *testing.T) {
 	}
 }
 
-// migrate has one more process take three steps, and tells how that ends. In the second it calls middle.
+// migrate makes another process run three migrations, and delivers the result. The second migration calls middle.
 func migrate(t *testing.T, db *sql.DB, mutex *tier.Mutex, who string, middle func() error) <-chan error {
 	t.Helper()
 	step := func(version int64, then func() error) *goose.Migration {

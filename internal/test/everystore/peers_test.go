@@ -21,10 +21,10 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A turn has the lock of some library, does the work under it, and gives it back.
+// A turn acquires the lock of some library, does the work under it, and releases it.
 type turn func(ctx context.Context, work func()) error
 
-// others are locks of other libraries at a path of a Redis server.
+// others returns locks of other libraries at one path of a Redis server.
 func others(client *redis.Client, path string) map[string]turn {
 	sync := redsync.New(goredis.NewPool(client))
 	obtain := bsm.New(client)
@@ -49,8 +49,7 @@ func others(client *redis.Client, path string) map[string]turn {
 	}
 }
 
-// Everybody gets turns, and nobody while another one has one: also beside a process of ours where nobody but its goroutines can be
-// seen to wait.
+// All get the lock, and never two at once, even beside a process of ours that sees only its own goroutines waiting.
 func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testing.T) {
 	t.Parallel()
 	addr, path := startRedis(t), pathOf(t)

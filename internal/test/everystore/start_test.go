@@ -22,7 +22,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// constructors make the locks of a process over a client that ends with the test, at once if lazy.
+// constructors return the registry of a process, over a client that ends with the test. If lazy is true, they do not wait for a session.
 var constructors = map[string]func(ctx context.Context, t *testing.T, addr string, lazy bool) (*tier.Registry, error){
 	"etcd": func(ctx context.Context, t *testing.T, addr string, lazy bool) (*tier.Registry, error) {
 		client := need.Get(clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()}))(t)
@@ -57,7 +57,7 @@ func only[O any](given bool, option O) []O {
 	return nil
 }
 
-// nobodyAt returns an address at which nobody listens.
+// nobodyAt returns an address at which no server listens.
 func nobodyAt(t *testing.T) string {
 	l := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()

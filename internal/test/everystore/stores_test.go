@@ -34,16 +34,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// session is for how long a store keeps what a silent process has.
+// session is how long a store keeps the contenders of a silent process.
 const session = 8 * time.Second
 
-// patience is for what has to happen, on a machine that has other things to do.
+// patience is how long to wait for something that has to happen, even on a busy machine.
 const patience = 5 * time.Minute
 
-// A connect makes the locks of one more process, at an address.
+// A connect returns the locks of another process, connected to an address.
 type connect func(t testing.TB, addr string) (*tier.Registry, error)
 
-// A store is how to start a server, and to connect to one.
+// A store says how to start a server, and how to connect to it.
 type store struct {
 	name    string
 	start   func(t *testing.T) (addr string)
@@ -141,7 +141,7 @@ func (s site) process(t *testing.T) *tier.Registry {
 	return locks
 }
 
-// pathOf is the test's own.
+// pathOf returns the path of the test's lock.
 func pathOf(t *testing.T) string {
 	return "/" + strings.Map(func(r rune) rune {
 		if r == '/' || r == ' ' {

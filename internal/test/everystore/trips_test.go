@@ -16,10 +16,10 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// away is how long everything takes to a distant server and back: so long that half of it is more than a busy machine adds.
+// away is the round trip to a distant server. Half of it is more than a busy machine adds.
 const away = 200 * time.Millisecond
 
-// distant returns an address from which it takes half of away to addr, and as long back.
+// distant returns an address that leads to addr, with a delay of half of away in each direction.
 func distant(t *testing.T, addr string) string {
 	t.Helper()
 	l := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -55,7 +55,7 @@ func distant(t *testing.T, addr string) string {
 	return l.Addr().String()
 }
 
-// pump carries what comes from one side to the other, each half a round trip later.
+// pump forwards data from one side to the other, half a round trip later.
 func pump(to, from net.Conn) {
 	type flight struct {
 		due  time.Time
@@ -82,8 +82,8 @@ func pump(to, from net.Conn) {
 	to.Close()
 }
 
-// Each step takes one round trip. The quickest of three tells how many there are: what the machine has to do meanwhile only adds to that.
-// On etcd and ZooKeeper the requests of each step are counted, and on ZooKeeper virtual time.
+// Each step takes one round trip. The quickest of three shows how many there are, because a busy machine only adds time. On etcd and
+// ZooKeeper the requests of each step are counted, and on ZooKeeper time is virtual.
 func TestRoundTripsToADistantServer(t *testing.T) {
 	for _, s := range stores {
 		if s.name != "Redis" && s.name != "PostgreSQL" {
@@ -159,7 +159,7 @@ type handedOver struct {
 	err error
 }
 
-// handOver has somebody else wait, and tells when that came to an end.
+// handOver makes another process wait for the lock, and delivers when its wait has ended.
 func handOver(ctx context.Context, acquire func(context.Context) (releaser, error)) <-chan handedOver {
 	over := make(chan handedOver, 1)
 	go func() {

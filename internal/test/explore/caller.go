@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A leader is what a call has that leads.
+// A leader is the result of a call that leads an election.
 type leader struct {
 	*election.Election
 	resign chan struct{}
@@ -32,7 +32,7 @@ func (l leader) Release() error {
 	return cmp.Or(<-l.ended, lost)
 }
 
-// A doing is what a call has that does its work in a function.
+// A doing is the result of a call that does its work in a function.
 type doing struct {
 	*tier.Hold
 	work  context.Context
@@ -62,7 +62,7 @@ type caller struct {
 	ended  bool    // the context of the call
 	behind bool    // its process knew that another one was in the way then
 	first  bool    // or that none was
-	spoilt bool    // it gave up as somebody released
+	spoilt bool    // it gave up at the moment of another caller's release
 	has    []*span // to be released, the last one first
 	err    error
 	wrote  bool
@@ -100,10 +100,10 @@ func (c *caller) begin() {
 	}()
 }
 
-// frames are more than a trace has.
+// frames is more than a logged stack trace has.
 const frames = 4
 
-// below acquires so many frames further down.
+// below acquires from a number of stack frames further down.
 func (c *caller) below(ctx context.Context, frames int) (has []*span, err error) {
 	if frames > 0 {
 		return c.below(ctx, frames-1)
@@ -111,7 +111,7 @@ func (c *caller) below(ctx context.Context, frames int) (has []*span, err error)
 	return c.acquire(ctx)
 }
 
-// acquire does what the call is.
+// acquire executes the call.
 func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 	r := c.registry
 	take := func(weight int) func(*tier.Hold, error) *tier.Hold {
@@ -230,7 +230,7 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 	return has, err
 }
 
-// open has the store let readers in, which a grant can do also where package tier does not ask for it.
+// open makes the store let readers in. A grant can do that even if package tier does not ask for it.
 func (c *caller) open(grant second.Grant) {
 	c.opens.Store(&grant)
 	defer c.opens.Store(nil)
@@ -240,7 +240,7 @@ func (c *caller) open(grant second.Grant) {
 	}
 }
 
-// askWrong asks for what cannot be, in each way, and returns why it cannot, or that it is not refused.
+// askWrong makes invalid calls of each kind. It returns why they are refused, or that one is not.
 func (c *caller) askWrong(ctx context.Context) (why error) {
 	for what, option := range map[string]tier.Option{
 		"linger": tier.WithLinger(-1), "wait limit": tier.WithMaxWait(-1), "hand-off": tier.WithHandOff(-1),
@@ -309,8 +309,8 @@ func (c *caller) release() {
 	}()
 }
 
-// judgeReleasedLocked judges what was released: it says so, also to who releases it again, and that has not taken long for each lock,
-// whatever the network does.
+// judgeReleasedLocked checks a release: its lock reports ErrReleased, also to a second release, and the release took no longer than
+// allowed for each lock, whatever the network did.
 func (w *queues) judgeReleasedLocked(x *span, took time.Duration) {
 	switch x.hold.(type) {
 	case leader, doing: // which do it once
@@ -319,7 +319,7 @@ func (w *queues) judgeReleasedLocked(x *span, took time.Duration) {
 	if again := x.hold.Release(); !errors.Is(again, tier.ErrReleased) || !errors.Is(x.hold.Err(), tier.ErrReleased) {
 		w.blameLocked("lost", "%s has released, and says %v, and when it does so again %v", x.name, x.hold.Err(), again)
 	}
-	if took > time.Duration(len(x.paths))*lease/3 && !w.scope.Seam { // where nobody ends the wait for that
+	if took > time.Duration(len(x.paths))*lease/3 && !w.scope.Seam { // in the other scopes no caller can cut this wait short
 		w.blameLocked("waits", "%s takes %v to release", x.name, took)
 	}
 }
@@ -329,7 +329,7 @@ type writer interface {
 	Write(ctx context.Context, check func() error, send func() (queue.Outcome, error)) error
 }
 
-// writeLate tries a write after the release, which is not to be sent, nor to be in the way of whoever has the lock next.
+// writeLate tries a write after the release. It must not be sent, and must not delay the next holder.
 func (c *caller) writeLate(x *span) {
 	hold, ok := x.hold.(*tier.Hold)
 	if c.call != Guarded || !ok || c.world.scope.ZooKeeper {
@@ -343,7 +343,7 @@ func (c *caller) writeLate(x *span) {
 	})
 }
 
-// write sends a write that is to take effect only under the lock. It does not wait for its end.
+// write sends a write that may take effect only under the lock. It does not wait for the outcome.
 func (c *caller) write() {
 	w, x := c.world, c.has[0]
 	w.quiet, c.wrote = 0, true

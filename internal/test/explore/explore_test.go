@@ -28,8 +28,8 @@ var (
 	samples = flag.Int("samples", 3, "random schedules of each scope, in which independent steps are executed in both orders")
 )
 
-// scopes are explored completely with one fault at most, or up to so many delays. Fewer executions than these, which are counted, would be
-// a search that has become blind.
+// These scopes are explored completely with at most one fault, or up to a number of delays. The executions are counted: if there are
+// fewer than here, the search has become blind.
 var scopes = []scopeOfTest{
 	{"seam, three processes: one gives up, a session ends, or the budget", 0, 0, 1789, false,
 		Scope{Seam: true, Processes: 3, Calls: []Call{Lock}, Cancel: true, Expire: true, Clock: budget}},
@@ -81,7 +81,7 @@ var scopes = []scopeOfTest{
 		Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Guarded}, Lost: true, Expire: true}},
 	{"ZooKeeper, one process: three locks, in groups, one gives up, closes, shuts down, or is cut off", 2, 0, 2666, true,
 		Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Lock, Second, Third}, Cancel: true, Cut: true, Close: true, Stop: true}},
-	// Behind these faults all look for their nodes, or queue again, in an order that is the scheduler's.
+	// After these faults all contenders look up their nodes or queue again, in an order that the scheduler decides.
 	{"ZooKeeper, one process: three locks, in groups, a connection breaks, or a session ends", 2, 0, 0, true,
 		Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Lock, Second, Third}, Lost: true, Expire: true}},
 	{"ZooKeeper, two processes: three locks, in groups, a session ends", 1, 0, 0, true,
@@ -211,7 +211,7 @@ var scopes = []scopeOfTest{
 		Scope{Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Expire: true}},
 }
 
-// nightly are scopes that take too long, most of whose executions nobody has counted.
+// nightly are scopes that take too long for each run. Most have no count of executions.
 var nightly = []scopeOfTest{
 	{"two processes: any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Lock}})},
 	{"two processes: entered again, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Nested}})},
@@ -251,7 +251,7 @@ type scopeOfTest struct {
 	scope      Scope
 }
 
-// anyFault has all faults of the store in memory, or of a ZooKeeper, but that of the clock.
+// anyFault adds to a scope all faults of its store but that of the clock.
 func anyFault(s Scope) Scope {
 	s.Lost, s.Cancel, s.Expire, s.Cut, s.Close, s.Stop = true, true, true, true, true, true
 	return s
@@ -301,7 +301,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// written is the begin of a scope as in a test.
+// written returns the source of a call that begins the scope, as for a test.
 func written(s Scope) string {
 	var fields []string
 	v := reflect.ValueOf(s)
@@ -313,7 +313,7 @@ func written(s Scope) string {
 	return strings.ReplaceAll("Scope{"+strings.Join(fields, ", ")+"}.Begin", "explore.", "")
 }
 
-// What the reduced search leaves out differs by nothing that counts.
+// The orders that the reduced search leaves out have no other outcomes.
 func TestReducedSearchFindsAllOutcomes(t *testing.T) {
 	type bound struct {
 		delays, faults int
@@ -361,7 +361,7 @@ func TestReducedSearchFindsAllOutcomes(t *testing.T) {
 	}
 }
 
-// Steps that are called independent lead to the same in either order.
+// Steps that count as independent lead to the same state in either order.
 func TestIndependentStepsCommute(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -438,7 +438,7 @@ func TestIndependentStepsCommute(t *testing.T) {
 	t.Logf("%d pairs, seed %d", pairs, seed)
 }
 
-// Whoever gives up at the moment at which it is served is told of nothing that is its own.
+// A caller that gives up at the moment when it gets its permits is informed of nothing that belongs to it.
 func TestShutdownAsPermitsCome(t *testing.T) {
 	need.OK(t, Replay(t, anyFault(Scope{Processes: 2, Calls: []Call{One, Two}}).Begin,
 		"p1.g1 begins", "p1 enter 1.2 is executed", "p1 answer to enter 1.2 arrives",
@@ -452,7 +452,8 @@ func TestShutdownAsPermitsCome(t *testing.T) {
 		"p2 shuts down"))
 }
 
-// Who was first for permits, and lost its place with its session, does not say that it is first when it gives up.
+// A process that was first in the queue for permits, and has lost its place with its session, does not report that it is first when it
+// gives up.
 func TestWhoHasLostItsPlaceIsNotFirst(t *testing.T) {
 	need.OK(t, Replay(t, Scope{Processes: 2, Calls: []Call{One, Two}, Seam: true, Cancel: true, Expire: true}.Begin,
 		"p1.g1 begins", "p1 enter p1permits of /lock.1 is executed", "p1.g2 begins", "p1 enter p1permits of /lock.2 is executed",
@@ -462,14 +463,14 @@ func TestWhoHasLostItsPlaceIsNotFirst(t *testing.T) {
 		"p2 news of p2permits of /lock.1: 2 are free arrives", "p1.g2 gives up"))
 }
 
-// Who asks for the lock waits for a session first, and for no longer than the store may take to give one.
+// A process that asks for the lock first waits for a session, but no longer than the store may take to open one.
 func TestWhoGetsNoSessionAsksWithoutOne(t *testing.T) {
 	begin := Scope{Processes: 1, Calls: []Call{Lock}, Early: true, Ask: true, Clock: lease}.Begin
 	need.OK(t, Replay(t, begin, "p1.g1 begins", "p1 asks for it", "9s pass"))
 	need.OK(t, Replay(t, begin, "p1.g1 begins", "p1 asks for it", "9s pass", "p1 ask  is executed"))
 }
 
-// The same steps lead to the same, also where a process says goodbye for several contenders.
+// The same steps lead to the same state, also where a process says goodbye for several contenders.
 func TestStepsAreRepeatable(t *testing.T) {
 	scope := Scope{Processes: 2, Calls: []Call{One, Two}, Close: true}
 	schedule := []string{
@@ -485,7 +486,7 @@ func TestStepsAreRepeatable(t *testing.T) {
 	}
 }
 
-// A pair is a world of two independent steps, which is wrong if it ends before both were taken.
+// A pair is a world of two independent steps. It reports an error if it ends before both were taken.
 type pair struct{ left []string }
 
 func (p *pair) Steps(func(i, j int) bool) (steps []Step) {
@@ -506,7 +507,7 @@ func (p *pair) End() (outcome string, wrong error) {
 	return "", wrong
 }
 
-// An order that comes to a point which was reached before ends there, and is not judged by that: no test to paste would.
+// An order that reaches an already known state ends there without a verdict, since its steps would not reproduce a violation.
 func TestAPointIsLeftWhereItWasReachedBefore(t *testing.T) {
 	begin := func(*testing.T) World { return &pair{[]string{"a", "b"}} }
 	r := Search{Begin: begin, Delays: 1}.Run(t)
@@ -514,7 +515,7 @@ func TestAPointIsLeftWhereItWasReachedBefore(t *testing.T) {
 	need.Equal(t, "executions, and those that were left", [2]int{r.Executions, r.Pruned}, [2]int{2, 1})
 }
 
-// A moody world has others of its steps behind the first one in some executions.
+// A moody world offers other steps after the first one in some executions.
 type moody struct {
 	pair
 	others []string
@@ -527,7 +528,7 @@ func (m *moody) Steps(before func(i, j int) bool) []Step {
 	return m.pair.Steps(before)
 }
 
-// What happens at one instant may come in another order now and then: that is no violation. What never comes again is one.
+// Events of one instant may occasionally come in another order, which is no violation. An execution that can never be repeated is one.
 func TestAnExecutionThatStraysIsRepeated(t *testing.T) {
 	for _, test := range []struct {
 		when       string
@@ -551,8 +552,8 @@ func TestAnExecutionThatStraysIsRepeated(t *testing.T) {
 	}
 }
 
-// take takes steps, and returns those that are possible then, and the state; none if one of the steps was not possible: it is random when a
-// store is asked again.
+// take takes steps, and returns the steps that are then possible and the state. It returns nothing if one of the steps was impossible,
+// since retries come at random times.
 func take(t *testing.T, scope Scope, schedule []string) (steps []Step, state string) {
 	synctest.Test(t, func(t *testing.T) {
 		w := scope.Begin(t)
@@ -579,7 +580,7 @@ func take(t *testing.T, scope Scope, schedule []string) (steps []Step, state str
 
 func sorted(steps []Step) []string { return slices.Sorted(slices.Values(names(steps))) }
 
-// A liar is a store that a test makes wrong.
+// A liar is a store with a defect that a test has put in.
 type liar struct {
 	queue.Store
 	do func(there queue.Store, ctx context.Context, c queue.Command) queue.Answer
@@ -598,7 +599,7 @@ func wrong(change func(c queue.Command, a *queue.Answer)) func(queue.Store) queu
 	}
 }
 
-// Each judge finds what it is there for, and most often nobody else does.
+// Each check finds the defect for which it exists, and mostly it is the only one that does.
 func TestJudgesFind(t *testing.T) {
 	for _, f := range []struct {
 		judge string

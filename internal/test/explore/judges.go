@@ -16,16 +16,16 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// blameLocked notes what is wrong first.
+// blameLocked records the first violation.
 func (w *queues) blameLocked(judge, format string, args ...any) {
 	if w.wrong == nil && judge != w.scope.ignore {
 		w.wrong = fmt.Errorf(judge+": "+format, args...)
 	}
 }
 
-// judge looks at what the last step has changed. What two processes have at the same time in one order of independent steps, they may not
-// have in another, and only one of these is executed. So what excludes itself has to be ordered: the end of the one has to come before the
-// begin of the other in each such order.
+// judge checks what the last step has changed. Two processes may have the lock at the same time in one order of independent steps and not
+// in another, but only one of these orders is executed. The end of one hold must therefore come before the beginning of the next one in
+// every such order.
 func (w *queues) judge() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,7 +81,7 @@ func (w *queues) judge() {
 	}
 }
 
-// grantedLocked judges a grant at the moment at which the caller has it.
+// grantedLocked checks a grant at the moment when the caller gets it.
 func (w *queues) grantedLocked(c *caller) {
 	w.judgeSourceLocked(c)
 	for _, x := range c.has {
@@ -94,7 +94,7 @@ func (w *queues) grantedLocked(c *caller) {
 		if w.scope.seed.loose {
 			x.work = context.WithoutCancel(x.work)
 		}
-		known := w.scope.Seam && c.after > c.lossAfter || c.certain && w.step > c.lossAfter // at the seam a loss is told at once
+		known := w.scope.Seam && c.after > c.lossAfter || c.certain && w.step > c.lossAfter // at the seam a loss is reported at once
 		if err := x.hold.Err(); err != nil && (!c.disturbed || known) && !w.draining {
 			w.blameLocked("lost", "%s is given what is lost: %v", c.name, err)
 		}
@@ -102,7 +102,7 @@ func (w *queues) grantedLocked(c *caller) {
 	}
 }
 
-// judgeLeaseLocked judges whether somebody believes to have something for longer than its lease.
+// judgeLeaseLocked checks that no caller believes in a hold after the end of its lease.
 func (w *queues) judgeLeaseLocked(x *span) {
 	memory, ok := w.store.(*scripted)
 	if !ok || x.hold.Err() != nil {
@@ -113,7 +113,7 @@ func (w *queues) judgeLeaseLocked(x *span) {
 	}
 }
 
-// judgeLook has a process look at its clock, whose lease is over: a context for work that it asks for has ended when it comes.
+// judgeLook makes a process whose lease is over check its clock: a context for work that it then asks for has already ended.
 func (w *queues) judgeLook(p *process) {
 	for _, x := range w.spans {
 		hold, ok := x.hold.(*tier.Hold)
@@ -124,7 +124,7 @@ func (w *queues) judgeLook(p *process) {
 	}
 }
 
-// judgeGrantLocked judges what has just begun.
+// judgeGrantLocked checks a hold that has just begun.
 func (w *queues) judgeGrantLocked(x *span) {
 	x.begin = w.step
 	weight := func(y *span) int64 { return int64(y.weight) }
@@ -170,18 +170,18 @@ func (c *caller) waiter() oracle.Waiter {
 	return oracle.Waiter{Name: c.name, Queue: c.call.mutex(), Came: int64(c.after), Tries: c.call == Try}
 }
 
-// apart reports whether nobody has too much because of these two.
+// apart reports whether two holds cannot exceed the room together: in each order, one ends before the other begins, or both fit.
 func (w *queues) apart(x, y *span) bool {
 	shared := func(at string) bool { return slices.Contains(y.paths, at) }
 	return y.begin < 0 || x.caller == y.caller || w.over(x, y.begin) || w.over(y, x.begin) || !slices.ContainsFunc(x.paths, shared)
 }
 
-// over reports whether it has ended, in each order, before what comes with a step.
+// over reports whether a hold has ended, in each order, before a step.
 func (w *queues) over(x *span, step int) bool {
 	return x.end >= 0 && (x.end == step || w.before(x.end, step))
 }
 
-// judgeCallLocked judges a call as it stands.
+// judgeCallLocked checks the present state of a call.
 func (w *queues) judgeCallLocked(c *caller) {
 	limit := w.scope.MaxWait
 	switch {
@@ -200,7 +200,8 @@ func (w *queues) judgeCallLocked(c *caller) {
 	}
 }
 
-// judgeStoreLocked judges whom the store has given a lock with the last step: whoever had it knows of its loss.
+// judgeStoreLocked checks to which process the store has given a lock in the last step: the previous holder has to know of its loss by
+// then.
 func (w *queues) judgeStoreLocked(at string) {
 	read := true
 	queue := w.store.Queue(at)
@@ -228,8 +229,8 @@ func (w *queues) judgeStoreLocked(at string) {
 	}
 }
 
-// judgeEntryLocked judges whether a contender enters behind one by which the same process had the lock,
-// where nothing keeps that, and nobody gives up, whose contender may enter late.
+// judgeEntryLocked checks that a process does not queue behind its own earlier contender. It makes no check where faults may keep that
+// contender, or where a caller that gives up may have entered late.
 func (w *queues) judgeEntryLocked(ahead []second.Contender, q second.Contender) {
 	p := w.named(q.Label)
 	if s := w.scope; s.Cancel || s.MaxWait > 0 || s.Lost || s.Late || s.Partly || w.stays || p.disturbed || p.closing {
@@ -242,7 +243,8 @@ func (w *queues) judgeEntryLocked(ahead []second.Contender, q second.Contender) 
 	}
 }
 
-// isWantedLocked reports whether somebody waits by a contender that has just entered: it may be that of one who has given up.
+// isWantedLocked reports whether a caller waits for a contender that has just entered. The contender may belong to a caller that has
+// given up.
 func (w *queues) isWantedLocked(p *process, id string) bool {
 	sent, told := w.sent[id]
 	return !p.gaveUp || told && sent > p.unwanted
@@ -256,8 +258,9 @@ func (w *queues) judgeGivenLocked(at string, weight int, q second.Contender) {
 	}
 }
 
-// toBeKept says whether a lock has to stay in the process at a release: it does if somebody waits here and no other process is known to
-// have waited for the budget, or he came before the grant, by rounds; but not once its holder was told that it is wanted elsewhere.
+// toBeKept returns whether a release has to keep the lock in the process. It has to if a caller of this process waits and no other
+// process is known to have waited for the budget, or, with rounds, if that caller came before the grant. It must not once the holder
+// knows that another process wants the lock. The result is nil where either is allowed.
 func (w *queues) toBeKept(x *span) (keep *bool) {
 	if w.stayedTooLong(x) {
 		return new(bool)
@@ -290,13 +293,13 @@ func (w *queues) toBeKept(x *span) (keep *bool) {
 	return keep
 }
 
-// oneMutex reports whether all calls are of one mutex.
+// oneMutex reports whether all calls use the same mutex.
 func (s Scope) oneMutex() bool {
 	of := []Call{Lock, Try, Nested, Guarded, Yield}
 	return !s.any(func(c Call) bool { return !slices.Contains(of, c) })
 }
 
-// waited is for how long another process has waited, as far as is known to this one.
+// waited returns for how long another process has waited, as far as this process knows.
 func waited(hold *tier.Hold) (d time.Duration, known bool) {
 	grant := waittest.Grant(hold)
 	if x, ok := grant.(*place); ok {
@@ -320,7 +323,7 @@ func (x *span) isTold() bool {
 	return false
 }
 
-// judgeStayLocked judges what has become of the lock with the last step, if that was a release.
+// judgeStayLocked checks what the last step has done with the lock, if it was a release.
 func (w *queues) judgeStayLocked(c *caller) {
 	if c.state == holding && w.scope.oneMutex() {
 		w.judgeWantedLocked(c.has[0])
@@ -337,7 +340,8 @@ func (w *queues) judgeStayLocked(c *caller) {
 	c.keep = nil
 }
 
-// judgeWantedLocked judges whether somebody who is said to wait has done so, unless one that closes has come and gone in one step.
+// judgeWantedLocked checks that a process reported as waiting has really waited. It makes no check if a process closes, which may come
+// and go within one step.
 func (w *queues) judgeWantedLocked(x *span) {
 	if w.worn || slices.ContainsFunc(w.processes, func(p *process) bool { return p.closing }) { // whose paths make way
 		return
@@ -347,8 +351,8 @@ func (w *queues) judgeWantedLocked(x *span) {
 	}
 }
 
-// judgeLookLocked judges whether a process knows that another one waits, where it may keep the lock although somebody does: for who
-// waits here, or for who reads where somebody wrote, who lets others in that read once they have waited for the budget.
+// judgeLookLocked checks that a process knows that another one waits, where it might otherwise keep the lock for a caller of its own. If
+// its writer has become a reader, it also checks that waiting readers are let in after the budget.
 func (w *queues) judgeLookLocked(c *caller) {
 	if c.state != holding || w.scope.Strict || w.anyUnderWayLocked(c.process) {
 		return
@@ -372,18 +376,18 @@ func (w *queues) judgeLookLocked(c *caller) {
 	}
 }
 
-// anyUnderWayLocked reports whether a message from or to a process is.
+// anyUnderWayLocked reports whether a message from or to a process is under way.
 func (w *queues) anyUnderWayLocked(p *process) bool {
 	return slices.ContainsFunc(w.pending, func(m *message) bool { return m.process == p })
 }
 
-// guardsLocked reports whether the store lets a write under a span take effect.
+// guardsLocked reports whether the store accepts a write under a span.
 func (w *queues) guardsLocked(x *span) bool {
 	head := w.store.Queue(path)
 	return len(head) > 0 && head[0].Token == x.token
 }
 
-// judgeWriteLocked judges a write that takes effect, or that may do so now.
+// judgeWriteLocked checks a write that takes effect, or that may do so now.
 func (w *queues) judgeWriteLocked(x *span) {
 	var later []oracle.Mark
 	for _, y := range w.spans {
@@ -396,10 +400,10 @@ func (w *queues) judgeWriteLocked(x *span) {
 	}
 }
 
-// calledBy is where the context of a call has its caller.
+// calledBy is the key under which the context of a call has its caller.
 type calledBy struct{}
 
-// observers are two of a process: one sums up, the other one notes what becomes of the turns of a caller.
+// observers returns two observers of a process: one sums up events, the other one records the events of a caller's acquisitions.
 func (w *queues) observers(p *process) []tier.Option {
 	p.told.came = make(map[tier.Source]int64)
 	note := func(ctx context.Context, event string, lost error) {
@@ -411,7 +415,7 @@ func (w *queues) observers(p *process) []tier.Option {
 		c := callerOf(ctx)
 		c.events = append(c.events, event)
 	}
-	sums := tier.Observer{ // what only one of them asks for is told all the same
+	sums := tier.Observer{ // an event that only one of the observers handles is still reported
 		Acquired:   func(ctx context.Context, e tier.AcquiredEvent) { w.sumAcquired(callerOf(ctx), e) },
 		Lost:       func(ctx context.Context, e tier.LostEvent) { note(ctx, "lost "+string(e.Cause), nil) },
 		Released:   func(ctx context.Context, e tier.ReleasedEvent) { w.sumReleased(callerOf(ctx), e) },
@@ -433,7 +437,7 @@ func (w *queues) observers(p *process) []tier.Option {
 
 func callerOf(ctx context.Context) *caller { return ctx.Value(calledBy{}).(*caller) }
 
-// figures are what the observers of a process were told in all, but for how long it had locks.
+// figures are the sums of what the observers of a process have received, without the times for which it had locks.
 type figures struct {
 	came       map[tier.Source]int64 // turns of locks
 	losses     int                   // of locks
@@ -488,7 +492,7 @@ func (w *queues) sumReleased(c *caller, e tier.ReleasedEvent) {
 	}
 }
 
-// noteConnection judges what is told of a connection: each change once.
+// noteConnection checks that each change of a connection is reported once.
 func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -506,7 +510,7 @@ func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
 	p.told.connection = e.State
 }
 
-// judgeNews judges what the store tells of a contender: of who has permits it says nothing of those that are free, and who waits has none.
+// judgeNews checks a notification about permits: for a holder it has no number of free permits, and a waiter has no permits.
 func (w *queues) judgeNews(v queue.View) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -518,7 +522,7 @@ func (w *queues) judgeNews(v queue.View) {
 	}
 }
 
-// judgeLossLocked judges whether a loss is told as soon as it is known.
+// judgeLossLocked checks that a loss is reported as soon as it is known.
 func (w *queues) judgeLossLocked(c *caller) {
 	if c.state != holding || c.closing || c.call == Both || c.call == Lead {
 		return
@@ -529,7 +533,7 @@ func (w *queues) judgeLossLocked(c *caller) {
 	}
 }
 
-// judgeWorkLocked judges the context for work under what somebody has: it ends with that, and for the same reason.
+// judgeWorkLocked checks the context for work under a hold: it ends with the hold, and for the same reason.
 func (w *queues) judgeWorkLocked(x *span) {
 	if x.work == nil {
 		return
@@ -546,14 +550,14 @@ func (w *queues) judgeWorkLocked(x *span) {
 	x.work = nil
 }
 
-// judgeOpenLocked judges whether who lets readers in does so for longer than its process has the lock.
+// judgeOpenLocked checks that a writer lets readers in only while its process has the lock.
 func (w *queues) judgeOpenLocked(c *caller) {
 	if grant := c.opens.Load(); grant != nil && (*grant).Err() != nil {
 		w.blameLocked("context", "%s goes on letting readers in, although %v", c.name, (*grant).Err())
 	}
 }
 
-// judgeSourceLocked judges from where a lock is said to have come: not from the store where the process has had it before.
+// judgeSourceLocked checks where a grant is reported to come from: not from the store if the process had the lock before.
 func (w *queues) judgeSourceLocked(c *caller) {
 	had := slices.ContainsFunc(w.spans, func(x *span) bool {
 		return x.begin >= 0 && x.process == c.process && x.token != 0 && x.token == c.has[0].token && x.paths[0] == c.has[0].paths[0]
@@ -563,7 +567,7 @@ func (w *queues) judgeSourceLocked(c *caller) {
 	}
 }
 
-// judgeLateCalls judges what becomes of calls that begin in a shutdown: they end at once, and nothing is told of them.
+// judgeLateCalls checks calls that begin during a shutdown: they fail at once, and no observer hears of them.
 func (w *queues) judgeLateCalls(p *process) {
 	c := &caller{process: p, world: w, name: p.name + " late", call: Try, since: time.Now()}
 	ctx := context.WithValue(context.Background(), calledBy{}, c)
@@ -591,7 +595,7 @@ func (w *queues) judgeLateCalls(p *process) {
 	}
 }
 
-// judgeFailureLocked judges what is told of a call that has failed.
+// judgeFailureLocked checks the error and the events of a failed call.
 func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	w.judgeWordsLocked(c)
 	alone := w.scope.Processes == 1 && len(c.callers) == 1
@@ -628,7 +632,7 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	}
 }
 
-// judgeWordsLocked judges the words in which a call has failed: of which lock, why, and who is in the way.
+// judgeWordsLocked checks the text of the error of a failed call: it names the lock, the reason, and the holder.
 func (w *queues) judgeWordsLocked(c *caller) {
 	text := c.err.Error()
 	has := func(part string) bool { return strings.Contains(text, part) }
@@ -670,8 +674,9 @@ func (w *queues) judgeWordsLocked(c *caller) {
 	}
 }
 
-// standsLocked reports whether another process has the lock, as that of a caller knows, from which nothing is under way, or none does.
-// What was lost may have told the process.
+// standsLocked reports whether a caller's process knows that another process has the lock (behind), or that it has the lock itself
+// (first). It reports neither while messages to the process are under way. It reports neither if a message was lost that might have said
+// so.
 func (w *queues) standsLocked(c *caller) (behind, first bool) {
 	if !w.scope.oneMutex() || w.scope.ZooKeeper || c.disturbed || c.process.missed || w.anyUnderWayLocked(c.process) {
 		return false, false
@@ -681,7 +686,8 @@ func (w *queues) standsLocked(c *caller) (behind, first bool) {
 	return own > 0 && there[0].Label != c.process.name, own == 0
 }
 
-// isFirstLocked reports whether nobody waits for permits before a process, or it has been given some, which it may not know as yet.
+// isFirstLocked reports whether no other process waits for permits ahead of this one, or this one was granted some, perhaps without
+// knowing it yet.
 func (w *queues) isFirstLocked(p *process) bool {
 	others := false
 	for _, q := range w.store.Queue(permitsOf + path) {
@@ -693,7 +699,7 @@ func (w *queues) isFirstLocked(p *process) bool {
 	return true
 }
 
-// judgeReleaseLocked judges what is told of a turn that ends.
+// judgeReleaseLocked checks the events of a hold that ends.
 func (w *queues) judgeReleaseLocked(c *caller, err error) {
 	if w.draining || c.call == Both || c.call == Lead || len(c.has) > 0 { // a term does not say how it was released
 		return
@@ -707,7 +713,7 @@ func (w *queues) judgeReleaseLocked(c *caller, err error) {
 	}
 }
 
-// hasLocked is which locks, and how many permits, a process has.
+// hasLocked returns which locks, and how many permits, a process has.
 func (w *queues) hasLocked(p *process) (locks map[string]bool, permits int) {
 	locks = make(map[string]bool)
 	for _, c := range p.callers {
@@ -722,8 +728,8 @@ func (w *queues) hasLocked(p *process) (locks map[string]bool, permits int) {
 	return locks, permits
 }
 
-// lossesLocked is how many losses of locks a process counts: those of holds that are over, and of those that are lost and not released
-// yet. Of one that is being released nobody knows.
+// lossesLocked returns how many losses of locks a process may have counted: those of holds that are over, and those of lost holds that
+// are not released yet. A hold that is being released may be counted or not.
 func (p *process) lossesLocked() (least, most int) {
 	least, most = p.told.losses, p.told.losses
 	for _, c := range p.callers {
@@ -739,7 +745,7 @@ func (p *process) lossesLocked() (least, most int) {
 	return least, most
 }
 
-// judgeFiguresLocked judges the figures of a process.
+// judgeFiguresLocked checks the sums of the events of a process.
 func (w *queues) judgeFiguresLocked(p *process) {
 	if w.scope.calls(Both) { // some have one lock, and wait for the other
 		return
@@ -780,8 +786,8 @@ func (w *queues) judgeFiguresLocked(p *process) {
 	}
 }
 
-// judgeReachLocked judges what a process says of the store while it is connected: nothing is wrong, unless it hears no notifications. It
-// may say that nothing is granted, and that a request was not answered: only an unanswered renewal changes the connection.
+// judgeReachLocked checks what a connected process reports about the store: no error, unless it gets no notifications. It may report that
+// nothing is granted, or that a request was not answered, since only an unanswered renewal changes the connection.
 func (w *queues) judgeReachLocked(p *process) {
 	err := p.registry.Err()
 	if w.scope.ZooKeeper || p.closing || p.told.connection != tier.Connected ||
@@ -793,7 +799,7 @@ func (w *queues) judgeReachLocked(p *process) {
 	}
 }
 
-// judgeSumsLocked judges the sums among the figures of a process.
+// judgeSumsLocked checks the statistics of a process against the events.
 func (w *queues) judgeSumsLocked(p *process, s tier.Stats) {
 	waited, held := p.told.waited, p.told.held
 	for _, c := range p.callers {
@@ -815,7 +821,7 @@ func (w *queues) judgeSumsLocked(p *process, s tier.Stats) {
 	}
 }
 
-// judgeHeldLocked judges the list of the locks that a process has.
+// judgeHeldLocked checks the list of the locks that a process holds.
 func (w *queues) judgeHeldLocked(p *process, s tier.Stats) {
 	holds, lingering := 0, 0
 	for _, l := range p.registry.HeldLocks() {
@@ -847,7 +853,7 @@ func (w *queues) judgeHeldLocked(p *process, s tier.Stats) {
 	}
 }
 
-// judgeRest judges what is left when all have come to their end, in the store and in the processes, which have nothing to wait for then.
+// judgeRest checks what is left after the end of all calls, in the store and in the processes, which then have nothing to wait for.
 func (w *queues) judgeRest() {
 	w.mu.Lock()
 	for _, at := range queueAt {
@@ -863,7 +869,7 @@ func (w *queues) judgeRest() {
 		if p.refused && !p.gaveUp && !slices.ContainsFunc(p.callers, permits) {
 			w.blameLocked("fails", "none fails of %s, which was refused to enter", p.name)
 		}
-		if p.told.connection != tier.Connected && !p.closing && !w.scope.Attached { // the client library tells nobody else
+		if p.told.connection != tier.Connected && !p.closing && !w.scope.Attached { // the client library reports no other case
 			w.blameLocked("told", "%s is not told that it is connected, but %q", p.name, p.told.connection)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A log has its lines judged.
+// A log checks each line that is written to it.
 type log struct {
 	slog.Handler
 	world *queues
@@ -51,7 +51,7 @@ func (l log) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// noteSession judges what is logged of a session: it is the first one, another one, or back again.
+// noteSession checks a line about a session: the first one, another one, or the return of the same one.
 func (w *queues) noteSession(text, session string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,13 +73,13 @@ func (w *queues) noteSession(text, session string) {
 	p.returned = time.Now()
 }
 
-// A wait behind a hold of the same process is long, or without end.
+// These are the durations from which on a wait behind a hold of the same process is logged as long, and as a deadlock.
 const (
 	long    = 10 * time.Second
 	endless = 24 * time.Hour
 )
 
-// patient is the world in which time goes on until a wait has no end.
+// patient is the world in which time goes on until a wait counts as a deadlock.
 var patient atomic.Pointer[queues]
 
 func init() {
@@ -93,7 +93,7 @@ func init() {
 	}
 }
 
-// waitedLocked is for how long somebody has waited behind a hold of his own process.
+// waitedLocked returns how long a caller has waited behind a hold of its own process.
 func (w *queues) waitedLocked() (d time.Duration) {
 	for _, p := range w.processes {
 		for _, c := range p.callers {
@@ -107,7 +107,7 @@ func (w *queues) waitedLocked() (d time.Duration) {
 	return d
 }
 
-// noteLong judges what tells that a wait is long, or endless: once in a process.
+// noteLong checks a report that a wait is long, or a deadlock: it comes once for each process.
 func (w *queues) noteLong(least time.Duration, what int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,10 +117,10 @@ func (w *queues) noteLong(least time.Duration, what int) {
 	}
 }
 
-// judgeLongLocked judges whether a wait that is long has been told to be.
+// judgeLongLocked checks that a long wait was reported.
 func (w *queues) judgeLongLocked() {
 	waited := w.waitedLocked()
-	if _, frames := w.store.(*ensemble); frames { // whose log nobody reads
+	if _, frames := w.store.(*ensemble); frames { // the log of this world is not checked
 		return
 	}
 	if waited >= long && w.longs[0] == 0 || waited >= endless+long && w.longs[1] == 0 {
@@ -128,7 +128,7 @@ func (w *queues) judgeLongLocked() {
 	}
 }
 
-// noteTrace judges where a hold is said to have been acquired: in some lines, but not too many.
+// noteTrace checks the stack trace of an acquisition in a line: it has some lines, but not too many.
 func (w *queues) noteTrace(places string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,8 +137,8 @@ func (w *queues) noteTrace(places string) {
 	}
 }
 
-// noteAway judges a line that says that there is no connection: it has a reason, but where a session was asked for and that is not yet
-// answered: the first one, or the next one when one is over.
+// noteAway checks a line that says that there is no connection. It has a reason, unless the process waits for the answer to its first
+// request for a session, or to one after the end of a session.
 func (w *queues) noteAway(why any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +147,7 @@ func (w *queues) noteAway(why any) {
 	}
 }
 
-// noteAlone judges a line that says that the store lets no readers in: it has refused that, and not done it.
+// noteAlone checks a line that says that the store lets no readers in: the store must have refused that.
 func (w *queues) noteAlone() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,7 +156,7 @@ func (w *queues) noteAlone() {
 	}
 }
 
-// noteLogged notes that a loss was logged.
+// noteLogged records that a loss was logged.
 func (w *queues) noteLogged(at string, token int64, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,7 +172,7 @@ func (w *queues) noteLogged(at string, token int64, cause error) {
 	w.logged = append(w.logged, token)
 }
 
-// judgeLogLocked judges which losses are logged: those of locks, of a process that is not closed.
+// judgeLogLocked checks which losses were logged: those of locks, by processes that are not closed.
 func (w *queues) judgeLogLocked() {
 	anonymous := func(c Call) bool { return c == Both || c.permits() > 0 } // their spans have no token
 	if _, memory := w.store.(*scripted); !memory || w.scope.any(anonymous) {

@@ -14,8 +14,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A cell of the matrix: during a state of the victim, one request of a kind meets a
-// mishap, and something becomes of the session.
+// A cell of the matrix is a test case: in one state of the victim, a request of one kind meets a fault, and the session survives or ends.
 type cell struct {
 	state   state
 	request request
@@ -43,16 +42,16 @@ func (q request) is(f *zktest.Frame) bool {
 	return f.Op == q.op && (q.first == "" || f.First == q.first)
 }
 
-// A mishap is a fault by name. What it needs besides happens to the victim before.
+// A mishap is a fault with a name. before prepares the victim for it.
 type mishap struct {
 	name   string
 	at     zktest.Direction
 	do     zktest.Action
 	before func(victim) // nil: nothing
-	late   bool         // the answer comes, but nobody waits for it so long
+	late   bool         // the answer comes after the client has given up
 }
 
-// A victim is the session that a mishap of the matrix concerns.
+// A victim is the session that a fault of the matrix affects.
 type victim struct {
 	scene   *scene
 	session int64
@@ -96,10 +95,10 @@ var mishaps = []mishap{
 	{name: refused, at: zktest.Request, do: zktest.Throttled},
 }
 
-// refused is the mishap that for a handshake means a forged expiry.
+// refused is the fault that, for a handshake, means a forged expiry.
 const refused = "refused"
 
-// partition begins with the request that is lost; a stream loses nothing in the middle.
+// partition begins with the request that is lost, because a stream cannot lose a single message.
 func partition(v victim) {
 	srv := v.scene.srv
 	srv.Mute(v.session, zktest.Request)
@@ -111,7 +110,7 @@ func partition(v victim) {
 	})
 }
 
-// isolateFor cuts the server of the session off from the leader just before it gets the request.
+// isolateFor cuts the server of the session off from the leader just before the server gets the request.
 func isolateFor(d time.Duration) func(victim) {
 	return func(v victim) {
 		for _, sess := range v.scene.srv.Sessions() {
@@ -130,7 +129,7 @@ var outcomes = []outcome{
 	{"closed", func(s *scene, _ cell, p *actor, _ int64) { s.background.Go(func() { p.locks.Close() }) }},
 }
 
-// expire ends the session by force, unless something is held: no lease covers that.
+// expire ends the session by force, unless a lock is held, since no lease covers that.
 func expire(s *scene, c cell, p *actor, session int64) {
 	if c.state.name != "holding" {
 		s.srv.Expire(session)
@@ -153,7 +152,7 @@ func TestFaultMatrix(t *testing.T) {
 	}
 }
 
-// arm lets the next request of the kind, about such a path, meet its mishap.
+// arm makes the next request of the kind, about such a path, meet the fault.
 func (c cell) arm(s *scene, p *actor, of func(path string) bool) *fault.Armed {
 	session := p.session()
 	if c.request == lookUp {
@@ -180,7 +179,7 @@ func (c cell) arm(s *scene, p *actor, of func(path string) bool) *fault.Armed {
 	return armed
 }
 
-// settles checks what becomes of an acquisition that waits for nobody any more.
+// settles checks the outcome of an acquisition that nothing blocks any more.
 func (c cell) settles(s *scene, u *turn) {
 	s.Helper()
 	if u.settled(bound); u.err == nil {

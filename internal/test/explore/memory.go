@@ -15,8 +15,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A scripted store is the one in memory. A command is executed, and its answer and news arrive, in steps of their own; those of sessions
-// at once.
+// A scripted store is the store in memory. Each command is executed in a step of its own, and each answer and notification arrives in
+// one. Commands about sessions take no step.
 type scripted struct {
 	*memory.Server
 	world     *queues
@@ -36,8 +36,8 @@ func newScripted(w *queues) *scripted {
 	return s
 }
 
-// An orderly store is told of several contenders in one order, that of a map being another one each time. As most clients do, it says of a
-// command that nobody waits for any more that the context has ended, and not why.
+// An orderly store gets the contenders of a command in a fixed order, because the order of a map changes with each run. Like most
+// clients, it reports only that a context has ended, and not its cause.
 type orderly struct{ queue.Store }
 
 func (o orderly) Do(ctx context.Context, c queue.Command) queue.Answer {
@@ -68,7 +68,7 @@ func (s *scripted) dial(p *process) second.Tier {
 
 func (s *scripted) open() {} // nothing is explored before
 
-// decide has a command wait for its step, or not.
+// decide makes a command wait for its step, if it has one.
 func (s *scripted) decide(name string, c queue.Command) memory.Fault {
 	p := s.world.named(name)
 	verdict := pass
@@ -101,7 +101,7 @@ func (s *scripted) decide(name string, c queue.Command) memory.Fault {
 	return memory.Fault{}
 }
 
-// deliver has an answer or news wait for its step, or not.
+// deliver makes an answer or a notification wait for its step, if it has one.
 func (s *scripted) deliver(p *process, m queue.Record) (lost bool) {
 	w := s.world
 	if m.Command.Op != "" {
@@ -113,15 +113,15 @@ func (s *scripted) deliver(p *process, m queue.Record) (lost bool) {
 	return w.scope.seed.mute || w.post(p, news, toProcess) == lose
 }
 
-// meet notes that the store hears of a process.
+// meet records that the store has received something from a process.
 func (w *queues) meet(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.met = true
 }
 
-// judgeMeeting judges whether a process asks for something before it has met the store, which it does for a session. What needs none is
-// sent all the same once the store has not answered for as long as that is worth.
+// judgeMeeting checks that a process sends no request before it has got a session. Requests that need no session may be sent once the
+// store has not answered for as long as a request may take.
 func (w *queues) judgeMeeting(p *process, c queue.Command) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,7 +130,7 @@ func (w *queues) judgeMeeting(p *process, c queue.Command) {
 	}
 }
 
-// show notes that a renewal of a process finds somebody behind what that has.
+// show records that a renewal of a process finds a waiter behind its hold.
 func (w *queues) show(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,8 +139,8 @@ func (w *queues) show(p *process) {
 	}
 }
 
-// judgeShownLocked judges since when somebody is said to wait: at the latest since the renewal was sent that has found him, however late
-// its answer comes. Nobody who waits gives up here.
+// judgeShownLocked checks since when a waiter counts: at the latest since the renewal that found it was sent, however late the answer
+// comes. In these scopes no waiter gives up.
 func (w *queues) judgeShownLocked(c *caller) {
 	if c.state != holding || w.scope.Slow == 0 || w.scope.Cancel || w.scope.Long {
 		return
@@ -155,7 +155,7 @@ func (w *queues) judgeShownLocked(c *caller) {
 	}
 }
 
-// explored reports whether the order of such commands matters here: sessions are another matter.
+// explored reports whether the order of such commands is explored. That of commands about sessions is not.
 func explored(op queue.Op) bool {
 	return op != queue.Open && op != queue.Beat && op != queue.Goodbye && op != queue.Audit && op != queue.Drop
 }
@@ -164,11 +164,11 @@ func what(c queue.Command) string { return string(c.Op) + " " + c.ID }
 
 func (s *scripted) cut(p *process) (heal func()) { return s.processes[p].Cut() }
 
-// close waits for answers that are slow, and for nobody.
+// close waits for slow answers, but not for callers.
 func (s *scripted) close() {
 	time.Sleep(s.world.scope.Slow)
 	synctest.Wait()
 }
 
-// now is the clock of the leases of a process.
+// now reads the lease clock of a process.
 func (s *scripted) now(p *process) time.Duration { return s.processes[p].Now() }

@@ -33,7 +33,7 @@ const (
 	budget = 20 * time.Millisecond // of a hand-off
 )
 
-// A queues is the world of a scope: package tier over a store.
+// A queues is the world of a scope: processes with package tier, over one store.
 type queues struct {
 	*testing.T
 	scope     Scope
@@ -53,12 +53,12 @@ type queues struct {
 	cutOff   *process // has no messages
 	wrong    error
 	spans    []*span
-	entered  []*process     // that queue, and somebody waits there, in the order in which that was executed
+	entered  []*process     // the processes with waiting callers that are in the queue, in the order in which they were added
 	sent     map[string]int // after which step a contender was first told of
 	known    map[string]bool
 	had      map[string]bool     // contenders that the store has given a lock
-	shown    map[int64]time.Time // when a renewal has found somebody behind a token
-	wanted   map[int64]bool      // tokens of those behind which somebody has been in the queue of the mutex
+	shown    map[int64]time.Time // when a renewal found a waiter behind a token
+	wanted   map[int64]bool      // tokens behind which another contender has been in the queue of the mutex
 	worn     bool                // numbers of nodes have begun anew
 	losses   bool                // a fault has been that takes locks away
 	expired  bool                // a session was ended
@@ -70,7 +70,7 @@ type queues struct {
 	longs    [2]int              // waits behind a hold of the same process that were told to be long, and to be endless
 }
 
-// A store is what the processes meet in.
+// A store is the common store of the processes.
 type store interface {
 	dial(*process) second.Tier
 	open()                                // once all have a session: what is sent waits for its step
@@ -94,21 +94,21 @@ type process struct {
 	unheard   bool         // its renewals are lost, from the following on
 	unheardAt time.Duration
 	refusals  int       // so many of its renewals are refused
-	deaf      bool      // it is told of nothing
+	deaf      bool      // it gets no notifications
 	contended time.Time // since when it has known that another one waits for permits as well; zero if it does not
 	begun     bool
 	closing   bool      // what it does may be its goodbye
-	gaveUp    bool      // somebody has, so it may queue for nobody
+	gaveUp    bool      // a caller has given up, so the contender may have no caller
 	refused   bool      // to enter
 	missed    bool      // a message of it was lost
 	late      bool      // one waited while time passed
 	owes      time.Time // up to when the store may count permits for it that it does not have
-	unwanted  int       // the last step after which nobody waited
+	unwanted  int       // the last step after which no caller waited
 	disturbed bool      // it may lose what it has
 	lossAfter int       // the step of that
 	certain   bool      // it knows of all that it has lost by then
 	told      figures
-	logged    string    // the session of which it was logged last
+	logged    string    // the session in the newest log line about sessions
 	returned  time.Time // when that was
 }
 
@@ -122,7 +122,7 @@ const (
 	over
 )
 
-// A span is how long a caller has something by its own belief: from after one step until after another.
+// A span is the time for which a caller believes to have a lock: from after one step until after another.
 type span struct {
 	*caller
 	paths      []string
@@ -140,7 +140,7 @@ type span struct {
 
 const whole = 100
 
-// A message is a command on its way to the store, or an answer or news on its way back.
+// A message is a command on its way to the store, or an answer or a notification on its way back.
 type message struct {
 	name    string
 	process *process
@@ -171,7 +171,7 @@ const (
 	between  // servers it is lost
 )
 
-// Begin makes the world of a scope.
+// Begin creates the world of a scope.
 func (s Scope) Begin(t *testing.T) World {
 	w := &queues{T: t, scope: s, step: -1, count: make(map[string]int),
 		sent: make(map[string]int), known: make(map[string]bool), had: make(map[string]bool), wanted: make(map[int64]bool),
@@ -209,7 +209,7 @@ func (s Scope) Begin(t *testing.T) World {
 	return w
 }
 
-// start connects a process, and has its callers ready.
+// start connects a process, and creates its callers.
 func (w *queues) start(p *process) {
 	p.tier = w.store.dial(p)
 	p.registry = tier.New(p.tier, slices.Concat(w.options, w.observers(p))...)
@@ -223,7 +223,7 @@ func (w *queues) start(p *process) {
 	}
 }
 
-// restart closes a process, and another one begins in its place.
+// restart closes a process, and starts another one in its place.
 func (w *queues) restart(p *process) {
 	next := &process{name: fmt.Sprintf("p%d", len(w.processes)+1), bridged: p.bridged}
 	w.processes = append(w.processes, next)
@@ -236,7 +236,8 @@ func (w *queues) restart(p *process) {
 	go p.registry.Close()
 }
 
-// spoilt are steps in which a caller of a process releases as the one gives up whose turn it would be: that may be chosen before it knows.
+// spoilt returns steps in which a caller of a process releases at the moment when the next waiter gives up: the release may choose that
+// waiter before it knows.
 func (w *queues) spoilt(p *process) (steps []Step) {
 	for _, c := range p.callers {
 		for _, next := range p.callers {
@@ -260,7 +261,7 @@ func (w *queues) named(name string) *process {
 	return w.processes[slices.IndexFunc(w.processes, func(p *process) bool { return p.name == name })]
 }
 
-// post has a message wait for what becomes of it.
+// post makes a message wait until a step decides what happens to it.
 func (w *queues) post(p *process, what string, to way) verdict {
 	w.mu.Lock()
 	if w.draining || p.closing { // its goodbye may overtake what it has begun to send
@@ -286,7 +287,7 @@ func (w *queues) post(p *process, what string, to way) verdict {
 	return <-m.verdict
 }
 
-// settle decides what becomes of a message.
+// settle decides what happens to a message.
 func (w *queues) settle(m *message, v verdict) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -302,7 +303,7 @@ func (w *queues) settle(m *message, v verdict) {
 	m.verdict <- v
 }
 
-// Steps has messages first, the oldest of them first, then calls that begin, and then releases.
+// Steps returns messages first, the oldest of them first, then calls that begin, and then releases.
 func (w *queues) Steps(before func(i, j int) bool) (steps []Step) {
 	w.before = before
 	w.raise()
@@ -348,7 +349,8 @@ func (w *queues) Steps(before func(i, j int) bool) (steps []Step) {
 	return steps
 }
 
-// patience is how often somebody looks at the clock before that is for ever, and mostSteps is after how many there is no end.
+// patience is how often time may pass without any change before a wait counts as endless. mostSteps is the number of steps after which an
+// execution counts as endless.
 const patience, mostSteps = 40, 500
 
 // wait lets time pass until there is something to do. Retry intervals are random, so no schedule says how long they are.
@@ -367,7 +369,7 @@ func (w *queues) wait() {
 	}
 }
 
-// ails reports whether there is trouble that lasts.
+// ails reports whether a lasting fault is active.
 func (w *queues) ails() bool {
 	e, frames := w.store.(*ensemble)
 	return frames && len(e.lasting) > 0
@@ -384,7 +386,7 @@ func (w *queues) callStates() (all string) {
 	return all
 }
 
-// mayBegin reports whether it is the turn of a caller to begin: those that are alike do so in one order.
+// mayBegin reports whether a caller may begin: callers that are alike begin in one order.
 func (w *queues) mayBegin(i, j int) bool {
 	p := w.processes[i]
 	if p.closing || w.follows(i) && !w.processes[i-1].begun {
@@ -393,10 +395,10 @@ func (w *queues) mayBegin(i, j int) bool {
 	return j == 0 || p.callers[j].call != p.callers[j-1].call || p.callers[j-1].begun
 }
 
-// follows reports whether a process is like the one before.
+// follows reports whether a process has the same calls as the one before.
 func (w *queues) follows(i int) bool { return i > 1 || i == 1 && w.scope.Others == nil }
 
-// ordered are the messages under way, in an order that is the same whatever the order of independent steps before.
+// ordered returns the messages under way, in an order that does not depend on the order of independent earlier steps.
 func (w *queues) ordered() []*message {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -407,7 +409,7 @@ func (w *queues) ordered() []*message {
 	return list
 }
 
-// level is how many steps a step, or the begin, depends on one after another.
+// level returns the length of the longest chain of dependent steps up to a step, 0 for the beginning.
 func (w *queues) level(step int) int {
 	switch {
 	case step < 0:
@@ -418,7 +420,7 @@ func (w *queues) level(step int) int {
 	return math.MaxInt // the one that is being taken
 }
 
-// raise finds the level of the last step.
+// raise computes the level of the last step.
 func (w *queues) raise() {
 	for i := len(w.levels); i <= w.step; i++ {
 		level := 1
@@ -448,7 +450,7 @@ func (m *message) touches() []string {
 	return append(m.process.touches(), m.name)
 }
 
-// touches are what a step of a process touches.
+// touches returns the parts of the world that a step of a process touches.
 func (p *process) touches() []string {
 	if p.closing {
 		return []string{p.name, "store"}
@@ -456,7 +458,7 @@ func (p *process) touches() []string {
 	return []string{p.name}
 }
 
-// begins is what the begin of a call touches: the first one of a process lets the next process begin.
+// begins returns what the beginning of a call touches. The first call of a process makes it possible for the next process to begin.
 func (w *queues) begins(i int) []string {
 	touches := w.processes[i].touches()
 	if i+1 < len(w.processes) && w.follows(i+1) && !w.processes[i].begun {
@@ -571,7 +573,7 @@ func (w *queues) faults() (steps []Step) {
 	return steps
 }
 
-// pass lets time pass. For whom messages wait meanwhile, or have waited the time before, or who was cut off, the lease may end.
+// pass lets time pass. A process may lose its lease meanwhile if messages wait for it, or have waited before, or if it was cut off.
 func (w *queues) pass() {
 	w.passed += w.scope.Clock
 	for _, p := range w.processes {
@@ -594,8 +596,9 @@ func (w *queues) pass() {
 	}
 }
 
-// removals are what an operator may take away. Beside one that is removed while it has the lock another one has it until that is told,
-// which is what tokens are for: so it is removed only where it is told at once, or nobody else is there. Readers have it together.
+// removals returns the steps in which an operator removes a contender. If a holder is removed, another process may get the lock before
+// the holder learns of it, which is what tokens are for. A holder is therefore removed only if it learns of that at once, or if no other
+// process could get the lock. Readers have it together.
 func (w *queues) removals() (steps []Step) {
 	for _, at := range queueAt {
 		for i, q := range w.store.Queue(at) {
@@ -613,10 +616,10 @@ func (w *queues) removals() (steps []Step) {
 	return steps
 }
 
-// queueAt are the queues of the store.
+// queueAt are the paths of all queues in the store.
 var queueAt = []string{path, other, third, spelled, permitsOf + path}
 
-// mutex is the path of the one that a call is of, or the first of them; of permits it is where those are.
+// mutex returns the path of a call's mutex, or of the first one; for permits, the path of the semaphore.
 func (c Call) mutex() string {
 	switch c {
 	case Second:
@@ -631,10 +634,10 @@ func (c Call) mutex() string {
 	return path
 }
 
-// permits is how many a call takes.
+// permits returns how many permits a call takes.
 func (c Call) permits() int { return map[Call]int{One: 1, Two: 2, Three: 3}[c] }
 
-// placeOf is where a process queues, if it does.
+// placeOf returns the queue in which a process waits, and its place, if it does.
 func (w *queues) placeOf(p *process) (at string, i int) {
 	for _, at := range queueAt {
 		if i := slices.IndexFunc(w.store.Queue(at), func(c second.Contender) bool { return c.Label == p.name }); i >= 0 {
@@ -644,8 +647,8 @@ func (w *queues) placeOf(p *process) (at string, i int) {
 	return "", -1
 }
 
-// cut lets neither the process nor the store be heard by the other until its session is over, and that is known to both. What others send
-// and hear meanwhile gets through. One that has closed has no session any more.
+// cut blocks all messages between a process and the store until its session is over and both know that. Messages of other processes pass
+// meanwhile. A process that is closed has no session any more.
 func (w *queues) cut(p *process) {
 	p.disturb()
 	w.takesAway()
@@ -678,15 +681,15 @@ func (w *queues) cut(p *process) {
 	}
 }
 
-// asks reports whether a process has something unanswered, which it sends again after a time: how often, no schedule says.
+// asks reports whether a process has an unanswered request. It sends that again at random intervals, which schedules do not record.
 func (w *queues) asks(p *process) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.pending, func(m *message) bool { return m.process == p && !strings.Contains(m.name, " news ") })
 }
 
-// unhear lets no renewal of a process through until its lease is over. What it has been given before is lost then, and it knows that as
-// soon as it looks, also where it was stopped for as long.
+// unhear blocks all renewals of a process until its lease is over. Its holds are then lost. The process sees that as soon as it checks
+// the clock, even if it was stopped for as long.
 func (w *queues) unhear(p *process) {
 	p.disturb()
 	w.takesAway()
@@ -711,7 +714,7 @@ func (w *queues) unhear(p *process) {
 	p.unheard = false
 }
 
-// refuse has two renewals of a process be refused, which are tried again until one is not, long before its lease is over.
+// refuse makes the store refuse two renewals of a process. They are repeated successfully long before the lease is over.
 func (w *queues) refuse(p *process) {
 	w.mu.Lock()
 	p.refusals = 2
@@ -719,14 +722,14 @@ func (w *queues) refuse(p *process) {
 	time.Sleep(valid + lease/36)
 }
 
-// isUnheard reports whether a renewal that was sent then is lost.
+// isUnheard reports whether a renewal that was sent at a time is lost.
 func (w *queues) isUnheard(p *process, sent time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return p.unheard && sent >= p.unheardAt
 }
 
-// renewal is what becomes of one.
+// renewal decides what happens to a renewal.
 func (w *queues) renewal(p *process) verdict {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -746,7 +749,7 @@ func (w *queues) setCut(p *process) {
 	w.cutOff = p
 }
 
-// disturb says that a process may lose what it has, and its place in the queue.
+// disturb records that a process may lose its holds, and its place in the queue.
 func (p *process) disturb() {
 	w := p.callers[0].world
 	w.mu.Lock()
@@ -755,7 +758,7 @@ func (p *process) disturb() {
 	w.entered = slices.DeleteFunc(w.entered, func(x *process) bool { return x == p })
 }
 
-// takesAway says that a fault takes locks away.
+// takesAway records that a fault may take locks away.
 func (w *queues) takesAway() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -777,7 +780,7 @@ func (p *process) done() bool {
 	return !slices.ContainsFunc(p.callers, func(c *caller) bool { return c.state != over && !(p.closing && c.state == idle) })
 }
 
-// end has a caller come to its end.
+// end brings a caller to its end.
 func (w *queues) end(c *caller) {
 	if c.cancel != nil {
 		c.cancel()
@@ -794,7 +797,7 @@ func (w *queues) end(c *caller) {
 	}
 }
 
-// End lets all that is under way come to its end.
+// End finishes everything that is under way.
 func (w *queues) End() (outcome string, wrong error) {
 	w.mu.Lock()
 	w.draining = true
@@ -805,7 +808,7 @@ func (w *queues) End() (outcome string, wrong error) {
 	w.mu.Unlock()
 	for range 2 * w.scope.Processes * len(w.scope.all()) {
 		for _, p := range w.processes {
-			for _, c := range p.callers { // one after another: else what one is told of another is over by then
+			for _, c := range p.callers { // one after another: otherwise what one caller hears about another would be over by then
 				synctest.Wait()
 				w.end(c)
 			}
@@ -838,7 +841,7 @@ func (w *queues) End() (outcome string, wrong error) {
 	return outcome, w.wrong
 }
 
-// State is who queues, what is under way, and what the callers know.
+// State describes the queues, the messages under way, and what the callers know.
 func (w *queues) State() string {
 	var b strings.Builder
 	for _, at := range queueAt {

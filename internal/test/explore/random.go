@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// A Random takes steps of a world at random, most often usual ones, and then usual ones alone up to the end: nobody waits for ever.
-// What follows from the seed is the choice; of what happens at one instant of the clock the scheduler decides the order.
+// A Random takes steps of a world at random, mostly the usual ones, and then only usual ones up to the end, so that every wait ends. The
+// seed determines the choices, but the scheduler decides the order of events at one instant.
 type Random struct {
 	Begin func(*testing.T) World
 	Seed  uint64
 	Steps int // that are taken at random
 }
 
-// Run executes one schedule. A violation is reduced.
+// Run executes one schedule. If there is a violation and reduced is true, it shortens the schedule.
 func (r Random) Run(t *testing.T, reduced bool) *Violation {
 	random := rand.New(rand.NewPCG(r.Seed, 1))
 	faults, usual := []int{0, 2, 5, 10}[random.IntN(4)], random.IntN(80) // of a hundred steps, so many are faults, and so many the first one
@@ -36,7 +36,7 @@ func (r Random) Run(t *testing.T, reduced bool) *Violation {
 	return v
 }
 
-// play takes the steps that choose says, the first usual one where it says none, up to the end.
+// play takes the steps that choose returns, or the first usual one where it returns none, up to the end.
 func play(t *testing.T, begin func(*testing.T) World, choose func([]Step) *Step) (v *Violation) {
 	synctest.Test(t, func(t *testing.T) {
 		w := begin(t)
@@ -62,7 +62,7 @@ func play(t *testing.T, begin func(*testing.T) World, choose func([]Step) *Step)
 	return v
 }
 
-// reduce leaves out steps, many at a time at first, as long as the same judge finds something, for half a minute at most.
+// reduce leaves out steps, many at a time at first, as long as the same check still fails, for half a minute at most.
 func (v *Violation) reduce(t *testing.T, begin func(*testing.T) World) *Violation {
 	begun := time.Now()
 	for size := len(v.Schedule) / 2; size > 0; size /= 2 {
@@ -83,7 +83,7 @@ func (v *Violation) judge() string {
 	return judge
 }
 
-// lenient takes steps by name, but for those that are not possible.
+// lenient takes steps by name, and skips impossible ones.
 func lenient(t *testing.T, begin func(*testing.T) World, schedule []string) *Violation {
 	return play(t, begin, func(steps []Step) *Step {
 		for len(schedule) > 0 {

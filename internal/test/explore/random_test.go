@@ -17,10 +17,10 @@ var (
 	unshrunk = flag.Bool("unreduced", false, "leave a schedule that fails as it is")
 )
 
-// maxFailed is after how many failing seeds nothing more is to be learned.
+// maxFailed is the number of failing seeds after which the test stops, since more would show nothing new.
 const maxFailed = 10
 
-// TestRandomSchedules runs long schedules of scopes that are drawn. A failing one is reduced. To run it again:
+// TestRandomSchedules runs long schedules of random scopes. A failing one is shortened. To run it again:
 //
 //	go test ./internal/test/explore -run TestRandomSchedules -seed=N
 func TestRandomSchedules(t *testing.T) {
@@ -38,7 +38,7 @@ func TestRandomSchedules(t *testing.T) {
 				t.Parallel()
 				for n := seed.Add(1); n <= last && failed.Load() < maxFailed; n = seed.Add(1) {
 					s, steps := Drawn(n)
-					// Where goroutines spin, virtual time stands still, and no bound in it is ever passed.
+					// If goroutines spin, virtual time stands still, and no bound in it ever expires.
 					stuck := time.AfterFunc(time.Minute, func() { panic(fmt.Sprintf("seed %d does not end: %s", n, written(s))) })
 					if v := (Random{s.Begin, n, steps}).Run(t, failed.Load() < 2 && !*unshrunk); v != nil {
 						failed.Add(1)
@@ -53,7 +53,8 @@ func TestRandomSchedules(t *testing.T) {
 	fmt.Printf("simulation: %d seeds, %.0f a second, %d violations\n", n, float64(n)/time.Since(begun).Seconds(), failed.Load())
 }
 
-// An operator that deletes either znode of a bridged process is the one fault here, so that whoever does not watch both is told too late.
+// The only fault here is an operator that deletes either znode of a bridged process. A process that does not watch both learns of it too
+// late.
 func TestBridgedProcessesHearOfTheEndOfEitherZnode(t *testing.T) { // I7
 	for seed := range uint64(60) {
 		s := Scope{ZooKeeper: true, Long: true, Processes: 2, Calls: []Call{Lock, Lock}, Turns: 4, Bridged: true, Remove: true, Clock: lease / 16}
@@ -63,7 +64,7 @@ func TestBridgedProcessesHearOfTheEndOfEitherZnode(t *testing.T) { // I7
 	}
 }
 
-// Who has the lock hears of the end of its second znode at once, and not with the next heartbeat.
+// The holder learns of the deletion of its second znode at once, and not only with the next heartbeat.
 func TestHolderHearsOfTheEndOfItsSecondZnode(t *testing.T) { // I7
 	s := Scope{ZooKeeper: true, Long: true, Processes: 1, Calls: []Call{Lock}, Bridged: true, Remove: true, Clock: lease / 30}
 	passed := 0
@@ -83,7 +84,7 @@ func TestHolderHearsOfTheEndOfItsSecondZnode(t *testing.T) { // I7
 	need.Equal(t, "steps of time, and the one of the operator", passed, 20)
 }
 
-// A violation is told in the steps that it takes, by which it is found again.
+// The report of a violation has only the steps that it takes, and these reproduce it.
 func TestLongSchedulesAreReduced(t *testing.T) {
 	s := Scope{Long: true, Processes: 4, Calls: []Call{Lock, Lock, Nested}, Turns: 4, Cancel: true, Lost: true, seed: seed{remove: 1}}
 	for seed := range uint64(200) {

@@ -30,11 +30,11 @@ func runAll(t *testing.T, scenarios []scenario) {
 	}
 }
 
-// The edge cases of a lock on ZooKeeper are numbered from 1 to lastCase, in the order
-// in which a lock lives: before and at create, waiting, holding, session and client.
+// The edge cases of a lock on ZooKeeper are numbered from 1 to lastCase, in the order of its life: before and at create, waiting,
+// holding, session and client.
 const lastCase = 75
 
-// notPlayed are the cases without a scenario of their own, and why.
+// notPlayed lists the cases without a scenario of their own, with the reasons.
 var notPlayed = map[int]string{
 	1:  "cancelled before the start: tier, TestAcquireWithDoneContextSendsNothing",
 	2:  "cancelled at the gate: internal/test/explore, and tier, TestStatsOfATurnThatNobodyTakes",
@@ -184,7 +184,7 @@ var createScenarios = []scenario{
 		"held": true, "waited": false,
 	}, func(s *scene, held bool) {
 		p, q := s.join(role{}), s.join(role{})
-		// Nobody can delete the old node: it goes with its session.
+		// No process can delete the old node; it goes with its session.
 		p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Throttled})
 		var other *turn
 		if !held {
@@ -209,8 +209,8 @@ var createScenarios = []scenario{
 	})},
 }
 
-// fallBackToLaggard makes the process lose the reply of its next request of a kind; all
-// that is left to it is a server that does not know of that request yet.
+// fallBackToLaggard loses the reply to the process's next request of a kind, and then leaves it only a server that does not know of that
+// request yet.
 func (s *scene) fallBackToLaggard(p *actor, op string) *fault.Armed {
 	s.Helper()
 	at := p.member()
@@ -223,8 +223,7 @@ func (s *scene) fallBackToLaggard(p *actor, op string) *fault.Armed {
 		Before: func(*zktest.Frame) { s.srv.Member(at).Refuse() }})
 }
 
-// forgeExpiry makes the process believe that its session has expired, while the session
-// lives on.
+// forgeExpiry makes the process believe that its session has expired, although the session still exists.
 func (s *scene) forgeExpiry(p *actor) {
 	s.Helper()
 	session := p.session()
@@ -252,7 +251,8 @@ var parentScenarios = []scenario{
 	})},
 }
 
-// deleteAll is the operator's recursive delete, at one stroke: else whoever has lost a node is back before its parent goes.
+// deleteAll is an operator's recursive delete as a single step: otherwise a process that has lost its node might be back before the
+// parent is deleted.
 func (s *scene) deleteAll(path string) {
 	s.Helper()
 	var deletes []any
@@ -331,7 +331,7 @@ var limitScenarios = []scenario{
 	})},
 }
 
-// foreign creates a child of the lock's directory by another hand.
+// foreign creates a child of the lock's directory from a connection of its own.
 func (s *scene) foreign(name string) {
 	s.Helper()
 	_, err := s.admin().Create(lockPath+"/"+name, nil, 0, zk.WorldACL(zk.PermAll))

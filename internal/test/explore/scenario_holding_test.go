@@ -62,8 +62,7 @@ var holdingScenarios = []scenario{
 	})},
 }
 
-// A holder learns of its loss before the server can give the lock to somebody else,
-// however the session ends.
+// A holder learns of its loss before the server can give the lock to another process, however the session ends.
 func TestLossIsInTime(t *testing.T) {
 	each(map[string]func(s *scene, p *actor){
 		"mute to the server":               func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.Request) },
@@ -136,8 +135,7 @@ func partitionOf(d time.Duration) func(*scene, *actor) {
 	}
 }
 
-// One of three members hangs, as in a long garbage collection: the client library alone
-// would wait for it for 6.67 session timeouts.
+// One of three members hangs, as in a long garbage collection. The client library alone would wait for it for 6.67 session timeouts.
 func TestHungMemberDoesNotCostTheSession(t *testing.T) {
 	for name, timeout := range map[string]time.Duration{"short": 2 * time.Second, "usual": sessionTimeout, "long": 30 * time.Second} {
 		t.Run(name, play(func(s *scene) {

@@ -18,11 +18,10 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A writer that goes on reading lets readers of other processes in, and nobody else, whatever happens to the request that
-// says so.
+// A writer that becomes a reader lets readers of other processes in, and nothing else, whatever happens to its request.
 func TestReadersAndWriters(t *testing.T) { runAll(t, readerScenarios) }
 
-// shareBudget is how long readers wait behind a writer that goes on reading.
+// shareBudget is how long readers wait behind a writer that has become a reader.
 const shareBudget = 10 * time.Millisecond
 
 var sharing = role{tier: []tier.Option{tier.WithHandOff(shareBudget)}}
@@ -34,7 +33,7 @@ func (p *actor) write() *turn {
 	return p.startWith(p.scene.Context(), p.locks.RWMutex(lockPath).Writer(), nil)
 }
 
-// readsOn ends the turn of a writer, which has become a reader.
+// readsOn makes a writer a reader.
 func (u *turn) readsOn() *turn {
 	u.actor.scene.Helper()
 	reader := u.actor.startWith(u.actor.scene.Context(), u.actor.locks.RWMutex(lockPath).Reader(), u).granted(0)
@@ -42,14 +41,14 @@ func (u *turn) readsOn() *turn {
 	return reader
 }
 
-// queued is a turn that has to wait, with its node in the queue.
+// queued starts an acquisition that has to wait, and returns once its node is in the queue.
 func (u *turn) queued() *turn {
 	u.actor.scene.Helper()
 	u.waits()
 	return u
 }
 
-// A fate is what becomes of the request by which p shares its node with the reader behind.
+// A fate is what happens to the request by which p shares its node with the reader behind.
 type fate struct {
 	at     zktest.Direction
 	do     zktest.Action
@@ -98,7 +97,7 @@ func expireNow(s *scene, p *actor) {
 
 func closeNow(s *scene, p *actor) { s.background.Go(func() { p.locks.Close() }) }
 
-// armShare lets the next request that replaces p's node at path by a reader's meet its fate.
+// armShare makes the next request that replaces p's node at path by a reader's node meet its fate.
 func (f fate) armShare(s *scene, p *actor, path string) *fault.Armed {
 	return p.arm(fault.Fault{Op: "multi", At: f.at, Do: f.do, Times: 1,
 		About: func(frame *zktest.Frame) bool { return frame.First == "delete" && frame.Path == path },
@@ -116,7 +115,7 @@ func (s *scene) hit(f *fault.Armed) {
 }
 
 var readerScenarios = []scenario{
-	// Guard: who departs beside a reader is looked for.
+	// Guard: the end of a reader beside a shared node is looked for.
 	{"writer_behind_a_node_that_is_shared_waits_for_its_readers", each(fates, func(s *scene, f fate) {
 		p, q, r := s.join(sharing), s.join(role{}), s.join(role{})
 		writer := p.write().granted(0)
@@ -136,7 +135,7 @@ var readerScenarios = []scenario{
 		next.granted(bound)
 	})},
 
-	// Guard: the lost answer is asked for before the node is given up, or both names are.
+	// Guard: the lost answer is looked up before the node is given up, or both names are deleted.
 	{"readers_leave_while_the_node_is_being_shared", each(fates, func(s *scene, f fate) {
 		p, q, r := s.join(sharing), s.join(role{}), s.join(role{})
 		writer := p.write().granted(0)
@@ -150,7 +149,7 @@ var readerScenarios = []scenario{
 		next.granted(bound)
 	})},
 
-	// Guard: Share checks that the reader is there.
+	// Guard: Share checks that the reader still exists.
 	{"reader_gives_up_in_the_middle_of_a_share", each(map[string]bool{"before": true, "after": false},
 		func(s *scene, before bool) {
 			p, q, r := s.join(sharing), s.join(role{}), s.join(role{})
@@ -173,7 +172,7 @@ var readerScenarios = []scenario{
 			next.granted(0)
 		})},
 
-	// Guard: a shared grant has had its budget.
+	// Guard: the budget of a shared grant has already been used.
 	{"writer_behind_a_shared_node_waits_for_one_budget", play(func(s *scene) {
 		const budget, section, overlap = 100 * time.Millisecond, 14 * time.Millisecond, 5 * time.Millisecond
 		p := s.join(role{tier: []tier.Option{tier.WithHandOff(budget)}})
@@ -201,7 +200,7 @@ var readerScenarios = []scenario{
 		next.end()
 	})},
 
-	// Guard: a Curator writer that goes may have left a reader with its number.
+	// Guard: a Curator writer that is deleted may have left a reader with the same number.
 	{"CURATOR-621_writer_and_reader_of_one_number", each(map[string]int{
 		"ours came before": 0, "ours came between": 1, "ours came after": 2,
 	}, func(s *scene, comes int) {

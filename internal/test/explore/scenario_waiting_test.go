@@ -90,7 +90,7 @@ var waitingScenarios = []scenario{
 			waiter.cancel()
 			synctest.Wait()
 		}
-		// One read with a watch for each own node, and one for the predecessor of all.
+		// Each waiter reads its own node with a watch, and one read with a watch for the predecessor serves all.
 		need.Equal(s, "reads for 50 waiters", q.requests("getData")-before, 51)
 		need.AtMost(s, "watches are left", s.srv.Watches(), 3)
 	})},
@@ -132,7 +132,7 @@ var waitingScenarios = []scenario{
 		waiters[0].granted(time.Second) // not at once, if the last cut met a look, which is repeated after a pause
 	})},
 
-	// It is the node that refuses, before the tier can: https://github.com/etcd-io/etcd/issues/11456.
+	// The guard refuses in the process itself, before the store could: https://github.com/etcd-io/etcd/issues/11456.
 	{"40_stopped_waiter_claims_nothing_when_it_continues", play(func(s *scene) {
 		p, q, r := s.join(role{}), s.join(role{}), s.join(role{})
 		lock, err := q.client.Lock(lockPath)
@@ -164,7 +164,7 @@ var waitingScenarios = []scenario{
 func TestRequestsThatLeaveTogether(t *testing.T) { runAll(t, flightScenarios) }
 
 var flightScenarios = []scenario{
-	// A stream has no holes: it breaks, sooner or later.
+	// A stream cannot lose a single message: the connection breaks sooner or later.
 	{"f1_list_answered_but_the_create_never_is_looked_up", play(func(s *scene) {
 		p := s.join(role{})
 		session := p.session()
@@ -204,7 +204,7 @@ var flightScenarios = []scenario{
 		waiter.lost(time.Second)
 	})},
 
-	// The third in line learns of all departures, the last of which happens while it is away.
+	// The third in line learns of all departures, although the last one happens while it is disconnected.
 	{"f5_watches_in_flight_when_the_connection_breaks", each(map[string]zktest.Direction{
 		"not sent": zktest.Request, "reply lost": zktest.Reply,
 	}, func(s *scene, at zktest.Direction) {

@@ -35,14 +35,13 @@ const (
 	sessionTimeout = 6 * time.Second // what each process asks for, and gets
 	lease          = 4 * time.Second // that less the default margin
 
-	// bound is the time within which a healthy ensemble must get to whatever is waited
-	// for: the sessions of the dead expire, and the periodic look at the queue comes.
+	// bound is the time within which everything must happen in a healthy ensemble: sessions of dead processes expire, and the periodic read
+	// of the queue comes.
 	bound = 3 * sessionTimeout
 )
 
-// A scene is an ensemble and the processes that lock in it, in virtual time. Whatever
-// is played, at the end nobody held the lock together with somebody else, it can be had
-// by another process, and nothing is left behind.
+// A scene is an ensemble and the processes that use locks in it, in virtual time. At the end of every scene it is checked that the lock
+// was never held by two at once, that another process can acquire it, and that nothing is left behind.
 type scene struct {
 	*testing.T
 	srv        *zktest.Server
@@ -62,8 +61,8 @@ type scene struct {
 
 func play(f func(s *scene)) func(t *testing.T) {
 	return func(t *testing.T) {
-		// Time does not pass in a bubble while a goroutine waits for a sync.Mutex: a
-		// deadlock of the client library would hang there without a word.
+		// Virtual time does not pass while a goroutine waits for a sync.Mutex: a deadlock of the client library would hang here without a
+		// report.
 		still := time.AfterFunc(time.Minute, func() { panic(t.Name() + ": time stands still") })
 		defer still.Stop()
 		synctest.Test(t, func(t *testing.T) {
@@ -74,7 +73,7 @@ func play(f func(s *scene)) func(t *testing.T) {
 	}
 }
 
-// each plays f once for every variant of a scenario.
+// each runs f once for every variant of a scenario.
 func each[V any](variants map[string]V, f func(s *scene, v V)) func(t *testing.T) {
 	return func(t *testing.T) {
 		for name, v := range variants {
@@ -100,7 +99,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// observe checks that nobody deletes the node of another process.
+// observe checks that no process deletes the node of another one.
 func (s *scene) observe(view zktest.View, changes []zktest.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +152,7 @@ func (s *scene) eventually(within time.Duration, what string, holds func() bool)
 	}
 }
 
-// finish heals everything and checks what must be true at the end of any scene.
+// finish heals all faults and checks what must be true at the end of any scene.
 func (s *scene) finish() {
 	s.Helper()
 	s.heal()
@@ -200,7 +199,7 @@ func (s *scene) paths() []string {
 	return paths
 }
 
-// admin returns a connection of the operator, who has no use for locks.
+// admin returns a connection of the operator, which uses no locks.
 func (s *scene) admin() *zk.Conn {
 	s.Helper()
 	if s.operator == nil {
@@ -214,7 +213,7 @@ func (s *scene) connectTo(srv *zktest.Server) *zk.Conn {
 	return zkconn.Start(s, []string{"127.0.0.1:2181"}, 40*time.Second, srv.DialTimeout)
 }
 
-// must checks the outcome of a step that is not what the scene is about.
+// must checks the outcome of a step that is not the subject of the scene.
 func (s *scene) must(err error) {
 	s.Helper()
 	need.OK(s, err)
@@ -234,7 +233,7 @@ func (s *scene) in(d time.Duration) context.Context {
 	return ctx
 }
 
-// An actor is a process in a scene, through members of the ensemble that serve nobody else.
+// An actor is a process in a scene. It connects through members of the ensemble that no other process uses.
 type actor struct {
 	client  *zknode.Client
 	locks   *tier.Registry
@@ -261,7 +260,7 @@ func (p *actor) reaping() int {
 	return zknode.Tier(p.client).(interface{ Reaping() int }).Reaping()
 }
 
-// A role says what is special about a process.
+// A role has the settings of a process that differ from the defaults.
 type role struct {
 	members int // of the ensemble that it knows; 1 if zero
 	zk      []zknode.Option
@@ -315,7 +314,7 @@ func (p *actor) connection() zktest.Session {
 	return zktest.Session{}
 }
 
-// unplug breaks the connection and all attempts to make another.
+// unplug breaks the connection and prevents new ones.
 func (p *actor) unplug() {
 	for _, addr := range p.servers {
 		p.scene.srv.Member(addr).Refuse()
@@ -353,7 +352,7 @@ func (p *actor) startAt(ctx context.Context, path string) *turn {
 	return p.startWith(ctx, p.locks.Mutex(path), nil)
 }
 
-// startWith is start with a lock of the process, below a turn if outer is not nil.
+// startWith is start with a given lock of the process, within another hold if outer is not nil.
 func (p *actor) startWith(ctx context.Context, mu *tier.Mutex, outer *turn) *turn {
 	if outer != nil {
 		ctx = outer.hold.Context(ctx)
@@ -386,7 +385,7 @@ func (u *turn) watch() {
 	u.until = time.Now()
 }
 
-// queue starts a turn that has to wait.
+// queue starts an acquisition that has to wait.
 func (p *actor) queue(ctx context.Context) *turn {
 	p.scene.Helper()
 	u := p.start(ctx)
@@ -394,7 +393,7 @@ func (p *actor) queue(ctx context.Context) *turn {
 	return u
 }
 
-// acquire gets a lock that is free, or becomes free in time.
+// acquire acquires a lock that is free, or becomes free in time.
 func (p *actor) acquire() *turn { return p.acquireAt(lockPath) }
 
 func (p *actor) acquireAt(path string) *turn {
@@ -404,7 +403,7 @@ func (p *actor) acquireAt(path string) *turn {
 
 func (u *turn) pending() bool { return !need.Closed(u.done) }
 
-// waits checks that the turn has not come.
+// waits checks that the acquisition has not returned.
 func (u *turn) waits() {
 	u.actor.scene.Helper()
 	if synctest.Wait(); !u.pending() {
@@ -412,7 +411,7 @@ func (u *turn) waits() {
 	}
 }
 
-// granted waits for the turn to come.
+// granted waits for the grant.
 func (u *turn) granted(within time.Duration) *turn {
 	u.actor.scene.Helper()
 	if u.settled(within); u.err != nil {
@@ -475,7 +474,7 @@ func (u *turn) release() error {
 	return u.hold.Release()
 }
 
-// end sees to it that the turn is over, however far it came.
+// end ends an acquisition in whatever state it is.
 func (u *turn) end() {
 	u.cancel()
 	<-u.done
@@ -490,8 +489,8 @@ func (u *turn) end() {
 	}
 }
 
-// checkExclusion checks that no turn began before all earlier ones were over or lost, but for those that read beside others,
-// or within another. It goes by virtual time, so that it holds at every instant.
+// checkExclusion checks that each hold began after all earlier ones had ended or were lost, apart from holds of readers, and reentrant
+// ones. It compares virtual times, so it is exact.
 func (s *scene) checkExclusion() {
 	s.Helper()
 	held := slices.DeleteFunc(slices.Clone(s.turns), func(u *turn) bool { return u.hold == nil })
@@ -512,14 +511,14 @@ func (s *scene) checkExclusion() {
 	}
 }
 
-// arm lets frames of the process meet a fault.
+// arm makes frames of the process meet a fault.
 func (p *actor) arm(f fault.Fault) *fault.Armed {
 	about := f.About
 	f.About = func(frame *zktest.Frame) bool { return p.uses(frame.Member) && (about == nil || about(frame)) }
 	return p.scene.faults.Arm(f)
 }
 
-// at is what frames are about that name the path.
+// at returns a filter for frames that name the path.
 func at(path string) func(f *zktest.Frame) bool {
 	return func(f *zktest.Frame) bool { return f.Path == path }
 }
@@ -529,7 +528,7 @@ func (s *scene) intercept(f *zktest.Frame) zktest.Action {
 	return s.faults.Intercept(f)
 }
 
-// note keeps what a frame tells about who asks for what.
+// note records which process asks for what in a frame.
 func (s *scene) note(f *zktest.Frame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -569,7 +568,7 @@ func (s *scene) heal() {
 	}
 }
 
-// A network is what lies between a process and its servers.
+// A network is the connection between a process and its servers.
 type network struct {
 	mu      sync.Mutex // guards the fields below; never held while waiting
 	srv     *zktest.Server
@@ -589,7 +588,7 @@ func (n *network) dial(ctx context.Context, network, address string) (net.Conn, 
 	return &link{Conn: conn, network: n}, nil
 }
 
-// stall stops writing; what is written waits.
+// stall stops writing; data that is written waits.
 func (n *network) stall() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -598,8 +597,7 @@ func (n *network) stall() {
 	}
 }
 
-// stop stops writing, and what was read does not arrive: all that a stopped process
-// shows of itself.
+// stop stops both writing and reading, which is all that other processes see of a stopped process.
 func (n *network) stop() {
 	n.stall()
 	n.mu.Lock()
@@ -621,8 +619,8 @@ func (n *network) resume() {
 	n.onWrite = nil
 }
 
-// A link is one connection. What is stopped stays stopped until resume, even if the
-// connection is closed meanwhile: a stopped process closes nothing.
+// A link is one connection. A stopped link stays stopped until resume, even if the connection is closed meanwhile, since a stopped
+// process closes nothing.
 type link struct {
 	net.Conn
 	network *network
@@ -652,14 +650,14 @@ func (l *link) Write(p []byte) (int, error) {
 	return l.Conn.Write(p)
 }
 
-// move lets later connections go to another ensemble.
+// move connects later connections to another ensemble.
 func (n *network) move(srv *zktest.Server) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.srv = srv
 }
 
-// failWrites breaks the connection instead of a write that fails.
+// failWrites breaks the connection when a frame is written for which fails returns true.
 func (n *network) failWrites(fails func(frame []byte) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

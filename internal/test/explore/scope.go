@@ -10,13 +10,13 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Scope is what processes do.
+// A Scope says what the processes of an exploration do.
 type Scope struct {
 	Processes int
 	Calls     []Call // of each process, one for each of its goroutines
 	Others    []Call // likewise of all but the first process, if those do something else
 	Turns     int    // of each goroutine; 0 is 1
-	Seam      bool   // over a second tier that is scripted, each call of which is one step; neither: over the store in memory
+	Seam      bool   // over a scripted second tier, each call of which is one step; neither: over the store in memory
 	ZooKeeper bool   // over a ZooKeeper in memory, each frame of which is one step
 	Attached  bool   // likewise, over a connection that the client library has made
 	Strict    bool   // nothing is handed on, but by rounds
@@ -29,7 +29,7 @@ type Scope struct {
 	Slow      time.Duration // the answer to a renewal takes so long
 	Long      bool          // many steps, and many faults
 
-	// Faults that there can be.
+	// The following faults are possible.
 	Refuse bool          // the store refuses a command
 	Partly bool          // likewise, and executes it all the same
 	Late   bool          // a command is executed late, and not answered
@@ -41,8 +41,8 @@ type Scope struct {
 	Close  bool          // a registry is closed
 	Stop   bool          // a registry is shut down
 	Anew   bool          // the store grants nothing for a while
-	Deaf   bool          // a process is told of nothing any more, and knows that
-	Ask    bool          // somebody asks for the lock
+	Deaf   bool          // a process gets no notifications any more, and knows that
+	Ask    bool          // a process asks for the lock
 	Remove bool          // an operator removes a contender
 	Clock  time.Duration // so much time passes
 
@@ -56,14 +56,14 @@ type Scope struct {
 	Lag     bool          // a server falls behind the leader
 	Restart bool          // a process ends, and another one begins in its place
 	Split   bool          // a server loses its leader, for good or but for a moment
-	Forge   bool          // a process is told that its session has expired, which it has not
+	Forge   bool          // a process gets the answer that its session has expired, although it has not
 	Wear    bool          // the numbers of nodes come to where they have to begin anew
 
 	seed   seed   // a fault of the store or of the world, that a judge is to find; for tests of these
 	ignore string // a judge that is not asked
 }
 
-// A Call is how a goroutine comes to what it releases later.
+// A Call is a way to acquire something that is released later.
 type Call string
 
 const (
@@ -82,7 +82,7 @@ const (
 	Second    Call = "second" // lock
 	Third     Call = "third"
 	Guarded   Call = "guarded" // and writes under the lock, which the release does not wait for
-	Yield     Call = "yield"   // and wants to be told that somebody waits, or asks for it
+	Yield     Call = "yield"   // and listens to Contended and RevokeRequested
 	Lead      Call = "lead"    // is elected
 	Do        Call = "do"      // does its work in a function
 	Apart     Call = "apart"   // and tries to enter without its hold
@@ -91,25 +91,25 @@ const (
 	Open      Call = "open"    // writes, and asks the store itself to let readers in
 )
 
-// A seed is what is made wrong.
+// A seed is a defect that is put in to test the checks.
 type seed struct {
 	store  func(queue.Store) queue.Store // as a process sees it
 	mute   bool                          // there are no news
-	deaf   bool                          // nobody is told that a wait ends
-	remove int                           // somebody removes the contender at that place in the queue, from 1, and no judge knows of it
-	late   time.Duration                 // a grant says that somebody has waited for less time than that
+	deaf   bool                          // the end of a wait is not reported
+	remove int                           // the contender at that place in the queue, from 1, is removed, and no check knows of it
+	late   time.Duration                 // a grant reports less time since another contender has waited
 	hasty  bool                          // a grant says that no write is under way
-	silent bool                          // nobody observes a release
+	silent bool                          // a release is not reported to observers
 	loose  bool                          // the context of a hold does not end
 	quiet  bool                          // nothing is logged
 	terse  bool                          // an error is but its cause
 	keeps  bool                          // a process has a lock in the end
 	renews bool                          // renewals get through that are said to be lost
-	blind  bool                          // nobody looks whether somebody waits
+	blind  bool                          // no process looks for waiters
 	opens  bool                          // who lets readers in goes on when it has nothing any more
 }
 
-// all are the calls of all processes.
+// all returns the calls of all processes.
 func (s Scope) all() []Call { return slices.Concat(s.Calls, s.Others) }
 
 func (s Scope) any(of func(Call) bool) bool {
@@ -120,12 +120,12 @@ func (s Scope) calls(c Call) bool { return slices.Contains(s.Calls, c) || slices
 
 func (s Scope) permits() int { return cmp.Or(s.Permits, 2) }
 
-// ofMutex are the options of a mutex; the others are those of the registry.
+// ofMutex returns the options of a mutex; the others are those of the registry.
 func (s Scope) ofMutex() []tier.Option {
 	return []tier.Option{tier.WithLinger(s.Linger), tier.WithMaxWait(s.MaxWait)}
 }
 
-// Drawn is a scope for a long random schedule, and how many steps of that are taken at random.
+// Drawn returns a random scope for a long schedule, and how many steps of that are random.
 func Drawn(seed uint64) (s Scope, steps int) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	odds := func(one, of int) bool { return random.IntN(of) < one }
@@ -195,7 +195,7 @@ func Drawn(seed uint64) (s Scope, steps int) {
 	for _, fault := range faults {
 		*fault = odds(2, 5)
 	}
-	if !s.ZooKeeper && !s.Seam && !s.Expire && odds(1, 2) { // an early end of a session is told with such an answer
+	if !s.ZooKeeper && !s.Seam && !s.Expire && odds(1, 2) { // an early end of a session shows in such an answer
 		s.Slow = time.Second
 	}
 	if odds(1, 2) {

@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A seam is a second tier that does what package second asks for and no more. What a process asks of it is executed and answered in one
-// step, and so is what it is told later: that it has the lock, that somebody waits, or that it is asked for the lock.
+// A seam is a second tier that does what package second requires and no more. Each request is executed and answered in one step, and each
+// notification is a step as well: that the lock is granted, that another process waits, or that one asks for the lock.
 type seam struct {
 	world *queues
 
@@ -27,7 +27,7 @@ type seam struct {
 	names    map[string]int
 }
 
-// A place is one in a queue, and the grant, or the permits, that it becomes.
+// A place is an entry in a queue, and the grant, or the permits, that it becomes.
 type place struct {
 	second.Contender // Permits is how many it has
 	side             *side
@@ -41,8 +41,8 @@ type place struct {
 	spent            atomic.Bool   // given up
 	gone             chan struct{} // closed when it is out of the queue after that
 	contended        atomic.Pointer[second.Contention]
-	wanted           time.Time // since when somebody has waited, as the process knows; zero if it does not
-	looks            bool      // the process is to learn when somebody waits
+	wanted           time.Time // since when another contender has waited, as far as the process knows; zero if it does not
+	looks            bool      // the process has to learn when another one waits
 	sharing          bool      // as soon as the next one reads
 	shared           chan struct{}
 	free, known      int // permits, when it is first: as it was told last, and has learned
@@ -54,7 +54,7 @@ func newSeam(w *queues) *seam {
 	return &seam{world: w, places: make(map[string][]*place), names: make(map[string]int)}
 }
 
-// Queue returns who is at a path.
+// Queue returns the contenders at a path.
 func (s *seam) Queue(path string) (all []second.Contender) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,14 +64,14 @@ func (s *seam) Queue(path string) (all []second.Contender) {
 	return all
 }
 
-// Expire ends the session of the process at a place: all that it has is lost.
+// Expire ends the session of the process at a place: all its holds are lost.
 func (s *seam) Expire(path string, i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loseLocked(s.places[path][i].side.process, second.Lost(second.BySession, "it is over"))
 }
 
-// Remove takes the contender at a place away.
+// Remove removes the contender at a place.
 func (s *seam) Remove(path string, i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *seam) loseLocked(p *process, loss error) {
 	}
 }
 
-// do has a process ask for something, which is executed in a step, also if nobody waits for it any more.
+// do executes a request of a process in a step, even if the caller does not wait for it any more.
 func (t *side) do(what string, execute func()) (done chan struct{}) {
 	done = make(chan struct{})
 	go func() {
@@ -112,7 +112,7 @@ func (t *side) do(what string, execute func()) (done chan struct{}) {
 	return done
 }
 
-// tell has a process learn something in a step.
+// tell informs a process of something in a step.
 func (s *seam) tell(x *place, what string, learn func()) {
 	go func() {
 		s.world.post(x.side.process, "news of "+x.ID+": "+what, toProcess)
@@ -124,7 +124,7 @@ func (s *seam) tell(x *place, what string, learn func()) {
 	}()
 }
 
-// settleLocked finds who has the lock, and has all who are concerned learn it.
+// settleLocked finds the holders at a path, and informs all processes that are concerned.
 func (s *seam) settleLocked(path string) {
 	for i, x := range s.places[path] {
 		if x.Of == 0 && !x.has && s.firstLocked(x) {
@@ -159,7 +159,7 @@ func (s *seam) raiseLocked(x *place, signal *second.Contention, since time.Time)
 	}
 }
 
-// firstLocked reports whether nobody before it is in the way.
+// firstLocked reports whether no contender ahead blocks this one.
 func (s *seam) firstLocked(x *place) bool {
 	for _, y := range s.places[x.path] {
 		if y == x {
@@ -172,7 +172,7 @@ func (s *seam) firstLocked(x *place) bool {
 	return false
 }
 
-// freeLocked is how many permits nobody has where x is.
+// freeLocked returns how many permits are free at the path of x.
 func (s *seam) freeLocked(x *place) int {
 	free := x.Of
 	for _, y := range s.places[x.path] {
@@ -181,7 +181,7 @@ func (s *seam) freeLocked(x *place) int {
 	return free
 }
 
-// behindLocked reports whether somebody waits because of the i-th.
+// behindLocked reports whether a contender waits because of the i-th.
 func (s *seam) behindLocked(path string, i int) bool {
 	x := s.places[path][i]
 	return slices.ContainsFunc(s.places[path][i+1:], func(y *place) bool { return y.waitsFor(x) })
@@ -197,7 +197,7 @@ func (s *seam) leaveLocked(x *place) {
 	s.settleLocked(x.path)
 }
 
-// A side is what a process sees of the seam.
+// A side is the seam as one process uses it.
 type side struct {
 	*seam
 	process *process
@@ -234,7 +234,7 @@ func (t *side) Now() time.Duration                    { return time.Since(t.orig
 func (t *side) Logger() *slog.Logger                  { return slog.New(log{slog.DiscardHandler, t.world}) }
 func (t *side) Notify(f func(second.Connection))      { f(second.Connection{State: second.Connected}) }
 
-// Close takes all that the process has out of the queues.
+// Close removes all contenders of the process from the queues.
 func (t *side) Close() error {
 	t.close()
 	t.mu.Lock()
@@ -243,7 +243,7 @@ func (t *side) Close() error {
 	return nil
 }
 
-// A claim is a lock as a process asks for it.
+// A claim is a lock as one process uses it.
 type claim struct {
 	*side
 	path   string
@@ -254,7 +254,7 @@ type claim struct {
 
 func (c *claim) Equal(other second.Claim) bool { return *c == *other.(*claim) }
 
-// place is a new one, not in a queue as yet.
+// place returns a new place, which is in no queue yet.
 func (c *claim) place() *place {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -270,7 +270,7 @@ func (c *claim) place() *place {
 	return x
 }
 
-// enterLocked puts it at the end of the queue. Whoever has the lock then knows it at once.
+// enterLocked puts a place at the end of the queue. The holder learns of it at once.
 func (c *claim) enterLocked(x *place) {
 	c.revision++
 	x.Contender.Token = c.revision
@@ -294,7 +294,7 @@ func (c *claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, erro
 	}
 }
 
-// await waits for the turn of a place that enters.
+// await waits until a place that enters is granted the lock.
 func (x *place) await(ctx context.Context, w *second.Wait, entered chan struct{}) error {
 	defer w.Forget()
 	for entering := entered; ; entering = nil {
@@ -332,7 +332,7 @@ func (x *place) standing() (s second.Standing) {
 	return s
 }
 
-// abandon has a place that may still enter leave.
+// abandon makes a place that may still enter leave.
 func (x *place) abandon(entered chan struct{}) {
 	x.spent.Store(true)
 	go func() {
@@ -452,7 +452,7 @@ func (x *place) Shared() bool {
 	}
 }
 
-// look begins to look whether somebody waits, as nobody is known to.
+// look starts to look for waiters, since none is known.
 func (x *place) look() {
 	if x.side.world.scope.seed.blind {
 		return
@@ -499,7 +499,7 @@ func (x *place) Share(ctx context.Context) error {
 	return cmp.Or(x.Err(), context.Cause(ctx))
 }
 
-// Write sends what is to be executed only as long as the lock is held.
+// Write sends a write that is executed only while the lock is held.
 func (x *place) Write(_ context.Context, check func() error, send func() (queue.Outcome, error)) error {
 	x.writes.Add(1)
 	defer x.writes.Add(-1)
@@ -510,14 +510,14 @@ func (x *place) Write(_ context.Context, check func() error, send func() (queue.
 	return err
 }
 
-// A semaphore is permits as a process asks for them.
+// A semaphore is a set of permits as one process uses it.
 type semaphore struct{ claim }
 
 func (s *semaphore) Equal(other second.Semaphore) bool { return s.claim == other.(*semaphore).claim }
 func (s *semaphore) Most() int                         { return s.of }
 func (s *semaphore) Permits() int                      { return s.of }
 
-// SetPermits is left to internal/test/tiertest.
+// SetPermits is tested by internal/test/tiertest.
 func (s *semaphore) SetPermits(context.Context, int) error { return errors.ErrUnsupported }
 
 func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
@@ -536,7 +536,7 @@ func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Per
 	}
 }
 
-// takeLocked takes what the process wants of the permits that are free, if it is first.
+// takeLocked takes as many of the free permits as the process wants, if it is first.
 func (s *semaphore) takeLocked(x *place, d *second.Demand) {
 	if !s.firstLocked(x) {
 		return
@@ -551,7 +551,7 @@ func (s *semaphore) takeLocked(x *place, d *second.Demand) {
 	}
 }
 
-// bid takes permits as soon as there are some that the process wants.
+// bid takes permits as soon as some are free that the process wants.
 func (s *semaphore) bid(ctx context.Context, x *place, d *second.Demand, entered chan struct{}) error {
 	defer d.Forget()
 	for asked := entered; ; {
@@ -608,7 +608,7 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 	return x.permits(), nil
 }
 
-// Release gives all up in one step.
+// Release gives all permits up in one step.
 func (s *semaphore) Release(permits []second.Permit) (loss error) {
 	var what []string
 	for _, p := range permits {

@@ -1,5 +1,6 @@
-// Package explore runs the real lock in every order of what can happen at a small scope: calls that begin, commands that are executed,
-// answers and news that are delivered, and faults. Each execution is one of a bubble of testing/synctest, from the beginning.
+// Package explore runs the production code of the lock in every order of the events that are possible in a small configuration (a scope):
+// calls that begin, commands that are executed, answers and notifications that arrive, and faults. Each execution starts from the
+// beginning, in a bubble of testing/synctest.
 package explore
 
 import (
@@ -15,12 +16,12 @@ import (
 	"testing/synctest"
 )
 
-// A Step is one thing that can happen next.
+// A Step is one event that can happen next.
 type Step struct {
-	// Name is the same in each execution that has taken the same steps before, whatever the order of those that are independent.
+	// Name is the same in each execution with the same earlier steps, whatever the order of independent ones.
 	Name string
-	// Touches are the parts of the world that the step reads or changes. Two steps with none in common are independent: either order
-	// leads to the same, and neither makes the other possible or impossible.
+	// Touches are the parts of the world that the step reads or changes. Two steps without a common part are independent: both orders lead
+	// to the same state, and neither step makes the other one possible or impossible.
 	Touches []string
 	Fault   bool // one of those that are counted; orders that differ in independent ones only have as many
 	Take    func()
@@ -33,21 +34,23 @@ func (s Step) independent(of Step) bool {
 	return !slices.ContainsFunc(s.Touches, func(part string) bool { return slices.Contains(of.Touches, part) })
 }
 
-// Everything is what a step touches that depends on all others. One that is no fault is possible only when nothing else is, but faults.
+// Everything is touched by a step that depends on all others. Unless it is a fault, such a step is possible only when no other steps but
+// faults are.
 const Everything = "everything"
 
-// A World is a scope in one execution.
+// A World is the state of a scope in one execution.
 type World interface {
-	// Steps are what can happen now, the most usual first. Nothing is in motion while it is called, and none at all is the end. Before
-	// tells of two steps that were taken, by their numbers from 0, whether the one had to come before the other.
+	// Steps returns the steps that are possible now, the most usual first. Nothing else happens during the call. If no step is possible, the
+	// execution is at its end. before reports for two steps that were taken, by their numbers from 0, whether the first one had to come
+	// before the second one.
 	Steps(before func(i, j int) bool) []Step
-	// State is all that two orders of independent steps have to agree in.
+	// State describes everything that has to be the same after two orders of independent steps.
 	State() string
-	// End ends the world. It returns what came of it, and what was wrong.
+	// End ends the world. It returns the outcome, and a violation if there was one.
 	End() (outcome string, wrong error)
 }
 
-// A Search says which orders are executed.
+// A Search says which orders to execute.
 type Search struct {
 	Begin  func(*testing.T) World
 	Faults int  // at most in one execution
@@ -57,7 +60,7 @@ type Search struct {
 	seen map[digest]int // points, and with how many delays; of a search that is bounded
 }
 
-// A Result is what a search found.
+// A Result is the result of a search.
 type Result struct {
 	Executions int
 	Outcomes   map[string]bool // with the states at the end
@@ -66,13 +69,13 @@ type Result struct {
 	Violation  *Violation      // nil if there was none
 }
 
-// A Violation is what was wrong, and the steps that led to it.
+// A Violation is a broken promise, with the steps that led to it.
 type Violation struct {
 	Wrong    error
 	Schedule []string
 }
 
-// Test says what happened, with a test of it in a world that is written as begin.
+// Test returns a test that reproduces the violation; begin is the source that creates its world.
 func (v Violation) Test(begin string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v\n\nfunc TestFound(t *testing.T) {\n\tif wrong := Replay(t, %s,\n", v.Wrong, begin)
@@ -87,7 +90,7 @@ func (v Violation) Test(begin string) string {
 type node struct {
 	steps  []Step
 	wanted []string // steps to take here, in any order
-	sleep  []Step   // of which every order was executed already
+	sleep  []Step   // steps of which every order was already executed
 	done   []Step   // were taken here before
 	chosen Step
 	delays int
@@ -99,14 +102,14 @@ type node struct {
 	point  digest         // to which it leads
 }
 
-// A digest is of a step with all that it depends on, or the sum of those to a point: orders of the same steps that differ in independent
-// ones only lead to the same.
+// A digest identifies a step with all that it depends on, or the sum of such steps up to a point. Orders that differ only in independent
+// steps have the same sum.
 type digest [2]uint64
 
 func (d digest) plus(other digest) digest { return digest{d[0] + other[0], d[1] + other[1]} }
 
-// Run executes every order, up to a violation. Then it tries orders nearer to the usual one, as what is wrong there as well is told in
-// fewer steps.
+// Run executes every order, until there is a violation. It then tries orders closer to the usual one, because a violation in one of these
+// takes fewer steps to describe.
 func (s Search) Run(t *testing.T) Result {
 	r := s.run(t, math.MaxInt)
 	for delays := 0; r.Violation != nil && delays < 4 && (s.reduced() || delays < s.Delays); delays++ {
@@ -151,8 +154,8 @@ func (s Search) run(t *testing.T, limit int) (r Result) {
 	}
 }
 
-// A stray is an execution that did not come again where the same steps had led before: what happens at one instant of the clock happens in
-// the order of the scheduler.
+// A stray is an execution that differs from an earlier one although the same steps were taken: the scheduler decides the order of events
+// at one instant.
 type stray struct {
 	depth int
 	wrong string
@@ -160,10 +163,11 @@ type stray struct {
 
 func (s stray) Error() string { return s.wrong }
 
-// A path is tried so often, and in one search so many executions may stray: what is never repeatable is a fault of the world.
+// maxTries bounds how often a path is tried, and maxStrays how many executions of a search may stray. An execution that is never
+// repeatable is a defect of the world.
 const maxTries, maxStrays = 20, 1000
 
-// execute repeats the choices of the path, and goes on with the first one possible to the end.
+// execute repeats the choices of the path, and then takes the first possible step up to the end.
 func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		w := s.Begin(t)
@@ -215,8 +219,8 @@ func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
 	return err
 }
 
-// node is the point behind the path. Without a reason to do otherwise one step is taken there, and each fault: that another step
-// would have to come first shows later in the execution, but for one that makes the fault impossible.
+// node returns the node behind the path. At first it wants only one step there, and each fault. If another step has to come first, later
+// steps of the execution show that, except for a step that makes a fault impossible.
 func (s Search) node(steps []Step, path []*node) *node {
 	n := &node{steps: steps}
 	if len(path) > 0 {
@@ -246,7 +250,7 @@ func (s Search) node(steps []Step, path []*node) *node {
 func (s Search) reduced() bool { return !s.Full && s.Delays < 0 }
 func (s Search) bounded() bool { return !s.Full && s.Delays >= 0 }
 
-// choose takes the next of the steps that are wanted at a node behind a path, and reports whether there is one.
+// choose chooses the next wanted step at a node behind a path, and reports whether there is one.
 func (s Search) choose(n *node, path []*node, r *Result) bool {
 	for _, x := range n.steps {
 		if !slices.Contains(n.wanted, x.Name) || named(n.done, x.Name) || named(n.sleep, x.Name) {
@@ -265,7 +269,7 @@ func (s Search) choose(n *node, path []*node, r *Result) bool {
 	return false
 }
 
-// wasSeen reports whether a step leads to a point that was reached before with no more delays. If not, it is now.
+// wasSeen reports whether a step leads to a state that was reached before with no more delays. Otherwise it records the state.
 func (s Search) wasSeen(n *node, path []*node, x Step) bool {
 	delays := n.delays
 	if x.Name != n.steps[0].Name {
@@ -284,7 +288,7 @@ func (s Search) wasSeen(n *node, path []*node, x Step) bool {
 	return false
 }
 
-// markOf is the digest of a step that follows a path.
+// markOf returns the digest of a step that follows a path.
 func markOf(path []*node, x Step, birth int) digest {
 	before, _ := past(path, x, birth)
 	var all digest
@@ -297,7 +301,7 @@ func markOf(path []*node, x Step, birth int) digest {
 	return digest{binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:])}
 }
 
-// next turns the last node of a path to its next step, and reports whether there is one.
+// next replaces the step of a path's last node by its next one, and reports whether there is one.
 func (s Search) next(path []*node, r *Result) bool {
 	last := len(path) - 1
 	n := path[last]
@@ -305,9 +309,9 @@ func (s Search) next(path []*node, r *Result) bool {
 	return s.choose(n, path[:last], r)
 }
 
-// relate finds what the last step of a path depends on. Where it could as well have come before an earlier one, and that would not
-// be the same, the order is wanted: one step with which it can begin, at the node of the earlier one. This is the reduction of
-// source sets: P. Abdulla, S. Aronis, B. Jonsson, K. Sagonas, Optimal dynamic partial order reduction, POPL 2014.
+// relate finds the earlier steps on which the last step of a path depends. If the last step could also have come before such a step, with
+// another result, that order is wanted: relate adds a step with which it can begin at the node of the earlier step. This is the reduction
+// with source sets: P. Abdulla, S. Aronis, B. Jonsson, K. Sagonas, Optimal dynamic partial order reduction, POPL 2014.
 func (s Search) relate(path []*node, last int) {
 	n := path[last]
 	before, direct := past(path[:last], n.chosen, n.birth)
@@ -320,8 +324,8 @@ func (s Search) relate(path []*node, last int) {
 	}
 }
 
-// past is what a step depends on that follows a path, and was possible first at the node birth. What it could as well have come before,
-// and nothing in between leads from one to the other, is direct.
+// past finds the steps on which a step depends that follows a path and was first possible at the node birth. direct has those steps
+// before which it could also have come, with no dependent step in between.
 func past(path []*node, x Step, birth int) (before []bool, direct []int) {
 	before = make([]bool, len(path))
 	if !x.Fault && slices.Contains(x.Touches, Everything) { // it was not possible before any of them
@@ -345,7 +349,7 @@ func past(path []*node, x Step, birth int) (before []bool, direct []int) {
 	return before, direct
 }
 
-// want has the last step, with what it needs, come before the i-th.
+// want adds the order in which the last step, with all that it needs, comes before the i-th.
 func (s Search) want(path []*node, i, last int) {
 	var others []int // from the i-th on, those that do not depend on it, and the last one
 	for k := i + 1; k <= last; k++ {
@@ -374,7 +378,7 @@ func (s Search) want(path []*node, i, last int) {
 	panic(fmt.Sprintf("none of %q is possible at step %d of %q", first, i+1, schedule(path)))
 }
 
-// allowed leaves out faults beyond their number.
+// allowed leaves out faults beyond the allowed number.
 func (s Search) allowed(steps []Step, path []*node) []Step {
 	faults := 0
 	for _, n := range path {
@@ -406,7 +410,7 @@ func schedule(path []*node) (names []string) {
 	return names
 }
 
-// Replay takes steps by name, and returns what was wrong up to there. An error says as well if one of them was not possible.
+// Replay takes steps by name, and returns the violation up to there. It also returns an error if one of the steps was impossible.
 func Replay(t *testing.T, begin func(*testing.T) World, schedule ...string) error {
 	s := Search{Begin: begin, Faults: math.MaxInt, Full: true, Delays: -1}
 	var path []*node

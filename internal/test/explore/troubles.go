@@ -13,7 +13,8 @@ type trouble struct {
 	end  func()
 }
 
-// troubles are those of a ZooKeeper that can begin: of the ensemble, of the server of a process, or of what lies between the two.
+// troubles returns the lasting faults of a ZooKeeper that can begin: of the ensemble, of the server of a process, or of the network
+// between them.
 func (e *ensemble) troubles() (steps []Step) {
 	w, s := e.world, e.world.scope
 	lasts := func(on bool, whose []*process, name string, begin, end func()) {
@@ -106,7 +107,7 @@ func (e *ensemble) troubles() (steps []Step) {
 	return steps
 }
 
-// trouble notes that processes are in trouble.
+// trouble records that a lasting fault affects processes.
 func (e *ensemble) trouble(whose ...*process) {
 	for _, p := range whose {
 		p.disturb()
@@ -119,7 +120,7 @@ func (e *ensemble) trouble(whose ...*process) {
 	e.ledger.disturb()
 }
 
-// ends are steps that end what lasts. While other things can happen they are no more usual than faults.
+// ends returns the steps that end lasting faults. While other steps are possible, these count as unusual, like faults.
 func (e *ensemble) ends(busy bool) (steps []Step) {
 	for _, x := range e.lasting {
 		steps = append(steps, Step{Name: x.name + ": no longer", Fault: busy, Touches: []string{Everything}, Take: func() {
@@ -132,17 +133,17 @@ func (e *ensemble) ends(busy bool) (steps []Step) {
 	return steps
 }
 
-// session is the newest one of a process.
+// session returns the newest session of a process.
 func (e *ensemble) session(p *process) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.newest[p]
 }
 
-// wornFrom is the number of a lock node from which on its path is to be made anew.
+// wornFrom is the number of a lock node from which on its path has to be deleted and created again.
 const wornFrom = 1 << 30
 
-// young reports whether the numbers of a path are far from where it is worn: none is given out twice.
+// young reports whether the numbers of a path are far below that, so that no number is used twice.
 func (e *ensemble) young(at string) bool {
 	_, stat, ok := e.Get(at)
 	return ok && uint32(stat.Cversion+stat.NumChildren)/2 < wornFrom-3

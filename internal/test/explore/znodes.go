@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A ledger keeps account of the znodes of locks: what the server did with each. Only the world of a ZooKeeper can feed its judges.
+// A ledger records what the server has done with the znodes of locks. Only the world of a ZooKeeper has one.
 type ledger struct {
 	scope Scope
 
@@ -27,7 +27,7 @@ type ledger struct {
 	queues   map[string][]*lockNode // that are there, by path, in order of creation
 	permits  map[string]*process    // that are taken, by id
 	takers   map[string]*process    // of permits, all there ever were, by id
-	unused   []*lockNode            // that are gone and have served nobody
+	unused   []*lockNode            // deleted nodes that have served no caller
 	step     int                    // that is being taken
 	calm     time.Time              // when the latest fault cannot matter any more
 }
@@ -40,7 +40,7 @@ func newLedger(s Scope) *ledger {
 	}
 }
 
-// A lockNode is what a process queues with.
+// A lockNode is the node of a contender, with its one or two znodes.
 type lockNode struct {
 	path    string // of its first znode
 	lock    string
@@ -57,7 +57,7 @@ type lockNode struct {
 	revoked time.Time // when it was taken away by what no lease covers; zero if it was not
 }
 
-// A tokenAt is the token of a node: those of different locks that were made in one transaction have the same one.
+// A tokenAt is the token of a node at a path: nodes of different locks that one transaction created have the same token.
 type tokenAt struct {
 	lock  string
 	token int64
@@ -65,7 +65,7 @@ type tokenAt struct {
 
 func (n *lockNode) reads() bool { return n.shared || n.mode == second.Reading }
 
-// A znodeName is what the name of a znode of a lock tells.
+// A znodeName is the parsed name of a znode of a lock.
 type znodeName struct {
 	lock   string // path of the lock
 	id     string // of the node: its znodes have it in common, also those that take the place of others
@@ -75,7 +75,7 @@ type znodeName struct {
 
 var znodePath = regexp.MustCompile(`^(.*)/(_c_[0-9a-f-]{36})-(lock-|__WRIT__|__READ__|__lock__|__rlock__|lease-)(\d{10})$`)
 
-// parseZnode reports false for a path of any other form.
+// parseZnode returns false for a path of any other form.
 func parseZnode(path string) (z znodeName, ok bool) {
 	m := znodePath.FindStringSubmatch(path)
 	if m == nil {
@@ -85,52 +85,53 @@ func parseZnode(path string) (z znodeName, ok bool) {
 	return znodeName{lock: m[1], id: m[2], marker: m[3], number: number}, true
 }
 
-// permitMarker is that of the node of a permit, which is in no queue.
+// permitMarker is the marker of a permit's node, which is in no queue.
 const permitMarker = "lease-"
 
-// modes are the modes of nodes by the marker of their first znode.
+// modes are the modes of nodes, by the marker of their first znode.
 var modes = map[string]second.Mode{"lock-": second.Exclusive, "__WRIT__": second.Writing, "__READ__": second.Reading}
 
-// forKazoo reports whether it is a second znode: kazoo, which sees nothing else, stays out for as long as it is there.
+// forKazoo reports whether this is a second znode. kazoo sees only such znodes, and waits as long as they exist.
 func (z znodeName) forKazoo() bool { return z.marker == "__lock__" || z.marker == "__rlock__" }
 
-// pairs reports whether second is what belongs right behind z.
+// pairs reports whether second is the second znode that belongs to z.
 func (z znodeName) pairs(second znodeName) bool {
 	return second.id == z.id && second.number == z.number+1 && (second.marker == "__rlock__") == (z.marker == "__READ__")
 }
 
-// id is what is random in the name of a znode.
+// id matches the random part in the name of a znode.
 var id = regexp.MustCompile(`_c_[0-9a-f-]{36}-`)
 
 func (n *lockNode) String() string { return id.ReplaceAllString(n.path, "") }
 
-// blame notes what is wrong first.
+// blame records the first violation.
 func (b *ledger) blame(format string, args ...any) {
 	if b.wrong == "" {
 		b.wrong = id.ReplaceAllString(fmt.Sprintf(format, args...), "")
 	}
 }
 
-// joined notes whose session it is.
+// joined records which process a session belongs to.
 func (b *ledger) joined(session int64, p *process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sessions[session] = p
 }
 
-// ends notes that a session is about to be ended before its time.
+// ends records that a session is about to be ended early.
 func (b *ledger) ends(session int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended[session] = true
 }
 
-// takesAway reports whether what a session deletes is taken away: by its own end, or by the operator, which has one that is no process's.
+// takesAway reports whether a deletion takes the node away from its owner: by the end of the owner's session, or by the operator, whose
+// session belongs to no process.
 func (b *ledger) takesAway(session int64) bool {
 	return b.ended[session] || b.scope.Remove && b.sessions[session] == nil
 }
 
-// isHalf reports whether a znode is what is left of a pair.
+// isHalf reports whether a znode is one that is left of a pair.
 func (b *ledger) isHalf(path string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,14 +140,14 @@ func (b *ledger) isHalf(path string) bool {
 	return n != nil && n.halved
 }
 
-// disturb notes a fault. What it leaves behind is cleared up within two sessions once it is over.
+// disturb records a fault. What a fault leaves behind has to be deleted within two sessions after its end.
 func (b *ledger) disturb() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.calm = time.Now().Add(2 * lease)
 }
 
-// changed follows a transaction of the server.
+// changed records a transaction of the server.
 func (b *ledger) changed(changes []zktest.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -225,7 +226,7 @@ func (b *ledger) judgeDelete(c zktest.Change, of *process) {
 	}
 }
 
-// judgeRequest is I12 of a request: nobody asks to delete what it has not created.
+// judgeRequest checks I12 for a request: a process asks only to delete what it has created.
 func (b *ledger) judgeRequest(f *zktest.Frame) {
 	z, ok := parseZnode(f.Path)
 	if !ok || f.Op != "delete" && (f.Op != "multi" || f.First != "delete") {
@@ -242,7 +243,7 @@ func (b *ledger) judgeRequest(f *zktest.Frame) {
 	}
 }
 
-// judgeSingle is I3, the transaction being done.
+// judgeSingle checks I3 after a transaction.
 func (b *ledger) judgeSingle(n *lockNode) {
 	if n.shared || n.owner == nil || n.owner.tier == nil || time.Now().Before(b.calm) ||
 		n.owner.tier.(interface{ Reaping() int }).Reaping() > 0 {
@@ -255,7 +256,7 @@ func (b *ledger) judgeSingle(n *lockNode) {
 	}
 }
 
-// judgeTaken: permits are taken by the first in the queue, in one transaction with its node.
+// judgeTaken checks that only the first in the queue takes permits, in one transaction with the deletion of its node.
 func (b *ledger) judgeTaken(z znodeName, c zktest.Change, turn **lockNode, first map[string]*lockNode) {
 	queue := strings.TrimSuffix(z.lock, "/leases") + "/locks"
 	if n := *turn; n == nil || n != first[queue] {
@@ -263,8 +264,8 @@ func (b *ledger) judgeTaken(z znodeName, c zktest.Change, turn **lockNode, first
 	}
 }
 
-// A writer's node is shared when a reader's takes its place in one transaction: with the same id and number, so that it stays
-// where it was in the queue.
+// A writer's node is shared when a reader's node replaces it in one transaction. The new one has the same id and number, and so the same
+// place in the queue.
 
 // sharedBy returns the nodes that a transaction shares, by id.
 func (b *ledger) sharedBy(changes []zktest.Change) map[string]*lockNode {
@@ -282,8 +283,9 @@ func (b *ledger) sharedBy(changes []zktest.Change) map[string]*lockNode {
 	return shared
 }
 
-// share notes that the znode z takes the place of the first one of n. Whoever is right behind a writer of ours takes its departure for
-// the end of it unless it is watched that a reader remains: so the one right behind has to be one that does not care.
+// share records that the znode z replaces the first znode of n. A contender right behind a writer of ours takes the deletion of the
+// writer's znode for the end of the writer. It does not see that a reader remains. Therefore that contender has to be a reader, which
+// need not wait for either.
 func (b *ledger) share(n *lockNode, z znodeName, c zktest.Change) {
 	was, _ := parseZnode(n.path)
 	if c.Session != n.session || n.mode != second.Writing || n.shared || modes[z.marker] != second.Reading || z.number != was.number {
@@ -310,7 +312,7 @@ func (b *ledger) secondCreated(z znodeName, c zktest.Change) {
 	n.second = c.Path
 }
 
-// judgeNodesLocked judges what the ledger says of those who have something by their own belief.
+// judgeNodesLocked checks what the ledger records about callers that believe to have something.
 func (w *queues) judgeNodesLocked(e *ensemble) {
 	b := e.ledger
 	b.mu.Lock()
@@ -340,8 +342,9 @@ func (w *queues) judgeNodesLocked(e *ensemble) {
 	}
 }
 
-// judgeUnusedLocked judges whether somebody waits for whom a node was made that is gone, without any fault: whoever gives up takes nothing
-// from the others, and the process keeps its place in the queue (I9). A node to read goes if whoever is first may write now.
+// judgeUnusedLocked checks a node that is gone without having served a caller: without a fault, that must not happen while a caller still
+// waits for it. A caller that gives up takes nothing from the others, and the process keeps its place in the queue (I9). A reader's node
+// may go if the first waiter may write now.
 func (w *queues) judgeUnusedLocked(n *lockNode) {
 	if !n.revoked.IsZero() || n.owner.disturbed || w.scope.calls(Both) { // who may give one up for the other
 		return
@@ -355,7 +358,7 @@ func (w *queues) judgeUnusedLocked(n *lockNode) {
 	}
 }
 
-// sentLocked is after which step a node was first asked for.
+// sentLocked returns the step after which a node was first requested.
 func (w *queues) sentLocked(n *lockNode) int {
 	step, known := w.sent[w.store.(*ensemble).place(n.owner, n.path)]
 	if !known {
@@ -364,10 +367,10 @@ func (w *queues) sentLocked(n *lockNode) int {
 	return step
 }
 
-// judgeNodeLocked judges what somebody has whose node is n.
+// judgeNodeLocked checks the node n of a caller's hold.
 func (w *queues) judgeNodeLocked(e *ensemble, x *span, n *lockNode) {
 	b := e.ledger
-	if !n.revoked.IsZero() { // no lease covers that: who has it is told by the server, once it has been held for as long as to be watched
+	if !n.revoked.IsZero() { // no lease covers that: the server informs the holder, once it has been held for long enough to be watched
 		due := max(0, x.got.Add(lease/6).Sub(n.revoked)) + time.Millisecond
 		if x.missed || x.disturbed && !w.scope.Remove || len(e.lasting) > 0 || w.anyUnderWayLocked(x.process) || time.Now().Before(b.calm) {
 			due = math.MaxInt64
@@ -393,8 +396,8 @@ func (w *queues) judgeNodeLocked(e *ensemble, x *span, n *lockNode) {
 	}
 }
 
-// judgeEndLocked: once nobody wants a lock, nothing is left of it (I5), nor of what watched it (I10): a watch on the children of a lock, or
-// of the two of a semaphore, stays until the next change there.
+// judgeEndLocked checks that, once no caller wants a lock, nothing is left of it (I5), and no watch either (I10). The watch on the
+// children of a lock, or on the two directories of a semaphore, may stay until the next change there.
 func (w *queues) judgeEndLocked(e *ensemble) {
 	for _, p := range w.processes {
 		if n := p.tier.(interface{ Reaping() int }).Reaping(); n > 0 && !p.closing {

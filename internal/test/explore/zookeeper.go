@@ -28,7 +28,7 @@ import (
 
 const port = ":2181"
 
-// The names of nodes grow, so that what goes by their order is the same each time.
+// The random part of node names is a counter here, so that everything that depends on the order of names is repeatable.
 func init() {
 	var n atomic.Uint64
 	zkqueue.Random = func(id []byte) (int, error) {
@@ -37,8 +37,8 @@ func init() {
 	}
 }
 
-// An ensemble is a ZooKeeper in memory. A request is executed, and an answer or an event arrives, in a step of its own, in the order of
-// its connection. Handshakes, pings and goodbyes get through at once.
+// An ensemble is a ZooKeeper in memory. Each request is executed in a step of its own, and each answer and event arrives in one, in the
+// order of its connection. Handshakes, pings and goodbyes take no step.
 type ensemble struct {
 	*zktest.Server
 	world    *queues
@@ -50,8 +50,8 @@ type ensemble struct {
 
 	mu     sync.Mutex         // guards the fields below
 	mended *process           // whose next connection is no step
-	starts *process           // all of which passes
-	forged *process           // whose next connection is told that its session has expired
+	starts *process           // the process whose frames all pass
+	forged *process           // the process whose next connection is answered that its session has expired
 	newest map[*process]int64 // sessions
 	ids    map[string]string  // of nodes, which are random, as they are in schedules
 	count  map[string]int     // of these, by process
@@ -74,7 +74,7 @@ func newEnsemble(w *queues) *ensemble {
 	return e
 }
 
-// dial connects a process to a member of its own. To connect again is a step.
+// dial connects a process to a member of its own. Connecting again is a step.
 func (e *ensemble) dial(p *process) second.Tier {
 	connect := func(ctx context.Context, network, address string) (net.Conn, error) {
 		if e.opened.Load() && !e.isStarting(p) && !e.isMended(p) && e.world.post(p, "connect", both) == lose {
@@ -82,7 +82,7 @@ func (e *ensemble) dial(p *process) second.Tier {
 		}
 		return e.DialContext(ctx, network, address)
 	}
-	servers := strings.Repeat(p.name+port+",", 8) + p.name + port // at the end of which the library pauses
+	servers := strings.Repeat(p.name+port+",", 8) + p.name + port // the library pauses after the last address
 	options := []zknode.Option{zknode.WithSessionTimeout(lease), zknode.WithLabel(p.name), zknode.WithLogger(slog.New(slog.DiscardHandler))}
 	var client *zknode.Client
 	var err error
@@ -101,7 +101,7 @@ func (e *ensemble) dial(p *process) second.Tier {
 		if at := call.mutex(); e.opened.Load() || strings.HasPrefix(at, permitsOf) || e.Exists(at) && !e.world.scope.grouped() {
 			continue
 		}
-		// As after the first lock there, at a distance.
+		// The state is that after a first lock at a distant server.
 		lock, _ := client.Lock(call.mutex())
 		node, err := lock.Acquire(context.Background())
 		if err != nil {
@@ -112,10 +112,10 @@ func (e *ensemble) dial(p *process) second.Tier {
 	return zknode.Tier(client)
 }
 
-// A member is the one server that a process knows.
+// A member is the only server that a process knows.
 type member string
 
-// operator is that of somebody who has no use for locks.
+// operator is the member to which an operator connects, who uses no locks.
 const operator member = "operator" + port
 
 func (m member) Init([]string) error                    { return nil }
@@ -123,7 +123,7 @@ func (m member) Len() int                               { return 1 }
 func (m member) Next() (server string, retryStart bool) { return string(m), false }
 func (m member) Connected()                             {}
 
-// library is a connection that the client library makes.
+// library makes a connection for the client library.
 func (e *ensemble) library(to member, connect func(ctx context.Context, network, address string) (net.Conn, error)) *zk.Conn {
 	dialer := func(network, address string, _ time.Duration) (net.Conn, error) {
 		return connect(context.Background(), network, address)
@@ -146,10 +146,10 @@ func (e *ensemble) library(to member, connect func(ctx context.Context, network,
 	return conn
 }
 
-// grouped reports whether requests may leave together, which wait for that only where the server has been far away.
+// grouped reports whether requests may leave in groups. They wait for that only where the server has been far away.
 func (s Scope) grouped() bool { return s.calls(Third) }
 
-// distance is how long an answer takes before the steps begin: requests wait for others only where that is long.
+// distance is how long an answer takes before the steps begin. Requests wait to leave in groups only where that is long.
 const distance = 100 * time.Millisecond
 
 func (e *ensemble) isMended(p *process) bool {
@@ -171,7 +171,7 @@ func (e *ensemble) close() {
 	e.Close()
 }
 
-// cut ends the connection of a process, until it is mended for one.
+// cut breaks the connection of a process and blocks new ones until heal.
 func (e *ensemble) cut(p *process) (heal func()) {
 	e.Break(p)
 	return func() { e.mend(p) }
@@ -184,17 +184,17 @@ func (e *ensemble) mend(p *process) {
 	e.mended = p
 }
 
-// write has a node made under a hold.
+// write creates a node in a guarded write.
 func (e *ensemble) write(x *span, hold *tier.Hold) {
 	zklock.Multi(context.Background(), hold, &zk.CreateRequest{Path: x.register(), Acl: zk.WorldACL(zk.PermAll)})
 }
 
-// register is where somebody writes in one turn.
+// register is the path to which a caller writes during one hold.
 func (x *span) register() string {
 	return fmt.Sprintf("/written by %s with %d turns left", x.name, x.turn)
 }
 
-// judge judges the writes of a transaction.
+// judge checks the guarded writes in a transaction.
 func (e *ensemble) judge(v zktest.View, changes []zktest.Change) {
 	e.ledger.changed(changes)
 	w := e.world
@@ -220,7 +220,7 @@ func (e *ensemble) token(v zktest.View, node string) int64 {
 	return stat.Czxid
 }
 
-// hold has a frame wait for its step.
+// hold makes a frame wait for its step.
 func (e *ensemble) hold(f *zktest.Frame) zktest.Action {
 	if f.Member == string(operator) {
 		return zktest.Pass
@@ -258,7 +258,7 @@ func (e *ensemble) hold(f *zktest.Frame) zktest.Action {
 	return zktest.Pass
 }
 
-// begin lets all of a process pass until it is done.
+// begin lets all frames of a process pass until its start is done.
 func (e *ensemble) begin(p *process, done bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -273,7 +273,7 @@ func (e *ensemble) isStarting(p *process) bool {
 	return e.starts == p
 }
 
-// isForged reports whether what a process asks next about its session is answered so, once.
+// isForged reports whether the next answer about a process's session is forged, which happens once.
 func (e *ensemble) isForged(p *process) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -284,8 +284,8 @@ func (e *ensemble) isForged(p *process) bool {
 	return forged
 }
 
-// passes reports whether the order of a frame does not matter. That of a delete of what has gone with its session may be another one each
-// time, as both who asks for it and who queues again wait at random before.
+// passes reports whether the order of a frame does not matter. The delete of a node that went with its session may come in another order
+// each time, since both the process that sends it and the one that queues again wait for a random time before.
 func (e *ensemble) passes(p *process, f *zktest.Frame) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -309,7 +309,8 @@ func (e *ensemble) passes(p *process, f *zktest.Frame) bool {
 	return e.passed[same]
 }
 
-// place is a path as it is in schedules: that of a node is its number among those of its process, which is the first to name it.
+// place returns a path as it is written in schedules: a node is named by its number among the nodes of its process, which is the first to
+// name it.
 func (e *ensemble) place(p *process, path string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -325,17 +326,17 @@ func (e *ensemble) place(p *process, path string) string {
 	return e.ids[id]
 }
 
-// A znode is one at a path.
+// A znode is a contender or permit at a path.
 type znode struct {
 	zkqueue.Contender
 	path    string
 	permits int // that it is
 }
 
-// second is the path of the one for kazoo.
+// second returns the path of the second znode, for kazoo.
 func (n znode) second() string { return strings.TrimSuffix(n.path, n.Node) + n.Pair }
 
-// znodes are those at a path, those that are permits first.
+// znodes returns the znodes at a path, permits first.
 func (e *ensemble) znodes(path string) (all []znode) {
 	path, permits := strings.CutPrefix(path, permitsOf)
 	if permits {
@@ -359,7 +360,7 @@ func (e *ensemble) znode(path string, c zkqueue.Contender, permits int) znode {
 	return znode{c, path + "/" + c.Node, permits}
 }
 
-// Queue returns who is at a path.
+// Queue returns the contenders at a path.
 func (e *ensemble) Queue(path string) []second.Contender {
 	e.mu.Lock()
 	if zxid := e.Zxid(); zxid != e.read {
@@ -387,13 +388,14 @@ func (e *ensemble) Queue(path string) []second.Contender {
 	return all
 }
 
-// Remove has an operator delete the node at a place.
+// Remove deletes the node at a place, as an operator would.
 func (e *ensemble) Remove(path string, i int) {
 	n := e.znodes(path)[i]
 	go e.operator.Delete(n.path, -1)
 }
 
-// Expire ends the session of the process at a place, which learns it at once: else it would have lasted longer.
+// Expire ends the session of the process at a place. The process learns of it at once, since otherwise its session would have lasted
+// longer.
 func (e *ensemble) Expire(path string, i int) {
 	n := e.znodes(path)[i]
 	p := e.world.named(n.Label)
@@ -410,7 +412,7 @@ func (e *ensemble) Expire(path string, i int) {
 	}
 }
 
-// Break ends the connection of a process, and what is on its way there.
+// Break breaks the connection of a process, and loses what is on its way there.
 func (e *ensemble) Break(p *process) {
 	e.world.mu.Lock()
 	p.missed = true
@@ -420,7 +422,7 @@ func (e *ensemble) Break(p *process) {
 	e.settle(p, e.world.step-1, lose)
 }
 
-// settle decides what becomes of the messages of a process up to those that came with a step.
+// settle decides what happens to the messages of a process up to those that a step sent.
 func (e *ensemble) settle(p *process, step int, v verdict) {
 	for _, m := range e.world.ordered() {
 		if m.process == p && m.since <= step {

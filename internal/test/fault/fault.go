@@ -1,4 +1,4 @@
-// Package fault arms faults: what the next frames of a kind meet at the model. It is for tests.
+// Package fault arms faults for the next frames of a kind at the ZooKeeper model. It is for tests.
 package fault
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A Fault is what frames of one kind meet.
+// A Fault says what happens to frames of one kind.
 type Fault struct {
 	Op     string // "": any
 	At     zktest.Direction
@@ -26,7 +26,7 @@ func (f *Fault) matches(frame *zktest.Frame) bool {
 // Refusal answers a request with an error code for which the client library has no error.
 func Refusal(code wire.Code) zktest.Action { return zktest.Error(code) }
 
-// A Set is the faults that are armed in one place. The zero Set has none.
+// A Set is the armed faults of one place. The zero Set has none.
 type Set struct {
 	mu    sync.Mutex // guards the field below, and Armed.struck; About is called under it
 	armed []*Armed
@@ -42,7 +42,7 @@ type Armed struct {
 	struck int
 }
 
-// Arm adds a fault. Of several for one frame the oldest counts.
+// Arm adds a fault. If several match a frame, the oldest applies.
 func (s *Set) Arm(f Fault) *Armed {
 	hit := make(chan struct{})
 	a := &Armed{Hit: hit, fault: f, set: s, hit: hit}
@@ -59,7 +59,7 @@ func (s *Set) Clear() {
 	s.armed = nil
 }
 
-// Meet returns what a frame meets, and whether that is a fault.
+// Meet returns what happens to a frame, and whether that is a fault.
 func (s *Set) Meet(f *zktest.Frame) (zktest.Action, bool) {
 	a, first := s.take(f)
 	if a == nil {
@@ -74,13 +74,13 @@ func (s *Set) Meet(f *zktest.Frame) (zktest.Action, bool) {
 	return a.fault.Do, true
 }
 
-// Intercept is [Set.Meet] in the shape of a hook.
+// Intercept is [Set.Meet] in the form of a hook.
 func (s *Set) Intercept(f *zktest.Frame) zktest.Action {
 	action, _ := s.Meet(f)
 	return action
 }
 
-// take returns the fault that a frame meets, and whether it is its first one.
+// take returns the fault that applies to a frame, and whether the frame is its first one.
 func (s *Set) take(f *zktest.Frame) (a *Armed, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *Set) take(f *zktest.Frame) (a *Armed, first bool) {
 	return a, a.struck == 1
 }
 
-// Struck returns how many frames have met the fault.
+// Struck returns to how many frames the fault has been applied.
 func (a *Armed) Struck() int {
 	a.set.mu.Lock()
 	defer a.set.mu.Unlock()

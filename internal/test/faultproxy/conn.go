@@ -9,8 +9,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A conn is a connection of a client and the one to the server that it goes on in, with a goroutine for each
-// direction: so frames keep their order.
+// A conn is a connection of a client together with the one to the server. It has a goroutine for each direction, so frames keep their
+// order.
 type conn struct {
 	proxy  *Proxy
 	client net.Conn
@@ -29,7 +29,7 @@ type request struct {
 	xid   int32 // zero in a handshake
 }
 
-// serve dials the server and passes on what the client sends.
+// serve dials the server and forwards what the client sends.
 func (c *conn) serve() {
 	defer c.cut()
 	server, err := new(net.Dialer).DialContext(c.proxy.ctx, "tcp", c.proxy.server)
@@ -84,7 +84,7 @@ func (c *conn) passRequest(frame []byte) bool {
 	return c.passes(&f) && c.forward(request{frame: f, xid: h.Xid}, frame)
 }
 
-// arrived makes a frame of a request. It reports false if the connection has ended.
+// arrived creates the frame of a request. It reports false if the connection has ended.
 func (c *conn) arrived(op string, path string) (zktest.Frame, bool) {
 	if !c.await(zktest.Request) {
 		return zktest.Frame{}, false
@@ -94,7 +94,7 @@ func (c *conn) arrived(op string, path string) (zktest.Frame, bool) {
 	return c.frameLocked(zktest.Request, op, path), true
 }
 
-// forward sends a request to the server, unless the direction was muted while the hook thought.
+// forward sends a request to the server, unless the direction was muted while the hook ran.
 func (c *conn) forward(q request, frame []byte) bool {
 	if !c.await(zktest.Request) {
 		return false
@@ -129,7 +129,7 @@ func (c *conn) passReply(frame []byte) bool {
 	return err == nil
 }
 
-// answered makes a frame of what the server sent.
+// answered creates the frame of a message from the server.
 func (c *conn) answered(frame []byte) zktest.Frame {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	c.proxy.mu.Lock()
@@ -147,7 +147,7 @@ func (c *conn) answered(frame []byte) zktest.Frame {
 	if h.Xid == wire.XidEvent {
 		return c.frameLocked(zktest.Reply, "event", d.Event().Path)
 	}
-	// Pings and credentials are answered out of turn, so the first one is not always it.
+	// Pings and credentials are answered out of order, so the reply may not belong to the first request.
 	i := slices.IndexFunc(c.pending, func(q request) bool { return q.xid == h.Xid })
 	var q request
 	if i >= 0 {
@@ -158,7 +158,7 @@ func (c *conn) answered(frame []byte) zktest.Frame {
 	return q.frame
 }
 
-// await waits until the direction is not muted. It reports false if the connection ended first.
+// await waits until the direction is not muted. It returns false if the connection ended first.
 func (c *conn) await(dir zktest.Direction) bool {
 	for {
 		c.proxy.mu.Lock()
@@ -180,7 +180,7 @@ func (c *conn) cut() {
 	c.cutLocked()
 }
 
-// cutLocked ends the connection at once, on both sides.
+// cutLocked breaks the connection on both sides at once.
 func (c *conn) cutLocked() {
 	if c.ended {
 		return

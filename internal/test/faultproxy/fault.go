@@ -6,17 +6,16 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Intercept makes hook decide from now on whether a frame passes; nil lets all pass again.
-// The hook is called without any lock held, concurrently for different connections and for the two directions of one.
-// It may block, which holds up one direction of one connection, and may call every method of the proxy but Close.
-// It panics unless the Action is [zktest.Pass] or [zktest.Cut].
+// Intercept makes hook decide from now on whether a frame passes; nil lets all pass again. The hook is called without any lock held.
+// Calls for different connections, and for the two directions of one, are concurrent. It may block, which delays one direction of one
+// connection, and it may call every method of the proxy but Close. It panics unless the Action is [zktest.Pass] or [zktest.Cut].
 func (p *Proxy) Intercept(hook func(f *zktest.Frame) zktest.Action) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hook = hook
 }
 
-// passes asks the hook whether a frame is passed on. Otherwise the connection is cut.
+// passes asks the hook whether to forward a frame. If not, it cuts the connection.
 func (c *conn) passes(f *zktest.Frame) bool {
 	c.proxy.mu.Lock()
 	hook := c.proxy.hook

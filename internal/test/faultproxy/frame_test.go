@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A record is the frames seen, requests apart from what the server sends: the two directions are not ordered.
+// A record has the frames seen. Requests and server messages are separate, because the two directions have no common order.
 type record struct {
 	mu       sync.Mutex
 	requests []zktest.Frame

@@ -1,5 +1,5 @@
-// Package faultproxy stands between clients and a real ZooKeeper server, reads the frames of both, and lets a test
-// pass or cut each: it is [zktest.Server.Intercept] of a real server, with the same frames. It is for tests.
+// Package faultproxy is a proxy between clients and a real ZooKeeper server. It reads the frames of both, and lets a test forward or cut
+// each: [zktest.Server.Intercept] for a real server, with the same frames. It is for tests.
 package faultproxy
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A Proxy is one address that leads to a server. All methods may be called concurrently.
+// A Proxy is an address that leads to a server. All methods may be called concurrently.
 type Proxy struct {
 	server   string
 	listener net.Listener
@@ -29,8 +29,8 @@ type Proxy struct {
 	nthOfSession map[opCount]int
 }
 
-// Start returns a proxy on a loopback port of its own. It need not find the server there: connections are closed while
-// it is not. Close ends it.
+// Start returns a proxy on a loopback port of its own. The server need not be running: until it is, connections are closed. The proxy
+// lasts until Close.
 func Start(server string) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,7 +49,7 @@ func Start(server string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is the host:port for clients, and the Member of frames.
+// Addr returns the host:port for clients, which is also the Member of frames.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Close closes every connection and returns when all goroutines of the proxy have ended. A second Close does nothing.
@@ -98,7 +98,7 @@ func (p *Proxy) cutLocked() {
 	}
 }
 
-// Refuse makes the proxy hang up on new connections. Those there are stay; see [Proxy.Cut].
+// Refuse makes the proxy close new connections at once. Present ones stay; see [Proxy.Cut].
 func (p *Proxy) Refuse() { p.setRefuses(true) }
 
 // Accept ends Refuse.
@@ -110,8 +110,8 @@ func (p *Proxy) setRefuses(refuses bool) {
 	p.refuses = refuses
 }
 
-// Mute holds up one direction as a network partition does: until Unmute nothing gets through on present connections and
-// new ones. What still stands then gets what was sent.
+// Mute blocks one direction as a network partition does: until Unmute, nothing gets through on present or new connections. Connections
+// that still exist then get what was sent meanwhile.
 func (p *Proxy) Mute(dir zktest.Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -85,7 +85,7 @@ func TestConnectionsEndOnBothSides(t *testing.T) {
 
 func TestConnectionEndsWhereThereIsNoServer(t *testing.T) {
 	listener := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	listener.Close() // nobody listens there any more
+	listener.Close() // no server listens there any more
 	dialRaw(&bench{T: t, proxy: proxyTo(t, listener.Addr().String())}).ends()
 }
 
@@ -95,7 +95,7 @@ func TestConnectionEndsWithAFrameThatIsTooLong(t *testing.T) {
 	c.ends()
 }
 
-// That Close leaves no goroutine is for goleak to say.
+// goleak checks that Close leaves no goroutine.
 func TestCloseWaitsForNothing(t *testing.T) {
 	need.Each(t, map[string]func(b *bench){
 		"muted requests": func(b *bench) { b.proxy.Mute(zktest.Request) },

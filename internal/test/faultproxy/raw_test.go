@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A raw client writes what it likes.
+// A raw client writes any bytes.
 type raw struct {
 	*testing.T
 	conn net.Conn
@@ -27,7 +27,7 @@ func dialRaw(b *bench) raw {
 	return raw{b.T, conn}
 }
 
-// handshake asks for a new session of eight seconds.
+// handshake asks for a new session with a timeout of eight seconds.
 var handshake = frame(0, 0, 0, 8000, 0, 0, 0)
 
 func request(xid int32, op int32, path string) []byte {
@@ -59,7 +59,7 @@ func (c raw) read() []byte {
 	return body
 }
 
-// silent checks that nothing comes for a moment.
+// silent checks that nothing arrives for a moment.
 func (c raw) silent() {
 	c.Helper()
 	c.conn.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
@@ -68,7 +68,7 @@ func (c raw) silent() {
 	c.conn.SetReadDeadline(time.Now().Add(patience))
 }
 
-// ends checks that the connection does.
+// ends checks that the connection ends.
 func (c raw) ends() {
 	c.Helper()
 	n, err := c.conn.Read(make([]byte, 1))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Curator by itself, with what stress -bench loads ours with: 4 processes with 50 threads each on one lock.
+// Curator alone, with the load that stress -bench puts on ours: 4 processes with 50 threads each on one lock.
 //
 //	go test ./interop -run '^$' -bench Curator -benchtime 1x -duration 10s
 func BenchmarkCurator(b *testing.B) {

@@ -14,14 +14,14 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A load is what each driver is ordered to do.
+// A load says what each driver has to do.
 type load struct {
 	threads int
 	section time.Duration
 	all     int64 // units of the lock
 }
 
-// share has the drivers contend for one lock, the first with the first turns and so on, and around.
+// share makes the drivers contend for one lock. The first driver gets the first of turns and so on, starting over at the end.
 func share(t *testing.T, l load, drivers []*driver, turns []string) record {
 	t.Helper()
 	name := newOracle(t)
@@ -49,7 +49,7 @@ func givenUp(a answer) string {
 	return fmt.Sprintf(", %d times given up", a.GivenUp)
 }
 
-// A contention is an order to contend, for the Go driver.
+// A contention is the Go driver's order to contend.
 type contention struct {
 	client  *goClient
 	oracle  *oracle
@@ -77,7 +77,7 @@ func newContention(client *goClient, order []string) (*contention, error) {
 	return c, err
 }
 
-// run lets each of some goroutines take turns for a while, one at least.
+// run makes goroutines acquire the lock again and again for a while, at least once each.
 func (c *contention) run() (answer, error) {
 	answers, errs := make([]answer, c.threads), make([]error, c.threads)
 	var wg sync.WaitGroup
@@ -117,7 +117,7 @@ func (c *contention) takeTurns(first int) (a answer, err error) {
 	return a, nil
 }
 
-// visit goes through the critical sections of one turn.
+// visit runs the critical sections of one acquisition.
 func (c *contention) visit(lock goLock, units []int64) (overlap bool, err error) {
 	overlap, err = c.oracle.enter(units[0])
 	held := units[0]

@@ -25,8 +25,7 @@ import (
 //
 //	driver <host:port> <path> <session timeout in ms> <kind>
 //
-// It opens its session, answers with its id, and obeys the orders on its standard
-// input, one a line, one after the other:
+// It opens its session, answers with its id, and executes the orders on its standard input, one a line, one after the other:
 //
 //	acquire [<ms> [<units>]]        wait for the lock, for so long at most if not 0 (not zk.Lock), or for some units of it
 //	downgrade                       go on as a reader, of a writer
@@ -36,9 +35,10 @@ import (
 //	leader                          say who leads (a LeaderSelector)
 //	contend <ms> <threads> <section in ms> <file> <all> <turn>…
 //
-// Contend lets each thread take turns with the oracle in file, or with none if that is "-" (Curator). The lock has so many
-// units in all, and a turn is how many to take: of a reader/writer lock 1 to read and more to write; 9>1 writes, and
-// goes on as a reader. Each thread begins with another turn of the list, and has one at least: for 0 ms it is one.
+// contend makes each thread acquire the lock again and again, checked by the oracle in file, or unchecked if that is "-" (Curator). The
+// lock has a number of units in all, and each turn says how many to take. For a reader/writer lock, 1 reads and more than 1 writes; 9>1
+// writes, and then becomes a reader. Each thread begins with another turn of the list, and makes at least one acquisition; for 0 ms it
+// makes exactly one.
 //
 // Each order is answered with one line of JSON, an [answer]. The end of the input ends
 // the session and the process, whatever the driver is doing.
@@ -52,22 +52,22 @@ type answer struct {
 	Turns    int64  `json:",omitempty"` // to contend: of all threads
 	Alone    int64  `json:",omitempty"` // to contend: turns that took all units
 	Fewest   int64  `json:",omitempty"` // to contend: of the thread that had the fewest
-	Overlaps int64  `json:",omitempty"` // to contend: turns with somebody else inside
+	Overlaps int64  `json:",omitempty"` // for contend: acquisitions during which another one was inside
 	GivenUp  int64  `json:",omitempty"` // to contend: acquisitions that lasted too long (kazoo's reader/writer lock)
 	Leader   string `json:",omitempty"` // to leader
 	Error    string `json:",omitempty"`
 }
 
-// A goLock is one contender of the Go driver. Its methods are called in turn. 0 units are what is usual for it.
+// A goLock is one contender of the Go driver. Its methods are not called concurrently. 0 units means the default number.
 type goLock interface {
 	acquire(ctx context.Context, units int64) error
 	release() error
 }
 
-// A downgrader goes on as a reader.
+// A downgrader can become a reader.
 type downgrader interface{ downgrade() error }
 
-// A goClient is the connection of the Go driver.
+// A goClient is the Go driver's connection.
 type goClient struct {
 	session int64
 	newLock func() goLock
@@ -143,7 +143,7 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 	return &goClient{0, newLock, func() { locks.Close() }}, nil
 }
 
-// dialConn is for zk.Lock, and for ours in its place.
+// dialConn dials zk.Lock, or our replacement of it.
 func dialConn(ctx context.Context, kind, addr, path string, timeout time.Duration) (*goClient, error) {
 	conn, _, err := zkconn.Open(ctx, []string{addr}, timeout, nil)
 	if err != nil {
@@ -177,7 +177,7 @@ func obey(client *goClient, lock goLock, order []string) (answer, error) {
 	}
 }
 
-// acquireWithin is for an order of some milliseconds and units.
+// acquireWithin executes an order with a number of milliseconds and of units.
 func acquireWithin(lock goLock, order []string) (answer, error) {
 	var numbers [2]int64
 	for i, s := range order {
@@ -200,7 +200,7 @@ func acquireWithin(lock goLock, order []string) (answer, error) {
 }
 
 func reply(a answer) {
-	_ = json.NewEncoder(os.Stdout).Encode(a) // whoever does not read it any more will end this process
+	_ = json.NewEncoder(os.Stdout).Encode(a) // if the parent reads no more, it will end this process
 }
 
 // A connLock is a zk.Lock or its replacement.
@@ -228,7 +228,7 @@ func (l *tierLock) acquire(ctx context.Context, _ int64) (err error) {
 
 func (l *tierLock) release() error { return l.hold.Release() }
 
-// Sides are those of a reader/writer lock.
+// sides are the two sides of a reader/writer lock.
 type sides struct {
 	*tier.RWMutex
 	usual int64
@@ -253,7 +253,7 @@ func (s *sides) downgrade() error {
 
 func (s *sides) release() error { return s.hold.Release() }
 
-// SomeOf are permits of a semaphore.
+// someOf are permits of a semaphore.
 type someOf struct {
 	semaphore *tier.Semaphore
 	permits   *tier.Permits
@@ -266,7 +266,7 @@ func (s *someOf) acquire(ctx context.Context, units int64) (err error) {
 
 func (s *someOf) release() error { return s.permits.Release() }
 
-// A candidacy leads while somebody has it as a lock.
+// A candidacy is leadership in an election, used as a lock.
 type candidacy struct {
 	election *election.Election
 	end      chan struct{}

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/zkconn"
 )
 
-// A writer takes all units of a reader/writer lock, of which a reader takes one.
+// A reader/writer lock has this many units: a reader takes one, a writer all.
 const (
 	everything = 1000
 
@@ -20,7 +20,7 @@ const (
 	downgrades = "1 1 1 1000>1"
 )
 
-// keepPath makes the lock path one that stays, which kazoo counts on.
+// keepPath makes the lock path permanent, on which kazoo relies.
 func (e *ensemble) keepPath(t *testing.T) {
 	t.Helper()
 	path := ""
@@ -30,7 +30,7 @@ func (e *ensemble) keepPath(t *testing.T) {
 	}
 }
 
-// A fleet are the drivers that share one lock, with the turns of each.
+// A fleet is the drivers that share one lock, and the turns of each.
 type fleet struct {
 	load
 	kinds []string
@@ -39,10 +39,9 @@ type fleet struct {
 	below []string // the parents of nodes, if not the path
 }
 
-// The fleets run side by side, each on a path of its own: nobody overlaps who should not, those do who may, everybody gets
-// turns, nothing is left. Curator and kazoo keep apart, because Curator never waits for kazoo's nodes, whoever else is there.
-// Before 2.9 a reader of kazoo can wait for a writer that waits for it, until one of them gives up: kazoo does, and ours get
-// their turns.
+// The fleets run at the same time, each on a path of its own. Only drivers that may share the lock are inside together, all get the lock,
+// and nothing is left. Curator and kazoo are not in the same fleet, because Curator never waits for kazoo's nodes. Before 2.9, a reader
+// of kazoo can wait for a writer that waits for it, until one of them gives up. kazoo does, and then ours get the lock.
 func TestFamilySharesItsPaths(t *testing.T) {
 	t.Parallel()
 	mutex := load{threads: 3, section: time.Millisecond, all: 1}
@@ -100,7 +99,7 @@ func TestFamilySharesItsPaths(t *testing.T) {
 	}
 }
 
-// curatorBefore55 goes by the names of Debian's files.
+// curatorBefore55 checks the version in the names of Debian's files.
 func curatorBefore55(t *testing.T) bool {
 	t.Helper()
 	for _, old := range []string{"[1-4].*", "5.[0-4].*"} {

@@ -46,10 +46,10 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// scratch is a directory for the time of the tests.
+// scratch is a directory that lasts as long as the tests.
 var scratch string
 
-// server is one for all tests, which each have a path of their own.
+// server is shared by all tests, which each use a path of their own.
 var server = sync.OnceValues(func() (*zkserver.Server, error) {
 	return zkserver.Start(context.Background(), zkserver.Config{NoSync: true})
 })
@@ -59,7 +59,7 @@ const (
 	patience       = time.Minute // with whatever ought to happen soon
 )
 
-// An ensemble is a ZooKeeper with a view on a lock path that knows nothing of locks.
+// An ensemble is a ZooKeeper and a lock path, which it reads without any knowledge of locks.
 type ensemble struct {
 	addr string
 	conn *zk.Conn
@@ -74,12 +74,12 @@ func newEnsemble(t testing.TB) *ensemble {
 	return &ensemble{s.Addr(), conn, "/interop/" + t.Name()}
 }
 
-// below returns the same ensemble with a view on a path below.
+// below returns the same ensemble with a path below this one.
 func (e *ensemble) below(name string) *ensemble {
 	return &ensemble{e.addr, e.conn, e.path + "/" + name}
 }
 
-// children are the names below the lock path.
+// children lists the names below the lock path.
 func (e *ensemble) children(t *testing.T) []string {
 	t.Helper()
 	need.Get(e.conn.Sync(e.path))(t)
@@ -91,7 +91,7 @@ func (e *ensemble) children(t *testing.T) []string {
 	return names
 }
 
-// awaitChildren returns when n nodes are below the lock path.
+// awaitChildren returns when there are n nodes below the lock path.
 func (e *ensemble) awaitChildren(t *testing.T, n int) {
 	t.Helper()
 	var names []string

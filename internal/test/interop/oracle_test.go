@@ -12,11 +12,10 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// An oracle knows nothing of ZooKeeper. It counts in a file how many units of a lock are taken: a mutex has one, a
-// semaphore its permits; of a reader/writer lock a reader takes one and a writer all. It counts under a POSIX lock on that
-// file, which is what Java, Python and Go have in common; POSIX locks belong to the process, so a lock of the goroutines
-// stands in front. A counter in the file is written by whoever has all units, and protected by nothing but the lock
-// under test.
+// An oracle checks locks without any knowledge of ZooKeeper. It counts in a file how many units of a lock are taken. A mutex has one, a
+// semaphore its permits; of a reader/writer lock, a reader takes one and a writer all. It changes the file under a POSIX lock, which
+// Java, Python and Go all support. A POSIX lock belongs to a process, so there is another lock for the goroutines. A counter in the file
+// is written only by holders of all units. Nothing but the lock under test protects it.
 type oracle struct {
 	file *os.File // opened once: closing any descriptor of a file drops the locks of the process on it
 	mine sync.Mutex
@@ -24,7 +23,7 @@ type oracle struct {
 	all  int64
 }
 
-// What is in the file, 8 bytes each.
+// The file has these numbers, 8 bytes each.
 const (
 	counterAt = 8 * iota
 	takenAt
@@ -37,7 +36,7 @@ func openOracle(name string, section time.Duration, all int64) (*oracle, error) 
 	return &oracle{file: file, time: section, all: all}, err
 }
 
-// newOracle makes the file of an oracle.
+// newOracle creates the file of an oracle.
 func newOracle(t *testing.T) (name string) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "counter")
@@ -45,7 +44,7 @@ func newOracle(t *testing.T) (name string) {
 	return name
 }
 
-// enter reports whether more units are taken than there are.
+// enter takes units, and reports whether more are taken than there are.
 func (o *oracle) enter(units int64) (overlap bool, err error) {
 	taken, err := o.take(units)
 	return taken > o.all, err
@@ -56,7 +55,7 @@ func (o *oracle) leave(units int64) error {
 	return err
 }
 
-// stay spends the time of a critical section and reports whether the counter tells of somebody else.
+// stay spends the time of a critical section, and reports whether the counter shows another holder.
 func (o *oracle) stay(units int64) (overlap bool, err error) {
 	before, err1 := o.get(counterAt)
 	time.Sleep(o.time)
@@ -94,7 +93,7 @@ func (o *oracle) put(offset, value int64) error {
 	return err
 }
 
-// A record is what an oracle has seen when all is over.
+// A record is the final state of an oracle.
 type record struct{ alone, most int64 }
 
 func recorded(t *testing.T, name string) record {
@@ -109,7 +108,7 @@ func recorded(t *testing.T, name string) record {
 	return record{alone, most}
 }
 
-// Somebody who is inside without having queued is to a driver what a broken lock would let in.
+// An intruder is inside without having acquired the lock, as a broken lock would let it.
 func TestEveryDriverNoticesAnIntruder(t *testing.T) {
 	t.Parallel()
 	const all = 3
@@ -140,7 +139,7 @@ func TestEveryDriverNoticesAnIntruder(t *testing.T) {
 	}
 }
 
-// intrude takes units in the file of an oracle, for somebody who is inside.
+// intrude takes units in the file of an oracle as an intruder.
 func intrude(t *testing.T, name string, all, units int64) (leave func()) {
 	t.Helper()
 	o := need.Get(openOracle(name, 0, all))(t)

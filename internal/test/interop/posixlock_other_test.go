@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Where there are no POSIX locks the oracle fails, so no test passes there by mistake.
+// On systems without POSIX locks the oracle fails, so that no test passes by mistake.
 func lockFile(*os.File) error { return errors.ErrUnsupported }
 
 func unlockFile(*os.File) error { return errors.ErrUnsupported }

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A driver is this side of a driver process.
+// A driver is the test's side of a driver process.
 type driver struct {
 	kind    string
 	session int64 // 0 for ours
@@ -43,7 +43,7 @@ func launch(t testing.TB, e *ensemble, timeout time.Duration, kinds ...string) [
 	return drivers
 }
 
-// command returns the driver of a kind, without arguments.
+// command returns the command of a driver, without arguments.
 func command(t testing.TB, kind string) *exec.Cmd {
 	t.Helper()
 	var program []string
@@ -96,7 +96,7 @@ func (d *driver) run(t testing.TB, cmd *exec.Cmd, args ...string) {
 	})
 }
 
-// order tells the driver what to do.
+// order sends the driver an order.
 func (d *driver) order(t testing.TB, format string, args ...any) {
 	t.Helper()
 	_, err := fmt.Fprintf(d.in, format+"\n", args...)

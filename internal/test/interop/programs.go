@@ -1,7 +1,7 @@
-// Package interop finds Curator and kazoo on this machine, for programs that use them in their own languages.
+// Package interop finds Curator and kazoo on this machine, for programs in their languages.
 //
-// Its tests let this project's lock share its paths with other libraries' locks, live and unmodified: Curator (Java), kazoo (Python) and
-// go-zookeeper's zk.Lock. Each runs in processes of its own, as does ours where processes matter.
+// Its tests run this project's lock together with unmodified locks of other libraries on the same paths: Curator (Java), kazoo (Python)
+// and go-zookeeper's zk.Lock. Each library runs in processes of its own, and so does ours where that matters.
 package interop
 
 import (
@@ -18,10 +18,10 @@ import (
 // classpath has Debian's packages. The manifests of the jars name the other jars that these need.
 const classpath = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-simple.jar"
 
-// Python is the one that Debian's packages are for.
+// Python is the interpreter for which Debian's packages are installed.
 const Python = "/usr/bin/python3"
 
-// Required reports whether a machine without these libraries is an error, and no reason to leave something out.
+// Required reports whether missing libraries are an error instead of a reason to skip tests.
 func Required() bool { return os.Getenv("TIERLOCK_REQUIRE_INTEROP") == "1" }
 
 // Curator compiles a Java file into dir, and returns the command line of the class that the file is named after. Without Curator or a JDK

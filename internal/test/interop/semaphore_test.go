@@ -8,9 +8,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Curator takes permits one by one, and queues anew for each: two that each want all of two permits get one each, and
-// wait for the other one without end. Nothing that ours do helps one that is caught so, nor those of ours behind it, unless
-// ours give up.
+// Curator takes permits one by one, and queues again for each. Two contenders that both want all of two permits can get one each, and
+// then wait for each other without end. Ours cannot resolve such a deadlock, and contenders of ours behind it wait, until they give up.
 func TestHalvesOfPermits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

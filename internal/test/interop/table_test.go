@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// kinds of drivers by their names in docs/interop.md.
+// kinds maps the names in docs/interop.md to drivers.
 var kinds = map[string]string{
 	"tierlock":                 "tier",
 	"tierlock WithKazoo":       "tier-kazoo",
@@ -44,7 +44,7 @@ func kindOf(t *testing.T, name string) string {
 	return kind
 }
 
-// Several chunks of rows have their turn side by side, on paths and with holders of their own.
+// Chunks of the rows run in parallel, on paths and with holders of their own.
 func TestTheyWaitForOneAnotherAsDocumented(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t)
@@ -79,7 +79,7 @@ func TestTheyWaitForOneAnotherAsDocumented(t *testing.T) {
 	}
 }
 
-// waits checks that the driver gets the lock when the holder releases it, not before.
+// waits checks that the driver gets the lock when the holder releases it, and not earlier.
 func (d *driver) waits(t *testing.T, e *ensemble, holder *driver) {
 	t.Helper()
 	d.order(t, "acquire")
@@ -91,7 +91,7 @@ func (d *driver) waits(t *testing.T, e *ensemble, holder *driver) {
 	d.release(t)
 }
 
-// passes checks that the driver gets the lock although the holder has it.
+// passes checks that the driver gets the lock while the holder has it.
 func (d *driver) passes(t *testing.T, holder *driver) {
 	t.Helper()
 	if d.do(t, "acquire 10000").TimedOut {
@@ -102,7 +102,7 @@ func (d *driver) passes(t *testing.T, holder *driver) {
 	holder.release(t)
 }
 
-// znodes is the length of the queue with this driver alone.
+// znodes returns the length of the queue with this driver alone.
 func (d *driver) znodes() int {
 	if strings.HasPrefix(d.kind, "tier") && strings.HasSuffix(d.kind, "-kazoo") {
 		return 2

@@ -1,4 +1,4 @@
-// Package interopdoc reads for tests what docs/interop.md says of who waits for whom.
+// Package interopdoc reads the tables in docs/interop.md, for tests: which locks wait for which.
 package interopdoc
 
 import (
@@ -7,19 +7,19 @@ import (
 	"testing"
 )
 
-// A Table says of each lock in its rows for which of those in its head it waits.
+// A Table says for each lock in its rows for which of the locks in its head it waits.
 type Table struct {
 	Head []string
 	Rows []Row
 }
 
-// A Row is about the lock of that name.
+// A Row is the row of one lock.
 type Row struct {
 	Name  string
 	Waits []bool // as in the head
 }
 
-// Tables returns the tables of the document, which have the same rows; file is where it is.
+// Tables returns the tables of the document, which have the same rows; file is its path.
 func Tables(t testing.TB, file string) (all []*Table) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -1,4 +1,4 @@
-// Package locktest has processes with locks for tests, on a ZooKeeper or a store of queues in memory.
+// Package locktest provides processes with locks for tests, on a ZooKeeper or a store in memory.
 package locktest
 
 import (

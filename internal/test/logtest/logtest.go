@@ -1,4 +1,4 @@
-// Package logtest keeps what was logged, or printed.
+// Package logtest collects log lines for tests.
 package logtest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Log is what was written until now, a line each.
+// A Log has the lines written so far.
 type Log struct {
 	mu   sync.Mutex // guards the field below
 	text strings.Builder
@@ -32,7 +32,7 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
-// Lines returns those of a level that hold text.
+// Lines returns the lines of a level that contain text.
 func (l *Log) Lines(level slog.Level, text string) (lines []string) {
 	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, fmt.Sprintf("level=%v ", level)) && strings.Contains(line, text) {

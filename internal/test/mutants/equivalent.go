@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// What is listed has been looked at: nothing observable changes, for the reason given below each.
+// A person has checked each mutant in the list: nothing observable changes, for the reason below it.
 //
 //go:embed equivalent.txt
 var listed string
@@ -44,7 +44,7 @@ func parse(text string) (map[string]string, error) {
 	return reasons, nil
 }
 
-// unknown returns those listed that are not among all.
+// unknown returns the listed mutants that do not exist.
 func unknown(reasons map[string]string, all []mutant) []string {
 	known := make(map[string]bool)
 	for _, m := range all {

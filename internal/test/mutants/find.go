@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// packages are those that the lock consists of, but for what is in nested modules, each before those that use it or whose tests
-// do. Their guards are taken out, and their tests have to see it. This is the one place that names them.
+// packages are the packages of the lock, without those in nested modules. Each comes before the packages that use it, or whose tests do.
+// Their guards are removed, and their tests have to detect that. No other list of them exists.
 var packages = []string{
 	"mutexbool", "internal/clock", "internal/lease", "internal/retry", "internal/second", "internal/notice",
 	"internal/queue", "internal/zkqueue", "internal/zknode/internal/link", "internal/zknode", "tier", "zklock", "zklock/dropin", "election",
@@ -48,7 +48,7 @@ func findAll(root string) ([]mutant, error) {
 	return all, nil
 }
 
-// A finder looks for the guards in one function.
+// A finder finds the guards in one function.
 type finder struct {
 	file     string
 	src      []byte
@@ -83,12 +83,12 @@ func (f *finder) at(p token.Pos) int { return int(p - f.base) }
 // text returns the source of a node.
 func (f *finder) text(n ast.Node) string { return string(f.src[f.at(n.Pos()):f.at(n.End())]) }
 
-// replace is an edit that puts text in the place of n; %s in it is what was there.
+// replace returns an edit that replaces n by text; %s in text stands for the old source.
 func (f *finder) replace(n ast.Node, text string) edit {
 	return edit{f.at(n.Pos()), f.at(n.End()), strings.ReplaceAll(text, "%s", f.text(n))}
 }
 
-// add notes a mutant; %s in change is the source of n in one line.
+// add records a mutant; %s in change stands for the source of n in one line.
 func (f *finder) add(change string, n ast.Node, edits ...edit) {
 	m := mutant{file: f.file, function: f.function, edits: edits}
 	m.change = strings.ReplaceAll(change, "%s", brief(f.text(n)))
@@ -106,8 +106,7 @@ func brief(text string) string {
 	return text
 }
 
-// visit finds what can be taken out at n. What replaces a condition still evaluates it, so that everything it uses stays in
-// use, and its side effects stay.
+// visit finds what can be removed at n. A replaced condition is still evaluated, so that all variables stay in use and side effects stay.
 func (f *finder) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.IfStmt:
@@ -139,7 +138,7 @@ func (f *finder) visit(n ast.Node) bool {
 func (f *finder) never(c ast.Expr)  { f.add("never %s", c, f.replace(c, "((%s) && false)")) }
 func (f *finder) always(c ast.Expr) { f.add("always %s", c, f.replace(c, "((%s) || true)")) }
 
-// condition takes an early return out; of any other if, which may guard either way, it makes both.
+// condition removes an early return. For any other if it makes two mutants, one for each branch, since either may be the guard.
 func (f *finder) condition(n *ast.IfStmt) {
 	f.never(n.Cond)
 	if n.Else != nil || !jumps(n.Body) {
@@ -176,7 +175,7 @@ func (f *finder) operator(n *ast.BinaryExpr) {
 	}
 }
 
-// cases takes the cases of a switch out, one by one.
+// cases removes the cases of a switch, one by one.
 func (f *finder) cases(n *ast.SwitchStmt) {
 	for _, s := range n.Body.List {
 		c := s.(*ast.CaseClause)
@@ -191,7 +190,7 @@ func (f *finder) cases(n *ast.SwitchStmt) {
 	}
 }
 
-// communication takes one case of a select out: its channel is never ready.
+// communication disables one case of a select: its channel is never ready.
 func (f *finder) communication(n *ast.CommClause) {
 	if n.Comm == nil {
 		f.add("without default", n, f.replace(n, ""))
@@ -208,7 +207,7 @@ func (f *finder) communication(n *ast.CommClause) {
 	})
 }
 
-// atomic takes the effect of a swap away: the flag is read and not set, or everybody wins.
+// atomic removes the effect of a swap: the flag is read and not set, or every caller wins.
 func (f *finder) atomic(n *ast.CallExpr) {
 	method, ok := n.Fun.(*ast.SelectorExpr)
 	switch {
@@ -221,8 +220,8 @@ func (f *finder) atomic(n *ast.CallExpr) {
 	}
 }
 
-// dropped reports whether a statement may guard something: a call for its effect, or one that sets a field or a flag. Not so
-// the mutexes, whose tests are those of the race detector, and the log.
+// dropped reports whether a statement may be a guard: a call for its effect, or one that sets a field or a flag. It leaves out logging,
+// and mutexes, which the race detector tests.
 func dropped(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ExprStmt:
@@ -266,8 +265,8 @@ func effective(call *ast.CallExpr) bool {
 	return true
 }
 
-// order swaps neighbours of which one at least is a call. That of two stores is nobody's business, and that of a store and what
-// publishes it is the race detector's.
+// order swaps neighboring statements of which at least one is a call. It leaves two stores in order, since their order cannot be
+// observed, and a store and what publishes it, since that is for the race detector.
 func (f *finder) order(list []ast.Stmt) {
 	for i := range len(list) - 1 {
 		a, b := list[i], list[i+1]
@@ -310,7 +309,7 @@ func publishes(s ast.Stmt) bool {
 	return false
 }
 
-// callee returns the name of what a statement calls, "" if that is not what it does.
+// callee returns the name of the function that a statement calls, "" if it is no call.
 func callee(s ast.Stmt) string {
 	e, ok := s.(*ast.ExprStmt)
 	if !ok {

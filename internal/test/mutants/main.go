@@ -1,13 +1,12 @@
-// Command mutants takes one guard at a time out of the packages of the lock and runs the tests that can see it. A mutant that
-// no test fails for has survived: a guard without a test, or one that guards nothing. The work tree is never touched. It
-// ends with the line
+// Command mutants removes one guard at a time from the packages of the lock, and runs the tests that can detect it. A mutant survives if
+// no test fails: it is a guard without a test, or a line that guards nothing. The work tree is never changed. It ends with the line
 //
 //	mutants: N, survived S, equivalent E
 //
-// and an error unless S is 0. E counts those of the N that are listed in equivalent.txt because nothing observable
-// changes. A run that was stopped goes on where it was.
+// and an error unless S is 0. E counts those of the N that are listed in equivalent.txt, because nothing observable changes. A run that
+// was stopped continues where it was.
 //
-// With -with PACKAGE the tests of that package alone have to see them. What follows the flags goes to these tests:
+// With -with PACKAGE, only the tests of that package have to detect the mutants. What follows the flags goes to these tests:
 //
 //	go run ./internal/test/mutants -with internal/test/explore -only '^tier/' -- -test.run TestScopes -all -first -most 5000
 package main
@@ -111,7 +110,7 @@ type hunt struct {
 	err      error
 }
 
-// work takes mutants until there are enough. One that does not compile does not count.
+// work takes mutants until there are enough. A mutant that does not compile does not count.
 func (h *hunt) work(ctx context.Context) {
 	for {
 		m, ok := h.take()
@@ -178,7 +177,7 @@ func (h *hunt) count(m mutant, r result, took time.Duration) {
 	fmt.Println()
 }
 
-// report prints what survived, and the last line.
+// report prints the mutants that survived, and the last line.
 func (h *hunt) report(stale []string) error {
 	for _, id := range stale {
 		fmt.Println("stale, there is no such mutant any more:", id)

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// A mutant is one change of one file. It is known by the file, the function and the text of the change, which line
-// numbers are no part of, so that it keeps its name when the code around it moves.
+// A mutant is one change of one file. It is identified by the file, the function and the text of the change. Line numbers are not part of
+// that, so it keeps its name when the code around it moves.
 type mutant struct {
 	file     string // from the root, with slashes
 	function string
@@ -49,8 +49,8 @@ func (m mutant) apply(src []byte) []byte {
 	return out.Bytes()
 }
 
-// inOrder returns the mutants that match pattern, shuffled by seed, one from each file in turn. The place of one depends on
-// its name and not on the others, so that a sample stays much the same when the code changes.
+// inOrder returns the mutants that match pattern, shuffled by seed, alternating between files. The place of a mutant depends only on its
+// name, so that a sample stays much the same when other code changes.
 func inOrder(all []mutant, seed uint64, pattern *regexp.Regexp) []mutant {
 	rank := func(s string) string {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, s))

@@ -52,7 +52,7 @@ func TestGuardsAreFound(t *testing.T) {
 	}
 }
 
-// A package that becomes part of the lock, and is not listed, would lose its guards unseen.
+// If a new package of the lock were not listed, its guards would not be tested.
 func TestEveryPackageOfTheLockIsListed(t *testing.T) {
 	ends := []string{module + "/zklock", module + "/zklock/dropin", module + "/election", module + "/internal/queue"}
 	out := need.Get(exec.Command("go", append([]string{"list", "-deps"}, ends...)...).Output())(t)
@@ -90,7 +90,7 @@ func TestAMutantIsOneChange(t *testing.T) {
 	}
 }
 
-// A sample means the same tomorrow, and reaches many files.
+// A sample is the same for the same seed, and covers many files.
 func TestOrderIsSeededSpreadAndStable(t *testing.T) {
 	var all []mutant
 	for _, file := range []string{"a/a.go", "a/b.go", "b/c.go"} {

@@ -21,14 +21,14 @@ const (
 	invalid  verdict = "invalid" // it does not compile
 )
 
-// A result is what became of a mutant.
+// A result is the outcome of a mutant.
 type result struct {
 	Mutant  string  `json:"mutant"`
 	Verdict verdict `json:"verdict"`
 	By      string  `json:"by,omitempty"` // the test that failed
 }
 
-// results remembers, in a file outside of the tree, what was found out about the mutants of this very source.
+// results stores the outcomes of the mutants of exactly this source, in a file outside of the tree.
 type results struct {
 	mu    sync.Mutex // guards the fields below
 	known map[string]result
@@ -88,7 +88,7 @@ func (r *results) add(m mutant, one result) error {
 	return err
 }
 
-// fingerprint depends on all that the verdicts depend on: the code and the tests, and which of them.
+// fingerprint covers everything on which the outcomes depend: the code, the tests, and the selection of tests.
 func fingerprint(root string, with []string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%q\n", with)

@@ -18,11 +18,11 @@ import (
 
 const module = "github.com/tierlock/tierlock"
 
-// viewers are the packages whose tests can see something, each before those farther away.
+// viewers are the packages whose tests can detect mutants, the nearest ones first.
 var viewers = append(slices.Clone(packages), "internal/memory", "cmd/tierlock/internal/zkinspect", "internal/test/explore")
 
-// A suite is the tests of one tree, but for those that need a real server: they take long, and what they see should be seen in
-// virtual time.
+// A suite is the tests of one tree, without those that need a real server: these take long, and what they find should be found in virtual
+// time.
 type suite struct {
 	root  string
 	dir   string // for what is built
@@ -32,7 +32,7 @@ type suite struct {
 	parts map[string][]string             // what its tests are built from, by package
 }
 
-// A cost is what a run of tests takes.
+// A cost is the time that a run of tests takes.
 type cost struct{ time, cpu time.Duration }
 
 func newSuite(ctx context.Context, root, with string, args []string) (*suite, error) {
@@ -56,8 +56,8 @@ func newSuite(ctx context.Context, root, with string, args []string) (*suite, er
 
 func (s *suite) close() error { return os.RemoveAll(s.dir) }
 
-// measure runs the tests of pkg without a mutant. They have to pass, and with one they may take some times as much: processor
-// time for those that spin, and time for those that hang, which depends on what else the machine has to do.
+// measure runs the tests of pkg without a mutant. They have to pass. With a mutant they may take a multiple of that: of processor time,
+// which stops those that spin, and of time, which stops those that hang.
 func (s *suite) measure(ctx context.Context, pkg string) (bound cost, err error) {
 	dir, err := os.MkdirTemp(s.dir, "")
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *suite) measure(ctx context.Context, pkg string) (bound cost, err error)
 	}, nil
 }
 
-// try finds out what becomes of a mutant. The nearest tests go first.
+// try finds the outcome of a mutant. The nearest tests run first.
 func (s *suite) try(ctx context.Context, m mutant) (result, error) {
 	dir, err := os.MkdirTemp(s.dir, "")
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *suite) try(ctx context.Context, m mutant) (result, error) {
 	return result{Verdict: survived}, nil
 }
 
-// viewers are the packages whose tests may see a mutant: those that are built with it.
+// viewers returns the packages whose tests may detect a mutant, because they are built with its package.
 func (s *suite) viewers(m mutant) []string {
 	if s.with != "" {
 		return []string{s.with}
@@ -122,7 +122,7 @@ func (s *suite) viewers(m mutant) []string {
 	})
 }
 
-// parts returns the packages that the tests of pkg are built from.
+// parts returns the packages from which the tests of pkg are built.
 func parts(ctx context.Context, root, pkg string) ([]string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-test", "-deps", "./"+pkg)
 	cmd.Dir = root
@@ -130,7 +130,7 @@ func parts(ctx context.Context, root, pkg string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list ./%s: %w", pkg, err)
 	}
-	// One that is built anew for a test is followed by the name of that test.
+	// A package that is built again for a test has the name of that test behind its own.
 	return strings.Fields(string(out)), nil
 }
 
@@ -152,7 +152,7 @@ func names(out []byte, patterns ...*regexp.Regexp) []string {
 	return list
 }
 
-// overlay writes the file with the mutant, and what tells the go command to take it.
+// overlay writes the file with the mutant, and an overlay that makes the go command use it.
 func (s *suite) overlay(m mutant, dir string) (string, error) {
 	original := filepath.Join(s.root, filepath.FromSlash(m.file))
 	src, err := os.ReadFile(original)
@@ -179,7 +179,8 @@ func (s *suite) build(ctx context.Context, pkg, dir, overlay string) (string, er
 	return binary, nil
 }
 
-// run runs a test binary as the go command would, in its folder. Mutants may spin, and allocate without end.
+// run runs a test binary in its folder, as the go command would. It limits time and memory, since mutants may spin, and allocate without
+// end.
 func (s *suite) run(ctx context.Context, pkg, binary string, bound cost) ([]byte, *os.ProcessState, error) {
 	limits := fmt.Sprintf(`ulimit -d 3000000; ulimit -t %d; exec "$0" "$@"`, int(bound.cpu.Seconds()))
 	args := []string{"-c", limits, binary, "-test.failfast", "-test.timeout", bound.time.String()}

@@ -1,4 +1,4 @@
-// Package need says in a line what a test needs: that a call succeeds, without which the test ends, or what comes of it.
+// Package need has assertions in one line: that a call succeeds, without which the test ends, or that a result is as wanted.
 package need
 
 import (
@@ -19,7 +19,7 @@ func OK(t testing.TB, err error) {
 	}
 }
 
-// Get is for a call: need.Get(f())(t) is the value that f returns, or ends the test with its error.
+// Get unwraps a result: need.Get(f())(t) returns the value of f, or ends the test with its error.
 func Get[V any](value V, err error) func(testing.TB) V {
 	return func(t testing.TB) V {
 		t.Helper()
@@ -28,7 +28,7 @@ func Get[V any](value V, err error) func(testing.TB) V {
 	}
 }
 
-// ErrOf is the error of a call that returns a value as well.
+// ErrOf returns the error of a call that also returns a value.
 func ErrOf[V any](_ V, err error) error { return err }
 
 // Within returns a context that ends after d, or with the test.
@@ -47,7 +47,7 @@ func Each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, c C)) {
 	}
 }
 
-// Closed reports whether c is, or has something to be received.
+// Closed reports whether c is closed, or has a value to receive.
 func Closed[E any](c <-chan E) bool {
 	select {
 	case <-c:
@@ -57,7 +57,7 @@ func Closed[E any](c <-chan E) bool {
 	}
 }
 
-// WantErr fails unless an error is, or wraps, the one that is wanted, nil if there is to be none, and others, too.
+// WantErr fails unless err is or wraps want and all others. A nil want requires that err is nil.
 func WantErr(t testing.TB, what string, err, want error, others ...error) {
 	t.Helper()
 	for _, want := range append(others, want) {
@@ -75,7 +75,7 @@ func Equal[V comparable](t testing.TB, what string, got, want V) {
 	}
 }
 
-// That fails with what it tells unless something holds.
+// That fails with the text trouble unless holds is true.
 func That(t testing.TB, trouble string, holds bool) {
 	t.Helper()
 	if !holds {
@@ -91,7 +91,7 @@ func Must(t testing.TB, trouble string, holds bool) {
 	}
 }
 
-// AtMost fails if what a test got is more than that.
+// AtMost fails if got is more than most.
 func AtMost[V cmp.Ordered](t testing.TB, what string, got, most V) {
 	t.Helper()
 	if got > most {
@@ -99,7 +99,7 @@ func AtMost[V cmp.Ordered](t testing.TB, what string, got, most V) {
 	}
 }
 
-// AtLeast fails if what a test got is less than that.
+// AtLeast fails if got is less than least.
 func AtLeast[V cmp.Ordered](t testing.TB, what string, got, least V) {
 	t.Helper()
 	if got < least {
@@ -107,14 +107,14 @@ func AtLeast[V cmp.Ordered](t testing.TB, what string, got, least V) {
 	}
 }
 
-// Between fails unless what a test got is at least the one and at most the other.
+// Between fails unless got is between least and most, inclusive.
 func Between[V cmp.Ordered](t testing.TB, what string, got, least, most V) {
 	t.Helper()
 	AtLeast(t, what, got, least)
 	AtMost(t, what, got, most)
 }
 
-// List fails unless what a test got is these, in order.
+// List fails unless got has exactly the wanted elements, in order.
 func List[V comparable](t testing.TB, what string, got []V, want ...V) {
 	t.Helper()
 	if !slices.Equal(got, want) {
@@ -122,7 +122,7 @@ func List[V comparable](t testing.TB, what string, got []V, want ...V) {
 	}
 }
 
-// Len fails unless what a test got is so many.
+// Len fails unless got has the wanted length.
 func Len[V any](t testing.TB, what string, got []V, want int) {
 	t.Helper()
 	if len(got) != want {
@@ -130,7 +130,7 @@ func Len[V any](t testing.TB, what string, got []V, want int) {
 	}
 }
 
-// Empty fails unless there is nothing in what a test got.
+// Empty fails unless got is empty.
 func Empty[V any](t testing.TB, what string, got []V) {
 	t.Helper()
 	if len(got) != 0 {
@@ -138,7 +138,7 @@ func Empty[V any](t testing.TB, what string, got []V) {
 	}
 }
 
-// Has fails unless a text has all these parts.
+// Has fails unless a text contains all parts.
 func Has(t testing.TB, what, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -148,7 +148,7 @@ func Has(t testing.TB, what, text string, parts ...string) {
 	}
 }
 
-// WantMention fails unless there is an error that says all this.
+// WantMention fails unless err is an error whose text contains all parts.
 func WantMention(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	for _, part := range parts {

@@ -1,16 +1,17 @@
-// Package oracle says what a lock may do. Drivers differ: the suite of second tiers on real servers, every order of steps at a small scope,
-// random schedules, chaos. The rules are the same, so each has one place, here, and a driver asks for it:
+// Package oracle has the rules of what a lock may do. Several drivers run locks: the suite of second tiers on real servers, the explorer
+// with every order of steps at a small scope or with random schedules, and chaos. The rules are the same for all drivers, so each rule is
+// here, and drivers call it:
 //
-//   - I1 and I2, who may have a lock beside whom: [Room], [Lock.Enter]; where steps have no order, [Crowd]
-//   - I8, which token may come after which: [Tokens]; and whose guarded write is in its turn (I1): [Wrote]
-//   - I6, who has to be served before whom: [Served]
-//   - an owner enters again with the token that it has, and nobody releases what it does not have: [Lock.Enter], [Lock.Leave]. Only stress
-//     feeds these, which notes what goes on inside a turn
+//   - I1 and I2, which owners may have a lock at the same time: [Room], [Lock.Enter]; where steps have no order, [Crowd]
+//   - I8, which token may come after which: [Tokens]; and that a guarded write belongs to the present hold (I1): [Wrote]
+//   - I6, which waiter has to be served before which: [Served]
+//   - an owner enters again with the token that it has, and releases only what it has: [Lock.Enter], [Lock.Leave]. Only stress uses these,
+//     because it records reentrant acquisitions
 //
-// The package has no clock. What is before what, the driver says: by real time, by virtual time, or because it is so in every order of
-// independent steps. It also says until when a turn counts, as only the driver knows when its owner knew that it was lost (I7).
+// The package has no clock. The driver says what came before what: by real time, by virtual time, or because it is so in every order of
+// independent steps. It also says until when a hold counts, because only the driver knows when its owner knew of its loss (I7).
 //
-// Not here is what a store may answer: stress/internal/trace has a model of ZooKeeper and judges that, which is another question.
+// The package does not check the answers of a store. stress/internal/trace does that, with a model of ZooKeeper.
 package oracle
 
 import (
@@ -19,17 +20,17 @@ import (
 	"strings"
 )
 
-// Room is how much may be in a lock at the same time. Whatever is in it has a weight, and the weights come to the room at most. A
-// semaphore has as much as permits, and a mutex is a semaphore of one.
+// Room is how much weight fits into a lock at the same time. Each owner has a weight, and the sum of all weights inside may not exceed
+// the room. The room of a semaphore is its number of permits, and a mutex is a semaphore of one.
 type Room int64
 
 // Mutex is the room of a mutex.
 const Mutex Room = 1
 
-// Everybody is room for any number of readers, of which each weighs 1, and the weight of a writer.
+// Everybody is the room of a reader/writer lock: a reader weighs 1, and a writer weighs as much as the room.
 const Everybody = 1 << 32
 
-// Weight is that of a reader or a writer, in room for everybody.
+// Weight returns the weight of a reader or a writer in the room Everybody.
 func Weight(reads bool) int64 {
 	if reads {
 		return 1
@@ -37,33 +38,33 @@ func Weight(reads bool) int64 {
 	return Everybody
 }
 
-// Fits reports whether there is room for so much.
+// Fits reports whether a weight fits into the room.
 func (r Room) Fits(weight int64) bool { return weight <= int64(r) }
 
-// Alone reports whether who weighs so much has nobody beside it.
+// Alone reports whether an owner of this weight leaves no room for another one.
 func (r Room) Alone(weight int64) bool { return weight >= int64(r) }
 
-// A Turn is what one owner has of a lock.
+// A Turn is one owner's hold of a lock.
 type Turn struct {
-	Process int // it may pass its token on; where nobody does, each turn has a number of its own
+	Process int // may pass its token on; where no process does, each turn has a number of its own
 	Owner   int // in its process
 	Weight  int64
-	Token   int64 // 0: none, of which nothing is promised
+	Token   int64 // 0: no token, and nothing is promised
 	Depth   int   // how often the owner has entered again
 }
 
-// same reports whether both are of one owner.
+// same reports whether both turns have the same owner.
 func (t Turn) same(other Turn) bool { return t.Process == other.Process && t.Owner == other.Owner }
 
-// A Lock is how one stands after what was noted, one thing after another. It is a value: noting something makes another one.
+// A Lock is the state of a lock after a sequence of grants and releases. It is a value: each grant or release returns another one.
 type Lock struct {
 	Room   Room
 	Inside []Turn
 	Tokens Tokens
 }
 
-// Enter notes a grant. A new owner needs room (I1, or I2 if its own process leaves none) and a token that may come next (I8); one that is
-// inside enters again with the token that it has. What is wrong is noted all the same.
+// Enter records a grant. A new owner needs room (I1, or I2 if owners of the same process take it), and a token that may come next (I8).
+// An owner that is inside enters again, with the token that it has. A grant that breaks a rule is recorded all the same.
 func (l Lock) Enter(t Turn) (Lock, error) {
 	next := l
 	next.Inside = slices.Clone(l.Inside)
@@ -97,7 +98,7 @@ func (l Lock) fits(t Turn) error {
 	return nil
 }
 
-// Leave notes a release: who has entered again stays inside until the last one.
+// Leave records a release. An owner that has entered more than once stays inside until its last release.
 func (l Lock) Leave(t Turn) (Lock, error) {
 	i := slices.IndexFunc(l.Inside, t.same)
 	if i < 0 {
@@ -111,13 +112,13 @@ func (l Lock) Leave(t Turn) (Lock, error) {
 	return l, nil
 }
 
-// Without notes that the owner of a turn, if it has the lock, has it no more.
+// Without removes the owner of a turn, if it is inside.
 func (l Lock) Without(t Turn) Lock {
 	l.Inside = slices.DeleteFunc(slices.Clone(l.Inside), t.same)
 	return l
 }
 
-// Equal ignores in which order the owners came.
+// Equal ignores the order in which the owners entered.
 func (l Lock) Equal(other Lock) bool {
 	missing := func(t Turn) bool { return !slices.Contains(other.Inside, t) }
 	return l.Room == other.Room && l.Tokens == other.Tokens && len(l.Inside) == len(other.Inside) && !slices.ContainsFunc(l.Inside, missing)
@@ -127,7 +128,7 @@ func (t Turn) String() string {
 	return fmt.Sprintf("process %d, hold %d%s, token %d", t.Process, t.Owner, weightText(t.Weight), t.Token)
 }
 
-// weightText says nothing of the ones that most turns weigh.
+// weightText is empty for weight 1, which most turns have.
 func weightText(weight int64) string {
 	switch weight {
 	case 1:
@@ -149,13 +150,13 @@ func (l Lock) String() string {
 	return strings.Join(texts, "; ")
 }
 
-// Crowd is [Lock.Enter] where steps have no order: it returns x and others that have a lock at the same time in some order, and for which
-// there is no room; nil if there are none. Two are apart if, in every order, one ends before the other begins.
+// Crowd is [Lock.Enter] for steps without a fixed order. It returns x and others that are inside together in some order and do not fit
+// into the room; nil if there are none. Two turns are apart if, in every order, one ends before the other begins.
 func Crowd[T any](r Room, x T, others []T, weight func(T) int64, apart func(T, T) bool) []T {
 	return crowd(r, []T{x}, weight(x), others, weight, apart)
 }
 
-// crowd adds some of others to those that are inside together and weigh so much.
+// crowd adds some of others to those that are inside together with the weight has.
 func crowd[T any](r Room, inside []T, has int64, others []T, weight func(T) int64, apart func(T, T) bool) []T {
 	if !r.Fits(has) {
 		return inside

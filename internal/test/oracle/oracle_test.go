@@ -7,14 +7,14 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A step of a history. Each kind returns the lock as it is then, and what is wrong.
+// A step of a history. Each kind of step returns the new state of the lock, and the violation.
 type step func(Lock) (Lock, error)
 
 func enters(t Turn) step { return func(l Lock) (Lock, error) { return l.Enter(t) } }
 func leaves(t Turn) step { return func(l Lock) (Lock, error) { return l.Leave(t) } }
 func loses(t Turn) step  { return func(l Lock) (Lock, error) { return l.Without(t), nil } }
 
-// turn is one of weight 1.
+// turn returns a turn of weight 1.
 func turn(process, owner int, token int64) Turn {
 	return Turn{Process: process, Owner: owner, Weight: 1, Token: token}
 }
@@ -98,7 +98,8 @@ func TestALockIsAValueWithoutAnOrderOfItsOwners(t *testing.T) {
 	need.That(t, "how deep an owner is inside does not count", !one.Equal(again))
 }
 
-// A spell is a turn with its steps. Steps of one process are ordered, and those of two are when their numbers are ten apart.
+// A spell is a turn with the numbers of its steps. Steps of one process are ordered. Steps of two processes are ordered if their numbers
+// differ by ten or more.
 type spell struct {
 	process, from, to int
 	weight            int64

@@ -2,16 +2,16 @@ package oracle
 
 import "fmt"
 
-// A Waiter is one in a queue: a goroutine at the gate of its process, or a process in the store.
+// A Waiter is an entry in a queue: a goroutine at the gate of its process, or a process in the store.
 type Waiter struct {
 	Name  string
-	Queue string // of which lock, and where
+	Queue string // the lock, and the gate or the store
 	Came  int64  // its place in the order of arrival
-	Tries bool   // it waits for nobody, and nobody for it
+	Tries bool   // it does not wait, and no other one waits for it
 }
 
-// Served judges that one is served while others wait (I6): nobody overtakes who came before it to the same queue. Whom one may overtake
-// nevertheless, such as readers that are let in together, the driver leaves out.
+// Served checks that a waiter is served in order (I6): it may not overtake one that came to the same queue before it. The driver leaves
+// out waiters that may be overtaken, such as readers that are let in together.
 func Served(x Waiter, waiting []Waiter) error {
 	for _, y := range waiting {
 		if y.Queue == x.Queue && y.Came < x.Came && !x.Tries && !y.Tries {

@@ -13,16 +13,16 @@ type Mark struct {
 
 func (t Turn) mark() Mark { return Mark{t.Token, int64(t.Process)} }
 
-// Tokens are the highest of those that came before, which is all that I8 depends on: a process may pass its token on from one of its owners
-// to the next, and from process to process tokens grow. Who is alone has a higher one than all before. The others have a higher one than
-// whoever was alone, and have no order among themselves; but no token is that of two processes.
+// Tokens are the highest tokens so far, which are all that I8 depends on: a process may pass its token on from one of its owners to the
+// next, and from process to process tokens grow. An owner that is alone has a higher token than all before. Owners that share the lock
+// have higher tokens than the last one that was alone, and no order among themselves. No two processes have the same token.
 type Tokens struct {
 	Seen  Mark // of all
 	Alone Mark // of those that were alone
 }
 
-// Stale reports whether a token is lower than one that it has to follow. Whoever is protected by tokens refuses it: a late owner has it,
-// and its grant was right.
+// Stale reports whether a token is lower than one that it must exceed. A resource that is protected by tokens refuses it: the token
+// belongs to a late owner, whose grant was right.
 func (t Tokens) Stale(m Mark, alone bool) bool {
 	last := t.Alone
 	if alone {
@@ -31,7 +31,7 @@ func (t Tokens) Stale(m Mark, alone bool) bool {
 	return m.Token != 0 && m.Token < last.Token
 }
 
-// Judge judges the token of a grant, or of a write that took effect. No token is no promise.
+// Judge checks the token of a grant, or of a write that took effect. Without a token nothing is promised.
 func (t Tokens) Judge(m Mark, alone bool) error {
 	for _, before := range []Mark{t.Seen, t.Alone} {
 		if m.Token != 0 && m.Token == before.Token && m.Process != before.Process {
@@ -55,9 +55,9 @@ func (t Tokens) With(m Mark, alone bool) Tokens {
 	return t
 }
 
-// Wrote judges a guarded write that takes effect once others have begun (I1): whoever a process passes its token on to begins when nothing
-// that was written with it is under way. Whose token is stale the store refuses. Only the explorer feeds this: it sees in the store whose a
-// write is, and elsewhere those of one token look the same.
+// Wrote checks a guarded write that takes effect after later holds have begun (I1). A process passes its token on only when no write with
+// that token is under way. The store refuses writes with a stale token. Only the explorer calls this, because only it sees to which hold
+// a write belongs; elsewhere all holds with one token look the same.
 func Wrote(m Mark, later []Mark) error {
 	if slices.Contains(later, m) {
 		return fmt.Errorf("I1: a write with token %d takes effect in the turn of another one that has it", m.Token)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Serves looks at what the server says of itself in its data, so that no stranger is taken
-// for it: its pid, and in the eighth line whether it takes clients.
+// Serves reads the server's own status file, so that another program at the address is not taken for it: its pid, and in the eighth line
+// whether it accepts clients.
 func (p *program) Serves() bool {
 	text, err := os.ReadFile(filepath.Join(p.data(), "postmaster.pid"))
 	if err != nil {
@@ -25,7 +25,7 @@ func (p *program) Serves() bool {
 	return status == "ready" || status == "standby"
 }
 
-// Mode is "leader" or "follower"; an error if the server does not answer.
+// Mode returns "leader" or "follower"; an error if the server does not answer.
 func (p *program) Mode() (string, error) {
 	standby, err := p.ask("SELECT pg_is_in_recovery()")
 	switch {
@@ -37,14 +37,14 @@ func (p *program) Mode() (string, error) {
 	return "leader", nil
 }
 
-// Version is the server's release, such as "15.18"; an error if it does not answer.
+// Version returns the server's release, such as "15.18"; an error if it does not answer.
 func (p *program) Version() (string, error) {
 	version, err := p.ask("SHOW server_version")
 	version, _, _ = strings.Cut(version, " ") // Debian adds its own
 	return version, err
 }
 
-// ask is for one value. A paused server accepts the question and never answers.
+// ask runs a query that returns one value. It has a time limit, since a paused server accepts the query and never answers.
 func (p *program) ask(query string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -62,8 +62,7 @@ func (p *program) query(ctx context.Context, query string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// url is that of the user's own database. A client of several servers looks for the
-// primary among them.
+// url returns the URL of the user's own database. A client with several servers looks for the primary among them.
 func url(user string, addrs []string) string {
 	url := "postgres://" + user + "@" + strings.Join(addrs, ",") + "/" + user + "?sslmode=disable"
 	if len(addrs) > 1 {

@@ -13,8 +13,8 @@ const (
 	plain     = "plain"
 )
 
-// template is a directory of data that no server has used yet. It takes a second or two to
-// make, so it is kept for others; members of an ensemble have to come of the same one.
+// template returns a data directory that no server has used yet. It takes a second or two to create, so it is kept and copied. All
+// members of an ensemble have to be copies of the same one.
 func template(i *installation, o owner) (string, error) {
 	name := strings.Map(func(r rune) rune {
 		if r == '/' || r == ' ' {
@@ -51,12 +51,12 @@ func template(i *installation, o owner) (string, error) {
 	}
 	err = os.Rename(made, target)
 	if _, statErr := os.Stat(target); statErr == nil {
-		return target, nil // somebody else may have been faster
+		return target, nil // another process may have created it meanwhile
 	}
 	return "", err
 }
 
-// copyTo makes data of what is in the template.
+// copyTo creates a data directory from the template.
 func copyTo(data, template string, o owner) error {
 	return errors.Join(
 		os.CopyFS(data, os.DirFS(template)),

@@ -11,18 +11,17 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// Ensemble is a primary, its first member at the start, and standbys that stream from it
-// and can be asked. It takes this process to carry their words: an ensemble ends with it.
+// Ensemble is a primary, at first the first member, and standbys that stream from it and answer queries. This process carries the traffic
+// between them, so an ensemble ends with it.
 //
-// An isolated primary goes on; where writes are synchronous, it acknowledges none.
-// Nobody watches over it: a standby takes the place of a primary when [Ensemble.Promote]
-// or Failover says so, also while the primary goes on.
+// An isolated primary keeps running; with synchronous writes, it acknowledges none. There is no automatic fail-over: a standby replaces
+// the primary only by [Ensemble.Promote] or Failover, even if the primary keeps running.
 type Ensemble struct {
 	*child.Ensemble
 	cluster *cluster
 }
 
-// cluster is what the members have in common.
+// cluster is the common state of the members.
 type cluster struct {
 	*installation
 	cfg      Config
@@ -33,8 +32,7 @@ type cluster struct {
 
 var kind = child.Kind{Package: "pgserver", Taken: "Address already in use", Clear: removeSegment}
 
-// StartEnsemble starts a primary and n-1 standbys and returns once each of them serves.
-// Errors are those of [Start].
+// StartEnsemble starts a primary and n-1 standbys and returns once each of them serves requests. Errors are those of [Start].
 func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	installation, err := find()
 	if err != nil {
@@ -84,7 +82,7 @@ func (e *Ensemble) build(installation *installation, n int, cfg Config) (_ *chil
 	return all, c.join(all.Network, programs)
 }
 
-// join lays a wire from each member to each other one.
+// join connects each member with each other one.
 func (c *cluster) join(network *child.Network, programs []*program) error {
 	for _, p := range programs {
 		for _, other := range programs {
@@ -105,9 +103,8 @@ func (c *cluster) join(network *child.Network, programs []*program) error {
 	return nil
 }
 
-// Promote makes a standby the primary, which the other standbys follow from then on, and
-// returns once it takes writes. Whoever was the primary goes on unless it is dead; at its
-// next Restart it becomes a standby.
+// Promote makes a standby the primary, which the other standbys follow from then on, and returns once it accepts writes. The old primary
+// keeps running unless it is dead; at its next Restart it becomes a standby.
 func (e *Ensemble) Promote(ctx context.Context, standby *Server) error {
 	p := standby.Program.(*program)
 	if _, err := p.query(ctx, "SELECT pg_promote(true, 30)"); err != nil {
@@ -129,8 +126,7 @@ func (e *Ensemble) Promote(ctx context.Context, standby *Server) error {
 	return nil
 }
 
-// promoteNearest promotes the standby that has most of what the primary wrote: with
-// synchronous writes that is all that was acknowledged.
+// promoteNearest promotes the standby that has most of what the primary wrote. With synchronous writes that is all that was acknowledged.
 func (e *Ensemble) promoteNearest(ctx context.Context) error {
 	var nearest *Server
 	var most uint64

@@ -57,7 +57,7 @@ func write(t *testing.T, s *pgserver.Server, query string) {
 	}
 }
 
-// read is what the server answers, be it an error.
+// read returns the server's answer, which may be an error.
 func read(t *testing.T, s *pgserver.Server, query string) string {
 	t.Helper()
 	out, _ := ask(t, pgserver.URL(s.Addr()), query)

@@ -1,6 +1,6 @@
 package pgserver
 
-// Psql is the client that belongs to the servers.
+// Psql returns the psql that belongs to the servers.
 func Psql() (string, error) {
 	i, err := find()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// ErrNotFound means that this machine has no PostgreSQL; the text says how to get one.
+// ErrNotFound means that this machine has no PostgreSQL; the text says how to install it.
 const ErrNotFound = child.Missing(`pgserver: no PostgreSQL on this machine; one of these gets you one:
   scripts/get-postgresql.sh, or make postgresql-server
   apt-get install -y postgresql
@@ -27,9 +27,8 @@ type installation struct {
 	version string // as it says itself
 }
 
-// find looks for a PostgreSQL: in $POSTGRESQL_HOME and nowhere else if that is set,
-// otherwise the newest of Debian's and of what scripts/get-postgresql.sh got, otherwise
-// one on $PATH.
+// find looks for a PostgreSQL: only in $POSTGRESQL_HOME if that is set, otherwise the newest of Debian's and of those that
+// scripts/get-postgresql.sh has installed, otherwise one on $PATH.
 func find() (*installation, error) {
 	if named := os.Getenv("POSTGRESQL_HOME"); named != "" {
 		found, err := look(named)
@@ -50,7 +49,7 @@ func find() (*installation, error) {
 	return nil, ErrNotFound
 }
 
-// newest lists what Debian's packages put below root, which is / where they are installed.
+// newest lists the directories of Debian's packages below root, which is / if they are installed.
 func newest(root string) []string {
 	homes, _ := filepath.Glob(filepath.Join(root, "usr/lib/postgresql/*"))
 	slices.SortFunc(homes, func(a, b string) int { // 9.6 was the last with a point
@@ -81,7 +80,7 @@ func (i *installation) run(program string, args ...string) *exec.Cmd {
 	return i.runUntil(context.Background(), program, args...)
 }
 
-// runUntil has nothing of our environment: PostgreSQL takes options from there.
+// runUntil does not inherit the environment, since PostgreSQL takes options from it.
 func (i *installation) runUntil(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(i.home, "bin", program), args...)
 	cmd.Env = []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
@@ -91,8 +90,8 @@ func (i *installation) runUntil(ctx context.Context, program string, args ...str
 	return cmd
 }
 
-// cache is the directory where our scripts keep what they get, also on macOS. Root's has
-// to be open to the user who runs the server.
+// cache returns the directory where our scripts keep programs, also on macOS. If root owns it, it has to be readable for the user that
+// runs the server.
 func cache() string {
 	if os.Geteuid() == 0 {
 		return "/var/cache/tierlock"

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// program is what a server runs.
+// program is the PostgreSQL of one server, with its configuration.
 type program struct {
 	*cluster
 	dir    string
@@ -23,8 +23,8 @@ type program struct {
 
 func (p *program) data() string { return filepath.Join(p.dir, "data") }
 
-// Command writes the configuration and returns the server to run. A primary whose place
-// another one has taken becomes a standby, with the data of that one.
+// Command writes the configuration and returns the server to run. A primary that was replaced becomes a standby, with the data of the new
+// primary.
 func (p *program) Command() (*exec.Cmd, error) {
 	if err := p.prepare(); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (p *program) Command() (*exec.Cmd, error) {
 	return postgres, nil
 }
 
-// prepare sees to it that there are data, and that they say whether this is a standby.
+// prepare creates the data if necessary, and writes whether this is a standby.
 func (p *program) prepare() error {
 	_, err := os.Stat(p.data())
 	if os.IsNotExist(err) {
@@ -53,7 +53,7 @@ func (p *program) prepare() error {
 	return nil
 }
 
-// standby is the file that makes a server one.
+// standby is the path of the file that makes a server a standby.
 func (p *program) standby() string { return filepath.Join(p.data(), "standby.signal") }
 
 func (p *program) stand() error {
@@ -66,7 +66,7 @@ func (p *program) stand() error {
 	return p.owner.gets(p.standby())
 }
 
-// follow takes the primary's data in place of its own.
+// follow replaces the server's data by those of the primary.
 func (p *program) follow() error {
 	if err := os.RemoveAll(p.data()); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (p *program) configure() error {
 		"max_connections = 300",
 		"shared_buffers = '16MB'",
 		"jit = off",
-		// Nothing of a server that was killed is to stay in memory.
+		// No shared memory of a killed server may stay.
 		"dynamic_shared_memory_type = mmap",
 		"wal_keep_size = '512MB'",
 		"wal_retrieve_retry_interval = '100ms'",
@@ -115,8 +115,8 @@ func (p *program) configure() error {
 	return p.owner.gets(conf)
 }
 
-// Sockets in a member's own directory: the one it listens to itself, which standbys take,
-// and one for each of the others, behind which is the network.
+// A member has sockets in its own directory: the one on which it listens, which standbys also expect, and one for each other member,
+// which leads to the network.
 func (p *program) ownSocket() string {
 	_, port, _ := net.SplitHostPort(p.addr)
 	return filepath.Join(p.dir, ".s.PGSQL."+port)
@@ -124,8 +124,8 @@ func (p *program) ownSocket() string {
 
 func (p *program) socketTo(id int) string { return filepath.Join(p.dir, ".s.PGSQL."+strconv.Itoa(id)) }
 
-// removeSegment removes the one segment of shared memory by which servers on the same data
-// would find one another. What is left of a server says which it is.
+// removeSegment removes the segment of shared memory by which servers on the same data detect one another. A file that the killed server
+// has left identifies the segment.
 func removeSegment(dir string) error {
 	pidFile, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
 	if err != nil {

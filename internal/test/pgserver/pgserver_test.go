@@ -43,8 +43,7 @@ func TestPlainUserOwnsADatabase(t *testing.T) {
 	need.That(t, "no table, or a superuser", strings.HasSuffix(need.Get(ask(t, pgserver.PlainURL(s.Addr()), query))(t), "f"))
 }
 
-// A backend is a process of its own: a session that is open when the server is paused has
-// to be mute, too.
+// Each session has a server process of its own, which must not answer either while the server is paused.
 func TestPausedServerIsMuteUntilResumed(t *testing.T) {
 	t.Parallel()
 	s := childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true})
@@ -77,7 +76,7 @@ func TestNothingIsLeftOfAPausedServerThatIsKilled(t *testing.T) {
 	s := childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true})
 	need.OK(t, s.Pause())
 	s.Kill()
-	// It would say that its shared memory is still in use.
+	// Otherwise the restart would fail, because shared memory is still in use.
 	need.OK(t, s.Restart(t.Context()))
 }
 

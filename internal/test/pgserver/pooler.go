@@ -14,14 +14,14 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// ErrNoPooler means that this machine has no PgBouncer; the text says how to get one.
+// ErrNoPooler means that this machine has no PgBouncer; the text says how to install it.
 const ErrNoPooler = child.Missing(`pgserver: no PgBouncer on this machine; one of these gets you one:
   scripts/get-pgbouncer.sh, or make postgresql-server
   apt-get install -y pgbouncer
   brew install pgbouncer`)
 
-// StartPooler starts a PgBouncer in front of the server at addr, and returns once it serves. Mode is session, transaction or
-// statement. Settings are further lines of its configuration. It is reached as the server is.
+// StartPooler starts a PgBouncer in front of the server at addr, and returns once it serves requests. Mode is session, transaction or
+// statement. Settings are further lines of its configuration. Clients connect to it as they would to the server.
 func StartPooler(ctx context.Context, addr, mode string, settings ...string) (*Server, error) {
 	path, err := findPooler()
 	if err != nil {
@@ -47,12 +47,12 @@ func StartPooler(ctx context.Context, addr, mode string, settings ...string) (*S
 
 var poolers = child.Kind{Package: "pgserver", Taken: "Address already in use"}
 
-// findPooler looks on $PATH, where Debian has it, and for what scripts/get-pgbouncer.sh got.
+// findPooler looks on $PATH, where Debian installs it, and for the one that scripts/get-pgbouncer.sh has installed.
 func findPooler() (string, error) {
 	return child.Find("", ErrNoPooler, "pgbouncer", "/usr/sbin/pgbouncer", filepath.Join(cache(), "pgbouncer", "pgbouncer"))
 }
 
-// pooler is what a PgBouncer runs.
+// pooler is a PgBouncer with its configuration.
 type pooler struct {
 	owner        owner
 	path, dir    string
@@ -94,7 +94,7 @@ pool_mode = %s
 
 func (p *pooler) pidFile() string { return filepath.Join(p.dir, "pid") }
 
-// Serves is true once it has written its pid, after it has begun to listen.
+// Serves returns true once the program has written its pid, which it does after it has begun to listen.
 func (p *pooler) Serves() bool {
 	if text, err := os.ReadFile(p.pidFile()); err != nil || len(text) == 0 {
 		return false
@@ -110,7 +110,7 @@ func (p *pooler) Serves() bool {
 // Mode is "standalone".
 func (p *pooler) Mode() (string, error) { return "standalone", nil }
 
-// Version is the release that the program says it has.
+// Version returns the release that the program prints.
 func (p *pooler) Version() (string, error) {
 	out, err := exec.Command(p.path, "--version").Output()
 	version, _, _ := strings.Cut(strings.TrimPrefix(string(out), "PgBouncer "), "\n")

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// patience bounds one question; a paused server accepts it and never answers.
+// patience bounds each query, since a paused server accepts it and never answers.
 const patience = time.Second
 
-// Serves asks for the directory, because a stranger is not in ours. A server that still
-// reads its data does not serve.
+// Serves checks the server's directory, which another program at the address would not have. A server that still loads its data does not
+// serve requests.
 func (p *program) Serves() bool {
 	answer, err := Ask(p.addr, "CONFIG", "GET", "dir")
 	return err == nil && len(answer) == 2 && answer[1] == p.dir && p.loaded()
@@ -27,8 +27,7 @@ func (p *program) loaded() bool {
 	return err == nil && len(answer) == 1 && strings.Contains(answer[0], "\nloading:0\r")
 }
 
-// Mode is "leader" or "follower"; an error if the server does not answer, or follows
-// nobody that it hears.
+// Mode returns "leader" or "follower"; an error if the server does not answer, or is a replica without a connection to its primary.
 func (p *program) Mode() (string, error) {
 	role, err := Ask(p.addr, "ROLE")
 	switch {
@@ -42,7 +41,7 @@ func (p *program) Mode() (string, error) {
 	return "", fmt.Errorf("redisserver: %s: not in touch with its primary", p.addr)
 }
 
-// Version is the server's release, such as "7.0.15"; an error if it does not answer.
+// Version returns the server's release, such as "7.0.15"; an error if it does not answer.
 func (p *program) Version() (string, error) {
 	info, err := Ask(p.addr, "INFO", "server")
 	if err != nil {
@@ -56,8 +55,8 @@ func (p *program) Version() (string, error) {
 	return "", fmt.Errorf("redisserver: %s does not say its version", p.addr)
 }
 
-// Ask sends one command on a connection of its own and returns the strings and numbers of
-// the answer, those of nested arrays in order.
+// Ask sends one command on a connection of its own, and returns the strings and numbers of the answer. Nested arrays are flattened in
+// order.
 func Ask(addr string, command ...string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -12,18 +12,17 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// Cluster is a Redis Cluster: primaries, which have an equal part of the slots each, and as many
-// replicas, one of each. A replica replaces a primary when it is told to, or when that is gone for long.
+// Cluster is a Redis Cluster: primaries, which have an equal number of slots, and one replica of each. A replica replaces its primary by
+// Promote, or when the primary has been gone for long.
 type Cluster struct {
 	*child.Ensemble
 	shards int
 }
 
-// slots is how many a cluster has.
+// slots is the number of slots of a cluster.
 const slots = 16384
 
-// StartCluster returns once all members agree that the cluster serves, and the replicas are in touch.
-// Errors are those of [Start].
+// StartCluster returns once all members agree that the cluster is ready, and the replicas are connected. Errors are those of [Start].
 func StartCluster(ctx context.Context, shards int, cfg Config) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -51,7 +50,7 @@ func (c *Cluster) form(ctx context.Context) error {
 				return err
 			}
 		}
-		// Two that have the same epoch would have to settle who keeps it.
+		// Two members with the same epoch would first have to settle which one keeps it.
 		if _, err := Ask(s.Addr(), "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
@@ -78,7 +77,7 @@ func (c *Cluster) form(ctx context.Context) error {
 	return c.await(ctx, "cluster_state:ok\r")
 }
 
-// await waits until each member says so of the cluster.
+// await waits until each member reports word about the cluster.
 func (c *Cluster) await(ctx context.Context, word string) error {
 	var last string
 	err := child.Until(ctx, func() bool {
@@ -97,11 +96,11 @@ func (c *Cluster) await(ctx context.Context, word string) error {
 	return nil
 }
 
-// Replica is at first that of the i-th primary, which is the i-th member.
+// Replica returns the replica that at first belongs to the i-th primary, which is the i-th member.
 func (c *Cluster) Replica(i int) *Server { return c.Members[c.shards+i] }
 
-// Promote has a replica take over from its primary, which learns of it if it lives. The others are not asked:
-// their votes depend on who has heard of what, and are not repeated for a minute.
+// Promote makes a replica take over from its primary, which learns of it if it is alive. It does not ask the other primaries: whether
+// they vote depends on what they know of the failure, and votes are not repeated for a minute.
 func (c *Cluster) Promote(ctx context.Context, replica *Server) error {
 	if _, err := Ask(replica.Addr(), "CLUSTER", "FAILOVER", "TAKEOVER"); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// Ensemble is a primary, at first the first member, and its replicas. It takes this
-// process to carry their words: an ensemble ends with it.
+// Ensemble is a primary, at first the first member, and its replicas. This process carries the traffic between them, so an ensemble ends
+// with it.
 type Ensemble struct {
 	*child.Ensemble
 	programs []*program
@@ -22,8 +22,8 @@ type Ensemble struct {
 
 var kind = child.Kind{Package: "redisserver", Taken: "Address already in use"}
 
-// StartEnsemble starts a primary and n-1 replicas, and returns once each of them serves
-// and the replicas have what the primary has. Errors are those of [Start].
+// StartEnsemble starts a primary and n-1 replicas, and returns once each of them serves requests and the replicas have the primary's
+// data. Errors are those of [Start].
 func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	e, err := start(ctx, n, cfg)
 	if err != nil {
@@ -35,7 +35,7 @@ func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	return e, nil
 }
 
-// start returns once each of n servers serves.
+// start returns once each of n servers serves requests.
 func start(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	redis, err := find()
 	if err != nil {
@@ -83,7 +83,7 @@ func (e *Ensemble) build(redis string, n int, cfg Config) (_ *child.Ensemble, er
 	return members, nil
 }
 
-// connect lays a way from one member to each of the others and has it follow the first.
+// connect connects one member with each of the others, and makes it follow the first one.
 func (e *Ensemble) connect(network *child.Network, p *program) error {
 	for i, other := range e.programs {
 		if other == p {
@@ -106,10 +106,9 @@ func (e *Ensemble) connect(network *child.Network, p *program) error {
 	return nil
 }
 
-// Promote makes member the primary, whatever the one before it does, and has the others
-// that are in touch follow it. Who is isolated learns of it from [Ensemble.Heal], who is
-// dead when it restarts, and who is paused not before another Heal: until then two
-// servers take themselves for the primary.
+// Promote makes member the primary, whatever the old one does, and makes the other connected members follow it. An isolated member
+// follows it from [Ensemble.Heal] on, a dead one from its restart on, and a paused one from the next Heal on. Until then two servers
+// regard themselves as the primary.
 func (e *Ensemble) Promote(member *Server) error {
 	leader := member.Program.(*program)
 	leader.follow = nil
@@ -125,8 +124,8 @@ func (e *Ensemble) Promote(member *Server) error {
 	return nil
 }
 
-// tell has everybody who is in touch follow its leader. Who is dead learns of it when it
-// restarts; who does not answer, as on a busy machine, is asked again for a while.
+// tell makes all connected members follow their leader. A dead member follows from its restart on. A member that does not answer, as on a
+// busy machine, is asked again for a while.
 func (e *Ensemble) tell() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	defer cancel()
@@ -143,14 +142,14 @@ func (e *Ensemble) tell() {
 	}
 }
 
-// Isolate is [child.Ensemble.Isolate]. Nobody tells member of a new primary until Heal.
+// Isolate is [child.Ensemble.Isolate]. Until Heal, member does not learn of a new primary.
 func (e *Ensemble) Isolate(member *Server) {
 	e.isolated[member.Program.(*program)] = true
 	e.Ensemble.Isolate(member)
 }
 
-// Heal puts all members in touch again. A primary that was replaced meanwhile follows the
-// one that replaced it, and forgets what it took since.
+// Heal connects all members again. A primary that was replaced meanwhile follows the new one, and discards the writes that it has
+// accepted since.
 func (e *Ensemble) Heal() {
 	leader := e.newest()
 	clear(e.isolated)
@@ -163,8 +162,8 @@ func (e *Ensemble) Heal() {
 	e.tell()
 }
 
-// newest is the primary that is not isolated; there is none if nobody was promoted in the
-// place of an isolated one, which then remains it.
+// newest returns the primary that is not isolated. It returns nil if no member was promoted in place of an isolated primary, which then
+// remains the primary.
 func (e *Ensemble) newest() *program {
 	var leader *program
 	for _, p := range e.programs {
@@ -175,8 +174,7 @@ func (e *Ensemble) newest() *program {
 	return leader
 }
 
-// Failover kills the primary, has a replica replace it, and starts the old one again as a
-// replica.
+// Failover kills the primary, promotes a replica, and starts the old one again as a replica.
 func (e *Ensemble) Failover(ctx context.Context) error {
 	leader, err := e.Leader(ctx)
 	if err != nil {
@@ -190,7 +188,7 @@ func (e *Ensemble) Failover(ctx context.Context) error {
 	return errors.Join(e.Promote(followers[0]), leader.Restart(ctx))
 }
 
-// Dial connects to the first of the servers that takes itself for a primary.
+// Dial connects to the first of the servers that regards itself as a primary.
 func Dial(ctx context.Context, addrs []string) (net.Conn, error) {
 	var errs []error
 	for _, addr := range addrs {

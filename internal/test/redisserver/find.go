@@ -2,15 +2,15 @@ package redisserver
 
 import "github.com/tierlock/tierlock/internal/test/child"
 
-// ErrNotFound means that this machine has no Redis; the text says how to get one.
+// ErrNotFound means that this machine has no Redis; the text says how to install it.
 const ErrNotFound = child.Missing(`redisserver: no Redis on this machine; one of these gets you one:
   scripts/get-redis.sh, or make redis-server
   apt-get install -y redis-server
   brew install redis
   set $REDIS_SERVER to the program`)
 
-// find looks for a redis-server: $REDIS_SERVER and nowhere else if that is set, otherwise
-// one on $PATH, otherwise what scripts/get-redis.sh got.
+// find looks for a redis-server: only $REDIS_SERVER if that is set, otherwise one on $PATH, otherwise the one that scripts/get-redis.sh
+// has installed.
 func find() (string, error) {
 	return child.Find("REDIS_SERVER", ErrNotFound, "redis-server", "valkey-server", child.Cached("redis", "redis-server"))
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// program is what a server runs.
+// program is the redis-server of one server, with its configuration.
 type program struct {
 	redis  string // the path of the program
 	cfg    Config

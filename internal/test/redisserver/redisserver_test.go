@@ -61,7 +61,7 @@ func put(t *testing.T, s *redisserver.Server, key, value string) {
 	need.Get(redisserver.Ask(s.Addr(), "SET", key, value))(t)
 }
 
-// get is "" where there is nothing.
+// get returns a value, "" if the key does not exist.
 func get(s *redisserver.Server, key string) string {
 	answer, err := redisserver.Ask(s.Addr(), "GET", key)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Serve runs a server of a store on its usual port, on the loopback, until it is interrupted, to try things with. What is written to
-// it goes with it.
+// Serve runs a server of a store on its usual port of the loopback, until it is interrupted. It is for trying things out. Its data is
+// removed at the end.
 //
 //	go run ./internal/test/serve redis
 package main
@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) error {
 	return server.Stop()
 }
 
-// start starts a server of store, and says by which URL the command finds it.
+// start starts a server of a store, and returns the URL for the command.
 func start(ctx context.Context, store string, port int) (server *child.Server, url string, err error) {
 	addr := fmt.Sprint("127.0.0.1:", port)
 	switch store {

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// On another port than the usual one, where somebody else may serve.
+// The test uses another port than the usual one, on which another server may be running.
 func TestStoreServesWhereItIsTold(t *testing.T) {
 	for store := range usual {
 		t.Run(store, func(t *testing.T) {

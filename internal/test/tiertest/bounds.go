@@ -43,7 +43,7 @@ func boundedWhenFrozen(s *scene) {
 	s.none()
 }
 
-// bounded has a store that answers nothing to p, which has h, and to the waiter r.
+// bounded checks calls while the store answers nothing to p, which has h, and to the waiter r.
 func (s *scene) bounded(p *proc, h *hold, r *request) {
 	for _, r := range []*request{r, p.begin(p.claim.Acquire), p.begin(p.claim.TryAcquire)} {
 		s.settled()
@@ -77,7 +77,7 @@ func unreachable(s *scene) {
 	s.none()
 }
 
-// boundedAtEachMessage has each message of a call wait for its caller to leave.
+// boundedAtEachMessage makes the caller of each call leave at each message of the call.
 func boundedAtEachMessage(s *scene) {
 	p := s.victim()
 	s.needs(p.Messages != nil, "hold a message up")
@@ -203,8 +203,8 @@ var closePromises = []promise{
 	{name: "release-once", text: "A grant is given up once, and is gone when Release returns", test: givenUpOnce},
 }
 
-// leavesNoGoroutine plays a scene, and looks at goroutines again if some are left: they may be those of a harness that has just
-// connected anew.
+// leavesNoGoroutine runs play and counts goroutines. If some are left, it runs once more, since they may belong to a harness that has
+// just connected again.
 func (s *scene) leavesNoGoroutine(play func(a, b *proc)) {
 	var left error
 	for range 3 {
@@ -274,7 +274,7 @@ func (s *scene) closed(name string, p *proc, call func(context.Context) (second.
 	})
 }
 
-// delay has every message to p come late, and returns how late.
+// delay delays every message to p, and returns by how much.
 func (s *scene) delay(p *proc) time.Duration {
 	if p.Messages == nil {
 		return 0

@@ -23,7 +23,7 @@ var breakPromises = []promise{
 	{name: "break-permits-lost", text: "… also if any message to the process that breaks is lost", test: permitsBrokenOverLostMessages},
 }
 
-// breaks breaks a lock or permits with a token.
+// breaks breaks the lock, or the permits, with a token.
 func (s *scene) breaks(by interface {
 	Break(ctx context.Context, token int64) error
 }, token int64, want ...error,
@@ -50,7 +50,7 @@ func (t *taker) breaks(token int64, want ...error) {
 	t.scene.breaks(t.store, token, want...)
 }
 
-// awaitBroken checks that a holder knows that it was broken, as if an operator had removed it.
+// awaitBroken checks that a holder learns of the Break, as if an operator had removed its contender.
 func (s *scene) awaitBroken(h *hold) {
 	s.Helper()
 	s.awaitRemoval(h)
@@ -117,7 +117,7 @@ func brokenOverLostMessages(s *scene) {
 		next := waiting.granted()
 		s.awaitBroken(h)
 		s.settled()
-		s.release(next) // nobody has broken it instead
+		s.release(next) // it was not broken instead
 		s.none()
 	})
 }
@@ -161,7 +161,7 @@ func breakEnds(s *scene) {
 	}
 }
 
-// releasesLost checks that the release of a hold that was broken says so.
+// releasesLost checks that the release of a broken hold returns its loss.
 func (s *scene) releasesLost(h *hold) {
 	s.Helper()
 	if err := h.Release(); !errors.Is(err, second.ErrLost) {
@@ -223,7 +223,7 @@ func permitsBroken(s *scene) {
 	s.none()
 }
 
-// awaitPermitsBroken checks that a holder knows that permits were broken, and releases them.
+// awaitPermitsBroken checks that a holder learns that its permits were broken, and releases them.
 func (s *scene) awaitPermitsBroken(p *portion, broken []second.Permit) {
 	s.Helper()
 	for _, one := range broken {
@@ -247,7 +247,7 @@ func permitsBrokenOverLostMessages(s *scene) {
 		breaker.breaks(token, nil)
 		next := waiting.granted()
 		s.settled()
-		s.giveAll(next) // nobody has broken these instead
+		s.giveAll(next) // they were not broken instead
 		if err := holder.store.Release(broken); !errors.Is(err, second.ErrLost) {
 			s.Errorf("Release of permits that were broken: %v, want ErrLost", err)
 		}

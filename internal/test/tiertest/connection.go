@@ -13,7 +13,7 @@ var connectionPromises = []promise{
 		"ends, and when it is back", test: connectionIsTold},
 }
 
-// A record is what was told of a connection.
+// A record has the events of a connection.
 type record struct {
 	mu     sync.Mutex // guards the fields below
 	states []second.ConnectionState

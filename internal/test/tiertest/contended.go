@@ -11,7 +11,7 @@ var contendedPromises = []promise{
 	{name: "uncontended", text: "A holder hears of nobody where nobody waits", test: uncontended},
 }
 
-// news is by when a holder has heard of somebody who waits.
+// news is the time within which a holder has to learn of a waiter.
 func (s *scene) news() time.Duration { return s.lease() / 3 }
 
 func (s *scene) awaitContended(h *hold) {
@@ -68,11 +68,11 @@ func uncontended(s *scene) {
 	a, b := s.process(), s.process()
 	s.used(b)
 	h := a.acquire()
-	b.refused() // a try waits for nobody
+	b.refused() // a try does not wait
 	select {
 	case <-h.Contended().C():
 		s.Errorf("contended although nobody has come")
-	case <-time.After(s.Lease): // of which any part may be the time of a look
+	case <-time.After(s.Lease): // a periodic read may come at any time within it
 	}
 	if d := h.Contended().For(); d != 0 {
 		s.Errorf("contended for %v although nobody has come", d)

@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// What package tier promises on top of a second tier, by what that promises: a requeue is one write, a holder hears of others that
-// wait, and of its loss. So it is tested in virtual time on each kind of tier, and on one real store.
+// These are promises that package tier adds to those of a second tier: that a requeue is one write, and that a holder learns of waiters
+// and of its loss. They follow from those of the tier, so they are tested in virtual time on each kind of tier, and on one real store.
 var enginePromises = []promise{
 	{name: "hand-off", text: "A hand-off within a process costs no write", gate: true, alone: true, test: handOffIsFree},
 	{name: "strict", text: "A turn in strict order costs one write", gate: true, alone: true, test: strictTurnIsOneWrite},
@@ -43,7 +43,7 @@ func (s *scene) engineOf(p *proc, opts ...tier.Option) *engine {
 	return &engine{p, locks.Mutex(s.path)}
 }
 
-// A workshop is the section behind the lock, of all processes.
+// A workshop is the critical section of all processes.
 type workshop struct {
 	scene  *scene
 	inside atomic.Int32
@@ -53,7 +53,7 @@ type workshop struct {
 	tenures atomic.Int64           // how often another one has become that
 }
 
-// turn has a goroutine of a process do some work under the lock.
+// turn makes a goroutine of a process do some work under the lock.
 func (w *workshop) turn(ctx context.Context, e *engine, work time.Duration) error {
 	hold, err := e.mu.Acquire(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func (w *workshop) turn(ctx context.Context, e *engine, work time.Duration) erro
 	return hold.Release()
 }
 
-// crowd has so many goroutines of each process take so many turns each.
+// crowd makes a number of goroutines of each process do a number of turns each.
 func (w *workshop) crowd(engines []*engine, goroutines, turns int) {
 	ctx, cancel := context.WithTimeout(w.scene.Context(), 2*w.scene.patience())
 	defer cancel()
@@ -80,7 +80,7 @@ func (w *workshop) crowd(engines []*engine, goroutines, turns int) {
 		for range goroutines {
 			all.Go(func() {
 				for range turns {
-					// Long enough for the previous holder to queue again.
+					// The work is long enough for the previous holder to queue again.
 					if err := w.turn(ctx, e, w.scene.moment()/60); err != nil {
 						w.scene.Errorf("a turn: %v", err)
 						return
@@ -100,7 +100,7 @@ func handOffIsFree(s *scene) {
 	if err != nil {
 		s.Fatalf("Acquire: %v", err)
 	}
-	s.costs("200 turns in one process", 0, 200/10, func() { // on a busy machine, some find nobody who waits
+	s.costs("200 turns in one process", 0, 200/10, func() { // on a busy machine, some releases find no waiter
 		time.AfterFunc(2*s.moment(), func() { held.Release() })
 		w.crowd([]*engine{e}, 20, 10)
 		s.none()
@@ -173,7 +173,7 @@ func reentry(s *scene) {
 	s.none()
 }
 
-// budgetIsKept judges in how many tenures of the others the turn comes, and in virtual time how soon.
+// budgetIsKept checks after how many holds of other processes a waiting process gets the lock, and in virtual time also how soon.
 func budgetIsKept(s *scene) {
 	const ahead = 2
 	budget, section := s.moment(), s.moment()/30

@@ -1,18 +1,18 @@
-// Package tiertest is the suite that every second tier has to pass: what [second.Tier] promises, each promise a test.
+// Package tiertest is the suite that every second tier has to pass: each promise of [second.Tier] is a test.
 //
-// A tier's own tests bring a [Harness], which makes processes and troubles them, and call [Run]. What is promised is
-// judged by what several processes saw and by a look from outside, never by the word of the tier alone. At the end Run
-// logs the table of promises, which [Table.Record] keeps in a file.
+// A tier's own tests implement a [Harness], which starts processes and injects faults, and call [Run]. A promise is checked by what
+// several processes see, and by reads from outside of the library, never by the answers of one tier alone. At the end Run logs the table
+// of promises, which [Table.Record] writes to a file.
 //
 // # What to bring
 //
-// Dial and Left are needed in any case. For whatever else is nil, the promises that need it are reported as not
-// available. The store can be used by all tests, since each has a lock path of its own. A test that troubles the whole store,
-// counts writes or counts goroutines runs while no other does.
+// Dial and Left are always required. If another function is nil, the promises that need it are reported as not available. All tests use
+// the same store, since each has a lock path of its own. A test that disturbs the whole store, counts writes or counts goroutines runs
+// alone.
 //
-// The same suite runs in virtual time, in a bubble of testing/synctest, if the harness and all it talks to are made
-// there. Only then are short times judged exactly. On a machine that has other things to do, processes have leases that
-// do not run out meanwhile, but for those that are to lose one, and what is judged is what comes before what.
+// The same suite runs in virtual time, in a bubble of testing/synctest, if the harness and all that it uses are created there. Only then
+// are short times checked exactly. In real time, the machine may be busy. Processes that are not to lose their lease therefore have a
+// long one, and the tests check the order of events.
 package tiertest
 
 import (
@@ -22,60 +22,60 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// With runs test with a harness, until whose end everything belongs to t: in a bubble, if time is to be virtual.
+// With runs test with a harness. Everything belongs to t until test returns. If time is to be virtual, it does so in a bubble.
 type With func(t *testing.T, test func(*testing.T, Harness))
 
-// A Harness is a store, and what can be done to it.
+// A Harness is a store, and the ways to disturb it.
 type Harness struct {
-	// Lease is for how long the store keeps what a silent process has: a session timeout, a time to live. It is the
-	// lease of processes whose end is waited for, a few seconds at most. The store may take as long again, since a server
-	// that takes over may begin anew.
+	// Lease is how long the store keeps the contenders of a silent process: a session timeout, or a time to live. It is the lease of
+	// processes whose expiry a test waits for, and should be a few seconds at most. The store may take twice as long, since a server that
+	// takes over may start counting again.
 	Lease time.Duration
-	// Virtual says that time is: then no machine is slow, and all processes have that lease.
+	// Virtual says that time is virtual: no machine is slow then, and all processes have that lease.
 	Virtual bool
-	// Gate has the promises of the gate tested in real time, too. They follow from those of the tier, so one store is enough.
+	// Gate makes the suite test the promises of the gate in real time, too. They follow from those of the tier, so one store is enough.
 	Gate bool
-	// Unpromised are the promises that the tier does not make, by the names of their tests, and why. The suite shows that
-	// they are not kept.
+	// Unpromised are promises that the tier does not make, by the names of their tests, with the reasons. The suite shows that these
+	// promises are broken.
 	Unpromised map[string]string
 	// Dial starts a process with that lease: a tier with a connection of its own. The suite closes it.
 	Dial func(testing.TB, time.Duration) *Process
-	// Left is how many contenders there are for the lock at path, seen from outside the library, by a read that sees all
-	// writes before it. It may be anything below zero while the store does not answer.
+	// Left returns how many contenders the lock at path has, by a read outside of the library that sees all earlier writes. While the store
+	// does not answer, it returns a negative number.
 	Left func(path string) int
-	// LeftPermits is Left for the semaphore at path: one for each that waits, and at least one for each that has permits. It is
-	// not needed of a tier whose Semaphore wraps [errors.ErrUnsupported].
+	// LeftPermits is Left for the semaphore at path: it counts one for each waiter, and at least one for each holder of permits. A tier
+	// whose Semaphore wraps [errors.ErrUnsupported] does not need it.
 	LeftPermits func(path string) int
 
-	// Writes is how many durable writes the processes of this harness have made, without those that keep their sessions.
+	// Writes returns how many durable writes the processes of this harness have made, without those that keep their sessions.
 	Writes func() int64
 	// Remove deletes the i-th contender at path, from 0 for the holder, as an operator would.
 	Remove func(path string, i int)
-	// Freeze stops the store, which keeps connections and answers nobody, until thaw.
+	// Freeze stops the store until thaw: connections stay open, but get no answers.
 	Freeze func() (thaw func())
-	// Failover has another server take over, and returns when it serves.
+	// Failover makes another server take over, and returns when it serves requests.
 	Failover func()
-	// Forgets says that the server that takes over may not know all that the one before has granted.
+	// Forgets says that the server that takes over may not know all earlier grants.
 	Forgets bool
-	// Restart ends the store and starts it on the same data, and returns when it serves.
+	// Restart stops the store and starts it on the same data, and returns when it serves requests.
 	Restart func()
 }
 
-// A Process is the tier of one process, and what can be done to that process alone.
+// A Process is the tier of one process, and the ways to disturb that process alone.
 type Process struct {
 	second.Tier
 
-	// Cut keeps everything from getting through between the process and the store, and tells neither, until heal.
+	// Cut blocks all traffic between the process and the store, without an error on either side, until heal.
 	Cut func() (heal func())
-	// Kill ends the process, which says nothing to the store any more. The tier is closed when it returns.
+	// Kill ends the process without a message to the store. The tier is closed when it returns.
 	Kill func()
-	// Messages has hook see each message to the process before that does: the answer to a request that was executed, or
-	// an event; none of those that keep a session. One for which hook returns true is lost, as the transport loses
-	// messages: with its connection, if that is a stream. The hook may be called concurrently, and may wait. Nil ends it.
+	// Messages calls hook for each message to the process before the process gets it: an answer to a request that was executed, or an event.
+	// It leaves out messages that keep a session. If hook returns true, the message is lost as its transport would lose it: together with
+	// its connection, if that is a stream. The hook may be called concurrently, and may block. A nil hook ends this.
 	Messages func(hook func() (lose bool))
-	// Blind does to the process what a stop does: no timer tells it of the end of the lease of a grant. Only who looks
-	// at the clock knows.
+	// Blind has the effect of a stopped process: no timer reports the end of the lease of a grant. Only a caller that checks the clock sees
+	// it.
 	Blind func(second.Grant)
-	// Sleep has the machine of the process, as the clock of a grant's lease sees it, sleep for so long. It needs Blind.
+	// Sleep makes the machine of the process sleep for a time, as the clock of a grant's lease sees it. It requires Blind.
 	Sleep func(second.Grant, time.Duration)
 }

@@ -61,8 +61,8 @@ func readersCutOff(s *scene) {
 	s.none()
 }
 
-// The store goes on as soon as the loss is known: it may still have the contender. It may take as long as the lease to freeze
-// it: then the lock is lost when it is.
+// The store continues as soon as the loss is known, and may still have the contender. If freezing takes as long as the lease, the lock
+// may be lost by then.
 func frozen(s *scene) {
 	s.needs(s.Freeze != nil, "freeze the store")
 	a, b := s.victim(), s.process()
@@ -90,8 +90,8 @@ func frozen(s *scene) {
 	s.none()
 }
 
-// awaitLoss waits until h is lost, which has to be before its lease is over, that was renewed before it was struck, and
-// before anybody else holds.
+// awaitLoss waits until h is lost. That has to be before the end of the lease, which was last renewed before struck, and before any other
+// process holds the lock.
 func (s *scene) awaitLoss(h *hold, struck time.Time, other *request) {
 	s.Helper()
 	select {
@@ -157,7 +157,7 @@ func stopped(s *scene) {
 	s.none()
 }
 
-// The store goes on meanwhile, but for the holder no timer has fired: they stand still, too.
+// The store continues meanwhile, but no timer of the holder has fired, because timers stand still during a sleep, too.
 func slept(s *scene) {
 	a, b := s.victim(), s.process()
 	s.needs(a.Sleep != nil, "put a machine to sleep")
@@ -195,7 +195,7 @@ func removed(s *scene) {
 	s.none()
 }
 
-// noLoss has grants end in each way, when whatever watches them has begun. What comes of that late is judged at the end.
+// noLoss makes grants end in each way, after whatever watches them has begun. Late effects are checked at the end.
 func noLoss(s *scene) {
 	a, b := s.process(), s.process()
 	h := a.acquire()
@@ -228,14 +228,14 @@ func noLoss(s *scene) {
 	s.none()
 }
 
-// listen has a holder ask for all that it can be told.
+// listen makes a holder listen to all its signals.
 func (s *scene) listen(h *hold) {
 	h.Contended().C()
 	h.RevokeRequested()
 	s.settled()
 }
 
-// keep releases a grant that is not lost, before or meanwhile.
+// keep releases a grant that is not lost, before or during the release.
 func (s *scene) keep(h *hold) {
 	s.Helper()
 	s.release(h)
@@ -273,7 +273,7 @@ func foundByRequeue(s *scene) {
 	s.none()
 }
 
-// awaitRemoval waits until a holder knows that its contender was removed, and releases the grant.
+// awaitRemoval waits until a holder learns that its contender was removed, and releases the grant.
 func (s *scene) awaitRemoval(h *hold) {
 	s.Helper()
 	select {
@@ -333,7 +333,7 @@ func tokensGrowOverRestart(s *scene) {
 	s.tokensGrowOver(s.Restart)
 }
 
-// tokensGrowOver has a holder, who may lose the lock over it, a waiter, and those who come later.
+// tokensGrowOver checks tokens across a fault, with a holder, which may lose the lock, a waiter, and later contenders.
 func (s *scene) tokensGrowOver(strike func()) {
 	a, b := s.victim(), s.victim()
 	h := a.acquire()

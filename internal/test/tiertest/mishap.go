@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// A mishap is what happens at a message to a process.
+// A mishap is a fault that happens at a message to a process.
 type mishap struct {
 	name         string
 	cancel, lose bool   // the call's context ends; the message is lost
@@ -22,8 +22,8 @@ var (
 // manyMessages is more than any call needs.
 const manyMessages = 60
 
-// each plays a scene again and again: for n = 1, 2, … the n-th message to p meets the mishap, until a run needs no more
-// messages than that. The context that play gets is the one that may end.
+// each runs play again and again: for n = 1, 2, … the fault happens at the n-th message to p, until a run has fewer messages than that.
+// The context that play gets may end early, if the fault says so.
 func (s *scene) each(p *proc, m mishap, play func(ctx context.Context)) {
 	s.Helper()
 	s.needs(p.Messages != nil, "lose a message")
@@ -35,7 +35,7 @@ func (s *scene) each(p *proc, m mishap, play func(ctx context.Context)) {
 	}
 }
 
-// meets plays the scene once, and reports whether there was an n-th message.
+// meets runs play once, and reports whether there was an n-th message.
 func (s *scene) meets(p *proc, m mishap, n int64, play func(context.Context)) bool {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())

@@ -28,7 +28,7 @@ func anotherNumber(s *scene) {
 	s.none()
 }
 
-// has checks how many permits there are as far as the process knows.
+// has checks the number of permits that the process knows.
 func (t *taker) has(permits int) {
 	t.scene.Helper()
 	if got := t.store.Permits(); got != permits {
@@ -44,7 +44,7 @@ func (t *taker) never(k int) {
 	}
 }
 
-// tooMany checks that a call ends because it asks for more permits than there are.
+// tooMany checks that a call fails because it asks for more permits than there are.
 func (r *taking) tooMany() {
 	r.scene.Helper()
 	if r.end(); !errors.Is(r.err, second.ErrTooManyPermits) {

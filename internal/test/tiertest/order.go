@@ -51,8 +51,8 @@ func wakeUp(s *scene) {
 	})
 }
 
-// wakesUp has a holder give up at each message to one who waits, and once none comes any more. Begin says how the holder does, and the
-// call of the other one, and what becomes of that.
+// wakesUp makes a holder release at each message to a waiter, and once when no more messages come. begin starts the holder and the call
+// of the waiter, and returns that call and a function that checks its end.
 func (s *scene) wakesUp(p *proc, begin func(ctx context.Context, release chan<- func()) (*call, func())) {
 	s.Helper()
 	release := make(chan func(), 1) // of the present holder
@@ -91,7 +91,7 @@ func (s *scene) look(contenders func(context.Context) ([]second.Contender, error
 	return queue
 }
 
-// sees waits until the process sees so many contenders: its server may learn late of what others have written.
+// sees waits until the process sees a number of contenders: its server may lag behind.
 func (p *proc) sees(contenders int) (queue []second.Contender) {
 	p.scene.Helper()
 	p.scene.await(fmt.Sprint(contenders, " contenders are seen"), p.scene.news(), func() bool {
@@ -145,7 +145,7 @@ func inOrder(s *scene) {
 	s.none()
 }
 
-// Who is seen in the queue is the next, whatever the others do.
+// The contender that is next in the queue gets the lock next, whatever the others do.
 func nobodyOvertakes(s *scene) {
 	p := s.processes(4)
 	h := p[0].acquire()
@@ -235,12 +235,12 @@ func requeueGoesToTheTail(s *scene) {
 	s.none()
 }
 
-// awaitRelease begins to wait for the end of a grant that a requeue will give up.
+// awaitRelease starts to wait for the end of a grant that a requeue will give up.
 func (s *scene) awaitRelease(h *hold) *request {
 	return s.begin(s.Context(), func(context.Context) (second.Grant, error) { return nil, orNothing(h.released(h.AwaitRelease())) })
 }
 
-// succeeded checks how a call ends that grants nothing.
+// succeeded checks the end of a call that grants nothing.
 func (r *request) succeeded(call string) {
 	r.scene.Helper()
 	if r.end(); !errors.Is(r.err, errNothing) {
@@ -248,7 +248,7 @@ func (r *request) succeeded(call string) {
 	}
 }
 
-// errNothing stands for no error of such a call.
+// errNothing is the result of such a call if it has no error.
 var errNothing = errors.New("nothing is granted")
 
 func orNothing(err error) error {
@@ -268,8 +268,7 @@ func requeueGivesUp(s *scene) {
 	}
 }
 
-// givesUp has a requeue, which may fail, and b wait for the lock. The end of the old grant can be awaited from the
-// beginning.
+// givesUp makes a requeue, which may fail, and b wait for the lock. The end of the old grant can be awaited from the start.
 func (s *scene) givesUp(ctx context.Context, a, b *proc) {
 	s.Helper()
 	old := a.acquire()

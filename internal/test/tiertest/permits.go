@@ -43,7 +43,7 @@ var permitPromises = []promise{
 		test: permitsThroughTheGate},
 }
 
-// neverMoreThanThereAre leaves it to the book to tell.
+// neverMoreThanThereAre only takes permits; the oracle checks their number.
 func neverMoreThanThereAre(s *scene) {
 	const total, turns = 5, 10
 	var all sync.WaitGroup
@@ -167,7 +167,7 @@ func permitsWakeUp(s *scene) {
 	})
 }
 
-// demandThatShrinks is of k permits, and of fewer from when it is told to be.
+// demandThatShrinks returns a demand of k permits, which becomes one of fewer when shrink is called.
 func demandThatShrinks(k, fewer int) (d *second.Demand, shrink func()) {
 	var wanted atomic.Pointer[second.Demand]
 	wanted.Store(demand(k))
@@ -214,13 +214,13 @@ func tryPermits(s *scene) {
 	s.none()
 }
 
-// look returns those who have permits, and those who wait, as the process sees them.
+// look returns the holders and the waiters, as the process sees them.
 func (t *taker) look() []second.Contender {
 	t.scene.Helper()
 	return t.scene.look(t.store.Contenders)
 }
 
-// sees waits until the process sees those who have so many permits each, and 0 for each who waits.
+// sees waits until the process sees contenders with these numbers of permits, 0 for each waiter.
 func (t *taker) sees(want ...int) (all []second.Contender) {
 	t.scene.Helper()
 	var got []int
@@ -338,7 +338,7 @@ func permitTokens(s *scene) {
 	}
 }
 
-// permitsThroughTheGate has others want one permit for as long as somebody wants all.
+// permitsThroughTheGate makes other processes want one permit for as long as one process wants all.
 func permitsThroughTheGate(s *scene) {
 	const total, turns = 4, 5
 	ctx, cancel := context.WithTimeout(s.Context(), 2*s.patience())
@@ -458,8 +458,8 @@ func permitsStopped(s *scene) {
 	s.none()
 }
 
-// awaitPermitLoss waits until p is lost, which has to be before its lease is over, that was renewed before it was struck, and
-// before anybody else has it.
+// awaitPermitLoss waits until p is lost. That has to be before the end of the lease, which was last renewed before struck, and before any
+// other process has the permits.
 func (s *scene) awaitPermitLoss(p *portion, struck time.Time, other *taking) {
 	s.Helper()
 	select {
@@ -524,7 +524,7 @@ func permitsOverRestart(s *scene) {
 	s.permitsOver(a, b, s.Restart)
 }
 
-// permitsOver has one with permits, who may lose them over it, a waiter, and those who come later.
+// permitsOver checks permits across a fault, with a holder, which may lose them, a waiter, and later contenders.
 func (s *scene) permitsOver(a, b *taker, strike func()) {
 	letGo := func(p *portion) {
 		s.Helper()
@@ -596,7 +596,7 @@ func noPermitsLeftByCancelled(s *scene) {
 			s.giveAll(held, holder.take(2))
 			s.none()
 		})
-		s.each(p.proc, m, func(ctx context.Context) { // somebody waits behind it
+		s.each(p.proc, m, func(ctx context.Context) { // another process waits behind it
 			held := holder.take(1)
 			r := p.acquire(ctx, 3)
 			s.settled()
@@ -719,8 +719,7 @@ var permitCostPromises = []promise{
 func permitsInFewWrites(s *scene) { s.permitsCost(2, 2) }
 func permitsInOneWrite(s *scene)  { s.permitsCost(1, 1) }
 
-// permitsCost checks how many writes it takes at most to acquire permits, and for those of one process to go to another one that
-// waits.
+// permitsCost checks the most writes that it takes to acquire permits, and to transfer those of one process to a waiting one.
 func (s *scene) permitsCost(acquire, handOver int64) {
 	a, b := s.process().of(10), s.process().of(10)
 	s.usedPermits(a)
@@ -775,7 +774,7 @@ func permitsAreHandedOn(s *scene) {
 	if err != nil {
 		s.Fatalf("Acquire: %v", err)
 	}
-	s.costs("turns in one process", 0, goroutines*turns/10, func() { // on a busy machine, some find nobody who waits
+	s.costs("turns in one process", 0, goroutines*turns/10, func() { // on a busy machine, some releases find no waiter
 		time.AfterFunc(2*s.moment(), func() { held.Release() })
 		var all sync.WaitGroup
 		for range goroutines {

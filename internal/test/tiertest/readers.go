@@ -111,7 +111,7 @@ func requeueInEachMode(s *scene) {
 			h = again.granted()
 			if to == second.Reading {
 				s.release(reader.granted())
-				h = a.as(to).requeue(s.Context(), h).granted() // nobody is ahead
+				h = a.as(to).requeue(s.Context(), h).granted() // no contender is ahead
 				s.release(h)
 			} else {
 				s.wait(reader)
@@ -123,7 +123,7 @@ func requeueInEachMode(s *scene) {
 	}
 }
 
-// tokensOfEachMode has processes queue in all modes at once; the book tells.
+// tokensOfEachMode makes processes queue in all modes at once; the oracle checks the tokens.
 func tokensOfEachMode(s *scene) {
 	var all sync.WaitGroup
 	for i, p := range s.processes(4) {

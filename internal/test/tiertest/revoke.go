@@ -15,7 +15,7 @@ var revokePromises = []promise{
 	{name: "revoke-nobody", text: "To ask where nobody has the lock is no error", test: nobodyRevoked},
 }
 
-// revoke asks those that have the lock for it.
+// revoke asks the holders for the lock.
 func (p *proc) revoke() {
 	p.scene.Helper()
 	ctx, cancel := context.WithTimeout(p.scene.Context(), p.scene.patience())
@@ -25,7 +25,7 @@ func (p *proc) revoke() {
 	}
 }
 
-// awaitRevoked checks that a holder hears that it was asked, and has what it had.
+// awaitRevoked checks that a holder learns of the request, and still holds the lock.
 func (s *scene) awaitRevoked(h *hold) {
 	s.Helper()
 	select {
@@ -116,7 +116,7 @@ func nobodyRevoked(s *scene) {
 	s.none()
 }
 
-// revokedAtEachMessage has a writer, which shares the lock in the end, asked for it at each message to it.
+// revokedAtEachMessage makes another process ask for the lock at each message to a writer, which shares the lock in the end.
 func revokedAtEachMessage(s *scene) {
 	a, b, asker := s.process(), s.process(), s.process()
 	s.used(b)

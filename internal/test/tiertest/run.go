@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A promise is one of those that make up the suite.
+// A promise is a test of the suite.
 type promise struct {
 	name  string // of its test
 	text  string // in the table
@@ -56,7 +56,7 @@ func Run(t *testing.T, with With) Table {
 	return table
 }
 
-// Judge is Run for a tier that may break promises: only the table tells. It tests those that are named, or all.
+// Judge is Run for a tier that may break promises: a broken one only shows in the table. It tests the promises with these names, or all.
 func Judge(t *testing.T, with With, names ...string) Table { return judge(t, with, true, names) }
 
 func judge(t *testing.T, with With, quiet bool, names []string) Table {
@@ -115,7 +115,7 @@ func (p promise) judge(t *testing.T, with With, quiet bool, result *string) {
 	}
 }
 
-// A verdict is what becomes known of a promise.
+// A verdict is the result of a promise.
 type verdict struct {
 	quiet      bool
 	unpromised string     // why, "" if it is promised
@@ -155,7 +155,7 @@ func (v *verdict) result() string {
 	return Kept
 }
 
-// A witness is a testing.TB that remembers what it was told, and keeps quiet about failures if told to.
+// A witness is a testing.TB that records what is reported to it, and can keep failures to itself.
 type witness struct {
 	testing.TB
 	verdict *verdict
@@ -178,14 +178,14 @@ func (w *witness) Fatalf(format string, args ...any) {
 	w.TB.SkipNow() // ends the test
 }
 
-// needs ends the test unless the harness is able to do something.
+// needs ends the test unless the harness has the functions that it needs.
 func (w *witness) needs(able bool, what ...string) {
 	if !able {
 		w.lacks("the harness cannot " + strings.Join(what, " "))
 	}
 }
 
-// lacks ends the test, as there is nothing to be tested.
+// lacks ends the test, because there is nothing to test.
 func (w *witness) lacks(what string) {
 	w.verdict.lacking = what
 	w.TB.SkipNow()

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
-// A scene is one test: a lock, and a book of who had it.
+// A scene is one test: a lock, and a record of its holds.
 type scene struct {
 	*witness
 	Harness
@@ -33,10 +33,10 @@ func newScene(w *witness, h Harness) *scene {
 	return &scene{witness: w, Harness: h, path: "/tiertest/" + name, holds: make(map[*hold]bool)}
 }
 
-// ample is a lease that does not run out on a machine that has something else to do.
+// ample is a lease that does not run out even on a busy machine.
 const ample = 20 * time.Second
 
-// lease is the TTL of processes whose lease no test waits to end.
+// lease returns the TTL of processes whose lease is not to end in a test.
 func (s *scene) lease() time.Duration {
 	if s.Virtual {
 		return s.Lease
@@ -44,8 +44,8 @@ func (s *scene) lease() time.Duration {
 	return ample
 }
 
-// slack is what a bound leaves to machines that have something else to do: less than a third of their lease, which is
-// the shortest wait that is wrong.
+// slack is what time limits allow for busy machines. It is less than a third of their lease, which is the shortest wait that would be an
+// error.
 func (s *scene) slack() time.Duration {
 	if s.Virtual {
 		return s.Lease / 8
@@ -53,7 +53,7 @@ func (s *scene) slack() time.Duration {
 	return ample / 4
 }
 
-// patience bounds what is to happen some time.
+// patience bounds what has to happen eventually.
 func (s *scene) patience() time.Duration {
 	if s.Virtual {
 		return 6 * s.Lease
@@ -61,10 +61,10 @@ func (s *scene) patience() time.Duration {
 	return 2 * ample
 }
 
-// moment is what goes on at once needs, on an idle machine. Nothing fails because it takes longer.
+// moment is the time that immediate effects need on an idle machine. Nothing fails because it takes longer.
 func (s *scene) moment() time.Duration { return s.Lease / 50 }
 
-// A proc is a process, and its view of the scene's lock.
+// A proc is a process, with its handle of the scene's lock.
 type proc struct {
 	*Process
 	scene *scene
@@ -72,7 +72,7 @@ type proc struct {
 	claim claim
 }
 
-// A claim is one of which nobody asks where its contender stands, unless a test does.
+// A claim is one that is not asked for the place of its contender, unless a test does so.
 type claim struct{ second.Claim }
 
 func (c claim) Acquire(ctx context.Context) (second.Grant, error) {
@@ -88,13 +88,13 @@ func (s *scene) process() *proc {
 	return s.processIn(s.witness.TB, s.lease())
 }
 
-// victim starts a process whose lease the test is to see the end of, or waits for parts of.
+// victim starts a process whose lease ends in the test, or parts of whose lease the test waits for.
 func (s *scene) victim() *proc {
 	s.Helper()
 	return s.processIn(s.witness.TB, s.Lease)
 }
 
-// processIn starts a process that ends, with whatever the harness needs for it, with tb.
+// processIn starts a process that ends with tb, together with whatever the harness needs for it.
 func (s *scene) processIn(tb testing.TB, lease time.Duration) *proc {
 	s.Helper()
 	p := &proc{Process: s.Dial(tb, lease), scene: s, lease: lease}
@@ -102,7 +102,7 @@ func (s *scene) processIn(tb testing.TB, lease time.Duration) *proc {
 	return p.as(second.Exclusive)
 }
 
-// as is the same process as one that queues in a mode.
+// as returns the same process with a claim in another mode.
 func (p *proc) as(m second.Mode) *proc {
 	p.scene.Helper()
 	return p.with(second.Options{Mode: m})
@@ -117,7 +117,7 @@ func (p *proc) with(o second.Options) *proc {
 	return &proc{p.Process, p.scene, p.lease, claim{c}}
 }
 
-// A scope is a part of a test that has an end of its own.
+// A scope is a part of a test with an end of its own.
 type scope struct {
 	testing.TB
 	cleanups []func()
@@ -139,7 +139,7 @@ func (s *scene) processes(n int) []*proc {
 	return all
 }
 
-// A hold is a grant that is in the book.
+// A hold is a grant that the scene has recorded.
 type hold struct {
 	second.Grant
 	scene  *scene
@@ -148,7 +148,7 @@ type hold struct {
 	number int  // in the order of grants
 }
 
-// enter notes a grant, at the moment at which it is made.
+// enter records a grant at the moment when it is made.
 func (s *scene) enter(g second.Grant) *hold {
 	h := &hold{Grant: g, scene: s, open: g.Shared()}
 	s.mu.Lock()
@@ -172,19 +172,19 @@ func (s *scene) enter(g second.Grant) *hold {
 	return h
 }
 
-// turn is what the oracle sees of a hold. No grant passes its token on, so each is a process to it.
+// turn returns the hold in the form that the oracle checks. No grant passes its token on, so each counts as a process of its own.
 func (h *hold) turn() oracle.Turn {
 	return oracle.Turn{Process: h.number, Weight: oracle.Weight(h.open), Token: h.Token()}
 }
 
-// last is the newest grant.
+// last returns the newest grant.
 func (s *scene) last() *hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.grants[len(s.grants)-1]
 }
 
-// leave notes that a hold is about to end.
+// leave records that a hold is about to end.
 func (h *hold) leave() {
 	h.scene.mu.Lock()
 	defer h.scene.mu.Unlock()
@@ -196,7 +196,7 @@ func (h *hold) Release() error {
 	return h.released(h.Grant.Release())
 }
 
-// released notes what a grant has come to: its context has ended if that is a loss, and else never does.
+// released records the result of a release: the context of the grant has ended if the result is a loss, and otherwise never ends.
 func (h *hold) released(err error) error {
 	if errors.Is(err, second.ErrLost) && h.Context().Err() == nil {
 		h.scene.Errorf("a release has found a loss, but the context has not ended: %v", err)
@@ -207,7 +207,8 @@ func (h *hold) released(err error) error {
 	return ifKnown(h.Grant, err)
 }
 
-// ifKnown is the error of a release. Without a lease, one that is not answered cannot tell whether there was a loss.
+// ifKnown returns the error of a release, unless it is unknowable: without a lease, an unanswered release cannot tell whether there was a
+// loss.
 func ifKnown(given interface{ Leased() bool }, err error) error {
 	if errors.Is(err, second.ErrLost) || errors.Is(err, second.ErrReleased) || given.Leased() {
 		return err
@@ -215,7 +216,7 @@ func ifKnown(given interface{ Leased() bool }, err error) error {
 	return nil
 }
 
-// noFalseLoss checks that the context of no grant has ended that was released without a loss.
+// noFalseLoss checks that no grant that was released without a loss has an ended context.
 func (s *scene) noFalseLoss() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +234,7 @@ func (s *scene) noFalseLoss() {
 	}
 }
 
-// lost reports whether the grant says so in every way.
+// lost returns the loss of the grant, and checks that all its methods report the same.
 func (h *hold) lost() error {
 	if err := h.Err(); !errors.Is(err, second.ErrLost) {
 		return fmt.Errorf("Err is: %w", err)
@@ -244,7 +245,7 @@ func (h *hold) lost() error {
 	return nil
 }
 
-// A call is made in a goroutine of its own.
+// A call runs in a goroutine of its own.
 type call struct {
 	scene  *scene
 	cancel context.CancelFunc
@@ -252,7 +253,7 @@ type call struct {
 	err    error // valid when done is closed
 }
 
-// call makes one, which ends with the test at the latest.
+// call starts a call, which ends with the test at the latest.
 func (s *scene) call(ctx context.Context, f func(context.Context) error) *call {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*s.patience(), errors.New("it hangs"))
 	c := &call{scene: s, cancel: cancel, done: make(chan struct{})}
@@ -287,7 +288,7 @@ func (c *call) end() {
 	}
 }
 
-// waits reports whether the call has come to wait for others, and not ended before.
+// waits reports whether the call has started to wait for others, and has not ended.
 func (c *call) waits() bool {
 	select {
 	case <-c.done:
@@ -297,7 +298,7 @@ func (c *call) waits() bool {
 	}
 }
 
-// leaves checks that the call ends in vain as soon as its caller leaves.
+// leaves checks that the call fails as soon as its caller leaves.
 func (c *call) leaves() {
 	c.scene.Helper()
 	c.scene.within(0, "a cancelled call", func() {
@@ -311,7 +312,7 @@ func (c *call) leaves() {
 
 func (c *call) failure() error { return c.err }
 
-// wait checks that calls do.
+// wait checks that all calls wait.
 func (s *scene) wait(calls ...interface {
 	ended() bool
 	failure() error
@@ -325,7 +326,7 @@ func (s *scene) wait(calls ...interface {
 	}
 }
 
-// settled gives those time that might go on although they should not.
+// settled waits for a moment, in which calls that should not go on would do so.
 func (s *scene) settled() { time.Sleep(s.moment()) }
 
 // A request is a call for the lock.
@@ -371,7 +372,7 @@ func (p *proc) acquire() *hold {
 	return p.begin(p.claim.Acquire).granted()
 }
 
-// queue begins to acquire the lock, and returns when that is seen from outside.
+// queue starts to acquire the lock, and returns when its contender is visible from outside.
 func (p *proc) queue() *request {
 	p.scene.Helper()
 	want := p.scene.present() + 1
@@ -380,7 +381,7 @@ func (p *proc) queue() *request {
 	return r
 }
 
-// requeue gives h up and queues again, which it does not wait for.
+// requeue gives h up and queues again, without waiting for the grant.
 func (p *proc) requeue(ctx context.Context, h *hold) *request {
 	h.leave()
 	return p.scene.begin(ctx, func(ctx context.Context) (second.Grant, error) { return p.claim.Requeue(ctx, h.Grant) })
@@ -395,7 +396,7 @@ func (p *proc) refused() {
 	}
 }
 
-// takes tries until a lock is seen to be free that is: a server that lags may be the last to know.
+// takes tries until it gets a lock that is free: a server that lags may be the last to know.
 func (p *proc) takes() (h *hold) {
 	p.scene.Helper()
 	p.scene.await("a try takes a lock that is free", p.scene.news(), func() bool {
@@ -425,14 +426,14 @@ func (s *scene) costs(what string, least, most int64, f func()) {
 	}
 }
 
-// used makes what a path needs that was never used.
+// used makes a first acquisition at the path, which creates everything that later ones find.
 func (s *scene) used(p *proc) {
 	s.Helper()
 	s.release(p.acquire())
 	s.none()
 }
 
-// await waits until something holds, and looks ever more rarely.
+// await polls, at growing intervals, until something holds.
 func (s *scene) await(what string, within time.Duration, holds func() bool) {
 	s.Helper()
 	if !s.poll(within, holds) {
@@ -451,7 +452,7 @@ func (s *scene) poll(within time.Duration, holds func() bool) bool {
 	return true
 }
 
-// present is how many contenders there are, as soon as the harness can tell.
+// present returns the number of contenders, as soon as the harness can tell.
 func (s *scene) present() (n int) {
 	s.Helper()
 	s.await("a look at the queue", s.patience(), func() bool { n = s.Left(s.path); return n >= 0 })
@@ -472,16 +473,16 @@ func (s *scene) leftWithin(n int, within time.Duration) {
 	}
 }
 
-// none checks that nothing is left, at the latest when what nobody keeps alive has gone by itself.
+// none checks that no contender is left, at the latest after everything that is not renewed has expired.
 func (s *scene) none() {
 	s.Helper()
 	s.leftWithin(0, s.expiry())
 }
 
-// expiry is by when the store has given away what a silent process had.
+// expiry is the time after which the store has given away what a silent process had.
 func (s *scene) expiry() time.Duration { return 2 * s.lease() }
 
-// within checks that f takes no longer than that.
+// within checks that f takes no longer than d.
 func (s *scene) within(d time.Duration, what string, f func()) {
 	s.Helper()
 	begun := time.Now()

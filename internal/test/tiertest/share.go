@@ -19,7 +19,7 @@ var sharePromises = []promise{
 	{name: "share-removal", text: "Who was a writer and is removed by an operator knows of it soon", test: sharedIsRemoved},
 }
 
-// share begins to share a grant. Until that fails, others that read may have the lock as well.
+// share starts to share a grant. From then on, unless it fails, other readers may have the lock as well.
 func (h *hold) share(ctx context.Context) *request {
 	h.opened(true)
 	return h.scene.begin(ctx, func(ctx context.Context) (second.Grant, error) {
@@ -35,7 +35,7 @@ func (h *hold) opened(open bool) {
 	h.open = open
 }
 
-// shared has a writer that lets a reader in, who is p.
+// shared makes a writer let the reader p in.
 func (s *scene) shared(h *hold, p *proc) (reader *hold) {
 	s.Helper()
 	r := p.as(second.Reading).queue()
@@ -169,7 +169,7 @@ func (s *scene) sharingEnds(r *request, want error) {
 	}
 }
 
-// shareTroubled has those who were let in, if any, give up last.
+// shareTroubled makes readers that were let in, if any, release last.
 func shareTroubled(s *scene) {
 	a, b := s.process(), s.process()
 	for _, m := range []mishap{lost, cancelled, both} {

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// A Table is what a tier promises, in the order of the suite.
+// A Table is the promises of a tier with their results, in the order of the suite.
 type Table []Row
 
-// A Row is one promise, and what is known of it.
+// A Row is one promise and its result.
 type Row struct {
 	Test    string // its name
 	Group   string
@@ -21,7 +21,7 @@ type Row struct {
 	Result  string // "" if it was not tested
 }
 
-// Results of rows. Behind what is not promised or not available it says why, and behind what is broken, how.
+// Results of rows. If a promise is not made or not available, the reason follows; if it is broken, a description follows.
 const (
 	Kept         = "kept"
 	Elsewhere    = "follows from the rows above; tested on ZooKeeper"
@@ -30,7 +30,7 @@ const (
 	Broken       = "BROKEN"
 )
 
-// Broken lists the tests of the promises that were.
+// Broken lists the tests of the broken promises.
 func (t Table) Broken() (tests []string) {
 	for _, row := range t {
 		if strings.HasPrefix(row.Result, Broken) {
@@ -40,7 +40,7 @@ func (t Table) Broken() (tests []string) {
 	return tests
 }
 
-// markdown is the table of a tier, under the name of its store, without what was not tested.
+// markdown returns the table under the name of its store, without promises that were not tested.
 func (t Table) markdown(store string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| | %s |\n|---|---|\n", store)
@@ -61,7 +61,7 @@ func (t Table) markdown(store string) string {
 // Update is the flag -update of the tests that record promises: write the files instead of comparing them.
 var Update = flag.Bool("update", false, "write the tables of promises, and the API, as they are")
 
-// Record compares the table with the one in file, under the name of the store; from there it goes into docs/promises.md.
+// Record compares the table with the one in file, under the name of the store; docs/promises.md is made from these files.
 func (t Table) Record(tb testing.TB, store, file string) {
 	tb.Helper()
 	for _, row := range t {
@@ -88,8 +88,8 @@ func compare(tb testing.TB, file, want string) {
 	}
 }
 
-// Summarize checks that document has the tables of files as one, a row for each group, between the lines "<!-- promises
-// -->" and "<!-- /promises -->".
+// Summarize checks that document has the tables of files combined into one, a row for each group, between the lines "<!-- promises -->"
+// and "<!-- /promises -->".
 func Summarize(tb testing.TB, document string, files ...string) {
 	tb.Helper()
 	const begin, end = "<!-- promises -->\n", "<!-- /promises -->\n"
@@ -131,7 +131,7 @@ func summary(tb testing.TB, dir string, files []string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// read takes a table apart.
+// read parses a table.
 func read(table string) (store string, groups map[string][]Row) {
 	groups = make(map[string][]Row)
 	group := ""
@@ -151,7 +151,7 @@ func read(table string) (store string, groups map[string][]Row) {
 	return store, groups
 }
 
-// digest is the result of a group: of all, or of those that are not kept.
+// digest returns the result of a group: that of all its promises, or of those that are not kept.
 func digest(rows []Row) string {
 	all := rows[0].Result
 	var not []string

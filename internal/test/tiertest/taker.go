@@ -10,14 +10,14 @@ import (
 	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
-// A taker is a process as one that takes permits.
+// A taker is a process that takes permits.
 type taker struct {
 	*proc
 	total int // how many permits it says there are
 	store second.Semaphore
 }
 
-// of is the process as one that takes some of so many permits. From then on Left counts those who do.
+// of returns the process as a taker of permits, of which there are total. From then on Left counts takers.
 func (p *proc) of(total int) *taker {
 	s := p.scene
 	s.Helper()
@@ -42,7 +42,7 @@ func (s *scene) permitsNow() int {
 	return s.total
 }
 
-// permits says that there are so many from now on.
+// permits sets the number of permits that the checks expect.
 func (s *scene) permits(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *scene) takers(n, total int) (all []*taker) {
 	return all
 }
 
-// A portion is permits that were taken together, and that are in the book.
+// A portion is permits that were taken together, as the scene has recorded them.
 type portion struct {
 	taker   *taker
 	token   int64
@@ -66,8 +66,8 @@ type portion struct {
 	kept    bool            // all were given up, without a loss; guarded by scene.mu
 }
 
-// note notes a portion, at the moment at which it is taken. It was asked for when those tokens had been seen, which it has to exceed: of
-// portions that wait at the same time, the one that came first may be taken in last.
+// note records a portion at the moment when it is taken. Its token has to exceed those that were known when it was asked for. Of portions
+// that wait at the same time, the first one may be recorded last.
 func (t *taker) note(permits []second.Permit, asked oracle.Tokens) *portion {
 	s := t.scene
 	p := &portion{taker: t, token: permits[0].Token(), life: permits[0].Context(), permits: permits}
@@ -95,14 +95,14 @@ func (t *taker) note(permits []second.Permit, asked oracle.Tokens) *portion {
 	return p
 }
 
-// asked is what was seen of tokens up to now.
+// asked returns the tokens known so far.
 func (s *scene) asked() oracle.Tokens {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tokens
 }
 
-// err is the loss of any of a portion.
+// err returns the loss of any permit of a portion.
 func (p *portion) err() error {
 	p.taker.scene.mu.Lock()
 	defer p.taker.scene.mu.Unlock()
@@ -118,7 +118,7 @@ func (p *portion) errLocked() error {
 	return nil
 }
 
-// lost reports whether each of a portion says so in every way.
+// lost returns the loss of the portion, and checks that all methods of each permit report it.
 func (p *portion) lost() error {
 	p.taker.scene.mu.Lock()
 	defer p.taker.scene.mu.Unlock()
@@ -133,7 +133,7 @@ func (p *portion) lost() error {
 	return nil
 }
 
-// part takes n of a portion out of the book, which are about to be given up.
+// part removes n permits of a portion, which are about to be given up, from the record.
 func (p *portion) part(n int) (gone []second.Permit) {
 	p.taker.scene.mu.Lock()
 	defer p.taker.scene.mu.Unlock()
@@ -142,7 +142,7 @@ func (p *portion) part(n int) (gone []second.Permit) {
 	return gone
 }
 
-// give gives n of a portion up.
+// give gives n permits of a portion up.
 func (p *portion) give(n int) error {
 	gone := p.part(n)
 	err := p.taker.store.Release(gone)
@@ -152,7 +152,7 @@ func (p *portion) give(n int) error {
 	return ifKnown(gone[0], err)
 }
 
-// give checks that n of a portion can be given up.
+// give checks that n permits of a portion can be given up.
 func (s *scene) give(p *portion, n int) {
 	s.Helper()
 	if err := p.give(n); err != nil {
@@ -160,7 +160,7 @@ func (s *scene) give(p *portion, n int) {
 	}
 }
 
-// giveAll gives up what is left of portions.
+// giveAll gives up all remaining permits of portions.
 func (s *scene) giveAll(portions ...*portion) {
 	s.Helper()
 	for _, p := range portions {
@@ -187,7 +187,7 @@ func (t *taker) begin(ctx context.Context, want int, take func(context.Context) 
 	return r
 }
 
-// demand is of k permits.
+// demand returns a demand of k permits.
 func demand(k int) *second.Demand {
 	return &second.Demand{Want: func() int { return k }, Take: func(free int) int {
 		if free < k {
@@ -205,13 +205,13 @@ func (t *taker) try(ctx context.Context, k int) *taking {
 	return t.begin(ctx, k, func(ctx context.Context) ([]second.Permit, error) { return t.store.TryAcquire(ctx, k) })
 }
 
-// take takes k permits, which it may wait for.
+// take takes k permits, and may wait for them.
 func (t *taker) take(k int) *portion {
 	t.scene.Helper()
 	return t.acquire(t.scene.Context(), k).granted()
 }
 
-// takes tries until k permits are seen to be free that are: a server that lags may be the last to know.
+// takes tries until it gets k permits that are free: a server that lags may be the last to know.
 func (t *taker) takes(k int) (p *portion) {
 	t.scene.Helper()
 	t.scene.await("a try takes permits that are free", t.scene.news(), func() bool {
@@ -232,7 +232,7 @@ func (t *taker) refused(k int) {
 	}
 }
 
-// queue begins to acquire k permits that are not free, and returns when that is seen from outside.
+// queue starts to acquire k permits that are not free, and returns when its contender is visible from outside.
 func (t *taker) queue(k int) *taking {
 	t.scene.Helper()
 	return t.queueWith(k, demand(k))
@@ -265,7 +265,7 @@ func (r *taking) settle() {
 	}
 }
 
-// usedPermits makes what a path needs that was never used.
+// usedPermits makes a first acquisition at the path, which creates everything that later ones find.
 func (s *scene) usedPermits(t *taker) {
 	s.Helper()
 	s.giveAll(t.take(1))

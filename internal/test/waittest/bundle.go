@@ -8,14 +8,14 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Guarded is a guarded write of a store, which counts, as a test of bundles sees it.
+// A Guarded is a guarded write of a store that increments a counter, for tests of bundles.
 type Guarded struct {
 	Write func(tier.Guard) error
 	Count func() int        // how often it was done
 	Break func(path string) // deletes the contender that has the lock there, as an operator would
 }
 
-// ChecksAllLocks checks that a guarded write under a bundle depends on each of its locks, and that one which cannot is refused.
+// ChecksAllLocks checks that a guarded write under a bundle depends on each of its locks, and that a bundle of other locks is refused.
 func (g Guarded) ChecksAllLocks(t *testing.T, locks, other *tier.Registry) {
 	t.Helper()
 	path := Path(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// RefusalTold checks that a store which can be reached and refuses each acquisition, as long as heal was not called, is told of by the wait
-// and by the registry.
+// RefusalTold checks that both the error of a wait and the registry report a store that can be reached but refuses each acquisition,
+// until heal is called.
 func RefusalTold(t *testing.T, locks *tier.Registry, refuse func() (heal func()), mention string) {
 	t.Helper()
 	mu := locks.Mutex(Path(t))

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Shared is a server that tests of a package share which do it no harm, with whoever looks at it from outside the library.
+// A Shared is a server for all tests of a package that do not damage it, with a client that is independent of the library.
 type Shared[S any] struct {
 	Start func() (server S, stop func(), err error) // stop is nil if nothing has begun
 
@@ -22,7 +22,7 @@ type Shared[S any] struct {
 	err    error
 }
 
-// Get starts the server if nobody has.
+// Get starts the server at its first call.
 func (s *Shared[S]) Get(t testing.TB) S {
 	t.Helper()
 	s.once.Do(func() { s.server, s.stop, s.err = s.Start() })
@@ -47,7 +47,7 @@ type run func() int
 
 func (r run) Run() int { return r() }
 
-// Hold has a program hold the test's own lock.
+// Hold makes a program hold the test's own lock.
 func Hold(t testing.TB, locks *tier.Registry) *tier.Hold {
 	t.Helper()
 	hold, err := locks.Mutex(Path(t)).Acquire(Soon(t))

@@ -1,4 +1,5 @@
-// Package waittest has tests of a store wait for what has to come, and for what must not, however slow the machine is.
+// Package waittest has helpers for tests of a store that wait for what has to happen, and check what must not, however slow the machine
+// is.
 package waittest
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Soon returns a context for what has to end.
+// Soon returns a context that bounds what has to end.
 func Soon(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -40,7 +41,7 @@ func Ended(t testing.TB, what string, done <-chan struct{}) {
 	}
 }
 
-// Err checks that an error is, or wraps, another one; nil if there is to be none.
+// Err checks that err is or wraps want; a nil want requires that err is nil.
 func Err(t testing.TB, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -48,7 +49,7 @@ func Err(t testing.TB, err, want error) {
 	}
 }
 
-// Release gives a grant or a hold up, which was held to the end.
+// Release releases a grant or a hold that was held to the end.
 func Release(t testing.TB, g interface{ Release() error }) {
 	t.Helper()
 	if err := g.Release(); err != nil {
@@ -56,13 +57,13 @@ func Release(t testing.TB, g interface{ Release() error }) {
 	}
 }
 
-// Path is that of the test's own lock.
+// Path returns the path of the test's own lock.
 func Path(t testing.TB) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
 
-// A Lock is a claim of which nobody asks where its contender stands.
+// A Lock is a claim that is not asked for the place of its contender.
 type Lock struct{ second.Claim }
 
-// At is the lock of a process at path.
+// At returns the lock of a process at path.
 func At(t testing.TB, process second.Tier, path string, o second.Options) Lock {
 	t.Helper()
 	c, err := process.Claim(path, o)
@@ -80,7 +81,7 @@ func (l Lock) Requeue(ctx context.Context, old second.Grant) (second.Grant, erro
 	return l.Claim.Requeue(ctx, old, new(second.Wait))
 }
 
-// Granted returns the contender that has been granted a lock.
+// Granted returns the contender of a grant.
 func Granted(t testing.TB, g second.Grant, err error) *queue.Contender {
 	t.Helper()
 	if err != nil {
@@ -89,7 +90,7 @@ func Granted(t testing.TB, g second.Grant, err error) *queue.Contender {
 	return g.(*queue.Contender)
 }
 
-// Acquire returns who has the lock.
+// Acquire acquires a lock and returns its contender.
 func Acquire(t testing.TB, l Lock) *queue.Contender {
 	t.Helper()
 	g, err := l.Acquire(Soon(t))
@@ -104,7 +105,7 @@ type Wait struct {
 	grant  second.Grant
 }
 
-// Begin begins an acquisition, which ends at the latest with the test.
+// Begin starts an acquisition, which ends with the test at the latest.
 func Begin(t testing.TB, acquire func(context.Context) (second.Grant, error)) *Wait {
 	t.Helper()
 	ctx, cancel := context.WithCancel(Soon(t))
@@ -120,7 +121,7 @@ func Begin(t testing.TB, acquire func(context.Context) (second.Grant, error)) *W
 	return w
 }
 
-// Queue begins an acquisition, and returns when the queue, of that length, has got longer.
+// Queue starts an acquisition, and returns when the queue has become longer, as length reports.
 func Queue(t testing.TB, l Lock, length func() int) *Wait {
 	t.Helper()
 	before := length()
@@ -129,14 +130,14 @@ func Queue(t testing.TB, l Lock, length func() int) *Wait {
 	return w
 }
 
-// Must returns the contender that is granted the lock.
+// Must waits until the acquisition is granted, and returns the contender.
 func (w *Wait) Must(t testing.TB) *queue.Contender {
 	t.Helper()
 	<-w.Done
 	return Granted(t, w.grant, w.Err)
 }
 
-// Within is Must of one who is granted the lock within a time.
+// Within is Must with a time limit.
 func (w *Wait) Within(t testing.TB, limit time.Duration) *queue.Contender {
 	t.Helper()
 	select {
@@ -147,7 +148,7 @@ func (w *Wait) Within(t testing.TB, limit time.Duration) *queue.Contender {
 	return w.Must(t)
 }
 
-// Pending checks that the acquisition waits.
+// Pending checks that the acquisition still waits.
 func (w *Wait) Pending(t testing.TB) {
 	t.Helper()
 	select {
@@ -157,7 +158,7 @@ func (w *Wait) Pending(t testing.TB) {
 	}
 }
 
-// Refused checks that each option leads to an error that has its text.
+// Refused checks that each option leads to an error that contains its text.
 func Refused[O any](t *testing.T, give func(O) error, options map[string]O) {
 	t.Helper()
 	for text, option := range options {

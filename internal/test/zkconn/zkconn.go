@@ -1,5 +1,4 @@
-// Package zkconn makes plain connections of the client library: what an operator has, or a program without locks. It is
-// for tests.
+// Package zkconn opens plain connections of the client library, as operators and programs without locks have. It is for tests.
 package zkconn
 
 import (
@@ -13,8 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Open returns a connection to one of servers that says nothing in the log, and its events, which are closed as the last
-// act of the library. It waits for a session until ctx is done. A nil dialer stands for TCP.
+// Open returns a connection to one of servers that logs nothing, and its events. The library closes the channel of events at its very
+// end. It waits for a session until ctx is done. A nil dialer means TCP.
 func Open(ctx context.Context, servers []string, timeout time.Duration, dial zk.Dialer) (*zk.Conn, <-chan zk.Event, error) {
 	if dial == nil {
 		dial = net.DialTimeout
@@ -34,7 +33,7 @@ func Open(ctx context.Context, servers []string, timeout time.Duration, dial zk.
 	return conn, events, nil
 }
 
-// Start returns a connection that has a session, and ends with the test.
+// Start returns a connection that has a session. It is closed at the end of the test.
 func Start(tb testing.TB, servers []string, timeout time.Duration, dial zk.Dialer) *zk.Conn {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
@@ -51,7 +50,7 @@ func Start(tb testing.TB, servers []string, timeout time.Duration, dial zk.Diale
 	return conn
 }
 
-// Put creates those nodes that are not there, without content, for everybody.
+// Put creates those nodes that do not exist, without content, and with all permissions for all clients.
 func Put(tb testing.TB, conn *zk.Conn, flags int32, paths ...string) {
 	tb.Helper()
 	for _, p := range paths {
@@ -61,7 +60,7 @@ func Put(tb testing.TB, conn *zk.Conn, flags int32, paths ...string) {
 	}
 }
 
-// Silent is a logger that says nothing.
+// Silent is a logger that drops all lines.
 type Silent struct{}
 
 // Printf says nothing.

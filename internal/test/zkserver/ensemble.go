@@ -12,13 +12,12 @@ import (
 // Ensemble is a set of servers that replicate one another.
 type Ensemble = child.Ensemble
 
-// StartEnsemble starts n servers and returns once each of them serves. Errors are those
-// of [Start]. cfg.Port must be zero.
+// StartEnsemble starts n servers and returns once each of them serves requests. Errors are those of [Start]. cfg.Port must be zero.
 func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	return StartMembers(ctx, slices.Repeat([]Config{cfg}, n)...)
 }
 
-// StartMembers is [StartEnsemble] for servers that differ.
+// StartMembers is [StartEnsemble] for servers with different configurations.
 func StartMembers(ctx context.Context, members ...Config) (*Ensemble, error) {
 	launcher, err := find()
 	if err != nil {

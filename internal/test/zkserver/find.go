@@ -9,22 +9,21 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// ErrNotFound means that this machine has no Java or no ZooKeeper server; the text says
-// how to get them.
+// ErrNotFound means that this machine has no Java or no ZooKeeper server; the text says how to install them.
 const ErrNotFound = child.Missing(`zkserver: no ZooKeeper server on this machine; one of these gets you one:
   apt-get install -y zookeeper
   brew install zookeeper
   set $ZOOKEEPER_HOME to an unpacked release
   docker run --rm -p 127.0.0.1:2181:2181 zookeeper:3.9   and use 127.0.0.1:2181 (-zk, $ZK_SERVERS)`)
 
-// launcher is what it takes to start a server.
+// launcher has what it takes to start a server.
 type launcher struct {
 	java      string
 	classpath string
 }
 
-// find looks for Java and for the server's jars: a release in $ZOOKEEPER_HOME and
-// nowhere else if that is set, otherwise Debian's package or Homebrew's.
+// find looks for Java and for the server's jars: only a release in $ZOOKEEPER_HOME if that is set, otherwise Debian's package or
+// Homebrew's.
 func find() (launcher, error) {
 	classpath, err := findClasspath()
 	if err != nil {
@@ -44,7 +43,7 @@ func findClasspath() (string, error) {
 		}
 		return filepath.Join(home, "lib", "*"), nil
 	}
-	// The manifest of Debian's jar names all it needs but a logger, and half of Netty.
+	// The manifest of Debian's jar lists all that it needs but a logger and half of Netty.
 	if debian := "/usr/share/java/zookeeper.jar"; isFile(debian) {
 		return debian + ":/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar", nil
 	}
@@ -57,8 +56,7 @@ func findClasspath() (string, error) {
 }
 
 func findJava() (string, error) {
-	// Homebrew's before $PATH: macOS has a /usr/bin/java that only says that Java is
-	// missing.
+	// Homebrew's java comes before $PATH: macOS has a /usr/bin/java that only reports that Java is missing.
 	for _, home := range []string{os.Getenv("JAVA_HOME"), "/opt/homebrew/opt/openjdk", "/usr/local/opt/openjdk"} {
 		if java := filepath.Join(home, "bin", "java"); home != "" && isFile(java) {
 			return java, nil

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// logbackConfig keeps the server distributions that log with logback at INFO;
-// unconfigured, logback writes DEBUG.
+// logbackConfig makes servers that log with logback write INFO; without a configuration, logback writes DEBUG.
 const logbackConfig = `<configuration>
   <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d [%t] %p %c{0} - %m%n</pattern></encoder>
@@ -43,8 +42,7 @@ func (p *program) zooCfg() string {
 		"clientPortAddress=" + p.cfg.Host,
 		fmt.Sprintf("tickTime=%d", p.cfg.TickTime.Milliseconds()),
 		"maxSessionTimeout=60000",
-		// Production's 60 connections per address would refuse the processes of one
-		// machine.
+		// The default of 60 connections per address is too low for many processes on one machine.
 		"maxClientCnxns=0",
 		"admin.enableServer=false",
 		"4lw.commands.whitelist=*",
@@ -54,7 +52,7 @@ func (p *program) zooCfg() string {
 	return strings.Join(slices.Concat(lines, p.secureCfg(), p.peers), "\n") + "\n"
 }
 
-// secureCfg is what zoo.cfg says of the secure port. Only servers on Netty can have one.
+// secureCfg returns the lines of zoo.cfg for the secure port. Only servers on Netty can have one.
 func (p *program) secureCfg() []string {
 	if p.cfg.TLS == nil {
 		return nil
@@ -74,7 +72,7 @@ func (p *program) secureCfg() []string {
 	return lines
 }
 
-// Command writes the configuration and returns the java to run.
+// Command writes the configuration and returns the java command to run.
 func (p *program) Command() (*exec.Cmd, error) {
 	if err := p.writeConfig(); err != nil {
 		return nil, err
@@ -85,7 +83,7 @@ func (p *program) Command() (*exec.Cmd, error) {
 		"-Dorg.slf4j.simpleLogger.showDateTime=true",
 	}
 	if p.cfg.NoSync {
-		// Such a server is for a test, which ends before it would pay to have Java optimize more and collect garbage in parallel.
+		// Such a server is for a short test, in which further optimization and parallel garbage collection would not pay.
 		args = append(args, "-Dzookeeper.forceSync=no", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 	}
 	if p.cfg.ContainerCheck > 0 {
@@ -97,6 +95,6 @@ func (p *program) Command() (*exec.Cmd, error) {
 	if p.cfg.Namespace == "" {
 		return exec.Command(p.launcher.java, args...), nil
 	}
-	// It becomes the server: its pid is the server's.
+	// ip replaces itself by the server, so its pid is that of the server.
 	return exec.Command("ip", slices.Concat([]string{"netns", "exec", p.cfg.Namespace, p.launcher.java}, args)...), nil
 }

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// commandTimeout bounds one question; a paused server accepts it and never answers.
+// commandTimeout bounds each query, since a paused server accepts it and never answers.
 const commandTimeout = time.Second
 
-// Serves asks for the server's configuration: it names the data directory.
+// Serves checks the server's configuration, which names the data directory.
 func (p *program) Serves() bool {
 	answer, err := Ask(p.addr(), "conf")
 	return err == nil && strings.Contains(answer, "dataDir="+p.dataDir())
 }
 
-// Mode is "standalone", "leader" or "follower"; an error if the server does not serve.
+// Mode returns "standalone", "leader" or "follower"; an error if the server does not serve requests.
 func (p *program) Mode() (string, error) { return report(p.addr(), "Mode: ") }
 
-// Version is the server's release, such as "3.8.0"; an error if the server does not serve.
+// Version returns the server's release, such as "3.8.0"; an error if the server does not serve requests.
 func (p *program) Version() (string, error) { return Version(p.addr()) }
 
-// Version is the release of the server at addr, such as "3.8.0"; an error if it does not serve.
+// Version returns the release of the server at addr, such as "3.8.0"; an error if it does not serve requests.
 func Version(addr string) (string, error) {
 	version, err := report(addr, "Zookeeper version: ")
 	return version[:strings.IndexAny(version+"-", "-,")], err // behind it is the build

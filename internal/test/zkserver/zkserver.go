@@ -20,41 +20,37 @@ import (
 
 // Config says how a server runs. The zero value is a fast server for tests.
 type Config struct {
-	// TickTime is ZooKeeper's unit of time, 200 ms if zero. Sessions last at least two
-	// ticks, and, whatever the tick, at most one minute. Expiry is rounded up by at
-	// most one tick. Production uses 2 s.
+	// TickTime is ZooKeeper's unit of time, 200 ms if zero. A session timeout is between two ticks and one minute, whatever the tick. Expiry
+	// is rounded up by at most one tick. Production uses 2 s.
 	TickTime time.Duration
 	// NoSync acknowledges writes before they are on the disk. Never set it where speed
 	// is measured.
 	NoSync bool
-	// ContainerCheck is the interval at which empty container nodes are deleted; zero
-	// is the server's own, one minute.
+	// ContainerCheck is the interval at which empty container nodes are deleted; zero means the server's default, one minute.
 	ContainerCheck time.Duration
 	// Port is the client port; zero picks a free one.
 	Port int
 	// Host is the address to listen on, 127.0.0.1 if empty.
 	Host string
-	// Namespace is the network namespace to run in, by its name for ip-netns(8); empty
-	// for the parent's own. Host has to be an address there that the parent can reach.
+	// Namespace is the network namespace to run in, by its name for ip-netns(8); empty means the parent's own. Host has to be an address
+	// there that the parent can reach.
 	Namespace string
-	// TLS has the server listen on a second port, for TLS only; see [SecureAddr].
+	// TLS makes the server listen on a second port, for TLS only; see [SecureAddr].
 	TLS *TLS
 }
 
-// TLS is what a server needs for its secure port: PEM files.
+// TLS is what a server needs for its secure port, as PEM files.
 type TLS struct {
 	KeyStore   string // its private key and certificate
 	TrustStore string // the authorities of client certificates
 	ClientAuth string // "need" a client certificate, "want" or "none"; the server's default is "need"
 }
 
-// Server is one ZooKeeper server. Addr and Pid apart, its methods are not safe for
-// concurrent use.
+// Server is one ZooKeeper server. Only Addr and Pid are safe for concurrent use.
 type Server = child.Server
 
-// Start starts a standalone server and returns once it serves. The end of ctx ends the
-// attempt, not the server. The error is [ErrNotFound] if this machine has no Java or no
-// ZooKeeper; otherwise it ends with the server's last words.
+// Start starts a standalone server and returns once it serves requests. The end of ctx ends the attempt, not the server. The error is
+// [ErrNotFound] if this machine has no Java or no ZooKeeper; otherwise it ends with the server's last output.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	e, err := StartMembers(ctx, cfg)
 	if err != nil {
@@ -63,7 +59,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return e.Members[0], nil
 }
 
-// SecureAddr is the host:port of a server's secure port, "" if it has none.
+// SecureAddr returns the host:port of a server's secure port, "" if it has none.
 func SecureAddr(s *Server) string {
 	p := s.Program.(*program)
 	if p.cfg.TLS == nil {
@@ -74,7 +70,7 @@ func SecureAddr(s *Server) string {
 
 var kind = child.Kind{Package: "zkserver", Taken: "java.net.BindException"}
 
-// program is what a server runs.
+// program is the ZooKeeper of one server, with its configuration.
 type program struct {
 	cfg        Config
 	securePort int // if there is to be one

@@ -109,8 +109,8 @@ func (w work) with(c contestant) *load.Config {
 	return &shape
 }
 
-// cycle is the minimum duration of a run in which each goroutine of all processes gets the lock once. A run takes at least three times as
-// long as that needs.
+// cycle is the time in which all goroutines of all processes can usually have the lock once each. A workload that needs longer for that
+// runs longer, in proportion.
 const cycle = 500 * time.Millisecond
 
 func (w work) length(least time.Duration) time.Duration {

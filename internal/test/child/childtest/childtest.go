@@ -1,6 +1,6 @@
-// Package childtest gives tests real servers, of every make, and has what is promised of all of them.
+// Package childtest starts real servers for tests, and tests what all server packages promise.
 //
-// Where there is no server to be had, a test is skipped; with TIERLOCK_REQUIRE_SERVER=1 in the environment it fails.
+// Where no server is available, a test is skipped; with TIERLOCK_REQUIRE_SERVER=1 in the environment it fails.
 package childtest
 
 import (
@@ -25,7 +25,7 @@ func Start[C any, S stopper](tb testing.TB, start func(context.Context, C) (S, e
 	return s
 }
 
-// StartEnsemble starts n servers, or as many as make an ensemble of that size, that stop at the end of the test.
+// StartEnsemble starts n servers, or as many as an ensemble of size n needs. They stop at the end of the test.
 func StartEnsemble[C any, S stopper](tb testing.TB, start func(context.Context, int, C) (S, error), n int, cfg C) S {
 	tb.Helper()
 	e, err := start(tb.Context(), n, cfg)
@@ -35,8 +35,8 @@ func StartEnsemble[C any, S stopper](tb testing.TB, start func(context.Context, 
 
 type stopper interface{ Stop() error }
 
-// Check ends the test unless err is nil: it skips it if a server is missing and may be,
-// and fails it otherwise.
+// Check ends the test unless err is nil: it skips the test if the error is a missing server and no server is required, and otherwise
+// fails it.
 func Check(tb testing.TB, err error) {
 	tb.Helper()
 	missing := child.Missing("")
@@ -49,8 +49,7 @@ func Check(tb testing.TB, err error) {
 	}
 }
 
-// Use is Check for what a server's start returned; the server stops at the end of the
-// test.
+// Use is Check for the results of a start; the server stops at the end of the test.
 func Use(tb testing.TB, server stopper, err error) {
 	tb.Helper()
 	Check(tb, err)
@@ -61,7 +60,7 @@ func Use(tb testing.TB, server stopper, err error) {
 	})
 }
 
-// Eventually fails the test unless holds is true before long.
+// Eventually fails the test unless holds soon returns true.
 func Eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
@@ -71,7 +70,7 @@ func Eventually(tb testing.TB, what string, holds func() bool) {
 	}
 }
 
-// A Make is what the servers of one package have of their own.
+// A Make describes the servers of one package.
 type Make struct {
 	Start   func(t *testing.T) *child.Server // a server by itself that keeps its data
 	Mode    string                           // which it is in
@@ -80,7 +79,7 @@ type Make struct {
 	Get     func(t *testing.T, s *child.Server) (value string, err error)
 }
 
-// Run tests what every server promises.
+// Run tests what every server package promises.
 func Run(t *testing.T, m Make) {
 	t.Run("ends with Stop", m.serves)
 	t.Run("Restart keeps data and address", m.restarts)

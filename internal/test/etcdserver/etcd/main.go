@@ -1,5 +1,5 @@
-// Command etcd is the etcd server as its authors release it, for scripts/get-etcd.sh to
-// build: a module of its own, so that nothing else depends on a server's dependencies.
+// Command etcd is the official etcd server, which scripts/get-etcd.sh builds. It is a module of its own, so that no other module gets a
+// server's dependencies.
 package main
 
 import (

@@ -18,11 +18,11 @@ import (
 	"github.com/tierlock/tierlock/internal/test/zkserver"
 )
 
-// An Authority issues certificates for the time of a test, from an hour ago until a day from now.
+// An Authority issues certificates for tests, valid from an hour ago until a day from now.
 type Authority struct {
-	// File is its own certificate, in PEM: what a server or a program needs to trust it.
+	// File has its own certificate in PEM, which a server or a program needs to trust it.
 	File string
-	// Pool has its own certificate: what a client needs to trust it.
+	// Pool has its own certificate, which a client needs to trust it.
 	Pool *x509.CertPool
 
 	tb   testing.TB
@@ -30,13 +30,13 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// A Certificate is one with its key.
+// A Certificate is a certificate with its key.
 type Certificate struct {
 	tls.Certificate
 	File string // key and certificate, in PEM
 }
 
-// NewAuthority returns an authority that nobody trusts yet.
+// NewAuthority returns an authority that no program trusts yet.
 func NewAuthority(tb testing.TB) *Authority {
 	tb.Helper()
 	a := &Authority{tb: tb}
@@ -53,14 +53,14 @@ func NewAuthority(tb testing.TB) *Authority {
 	return a
 }
 
-// Issue returns a certificate for hosts, names or addresses, of which the first is the common name.
-// It serves clients as well as servers.
+// Issue returns a certificate for hosts, which are names or addresses; the first one is the common name. It serves clients as well as
+// servers.
 func (a *Authority) Issue(hosts ...string) Certificate {
 	a.tb.Helper()
 	return a.IssueFor(24*time.Hour, hosts...)
 }
 
-// IssueFor is [Authority.Issue] for a certificate that expires after a time.
+// IssueFor is [Authority.Issue] for a certificate that expires after life.
 func (a *Authority) IssueFor(life time.Duration, hosts ...string) Certificate {
 	a.tb.Helper()
 	template := &x509.Certificate{
@@ -78,13 +78,13 @@ func (a *Authority) IssueFor(life time.Duration, hosts ...string) Certificate {
 	return a.issue(template, life)
 }
 
-// TLS configures a server that shows a certificate for hosts and trusts clients of the authority.
+// TLS configures a server that shows a certificate for hosts and trusts clients with certificates of the authority.
 func (a *Authority) TLS(hosts ...string) *zkserver.TLS {
 	a.tb.Helper()
 	return &zkserver.TLS{KeyStore: a.Issue(hosts...).File, TrustStore: a.File}
 }
 
-// issue signs with the key of the authority, or, to make it one, with that of the certificate.
+// issue signs with the key of the authority. The authority's own certificate is signed with its own key.
 func (a *Authority) issue(template *x509.Certificate, life time.Duration) Certificate {
 	a.tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -107,7 +107,7 @@ func (a *Authority) issue(template *x509.Certificate, life time.Duration) Certif
 	}
 }
 
-// write puts a certificate and its key into one file, except the key of the authority, whose file is for others to trust.
+// write writes a certificate and its key into one file. The file of the authority has no key, since others have to trust it.
 func (a *Authority) write(der []byte, key *ecdsa.PrivateKey) (file string) {
 	a.tb.Helper()
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})

@@ -1,4 +1,4 @@
-// Package zkservertest has what tests on a real ZooKeeper share: certificates for it, and what is promised of examples.
+// Package zkservertest has helpers for tests on a real ZooKeeper: certificates, and checks of examples.
 package zkservertest
 
 import (
@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// WrongServer checks that an example that finds no server where ZK_SERVERS says that it is ends with an error in time.
+// WrongServer checks that an example ends with an error in time if no server is at the address in ZK_SERVERS.
 func WrongServer(t *testing.T, run func(context.Context) error) {
 	t.Helper()
-	t.Setenv("ZK_SERVERS", "127.0.0.1:1") // where nobody is
+	t.Setenv("ZK_SERVERS", "127.0.0.1:1") // no server is there
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -24,10 +24,10 @@ func WrongServer(t *testing.T, run func(context.Context) error) {
 	})
 }
 
-// programVar marks a process of the program that a test is of.
+// programVar marks a process that runs the program under test.
 const programVar = "TIERLOCK_PROGRAM"
 
-// Main runs the tests of a program, or the program itself as a process that [Program] is for.
+// Main runs the tests of a program, or the program itself if [Program] has started this process.
 func Main(m *testing.M, program func()) {
 	if os.Getenv(programVar) == "" {
 		os.Exit(m.Run())
@@ -35,14 +35,15 @@ func Main(m *testing.M, program func()) {
 	program()
 }
 
-// Program is the program that the test is of, not started yet, with more environment. The end of the test kills it.
+// Program returns the command for the program under test, not started yet, with additional environment. It is killed at the end of the
+// test.
 func Program(t *testing.T, env ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(append(os.Environ(), programVar+"=1"), env...)
 	return cmd
 }
 
-// Start starts a [Program], and logs what it says.
+// Start starts a [Program], and logs its output.
 func Start(t *testing.T, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := Program(t, env...)
