@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A stopped process looks late at its wait: its clock is ahead of the timer of the alarm then.
+// A stopped process checks its wait late: its clock is then ahead of the timer of the alarm.
 type stopped struct {
 	mu     sync.Mutex // guards the fields below
 	alarm  alarm

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// abc returns the same three locks, as one registry has them.
+// abc returns three locks of a registry.
 func abc(r *tier.Registry) (a, b, c *tier.Mutex) {
 	return r.Mutex("/locks/a"), r.Mutex("/locks/b"), r.Mutex("/locks/c")
 }
@@ -28,7 +28,7 @@ func gather(ctx context.Context, mutexes ...*tier.Mutex) *call[*tier.Bundle] {
 	return begin(func() (*tier.Bundle, error) { return tier.AcquireAll(ctx, mutexes...) })
 }
 
-// wantQueues checks how many contenders each of the locks a, b and c has.
+// wantQueues checks the number of contenders of each of the locks a, b and c.
 func wantQueues(t *testing.T, s *memory.Server, when string, want ...int) {
 	t.Helper()
 	synctest.Wait()
@@ -82,7 +82,7 @@ func TestAcquireAllHoldsNothingAfterAnError(t *testing.T) {
 	})
 }
 
-// What can be refused is refused before anything is sent.
+// Invalid arguments are refused before any command is sent.
 func TestAcquireAllRefusesBeforeItAcquires(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
@@ -125,7 +125,7 @@ func TestAcquireAllEntersAgain(t *testing.T) {
 	})
 }
 
-// The side that writes comes first, as nobody who reads can become the writer.
+// The writing side is acquired first, because a reader cannot become a writer.
 func TestAcquireAllTakesBothSidesOfALock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		rw := process(t, s).RWMutex("/locks/b")
@@ -170,7 +170,7 @@ func TestABundleReleasesInReverseAndOnce(t *testing.T) {
 	})
 }
 
-// One hold that was released by itself spoils the bundle, but not the end of the others.
+// A hold that was released individually makes the bundle invalid; the other holds are still released.
 func TestABundleOfWhichOneHoldWasReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		a, b, c := abc(process(t, s))
@@ -222,7 +222,7 @@ func TestALockThatIsLostWhileOthersAreWaitedForEndsTheWait(t *testing.T) { // I7
 	})
 }
 
-// The last lock comes, and only then is it known that another one has gone.
+// While the last lock is acquired, another one is lost.
 func TestAcquireAllReturnsNoLockThatIsLost(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		first := process(t, s)
@@ -243,7 +243,7 @@ func TestABundleOfNothing(t *testing.T) {
 	wantErr(t, "Err after Release", bundle.Err(), tier.ErrReleased)
 }
 
-// A hold that lasts is asked for a context of each request, and keeps few of those that have ended, as that of the wait has.
+// A long hold may be asked for a context for each request. It drops contexts that have ended.
 func TestFewContextsThatHaveEndedAreKept(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		a, b, _ := abc(process(t, s))

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// benchMutex is a lock on a private server that syncs its log, like one in production.
+// benchMutex returns a lock on a private server that syncs its log, as in production.
 func benchMutex(b *testing.B, opts ...tier.Option) *tier.Mutex {
 	client := need.Get(zknode.Dial(b.Context(), childtest.Start(b, zkserver.Start, zkserver.Config{TickTime: 2 * time.Second}).Addr()))(b)
 	locks := tier.New(zknode.Tier(client), opts...)
@@ -20,7 +20,7 @@ func benchMutex(b *testing.B, opts ...tier.Option) *tier.Mutex {
 	return locks.Mutex("/bench/lock")
 }
 
-// turn calls no helper of tests, which take longer than all else.
+// turn uses no test helpers, because these would take longer than the rest.
 func turn(ctx context.Context, b *testing.B, mu *tier.Mutex) {
 	if hold, err := mu.Acquire(ctx); err != nil {
 		b.Error(err)
@@ -29,7 +29,7 @@ func turn(ctx context.Context, b *testing.B, mu *tier.Mutex) {
 	}
 }
 
-// BenchmarkLinger is a goroutine that locks and unlocks while the node lingers. Goals of stress name it.
+// BenchmarkLinger measures a goroutine that locks and unlocks while the contender lingers. Goals of stress name it.
 func BenchmarkLinger(b *testing.B) {
 	mu, ctx := benchMutex(b, tier.WithLinger(time.Minute)), b.Context()
 	for b.Loop() {
@@ -46,7 +46,7 @@ func BenchmarkReentry(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOff is a turn among a hundred goroutines. Goals of stress name it.
+// BenchmarkHandOff measures an acquisition among a hundred goroutines. Goals of stress name it.
 func BenchmarkHandOff(b *testing.B) {
 	mu, ctx := benchMutex(b), b.Context()
 	b.SetParallelism(50)

@@ -19,8 +19,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// contend has eight goroutines of each process loop over the lock until it has changed process so many times for each. It returns for how
-// long each process had it, and how long that took.
+// contend makes eight goroutines of each process acquire the lock again and again, until it has been transferred rounds times for each
+// process. It returns how long each process held the lock, and how long all of it took.
 func contend(t *testing.T, mutexes []*tier.Mutex, section func(process int) time.Duration, rounds int) (
 	had []time.Duration, took time.Duration,
 ) {
@@ -63,7 +63,7 @@ func sum(had []time.Duration) (all time.Duration) {
 	return all
 }
 
-// wantEqual fails unless the shares of all processes are within 2 % of equal.
+// wantEqual fails unless the shares of all processes are equal to within 2 %.
 func wantEqual(t *testing.T, had []time.Duration) {
 	t.Helper()
 	mean := sum(had) / time.Duration(len(had))
@@ -72,7 +72,7 @@ func wantEqual(t *testing.T, had []time.Duration) {
 	}
 }
 
-// docs/stores.md says for what share of the time a lock is in use, by the time of a transfer between processes.
+// docs/stores.md has a formula for the share of time in which a lock is in use, by the time of a transfer between processes.
 func TestTimeInUseIsWhatTheDocumentsSay(t *testing.T) {
 	const section = time.Millisecond
 	use := func(t *testing.T, transfer, budget time.Duration) (percent float64) {
@@ -99,7 +99,7 @@ func TestTimeInUseIsWhatTheDocumentsSay(t *testing.T) {
 	}
 }
 
-// A process has the lock for the budget and a part of its last section, whatever the sections of the other one are.
+// A process holds the lock for the budget and a part of its last section, whatever the sections of the other process are.
 func TestProcessesWithUnlikeSections(t *testing.T) { // I11
 	const budget, short, rounds = 20 * time.Millisecond, time.Millisecond, 100
 	for _, long := range []time.Duration{7 * time.Millisecond, 19 * time.Millisecond, 100 * time.Millisecond} {

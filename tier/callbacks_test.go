@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// What code of the program does that is called in the middle of a call.
+// These are the ways in which code of the program may end when the library calls it.
 var ends = map[string]func(){
 	"panics":             func() { panic("a test") },
 	"ends the goroutine": runtime.Goexit,
@@ -43,7 +43,7 @@ func TestLockIsFreeHoweverACallbackEnds(t *testing.T) {
 		}, func(t *testing.T, s *memory.Server, set func(*tier.Observer, func())) {
 			o := tier.Observer{}
 			set(&o, end)
-			var gauge atomic.Int64 // each observer is told, whatever another one does
+			var gauge atomic.Int64 // each observer gets its events, whatever another one does
 			count := tier.Observer{
 				Acquired: func(context.Context, tier.AcquiredEvent) { gauge.Add(1) },
 				Released: func(context.Context, tier.ReleasedEvent) { gauge.Add(-1) },
@@ -99,7 +99,7 @@ func TestABundleIsReleasedHoweverACallbackEnds(t *testing.T) {
 	})
 }
 
-// Whatever keeps it, Close returns in time.
+// Close returns in time, whatever blocks.
 func TestCloseReturnsWhateverCodeOfTheProgramDoes(t *testing.T) {
 	for how, hangs := range map[string]bool{"hangs": true, "calls Close": false} {
 		each(t, map[string]string{

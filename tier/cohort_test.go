@@ -14,8 +14,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Who waits when the owner releases queues with the command that removes the owner, who comes later queues after it. Neither has a
-// turn before that is known to have happened.
+// A requeue for goroutines that wait when the owner releases removes the owner's contender in the same command. A later goroutine queues
+// after the removal. Neither gets the lock before the removal is known to have happened.
 func TestNodeGoesBeforeTheGateOpens(t *testing.T) { // I3 I4
 	each(t, map[string]bool{"for a waiter": true, "for a latecomer": false}, func(t *testing.T, s *memory.Server, waits bool) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -81,14 +81,15 @@ func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
 	})
 }
 
-// startAll starts n acquisitions, in this order.
+// startAll starts n acquisitions in order.
 func startAll(ctx context.Context, t *testing.T, n int, mu *tier.Mutex) []*call[*tier.Hold] {
 	t.Helper()
 	return times(n, func() *call[*tier.Hold] { return start(ctx, mu).blocked(t) })
 }
 
-// By rounds, those who waited when the node came have a turn before another process, in order, whether an Acquire brought it or a
-// TryAcquire. Who gives up takes the turn along, and who comes later does not get it, nor if the node has lingered meanwhile.
+// By rounds, goroutines that waited when the process got the lock are served before another process, in order, whether an Acquire or a
+// TryAcquire got it. A waiter that gives up leaves no place to a later one, and a contender that lingered meanwhile does not serve later
+// ones either.
 func TestWhoWaitedWhenTheNodeCameHasATurnBeforeAnotherProcess(t *testing.T) { // I6 I11
 	for _, way := range []string{"Acquire", "TryAcquire", "lingered"} {
 		t.Run(way, func(t *testing.T) {
@@ -144,13 +145,13 @@ func TestWhoWaitedWhenTheNodeCameHasATurnBeforeAnotherProcess(t *testing.T) { //
 	}
 }
 
-// A node that another process waits for goes with its release, not in the background after it.
+// A contender behind which another process waits is removed by the release itself, not in the background.
 func TestNodeThatOthersWaitForDoesNotLinger(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(tier.WithLinger(time.Hour)), process()
 		hold := acquire(t, mu)
 		next := start(soon(t), other).blocked(t)
-		waittest.Grant(hold).Contended().C() // by somebody who has waited here and left
+		waittest.Grant(hold).Contended().C() // another waiter of this process, which has left, has asked for it
 		synctest.Wait()
 		answerLate(s, queue.Leave, time.Second)
 		begun := time.Now()
@@ -160,7 +161,7 @@ func TestNodeThatOthersWaitForDoesNotLinger(t *testing.T) {
 	})
 }
 
-// A lingering node goes after its time, and nothing stays behind.
+// A lingering contender is removed after its time, and nothing stays behind.
 func TestLingerEnds(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process(tier.WithLinger(time.Minute))
@@ -178,8 +179,7 @@ func TestLingerEnds(t *testing.T) {
 	})
 }
 
-// A lingering node is not taken for a hold: by its own process never, and others are
-// told that it may be one.
+// A lingering contender is not a hold. Its own process never shows it as one, and others show that it may linger.
 func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
 	metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(tier.WithLinger(time.Minute)), process()
@@ -199,7 +199,7 @@ func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
 	})
 }
 
-// Without a connection nobody can tell whether another process has come, and the lease may be about to end.
+// Without a connection it is unknown whether another process waits, and the lease may be about to end.
 func TestNodeIsNeitherHandedOffNorKeptWhileTheConnectionIsDown(t *testing.T) {
 	for _, waits := range []bool{true, false} {
 		bubble(t, func(t *testing.T, s *memory.Server) {
@@ -225,7 +225,7 @@ func TestNodeIsNeitherHandedOffNorKeptWhileTheConnectionIsDown(t *testing.T) {
 	}
 }
 
-// A waiter that was chosen a moment ago and leaves gives the node to the next one, but not a lost one.
+// A waiter that was chosen and leaves at the same moment passes the contender on to the next one, unless it is lost.
 func TestLostNodeIsNotOffered(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
@@ -243,7 +243,7 @@ func TestLostNodeIsNotOffered(t *testing.T) {
 	})
 }
 
-// In the moment in which the lease ends, whoever wants the lock may come before those who are told of the end.
+// At the moment when the lease ends, a new acquisition may come before the loss is processed.
 func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
 	for range 50 {
 		metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
@@ -265,7 +265,7 @@ func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
 	}
 }
 
-// The delete of a node that is being given up has taken effect before anything else is done at its path.
+// The removal of a contender has taken effect before the process sends another command for the same path.
 func TestNobodyQueuesBehindTheOwnNodeThatIsBeingGivenUp(t *testing.T) { // I3, I4
 	metered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()

@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A transfer needs both accounts, and the one the other way round may happen at the same time.
+// A transfer needs both accounts, and the opposite transfer may happen at the same time.
 func ExampleAcquireAll() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

@@ -9,7 +9,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An operator knows that a process has stopped for good which holds a lock, and takes it away by the token that the queue shows.
+// An operator knows that the process which holds a lock has stopped permanently. The operator takes the lock away by the token that the
+// queue shows.
 func ExampleMutex_Break() {
 	ctx := context.Background()
 	server := memlock.NewServer()

@@ -40,7 +40,7 @@ func ExampleHold_Context_errgroup() {
 	})
 	fmt.Println("both were inside at once:", err == nil)
 
-	// Right: one after the other. The first group has ended, so the lock is free.
+	// Right: the goroutines work one after the other. The first group has ended, so the lock is free.
 	total := 0
 	group, ctx := errgroup.WithContext(tier.WithoutHold(context.Background()))
 	for range 2 {

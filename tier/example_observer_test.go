@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The observer of a registry hears what becomes of its locks. Packages tierprom and tierotel are such observers.
+// The observer of a registry gets the events of all its locks. Packages tierprom and tierotel are such observers.
 func ExampleObserver() {
 	ctx := context.Background()
 	server, lost := memlock.NewServer(), make(chan tier.LossCause)
@@ -68,7 +68,7 @@ func ExampleObserver() {
 	// the release says so: true
 }
 
-// For a page of health, or a look into a process that hangs.
+// Use it for a health page, or to look into a process that hangs.
 func ExampleRegistry_Stats() {
 	locks, err := memlock.NewServer().Connect()
 	if err != nil {

@@ -68,8 +68,8 @@ func ExampleWithMaxWait() {
 	// holds of this process that are in the way: 1
 }
 
-// An option of a registry is for all its locks. An option of a lock takes its place there. What concerns the session is for the
-// registry alone: anything else does not compile.
+// An option of a registry applies to all its locks. The same option of a lock overrides it there. Options of the session are only for the
+// registry; anything else does not compile.
 func ExampleOption() {
 	ctx := context.Background()
 	locks, err := memlock.NewServer().Connect(
@@ -84,7 +84,7 @@ func ExampleOption() {
 	for path, how := range map[string]tier.Option{
 		"/invoices": tier.WithStrictOrder(),       // the next process after each release
 		"/numbers":  tier.WithRounds(),            // or once each goroutine that waits has had a turn
-		"/rates":    tier.WithLinger(time.Minute), // keep it for a moment when nobody wants it
+		"/rates":    tier.WithLinger(time.Minute), // keep it for a moment when no goroutine needs it
 	} {
 		if err := locks.Mutex(path, how).Do(ctx, func(context.Context) error { return nil }); err != nil {
 			fmt.Println(err)
@@ -99,7 +99,7 @@ func ExampleName() {
 	// Output: /jobs/daily%20report:%20größe%2F2
 }
 
-// A process that ends lets its owners finish, for a while.
+// A process that exits lets its owners finish, for a limited time.
 func ExampleRegistry_Shutdown() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

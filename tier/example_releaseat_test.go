@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A job that several processes start by their clocks, which differ, is run by one of them.
+// Several processes start a job by their clocks, which differ. Only one of them runs it.
 func ExampleHold_ReleaseAt() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Who has written goes on as a reader, so that nobody writes in between; the other way round is an error.
+// A writer can become a reader, so that no other writer comes in between. A reader that wants to become a writer gets an error.
 func ExampleRWMutex() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

@@ -8,8 +8,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Ten calls at a time to a service that bears no more, in all processes together; a large one counts
-// for four.
+// All processes together make at most ten calls at a time to a service; a large call counts as four.
 func ExampleSemaphore() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

@@ -58,7 +58,7 @@ func Example() {
 	// held to the end: true
 }
 
-// Functions that each make sure of the lock may call one another.
+// Functions that each need the lock may call one another.
 func Example_reentrancy() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
@@ -119,8 +119,8 @@ func ExampleMutex_TryAcquire() {
 	// <nil>
 }
 
-// A store that refuses tokens lower than the highest it has seen is safe from an owner
-// that was stopped and does not know yet that it lost the lock.
+// A resource that refuses tokens lower than the highest it has seen is protected from an owner that was stopped and does not know of its
+// loss.
 func ExampleHold_Token() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
@@ -157,7 +157,7 @@ func ExampleHold_Token() {
 	// late write of the first refused
 }
 
-// Who stands in the way: the holder first, then those who wait.
+// The result lists the holder first, and then the waiters.
 func ExampleMutex_Contenders() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
@@ -177,8 +177,7 @@ func ExampleMutex_Contenders() {
 	// <nil>
 }
 
-// Work that looks now and then is told by the context of the hold; work that cannot be
-// interrupted asks, right before each step that others would see.
+// Work that can be interrupted uses the context of the hold. Work that cannot checks Err right before each visible step.
 func ExampleHold_Err() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
@@ -197,7 +196,7 @@ func ExampleHold_Err() {
 	// released: true
 }
 
-// What a program does next depends on the kind of an error, on every store.
+// On every store, a program decides by the kind of the error what to do next.
 func Example_errors() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

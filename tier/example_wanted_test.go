@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A sweep that takes hours makes way for any other process, but not before it has got somewhere: if the
-// others do the same, each turn is worth the hand-over.
+// A sweep that takes hours yields to any other process, but not before it has done some work. If the others do the same, each hold is
+// worth its transfer.
 func ExampleHold_Contended() {
 	ctx := context.Background()
 	both, disconnect := connectAll(ctx, 2)
@@ -29,7 +29,7 @@ func ExampleHold_Contended() {
 	}()
 
 	enough := time.After(20 * time.Millisecond)
-	var contended <-chan struct{} // nobody looks before
+	var contended <-chan struct{} // no look for waiters before that
 	for more := true; more; {
 		select {
 		case <-enough:
@@ -51,7 +51,7 @@ func ExampleHold_Contended() {
 	// <nil>
 }
 
-// An operator wants a lock whose holder has nothing to do for the moment.
+// An operator asks for a lock whose holder has nothing to do at the moment.
 func ExampleHold_RevokeRequested() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

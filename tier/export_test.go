@@ -6,27 +6,27 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Stakes returns the number of locks and semaphores that a registry knows of.
+// Stakes returns the number of locks and semaphores of which a registry keeps state.
 func Stakes(r *Registry) int { return len(r.all()) }
 
-// Known returns the number of paths of which the registry of m knows whether lingering pays.
+// Known returns the number of paths for which the registry of m knows whether lingering pays.
 func Known(m *Mutex) int {
 	m.registry.mu.RLock()
 	defer m.registry.mu.RUnlock()
 	return len(m.registry.credits.known)
 }
 
-// Derived returns the number of contexts that a hold knows of.
+// Derived returns the number of contexts that a hold keeps.
 func Derived(h *Hold) int {
 	h.work.mu.Lock()
 	defer h.work.mu.Unlock()
 	return len(h.work.derived)
 }
 
-// MutexOf returns the mutex by which a hold came.
+// MutexOf returns the mutex with which a hold was acquired.
 func MutexOf(h *Hold) *Mutex { return h.own.mutex }
 
-// Offer does to the node of a hold what a waiter does that was chosen and leaves. The hold must not be released.
+// Offer does with the contender of a hold what a waiter does that was chosen and then leaves. The hold must not be released.
 func Offer(h *Hold) {
 	c := h.own.cohort
 	c.mu.Lock()
@@ -34,7 +34,7 @@ func Offer(h *Hold) {
 	c.offerLocked(h.own.grant, found)
 }
 
-// Arrive is the first half of an acquisition; the second half queues.
+// Arrive makes the first half of an acquisition; the returned function queues.
 func Arrive(m *Mutex) (queue func(context.Context) error) {
 	c := m.registry.join(m.at, nil).(*cohort)
 	return func(ctx context.Context) error {
@@ -52,7 +52,7 @@ func RWSibling(m *Mutex) *RWMutex { return m.registry.RWMutex(m.Path()) }
 // RegistryOf returns the registry of a lock.
 func RegistryOf(m *RWMutex) *Registry { return m.writer.registry }
 
-// LeaveServed takes permits, calls then, and does what a waiter does whose context ends in that moment.
+// LeaveServed takes permits, calls then, and does what a waiter does whose context ends at that moment.
 func LeaveServed(ctx context.Context, s *Semaphore, k int, then func()) error {
 	p := s.registry.join(s.at, s).(*pool)
 	defer p.part()
@@ -69,13 +69,13 @@ func LeaveServed(ctx context.Context, s *Semaphore, k int, then func()) error {
 	return nil
 }
 
-// StandingWait is what is told of a wait that stands so.
+// StandingWait returns the Wait that reports this standing.
 func StandingWait(s second.Standing) (w Wait) {
 	w.stand(s, nil)
 	return w
 }
 
-// Expire is a timer of the permits that are kept which was stopped too late.
+// Expire acts as a timer for kept permits that was stopped too late.
 func Expire(s *Semaphore) {
 	p := s.registry.join(s.at, s).(*pool)
 	defer p.part()

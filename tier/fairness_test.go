@@ -18,19 +18,19 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A crew is the goroutines of one process that take turns at a lock.
+// A crew is the goroutines of one process that use a lock.
 type crew struct {
 	mutex      *tier.Mutex
 	goroutines int
 	section    func(*rand.Rand) time.Duration
 }
 
-// exponential is the length of sections with this mean.
+// exponential returns random section lengths with this mean.
 func exponential(mean time.Duration) func(*rand.Rand) time.Duration {
 	return func(r *rand.Rand) time.Duration { return time.Duration(r.ExpFloat64() * float64(mean)) }
 }
 
-// A share is what a crew had of the lock.
+// A share is how much a crew has had of the lock.
 type share struct {
 	had     time.Duration // the time in its sections
 	tenures int           // how often the lock has come from another process
@@ -38,7 +38,7 @@ type share struct {
 	ended   time.Time     // its last section
 }
 
-// compete has crews take turns for so long, and returns the share of each.
+// compete runs crews for a time, and returns the share of each.
 func compete(t *testing.T, length time.Duration, crews ...crew) []share {
 	t.Helper()
 	const seed = 41
@@ -71,7 +71,7 @@ func compete(t *testing.T, length time.Duration, crews ...crew) []share {
 	return shares
 }
 
-// jain is the index of fairness: 1 if all had the lock for as long.
+// jain returns the index of fairness: 1 if all had the lock for the same time.
 func jain(shares []share) float64 {
 	var sum, squares float64
 	for _, s := range shares {
@@ -80,7 +80,7 @@ func jain(shares []share) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// at returns the locks of one more process. Messages take so long to the server, and so long back.
+// at returns the locks of another process. to and back are how long messages take to the server, and back.
 func at(t *testing.T, s *zktest.Server, to, back func() time.Duration, opts ...tier.RegistryOption) *tier.Registry {
 	t.Helper()
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -98,7 +98,7 @@ func at(t *testing.T, s *zktest.Server, to, back func() time.Duration, opts ...t
 	return locks
 }
 
-// carry takes messages from one end of a connection to the next, in order, until one of them is closed.
+// carry forwards messages from one connection to the next, in order, until one of them is closed.
 func carry(to, from net.Conn, takes func() time.Duration) {
 	type message struct {
 		bytes []byte
@@ -126,7 +126,7 @@ func carry(to, from net.Conn, takes func() time.Duration) {
 
 func after(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
-// Each near process read another budget when a far one asked for more than they do: one of them starved.
+// An earlier design starved one process: when a far process asked for a larger budget, each near process read that at a different time.
 func TestAFarProcessLeavesEqualSharesToEqualOnes(t *testing.T) {
 	for far, near := range map[time.Duration]int{5 * time.Millisecond: 3, 20 * time.Millisecond: 6, 100 * time.Millisecond: 3} {
 		t.Run(fmt.Sprintf("%d near, and one at %v", near, far), func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestAFarProcessLeavesEqualSharesToEqualOnes(t *testing.T) {
 	}
 }
 
-// The longest time without the lock depends on the sections of others, and not on what one of them measures.
+// The longest time without the lock depends on the sections of other processes, and not on the delays that one of them measures.
 func TestOneSlowProcessKeepsOthersWaitingForItsSectionsOnly(t *testing.T) {
 	longest := func(t *testing.T, slowness time.Duration) (away time.Duration) {
 		locktest.Bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -199,11 +199,11 @@ func TestLateRepliesOfOneProcessDoNotLengthenTheRotationOfOthers(t *testing.T) {
 	}
 	prompt, late := rotation(t, time.Millisecond/4), rotation(t, 50*time.Millisecond)
 	t.Logf("%v, and %v beside one with late replies", prompt, late)
-	// The lock may wait for late news of the grant, and stay for a late look at the queue.
+	// A transfer may wait for a late notification of the grant, and the lock may stay longer because of a late look at the queue.
 	need.AtMost(t, "a rotation", late, prompt+2*50*time.Millisecond)
 }
 
-// A child that is no contender changes nothing, whatever its name says: others, or an operator, may have put it there.
+// A child that is no contender changes nothing, whatever its name says: another program or an operator may have created it.
 func TestForeignChildrenOfAnyNameLengthenNoWait(t *testing.T) {
 	const uuid = "00000000-0000-8000-bf00-000000000000"
 	foreign := []string{

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// far runs f in a bubble with a ZooKeeper that is half a round trip away, and a function that starts processes.
+// far runs f in a bubble with a ZooKeeper half a round trip away, and a function that starts processes.
 func far(t *testing.T, f func(t *testing.T, s *zktest.Server, process func(...tier.Option) *tier.Mutex)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func (c *traffic) note(f *zktest.Frame) zktest.Action {
 	return zktest.Pass
 }
 
-// take returns what there was since the last call.
+// take returns the counts since the last call.
 func (c *traffic) take() (frames int, requests []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,8 +64,8 @@ func (c *traffic) wantSent(t *testing.T, what string, want ...string) {
 	need.List(t, "sent for "+what, slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))...)
 }
 
-// Looking for others costs a read and a watch, which fires whenever the queue changes. Where nobody waits locally nobody looks, and a
-// hold that is short enough does without a watch on its own node.
+// Looking for waiters costs a read and a watch, which fires whenever the queue changes. Without local waiters there is no look, and a
+// short hold sets no watch on its own node.
 func TestUncontendedTurnIsACreateAListAndADelete(t *testing.T) {
 	far(t, func(t *testing.T, s *zktest.Server, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
@@ -82,8 +82,8 @@ func TestUncontendedTurnIsACreateAListAndADelete(t *testing.T) {
 	})
 }
 
-// A turn in strict order is one write, whatever the number of goroutines; and frames are bounded, as it is of no use there to know who
-// waits elsewhere.
+// An acquisition in strict order is one write, whatever the number of goroutines. Frames are bounded, since it does not matter there
+// which other processes wait.
 func TestFramesOfAStrictTurn(t *testing.T) {
 	const next = 0.0001 // to no time at all, so that nothing else happens in the section
 	for _, row := range []struct {

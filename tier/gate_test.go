@@ -12,10 +12,10 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// turned reports whether the waiter's turn has come, for better or worse.
+// turned reports whether the waiter has its result, a grant or an error.
 func turned(w *waiter[int]) bool { return need.Closed(w.turn) }
 
-// The gate does what a slice would do, whatever the order of calls.
+// The gate behaves like a slice, whatever the order of calls.
 func TestGateIsAQueue(t *testing.T) { // I6 I9
 	for seed := range uint64(200) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -68,8 +68,7 @@ func TestGateIsAQueue(t *testing.T) { // I6 I9
 	}
 }
 
-// Whoever re-enters while the last hold is being released is too late: the node is on
-// its way.
+// A reentrant acquisition during the release of the last hold comes too late, because the contender is being passed on.
 func TestOwnershipThatHasEndedIsNotReentered(t *testing.T) {
 	for _, reads := range []bool{false, true} {
 		own := &ownership{mutex: &Mutex{mode: map[bool]second.Mode{true: second.Reading}[reads]}}

@@ -51,8 +51,8 @@ func TestReleaseAtInThePastIsRelease(t *testing.T) {
 	})
 }
 
-// A hold that is over early, by a release or as the registry is closed, is not watched until its time, nor waited for, nor does the
-// end of that time concern a later hold.
+// If a hold ends early, by a release or because the registry is closed, its ReleaseAt has no further effect: no goroutine waits for the
+// time, and later holds are not affected.
 func TestReleaseAtEndsWithItsHold(t *testing.T) {
 	for name, closes := range map[string]bool{"released": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestReleaseAtEndsWithItsHold(t *testing.T) {
 	}
 }
 
-// A release too many must never touch what the next owner has.
+// A second release must never affect the hold of the next owner.
 func TestReleaseTooManySendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -148,8 +148,7 @@ func TestHoldOfAnotherMutexDoesNotReenter(t *testing.T) {
 	})
 }
 
-// A dead hold is dead even while another hold of its ownership lives, and even if it
-// died of loss.
+// A hold that has ended stays ended, even while another hold of its ownership lives, and even if it ended by a loss.
 func TestDetachedContextDoesNotReviveAHold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -183,10 +182,10 @@ func TestReentryFailsAfterLoss(t *testing.T) {
 	})
 }
 
-// A jobKey is where the contexts of these tests carry a value.
+// A jobKey is the key under which the contexts of these tests carry a value.
 type jobKey struct{}
 
-// wantEnded fails unless ctx and what is derived from it are over now, because of want.
+// wantEnded fails unless ctx and contexts derived from it have ended with want.
 func wantEnded(t *testing.T, what string, ctx context.Context, want error) {
 	t.Helper()
 	derived, cancel := context.WithCancel(ctx)
@@ -253,8 +252,8 @@ func TestContextMadeDuringTheReleaseEndsWithIt(t *testing.T) {
 	})
 }
 
-// What is derived from a hold's context ends in the same instant, as with the contexts of
-// the standard library: before Release returns, and before cancel does.
+// Contexts derived from a hold's context end at the same instant, as with the standard library: before Release returns, and before cancel
+// does.
 func TestContextEndsWhenItsHoldOrItsParentDoes(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		hold := acquire(t, process(t, s).Mutex("/locks/a"))
@@ -319,7 +318,7 @@ func TestContextIsDerivedFromAnyKindOfContext(t *testing.T) {
 	})
 }
 
-// reused is a context of a framework that serves one request after the other with it.
+// reused is the context of a framework that uses one context for successive requests.
 type reused struct{ context.Context }
 
 func TestContextThatIsUsedAgainIsNotTakenForTheOneThatHasEnded(t *testing.T) {
@@ -338,8 +337,7 @@ func TestContextThatIsUsedAgainIsNotTakenForTheOneThatHasEnded(t *testing.T) {
 	})
 }
 
-// A hold that lasts may serve any number of pieces of work under one context, and of others that end; and a node that
-// lasts any number of holds.
+// A long hold may serve any number of jobs under one context, and under others that end. A contender may serve any number of holds.
 func TestContextsKeepNothingInTheirHold(t *testing.T) { // I10
 	for name, opts := range map[string][]tier.Option{"as ever": nil, "with the detection of leaks": {tier.WithLeakDetection()}} {
 		t.Run(name, func(t *testing.T) { contextsKeepNothing(t, opts...) })
@@ -394,7 +392,7 @@ func contextsKeepNothing(t *testing.T, opts ...tier.Option) {
 	})
 }
 
-// forgetting is a program that loses its hold. Nothing of it may be on the stack of the test.
+// forgetting acts as a program that drops its hold without a release. No reference to the hold may stay on the stack of the test.
 //
 //go:noinline
 func forgetting(t *testing.T, mu *tier.Mutex, with func(t *testing.T, hold *tier.Hold)) {
@@ -402,7 +400,7 @@ func forgetting(t *testing.T, mu *tier.Mutex, with func(t *testing.T, hold *tier
 	with(t, acquire(t, mu))
 }
 
-// collected returns when the garbage collector has found a hold that was forgotten just now, and with it all that were before.
+// collected returns when the garbage collector has found a hold that was just dropped, and with it all that were dropped before.
 func collected(t *testing.T, locks *tier.Registry, log *logtest.Log) {
 	t.Helper()
 	for range 2 { // what the first cycle finds may refer to more
@@ -419,7 +417,7 @@ func collected(t *testing.T, locks *tier.Registry, log *logtest.Log) {
 
 const forgot = "a hold was dropped without Release"
 
-// Nothing refers to it any more, whatever contexts it had for work, of parents that live on.
+// Nothing refers to the hold any more, even if it has made contexts for work whose parents still exist.
 func TestHoldThatWasForgottenIsWarnedOf(t *testing.T) {
 	plain := func(locks *tier.Registry) *tier.Mutex { return locks.Mutex("/locks/a") }
 	reader := func(locks *tier.Registry) *tier.Mutex { return locks.RWMutex("/locks/a").Reader() }
@@ -449,7 +447,7 @@ func TestHoldThatWasForgottenIsWarnedOf(t *testing.T) {
 	}
 }
 
-// Somebody may release it yet, or has done so.
+// The program may still release it, or has done so.
 func TestHoldThatWasNotForgottenIsNotWarnedOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s, tier.WithLeakDetection())
@@ -476,7 +474,7 @@ func TestHoldThatWasNotForgottenIsNotWarnedOf(t *testing.T) {
 	})
 }
 
-// The lock is not taken any more.
+// After the registry was closed, the lock is not held any more.
 func TestHoldOfAClosedRegistryIsNotWarnedOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		log, logger := logtest.New(slog.LevelInfo)
@@ -488,7 +486,7 @@ func TestHoldOfAClosedRegistryIsNotWarnedOf(t *testing.T) {
 	})
 }
 
-// Who waits behind a hold is told where that was acquired.
+// The error of a wait behind a hold of the same process says where that hold was acquired.
 func TestWaitSaysWhereTheHoldInTheWayWasAcquired(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		for place, opts := range map[string][]tier.Option{

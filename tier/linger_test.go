@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A shared lock is one that a process lets linger, and another process wants.
+// A shared lock is one that lingers in one process and that another process wants.
 type shared struct {
 	t            *testing.T
 	s            *memory.Server
@@ -22,7 +22,7 @@ type shared struct {
 	used, wasted int
 }
 
-// sharing runs f with two processes, of which one lets locks linger for a minute.
+// sharing runs f with two processes, one of which lets locks linger for a minute.
 func sharing(t *testing.T, f func(t *testing.T, s *memory.Server, lock func(path string) *shared)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, s *memory.Server) {
@@ -34,7 +34,7 @@ func sharing(t *testing.T, f func(t *testing.T, s *memory.Server, lock func(path
 	})
 }
 
-// turn is one of this process.
+// turn acquires and releases the lock in the first process.
 func (l *shared) turn() {
 	l.t.Helper()
 	hold := acquire(l.t, l.mine)
@@ -47,7 +47,7 @@ func (l *shared) turn() {
 	l.turns++
 }
 
-// come is a turn of the other process.
+// come acquires and releases the lock in the other process.
 func (l *shared) come() {
 	l.t.Helper()
 	if l.lingers {
@@ -57,7 +57,7 @@ func (l *shared) come() {
 	l.lingers = false
 }
 
-// contest is n turns of both.
+// contest makes both processes acquire the lock n times.
 func (l *shared) contest(n int) {
 	l.t.Helper()
 	for range n {
@@ -66,7 +66,7 @@ func (l *shared) contest(n int) {
 	}
 }
 
-// Whatever others do, no more lingerings are wasted than half of those that are used, five, and one in 256 turns.
+// Whatever others do, the number of wasted lingerings is at most half of the useful ones, plus five, plus one in 256 acquisitions.
 func TestLingeringNeverCosts(t *testing.T) {
 	rng, enough := rand.New(rand.NewPCG(1, 2)), 0
 	sometimes := func(chance float64) func(*shared) bool { return func(*shared) bool { return rng.Float64() < chance } }
@@ -101,7 +101,7 @@ func TestLingeringNeverCosts(t *testing.T) {
 	})
 }
 
-// A lock that another process wants now and then lingers all the same, whatever happens to other locks.
+// A lock that another process wants from time to time still lingers, whatever happens to other locks.
 func TestLockThatOneProcessWantsLingers(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		private, contended := lock("/locks/a"), lock("/locks/b")
@@ -136,7 +136,7 @@ func TestLingeringThatEndsByItselfOrWithTheSessionIsNotWasted(t *testing.T) {
 	})
 }
 
-// When the others stay away the lock lingers again after 255 turns, and from then on always.
+// When other processes stay away, the lock lingers again after 255 acquisitions, and always from then on.
 func TestLockLingersAgainWhenOthersStayAway(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		known := lock("/locks/a")
@@ -156,7 +156,7 @@ func TestLockLingersAgainWhenOthersStayAway(t *testing.T) {
 	})
 }
 
-// However often lingering was used, it ends soon when others begin to come: after 33 times, or 5 at another path.
+// However often lingering was useful, it ends soon when others start to come: after 33 times, or 5 at another path.
 func TestLingeringEndsSoonWhenOthersCome(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		private, other := lock("/locks/a"), lock("/locks/b")
@@ -173,7 +173,7 @@ func TestLingeringEndsSoonWhenOthersCome(t *testing.T) {
 	})
 }
 
-// Once is no pattern: of a process that knows nothing yet, the lock lingers again after it was wanted.
+// A single case is no pattern: in a process without experience, the lock lingers again after another process wanted it once.
 func TestLingeringGoesOnAfterItWasWastedOnce(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		l := lock("/locks/a")
@@ -183,8 +183,8 @@ func TestLingeringGoesOnAfterItWasWastedOnce(t *testing.T) {
 	})
 }
 
-// What is known of paths has a limit, and what is forgotten is not paid for anew: a path begins with what the others have earned
-// lately.
+// The number of remembered paths is limited. A forgotten path does not cost the same again, because a path starts with the recent
+// experience of the others.
 func TestManyPathsTeachEachOther(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		const fruitful = 20
@@ -217,7 +217,7 @@ func TestManyPathsTeachEachOther(t *testing.T) {
 	})
 }
 
-// Many contended locks may linger before anything is known. Then each costs one lingering, and the first one two.
+// Many contended locks may linger before there is any experience. Then each of them wastes one lingering, and the first one two.
 func TestLocksThatLingerAtTheSameTimeTeachEachOther(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		var locks []*shared

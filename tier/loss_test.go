@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A process never runs two sections at once, lease or no lease.
+// A process never runs two sections at once, even after the lease of the first one has ended.
 func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -34,7 +34,7 @@ func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 	})
 }
 
-// A suspended machine runs no timer, so that each method has to look at a clock that counted the sleep.
+// A suspended machine runs no timers, so each method has to check a clock that has counted the sleep.
 func TestNothingIsHeldAfterTheMachineSleptForALease(t *testing.T) {
 	looks := map[string]func(t *testing.T, hold, inner *tier.Hold, permits *tier.Permits){
 		"Err": func(t *testing.T, hold, inner *tier.Hold, permits *tier.Permits) {
@@ -76,7 +76,7 @@ func TestNothingIsHeldAfterTheMachineSleptForALease(t *testing.T) {
 	})
 }
 
-// write begins a guarded write, which is not answered before finish.
+// write starts a guarded write, which is answered when finish is called.
 func write(t *testing.T, hold *tier.Hold) (finish func()) {
 	t.Helper()
 	c, answered := waittest.Grant(hold).(*queue.Contender), make(chan struct{})
@@ -92,8 +92,7 @@ func write(t *testing.T, hold *tier.Hold) (finish func()) {
 	}
 }
 
-// A guarded write that has found the hold unreleased may go on for as long as it likes: the contender
-// under which it would take effect gets no other owner.
+// A guarded write that has checked its hold before the release may go on for any time: its contender gets no other owner meanwhile.
 func TestWriteThatOverlapsTheReleaseTakesNoEffectUnderTheNextOwner(t *testing.T) {
 	type row struct{ lingers, nested, queued bool }
 	need.Each(t, map[string]row{

@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Waiting goroutines cost one znode together, and less than 400 bytes each besides the goroutine itself.
+// All waiting goroutines share one contender, and each costs less than 400 bytes besides its stack.
 func TestWaiterIsCheap(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		const waiters = 20_000
@@ -51,7 +51,7 @@ func TestWaiterIsCheap(t *testing.T) {
 	})
 }
 
-// What a process has at stake in a path goes with the last who wants it, the alarm about those who wait there, too.
+// The state that a process keeps for a path is removed with its last user, including the alarm about long waits.
 func TestContentionLeavesNothing(t *testing.T) { // I10
 	metered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
 		const n = 2000
@@ -71,7 +71,7 @@ func TestContentionLeavesNothing(t *testing.T) { // I10
 	})
 }
 
-// heapOf returns what f leaves on the heap once everything waits.
+// heapOf returns what f leaves on the heap once all goroutines wait.
 func heapOf(f func()) int64 {
 	before := heap()
 	f()
@@ -79,7 +79,7 @@ func heapOf(f func()) int64 {
 	return heap() - before
 }
 
-// heap is what is in use once it does not become less: what is forgotten is cleaned up by a goroutine of the runtime.
+// heap returns what is in use once it does not shrink any more: a goroutine of the runtime cleans up.
 func heap() int64 {
 	least := int64(math.MaxInt64)
 	for same := 0; same < 5; same++ {

@@ -204,7 +204,7 @@ func TestTryAcquireSendsNothingWhileTheGateIsTaken(t *testing.T) {
 	})
 }
 
-// hanging starts a TryAcquire that arrives when answer is closed.
+// hanging starts a TryAcquire whose answer comes when answer is closed.
 func hanging(ctx context.Context, t *testing.T, s *memory.Server, mu *tier.Mutex) (a *call[*tier.Hold], answer chan struct{}) {
 	t.Helper()
 	answer = make(chan struct{})
@@ -218,7 +218,7 @@ func hanging(ctx context.Context, t *testing.T, s *memory.Server, mu *tier.Mutex
 	return a.blocked(t), answer
 }
 
-// Whoever queues behind a TryAcquire is served whatever becomes of it.
+// A goroutine that waits behind a TryAcquire is served, whatever the outcome of that is.
 func TestWaiterBehindTryAcquireIsServed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		other, mu := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
@@ -243,7 +243,7 @@ func TestWaiterBehindTryAcquireIsServed(t *testing.T) {
 	})
 }
 
-// Its holder owes other processes what any owner does, however early somebody waited for it.
+// Its holder has the same budget as any owner, however early another process started to wait.
 func TestBudgetRunsWhileTheHolderOfATryAcquireIsWaitedFor(t *testing.T) { // I11
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(), process()
@@ -312,7 +312,7 @@ func TestEveryNameIsALockThatUnescapesToIt(t *testing.T) {
 	}
 }
 
-// Whatever has a lock below that of dir does not queue for it.
+// A lock below that of dir is not a contender of the lock above it.
 func TestNoNameIsAContenderOfTheLockAbove(t *testing.T) {
 	var names []string
 	for _, mark := range []string{"lock-", "__WRIT__", "__READ__", "__lock__", "__rlock__"} {

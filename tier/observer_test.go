@@ -20,7 +20,7 @@ import (
 
 type callerKey struct{}
 
-// A diary is what an observer was told, a line each.
+// A diary records the events of an observer, one a line.
 type diary struct {
 	mu    sync.Mutex // guards the fields below
 	lines []string
@@ -71,7 +71,7 @@ func (d *diary) want(t *testing.T, want ...string) {
 	d.lines, d.ats = nil, nil
 }
 
-// wantAll is want for events between which there is no order.
+// wantAll is want for events without a fixed order.
 func (d *diary) wantAll(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -138,7 +138,7 @@ func TestObserverIsToldOfLossesAndTheConnection(t *testing.T) {
 		wantErr(t, "Release", hold.Release(), tier.ErrLost)
 		d.want(t, "A released after 2.5s lost true")
 
-		// Nobody but the delete finds out.
+		// Only the removal of the contender finds the loss.
 		hold = start(caller(t, "B"), mu).granted(t)
 		s.Remove("/locks/a", 0)
 		s.Script(func(_ string, c queue.Command) (f memory.Fault) {
@@ -168,7 +168,7 @@ func TestLossOfTheNextHoldIsNotToldOfTheLast(t *testing.T) {
 	})
 }
 
-// The order is kept all the same. So Lost may wait for the goroutine that has the lock, and that releases it.
+// The order of events is kept all the same. Lost may therefore wait for the goroutine that has the lock, and that releases it.
 func TestReleaseDoesNotWaitForTheObserverOfTheLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
@@ -208,7 +208,7 @@ func TestCloseWaitsUntilTheObserverKnowsOfTheLosses(t *testing.T) {
 	})
 }
 
-// Whichever function of an observer does not return, nobody else waits for it but for the lock.
+// If a function of an observer does not return, only the lock concerned is delayed.
 func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 	for _, blocks := range []string{"waiting", "acquired", "failed", "lost", "released", "connection"} {
 		t.Run(blocks, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestObserverIsForARegistry(t *testing.T) {
 	})
 }
 
-// Metrics and traces observe the same locks.
+// Metrics and traces may observe the same locks.
 func TestAllObserversAreTold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		first, second := new(diary), new(diary)
@@ -284,7 +284,7 @@ func TestAllObserversAreTold(t *testing.T) {
 		}
 		locks := observed(t, s, first.observer(), tier.WithObserver(tier.Observer{}), tier.WithObserver(o), adds("a"), adds("b"))
 		mu := locks.Mutex("/locks/a")
-		synctest.Wait() // the connection is told by a goroutine of its own
+		synctest.Wait() // a goroutine of its own reports the connection
 		hold := start(caller(t, "A"), mu).granted(t)
 		ctx, cancel := context.WithTimeout(caller(t, "B"), time.Second/2)
 		defer cancel()
@@ -306,7 +306,7 @@ func TestAllObserversAreTold(t *testing.T) {
 	})
 }
 
-// inVain is the error of a wait for k permits that lasts for two seconds.
+// inVain returns the error of a wait for k permits that ends after two seconds.
 func inVain(t *testing.T, s *tier.Semaphore, k int) *tier.WaitError {
 	t.Helper()
 	_, err := s.Acquire(need.Within(t, 2*time.Second), k)
@@ -396,7 +396,7 @@ func TestObserverIsToldOfPermitsThatAreLost(t *testing.T) {
 		d.want(t, "A released 2 after 0s lost true")
 		time.Sleep(10 * time.Second)
 
-		// Nobody but the delete finds out.
+		// Only the removal of the contender finds the loss.
 		lost = ask(caller(t, "B"), s, 1).granted(t)
 		srv.Remove(queueOf(pool), 0)
 		wantErr(t, "Release", lost.Release(), tier.ErrLost)

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An entry lives exactly as long as somebody holds the lock or waits for it.
+// The state of a lock is kept exactly as long as a goroutine holds it or waits for it.
 func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, other := process(t, s), process(t, s)
@@ -88,7 +88,7 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 	})
 }
 
-// It is told by a task of the registry, of which Close waits for the end.
+// A task of the registry calls the observer, and Close waits for such tasks.
 func TestCloseFromAnObserverOfAReleaseInTheBackgroundReturns(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		var locks *tier.Registry
@@ -99,7 +99,7 @@ func TestCloseFromAnObserverOfAReleaseInTheBackgroundReturns(t *testing.T) {
 	})
 }
 
-// closing is a second tier that has something done before it closes.
+// closing is a second tier that calls a function before it closes.
 type closing struct {
 	second.Tier
 	before func()
@@ -110,7 +110,7 @@ func (c closing) Close() error {
 	return c.Tier.Close()
 }
 
-// Close ends the second tier and nothing else: whoever waits gives up only then, without a command to leave the queue.
+// Close only closes the second tier. Waiters give up after that, without commands to leave the queue.
 func TestCloseSendsNothingForWhoeverWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		m := &meter{}
@@ -145,7 +145,7 @@ func TestTryAfterCloseSaysSoWhileALostHoldIsLeft(t *testing.T) {
 	})
 }
 
-// shutdown begins to shut locks down.
+// shutdown starts to shut a registry down.
 func shutdown(ctx context.Context, locks *tier.Registry) *call[bool] {
 	c := begin(func() (bool, error) { return true, locks.Shutdown(ctx) })
 	synctest.Wait()
@@ -182,7 +182,7 @@ func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
 	})
 }
 
-// Each has the turn, and hears of the shutdown, before it looks.
+// Each goroutine gets the lock, and learns of the shutdown, before it runs.
 func TestShutdownTurnsAwayWhoHasTheNextTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		told := make(chan struct{})
@@ -256,7 +256,7 @@ func TestCloseEndsAShutdown(t *testing.T) {
 	})
 }
 
-// Between an arrival and its place in the queue, a shutdown may begin.
+// A shutdown may begin after a caller has arrived and before it has a place at the gate.
 func TestShutdownTurnsAwayWhoIsAboutToQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)

@@ -12,8 +12,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The tables below count in virtual time: the server is half a round trip away, and nothing else takes any time but the
-// sections. So every figure is exact.
+// The tables below are measured in virtual time: the server is half a round trip away, and only sections and messages take time. Every
+// figure is therefore exact.
 
 const roundTrip = 20 * time.Millisecond
 
@@ -71,7 +71,7 @@ func TestRoundTripsOfEachCall(t *testing.T) {
 	}
 }
 
-// A lock of another path waits for others a little, so that they leave as one.
+// A lock at another path waits a little for other requests, so that they leave together.
 func TestLockAmongOthersTakesAQuarterOfARoundTripMore(t *testing.T) {
 	far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
 		idle := process()
@@ -116,9 +116,9 @@ func several(n int, process func(...tier.Option) *tier.Mutex, opts ...tier.Optio
 	return mutexes
 }
 
-// takeTurns lets goroutines of each process loop over the lock until it has changed process n times, and returns how
-// long each of these took: from the call of Release to the return of Acquire elsewhere. Within each section it says
-// which turn that is.
+// takeTurns makes goroutines of each process acquire the lock again and again until it was transferred n times. It returns how long each
+// transfer took: from the call of Release to the return of Acquire in another process. Within each section it calls during with the
+// number of the acquisition.
 func takeTurns(t *testing.T, mutexes []*tier.Mutex, goroutines int, section time.Duration, n int, during func(turn int)) []time.Duration {
 	t.Helper()
 	var (
@@ -151,12 +151,12 @@ func takeTurns(t *testing.T, mutexes []*tier.Mutex, goroutines int, section time
 	return took[:n]
 }
 
-// In strict order each turn changes process. With a budget of one round trip a process has several turns in a row if they
-// are short; it never ends if they take no time at all, so short is the least there.
+// In strict order each acquisition changes the process. With a budget of one round trip, a process makes several short acquisitions in a
+// row. If these took no time at all, it would never end, so their sections have the length short.
 //
-// A process with one goroutine queues again after its Release has returned, which is when the next one gets the lock.
-// Where there are only two, its watch is at the server two round trips after that release was called, so a section that
-// is shorter than a round trip has ended before.
+// A process with one goroutine queues again after its Release has returned, which is when the next process gets the lock. With only two
+// processes, its watch reaches the server two round trips after that release was called. A section shorter than one round trip has ended
+// before that.
 func TestRoundTripsOfAHandOver(t *testing.T) {
 	const short, half, long = 0.05, 0.5, 2
 	type figures map[float64]float64 // by section

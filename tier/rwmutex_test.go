@@ -40,7 +40,7 @@ func TestReadersOfAProcessAreOneNode(t *testing.T) {
 	}
 }
 
-// The rules of entering again: what the context's hold is, what is asked for, what comes of it.
+// These are the rules of reentrant acquisitions: the mode of the context's hold, the requested mode, and the result.
 func TestEnteringAgainInBothModes(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -63,7 +63,7 @@ func TestEnteringAgainInBothModes(t *testing.T) {
 		}
 		deeper := start(inRead, mu.Reader()).granted(t)
 		m.wantWrites(t, "entering again and the downgrade", 0)
-		// Others of the process come in now, and a writer has to wait.
+		// Other readers of the process are let in now, and a writer has to wait.
 		beside := acquire(t, mu.Reader())
 		writer := start(soon(t), mu.Writer()).blocked(t)
 		release(t, read)
@@ -92,7 +92,7 @@ func TestMutexAndRWMutexOfAPathExclude(t *testing.T) { // I1
 	})
 }
 
-// startSides has some wait for a lock in this order, r to read and w to write.
+// startSides starts acquisitions in this order, r to read and w to write.
 func startSides(t *testing.T, mu *tier.RWMutex, sides string) (all []*call[*tier.Hold]) {
 	t.Helper()
 	for _, kind := range sides {
@@ -105,8 +105,7 @@ func startSides(t *testing.T, mu *tier.RWMutex, sides string) (all []*call[*tier
 	return all
 }
 
-// Whoever comes waits behind those who wait; the turn is that of a writer, or of all readers up to
-// the next one.
+// New acquisitions wait behind earlier ones. The next to be served is a writer, or all readers up to the next writer.
 func TestPhasesAreFair(t *testing.T) { // I6
 	rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -132,7 +131,7 @@ func TestPhasesAreFair(t *testing.T) { // I6
 	})
 }
 
-// Behind a writer that waits, a reader that would fit in waits all the same, until the writer gives up.
+// Behind a waiting writer, a reader waits even if it could share the lock, until the writer gives up.
 func TestReadersBehindAWriterThatGivesUpJoin(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -149,8 +148,8 @@ func TestReadersBehindAWriterThatGivesUpJoin(t *testing.T) {
 	})
 }
 
-// Readers that overlap without end do not keep a writer out: neither one of their process nor one of
-// another. Nor do those of several processes.
+// A continuous stream of readers does not starve a writer, whether the readers are in the writer's process, in another one, or in
+// several.
 func TestReadersWithoutEndDoNotKeepAWriterOut(t *testing.T) { // I11
 	const budget, section = 20 * time.Millisecond, 3 * time.Millisecond
 	for _, crowds := range []int{1, 3} {
@@ -190,7 +189,7 @@ func TestReadersWithoutEndDoNotKeepAWriterOut(t *testing.T) { // I11
 	}
 }
 
-// What a process that only reads keeps is enough to read again, and nobody is kept out who reads.
+// A process that only reads lets the lock linger in read mode, which blocks no other reader.
 func TestLingeringReader(t *testing.T) {
 	rwMetered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(tier.WithLinger(time.Minute)), process()
@@ -218,8 +217,8 @@ func TestLingeringReader(t *testing.T) {
 	})
 }
 
-// To write, what lingers to read has to go first, which takes as long as the server does. The caller waits no longer than
-// it wants to, and the others get the lock in the end.
+// A writer first has to remove the lingering read contender, which takes a round trip. TryAcquire waits no longer than its context
+// allows, and the other goroutines still get the lock.
 func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I9
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a := process(tier.WithLinger(time.Minute))
@@ -236,7 +235,7 @@ func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I
 	})
 }
 
-// A process with a writer among those who wait queues as one, and as a reader otherwise.
+// A process queues as a writer if one of its waiters wants to write, and otherwise as a reader.
 func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		for waiters, reads := range map[string]bool{"rr": true, "rrwr": false, "wr": false} {
@@ -261,7 +260,7 @@ func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 	})
 }
 
-// What a try takes serves those, too, who came while it was under way.
+// What a try acquires also serves readers that came while it was under way.
 func TestReadersJoinATryToRead(t *testing.T) {
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -274,7 +273,7 @@ func TestReadersJoinATryToRead(t *testing.T) {
 	})
 }
 
-// Every reader hears of the loss, and each release says so.
+// Every reader learns of the loss, and each release returns it.
 func TestLossIsToldToAllReaders(t *testing.T) { // I7
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -292,8 +291,7 @@ func TestLossIsToldToAllReaders(t *testing.T) { // I7
 	})
 }
 
-// Nobody is let in beside a writer that has become a reader while one of its guarded writes may
-// still take effect.
+// No reader is let in beside a writer that has become a reader while one of its guarded writes may still take effect.
 func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -309,8 +307,7 @@ func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
 	})
 }
 
-// While a downgraded writer reads, readers of other processes are kept out for the budget, and not
-// for longer. Whoever waits to write, here or there, goes on waiting.
+// After a downgrade, readers of other processes wait for the budget at most. Waiting writers of both processes go on waiting.
 func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 	const budget = 30 * time.Millisecond
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
@@ -339,8 +336,8 @@ func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 	})
 }
 
-// A grant that is about to be shared is not given to a writer any more, not even one whose round it is:
-// those who read could be let in beside it at any time.
+// A grant that is about to be shared is not given to a writer any more, not even by rounds: readers could be let in beside the writer at
+// any time.
 func TestGrantThatIsAboutToBeSharedIsNotForAWriter(t *testing.T) { // I1
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(tier.WithRounds(), tier.WithHandOff(10*time.Millisecond)), process()
@@ -373,7 +370,7 @@ func TestGrantThatIsAboutToBeSharedIsNotForAWriter(t *testing.T) { // I1
 	})
 }
 
-// A grant that lingered once, was shared since and lingers again is let go in time, and for others.
+// A grant that lingered, was then shared, and lingers again is released in time, and for waiters.
 func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
 	need.Each(t, map[string]bool{"at the limit": false, "when a writer comes": true}, func(t *testing.T, wanted bool) {
 		rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
@@ -396,8 +393,8 @@ func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
 	})
 }
 
-// The last one that reads is about to leave the lock to linger, which the store has to confirm where there is no lease. Whoever
-// joins meanwhile has it. Who leaves as the writer is joined by nobody.
+// The last reader is about to let the lock linger, which the store has to confirm if there is no lease. A reader that joins meanwhile
+// keeps the lock. No reader joins a writer that is leaving.
 func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		confirm := func() bool { time.Sleep(time.Second); return true }
@@ -418,7 +415,8 @@ func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I
 	})
 }
 
-// A reader joins each time that the store is about to vouch for the grant of the last one, and leaves while that one slips out instead.
+// Each time when the store is about to confirm the grant of the last reader, another reader joins, and leaves while the first one gives
+// up its place.
 func TestReleaseGoesNoDeeperWithReadersThatJoinAndLeave(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		const readers = 100
@@ -446,8 +444,8 @@ func TestReleaseGoesNoDeeperWithReadersThatJoinAndLeave(t *testing.T) {
 	})
 }
 
-// Where there is no lease, whoever releases the lock asks the store whether it was ours to the end. A grant that it does not
-// vouch for goes to nobody here, and a reader that leaves others behind is told.
+// Without a lease, a release asks the store whether the lock was held to the end. A grant that the store does not confirm is not handed
+// off, and the release of a reader that leaves others behind returns a loss.
 func TestLockThatTheStoreDoesNotVouchForIsNotHandedOff(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		certain := false
@@ -469,7 +467,8 @@ func TestLockThatTheStoreDoesNotVouchForIsNotHandedOff(t *testing.T) { // I1
 	})
 }
 
-// A reader of this process that had to wait behind a writer comes in with those of other processes, once that writer has left.
+// A reader of this process that had to wait behind a writer is let in together with readers of other processes, once that writer has
+// left.
 func TestReadersThatWaitHereComeInOnceTheGrantIsShared(t *testing.T) {
 	const budget = 30 * time.Millisecond
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {

@@ -24,7 +24,7 @@ import (
 
 const pool = "/limits/a"
 
-// ask is a call of Acquire in a goroutine of its own.
+// ask starts an Acquire in a goroutine of its own.
 func ask(ctx context.Context, s *tier.Semaphore, k int) *call[*tier.Permits] {
 	return begin(func() (*tier.Permits, error) { return s.Acquire(ctx, k) })
 }
@@ -35,7 +35,7 @@ func take(t *testing.T, s *tier.Semaphore, k int) *tier.Permits {
 	return ask(soon(t), s, k).granted(t)
 }
 
-// limited runs f in a bubble with processes that have the default budget, and n permits, of which nothing is left in the end.
+// limited runs f in a bubble with n permits and processes that have the default budget, and checks that nothing is left at the end.
 func limited(t *testing.T, n int, f func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, s *memory.Server) {
@@ -54,10 +54,10 @@ func limited(t *testing.T, n int, f func(t *testing.T, srv *memory.Server, proce
 	})
 }
 
-// queueOf is where the server keeps those who have or want permits.
+// queueOf is the path at which the server keeps the contenders for permits.
 func queueOf(path string) string { return "permits of " + path }
 
-// Permits that were taken together are lost together, and others of the process stay.
+// Permits that were taken together are lost together, and other permits of the process stay.
 func TestBrokenPermitsAreLostTogether(t *testing.T) {
 	limited(t, 3, func(t *testing.T, _ *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		a, b := process(), process()
@@ -72,7 +72,7 @@ func TestBrokenPermitsAreLostTogether(t *testing.T) {
 	})
 }
 
-// wantTaken fails unless processes have so many permits when nothing moves any more.
+// wantTaken fails unless processes have this number of permits once the bubble is idle.
 func wantTaken(t *testing.T, s *memory.Server, when string, want int) {
 	t.Helper()
 	synctest.Wait()
@@ -83,8 +83,8 @@ func wantTaken(t *testing.T, s *memory.Server, when string, want int) {
 	need.Equal(t, when+": permits that are taken", taken, want)
 }
 
-// While another process waits, permits stay here for three budgets, and one of two that came by itself while that one was queueing
-// for twice as long.
+// While another process waits, permits stay in a process for three budgets. If one of two was acquired individually while the other
+// process was queueing, it stays for twice as long.
 func TestBudgetOfASemaphore(t *testing.T) {
 	const budget, section = 20 * time.Millisecond, time.Millisecond
 	type row struct{ k, budgets int }
@@ -114,7 +114,7 @@ func TestBudgetOfASemaphore(t *testing.T) {
 	})
 }
 
-// On ZooKeeper a process does not know how many others queue before it is first, but it knows that it is behind one.
+// On ZooKeeper, a process does not know how many others queue before it is first, but it knows that it is behind one.
 func TestBudgetOfASemaphoreRunsWhileAnotherProcessQueues(t *testing.T) { // I11
 	const section, most = time.Millisecond, 3*20*time.Millisecond + 2*roundTrip
 	for _, behind := range []bool{true, false} {
@@ -156,7 +156,7 @@ func TestBudgetOfASemaphoreRunsWhileAnotherProcessQueues(t *testing.T) { // I11
 	}
 }
 
-// In strict order each one queues among the processes.
+// In strict order, each goroutine queues among the processes.
 func TestStrictOrderOfASemaphore(t *testing.T) {
 	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		all, s := take(t, process(), 3), process(tier.WithStrictOrder())
@@ -175,7 +175,7 @@ func TestStrictOrderOfASemaphore(t *testing.T) {
 	})
 }
 
-// Those who wait together are served with one write, as far as there is room.
+// Goroutines that wait together are served with one write, as far as there are permits.
 func TestWaitersAreServedTogether(t *testing.T) {
 	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		a, b := process(), process()
@@ -248,7 +248,8 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 	})
 }
 
-// The number in the store counts, whatever a process gives. It logs one warning, also when it asks with yet another number.
+// The number in the store applies, whatever number a process gives. The process logs one warning, even if it asks again with yet another
+// number.
 func TestProcessFollowsTheNumberOfPermitsInTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		permits := take(t, process(t, srv).Semaphore(pool, 3), 1)
@@ -264,7 +265,8 @@ func TestProcessFollowsTheNumberOfPermitsInTheStore(t *testing.T) {
 	})
 }
 
-// The semaphore has fewer permits than two waiters want, which is known when the answer comes. Others of the process are not concerned.
+// The semaphore has fewer permits than two waiters want, which shows when the answer comes. Other waiters of the process are not
+// affected.
 func TestWaitersThatWantMoreThanThereAreAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		three := process(t, srv).Semaphore(pool, 3)
@@ -305,7 +307,7 @@ func TestSetPermits(t *testing.T) {
 	})
 }
 
-// The first one that waits leaves, and the next one wants no more than is free.
+// The first waiter leaves, and the next one wants no more than is free.
 func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		a, b := process(), process()
@@ -335,8 +337,8 @@ func TestWaitLimitOfASemaphore(t *testing.T) {
 	})
 }
 
-// Without a lease nobody knows whether permits are still ours, and while the connection is down nobody knows what has become of
-// them: those who wait get others.
+// Without a lease it is unknown whether permits are still held, and without a connection what has happened to them. Waiters therefore get
+// new ones.
 func TestPermitsThatNobodyIsSureOfAreNotHandedOff(t *testing.T) {
 	each(t, map[string]bool{"no lease": false, "no connection": true}, func(t *testing.T, srv *memory.Server, cutOff bool) {
 		locks, p := dial(t, srv, "")
@@ -378,8 +380,8 @@ func TestPermitsWithoutNumberAreHadBesideOthersWhoQueue(t *testing.T) {
 	})
 }
 
-// With crowds in four processes, permits are in use for most of the time, in about equal shares, and nobody waits for longer than if
-// all processes had all permits for three budgets in turn.
+// With crowds in four processes, permits are in use most of the time, in about equal shares. No goroutine waits longer than if each
+// process in turn had all permits for three budgets.
 func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 	const n, processes, section, budgets = 10, 4, time.Millisecond, 3 * 20 * time.Millisecond
 	type row struct {
@@ -432,7 +434,7 @@ func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 	})
 }
 
-// Who knows of others in the queue leaves them their share, however much is free.
+// A process that knows of others in the queue leaves them their share, however many permits are free.
 func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
 	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		all := take(t, process(), 10)
@@ -466,7 +468,7 @@ func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
 	})
 }
 
-// What is too little for a large request stays in its process, if that has enough.
+// Permits that are too few for a large request stay in the process if it will get enough.
 func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		s := process()
@@ -487,7 +489,7 @@ func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 	})
 }
 
-// That is three budgets. The end of a time for which permits were kept does not concern those that are kept by then.
+// They are kept for three budgets. The end of that time does not affect permits that are kept later.
 func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		s := process()
@@ -518,7 +520,7 @@ func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
 	})
 }
 
-// What was kept for somebody who leaves is for those behind him, or goes.
+// Permits that were kept for a waiter that leaves go to the waiters behind it, or to other processes.
 func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 	for _, next := range []bool{false, true} {
 		limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
@@ -544,7 +546,7 @@ func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 	}
 }
 
-// For what is kept only the rest has to come from elsewhere.
+// If permits are kept, only the rest has to come from the store.
 func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
 	limited(t, 5, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		s := process()
@@ -560,7 +562,7 @@ func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
 	})
 }
 
-// Whoever leaves in the moment in which it is served leaves its permits to others.
+// A waiter whose context ends at the moment when it is served leaves its permits to others.
 func TestContextThatEndsWhenPermitsCome(t *testing.T) {
 	limited(t, 2, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		begin := time.Now()
@@ -648,7 +650,7 @@ func TestReleaseThatFindsPermitsLostTellsOfIt(t *testing.T) {
 	})
 }
 
-// What was handed off is lost by its new owner alone.
+// The loss of permits that were handed off is reported only to their new owner.
 func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		locks, _ := dial(t, srv, "")
@@ -665,7 +667,7 @@ func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 	})
 }
 
-// alone runs f with a permit of which the store says what a test wants.
+// alone runs f with a permit, about which the store reports what the test says.
 func alone(t *testing.T, f func(t *testing.T, store *special, one *tier.Permits, lose context.CancelCauseFunc)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, srv *memory.Server) {
@@ -678,7 +680,7 @@ func alone(t *testing.T, f func(t *testing.T, store *special, one *tier.Permits,
 	})
 }
 
-// Whoever asks while the permits are given up, and lost right after, hears of no loss.
+// A caller that asks while the permits are given up, right before their loss, gets no loss.
 func TestErrOfPermitsThatAreReleasedMeanwhile(t *testing.T) {
 	alone(t, func(t *testing.T, store *special, one *tier.Permits, _ context.CancelCauseFunc) {
 		store.errAt = func() error {
@@ -690,7 +692,7 @@ func TestErrOfPermitsThatAreReleasedMeanwhile(t *testing.T) {
 	})
 }
 
-// A lookout is a context that is told right when one that is derived from it has ended.
+// A lookout is a context that calls a function when a context derived from it has just ended.
 type lookout struct {
 	context.Context
 	ended func()

@@ -37,7 +37,7 @@ func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *memor
 	})
 }
 
-// cut cuts a process off, and returns when that knows. Its lease still runs.
+// cut cuts a process off, and returns when the process knows that. Its lease is still valid.
 func cut(p *memory.Process) (heal func()) {
 	heal = p.Cut()
 	p.Renew()
@@ -46,7 +46,7 @@ func cut(p *memory.Process) (heal func()) {
 	return heal
 }
 
-// answerLate delays the answers to one kind of command: the server has executed it, and the process does not know.
+// answerLate delays the answers to one kind of command. The server has executed the command, and the process does not know that yet.
 func answerLate(s *memory.Server, op queue.Op, d time.Duration) {
 	s.Script(func(_ string, c queue.Command) (f memory.Fault) {
 		if c.Op == op {
@@ -56,27 +56,27 @@ func answerLate(s *memory.Server, op queue.Op, d time.Duration) {
 	})
 }
 
-// process returns the locks of one more process, in strict order.
+// process returns the locks of another process, in strict order.
 func process(t *testing.T, s *memory.Server) *tier.Registry {
 	t.Helper()
 	return named(t, s, "")
 }
 
-// named returns the locks of one more process, in strict order, which says that it is called so.
+// named returns the locks of another process, in strict order, with a label.
 func named(t *testing.T, s *memory.Server, label string) *tier.Registry {
 	t.Helper()
 	locks, _ := dial(t, s, label, tier.WithStrictOrder())
 	return locks
 }
 
-// observed returns the locks of one more process, which is observed.
+// observed returns the locks of another process, with an observer.
 func observed(t *testing.T, s *memory.Server, o tier.Observer, opts ...tier.Option) *tier.Registry {
 	t.Helper()
 	locks, _ := dial(t, s, "", append([]tier.Option{tier.WithObserver(o)}, opts...)...)
 	return locks
 }
 
-// A meter notes the commands that a server gets, except those that keep sessions.
+// A meter records the commands that a server gets, except those that keep sessions.
 type meter struct {
 	mu  sync.Mutex // guards the field below
 	ops []queue.Op
@@ -100,7 +100,7 @@ func (m *meter) take() []queue.Op {
 	return ops
 }
 
-// wantWrites fails unless so many of the commands since the last call change something.
+// wantWrites fails unless this number of commands since the last call has changed something.
 func (m *meter) wantWrites(t *testing.T, what string, want int) {
 	t.Helper()
 	ops := m.take()
@@ -130,7 +130,7 @@ func metered(t *testing.T, f func(t *testing.T, s *memory.Server, m *meter, proc
 	})
 }
 
-// rwMetered is metered with reader/writer locks of one path.
+// rwMetered is metered with reader/writer locks at one path.
 func rwMetered(t *testing.T, f func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex)) {
 	t.Helper()
 	metered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
@@ -138,7 +138,7 @@ func rwMetered(t *testing.T, f func(t *testing.T, s *memory.Server, m *meter, pr
 	})
 }
 
-// soon returns a context that ends a test that hangs.
+// soon returns a context with a time limit, for a test that might hang.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, fmt.Errorf("%s hangs", t.Name()))
@@ -146,7 +146,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// times is what f returns, n times.
+// times returns the results of n calls of f.
 func times[T any](n int, f func() T) (all []T) {
 	for range n {
 		all = append(all, f())
@@ -166,21 +166,21 @@ func release(t *testing.T, what interface{ Release() error }) {
 	wantErr(t, "Release", what.Release(), nil)
 }
 
-// must is for a call that has to succeed.
+// must returns the value of a call that has to succeed.
 func must[T any](got T, err error) func(testing.TB) T { return need.Get(got, err) }
 
-// errOf is the error of a call that returns something else as well.
+// errOf returns the error of a call that also returns a value.
 func errOf[T any](_ T, err error) error { return err }
 
 var wantErr, closedNow = need.WantErr, need.Closed[struct{}]
 
-// wantQueue fails unless the queue for the lock has so many contenders.
+// wantQueue fails unless the queue of the lock has this number of contenders.
 func wantQueue(t *testing.T, s *memory.Server, when string, want int) {
 	t.Helper()
 	need.Len(t, when+": contenders", s.Queue("/locks/a"), want)
 }
 
-// A call is one in a goroutine of its own.
+// A call runs in a goroutine of its own.
 type call[T any] struct {
 	done chan struct{} // closed when it has returned
 	got  T
@@ -196,12 +196,12 @@ func begin[T any](f func() (T, error)) *call[T] {
 	return c
 }
 
-// start is a call of Acquire.
+// start starts an Acquire.
 func start(ctx context.Context, mu *tier.Mutex) *call[*tier.Hold] {
 	return begin(func() (*tier.Hold, error) { return mu.Acquire(ctx) })
 }
 
-// blocked returns when nothing in the bubble moves any more; c must still wait then.
+// blocked returns once the bubble is idle; c must still wait then.
 func (c *call[T]) blocked(t *testing.T) *call[T] {
 	t.Helper()
 	synctest.Wait()
@@ -213,7 +213,7 @@ func (c *call[T]) blocked(t *testing.T) *call[T] {
 
 func (c *call[T]) pending() bool { return !closedNow(c.done) }
 
-// granted waits for what was asked for.
+// granted waits for the result of the call.
 func (c *call[T]) granted(t *testing.T) T {
 	t.Helper()
 	if <-c.done; c.err != nil {
@@ -224,20 +224,20 @@ func (c *call[T]) granted(t *testing.T) T {
 
 var errChangedMind = errors.New("changed my mind")
 
-// cancelled waits for a call that was called off.
+// cancelled waits for a call that was cancelled.
 func (c *call[T]) cancelled(t *testing.T) {
 	t.Helper()
 	<-c.done
 	wantErr(t, "a call that was called off", c.err, errChangedMind)
 }
 
-// closed reports whether c is when nothing in the bubble moves any more.
+// closed reports whether c is closed once the bubble is idle.
 func closed(c <-chan struct{}) bool {
 	synctest.Wait()
 	return closedNow(c)
 }
 
-// A special store is one in memory that differs in what a test says.
+// A special store is the store in memory with changes by the test.
 type special struct {
 	second.Tier
 	gracePeriod *second.GracePeriodError // until when it grants nothing, if at all
@@ -246,11 +246,11 @@ type special struct {
 	confirm     func() bool              // what it says then
 	errAt       func() error             // what its permits say; they are without a lease if it is nil
 	life        context.Context          // of its permits, then
-	logger      *slog.Logger             // on which people are told, if that is not nobody
+	logger      *slog.Logger // gets the warnings, if it is not nil
 	lease       time.Duration            // 0: as ever
 }
 
-// specially returns the locks of one more process, by way of a special store.
+// specially returns the locks of another process, over a special store.
 func specially(t *testing.T, s *memory.Server, store *special, opts ...tier.Option) *tier.Registry {
 	t.Helper()
 	store.Tier = s.Dial("", cmp.Or(store.lease, sessionTimeout), nil)
@@ -262,7 +262,7 @@ func specially(t *testing.T, s *memory.Server, store *special, opts ...tier.Opti
 
 func (s *special) Logger() *slog.Logger { return cmp.Or(s.logger, s.Tier.Logger()) }
 
-// logged returns the locks of one more process, and what it logs. They are used for hours, in which a shorter lease would be renewed
+// logged returns the locks of another process, and its log. The tests use them for hours, in which a shorter lease would be renewed
 // thousands of times.
 func logged(t *testing.T, s *memory.Server, opts ...tier.Option) (*tier.Registry, *logtest.Log) {
 	t.Helper()
@@ -331,7 +331,7 @@ func (g specialGrant) Leased() bool { return !g.store.unleased }
 
 func (g specialGrant) Confirm() bool { return g.store.confirm() }
 
-// A specialSemaphore has permits without a lease, or such as a test says.
+// A specialSemaphore has permits without a lease, or permits that the test provides.
 type specialSemaphore struct {
 	second.Semaphore
 	store *special

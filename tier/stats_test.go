@@ -91,7 +91,7 @@ func TestStatsCountWaitsInVain(t *testing.T) {
 
 type meanwhileKey struct{}
 
-// meanwhile returns a context for an Acquire by way of interrupted locks, which call f once it has waited for a second.
+// meanwhile returns a context for an Acquire over interrupted locks, which call f once it has waited for a second.
 func meanwhile(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, meanwhileKey{}, f)
 }
@@ -105,7 +105,7 @@ func interrupted(t *testing.T, s *memory.Server) *tier.Registry {
 	}}, tier.WithHandOff(time.Hour))
 }
 
-// The one who was chosen gives up in the same moment: that is no acquisition, and no time is lost or won.
+// The chosen waiter gives up at the same moment: that counts as no acquisition, and no time is lost or counted twice.
 func TestStatsOfATurnThatNobodyTakes(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := interrupted(t, s)
@@ -159,7 +159,7 @@ func TestStatsTellHowLocksWereLost(t *testing.T) {
 	})
 }
 
-// As on the way down: an owner that hangs does not release.
+// A loss counts at once: an owner that hangs may never release.
 func TestLossCountsWhenItHappens(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
@@ -185,7 +185,7 @@ func TestLossCountsWhenItHappens(t *testing.T) {
 	})
 }
 
-// The first one of those that leave may be the first that finds it.
+// The first reader that releases may be the one whose release finds the loss.
 func TestLossOfReadersThatTheirReleaseFindsCountsOnceForEach(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
@@ -199,7 +199,7 @@ func TestLossOfReadersThatTheirReleaseFindsCountsOnceForEach(t *testing.T) {
 	})
 }
 
-// Deleted or requeued: a hand-off and a loss are neither.
+// Only a removal or a requeue counts, not a hand-off or a loss.
 func TestStatsTellHowLongTheStoreTakesToTakeALockBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
@@ -241,7 +241,7 @@ func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 		a, b := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour)), locks.Mutex("/locks/b", tier.WithLinger(time.Hour))
 		release(t, acquire(t, b))
 		hold := acquire(t, a)
-		defer take(t, locks.Semaphore("/permits", 1), 1).Release() // of which nothing is told here
+		defer take(t, locks.Semaphore("/permits", 1), 1).Release() // no event is reported for this one
 		theirs := acquire(t, other.Mutex("/locks/theirs"))
 		wanted := start(soon(t), locks.Mutex("/locks/theirs")).blocked(t)
 		queued := time.Now()
@@ -276,7 +276,7 @@ func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 	})
 }
 
-// The time of several that read counts once.
+// The time for which several readers hold the lock together counts once.
 func TestHoldTimeOfReaders(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -290,8 +290,8 @@ func TestHoldTimeOfReaders(t *testing.T) {
 	})
 }
 
-// A reader who joined another one and gives up in the same moment leaves the lock as after a hold: the other one has written under the
-// contender, and has no answer, so the writer behind them gets a new one.
+// A reader joins another one and gives up at the same moment, which counts as a release. The other reader has an unanswered write under
+// the contender, so the writer behind them needs a new contender.
 func TestTurnOfAReaderIsGivenBackAsByARelease(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := interrupted(t, s)

@@ -21,7 +21,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// waitError is the error of a wait for mu that lasts for two seconds.
+// waitError returns the error of a wait for mu that ends after two seconds.
 func waitError(t *testing.T, ctx context.Context, mu *tier.Mutex) *tier.WaitError {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -131,7 +131,7 @@ func TestWaitErrorAfterCloseAndAfterTheLimit(t *testing.T) {
 	})
 }
 
-// An error that retrying cannot fix reaches everybody who waits for the same, of one attempt.
+// An error that retrying cannot fix reaches all goroutines that wait for the same attempt.
 func TestPermanentErrorReachesEveryWaiterAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
@@ -192,7 +192,7 @@ func TestGracePeriodIsToldByTryByWaitAndByErr(t *testing.T) {
 	})
 }
 
-// Whoever is yet to be seen in the queue knows of the grace period all the same.
+// A waiter that has not been seen in the queue yet knows of the grace period all the same.
 func TestWaitWhosePlaceIsUnknownTellsOfTheGracePeriod(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		q := seclusion(10 * time.Second)
@@ -201,7 +201,7 @@ func TestWaitWhosePlaceIsUnknownTellsOfTheGracePeriod(t *testing.T) {
 	})
 }
 
-// Who is ahead has no lock, either.
+// In a grace period the contenders ahead do not have the lock, either.
 func TestWaitInAGracePeriodNamesNoHolder(t *testing.T) {
 	q := seclusion(0)
 	wait := tier.StandingWait(second.Standing{Ahead: 1, Nearest: second.Contender{PID: 7, Host: "there"}, GracePeriod: q})
@@ -219,7 +219,7 @@ func TestWaitForNobodyNamesNobody(t *testing.T) {
 	need.Equal(t, "the error", err.Error(), "tier: acquire /a: waited 1s: wait limit reached")
 }
 
-// A holder that was granted the lock before keeps it, and can hand it off.
+// A holder from before the grace period keeps the lock, and can hand it off.
 func TestGracePeriodKeepsNobodyFromWhatItHolds(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		q := seclusion(0)
@@ -233,7 +233,7 @@ func TestGracePeriodKeepsNobodyFromWhatItHolds(t *testing.T) {
 	})
 }
 
-// wantWarnings fails unless there are so many of a kind, and returns the last one.
+// wantWarnings fails unless there is this number of warnings of a kind, and returns the last one.
 func wantWarnings(t *testing.T, log *logtest.Log, when, text string, want int) (last string) {
 	t.Helper()
 	synctest.Wait()
@@ -247,7 +247,8 @@ func wantWarnings(t *testing.T, log *logtest.Log, when, text string, want int) (
 
 const ownHold = "is blocked by a hold of its own process"
 
-// Somebody holds something, and somebody of the same process waits for it, with a context that does not carry it. That is told once.
+// A goroutine waits for what another goroutine of the same process holds, with a context that does not carry the hold. One warning is
+// logged.
 func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 	type releaser interface{ Release() error }
 	acquire := func(t *testing.T, mu *tier.Mutex) func() (releaser, error) {
@@ -298,7 +299,7 @@ func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 	})
 }
 
-// soonish is soon for waits that last for hours.
+// soonish is soon for waits that take hours.
 func soonish(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
@@ -306,7 +307,7 @@ func soonish(t *testing.T) context.Context {
 	return ctx
 }
 
-// Many wait for long, but for no single hold.
+// Many goroutines wait for long, but not for a single hold.
 func TestQueueThatMovesIsNoWaitBehindAHold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -327,7 +328,7 @@ func TestQueueThatMovesIsNoWaitBehindAHold(t *testing.T) {
 	})
 }
 
-// One gives up after 9 s, and another one begins.
+// One waiter gives up after 9 s, and another one begins.
 func TestWaitsThatEndAreNotAddedUp(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -349,7 +350,7 @@ func TestWaitsThatEndAreNotAddedUp(t *testing.T) {
 	})
 }
 
-// What keeps them waiting is what another process has.
+// The goroutines wait for the hold of another process.
 func TestWaitBehindAnotherProcessIsNotWarnedOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -366,7 +367,7 @@ func TestWaitBehindAnotherProcessIsNotWarnedOf(t *testing.T) {
 	})
 }
 
-// What others have is in the way of a request that fits beside what this process has.
+// The request would fit beside the permits of this process, and only permits of other processes block it.
 func TestPermitsThatComeAndGoAreNotWarnedOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -386,7 +387,7 @@ func TestPermitsThatComeAndGoAreNotWarnedOf(t *testing.T) {
 	})
 }
 
-// Somebody begins to wait for the process's own permits when these come, however they do.
+// A goroutine already waits when the process gets the permits that block it, in whatever way it gets them.
 func TestPermitsThatGetInTheWayLaterAreWarnedOf(t *testing.T) {
 	type way = func(t *testing.T, s *memory.Server, five *tier.Semaphore) (first, last *call[*tier.Permits])
 	each(t, map[string]way{
@@ -413,7 +414,7 @@ func TestPermitsThatGetInTheWayLaterAreWarnedOf(t *testing.T) {
 	})
 }
 
-// A process in which all holds are long, and somebody always waits, is not told of each; nor is one forgotten that has no end.
+// In a process with only long holds and constant waiters, not each hold is logged; but a hold without end is still logged.
 func TestPathIsWarnedOfOnceAnHour(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -435,7 +436,7 @@ func TestPathIsWarnedOfOnceAnHour(t *testing.T) {
 	})
 }
 
-// Package zktest has to hear of it, once, and after the warning.
+// Package zktest has to be informed once, after the warning.
 func TestWaitWithoutEndIsADeadlockAfterADay(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -463,7 +464,8 @@ func TestWaitWithoutEndIsADeadlockAfterADay(t *testing.T) {
 	})
 }
 
-// All who wait are told why, each with what the store has said last, also of permits; and so does the registry, once that lasts.
+// The errors of all waits say why the store refuses, each with the store's latest answer. So do those for permits, and the registry, once
+// the refusals last.
 func TestWaitErrorSaysWhyTheStoreRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		p := process(t, s)
@@ -492,7 +494,7 @@ func TestWaitErrorSaysWhyTheStoreRefuses(t *testing.T) {
 	})
 }
 
-// A process that has the lock hands it on as before.
+// A process that has the lock hands it off as before.
 func TestRefusalTakesNoLockFromItsProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		p, _ := locktest.Join(t, s, "")

@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An owner that was told that another process waits, or has asked for the lock, yields to that, not to a goroutine of its own
-// process that would be told at once, nor does the lock linger. Who does not want to know has the budget.
+// An owner that knows from its channels that another process waits, or has asked for the lock, yields to that process. Its lock neither
+// goes to another goroutine of its process nor lingers. An owner that does not use the channels has the budget.
 func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 	for name, listen := range map[string]func(*tier.Hold) <-chan struct{}{
 		"contended": (*tier.Hold).Contended, "revoked": (*tier.Hold).RevokeRequested, "not told": nil,
@@ -42,7 +42,7 @@ func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 				}
 				release(t, first.granted(t))
 				release(t, second.granted(t))
-				if name == "revoked" { // and nobody waits
+				if name == "revoked" { // and no other process waits
 					hold = acquire(t, a)
 					revoked := hold.RevokeRequested()
 					revoke(t, b)
@@ -62,7 +62,7 @@ func revoke(t *testing.T, mu *tier.Mutex) {
 	synctest.Wait()
 }
 
-// Once a reader was told, nobody joins those inside: they come to an end, and the lock goes.
+// Once a reader knows of the request, no reader joins those inside, so all of them end and the lock goes to the other process.
 func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 	need.Each(t, map[string]func(*tier.Hold) <-chan struct{}{
 		"contended": (*tier.Hold).Contended, "revoked": (*tier.Hold).RevokeRequested, "not told": nil,
@@ -96,7 +96,7 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 	})
 }
 
-// Whoever asks for a lock that lingers gets it at once, and the request is answered with that.
+// A process that asks for a lingering lock gets it at once, and the request has no further effect.
 func TestRequestEndsTheLingering(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		a, b := process(tier.WithLinger(time.Hour)), process()

@@ -32,7 +32,7 @@ func TestReleaseIsOneRequest(t *testing.T) {
 	})
 }
 
-// Nothing is needed for that, and nobody ahead is watched.
+// The deletion takes no further read, and the node ahead is not watched.
 func TestNodeOfACallerWhoHasLeftIsDeletedAtOnceAndDoesNotQueue(t *testing.T) {
 	each(t, map[string]bool{"nobody ahead": false, "somebody ahead": true}, func(t *testing.T, s *zktest.Server, taken bool) {
 		n, p := start(t, s).acquire(t), start(t, s) // which makes the parents
@@ -51,7 +51,7 @@ func TestNodeOfACallerWhoHasLeftIsDeletedAtOnceAndDoesNotQueue(t *testing.T) {
 	})
 }
 
-// Who is told of events is who still waits, holds or looks, though the one ahead stays, and so does the watch on it.
+// After a caller has left, no watcher is registered for it, although the node ahead and the watch on that stay.
 func TestNobodyListensWhoHasLeft(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, other := start(t, s), start(t, s)
@@ -89,7 +89,7 @@ func TestWaitBehindAnotherProcessEndsWithTheContextsCauseAlone(t *testing.T) {
 	})
 }
 
-// Else whoever queues next may do so before the delete has left.
+// Otherwise the next acquisition might queue before the delete is sent.
 func TestRequeueThatDoesNotBeginReturnsWhenTheNodeIsGone(t *testing.T) { // I3
 	each(t, map[string]int32{"ended context": 0, "worn path": 1 << 30}, func(t *testing.T, s *zktest.Server, number int32) {
 		p := start(t, s)
@@ -106,7 +106,7 @@ func TestRequeueThatDoesNotBeginReturnsWhenTheNodeIsGone(t *testing.T) { // I3
 	})
 }
 
-// The race detector shows what the wait for the end and the one who begins it have in common.
+// The race detector shows what the wait for the end of a grant shares with the release that begins later.
 func TestWaitForTheEndOfANodeThatIsGivenUpLater(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
@@ -119,7 +119,7 @@ func TestWaitForTheEndOfANodeThatIsGivenUpLater(t *testing.T) {
 	})
 }
 
-// Both watch the same path, for which the client has one watch.
+// The owner and the waiter watch the same path, for which the client has one watch.
 func TestDeletedNodeIsToldToItsOwnerAndToWhoWaitsBehindItInOneProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -135,7 +135,7 @@ func TestDeletedNodeIsToldToItsOwnerAndToWhoWaitsBehindItInOneProcess(t *testing
 	})
 }
 
-// Throttled, say: the connection stands, so there is no other occasion to look.
+// A throttled look is an example: the connection stays up, so no reconnect causes another look.
 func TestLookThatIsRefusedIsRepeated(t *testing.T) { // I7
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n, conn := start(t, s).acquire(t), raw(t, s)
@@ -149,10 +149,10 @@ func TestLookThatIsRefusedIsRepeated(t *testing.T) { // I7
 	})
 }
 
-// What happens between two lines that belong together: an attached client tells when it is between them. No time may pass
-// there, because it has a mutex.
+// These tests act between two lines that belong together. An attached client calls f when it is between them. No virtual time may pass
+// there, because the client holds a mutex.
 
-// The connection may break after the look at the queue. A create would then wait for another one.
+// The connection may break after the queue was read. A create would then wait for the next connection.
 func TestTryAcquireThatLosesTheConnectionBeforeItsCreateFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
@@ -171,12 +171,12 @@ func TestTryAcquireThatLosesTheConnectionBeforeItsCreateFailsAtOnce(t *testing.T
 	})
 }
 
-// A create may be executed under a newer session than the one it was asked for. Who looks at the node before that is
-// settled, as when one of two znodes is not read at once, takes it for somebody else's.
+// A create may be executed under a newer session than the one for which it was sent. A read of the node before that is known, as when one
+// of two znodes is not read at once, would take the node for one of another process.
 func TestNodeOfANewerSessionIsOursThoughSomebodyWritesToItAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		other := raw(t, s)
-		// Else there would be a second create, under the newer session.
+		// Without this, there would be a second create under the newer session.
 		put(t, other, 0, "/locks", path)
 		conn := zkconn.Start(t, slices.Repeat([]string{addr}, 9), timeout, s.DialTimeout) // it pauses after each round
 		synctest.Wait()
@@ -209,14 +209,14 @@ func TestNodeOfANewerSessionIsOursThoughSomebodyWritesToItAtOnce(t *testing.T) {
 	})
 }
 
-// down makes the server unreachable, as a dead one is: refusing.
+// down makes the server unreachable: it refuses connections.
 func down(s *zktest.Server) {
 	s.Member(addr).Refuse()
 	s.CutAll()
 	synctest.Wait()
 }
 
-// The connection may break while the attempt waits for a stuck call of an earlier one.
+// The connection may break while the attempt waits for a call of an earlier one that does not return.
 func TestTryAcquireBehindAStuckCallFailsWhenTheConnectionBreaks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -231,7 +231,7 @@ func TestTryAcquireBehindAStuckCallFailsWhenTheConnectionBreaks(t *testing.T) {
 	})
 }
 
-// A call whose context has ended asks nothing, and one whose context ends while it reads a queue asks no more.
+// A call whose context has ended sends nothing. If the context ends while the call reads a queue, it sends nothing more.
 func TestNothingIsAskedForWhoHasLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		holder, p := start(t, s), start(t, s)

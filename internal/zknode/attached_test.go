@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// attach returns a process over a connection made elsewhere.
+// attach returns a process over a connection that the program has made.
 func attach(t *testing.T, s *zktest.Server) (process, *zk.Conn) {
 	t.Helper()
 	conn := raw(t, s)
@@ -31,7 +31,7 @@ func attachTo(t *testing.T, conn *zk.Conn, opts ...zknode.Option) process {
 	return attached(t, conn, need.Get(zknode.Attach(conn, append(opts, zknode.WithSessionTimeout(timeout))...))(t))
 }
 
-// attachReading has f called each time when the id of the connection's session has been read.
+// attachReading calls f each time when the id of the connection's session has been read.
 func attachReading(t *testing.T, conn *zk.Conn, f func(), opts ...zknode.Option) process {
 	t.Helper()
 	return attached(t, conn, need.Get(zknode.AttachReading(conn, f, append(opts, zknode.WithSessionTimeout(timeout))...))(t))
@@ -43,7 +43,7 @@ func attached(t *testing.T, conn *zk.Conn, c *zknode.Client) process {
 	return process{c, lockAt(t, c, path), conn.SessionID()}
 }
 
-// Nobody waits for the event of a watch that was not asked for, or not set because the look failed.
+// No goroutine waits for the event of a watch that was not requested, or not set because its read failed.
 func TestAttachedLooksWithoutAWatchLeaveNoGoroutine(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
@@ -83,7 +83,7 @@ func TestAttachedAcquiresInSoManyRoundTrips(t *testing.T) {
 	})
 }
 
-// A request over such a connection does not end with the caller's context.
+// A request over such a connection goes on after the end of the caller's context.
 func TestAttachedWaiterWhoHasLeftIsGoneSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 20 * time.Millisecond
@@ -103,7 +103,7 @@ func TestAttachedChecksItsOptions(t *testing.T) {
 	wantMention(t, need.ErrOf(zknode.Attach(nil, zknode.WithSessionTimeout(-1))), "session timeout")
 }
 
-// A connection that is down says nothing about the lock.
+// A lost connection says nothing about the lock.
 func TestAttachedLockOutlivesADisconnect(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
@@ -213,8 +213,8 @@ func TestPollingForACloseSendsNothing(t *testing.T) {
 	})
 }
 
-// A connection that comes and goes is not closed, however often it breaks before it has
-// answered anything, and however long the library takes to choose a server.
+// A connection that flaps does not count as closed, however often it breaks before any answer, and however long the library takes to
+// choose a server.
 func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		servers := &slowServers{}
@@ -240,8 +240,7 @@ func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 	})
 }
 
-// slowServers is a list of servers that takes time to consult, as one does that
-// resolves names anew.
+// slowServers is a list of servers that is slow, like one that resolves names again each time.
 type slowServers struct{ zk.DNSHostProvider }
 
 func (p *slowServers) Next() (string, bool) {
@@ -250,7 +249,7 @@ func (p *slowServers) Next() (string, bool) {
 	return server, false
 }
 
-// Whether the connection was closed matters to nobody else.
+// Without a held lock, it does not matter whether the connection was closed.
 func TestItIsAskedForACloseAsLongAsSomethingIsHeld(t *testing.T) {
 	each(t, map[string]func(t *testing.T, p process) (end func()){
 		"a lock": func(t *testing.T, p process) func() {
@@ -292,7 +291,7 @@ func TestAttachedLockIsLostWithTheSession(t *testing.T) {
 	})
 }
 
-// undead makes the client believe that its session has expired, though it lives on.
+// undead makes the client believe that its session has expired, although the session still exists.
 func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
 	t.Helper()
 	meet(s, func(f *zktest.Frame) bool {
@@ -305,8 +304,8 @@ func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
 	}
 }
 
-// That needs no word of the server: the id of the session is enough. Who does not ask is told when the client comes to use the new
-// session.
+// This needs no message from the server: the id of the session is enough. A holder that does not ask learns of it when the client first
+// uses the new session.
 func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
 	each(t, map[string]func(*testing.T, *zktest.Server, process, *zknode.Node){
 		"asked before": func(t *testing.T, s *zktest.Server, _ process, n *zknode.Node) {
@@ -328,7 +327,7 @@ func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
 	})
 }
 
-// A goroutine may be held up for any time after it has read the id.
+// A goroutine may be delayed for any time after it has read the id.
 func TestAttachedSessionIsNotReplacedByAnOlderOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
@@ -378,7 +377,7 @@ func TestLockIsLostWithItsNodeAtOnce(t *testing.T) {
 		})
 }
 
-// Nobody vouches for a lock without a lease but the server.
+// For a lock without a lease only the server knows whether it is still held.
 func TestAttachedRequeueSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) {
 	type row struct {
 		trouble func(*zktest.Server)
@@ -414,7 +413,7 @@ func TestReleaseKnowsOfADeletionThatHasJustBeenHeardOf(t *testing.T) {
 			n := p.acquire(t)
 			n.HearOfItsEnd()
 			wantErr(t, "Release", n.Release(), second.ErrLost)
-			s.Expire(p.session) // takes the node away, of which nobody has heard in truth
+			s.Expire(p.session) // takes the node away, and the process has really heard nothing of that
 		}
 	})
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The older one may end when the next one has been abandoned, too.
+// The older attempt may end after the newer one has been abandoned, too.
 func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := need.Get(Dial(t.Context(), "127.0.0.1:2181", WithDialContext(zktest.Start(t).DialContext)))(t)
@@ -57,7 +57,7 @@ func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *test
 	})
 }
 
-// A group leaves without those who have left. They are answered as if there was no connection.
+// Requests of callers that have left are taken out of a group before it is sent. They get the error for a missing connection.
 func TestWhoHasLeftIsNotToldOfTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := need.Get(Dial(t.Context(), "127.0.0.1:2181", WithDialContext(zktest.Start(t).DialContext)))(t)
@@ -70,7 +70,7 @@ func TestWhoHasLeftIsNotToldOfTheConnection(t *testing.T) {
 	})
 }
 
-// It would never be held, and go only when the server says so.
+// Such a node would never be held, and would go only when the server ends the session.
 func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
 	c := &Client{link: link.New(link.Config{})}
 	c.link.Attach(nil, func() int64 { return 1 })
@@ -97,7 +97,7 @@ func TestTheConfigurationOfTLSIsCopied(t *testing.T) {
 	need.That(t, "no configuration is no TLS", o.TLS != nil)
 }
 
-// What is not known to be harmless may have been applied.
+// A request whose error is not known to be harmless may have been applied.
 func TestWhatAnErrorSaysOfItsRequest(t *testing.T) {
 	coded := func(code int) error { return fmt.Errorf("unknown error: %d", code) } // as the library says it
 	for want, errs := range map[outcome][]error{

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/tiertest"
 )
 
-// leaseless are the promises that take a connection of one's own, by why.
+// leaseless are the promises that need a connection of our own, with the reasons.
 var leaseless = map[string]string{
 	"no lease covers what is held":                                   "loss-cut loss-readers loss-frozen hold-lost permits-cut permits-frozen",
 	"permits are handed on only under a lease":                       "permits-hand-off",
@@ -18,8 +18,8 @@ var leaseless = map[string]string{
 	"only who has made the connection is told what becomes of it":    "connection",
 }
 
-// Over a connection made elsewhere nothing else is different. The race detector would stop at the client library, which reads its newest
-// zxid while it is set when such a connection with watches comes back.
+// Over a connection that the program has made, all other promises hold. This test does not run with the race detector: the client library
+// reads its newest zxid without synchronization when such a connection with watches reconnects.
 func TestTierOverAConnectionMadeElsewhere(t *testing.T) {
 	unpromised := maps.Clone(curators)
 	for why, names := range leaseless {

@@ -31,7 +31,7 @@ func wantQueue(t *testing.T, s *zktest.Server, what string, want int) {
 	need.Len(t, what+": nodes in the queue", s.Children(path), want)
 }
 
-// foreign makes a node at path as a library does whose names have nothing unique.
+// foreign creates a node at path as a library does whose names have no unique part.
 func foreign(t *testing.T, conn *zk.Conn) (node string) {
 	t.Helper()
 	put(t, conn, 0, "/locks", path)
@@ -43,7 +43,7 @@ func tokenOf(s *zktest.Server, node string) int64 {
 	return stat.Czxid
 }
 
-// A pair is one contender, and so is one half of it.
+// A pair of znodes is one contender, and so is a half of it that is left.
 func TestBreakDeletesAPair(t *testing.T) {
 	for _, left := range []int{2, 1} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -61,8 +61,8 @@ func TestBreakDeletesAPair(t *testing.T) {
 	}
 }
 
-// Between the look and the delete the head can go, and its path with it. Where names have nothing unique, another node then has the same
-// one.
+// Between the read and the delete, the head and then the path may be deleted. If names have no unique part, another node may then have
+// the same name.
 func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
 	for _, moment := range []string{"setData", "multi"} { // the mark, and the delete
 		bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -84,8 +84,8 @@ func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
 	}
 }
 
-// Each step can last: its answer comes late, or it is refused and tried again. What has not been asked for by then never is, and what has
-// been is unknown.
+// Each step can take long: its answer is late, or it is refused and repeated. A deletion that was not sent by the end of the context is
+// never sent; the outcome of one that was sent is unknown.
 func TestBreakEndsWithItsContext(t *testing.T) {
 	for what, fate := range map[string]zktest.Action{"late": zktest.Delay(2 * time.Second), "refused": zktest.Throttled} {
 		for _, op := range []string{"sync", "getChildren2", "getData", "setData", "multi"} {
@@ -118,7 +118,7 @@ func TestBreakNamesThePermissionThatIsMissing(t *testing.T) {
 	})
 }
 
-// All children are permits, whatever their names are, and those of one transaction were taken together.
+// All children are permits, whatever their names, and children that one transaction has created were taken together.
 func TestPermitsOfOthersAreBrokenTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, sem := raw(t, s), start(t, s).of(t, 8)
@@ -133,7 +133,7 @@ func TestPermitsOfOthersAreBrokenTogether(t *testing.T) {
 	})
 }
 
-// Some of the permits may be released between the look and the delete, which is of those that are left then.
+// Some of the permits may be released between the read and the delete, which then deletes the others.
 func TestPermitsAreBrokenWhileSomeAreReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem, operator := start(t, s).of(t, 8), start(t, s).of(t, 8)
@@ -148,7 +148,7 @@ func TestPermitsAreBrokenWhileSomeAreReleased(t *testing.T) {
 	})
 }
 
-// A process that exchanges its place for permits while that is broken has either lost its place, or permits under another token.
+// A process that exchanges its place for permits during a Break either loses its place, or gets permits under another token.
 func TestPlaceIsBrokenWhileItIsExchangedForPermits(t *testing.T) {
 	for _, late := range []string{"exchange", "break"} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {

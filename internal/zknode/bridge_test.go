@@ -28,7 +28,7 @@ func bridge(t *testing.T, s *zktest.Server, opts ...zknode.Option) process {
 	return start(t, s, append(opts, zknode.WithKazoo())...)
 }
 
-// pairs returns the queue as (znode for all, znode for kazoo), and fails if it has anything else.
+// pairs returns the queue as pairs of the first znode and the one for kazoo, and fails if there are other children.
 func pairs(t *testing.T, s *zktest.Server) (list [][2]string) {
 	t.Helper()
 	names := s.Children(path)
@@ -59,7 +59,7 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 			need.Equal(t, znode+": session and czxid", [2]int64{stat.EphemeralOwner, stat.Czxid}, [2]int64{p.session, n.Token()})
 		}
 		need.Equal(t, "Path", n.Path(), pair[0])
-		// Curator compares the whole of a name that it does not know with the numbers of those it knows.
+		// Curator compares the whole of a name that it does not know with the numbers of those that it knows.
 		need.AtLeast(t, "the name, which sorts behind sequence numbers", pair[1][len(path)+1:], "9999999999")
 		wantErr(t, "Release", n.Release(), nil)
 		need.List(t, "sent to release", tr.take(), "multi")
@@ -88,7 +88,7 @@ func TestBridgedNodeIsContendedByOthersAloneAndRequeuedInOneTransaction(t *testi
 	})
 }
 
-// The look at one of the two comes late, and then it is gone.
+// The read of one of the two znodes is delayed, and meanwhile that znode is deleted.
 func TestBridgedLockIsNotGrantedBeforeBothZnodesAreVerified(t *testing.T) { // I7
 	eitherZnode(t, func(t *testing.T, s *zktest.Server, i int) {
 		p, conn := bridge(t, s), raw(t, s)
@@ -111,7 +111,7 @@ func TestBridgedLockIsNotGrantedBeforeBothZnodesAreVerified(t *testing.T) { // I
 	})
 }
 
-// kazoo cannot live with content that is not UTF-8.
+// kazoo fails on content that is not UTF-8.
 func TestZnodeForKazooIsADescriptionWhateverTheData(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := bridge(t, s, zknode.WithLabel("mine"))
@@ -124,13 +124,13 @@ func TestZnodeForKazooIsADescriptionWhateverTheData(t *testing.T) {
 	})
 }
 
-// eitherZnode runs f for the loss of the one znode of a pair and of the other.
+// eitherZnode runs f for the loss of either znode of a pair.
 func eitherZnode(t *testing.T, f func(t *testing.T, s *zktest.Server, i int)) {
 	t.Helper()
 	each(t, map[string]int{"first": 0, "second": 1}, f)
 }
 
-// eachZnode runs f for the znode of a plain node, and for each of a pair.
+// eachZnode runs f for the znode of a plain node, and for each znode of a pair.
 func eachZnode(t *testing.T, f func(t *testing.T, s *zktest.Server, p process, i int)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, s *zktest.Server) { f(t, s, start(t, s), 0) })
@@ -177,7 +177,7 @@ func TestBothZnodesDeletedTogetherAreNotDeletedAgain(t *testing.T) {
 	})
 }
 
-// Whoever leaves knows that both znodes go. The end of the one is no reason to look after the other.
+// A waiter that leaves knows that both of its znodes are being deleted. The end of one of them therefore causes no check of the other.
 func TestBridgedWaiterLeavesWithOneTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		start(t, s).acquire(t)
@@ -206,7 +206,7 @@ func TestBridgedWaiterLeavesWithOneTransaction(t *testing.T) {
 	})
 }
 
-// The holder has not heard yet that a znode is gone: only the server can refuse.
+// The holder has not learned yet that a znode is gone, so only the server can refuse the write.
 func TestGuardAndReleaseNoticeThatAZnodeIsGone(t *testing.T) {
 	eachZnode(t, func(t *testing.T, s *zktest.Server, p process, i int) {
 		n := p.acquire(t)
@@ -227,7 +227,7 @@ func TestGuardAndReleaseNoticeThatAZnodeIsGone(t *testing.T) {
 	})
 }
 
-// The watches are lost: the heartbeat looks.
+// The watches are lost, so only the read of a heartbeat finds the deletion.
 func TestHeartbeatNoticesThatAZnodeIsGone(t *testing.T) {
 	eachZnode(t, func(t *testing.T, s *zktest.Server, p process, i int) {
 		n, conn := p.acquire(t), raw(t, s)
@@ -256,7 +256,7 @@ func TestRequeueOfAPairWithoutOneOfItsZnodesLeavesNothing(t *testing.T) {
 	})
 }
 
-// The reply to the create is lost, and somebody deletes one of two before they are found again.
+// The reply to the create is lost, and an operator deletes one of the two znodes before they are looked up.
 func TestHalfAPairIsNotAdopted(t *testing.T) {
 	eitherZnode(t, func(t *testing.T, s *zktest.Server, i int) {
 		p, conn := bridge(t, s), raw(t, s)

@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The bubble fails if a goroutine is left after any of these. What does not return in time over a connection made elsewhere
-// ends with that.
+// The bubble fails if a goroutine is left after any of these. Over a connection that the program has made, calls that do not return in
+// time end with the connection.
 func TestCloseIsBoundedWhateverIsGoingOn(t *testing.T) {
 	attached := func(t *testing.T, s *zktest.Server) process { p, _ := attach(t, s); return p }
 	for how, begin := range map[string]func(*testing.T, *zktest.Server) process{

@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// sharing begins to share n.
+// sharing starts to share n.
 func sharing(ctx context.Context, n *zknode.Node) *request {
 	return submit(func() (*zknode.Node, error) { return n, n.Share(ctx) })
 }
@@ -39,7 +39,7 @@ func TestOnlyAWriterCanBeShared(t *testing.T) {
 	})
 }
 
-// Whoever looked for those behind the writer is not the one who looks for those behind the reader.
+// The search for contenders behind the writer ends, and another one for those behind the reader begins.
 func TestNobodyLooksForThoseBehindTheWriterThatIsShared(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()
@@ -54,7 +54,7 @@ func TestNobodyLooksForThoseBehindTheWriterThatIsShared(t *testing.T) { // I10
 	})
 }
 
-// No heartbeat, check or guard asks for a node that is not there any more.
+// After a Share, no heartbeat, check or guard uses the name of the writer's node, which does not exist any more.
 func TestASharedNodeLivesOn(t *testing.T) {
 	each(t, kinds, func(t *testing.T, s *zktest.Server, opts []zknode.Option) {
 		p := start(t, s, opts...).writing()
@@ -74,7 +74,7 @@ func TestASharedNodeLivesOn(t *testing.T) {
 	})
 }
 
-// A write that is under way holds Share up. One whose user has lost the right to it is not sent under the name of the reader.
+// Share waits for a write that is under way. A write whose hold has ended meanwhile is not sent under the name of the reader.
 func TestNoWriteOfTheWriterTakesEffectBesideAReader(t *testing.T) { // I1
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: 20 * time.Millisecond})
@@ -128,7 +128,7 @@ func TestShareOverAnAttachedConnection(t *testing.T) {
 	})
 }
 
-// The watch tells, and a look now and then is for one that was lost.
+// A watch reports a reader; the periodic read only makes up for a lost watch.
 func TestWhoSharesWithNobodyLooksSeldom(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).writing().acquire(t)
@@ -149,7 +149,7 @@ func shares(f *zktest.Frame) bool { return f.Op == "multi" && f.First == "delete
 
 func answersShare(f *zktest.Frame) bool { return shares(f) && f.Dir == zktest.Reply }
 
-// What happens to the node while its replacement is asked for is looked at when nothing has come of it.
+// A request that was written to the node while it was being replaced is read again when the replacement has failed.
 func TestARequestDuringShareIsNotMissed(t *testing.T) {
 	type row struct {
 		begin    func(*testing.T, *zktest.Server) process
@@ -190,7 +190,7 @@ func TestARequestDuringShareIsNotMissed(t *testing.T) {
 	})
 }
 
-// The end of a short hold is not watched, so nothing but the refusal tells.
+// The end of a short hold is not watched, so only the refusal of the transaction reports the request.
 func TestAWriterThatHasJustBeenAskedIsSharedAtOnceAndStillAsked(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s, zknode.WithKazoo()).writing().acquire(t)
@@ -207,7 +207,7 @@ func TestAWriterThatHasJustBeenAskedIsSharedAtOnceAndStillAsked(t *testing.T) {
 	})
 }
 
-// Share waits for a guarded write, and finds that the node has been given up.
+// Share waits for a guarded write, and finds afterwards that the node was given up.
 func TestNothingIsSharedThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: 100 * time.Millisecond})
@@ -242,7 +242,7 @@ func TestNothingIsSharedForACallerWhoHasLeft(t *testing.T) {
 	})
 }
 
-// Nobody learns for long what has become of the node. The heartbeat does not wait for that.
+// For a long time it is unknown whether the node has been replaced. The heartbeat does not wait for that.
 func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()
@@ -280,7 +280,7 @@ func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 	})
 }
 
-// Nobody knows whether the node that was lost is a reader's: there is no name to ask the server for.
+// It is unknown whether the lost node has become a reader's, so there is no name to look up.
 func TestReleaseOfALostNodeAsksForNothingUnlessItsNameIsKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()
@@ -310,7 +310,7 @@ func TestReleaseOfALostNodeAsksForNothingUnlessItsNameIsKnown(t *testing.T) {
 	})
 }
 
-// Nobody else can end it: the node has been given up, and its end waits for what has become of it.
+// Only Close can end the Share: the node has been given up, and its removal waits for the outcome of the Share.
 func TestCloseEndsAShareWhoseAnswerIsLookedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()

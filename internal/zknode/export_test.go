@@ -16,12 +16,12 @@ func (l *Lock) Contenders(ctx context.Context) ([]zkqueue.Contender, error) {
 	return ask(ctx, l.client, "contenders of "+l.path, func() ([]zkqueue.Contender, error) { return l.queue().Contenders(ctx) })
 }
 
-// Revoke asks those that have the lock to give it up.
+// Revoke asks the holders for the lock.
 func (l *Lock) Revoke(ctx context.Context) ([]zkqueue.Contender, error) {
 	return ask(ctx, l.client, "revoke "+l.path, func() ([]zkqueue.Contender, error) { return l.queue().Revoke(ctx) })
 }
 
-// What the gate does with a node.
+// These methods do what the gate does with a node.
 func (n *Node) Requeue(ctx context.Context) (*Node, error) {
 	return n.lock.requeue(ctx, n, new(second.Wait))
 }
@@ -40,37 +40,37 @@ func (l *Lock) Equal(other *Lock) bool           { return l.equal(other) }
 func (c *Client) PollClose() (leave func())      { return c.link.PollClose() }
 func (c *Client) Reaping() int                   { return c.reaper.count() }
 
-// MayLinger returns the same lock with nodes that say so.
+// MayLinger returns the same lock, with nodes whose description has the time of linger.
 func (l *Lock) MayLinger(d time.Duration) *Lock {
 	other := *l
 	other.linger = d
 	return &other
 }
 
-// Mode returns the same lock with nodes that share it so.
+// Mode returns the same lock in another mode.
 func (l *Lock) Mode(m second.Mode) *Lock {
 	other := *l
 	other.mode = m
 	return &other
 }
 
-// StopWatchdog makes the process blind for the end of its lease, as a process is that was
-// stopped: only who looks at the clock knows.
+// StopWatchdog stops the timer of the lease, as in a process that was stopped: only a caller that checks the clock sees the end of the
+// lease.
 func (n *Node) StopWatchdog() {
 	n.session.StopWatchdog()
 }
 
-// Suspend has the machine of the client sleep for d, as the clock of its leases sees it.
+// Suspend makes the machine of the client sleep for d, as the clock of its leases sees it.
 func (c *Client) Suspend(d time.Duration) { c.link.Clock().Suspend(d) }
 
-// ShareForNobody does what is next when the caller of Share leaves right behind the look at the queue.
+// ShareForNobody does what follows if the caller of Share leaves right after the queue was read.
 func (n *Node) ShareForNobody(behind string) {
 	wanted, abandon := context.WithCancel(context.Background())
 	abandon()
 	n.replace(wanted, behind)
 }
 
-// HearOfItsEnd does what an event does first that tells of the node's deletion.
+// HearOfItsEnd does the first thing that the event of the node's deletion causes.
 func (n *Node) HearOfItsEnd() {
 	for i := range n.znodes {
 		n.znodes[i].watcher.Gone.Store(true)
@@ -91,16 +91,16 @@ func AttachReading(conn *zk.Conn, f func(), opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// LookForSession does what everything does that needs a session.
+// LookForSession does what every operation does that needs a session.
 func (c *Client) LookForSession() { c.link.Session() }
 
-// Watchers is how many wait for news of path.
+// Watchers returns how many watchers wait for events of path.
 func (c *Client) Watchers(path string) int { return c.link.Events.Watchers()[path] }
 
-// Library is what the client talks to the server with.
+// Library returns the connection of the client library.
 func (c *Client) Library() *zk.Conn { return c.link.Conn }
 
-// Listeners returns the number of those who are told of events.
+// Listeners returns the number of registered watchers.
 func (c *Client) Listeners() (all int) {
 	for _, n := range c.link.Events.Watchers() {
 		all += n
@@ -108,16 +108,16 @@ func (c *Client) Listeners() (all int) {
 	return all
 }
 
-// Leave leaves a znode to the reaper.
+// Leave hands a znode to the reaper.
 func (c *Client) Leave(path string) {
 	c.reaper.add(remains{parent: parentOf(path), paths: []string{path}})
 }
 
-// Room waits until the reaper is not overwhelmed.
+// Room waits until the reaper has space for more znodes.
 func (c *Client) Room(ctx context.Context) error { return c.reaper.room(ctx) }
 
-// Stuck is why a znode is waited for that should be gone, nil if it is not one of ours.
+// Stuck returns why a znode still exists that should have been deleted, and nil if it is not one of ours.
 func (c *Client) Stuck(path string) error { return c.reaper.stuck(path) }
 
-// Taken is the answer that counts of those to all ways to create a node.
+// Taken chooses the relevant answer among those to all ways to create a node.
 func Taken(answers ...link.Answer) link.Answer { return new(attempt).taken("CREATE", answers) }

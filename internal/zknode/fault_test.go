@@ -16,8 +16,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// strike has something else happen to the nth such frame, and nothing before or after. It tells which one that was, "" if
-// there were fewer.
+// strike calls do for the nth matching frame, and lets all others pass. It returns that frame, "" if there were fewer.
 func strike(s *zktest.Server, nth int, such func(*zktest.Frame) bool, do func(*zktest.Frame) zktest.Action) (struck func() string) {
 	var mu sync.Mutex // guards the fields below
 	frames, at := 0, ""
@@ -56,12 +55,12 @@ func eachFrame(t *testing.T, f func(t *testing.T, s *zktest.Server, nth int) (st
 	}
 }
 
-// sent tells the frames of a session but for pings and handshakes.
+// sent matches the frames of a session, without pings and handshakes.
 func sent(session int64) func(*zktest.Frame) bool {
 	return func(f *zktest.Frame) bool { return f.Session == session && f.Op != "ping" && f.Op != "connect" }
 }
 
-// The watch on the other one is used up at the same moment.
+// The watch on the other node fires at the same moment.
 func TestDepartureOfTheOneDoesNotHideThatTheOtherIsNoLongerWatched(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the waiter runs when both events have come
 	for _, order := range [][2]int{{0, 1}, {1, 0}} {
@@ -88,7 +87,7 @@ func TestDepartureOfTheOneDoesNotHideThatTheOtherIsNoLongerWatched(t *testing.T)
 	}
 }
 
-// A joining connection brings what comes next together with what comes right behind.
+// A joining connection delivers what comes next together with what follows it.
 type joining struct {
 	net.Conn
 	next *atomic.Int64 // how often

@@ -16,7 +16,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// crowd starts a process that has used several locks, two of them at one path. Whatever it asks for about them at once leaves in groups.
+// crowd starts a process that has used several locks, two of them at one path. Requests that it then makes at the same time leave in
+// groups.
 func crowd(t *testing.T, s *zktest.Server) (p process, locks []*zknode.Lock) {
 	t.Helper()
 	p = start(t, s)
@@ -39,7 +40,7 @@ func inCrowd(t *testing.T, f func(t *testing.T, s *zktest.Server, p process, loc
 	})
 }
 
-// useAll has all locks taken at once, and again, and checks that nobody shares one.
+// useAll acquires all locks at the same time, twice, and checks that no lock is held by two.
 func useAll(t *testing.T, locks []*zknode.Lock, released func(error) bool) {
 	t.Helper()
 	var mu sync.Mutex // guards the fields below
@@ -82,7 +83,7 @@ func wantNothingLeft(t *testing.T, s *zktest.Server, p process, locks []*zknode.
 	need.Equal(t, "nodes still to be deleted", p.Reaping(), 0)
 }
 
-// Each contender finds out for itself what became of it, and two of one path have different tokens.
+// Each contender finds out its own outcome, and two contenders at one path have different tokens.
 func TestWhateverBecomesOfAFrameOfAGroup(t *testing.T) { // I8
 	groups := map[string]int{}
 	for name, row := range map[string]struct {

@@ -28,13 +28,13 @@ import (
 
 const tierTimeout = 5 * time.Second // of the sessions of tiertest
 
-// curators are the promises that the layout of Curator's semaphore cannot keep.
+// curators are the promises that are impossible with the layout of Curator's semaphore.
 var curators = map[string]string{
 	"permits-one-write": "in the layout of Curator a turn in the queue comes before the permits",
 	"permits-renumber":  "the number stays at the path until the server removes that",
 }
 
-// A cord is what lies between one process and the servers.
+// A cord is the connection between one process and the servers.
 type cord struct {
 	ends   []cordEnd
 	addrs  []string
@@ -54,7 +54,7 @@ type cordEnd interface {
 	Unfreeze()
 }
 
-// see decides what becomes of a frame.
+// see decides what happens to a frame.
 func (w *cord) see(f *zktest.Frame) zktest.Action {
 	if heartbeat(f) {
 		return zktest.Pass
@@ -72,7 +72,7 @@ func (w *cord) see(f *zktest.Frame) zktest.Action {
 	return zktest.Pass
 }
 
-// process starts one at the end of the cord.
+// process starts a process that connects through the cord.
 func (w *cord) process(tb testing.TB, lease time.Duration) *tiertest.Process {
 	tb.Helper()
 	ctx := need.Within(tb, time.Minute)
@@ -118,7 +118,7 @@ func (w *cord) process(tb testing.TB, lease time.Duration) *tiertest.Process {
 	return p
 }
 
-// connect returns a client at the end of the cord, and what ends a connection that it does not close by itself.
+// connect returns a client that connects through the cord, and a function that ends a connection which the client does not close itself.
 func (w *cord) connect(ctx context.Context, tb testing.TB, servers string, lease time.Duration) (c *zknode.Client, hangUp func()) {
 	tb.Helper()
 	if !w.borrowed {
@@ -133,11 +133,11 @@ func (w *cord) connect(ctx context.Context, tb testing.TB, servers string, lease
 	return need.Get(zknode.Attach(conn, zknode.WithSessionTimeout(lease)))(tb), conn.Close
 }
 
-// look is what an operator can do.
+// look is a connection with which an operator reads.
 type look struct{ *zk.Conn }
 
-// queue lists it in order, and does not believe a server that lags. It writes first, though nothing: a leader that was deposed and does
-// not know answers a sync from its past.
+// queue lists the queue in order, and does not rely on a server that lags. It first makes a write without effect: a deposed leader that
+// does not know of its deposition would answer a sync from old data.
 func (l look) queue(path string) ([]string, error) {
 	server := l.Server()
 	if _, err := l.Multi(&zk.CheckVersionRequest{Path: path, Version: -1}); err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -162,7 +162,8 @@ func (l look) left(path string) int {
 	return len(names)
 }
 
-// leftPermits looks at the queue first: whoever trades its turn for permits meanwhile is seen twice, and not never.
+// leftPermits reads the queue first, so that a contender which exchanges its place for permits meanwhile is counted twice instead of
+// never.
 func (l look) leftPermits(path string) int {
 	waiting := l.left(path + "/locks")
 	taken := l.left(path + "/leases")
@@ -184,8 +185,8 @@ func (l look) remove(tb testing.TB, path string, i int) {
 	wantErr(tb, "the removal", err, nil)
 }
 
-// modelHarness is a server in this process. Its fail-over and its restart are what clients see of them: every connection
-// breaks, and nobody serves for a moment.
+// modelHarness is the harness of a server in this process. Its fail-over and its restart have only the effects that clients see: every
+// connection breaks, and no server is available for a moment.
 func modelHarness(t *testing.T, s *zktest.Server, borrowed bool, unpromised map[string]string) tiertest.Harness {
 	var (
 		writes atomic.Int64
@@ -226,13 +227,13 @@ func modelHarness(t *testing.T, s *zktest.Server, borrowed bool, unpromised map[
 	}
 }
 
-// A mutableProxy can be frozen as a member of the model can.
+// A mutableProxy can be frozen like a member of the model.
 type mutableProxy struct{ *faultproxy.Proxy }
 
 func (p mutableProxy) Freeze()   { p.Mute(zktest.Request); p.Mute(zktest.Reply) }
 func (p mutableProxy) Unfreeze() { p.Unmute(zktest.Request); p.Unmute(zktest.Reply) }
 
-// serverHarness is a real ensemble, with proxies of its own for each process.
+// serverHarness is the harness of a real ensemble, with proxies for each process.
 func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 	var writes atomic.Int64
 	check := func(err error) { wantErr(t, "the harness", err, nil) }
@@ -272,8 +273,8 @@ func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 
 var mending sync.Mutex // one restarts the ensemble at a time
 
-// mend starts an ensemble again that commits nothing any more. One of 3.8 may be left so when all its servers were stopped and go on: both
-// followers come back to a leader whose proposals are never done.
+// mend restarts an ensemble that commits nothing any more. An ensemble of 3.8 may be in this state after all its servers were stopped and
+// continued: both followers return to a leader whose proposals are never committed.
 func mend(t *testing.T, e *zkserver.Ensemble) {
 	mending.Lock()
 	defer mending.Unlock()
@@ -290,10 +291,10 @@ func mend(t *testing.T, e *zkserver.Ensemble) {
 	}
 }
 
-// promisesFile is where docs/promises.md has its table from.
+// promisesFile is the file from which docs/promises.md gets its table.
 const promisesFile = "../../docs/promises/zookeeper.md"
 
-// inBubble has each promise tested with a server of its own, in virtual time.
+// inBubble tests each promise with a server of its own, in virtual time.
 func inBubble(borrowed bool, unpromised map[string]string) tiertest.With {
 	return func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		synctest.Test(t, func(t *testing.T) { test(t, modelHarness(t, zktest.Start(t), borrowed, unpromised)) })

@@ -29,7 +29,7 @@ func startLazily(t *testing.T, s *zktest.Server) process {
 	return process{Client: c, lock: lockAt(t, c, path)}
 }
 
-// guarded has the path belong to whoever knows the password.
+// guarded gives the path an ACL that requires the password.
 func guarded(t *testing.T, s *zktest.Server) {
 	t.Helper()
 	conn := raw(t, s)
@@ -38,7 +38,7 @@ func guarded(t *testing.T, s *zktest.Server) {
 	create(t, conn, path, "", 0, zk.AuthACL(zk.PermAll))
 }
 
-// A request that came before the credentials would get zk.ErrNoAuth, which is final.
+// A request before the credentials would get zk.ErrNoAuth, which is final.
 func TestNothingIsAskedBeforeTheCredentialsWereShown(t *testing.T) {
 	each(t, map[string]func(s *zktest.Server){
 		"without trouble":       func(*zktest.Server) {},
@@ -75,7 +75,7 @@ func TestLazyStartTellsThatCredentialsAreRefusedAndGoesOn(t *testing.T) {
 	})
 }
 
-// What cannot be known yet is waited for, and a server that is away is known to be.
+// A try waits until it is known whether the server can be reached, and fails at once if it cannot.
 func TestTryOfALazyStartWaitsForTheFirstNews(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := startLazily(t, s)

@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// startLogged returns a process and what it logs from INFO on.
+// startLogged returns a process and its log from INFO on.
 func startLogged(t *testing.T, s *zktest.Server, opts ...zknode.Option) (process, *logtest.Log) {
 	t.Helper()
 	log, logger := logtest.New(slog.LevelInfo)
@@ -78,7 +78,7 @@ func TestNoLossIsLoggedWhereNoneWas(t *testing.T) {
 		n := p.acquire(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		waiting := p.queue(ctx)
-		s.Expire(p.session + 1000) // nobody
+		s.Expire(p.session + 1000) // not the session of any process
 		cancel()
 		waiting.failed(t)
 		wantErr(t, "Release", n.Release(), nil)
@@ -88,7 +88,7 @@ func TestNoLossIsLoggedWhereNoneWas(t *testing.T) {
 	})
 }
 
-// When that is told is tested with internal/notice.
+// Tests of internal/notice check when such a line is logged.
 func TestOutageIsLoggedOnceWithItsReason(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, log := startLogged(t, s)
@@ -104,7 +104,7 @@ func TestOutageIsLoggedOnceWithItsReason(t *testing.T) {
 	})
 }
 
-// Neither the goroutines that connect, renew and release wait for a logger, nor does Close for long.
+// The goroutines that connect, renew and release do not wait for a logger, and Close waits for a short time only.
 func TestLoggerThatHangsKeepsNobodyFromALock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		stuck := make(chan struct{})

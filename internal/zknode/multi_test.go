@@ -68,7 +68,7 @@ func TestMultiThatIsRefusedHasItsOwnErrorAndWritesNothing(t *testing.T) {
 	})
 }
 
-// A recoding connection brings other bytes than were sent, just as many.
+// A recoding connection replaces bytes of what was sent by as many others.
 type recoding struct {
 	net.Conn
 	sent, brought []byte
@@ -80,7 +80,7 @@ func (c recoding) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// The answer ends where the result of the check should begin.
+// The answer is cut off where the result of the check should begin.
 func TestMultiWithFewerResultsThanOperationsIsUnknown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s, zknode.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -115,7 +115,7 @@ func TestMultiWithoutAnAnswerIsUnknown(t *testing.T) {
 	})
 }
 
-// What is refused before it is sent is no write under way.
+// A write that is refused before it is sent does not count as a write under way.
 func TestMultiThatIsNotSentIsNotWriting(t *testing.T) {
 	refusal := errors.New("no more")
 	type row struct {
@@ -149,7 +149,7 @@ func TestMultiThatIsNotSentIsNotWriting(t *testing.T) {
 	})
 }
 
-// Whoever takes the right to the node away and then finds nobody writing relies on it.
+// Code that first invalidates the hold, and then finds no write under way, relies on this order.
 func TestMultiIsWritingBeforeItsUserIsAskedForTheLastTime(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)

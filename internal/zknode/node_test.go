@@ -25,7 +25,7 @@ func mute(s *zktest.Server, p process, directions ...zktest.Direction) {
 	}
 }
 
-// deleted returns a channel that gets the time at which the server deletes n.
+// deleted returns a channel that receives the time at which the server deletes n.
 func deleted(s *zktest.Server, n *zknode.Node) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	s.OnChange(func(_ zktest.View, changes []zktest.Change) {
@@ -65,7 +65,7 @@ func TestLeaseRunsFromTheRequestThatTheServerIsProvenToHaveHeardOf(t *testing.T)
 	})
 }
 
-// granting returns a dialer whose nth connection says that the server has granted the nth timeout.
+// granting returns a dialer for which the server grants the nth timeout to the nth connection.
 func granting(s *zktest.Server, timeouts []time.Duration) func(context.Context, string, string) (net.Conn, error) {
 	var dials atomic.Int64
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -102,7 +102,7 @@ func TestSessionTimeoutThatIsNoneIsRefused(t *testing.T) {
 			n := p.acquire(t)
 			s.Cut(p.session)
 			awaitLoss(t, n)
-			synctest.Wait() // the loss is told before the reason
+			synctest.Wait() // the loss is reported before its reason
 			wantMention(t, p.Err(), "session timeout of "+none.String())
 			wantErr(t, "Release", n.Release(), second.ErrLost)
 			p.acquire(t).Release() // goes on with what is granted next
@@ -110,7 +110,7 @@ func TestSessionTimeoutThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// The server has heard of the session when the handshake was sent, and maybe not since.
+// The server has certainly received something from the session when the handshake was sent, and perhaps nothing since.
 func TestReconnectRenewsTheLeaseFromItsHandshake(t *testing.T) {
 	type resumption struct{ late, granted, want time.Duration }
 	each(t, map[string]resumption{
@@ -155,7 +155,7 @@ func TestTryAcquireSaysThatTheLeaseIsToBeRenewed(t *testing.T) {
 	})
 }
 
-// What an idle process sends keeps the next acquisition at one round trip, and costs the servers no write.
+// The requests of an idle process keep the next acquisition at one round trip, and cause no writes.
 func TestNothingHeldMeansNoWrites(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -186,7 +186,7 @@ func TestManyHeldLocksShareOneHeartbeat(t *testing.T) {
 	})
 }
 
-// One lock whose owner is slow to give it up after its node was deleted must not cost another one.
+// If the owner of one lock is slow to release it after its node was deleted, other locks of the process must not lose their lease.
 func TestNodeThatIsGoneDoesNotStarveTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
@@ -219,7 +219,7 @@ func TestHeartbeatIsPacedByWhatWasGranted(t *testing.T) {
 	})
 }
 
-// It would prove nothing new.
+// The write would prove nothing new.
 func TestNoWriteFollowsASyncThatFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		start(t, s).acquire(t)
@@ -249,7 +249,7 @@ func TestSlowAnswersTakeNoneOfThePace(t *testing.T) {
 	})
 }
 
-// The heartbeats prove nothing any more, and the holder is not left in the dark until the lease ends.
+// Heartbeats then prove nothing any more. The holder learns of that at once, and not only at the end of its lease.
 func TestHolderThatMayNoLongerReadItsNodeIsToldSoByAHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -261,8 +261,8 @@ func TestHolderThatMayNoLongerReadItsNodeIsToldSoByAHeartbeat(t *testing.T) {
 	})
 }
 
-// Only what the server sends gets lost. The session could delete its node at once; and each handshake that would resume
-// it keeps the node in the queue.
+// Only messages from the server get lost. The session could delete its node at once, and each handshake that would resume the session
+// keeps the node in the queue.
 func TestLostNodeLeavesItsOwnerTheMarginToStop(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -277,7 +277,7 @@ func TestLostNodeLeavesItsOwnerTheMarginToStop(t *testing.T) {
 	})
 }
 
-// lapse makes the lease of n run out while the connection stands.
+// lapse makes the lease of n run out while the connection stays up.
 func lapse(t *testing.T, s *zktest.Server, p process, n *zknode.Node) {
 	t.Helper()
 	meet(s, func(f *zktest.Frame) bool {
@@ -333,7 +333,7 @@ func TestTimeoutThatMayBeTooShortForTheTickIsToldAtWarn(t *testing.T) {
 	}
 }
 
-// The holder's budget begins when the look was sent that showed the contender, and not a round trip later.
+// The holder's budget counts from when the look that showed the contender was sent, and not from its answer.
 func TestContendedSinceTheLookWasSent(t *testing.T) { // I11
 	synctest.Test(t, func(t *testing.T) {
 		const roundTrip = 40 * time.Millisecond
@@ -349,7 +349,7 @@ func TestContendedSinceTheLookWasSent(t *testing.T) { // I11
 	})
 }
 
-// The budget is for the time of the hold, though the contender was seen long before.
+// The budget counts only within the hold, even if the contender was seen long before.
 func TestContendedNotBeforeTheGrant(t *testing.T) { // I11
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
@@ -362,14 +362,14 @@ func TestContendedNotBeforeTheGrant(t *testing.T) { // I11
 	})
 }
 
-// contended reports whether n is known to be, once nothing moves any more.
+// contended reports whether n is known to be contended, once the bubble is idle.
 func contended(n interface{ Contended() <-chan struct{} }) bool {
 	c := n.Contended() // which may begin to look
 	synctest.Wait()
 	return closed(c)
 }
 
-// A look that fails is repeated soon, and sets the watch then.
+// A look that fails is repeated soon, and then sets the watch.
 func TestContenderIsNoticedAtOnceAlthoughTheFirstLookFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n, other := start(t, s).acquire(t), start(t, s)
@@ -382,7 +382,7 @@ func TestContenderIsNoticedAtOnceAlthoughTheFirstLookFailed(t *testing.T) {
 	})
 }
 
-// By then a look that failed would be repeated only once in a second.
+// By then a failed look would be repeated only once a second.
 func TestContendedIsLookedForAtOnceWhenTheConnectionIsBack(t *testing.T) { // I11
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, other := start(t, s), start(t, s)
@@ -402,7 +402,7 @@ func TestContendedIsLookedForAtOnceWhenTheConnectionIsBack(t *testing.T) { // I1
 	})
 }
 
-// A tap shows what a client writes.
+// A tap records what a client writes.
 type tap struct {
 	net.Conn
 	show func(frame []byte)
@@ -413,7 +413,7 @@ func (c tap) Write(frame []byte) (int, error) {
 	return c.Conn.Write(frame)
 }
 
-// It answers a sync, and shows its past.
+// A deposed leader answers a sync, but from old data.
 func TestAbsenceIsNotBelievedOfADeposedLeader(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		var server atomic.Value

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// From 3.8.4 and 3.9.2 on a server does not even say that there is a node which one may not read.
+// From 3.8.4 and 3.9.2 on, a server does not even show the stat of a node that the client may not read.
 func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
 	for _, c := range []struct {
 		op   string
@@ -41,7 +41,7 @@ func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
 	}
 }
 
-// What another program or a later version says of itself may mean something else.
+// The content of another program, or of a later version, may mean something else.
 func TestContentInAnotherFormSaysNothingOfItsProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
@@ -80,15 +80,15 @@ func TestNodeDataIsSmallAndValid(t *testing.T) {
 	})
 }
 
-// revoked reports whether n is known to be asked for, once nothing moves any more.
+// revoked reports whether n knows of a request for the lock, once the bubble is idle.
 func revoked(n *zknode.Node) bool {
 	c := n.RevokeRequested()
 	synctest.Wait()
 	return closed(c)
 }
 
-// What a node says goes on being there if it is a description of ours, whatever else is in it, and else gives way to Curator's
-// request, which other libraries know.
+// A description of ours stays in the node, with the request added. Any other content is replaced by Curator's request, which other
+// libraries know.
 func TestARequestIsInTheFormThatTheOwnerKnows(t *testing.T) {
 	const ours, theirs = "_c_00000000-0000-8000-8000-000000000000-lock-", "_c_00000000-0000-4000-8000-000000000000-lock-"
 	for _, c := range []struct{ prefix, before, after string }{
@@ -122,7 +122,7 @@ func TestOtherContentIsNoRequest(t *testing.T) {
 	})
 }
 
-// A node that nobody asks about is not read for it.
+// A node is not read for requests unless one was made.
 func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -139,7 +139,7 @@ func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 	})
 }
 
-// The holder goes between the look and the request: the next one is asked.
+// The holder leaves between the read and the request, so the next holder is asked.
 func TestRevokeAsksTheHolderOfTheMoment(t *testing.T) {
 	for _, op := range []string{"getData", "setData"} { // the look at the holder, and the request
 		bubble(t, func(t *testing.T, s *zktest.Server) {

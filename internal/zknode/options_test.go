@@ -102,7 +102,7 @@ func TestAConnectStringIsReadAsOtherClientsDo(t *testing.T) {
 	}
 }
 
-// wantRefusal fails unless Dial refuses without dialing.
+// wantRefusal fails unless Dial returns an error without dialing.
 func wantRefusal(t *testing.T, connect, name string, opts ...zknode.Option) {
 	t.Helper()
 	dialed := func(context.Context, string, string) (net.Conn, error) {
@@ -137,7 +137,7 @@ func TestValidatePath(t *testing.T) {
 	wantMention(t, zknode.ValidatePath("/"), "root")
 }
 
-// Whoever gets the node of another lock, because both are equal, must not see the difference.
+// A caller may get the node of an equal lock, so it must not see a difference.
 func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)

@@ -16,18 +16,18 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// ours is the content of the containers that the package makes.
+// ours is the content of the containers that the package creates.
 const ours = "tierlock: a container, which goes when it is empty"
 
-// wantNoParents fails unless everything above the lock nodes goes, be it by the server's hand, and soon.
+// wantNoParents fails unless everything above the lock nodes is soon deleted, by the client or by the server.
 func wantNoParents(t *testing.T, s *zktest.Server) {
 	t.Helper()
 	time.Sleep(10 * time.Minute)
 	need.That(t, fmt.Sprintf("/locks is left, with %q below", s.Children("/locks")), !s.Exists("/locks"))
 }
 
-// The server never deletes a container that had no child. Whatever befalls the acquisition, at whatever frame, none of
-// ours is left.
+// The server never deletes a container that never had a child. At whichever frame an acquisition fails, no such container of ours is
+// left.
 func TestNoParentIsLeftWithoutAChild(t *testing.T) {
 	troubles := map[string]func(s *zktest.Server, p process, cancel func()) zktest.Action{
 		"the context ends": func(_ *zktest.Server, _ process, cancel func()) zktest.Action {
@@ -58,7 +58,7 @@ func TestNoParentIsLeftWithoutAChild(t *testing.T) {
 	}
 }
 
-// acquireAmid makes trouble at a frame that comes for an acquisition or goes back. It reports false if there are fewer.
+// acquireAmid injects a fault at the nth frame of an acquisition. It reports false if there are fewer frames.
 func acquireAmid(t *testing.T, s *zktest.Server, nth int, trouble func(*zktest.Server, process, func()) zktest.Action) bool {
 	t.Helper()
 	p := start(t, s)
@@ -116,7 +116,7 @@ func TestParentsArePersistentWhereTheServerKnowsNoContainers(t *testing.T) {
 	})
 }
 
-// A parent that is there is neither changed nor taken away.
+// An existing parent is neither changed nor deleted.
 func TestOnlyMissingParentsAreMade(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		put(t, raw(t, s), 0, "/locks")
@@ -153,7 +153,7 @@ func TestParentsThatOthersMakeAndTakeAwayAreMadeAnewAtOnce(t *testing.T) {
 	})
 }
 
-// The way before it is refused, and the connection breaks before the answer.
+// The first way to create the path is refused, and the connection breaks before the answer to the second.
 func TestWayThatMayHaveBeenTakenIsLookedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -170,7 +170,7 @@ func TestWayThatMayHaveBeenTakenIsLookedFor(t *testing.T) {
 	})
 }
 
-// Somebody deletes the parents as fast as they are made.
+// Another process deletes the parents as fast as they are created.
 func TestParentsThatDoNotStayEndATryAndHoldUpAnAcquisition(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)

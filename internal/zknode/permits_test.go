@@ -22,13 +22,13 @@ import (
 
 const limits = "/limits/x"
 
-// of is a semaphore of so many permits.
+// of returns a semaphore with a number of permits.
 func (p process) of(t *testing.T, permits int) second.Semaphore {
 	t.Helper()
 	return need.Get(zknode.Tier(p.Client).Semaphore(limits, permits, second.Options{}))(t)
 }
 
-// wanting is a demand for k permits.
+// wanting returns a demand for k permits.
 func wanting(k int) *second.Demand {
 	return &second.Demand{Take: func(free int) int {
 		if free < k {
@@ -46,7 +46,7 @@ type taking struct {
 	err     error
 }
 
-// take wants k permits, and waits for them for a minute at most.
+// take starts to acquire k permits, and waits for a minute at most.
 func take(t *testing.T, sem second.Semaphore, k int) *taking {
 	t.Helper()
 	return takeAs(t, sem, wanting(k))
@@ -64,7 +64,7 @@ func takeAs(t *testing.T, sem second.Semaphore, d *second.Demand) *taking {
 	return w
 }
 
-// waits fails unless the call waits when nothing moves any more.
+// waits fails unless the call waits once the bubble is idle.
 func (w *taking) waits(t *testing.T) {
 	t.Helper()
 	if synctest.Wait(); closed(w.done) {
@@ -84,7 +84,7 @@ func (w *taking) failed() error {
 	return w.err
 }
 
-// gives waits for the permits and gives them up.
+// gives waits for the permits and releases them.
 func (w *taking) gives(t *testing.T) {
 	t.Helper()
 	wantErr(t, "Release", w.sem.Release(w.taken(t)), nil)
@@ -98,7 +98,7 @@ func calls(t *testing.T, sem second.Semaphore) map[string]func() ([]second.Permi
 	}
 }
 
-// wantTaken fails unless so many permits are taken on the server, and nobody queues for any.
+// wantTaken fails unless this number of permits is taken on the server, and no process queues.
 func wantTaken(t *testing.T, s *zktest.Server, want int) {
 	t.Helper()
 	synctest.Wait()
@@ -106,12 +106,12 @@ func wantTaken(t *testing.T, s *zktest.Server, want int) {
 	need.Empty(t, "those who queue", s.Children(limits+"/locks"))
 }
 
-// trades reports whether a frame is of the transaction that gives a turn up for permits.
+// trades reports whether a frame belongs to the transaction that exchanges a place in the queue for permits.
 func trades(f *zktest.Frame) bool {
 	return f.Op == "multi" && f.First == "delete" && strings.HasPrefix(f.Path, limits+"/locks/")
 }
 
-// throttle keeps leases from being renewed.
+// throttle prevents leases from being renewed.
 func throttle(f *zktest.Frame) zktest.Action {
 	if f.Dir == zktest.Request && f.Op == "sync" {
 		return zktest.Throttled
@@ -121,10 +121,10 @@ func throttle(f *zktest.Frame) zktest.Action {
 
 const trip = 10 * time.Millisecond
 
-// costs checks how long f takes, and what requests it sends.
+// costs checks how long f takes, and which requests it sends.
 type costs func(what string, trips time.Duration, want string, f func())
 
-// distant runs f with a server half a round trip away, and a semaphore there whose parents are made.
+// distant runs f with a server half a round trip away, and a semaphore there whose parents exist.
 func distant(t *testing.T, permits int, f func(t *testing.T, s *zktest.Server, sem second.Semaphore, costs costs)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: trip / 2})
@@ -143,13 +143,14 @@ func distant(t *testing.T, permits int, f func(t *testing.T, s *zktest.Server, s
 	})
 }
 
-// What permits cost does not depend on how many they are.
+// The cost does not depend on the number of permits.
 func TestRoundTripsOfASemaphore(t *testing.T) {
 	distant(t, 10, func(t *testing.T, s *zktest.Server, sem second.Semaphore, costs costs) {
 		var permits []second.Permit
 		release := map[int]string{1: "delete", 10: "multi"}
 		for _, k := range []int{1, 10} {
-			// A turn with a look at its queue and at the permits, and one write for all of them and the turn.
+			// The place in the queue takes a create and a read of the queue and of the permits; all permits and the end of the place take one
+			// write.
 			costs(fmt.Sprintf("Acquire of %d", k), 2, "create multiRead multi", func() { permits = take(t, sem, k).taken(t) })
 			costs(fmt.Sprintf("Release of %d", k), 1, release[k], func() { wantErr(t, "Release", sem.Release(permits), nil) })
 		}
@@ -166,7 +167,8 @@ func TestRoundTripsOfASemaphore(t *testing.T) {
 	})
 }
 
-// Whoever has the turn counts the permits that go, and need not look again unless it wants them for several, or they are too many.
+// The first contender counts permits that are released, and need not read them again unless it wants them for several goroutines, or
+// there are too many.
 func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
 	const look = "getChildren2 getData "
 	type row struct {
@@ -223,7 +225,7 @@ func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
 	})
 }
 
-// A request for each permit would be a call of the library, and a goroutine that waits for its event.
+// Otherwise each permit would take a call of the library, and a goroutine that waits for its event.
 func TestPermitsOfOthersAreHeardByListOverAConnectionMadeElsewhere(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
@@ -243,7 +245,7 @@ func TestPermitsOfOthersAreHeardByListOverAConnectionMadeElsewhere(t *testing.T)
 	})
 }
 
-// The number belongs to the path, as far as that is ours to write to, and counts there.
+// The number is stored with the path, if this process may write to it, and applies from then on.
 func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 	type row struct {
 		content, after string
@@ -292,7 +294,7 @@ func TestThoseWhoHavePermitsAreShownWithoutTheNumberOfAll(t *testing.T) {
 	})
 }
 
-// The path was made without a number. It may be removed at any time, and be made by SetPermits.
+// The path was created without a number. It may be removed at any time, and SetPermits creates it.
 func TestSetPermitsMakesThePath(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem := start(t, s).of(t, 3)
@@ -315,7 +317,7 @@ func TestNumberOfPermitsThatMayNotBeSet(t *testing.T) {
 	})
 }
 
-// Another process sets the number between the look that found none and the write.
+// Another process stores a number between the read that found none and the write.
 func TestNumberOfPermitsOfAnotherProcessIsNotOverwritten(t *testing.T) {
 	for call, want := range map[string]string{
 		"Acquire":    "<nil>", // it looks again
@@ -343,7 +345,7 @@ func TestNumberOfPermitsOfAnotherProcessIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// It is an error, and the turn goes.
+// The call returns an error, and the place in the queue is given up.
 func TestPermitsThatMayNotBeTaken(t *testing.T) {
 	each(t, map[string]string{
 		"no permission to take any": limits + "/leases", "no permission to make their parent": limits,
@@ -360,7 +362,7 @@ func TestPermitsThatMayNotBeTaken(t *testing.T) {
 	})
 }
 
-// A permit that somebody deletes is told to those who have it, and to nobody else.
+// If an operator deletes a permit, only its holder learns of a loss.
 func TestPermitThatIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, log := startLogged(t, s)
@@ -385,7 +387,7 @@ func TestPermitThatIsDeleted(t *testing.T) {
 	})
 }
 
-// What another program puts below leases counts, as that of Curator does.
+// Children that another program creates below leases count as permits, as Curator's do.
 func TestPermitsOfOthersCount(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem, conn := start(t, s).of(t, 4), raw(t, s)
@@ -400,7 +402,7 @@ func TestPermitsOfOthersCount(t *testing.T) {
 	})
 }
 
-// Whoever loses the turn while it waits queues again, though nothing becomes free.
+// A contender that loses its place while it waits queues again, even if no permit becomes free.
 func TestTurnThatIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem := start(t, s).of(t, 1)
@@ -417,7 +419,7 @@ func TestTurnThatIsDeleted(t *testing.T) {
 	})
 }
 
-// The answer to the one write that takes permits comes when the lease is over: nothing would tell of their loss.
+// The answer to the write that takes permits comes after the end of the lease, so their loss would go unnoticed.
 func TestPermitsAreNotTakenWithoutALease(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem, p := start(t, s).of(t, 2), start(t, s)
@@ -448,7 +450,7 @@ func TestPermitsAreNotTakenWithoutALease(t *testing.T) { // I1
 	})
 }
 
-// What is left of many permits goes with one look and one write.
+// The rest of many permits is removed with one read and one write.
 func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
 	const many = 1000
 	for lost, stage := range map[string]zktest.Direction{
@@ -499,7 +501,7 @@ func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
 	}
 }
 
-// Whoever has the turn is stopped while it decides how many to take, until the lease is over.
+// The first contender is stopped while it decides how many permits to take, until its lease is over.
 func TestTurnWhoseLeaseRanOutTakesNothing(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem := start(t, s).of(t, 2)
@@ -527,7 +529,7 @@ func TestTurnWhoseLeaseRanOutTakesNothing(t *testing.T) { // I1
 	})
 }
 
-// The library cannot read that a container was made.
+// The library cannot decode the answer to the creation of a container.
 func TestPermitsOfAPathThatIsMissingAreTakenAtOnceOverAConnectionMadeElsewhere(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
@@ -555,7 +557,7 @@ func TestParentsOfPermitsThatAreNotTakenAreNotMade(t *testing.T) {
 	})
 }
 
-// As after any other turn.
+// That works as after any other acquisition.
 func TestQueueForPermitsBeginsAnewWhenItIsWorn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem := start(t, s).of(t, 2)
@@ -579,7 +581,7 @@ func TestQueueForPermitsBeginsAnewWhenItIsWorn(t *testing.T) {
 	})
 }
 
-// The answer to the trade is lost, and the look at the permits finds one that is gone, or may not be read.
+// The answer to the exchange is lost, and the read of the permits finds that one is gone or may not be read.
 func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 	type row struct {
 		look func(t *testing.T, conn *zk.Conn, permit string) zktest.Action
@@ -619,7 +621,7 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-// It is asked for once, not with each turn.
+// The write is tried once, and not with each acquisition.
 func TestTheNumberThatMayNotBeWrittenIsNotWrittenAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
@@ -639,7 +641,7 @@ func TestTheNumberThatMayNotBeWrittenIsNotWrittenAgain(t *testing.T) {
 	})
 }
 
-// takeThen is one that decides what to take when it is told to.
+// takeThen starts an acquisition that decides how many permits to take when decide is called.
 func takeThen(t *testing.T, sem second.Semaphore) (w *taking, decide func()) {
 	t.Helper()
 	told := make(chan struct{})
@@ -649,8 +651,8 @@ func takeThen(t *testing.T, sem second.Semaphore) (w *taking, decide func()) {
 	}}), func() { close(told) }
 }
 
-// What is read with the place in the queue counts only for who is the first in it, and was read no earlier: whoever was ahead may take
-// permits until then.
+// A count of permits that was read together with the place in the queue is valid only if the contender was first at that time: contenders
+// ahead might still take permits.
 func TestPermitsAreCountedInTurn(t *testing.T) {
 	for name, between := range map[string]bool{"taken after the place in the queue": false, "taken between the place and the look": true} {
 		t.Run(name, func(t *testing.T) {
@@ -682,7 +684,7 @@ func TestPermitsAreCountedInTurn(t *testing.T) {
 	}
 }
 
-// The look of a turn that is over says nothing of the next one.
+// A read for an earlier place in the queue is not valid for the next one.
 func TestPermitsAreCountedInThisTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, other, p := raw(t, s), start(t, s).of(t, 1), start(t, s)
@@ -710,7 +712,7 @@ func TestPermitsAreCountedInThisTurn(t *testing.T) {
 	})
 }
 
-// Whatever becomes of the watches, each permit that goes is heard to do so, before it would be looked for.
+// Whatever happens to the watches, each release of a permit is noticed before the periodic read.
 func TestEveryPermitThatGoesIsHeard(t *testing.T) {
 	const theirs = limits + "/leases/x"
 	type row struct {
@@ -759,7 +761,7 @@ func TestEveryPermitThatGoesIsHeard(t *testing.T) {
 	})
 }
 
-// Others than ours may use a name again.
+// Other libraries may use a name again.
 func TestPermitOfTheSameNameIsAnotherOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, sem := raw(t, s), start(t, s).of(t, 3)
@@ -784,7 +786,7 @@ func TestPermitOfTheSameNameIsAnotherOne(t *testing.T) {
 	})
 }
 
-// A server that refuses to answer is asked again, and again, and after a while each time.
+// If the server refuses to answer, the read is repeated, at growing intervals.
 func TestLookAtPermitsThatFailsIsRepeatedLater(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem, p := start(t, s).of(t, 1), start(t, s)
@@ -807,7 +809,7 @@ func TestLookAtPermitsThatFailsIsRepeatedLater(t *testing.T) {
 	})
 }
 
-// The call goes on when its caller has left with its error: it does not change that.
+// The call goes on after its caller has left with an error, and does not change that error.
 func TestEndOfAWaitForPermitsSaysWhyItsLookFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem, other := start(t, s).of(t, 1), start(t, s).of(t, 1)

@@ -130,8 +130,8 @@ func TestTheLastDepartureMakesHeadIfEverybodyAheadWasWatched(t *testing.T) {
 	}
 }
 
-// A writer that becomes a reader keeps its number. Whoever is behind one of ours has nothing to ask unless
-// somebody who reads is right behind it: nobody else lets it.
+// A writer that becomes a reader keeps its number. A contender behind a writer of ours need not check for such a reader unless a reader
+// is right behind that writer, since a writer lets in only readers right behind it.
 func TestADepartureTellsUnlessAReaderWithItsNumberMayBeLeft(t *testing.T) {
 	const (
 		id                 = "_c_01234567-89ab-4def-8123-456789abcdef-"
@@ -171,7 +171,7 @@ func TestADepartureTellsUnlessAReaderWithItsNumberMayBeLeft(t *testing.T) {
 	}
 }
 
-// wantOutlook checks what a node knows of its place once some of those ahead have gone.
+// wantOutlook checks what a node knows of its place once some nodes ahead are gone.
 func wantOutlook(t *testing.T, own, ahead, gone string, want outlook) {
 	t.Helper()
 	s := need.Get(stand(append(strings.Fields(ahead), own), own))(t)

@@ -18,9 +18,9 @@ import (
 	"github.com/tierlock/tierlock/internal/zknode"
 )
 
-// What follows runs on the secure port of a real server.
+// The following tests use the secure port of a real server.
 
-// secureTimeout leaves a server time for its first handshake: Java has a lot to load.
+// secureTimeout leaves a server time for its first handshake, in which Java loads many classes.
 const secureTimeout = 12 * time.Second
 
 func dialSecure(t *testing.T, connect string, patience time.Duration, opts ...zknode.Option) (*zknode.Client, error) {
@@ -32,7 +32,7 @@ func dialSecure(t *testing.T, connect string, patience time.Duration, opts ...zk
 	return c, err
 }
 
-// wantNoSession fails unless Dial says what is wrong, sooner or later: a machine with a lot to do may have no answer at first.
+// wantNoSession fails unless Dial returns the expected error eventually: a busy machine may not answer at first.
 func wantNoSession(t *testing.T, connect string, want []string, opts ...zknode.Option) {
 	t.Helper()
 	var err error
@@ -84,7 +84,7 @@ func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
 	})
 }
 
-// What an ACL gives to one client it keeps from the others, who are told why.
+// Other clients than the one in the ACL get an error that names the missing permission.
 func TestRealACLsKeepOthersFromTheLock(t *testing.T) {
 	t.Parallel()
 	ca := zkservertest.NewAuthority(t)
@@ -93,7 +93,7 @@ func TestRealACLsKeepOthersFromTheLock(t *testing.T) {
 		return zknode.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{ca.Issue(name).Certificate}})
 	}
 	password := func(secret string) zknode.Option { return zknode.WithAuth("digest", []byte("service:"+secret)) }
-	mine := zknode.WithACL(zk.AuthACL(zk.PermAll)) // for whoever is authenticated like this client
+	mine := zknode.WithACL(zk.AuthACL(zk.PermAll)) // for every client with the same credentials as this one
 	type row struct {
 		server, path string
 		owner        []zknode.Option

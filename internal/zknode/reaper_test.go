@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// leftovers starts a process and makes znodes that it is to delete.
+// leftovers starts a process and creates znodes for it to delete.
 func leftovers(t *testing.T, s *zktest.Server, names ...string) (p process, other *zk.Conn) {
 	t.Helper()
 	p, other = start(t, s), raw(t, s)
@@ -62,7 +62,7 @@ func TestWhatIsLeftIsTriedUntilItIsGone(t *testing.T) {
 	})
 }
 
-// Else a node would stand in the way of everybody because another one cannot be deleted.
+// Otherwise a node would block all contenders because another one cannot be deleted.
 func TestWhatIsLeftNowDoesNotWaitForAsLongAsWhatWasLeftBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, other := leftovers(t, s, "/old/a", "/new/a")
@@ -114,7 +114,7 @@ func TestNewNodesWaitWhileTheReaperIsOverwhelmed(t *testing.T) {
 	})
 }
 
-// Else a permit is taken, or a lock held, by a process that does not know of it any more.
+// Otherwise a permit stays taken, or a lock held, by a process that has forgotten it.
 func TestReleaseThatIsRefusedIsSentUntilItIsDone(t *testing.T) {
 	permits := func(release int) func(t *testing.T, s *zktest.Server, p process) error {
 		return func(t *testing.T, s *zktest.Server, p process) error {
@@ -150,7 +150,7 @@ func TestReleaseThatIsRefusedIsSentUntilItIsDone(t *testing.T) {
 	})
 }
 
-// refuseDeletes has transactions refused that delete, and nothing else.
+// refuseDeletes refuses only transactions that delete.
 func refuseDeletes(s *zktest.Server) {
 	meet(s, func(f *zktest.Frame) bool {
 		return f.Dir == zktest.Request && (f.Op == "delete" || f.First == "delete")

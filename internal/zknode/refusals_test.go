@@ -21,7 +21,7 @@ func setup(t *testing.T, s *zktest.Server, acl []zk.ACL) {
 	create(t, conn, path, "", 0, acl)
 }
 
-// One child in the way is not the end of the path, so the error tells which one it is. Who tries sees no number of its own.
+// An unknown child blocks the queue but need not be the last one, so the error names it. A try has no number of its own to show.
 func TestAStrayChildIsNamed(t *testing.T) {
 	negative := map[string]func(*zknode.Lock, context.Context) error{"Acquire": acquireOnce, "TryAcquire": tryOnce}
 	for stray, c := range map[string]struct {
@@ -61,7 +61,7 @@ func TestAStrayChildWithTheLastNumberIsInNobodysWay(t *testing.T) {
 	})
 }
 
-// The error says what is missing where, and what presents credentials.
+// The error names the missing permission and the node, and the option that presents credentials.
 func TestAMissingPermissionIsNamedWithItsNode(t *testing.T) {
 	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 	blind := []zknode.Option{zknode.WithACL(without(zk.PermRead))} // to its own nodes
@@ -102,7 +102,7 @@ func TestAMissingPermissionIsNamedWithItsNode(t *testing.T) {
 	}
 }
 
-// Whether there is a node cannot be found out where its queue may not be listed.
+// Without permission to list the queue it is impossible to find out whether a node exists.
 func TestALookUpThatIsNotPermittedNamesThePermission(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		setup(t, s, zk.WorldACL(zk.PermAll&^zk.PermRead))
@@ -119,7 +119,7 @@ func acquireOnce(l *zknode.Lock, ctx context.Context) error {
 	return err
 }
 
-// holding does something with a lock that is held.
+// holding returns a test step that calls do with a held lock.
 func holding(do func(l *zknode.Lock, n *zknode.Node, ctx context.Context) error) func(*zknode.Lock, context.Context) error {
 	return func(l *zknode.Lock, ctx context.Context) error {
 		n, err := l.Acquire(ctx)
@@ -157,7 +157,7 @@ func contendersOnce(l *zknode.Lock, ctx context.Context) error {
 	return err
 }
 
-// It looks like a lock that somebody else has, and is not.
+// It looks as if another process had the lock.
 func TestAProcessThatWaitsBehindItsOwnNodeSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		setup(t, s, zk.WorldACL(zk.PermAll&^zk.PermDelete))
@@ -188,7 +188,7 @@ func TestAProcessThatWaitsForItsOwnNodeToBeDeletedSaysSo(t *testing.T) {
 	})
 }
 
-// The client library has only the number -125 for it.
+// The client library knows this error only as the number -125.
 func TestQuotaThatIsUsedUpIsNamed(t *testing.T) {
 	for name, begin := range map[string]func(*testing.T, *zktest.Server) process{
 		"dialed":   func(t *testing.T, s *zktest.Server) process { return start(t, s) },
@@ -228,7 +228,7 @@ func TestErrorsThatSayThatNoServerCanBeReachedNameIt(t *testing.T) {
 	})
 }
 
-// An answer that is lost is not the whole story: with which server?
+// The error of a lost answer also says which server did not answer.
 func TestErrorOfALostAnswerNamesTheServer(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)

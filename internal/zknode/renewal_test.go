@@ -23,7 +23,7 @@ const (
 	wornStep = 1 << 20 // after how many it is tried again
 )
 
-// wear makes the next node of the lock have this number.
+// wear makes the next node of the lock get this number.
 func (p process) wear(t *testing.T, s *zktest.Server, number int32) {
 	t.Helper()
 	n := p.acquire(t)
@@ -82,7 +82,7 @@ func TestPathThatIsNotWornYetIsKept(t *testing.T) {
 	})
 }
 
-// Whoever waits outside the queue cannot be seen.
+// Contenders that wait outside the queue are invisible, so a holder on a worn path always counts as contended.
 func TestNodeOfAWornPathIsContendedForEver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -97,7 +97,7 @@ func TestNodeOfAWornPathIsContendedForEver(t *testing.T) {
 	})
 }
 
-// obstacles are what keeps a worn path from being deleted, and how it is done away with.
+// obstacles prevent a worn path from being deleted; each has a way to remove it.
 var obstacles = map[string]struct {
 	acl  []zk.ACL // of the parent of the path
 	put  func(t *testing.T, conn *zk.Conn)
@@ -179,7 +179,7 @@ func TestWornPathThatCannotBeDeletedIsQueuedOnAndTriedAgainLater(t *testing.T) {
 	}
 }
 
-// The other one has deleted the path and made it anew before we look.
+// The other process has already deleted and recreated the path before we read it.
 func TestNewPathIsQueuedOnThoughItIsInUse(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, q := start(t, s), start(t, s)
@@ -199,7 +199,7 @@ func TestNewPathIsQueuedOnThoughItIsInUse(t *testing.T) {
 	})
 }
 
-// No event comes, as after a reconnect whose watches could not be set.
+// No event comes, as after a reconnect that could not set its watches again.
 func TestWornPathThatDrainsUnseenBeginsAnew(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, q := start(t, s), start(t, s)
@@ -219,7 +219,7 @@ func TestWornPathThatDrainsUnseenBeginsAnew(t *testing.T) {
 	})
 }
 
-// Another library's contenders do not step aside, and a holder may take long.
+// Contenders of other libraries do not make way, and a holder may take long.
 func TestWaitOutsideAWornPathEndsAfterASessionTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
@@ -296,7 +296,7 @@ func TestTryAcquireDoesNotWaitOutside(t *testing.T) {
 	})
 }
 
-// Two acquisitions of one client are outside at the same time.
+// Two acquisitions of one client are outside of the queue at the same time.
 func TestWaitOutsideIsNotProlongedByOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
@@ -313,7 +313,7 @@ func TestWaitOutsideIsNotProlongedByOthers(t *testing.T) {
 	})
 }
 
-// Without a connection nothing is learned of the path.
+// Without a connection the state of the path is unknown.
 func TestRenewalThatAnOutageEndsIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, log := startLogged(t, s)
@@ -333,7 +333,7 @@ func TestRenewalThatAnOutageEndsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Its time is over before the connection is back, and so nobody is outside any more.
+// Its time is over before the connection is back, so by then no contender waits outside any more.
 func TestRenewalThatEndsInAnOutageAsksForNothingAfterIt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, q := start(t, s), start(t, s)

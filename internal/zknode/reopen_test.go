@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Whoever looks after the held nodes is slow, so that the connection has been replaced before the look is over.
+// The check of the held nodes is slow, so the connection is replaced before the check is over.
 func TestNewConnectionServesAtOnceThoughALookAtTheOneBeforeHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		var slow atomic.Bool
@@ -46,7 +46,7 @@ func TestNewConnectionServesAtOnceThoughALookAtTheOneBeforeHangs(t *testing.T) {
 	})
 }
 
-// It has been answered on that connection.
+// The create was answered on the new connection.
 func TestNodeThatIsGrantedAfterAReconnectIsNotLookedAtBecauseOfIt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		start(t, s).acquire(t)
@@ -73,7 +73,7 @@ func TestNodeThatIsGrantedAfterAReconnectIsNotLookedAtBecauseOfIt(t *testing.T) 
 	})
 }
 
-// Their end is not watched yet, the next look would come later, and the lease is renewed with one of them.
+// The end of these nodes is not watched yet, and the next periodic check would come later, while one of them renews the lease.
 func TestNodesThatWentMeanwhileAreMissedAsSoonAsTheConnectionIsBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, conn := start(t, s), raw(t, s)
@@ -100,7 +100,7 @@ func TestNodesThatWentMeanwhileAreMissedAsSoonAsTheConnectionIsBack(t *testing.T
 	})
 }
 
-// It lists the queue and asks for the watches that have gone, so those that are held are looked at first.
+// A waiting node lists the queue and sets its watches again, so held nodes are checked first.
 func TestNodeThatWaitsIsReadOnceBecauseOfAReconnect(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		held := start(t, s).acquire(t)

@@ -44,7 +44,7 @@ func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *zktes
 	})
 }
 
-// is tells the frames of an operation in one direction.
+// is returns a filter for the frames of an operation in one direction.
 func is(op string, dir zktest.Direction) func(*zktest.Frame) bool {
 	return func(f *zktest.Frame) bool { return f.Op == op && f.Dir == dir }
 }
@@ -52,7 +52,7 @@ func is(op string, dir zktest.Direction) func(*zktest.Frame) bool {
 // pushed tells the events.
 func pushed(f *zktest.Frame) bool { return f.Op == "event" }
 
-// meet has all such frames meet a fate, and lets the others pass.
+// meet applies an action to all matching frames, and lets the others pass.
 func meet(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Action) {
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
 		if such(f) {
@@ -62,16 +62,16 @@ func meet(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Action) {
 	})
 }
 
-// meetOnce has the first such frame meet a fate, and lets all others pass.
+// meetOnce applies an action to the first matching frame, and lets all others pass.
 func meetOnce(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Action) {
 	var met atomic.Bool
 	meet(s, func(f *zktest.Frame) bool { return such(f) && !met.Swap(true) }, fate)
 }
 
-// kinds are the options of nodes of one znode and of two.
+// kinds are the options for nodes of one znode and of two.
 var kinds = map[string][]zknode.Option{"plain": nil, "bridged": {zknode.WithKazoo()}}
 
-// A process is a client with its own session, and its view of the lock at path.
+// A process is a client with a session of its own, and its handle of the lock at path.
 type process struct {
 	*zknode.Client
 	lock    *zknode.Lock
@@ -117,7 +117,7 @@ type request struct {
 	err  error
 }
 
-// queue starts to acquire the lock and returns once nothing moves any more without time passing.
+// queue starts to acquire the lock and returns once the bubble is idle.
 func (p process) queue(ctx context.Context) *request {
 	return submit(func() (*zknode.Node, error) { return p.lock.Acquire(ctx) })
 }
@@ -144,7 +144,7 @@ func (r *request) waiting() bool {
 	return !closed(r.done)
 }
 
-// granted returns the node of an acquisition that has to have succeeded by now.
+// granted returns the node of an acquisition that must have succeeded by now.
 func (r *request) granted(t *testing.T) *zknode.Node {
 	t.Helper()
 	need.Must(t, "not granted yet", !r.waiting())
@@ -152,7 +152,7 @@ func (r *request) granted(t *testing.T) *zknode.Node {
 	return r.node
 }
 
-// failed returns the error of an acquisition that has to have failed by now.
+// failed returns the error of an acquisition that must have failed by now.
 func (r *request) failed(t *testing.T) error {
 	t.Helper()
 	need.Must(t, "still waiting", !r.waiting())
@@ -166,7 +166,7 @@ func awaitLoss(t *testing.T, n *zknode.Node) {
 	waittest.Ended(t, "the loss", n.Lost())
 }
 
-// raw returns a plain ZooKeeper connection, for what other programs do to a lock.
+// raw returns a plain ZooKeeper connection, with which other programs act on a lock.
 func raw(t *testing.T, s *zktest.Server) *zk.Conn {
 	t.Helper()
 	conn := zkconn.Start(t, []string{addr, addr}, timeout, s.DialTimeout)
@@ -174,7 +174,7 @@ func raw(t *testing.T, s *zktest.Server) *zk.Conn {
 	return conn
 }
 
-// content returns what is in a node.
+// content returns the content of a node.
 func content(s *zktest.Server, node string) string {
 	data, _, _ := s.Get(node)
 	return string(data)
@@ -189,7 +189,7 @@ func create(t *testing.T, conn *zk.Conn, node, data string, flags int32, acl []z
 	return need.Get(conn.Create(node, []byte(data), flags, acl))(t)
 }
 
-// protect takes permissions away from everybody.
+// protect removes permissions from the ACL of a node, for all clients.
 func protect(t *testing.T, conn *zk.Conn, node string, perms int32) {
 	t.Helper()
 	need.Get(conn.SetACL(node, zk.WorldACL(perms), -1))(t)
@@ -201,7 +201,7 @@ func remove(t *testing.T, conn *zk.Conn, node string) {
 	wantErr(t, "Delete", conn.Delete(node, -1), nil)
 }
 
-// heartbeat reports whether a frame comes by itself, or comes and goes with a connection.
+// heartbeat reports whether a frame is periodic, or belongs to the start or end of a connection.
 func heartbeat(f *zktest.Frame) bool {
 	switch f.Op {
 	case "ping", "connect", "closeSession":
@@ -214,7 +214,7 @@ func heartbeat(f *zktest.Frame) bool {
 	return false
 }
 
-// traffic is what was asked of a server, pings and handshakes apart, and the syncs of heartbeats, which are counted.
+// traffic records the requests to a server, without pings and handshakes. Syncs of heartbeats are only counted.
 type traffic struct {
 	mu    sync.Mutex
 	ops   []string
@@ -238,7 +238,7 @@ func record(s *zktest.Server) *traffic {
 	return tr
 }
 
-// take returns what was asked since the last take.
+// take returns the requests since the last take.
 func (tr *traffic) take() []string {
 	synctest.Wait()
 	tr.mu.Lock()
@@ -248,7 +248,7 @@ func (tr *traffic) take() []string {
 	return ops
 }
 
-// wantWithin fails if what began then has taken longer.
+// wantWithin fails if more time than most has passed since begun.
 func wantWithin(t *testing.T, most time.Duration, what string, begun time.Time) {
 	t.Helper()
 	need.AtMost(t, what+" took", time.Since(begun), most)
@@ -263,7 +263,7 @@ func wantEmpty(t *testing.T, s *zktest.Server) {
 	need.Empty(t, "nodes left in the queue", s.Children(path))
 }
 
-// awaitWatch returns when the end of every node that is held would be heard of.
+// awaitWatch waits until the end of every held node would be noticed.
 func awaitWatch() {
 	<-time.After(timeout / 6) // virtual
 	synctest.Wait()

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A stuffed way to the server takes nothing any more, so that writes block, as when a peer stops reading.
+// A stuffed connection accepts no more data, so that writes block, as when a peer stops reading.
 type stuffed struct {
 	server *zktest.Server
 	full   atomic.Bool
@@ -59,7 +59,7 @@ func (w *stuffed) dial(ctx context.Context, network, address string) (net.Conn, 
 	return way, nil
 }
 
-// A leaving connection says when it is closed.
+// A leaving connection reports when it is closed.
 type leaving struct {
 	net.Conn
 	left chan struct{}

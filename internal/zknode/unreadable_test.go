@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// secret puts a node that only its maker may read at the head of the queue.
+// secret creates a node at the head of the queue that only its creator may read.
 func secret(t *testing.T, conn *zk.Conn) (node string) {
 	t.Helper()
 	put(t, conn, 0, "/locks", path)
@@ -19,8 +19,8 @@ func secret(t *testing.T, conn *zk.Conn) (node string) {
 		zk.FlagEphemeral|zk.FlagSequence, zk.DigestACL(zk.PermAll, "somebody", "else"))
 }
 
-// A server tells nobody about a node that he may not read, so the queue is watched. The node may go between the list that showed
-// it and the watch.
+// A server sends no events about a node to a client that may not read it, so the queue is watched instead. The node may be deleted
+// between the list that showed it and the watch.
 func TestEndOfAnUnreadablePredecessorIsNoticedAtOnce(t *testing.T) {
 	each(t, map[string]bool{"later": false, "before the watch": true}, func(t *testing.T, s *zktest.Server, before bool) {
 		conn := raw(t, s)
@@ -44,7 +44,7 @@ func TestEndOfAnUnreadablePredecessorIsNoticedAtOnce(t *testing.T) {
 	})
 }
 
-// Two of one client have one watch on the queue. They do not wake one another up when they look.
+// Two waiters of one client share a watch on the queue. They must not wake each other again and again by reading.
 func TestTwoBehindAnUnreadablePredecessorComeToRest(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
@@ -61,7 +61,7 @@ func TestTwoBehindAnUnreadablePredecessorComeToRest(t *testing.T) {
 	})
 }
 
-// The queue changes for other reasons, too.
+// The queue also changes for other reasons.
 func TestChangeBehindAnUnreadablePredecessorIsNotTakenForItsEnd(t *testing.T) { // I1 I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// An operator's paths never go, and a lock may be held for days: what a waiter has watched does not end by itself.
+// Permanent paths are never deleted, and a lock may be held for days, so a watch that a waiter has set does not end by itself.
 func TestWatchesEndSoonAfterTheirNeed(t *testing.T) {
 	for name, c := range map[string]struct {
 		leave func(t *testing.T, p, q process, path string)

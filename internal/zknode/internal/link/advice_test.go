@@ -18,8 +18,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// answering returns the address of a server that waits for the first bytes, answers, and
-// hangs up.
+// answering returns the address of a server that waits for the first bytes, answers, and closes the connection.
 func answering(t *testing.T, answer string) string {
 	t.Helper()
 	l := need.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
@@ -38,7 +37,7 @@ func answering(t *testing.T, answer string) string {
 	return l.Addr().String()
 }
 
-// What listens on the port is not what the client takes it for; the error of Dial says so.
+// If another kind of server listens on the port, the error of Dial says so.
 func TestDialTellsWhatIsWrongWithThePort(t *testing.T) {
 	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	web := httptest.NewServer(http.NotFoundHandler())

@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Nobody closes such a link. The end of the bubble checks that no goroutine waits for another task.
+// Such a link is never closed by us. The end of the bubble checks that no goroutine waits for another task.
 func TestAttachedLinkLeavesNoGoroutineBehindATask(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := New(to(s))
@@ -19,7 +19,7 @@ func TestAttachedLinkLeavesNoGoroutineBehindATask(t *testing.T) {
 	})
 }
 
-// It may expire after the look at the connection and before that at its id.
+// The session may expire between the check of the connection's state and the read of its id.
 func TestAttachedSessionThatIsAwaitedHasAnID(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, l := dial(t, to(s), addr).Conn, New(to(s))
@@ -34,7 +34,7 @@ func TestAttachedSessionThatIsAwaitedHasAnID(t *testing.T) {
 	})
 }
 
-// Else nobody would ask again.
+// Otherwise later readers would take the path for watched, and not read it again.
 func TestAttachedLookThatFailsLeavesNothingToListenTo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, l := dial(t, to(s), addr).Conn, New(to(s))
@@ -44,7 +44,7 @@ func TestAttachedLookThatFailsLeavesNothingToListenTo(t *testing.T) {
 	})
 }
 
-// Anybody may put a megabyte there.
+// Any program may write a megabyte of content.
 func TestOfALongContentNothingIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		own, l := dial(t, to(s), addr), New(to(s))

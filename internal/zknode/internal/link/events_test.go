@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Who relies on the watch of another may have looked before it was there.
+// A watcher that relies on the watch of another one may have read the node before that watch was set.
 func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
 	e := Events{watches: make(map[string]*pathWatch)}
 	var first, second int
@@ -23,7 +23,7 @@ func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
 	need.That(t, "the watch is not armed any more", e.listen("/a", asks))
 }
 
-// Else whoever comes later would take the path for watched, and nobody would ask for the watch again.
+// Otherwise later watchers would take the path for watched, and never request the watch again.
 func TestWatchOfAReadThatFailedIsNone(t *testing.T) {
 	for _, list := range []bool{false, true} {
 		e := Events{watches: make(map[string]*pathWatch)}
@@ -40,8 +40,8 @@ func TestWatchOfAReadThatFailedIsNone(t *testing.T) {
 	}
 }
 
-// Whoever finds that a path is not watched any more knows why, and asks for no watch on a node that has gone: that would
-// cost a round trip on the way to the grant.
+// A watcher learns why a path is not watched any more, and requests no watch on a deleted node, which would add a round trip before the
+// grant.
 func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
 	e := Events{watches: make(map[string]*pathWatch)}
 	again := 0

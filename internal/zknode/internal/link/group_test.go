@@ -21,7 +21,7 @@ import (
 
 const trip = 20 * time.Millisecond
 
-// A crowd is a link to a server half a round trip away, with paths that it knows to be there.
+// A crowd is a link to a server half a round trip away. The link knows that some paths exist.
 type crowd struct {
 	*Link
 	t     *testing.T
@@ -32,7 +32,7 @@ type crowd struct {
 	ops []string   // requests about these paths
 }
 
-// inCrowd runs f in virtual time with a link that knows so many paths.
+// inCrowd runs f in virtual time with a link that knows a number of paths.
 func inCrowd(t *testing.T, paths int, f func(c *crowd)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func eachInCrowd[C any](t *testing.T, cases map[string]C, f func(c *crowd, of C)
 	need.Each(t, cases, func(t *testing.T, of C) { inCrowd(t, 8, func(c *crowd) { f(c, of) }) })
 }
 
-// add makes a path, which is known to be there.
+// add creates a path, which the link then knows.
 func (c *crowd) add(path string) string {
 	put(c.t, c.Conn, path)
 	c.transport.(*dialed).note(path, nil, nil)
@@ -69,7 +69,7 @@ func (c *crowd) note(f *zktest.Frame) zktest.Action {
 	return zktest.Pass
 }
 
-// meet has requests or replies of a kind meet a fate.
+// meet applies an action to requests or replies of a kind.
 func (c *crowd) meet(op string, dir zktest.Direction, action zktest.Action) {
 	c.s.Intercept(func(f *zktest.Frame) zktest.Action {
 		if c.note(f); f.Op == op && f.Dir == dir {
@@ -95,7 +95,7 @@ func (c *crowd) wantSent(want ...string) {
 	}
 }
 
-// A turn is what is asked for at once.
+// A turn is a batch of requests.
 type turn struct {
 	path    string
 	answers []Answer
@@ -103,7 +103,7 @@ type turn struct {
 	done    chan struct{}
 }
 
-// enter creates a node below path, and lists it.
+// enter creates a node below path, and lists the path.
 func (c *crowd) enter(path string) *turn { return c.enterWith(c.t.Context(), path, nil) }
 
 func (c *crowd) enterWith(ctx context.Context, path string, data []byte) *turn {
@@ -127,7 +127,7 @@ func (c *crowd) gather(ctx context.Context, path string, requests ...Request) *t
 	return r
 }
 
-// crowded has enough under way for others to wait, and returns what that is.
+// crowded sends enough requests for others to wait, and returns them.
 func (c *crowd) crowded() (under []*turn) { return c.enterAll(c.add("/p0")) }
 
 func (r *turn) wait() *turn {
@@ -135,7 +135,7 @@ func (r *turn) wait() *turn {
 	return r
 }
 
-// wantEntered fails unless there is a node, which the list behind it shows.
+// wantEntered fails unless each node was created and the list shows it.
 func (c *crowd) wantEntered(turns ...*turn) {
 	c.t.Helper()
 	for _, r := range turns {
@@ -155,7 +155,7 @@ func (c *crowd) wantEntered(turns ...*turn) {
 	}
 }
 
-// wantFailed fails unless that was so, and nothing is left of it.
+// wantFailed fails unless all turns have ended with the error, and left nothing.
 func (c *crowd) wantFailed(want error, turns ...*turn) {
 	c.t.Helper()
 	for _, r := range turns {
@@ -167,7 +167,7 @@ func (c *crowd) wantFailed(want error, turns ...*turn) {
 	}
 }
 
-// enterAll does so one after the other.
+// enterAll enters paths one after the other.
 func (c *crowd) enterAll(paths ...string) (turns []*turn) {
 	for _, path := range paths {
 		turns = append(turns, c.enter(path))
@@ -209,7 +209,7 @@ func TestNobodyWaitsBecauseOfWhatLeavesAlone(t *testing.T) {
 	})
 }
 
-// Whatever is under way: others that come all the time, or one that is never answered.
+// That holds whatever is under way: a stream of other requests, or one that is never answered.
 func TestNobodyWaitsForOthersForLongerThanAQuarterOfARoundTrip(t *testing.T) {
 	inCrowd(t, 60, func(c *crowd) {
 		var all sync.WaitGroup
@@ -256,7 +256,7 @@ func TestWhatWaitsLeavesWhenAllOfAGroupIsAnswered(t *testing.T) {
 	}
 }
 
-// What one transaction creates has one id: two contenders for one path would have the same token.
+// All nodes that one transaction creates have the same id, so two contenders for one path would have the same token.
 func TestGroupHasOneTransactionForEachPath(t *testing.T) {
 	inCrowd(t, 4, func(c *crowd) {
 		c.crowded()
@@ -291,7 +291,7 @@ func TestPathThatIsNotKnownToBeThereGoesAlone(t *testing.T) {
 	})
 }
 
-// A path is known by whichever of the ways was taken.
+// The path is known afterwards, whichever way has created it.
 func TestWhatMakesAPathGoesAloneAndThePathIsKnownThen(t *testing.T) {
 	for _, known := range []bool{false, true} { // by another one who has made it
 		inCrowd(t, 2, func(c *crowd) {
@@ -349,7 +349,7 @@ func TestWhatAGroupFailsForCostsTheOthersOneMoreRoundTrip(t *testing.T) {
 	})
 }
 
-// One key that is refused and asked for again and again must not cost all others a request each.
+// A key that is refused again and again must not cost all others a request each.
 func TestWhatIsRefusedLeavesAloneUntilItSucceeds(t *testing.T) {
 	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 	setACL := func(c *crowd, acl []zk.ACL) { need.OK(c.t, need.ErrOf(c.Conn.SetACL("/q1", acl, -1))) }
@@ -392,7 +392,7 @@ func TestWhatIsRefusedLeavesAloneUntilItSucceeds(t *testing.T) {
 	})
 }
 
-// Nobody knows more of a transaction in a group than of one alone.
+// After a lost answer, the outcome of a transaction in a group is as unknown as that of a single one.
 func TestLostGroupIsUnknownToAll(t *testing.T) {
 	eachInCrowd(t, map[string]struct {
 		op    string
@@ -471,7 +471,7 @@ func TestOtherReadsBehindATransactionLeaveWithTheLists(t *testing.T) {
 	})
 }
 
-// A heard is a watcher that counts what it is told.
+// A heard is a watcher that counts its events.
 type heard struct {
 	Watcher
 	times atomic.Int32
@@ -491,7 +491,7 @@ func (h *heard) want(t *testing.T, what string, times int32, gone bool) {
 	}
 }
 
-// watched has what is below two paths, and two lists, read and watched in a group with others.
+// watched reads and watches two nodes and two lists, in a group with others.
 func (c *crowd) watched() (nodes, lists [2]*heard, turns []*turn) {
 	for i, path := range c.paths[1:3] {
 		put(c.t, c.Conn, path+"/node")
@@ -551,7 +551,7 @@ func TestWhatIsNotThereWhenItIsWatchedIsToldOf(t *testing.T) {
 	})
 }
 
-// Else whoever waits for an event would do so in vain.
+// Otherwise a watcher would wait for an event that never comes.
 func TestNothingIsTakenForWatchedUnlessTheServerSaysSo(t *testing.T) {
 	for op, action := range map[string]zktest.Action{"setWatches": zktest.Throttled, "multiRead": zktest.Throttled} {
 		inCrowd(t, 4, func(c *crowd) {
@@ -599,7 +599,7 @@ func TestWatchesOfOneAloneLeaveAsTheyAre(t *testing.T) {
 	})
 }
 
-// The lists are not the only thing that may be long: nodes of others have data.
+// Lists are not the only long answers: nodes of other programs may have much data.
 func TestAnswerThatIsTooLongIsAskedForOnlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: trip / 2})
@@ -621,7 +621,7 @@ func TestAnswerThatIsTooLongIsAskedForOnlyOnce(t *testing.T) {
 	})
 }
 
-// Servers before 3.6 hang up on what they do not know.
+// Servers before 3.6 close the connection when they get an unknown request.
 func TestServersThatListOneByOneAreAskedToOnlyOnce(t *testing.T) {
 	inCrowd(t, 4, func(c *crowd) {
 		var hungUp bool
@@ -686,7 +686,7 @@ func TestGroupThatWaitsDoesNotLeaveWhenTheConnectionHasEnded(t *testing.T) {
 	})
 }
 
-// The library tells of the end a little later, and a process that was stopped for long takes that for its last round trip.
+// The library reports the end a little later. A process that was stopped for long would take that time for its last round trip.
 func TestNobodyWaitsForOthersWhenTheConnectionHasEnded(t *testing.T) {
 	inCrowd(t, 2, func(c *crowd) {
 		c.crowded()
@@ -723,7 +723,7 @@ func TestFramesOfGroupsAreBounded(t *testing.T) {
 	})
 }
 
-// What many have sent at once is not kept for as long as the connection lasts.
+// The buffer for many requests at once is not kept for as long as the connection lasts.
 func TestBufferOfARushIsNotKept(t *testing.T) {
 	inCrowd(t, 1, func(c *crowd) {
 		c.enterWith(c.t.Context(), c.paths[0], make([]byte, 2*mostBytes)).wait()
@@ -749,7 +749,7 @@ func TestLongestListIsRemembered(t *testing.T) {
 	})
 }
 
-// Nothing else that is asked on the connection is disturbed. The client library's requests have the same error.
+// Other requests on the connection are not disturbed. Requests of the client library get the same error.
 func TestListThatIsTooLongIsRefusedAloneAndByName(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		f := newForger(s)
@@ -767,7 +767,7 @@ func TestListThatIsTooLongIsRefusedAloneAndByName(t *testing.T) {
 	})
 }
 
-// The answer to a write is never that long, and refusing it would say that nothing was done.
+// The answer to a write is never that long, and an error would mean that nothing was written.
 func TestAnswerToAWriteThatIsTooLongEndsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		f := newForger(s)
@@ -778,7 +778,7 @@ func TestAnswerToAWriteThatIsTooLongEndsTheConnection(t *testing.T) {
 	})
 }
 
-// One more that is there must not cost memory for ever.
+// A further path that exists must not cost memory without end.
 func TestPathsAreForgottenInTime(t *testing.T) {
 	d := newDialed()
 	d.note("unknown", nil, zk.ErrConnectionClosed)
@@ -801,7 +801,7 @@ func knows(d *dialed, path string) bool {
 	return known
 }
 
-// What was executed, and of which the server said nothing or something else, is an error of no code: the outcome is unknown.
+// If the server's answer to an executed transaction is missing or malformed, the error has no code: the outcome is unknown.
 func TestAnswerThatDoesNotFitAGroupIsNotBelieved(t *testing.T) {
 	ok := result(wire.OpError, false)
 	type row struct {

@@ -21,7 +21,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A forger stands between a client and the server and puts its own bytes in the place of a frame.
+// A forger is a proxy between a client and the server that replaces frames by its own bytes.
 type forger struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -34,14 +34,14 @@ type forger struct {
 
 func newForger(s *zktest.Server) *forger { return &forger{dial: s.DialContext} }
 
-// next forges the body of the next frame that answers op, behind the header if it has one.
+// next replaces the body of the next frame that answers op, behind its header.
 func (f *forger) next(op int32, forge func(genuine []byte) []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.op, f.forge = op, forge
 }
 
-// disguise makes a reply of the next event.
+// disguise turns the next event into a reply.
 func (f *forger) disguise(xid int32) {
 	f.next(wire.OpEvent, func(genuine []byte) []byte { return genuine })
 	f.mu.Lock()
@@ -64,7 +64,7 @@ func (f *forger) done() bool {
 	return f.forge == nil
 }
 
-// config is that of a link by way of f.
+// config returns the configuration of a link through f.
 func (f *forger) config() Config {
 	c := Config{Settings: second.Settings{TTL: timeout, Logger: slog.New(slog.DiscardHandler)}}
 	c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -81,7 +81,7 @@ func (f *forger) config() Config {
 	return c
 }
 
-// A forged is a connection under a forger.
+// A forged is a connection through a forger.
 type forged struct {
 	net.Conn
 	forger *forger
@@ -93,7 +93,7 @@ type forged struct {
 	ops   map[int32]int32 // by xid
 }
 
-// Write is given whole frames.
+// Write gets whole frames only.
 func (c *forged) Write(frame []byte) (int, error) {
 	c.mu.Lock()
 	if c.begun {
@@ -150,10 +150,10 @@ func (c *forged) forge(frame []byte) []byte {
 	return wire.Frame(append(e, forge(d.Rest)...))
 }
 
-// with forges bytes whatever the genuine ones are.
+// with returns a forgery that ignores the genuine bytes.
 func with(body []byte) func([]byte) []byte { return func([]byte) []byte { return body } }
 
-// body joins integers, single bytes and strings (with their length before them) to what follows a header.
+// body concatenates integers, single bytes and strings (preceded by their length), as they follow a header.
 func body(fields ...any) []byte {
 	var e wire.Encoder
 	for _, field := range fields {
@@ -171,7 +171,7 @@ func body(fields ...any) []byte {
 	return e
 }
 
-// result is the header before a result of a multi, or with done behind the last.
+// result returns the header of a result in a multi, or with done that behind the last result.
 func result(op int32, done bool) []byte {
 	var e wire.Encoder
 	e.MultiHeader(wire.MultiHeader{Op: op, Done: done})
@@ -186,7 +186,7 @@ var (
 	node = &zk.CreateRequest{Path: "/x", Acl: all}
 )
 
-// Bodies that make the library panic, allocate what they claim, or read what is not theirs.
+// These bodies would make the library panic, allocate what they claim, or read beyond its buffer.
 var malformed = []struct {
 	name string
 	op   int32
@@ -217,7 +217,7 @@ var malformed = []struct {
 	{"half a path behind a stat", wire.OpMulti, body(result(wire.OpSetData, false), stat, result(wire.OpCreate, false), 100)},
 }
 
-// ask makes the library ask for something that is answered with a body of this type.
+// ask makes the library send a request that is answered with a body of this type.
 func ask(conn *zk.Conn, op int32) error {
 	var err error
 	switch op {
@@ -297,7 +297,7 @@ func TestMalformedHandshakeEndsTheConnectionAndSaysSo(t *testing.T) {
 	})
 }
 
-// The library would decode such a reply if it came between the entry in its table and the write of the request.
+// The library would decode such a reply if it came after the request was registered and before it was written.
 func TestReplyWithoutARequestEndsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		f := newForger(s)
@@ -312,7 +312,7 @@ func TestReplyWithoutARequestEndsTheConnection(t *testing.T) {
 	})
 }
 
-// A transaction that was done, and of which the server said nothing, is an error of no code: its outcome is unknown.
+// If the server's answer to an executed transaction is missing or malformed, the error has no code: the outcome is unknown.
 func TestAnswerThatDoesNotFitATransactionIsNotBelieved(t *testing.T) {
 	each(t, map[string][]byte{
 		"no results": body(result(-1, true)),
@@ -359,7 +359,7 @@ func TestPathThatWasNotAskedForIsNotBelieved(t *testing.T) {
 	})
 }
 
-// FuzzHostileServer answers one request with any bytes. The client lives on, and allocates in proportion to them.
+// FuzzHostileServer answers one request with any bytes. The client survives, and allocates only in proportion to them.
 func FuzzHostileServer(f *testing.F) {
 	for _, test := range malformed {
 		f.Add(test.op, test.body)

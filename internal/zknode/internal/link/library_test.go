@@ -24,12 +24,12 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A program is one that uses the client library alone. It records what goes by.
+// A program uses the client library alone. It records requests and states.
 type program struct {
 	*zk.Conn
 	t      *testing.T
 	s      *zktest.Server
-	events <-chan zk.Event // that nobody reads
+	events <-chan zk.Event // these are not read
 
 	mu       sync.Mutex // guards the fields below
 	named    int        // how often Next was called
@@ -94,13 +94,13 @@ func (p *program) onEvent(ev zk.Event) {
 	}
 }
 
-// states are those that the callback was told since the last call, when nothing moves any more.
+// states returns the states that the callback got since the last call, once the bubble is idle.
 func (p *program) states() []zk.State {
 	synctest.Wait()
 	return p.take()
 }
 
-// take is states for who holds the library up.
+// take is states for callers that block the library.
 func (p *program) take() (states []zk.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +113,7 @@ func (p *program) take() (states []zk.State) {
 	return states
 }
 
-// sent are the requests since the last call, by name, and their xids.
+// sent returns the requests since the last call, by name, and their xids.
 func (p *program) sent() (ops []string, xids []int32) {
 	synctest.Wait()
 	p.mu.Lock()
@@ -135,8 +135,8 @@ func (p *program) set(f func()) {
 
 var up = []zk.State{zk.StateConnecting, zk.StateConnected, zk.StateHasSession}
 
-// What the package relies on, by what the library does. Where a row fails with another version of the library, the comments that say
-// what it does (socket.go, dialed.go, attached.go) tell what is at stake.
+// These rows test the behaviour of the library on which the package relies. If a row fails with another version of the library, the
+// comments about its behaviour (socket.go, dialed.go, attached.go) say what breaks.
 var assumptions = map[string]func(p *program){
 	"it dials TCP, to the server that the provider has named, and tells the provider of success": func(p *program) {
 		need.List(p.t, "dialed", p.dialed, "tcp "+addr)
@@ -302,7 +302,7 @@ func TestTheClientLibrary(t *testing.T) {
 	})
 }
 
-// Else the warning names a version that no test has seen.
+// Otherwise the warning would name a version that no test has run with.
 func TestTheTestedLibraryIsThatOfTheModule(t *testing.T) {
 	text := string(need.Get(os.ReadFile("../../../../go.mod"))(t))
 	required := regexp.MustCompile(regexp.QuoteMeta(library) + ` (\S+)`).FindStringSubmatch(text)

@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// Each request is sent and answered before the next one, at the times given; a want of 0 is no proof. The handshake was
+// Each request is sent and answered before the next one, at the given times; a want of 0 means that nothing is proven. The handshake was
 // sent at 1 and answered at 2, and half a tick is 10.
 func TestProofNeedsASyncHalfATickLaterAndAWriteBehindIt(t *testing.T) {
 	type request struct {
@@ -47,7 +47,7 @@ func TestProofNeedsASyncHalfATickLaterAndAWriteBehindIt(t *testing.T) {
 	}
 }
 
-// It may have reached the leader before the report that the sync stands for, but not before the one before.
+// The write may have reached the leader before the follower's report that the sync waits for, but not before the report before that.
 func TestWriteProvesNoReportThatIsNotAheadOfIt(t *testing.T) {
 	p := opened(1, 2, 10)
 	p.synced(p.sent(wire.OpSync, 12), 13)

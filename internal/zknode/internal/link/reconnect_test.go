@@ -15,7 +15,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// asked returns what was asked of a server from now on, pings and handshakes and the syncs of heartbeats apart.
+// asked returns a function that returns the requests to a server since its last call, without pings, handshakes and the syncs of
+// heartbeats.
 func asked(s *zktest.Server) (take func() []string) {
 	var mu sync.Mutex
 	var ops []string
@@ -78,7 +79,7 @@ func TestFirstReadAfterAReconnectIsImmediateThoughTheOneBeforeEndedWithTheCreden
 	}
 }
 
-// A server forgets the watches of a connection with it.
+// A server forgets the watches of a connection when that ends.
 func TestWatchEndsWithItsConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l, other := dial(t, to(s), addr), dial(t, to(s), addr).Conn
@@ -100,7 +101,7 @@ func TestWatchEndsWithItsConnection(t *testing.T) {
 	})
 }
 
-// Whoever is told to look again asks for the watch on the new connection.
+// A watcher that has to read again requests the watch on the new connection.
 func TestWatchThatBeginsOnANewConnectionIsHeardOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l, other := dial(t, to(s), addr), dial(t, to(s), addr).Conn
@@ -126,8 +127,8 @@ func TestWatchThatBeginsOnANewConnectionIsHeardOf(t *testing.T) {
 	})
 }
 
-// A member that lags behind what a client has seen must not take it on. It can tell only from the handshake. One that never
-// catches up, because its data were restored, takes on a new session when the old one is over.
+// A member that lags behind what a client has seen must not accept the client. Only the handshake tells the member what that is. If the
+// member never catches up, because its data was restored, it accepts a new session once the old one has expired.
 func TestHandshakeClaimsWhatTheClientHasSeenInItsSession(t *testing.T) {
 	each(t, map[string]bool{"it lags": true, "it was restored": false}, func(t *testing.T, s *zktest.Server, lags bool) {
 		const behind = "127.0.0.2:2181"
@@ -156,7 +157,8 @@ func TestHandshakeClaimsWhatTheClientHasSeenInItsSession(t *testing.T) {
 	})
 }
 
-// A server whose data were restored may know the session, with nodes that were deleted since: while it lives nobody deletes them again.
+// A server whose data was restored may know the session, with nodes that were deleted since. As long as the session lives, these would
+// stay.
 func TestSessionThatWasAwayForLongIsNeverResumed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		var asked wire.ConnectRequest
@@ -187,7 +189,7 @@ func TestSessionThatWasAwayForLongIsNeverResumed(t *testing.T) {
 	})
 }
 
-// A spied connection keeps the handshake.
+// A spied connection records the handshake.
 type spied struct {
 	net.Conn
 	asked *wire.ConnectRequest

@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A front puts TLS before the members of a server, in virtual time. One of them is zk1.
+// A front terminates TLS in front of the members of a server, in virtual time. One of the members is zk1.
 type front struct {
 	server *zktest.Server
 	ca     *zkservertest.Authority
@@ -33,7 +33,7 @@ func newFront(t *testing.T, s *zktest.Server) *front {
 	return f
 }
 
-// config is that of a link by way of f that trusts its authority.
+// config returns the configuration of a link through f that trusts its authority.
 func (f *front) config() Config {
 	c := to(f.server)
 	c.Dial, c.TLS = f.dial, &tls.Config{RootCAs: f.ca.Pool}
@@ -74,7 +74,7 @@ func forward(to, from net.Conn) {
 	to.Close()
 }
 
-// roomyPipe is net.Pipe with room for what nobody has read yet, as TLS needs it: both sides may talk at once.
+// roomyPipe is net.Pipe with a buffer in both directions. TLS needs that, because both sides may write at the same time.
 func roomyPipe() (client, server net.Conn) {
 	client, a := net.Pipe()
 	b, server := net.Pipe()
@@ -102,7 +102,7 @@ func carry(from, to net.Conn) {
 	to.Close()
 }
 
-// shows configures a server that shows a certificate.
+// shows configures a server with a certificate.
 func shows(cert zkservertest.Certificate) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{cert.Certificate}}
 }

@@ -17,7 +17,7 @@ import (
 
 var nowhere = []string{}
 
-// A nameService says where hosts are, and can be told otherwise.
+// A nameService resolves host names; tests change its answers.
 type nameService struct {
 	mu      sync.Mutex // guards the fields below
 	records map[string][]string
@@ -53,7 +53,7 @@ func (n *nameService) lookUp(ctx context.Context, host string) ([]string, error)
 	return addresses, nil
 }
 
-// blackholes are addresses that do not even refuse.
+// blackholes are addresses that do not answer at all, not even with a refusal.
 func blackholes(s *zktest.Server, addresses ...string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if slices.Contains(addresses, address) {
@@ -64,7 +64,7 @@ func blackholes(s *zktest.Server, addresses ...string) func(context.Context, str
 	}
 }
 
-// by is the configuration of a link that knows its servers by name.
+// by returns the configuration of a link that knows its servers by name.
 func by(s *zktest.Server, names *nameService) Config {
 	c := to(s)
 	c.LookUp = names.lookUp
@@ -72,7 +72,7 @@ func by(s *zktest.Server, names *nameService) Config {
 }
 
 func TestAServerThatMovesIsFoundAgain(t *testing.T) {
-	for _, before := range [][]string{{"10.0.0.1"}, {"10.0.0.1", "10.0.0.2"}} { // of which one is not dialed at first
+	for _, before := range [][]string{{"10.0.0.1"}, {"10.0.0.1", "10.0.0.2"}} { // one of these is not dialed at first
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			names := new(nameService)
 			names.set("zk", before...)
@@ -125,7 +125,7 @@ func TestEachAddressOfANameIsTriedWithoutAPause(t *testing.T) {
 	})
 }
 
-// The library's own order pauses for a second before a server that is alone.
+// The library itself would pause for a second before it dials a single server again.
 func TestALoneServerIsDialedAgainWithoutAPause(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		dial(t, to(s), addr)
@@ -195,7 +195,7 @@ func TestDialFailsSoonIfNoNameCanBeLookedUp(t *testing.T) {
 	})
 }
 
-// A program that starts while the name service is away, too, finds the servers later.
+// If the name service is also unavailable when a program starts, the servers are found later.
 func TestLazyStartLooksNamesUpUntilTheyAreKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		names := new(nameService)
@@ -213,7 +213,7 @@ func TestLazyStartLooksNamesUpUntilTheyAreKnown(t *testing.T) {
 	})
 }
 
-// As where the name of a server goes while it is down.
+// This happens where a server's name is removed while the server is down.
 func TestOneNameIsEnough(t *testing.T) {
 	for range 5 { // the order is random
 		bubble(t, func(t *testing.T, s *zktest.Server) {

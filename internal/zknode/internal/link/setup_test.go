@@ -41,7 +41,7 @@ func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *zktes
 	})
 }
 
-// to is the configuration of a link to s.
+// to returns the configuration of a link to s.
 func to(s *zktest.Server) Config {
 	return Config{Settings: second.Settings{TTL: timeout, Logger: slog.New(slog.DiscardHandler)}, Dial: s.DialContext}
 }
@@ -76,7 +76,7 @@ func shut(l *Link) {
 	}
 }
 
-// member is where the only session is connected, "" if it is not.
+// member returns the member to which the only session is connected, "" if it is not connected.
 func member(t *testing.T, s *zktest.Server) string {
 	t.Helper()
 	synctest.Wait()
@@ -91,7 +91,7 @@ func put(t *testing.T, conn *zk.Conn, paths ...string) {
 	zkconn.Put(t, conn, 0, paths...)
 }
 
-// watch has l watch a node, or its children. The channel is closed at the first event.
+// watch makes l watch a node, or its children. The channel is closed at the first event.
 func watch(t *testing.T, l *Link, path string, children bool) (fired chan struct{}) {
 	t.Helper()
 	fired = make(chan struct{})

@@ -23,7 +23,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A replay is a connection on which one frame comes again and again.
+// A replay is a connection that delivers one frame again and again.
 type replay struct {
 	net.Conn
 	frame, rest []byte
@@ -45,7 +45,8 @@ func newDialed() *dialed {
 	return d
 }
 
-// replySocket returns a socket on which replies to op come, and what asks for one, and reads and returns it as the library does.
+// replySocket returns a socket that receives replies to op, and a function that requests one, and reads and returns it as the library
+// does.
 func replySocket(op int32, body []byte) (read func() ([]byte, error)) {
 	l := newDialed()
 	var reply wire.Encoder
@@ -88,7 +89,7 @@ func TestReadingAReplyAllocatesNothing(t *testing.T) {
 	}
 }
 
-// At ten thousand requests a second the end comes after two and a half days.
+// At ten thousand requests a second the range lasts for two and a half days.
 func TestXidsOfBatchesBeginAnewAtTheEndOfTheirRange(t *testing.T) {
 	s := newSocket(&replay{}, "server", newDialed())
 	s.lastXid = math.MinInt32 + 1
@@ -97,7 +98,7 @@ func TestXidsOfBatchesBeginAnewAtTheEndOfTheirRange(t *testing.T) {
 	need.List(t, "xids", got, math.MinInt32, firstXid-1, firstXid)
 }
 
-// Some replies have no zxid, as those to credentials. What was seen before stays seen.
+// Some replies, such as those to credentials, have no zxid. They must not reset the highest zxid seen.
 func TestWhatWasSeenStaysSeen(t *testing.T) {
 	d := newDialed()
 	s := newSocket(&replay{}, "server", d)
@@ -120,7 +121,7 @@ func TestConnectionThatIsMadeAfterTheEndIsKilled(t *testing.T) {
 	})
 }
 
-// Its connection need not be one of TCP, whose buffers take a handshake.
+// The connection may be of a type other than TCP, without buffers that accept a handshake.
 func TestServerThatReadsNothingIsLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		c, deaf := to(s), true
@@ -139,7 +140,7 @@ func TestServerThatReadsNothingIsLeft(t *testing.T) {
 	})
 }
 
-// A deaf connection takes nothing once it is said so.
+// A deaf connection accepts no more data once it is told to.
 type deaf struct {
 	net.Conn
 	now *atomic.Bool
@@ -152,7 +153,7 @@ func (d deaf) Write(p []byte) (int, error) {
 	return d.Conn.Write(p)
 }
 
-// The end of the connection, which comes of it, is no news.
+// The connection ends because of the failed write; the reported reason is that of the write.
 func TestWhyAWriteFailedIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		c, now := to(s), new(atomic.Bool)
@@ -172,7 +173,8 @@ func TestWhyAWriteFailedIsTold(t *testing.T) {
 	})
 }
 
-// It may have been read with what came before. All have been told that there will be no more answers.
+// The answer may have been read together with what came before it. All callers have already got the error that there will be no more
+// answers.
 func TestAnswerBehindTheEndOfAConnectionIsNotBelieved(t *testing.T) {
 	s := newSocket(&replay{}, "server", newDialed())
 	s.session = newSession(s.dialed.link, 1, timeout, 0, timeout, func() bool { return true })
@@ -184,7 +186,7 @@ func TestAnswerBehindTheEndOfAConnectionIsNotBelieved(t *testing.T) {
 	wantMention(t, err, "which was never sent")
 }
 
-// Close may have looked for a session before.
+// Close may have been looking for a session before.
 func TestSessionOfALinkThatHasEndedIsOver(t *testing.T) {
 	d := newDialed()
 	d.link.End()

@@ -16,7 +16,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The library has one goroutine that connects, and Close waits for it. Only the program's own goroutine stays.
+// The library has one goroutine that connects, and Close waits for that goroutine. Only the goroutine that runs the program's dialer
+// stays.
 func TestDialerThatIgnoresItsContextHoldsUpNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		var hangs atomic.Bool

@@ -14,7 +14,7 @@ import (
 
 const beat = timeout / 8
 
-// abandon has so many paths watched by nobody.
+// abandon watches a number of paths and then drops all watchers.
 func abandon(t *testing.T, l *Link, paths int) {
 	t.Helper()
 	put(t, l.Conn, "/q")
@@ -27,7 +27,7 @@ func abandon(t *testing.T, l *Link, paths int) {
 	}
 }
 
-// One that is used again and again costs no request for that.
+// A watch that is used again and again is not removed and set again.
 func TestWatchThatIsNeededAgainIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := dial(t, to(s), addr)
@@ -53,7 +53,7 @@ func TestWatchThatIsNeededAgainIsKept(t *testing.T) {
 	})
 }
 
-// Its own watch would be removed together with the one that nobody has needed.
+// The new watch would be removed together with the unused one.
 func TestWhoNeedsAWatchDuringItsRemovalLooksAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := dial(t, to(s), addr)
@@ -101,7 +101,7 @@ func TestManyWatchesAreRemovedAFewAtATime(t *testing.T) {
 	})
 }
 
-// Servers before 3.5 hang up on that.
+// Servers before 3.5 close the connection when they get that request.
 func TestServersThatCannotRemoveWatchesAreAskedToOnlyOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := dial(t, to(s), addr)
