@@ -38,7 +38,7 @@ func (s *Server) memberLocked(addr string) *Member {
 }
 
 // Freeze stops the member as SIGSTOP would. A frozen member accepts connections and requests, but does not process or answer them. Other
-// members continue, and expire sessions of which they receive no message.
+// members continue, and expire sessions that send them no message.
 func (m *Member) Freeze() {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
