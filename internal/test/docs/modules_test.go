@@ -27,7 +27,7 @@ func run(t *testing.T, dir string, env []string, command ...string) string {
 func TestModulesOfStoresRequireNothingForTests(t *testing.T) {
 	for store, client := range map[string]string{
 		"": "github.com/go-zookeeper/zk", "etcdlock": "go.etcd.io/etcd/client/v3", "pglock": "github.com/jackc/pgx/v5",
-		"redislock": "github.com/redis/go-redis/v9",
+		"mysqllock": "github.com/go-sql-driver/mysql", "redislock": "github.com/redis/go-redis/v9",
 	} {
 		t.Run(store, func(t *testing.T) {
 			root, dir, all := need.Get(os.Getwd())(t), t.TempDir(), strings.TrimSuffix(module, "/")
@@ -50,7 +50,7 @@ func TestModulesOfStoresRequireNothingForTests(t *testing.T) {
 // go install refuses a module with a replace. Released modules may have only those replaces that scripts/check-release.sh and a release
 // remove.
 func TestReleasedModulesReplaceOnlyTheRootAndStores(t *testing.T) {
-	dropped := []string{".", "etcdlock", "pglock", "redislock"}
+	dropped := []string{".", "etcdlock", "mysqllock", "pglock", "redislock"}
 	dirs := append([]string{"cmd/tierlock"}, dropped...)
 	for _, file := range need.Get(filepath.Glob("contrib/*/go.mod"))(t) {
 		dirs = append(dirs, filepath.Dir(file))

@@ -10,7 +10,7 @@ import (
 // docs/promises.md has the promises of each store, as the tests of the store have recorded them.
 func TestPromisesOfEachStoreAreInOneTable(t *testing.T) {
 	var files []string
-	for _, store := range []string{"zookeeper", "etcd", "postgres", "postgres-advisory", "redis"} {
+	for _, store := range []string{"zookeeper", "etcd", "postgres", "postgres-advisory", "mysql", "redis"} {
 		files = append(files, filepath.Join("docs", "promises", store+".md"))
 	}
 	if all, err := filepath.Glob("docs/promises/*.md"); err != nil || len(all) != len(files) {

@@ -1,0 +1,284 @@
+package mysqllock
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/internal/test/mysqlserver"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/waittest"
+	"github.com/tierlock/tierlock/tier"
+)
+
+var eventually = waittest.Eventually
+
+func (p *process) at(t *testing.T, path string) waittest.Lock {
+	return waittest.At(t, p.Tier, path, second.Options{})
+}
+
+// connected returns a connection as the locks have it, at a server with the tables.
+func connected(t *testing.T, addr string) *conn {
+	t.Helper()
+	c := need.Get(connect(soon(t), poolAt(t, mysqlserver.DSN(addr)), ttl))(t)
+	t.Cleanup(c.discard)
+	return c
+}
+
+const nowSQL = "UNIX_TIMESTAMP(SYSDATE(6)) * 1000000"
+
+// beatOf has a session of the test's own renewed, and returns whom it finds over.
+func beatOf(t *testing.T, c *conn, session string, ttl time.Duration) (alive bool, quiet int64, stale string) {
+	t.Helper()
+	need.OK(t, c.row(soon(t), "CALL tierlock_beat(?, ?)", []any{session, ttl.Milliseconds()}, &alive, &quiet, &stale))
+	return alive, quiet, stale
+}
+
+// sessionOf begins a session without a process.
+func sessionOf(t *testing.T, c *conn, ttl time.Duration) string {
+	t.Helper()
+	id := rand.Text()
+	need.OK(t, c.exec(soon(t), "CALL tierlock_open(?, ?, 'host', 1, '')", id, ttl.Milliseconds()))
+	return id
+}
+
+// enterOf queues, and returns the token.
+func enterOf(t *testing.T, c *conn, path, session string) (id string, token int64) {
+	t.Helper()
+	var alive, first, removed bool
+	var quiet int64
+	var others sql.NullInt64
+	id = rand.Text()
+	args := []any{path, id, session, false, 0, "", false, 0, 0}
+	need.OK(t, c.row(soon(t), enterSQL, args, &alive, &token, &first, &removed, &quiet, &others))
+	need.Must(t, "the session is over", alive)
+	return id, token
+}
+
+// A renewal that the server has begun in time counts, however long its commit takes. Nobody removes its contenders meanwhile.
+func TestSessionWithARenewalUnderWayIsNotOver(t *testing.T) {
+	t.Parallel()
+	s, root := alone(t)
+	need.OK(t, Migrate(soon(t), poolAt(t, mysqlserver.DSN(s.Addr()))))
+	c, other := connected(t, s.Addr()), connected(t, s.Addr())
+	mine, theirs := sessionOf(t, c, time.Minute), sessionOf(t, c, time.Minute)
+	id, _ := enterOf(t, c, "/x", mine)
+	renewal := need.Get(root.BeginTx(soon(t), nil))(t)
+	defer renewal.Rollback()
+	run(t, root, "UPDATE tierlock_session SET expires = "+nowSQL+" - 1 WHERE id = '"+mine+"'")
+	need.Get(renewal.Exec("SELECT id FROM tierlock_session WHERE id = ? FOR UPDATE", mine))(t)
+	_, _, stale := beatOf(t, other, theirs, time.Minute)
+	need.Equal(t, "over while a renewal is under way", stale, "")
+	need.OK(t, renewal.Rollback())
+	_, _, stale = beatOf(t, other, theirs, time.Minute)
+	need.Equal(t, "over", stale, id)
+	alive, _, _ := beatOf(t, c, mine, time.Minute)
+	need.That(t, "a session that was over is renewed", !alive)
+}
+
+// No token is drawn from data that may be old.
+func TestTokensGoOnAboveThoseThatMayBeLost(t *testing.T) {
+	t.Parallel()
+	s, root := alone(t)
+	need.OK(t, Migrate(soon(t), poolAt(t, mysqlserver.DSN(s.Addr()))))
+	c := connected(t, s.Addr())
+	session := sessionOf(t, c, time.Minute)
+	_, before := enterOf(t, c, "/x", session)
+	run(t, root, "UPDATE tierlock_state SET life = 'another'")
+	_, token := enterOf(t, c, "/x", session)
+	need.AtLeast(t, "token", token, before+1_000_000)
+	_, quiet, _ := beatOf(t, c, session, time.Minute)
+	need.Between(t, "grace period in ms", quiet, 30_000, 60_001)
+}
+
+// A clock that was ahead while the server was started does not make the grace period longer.
+func TestClockThatIsSetBackEndsTheGracePeriodInTime(t *testing.T) {
+	t.Parallel()
+	s, root := alone(t)
+	need.OK(t, Migrate(soon(t), poolAt(t, mysqlserver.DSN(s.Addr()))))
+	c := connected(t, s.Addr())
+	session := sessionOf(t, c, time.Second)
+	run(t, root, "UPDATE tierlock_state SET since = "+nowSQL+" + 3600000000")
+	_, quiet, _ := beatOf(t, c, session, time.Second)
+	need.Between(t, "grace period in ms", quiet, 1, 1001)
+	eventually(t, "its end", func() bool {
+		_, quiet, _ := beatOf(t, c, session, time.Second)
+		return quiet == 0
+	})
+}
+
+// The server is started again, or has another one's data: holders keep their locks, and no other process is granted one for a lease.
+func TestServerThatIsStartedGrantsNothingForALease(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]func(*mysqlserver.Server) error{
+		"in good order": func(s *mysqlserver.Server) error { return s.Restart(t.Context()) },
+		"killed": func(s *mysqlserver.Server) error {
+			s.Kill()
+			return s.Restart(t.Context())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, root := alone(t)
+			need.OK(t, Migrate(soon(t), poolAt(t, mysqlserver.DSN(s.Addr()))))
+			eventually(t, "a server that was not started in this second", func() bool {
+				var name string
+				var uptime int
+				return root.QueryRowContext(soon(t), "SHOW GLOBAL STATUS LIKE 'Uptime'").Scan(&name, &uptime) == nil && uptime > 1
+			})
+			const lease = 10 * time.Second
+			p := begin(t, s.Addr(), lease)
+			held := waittest.Acquire(t, p.at(t, "/held"))
+			need.OK(t, restart(s))
+			begun := time.Now()
+			next := begin(t, s.Addr(), lease)
+			_, err := next.at(t, "/free").TryAcquire(soon(t))
+			need.That(t, fmt.Sprint("a try says ", err), errors.As(err, new(*second.GracePeriodError)))
+			g := waittest.Acquire(t, next.at(t, "/free"))
+			need.AtLeast(t, "until a lock was granted", time.Since(begun), lease-2*time.Second) // the server was started before
+			need.OK(t, held.Err())
+			waittest.Release(t, held)
+			waittest.Release(t, g)
+		})
+	}
+}
+
+// Numbers of connections begin again with the server. A wake ends nothing but the wait of a listener, whatever else the user runs.
+func TestNoStatementOfTheProgramIsEnded(t *testing.T) {
+	t.Parallel()
+	s, _ := alone(t)
+	db := poolAt(t, mysqlserver.DSN(s.Addr()))
+	need.OK(t, Migrate(soon(t), db))
+	here, there := begin(t, s.Addr(), ttl), begin(t, s.Addr(), ttl)
+	var turns atomic.Int64
+	var work sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	for _, p := range []*process{here, there} {
+		work.Go(func() {
+			l := p.at(t, "/x")
+			for ctx.Err() == nil {
+				if g, err := l.Acquire(ctx); err == nil {
+					g.Release()
+					turns.Add(1)
+				}
+			}
+		})
+	}
+	sleep := func() {
+		var sleepers sync.WaitGroup
+		defer sleepers.Wait()
+		for range 20 { // on connections with all numbers that a listener had before
+			sleepers.Go(func() {
+				var end int
+				if err := db.QueryRowContext(ctx, "SELECT SLEEP(1.5)").Scan(&end); ctx.Err() == nil && (err != nil || end != 0) {
+					t.Errorf("a statement was ended: %d, %v", end, err)
+				}
+			})
+		}
+		now := turns.Load()
+		eventually(t, "more turns", func() bool { return turns.Load() >= now+50 })
+	}
+	sleep()
+	for range 2 {
+		need.OK(t, s.Restart(t.Context()))
+		eventually(t, "a connection", func() bool { return db.PingContext(t.Context()) == nil })
+		sleep()
+	}
+	stop()
+	work.Wait()
+}
+
+// An operator, a proxy or the server ends connections at any time.
+func TestKilledConnectionsLoseNoLockAndNoTurn(t *testing.T) {
+	t.Parallel()
+	s, root := alone(t)
+	need.OK(t, Migrate(soon(t), poolAt(t, mysqlserver.DSN(s.Addr()))))
+	var inside, turns atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	for range 3 {
+		p := begin(t, s.Addr(), 10*time.Second)
+		work.Go(func() {
+			l := p.at(t, "/x")
+			for ctx.Err() == nil {
+				g, err := l.Acquire(ctx)
+				if err != nil {
+					continue
+				}
+				if inside.Add(1) != 1 {
+					t.Error("two are inside")
+				}
+				time.Sleep(time.Millisecond)
+				inside.Add(-1)
+				if err := g.Release(); err != nil && ctx.Err() == nil && !errors.Is(err, tier.ErrUnavailable) {
+					t.Error(err)
+				}
+				turns.Add(1)
+			}
+		})
+	}
+	for round := range 30 {
+		kill := "KILL "
+		if round%2 == 1 {
+			kill = "KILL QUERY "
+		}
+		rows := need.Get(root.QueryContext(soon(t), "SELECT id FROM information_schema.PROCESSLIST WHERE user = 'plain'"))(t)
+		var ids []string
+		for rows.Next() {
+			var id string
+			need.OK(t, rows.Scan(&id))
+			ids = append(ids, id)
+		}
+		need.OK(t, rows.Err())
+		for _, id := range ids {
+			root.ExecContext(soon(t), kill+id) // or it has gone
+		}
+		now := turns.Load()
+		eventually(t, "more turns", func() bool { return turns.Load() >= now+3 })
+	}
+	stop()
+	work.Wait()
+	eventually(t, "an empty queue", func() bool { return ask[int](t, root, "SELECT COUNT(*) FROM tierlock_contender") == 0 })
+}
+
+// A server without a connection to spare still serves those that are there.
+func TestServerWithoutAConnectionToSpareKeepsLocks(t *testing.T) {
+	t.Parallel()
+	s, _ := alone(t, "--max-connections=10")
+	need.OK(t, Migrate(soon(t), poolAt(t, mysqlserver.DSN(s.Addr()))))
+	p := begin(t, s.Addr(), 2*ttl)
+	held := waittest.Acquire(t, p.at(t, "/x"))
+	var others []*sql.Conn
+	eventually(t, "a server that is full", func() bool {
+		c, err := poolAt(t, mysqlserver.DSN(s.Addr())).Conn(soon(t))
+		if err != nil {
+			return refusal(err) == 1040
+		}
+		others = append(others, c)
+		return false
+	})
+	time.Sleep(3 * ttl)
+	need.OK(t, held.Err())
+	waittest.Release(t, held)
+	for _, c := range others {
+		c.Close()
+	}
+}
+
+// A transaction that is stuck has the queue. The server answers, and says what is in front. Renewals wait for nobody there.
+func TestTransactionThatIsStuckInAQueueIsToldOf(t *testing.T) {
+	t.Parallel()
+	p := begin(t, shared.Get(t).server.Addr(), 12*time.Second) // so that the server gives up first
+	waittest.RefusalTold(t, tier.New(p.Tier), func() (heal func()) {
+		tx := need.Get(shared.Get(t).db.BeginTx(t.Context(), nil))(t)
+		need.Get(tx.Exec("SELECT newest FROM tierlock_slot WHERE slot = CRC32(?) & 4095 FOR UPDATE", waittest.Path(t)))(t)
+		return func() { tx.Rollback() }
+	}, "Lock wait timeout")
+}

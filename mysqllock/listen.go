@@ -1,0 +1,324 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// A listener waits at the server until there is news of the session, or for so long. A process whose news wakes nobody looks more often.
+const (
+	nap      = 2 * time.Second
+	shortNap = 50 * time.Millisecond
+)
+
+// bed is behind the name of a session in that of the lock for which its listener waits. tierlock_beat takes it.
+const bed = " bed"
+
+// listen hears the news of a session until ctx ends, over one connection after another.
+func (s *store) listen(ctx context.Context, session string) {
+	for failed := 0; ctx.Err() == nil; pause(ctx, s.tier.Patience()/4) {
+		c, err := s.connect(ctx)
+		if err != nil { // renewals tell of that
+			continue
+		}
+		heard, err := s.hear(ctx, c, session)
+		c.discard()
+		if failed++; heard {
+			failed = 0
+		}
+		if failed >= maxFailed && ctx.Err() == nil {
+			s.tier.Deafen(fmt.Errorf("the connection that listens: %w", err))
+		}
+	}
+}
+
+// maxFailed is how many connections in a row may break before anything is heard, until that counts as a fault.
+const maxFailed = 3
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// sleepSQL waits unless there is news. Both are one statement: who wakes a listener ends this statement, after news of which one that
+// begins later knows. The listener waits for a lock of the server that the keeper has. SLEEP would not do: its waits and the ends of
+// them share one mutex of the server, and hold each other up for seconds.
+const sleepSQL = `SELECT IS_USED_LOCK(?) = CONNECTION_ID(), IF((SELECT number FROM tierlock_news WHERE session = ?) > ?, 0, GET_LOCK(?, ?))`
+
+// hear sleeps and reads the news, until the connection is broken. The lock of the server with the name of the session is how others
+// find the connection. All news that there ever was is read first: some came while no connection listened, and another server may
+// have less. It reports whether a wait has ended as it should.
+func (s *store) hear(ctx context.Context, c *conn, session string) (heard bool, _ error) {
+	name := "tierlock " + session
+	var mine int
+	if err := c.row(ctx, "SELECT COALESCE(GET_LOCK(?, 0), 0)", []any{name}, &mine); err != nil {
+		return false, err
+	}
+	if mine != 1 {
+		return false, errors.New("the server has not yet noticed the end of the connection that listened before")
+	}
+	var newest int64 // news that was read
+	late := 0        // how many times in a row news has come without a wake
+	for {
+		within := nap
+		if late >= 3 {
+			within = shortNap
+		}
+		begun := time.Now()
+		var got sql.NullBool // not valid in MySQL if somebody has woken it
+		err := s.within(ctx, within+s.tier.Patience(), func(ctx context.Context) error {
+			var here bool
+			err := c.row(ctx, sleepSQL, []any{name, session, newest, name + bed, within.Seconds()}, &here, &got)
+			switch {
+			case err == nil && !here:
+				err = errProxy
+			case err == nil && got.Bool:
+				err = errors.New("the connection that renews is lost")
+			}
+			return err
+		})
+		woken := refusal(err) == killed || err == nil && !got.Valid
+		if woken {
+			err = nil
+		}
+		if err != nil {
+			return heard, err
+		}
+		heard = true
+		s.tier.Deafen(nil)
+		before, slept := newest, time.Since(begun) >= within
+		if err := s.readNews(ctx, session, &newest); err != nil { // the next renewal sees to it
+			pause(ctx, s.tier.Patience()/4)
+			continue
+		}
+		switch {
+		case woken:
+			late = 0
+		case newest == before: // MySQL waits for whole seconds only
+			pause(ctx, within-time.Since(begun))
+		case slept:
+			if late++; late == 3 {
+				s.tier.Logger().Warn("mysqllock: nobody can wake this process, so it asks for news 20 times a second; "+
+					"have all programs connect as the same user", "session", session)
+			}
+		}
+	}
+}
+
+func (s *store) within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return do(ctx)
+}
+
+// Follow has the queue of a contender read soon.
+func (s *store) Follow(r queue.Ref) {
+	r = at(r)
+	s.mu.Lock()
+	s.followers[r.ID] = follower{r.Path, queue.View{ID: r.ID, Known: true, Token: r.Token, Reads: r.Reads}}
+	s.mu.Unlock()
+	s.stir(r.Path)
+}
+
+func (s *store) Unfollow(r queue.Ref) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.followers, r.ID)
+}
+
+// stir has the queue at path read soon.
+func (s *store) stir(path string) {
+	s.mu.Lock()
+	s.stale[path] = true
+	s.mu.Unlock()
+	s.wakeReader()
+}
+
+func (s *store) wakeReader() {
+	select {
+	case s.unread <- struct{}{}:
+	default: // it is about to look
+	}
+}
+
+// catchUp reads the queues that are to be read, over the keeper, until the store is closed.
+func (s *store) catchUp() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.unread:
+		}
+		refs := s.due()
+		if len(refs) == 0 {
+			continue
+		}
+		s.withKeeper(s.ctx, func(ctx context.Context) error {
+			views, err := s.look(ctx, refs)
+			for _, v := range views {
+				s.tell(v)
+			}
+			return err
+		})
+	}
+}
+
+// withKeeper has do use the keeper for as long as a request is worth. Before the session was renewed over it the next renewal sees to
+// what is to be read.
+func (s *store) withKeeper(ctx context.Context, do func(context.Context) error) error {
+	return s.within(ctx, s.tier.Patience(), func(ctx context.Context) error {
+		return s.keep(ctx, func() error {
+			if s.keeper == nil || !s.known {
+				return errNew
+			}
+			return do(ctx)
+		})
+	})
+}
+
+// due returns who follows the queues that are to be read, and forgets it.
+func (s *store) due() []queue.Ref {
+	s.mu.Lock()
+	stale := s.stale
+	s.stale = make(map[string]bool)
+	s.mu.Unlock()
+	return s.following(func(f follower) bool { return stale[f.path] })
+}
+
+// following returns those who follow, of whom which is true.
+func (s *store) following(which func(follower) bool) (refs []queue.Ref) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, f := range s.followers {
+		if which(f) {
+			refs = append(refs, queue.Ref{Path: f.path, ID: id, Token: f.told.Token, Reads: f.told.Reads})
+		}
+	}
+	return refs
+}
+
+// tell tells a contender how it stands if it follows.
+func (s *store) tell(v queue.View) {
+	s.mu.Lock()
+	f, follows := s.followers[v.ID]
+	if follows {
+		s.followers[v.ID] = follower{f.path, v}
+	}
+	s.mu.Unlock()
+	if follows {
+		s.tier.Tell(v)
+	}
+}
+
+// look returns how contenders stand in their queues.
+func (s *store) look(ctx context.Context, refs []queue.Ref) ([]queue.View, error) {
+	asked := s.now()
+	var paths []any
+	seen := make(map[string]bool)
+	for _, r := range refs {
+		if !seen[r.Path] {
+			seen[r.Path] = true
+			paths = append(paths, r.Path)
+		}
+	}
+	queues := make(map[string][]second.Contender)
+	for len(paths) > 0 {
+		n := min(len(paths), maxLooks)
+		_, some, err := read(ctx, s.keeper, lookSQL(n), paths[:n]...)
+		if err != nil {
+			return nil, err
+		}
+		for path, q := range some {
+			queues[path] = q
+		}
+		paths = paths[n:]
+	}
+	return s.stand(asked, refs, queues), nil
+}
+
+// stand returns how contenders stand in queues that were asked for then.
+func (s *store) stand(asked int64, refs []queue.Ref, queues map[string][]second.Contender) (views []queue.View) {
+	places := make(map[string]*queue.Places)
+	for _, r := range refs {
+		if places[r.Path] == nil {
+			places[r.Path] = queue.NewPlaces(queues[r.Path])
+		}
+		v := queue.View{ID: r.ID, Token: r.Token, At: asked}
+		if places[r.Path].Stand(&v); v.Known {
+			v = s.grant(v, v.Has)
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+const columns = `SELECT 0, c.path, c.id, c.token, c.since, c.shared, c.asked, c.linger_ms, c.permits, c.weight, s.host, s.pid, s.label
+	FROM tierlock_contender c JOIN tierlock_session s ON s.id = c.session WHERE c.path IN `
+
+const order = " ORDER BY c.path, c.token"
+
+// maxLooks is of how many paths queues are read at a time.
+const maxLooks = 64
+
+// lookSQL reads the queues at n paths.
+func lookSQL(n int) string { return columns + "(?" + strings.Repeat(", ?", n-1) + ")" + order }
+
+// newsSQL reads the queues about which there is news, and first up to which number that is.
+var newsSQL = "SELECT number, '', '', 0, 0, FALSE, FALSE, 0, 0, 0, '', 0, '' FROM tierlock_news WHERE session = ? UNION ALL " + columns +
+	"(SELECT path FROM tierlock_contender WHERE session = ? AND told > ?) ORDER BY 2, 4"
+
+// readNews reads the queues about which there is news since what was heard, and tells how the contenders there stand. All who read
+// queues take the keeper, one after another: so what was asked for later is never older.
+func (s *store) readNews(ctx context.Context, session string, heard *int64) error {
+	return s.withKeeper(ctx, func(ctx context.Context) error {
+		refs, asked := s.following(func(follower) bool { return true }), s.now() // who follows later has not been in the queue
+		number, queues, err := read(ctx, s.keeper, newsSQL, session, session, *heard)
+		if err != nil {
+			return err
+		}
+		refs = slices.DeleteFunc(refs, func(r queue.Ref) bool { return queues[r.Path] == nil })
+		for _, v := range s.stand(asked, refs, queues) {
+			s.tell(v)
+		}
+		*heard = max(*heard, number)
+		return nil
+	})
+}
+
+// read reads queues, each as it was at one moment. Lower tokens go first. Who waits for permits is there with those that it wants.
+func read(ctx context.Context, c *conn, sql string, args ...any) (number int64, queues map[string][]second.Contender, err error) {
+	rows, err := c.query(ctx, sql, args...)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer rows.Close()
+	queues = make(map[string][]second.Contender)
+	for rows.Next() {
+		var path string
+		var since int64
+		var says second.Description
+		var one second.Contender
+		var news int64
+		if err := rows.Scan(&news, &path, &one.ID, &one.Token, &since, &one.Shared, &one.Asked, &says.Linger, &one.Of, &one.Permits,
+			&says.Host, &says.PID, &says.Label); err != nil {
+			return 0, nil, fmt.Errorf("a contender: %w", err)
+		}
+		if number = max(number, news); path == "" {
+			continue
+		}
+		one.Since = time.UnixMicro(since).UTC()
+		says.Tell(&one)
+		queues[path] = append(queues[path], one)
+	}
+	return number, queues, rows.Err()
+}

@@ -1,0 +1,464 @@
+-- What mysqllock needs in a database. It is written for the command-line client: mysql DATABASE < schema.sql.
+--
+-- A process has a session, and one contender for each lock that it has or wants. The contenders of one path are a queue,
+-- in the order of their tokens. Permits have a queue of their own: its name is the path and what is in that of no lock.
+-- Times are microseconds since 1970 by the clock of the server. Each connection has set @tierlock_life to what tells this
+-- run of this server from any other. A subquery of SET or IF locks what it reads, and SELECT INTO does not.
+DELIMITER //
+
+CREATE TABLE tierlock_session (
+	id VARBINARY(64) PRIMARY KEY,
+	expires BIGINT NOT NULL,
+	host VARBINARY(1024) NOT NULL,
+	pid INT NOT NULL,
+	label VARBINARY(1024) NOT NULL
+) ENGINE = InnoDB
+//
+-- The number of the newest news of a session. It has a row of its own, since a renewal must wait for nobody.
+CREATE TABLE tierlock_news (
+	session VARBINARY(64) PRIMARY KEY,
+	number BIGINT NOT NULL
+) ENGINE = InnoDB
+//
+CREATE TABLE tierlock_contender (
+	path VARBINARY(1056) NOT NULL,
+	token BIGINT NOT NULL,
+	id VARBINARY(64) NOT NULL UNIQUE,
+	session VARBINARY(64) NOT NULL,
+	shared BOOLEAN NOT NULL, -- it shares the lock with others that do
+	asked BOOLEAN NOT NULL DEFAULT FALSE, -- to give the lock up
+	told BIGINT NOT NULL DEFAULT 0, -- the number of the newest news of its session that is about it
+	linger_ms BIGINT NOT NULL,
+	since BIGINT NOT NULL,
+	permits BIGINT NOT NULL DEFAULT 0, -- that there are, 0 for a lock
+	weight BIGINT NOT NULL DEFAULT 0, -- so many of them it has or wants
+	PRIMARY KEY (path, token),
+	KEY (session, told)
+) ENGINE = InnoDB
+//
+-- How many permits there are at a path, where a program or an operator has set that. Elsewhere the contenders there say it.
+CREATE TABLE tierlock_semaphore (
+	path VARBINARY(1056) PRIMARY KEY,
+	permits BIGINT NOT NULL
+) ENGINE = InnoDB
+//
+-- Each path has one of these rows. Who changes a queue locks its row until the end of the transaction, and draws tokens
+-- from it. So tokens of one path become visible in their order, and no row is left behind by a path.
+CREATE TABLE tierlock_slot (
+	slot INT PRIMARY KEY,
+	newest BIGINT NOT NULL -- token
+) ENGINE = InnoDB
+//
+INSERT INTO tierlock_slot WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 63)
+	SELECT 64 * a.n + b.n, 0 FROM n a, n b
+//
+-- A server may have lost its newest data: after a crash without durable writes, after a fail-over, or because its volume was
+-- set back. It may then grant a lock that another process has, and nothing here shows that. All of these begin with a start
+-- of a server, or with another server. So the first renewal that finds another life notes when that was. From then on no lock
+-- is granted for the longest lease that any process has had.
+CREATE TABLE tierlock_state (
+	single BOOLEAN PRIMARY KEY,
+	version INT NOT NULL, -- of this schema
+	life VARBINARY(255) NOT NULL, -- '' before the first session
+	since BIGINT NOT NULL,
+	longest_ms BIGINT NOT NULL -- lease
+) ENGINE = InnoDB
+//
+-- note takes over a lease, 0 for none, and the present life of the server. quiet is for how many milliseconds no lock is granted yet.
+-- Tokens go on a million above those that are known: those of the newest data may be lost. note comes first in each transaction,
+-- so that no token is drawn before. Where the clock was set back, the grace period ends as if it had begun now.
+CREATE PROCEDURE tierlock_note(ttl_ms BIGINT, OUT quiet BIGINT) SQL SECURITY INVOKER
+BEGIN
+	DECLARE known, begun BIGINT;
+	DECLARE present VARBINARY(255);
+	DECLARE moment BIGINT DEFAULT UNIX_TIMESTAMP(SYSDATE(6)) * 1000000;
+	IF @@global.read_only NOT IN ('OFF', '0') THEN -- a number, or the name of a mode
+		SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
+	END IF;
+	SELECT life, longest_ms, since INTO present, known, begun FROM tierlock_state;
+	IF present <> @tierlock_life OR known < ttl_ms OR begun > moment THEN
+		SELECT life, longest_ms, since INTO present, known, begun FROM tierlock_state FOR UPDATE;
+		SET moment = UNIX_TIMESTAMP(SYSDATE(6)) * 1000000, known = GREATEST(known, ttl_ms),
+			begun = CASE present WHEN '' THEN 0 WHEN @tierlock_life THEN LEAST(begun, moment) ELSE moment END;
+		UPDATE tierlock_state SET life = @tierlock_life, longest_ms = known, since = begun;
+		IF present <> '' AND present <> @tierlock_life THEN
+			UPDATE tierlock_slot SET newest = newest + 1000000;
+		END IF;
+	END IF;
+	SET quiet = GREATEST(0, known + (begun - moment) DIV 1000 + 1);
+END
+//
+-- enclose has a queue alone until the end of the transaction. It says what the slot's newest token is, which token is the lowest
+-- in the queue, NULL if that is empty, and which is the greatest that has the lock.
+CREATE PROCEDURE tierlock_enclose(queue VARBINARY(1056), OUT newest BIGINT, OUT lowest BIGINT, OUT held BIGINT) SQL SECURITY INVOKER
+BEGIN
+	DECLARE several BOOLEAN DEFAULT FALSE; -- may have it
+	DECLARE CONTINUE HANDLER FOR NOT FOUND SET lowest = NULL, held = 0;
+	SELECT s.newest INTO newest FROM tierlock_slot s WHERE slot = CRC32(queue) & 4095 FOR UPDATE;
+	SELECT token, token, shared OR permits > 0 INTO lowest, held, several FROM tierlock_contender WHERE path = queue ORDER BY token LIMIT 1;
+	IF several THEN
+		SELECT COALESCE(MAX(token), 0) INTO held FROM (SELECT token,
+			IF(permits > 0, SUM(weight) OVER (ORDER BY token) <= permits, MIN(shared) OVER (ORDER BY token)) AS has
+			FROM tierlock_contender WHERE path = queue) l WHERE has;
+	END IF;
+END
+//
+-- tell has news for the contenders that have the lock now and did not have it before: those behind the greatest token that
+-- had it. If there is other news, the others that have the lock hear of it. The first that waits for permits may find that more
+-- are free, or that more wait. The contender me has caused this, and hears nothing. The sessions are added to a list, for wake.
+CREATE PROCEDURE tierlock_tell(queue VARBINARY(1056), held BIGINT, news BOOLEAN, me VARBINARY(64), INOUT listeners LONGTEXT)
+	SQL SECURITY INVOKER
+BEGIN
+	DECLARE ended BOOLEAN DEFAULT FALSE;
+	DECLARE place BIGINT;
+	DECLARE theirs VARBINARY(64);
+	DECLARE told CURSOR FOR SELECT token, session FROM (SELECT *, MIN(IF(has, NULL, token)) OVER () AS next FROM (
+			SELECT id, token, session, permits, IF(permits > 0, SUM(weight) OVER (ORDER BY token) <= permits,
+				ROW_NUMBER() OVER (ORDER BY token) = 1 OR MIN(shared) OVER (ORDER BY token)) AS has
+			FROM tierlock_contender WHERE path = queue) q) l
+		WHERE id <> me AND (token > held AND (has OR permits > 0 AND token = next) OR news AND has AND permits = 0)
+		ORDER BY session, token;
+	DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
+	OPEN told;
+	l: LOOP
+		FETCH told INTO place, theirs;
+		IF ended THEN
+			LEAVE l;
+		END IF;
+		UPDATE tierlock_news SET number = number + 1 WHERE session = theirs;
+		UPDATE tierlock_contender SET told = (SELECT number FROM tierlock_news WHERE session = theirs) WHERE path = queue AND token = place;
+		SET listeners = CONCAT(listeners, theirs, ',');
+	END LOOP;
+	CLOSE told;
+END
+//
+-- wake ends the sleep of those who listen for a list of sessions, after the commit. The connection that listens has a lock of the
+-- server with the name of its session, so that no other connection is ever meant. A wake that finds nobody asleep has no effect:
+-- who begins to sleep looks for news in the same statement.
+CREATE PROCEDURE tierlock_wake(listeners LONGTEXT) SQL SECURITY INVOKER
+BEGIN
+	DECLARE theirs VARBINARY(64);
+	DECLARE connection BIGINT;
+	DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END; -- it has gone, or is another user's: it looks by itself
+	WHILE listeners <> '' DO
+		SET theirs = SUBSTRING_INDEX(listeners, ',', 1), listeners = SUBSTRING(listeners, LENGTH(theirs) + 2),
+			connection = IS_USED_LOCK(CONCAT('tierlock ', theirs));
+		IF connection IS NOT NULL THEN
+			KILL QUERY connection;
+		END IF;
+	END WHILE;
+END
+//
+-- expire deletes the contenders of an enclosed queue whose sessions are over, and reports whether there were any. It waits for
+-- renewals under way.
+CREATE PROCEDURE tierlock_expire(queue VARBINARY(1056), OUT changed BOOLEAN) SQL SECURITY INVOKER
+BEGIN
+	DECLARE ended BOOLEAN DEFAULT FALSE;
+	DECLARE theirs VARBINARY(64);
+	DECLARE expiry BIGINT;
+	DECLARE dead CURSOR FOR SELECT DISTINCT c.session FROM tierlock_contender c LEFT JOIN tierlock_session s ON s.id = c.session
+		WHERE c.path = queue AND COALESCE(s.expires, 0) <= UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 ORDER BY c.session;
+	DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
+	SET changed = FALSE;
+	OPEN dead;
+	l: LOOP
+		FETCH dead INTO theirs;
+		IF ended THEN
+			LEAVE l;
+		END IF;
+		SET expiry = COALESCE((SELECT MAX(expires) FROM tierlock_session WHERE id = theirs LOCK IN SHARE MODE), 0);
+		IF expiry <= UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 THEN
+			DELETE FROM tierlock_contender WHERE path = queue AND session = theirs;
+			SET changed = TRUE;
+		END IF;
+	END LOOP;
+	CLOSE dead;
+END
+//
+-- enter puts a contender at the tail of a queue, and deletes an old one with that; a try, only if nobody is in the way. If it is
+-- repeated it finds what it did before. A queue for another number of permits refuses it, and says which one counts.
+CREATE PROCEDURE tierlock_enter(queue VARBINARY(1056), me VARBINARY(64), mine VARBINARY(64), sharing BOOLEAN, lingers BIGINT,
+	old VARBINARY(64), try BOOLEAN, wanted BIGINT, many BIGINT) SQL SECURITY INVOKER
+l: BEGIN
+	DECLARE newest, lowest, held, quiet, number, others BIGINT;
+	DECLARE alive, first, calm, changed, removed, entered, news BOOLEAN DEFAULT FALSE;
+	DECLARE listeners LONGTEXT DEFAULT '';
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	CALL tierlock_note(0, quiet);
+	CALL tierlock_enclose(queue, newest, lowest, held);
+	SET alive = COALESCE((SELECT MAX(expires) FROM tierlock_session WHERE id = mine LOCK IN SHARE MODE), 0)
+		> UNIX_TIMESTAMP(SYSDATE(6)) * 1000000;
+	IF NOT alive THEN
+		ROLLBACK;
+		SELECT alive, number, first, removed, quiet, others;
+		LEAVE l;
+	END IF;
+	SET first = wanted <= many; -- in an empty queue
+	IF lowest IS NOT NULL THEN
+		CALL tierlock_expire(queue, changed);
+		IF old <> '' THEN
+			DELETE FROM tierlock_contender WHERE id = old;
+			SET removed = ROW_COUNT() > 0;
+		END IF;
+		SET number = (SELECT token FROM tierlock_contender WHERE id = me);
+		UPDATE tierlock_contender SET linger_ms = lingers WHERE id = me;
+		SELECT MAX(permits), COUNT(*) = 1 OR COALESCE(MIN(shared), TRUE), IF(many > 0, COALESCE(SUM(weight), 0) + wanted <= many,
+			COALESCE(MIN(shared AND sharing), TRUE)) INTO others, calm, first FROM tierlock_contender
+			WHERE path = queue AND token < COALESCE(number, 9223372036854775807);
+	END IF;
+	IF many > 0 THEN
+		SET others = COALESCE((SELECT permits FROM tierlock_semaphore WHERE path = queue), others, many);
+		IF others <> many THEN
+			ROLLBACK;
+			SELECT alive, number, first, removed, quiet, others;
+			LEAVE l;
+		END IF;
+	END IF;
+	IF number IS NULL AND NOT (try AND (quiet > 0 OR NOT first)) THEN
+		SET number = newest + 1, entered = TRUE;
+		UPDATE tierlock_slot s SET s.newest = number WHERE slot = CRC32(queue) & 4095;
+		INSERT INTO tierlock_contender (path, token, id, session, shared, linger_ms, since, permits, weight)
+			VALUES (queue, number, me, mine, sharing, lingers, UNIX_TIMESTAMP(SYSDATE(6)) * 1000000, many, wanted);
+	END IF;
+	SET news = number IS NOT NULL AND NOT first AND calm, others = NULL;
+	IF changed OR removed OR news OR entered AND many > 0 THEN -- or nobody has to know
+		CALL tierlock_tell(queue, held, news, me, listeners);
+	END IF;
+	COMMIT;
+	CALL tierlock_wake(listeners);
+	SELECT alive, number, first, removed, quiet, others;
+END
+//
+-- remove deletes a contender in a transaction, and reports whether it was there.
+CREATE PROCEDURE tierlock_remove(queue VARBINARY(1056), me VARBINARY(64), OUT present BOOLEAN, INOUT listeners LONGTEXT) SQL SECURITY INVOKER
+BEGIN
+	DECLARE newest, lowest, held, place BIGINT;
+	CALL tierlock_enclose(queue, newest, lowest, held);
+	SET place = (SELECT token FROM tierlock_contender WHERE id = me), present = place IS NOT NULL;
+	IF present THEN
+		DELETE FROM tierlock_contender WHERE id = me;
+		CALL tierlock_tell(queue, held, place > held, '', listeners);
+	END IF;
+END
+//
+CREATE PROCEDURE tierlock_leave(queue VARBINARY(1056), me VARBINARY(64)) SQL SECURITY INVOKER
+BEGIN
+	DECLARE present BOOLEAN;
+	DECLARE quiet BIGINT;
+	DECLARE listeners LONGTEXT DEFAULT '';
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	CALL tierlock_note(0, quiet);
+	CALL tierlock_remove(queue, me, present, listeners);
+	COMMIT;
+	CALL tierlock_wake(listeners);
+	SELECT present;
+END
+//
+-- drop deletes contenders whose ids are a list, as far as it need not wait for anybody, which a renewal that comes next could not.
+-- It returns how many.
+CREATE PROCEDURE tierlock_drop(ids LONGTEXT) SQL SECURITY INVOKER
+BEGIN
+	DECLARE me VARBINARY(64);
+	DECLARE queue VARBINARY(1056);
+	DECLARE present BOOLEAN;
+	DECLARE dropped, quiet BIGINT DEFAULT 0;
+	DECLARE listeners LONGTEXT DEFAULT '';
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	CALL tierlock_note(0, quiet);
+	COMMIT;
+	WHILE ids <> '' DO
+		SET me = SUBSTRING_INDEX(ids, ',', 1), ids = SUBSTRING(ids, LENGTH(me) + 2);
+		START TRANSACTION;
+		SET queue = NULL;
+		SELECT path INTO queue FROM tierlock_contender WHERE id = me;
+		IF (SELECT COUNT(*) FROM tierlock_slot WHERE slot = CRC32(queue) & 4095 FOR UPDATE SKIP LOCKED) > 0 THEN
+			CALL tierlock_remove(queue, me, present, listeners);
+			SET dropped = dropped + present;
+		END IF;
+		COMMIT;
+	END WHILE;
+	CALL tierlock_wake(listeners);
+	SELECT dropped;
+END
+//
+-- change has a contender share from now on, and want no more than so many permits, or have none above that. It reports whether it
+-- has what it wants, and nothing if it is not there.
+CREATE PROCEDURE tierlock_change(queue VARBINARY(1056), me VARBINARY(64), sharing BOOLEAN, wanted BIGINT) SQL SECURITY INVOKER
+BEGIN
+	DECLARE newest, lowest, held, quiet, place BIGINT;
+	DECLARE has BOOLEAN DEFAULT NULL;
+	DECLARE listeners LONGTEXT DEFAULT '';
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	CALL tierlock_note(0, quiet);
+	CALL tierlock_enclose(queue, newest, lowest, held);
+	SET place = (SELECT token FROM tierlock_contender WHERE id = me);
+	IF place IS NOT NULL THEN
+		UPDATE tierlock_contender SET shared = shared OR sharing, weight = LEAST(weight, wanted) WHERE id = me;
+		CALL tierlock_tell(queue, held, FALSE, '', listeners);
+		CALL tierlock_enclose(queue, newest, lowest, held);
+		SET has = place <= held;
+	END IF;
+	COMMIT;
+	CALL tierlock_wake(listeners);
+	SELECT has, quiet;
+END
+//
+-- resize sets how many permits there are, and has those who wait look again.
+CREATE PROCEDURE tierlock_resize(queue VARBINARY(1056), many BIGINT) SQL SECURITY INVOKER
+BEGIN
+	DECLARE newest, lowest, held, quiet BIGINT;
+	DECLARE listeners LONGTEXT;
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	CALL tierlock_note(0, quiet);
+	CALL tierlock_enclose(queue, newest, lowest, held);
+	INSERT INTO tierlock_semaphore VALUES (queue, many) ON DUPLICATE KEY UPDATE permits = many;
+	UPDATE tierlock_contender SET permits = many WHERE path = queue;
+	UPDATE tierlock_news SET number = number + 1 WHERE session IN (SELECT session FROM tierlock_contender WHERE path = queue);
+	UPDATE tierlock_contender c JOIN tierlock_news n ON n.session = c.session SET c.told = n.number WHERE c.path = queue;
+	SET listeners = COALESCE((SELECT CONCAT(GROUP_CONCAT(DISTINCT session), ',') FROM tierlock_contender WHERE path = queue), '');
+	COMMIT;
+	CALL tierlock_wake(listeners);
+END
+//
+-- ask asks those that have the lock to give it up.
+CREATE PROCEDURE tierlock_ask(queue VARBINARY(1056)) SQL SECURITY INVOKER
+BEGIN
+	DECLARE newest, lowest, held, quiet BIGINT;
+	DECLARE listeners LONGTEXT DEFAULT '';
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	CALL tierlock_note(0, quiet);
+	CALL tierlock_enclose(queue, newest, lowest, held);
+	UPDATE tierlock_contender SET asked = TRUE WHERE path = queue AND token <= held;
+	CALL tierlock_tell(queue, held, TRUE, '', listeners);
+	COMMIT;
+	CALL tierlock_wake(listeners);
+END
+//
+-- open begins a session.
+CREATE PROCEDURE tierlock_open(me VARBINARY(64), ttl_ms BIGINT, host VARBINARY(1024), pid INT, label VARBINARY(1024)) SQL SECURITY INVOKER
+BEGIN
+	DECLARE quiet BIGINT;
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	CALL tierlock_note(ttl_ms, quiet);
+	INSERT INTO tierlock_session VALUES (me, UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 + ttl_ms * 1000, host, pid, label);
+	INSERT INTO tierlock_news VALUES (me, 0);
+	COMMIT;
+END
+//
+-- beat renews a session unless it is over, and names contenders of one that is. It locks the row first: once it has seen that
+-- the session is not over, nobody else can find the opposite. It finds no session over that has a renewal under way.
+CREATE PROCEDURE tierlock_beat(me VARBINARY(64), ttl_ms BIGINT) SQL SECURITY INVOKER
+BEGIN
+	DECLARE quiet, expiry, moment, ended BIGINT;
+	DECLARE alive BOOLEAN;
+	DECLARE dead, forgotten VARBINARY(64);
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	CALL tierlock_note(ttl_ms, quiet);
+	SET expiry = COALESCE((SELECT MAX(expires) FROM tierlock_session WHERE id = me FOR UPDATE), 0),
+		moment = UNIX_TIMESTAMP(SYSDATE(6)) * 1000000, alive = expiry > moment;
+	IF alive THEN
+		UPDATE tierlock_session SET expires = moment + ttl_ms * 1000 WHERE id = me;
+	END IF;
+	COMMIT;
+	DO GET_LOCK(CONCAT('tierlock ', me, ' bed'), 0); -- the one that listens for this session waits for it
+	SELECT COUNT(*) INTO ended FROM tierlock_session WHERE expires <= moment;
+	IF ended > 0 THEN
+		SELECT id INTO dead FROM tierlock_session s WHERE expires <= moment
+			AND EXISTS (SELECT 1 FROM tierlock_contender c WHERE c.session = s.id) LIMIT 1 FOR UPDATE SKIP LOCKED;
+		SELECT id INTO forgotten FROM tierlock_session s WHERE expires <= moment - 60000000
+			AND NOT EXISTS (SELECT 1 FROM tierlock_contender c WHERE c.session = s.id) LIMIT 1 FOR UPDATE SKIP LOCKED;
+		IF forgotten IS NOT NULL THEN -- with NULL the server would look at each row, and wait for those under way
+			DELETE FROM tierlock_news WHERE session = forgotten;
+			DELETE FROM tierlock_session WHERE id = forgotten;
+		END IF;
+	END IF;
+	SELECT alive, quiet, COALESCE((SELECT GROUP_CONCAT(id) FROM (SELECT id FROM tierlock_contender WHERE session = dead LIMIT 100) d), '') AS stale;
+END
+//
+-- finish ends a session with its contenders, a hundred at a time. It reports whether that is all. Who enters under it from now on
+-- finds it over.
+CREATE PROCEDURE tierlock_finish(me VARBINARY(64)) SQL SECURITY INVOKER
+BEGIN
+	DECLARE ended, present BOOLEAN DEFAULT FALSE;
+	DECLARE quiet BIGINT;
+	DECLARE queue VARBINARY(1056);
+	DECLARE one VARBINARY(64);
+	DECLARE listeners LONGTEXT DEFAULT '';
+	DECLARE mine CURSOR FOR SELECT path, id FROM tierlock_contender WHERE session = me ORDER BY CRC32(path) & 4095 LIMIT 100;
+	DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	UPDATE tierlock_session SET expires = 0 WHERE id = me;
+	START TRANSACTION;
+	CALL tierlock_note(0, quiet);
+	OPEN mine;
+	l: LOOP
+		FETCH mine INTO queue, one;
+		IF ended THEN
+			LEAVE l;
+		END IF;
+		CALL tierlock_remove(queue, one, present, listeners);
+	END LOOP;
+	CLOSE mine;
+	IF NOT EXISTS (SELECT 1 FROM tierlock_contender WHERE session = me) THEN
+		DELETE FROM tierlock_session WHERE id = me;
+		DELETE FROM tierlock_news WHERE session = me;
+	END IF;
+	COMMIT;
+	CALL tierlock_wake(listeners);
+	SELECT NOT EXISTS (SELECT 1 FROM tierlock_session WHERE id = me) AS finished;
+END
+//
+-- commit ends the transaction of a program: it commits if all contenders in a list are there, and else rolls back. From the first
+-- look on until the commit none of them can be deleted, so that nobody else gets the lock, whether the session is over or not. It returns
+-- how many were there before one that was not.
+CREATE PROCEDURE tierlock_commit(ids LONGTEXT) SQL SECURITY INVOKER
+l: BEGIN
+	DECLARE me VARBINARY(64);
+	DECLARE good INT DEFAULT 0;
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	WHILE ids <> '' DO
+		SET me = SUBSTRING_INDEX(ids, ',', 1), ids = SUBSTRING(ids, LENGTH(me) + 2);
+		IF (SELECT MAX(token) FROM tierlock_contender WHERE id = me LOCK IN SHARE MODE) IS NULL THEN
+			ROLLBACK;
+			SELECT FALSE AS committed, good;
+			LEAVE l;
+		END IF;
+		SET good = good + 1;
+	END WHILE;
+	COMMIT;
+	SELECT TRUE AS committed, good;
+END
+//
+-- check fails unless the user has all rights that locks need. It changes nothing. It says which server and which run of it this is.
+CREATE PROCEDURE tierlock_check() SQL SECURITY INVOKER
+BEGIN
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	INSERT INTO tierlock_session SELECT * FROM tierlock_session WHERE id = '';
+	INSERT INTO tierlock_news SELECT * FROM tierlock_news WHERE session = '';
+	INSERT INTO tierlock_contender SELECT * FROM tierlock_contender WHERE path = '';
+	INSERT INTO tierlock_semaphore SELECT * FROM tierlock_semaphore WHERE path = '';
+	UPDATE tierlock_session SET expires = 0 WHERE id = '';
+	UPDATE tierlock_news SET number = 0 WHERE session = '';
+	UPDATE tierlock_contender SET asked = TRUE WHERE path = '';
+	UPDATE tierlock_semaphore SET permits = 0 WHERE path = '';
+	UPDATE tierlock_slot SET newest = 0 WHERE slot = -1;
+	UPDATE tierlock_state SET since = 0 WHERE single = FALSE;
+	DELETE FROM tierlock_session WHERE id = '';
+	DELETE FROM tierlock_news WHERE session = '';
+	DELETE FROM tierlock_contender WHERE path = '';
+	COMMIT;
+	SELECT @tierlock_life;
+END
+//
+-- The last statement says that all before it are there.
+INSERT INTO tierlock_state VALUES (TRUE, 1, '', 0, 0)
+//

@@ -1,0 +1,448 @@
+package mysqllock
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+const (
+	maxRequests = 4 // that are sent at a time; each is over when its transaction is
+	maxTTL      = 24 * time.Hour
+	leaseUnit   = time.Millisecond
+)
+
+// A store is the database as this process sees it. What the lease depends on goes over one connection, the keeper. The listener
+// has one of its own, and what may have to wait for others goes over a few more.
+type store struct {
+	db       *sql.DB
+	tier     *queue.Tier
+	settings second.Settings
+	self     second.Description
+	tasks    *second.Tasks
+	ctx      context.Context // ends when nothing is to be said any more
+	hangUp   context.CancelFunc
+	away     atomic.Pointer[error] // why the server does not serve, as the last answer says; nil if it does
+
+	turn   chan struct{} // has who uses the keeper
+	keeper *conn         // nil while there is none
+	known  bool          // the session was renewed over it
+
+	listener context.CancelFunc // of the one that listens for the newest session; nil before the first
+	requests chan *conn         // a nil one is a connection that is yet to be made
+	unread   chan struct{}      // has a value if queues are to be read
+
+	mu        sync.Mutex          // guards the fields below
+	followers map[string]follower // by ID
+	stale     map[string]bool     // paths of queues that are to be read
+}
+
+type follower struct {
+	path string
+	told queue.View // the last
+}
+
+// open returns a tier on a store that begins to ask for a session.
+func open(db *sql.DB, settings second.Settings) *queue.Tier {
+	s := &store{
+		db: db, settings: settings, self: second.Describe(settings.Label), tasks: second.NewTasks(),
+		turn: make(chan struct{}, 1), requests: make(chan *conn, maxRequests), unread: make(chan struct{}, 1),
+		followers: make(map[string]follower), stale: make(map[string]bool),
+	}
+	for range maxRequests {
+		s.requests <- nil
+	}
+	s.ctx, s.hangUp = context.WithCancel(context.Background())
+	s.tier = queue.New(queue.Config{
+		Package: "mysqllock", Store: "MySQL", Settings: settings, Paths: second.Components,
+		Lost: func(r queue.Ref) string { return "contender " + r.ID + " was deleted" },
+	}, s)
+	s.tasks.Go(s.catchUp)
+	s.tier.Start()
+	return s.tier
+}
+
+// Close takes a second at most.
+func (s *store) Close() {
+	s.hangUp()
+	s.tasks.End()
+	s.tasks.Wait()
+	if s.keeper != nil {
+		s.keeper.discard()
+	}
+	for range maxRequests {
+		if c := <-s.requests; c != nil {
+			c.discard()
+		}
+	}
+}
+
+// Name is that of a contender, or of a session.
+func (s *store) Name(string) string { return rand.Text() }
+
+// at is a contender in its queue. Permits have one of their own, which is at no path of a lock.
+func at(r queue.Ref) queue.Ref {
+	if r.Permits > 0 {
+		r.Path += permits
+	}
+	return r
+}
+
+const permits = "\npermits"
+
+func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
+	var err error
+	c.Ref = at(c.Ref)
+	switch c.Op {
+	case queue.Open, queue.Beat, queue.Audit, queue.Drop, queue.Look:
+		err = s.keep(ctx, func() error { return s.onKeeper(ctx, c, &a) })
+	default:
+		err = s.request(ctx, func(conn *conn) error { return s.onConnection(ctx, conn, c, &a) })
+	}
+	if err != nil {
+		a.Outcome, a.Err = classify(err), err
+	}
+	switch known := s.away.Load(); {
+	case errors.Is(err, errBusy), errors.Is(err, errNew):
+		if known != nil {
+			a.Away = *known
+		}
+	case answered(err):
+		s.away.Store(nil)
+	default:
+		a.Away = err
+		s.away.Store(&err)
+	}
+	return a
+}
+
+// request uses one of the connections for requests. After an error other than a refusal it is closed.
+func (s *store) request(ctx context.Context, do func(*conn) error) (err error) {
+	var c *conn
+	select {
+	case c = <-s.requests:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errBusy, context.Cause(ctx))
+	}
+	defer func() { s.requests <- c }()
+	if c == nil {
+		if c, err = s.connect(ctx); err != nil {
+			return err
+		}
+	}
+	if err = do(c); err != nil && !errors.Is(err, errOver) {
+		c.discard()
+		c = nil
+	}
+	return err
+}
+
+func (s *store) connect(ctx context.Context) (*conn, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.ctx, func() { cancel(second.ErrClosed) })()
+	c, err := connect(ctx, s.db, s.settings.TTL)
+	switch stats := s.db.Stats(); {
+	case err == nil, unfit(err), refusal(err) != 0:
+		return c, err
+	case ctx.Err() != nil && stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections:
+		return nil, fmt.Errorf("%w: the program uses all %d of the pool: %w", errBusy, stats.InUse, err)
+	}
+	return nil, notSent{err}
+}
+
+const (
+	enterSQL  = "CALL tierlock_enter(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	leaveSQL  = "CALL tierlock_leave(?, ?)"
+	changeSQL = "CALL tierlock_change(?, ?, ?, ?)"
+)
+
+// onConnection executes a command that may have to wait for others.
+func (s *store) onConnection(ctx context.Context, conn *conn, c queue.Command, a *queue.Answer) (err error) {
+	a.Outcome = queue.Done
+	switch c.Op {
+	case queue.Enter, queue.Try:
+		return s.enter(ctx, conn, c, a)
+	case queue.Leave:
+		var present bool
+		err = conn.row(ctx, leaveSQL, []any{c.Path, c.ID}, &present)
+		a.Removed = removal[present]
+	case queue.Share, queue.Weigh:
+		var has sql.NullBool // not valid if it is not there
+		var quiet int64
+		shares, sent := c.Op == queue.Share, time.Now()
+		err = conn.row(ctx, changeSQL, []any{c.Path, c.ID, shares, c.Weight}, &has, &quiet)
+		s.hush(quiet, sent) // first: it may be the first answer of another server
+		a.View = s.grant(queue.View{ID: c.ID, Known: has.Valid, Token: c.Token, At: s.now(), Reads: shares}, has.Bool)
+		if shares { // a reader keeps others out than a writer
+			s.stir(c.Path)
+		}
+	case queue.List:
+		a.Queue, err = s.list(ctx, conn, c.Path)
+	case queue.Ask:
+		err = conn.exec(ctx, "CALL tierlock_ask(?)", c.Path)
+	case queue.Resize:
+		err = conn.exec(ctx, "CALL tierlock_resize(?, ?)", c.Path, c.Permits)
+	case queue.Goodbye:
+		for all := false; !all && err == nil; {
+			err = conn.row(ctx, "CALL tierlock_finish(?)", []any{c.Session}, &all)
+		}
+	default:
+		a.Outcome, a.Err = queue.Denied, errors.ErrUnsupported
+	}
+	return err
+}
+
+var removal = map[bool]queue.Removal{true: queue.Removed, false: queue.Missing}
+
+func (s *store) enter(ctx context.Context, conn *conn, c queue.Command, a *queue.Answer) error {
+	var alive, first, removed bool
+	var token, others sql.NullInt64 // no token if it does not queue; others if there are that many permits
+	var quiet int64
+	sent := time.Now()
+	try, lingers := c.Op == queue.Try, c.Linger.Milliseconds()
+	err := conn.row(ctx, enterSQL, []any{c.Path, c.ID, c.Session, c.Reads, lingers, c.Old.ID, try, c.Weight, c.Permits},
+		&alive, &token, &first, &removed, &quiet, &others)
+	if err != nil {
+		return err
+	}
+	s.hush(quiet, sent)
+	switch {
+	case !alive:
+		return errOver
+	case others.Valid:
+		a.Outcome, a.Permits = queue.Denied, int(others.Int64)
+		a.Err = fmt.Errorf("%w: there are %d permits, not %d", second.ErrTooManyPermits, a.Permits, c.Permits)
+		return nil
+	case !token.Valid:
+		a.Outcome, a.InGracePeriod = queue.Locked, quiet > 0
+		return nil
+	}
+	v := queue.View{ID: c.ID, Known: true, Token: token.Int64, At: s.now(), Reads: c.Reads, Of: c.Permits}
+	a.Removed, a.View = removal[removed], s.grant(v, first)
+	return nil
+}
+
+// quietSQL says for how long the grace period lasts, and since when, and notes nothing. That of a start that is not noted yet begins now.
+const quietSQL = `SELECT CASE WHEN life = '' THEN 0 WHEN life = @tierlock_life
+	THEN GREATEST(0, LEAST(longest_ms, longest_ms + (since - moment) DIV 1000 + 1))
+	ELSE longest_ms END, CASE WHEN life IN ('', @tierlock_life) THEN since ELSE moment END
+	FROM tierlock_state, (SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) AS moment) m`
+
+// list reads the queue as it was at one moment. In a grace period, the first has the lock if it was in the queue before that, as it
+// then had it already.
+func (s *store) list(ctx context.Context, conn *conn, path string) ([]second.Contender, error) {
+	var quiet, begun int64
+	sent := time.Now()
+	if err := conn.row(ctx, quietSQL, nil, &quiet, &begun); err != nil {
+		return nil, err
+	}
+	s.hush(quiet, sent)
+	_, queues, err := read(ctx, conn, lookSQL(1), path)
+	list := queues[path]
+	queue.Waiting(list)
+	if quiet > 0 {
+		second.InGracePeriod(list, func(i int) bool { return !list[i].Since.After(time.UnixMicro(begun)) })
+	}
+	return list, err
+}
+
+// hush takes over for how long a server has said that it gives no lock to anybody, in answer to what was sent then.
+func (s *store) hush(ms int64, sent time.Time) {
+	const reason = "the server was started, or took over, and first used less than a lease ago"
+	s.tier.InGracePeriod(time.Duration(ms)*time.Millisecond, sent, reason)
+}
+
+// grant completes how a contender stands that is first, or not. In a grace period nobody is given a lock.
+func (s *store) grant(v queue.View, first bool) queue.View {
+	q := s.tier.GracePeriod()
+	v.Has, v.InGracePeriod = first && q == nil, q != nil
+	if first && q != nil {
+		v.Again = max(time.Until(q.Until), time.Millisecond)
+	}
+	return v
+}
+
+// now orders views: those of an answer by when that came, those of a look by when it was asked.
+func (s *store) now() int64 { return int64(s.tier.Now()) }
+
+// keep has do use the keeper, which one at a time does. After an error other than a refusal it is closed.
+func (s *store) keep(ctx context.Context, do func() error) error {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errBusy, context.Cause(ctx))
+	}
+	defer func() { <-s.turn }()
+	err := do()
+	if err != nil && !errors.Is(err, errOver) && !errors.Is(err, errNew) && s.keeper != nil {
+		s.keeper.discard()
+		s.keeper = nil
+		if !answered(err) {
+			s.tier.Renew()
+		}
+	}
+	return err
+}
+
+// onKeeper executes a command on the keeper. On a new one that is to be a renewal that was asked for since, so that it names all who
+// count on it.
+func (s *store) onKeeper(ctx context.Context, c queue.Command, a *queue.Answer) (err error) {
+	if s.keeper == nil {
+		if c.Op != queue.Open && c.Op != queue.Beat {
+			return errNew
+		}
+		if s.keeper, err = s.connect(ctx); err != nil {
+			return err
+		}
+		s.known = false
+		if c.Op == queue.Beat {
+			return errNew
+		}
+	}
+	a.Outcome = queue.Done
+	switch {
+	case c.Op == queue.Open:
+		return s.open(ctx, a)
+	case c.Op == queue.Beat:
+		return s.beat(ctx, c, a)
+	case !s.known:
+		return errNew
+	case c.Op == queue.Audit:
+		a.Present, err = s.present(ctx, c.Session)
+	case c.Op == queue.Drop:
+		var ids []string
+		for _, r := range c.Among[:min(len(c.Among), maxDrops)] {
+			ids = append(ids, r.ID)
+		}
+		err = s.keeper.row(ctx, dropSQL, []any{strings.Join(ids, ",")}, new(int))
+	case c.Op == queue.Look:
+		var views []queue.View
+		views, err = s.look(ctx, []queue.Ref{c.Ref})
+		if err == nil {
+			a.View = views[0]
+		}
+	}
+	return err
+}
+
+// open begins a session.
+func (s *store) open(ctx context.Context, a *queue.Answer) error {
+	s.known = false
+	if err := versions.check(ctx, s.keeper.Conn); err != nil {
+		return err
+	}
+	if err := s.keeper.checkRights(ctx); err != nil {
+		return err
+	}
+	id := s.Name("")
+	ttl, self := s.settings.TTL.Milliseconds(), s.self
+	if err := s.keeper.exec(ctx, "CALL tierlock_open(?, ?, ?, ?, ?)", id, ttl, self.Host, self.PID, self.Label); err != nil {
+		return err
+	}
+	if err := s.beat(ctx, queue.Command{Session: id}, a); err != nil { // tells of a grace period
+		return err
+	}
+	a.Name, a.TTL = id, s.settings.TTL
+	if s.listener != nil {
+		s.listener()
+	}
+	ears, stop := context.WithCancel(s.ctx)
+	s.listener = stop
+	s.tasks.Go(func() { s.listen(ears, id) })
+	return nil
+}
+
+// beat renews a session. Before the first renewal on a connection the server says who queues: it may not be the server of before.
+// Then it may not know all contenders, and what it renews is not their lease; and it may know some that were deleted.
+func (s *store) beat(ctx context.Context, c queue.Command, a *queue.Answer) (err error) {
+	if a.Doubt = !s.known; a.Doubt {
+		if a.Views, err = s.absent(ctx, c); err != nil {
+			return err
+		}
+	}
+	var alive bool
+	var quiet int64
+	var stale string
+	sent := time.Now()
+	ttl := s.settings.TTL.Milliseconds()
+	if err := s.keeper.row(ctx, "CALL tierlock_beat(?, ?)", []any{c.Session, ttl}, &alive, &quiet, &stale); err != nil {
+		return err
+	}
+	s.hush(quiet, sent)
+	if !alive {
+		return errOver
+	}
+	a.Outcome, s.known = queue.Done, true
+	s.mu.Lock()
+	for _, f := range s.followers { // what the listener missed
+		s.stale[f.path] = true
+	}
+	s.mu.Unlock()
+	s.wakeReader()
+	if stale != "" { // who comes first removes them
+		s.tier.Spawn(func() { s.reap(stale) })
+	}
+	return nil
+}
+
+// reap deletes contenders whose sessions are over.
+func (s *store) reap(ids string) {
+	ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
+	defer cancel()
+	var dropped int
+	err := s.request(ctx, func(c *conn) error { return c.row(ctx, dropSQL, []any{ids}, &dropped) }) // or next time
+	if err == nil && dropped > 0 {
+		s.tier.Renew() // another session may be over, too, and others may wait behind its contenders
+	}
+}
+
+const dropSQL = "CALL tierlock_drop(?)"
+
+// maxDrops is how many contenders are deleted at a time.
+const maxDrops = 100
+
+// absent returns which of those that a session has are not in a queue.
+func (s *store) absent(ctx context.Context, c queue.Command) (views []queue.View, err error) {
+	asked := s.now()
+	present, err := s.present(ctx, c.Session)
+	if err != nil {
+		return nil, err
+	}
+	queues := make(map[string]bool)
+	for _, r := range present {
+		queues[r.ID] = true
+	}
+	for _, r := range c.Among {
+		if !queues[r.ID] {
+			views = append(views, queue.View{ID: r.ID, Token: r.Token, At: asked})
+		}
+	}
+	return views, nil
+}
+
+// present returns those that the server has under a session.
+func (s *store) present(ctx context.Context, session string) (refs []queue.Ref, err error) {
+	rows, err := s.keeper.query(ctx, "SELECT path, id FROM tierlock_contender WHERE session = ?", session)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r queue.Ref
+		if err := rows.Scan(&r.Path, &r.ID); err != nil {
+			return nil, err
+		}
+		refs = append(refs, r)
+	}
+	return refs, rows.Err()
+}

@@ -1,0 +1,93 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/queue"
+	"github.com/tierlock/tierlock/internal/test/child/childtest"
+	"github.com/tierlock/tierlock/internal/test/mysqlserver"
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/internal/test/tiertest"
+)
+
+func TestTier(t *testing.T) {
+	s := childtest.Start(t, mysqlserver.Start, mysqlserver.Config{NoSync: true})
+	root := need.Get(migrated(soon(t), s.Addr()))(t)
+	defer root.Close()
+	for _, sql := range countWrites() {
+		need.Get(root.ExecContext(soon(t), sql))(t)
+	}
+	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
+		test(t, harness(t, s, root))
+	}).Record(t, "MySQL", "../docs/promises/mysql.md")
+}
+
+// countWrites notes each transaction that changes a queue: those of one connection differ by how many it has committed before,
+// and connections with one number by the run of the server.
+func countWrites() []string {
+	sql := []string{"CREATE TABLE writes (life VARBINARY(255), connection BIGINT, commits BIGINT, " +
+		"PRIMARY KEY (life, connection, commits)) ENGINE = InnoDB"}
+	status := "information_schema.SESSION_STATUS"
+	if mysqlserver.IsMySQL() {
+		status = "performance_schema.session_status"
+	}
+	for _, what := range []string{"INSERT", "UPDATE", "DELETE"} {
+		sql = append(sql, "CREATE TRIGGER count_"+what+" AFTER "+what+" ON tierlock_contender FOR EACH ROW INSERT IGNORE INTO writes "+
+			"SELECT COALESCE(@tierlock_life, ''), CONNECTION_ID(), VARIABLE_VALUE FROM "+status+" WHERE VARIABLE_NAME = 'Com_commit'")
+	}
+	return sql
+}
+
+func harness(t *testing.T, s *mysqlserver.Server, root *sql.DB) tiertest.Harness {
+	check := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	ask := func(within time.Duration, sql string, args ...any) (n int64, err error) {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		return n, root.QueryRowContext(ctx, sql, args...).Scan(&n)
+	}
+	left := func(path string) int {
+		n, err := ask(time.Second, "SELECT COUNT(*) FROM tierlock_contender WHERE path = ?", path)
+		if err != nil {
+			return -1
+		}
+		return int(n)
+	}
+	return tiertest.Harness{
+		Lease: 3 * time.Second,
+		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
+			return begin(tb, s.Addr(), lease).forSuite()
+		},
+		Left:        left,
+		LeftPermits: func(path string) int { return left(at(queue.Ref{Path: path, Permits: 1}).Path) },
+		Writes: func() int64 {
+			n, err := ask(20*time.Second, "SELECT COUNT(*) FROM writes")
+			check(err)
+			return n
+		},
+		Remove: func(path string, i int) {
+			token, err := ask(20*time.Second, "SELECT token FROM tierlock_contender WHERE path = ? ORDER BY token LIMIT 1 OFFSET ?", path, i)
+			if err == nil {
+				var gone sql.Result
+				if gone, err = root.ExecContext(soon(t), "DELETE FROM tierlock_contender WHERE path = ? AND token = ?", path, token); err == nil {
+					if n, _ := gone.RowsAffected(); n == 0 {
+						err = errors.New("nobody there")
+					}
+				}
+			}
+			check(err)
+		},
+		Freeze: func() (thaw func()) {
+			check(s.Pause())
+			return func() { check(s.Resume()) }
+		},
+		Restart: func() { check(s.Restart(t.Context())) },
+	}
+}
