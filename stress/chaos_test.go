@@ -24,6 +24,7 @@ func TestLocksSurviveChaos(t *testing.T) {
 		"etcd":              {store.Mutex, []string{"-ensemble", "3"}},
 		"postgres":          {store.Semaphore, []string{"-weight", "2"}},
 		"postgres-advisory": {store.Mutex, []string{"-ensemble", "3"}},
+		"mysql":             {store.Mutex, nil},
 		"redis":             {store.ReadersWriter, []string{"-reads", "0.7", "-ensemble", "3"}},
 	} {
 		t.Run(name+" "+run.sort.String(), func(t *testing.T) {

@@ -46,8 +46,9 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	flags.StringVar(&servers, "zk", "", "`host:port[,...][/chroot]` of ZooKeeper (default: a private server)")
 	flags.StringVar(&c.Lock, "lock", "mutex", "`kind` of lock to hammer: mutex; rw, a reader/writer lock; semaphore; on ZooKeeper zklock, "+
 		"the lower half of mutex; or what others would take, one per goroutine: on ZooKeeper zk, go-zookeeper's; on etcd etcd, the client "+
-		"library's concurrency.Mutex; on PostgreSQL advisory, pg_advisory_lock, and version, a loop over a version column; on Redis "+
-		"rueidislock, redsync, and redislock, bsm's; zk-local, etcd-local, advisory-local and rueidislock-local have a local mutex in front")
+		"library's concurrency.Mutex; on PostgreSQL advisory, pg_advisory_lock, and version, a loop over a version column; on MySQL "+
+		"get_lock, GET_LOCK, and table, a lock table that polls; on Redis rueidislock, redsync, and redislock, bsm's; zk-local, etcd-local, "+
+		"advisory-local, get_lock-local and rueidislock-local have a local mutex in front")
 	flags.Float64Var(&c.Reads, "reads", 0.9, "`share` of the turns that read, for -lock rw")
 	flags.IntVar(&c.Permits, "permits", 10, "permits of -lock semaphore")
 	flags.IntVar(&c.Weight, "weight", 1, "permits that a turn of -lock semaphore takes at most; from one to so many at random")

@@ -46,6 +46,7 @@ func TestBaselineIsTheFirstOneUnlessNamed(t *testing.T) {
 		"-baseline -lock rw": "mutex", "-baseline -store etcd": "etcd",
 		"-baseline -store redis": "rueidislock", "-baseline=redsync -store redis": "redsync",
 		"-baseline -store postgres": "advisory", "-baseline=version -store postgres-advisory": "version",
+		"-baseline -store mysql": "get_lock", "-baseline=table -store mysql": "table",
 	} {
 		need.Equal(t, args, need.Get(parseFlags(strings.Fields(args), os.Stderr))(t).Baseline, want)
 	}

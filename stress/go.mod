@@ -5,10 +5,12 @@ go 1.26.0
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/anishathalye/porcupine v1.3.1
+	github.com/go-sql-driver/mysql v1.10.1
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/tierlock/tierlock v0.0.0
 	github.com/tierlock/tierlock/etcdlock v0.0.0
+	github.com/tierlock/tierlock/mysqllock v0.0.0
 	github.com/tierlock/tierlock/pglock v0.0.0
 	github.com/tierlock/tierlock/redislock v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -18,6 +20,7 @@ require (
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
@@ -57,6 +60,7 @@ require (
 replace (
 	github.com/tierlock/tierlock => ../
 	github.com/tierlock/tierlock/etcdlock => ../etcdlock
+	github.com/tierlock/tierlock/mysqllock => ../mysqllock
 	github.com/tierlock/tierlock/pglock => ../pglock
 	github.com/tierlock/tierlock/redislock => ../redislock
 )

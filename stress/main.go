@@ -10,7 +10,7 @@
 //	go run ./stress                            # on a private server
 //	go run ./stress -zk host:2181/some/path    # on yours
 //	go run ./stress -store etcd                # on etcd, on a private server
-//	go run ./stress -store redis               # on Redis; so postgres, and postgres-advisory
+//	go run ./stress -store redis               # on Redis; so postgres, postgres-advisory, and mysql
 //	go run ./stress -baseline -cs 1ms          # beside the client library's own lock
 //	go run ./stress -store redis -baseline=redsync
 //	go run ./stress -lock rw -reads 0.99       # readers and writers

@@ -78,12 +78,14 @@ func TestMissingServerExitsWith69(t *testing.T) {
 	t.Setenv("ZOOKEEPER_HOME", nowhere)
 	t.Setenv("ETCD", nowhere+"/etcd")
 	t.Setenv("POSTGRESQL_HOME", nowhere)
+	t.Setenv("MARIADB_HOME", nowhere)
 	t.Setenv("REDIS_SERVER", nowhere+"/redis-server")
 	postgres := []string{"scripts/get-postgresql.sh", "apt-get install -y postgresql", "brew install postgresql"}
 	for store, help := range map[string][]string{
 		"zookeeper": {"apt-get install -y zookeeper", "brew install zookeeper", "docker run --rm -p 127.0.0.1:2181:2181 zookeeper:3.9", "-zk"},
 		"etcd":      {"scripts/get-etcd.sh", "apt-get install -y etcd-server", "brew install etcd"},
 		"postgres":  postgres, "postgres-advisory": postgres,
+		"mysql": {"scripts/get-mariadb.sh", "apt-get install -y mariadb-server"},
 		"redis": {"scripts/get-redis.sh", "apt-get install -y redis-server", "brew install redis"},
 	} {
 		code, _, stderr := runWith("-store", store)

@@ -105,7 +105,9 @@ func (c *Config) Result() *report.Result {
 func (c *Config) Environment() *report.Environment {
 	e := report.Machine()
 	e.Servers = len(c.Servers)
-	version := map[string]*string{"ZooKeeper": &e.ZooKeeper, "etcd": &e.Etcd, "PostgreSQL": &e.PostgreSQL, "Redis": &e.Redis}[c.Store.Title]
+	version := map[string]*string{
+		"ZooKeeper": &e.ZooKeeper, "etcd": &e.Etcd, "PostgreSQL": &e.PostgreSQL, "MariaDB": &e.MariaDB, "Redis": &e.Redis,
+	}[c.Store.Title]
 	*version = c.Release
 	switch {
 	case !c.Private:

@@ -22,6 +22,7 @@ type Environment struct {
 	ZooKeeper  string    `json:"zookeeper,omitempty"` // the version of the servers
 	Etcd       string    `json:"etcd,omitempty"`      // likewise
 	PostgreSQL string    `json:"postgresql,omitempty"`
+	MariaDB    string    `json:"mariadb,omitempty"`
 	Redis      string    `json:"redis,omitempty"`
 	Servers    int       `json:"servers"`
 	Sync       string    `json:"fsync"`
@@ -85,6 +86,7 @@ func (e *Environment) Facts() []Fact {
 		{Name: "ZooKeeper", Value: e.ZooKeeper},
 		{Name: "etcd", Value: e.Etcd},
 		{Name: "PostgreSQL", Value: e.PostgreSQL},
+		{Name: "MariaDB", Value: e.MariaDB},
 		{Name: "Redis", Value: e.Redis},
 		{Name: "servers", Value: strconv.Itoa(e.Servers)},
 		{Name: "sync of the log", Value: e.Sync},

@@ -21,6 +21,12 @@ func TestOnPostgres(t *testing.T) {
 	testTraffic(t, Postgres, "version", server, false)
 }
 
+func TestOnMySQL(t *testing.T) {
+	cluster := need.Get(startMySQL(t.Context(), Shape{Members: 1, Hasty: true}))(t)
+	defer cluster.Stop()
+	testLocks(t, MySQL, cluster.Addrs()[0])
+}
+
 func TestOnRedis(t *testing.T) {
 	server := childtest.Start(t, redisserver.Start, redisserver.Config{}).Addr()
 	need.OK(t, trust(t.Context(), server))

@@ -36,7 +36,7 @@ type Store struct {
 	Model trace.Rules
 }
 
-var all = []*Store{ZooKeeper, Etcd, Postgres, PostgresAdvisory, Redis}
+var all = []*Store{ZooKeeper, Etcd, Postgres, PostgresAdvisory, Redis, MySQL}
 
 // ErrNoServer says that no server is available; the text names the store.
 var ErrNoServer = errors.New("no server to be had")

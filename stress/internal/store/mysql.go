@@ -1,0 +1,209 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/tierlock/tierlock/internal/test/child"
+	"github.com/tierlock/tierlock/internal/test/mysqlserver"
+	"github.com/tierlock/tierlock/mysqllock"
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// MySQL is the store of mysqllock, on MariaDB. It has one server.
+var MySQL = &Store{
+	Name:  "mysql",
+	Title: "MariaDB",
+	Locks: locksOf(openMySQL, []Sort{Mutex, ReadersWriter, Semaphore}, map[string]Dial{
+		"get_lock": onDB(contendGetLock), "get_lock-local": local(onDB(contendGetLock)), "table": onDB(contendTable),
+	}),
+	Baselines:    []string{"get_lock", "get_lock-local", "table"},
+	Start:        startMySQL,
+	Observe:      observeMySQL,
+	HastyTimeout: hastyTimeout,
+	GracePeriod:  true,
+}
+
+const noMySQL = none("MariaDB")
+
+func startMySQL(ctx context.Context, shape Shape) (*Cluster, error) {
+	if shape.Members > 1 {
+		return nil, errors.New("there is one MariaDB server here, and no ensemble")
+	}
+	server, err := mysqlserver.Start(ctx, mysqlserver.Config{NoSync: shape.Hasty})
+	if err != nil {
+		return nil, errors.Join(noMySQL, err)
+	}
+	db, err := connectMySQL([]string{server.Addr()})
+	if err == nil {
+		err = mysqllock.Migrate(ctx, db)
+		db.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(noMySQL, err, server.Stop())
+	}
+	return &Cluster{Ensemble: &child.Ensemble{Members: []*child.Server{server}}}, nil
+}
+
+// connectMySQL does not wait for a connection. It keeps those that are idle, as programs with many goroutines set it.
+func connectMySQL(servers []string) (*sql.DB, error) {
+	config, err := mysql.ParseDSN(mysqlserver.DSN(servers[0]))
+	if err != nil {
+		return nil, err
+	}
+	config.InterpolateParams = true // a statement is one round trip
+	config.Logger = silent{}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxIdleConns(200)
+	return db, nil
+}
+
+// silent is for faults that are meant.
+type silent struct{}
+
+func (silent) Print(...any) {}
+
+func openMySQL(ctx context.Context, o Options) (*tier.Registry, func() error, error) {
+	db, err := connectMySQL(o.Servers)
+	if err != nil {
+		return nil, nil, err
+	}
+	locks, err := mysqllock.New(ctx, db, o.registry()...)
+	return opened(locks, err, db.Close)
+}
+
+// onDB dials locks for which each goroutine may have a connection of a pool.
+func onDB(contender func(db *sql.DB, path string) Contender) Dial {
+	return func(_ context.Context, o Options) (Locker, error) {
+		db, err := connectMySQL(o.Servers)
+		if err != nil {
+			return nil, err
+		}
+		return peer{func(path string) Contender { return contender(db, path) }, db.Close}, nil
+	}
+}
+
+// contendGetLock is GET_LOCK, for each goroutine on a connection of the pool, which it keeps until it unlocks. The names of
+// these locks have 64 characters at most.
+func contendGetLock(db *sql.DB, path string) Contender {
+	name := path[max(0, len(path)-64):]
+	return func(ctx context.Context, _ int64) (Hold, error) {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var got sql.NullInt64
+		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, 3600)", name).Scan(&got); err != nil || got.Int64 != 1 {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return plain(func() error {
+			defer conn.Close()
+			_, err := conn.ExecContext(context.Background(), "DO RELEASE_LOCK(?)", name)
+			return err
+		}), nil
+	}
+}
+
+// The lock table of Spring's JDBC registry, in short: who inserts the row, or replaces one that has expired, has the lock. Who finds
+// it taken looks again after 100 ms, as Spring does unless it is told otherwise.
+const (
+	tableIdle  = 100 * time.Millisecond
+	tableLease = 10 * time.Second
+)
+
+func contendTable(db *sql.DB, path string) Contender {
+	return func(ctx context.Context, _ int64) (Hold, error) {
+		me := rand.Int64()
+		for {
+			// Not bounded by ctx: nobody would know what a statement that was given up has done.
+			result, err := db.Exec(`INSERT INTO stress_lock VALUES (?, ?, UTC_TIMESTAMP(6) + INTERVAL ? SECOND) ON DUPLICATE KEY UPDATE
+				owner = IF(expires < UTC_TIMESTAMP(6), VALUES(owner), owner), expires = IF(owner = VALUES(owner), VALUES(expires), expires)`,
+				path, me, int(tableLease.Seconds()))
+			if err != nil && !again(err) {
+				return nil, err
+			}
+			if err == nil {
+				if n, _ := result.RowsAffected(); n > 0 {
+					return plain(func() error {
+						_, err := db.Exec("DELETE FROM stress_lock WHERE path = ? AND owner = ?", path, me)
+						return err
+					}), nil
+				}
+			}
+			clock.Sleep(tableIdle, ctx.Done())
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+		}
+	}
+}
+
+// again reports whether the server has rolled back because of others: a deadlock, or a wait that was too long.
+func again(err error) bool {
+	refusal, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && (refusal.Number == 1213 || refusal.Number == 1205)
+}
+
+// mySQLObserver has a pool of its own.
+type mySQLObserver struct {
+	site
+	db *sql.DB
+}
+
+func observeMySQL(ctx context.Context, place Place) (Observer, error) {
+	o := &mySQLObserver{site: place.site()}
+	var err error
+	if o.db, err = connectMySQL(o.servers); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	if _, err := o.db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS stress_lock (path VARBINARY(1024) PRIMARY KEY, owner BIGINT NOT NULL,
+		expires DATETIME(6) NOT NULL) ENGINE = InnoDB`); err != nil {
+		o.db.Close()
+		return nil, fmt.Errorf("%w: %w", noMySQL, err)
+	}
+	return o, nil
+}
+
+// Renew has nothing to do: the pool makes new connections.
+func (o *mySQLObserver) Renew(context.Context) error { return nil }
+
+// Orphans counts the contenders at the lock paths, those for permits included, locks that sessions have, and rows of the lock table.
+func (o *mySQLObserver) Orphans() (n int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	for _, path := range o.paths {
+		var here int64
+		if err := o.db.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM tierlock_contender WHERE path IN (?, ?))
+			+ (SELECT COUNT(*) FROM stress_lock WHERE path = ?) + (IS_USED_LOCK(?) IS NOT NULL)`,
+			path, path+"\npermits", path, path[max(0, len(path)-64):]).Scan(&here); err != nil {
+			return 0, fmt.Errorf("look for what is left: %w", err)
+		}
+		n += here
+	}
+	return n, nil
+}
+
+func (o *mySQLObserver) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	for _, path := range o.paths {
+		_, _ = o.db.ExecContext(ctx, "DELETE FROM stress_lock WHERE path = ?", path)
+	}
+	o.db.Close()
+}
+
+// Traffic is not known: what the server counts includes renewals, and what it does for itself.
+func (o *mySQLObserver) Traffic() (Traffic, bool) { return Traffic{}, false }
