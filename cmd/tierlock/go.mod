@@ -3,11 +3,13 @@ module github.com/tierlock/tierlock/cmd/tierlock
 go 1.26.0
 
 require (
+	github.com/go-sql-driver/mysql v1.10.1
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/tierlock/tierlock v0.0.0
 	github.com/tierlock/tierlock/etcdlock v0.0.0
+	github.com/tierlock/tierlock/mysqllock v0.0.0
 	github.com/tierlock/tierlock/pglock v0.0.0
 	github.com/tierlock/tierlock/redislock v0.0.0
 	go.etcd.io/etcd/api/v3 v3.7.3
@@ -19,6 +21,7 @@ require (
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
@@ -42,6 +45,7 @@ require (
 replace (
 	github.com/tierlock/tierlock => ../../
 	github.com/tierlock/tierlock/etcdlock => ../../etcdlock
+	github.com/tierlock/tierlock/mysqllock => ../../mysqllock
 	github.com/tierlock/tierlock/pglock => ../../pglock
 	github.com/tierlock/tierlock/redislock => ../../redislock
 )

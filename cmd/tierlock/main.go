@@ -1,4 +1,4 @@
-// Tierlock runs a command under a distributed lock on ZooKeeper, etcd, PostgreSQL or Redis, and shows operators
+// Tierlock runs a command under a distributed lock on ZooKeeper, etcd, PostgreSQL, MySQL or Redis, and shows operators
 // who holds locks and who waits for them.
 //
 //	go build -o tierlock ./cmd/tierlock # in a clone, until there is a release
@@ -10,12 +10,13 @@ import (
 
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/etcd"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/mysql"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/postgres"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/redis"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/zookeeper"
 )
 
 func main() {
-	stores := []*command.Store{zookeeper.Store(), etcd.Store(), postgres.Store(), redis.Store()}
+	stores := []*command.Store{zookeeper.Store(), etcd.Store(), postgres.Store(), mysql.Store(), redis.Store()}
 	os.Exit(command.Main(stores, os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,7 +24,7 @@ type subcommand struct {
 	help   string // what a person has to know, with examples
 	hidden bool
 	alone  bool   // it connects to nothing, and has no flags but its own and -version
-	of     *Store // that alone has it; nil if all have
+	of     *Store // the first that has it, as a task; nil if all have
 	flags  func(*flag.FlagSet)
 	run    func(context.Context, *invocation) error // its error says with what status to exit; see exit.go
 }
@@ -42,7 +44,9 @@ func (in *invocation) subcommands() []*subcommand {
 	}
 	for _, s := range in.stores {
 		for _, t := range s.Tasks {
-			all = append(all, t.subcommand(s))
+			if !slices.ContainsFunc(all, func(sub *subcommand) bool { return sub.name == t.Name }) {
+				all = append(all, t.subcommand(s))
+			}
 		}
 	}
 	return all
@@ -79,7 +83,7 @@ func Main(stores []*Store, args []string, stdout, stderr io.Writer) int {
 	case err == nil && in.version:
 		fmt.Fprintln(in.stdout, "tierlock", version())
 	case err == nil:
-		if err = in.locate(sub); err == nil {
+		if sub, err = in.locate(sub); err == nil {
 			err = sub.run(ctx, in)
 		}
 	}
@@ -95,18 +99,31 @@ func Main(stores []*Store, args []string, stdout, stderr io.Writer) int {
 	return status(err)
 }
 
-// locate finds the store of a subcommand that connects to one.
-func (in *invocation) locate(sub *subcommand) (err error) {
+// locate finds the store of a subcommand that connects to one. It returns the subcommand as that store has it.
+func (in *invocation) locate(sub *subcommand) (_ *subcommand, err error) {
 	if sub.alone {
-		return nil
+		return sub, nil
 	}
 	if in.store, err = in.address.find(in.stores); err != nil {
-		return usage(err)
+		return nil, usage(err)
 	}
-	if sub.of != nil && sub.of != in.store {
-		return usageError("%s is for %s, such as %s; the store is %s", sub.name, sub.of.Name, sub.of.Example, in.store.Name)
+	if sub.of == nil || sub.of == in.store {
+		return sub, nil
 	}
-	return nil
+	var names, examples []string
+	for _, s := range in.stores {
+		for _, t := range s.Tasks {
+			switch {
+			case t.Name != sub.name:
+			case s == in.store:
+				return t.subcommand(s), nil
+			default:
+				names, examples = append(names, s.Name), append(examples, s.Example)
+			}
+		}
+	}
+	return nil, usageError("%s is for %s, such as %s; the store is %s", sub.name, strings.Join(names, " or "), strings.Join(examples, ", "),
+		in.store.Name)
 }
 
 // An output ends the subcommand, with the error as the cause, when a write to it fails. So no subcommand has to look after each write.

@@ -107,7 +107,8 @@ func TestFlagsAnywhere(t *testing.T) {
 		in := newInvocation(plain(), nil, nil)
 		sub, err := in.parse(strings.Fields(line))
 		need.Must(t, fmt.Sprintf("%s: %v", line, err), err == nil && sub.name == "run")
-		if in.locate(sub).Error() != "a:1" || in.output != "json" || strings.Join(in.args, " ") != "/x" ||
+		_, err = in.locate(sub)
+		if err.Error() != "a:1" || in.output != "json" || strings.Join(in.args, " ") != "/x" ||
 			strings.Join(in.command, " ") != "c -o text -store b" {
 			t.Errorf("%s: got %+v", line, in)
 		}

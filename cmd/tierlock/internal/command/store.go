@@ -38,7 +38,7 @@ type Store struct {
 	Dial func(ctx context.Context, a *Address, o Options) (*Locks, error)
 	// Unreachable reports whether an error says that there is no server to be had.
 	Unreachable func(error) bool
-	// Tasks are the subcommands that no other store has.
+	// Tasks are the subcommands that not every store has. Help explains one as the first store has it, with the notes of the others.
 	Tasks []Task
 }
 

@@ -297,8 +297,8 @@ func permitsAreShared(t *testing.T, s Site) {
 	s.want(t, "permits -set 5 /permits/db", 0, `(?m)^/permits/db has 5 permits$`)
 	s.want(t, "permits /permits/db", 64, "permits wants -set N")
 	s.want(t, "revoke /permits/db", 1, "permits cannot be revoked")
-	s.want(t, "break /permits/db -yes -token 1", 1,
-		"nothing was deleted: 1 is not the token of a holder; 4 of 5 permits in use: 3 by .*, 1 process waits")
+	s.want(t, "break /permits/db -yes -token 987654321", 1,
+		"nothing was deleted: 987654321 is not the token of a holder; 4 of 5 permits in use: 3 by .*, 1 process waits")
 
 	large.Leave(3)
 	first.Exits(3)
