@@ -4,6 +4,7 @@ package everystore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/internal/test/waittest"
+	"github.com/tierlock/tierlock/mysqllock"
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/redislock"
 	"github.com/tierlock/tierlock/tier"
@@ -59,6 +61,9 @@ var fences = map[string]func(context.Context, *tier.Hold) error{
 	"Redis": func(ctx context.Context, hold *tier.Hold) error {
 		_, err := redislock.Eval(ctx, hold, "return 1", nil)
 		return err
+	},
+	"MySQL": func(ctx context.Context, hold *tier.Hold) error {
+		return mysqllock.Tx(ctx, hold, func(*sql.Tx) error { return nil })
 	},
 	"PostgreSQL": func(ctx context.Context, hold *tier.Hold) error {
 		return pglock.Tx(ctx, hold, func(pgx.Tx) error { return nil })

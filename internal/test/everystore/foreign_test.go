@@ -4,6 +4,7 @@ package everystore
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/tierlock/tierlock/internal/test/mysqlserver"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/internal/test/pgserver"
 	"github.com/tierlock/tierlock/internal/test/zkconn"
@@ -72,6 +74,14 @@ func defaceRedis(t *testing.T, addr, path, host, label string) error {
 		}
 	}
 	return errors.New("no contender")
+}
+
+func defaceMySQL(t *testing.T, addr, path, host, label string) error {
+	db := need.Get(sql.Open("mysql", mysqlserver.DSN(addr)))(t)
+	defer db.Close()
+	_, err := db.ExecContext(t.Context(), "UPDATE tierlock_session SET host = ?, label = ? "+
+		"WHERE id IN (SELECT session FROM tierlock_contender WHERE path = ?)", host, label[:1024], path) // there is no room for more
+	return err
 }
 
 func defacePostgres(t *testing.T, addr, path, host, label string) error {

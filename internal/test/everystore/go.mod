@@ -11,6 +11,7 @@ require (
 	github.com/tierlock/tierlock v0.0.0
 	github.com/tierlock/tierlock/contrib/gooselock v0.0.0
 	github.com/tierlock/tierlock/etcdlock v0.0.0
+	github.com/tierlock/tierlock/mysqllock v0.0.0
 	github.com/tierlock/tierlock/pglock v0.0.0
 	github.com/tierlock/tierlock/redislock v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -19,10 +20,12 @@ require (
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
+	github.com/go-sql-driver/mysql v1.10.1 // indirect
 	github.com/go-zookeeper/zk v1.0.4 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
@@ -52,6 +55,7 @@ replace (
 	github.com/tierlock/tierlock/contrib/gocronlock => ../../../contrib/gocronlock
 	github.com/tierlock/tierlock/contrib/gooselock => ../../../contrib/gooselock
 	github.com/tierlock/tierlock/etcdlock => ../../../etcdlock
+	github.com/tierlock/tierlock/mysqllock => ../../../mysqllock
 	github.com/tierlock/tierlock/pglock => ../../../pglock
 	github.com/tierlock/tierlock/redislock => ../../../redislock
 )

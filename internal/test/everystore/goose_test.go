@@ -12,6 +12,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/tierlock/tierlock/contrib/gooselock"
+	"github.com/tierlock/tierlock/internal/test/mysqlserver"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/internal/test/pgserver"
 	"github.com/tierlock/tierlock/internal/test/waittest"
@@ -23,17 +24,37 @@ import (
 // that is migrated. gooselock only calls methods that the locks of every store have.
 func TestGooseMigratesOneProcessAtATime(t *testing.T) {
 	t.Parallel()
-	s := site{startPostgres(t), postgres(pglock.New)}
-	db := need.Get(sql.Open("pgx", pgserver.PlainURL(s.addr)))(t)
+	need.Each(t, map[string]migrated{
+		"PostgreSQL": {startPostgres, postgres(pglock.New), "pgx", plainURL, goose.DialectPostgres},
+		"MySQL":      {startMySQL, mySQL, "mysql", mysqlserver.DSN, goose.DialectMySQL},
+	}, testGoose)
+}
+
+func plainURL(addr string) string { return pgserver.PlainURL(addr) }
+
+// A migrated database has the lock of its migrations.
+type migrated struct {
+	start   func(*testing.T) string
+	connect connect
+	driver  string
+	at      func(addr string) string
+	dialect goose.Dialect
+}
+
+func testGoose(t *testing.T, m migrated) {
+	t.Parallel()
+	s := site{m.start(t), m.connect}
+	db := need.Get(sql.Open(m.driver, m.at(s.addr)))(t)
 	defer db.Close()
+	need.Get(db.Exec("CREATE TABLE steps (version INT PRIMARY KEY, who VARCHAR(20))"))(t)
 	inside, fail := make(chan struct{}), make(chan struct{})
-	first := migrate(t, db, s.process(t).Mutex(pathOf(t)), "the first", func() error {
+	first := migrate(t, m, db, s.process(t).Mutex(pathOf(t)), "the first", func() error {
 		close(inside)
 		<-fail
 		return context.Canceled
 	})
 	<-inside
-	second := migrate(t, db, s.process(t).Mutex(pathOf(t)), "the second", func() error { return nil })
+	second := migrate(t, m, db, s.process(t).Mutex(pathOf(t)), "the second", func() error { return nil })
 	operator := s.process(t).Mutex(pathOf(t))
 	waittest.Eventually(t, "the second waits", func() bool {
 		all, err := operator.Contenders(t.Context())
@@ -45,24 +66,24 @@ func TestGooseMigratesOneProcessAtATime(t *testing.T) {
 	need.WantErr(t, "the second", <-second, nil)
 	for version, want := range map[int]string{1: "the first", 2: "the second", 3: "the second"} {
 		var who string
-		need.WantErr(t, "SELECT", db.QueryRow(fmt.Sprintf("SELECT who FROM step%d", version)).Scan(&who), nil)
+		need.WantErr(t, "SELECT", db.QueryRow(fmt.Sprintf("SELECT who FROM steps WHERE version = %d", version)).Scan(&who), nil)
 		need.Equal(t, fmt.Sprintf("step %d was done by", version), who, want)
 	}
 }
 
 // migrate makes another process run three migrations, and delivers the result. The second migration calls middle.
-func migrate(t *testing.T, db *sql.DB, mutex *tier.Mutex, who string, middle func() error) <-chan error {
+func migrate(t *testing.T, m migrated, db *sql.DB, mutex *tier.Mutex, who string, middle func() error) <-chan error {
 	t.Helper()
 	step := func(version int64, then func() error) *goose.Migration {
 		return goose.NewGoMigration(version, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, fmt.Sprintf("CREATE TABLE step%d AS SELECT '%s' AS who", version, who)); err != nil {
+			if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO steps VALUES (%d, '%s')", version, who)); err != nil {
 				return err
 			}
 			return then()
 		}}, nil)
 	}
 	done := func() error { return nil }
-	provider := need.Get(goose.NewProvider(goose.DialectPostgres, db, nil, goose.WithDisableGlobalRegistry(true),
+	provider := need.Get(goose.NewProvider(m.dialect, db, nil, goose.WithDisableGlobalRegistry(true),
 		goose.WithGoMigrations(step(1, done), step(2, middle), step(3, done)), goose.WithLocker(gooselock.New(mutex))))(t)
 	ended := make(chan error, 1)
 	go func() {

@@ -4,6 +4,7 @@ package everystore
 
 import (
 	"context"
+	"database/sql"
 	"net"
 	"testing"
 	"time"
@@ -14,8 +15,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tierlock/tierlock/etcdlock"
+	"github.com/tierlock/tierlock/internal/test/mysqlserver"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/internal/test/pgserver"
+	"github.com/tierlock/tierlock/mysqllock"
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/redislock"
 	"github.com/tierlock/tierlock/tier"
@@ -36,6 +39,11 @@ var constructors = map[string]func(ctx context.Context, t *testing.T, addr strin
 	},
 	"ZooKeeper": func(ctx context.Context, t *testing.T, addr string, lazy bool) (*tier.Registry, error) {
 		return zklock.Dial(ctx, addr, only(lazy, tier.WithLazyStart())...)
+	},
+	"MySQL": func(ctx context.Context, t *testing.T, addr string, lazy bool) (*tier.Registry, error) {
+		db := need.Get(sql.Open("mysql", mysqlserver.DSN(addr)))(t)
+		t.Cleanup(func() { db.Close() })
+		return mysqllock.New(ctx, db, only(lazy, tier.WithLazyStart())...)
 	},
 	"PostgreSQL":           onPostgres(pglock.New),
 	"PostgreSQL, advisory": onPostgres(pglock.NewAdvisory),

@@ -4,6 +4,7 @@ package everystore
 
 import (
 	"context"
+	"database/sql"
 	"flag"
 	"strings"
 	"testing"
@@ -18,10 +19,12 @@ import (
 	"github.com/tierlock/tierlock/etcdlock"
 	"github.com/tierlock/tierlock/internal/test/child/childtest"
 	"github.com/tierlock/tierlock/internal/test/etcdserver"
+	"github.com/tierlock/tierlock/internal/test/mysqlserver"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/internal/test/pgserver"
 	"github.com/tierlock/tierlock/internal/test/redisserver"
 	"github.com/tierlock/tierlock/internal/test/zkserver"
+	"github.com/tierlock/tierlock/mysqllock"
 	"github.com/tierlock/tierlock/pglock"
 	"github.com/tierlock/tierlock/redislock"
 	"github.com/tierlock/tierlock/tier"
@@ -55,6 +58,7 @@ var stores = []store{
 	{"ZooKeeper", startZooKeeper, zooKeeper, defaceZooKeeper},
 	{"etcd", startEtcd, etcd, defaceEtcd},
 	{"Redis", startRedis, redisServer, defaceRedis},
+	{"MySQL", startMySQL, mySQL, defaceMySQL},
 	{"PostgreSQL", startPostgres, postgres(pglock.New), defacePostgres},
 	{"PostgreSQL, advisory", startPostgres, postgres(pglock.NewAdvisory), nil},
 }
@@ -78,6 +82,23 @@ func etcd(t testing.TB, addr string) (*tier.Registry, error) {
 	}
 	t.Cleanup(func() { client.Close() })
 	return etcdlock.New(t.Context(), client, tier.WithLeaseTTL(session))
+}
+
+func startMySQL(t *testing.T) string {
+	addr := childtest.Start(t, mysqlserver.Start, mysqlserver.Config{NoSync: true}).Addr()
+	operator := need.Get(sql.Open("mysql", mysqlserver.DSN(addr)))(t)
+	defer operator.Close()
+	need.OK(t, mysqllock.Migrate(t.Context(), operator))
+	return addr
+}
+
+func mySQL(t testing.TB, addr string) (*tier.Registry, error) {
+	db, err := sql.Open("mysql", mysqlserver.DSN(addr))
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { db.Close() })
+	return mysqllock.New(t.Context(), db, tier.WithLeaseTTL(session))
 }
 
 func startPostgres(t *testing.T) string {
