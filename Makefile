@@ -1,4 +1,4 @@
-.PHONY: library demo explore explore-all serve chaos trace traces partition bench-all bench-zookeeper bench-etcd bench-postgres bench-redis etcd postgres redis test compat sim mutants interop lint vuln fuzz verdicts tidy-check cross wine server etcd-server redis-server postgresql-server prometheus
+.PHONY: library demo explore explore-all serve chaos trace traces partition bench-all bench-zookeeper bench-etcd bench-postgres bench-redis etcd postgres mysql redis test compat sim mutants interop lint vuln fuzz verdicts tidy-check cross wine server etcd-server redis-server postgresql-server mariadb-server prometheus
 
 SHELL := bash
 
@@ -11,7 +11,7 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # All packages of the modules in go.work, and those of the locks and of stress whose tests start servers.
 PACKAGES = $(or $(shell go list -m -f '{{.Dir}}/...'),$(error go.work has no modules))
 STARTERS = $(or $(shell go list -test -f '{{$$p := .ForTest}}{{if $$p}}{{range .Deps}}{{if eq . "github.com/tierlock/tierlock/internal/test/child"}}{{$$p}} {{end}}{{end}}{{end}}' \
-	./... ./cmd/tierlock $(addprefix ./cmd/tierlock/internal/,command etcd redis zkinspect) ./etcdlock/... ./redislock/... ./stress/...),$(error no test starts a server))
+	./... ./cmd/tierlock $(addprefix ./cmd/tierlock/internal/,command etcd mysql redis zkinspect) ./etcdlock/... ./mysqllock/... ./redislock/... ./stress/...),$(error no test starts a server))
 
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOTESTSUM := go run gotest.tools/gotestsum@v1.13.0
@@ -24,8 +24,9 @@ SERVER.zookeeper         := server
 SERVER.etcd              := etcd-server
 SERVER.postgres          := postgresql-server
 SERVER.postgres-advisory := postgresql-server
+SERVER.mysql             := mariadb-server
 SERVER.redis             := redis-server
-demo: $(filter-out server,$(or $(SERVER.$(STORE)),$(error STORE is one of zookeeper, etcd, postgres, postgres-advisory, redis)))
+demo: $(filter-out server,$(or $(SERVER.$(STORE)),$(error STORE is one of zookeeper, etcd, postgres, postgres-advisory, mysql, redis)))
 	@scripts/demo.sh $(STORE)
 
 # A server of STORE on its usual port of 127.0.0.1 until it is interrupted, to try things with.
@@ -44,7 +45,7 @@ trace: $(SERVER.$(STORE))
 	go run ./stress -store $(STORE) -chaos -duration 20s -trace $$(mktemp -d)
 
 # The same on all of them, three at a time, in at most two minutes.
-traces: server etcd-server postgresql-server redis-server
+traces: server etcd-server postgresql-server mariadb-server redis-server
 	@scripts/traces.sh
 
 # Servers of an ensemble cut off from one another, in network namespaces, in about six minutes: the holder has to know
@@ -89,6 +90,11 @@ postgres: postgresql-server
 	go run ./stress/partition -store postgres -trials 2 -labs 3
 	go run ./stress/partition -store postgres-advisory -trials 2 -labs 3
 
+# The same for MySQL and MariaDB, on a MariaDB.
+mysql: mariadb-server
+	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./mysqllock/... ./internal/test/mysqlserver/...
+	for lock in mutex rw semaphore; do go run ./stress -store mysql -chaos -duration 15s -lock $$lock || exit 1; done
+
 redis: redis-server
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./redislock/... ./internal/test/redisserver/...
 	for lock in mutex rw; do go run ./stress -store redis -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
@@ -99,9 +105,9 @@ redis: redis-server
 # of them at a time than cores, and packages that take long begin first. No debugger looks at the binaries. At the end come the twenty tests
 # that took longest.
 SEARCHES = ^Test(Scopes|ReducedSearchFindsAllOutcomes|IndependentStepsCommute|JudgesFind|LongSchedulesAreReduced|What.*HaveDoneIsFound)$$
-LONGEST = ./pglock ./redislock ./internal/zknode ./tier ./stress ./etcdlock ./internal/test/explore ./contrib/tierprom ./stress/internal/trace \
+LONGEST = ./pglock ./mysqllock ./redislock ./internal/zknode ./tier ./stress ./etcdlock ./internal/test/explore ./contrib/tierprom ./stress/internal/trace \
 	./stress/capacity ./zklock/zktest ./internal/test/interop ./internal/test/everystore ./internal/queue ./stress/internal/bench
-test: server etcd-server redis-server postgresql-server prometheus
+test: server etcd-server redis-server postgresql-server mariadb-server prometheus
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet $(PACKAGES)
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && status=0 && export TIERLOCK_REQUIRE_SERVER=1 TIERLOCK_COMMAND="$$dir/tierlock" && \
@@ -211,6 +217,9 @@ redis-server:
 postgresql-server:
 	@scripts/get-postgresql.sh
 	@scripts/get-pgbouncer.sh
+
+mariadb-server:
+	@scripts/get-mariadb.sh
 
 prometheus:
 	@scripts/get-prometheus.sh

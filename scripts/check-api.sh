@@ -13,7 +13,7 @@ git worktree add --quiet --detach "$work/base" "$base"
 export GOWORK=off GOFLAGS=-trimpath
 apidiff() { (cd "$1" && go run golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e "${@:2}"); }
 changes=
-for mod in $(git ls-files go.mod 'etcdlock/go.mod' 'pglock/go.mod' 'redislock/go.mod' 'contrib/*/go.mod'); do
+for mod in $(git ls-files go.mod 'etcdlock/go.mod' 'mysqllock/go.mod' 'pglock/go.mod' 'redislock/go.mod' 'contrib/*/go.mod'); do
 	[ -f "$work/base/$mod" ] || continue # it is new
 	dir=$(dirname "$mod")
 	path=$(sed -n 's/^module //p' "$mod")

@@ -8,10 +8,11 @@ take() {
 	export TIERLOCK_STORE=$2
 	echo "a lock on $1, at $2" >&2
 	docker compose up -d --wait "$1"
-	[ "$1" != postgres ] || go run ./cmd/tierlock migrate
+	[[ "$1" != postgres && "$1" != mysql ]] || go run ./cmd/tierlock migrate
 	go run ./cmd/tierlock run -n /compose -- true
 }
 take zookeeper zk://127.0.0.1:2181
 take etcd etcd://127.0.0.1:2379
 take postgres postgres://postgres@127.0.0.1:5432/postgres
+take mysql mysql://root@127.0.0.1:3306/app
 take redis redis://127.0.0.1:6379

@@ -32,5 +32,6 @@ zookeeper -lock mutex
 etcd -lock semaphore -weight 2
 postgres -lock semaphore -weight 2
 postgres-advisory -lock rw -reads 0.7
+mysql -lock semaphore -weight 2
 redis -lock semaphore -weight 2
 END

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/test/child"
 	"github.com/tierlock/tierlock/internal/test/etcdserver"
+	"github.com/tierlock/tierlock/internal/test/mysqlserver"
 	"github.com/tierlock/tierlock/internal/test/pgserver"
 	"github.com/tierlock/tierlock/internal/test/redisserver"
 	"github.com/tierlock/tierlock/internal/test/zkserver"
@@ -30,11 +31,11 @@ func main() {
 }
 
 // usual has the ports on which clients look for a store.
-var usual = map[string]int{"zookeeper": 2181, "etcd": 2379, "postgres": 5432, "redis": 6379}
+var usual = map[string]int{"zookeeper": 2181, "etcd": 2379, "postgres": 5432, "mysql": 3306, "redis": 6379}
 
 func run(ctx context.Context, args []string) error {
 	if len(args) != 1 || usual[args[0]] == 0 {
-		return errors.New("want a store: zookeeper, etcd, postgres or redis")
+		return errors.New("want a store: zookeeper, etcd, postgres, mysql or redis")
 	}
 	server, url, err := start(ctx, args[0], usual[args[0]])
 	if err != nil {
@@ -61,6 +62,9 @@ func start(ctx context.Context, store string, port int) (server *child.Server, u
 	case "postgres":
 		server, err = pgserver.Start(ctx, pgserver.Config{Port: port})
 		url = pgserver.URL(addr)
+	case "mysql":
+		server, err = mysqlserver.Start(ctx, mysqlserver.Config{Port: port})
+		url = mysqlserver.URL(addr)
 	case "redis":
 		server, err = redisserver.Start(ctx, redisserver.Config{Port: port})
 		url = "redis://" + addr
