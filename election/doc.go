@@ -23,7 +23,7 @@
 // A process can be paused after it has checked that it leads, and a function can ignore the end of its context. In both cases its writes
 // may arrive when another process already leads. Send the term with each write, and let the receiver refuse any term that is lower than
 // the highest term it has seen. If the data is in the store of the election, use a guarded write, which takes effect only during the term.
-// The guarded writes are zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval.
+// The guarded writes are zklock.Multi, etcdlock.Txn, pglock.Tx, mysqllock.Tx and redislock.Eval.
 //
 // Caution: the context of the function carries the hold of the lock. Goroutines that share this context share the hold, and do not exclude
 // each other.

@@ -1,7 +1,8 @@
 // Package tier is a distributed, reentrant lock for services in which many goroutines in several processes contend for the same resource.
-// It works on ZooKeeper, etcd, PostgreSQL and Redis.
+// It works on ZooKeeper, etcd, PostgreSQL, MySQL and Redis.
 //
-// A [Registry] comes from the package of a store: zklock.Dial, etcdlock.New, pglock.New, pglock.NewAdvisory or redislock.New.
+// A [Registry] comes from the package of a store: zklock.Dial, etcdlock.New, pglock.New, pglock.NewAdvisory, mysqllock.New or
+// redislock.New.
 //
 //	locks, err := zklock.Dial(ctx, "127.0.0.1:2181")
 //	…
@@ -62,8 +63,8 @@
 // A process can be paused after it has checked the lock and before it writes. The write may then arrive after another process has acquired
 // the lock. No lock service can prevent such a late write. There are two remedies. First, pass [Hold.Token] with each write, and let the
 // resource refuse any token that is lower than the highest token it has seen. Second, keep the data in the store of the lock and use a
-// guarded write, which takes effect only while the lock is held. The guarded writes are zklock.Multi, etcdlock.Txn, pglock.Tx and
-// redislock.Eval. Their [Guard] is a hold, or the locks of [AcquireAll]. If late writes do no harm, you need neither remedy.
+// guarded write, which takes effect only while the lock is held. The guarded writes are zklock.Multi, etcdlock.Txn, pglock.Tx,
+// mysqllock.Tx and redislock.Eval. Their [Guard] is a hold, or the locks of [AcquireAll]. If late writes do no harm, you need neither remedy.
 //
 // # More kinds of locks
 //

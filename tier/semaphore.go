@@ -18,8 +18,8 @@ import (
 // Caution: a semaphore is not reentrant; each Acquire takes more permits. If two goroutines hold permits and wait for more, they can
 // deadlock. Acquire all permits in one call.
 //
-// If enough permits are free, Acquire, TryAcquire and Release take one round trip each on etcd, PostgreSQL (in tables) and Redis. On
-// ZooKeeper, Acquire takes two round trips and Release takes one. TryAcquire there takes three, or one if too few permits are free. The
+// If enough permits are free, Acquire, TryAcquire and Release take one round trip each on etcd, PostgreSQL (in tables), MySQL and Redis.
+// On ZooKeeper, Acquire takes two round trips and Release takes one. TryAcquire there takes three, or one if too few permits are free. The
 // number of permits makes no difference. A local hand-off takes no round trip. On ZooKeeper the permits are shared with Curator's
 // semaphore. On the other stores, no semaphore of another library is compatible.
 //
@@ -159,8 +159,8 @@ func (s *Semaphore) Do(ctx context.Context, k int, f func(ctx context.Context) e
 // number. A waiter that wants more permits than the new number gets [ErrTooManyPermits]. If the number becomes larger, waiters are
 // admitted at once. After a reduction, [Semaphore.Contenders] may show the surplus holders as waiting until they release.
 //
-// etcd, PostgreSQL and Redis keep the number in a separate key or row, also while the semaphore is idle. ZooKeeper keeps the number in the
-// data of the path. The server deletes the path some time after the last use of the semaphore. Curator's clients do not read the number in
+// etcd, PostgreSQL, MySQL and Redis keep the number in a separate key or row, also while the semaphore is idle. ZooKeeper keeps the number
+// in the data of the path. The server deletes the path some time after the last use of the semaphore. Curator's clients do not read the number in
 // the store: they continue to use the number in their program.
 func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	switch {

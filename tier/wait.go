@@ -29,8 +29,8 @@ var (
 	ErrTooManyPermits = second.ErrTooManyPermits
 	// ErrUnknown means that the outcome of a guarded write is ambiguous: the answer was lost, or the context ended before the answer. If the
 	// context ended, the error also wraps its cause. The write may have taken effect, or may still take effect, but not after another process
-	// has acquired the lock. Read the data before you decide what to do. zklock.Multi, etcdlock.Txn, pglock.Tx and redislock.Eval return
-	// ErrUnknown. If a write was refused because the lock is lost, they return [ErrLost] instead. [Mutex.Break] and [Semaphore.Break] return
+	// has acquired the lock. Read the data before you decide what to do. zklock.Multi, etcdlock.Txn, pglock.Tx, mysqllock.Tx and redislock.Eval
+	// return ErrUnknown. If a write was refused because the lock is lost, they return [ErrLost] instead. [Mutex.Break] and [Semaphore.Break] return
 	// ErrUnknown if the contender may have been removed, or may still be removed.
 	ErrUnknown = second.ErrUnknown
 	// ErrUnavailable means that the store grants no lock at the moment. The store cannot be reached, refuses or does not answer a request, or
@@ -43,7 +43,7 @@ var (
 
 // A GracePeriodError means that the store grants no lock until the time in the field Until. The field Reason says why. A server that was
 // started or promoted may have forgotten locks. Therefore it grants no lock until the longest lease of such a lock has ended. Locks that
-// the server has not forgotten stay held. PostgreSQL and Redis have grace periods; ZooKeeper and etcd need none.
+// the server has not forgotten stay held. PostgreSQL, MySQL and Redis have grace periods; ZooKeeper and etcd need none.
 //
 // Get it with errors.As, as a *GracePeriodError, from an error of TryAcquire, of [Registry.Err] or of a wait. The error of TryAcquire also
 // wraps [ErrLocked]. A [*WaitError] also has it as a field.
@@ -272,7 +272,7 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 type Contender struct {
 	ID    string    // name of the queue entry, such as the name of the node in ZooKeeper
 	Token int64     // fencing token of the contender as the holder
-	Since time.Time // when the process queued, by the server's clock in ZooKeeper and PostgreSQL, elsewhere by the process's clock
+	Since time.Time // when the process queued, by the server's clock in ZooKeeper, PostgreSQL and MySQL, elsewhere by the process's clock
 
 	// HeldSince is the start of the current hold, if this process holds the lock. Otherwise it is zero, because only the holder knows the
 	// start. Since is not the start of a hold: a process stays in the queue while it hands the lock off among its goroutines.
