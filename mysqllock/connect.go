@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A conn is a connection that nobody else uses. It never goes back to the pool: its settings are ours, and somebody may be about
+// A conn is a connection for the locks alone. It never goes back to the pool: its settings are ours, and another process may be about
 // to end a statement on it.
 type conn struct {
 	*sql.Conn

@@ -46,8 +46,8 @@ func refusal(err error) uint16 {
 	return 0
 }
 
-// classify tells what became of a request that ended with err. A server that says why has rolled the transaction back, unless somebody
-// has ended the statement: that may have been after the commit.
+// classify returns the outcome of a request that ended with err. A server that gives a reason has rolled the transaction back. The
+// exception is a statement that was killed: that may have happened after the commit.
 func classify(err error) queue.Outcome {
 	switch {
 	case err == nil:

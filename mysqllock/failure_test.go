@@ -34,7 +34,7 @@ func connected(t *testing.T, addr string) *conn {
 
 const nowSQL = "UNIX_TIMESTAMP(SYSDATE(6)) * 1000000"
 
-// beatOf has a session of the test's own renewed, and returns whom it finds over.
+// beatOf renews a session of the test's own, and returns the contenders of a session that it finds over.
 func beatOf(t *testing.T, c *conn, session string, ttl time.Duration) (alive bool, quiet int64, stale string) {
 	t.Helper()
 	need.OK(t, c.row(soon(t), "CALL tierlock_beat(?, ?)", []any{session, ttl.Milliseconds()}, &alive, &quiet, &stale))
@@ -62,7 +62,7 @@ func enterOf(t *testing.T, c *conn, path, session string) (id string, token int6
 	return id, token
 }
 
-// A renewal that the server has begun in time counts, however long its commit takes. Nobody removes its contenders meanwhile.
+// A renewal that the server has begun in time counts, however long its commit takes. No process removes its contenders meanwhile.
 func TestSessionWithARenewalUnderWayIsNotOver(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
@@ -272,7 +272,7 @@ func TestServerWithoutAConnectionToSpareKeepsLocks(t *testing.T) {
 	}
 }
 
-// A transaction that is stuck has the queue. The server answers, and says what is in front. Renewals wait for nobody there.
+// A stuck transaction blocks a queue. The server refuses requests for that queue with the reason. Renewals do not wait for it.
 func TestTransactionThatIsStuckInAQueueIsToldOf(t *testing.T) {
 	t.Parallel()
 	p := begin(t, shared.Get(t).server.Addr(), 12*time.Second) // so that the server gives up first

@@ -15,9 +15,9 @@ import (
 // Tx runs f in a transaction, on a connection of the pool that the locks were made with. It commits the transaction if f returns nil
 // and all locks of guard, a [*tier.Hold] or a [*tier.Bundle], are still ours: an exact fence for data in the same database.
 //
-// The server looks for the locks and commits in one call. From the look until the commit is done, it gives the locks to nobody else.
-// Before, the transaction keeps nobody from getting them, however long it takes. When a lock is lost or its contender given up, the
-// connection is closed at once, and the server rolls back. F neither commits nor rolls back, and uses tx only until it returns.
+// The server checks the locks and commits in one call. It grants them to no other process from the check until the commit is done.
+// Before the check, the transaction keeps no process from getting the locks. When a lock is lost or its contender given up, the
+// connection is closed at once, and the server rolls back. F must not commit or roll back, and must not use tx after it has returned.
 //
 // The isolation of the transaction is READ COMMITTED. Tables of engines without transactions, and statements that commit by themselves,
 // such as CREATE TABLE, are not guarded.
@@ -42,7 +42,7 @@ func Tx(ctx context.Context, guard tier.Guard, f func(tx *sql.Tx) error) error {
 	return nil
 }
 
-// transact is [Tx] under contenders of which check has to say that the locks are ours.
+// transact is [Tx] under contenders; check returns an error if their locks are not held.
 func (s *store) transact(ctx context.Context, all []*queue.Contender, check func() error, f func(*sql.Tx) error) error {
 	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
 		return err

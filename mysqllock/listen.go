@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A listener waits at the server until there is news of the session, or for so long. A process whose news wakes nobody looks more often.
+// A listener waits at the server for news of its session, for a nap at most. It takes short naps if no other process can wake it.
 const (
 	nap      = 2 * time.Second
 	shortNap = 50 * time.Millisecond
@@ -50,9 +50,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sleepSQL waits unless there is news. Both are one statement: who wakes a listener ends this statement, after news of which one that
-// begins later knows. The listener waits for a lock of the server that the keeper has. SLEEP would not do: its waits and the ends of
-// them share one mutex of the server, and hold each other up for seconds.
+// sleepSQL waits unless there is news. It is one statement, so that no wake is missed: a wake comes after the commit of its news, and
+// either ends this statement or comes before it, which then sees the news. The listener waits for a lock of the server that the keeper
+// has. It does not use SLEEP: all sleeps of a server share one mutex, and delayed one another by seconds.
 const sleepSQL = `SELECT IS_USED_LOCK(?) = CONNECTION_ID(), IF((SELECT number FROM tierlock_news WHERE session = ?) > ?, 0, GET_LOCK(?, ?))`
 
 // hear sleeps and reads the news, until the connection is broken. The lock of the server with the name of the session is how others
@@ -75,7 +75,7 @@ func (s *store) hear(ctx context.Context, c *conn, session string) (heard bool, 
 			within = shortNap
 		}
 		begun := time.Now()
-		var got sql.NullBool // not valid in MySQL if somebody has woken it
+		var got sql.NullBool // in MySQL not valid after a wake
 		err := s.within(ctx, within+s.tier.Patience(), func(ctx context.Context) error {
 			var here bool
 			err := c.row(ctx, sleepSQL, []any{name, session, newest, name + bed, within.Seconds()}, &here, &got)
@@ -108,8 +108,8 @@ func (s *store) hear(ctx context.Context, c *conn, session string) (heard bool, 
 			pause(ctx, within-time.Since(begun))
 		case slept:
 			if late++; late == 3 {
-				s.tier.Logger().Warn("mysqllock: nobody can wake this process, so it asks for news 20 times a second; "+
-					"have all programs connect as the same user", "session", session)
+				s.tier.Logger().Warn("mysqllock: no other process can wake this one; it polls for news 20 times a second; "+
+					"connect all programs as the same user", "session", session)
 			}
 		}
 	}
@@ -195,7 +195,7 @@ func (s *store) due() []queue.Ref {
 	return s.following(func(f follower) bool { return stale[f.path] })
 }
 
-// following returns those who follow, of whom which is true.
+// following returns the followers for which the function returns true.
 func (s *store) following(which func(follower) bool) (refs []queue.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

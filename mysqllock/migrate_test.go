@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/waittest"
 )
 
-// later is this history with so many more versions, each of which changes the tables that processes use.
+// later is this history with more versions. Each changes the tables that processes use.
 func later(more int) history {
 	h := slices.Clone(versions)
 	for range more {

@@ -100,7 +100,7 @@ func (h history) upgrade(ctx context.Context, db *sql.DB) error {
 	return h.check(ctx, c.Conn)
 }
 
-// execute executes the statements of a version, of which an interrupted Migrate may have executed some, maybe of an earlier text.
+// execute executes the statements of a version. An interrupted Migrate may have executed some of them, or an earlier text of them.
 func execute(ctx context.Context, c *conn, version string) error {
 	_, statements, _ := strings.Cut(version, "DELIMITER //\n")
 	for statement := range strings.SplitSeq(statements, "\n//\n") {

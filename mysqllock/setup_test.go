@@ -149,8 +149,8 @@ func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return c, nil
 }
 
-// sever stops everything that is sent in either direction; nobody is told. heal breaks the old connections, and what was on the
-// way arrives.
+// sever silently stops everything that is sent in either direction. heal breaks the old connections, and delivers what was on the
+// way.
 func (w *wire) sever() (heal func()) {
 	w.network.Isolate(0)
 	return sync.OnceFunc(func() {

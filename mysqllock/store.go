@@ -262,7 +262,7 @@ func (s *store) hush(ms int64, sent time.Time) {
 	s.tier.InGracePeriod(time.Duration(ms)*time.Millisecond, sent, reason)
 }
 
-// grant completes how a contender stands that is first, or not. In a grace period nobody is given a lock.
+// grant completes the view of a contender that is first, or not. In a grace period no lock is granted.
 func (s *store) grant(v queue.View, first bool) queue.View {
 	q := s.tier.GracePeriod()
 	v.Has, v.InGracePeriod = first && q == nil, q != nil

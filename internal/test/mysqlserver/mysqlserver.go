@@ -1,6 +1,6 @@
 // Package mysqlserver runs private, real MariaDB or MySQL servers as child processes, for tests and demos.
 //
-// A server takes clients on the loopback, on a port that nobody else uses. It keeps its data in a temporary directory,
+// A server takes clients on the loopback, on a free port. It keeps its data in a temporary directory,
 // and ends with its Stop. On Linux the kernel also kills it when its parent dies in any other way. Unix only.
 package mysqlserver
 
@@ -241,7 +241,7 @@ func (p *program) template() (string, error) {
 	}
 	err = os.Rename(made, target)
 	if _, statErr := os.Stat(target); statErr == nil {
-		return target, nil // somebody else may have been faster
+		return target, nil // another process may have been faster
 	}
 	return "", err
 }

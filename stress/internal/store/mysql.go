@@ -116,7 +116,7 @@ func contendGetLock(db *sql.DB, path string) Contender {
 }
 
 // The lock table of Spring's JDBC registry, in short: who inserts the row, or replaces one that has expired, has the lock. Who finds
-// it taken looks again after 100 ms, as Spring does unless it is told otherwise.
+// it taken looks again after 100 ms, as Spring does by default.
 const (
 	tableIdle  = 100 * time.Millisecond
 	tableLease = 10 * time.Second
@@ -126,7 +126,7 @@ func contendTable(db *sql.DB, path string) Contender {
 	return func(ctx context.Context, _ int64) (Hold, error) {
 		me := rand.Int64()
 		for {
-			// Not bounded by ctx: nobody would know what a statement that was given up has done.
+			// Not bounded by ctx: the effect of a statement that was given up would be unknown.
 			result, err := db.Exec(`INSERT INTO stress_lock VALUES (?, ?, UTC_TIMESTAMP(6) + INTERVAL ? SECOND) ON DUPLICATE KEY UPDATE
 				owner = IF(expires < UTC_TIMESTAMP(6), VALUES(owner), owner), expires = IF(owner = VALUES(owner), VALUES(expires), expires)`,
 				path, me, int(tableLease.Seconds()))

@@ -76,7 +76,7 @@ func TestCommand(t *testing.T) {
 	})
 }
 
-// A database without the tables is told from a server that is missing. Migrate makes them.
+// The error for a database without the tables differs from that for a missing server. Migrate makes the tables.
 func TestMigrateMakesTheTables(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -95,7 +95,7 @@ func TestMigrateMakesTheTables(t *testing.T) {
 	}
 }
 
-// A user that lacks rights is told which. One that the server does not know has no server.
+// Doctor names a missing right. A user unknown to the server gets the same exit status as without a server.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
