@@ -5,6 +5,7 @@ go 1.26.0
 replace (
 	github.com/tierlock/tierlock => ../../
 	github.com/tierlock/tierlock/etcdlock => ../../etcdlock
+	github.com/tierlock/tierlock/mysqllock => ../../mysqllock
 	github.com/tierlock/tierlock/pglock => ../../pglock
 	github.com/tierlock/tierlock/redislock => ../../redislock
 	github.com/tierlock/tierlock/stress => ../
@@ -19,6 +20,7 @@ require (
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/anishathalye/porcupine v1.3.1 // indirect
 	github.com/bsm/redislock v0.9.4 // indirect
@@ -45,6 +47,7 @@ require (
 	github.com/go-openapi/swag/typeutils v0.27.1 // indirect
 	github.com/go-openapi/swag/yamlutils v0.27.1 // indirect
 	github.com/go-redsync/redsync/v4 v4.18.0 // indirect
+	github.com/go-sql-driver/mysql v1.10.1 // indirect
 	github.com/go-zookeeper/zk v1.0.4 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
@@ -63,6 +66,7 @@ require (
 	github.com/redis/rueidis v1.0.79 // indirect
 	github.com/tierlock/tierlock v0.0.0 // indirect
 	github.com/tierlock/tierlock/etcdlock v0.0.0 // indirect
+	github.com/tierlock/tierlock/mysqllock v0.0.0 // indirect
 	github.com/tierlock/tierlock/pglock v0.0.0 // indirect
 	github.com/tierlock/tierlock/redislock v0.0.0 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
