@@ -108,6 +108,10 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		a.Queue, err = s.list(ctx, prefixOf(c.Ref))
 	case queue.Ask:
 		err = s.ask(ctx, c.Path)
+	case queue.Save:
+		err = s.save(ctx, c)
+	case queue.Load:
+		a.Value, err = s.load(ctx, c.Path)
 	case queue.Resize:
 		err = s.resize(ctx, c.Ref)
 	default:
@@ -155,6 +159,8 @@ func outcomeOf(err error) queue.Outcome {
 		return queue.Locked
 	case errors.Is(err, errGone):
 		return queue.Gone
+	case errors.Is(err, errRaced):
+		return queue.Failed
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return queue.Expired
 	case errors.Is(err, rpctypes.ErrAuthOldRevision): // permissions have just changed: worth another try

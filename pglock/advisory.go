@@ -158,6 +158,12 @@ func (s *advisory) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		return s.list(ctx, advisoryKey(c.Path))
 	case queue.Ask:
 		return s.ask(ctx, advisoryKey(c.Path))
+	case queue.Save, queue.Load: // not the value of the lock in tables at that path, which another process may have
+		a, err := saveOrLoad(ctx, s.pool, c, c.Path+"\nadvisory", s.proof(c.Ref))
+		if err != nil {
+			a.Outcome, a.Err = classify(err), err
+		}
+		return a
 	case queue.Audit, queue.Drop, queue.Goodbye: // a contender goes with its connection
 		return queue.Answer{Outcome: queue.Done}
 	}

@@ -305,8 +305,8 @@ func (e *entry) revoke(token string) {
 }
 
 // proof has the arguments of tierlock.guard, with which it checks that a contender has the lock.
-func (s *advisory) proof(c *queue.Contender) string {
-	return fmt.Sprintf("%s, %d", advisoryKey(c.Ref().Path), c.Token())
+func (s *advisory) proof(r queue.Ref) string {
+	return fmt.Sprintf("%s, %d", advisoryKey(r.Path), r.Token)
 }
 
 // leave unlocks, or ends the wait. If its answer does not come, or the server did not have the lock as expected, the session ends. An entry

@@ -47,7 +47,7 @@ func Tx(ctx context.Context, guard tier.Guard, f func(tx pgx.Tx) error) error {
 // A guarded store is one with locks in tables, or with advisory locks.
 type guarded interface {
 	queue.Store
-	proof(*queue.Contender) string // what tierlock.guard knows by that a contender has the lock
+	proof(queue.Ref) string // what tierlock.guard knows by that a contender has the lock
 	transact(ctx context.Context, all []*queue.Contender, proofs []string, check func() error, f func(pgx.Tx) error) error
 }
 
@@ -55,7 +55,7 @@ type guarded interface {
 func transact(ctx context.Context, s guarded, all []*queue.Contender, check func() error, f func(pgx.Tx) error) error {
 	var proofs []string
 	for _, c := range all {
-		proofs = append(proofs, s.proof(c))
+		proofs = append(proofs, s.proof(c.Ref()))
 	}
 	return s.transact(ctx, all, proofs, check, f)
 }

@@ -42,8 +42,8 @@ func increment(ctx context.Context, table string) func(pgx.Tx) error {
 // proof returns the text by which the guard of a transaction recognizes a contender.
 func proof(c *queue.Contender) string {
 	return c.Store().(interface {
-		proof(c *queue.Contender) string
-	}).proof(c)
+		proof(queue.Ref) string
+	}).proof(c.Ref())
 }
 
 func TestTransactionIsCommittedWhileHeld(t *testing.T) {

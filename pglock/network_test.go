@@ -14,7 +14,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// advisoryWrites counts the requests of all processes that change who has or wants an advisory lock. They are the writes of that store.
+// advisoryWrites counts the requests of all processes that change who has or wants an advisory lock, or its value. They are the writes of
+// that store.
 var advisoryWrites atomic.Int64
 
 // A network carries the connections of one process. It can be cut, and can lose messages.
@@ -195,7 +196,7 @@ func (c *lane) up() {
 			return
 		}
 		c.request.Store(&request)
-		if request[0] == 'B' && containsAny(request, "\x00lock", "\x00leave", "\x00share\x00") {
+		if request[0] == 'B' && containsAny(request, "\x00lock", "\x00leave", "\x00share\x00") || containsAny(request, "tierlock.keep") {
 			advisoryWrites.Add(1)
 		}
 		if _, err := c.server.Write(request); err != nil {

@@ -151,6 +151,8 @@ func (s *store) request(ctx context.Context, conn *pgxpool.Conn, c queue.Command
 		a.Queue, err = s.list(ctx, conn, c.Path)
 	case queue.Ask:
 		_, err = conn.Exec(ctx, "SELECT tierlock.ask($1)", c.Path)
+	case queue.Save, queue.Load:
+		return saveOrLoad(ctx, conn, c, c.Path, s.proof(c.Ref))
 	case queue.Resize:
 		_, err = conn.Exec(ctx, "SELECT tierlock.resize($1, $2)", c.Path, c.Permits)
 	case queue.Goodbye:
@@ -166,7 +168,7 @@ func (s *store) request(ctx context.Context, conn *pgxpool.Conn, c queue.Command
 var removal = map[bool]queue.Removal{true: queue.Removed, false: queue.Missing}
 
 // proof returns the text by which tierlock.guard recognizes a contender that has the lock.
-func (s *store) proof(c *queue.Contender) string { return "'" + c.Ref().ID + "'" }
+func (s *store) proof(r queue.Ref) string { return "'" + r.ID + "'" }
 
 const leaveSQL = "SELECT tierlock.leave($1, $2)"
 

@@ -32,7 +32,7 @@ func TestAdvisoryTier(t *testing.T) {
 	}).Record(t, "PostgreSQL, advisory", "../docs/promises/postgres-advisory.md")
 }
 
-// countWrites counts each transaction that changes a queue.
+// countWrites counts each transaction that changes a queue or a value.
 const countWrites = `
 	CREATE TABLE writes (transaction xid8 PRIMARY KEY);
 	CREATE FUNCTION count_write() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -40,7 +40,8 @@ const countWrites = `
 		INSERT INTO public.writes VALUES (pg_current_xact_id()) ON CONFLICT DO NOTHING;
 		RETURN NULL;
 	END $$;
-	CREATE TRIGGER count AFTER INSERT OR UPDATE OR DELETE ON tierlock.contender FOR EACH ROW EXECUTE FUNCTION count_write();`
+	CREATE TRIGGER count AFTER INSERT OR UPDATE OR DELETE ON tierlock.contender FOR EACH ROW EXECUTE FUNCTION count_write();
+	CREATE TRIGGER count AFTER INSERT OR UPDATE OR DELETE ON tierlock.value FOR EACH ROW EXECUTE FUNCTION count_write();`
 
 // harness is the harness of a primary and standbys. At least one standby has each acknowledged write.
 func (f flavour) harness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {

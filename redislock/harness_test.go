@@ -152,7 +152,7 @@ func (w *wire) loses(kind string) bool {
 	return rule != nil && rule() || all != nil && kind != "" && kind != "beat" && all()
 }
 
-var operations = []string{"script", "enter", "try", "beat", "look", "leave", "share", "weigh", "ask", "list"}
+var operations = []string{"script", "enter", "try", "beat", "look", "leave", "share", "weigh", "ask", "list", "save", "load"}
 
 // A conn knows to which request the next answer belongs.
 type conn struct {

@@ -40,6 +40,9 @@ func keysOf(path string) []string {
 	return []string{path, tag + ownKeys[0], tag + ownKeys[1], tag + ownKeys[2]}
 }
 
+// valueOf returns the key of the value beside the lock at path.
+func valueOf(path string) string { return tagged(path) + ownKeys[3] }
+
 // at returns the path of a contender's queue. For permits it is a path that no lock can have.
 func at(c queue.Ref) string {
 	if c.Permits > 0 {
@@ -57,6 +60,6 @@ func tagged(path string) string {
 }
 
 // ownKeys are the suffixes of the keys that exist besides that of a lock itself.
-var ownKeys = []string{":tierlock:queue", ":tierlock:leases", ":tierlock:state"}
+var ownKeys = []string{":tierlock:queue", ":tierlock:leases", ":tierlock:state", ":tierlock:value"}
 
 const ofPermits = ":tierlock:permits"

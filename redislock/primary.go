@@ -194,6 +194,9 @@ func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Dur
 	}
 	if policy := config["maxmemory-policy"]; config["maxmemory"] != "0" && policy != "noeviction" {
 		s.tier.Logger().Warn("redislock: maxmemory-policy is not noeviction; the server may evict locks", "policy", policy)
+		if strings.HasPrefix(policy, "allkeys") { // else only keys that expire
+			s.evicting.Store(policy)
+		}
 	}
 	if cmp.Or(config["min-replicas-to-write"], config["min-slaves-to-write"], "0") == "0" {
 		if replicas := one.InfoMap(ctx, "replication").Item("Replication", "connected_slaves"); replicas != "0" && replicas != "" {

@@ -65,7 +65,7 @@ func (s *store) args(op string, c queue.Ref, more ...any) []any {
 // run runs an operation and returns the script's answer.
 func (s *store) run(ctx context.Context, op string, c queue.Ref, more ...any) ([]string, error) {
 	for {
-		words, err := lockScript.run(ctx, s.client, keysOf(at(c)), s.args(op, c, more...)...).StringSlice()
+		words, err := lockScript.run(ctx, s.client, append(keysOf(at(c)), valueOf(c.Path)), s.args(op, c, more...)...).StringSlice()
 		if err != nil || !introduced(words) {
 			return words, advise(err, patterns(c.Path)...)
 		}

@@ -1,7 +1,7 @@
 -- The state of one lock, or of the permits at its path, and all that is done to it.
 --
--- KEYS: the lock, its queue (contenders by token), their leases (by end), and its state. ARGV: what to
--- do, the lease and the grace period of the caller in microseconds, the contender; the primaries that the
+-- KEYS: the lock, its queue (contenders by token), their leases (by end), its state, and, for what may be about
+-- that, its value. ARGV: what to do, the lease and the grace period of the caller in microseconds, the contender; the primaries that the
 -- caller has met, each with for how long it grants nothing yet; how many permits there are, 0 for a lock;
 -- and what the operation takes.
 --
@@ -42,6 +42,13 @@ if op ~= 'list' then
 		end
 		return { 'stranger', id, int(age), heir }
 	end
+end
+
+-- A replica refuses the write, which changes nothing, and so does a primary that misses its replicas.
+if op == 'load' then
+	redis.call('PERSIST', KEYS[5])
+	local value = redis.call('HMGET', KEYS[5], 'token', 'saved', 'data')
+	return value[3] and value or {}
 end
 
 local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 'gap', 'free', 'of', 'kept',
@@ -431,6 +438,21 @@ elseif op == 'weigh' then
 		if has_some(me) then taken = taken - wants(me) + weight end
 		redis.call('HSET', state, 'w:' .. me, int(weight))
 		weights[me] = weight
+	end
+elseif op == 'save' then
+	local token, turn, data, kept = token_of(me), weight, description, old == 'keep'
+	if mine and token and token <= top then
+		local known = redis.call('HMGET', KEYS[5], 'token', 'turn')
+		if known[1] ~= int(token) or tonumber(known[2]) < turn then -- else this is late
+			redis.call('DEL', KEYS[5])
+			if kept or turn > 1 then -- before the first write of a holder, none of its writes can be late
+				redis.call('HSET', KEYS[5], 'token', int(token), 'turn', int(turn), 'saved', int(now))
+			end
+			if kept then redis.call('HSET', KEYS[5], 'data', data) end
+		end
+		result = {}
+	else
+		result = { 'gone' }
 	end
 elseif op == 'ask' then
 	if held and not mine then return { 'foreign' } end

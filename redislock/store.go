@@ -38,6 +38,8 @@ type store struct {
 	primaries sync.Map     // by replication id, those that were met, and until when they grant nothing, by the clock of the tier, or 0
 	declared  atomic.Bool  // that the server is new
 	writes    atomic.Int64 // guarded ones, how many there were
+	evicting  atomic.Value // the policy of a server that may evict values, a string
+	warned    sync.Once    // of that
 }
 
 // open returns a store over client and begins a session.
@@ -89,9 +91,11 @@ func (s *store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	case queue.Goodbye:
 		return s.goodbye(ctx, c.Among)
 	}
-	words, err := call(ctx, s, func(ctx context.Context) ([]string, error) {
-		return s.run(ctx, string(c.Op), c.Ref, c.Weight, s.describe(c), c.Old.ID)
-	})
+	more := []any{c.Weight, s.describe(c), c.Old.ID}
+	if c.Op == queue.Save {
+		more = s.valued(c)
+	}
+	words, err := call(ctx, s, func(ctx context.Context) ([]string, error) { return s.run(ctx, string(c.Op), c.Ref, more...) })
 	if err != nil {
 		return s.failed(err)
 	}
@@ -107,7 +111,11 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 	case c.Op == queue.Ask && len(words) == 1:
 		err = fmt.Errorf("the key belongs to another library, which does not read requests: %w", errors.ErrUnsupported)
 		return queue.Answer{Outcome: queue.Denied, Err: err}
-	case c.Op == queue.Ask, c.Op == queue.Resize:
+	case slices.Equal(words, []string{"gone"}):
+		return queue.Answer{Outcome: queue.Gone}
+	case c.Op == queue.Load && len(words) > 0:
+		a.Value, err = valueIn(words)
+	case c.Op == queue.Ask, c.Op == queue.Resize, c.Op == queue.Save, c.Op == queue.Load:
 	case c.Op == queue.Leave:
 		if !s.clustered() && slices.Equal(words, []string{"0"}) { // else the client may have repeated the request
 			a.Removed = queue.Missing
@@ -116,8 +124,6 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 		return queue.Answer{Outcome: queue.Locked, InGracePeriod: words[1] != "0"}
 	case slices.Equal(words, []string{"unsupported"}):
 		return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}
-	case slices.Equal(words, []string{"gone"}):
-		return queue.Answer{Outcome: queue.Gone}
 	case len(words) == 2 && words[0] == "permits":
 		permits, _ := strconv.Atoi(words[1])
 		err = fmt.Errorf("%w: there are %d, not %d", second.ErrTooManyPermits, permits, c.Permits)

@@ -35,6 +35,7 @@ type Server struct {
 	until    time.Time           // before which nothing is granted to those who do not have it
 	queues   map[string][]*place // in order
 	permits  map[string]int      // that were set, by path
+	values   map[string]value    // likewise
 	sessions map[string]*session
 }
 
@@ -57,6 +58,12 @@ type place struct {
 	gone             bool
 }
 
+// A value is beside a lock. It has no Data once it was removed by a holder that had saved it.
+type value struct {
+	second.Value
+	turn int64
+}
+
 type session struct {
 	name    string
 	process *Process
@@ -67,7 +74,7 @@ type session struct {
 func NewServer() *Server {
 	as := func(_ *Process, s queue.Store) queue.Store { return s }
 	return &Server{As: as, Logger: slog.New(slog.DiscardHandler), queues: make(map[string][]*place), permits: make(map[string]int),
-		sessions: make(map[string]*session)}
+		values: make(map[string]value), sessions: make(map[string]*session)}
 }
 
 // Script has f decide what becomes of each command from now on; nil lets all be.
@@ -260,7 +267,7 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	a := queue.Answer{Outcome: queue.Done}
 	x := s.sessions[c.Session]
 	c.Ref = at(c.Ref)
-	if x == nil && !slices.Contains([]queue.Op{queue.Open, queue.List, queue.Ask, queue.Resize}, c.Op) &&
+	if x == nil && !slices.Contains([]queue.Op{queue.Open, queue.List, queue.Ask, queue.Resize, queue.Load}, c.Op) &&
 		!(c.Op == queue.Leave && (s.OwnTTL || c.Session == "")) {
 		return queue.Answer{Outcome: queue.Expired, Err: errors.New("the server no longer knows it")}
 	}
@@ -310,12 +317,35 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	case queue.Resize:
 		s.permits[c.Path] = c.Permits
 		s.changeLocked(c.Path, func(q *place) { q.Of = c.Permits })
+	case queue.Save:
+		a.Outcome = s.saveLocked(c)
+	case queue.Load:
+		if v := s.values[c.Path].Value; v.Data != nil {
+			a.Value = &v
+		}
 	case queue.Look:
 	default:
 		return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}
 	}
 	a.View = s.standLocked(c.Ref)
 	return a
+}
+
+// saveLocked keeps a value of a contender that has the lock.
+func (s *Server) saveLocked(c queue.Command) queue.Outcome {
+	if !slices.ContainsFunc(s.queues[c.Path], func(p *place) bool { return p.ID == c.ID && p.view.Has }) {
+		return queue.Gone
+	}
+	switch known := s.values[c.Path]; {
+	case known.Token == c.Token && known.turn >= c.Turn: // this command is late
+		return queue.Done
+	case c.Data == nil && c.Turn == 1: // no earlier one of this contender can be late
+		delete(s.values, c.Path)
+	default:
+		s.values[c.Path] = value{second.Value{Data: c.Data, Token: c.Token, Saved: time.Now()}, c.Turn}
+	}
+	s.writes.Add(1)
+	return queue.Done
 }
 
 // changeLocked has f change contenders, or say that they are gone, and tells all.

@@ -131,6 +131,18 @@ func (l *claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 	return a.Queue, err
 }
 
+// Load takes one command.
+func (l *claim) Load(ctx context.Context) (second.Value, error) {
+	a, err := l.request(ctx, Load, "load the value of", l.ref())
+	if err == nil && a.Value == nil {
+		err = l.failure("load the value of", second.ErrNoValue)
+	}
+	if err != nil {
+		return second.Value{}, err
+	}
+	return *a.Value, nil
+}
+
 // Revoke asks the holders to release the lock. It does nothing if the lock is free.
 func (l *claim) Revoke(ctx context.Context) error {
 	_, err := l.request(ctx, Ask, "revoke", l.ref())

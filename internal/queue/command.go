@@ -61,6 +61,8 @@ type Command struct {
 	Linger  time.Duration // what it says of itself
 	Old     Ref           // the contender that an Enter removes, none if it has no ID
 	Among   []Ref
+	Data    []byte // of Save: what to keep, nil for nothing
+	Turn    int64  // of Save: its number among those of the contender
 }
 
 // An Op says what a command asks for. A store denies one that it does not know, with [errors.ErrUnsupported]. Whoever adds an Op finds
@@ -81,6 +83,8 @@ const (
 	Leave   Op = "leave"   // remove it; without a Session it may be that of any process
 	List    Op = "list"    // the queue
 	Ask     Op = "ask"     // ask those that have the lock to give it up
+	Save    Op = "save"    // keep Data beside the lock of the contender; Gone if it does not have the lock. One with a higher Turn may be there
+	Load    Op = "load"    // what was saved beside the lock
 	Resize  Op = "resize"  // there are as many permits at the path as the Ref says, from now on; those that have some keep them
 )
 
@@ -117,6 +121,7 @@ type Answer struct {
 	Doubt   bool
 	Present []Ref              // by Audit
 	Queue   []second.Contender // by List; of permits with Of, and with Permits those that have some
+	Value   *second.Value      // by Load, nil if nothing was saved
 }
 
 // refusal returns why a command has to be sent again, and nil if it need not be.

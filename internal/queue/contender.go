@@ -59,6 +59,7 @@ type Contender struct {
 
 	Turn     sync.Mutex     // of a guarded write, where a store has one of a contender after the other under way
 	pending  atomic.Int32   // guarded writes that may still take effect
+	saves    atomic.Int64   // how many there were
 	entered  chan struct{}  // closed once it has entered, or was refused
 	refusal  error          // valid then
 	spent    atomic.Bool    // given up

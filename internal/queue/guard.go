@@ -72,3 +72,36 @@ func Write(ctx context.Context, all []*Contender, check func() error, send func(
 func (c *Contender) Write(ctx context.Context, check func() error, send func() (Outcome, error)) error {
 	return Write(ctx, []*Contender{c}, check, send)
 }
+
+// Save repeats its command until the store has answered, as long as the contender has the lock. The store ignores a command that is
+// executed late, as it has one with a higher Turn by then.
+func (c *Contender) Save(ctx context.Context, check func() error, data []byte) error {
+	t, cmd := c.claim.tier, c.command(Save)
+	cmd.Data, cmd.Turn = data, c.saves.Add(1)
+	err := c.Write(ctx, check, func() (Outcome, error) {
+		ambiguous := false
+		a, err := t.repeat(c.tenure, func() Answer {
+			a := t.do(c.tenure, cmd)
+			ambiguous = ambiguous || a.Outcome == Unknown
+			return a
+		})
+		switch a.Outcome {
+		case Done:
+			return Done, nil
+		case Expired:
+			t.expire(c.session, a.Err)
+			err = c.Err()
+		case Gone:
+			loss := c.Missing()
+			err = cmp.Or(check(), loss)
+		}
+		if ambiguous { // the store may have executed an earlier one
+			return Unknown, err
+		}
+		return Failed, err
+	})
+	if err != nil {
+		return c.claim.failure("save the value of", err)
+	}
+	return nil
+}

@@ -81,6 +81,9 @@ type Claim interface {
 	// once the contender is removed, and [ErrReleased] if there is none. [ErrUnknown] means that the contender may have been removed, or
 	// may yet be; after any other error it was not. [errors.ErrUnsupported] means that the store cannot do it.
 	Break(ctx context.Context, token int64) error
+	// Load returns what was saved beside the lock last, and [ErrNoValue] if that is nothing. It sees every [Grant.Save] that has returned
+	// before it began, whichever server answers. While the store cannot be reached it blocks.
+	Load(ctx context.Context) (Value, error)
 	// Equal reports whether the contenders of both claims would be alike, so that an error
 	// that retrying cannot fix is one for both.
 	Equal(Claim) bool
@@ -114,6 +117,11 @@ type Grant interface {
 	// given up; the grant is then unchanged. Release and Requeue may be called before it returns. Share is not called concurrently with
 	// itself.
 	Share(ctx context.Context) error
+	// Save replaces the value beside the lock, or removes it if data is nil, as a guarded write: it takes effect only while this process has
+	// the grant. It sends nothing if check, which should include Err, returns an error. The store executes the writes of one grant in the
+	// order of the calls. An error that wraps [ErrUnknown] means that the write may have taken effect, or may yet, while the grant lasts.
+	// After any other error it has not. Save keeps data.
+	Save(ctx context.Context, check func() error, data []byte) error
 	// Idle reports whether all requests that were sent under the grant have been answered. A request without an answer may still take
 	// effect, even under the next holder of the grant.
 	Idle() bool

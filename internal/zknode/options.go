@@ -207,6 +207,8 @@ func checkComponents(path string) error {
 		return errors.New("the root cannot be a lock")
 	case path == "/zookeeper", strings.HasPrefix(path, "/zookeeper/"):
 		return errors.New("/zookeeper is reserved")
+	case path == values, strings.HasPrefix(path, values+"/"):
+		return errors.New(values + " is reserved for the values of locks")
 	}
 	for component := range strings.SplitSeq(path[1:], "/") {
 		switch component {

@@ -3,6 +3,7 @@ package zknode_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -209,7 +210,7 @@ func heartbeat(f *zktest.Frame) bool {
 	case "sync":
 		return f.Path == "/"
 	case "multi":
-		return f.First == "check"
+		return f.First == "check" && !strings.Contains(f.Path, "/_c_") // else it is a guarded write
 	}
 	return false
 }

@@ -425,7 +425,12 @@ func (c *claim) Revoke(ctx context.Context) error {
 	return nil
 }
 
+func (c *claim) Load(context.Context) (second.Value, error) { return second.Value{}, second.ErrNoValue }
+
 func (c *claim) Break(context.Context, int64) error { return errors.ErrUnsupported } // no scene breaks a lock
+
+// Save is for no scene.
+func (x *place) Save(context.Context, func() error, []byte) error { return errors.ErrUnsupported }
 
 func (x *place) Context() context.Context         { return x.life }
 func (x *place) Err() error                       { return x.ErrAt(0) }

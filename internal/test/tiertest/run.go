@@ -35,6 +35,7 @@ var groups = []group{
 	{"A lock can be taken away by the token of its holder", breakPromises},
 	{"A holder knows of its loss before its lease is over and before another process holds", lossPromises},
 	{"Tokens grow from grant to grant", tokenPromises},
+	{"A holder keeps a value beside the lock, which anybody can read", valuePromises},
 	{"A server that may have forgotten grants gives none until they are over", gracePeriodPromises},
 	{"Nothing is left of a call that was cancelled or lost a message, nor of a process that ended", leftPromises},
 	{"Release takes a third of the lease at most, and a cancelled call ends at once", boundPromises},

@@ -1,0 +1,42 @@
+-- What version 13 adds to the schema: a value beside each lock.
+
+CREATE OR REPLACE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 13';
+
+-- A row without data was removed by the holder that had saved it. It stays, because an earlier write of that holder may be executed late.
+CREATE TABLE tierlock.value (
+	path text COLLATE "C" PRIMARY KEY,
+	token bigint NOT NULL,
+	turn bigint NOT NULL, -- of the write, among those of its holder
+	saved timestamptz NOT NULL,
+	data bytea
+);
+
+-- keep writes a value, in a transaction with a guard, unless a later write of the same holder was executed.
+CREATE FUNCTION tierlock.keep(place text, holder bigint, nth bigint, content bytea) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF content IS NULL AND nth = 1 THEN
+		DELETE FROM tierlock.value WHERE path = place AND (token <> holder OR turn <= nth);
+	ELSE
+		INSERT INTO tierlock.value AS v VALUES (place, holder, nth, clock_timestamp(), content) ON CONFLICT (path)
+			DO UPDATE SET token = holder, turn = nth, saved = clock_timestamp(), data = content WHERE v.token <> holder OR v.turn < nth;
+	END IF;
+END $$;
+
+-- load writes to the log, so that a standby refuses it, and a former primary waits for a standby that it has lost.
+CREATE FUNCTION tierlock.load(place text) RETURNS SETOF tierlock.value LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM tierlock.durably(), pg_logical_emit_message(true, 'tierlock', 'load');
+	RETURN QUERY SELECT * FROM tierlock.value WHERE path = place AND data IS NOT NULL;
+END $$;
+
+-- Roles that may use the locks may use their values.
+DO $$
+DECLARE
+	role text;
+BEGIN
+	FOR role IN SELECT DISTINCT CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END FROM pg_class c, aclexplode(c.relacl) a
+		WHERE c.oid = 'tierlock.contender'::regclass AND a.privilege_type = 'UPDATE' AND a.grantee <> c.relowner
+	LOOP
+		EXECUTE 'GRANT SELECT, INSERT, UPDATE, DELETE ON tierlock.value TO ' || role;
+	END LOOP;
+END $$;

@@ -1,0 +1,75 @@
+package tier
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+)
+
+// MaxValue is how many bytes [Hold.Save] accepts.
+const MaxValue = 16 << 10
+
+// A Value is what [Hold.Save] saved beside a lock.
+type Value struct {
+	Data  []byte
+	Token int64     // of the hold that saved it
+	Saved time.Time // by the clock of the store; by that of the writer on etcd
+}
+
+// ErrNoValue means that no value is saved beside the lock.
+var ErrNoValue = second.ErrNoValue
+
+// errReads means that the hold is one to read.
+var errReads = errors.New("a read hold cannot save")
+
+// Save writes up to 16 KiB of data beside the lock, in place of the value that is there. It is a guarded write: it takes effect only while
+// this hold's lock is held. The value belongs to the path of the lock, outlives the hold and the process, and stays until another Save or
+// [Hold.Forget]. A Mutex and a RWMutex of one path share it. Use it for a checkpoint, a counter, or what a leader publishes.
+//
+// Save takes one round trip, or two for the first value on ZooKeeper. It repeats a write whose answer was lost, until the store answers,
+// ctx ends, or the lock is lost. The writes of one hold take effect in the order of the calls.
+//
+// The value is unchanged if the error wraps [ErrLost] or [ErrReleased], is a refusal by the store such as a missing permission, or says
+// that ctx had ended before, that data is longer than [MaxValue], or that the hold is a read hold. If the error wraps [ErrUnknown], the
+// outcome is ambiguous: ctx ended, or the lock was lost, before an answer came. The write may still take effect, but not after another
+// process has acquired the lock. [Mutex.Load] tells.
+//
+// Caution: a failover that loses writes may lose the newest value, as with any data in that store. See docs/stores.md.
+func (h *Hold) Save(ctx context.Context, data []byte) error {
+	if len(data) > MaxValue {
+		return fmt.Errorf("tier: save the value of %s: %d bytes are more than %d", h.Path(), len(data), MaxValue)
+	}
+	return h.save(ctx, append([]byte{}, data...)) // not nil; it may be sent after the return
+}
+
+// Forget removes the value beside the lock. It is a guarded write with the same errors as [Hold.Save]. Removing a value that is not there
+// is no error.
+func (h *Hold) Forget(ctx context.Context) error { return h.save(ctx, nil) }
+
+func (h *Hold) save(ctx context.Context, data []byte) error {
+	switch {
+	case h == nil:
+		return ErrReleased
+	case h.shared:
+		return fmt.Errorf("tier: save the value of %s: %w", h.Path(), errReads)
+	}
+	return h.own.grant.Save(ctx, h.Err, data)
+}
+
+// Load returns the newest value that [Hold.Save] saved beside the lock, with the token of the hold that saved it. It needs no hold. If
+// nothing is saved, the error wraps [ErrNoValue].
+//
+// Load is linearizable: it returns the result of every Save that ended before Load began, whichever server answers. On ZooKeeper and
+// PostgreSQL that takes a write of the log. Load blocks while the store cannot be reached until ctx ends; the error then wraps the cause
+// of ctx.
+func (m *Mutex) Load(ctx context.Context) (Value, error) {
+	if m.invalid != nil {
+		return Value{}, m.invalid
+	}
+	v, err := m.claim.Load(ctx)
+	return Value{bytes.Clone(v.Data), v.Token, v.Saved}, err
+}
