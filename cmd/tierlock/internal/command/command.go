@@ -36,6 +36,7 @@ func (in *invocation) subcommands() []*subcommand {
 		lsSubcommand(),
 		whoSubcommand(),
 		watchSubcommand(),
+		valueSubcommand(),
 		revokeSubcommand(),
 		breakSubcommand(),
 		permitsSubcommand(),

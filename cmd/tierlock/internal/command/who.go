@@ -17,7 +17,8 @@ func whoSubcommand() *subcommand {
 		about: "show the holder of a lock and its queue",
 		help: `Shows the holder of the lock at PATH and the processes that wait, with host, process ID and label. A
 process is one entry, however many of its goroutines hold the lock or wait. Of a semaphore it shows
-which processes have permits, how many, and which wait.
+which processes have permits, how many, and which wait. If a program saved a value beside the lock, it
+shows the size and the age; tierlock value prints the content.
 
   tierlock who /jobs/report
 
@@ -37,11 +38,20 @@ func runWho(ctx context.Context, in *invocation) error {
 	}
 	return in.look(ctx, func(ctx context.Context, locks *Locks) error {
 		q, err := locks.Desk.Look(ctx, path)
+		if err != nil {
+			return err
+		}
+		v, err := valueAt(ctx, locks, path)
 		switch {
 		case err != nil:
 			return err
 		case in.output == "json":
-			return writeJSON(in.stdout, q, "  ")
+			return writeJSON(in.stdout, struct {
+				*inspect.Queue
+				Value *value `json:"value,omitempty"`
+			}{q, v}, "  ")
+		case v != nil:
+			defer v.write(in.stdout)
 		}
 		return in.writeQueue(q)
 	})

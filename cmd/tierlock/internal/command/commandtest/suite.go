@@ -57,6 +57,7 @@ func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 		{"holders are asked", holdersAreAsked, false, false},
 		{"locks are broken", locksAreBroken, false, false},
 		{"permits are broken", permitsAreBroken, false, false},
+		{"values are seen", valuesAreSeen, false, false},
 		{"wrong command lines", wrongCommandLines, false, false},
 		{"output that cannot be written", outputCannotBeWritten, false, false},
 		{"without a server", withoutAServer, false, false},
@@ -497,6 +498,25 @@ func locksAreBroken(t *testing.T, s Site) {
 		t.Error("the command got TERM")
 	}
 	s.start(t, Under("-n", "/broken", "true")...).Exits(0)
+}
+
+func valuesAreSeen(t *testing.T, s Site) {
+	s.want(t, "value /valued", 1, "no value is saved beside /valued")
+	hold := s.acquire(t, "/valued", "billing")
+	if err := hold.Save(t.Context(), []byte("page 7\n")); err != nil {
+		t.Fatal(err)
+	}
+	if said := s.want(t, "value /valued", 0); said != "page 7\n" {
+		t.Errorf("value: %q", said)
+	}
+	s.want(t, "value /valued -o json", 0, `"size": 7,\s+"token": \d+`, `"data": "cGFnZSA3Cg=="`)
+	s.want(t, "who /valued", 0, "value: 7 bytes, saved .* ago with token "+fmt.Sprint(hold.Token()))
+	s.want(t, "who /valued -o json", 0, `"value": {\s+"size": 7,`)
+	if err := hold.Forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, "value /valued -o json", 1, "no value")
+	hold.Release()
 }
 
 // Permits are taken away from the process that has taken them with the token, and go to those that wait.
