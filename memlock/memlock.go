@@ -36,7 +36,7 @@
 // # What is promised
 //
 // memlock keeps every promise of package tier while the program runs. The locks end with the program, and do not exclude other programs.
-// There are no guarded writes.
+// Hold.Save is the only guarded write.
 package memlock
 
 import (
