@@ -118,12 +118,13 @@ test: server etcd-server redis-server postgresql-server mariadb-server prometheu
 		run others $(RACE) -skip '$(SEARCHES)' $(LONGEST) $(PACKAGES) && \
 		cat "$$dir"/*.json | $(GOTESTSUM) tool slowest --num 20 && exit $$status
 
-# What starts servers again on ZooKeeper 3.9, etcd 3.4 and Valkey 8, where Debian 13 and 12 can be reached. It is the servers that are
-# other: without the race detector.
+# What starts servers again on ZooKeeper 3.9, etcd 3.4, Valkey 8 and MySQL, where Debian 13, 12 and unstable can be reached. It is the
+# servers that are other: without the race detector.
 compat: server
 	@home=$$(scripts/get-zookeeper-3.9.sh) && etcd=$$(scripts/get-etcd-3.4.sh) && valkey=$$(scripts/get-valkey.sh) && \
-		echo "ZOOKEEPER_HOME=$$home ETCD=$$etcd REDIS_SERVER=$$valkey" && \
-		ZOOKEEPER_HOME=$$home ETCD=$$etcd REDIS_SERVER=$$valkey TIERLOCK_REQUIRE_SERVER=1 go test -shuffle=on -timeout 15m $(STARTERS)
+		mysql=$$(scripts/get-mysql.sh) && export ZOOKEEPER_HOME=$$home ETCD=$$etcd REDIS_SERVER=$$valkey MARIADB_HOME=$$mysql && \
+		env | grep -E "^(ZOOKEEPER_HOME|ETCD|REDIS_SERVER|MARIADB_HOME)=" && \
+		TIERLOCK_REQUIRE_SERVER=1 go test -shuffle=on -timeout 15m $(STARTERS)
 
 # What is on top of ZooKeeper's client library, with the newest commit of that, in a copy of what is committed.
 library: server

@@ -74,7 +74,7 @@ func (h history) upgrade(ctx context.Context, db *sql.DB) error {
 	}
 	defer c.discard()
 	var alone sql.NullInt64
-	const enter = "SELECT GET_LOCK(CONCAT('tierlock migrate ', LEFT(MD5(DATABASE()), 16)), 60)"
+	const enter = "SELECT GET_LOCK(CONCAT('tierlock migrate ', LEFT(SHA2(DATABASE(), 256), 16)), 60)"
 	switch err := c.QueryRowContext(ctx, enter).Scan(&alone); {
 	case err != nil:
 		return err

@@ -186,7 +186,7 @@ func (p *program) Command() (*exec.Cmd, error) {
 		"--sync-binlog=1", "--init-file=" + filepath.Join(p.dir, "init.sql"),
 	}
 	if p.mysql {
-		args = append(args, "--mysqlx=OFF", smallLog)
+		args = append(args, "--mysqlx=OFF", "--secure-file-priv=NULL", smallLog)
 	} else {
 		args = append(args, "--plugin-dir="+filepath.Join(p.home, "usr/lib/mysql/plugin"), "--performance-schema=off",
 			"--innodb-log-file-size=16M")

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Prints the path of a MySQL, Debian unstable's, for $MARIADB_HOME; fetches it into the cache if it is not there.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+# Root's cache has to be open to the user who runs the server.
+[ "$(id -u)" -ne 0 ] || export XDG_CACHE_HOME=/var/cache
+. ./debian.sh
+
+# MySQL comes with all its libraries and their loader: this machine's may be older.
+fetch() {
+	unpack sid mysql-server-core mysql-client-core # says which libraries they need
+	needed=$(private_apt install --print-uris --no-install-recommends mysql-server-core mysql-client-core |
+		sed -n "s|^'[^']*' \([^_]*\)_.*|\1|p" | grep -e '^lib' -e '^zlib' | grep -v -e perl -e '^libc-gconv')
+	unpack sid $needed
+	mkdir -p "$work/got/usr"/{sbin,bin,lib,share}
+	find "$work/usr/lib" -name '*.so*' -not -path '*/ossl-modules/*' -exec cp -P -t "$work/got/usr/lib" {} +
+	cp -r "$work"/usr/share/mysql* "$work/got/usr/share"
+	for program in sbin/mysqld bin/mysql; do
+		cp "$work/usr/$program" "$work/got/usr/lib/${program#*/}"
+		cat >"$work/got/usr/$program" <<-END
+			#!/bin/bash
+			lib=\$(dirname "\$0")/../lib
+			exec "\$lib"/ld-linux*.so.? --argv0 "\$0" --library-path "\$lib" "\$lib/${program#*/}" "\$@"
+		END
+		chmod +x "$work/got/usr/$program"
+	done
+	chmod -R go+rX "$work/got"
+	"$work/got/usr/sbin/mysqld" --version
+}
+
+cached MySQL mysql
+echo "$target"
