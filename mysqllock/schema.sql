@@ -42,6 +42,16 @@ CREATE TABLE tierlock_semaphore (
 	permits BIGINT NOT NULL
 ) ENGINE = InnoDB
 //
+-- What the holders of a lock keep beside it. A row without data was removed by the holder that had saved it. It stays, because an earlier
+-- write of that holder may be executed late.
+CREATE TABLE tierlock_value (
+	path VARBINARY(1056) PRIMARY KEY,
+	token BIGINT NOT NULL,
+	turn BIGINT NOT NULL, -- of the write, among those of its holder
+	saved BIGINT NOT NULL,
+	data BLOB
+) ENGINE = InnoDB
+//
 -- Each path has one of these rows. Who changes a queue locks its row until the end of the transaction, and draws tokens
 -- from it. So tokens of one path become visible in their order, and no row is left behind by a path.
 CREATE TABLE tierlock_slot (
@@ -437,6 +447,44 @@ l: BEGIN
 	SELECT TRUE AS committed, good;
 END
 //
+-- save writes a value if its writer has the lock, unless a later write of the same holder was executed. It reports whether the writer has
+-- the lock. As in commit, the contender cannot be deleted until then.
+CREATE PROCEDURE tierlock_save(queue VARBINARY(1056), me VARBINARY(64), holder BIGINT, nth BIGINT, content BLOB) SQL SECURITY INVOKER
+BEGIN
+	DECLARE quiet BIGINT;
+	DECLARE has BOOLEAN;
+	DECLARE moment BIGINT DEFAULT UNIX_TIMESTAMP(SYSDATE(6)) * 1000000;
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	CALL tierlock_note(0, quiet);
+	SET has = (SELECT MAX(token) FROM tierlock_contender WHERE id = me AND token = holder LOCK IN SHARE MODE) IS NOT NULL;
+	IF has AND content IS NULL AND nth = 1 THEN
+		DELETE FROM tierlock_value WHERE path = queue AND (token <> holder OR turn <= nth);
+	ELSEIF has THEN -- the assignments are made from left to right
+		INSERT INTO tierlock_value VALUES (queue, holder, nth, moment, content) ON DUPLICATE KEY UPDATE
+			data = IF(token <> holder OR turn < nth, content, data), saved = IF(token <> holder OR turn < nth, moment, saved),
+			turn = IF(token <> holder OR turn < nth, nth, turn), token = holder;
+	END IF;
+	COMMIT;
+	SELECT has;
+END
+//
+-- load returns the value beside a lock. It draws a token, so that it is a write: a replica refuses it, and a former primary that waits for
+-- its replicas waits for them here, too.
+CREATE PROCEDURE tierlock_load(queue VARBINARY(1056)) SQL SECURITY INVOKER
+BEGIN
+	DECLARE quiet, holder, moment BIGINT;
+	DECLARE content BLOB;
+	DECLARE CONTINUE HANDLER FOR NOT FOUND SET holder = NULL;
+	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+	START TRANSACTION;
+	CALL tierlock_note(0, quiet);
+	UPDATE tierlock_slot SET newest = newest + 1 WHERE slot = CRC32(queue) & 4095;
+	SELECT token, saved, data INTO holder, moment, content FROM tierlock_value WHERE path = queue AND data IS NOT NULL;
+	COMMIT;
+	SELECT holder, moment, content;
+END
+//
 -- check fails unless the user has all rights that locks need. It changes nothing. It says which server and which run of it this is.
 CREATE PROCEDURE tierlock_check() SQL SECURITY INVOKER
 BEGIN
@@ -446,15 +494,18 @@ BEGIN
 	INSERT INTO tierlock_news SELECT * FROM tierlock_news WHERE session = '';
 	INSERT INTO tierlock_contender SELECT * FROM tierlock_contender WHERE path = '';
 	INSERT INTO tierlock_semaphore SELECT * FROM tierlock_semaphore WHERE path = '';
+	INSERT INTO tierlock_value SELECT * FROM tierlock_value WHERE path = '';
 	UPDATE tierlock_session SET expires = 0 WHERE id = '';
 	UPDATE tierlock_news SET number = 0 WHERE session = '';
 	UPDATE tierlock_contender SET asked = TRUE WHERE path = '';
 	UPDATE tierlock_semaphore SET permits = 0 WHERE path = '';
+	UPDATE tierlock_value SET turn = 0 WHERE path = '';
 	UPDATE tierlock_slot SET newest = 0 WHERE slot = -1;
 	UPDATE tierlock_state SET since = 0 WHERE single = FALSE;
 	DELETE FROM tierlock_session WHERE id = '';
 	DELETE FROM tierlock_news WHERE session = '';
 	DELETE FROM tierlock_contender WHERE path = '';
+	DELETE FROM tierlock_value WHERE path = '';
 	COMMIT;
 	SELECT @tierlock_life;
 END

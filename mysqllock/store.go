@@ -190,6 +190,14 @@ func (s *store) onConnection(ctx context.Context, conn *conn, c queue.Command, a
 		a.Queue, err = s.list(ctx, conn, c.Path)
 	case queue.Ask:
 		err = conn.exec(ctx, "CALL tierlock_ask(?)", c.Path)
+	case queue.Save:
+		var has bool
+		err = conn.row(ctx, "CALL tierlock_save(?, ?, ?, ?, ?)", []any{c.Path, c.ID, c.Token, c.Turn, c.Data}, &has)
+		if !has {
+			a.Outcome = queue.Gone
+		}
+	case queue.Load:
+		a.Value, err = load(ctx, conn, c.Path)
 	case queue.Resize:
 		err = conn.exec(ctx, "CALL tierlock_resize(?, ?)", c.Path, c.Permits)
 	case queue.Goodbye:
@@ -200,6 +208,16 @@ func (s *store) onConnection(ctx context.Context, conn *conn, c queue.Command, a
 		a.Outcome, a.Err = queue.Denied, errors.ErrUnsupported
 	}
 	return err
+}
+
+// load returns the value beside a lock, nil if there is none.
+func load(ctx context.Context, conn *conn, path string) (*second.Value, error) {
+	var token, saved sql.NullInt64
+	var data []byte
+	if err := conn.row(ctx, "CALL tierlock_load(?)", []any{path}, &token, &saved, &data); err != nil || !token.Valid {
+		return nil, err
+	}
+	return &second.Value{Data: data, Token: token.Int64, Saved: time.UnixMicro(saved.Int64)}, nil
 }
 
 var removal = map[bool]queue.Removal{true: queue.Removed, false: queue.Missing}

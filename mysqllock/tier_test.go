@@ -26,7 +26,7 @@ func TestTier(t *testing.T) {
 	}).Record(t, "MySQL", "../docs/promises/mysql.md")
 }
 
-// countWrites notes each transaction that changes a queue: those of one connection differ by how many it has committed before,
+// countWrites notes each transaction that changes a queue or a value: those of one connection differ by how many it has committed before,
 // and connections with one number by the run of the server.
 func countWrites() []string {
 	sql := []string{"CREATE TABLE writes (life VARBINARY(255), connection BIGINT, commits BIGINT, " +
@@ -35,9 +35,11 @@ func countWrites() []string {
 	if mysqlserver.IsMySQL() {
 		status = "performance_schema.session_status"
 	}
-	for _, what := range []string{"INSERT", "UPDATE", "DELETE"} {
-		sql = append(sql, "CREATE TRIGGER count_"+what+" AFTER "+what+" ON tierlock_contender FOR EACH ROW INSERT IGNORE INTO writes "+
-			"SELECT COALESCE(@tierlock_life, ''), CONNECTION_ID(), VARIABLE_VALUE FROM "+status+" WHERE VARIABLE_NAME = 'Com_commit'")
+	for _, table := range []string{"tierlock_contender", "tierlock_value"} {
+		for _, what := range []string{"INSERT", "UPDATE", "DELETE"} {
+			sql = append(sql, "CREATE TRIGGER "+what+"_"+table+" AFTER "+what+" ON "+table+" FOR EACH ROW INSERT IGNORE INTO writes "+
+				"SELECT COALESCE(@tierlock_life, ''), CONNECTION_ID(), VARIABLE_VALUE FROM "+status+" WHERE VARIABLE_NAME = 'Com_commit'")
+		}
 	}
 	return sql
 }
