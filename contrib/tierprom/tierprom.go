@@ -8,7 +8,9 @@
 //	prometheus.MustRegister(metrics)
 //
 // The label "path" is one of the patterns of [WithPaths], or "other" for paths without a match. The number of series therefore does not
-// grow with the number of locks. These are the metrics. Metrics whose names end in _seconds are histograms.
+// grow with the number of locks.
+//
+// These are the metrics. Metrics whose names end in _seconds are histograms.
 //
 //	tierlock_wait_seconds{path,from}    completed waits; from is found (uncontended), hand-over (from another process), hand-off (from
 //	                                    another goroutine of this process), resumption (idle and kept here), join (with other
@@ -18,24 +20,26 @@
 //	tierlock_permits{path}              permits of semaphores that are held
 //	tierlock_losses_total{path,cause}   lost holds, and permits of one call; cause is lease, session, deletion, close or other
 //	tierlock_held_locks{path}           locks held now: 1 for the path of an election if this process leads
-//	tierlock_oldest_hold_seconds{path}  age of the oldest present hold
-//	tierlock_oldest_wait_seconds{path}  age of the oldest present wait of more than a second
+//	tierlock_oldest_hold_seconds{path}  age of the oldest current hold
+//	tierlock_oldest_wait_seconds{path}  age of the oldest current wait of more than a second
 //	tierlock_slots_total{path,outcome}  slots of the adapters' jobs; outcome is run, skipped (another process has the lock) or failed
 //	tierlock_connected                  1 while there is a connection and a session; absent with package dropin
 //	tierlock_grace_period               1 during a grace period of the store
 //	tierlock_sessions_expired_total
 //	tierlock_holds, _lingering, _waiters, _permit_waiters
-//	tierlock_give_up_seconds            time of a transfer: from a release that gives a lock back to the store to its answer; a
-//	                                    summary without quantiles. With 19 times as much, WithHandOff keeps a lock in use for 95 %
+//	tierlock_give_up_seconds            duration of a release to the store, which is the time of a transfer; a summary without
+//	                                    quantiles. A WithHandOff of 19 times this keeps a lock in use for 95 % of the time
 //	tierlock_groups_total               requests that combined commands about several locks (ZooKeeper)
 //	tierlock_grouped_commands_total     commands in these
 //	tierlock_held_seconds_total, tierlock_waited_seconds_total
-//	                                    sums, including present holds and waits
+//	                                    sums, including current holds and waits
 //
 // docs/alerts.yaml has alert rules for these metrics, and docs/grafana.json has a dashboard.
 //
 // The counters of losses, slots, long waits and failed waits are exported as 0 from the start, so that increase() includes the first
-// event. Events before the first scrape are not included. This query returns the three patterns with the longest waits:
+// event. Events before the first scrape are not included.
+//
+// This query returns the three patterns with the longest waits:
 //
 //	topk(3, sum by (path) (rate(tierlock_wait_seconds_sum[5m])))
 package tierprom
