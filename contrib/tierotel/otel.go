@@ -7,6 +7,7 @@
 //	registration, err := telemetry.Register(locks)
 //
 // # Spans
+//
 // Each acquisition that waited or failed creates a span "tierlock wait", and each hold creates a span "tierlock hold". These spans are
 // children of the span in the context of Acquire. A span is created when its wait or hold has ended. Therefore a hold that is never
 // released has no span. Attributes are tierlock.path, tierlock.token and tierlock.source (see [tier.Source]). The permits of one Acquire
@@ -15,25 +16,25 @@
 //
 // # Metrics
 //
-//	tierlock.wait.duration  histogram, s   of acquisitions that got the lock (tierlock.source), and of those that failed (error.type)
-//	tierlock.hold.duration  histogram, s   of holds that were released, of locks only
-//	tierlock.losses         counter        of holds, and permits of one Acquire, that were lost, at once, by tierlock.cause
-//	tierlock.failures       counter        of failed acquisitions, by error.type: timeout, canceled, closed, lost or other
-//	tierlock.slots          counter        slots of jobs, by tierlock.outcome: run, skipped (as another process runs it), failed
+//	tierlock.wait.duration  histogram, s   waits of successful (tierlock.source) and failed (error.type) acquisitions
+//	tierlock.hold.duration  histogram, s   released holds of locks, without semaphores
+//	tierlock.losses         counter        lost holds, and lost permits of one Acquire, counted at the loss, by tierlock.cause
+//	tierlock.failures       counter        failed acquisitions, by error.type: timeout, canceled, closed, lost or other
+//	tierlock.slots          counter        slots of jobs, by tierlock.outcome: run, skipped (another process runs the slot), failed
 //	tierlock.permits        updowncounter  permits of semaphores held now
 //	tierlock.held_locks     gauge          locks held now: 1 for the path of an election if this process leads
-//	tierlock.oldest_hold    gauge, s       the age of the oldest present hold
-//	tierlock.oldest_wait    gauge, s       the age of the oldest present wait of more than a second
+//	tierlock.oldest_hold    gauge, s       the age of the oldest current hold
+//	tierlock.oldest_wait    gauge, s       the age of the oldest current wait of more than a second
 //	tierlock.grace_period   gauge          1 during a grace period of the store, else 0
 //	tierlock.connected      gauge          1 while there is a connection to the store, else 0
 //	tierlock.holds          gauge          locks held now
 //	tierlock.waiters        gauge          goroutines that wait now
 //	tierlock.permit_waiters gauge          goroutines that wait for permits now
-//	tierlock.acquisitions   counter        of locks, by tierlock.source
+//	tierlock.acquisitions   counter        acquired locks, by tierlock.source
 //	tierlock.give_ups       counter        releases that gave a lock back to the store
-//	tierlock.give_up.time   counter, s     from these releases to the store's answers; divided by give_ups, the time of a transfer
+//	tierlock.give_up.time   counter, s     sum of the durations of these releases; divided by give_ups, it is the time of a transfer
 //	tierlock.groups         counter        requests that combined commands about several locks (ZooKeeper)
-//	tierlock.grouped        counter        commands in these
+//	tierlock.grouped        counter        commands in these requests
 //
 // The metrics from tierlock.held_locks to the end of the list need [Telemetry.Register]. After Register, losses, slots and failures are
 // exported as 0 for each pattern and each cause, outcome or type, so that their first event is an increase. The metrics from the start of

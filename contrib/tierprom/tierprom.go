@@ -30,7 +30,7 @@
 //	tierlock_give_up_seconds            duration of a release to the store, which is the time of a transfer; a summary without
 //	                                    quantiles. A WithHandOff of 19 times this keeps a lock in use for 95 % of the time
 //	tierlock_groups_total               requests that combined commands about several locks (ZooKeeper)
-//	tierlock_grouped_commands_total     commands in these
+//	tierlock_grouped_commands_total     commands in these requests
 //	tierlock_held_seconds_total, tierlock_waited_seconds_total
 //	                                    sums, including current holds and waits
 //
