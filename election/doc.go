@@ -11,8 +11,8 @@
 // # What is promised
 //
 // While the lease of a leader is valid, no other process leads. A leader measures its lease by its own clock, and learns of its end before
-// the store can choose another leader. Then the context of the leader's function ends, and [Election.IsLeader] returns an error. A leader
-// resigns only after its function has returned.
+// the store can choose another leader. At the end of the lease, the context of the leader's function ends, and [Election.IsLeader] returns
+// an error. A leader resigns only after its function has returned.
 //
 // The next candidate leads one round trip after a leader has resigned. If a leader dies or is cut off, the next candidate leads when the
 // store ends the former leader's session or lease. Candidates lead in the order in which they queued. After a leader has resigned, it

@@ -10,8 +10,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Leader returns the first candidate in the queue. Its Token is the term. To publish the address of the leader, set the address as the
-// label of the process ([tier.WithLabel]).
+// Leader returns the first candidate in the queue. The Token of this candidate is the term. To publish the address of the leader, set the
+// address as the label of the process ([tier.WithLabel]).
 //
 // The answer may be out of date. The candidate may not have learned yet that it leads, or its lease may have ended. Only
 // [Election.IsLeader] in the leading process is certain.

@@ -21,10 +21,10 @@ const steady = 10 * time.Second
 // lead, so log the error inside lead. If lead returns [ErrStop], Run returns nil. If lead returns an error that wraps ErrStop, Run returns
 // this error.
 //
-// Otherwise Run returns an error only in three cases. First, ctx has ended; the error wraps its cause, and an error of lead. Second, the
-// registry is closed ([tier.ErrClosed]). Third, the store refuses the process permanently, for example because of a missing permission.
-// Run retries while the store cannot be reached. If lead panics, Run resigns and the panic continues. After Run has returned, this process
-// does not lead. Its queue entry is deleted, in the background if the store does not answer.
+// Apart from ErrStop, Run returns an error only in three cases. First, ctx has ended; the error wraps its cause, and an error of lead.
+// Second, the registry is closed ([tier.ErrClosed]). Third, the store refuses the process permanently, for example because of a missing
+// permission. Run retries while the store cannot be reached. If lead panics, Run resigns and the panic continues. After Run has returned,
+// this process does not lead. Its queue entry is deleted; if the store does not answer, this happens in the background.
 //
 // To end a program, cancel ctx and wait for Run before [tier.Registry.Shutdown] or Close. Shutdown waits
 // for leaders and does not interrupt them.

@@ -30,10 +30,10 @@
 //
 // # Permits
 //
-// A [tier.Semaphore] at path has a separate queue, below path//permits/. It is independent of the lock at path, and no other library
-// shares it. The number of permits is stored by [tier.Semaphore.SetPermits]. If no number is stored, the number in the keys of the queue
-// applies. A process that gives another number uses the number in etcd. If another program puts a key into the queue, the key counts as an
-// entry that wants all permits, or blocks the queue with an error that names the key.
+// A [tier.Semaphore] at path has a separate queue, below path//permits/. The semaphore is independent of the lock at path, and no other
+// library shares it. The number of permits is stored by [tier.Semaphore.SetPermits]. If no number is stored, the number in the keys of the
+// queue applies. A process that gives another number uses the number in etcd. If another program puts a key into the queue, the key counts
+// as an entry that wants all permits, or blocks the queue with an error that names the key.
 //
 // # What is promised
 //
@@ -49,24 +49,24 @@
 //
 //   - An uncontended acquisition, a release, and a release that queues again cost one transaction with one write each. A transfer to
 //     another process costs the release and one watch event.
-//   - TryAcquire costs one transaction, without a write if the lock is taken. It costs two transactions for a reader behind a downgraded
-//     writer.
+//   - TryAcquire costs one transaction, without a write if the lock is taken. For a reader behind a downgraded writer, TryAcquire costs
+//     two transactions.
 //   - A downgrade costs one write. Revoke costs one read, and one write per holder.
 //   - Acquiring permits costs one transaction, and so does releasing them. Each of these transactions reads the whole queue of the
 //     semaphore.
 //   - A process sends one heartbeat every quarter of the TTL, however many locks it has.
 //
-// A waiting process watches the queue, and so does a holder with waiting goroutines. They receive an event for each key that is created or
-// deleted below path/. The time per event grows with the length of the queue, multiplied by the number of the process's entries in the
-// queue. If you need many permits, acquire them with one Acquire, or use several semaphores.
+// A waiting process watches the queue, and so does a holder with waiting goroutines. The watching process receives an event for each key
+// that is created or deleted below path/. The time per event grows with the length of the queue, multiplied by the number of the process's
+// entries in the queue. If you need many permits, acquire them with one Acquire, or use several semaphores.
 //
 // Until compaction, etcd keeps tombstones of deleted keys, and each read of a queue has to skip them. The package reuses its key names to
 // limit their number. Nevertheless enable compaction (--auto-compaction-retention).
 //
 // # The lease
 //
-// The lease starts when the process sends a keep-alive that etcd answers. It lasts for the granted TTL less the margin. A holder keeps its
-// lock through any outage of up to TTL - margin - TTL/4, less the duration of one request.
+// The lease starts when the process sends a keep-alive that etcd answers. The lease lasts for the granted TTL less the margin. A holder
+// keeps its lock through any outage of up to TTL - margin - TTL/4, less the duration of one request.
 //
 // Use etcd 3.7, or at least 3.4.38, 3.5.23 or 3.6.5 of the older series. Older servers may answer the keep-alive of a revoked lease with
 // success (etcd issue 20615), or let a deposed leader revoke leases (issue 15247). A warning about older servers is logged.
@@ -83,12 +83,12 @@
 // A process can be paused after it has checked the lock and before it writes. Pass [tier.Hold.Token] to the resource, or use [Txn] if the
 // data is in the same etcd. Tokens grow as long as the cluster keeps its data. After a restore from a backup, tokens start lower again.
 //
-// Caution: after a restore from a backup, two processes can hold the same lock. This ends when the former holder next renews its lease, up
-// to a quarter of the TTL later. A restored etcd has no grace period. Keep etcd stopped for a whole TTL before you restore it, or revoke
-// all leases of the backup first. A process notices a restore with its next keep-alive. Holders whose key is missing lose the lock,
-// waiters queue again, and released keys that the backup contained are deleted. There is an exception: the restored cluster has the same
-// raft term and cluster ID, and a higher revision. Then a process notices the restore within two thirds of the TTL, and released keys of
-// the backup stay until the lease ends.
+// Caution: after a restore from a backup, two processes can hold the same lock. The overlap ends when the former holder next renews its
+// lease, up to a quarter of the TTL later. A restored etcd has no grace period. Keep etcd stopped for a whole TTL before you restore it,
+// or revoke all leases of the backup first. A process notices a restore with its next keep-alive. Holders whose key is missing lose the
+// lock, waiters queue again, and released keys that the backup contained are deleted. There is an exception: the restored cluster has the
+// same raft term and cluster ID, and a higher revision. In this case a process notices the restore within two thirds of the TTL, and
+// released keys of the backup stay until the lease ends.
 //
 // Caution: if a leader is stopped for three quarters of the TTL or longer and then resumes, it may revoke leases that its successor has
 // renewed. For three ticks of the leader (0.3 s by default), another process can get such a lock before the holder learns of its loss. The

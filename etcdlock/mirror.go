@@ -36,7 +36,7 @@ type mirror struct {
 	followers map[queue.Ref]time.Duration // since when, by the clock of the tier
 }
 
-// Follow starts a mirror that reports the position of a contender in its queue. It does nothing once the store is closed.
+// Follow starts a mirror that reports the position of a contender in its queue. Follow does nothing once the store is closed.
 func (s *store) Follow(ref queue.Ref) {
 	prefix := prefixOf(ref)
 	s.mu.Lock()

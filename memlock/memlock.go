@@ -1,4 +1,4 @@
-// Package memlock is a store in memory. It provides the same lock as a server, between the registries of one program.
+// Package memlock is a store in memory. Package memlock provides the same lock as a server, between the registries of one program.
 //
 // Use it to test code that takes locks, for a program that still runs as a single process, and for experiments. A [Server] is the store.
 // Each [Server.Connect] represents a separate process. Package tier documents the lock, which is the same on every store.

@@ -68,7 +68,7 @@ func (b *Bool) C() <-chan struct{} {
 	return b.raisedLocked()
 }
 
-// Wait blocks until b is true or ctx is done. It returns nil if b is true, and otherwise [context.Cause] of ctx. If b is true and ctx is
+// Wait blocks until b is true or ctx is done. Wait returns nil if b is true, and otherwise [context.Cause] of ctx. If b is true and ctx is
 // done, it returns nil.
 func (b *Bool) Wait(ctx context.Context) error {
 	raised := b.C()

@@ -27,8 +27,8 @@ import (
 
 // NewAdvisory returns a registry of session advisory locks. A transfer costs one round trip and writes to no table. Use advisory locks for
 // a few busy locks with short waits; use [New] for leaders and for many paths. NewAdvisory needs the schema of [Migrate], and PostgreSQL
-// 14 or later. It opens its own connections with the settings of pool; [Tx] uses the connections of pool itself. NewAdvisory blocks, fails
-// and takes options like New.
+// 14 or later. NewAdvisory opens its own connections with the settings of pool; [Tx] uses the connections of pool itself. NewAdvisory
+// blocks, fails and takes options like New.
 //
 // Caution: advisory locks promise less than the locks of New:
 //
@@ -42,7 +42,7 @@ import (
 //   - A session that waits for a lock holds a snapshot. The snapshot keeps vacuum from removing dead rows, and CREATE INDEX CONCURRENTLY
 //     waits for the end of the snapshot. Never run CREATE INDEX CONCURRENTLY while you hold an advisory lock for which other processes
 //     wait, because this deadlocks.
-//   - There are no semaphores. Their methods return an error that wraps [errors.ErrUnsupported].
+//   - There are no semaphores. The methods of a [tier.Semaphore] return an error that wraps [errors.ErrUnsupported].
 //
 // # Connections
 //
@@ -52,9 +52,9 @@ import (
 // # The lease
 //
 // The server ends a session that was idle for the TTL (idle_session_timeout), which frees its lock. The lease starts when the process
-// sends a statement that the server answers. It lasts for the TTL less the margin. If the connection breaks, the lock is lost at once. If
-// the server does not answer, the lock is held until the lease ends. If the client of a waiter dies, a server on Linux removes the waiter
-// within a second (client_connection_check_interval). Other servers remove it by TCP keepalives after the TTL.
+// sends a statement that the server answers. The lease lasts for the TTL less the margin. If the connection breaks, the lock is lost at
+// once. If the server does not answer, the lock is held until the lease ends. If the client of a waiter dies, a server on Linux removes
+// the waiter within a second (client_connection_check_interval). Other servers remove it by TCP keepalives after the TTL.
 //
 // A server that was started or promoted has no advisory locks. Therefore it grants no lock during a grace period. The grace period starts
 // with the first connection of a process, and lasts for the longest TTL ever used in the database. A [*tier.GracePeriodError] says until

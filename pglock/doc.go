@@ -35,8 +35,8 @@
 //
 //   - If a synchronous standby with all acknowledged transactions is promoted, holders keep their locks, and waiters keep their places.
 //   - With asynchronous replication, the newest rows may be missing. A holder whose row is missing learns of its loss when it connects to
-//     the new primary, before its lease is renewed, or when its lease ends. Recently deleted rows may reappear. Their process deletes them
-//     when it connects.
+//     the new primary, before its lease is renewed, or when its lease ends. Recently deleted rows may reappear. The process to which these
+//     rows belong deletes them when it connects.
 //   - Caution: fence the old primary. If the old primary keeps running, and clients still reach it, two processes can hold the same lock.
 //     A primary with synchronous standbys fences itself, because it acknowledges no transaction without a standby.
 //
@@ -50,8 +50,8 @@
 // A server that has lost its newest data could grant a lock that another process still holds. Therefore each start and each promotion of
 // the server begins a grace period. The grace period starts with the first call of a process, and lasts for the longest TTL ever used in
 // the database. During the grace period holders keep their locks, and no lock is granted. A [tier.GracePeriodError] says until when. A new
-// database has no grace period. The database records the longest TTL, in milliseconds. If it was longer than intended, and no process uses
-// it any more, correct it:
+// database has no grace period. The database records the longest TTL, in milliseconds. If the recorded TTL is too long, and no process
+// uses it any more, correct the record:
 //
 //	UPDATE tierlock.grace_period SET longest_ms = 15000;
 //
@@ -77,11 +77,12 @@
 // # The lease
 //
 // A process has one session, a row that it renews every quarter of the TTL with one statement, however many locks it has. The lease starts
-// when the process sends a renewal that the server answers. It lasts for the TTL less the margin. A holder keeps its lock through any
-// outage of up to TTL - margin - TTL/4, less the duration of one request.
+// when the process sends a renewal that the server answers. The lease lasts for the TTL less the margin. A holder keeps its lock through
+// any outage of up to TTL - margin - TTL/4, less the duration of one request.
 //
 // The lease assumes that the server's wall clock is not stepped forward by more than the margin. The clock of a new primary must not be
-// ahead of the old one by more than the margin. Otherwise leases end too early. If the clock is behind, locks stay taken for longer.
+// ahead of the old one by more than the margin. If a clock is ahead, leases end too early. If the clock is behind, locks stay taken for
+// longer.
 //
 // The server uses NOTIFY to inform a process that it has the lock, that another process waits, or that the lock was requested with Revoke.
 // If a notification is lost, the next renewal delivers the information.

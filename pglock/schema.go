@@ -34,9 +34,9 @@ func (h history) newest() int { return firstVersion + len(h) - 1 }
 // transaction, under any role that may create a schema in the database. It does not upgrade an older schema, as [Migrate] does.
 var Schema = strings.Join(versions, "\n")
 
-// Migrate creates the schema tierlock in the database of pool, or upgrades an older schema in place. It runs in one transaction. Migrate
-// does nothing if the schema has the version of this program or the next version. Several processes may call Migrate at the same time.
-// After an error nothing has changed, unless the answer to the commit was lost. Call Migrate again after an error.
+// Migrate creates the schema tierlock in the database of pool, or upgrades an older schema in place. Migrate runs in one transaction.
+// Migrate does nothing if the schema has the version of this program or the next version. Several processes may call Migrate at the same
+// time. After an error nothing has changed, unless the answer to the commit was lost. Call Migrate again after an error.
 //
 // A schema serves programs of its own version and of the previous version. To upgrade programs one by one, run Migrate of the new release
 // first, or let each program call Migrate when it starts. Holders and waiters of the old release continue. A program refuses a schema that
@@ -45,7 +45,7 @@ var Schema = strings.Join(versions, "\n")
 // An upgrade locks tables for a moment. Renewals never wait for long: if another transaction has locked a table, Migrate gives up after
 // 100 ms and tries again later, until ctx ends. Give ctx a deadline.
 //
-// The role of pool owns the schema, and only this role can upgrade it. Grant these privileges to other roles that use locks:
+// The role of pool owns the schema, and only this role can upgrade it. Grant other roles that use locks these privileges:
 //
 //	GRANT USAGE ON SCHEMA tierlock TO locker;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tierlock TO locker;

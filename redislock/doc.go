@@ -20,8 +20,8 @@
 //
 // The lock excludes redsync with one server, bsm/redislock, Spring's RedisLockRegistry, and every other lock that sets the key with NX and
 // PX. Such a foreign lock sends no notification when it is released, so tierlock's first waiter polls the key every 10 to 100 ms. Waiters
-// of the foreign library also poll, and are not in tierlock's queue. To let them in, tierlock leaves the key free for 25 ms at some
-// transfers. It does so once in ten seconds, and every 100 ms if a foreign lock was seen within the last minute.
+// of the foreign library also poll, and are not in tierlock's queue. To let these waiters in, tierlock leaves the key free for 25 ms at
+// some transfers: once in ten seconds, and every 100 ms if a foreign lock was seen within the last minute.
 //
 // Caution: if tierlock processes use the lock all the time, another library can wait long for it. A library that polls more often than
 // every 25 ms gets the lock within ten seconds. redsync polls every 50 to 250 ms. In measurements, redsync got its first lock after 10 s
@@ -34,9 +34,9 @@
 //
 // # What is promised
 //
-// A lock has at most one holder, or only readers, within the limits below. The server orders the processes. It notifies the next process
-// of its grant, and the holder of a new waiter. If a notification is lost, the next heartbeat delivers the information, up to a quarter of
-// the TTL later. Abandoned entries are deleted, or expire with their lease.
+// A lock has at most one holder, or only readers, within the limits below. The server orders the processes. The server notifies the next
+// process of its grant, and the holder of a new waiter. If a notification is lost, the next heartbeat delivers the information, up to a
+// quarter of the TTL later. Abandoned entries are deleted, or expire with their lease.
 //
 // # Permits
 //
@@ -53,11 +53,11 @@
 // waiters keep their places. A [tier.GracePeriodError] says until when. Every server has a grace period after its start, even if it is
 // empty; [WithNewServer] skips it.
 //
-// The package recognizes a new primary by its replication ID (master_replid in INFO replication). It records when it first saw this ID in
-// the key {tierlock:primary}:ID, for a month. If a proxy or provider hides master_replid, the package does not work; [tier.Registry.Err]
-// and acquisitions return an error that says so. In a cluster each primary has its own grace period. Do not move a slot during the grace
-// period of its primary, because the slot's new primary would grant locks at once. Keep repl-backlog-ttl longer than a grace period
-// (default: an hour).
+// The package recognizes a new primary by its replication ID (master_replid in INFO replication). The package records when it first saw
+// this ID in the key {tierlock:primary}:ID, for a month. If a proxy or provider hides master_replid, the package does not work;
+// [tier.Registry.Err] and acquisitions return an error that says so. In a cluster each primary has its own grace period. Do not move a
+// slot during the grace period of its primary, because the slot's new primary would grant locks at once. Keep repl-backlog-ttl longer than
+// a grace period (default: an hour).
 //
 // Each process may have another grace period, because it depends on the TTL. The server applies the longest, which it records in
 // microseconds in the key {tierlock:primary}:longest. To shorten the grace period, end the processes with a longer TTL, wait for the
@@ -83,8 +83,8 @@
 //   - A process can be paused after it has checked the lock and before it writes. Pass [tier.Hold.Token] to the resource, or use [Eval] if
 //     the data is in the same Redis.
 //
-// The package notices a loss of data if the server gets a new replication ID. A grace period then begins. This happens after a promotion
-// by Sentinel, by a cluster or by hand, after REPLICAOF NO ONE, and after each restart, whatever data the server has.
+// The package notices a loss of data if the server gets a new replication ID. A grace period then begins. A server gets a new replication
+// ID after a promotion by Sentinel, by a cluster or by hand, after REPLICAOF NO ONE, and after each restart, whatever data the server has.
 //
 // Caution: the package does not notice that a running server loses data. The next process may get the lock at once, up to a quarter of the
 // TTL before its former holder learns of the loss. Prevent the following while processes hold locks:
@@ -95,13 +95,13 @@
 //   - assigning a slot of a cluster to a primary without the keys of that slot.
 //
 // Caution: if the server keeps no data over a restart, use the same TTL in all processes. After a restart, such a server does not know the
-// longest TTL. It can therefore grant a lock before the lease of a process with a longer TTL ends.
+// longest TTL. Therefore the server can grant a lock before the lease of a process with a longer TTL ends.
 //
 // # Why not Redlock
 //
-// Redlock locks a majority of independent servers. It assumes that their clocks agree, that no server restarts without its data, and that
-// no pause lasts longer than a lease. It has no fencing token, so a resource cannot detect that an assumption failed. If locks must
-// survive the loss of any server without a grace period, use ZooKeeper or etcd.
+// Redlock locks a majority of independent servers. Redlock assumes that the clocks of the servers agree, that no server restarts without
+// its data, and that no pause lasts longer than a lease. Redlock has no fencing token, so a resource cannot detect that an assumption
+// failed. If locks must survive the loss of any server without a grace period, use ZooKeeper or etcd.
 //
 // # What it costs
 //

@@ -9,9 +9,9 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// ValidatePath returns nil if path can name a lock. A lock path is the key of the lock in Redis. It is not empty, and is at most 1024
-// bytes of UTF-8 without control characters. It may contain braces only as one hash tag, and must not consist of the hash tag alone. It
-// must not be one of the keys that this package uses itself.
+// ValidatePath returns nil if path can name a lock. A lock path is the key of the lock in Redis. The path is not empty, and is at most
+// 1024 bytes of UTF-8 without control characters. The path may contain braces only as one hash tag, and must not consist of the hash tag
+// alone. The path must not be one of the keys that this package uses itself.
 func ValidatePath(path string) error { return second.CheckPath("redislock", path, checkKey) }
 
 // checkKey returns an error for a lock path whose keys would collide with other keys.

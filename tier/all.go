@@ -32,8 +32,8 @@ type Bundle struct {
 //
 // The mutexes may belong to several registries if every process uses the same paths for the same locks. AcquireAll compares only the
 // paths, without the chroot of a connect string. AcquireAll returns an error and acquires nothing if a mutex is nil, or if Acquire refuses
-// a mutex. It also does so if two locks with the same path belong to different registries, or are a Mutex and an [RWMutex]. Without
-// arguments the bundle is empty.
+// a mutex. AcquireAll also returns an error if two locks with the same path belong to different registries, or are a Mutex and an
+// [RWMutex]. Without arguments the bundle is empty.
 func AcquireAll(ctx context.Context, mutexes ...*Mutex) (*Bundle, error) {
 	order, err := inOrder(mutexes)
 	if err != nil {

@@ -46,9 +46,9 @@
 //
 // # Leases and outages
 //
-// A process measures its lease by its own clock. The lease ends some time before the store can grant the lock to another process. This
-// time is the margin, a third of the TTL of [WithLeaseTTL]. A broken connection alone does not lose a lock: the lock stays held until its
-// lease ends. If the store answers again in time, the lease is renewed. During an outage, [Hold.Release] blocks for at most
+// A process measures its lease by its own clock. The lease ends one margin before the store can grant the lock to another process. The
+// margin is a third of the TTL of [WithLeaseTTL]. A broken connection alone does not lose a lock: the lock stays held until its lease
+// ends. If the store answers again in time, the lease is renewed. During an outage, [Hold.Release] blocks for at most
 // [WithReleaseTimeout]. The lease assumes that clocks run at the same rate; the margin covers small differences. The lease also counts the
 // sleep of a suspended machine.
 //
@@ -63,8 +63,9 @@
 // A process can be paused after it has checked the lock and before it writes. The write may then arrive after another process has acquired
 // the lock. No lock service can prevent such a late write. There are two remedies. First, pass [Hold.Token] with each write, and let the
 // resource refuse any token that is lower than the highest token it has seen. Second, keep the data in the store of the lock and use a
-// guarded write, which takes effect only while the lock is held. The guarded writes are zklock.Multi, etcdlock.Txn, pglock.Tx,
-// mysqllock.Tx and redislock.Eval. Their [Guard] is a hold, or the locks of [AcquireAll]. If late writes do no harm, you need neither remedy.
+// guarded write, which takes effect only while the lock is held. The guarded writes are [Hold.Save], zklock.Multi, etcdlock.Txn, pglock.Tx,
+// mysqllock.Tx and redislock.Eval. A guarded write takes a [Guard]: a hold, or the locks of [AcquireAll]. If late writes do no harm, you
+// need neither remedy.
 //
 // # More kinds of locks
 //
@@ -93,6 +94,6 @@
 //
 // # Moving from zk.Lock
 //
-// Package zklock/dropin has the methods of go-zookeeper's zk.Lock, and uses the connection of your program. Its locks and the locks of
-// zk.Lock exclude each other, so you can move processes one at a time. zklock.Dial adds contexts, leases and notice of loss.
+// Package zklock/dropin has the methods of go-zookeeper's zk.Lock, and uses the connection of your program. Locks of dropin and of zk.Lock
+// exclude each other, so you can move processes one at a time. zklock.Dial adds contexts, leases and notice of loss.
 package tier

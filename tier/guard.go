@@ -8,9 +8,9 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Guard protects a guarded write. It is a [*Hold], or a [*Bundle] with all its locks. A guarded write is a transaction of the store that
-// takes effect only while the locks are held. The guarded writes are zklock.Multi, etcdlock.Txn, pglock.Tx,
-// mysqllock.Tx and redislock.Eval.
+// A Guard protects a guarded write. A Guard is a [*Hold], or a [*Bundle] with all its locks. A guarded write is a transaction of the store
+// that takes effect only while the locks are held. The guarded writes are zklock.Multi, etcdlock.Txn, pglock.Tx, mysqllock.Tx and
+// redislock.Eval.
 //
 // If a hold belongs to a bundle, it guards the write with all locks of the bundle. To guard a write with only one of these locks, acquire
 // that lock again with the context of the bundle. If the guard is a nil *Hold, as HoldFrom may return it, the write fails with an error

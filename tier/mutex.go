@@ -52,19 +52,19 @@ func (m *Mutex) Path() string { return m.at.path }
 //
 // If ctx comes from [Hold.Context] of an unreleased hold of this lock, Acquire does not block. It returns another hold of the same lock,
 // or [ErrLost] if the lock is lost. Caution: with any other context, a goroutine that already holds the lock deadlocks. If a goroutine
-// waits for 10 s behind one hold of its own process, a warning is logged. It is logged once per hold, and at most once per path and hour.
-// Two goroutines that wait for each other's locks cause the same warning: use [AcquireAll] instead.
+// waits for 10 s behind one hold of its own process, a warning is logged. This warning is logged once per hold, and at most once per path
+// and hour. Two goroutines that wait for each other's locks cause the same warning: use [AcquireAll] instead.
 //
-// If the wait ends without the lock, the error is a [*WaitError]. It names the holder, or the process ahead in the queue, if this process
-// knows them. It wraps context.Cause(ctx), [ErrWaitLimit] after the time of [WithMaxWait], or [ErrClosed]. If the store cannot be reached
-// or is in a grace period, the error also wraps this reason. An error that retrying cannot fix, such as a missing permission, goes to all
-// waiters of the process with the same options. After any error the queue entry is deleted, in the background if the store does not
-// answer.
+// If the wait ends without the lock, the error is a [*WaitError]. The error names the holder, or the process ahead in the queue, if this
+// process knows them. The error wraps context.Cause(ctx), [ErrWaitLimit] after the time of [WithMaxWait], or [ErrClosed]. If the store
+// cannot be reached or is in a grace period, the error also wraps this reason. An error that retrying cannot fix, such as a missing
+// permission, goes to all waiters of the process with the same options. After any error the queue entry is deleted, in the background if
+// the store does not answer.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "acquire", (*cohort).enter)
 }
 
-// TryAcquire is like Acquire, but does not wait for other holders. If it fails, its error wraps one of these:
+// TryAcquire is like Acquire, but does not wait for other holders. If TryAcquire fails, its error wraps one of these:
 //
 //   - [ErrLocked] if another goroutine or process holds the lock, waits for it, or stopped waiting a moment ago;
 //   - [ErrLocked] and a [*GracePeriodError] while the store grants no lock after its start or a failover;
@@ -72,8 +72,8 @@ func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 //   - [ErrLost] if ctx carries a hold that was lost, and [ErrClosed] if the registry is closed;
 //   - the cause of ctx, or an error that a retry cannot fix, such as a missing permission.
 //
-// If another goroutine of this process has the lock, TryAcquire sends no request. Otherwise it takes one round trip, and on ZooKeeper a
-// second one if the lock is free.
+// If another goroutine of this process has the lock, TryAcquire sends no request. In all other cases TryAcquire takes one round trip, and
+// on ZooKeeper a second one if the lock is free.
 //
 // TryAcquire fails at once while [Registry.Err] reports that the store cannot be reached. If the store has just stopped answering,
 // TryAcquire blocks until the outage is noticed, at most until ctx ends. If another goroutine of this process begins to wait for the lock
@@ -225,9 +225,9 @@ func (m *Mutex) Break(ctx context.Context, token int64) error {
 	return m.claim.Break(ctx, token)
 }
 
-// An RWMutex is a reader/writer lock: any number of goroutines and processes can hold it for reading, or one goroutine for writing. It
-// consists of two Mutexes, [RWMutex.Writer] and [RWMutex.Reader]. A process has one queue entry, however many of its goroutines read or
-// wait. An RWMutex is safe for concurrent use.
+// An RWMutex is a reader/writer lock: any number of goroutines and processes can hold it for reading, or one goroutine for writing. An
+// RWMutex consists of two Mutexes, [RWMutex.Writer] and [RWMutex.Reader]. A process has one queue entry, however many of its goroutines
+// read or wait. An RWMutex is safe for concurrent use.
 //
 // Writers are not starved: once another process has waited for the hand-off budget ([WithHandOff]), new readers queue after that process.
 // Within a process, waiting goroutines get the lock in the order of arrival; consecutive readers get it together.
@@ -247,8 +247,8 @@ func (m *Mutex) Break(ctx context.Context, token int64) error {
 //
 // Fencing: the token of a writer is higher than the tokens of all earlier holders in other processes, and never higher than the token of a
 // later holder. Tokens of overlapping readers have no order. Let the resource remember the highest token of all holders, and the highest
-// token of a writer. It has to refuse a write with a token that is lower than the first, and a read with a token that is lower than the
-// second.
+// token of a writer. The resource has to refuse a write with a token that is lower than the highest of all holders, and a read with a
+// token that is lower than the highest of a writer.
 type RWMutex struct{ writer, reader *Mutex }
 
 // RWMutex returns the reader/writer lock at path. It sends no request. Options and errors are those of [Registry.Mutex].
@@ -277,6 +277,6 @@ func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context) error) er
 func (m *RWMutex) Writer() *Mutex { return m.writer }
 
 // Reader returns the reading side of the lock. Its TryAcquire returns [ErrLocked] if a writer holds the lock or waits for it. It also
-// returns [ErrLocked] if the present readers admit no further readers. This is so once another process has waited for the hand-off budget,
-// or once the channel of [Hold.Contended] or [Hold.RevokeRequested] of a reader is closed.
+// returns [ErrLocked] if the present readers admit no further readers. Readers admit no further readers once another process has waited
+// for the hand-off budget, or once a reader's channel of [Hold.Contended] or [Hold.RevokeRequested] is closed.
 func (m *RWMutex) Reader() *Mutex { return m.reader }

@@ -25,9 +25,9 @@ import (
 // A callback gets the context of the call of Acquire or TryAcquire. This context may have ended. To create a span of a wait, subtract
 // Waited from At: this is the start of the wait. To create a span of a hold, subtract Held from At.
 //
-// For one hold the order is Waiting, Acquired, Lost, Released. Each is called at most once. Between different holds of a lock the order of
-// calls is not defined: Acquired of the next hold may be called before Released of the previous hold. Only the times At are in order.
-// There are no events for reentrant acquisitions, for their releases, and for the end of a lock that lingers.
+// For one hold the order is Waiting, Acquired, Lost, Released. Each of these callbacks is called at most once. Between different holds of
+// a lock the order of calls is not defined: Acquired of the next hold may be called before Released of the previous hold. Only the times
+// At are in order. There are no events for reentrant acquisitions, for their releases, and for the end of a lock that lingers.
 //
 // The permits of one Acquire of a [Semaphore] are one event. In each event exactly one of Hold and Permits is not nil.
 type Observer struct {
@@ -36,10 +36,10 @@ type Observer struct {
 	WaitingAfter time.Duration
 	// Acquired is called when a lock or permits are acquired, before Acquire or TryAcquire returns.
 	Acquired func(ctx context.Context, a AcquiredEvent)
-	// Failed is called when a wait ended without the lock or the permits. It is not called for a TryAcquire.
+	// Failed is called when a wait ended without the lock or the permits. Failed is not called for a TryAcquire.
 	Failed func(ctx context.Context, f FailedEvent)
-	// Lost is called when a lock, or one of the permits, is lost. It runs in a separate goroutine as soon as the loss is noticed. If only the
-	// release notices the loss, Lost runs in Release.
+	// Lost is called when a lock, or one of the permits, is lost. Lost runs in a separate goroutine as soon as the loss is noticed. If only
+	// the release notices the loss, Lost runs in Release.
 	Lost func(ctx context.Context, l LostEvent)
 	// Released is called before Release returns, if it released permits or the last of several nested holds. If Lost is still running,
 	// Released is called after Lost.

@@ -70,8 +70,8 @@ func WithLabel(label string) RegistryOption {
 //   - DEBUG: on ZooKeeper, failed attempts to connect and the lines of the client library.
 //
 // docs/operate.md in the repository lists the log lines and what to do. The package of each store documents further lines. The logger is
-// called in a separate goroutine. It may block, panic or call the registry; no lock waits for the logger. While the logger blocks, up to
-// 256 lines wait. Further lines are dropped and counted. Close waits for the logger for at most a second.
+// called in a separate goroutine. The logger may block, panic or call the registry; no lock waits for the logger. While the logger blocks,
+// up to 256 lines wait. Further lines are dropped and counted. Close waits for the logger for at most a second.
 func WithLogger(logger *slog.Logger) RegistryOption {
 	return setting(func(s *second.Settings) { s.Logger = logger })
 }
@@ -124,9 +124,9 @@ func WithHandOff(budget time.Duration) Option {
 	return option(func(o *options) { o.handOff, o.strict = budget, false })
 }
 
-// WithStrictOrder turns local hand-off off: each release gives the lock to the next process. Each acquisition then costs the store as much
-// as a transfer. If both WithStrictOrder and [WithHandOff] are given, the later option applies. An option of a lock overrides an option of
-// the registry. Together with [WithRounds], local hand-off continues within one round.
+// WithStrictOrder turns local hand-off off: each release gives the lock to the next process. With this option, each acquisition costs the
+// store as much as a transfer. If both WithStrictOrder and [WithHandOff] are given, the later option applies. An option of a lock
+// overrides an option of the registry. Together with [WithRounds], local hand-off continues within one round.
 func WithStrictOrder() Option { return option(func(o *options) { o.strict = true }) }
 
 // WithRounds makes a process serve a whole round before another process gets the lock. A round consists of all goroutines that were
@@ -141,8 +141,8 @@ func WithRounds() Option { return option(func(o *options) { o.rounds = true }) }
 //
 // Use WithLinger if each lock is mostly acquired by the same process, for example with one lock per customer. A lingering lock costs a
 // queue entry and two watches. If several processes use a lock alternately, WithLinger costs time: a process that finds the lock lingering
-// waits up to two round trips longer. Therefore each process measures which process acquires a lock next. It stops lingering on locks that
-// other processes usually acquire next.
+// waits up to two round trips longer. Therefore each process measures which process acquires a lock next. The process stops lingering on
+// locks that other processes usually acquire next.
 func WithLinger(d time.Duration) Option { return option(func(o *options) { o.linger = d }) }
 
 // WithMaxWait limits how long [Mutex.Acquire] and [Mutex.Do] wait for the lock. A longer wait ends with [ErrWaitLimit]. Unlike the

@@ -80,7 +80,7 @@ func (r *Registry) at(t time.Duration) time.Time {
 // when the session times out. All holds are lost, and all waits end with [ErrClosed]. To let holders finish first, use
 // [Registry.Shutdown]. Close may be called several times and from any goroutine, also from a callback of the [Observer] or the logger.
 //
-// Close returns within six seconds. It waits up to a second for the logger, and up to a second for running callbacks of the observer.
+// Close returns within six seconds. Close waits up to a second for the logger, and up to a second for running callbacks of the observer.
 // Slower callbacks finish after Close has returned. All other goroutines of the registry have ended by then. After Close, callbacks begin
 // only in goroutines that call Acquire or Release. If a callback calls Close, Close waits for the whole second.
 //
@@ -153,7 +153,7 @@ func (r *Registry) Err() error {
 func (r *Registry) Done() <-chan struct{} { return r.second.Context().Done() }
 
 // Shutdown refuses new acquisitions, ends waits with [ErrClosed], and blocks until the last hold is released. Then Shutdown closes the
-// registry. Until then holders continue, and may acquire reentrantly with the contexts of their holds.
+// registry. During Shutdown, holders continue, and may acquire reentrantly with the contexts of their holds.
 //
 // Shutdown does not interrupt holders. First stop work that would hold a lock without end, such as a campaign of package election.
 //

@@ -24,7 +24,7 @@ import (
 // semaphore. On the other stores, no semaphore of another library is compatible.
 //
 // A killed process keeps its permits for the session timeout. If the process was also waiting for permits, it keeps its place in the queue
-// for the same time. Until then no process behind it gets permits, however many are free.
+// for the same time. During this time no process behind the killed process gets permits, however many are free.
 type Semaphore struct {
 	registry *Registry
 	at       lockKey
@@ -39,11 +39,11 @@ type Semaphore struct {
 // or an option is wrong, the methods of the semaphore return an error. If the store has no semaphores, the error wraps
 // [errors.ErrUnsupported].
 //
-// The store keeps the number, and all processes use the stored number. [Semaphore.SetPermits] sets it. Otherwise the first process that
-// uses the idle semaphore stores its own number. A process that gave another number uses the stored one, and logs one warning. To change
-// the number, deploy the new number in every process, and then call SetPermits once, or run "tierlock permits -set". Until then, or until
-// the semaphore is idle for a moment, new processes use the old number. One request cannot ask for more permits than the number that its
-// own process gave to Semaphore.
+// The store keeps the number, and all processes use the stored number. [Semaphore.SetPermits] sets it. If SetPermits was not called, the
+// first process that uses the idle semaphore stores its own number. A process that gave another number uses the stored one, and logs one
+// warning. To change the number, deploy the new number in every process, and then call SetPermits once, or run "tierlock permits -set".
+// Until then, or until the semaphore is idle for a moment, new processes use the old number. One request cannot ask for more permits than
+// the number that its own process gave to Semaphore.
 //
 // The options [WithHandOff], [WithStrictOrder] and [WithMaxWait] apply to semaphores. [WithLinger] and [WithRounds] do not apply, because
 // an unused permit is released at once.
@@ -77,17 +77,17 @@ func (s *Semaphore) Path() string { return s.at.path }
 // own goroutines; see [Registry.Semaphore].
 //
 // If the wait ends without permits, the error is a [*WaitError] as for [Mutex.Acquire]. The error names the process ahead in the queue, or
-// says that too few permits are free. It also says how many permits this process has. The error wraps [ErrTooManyPermits] if k is more
-// than the number that this process gave to [Registry.Semaphore], or more than the number in the store. The stored number may also become
-// smaller than k during the wait. After any error the queue entry is removed, in the background if the store does not answer.
+// says that too few permits are free. The error also says how many permits this process has. The error wraps [ErrTooManyPermits] if k is
+// more than the number that this process gave to [Registry.Semaphore], or more than the number in the store. The stored number may also
+// become smaller than k during the wait. After any error the queue entry is removed, in the background if the store does not answer.
 func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 	return s.take(ctx, "acquire", k, (*pool).enter)
 }
 
-// TryAcquire is like Acquire, but does not wait for other holders. It returns [ErrLocked] if fewer than k permits are free, if another
-// call waits for permits, or if another call took or released permits a moment ago. It also returns [ErrLocked] while the store is in a
-// grace period, see [GracePeriodError]. While [Registry.Err] reports that the store cannot be reached, TryAcquire fails at once. If the
-// store has just stopped answering, TryAcquire blocks like [Mutex.TryAcquire].
+// TryAcquire is like Acquire, but does not wait for other holders. TryAcquire returns [ErrLocked] if fewer than k permits are free, if
+// another call waits for permits, or if another call took or released permits a moment ago. TryAcquire also returns [ErrLocked] while the
+// store is in a grace period, see [GracePeriodError]. While [Registry.Err] reports that the store cannot be reached, TryAcquire fails at
+// once. If the store has just stopped answering, TryAcquire blocks like [Mutex.TryAcquire].
 func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permits, error) {
 	permits, err := s.take(ctx, "try", k, (*pool).try)
 	if q := (*GracePeriodError)(nil); errors.Is(err, ErrLocked) && !errors.As(err, &q) && !errors.Is(err, errOvertaken) {
@@ -187,9 +187,9 @@ func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 }
 
 // Break removes the contender with the given token, and so takes its permits. [Semaphore.Contenders] shows the tokens. All permits that a
-// process took from the store in one grant have the same token. They are lost together, even if several goroutines hold them.
-// [Permits.Lost] is closed, and [Permits.Err] and [Permits.Release] return an error that wraps [ErrLost]. A waiter that Break removes
-// queues again at the end of the queue.
+// process took from the store in one grant have the same token. Permits of one grant are lost together, even if several goroutines hold
+// them. [Permits.Lost] is closed, and [Permits.Err] and [Permits.Release] return an error that wraps [ErrLost]. A waiter that Break
+// removes queues again at the end of the queue.
 //
 // Caution: the next contender gets the permits at once, although the former holder may still use them. Otherwise Break is like
 // [Mutex.Break]: it returns the same errors, and the former holder learns of its loss at the same time.
@@ -260,8 +260,8 @@ func (p *Permits) ValidUntil() time.Time {
 
 // Token returns the fencing token of the grant with which this process took the permits from the store. The token is positive, and never
 // lower than the token of permits that were taken earlier. Permits that were granted together have the same token, and a local hand-off
-// does not change it. Several processes hold permits at the same time. Therefore a resource should not refuse lower tokens of permits. It
-// may compare these tokens with the tokens of a lock that was acquired later.
+// does not change it. Several processes hold permits at the same time. Therefore a resource should not refuse lower tokens of permits. The
+// resource may compare tokens of permits with the tokens of a lock that was acquired later.
 func (p *Permits) Token() int64 { return p.taken[0].Token() }
 
 // Context returns a context for work under the permits, derived from ctx. The context is cancelled when one of the permits is lost, with a
@@ -271,9 +271,9 @@ func (p *Permits) Context(ctx context.Context) context.Context {
 	return p.work.under(ctx, p.lost, p.Err, func(ctx context.Context) context.Context { return ctx })
 }
 
-// Release releases the permits. Within the hand-off budget, waiting goroutines of this process get them. Otherwise they go back to the
-// store. If the store does not answer, Release returns after [WithReleaseTimeout]. The permits are then removed in the background, or end
-// with the session.
+// Release releases the permits. Within the hand-off budget, waiting goroutines of this process get them. If none waits or the budget is
+// used up, the permits go back to the store. If the store does not answer, Release returns after [WithReleaseTimeout]. The permits are
+// then removed in the background, or end with the session.
 //
 // Release returns nil if all permits were held until now, and an error that wraps [ErrLost] if one of them was lost. If the permits were
 // released before, Release returns [ErrReleased] and has no effect.

@@ -15,7 +15,7 @@ var (
 	// ErrLocked is returned by TryAcquire if another goroutine or process holds the lock or waits for it. TryAcquire also returns it while
 	// the store is in a grace period, see [GracePeriodError].
 	ErrLocked = second.ErrLocked
-	// ErrLost means that the lock was lost while it was held. It is final for that hold.
+	// ErrLost means that the lock was lost while it was held. A loss is final for its hold.
 	ErrLost = second.ErrLost
 	// ErrReleased means that the hold was already released. [Mutex.Break] and [Semaphore.Break] return it if no contender has the token.
 	ErrReleased = second.ErrReleased
@@ -116,13 +116,13 @@ func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun t
 	return &WaitError{wait, cause}
 }
 
-// A Wait describes a wait for a lock or for permits, and what blocks it. It contains what this process has learned while it queued.
+// A Wait describes a wait for a lock or for permits, and what blocks it. A Wait contains what this process has learned while it queued.
 // Reading a Wait sends no request.
 type Wait struct {
 	Path   string
 	Waited time.Duration
 
-	// Here is the hold of this process. It is nil if the process does not hold the lock.
+	// Here is the hold of this process. Here is nil if the process does not hold the lock.
 	Here *Here
 
 	// Position is the number of processes ahead in the queue of the store. Ahead is the process directly ahead. Both fields are zero if this
@@ -139,9 +139,9 @@ type Wait struct {
 	// until it is served.
 	Refusal error
 
-	// These fields are set in a wait for permits. Permits is the number of permits that the call wants. Taken is the number of permits that
-	// this process has. First says that this process is the first in the queue, and waits because too few permits are free. Ahead is a
-	// waiting process, because processes that have permits are not in the queue.
+	// Permits, Taken and First are set in a wait for permits. Permits is the number of permits that the call wants. Taken is the number of
+	// permits that this process has. First says that this process is the first in the queue, and waits because too few permits are free.
+	// Ahead is a waiting process, because processes that have permits are not in the queue.
 	Permits int
 	Taken   int
 	First   bool
@@ -154,13 +154,13 @@ type Here struct {
 	Holds int // number of unreleased holds; more than one after reentrant acquisitions, or with several readers
 
 	// Carried is true if the context of the call carries a released hold of this lock. In this case another nested hold of the same lock is
-	// not released yet. Otherwise the lock belongs to another goroutine, or to the caller itself, which called Acquire without the context of
-	// its hold.
+	// not released yet. If Carried is false, the lock belongs to another goroutine, or to the caller itself, which called Acquire without the
+	// context of its hold.
 	Carried bool
 }
 
-// A WaitError is returned by [Mutex.Acquire] when a wait ended without the lock. Its context ended, its time limit was reached, or the
-// registry was closed. Get it with errors.As, as a *WaitError. It wraps the cause.
+// A WaitError is returned by [Mutex.Acquire] when a wait ended without the lock. Either the context of the wait ended, its time limit was
+// reached, or the registry was closed. Get it with errors.As, as a *WaitError. It wraps the cause.
 type WaitError struct {
 	Wait
 	Err error // why the wait ended
@@ -274,12 +274,13 @@ type Contender struct {
 	Token int64     // fencing token of the contender as the holder
 	Since time.Time // when the process queued, by the server's clock in ZooKeeper, PostgreSQL and MySQL, elsewhere by the process's clock
 
-	// HeldSince is the start of the current hold, if this process holds the lock. Otherwise it is zero, because only the holder knows the
-	// start. Since is not the start of a hold: a process stays in the queue while it hands the lock off among its goroutines.
+	// HeldSince is the start of the current hold, if this process holds the lock. HeldSince is zero if another process holds the lock,
+	// because only the holder knows the start. Since is not the start of a hold: a process stays in the queue while it hands the lock off
+	// among its goroutines.
 	HeldSince time.Time
 
-	// The process itself reports these fields. They are zero for other libraries. Strings, including ID, are cut after 256 bytes with "…".
-	// Characters that are not printable are escaped.
+	// The process itself reports the fields Host, PID and Label. These fields are zero for other libraries. Strings, including ID, are cut
+	// after 256 bytes with "…". Characters that are not printable are escaped.
 	Host  string
 	PID   int
 	Label string
@@ -298,9 +299,9 @@ type Contender struct {
 	// [GracePeriodError].
 	InGracePeriod bool
 
-	// Permits is the number of permits of a semaphore that the contender holds. It is 0 if the contender waits.
+	// Permits is the number of permits of a semaphore that the contender holds. Permits is 0 if the contender waits.
 	Permits int
-	// Of is the number of permits of the semaphore. It is 0 if the number is not known.
+	// Of is the number of permits of the semaphore. Of is 0 if the number is not known.
 	Of int
 }
 

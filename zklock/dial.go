@@ -15,10 +15,10 @@ import (
 // Dial connects to the ensemble of connect, "host:port,host:port/path", and blocks until it has a
 // session or ctx ends. Ports may be left out; the default is 2181, also with TLS.
 //
-// The path is a chroot: the paths of locks and of guarded writes are relative to it. It is created with the first lock. If this package
-// created the path, the path is removed when it is empty. If this client may not create the path, the first lock gets an error that wraps
-// [zk.ErrNoAuth] and names the permission. Caution: a misspelled path is created silently, and its locks do not exclude processes that use
-// the correct path.
+// The path is a chroot: the paths of locks and of guarded writes are relative to it. The chroot is created with the first lock. If this
+// package created the path, the path is removed when it is empty. If this client may not create the path, the first lock gets an error
+// that wraps [zk.ErrNoAuth] and names the permission. Caution: a misspelled path is created silently, and its locks do not exclude
+// processes that use the correct path.
 //
 // If ctx ends first, the error wraps [tier.ErrUnavailable], the cause of ctx and the last failure to connect. A wrong connect string or
 // option fails at once. If no server name can be resolved, Dial fails within 3 s. If only some names cannot be resolved, Dial logs them.
@@ -71,15 +71,15 @@ func Multi(ctx context.Context, guard tier.Guard, ops ...any) ([]zk.MultiRespons
 
 // ValidatePath returns nil if path can name a lock, and otherwise an error that wraps [zk.ErrInvalidPath]. A lock path is absolute and at
 // most 1024 bytes of UTF-8. A lock path has no empty component, no "." or "..", and no character that ZooKeeper forbids, such as
-// characters above U+FFFF. It is not the root, and is not below /zookeeper. [tier.Name] turns any string into a valid path.
+// characters above U+FFFF. A lock path is not the root, and is not below /zookeeper. [tier.Name] turns any string into a valid path.
 func ValidatePath(path string) error { return zknode.ValidatePath(path) }
 
 // These errors occur only on ZooKeeper. The errors of all stores are in package tier.
 var (
 	// ErrSequenceExhausted means that the 31-bit sequence numbers of a lock path are nearly used up. Normally the package resets the numbers
-	// in time; see Sequence overflow in the package documentation. If it could not, delete the path while the path is empty, or use another
-	// path. A child with a negative number, or with the number of our own node, causes the same error. The error then names the child. If no
-	// process owns the child, delete it.
+	// in time; see Sequence overflow in the package documentation. If the package could not reset the numbers, delete the path while the path
+	// is empty, or use another path. A child with a negative number, or with the number of our own node, causes the same error. The error
+	// then names the child. If no process owns the child, delete it.
 	ErrSequenceExhausted = zknode.ErrSequenceExhausted
 
 	// ErrQuotaExceeded means that a ZooKeeper quota leaves no room for a lock node. The call is not retried. Raise the quota

@@ -63,12 +63,13 @@
 //
 // ZooKeeper numbers all nodes ever created below a path with 31 bits, which is enough for 25 days of a thousand transfers a second. The
 // numbers start again only if the path is recreated. Therefore, from number 2^30 on, tierlock empties the queue and recreates the path.
-// During this time, at most T, processes that had the lock wait outside the queue. They get the lock in no particular order. TryAcquire
-// and Contenders do not see them, and every holder counts as contended. The promises of exclusion and of growing tokens still hold.
+// During this time, at most T, processes that had the lock wait outside the queue. The waiting processes get the lock in no particular
+// order. TryAcquire and Contenders do not see them, and every holder counts as contended. The promises of exclusion and of growing tokens
+// still hold.
 //
-// The path is recreated only under four conditions. It is an unchanged container of this package. It has no other children, such as a lock
-// below it. This client may delete it. It becomes empty within T. Otherwise a warning is logged, and the process tries again after 2^20
-// more numbers. When the numbers are used up, acquisitions fail with [ErrSequenceExhausted].
+// The path is recreated only under four conditions. The path is an unchanged container of this package. The path has no other children,
+// such as a lock below it. This client may delete the path. The path becomes empty within T. If a condition fails, a warning is logged,
+// and the process tries again after 2^20 more numbers. When the numbers are used up, acquisitions fail with [ErrSequenceExhausted].
 //
 // # Limits
 //
@@ -93,9 +94,9 @@
 //   - All servers grant the same T.
 //   - There are no observer masters, quorum oracles or local sessions.
 //
-// A holder keeps its lock through any outage of up to T - margin - T/4, less the time to reconnect. Reconnecting takes two round trips. It
-// takes up to 1 s more if all servers refuse, up to 1 s for each name that cannot be resolved, and up to min(T/6, 2 s) for each server
-// that hangs.
+// A holder keeps its lock through any outage of up to T - margin - T/4, less the time to reconnect. Reconnecting takes two round trips.
+// Reconnecting takes up to 1 s more if all servers refuse, up to 1 s for each name that cannot be resolved, and up to min(T/6, 2 s) for
+// each server that hangs.
 //
 //	T     margin   ticks up to   outage survived
 //	8 s   2.7 s    2 s           3.3 s

@@ -56,8 +56,8 @@ func WithDialContext(dial func(ctx context.Context, network, address string) (ne
 // With this option a lock has two znodes, and is lost when either znode is deleted. One transaction writes both znodes, so the number of
 // writes does not change. A waiter costs one more read, and so does a holder after a sixth of the session timeout.
 //
-// If kazoo takes read locks, use kazoo 2.9.0 or later. An older ReadLock also waits for nodes that queued after its own node. It can
-// deadlock with a tierlock process, until one of the two gives up.
+// If kazoo takes read locks, use kazoo 2.9.0 or later. An older ReadLock also waits for nodes that queued after its own node. An older
+// ReadLock can therefore deadlock with a tierlock process, until one of the two gives up.
 //
 // Create the path as a plain node first. Kazoo expects that the path is never deleted, but this package removes empty parents that it has
 // created. The sequence numbers of a plain node are never reset, and each acquisition from ZooKeeper uses two numbers.

@@ -41,7 +41,7 @@ func (o option) apply(to *Storage) { o(to) }
 // cannot be interrupted. After the loss of a lock it continues, and another process may do the same work.
 func WithLogger(log *slog.Logger) Option { return option(func(s *Storage) { s.log = log }) }
 
-// New returns a storage that keeps its data in storage, and has a lock below dir for each name. It does not use the locks of storage.
+// New returns a storage that keeps its data in storage, and has a lock below dir for each name. New does not use the locks of storage.
 // Therefore all processes that share the storage must use the same dir.
 func New(storage certmagic.Storage, locks *tier.Registry, dir string, opts ...Option) *Storage {
 	s := &Storage{Storage: storage, locks: locks, dir: dir, log: slog.Default(), held: make(map[string][]*tier.Hold)}

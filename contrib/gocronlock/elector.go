@@ -62,7 +62,7 @@ func (e *Elector) IsLeader(ctx context.Context) error {
 	return err
 }
 
-// Close ends the campaign, and resigns if this process leads. It blocks until the time of [AtLeast] has passed. No further run begins.
+// Close ends the campaign, and resigns if this process leads. Close blocks until the time of [AtLeast] has passed. No further run begins.
 // First shut down the scheduler, which waits for its runs. Then call Close, then close the registry. If the campaign had already ended,
 // Close returns the reason, such as a missing permission. Close may be called again.
 func (e *Elector) Close() error {

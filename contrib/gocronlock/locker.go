@@ -27,9 +27,9 @@ type option func(*slot.Rule)
 
 func (o option) apply(to *slot.Rule) { o(to) }
 
-// AtLeast holds the lock of each run for at least d after the acquisition, even if the run is shorter. It protects against clock skew: a
-// scheduler whose clock is late finds the lock taken, and does not run the slot again. Choose d longer than the skew, and short enough
-// that the lock is free before the next slot. The default is 0.
+// AtLeast holds the lock of each run for at least d after the acquisition, even if the run is shorter. AtLeast protects against clock
+// skew: a scheduler whose clock is late finds the lock taken, and does not run the slot again. Choose d longer than the skew, and short
+// enough that the lock is free before the next slot. The default is 0.
 //
 // The lock is released in the background, so no worker waits for the release. To end the process, call [tier.Registry.Shutdown], which
 // waits for this release. [tier.Registry.Close] releases all locks at once.
@@ -46,8 +46,8 @@ func WithWait(d time.Duration) Option { return option(func(r *slot.Rule) { r.Wai
 func WithLogger(log *slog.Logger) Option { return option(func(r *slot.Rule) { r.Log = log }) }
 
 // OnSlot registers a callback f for slots, the scheduled times of a job. f is called at each slot before the run begins. err is nil if
-// this process runs the slot. Otherwise err says why not, and wraps [tier.ErrLocked] if another process holds the lock. Use the Slot
-// method of tierprom or tierotel as f.
+// this process runs the slot. If this process does not run the slot, err says why, and wraps [tier.ErrLocked] if another process holds the
+// lock. Use the Slot method of tierprom or tierotel as f.
 func OnSlot(f func(path string, err error)) Option {
 	return option(func(r *slot.Rule) { r.OnSlot = f })
 }

@@ -38,8 +38,8 @@
 //
 // The metrics from tierlock.held_locks to the end of the list need [Telemetry.Register]. After Register, losses, slots and failures are
 // exported as 0 for each pattern and each cause, outcome or type, so that their first event is an increase. The metrics from the start of
-// the list to tierlock.oldest_wait have the attribute tierlock.path. Its value is one of the patterns of [WithPaths], or "other".
-// Reentrant acquisitions are not counted.
+// the list to tierlock.oldest_wait have the attribute tierlock.path. The value of tierlock.path is one of the patterns of [WithPaths], or
+// "other". Reentrant acquisitions are not counted.
 package tierotel
 
 import (
@@ -126,8 +126,8 @@ func (t *Telemetry) Slot(path string, err error) {
 	t.slots.Add(context.Background(), 1, metric.WithAttributes(t.pattern(path), outcomeOf(slot.Outcome(err))))
 }
 
-// Register adds metrics of the current state of a registry. They are read at each collection, until you call Unregister of the
-// registration. Call Unregister before you close the registry. A registration keeps the registry in memory.
+// Register adds metrics of the current state of a registry. The state is read at each collection of metrics, until you call Unregister of
+// the registration. Call Unregister before you close the registry. A registration keeps the registry in memory.
 func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) {
 	held, err1 := t.meter.Int64ObservableGauge("tierlock.holds", metric.WithUnit("{lock}"),
 		metric.WithDescription("Locks that this process holds now; a lock with several readers counts once."))

@@ -25,12 +25,12 @@ import (
 // intentional:
 //
 //   - All handles of one connection and path share one local queue and one node.
-//   - While another process waits, the lock may still go to other handles of the same connection. It goes to all handles that were waiting
-//     when the node got the lock. It may go to any handle within the default budget of [tier.WithHandOff].
+//   - While another process waits, the lock may still go to other handles of the same connection. The lock goes to all handles that were
+//     waiting when the node got the lock. Within the default budget of [tier.WithHandOff], the lock may go to any handle.
 //   - A node has the data and the ACL of the handle that created it, also while other
 //     handles hold the lock.
 //   - Lock keeps waiting when a connection is lost or a session expires; zk.Lock fails then. Lock fails when the connection is closed,
-//     with an error that wraps [tier.ErrClosed] and [zk.ErrClosing]. It also fails with errors that retrying cannot fix.
+//     with an error that wraps [tier.ErrClosed] and [zk.ErrClosing]. Lock also fails with errors that retrying cannot fix.
 //   - After an error no node is left. zk.Lock can leave a node that blocks all other users until the session ends.
 //   - Unlock always leaves the handle unlocked. If the lock was lost, Unlock reports this once, with an error that wraps [tier.ErrLost]
 //     and [zk.ErrNoNode]. zk.Lock returns zk.ErrNoNode at each call, and cannot be locked again. Unlock waits up to 5 s for the server, or
@@ -83,7 +83,7 @@ func (l *Lock) LockWithData(data []byte) error {
 	return nil
 }
 
-// Unlock releases the lock. It returns nil if the lock was held until now. After any error the handle is unlocked. The errors are:
+// Unlock releases the lock. Unlock returns nil if the lock was held until now. After any error the handle is unlocked. The errors are:
 //
 //   - The lock was lost: the error wraps [tier.ErrLost] and [zk.ErrNoNode].
 //   - The server did not answer in time, or the connection was closed, so it is not known whether the lock was held until now. The error
@@ -94,8 +94,8 @@ func (l *Lock) LockWithData(data []byte) error {
 //   - The handle does not hold the lock: [zk.ErrNotLocked].
 //
 // Unlock waits up to 5 s for the server. If other handles of the connection want the lock, Unlock first asks the server whether the lock
-// is still held, and waits up to a second for the answer. It skips this question if the server confirmed the lock in the last quarter of a
-// second.
+// is still held, and waits up to a second for the answer. Unlock skips this question if the server confirmed the lock in the last quarter
+// of a second.
 func (l *Lock) Unlock() error {
 	hold := l.hold.Swap(nil)
 	if hold == nil {

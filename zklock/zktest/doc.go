@@ -15,8 +15,8 @@
 //
 // A bubble alone does not report a deadlock of locks, because the heartbeats of sessions keep virtual time running. Package tier logs a
 // warning after ten seconds. If a wait behind one hold of the same process lasts for a day of virtual time, the test ends with a panic and
-// the stacks of all goroutines. This takes a second or two of real time. Keep intentional waits shorter than a day. Outside of bubbles
-// there is only the warning.
+// the stacks of all goroutines. A day of virtual time takes a second or two of real time. Keep intentional waits shorter than a day.
+// Outside of bubbles there is only the warning.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		s := zktest.Start(t)

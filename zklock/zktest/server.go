@@ -110,13 +110,14 @@ func dialError(network string, err error) error {
 	return &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("zktest: %w", err)}
 }
 
-// DialTimeout is DialContext with the signature of [net.DialTimeout], for the Go client's Dialer. It never waits, and ignores timeout.
+// DialTimeout is DialContext with the signature of [net.DialTimeout], for the Go client's Dialer. DialTimeout never waits, and ignores
+// timeout.
 func (s *Server) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
 	return s.DialContext(context.Background(), network, address) // there is none to pass on
 }
 
-// Listen also serves TCP on addr, until Close. It returns the address of the member that it serves; see [Server.Member]. Clients inside a
-// synctest bubble cannot use TCP, because their virtual time would not advance.
+// Listen also serves TCP on addr, until Close. Listen returns the address of the member that it serves; see [Server.Member]. Clients
+// inside a synctest bubble cannot use TCP, because their virtual time would not advance.
 func (s *Server) Listen(addr string) (net.Addr, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -163,8 +164,8 @@ func (s *Server) serve(nc net.Conn, address string) bool {
 	return true
 }
 
-// Close closes every connection and every listener. It returns when all goroutines of the server have ended. Sessions end without events.
-// A second Close does nothing.
+// Close closes every connection and every listener. Close returns when all goroutines of the server have ended. Sessions end without
+// events. A second Close does nothing.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
