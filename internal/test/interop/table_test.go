@@ -48,34 +48,33 @@ func kindOf(t *testing.T, name string) string {
 func TestTheyWaitForOneAnotherAsDocumented(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t)
-	for _, one := range interopdoc.Tables(t, "../../../docs/interop.md") {
-		need.Must(t, fmt.Sprintf("the table has %d lines, want %d", len(one.Rows), len(kinds)), len(one.Rows) == len(kinds))
-		var head []string
-		for _, name := range one.Head {
-			head = append(head, kindOf(t, name))
-		}
-		for chunk := range slices.Chunk(one.Rows, 6) {
-			name := head[0] + "/" + kindOf(t, chunk[0].Name)
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				e := e.below(name)
-				e.keepPath(t)
-				holders := launch(t, e, sessionTimeout, head...)
-				for _, r := range chunk {
-					d := launch(t, e, sessionTimeout, kindOf(t, r.Name))[0]
-					for i, holder := range holders {
-						holder.acquire(t)
-						if r.Waits[i] {
-							d.waits(t, e, holder)
-						} else {
-							d.passes(t, holder)
-						}
-						e.awaitChildren(t, 0)
+	one := interopdoc.Read(t, "../../../docs/interop.md")
+	need.Must(t, fmt.Sprintf("the table has %d lines, want %d", len(one.Rows), len(kinds)), len(one.Rows) == len(kinds))
+	var head []string
+	for _, name := range one.Head {
+		head = append(head, kindOf(t, name))
+	}
+	for chunk := range slices.Chunk(one.Rows, 6) {
+		name := head[0] + "/" + kindOf(t, chunk[0].Name)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := e.below(name)
+			e.keepPath(t)
+			holders := launch(t, e, sessionTimeout, head...)
+			for _, r := range chunk {
+				d := launch(t, e, sessionTimeout, kindOf(t, r.Name))[0]
+				for i, holder := range holders {
+					holder.acquire(t)
+					if r.Waits[i] {
+						d.waits(t, e, holder)
+					} else {
+						d.passes(t, holder)
 					}
-					d.dismiss()
+					e.awaitChildren(t, 0)
 				}
-			})
-		}
+				d.dismiss()
+			}
+		})
 	}
 }
 

@@ -1,15 +1,16 @@
-// Package interopdoc reads the tables in docs/interop.md, for tests: which locks wait for which.
+// Package interopdoc reads for tests what docs/interop.md says of which lock waits for which.
 package interopdoc
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// A Table says for each lock in its rows for which of the locks in its head it waits.
+// A Table says of each lock in its rows for which locks it waits.
 type Table struct {
-	Head []string
+	Head []string // the locks to wait for
 	Rows []Row
 }
 
@@ -19,44 +20,50 @@ type Row struct {
 	Waits []bool // as in the head
 }
 
-// Tables returns the tables of the document, which have the same rows; file is its path.
-func Tables(t testing.TB, file string) (all []*Table) {
+// Read returns the table of the document; file is where it is. Kazoo with an extra pattern has the nodes of kazoo, so the head lacks it.
+func Read(t testing.TB, file string) *Table {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(strings.NewReplacer("`", "", "*", "").Replace(string(text))) {
-		line, ok := strings.CutPrefix(strings.TrimSpace(line), "|")
-		if !ok || strings.HasPrefix(line, "-") {
+	table, said := new(Table), []string(nil)
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "`", "")) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 {
 			continue
 		}
-		cells := strings.Split(strings.TrimSuffix(line, "|"), "|")
-		for i := range cells {
-			cells[i] = strings.TrimSpace(cells[i])
+		name := strings.TrimSpace(cells[1])
+		locks, ok := strings.CutPrefix(strings.TrimSpace(cells[2]), "waits for ")
+		if !ok {
+			continue
 		}
-		switch {
-		case cells[0] == "waits for":
-			all = append(all, &Table{Head: cells[1:]})
-		case len(all) > 0: // else another table
-			last := all[len(all)-1]
-			last.Rows = append(last.Rows, rowOf(t, last, cells))
+		table.Rows, said = append(table.Rows, Row{Name: name}), append(said, locks)
+		if !strings.HasSuffix(name, " +") {
+			table.Head = append(table.Head, name)
 		}
 	}
-	return all
+	for i, locks := range said {
+		table.Rows[i].Waits = table.waits(t, locks)
+	}
+	return table
 }
 
-func rowOf(t testing.TB, of *Table, cells []string) Row {
+// waits is the meaning of a cell: "all locks", these except some, or some.
+func (of *Table) waits(t testing.TB, locks string) (waits []bool) {
 	t.Helper()
-	r := Row{Name: cells[0]}
-	for _, cell := range cells[1:] {
-		if cell != "yes" && cell != "no" {
-			t.Fatalf("the table has %q in the line of %s", cell, r.Name)
+	others, all := strings.CutPrefix(locks, "all locks")
+	names := strings.Split(locks, ", ")
+	if all {
+		names = strings.Split(strings.TrimPrefix(others, " except "), ", ")
+	}
+	for _, name := range names {
+		if name != "" && !slices.Contains(of.Head, name) {
+			t.Fatalf("the table has an unknown lock %q", name)
 		}
-		r.Waits = append(r.Waits, cell == "yes")
 	}
-	if len(r.Waits) != len(of.Head) {
-		t.Fatalf("the table has %d cells in the line of %s, and %d in its head", len(r.Waits), r.Name, len(of.Head))
+	for _, name := range of.Head {
+		waits = append(waits, slices.Contains(names, name) != all)
 	}
-	return r
+	return waits
 }
