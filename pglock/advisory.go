@@ -57,8 +57,8 @@ import (
 // the waiter within a second (client_connection_check_interval). Other servers remove it by TCP keepalives after the TTL.
 //
 // A server that was started or promoted has no advisory locks. Therefore it grants no lock during a grace period. The grace period starts
-// with the first connection of a process, and lasts for the longest TTL ever used in the database. A [*tier.GracePeriodError] says until
-// when. If the recorded longest TTL is too long, the package documentation says how to correct it.
+// with the first connection of a process, and lasts for the longest TTL ever used in the database. A [*tier.GracePeriodError] says when it
+// ends. If the recorded longest TTL is too long, the package documentation says how to correct it.
 //
 // # Differences from New
 //
@@ -134,8 +134,8 @@ func advisoryKey(path string) string {
 
 var errUnseen = errors.New("the server no longer knows this session's lock or place in the queue")
 
-// Do executes a command. Enter takes a second round trip if it has to wait. What is not answered is undone by the server once it knows
-// that the connection is closed: so nothing is unknown, and there is nothing to audit, to drop, or to say at the end.
+// Do executes a command. Enter takes a second round trip if it has to wait. If the server does not answer, the connection is closed, and
+// the server then undoes the command. Therefore no outcome is unknown, and audit, drop and goodbye have nothing to do.
 func (s *advisory) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	defer func() {
 		if a.Outcome != queue.Denied { // which is an answer, and at once

@@ -49,8 +49,8 @@
 //
 // A server that has lost its newest data could grant a lock that another process still holds. Therefore each start and each promotion of
 // the server begins a grace period. The grace period starts with the first call of a process, and lasts for the longest TTL ever used in
-// the database. During the grace period holders keep their locks, and no lock is granted. A [tier.GracePeriodError] says until when. A new
-// database has no grace period. The database records the longest TTL, in milliseconds. If the recorded TTL is too long, and no process
+// the database. During the grace period holders keep their locks, and no lock is granted. A [tier.GracePeriodError] says when it ends. A
+// new database has no grace period. The database records the longest TTL, in milliseconds. If the recorded TTL is too long, and no process
 // uses it any more, correct the record:
 //
 //	UPDATE tierlock.grace_period SET longest_ms = 15000;

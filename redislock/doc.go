@@ -21,7 +21,7 @@
 // The lock excludes redsync with one server, bsm/redislock, Spring's RedisLockRegistry, and every other lock that sets the key with NX and
 // PX. Such a foreign lock sends no notification when it is released, so tierlock's first waiter polls the key every 10 to 100 ms. Waiters
 // of the foreign library also poll, and are not in tierlock's queue. To let these waiters in, tierlock leaves the key free for 25 ms at
-// some transfers: once in ten seconds, and every 100 ms if a foreign lock was seen within the last minute.
+// some transfers. If a foreign lock was seen within the last minute, it does so every 100 ms, otherwise once in ten seconds.
 //
 // Caution: if tierlock processes use the lock all the time, another library can wait long for it. A library that polls more often than
 // every 25 ms gets the lock within ten seconds. redsync polls every 50 to 250 ms. In measurements, redsync got its first lock after 10 s
@@ -50,8 +50,8 @@
 // Redis replicates asynchronously, and writes an append-only file once a second. Therefore a new primary or a restarted server may lack
 // the newest locks. The server grants no lock during its grace period: for the TTL, plus min-replicas-max-lag and two seconds if
 // min-replicas-to-write is set. Locks in the data of the server stay held. Locks that the data lack are lost. TryAcquire fails, and
-// waiters keep their places. A [tier.GracePeriodError] says until when. Every server has a grace period after its start, even if it is
-// empty; [WithNewServer] skips it.
+// waiters keep their places. A [tier.GracePeriodError] says when the grace period ends. Every server has a grace period after its start,
+// even if it is empty; [WithNewServer] skips it.
 //
 // The package recognizes a new primary by its replication ID (master_replid in INFO replication). The package records when it first saw
 // this ID in the key {tierlock:primary}:ID, for a month. If a proxy or provider hides master_replid, the package does not work;
@@ -59,9 +59,9 @@
 // slot during the grace period of its primary, because the slot's new primary would grant locks at once. Keep repl-backlog-ttl longer than
 // a grace period (default: an hour).
 //
-// Each process may have another grace period, because it depends on the TTL. The server applies the longest, which it records in
-// microseconds in the key {tierlock:primary}:longest. To shorten the grace period, end the processes with a longer TTL, wait for the
-// recorded time, and delete the key.
+// Each process may have another grace period, because its duration depends on the TTL. The longest grace period applies to all processes.
+// The key {tierlock:primary}:longest records its duration in microseconds. To shorten the grace period, end the processes with a longer
+// TTL, wait for the recorded time, and delete the key.
 //
 // Caution: set min-replicas-to-write to half the number of servers, rounded down. Without this setting, a lock can have two holders: a
 // primary that was cut off from its replicas and replaced still grants locks to the clients that it reaches. For example:
@@ -84,7 +84,8 @@
 //     the data is in the same Redis.
 //
 // The package notices a loss of data if the server gets a new replication ID. A grace period then begins. A server gets a new replication
-// ID after a promotion by Sentinel, by a cluster or by hand, after REPLICAOF NO ONE, and after each restart, whatever data the server has.
+// ID after a promotion by Sentinel, by a cluster or by hand, and after REPLICAOF NO ONE. It also gets a new ID after each restart,
+// whatever data it has.
 //
 // Caution: the package does not notice that a running server loses data. The next process may get the lock at once, up to a quarter of the
 // TTL before its former holder learns of the loss. Prevent the following while processes hold locks:

@@ -76,15 +76,11 @@
 //
 // # What it costs
 //
-// Round trips to the store, over a connection of the lock's own:
+// An uncontended Acquire takes one round trip to the store, or two if the path does not exist yet in ZooKeeper. Release takes one.
+// TryAcquire takes one, or two on ZooKeeper if the lock is free. A transfer, from Release in one process to Acquire in another, takes one,
+// however many processes wait. A local hand-off and a reentrant acquisition take none. Only package dropin takes more.
 //
-//	Acquire, uncontended                       1, or 2 if the path does not exist yet in ZooKeeper
-//	Release                                    1
-//	TryAcquire                                 1, or 2 on ZooKeeper if the lock is free
-//	transfer: Release to Acquire elsewhere     1, however many processes wait
-//	local hand-off, reentrant acquisition      0
-//
-// A transfer takes up to 2 round trips between two processes with one goroutine each, if they hold the lock for less than a round trip.
+// A transfer takes up to two round trips between two processes with one goroutine each, if they hold the lock for less than a round trip.
 // With [WithLinger], a process that acquires the same lock again sends no request.
 //
 // # Tests of your code

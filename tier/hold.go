@@ -115,7 +115,7 @@ func (h *Hold) Shared() bool { return h.shared }
 // program that can release early. The channel stays closed, even if the other process gives up. The first call costs the store a read and
 // a watch.
 //
-// Calling Contended also ends local hand-off: once another process waits, the next release gives the lock to that process, whatever the
+// Calling Contended also ends local hand-off. Once another process waits, the next release gives the lock to that process, whatever the
 // budget of [WithHandOff], and no more readers join. This applies to all goroutines of the process until the lock leaves it.
 //
 // Caution: if every process releases as soon as the channel is closed, each does only one step of work per acquisition. Work for a
@@ -204,8 +204,8 @@ func HoldFrom(ctx context.Context, m *Mutex) *Hold {
 // it: with this context, Acquire waits like in any other goroutine. The copy keeps the values and the cancellation of ctx. If ctx is the
 // context of a hold, the copy therefore also ends at the release of that hold.
 //
-// Caution: if a holder waits for such a goroutine, for example in Wait of an errgroup, both deadlock. If the goroutines of a group shall
-// take the lock one after another, start the group before you acquire the lock, with a context that carries no hold.
+// Caution: if a holder waits for such a goroutine, for example in Wait of an errgroup, both deadlock. If the goroutines of a group have to
+// acquire the lock one after another, start the group before you acquire the lock. Use a context that carries no hold.
 func WithoutHold(ctx context.Context) context.Context { return withoutHold{ctx} }
 
 type withoutHold struct{ context.Context }

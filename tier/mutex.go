@@ -236,19 +236,19 @@ func (m *Mutex) Break(ctx context.Context, token int64) error {
 //
 //   - A writer can downgrade: acquire the reader with the context of the write hold, then release the write hold. The downgrade sends no
 //     request, and other readers of this process can join. Readers of other processes can join when they are next in the queue and have
-//     waited for the hand-off budget (twice the budget if goroutines of this process wait, too). The context of the write hold ends with
-//     its release. Therefore call read.Context with a context that does not derive from the writer's context. Inside Do of the writer
-//     there is no downgrade, because Do holds the write lock until f returns.
+//     waited for the hand-off budget. If goroutines of this process also wait, they can join after twice the budget. The context of the
+//     write hold ends with its release. Therefore call read.Context with a context that does not derive from the writer's context. Inside
+//     Do of the writer there is no downgrade, because Do holds the write lock until f returns.
 //   - A reader cannot upgrade: acquiring the writer with the context of a read hold returns [ErrCannotUpgrade] at once. Caution: with any
 //     other context, a goroutine that holds the read lock and acquires the writer deadlocks.
 //
 // A Mutex and an RWMutex of the same path are different locks that exclude each other, also within a process. On ZooKeeper an RWMutex
 // shares the path with Curator's InterProcessReadWriteLock; docs/interop.md lists all combinations.
 //
-// Fencing: the token of a writer is higher than the tokens of all earlier holders in other processes, and never higher than the token of a
-// later holder. Tokens of overlapping readers have no order. Let the resource remember the highest token of all holders, and the highest
-// token of a writer. The resource has to refuse a write with a token that is lower than the highest of all holders, and a read with a
-// token that is lower than the highest of a writer.
+// Fencing: the token of a writer is higher than the tokens of all earlier holders in other processes. It is never higher than the token of
+// a later holder. Tokens of overlapping readers have no order. Let the resource remember the highest token of all holders, and the highest
+// token of all writers. For a write, it refuses tokens that are lower than the first. For a read, it refuses tokens that are lower than
+// the second.
 type RWMutex struct{ writer, reader *Mutex }
 
 // RWMutex returns the reader/writer lock at path. It sends no request. Options and errors are those of [Registry.Mutex].

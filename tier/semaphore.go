@@ -49,9 +49,9 @@ type Semaphore struct {
 // an unused permit is released at once.
 //
 // While other processes queue, a process takes its share of the permits, or twice its largest request if that is more. It hands these
-// permits off among its goroutines for three hand-off budgets ([WithHandOff], 20 ms by default), or for longer if it has only a part of
-// all permits. However many permits the first process in the queue wants, its wait has a limit: three budgets for each process that
-// queued, and the duration of one section.
+// permits off among its goroutines for three hand-off budgets ([WithHandOff], 20 ms by default). With only a part of all permits, it may
+// do so for longer. The first process in the queue waits for at most three budgets for each process that queued, and one section, however
+// many permits it wants.
 func (r *Registry) Semaphore(path string, permits int, opts ...Option) *Semaphore {
 	s := &Semaphore{registry: r, at: lockKey{path, counting}, permits: permits}
 	var own []any
@@ -250,7 +250,7 @@ func (p *Permits) Err() error {
 	return err
 }
 
-// ValidUntil returns until when the permits are certainly held, as [Hold.ValidUntil] does.
+// ValidUntil returns the end of the lease of the permits, like [Hold.ValidUntil].
 func (p *Permits) ValidUntil() time.Time {
 	if p.Err() != nil {
 		return time.Time{}

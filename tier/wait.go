@@ -125,8 +125,8 @@ type Wait struct {
 	// Here is the hold of this process. Here is nil if the process does not hold the lock.
 	Here *Here
 
-	// Position is the number of processes ahead in the queue of the store. Ahead is the process directly ahead. Both fields are zero if this
-	// process has not read the queue yet, or if it holds the lock.
+	// Position is the number of processes ahead in the queue of the store. Ahead is the next process ahead in the queue. Both fields are zero
+	// if this process has not read the queue yet, or if it holds the lock.
 	Position   int
 	Ahead      Contender
 	AheadHolds bool // whether Ahead holds the lock: it is the first in the queue, and there is no grace period

@@ -48,15 +48,15 @@
 // Caution: an operator who deletes the holder's node gives the lock to the next process at once. The holder learns of the deletion when
 // its server does. If the holder got the lock without waiting, it may learn of the deletion only T/6 after the grant.
 //
-// If an acquisition is cancelled or its reply is lost, its node may be left. The package finds such nodes by their unique names, and
-// deletes them in the background. At the latest they end with the session. Missing parents are created as containers, which the server
-// deletes when they are empty. On servers before 3.5, parents are plain nodes and are not deleted.
+// If an acquisition is cancelled or its reply is lost, its node may remain in ZooKeeper. The package finds such nodes by their unique
+// names, and deletes them in the background. At the latest they end with the session. Missing parents are created as containers, which the
+// server deletes when they are empty. On servers before 3.5, parents are plain nodes and are not deleted.
 //
 // # What it costs
 //
 // An uncontended acquisition takes one round trip and one write, or two round trips if the path does not exist yet. A release takes one
 // round trip and one write. A transfer, from the release in one process to the grant in another, takes one round trip, however many
-// processes wait. Concurrent requests for different paths are batched: a request may wait up to a quarter of a round trip, and is then
+// processes wait. Concurrent requests for different paths are batched. A request may wait up to a quarter of a round trip, and is then
 // sent together with other requests in one transaction. Package dropin, which uses the program's connection, is slower.
 //
 // # Sequence overflow
@@ -79,10 +79,10 @@
 //
 // # The lease
 //
-// Only a write that a quorum has accepted renews the lease. Answers to reads and pings do not renew it, because a partitioned follower or
-// a deposed leader may still send them while the other servers end the session. The lease starts at the latest request that the leader is
-// proven to have received. A process sends a heartbeat every T/8, however many locks it has. The heartbeat is a sync. While the process
-// has a node in a queue, a write that changes nothing follows the sync.
+// Only a write that a quorum has accepted renews the lease. Answers to reads and pings do not renew the lease. A partitioned follower or a
+// deposed leader may still send such answers while the other servers end the session. The lease starts at the latest request that the
+// leader is proven to have received. A process sends a heartbeat every T/8, however many locks it has. The heartbeat is a sync. While the
+// process has a node in a queue, a write that changes nothing follows the sync.
 //
 // Therefore the lease ends at least one margin before any server can grant the lock to another process, also during a partition between
 // servers. This promise has four assumptions:
