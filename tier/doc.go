@@ -76,9 +76,10 @@
 //
 // # What it costs
 //
-// An uncontended Acquire takes one round trip to the store, or two if the path does not exist yet in ZooKeeper. Release takes one.
-// TryAcquire takes one, or two on ZooKeeper if the lock is free. A transfer, from Release in one process to Acquire in another, takes one,
-// however many processes wait. A local hand-off and a reentrant acquisition take none. Only package dropin takes more.
+// An uncontended Acquire takes one round trip to the store, or two if the path does not exist yet in ZooKeeper. Release takes one round
+// trip. TryAcquire takes one, or two on ZooKeeper if the lock is free. A transfer, from Release in one process to Acquire in another,
+// takes one round trip, however many processes wait. A local hand-off and a reentrant acquisition take none. Package dropin takes more
+// round trips than the other constructors.
 //
 // A transfer takes up to two round trips between two processes with one goroutine each, if they hold the lock for less than a round trip.
 // With [WithLinger], a process that acquires the same lock again sends no request.

@@ -48,10 +48,10 @@ type Semaphore struct {
 // The options [WithHandOff], [WithStrictOrder] and [WithMaxWait] apply to semaphores. [WithLinger] and [WithRounds] do not apply, because
 // an unused permit is released at once.
 //
-// While other processes queue, a process takes its share of the permits, or twice its largest request if that is more. It hands these
-// permits off among its goroutines for three hand-off budgets ([WithHandOff], 20 ms by default). With only a part of all permits, it may
-// do so for longer. The first process in the queue waits for at most three budgets for each process that queued, and one section, however
-// many permits it wants.
+// While other processes queue, a process takes its share of the permits, or twice its largest request if that is more. The process hands
+// these permits off among its goroutines for three hand-off budgets ([WithHandOff], 20 ms by default). A process that has only a part of
+// all permits may hand them off for longer. The first process in the queue waits for at most three budgets for each process that queued,
+// and one section, however many permits it wants.
 func (r *Registry) Semaphore(path string, permits int, opts ...Option) *Semaphore {
 	s := &Semaphore{registry: r, at: lockKey{path, counting}, permits: permits}
 	var own []any

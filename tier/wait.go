@@ -12,12 +12,13 @@ import (
 
 // These are the errors of all stores. Returned errors wrap them, often together with an error of the store. Test with errors.Is.
 var (
-	// ErrLocked is returned by TryAcquire if another goroutine or process holds the lock or waits for it. TryAcquire also returns it while
-	// the store is in a grace period, see [GracePeriodError].
+	// ErrLocked is returned by TryAcquire if another goroutine or process holds the lock or waits for it. TryAcquire also returns ErrLocked
+	// while the store is in a grace period, see [GracePeriodError].
 	ErrLocked = second.ErrLocked
 	// ErrLost means that the lock was lost while it was held. A loss is final for its hold.
 	ErrLost = second.ErrLost
-	// ErrReleased means that the hold was already released. [Mutex.Break] and [Semaphore.Break] return it if no contender has the token.
+	// ErrReleased means that the hold was already released. [Mutex.Break] and [Semaphore.Break] return ErrReleased if no contender has the
+	// token.
 	ErrReleased = second.ErrReleased
 	// ErrClosed means that the registry is closed or being shut down.
 	ErrClosed = second.ErrClosed
@@ -29,13 +30,13 @@ var (
 	ErrTooManyPermits = second.ErrTooManyPermits
 	// ErrUnknown means that the outcome of a guarded write is ambiguous: the answer was lost, or the context ended before the answer. If the
 	// context ended, the error also wraps its cause. The write may have taken effect, or may still take effect, but not after another process
-	// has acquired the lock. Read the data before you decide what to do. zklock.Multi, etcdlock.Txn, pglock.Tx, mysqllock.Tx and redislock.Eval
-	// return ErrUnknown. If a write was refused because the lock is lost, they return [ErrLost] instead. [Mutex.Break] and [Semaphore.Break] return
-	// ErrUnknown if the contender may have been removed, or may still be removed.
+	// has acquired the lock. Read the data before you decide what to do. [Hold.Save], zklock.Multi, etcdlock.Txn, pglock.Tx, mysqllock.Tx and
+	// redislock.Eval return ErrUnknown. If a write was refused because the lock is lost, they return [ErrLost] instead. [Mutex.Break] and
+	// [Semaphore.Break] return ErrUnknown if the contender may have been removed, or may still be removed.
 	ErrUnknown = second.ErrUnknown
 	// ErrUnavailable means that the store grants no lock at the moment. The store cannot be reached, refuses or does not answer a request, or
-	// has not renewed a session or lease yet. Try again later. TryAcquire returns it, and so does a wait that ends in such a state.
-	// [Registry.Err] returns it in all cases, except a [*GracePeriodError] and [ErrClosed].
+	// has not renewed a session or lease yet. Try again later. TryAcquire returns ErrUnavailable, and so does a wait that ends in such a
+	// state. All errors of [Registry.Err] wrap ErrUnavailable, except a [*GracePeriodError] and [ErrClosed].
 	ErrUnavailable = second.ErrUnavailable
 	// ErrWaitLimit means that the lock was not acquired within the limit of [WithMaxWait].
 	ErrWaitLimit = errors.New("wait limit reached")
@@ -45,8 +46,8 @@ var (
 // started or promoted may have forgotten locks. Therefore it grants no lock until the longest lease of such a lock has ended. Locks that
 // the server has not forgotten stay held. PostgreSQL, MySQL and Redis have grace periods; ZooKeeper and etcd need none.
 //
-// Get it with errors.As, as a *GracePeriodError, from an error of TryAcquire, of [Registry.Err] or of a wait. The error of TryAcquire also
-// wraps [ErrLocked]. A [*WaitError] also has it as a field.
+// Use errors.As to get a *GracePeriodError from an error of TryAcquire, of [Registry.Err] or of a wait. The error of TryAcquire also wraps
+// [ErrLocked]. A [*WaitError] also has the *GracePeriodError as a field.
 type GracePeriodError struct {
 	Until  time.Time `json:"until"` // by the clock of this machine
 	Reason string    `json:"reason"`
@@ -131,7 +132,7 @@ type Wait struct {
 	Ahead      Contender
 	AheadHolds bool // whether Ahead holds the lock: it is the first in the queue, and there is no grace period
 
-	// GracePeriod is the grace period of the store. It is nil if there is none.
+	// GracePeriod is the grace period of the store. GracePeriod is nil if there is none.
 	GracePeriod *GracePeriodError
 
 	// Refusal says why the store refused or did not answer the last request of this process for the lock, although the store can be reached.
@@ -160,7 +161,7 @@ type Here struct {
 }
 
 // A WaitError is returned by [Mutex.Acquire] when a wait ended without the lock. Either the context of the wait ended, its time limit was
-// reached, or the registry was closed. Get it with errors.As, as a *WaitError. It wraps the cause.
+// reached, or the registry was closed. Use errors.As to get a *WaitError. The error wraps the cause.
 type WaitError struct {
 	Wait
 	Err error // why the wait ended
@@ -286,7 +287,7 @@ type Contender struct {
 	Label string
 
 	// Linger is how long the process may keep the idle lock ([WithLinger]). Lingering is true if the process keeps the idle lock now. Only
-	// the process itself sees this; for other processes Lingering is false.
+	// the process itself knows that it keeps an idle lock; for other processes Lingering is false.
 	Linger    time.Duration
 	Lingering bool
 	// Shared is true for a reader of an [RWMutex]. Readers at the head of the queue hold the lock together.
