@@ -23,7 +23,7 @@
 //
 // # Readers and writers
 //
-// Readers at the head of the queue hold the lock together. Writers, [tier.Mutex] and concurrency.Mutex exclude them.
+// Readers at the head of the queue hold the lock together. Writers, [tier.Mutex] and concurrency.Mutex exclude readers.
 //
 // [tier.Mutex.Revoke] writes the request to the keys of the holders, and needs the permission to write to these keys. For keys of other
 // programs the error wraps [errors.ErrUnsupported].
@@ -73,7 +73,7 @@
 //
 // Set DialKeepAliveTime and DialKeepAliveTimeout in clientv3.Config to a few seconds. Otherwise the client uses a dead connection until
 // its requests time out, each after a sixth of the TTL. If the client has a user name and a password, the server hashes the password at
-// each keep-alive. Choose a TTL that leaves time for that.
+// each keep-alive. Choose a TTL that leaves time for this hashing.
 //
 // Caution: if another program writes to a key of the lock without clientv3.WithIgnoreLease, the key loses its lease. The key then remains
 // when its process dies, and blocks the lock.

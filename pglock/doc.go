@@ -31,7 +31,7 @@
 //
 // [Tx] is a guarded write: its transaction cannot commit once the lock is lost. For data in the same database you need no fencing token.
 //
-// When another server takes over:
+// When another server takes over, locks depend on the replication:
 //
 //   - If a synchronous standby with all acknowledged transactions is promoted, holders keep their locks, and waiters keep their places.
 //   - With asynchronous replication, the newest rows may be missing. A holder whose row is missing learns of its loss when it connects to

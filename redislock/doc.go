@@ -60,8 +60,8 @@
 // a grace period (default: an hour).
 //
 // Each process may have another grace period, because its duration depends on the TTL. The longest grace period applies to all processes.
-// The key {tierlock:primary}:longest records its duration in microseconds. To shorten the grace period, end the processes with a longer
-// TTL, wait for the recorded time, and delete the key.
+// The key {tierlock:primary}:longest records the duration of the longest grace period in microseconds. To shorten the grace period, end
+// the processes with a longer TTL, wait for the recorded time, and delete the key.
 //
 // Caution: set min-replicas-to-write to half the number of servers, rounded down. Without this setting, a lock can have two holders: a
 // primary that was cut off from its replicas and replaced still grants locks to the clients that it reaches. For example:
@@ -71,8 +71,8 @@
 //
 // With this setting, a primary without its replicas refuses heartbeats after min-replicas-max-lag, and its holders lose their locks before
 // another process can get them. Use at least three servers. With two servers, the survivor accepts no writes until the other server is
-// back. New checks the configuration in the background. It logs a warning if the configuration is not safe, or if maxmemory is set without
-// the policy noeviction.
+// back. New checks the configuration in the background. New logs a warning if the configuration is not safe, or if maxmemory is set
+// without the policy noeviction.
 //
 // # Limits
 //
@@ -84,7 +84,7 @@
 //     the data is in the same Redis.
 //
 // The package notices a loss of data if the server gets a new replication ID. A grace period then begins. A server gets a new replication
-// ID after a promotion by Sentinel, by a cluster or by hand, and after REPLICAOF NO ONE. It also gets a new ID after each restart,
+// ID after a promotion by Sentinel, by a cluster or by hand, and after REPLICAOF NO ONE. A server also gets a new ID after each restart,
 // whatever data it has.
 //
 // Caution: the package does not notice that a running server loses data. The next process may get the lock at once, up to a quarter of the
@@ -108,15 +108,15 @@
 //
 // Each operation costs one script call: Acquire, TryAcquire, Release, a release that queues again, a transfer to another process, a
 // downgrade, and Revoke. The number of permits makes no difference. A script executes about 20 commands, however long the queue is. The
-// exceptions are to list a queue, and to notify many readers. Every quarter of the TTL, heartbeats renew all entries of the process; they
-// are sent together. In [tier.Wait], a waiting reader sees the 100 entries ahead of it; entries farther ahead count as writers. A process
-// has one connection for notifications. An idle path takes some 460 bytes, in one key, for two hours.
+// exceptions are to list a queue, and to notify many readers. Every quarter of the TTL, the process sends heartbeats that renew all its
+// entries. In [tier.Wait], a waiting reader sees the 100 entries ahead of it; entries farther ahead count as writers. A process has one
+// connection for notifications. An idle path takes some 460 bytes, in one key, for two hours.
 //
 // # Client and permissions
 //
 // The program owns the client. With a ClusterClient, set ReadTimeout to at most a sixth of the TTL; Close may take this time if Redis does
-// not answer. A Redis user needs access to the keys above and to the channels tierlock:*. With a ClusterClient, it also needs the commands
-// that this client sends itself. Without CONFIG GET, grace periods are twelve seconds longer. The user needs these commands:
+// not answer. A Redis user needs access to the keys above and to the channels tierlock:*. With a ClusterClient, the user also needs the
+// commands that this client sends itself. Without CONFIG GET, grace periods are twelve seconds longer. The user needs these commands:
 //
 //	+eval +evalsha +info +ping +publish +subscribe +time +type +get +set +del +pexpire +persist +pttl +hget +hmget
 //	+hset +hdel +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore

@@ -116,7 +116,8 @@ func (h *Hold) Shared() bool { return h.shared }
 // a watch.
 //
 // Calling Contended also ends local hand-off. Once another process waits, the next release gives the lock to that process, whatever the
-// budget of [WithHandOff], and no more readers join. This applies to all goroutines of the process until the lock leaves it.
+// budget of [WithHandOff], and no more readers join. The end of local hand-off applies to all goroutines of the process, until another
+// process gets the lock.
 //
 // Caution: if every process releases as soon as the channel is closed, each does only one step of work per acquisition. Work for a
 // minimum time before you check the channel.
@@ -143,9 +144,9 @@ func (h *Hold) Path() string { return h.own.cohort.key.path }
 // Release returns nil if the lock was held until now, and an error that wraps [ErrLost] if the lock was lost. If this hold was released
 // before, Release returns [ErrReleased] and has no effect. After every result the hold is released.
 //
-// Without a lease (package dropin) only the server knows whether the lock was still held. If the server does not answer, the error says
-// so. A local hand-off waits up to a second for the server's answer. While the outcome of a guarded write is unknown, the lock is not
-// handed off locally.
+// Without a lease (package dropin) only the server knows whether the lock was still held. If the server does not answer, the error of
+// Release says so. A local hand-off waits up to a second for the server's answer. While the outcome of a guarded write is unknown, the
+// lock is not handed off locally.
 func (h *Hold) Release() error {
 	if h.released.Swap(true) {
 		return ErrReleased

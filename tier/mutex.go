@@ -132,8 +132,8 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 // Do acquires the lock, calls f, and releases the lock. The context of f carries the hold, for [HoldFrom], and is cancelled if the lock is
 // lost. It derives from ctx, so a deadline of ctx limits the wait and the work together. [WithMaxWait] limits only the wait.
 //
-// If the lock could not be acquired, Do returns the error of Acquire and does not call f. Otherwise Do returns the error of f, or the
-// error of the release. If both fail, the returned error wraps both errors.
+// If the lock could not be acquired, Do returns the error of Acquire and does not call f. If the lock was acquired, Do returns the error
+// of f, or the error of the release. If both fail, the returned error wraps both errors.
 //
 // If the lock is lost, f is not interrupted: let f return when its context ends. Do then returns an error that wraps [ErrLost].
 //
@@ -245,13 +245,13 @@ func (m *Mutex) Break(ctx context.Context, token int64) error {
 // A Mutex and an RWMutex of the same path are different locks that exclude each other, also within a process. On ZooKeeper an RWMutex
 // shares the path with Curator's InterProcessReadWriteLock; docs/interop.md lists all combinations.
 //
-// Fencing: the token of a writer is higher than the tokens of all earlier holders in other processes. It is never higher than the token of
-// a later holder. Tokens of overlapping readers have no order. Let the resource remember the highest token of all holders, and the highest
-// token of all writers. For a write, it refuses tokens that are lower than the first. For a read, it refuses tokens that are lower than
-// the second.
+// Fencing: the token of a writer is higher than the tokens of all earlier holders in other processes. The token of a writer is never
+// higher than the token of a later holder. Tokens of overlapping readers have no order. Let the resource refuse a write with a token that
+// is lower than the highest token it has seen. Let it refuse a read with a token that is lower than the highest token of a writer it has
+// seen.
 type RWMutex struct{ writer, reader *Mutex }
 
-// RWMutex returns the reader/writer lock at path. It sends no request. Options and errors are those of [Registry.Mutex].
+// RWMutex returns the reader/writer lock at path. It sends no request. Options and errors are the same as for [Registry.Mutex].
 func (r *Registry) RWMutex(path string, opts ...Option) *RWMutex {
 	at := lockKey{path, readWrite}
 	return &RWMutex{r.mutex(at, second.Writing, opts), r.mutex(at, second.Reading, opts)}

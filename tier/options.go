@@ -25,7 +25,7 @@ type option func(*options)
 func (option) forRegistry() {}
 func (option) forLock()     {}
 
-// Wrong says what is wrong with the option, whatever other options say.
+// Wrong returns an error if the value of the option is invalid, whatever the other options are.
 func (o option) Wrong() error {
 	alone := defaults
 	o(&alone)
@@ -37,7 +37,7 @@ type setting func(*second.Settings)
 
 func (setting) forRegistry() {}
 
-// Settle sets what the option says.
+// Settle applies the option to s.
 func (set setting) Settle(s *second.Settings) { set(s) }
 
 // WithLeaseTTL sets T. If the store receives no request of a process for the time T, it grants the locks of that process to other
@@ -146,7 +146,7 @@ func WithRounds() Option { return option(func(o *options) { o.rounds = true }) }
 func WithLinger(d time.Duration) Option { return option(func(o *options) { o.linger = d }) }
 
 // WithMaxWait limits how long [Mutex.Acquire] and [Mutex.Do] wait for the lock. A longer wait ends with [ErrWaitLimit]. Unlike the
-// deadline of a context, it does not limit the work. The default, 0, is no limit.
+// deadline of a context, the limit does not apply to the work under the lock. The default, 0, is no limit.
 func WithMaxWait(d time.Duration) Option { return option(func(o *options) { o.maxWait = d }) }
 
 // WithLeakDetection logs a warning for each hold that was dropped without a release: the lock would stay taken until the registry is

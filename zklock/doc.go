@@ -17,7 +17,7 @@
 //
 // Other libraries can share a path: go-zookeeper's zk.Lock, Curator's InterProcessMutex, and kazoo with extra_lock_patterns=["lock-"] or
 // [WithKazoo]. [tier.RWMutex] excludes Curator's InterProcessReadWriteLock. Caution: InterProcessReadWriteLock ignores the nodes of a
-// Mutex. Use different paths for the two. docs/interop.md in the repository has the full table.
+// Mutex. Use different paths for a Mutex and an InterProcessReadWriteLock. docs/interop.md in the repository has the full table.
 //
 // The name of a node ends with the number that the server assigns. The part before the number is:
 //
@@ -49,8 +49,8 @@
 // its server does. If the holder got the lock without waiting, it may learn of the deletion only T/6 after the grant.
 //
 // If an acquisition is cancelled or its reply is lost, its node may remain in ZooKeeper. The package finds such nodes by their unique
-// names, and deletes them in the background. At the latest they end with the session. Missing parents are created as containers, which the
-// server deletes when they are empty. On servers before 3.5, parents are plain nodes and are not deleted.
+// names, and deletes them in the background. At the latest such a node ends with the session. Missing parents are created as containers,
+// which the server deletes when they are empty. On servers before 3.5, parents are plain nodes and are not deleted.
 //
 // # What it costs
 //
@@ -64,8 +64,8 @@
 // ZooKeeper numbers all nodes ever created below a path with 31 bits, which is enough for 25 days of a thousand transfers a second. The
 // numbers start again only if the path is recreated. Therefore, from number 2^30 on, tierlock empties the queue and recreates the path.
 // During this time, at most T, processes that had the lock wait outside the queue. The waiting processes get the lock in no particular
-// order. TryAcquire and Contenders do not see them, and every holder counts as contended. The promises of exclusion and of growing tokens
-// still hold.
+// order. TryAcquire and Contenders do not see the waiting processes, and every holder counts as contended. The promises of exclusion and
+// of growing tokens still hold.
 //
 // The path is recreated only under four conditions. The path is an unchanged container of this package. The path has no other children,
 // such as a lock below it. This client may delete the path. The path becomes empty within T. If a condition fails, a warning is logged,
@@ -89,8 +89,8 @@
 //
 //   - Clocks run at the same rate; the margin covers small differences. The lease counts the sleep of a suspended machine, but not a pause
 //     of a virtual machine by its hypervisor (docs/promises.md).
-//   - tickTime is at most T/4. Clients cannot read tickTime. It is usually 2 s; the client therefore logs
-//     a warning if T is below 8 s, or if the server has raised T.
+//   - tickTime is at most T/4. Clients cannot read tickTime. The usual tickTime is 2 s. Therefore the client logs a warning if T is below
+//     8 s, or if the server has raised T.
 //   - All servers grant the same T.
 //   - There are no observer masters, quorum oracles or local sessions.
 //
@@ -110,7 +110,7 @@
 // # Restored data
 //
 // Locks survive any event that keeps the ensemble's data. If an operator deletes the data of all servers, or sets them back to a backup or
-// a snapshot, clients notice it in these cases:
+// a snapshot, clients notice the loss of data in these cases:
 //
 //   - If the data of a server are older than what the client has seen, the server refuses the client. After T without a connection the
 //     client abandons its session, and after 4 T it connects as a new client. All leases have ended by then.
@@ -119,10 +119,10 @@
 //     that the client has seen. Then the session is resumed. The client reads each held node at once. If a node is missing, its lock is
 //     lost.
 //
-// In these cases clients do not notice it:
+// In these cases clients do not notice the loss of data:
 //
-//   - If the restored data lack the node of a holder, the ensemble may grant the lock to another process. Until it resumes its session, or
-//     until its lease ends, the holder still considers the lock held.
+//   - If the restored data lack the node of a holder, the ensemble may grant the lock to another process. The holder still considers the
+//     lock held until it resumes its session, or until its lease ends.
 //   - If a node was released after the backup, the restored data contain it again. If its session is resumed, the node stays in the queue
 //     until the process ends, or until an operator removes the node with "tierlock break".
 //   - On a single server, tokens start lower again; see [tier.Hold.Token].

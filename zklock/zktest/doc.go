@@ -31,11 +31,11 @@
 //
 // # What it does
 //
-// The server implements sessions, with negotiation, resumption and expiry as in a real server. It implements all kinds of nodes except
-// nodes with a time to live, and versions, zxids, Stats and sequence numbers up to their end at 2147483647. It implements one-shot watches
-// and their replay, ACLs of the schemes world, auth and digest, multi and multiRead. It checks requests in the same order as a real
-// server. The tests of this package run the same scripts on both servers and compare the answers, including the zxids. The server has no
-// quotas, persistent watches, SASL, reconfiguration or four-letter commands, and stores nothing on disk.
+// The server implements sessions, with negotiation, resumption and expiry as in a real server. The server implements all kinds of nodes
+// except nodes with a time to live, and versions, zxids, Stats and sequence numbers up to their end at 2147483647. The server implements
+// one-shot watches and their replay, ACLs of the schemes world, auth and digest, multi and multiRead. The server checks requests in the
+// same order as a real server. The tests of this package run the same scripts on both servers and compare the answers, including the
+// zxids. The server has no quotas, persistent watches, SASL, reconfiguration or four-letter commands, and stores nothing on disk.
 //
 // The server answers like Debian's ZooKeeper 3.8.0. The tests also run against ZooKeeper 3.9.3, and list the answers that differ. The Go
 // client can observe only one difference: from 3.8.4 and 3.9.2 on, the request exists needs permission to read the node.
