@@ -75,7 +75,7 @@ func (s *store) clustered() bool {
 	return cluster
 }
 
-// Name returns a new name for a contender. It begins with the name of the process, which the script reads from it.
+// Name returns a new name for a contender. The name begins with the name of the process, which the script reads from it.
 func (s *store) Name(string) string { return s.name + "." + strconv.FormatInt(s.contenders.Add(1), 36) }
 
 // Close leaves the client open.

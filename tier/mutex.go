@@ -130,7 +130,7 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 }
 
 // Do acquires the lock, calls f, and releases the lock. The context of f carries the hold, for [HoldFrom], and is cancelled if the lock is
-// lost. It derives from ctx, so a deadline of ctx limits the wait and the work together. [WithMaxWait] limits only the wait.
+// lost. The context of f derives from ctx, so a deadline of ctx limits the wait and the work together. [WithMaxWait] limits only the wait.
 //
 // If the lock could not be acquired, Do returns the error of Acquire and does not call f. If the lock was acquired, Do returns the error
 // of f, or the error of the release. If both fail, the returned error wraps both errors.
