@@ -137,7 +137,7 @@ func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 //
 // If the lock is lost, f is not interrupted: let f return when its context ends. Do then returns an error that wraps [ErrLost].
 //
-// Caution: goroutines that f starts with its context, such as those of an errgroup, share the hold. These goroutines do not exclude each
+// Caution: goroutines that f starts with its context, for example in an errgroup, share the hold. These goroutines do not exclude each
 // other; see [Hold.Context].
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	hold, err := m.Acquire(ctx)

@@ -81,8 +81,8 @@ func (r *Registry) at(t time.Duration) time.Time {
 // [Registry.Shutdown]. Close may be called several times and from any goroutine, also from a callback of the [Observer] or the logger.
 //
 // Close returns within six seconds. Close waits up to a second for the logger, and up to a second for running callbacks of the observer.
-// Slower callbacks finish after Close has returned. All other goroutines of the registry have ended by then. After Close, callbacks begin
-// only in goroutines that call Acquire or Release. If a callback calls Close, Close waits for the whole second.
+// Slower callbacks finish after Close has returned. When Close returns, all other goroutines of the registry have ended. After Close,
+// callbacks begin only in goroutines that call Acquire or Release. If a callback calls Close, Close waits for the whole second.
 //
 // An error means that the client of the store is still busy after five seconds, for example in the program's dialer.
 func (r *Registry) Close() error {
