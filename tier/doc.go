@@ -39,9 +39,9 @@
 //     without a lease.
 //   - Notice of loss: an owner learns that the lock is lost before the store can grant it to another process. The context ends with a cause
 //     that wraps [ErrLost], [Hold.Lost] is closed, and [Hold.Err], [Hold.Release] and Do return the error.
-//   - Order: processes get the lock in the order in which they queue. Goroutines of a process get it in the order of their calls. While
-//     other processes wait, a process may hand the lock off among its own goroutines for 20 ms. [WithHandOff] sets another limit, and
-//     [WithStrictOrder] turns local hand-offs off.
+//   - Order: processes get the lock in the order in which they queue. Goroutines of a process get the lock in the order of their calls.
+//     While other processes wait, a process may hand the lock off among its own goroutines for 20 ms. [WithHandOff] sets another limit,
+//     and [WithStrictOrder] turns local hand-offs off.
 //   - Cleanup: queue entries of cancelled or failed acquisitions are deleted from the store.
 //
 // # Leases and outages
