@@ -49,9 +49,9 @@
 //
 // Redis replicates asynchronously, and writes an append-only file once a second. Therefore a new primary or a restarted server may lack
 // the newest locks. The server grants no lock during its grace period: for the TTL, plus min-replicas-max-lag and two seconds if
-// min-replicas-to-write is set. Locks in the data of the server stay held. Locks that the data lack are lost. TryAcquire fails, and
-// waiters keep their places. A [tier.GracePeriodError] says when the grace period ends. Every server has a grace period after its start,
-// even if it is empty; [WithNewServer] skips it.
+// min-replicas-to-write is set. Locks in the data of the server stay held. Locks that are missing in the data are lost. TryAcquire fails,
+// and waiters keep their places. A [tier.GracePeriodError] says when the grace period ends. Every server has a grace period after its
+// start, even if it is empty; [WithNewServer] skips it.
 //
 // The package recognizes a new primary by its replication ID (master_replid in INFO replication). The package records when it first saw
 // this ID in the key {tierlock:primary}:ID, for a month. If a proxy or provider hides master_replid, the package does not work;
@@ -107,10 +107,10 @@
 // # What it costs
 //
 // Each operation costs one script call: Acquire, TryAcquire, Release, a release that queues again, a transfer to another process, a
-// downgrade, and Revoke. The number of permits makes no difference. A script executes about 20 commands, however long the queue is. The
-// exceptions are to list a queue, and to notify many readers. Every quarter of the TTL, the process sends heartbeats that renew all its
-// entries. In [tier.Wait], a waiting reader sees the 100 entries ahead of it; entries farther ahead count as writers. A process has one
-// connection for notifications. An idle path takes some 460 bytes, in one key, for two hours.
+// downgrade, and Revoke. The number of permits does not change the cost of an operation. A script executes about 20 commands, however long
+// the queue is. The exceptions are to list a queue, and to notify many readers. Every quarter of the TTL, the process sends heartbeats
+// that renew all its entries. In [tier.Wait], a waiting reader sees the 100 entries ahead of it; entries farther ahead count as writers. A
+// process has one connection for notifications. An idle path takes some 460 bytes, in one key, for two hours.
 //
 // # Client and permissions
 //

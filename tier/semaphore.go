@@ -20,7 +20,7 @@ import (
 //
 // If enough permits are free, Acquire, TryAcquire and Release take one round trip each on etcd, PostgreSQL (in tables), MySQL and Redis.
 // On ZooKeeper, Acquire takes two round trips and Release takes one. TryAcquire there takes three, or one if too few permits are free. The
-// number of permits makes no difference. A local hand-off takes no round trip. On ZooKeeper the permits are shared with Curator's
+// number of permits does not change these costs. A local hand-off takes no round trip. On ZooKeeper the permits are shared with Curator's
 // semaphore. On the other stores, no semaphore of another library is compatible.
 //
 // A killed process keeps its permits for the session timeout. If the process was also waiting for permits, it keeps its place in the queue
