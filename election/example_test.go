@@ -24,7 +24,7 @@ func connect(ctx context.Context, label string) (locks *tier.Registry, disconnec
 	}
 }
 
-// A program ends ctx when it is told to stop, as signal.NotifyContext does.
+// A program cancels ctx when it has to stop, as signal.NotifyContext does.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	locks, disconnect := connect(ctx, "first")
@@ -33,7 +33,7 @@ func Example() {
 	e := election.New(locks, "/elections/reports")
 	err := e.Run(ctx, func(ctx context.Context, _ int64) error {
 		fmt.Println("leading:", e.IsLeader() == nil)
-		stop() // somebody ends the program
+		stop() // the program is stopped
 		<-ctx.Done()
 		return nil // resigns
 	})
@@ -45,7 +45,7 @@ func Example() {
 	// not the leader
 }
 
-// Work that is to be done once ends the campaign.
+// For work that is done once, Run returns after the work.
 func ExampleElection_Run() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx, "first")

@@ -12,8 +12,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Cut off from the server, the leader stops before another can be chosen, and takes part again
-// when it is back, behind the others.
+// A leader that is cut off from the server stops before another one can be chosen. When it is back, it queues behind the others.
 func TestLeaderThatIsCutOffIsSucceeded(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
@@ -43,8 +42,8 @@ func TestLeaderThatIsCutOffIsSucceeded(t *testing.T) {
 	})
 }
 
-// A function that goes on after the loss keeps others from leading for as long as the session
-// lasts, and itself from campaigning; nothing more.
+// If the function goes on after the loss, no other process leads for as long as the session lasts, and this process does not campaign;
+// there are no other effects.
 func TestFunctionThatIgnoresTheLossStopsNobody(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		a := election.New(registry(t, s, "a"), path)

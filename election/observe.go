@@ -62,8 +62,8 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[tier.Contender, error]
 	}
 }
 
-// succeeds tells a new leader from the last one, and from one before it, which a server that lags
-// still shows. Only to those with enough permissions the store tells tokens.
+// succeeds reports whether leader is new: neither the last one nor an earlier one, which a server that lags may still show. The store
+// shows tokens only to users with enough permissions.
 func succeeds(leader, last tier.Contender) bool {
 	if leader.Token == 0 || last.Token == 0 {
 		return leader.ID != last.ID

@@ -34,7 +34,7 @@ func TestLeaderIsTheOneThatLeads(t *testing.T) {
 	})
 }
 
-// An observation is what an observer has seen.
+// An observation is what an observer has received.
 type observation struct {
 	labels []string
 	terms  []int64
@@ -109,7 +109,7 @@ func TestTheEndOfAnObservationIsNoError(t *testing.T) {
 	})
 }
 
-// A server that lags may show who led before, and one that has to hide the tokens shows none.
+// A server that lags may show an earlier leader, and one that hides tokens shows no token.
 func TestObserverNeverGoesBack(t *testing.T) {
 	leader := func(id string, term int64) tier.Contender { return tier.Contender{ID: id, Token: term} }
 	for _, c := range []struct {

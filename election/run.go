@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// steady is how long a term has to last for the pause behind it to be short.
+// steady is how long a term has to last in order to be followed by a short pause.
 const steady = 10 * time.Second
 
 // Run campaigns until ctx ends, and calls lead whenever this process becomes the leader. The context of lead ends when ctx ends or when
@@ -59,8 +59,8 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 }
 
-// serve has lead run for one term, and resigns. It returns the error of lead, and why this process
-// could not resign, if that is not because the term was over.
+// serve calls lead for one term, and resigns. It returns the error of lead, and the error of the release unless that only says that the
+// term was over.
 func (e *Election) serve(ctx context.Context, hold *tier.Hold, lead func(context.Context, int64) error) (led, err error) {
 	defer func() { // whatever lead does: a panic ends it as well
 		e.term.Store(nil) // first: the next one can be this process
@@ -76,7 +76,7 @@ func (e *Election) serve(ctx context.Context, hold *tier.Hold, lead func(context
 	return lead(t.ctx, hold.Token()), nil
 }
 
-// endOf is why ctx has ended, and what lead says if that is something else.
+// endOf returns why ctx has ended, together with the error of lead if that is a different one.
 func endOf(ctx context.Context, led error) error {
 	cause := context.Cause(ctx)
 	if led == nil || errors.Is(led, cause) || errors.Is(led, ctx.Err()) {

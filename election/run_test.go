@@ -65,7 +65,7 @@ func TestPauseGrowsWhileTheFunctionFailsAtOnce(t *testing.T) {
 	})
 }
 
-// What the registry is told about its locks is not for elections, nor what an election is told of that itself.
+// The options of the registry for its locks do not apply to elections.
 func TestElectionIsStrict(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := registry(t, s, "a", tier.WithLinger(time.Hour), tier.WithMaxWait(time.Second))
@@ -166,7 +166,7 @@ func TestLeaderCannotCampaignWithinItsTerm(t *testing.T) {
 	})
 }
 
-// However often Run is called in a process, the others have their turns.
+// However often Run is called in one process, other processes get to lead.
 func TestCallsOfOneProcessCompeteLikeProcesses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)

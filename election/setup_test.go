@@ -35,7 +35,7 @@ func registry(t *testing.T, s *memory.Server, label string, opts ...tier.Option)
 	return locks
 }
 
-// A process is one more candidate, whose leading is under the control of the test.
+// A process is a candidate whose terms the test controls.
 type process struct {
 	*election.Election
 	t     *testing.T
@@ -50,7 +50,7 @@ type process struct {
 	lead  func(ctx context.Context, term int64) error
 }
 
-// A diary is what all processes together have seen.
+// A diary is the record of all processes together.
 type diary struct {
 	mu      sync.Mutex // guards the fields below
 	leading string
@@ -75,7 +75,7 @@ func (d *diary) end(t *testing.T, label string) {
 	d.leading = ""
 }
 
-// reigns are the leaders so far, in the order of their terms, and the last term.
+// reigns returns the leaders so far, in the order of their terms, and the last term.
 func (d *diary) reigns() (leaders []string, last int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,8 +88,7 @@ func (d *diary) leader() string {
 	return d.leading
 }
 
-// newProcess makes a candidate that does not run. Once it does, it leads until its context ends or
-// something is sent on reign.
+// newProcess creates a candidate, and does not run it. Once it runs, it leads until its context ends or something is sent on reign.
 func newProcess(t *testing.T, s *memory.Server, d *diary, label string) *process {
 	t.Helper()
 	return candidateOf(t, registry(t, s, label), d, label)
@@ -110,7 +109,7 @@ func candidateOf(t *testing.T, locks *tier.Registry, d *diary, label string) *pr
 	return p
 }
 
-// run starts Run, and returns when nothing moves any more.
+// run starts Run, and returns once the bubble is idle.
 func (p *process) run() *process {
 	p.ctx, p.stop = context.WithCancel(p.t.Context())
 	p.ended = make(chan struct{})
@@ -138,7 +137,7 @@ func start(t *testing.T, s *memory.Server, d *diary, labels ...string) (all []*p
 	return all
 }
 
-// leads checks that p leads, and that it alone says so.
+// leads checks that p leads, and that only p says so.
 func (p *process) leads(others ...*process) {
 	p.t.Helper()
 	synctest.Wait()
@@ -156,7 +155,7 @@ func (p *process) follows() {
 	need.WantErr(p.t, "IsLeader of "+p.label+", which does not lead", p.IsLeader(), election.ErrNotLeader)
 }
 
-// returns checks how Run ends.
+// returns checks the result of Run.
 func (p *process) returns(want error) {
 	p.t.Helper()
 	<-p.ended

@@ -54,7 +54,7 @@ func TestBoolIsALevelUntilClear(t *testing.T) {
 	})
 }
 
-// A channel taken before Set must not be missed because of a Clear after it.
+// A channel taken before Set must be closed even if Clear follows.
 func TestChannelTakenBeforeSetStaysClosed(t *testing.T) {
 	var b mutexbool.Bool
 	before := b.C()
@@ -73,8 +73,7 @@ func TestWaitReturnsCause(t *testing.T) {
 	need.WantErr(t, "Wait on a true Bool with a cancelled ctx", b.Wait(ctx), nil)
 }
 
-// The loop of the package comment must see every change, however Set and the
-// loop interleave: a lost wake-up would block the bubble for ever.
+// The loop of the package comment must see every change, however Set and the loop interleave: a lost wake-up would block the bubble.
 func TestClearLookWaitLosesNoWakeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const changes = 1000

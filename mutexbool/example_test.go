@@ -8,8 +8,7 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A callback stores what it saw and sets the Bool; the waiting side clears,
-// looks, and waits.
+// A callback stores what it saw and sets the Bool; the waiting goroutine clears the Bool, reads what was stored, and waits.
 func Example() {
 	var (
 		children atomic.Int32

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package scripts_test runs the scripts that get servers: where every download fails, and where a package would be installed.
+// Package scripts_test runs the scripts that download servers, with downloads that fail, and with faked package managers.
 package scripts_test
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// tools returns a PATH with fakes, by their text, and with the machine's own program where the text is empty.
+// tools returns a PATH with fake programs, by their text, or with the machine's own program where the text is empty.
 func tools(t *testing.T, fakes map[string]string) (path string) {
 	t.Helper()
 	path = t.TempDir()
@@ -79,7 +79,7 @@ func TestFailedDownloadIsAnErrorAndIsNotKept(t *testing.T) {
 	}
 }
 
-// Whoever runs make demo learns what it takes before anything is done as root.
+// make demo says what it will install before it does anything as root.
 func TestWhatIsInstalledIsSaidBefore(t *testing.T) {
 	t.Parallel()
 	path := tools(t, map[string]string{
@@ -97,7 +97,7 @@ func TestWhatIsInstalledIsSaidBefore(t *testing.T) {
 	}
 }
 
-// A script that goes to a folder of this repository breaks unseen when that moves: the server may be in the cache.
+// A script that uses a folder of this repository would break unnoticed when that moves, because the server may be in the cache.
 func TestScriptsNameFoldersThatAreThere(t *testing.T) {
 	t.Parallel()
 	folder := regexp.MustCompile(`/\.\./((?:internal|stress|cmd)/[\w/-]+)`)

@@ -246,7 +246,7 @@ type special struct {
 	confirm     func() bool              // what it says then
 	errAt       func() error             // what its permits say; they are without a lease if it is nil
 	life        context.Context          // of its permits, then
-	logger      *slog.Logger // gets the warnings, if it is not nil
+	logger      *slog.Logger             // gets the warnings, if it is not nil
 	lease       time.Duration            // 0: as ever
 }
 

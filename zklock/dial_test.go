@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The gate is one for all stores.
+// The gate is the same for all stores.
 func TestEngineKnowsNoStore(t *testing.T) {
 	out := need.Get(exec.Command("go", "list", "-deps", "../tier", "../election").Output())(t)
 	for _, pkg := range strings.Fields(string(out)) {
@@ -69,7 +69,7 @@ func TestReleaseTimeoutBoundsARelease(t *testing.T) {
 	})
 }
 
-// What is below a path for one process is the whole for another.
+// A path below the connect string's path, in one process, may be a whole path in another process.
 func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		below, whole := dial(t, srv, "127.0.0.1:2181/app/a"), dial(t, srv, "127.0.0.1:2181/")

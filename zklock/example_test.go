@@ -41,8 +41,7 @@ func ExampleDial() {
 	// <nil>
 }
 
-// Data that lives in the same ZooKeeper needs no token: the server checks the lock in
-// the transaction that writes.
+// Data in the same ZooKeeper needs no token: the server checks the lock in the transaction that writes.
 func ExampleMulti() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

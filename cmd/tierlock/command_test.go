@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// What the command does on every store. The other tests are of what it does here in detail.
+// This runs the tests that the command passes on every store. The other tests of this package are about details on ZooKeeper.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	site := func(t *testing.T, own bool) commandtest.Site {

@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/zkserver/zkservertest"
 )
 
-// With TLS both sides show certificates, and one that is not trusted is a missing server.
+// With TLS both sides show certificates. A server whose certificate is not trusted counts as a missing server.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	authority := zkservertest.NewAuthority(t)
@@ -46,7 +46,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Credentials come from a file or the environment, and what they permit is done.
+// Credentials come from a file or the environment, and give access to what they permit.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// On a terminal break shows whom it is about, and deletes only after a yes.
+// On a terminal, break shows the holder, and deletes its contender only after a yes.
 func TestBreakAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}
@@ -27,7 +27,7 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 	<-hold.Lost()
 }
 
-// On a terminal watch draws one screen again and again, and leaves the terminal as it was.
+// On a terminal, watch redraws one screen, and leaves the terminal as it was.
 func TestWatchDrawsOnATerminal(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}

@@ -21,7 +21,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// A console is a server as an operator has it.
+// A console is a server, on which an operator runs the command.
 type console struct{ server *zkserver.Server }
 
 // want runs the command and returns what it prints; see [commandtest.Want].
@@ -30,7 +30,7 @@ func (c console) want(t *testing.T, args string, status int, patterns ...string)
 	return commandtest.Want(t, at(c.server.Addr()), args, status, patterns...)
 }
 
-// locks returns those of one more process.
+// locks returns the locks of another process.
 func (c console) locks(t *testing.T, opts ...tier.RegistryOption) *tier.Registry {
 	t.Helper()
 	locks := need.Get(zklock.Dial(t.Context(), c.server.Addr(), opts...))(t)
@@ -38,17 +38,18 @@ func (c console) locks(t *testing.T, opts ...tier.RegistryOption) *tier.Registry
 	return locks
 }
 
-// acquire has one more process hold a lock.
+// acquire makes another process hold a lock.
 func (c console) acquire(t *testing.T, path, label string) *tier.Hold {
 	t.Helper()
 	return need.Get(c.locks(t, tier.WithLabel(label)).Mutex(path).Acquire(need.Within(t, time.Minute)))(t)
 }
 
-// evil is what a process may write into a node that a terminal would obey.
+// evil is content of a node with control sequences that a terminal would obey.
 var evil = `{"v":1,"host":"\u001b]0;owned\u0007","pid":7,"label":"\u001b[2J\u202egnp\n\u2028level=ERROR` +
 	strings.Repeat("x", 900<<10) + `"}`
 
-// What somebody else has put into a queue is shown so that a terminal does nothing, and may be broken if it belongs to nobody.
+// Content that another program has put into a queue is shown so that a terminal does not obey it. The node may be broken if it belongs to
+// no session.
 func TestNodesOfOthersAreSeenAndBroken(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}
@@ -75,7 +76,7 @@ func TestNodesOfOthersAreSeenAndBroken(t *testing.T) {
 	c.acquire(t, "/jobs/left", "").Release()
 }
 
-// Readers, of whichever library, have a lock together, and are asked for it in the way of their own.
+// Readers of all libraries hold a lock together, and each is asked for it in the form that its library knows.
 func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}

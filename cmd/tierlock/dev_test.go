@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child/childtest"
 )
 
-// What runs on a ZooKeeper runs on that of dev, with nothing but Go on the machine.
+// Programs for ZooKeeper work with the server of dev, which needs only Go on the machine.
 func TestDevIsAZooKeeperForPrograms(t *testing.T) {
 	t.Parallel()
 	server := start(t, "", "dev", "-port", "0")

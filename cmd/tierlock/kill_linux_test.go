@@ -15,11 +15,11 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// In a chain each process forks the next one and ends, as long as the directory is there that is its argument.
+// chain is a chain of processes: each forks the next one and exits, as long as the directory in its argument exists.
 const chain = `while (-d $ARGV[0]) { exit if fork }`
 
-// What is in many processes, one after the other, is killed as well, in the group of the command and outside, and
-// before the run ends. KILL takes no file to be opened: the table of files may be full.
+// Such a chain is killed, inside and outside of the command's process group, before the run ends. Sending KILL must not need to open a
+// file, because the file table may be full.
 func TestForksDoNotOutrunKILL(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -64,7 +64,7 @@ func TestForksDoNotOutrunKILL(t *testing.T) {
 	}
 }
 
-// fillFiles keeps a process from opening any more files.
+// fillFiles prevents a process from opening any more files.
 func fillFiles(t *testing.T, pid int) {
 	t.Helper()
 	none := syscall.Rlimit{Cur: 0, Max: 1 << 10}

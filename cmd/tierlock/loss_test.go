@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// After kill -9 of the runner what the command has left is ended, and the lock released, as with the command itself.
+// After kill -9 of the runner, what the command has left behind is killed, and the lock is released, just as with the command itself.
 func TestKilledRunnerEndsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -28,8 +28,8 @@ func TestKilledRunnerEndsWhatIsLeft(t *testing.T) {
 	next.Exits(0)
 }
 
-// A keeper that is killed, or stopped, can neither renew the lease nor end the command: the front kills all before the servers give
-// the lock away.
+// A keeper that is killed, or stopped, can neither renew the lease nor end the command. The front then kills everything before the
+// servers give the lock away.
 func TestFrontKillsEverythingWithoutTheKeeper(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -56,7 +56,7 @@ func TestFrontKillsEverythingWithoutTheKeeper(t *testing.T) {
 	}
 }
 
-// On Linux the kernel kills the command with its keeper, even if the front is stopped and cannot.
+// On Linux the kernel kills the command together with its keeper, even if the front is stopped and cannot.
 func TestKilledKeeperKillsTheCommandWithoutTheFront(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -73,7 +73,7 @@ func TestKilledKeeperKillsTheCommandWithoutTheFront(t *testing.T) {
 	p.Exits(74)
 }
 
-// A runner that is stopped is not missed: the lease is renewed, and the command lives.
+// A stopped front does not matter: the lease is renewed, and the command lives.
 func TestStoppedRunnerLosesNothing(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -89,7 +89,7 @@ func TestStoppedRunnerLosesNothing(t *testing.T) {
 	p.Exits(6)
 }
 
-// A command that is stopped keeps its lock, and KILL reaches it all the same.
+// A stopped command keeps its lock, and KILL reaches it all the same.
 func TestStoppedCommandIsKilledOnLoss(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -106,7 +106,7 @@ func TestStoppedCommandIsKilledOnLoss(t *testing.T) {
 	p.Exits(74)
 }
 
-// A command whose permits are lost in part is killed at once: somebody else may have one of them.
+// A command that has lost some of its permits is killed at once, because another process may have them.
 func TestDeletedPermitKillsTheCommand(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -1,5 +1,5 @@
-// Tierlock runs a command under a distributed lock on ZooKeeper, etcd, PostgreSQL, MySQL or Redis, and shows operators
-// who holds locks and who waits for them.
+// Tierlock runs a command under a distributed lock on ZooKeeper, etcd, PostgreSQL, MySQL or Redis, and shows operators the
+// holders and waiters of locks.
 //
 //	go build -o tierlock ./cmd/tierlock # in a clone, until there is a release
 //	tierlock help

@@ -20,14 +20,14 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// What run does on Windows is tested with the server of dev: there is no other. The other tests of the command are for Unix.
+// On Windows, run is tested with the server of dev, since no other is available. The other tests of the command are for Unix.
 
-// short is the session of those who are to lose a lock: the margin is 1.33 s.
+// short sets the session of runs that lose a lock in a test: the margin is 1.33 s.
 const short = "-session 4s "
 
 var kernel32, ntdll = syscall.NewLazyDLL("kernel32.dll"), syscall.NewLazyDLL("ntdll.dll")
 
-// onWine is that this is no Windows: nobody can send Ctrl-Break, and Ctrl-C reaches one process group.
+// onWine says that this is Wine instead of Windows: Ctrl-Break cannot be sent, and Ctrl-C reaches one process group.
 var onWine = ntdll.NewProc("wine_get_version").Find() == nil
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	commandtest.Main(m, func() (*zkserver.Server, error) { return nil, zkserver.ErrNotFound })
 }
 
-// serve returns a server, and where it is.
+// serve starts a server, and returns it with its address.
 func serve(t *testing.T) (*zktest.Server, string) {
 	server := zktest.Start(t)
 	return server, need.Get(server.Listen("127.0.0.1:0"))(t).String()
@@ -53,20 +53,20 @@ func start(t *testing.T, addr string, args ...string) *commandtest.Tool {
 	return commandtest.Start(t, []string{"TIERLOCK_STORE=zk://" + addr}, args...)
 }
 
-// await returns when as many contend for the path.
+// await returns when the path has this number of contenders.
 func await(t *testing.T, server *zktest.Server, path string, contenders int) {
 	t.Helper()
 	childtest.Eventually(t, fmt.Sprint(contenders, " at ", path), func() bool { return len(server.Children(path)) == contenders })
 }
 
-// hearsBreak waits until a command that is stubborn was asked to end.
+// hearsBreak waits until a stubborn command was asked to end.
 func hearsBreak(section *commandtest.Section) {
 	if !onWine {
 		section.Hears(syscall.SIGINT)
 	}
 }
 
-// The command has the runner's input and output, and its exit status is the runner's, also one that Windows made.
+// The command uses the runner's input and output, and its exit status becomes the runner's, even if Windows set it.
 func TestCommandIsTheRunnersOwn(t *testing.T) {
 	t.Parallel()
 	_, addr := serve(t)
@@ -87,7 +87,8 @@ func TestCommandIsTheRunnersOwn(t *testing.T) {
 	stage.Nobody()
 }
 
-// One at a time, and the lock stays until all that the command has started is gone, also what has left the console.
+// One command runs at a time, and the lock is kept until everything that it has started is gone, including processes that have left the
+// console.
 func TestLockStaysForWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	server, addr := serve(t)
@@ -108,7 +109,8 @@ func TestLockStaysForWhatIsLeft(t *testing.T) {
 	next.Exits(0)
 }
 
-// When the lease runs out, the command is asked to end, and after the grace killed with all that it started, before another begins.
+// When the lease runs out, the command is asked to end. After the grace it is killed with all that it has started, before another one
+// begins.
 func TestLossEndsTheCommandBeforeTheNext(t *testing.T) {
 	t.Parallel()
 	server, addr := serve(t)
@@ -127,7 +129,7 @@ func TestLossEndsTheCommandBeforeTheNext(t *testing.T) {
 	next.Exits(0)
 }
 
-// A lock that is broken kills at once; one that is asked for ends the command in order.
+// break kills the command at once; revoke ends it with a grace.
 func TestBreakAndRevokeEndTheCommand(t *testing.T) {
 	t.Parallel()
 	server, addr := serve(t)
@@ -154,7 +156,7 @@ func TestBreakAndRevokeEndTheCommand(t *testing.T) {
 	need.Equal(t, "how many are left in the queue", len(server.Children("/asked")), 0)
 }
 
-// asked returns what a subcommand prints.
+// asked returns the output of a subcommand.
 func asked(t *testing.T, env []string, args string) *logtest.Log {
 	t.Helper()
 	out := new(logtest.Log)
@@ -162,8 +164,8 @@ func asked(t *testing.T, env []string, args string) *logtest.Log {
 	return out
 }
 
-// TerminateProcess of either process, or of the keeper's threads for a while, leaves nothing that the command has started, and
-// another one begins only then.
+// After TerminateProcess of either process, or with the keeper's threads suspended for a while, nothing that the command has started is
+// left, and only then another command begins.
 func TestKilledRunnerLeavesNothing(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -194,7 +196,7 @@ func TestKilledRunnerLeavesNothing(t *testing.T) {
 	})
 }
 
-// on does something to a process.
+// on calls do with a handle of a process.
 func on(t *testing.T, pid int, do func(process syscall.Handle, status uint32) error) {
 	t.Helper()
 	const terminateAndSuspend = 0x1 | 0x800
@@ -210,7 +212,8 @@ func suspend(process syscall.Handle, _ uint32) error {
 	return nil
 }
 
-// Ctrl-C is the command's, which may go on, with the lock; the runner's while it waits.
+// While the command runs, Ctrl-C goes to the command, which may continue and keep the lock. While the runner waits, Ctrl-C ends the
+// runner.
 func TestCtrlCIsTheCommands(t *testing.T) {
 	t.Parallel()
 	ended := 0xC000013A
@@ -243,7 +246,7 @@ func TestCtrlCIsTheCommands(t *testing.T) {
 	}
 }
 
-// Ctrl-Break can be sent to the process group of the runner, as programs do. It is passed on.
+// Programs can send Ctrl-Break to the process group of the runner. The runner forwards it.
 func TestCtrlBreakIsPassedOn(t *testing.T) {
 	t.Parallel()
 	if onWine {
@@ -271,13 +274,13 @@ func TestCtrlBreakIsPassedOn(t *testing.T) {
 	}
 }
 
-// A console is one of its own, with a program in it.
+// A console is a console window of its own, in which a program runs.
 type console struct {
 	*commandtest.Tool
 	keyboard io.Writer
 }
 
-// atConsole starts the command at a console, in a process group that is shared, as a shell does, or apart, as programs do.
+// atConsole starts the command at a console. Its process group is shared, as a shell does it, or separate, as programs do it.
 func atConsole(t *testing.T, addr, group string, args ...string) console {
 	t.Helper()
 	const noWindow = 0x08000000
@@ -294,7 +297,7 @@ func atConsole(t *testing.T, addr, group string, args ...string) console {
 
 func (c console) types(key string) { fmt.Fprintln(c.keyboard, key) }
 
-// beConsole runs a program at this process' console, and does what its keyboard says, which is the input.
+// beConsole runs a program at this process's console, and executes the keyboard events on its input.
 func beConsole(group string, command []string) {
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	kernel32.NewProc("SetConsoleCtrlHandler").Call(0, 0) // the program is to get Ctrl-C
@@ -325,7 +328,7 @@ func beConsole(group string, command []string) {
 
 const ctrlC, ctrlBreak = 0, 1
 
-// generate has a process group hear of an event, or all that are at this console.
+// generate sends an event to a process group, or to all processes at this console.
 func generate(event, group int) {
 	if ok, _, err := kernel32.NewProc("GenerateConsoleCtrlEvent").Call(uintptr(event), uintptr(group)); ok == 0 {
 		panic(err)

@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// short is the session of those who are to lose a lock: the margin is 1.33 s.
+// short sets the session of runs that lose a lock in a test: the margin is 1.33 s.
 const short = "-session 4s "
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 func startServer(t *testing.T) *zkserver.Server { return commandtest.Server(t) }
 
-// at has the command find servers.
+// at returns the environment in which the command finds servers.
 func at(servers string) []string { return []string{"TIERLOCK_STORE=zk://" + servers} }
 
 // start starts tierlock with args, on servers.
@@ -53,7 +53,7 @@ func proxyTo(t *testing.T, server *zkserver.Server) *faultproxy.Proxy {
 	return proxy
 }
 
-// operate returns a plain connection to the server, such as operators have.
+// operate returns a plain connection to the server, as operators use.
 func operate(t *testing.T, server *zkserver.Server) *zk.Conn {
 	t.Helper()
 	return zkconn.Start(t, []string{server.Addr(), server.Addr()}, 10*time.Second, nil)
@@ -69,7 +69,7 @@ func queue(t *testing.T, conn *zk.Conn, path string) []string {
 	return children
 }
 
-// deleteQueue takes the lock away from whoever has it.
+// deleteQueue deletes the whole queue, the holder included.
 func deleteQueue(t *testing.T, conn *zk.Conn, path string) {
 	t.Helper()
 	for _, name := range queue(t, conn, path) {
@@ -77,7 +77,7 @@ func deleteQueue(t *testing.T, conn *zk.Conn, path string) {
 	}
 }
 
-// black makes the proxy carry nothing any more, and tells nobody.
+// black makes the proxy drop everything, without an error.
 func black(proxy *faultproxy.Proxy) {
 	proxy.Mute(zktest.Request)
 	proxy.Mute(zktest.Reply)

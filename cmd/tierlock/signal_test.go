@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Signals reach the command's process group, and its end is the runner's.
+// Signals are forwarded to the command's process group, and the status of the command becomes that of the runner.
 func TestSignalsReachTheCommand(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -39,7 +39,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	}
 }
 
-// It also ends whoever still looks for a server.
+// A signal also ends a runner that still looks for a server.
 func TestSignalEndsTheConnecting(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -51,7 +51,7 @@ func TestSignalEndsTheConnecting(t *testing.T) {
 	p.Exits(128 + int(syscall.SIGTERM))
 }
 
-// A kill -9 of a runner that waits leaves nothing in the queue, either.
+// A kill -9 of a runner that waits leaves nothing in the queue.
 func TestKilledWaiterLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -69,7 +69,7 @@ func TestKilledWaiterLeavesTheQueue(t *testing.T) {
 	holder.Leave(0)
 }
 
-// The command starts with the signals blocked and ignored that it would have without a lock.
+// The command starts with the same blocked and ignored signals as it would without a lock.
 func TestDispositionsAreThoseOfTheRunner(t *testing.T) {
 	t.Parallel()
 	const script = "grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status"
@@ -82,7 +82,7 @@ func TestDispositionsAreThoseOfTheRunner(t *testing.T) {
 	need.Equal(t, "what the command has, with and without the lock", p.Stdout.String(), string(want))
 }
 
-// What is ignored when it starts stays ignored, as nohup wants.
+// Signals that are ignored at the start stay ignored, as nohup requires.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// startStuck starts tierlock with a stderr that is full and that nobody reads.
+// startStuck starts tierlock with a full pipe as stderr, which is not read.
 func startStuck(t *testing.T, servers string, args ...string) *commandtest.Tool {
 	t.Helper()
 	var ends [2]int
@@ -35,7 +35,7 @@ func startStuck(t *testing.T, servers string, args ...string) *commandtest.Tool 
 	return startWith(t, servers, func(cmd *exec.Cmd) { cmd.Stderr = full }, args...)
 }
 
-// isStuck reports whether a thread of a process waits for somebody to read a pipe.
+// isStuck reports whether a thread of a process is blocked in a write to a pipe.
 func isStuck(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid))
 	for _, thread := range threads {
@@ -46,7 +46,7 @@ func isStuck(pid int) bool {
 	return false
 }
 
-// A stderr that nobody reads keeps nobody from ending the command in time, nor from passing signals on.
+// If stderr is not read, the command is still ended in time, and signals are still forwarded.
 func TestNothingWaitsForTheReaderOfStderr(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A screen is a terminal with a shell in it, as a person has.
+// A screen is a terminal with a shell in it, as a user has it.
 type screen struct {
 	t      *testing.T
 	master *os.File
@@ -81,8 +81,8 @@ const (
 	ctrlZ = "\x1a"
 )
 
-// The command has the terminal, its Ctrl-C included, and the shell has it back afterwards. A shell that has begun to read
-// as its signal comes may miss it until there is something to read, so the second command does not read.
+// The command has the terminal, including Ctrl-C, and afterwards the shell has it back. A shell that has started to read may miss its
+// signal until there is input, so the second command does not read.
 func TestTerminalIsTheCommandsAndGoesBack(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -110,7 +110,7 @@ func TestTerminalIsTheCommandsAndGoesBack(t *testing.T) {
 	s.shows("shell got three")
 }
 
-// In a pipeline the others keep the terminal, until the command reads from it.
+// In a pipeline the other processes keep the terminal until the command reads from it.
 func TestCommandInAPipelineGetsTheTerminalWhenItReads(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -124,7 +124,7 @@ func TestCommandInAPipelineGetsTheTerminalWhenItReads(t *testing.T) {
 	s.shows("shell got two")
 }
 
-// Ctrl-Z stops the command and gives the shell its prompt; fg goes on. The locks are kept, here of two runs, one in the other.
+// Ctrl-Z stops the command and returns to the shell's prompt; fg continues the command. The locks are kept, here of two nested runs.
 func TestSuspendedAndContinued(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Two processes share a disk and want certificates for the same names at the same time. CertMagic asks the
-// issuer under the lock of the name, and looks in the storage first.
+// Two processes share a disk and want certificates for the same names at the same time. CertMagic requests a certificate under the lock
+// of the name, after it has checked the storage.
 func TestEachCertificateIsIssuedOnce(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		key := need.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -58,7 +58,7 @@ func TestEachCertificateIsIssuedOnce(t *testing.T) {
 	})
 }
 
-// An issuer is an authority that nobody trusts. It counts what it issues.
+// An issuer is an authority that no client trusts. It counts the certificates that it issues.
 type issuer struct {
 	key    *ecdsa.PrivateKey
 	mu     sync.Mutex // guards the field below

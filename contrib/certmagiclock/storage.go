@@ -108,12 +108,12 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 	return err
 }
 
-// mutex returns the lock of name. It does not linger: TryLock elsewhere would take it for held.
+// mutex returns the lock of name. The lock does not linger, because TryLock in another process would take it for held.
 func (s *Storage) mutex(name string) *tier.Mutex {
 	return s.locks.Mutex(tier.Name(s.dir, name), tier.WithLinger(0))
 }
 
-// own is called when hold has begun.
+// own records a new hold.
 func (s *Storage) own(name string, hold *tier.Hold) {
 	s.keep(name, hold)
 	slot.OnLoss(hold, func(err error) {
@@ -121,15 +121,15 @@ func (s *Storage) own(name string, hold *tier.Hold) {
 	})
 }
 
-// keep remembers hold for the calls that follow.
+// keep stores hold for the calls that follow.
 func (s *Storage) keep(name string, hold *tier.Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[name] = append(s.held[name], hold)
 }
 
-// take forgets a hold of name and returns it, nil if there is none. One that is over comes first: whoever
-// unlocks does not say which one is his, and the other may still be at work.
+// take removes a hold of name and returns it, nil if there is none. It prefers a hold that has ended. Unlock does not say which hold it
+// means, and the other one may still be in use.
 func (s *Storage) take(name string) *tier.Hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()

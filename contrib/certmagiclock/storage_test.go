@@ -26,13 +26,13 @@ var _ interface {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// process returns the locks of one more process, which linger where nobody sees to it that they do not.
+// process returns the locks of another process. They linger by default, which the adapter has to prevent.
 func process(t *testing.T, srv *zktest.Server) *tier.Registry {
 	t.Helper()
 	return locktest.Dial(t, srv, tier.WithLinger(time.Hour))
 }
 
-// storage returns one more process's view of a storage that nothing is stored in.
+// storage returns another process's handle of an empty storage.
 func storage(t *testing.T, srv *zktest.Server) *certmagiclock.Storage {
 	return certmagiclock.New(&certmagic.FileStorage{Path: t.TempDir()}, process(t, srv), "/certmagic",
 		certmagiclock.WithLogger(slog.New(slog.DiscardHandler)))
@@ -61,7 +61,7 @@ func TestLockWaitsForWhoeverHasIt(t *testing.T) {
 	})
 }
 
-// A caller's context may carry a hold of the same lock.
+// The context of a caller may carry a hold of the same lock. Lock must not join that hold.
 func TestLockIsNotEnteredAgain(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks := process(t, srv)
@@ -103,8 +103,8 @@ func TestWhatIsNotLockedCannotBeUnlockedOrRenewed(t *testing.T) {
 	})
 }
 
-// CertMagic's retries call RenewLockLease and then look whether somebody else has done the work: that
-// must not fail for ever because the lock was lost once.
+// CertMagic's retries call RenewLockLease, and then check whether another process has done the work. RenewLockLease must not fail forever
+// because the lock was lost once.
 func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log strings.Builder
@@ -128,8 +128,8 @@ func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 	})
 }
 
-// Unlock does not say whose lock it means. That of whoever lost it and could not get it again must not end
-// that of the goroutine that came in between.
+// Unlock does not say whose lock it means. The Unlock of a goroutine that has lost its lock must not release the lock of the goroutine
+// that got it afterwards.
 func TestUnlockAfterALossDoesNotEndTheNextHold(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s, other := storage(t, srv), storage(t, srv)
@@ -139,7 +139,7 @@ func TestUnlockAfterALossDoesNotEndTheNextHold(t *testing.T) {
 		synctest.Wait()
 		short := need.Within(t, time.Minute)
 		locktest.WantErr(t, "renewed while another goroutine has the lock", s.RenewLockLease(short, "a", time.Hour), context.DeadlineExceeded)
-		unlock(t, s, "a") // by whoever lost it
+		unlock(t, s, "a") // by the goroutine that lost it
 		need.Equal(t, "the lock of the other goroutine was ended", need.Get(other.TryLock(t.Context(), "a"))(t), false)
 		unlock(t, s, "a")
 		lock(t, other, "a")

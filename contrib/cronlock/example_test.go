@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// Every process of the fleet runs this; each slot is run by one of them.
+// Every process of a service runs this, and one of them runs each slot.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -38,7 +38,7 @@ func Example() {
 	log.Print(locks.Shutdown(ends)) // waits for minimum times
 }
 
-// A job that takes no context.
+// The job takes no context.
 func ExampleLocked() {
 	locks, err := zklock.Dial(context.Background(), os.Getenv("ZK_SERVERS"))
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Two processes with clocks that differ run the same jobs, with AtLeast and without. Only AtLeast keeps the process whose
-// clock is late from running a slot again.
+// Two processes whose clocks differ run the same jobs, with AtLeast and without. Only AtLeast prevents the process with the late clock
+// from running a slot again.
 func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		const (
@@ -55,7 +55,7 @@ func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 	})
 }
 
-// Intervals begin when a process starts, so their ends are no slots that processes share, unless AtLeast fills them.
+// Intervals begin when a process starts. Processes therefore do not share slots, unless AtLeast is as long as the interval.
 func TestIntervalsAreRunByEachProcessUnlessAtLeastFillsThem(t *testing.T) {
 	const every, intervals = 10 * time.Second, 10
 	for atLeast, want := range map[time.Duration]int{0: 2 * intervals, every - time.Second: intervals} {
@@ -75,7 +75,7 @@ func TestIntervalsAreRunByEachProcessUnlessAtLeastFillsThem(t *testing.T) {
 	}
 }
 
-// seconds is a schedule with a slot each second, as a clock sees it that is ahead of the real one.
+// seconds is a schedule with a slot each second, on a clock that is ahead of the real one.
 type seconds struct{ phase, ahead time.Duration }
 
 func (s seconds) Next(t time.Time) time.Time {

@@ -29,7 +29,7 @@ func elector(t *testing.T, locks *tier.Registry, opts ...gocronlock.Option) *goc
 	return e
 }
 
-// leads checks that of some electors the first one leads.
+// leads checks that only the first of some electors leads.
 func leads(t *testing.T, leader *gocronlock.Elector, others ...*gocronlock.Elector) {
 	t.Helper()
 	synctest.Wait()
@@ -50,7 +50,7 @@ func TestOneElectorLeadsUntilItIsClosed(t *testing.T) {
 	})
 }
 
-// What is told may ask the elector.
+// The function of OnSlot may call the elector.
 func TestOnSlotIsToldWhoLeads(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var e *gocronlock.Elector

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// Every process of the fleet runs this; each slot is run by one of them.
+// Every process of a service runs this, and one of them runs each slot.
 func ExampleNewLocker() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -40,7 +40,7 @@ func ExampleNewLocker() {
 	log.Print(locks.Shutdown(ends)) // waits for minimum times
 }
 
-// Every process of the fleet runs this; one of them runs the jobs.
+// Every process of a service runs this, and one of them runs all jobs.
 func ExampleNewElector() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

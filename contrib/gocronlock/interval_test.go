@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Intervals begin when a process starts, so their ends are no slots that processes share.
+// Intervals begin when a process starts, so processes do not share slots.
 func TestAJobOfIntervalsIsRunByEachProcessUnlessALeaderRunsIt(t *testing.T) {
 	const every, intervals = 10 * time.Second, 10
 	type row struct {

@@ -23,7 +23,7 @@ var _ gocron.Locker = (*gocronlock.Locker)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// process returns the locks of one more process, which linger where nobody sees to it that they do not.
+// process returns the locks of another process. They linger by default, which the adapter has to prevent.
 func process(t *testing.T, srv *zktest.Server) *tier.Registry {
 	t.Helper()
 	return locktest.Dial(t, srv, tier.WithLinger(time.Hour))
@@ -44,7 +44,7 @@ func TestARunThatFindsTheLockTakenIsSkipped(t *testing.T) {
 	})
 }
 
-// The context of a run's caller may carry a hold of the same lock; a run is not to enter by it.
+// The context of a run's caller may carry a hold of the same lock. The run must not join that hold.
 func TestARunIsAnOwnerOfItsOwn(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks := process(t, srv)
@@ -106,7 +106,7 @@ func TestAtLeastKeepsTheLockAndNotTheWorker(t *testing.T) {
 	})
 }
 
-// When a scheduler is shut down, gocron ends the context of its jobs first, then waits for them.
+// When a scheduler is shut down, gocron first cancels the context of its jobs and then waits for them.
 func TestUnlockGivesTheLockUpWhateverItsContext(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locker := gocronlock.NewLocker(process(t, srv), "/jobs")

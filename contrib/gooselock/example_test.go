@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// Every process of the fleet runs this before it serves; one of them migrates.
+// Every process of a service runs this before it serves; one of them migrates.
 func ExampleNew() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()

@@ -45,7 +45,7 @@ func TestOneAtATimeInAllProcessesAndInEach(t *testing.T) {
 	})
 }
 
-// The context of a program that starts may carry a hold of the same lock; migrations are not to enter by it.
+// The context of the program's start may carry a hold of the same lock. Migrations must not join that hold.
 func TestAHoldOfTheCallerIsNoPermissionToMigrate(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *zktest.Server, one, _ *tier.Registry) {
 		hold := need.Get(one.Mutex("/migrations").Acquire(t.Context()))(t)

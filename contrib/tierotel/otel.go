@@ -191,8 +191,8 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing, given, giving, groups, grouped)
 }
 
-// zero has the counters that alerts are about begin at 0: one that begins at 1 shows no increase. It is called when metrics are
-// collected: a global provider may come late, and keeps nothing that was counted before.
+// zero makes the counters for alerts start at 0: a counter that starts at 1 shows no increase. It runs when metrics are collected,
+// because a global provider may be set late, and keeps nothing that was counted before.
 func (t *Telemetry) zero(ctx context.Context) {
 	for _, path := range t.patterns.All() {
 		for _, cause := range second.LossCauses {
@@ -244,7 +244,7 @@ func (t *Telemetry) released(ctx context.Context, r tier.ReleasedEvent) {
 	t.held(ctx, r.Path, r.At, r.Held, r.Err, token(r.Hold))
 }
 
-// held makes the span of a hold, or of permits, that was released then.
+// held creates the span of a hold, or of permits, that were released at a time.
 func (t *Telemetry) held(ctx context.Context, path string, at time.Time, held time.Duration, err error, attributes ...attribute.KeyValue) {
 	span := t.begin(ctx, "tierlock hold", path, at.Add(-held), attributes...)
 	if err != nil {
@@ -291,7 +291,7 @@ const (
 
 var kinds = [...]string{timedOut, canceled, closed, lost, other}
 
-// kind is why a wait failed, or a hold, in a word for an attribute.
+// kind returns why a wait or a hold failed, in a word for an attribute.
 func kind(err error) string {
 	switch {
 	case errors.Is(err, tier.ErrWaitLimit), errors.Is(err, context.DeadlineExceeded):

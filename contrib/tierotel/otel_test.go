@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A bench is a ZooKeeper with two processes, of which the first one is measured.
+// A bench is a ZooKeeper with two processes; the first one is measured.
 type bench struct {
 	*testing.T
 	server        *zktest.Server
@@ -57,7 +57,7 @@ func (b *bench) acquire(ctx context.Context, mu *tier.Mutex) *tier.Hold {
 	return need.Get(mu.Acquire(ctx))(b)
 }
 
-// ended returns the spans that have ended, by name.
+// ended returns the spans with a name that have ended.
 func (b *bench) ended(name string) (spans tracetest.SpanStubs) {
 	for _, s := range b.spans.GetSpans() {
 		if s.Name == name {
@@ -67,7 +67,7 @@ func (b *bench) ended(name string) (spans tracetest.SpanStubs) {
 	return spans
 }
 
-// metrics returns all that is measured, a line for each set of attributes.
+// metrics returns all metrics, a line for each set of attributes.
 func (b *bench) metrics() string {
 	b.Helper()
 	var all metricdata.ResourceMetrics
@@ -176,7 +176,7 @@ func TestLossIsCountedAtOnceAndMarksTheHold(t *testing.T) {
 	})
 }
 
-// zeros are the metrics that are there before anything has happened.
+// zeros returns the metrics that exist before any event.
 func zeros() (lines []string) {
 	for _, path := range []string{"/jobs/*", "other"} {
 		for _, cause := range []tier.LossCause{tier.LossOfLease, tier.LossOfSession, tier.LossByDeletion, tier.LossByClose, tier.LossOtherwise} {
@@ -192,7 +192,7 @@ func zeros() (lines []string) {
 	return lines
 }
 
-// A counter that begins at 1 shows no increase.
+// A counter that starts at 1 shows no increase.
 func TestLossesAndFailuresBeginAtZero(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.wantMetrics(zeros()...)
@@ -200,7 +200,7 @@ func TestLossesAndFailuresBeginAtZero(t *testing.T) {
 	})
 }
 
-// A program may set the global provider when the locks are there already.
+// A program may set the global provider after the locks are created.
 func TestLossesAndFailuresBeginAtZeroWithALateProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: zktest.Start(t), reader: metric.NewManualReader()}

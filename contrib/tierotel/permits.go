@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// fromPermits stands for the source of permits.
+// fromPermits is the source of permits, as an attribute.
 const fromPermits tier.Source = "permits"
 
 func (t *Telemetry) permitsAcquired(ctx context.Context, a tier.AcquiredEvent) {

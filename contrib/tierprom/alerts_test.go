@@ -33,7 +33,7 @@ const (
 	dashboardFile = "../../docs/grafana.json"
 )
 
-// promtool goes through hours in a moment: limits and times are those of the document.
+// promtool tests the alerts with simulated hours, with the limits and times of the document.
 func TestAlertsByTheirUnitTests(t *testing.T) {
 	promtool := program(t, "PROMTOOL", "promtool")
 	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", "testdata/alerts_test.yaml"}} {
@@ -42,15 +42,15 @@ func TestAlertsByTheirUnitTests(t *testing.T) {
 	}
 }
 
-// An hour is half a minute here, and Prometheus comes in that every half a second, in which a page has to be had: one that is not
-// there in time interrupts all alerts about it.
+// One hour of the alerts is half a minute here. Prometheus scrapes every half second, and a page that takes longer interrupts all alerts
+// about it.
 const (
 	haste  = 120
 	scrape = 500 * time.Millisecond
 )
 
-// hasty are the documented rules with their limits divided by haste. What looks back does so as far as there: it has to
-// see what was in between, however long that took.
+// hasty returns the documented rules with their limits divided by haste. Rules that look back look back over the whole test, since they
+// have to see what came before, however long that took.
 func hasty(t *testing.T) string {
 	t.Helper()
 	text := need.Get(os.ReadFile(rulesFile))(t)
@@ -73,8 +73,8 @@ type hasGracePeriod struct {
 
 func (q *hasGracePeriod) GracePeriod() *second.GracePeriodError { return q.why.Load() }
 
-// A real Prometheus fires each of the documented alerts in a failure of its kind, and none in health, neither before nor beside it; and
-// each query of the dashboard yields something.
+// A real Prometheus fires each of the documented alerts for a failure of its kind, and none without a failure. Each query of the
+// dashboard returns data.
 func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	t.Parallel()
 	shared, own := server(t), server(t)
@@ -92,7 +92,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	wait(t, healthy, "/healthy/a")
 	wait(t, troubled, "/stuck/a")
 	p.eventually(t, `sum(tierlock_connected) == 3`)
-	// Three times as long as an alert waits.
+	// It is healthy for three times as long as an alert waits.
 	p.eventually(t, fmt.Sprintf("min(count_over_time(tierlock_connected[1h])) > %d and sum(tierlock_held_locks) == 2",
 		30*time.Minute/haste/scrape))
 	need.Empty(t, "in health there are alerts", p.ask(t, fired()))
@@ -149,7 +149,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	p.wantDashboard(t)
 }
 
-// fired asks for the alerts with labels that have ever fired.
+// fired returns a query for the alerts with these labels that have ever fired.
 func fired(labels ...string) string {
 	return fmt.Sprintf("present_over_time(ALERTS{%s}[1h])", strings.Join(append(labels, `alertstate="firing"`), ", "))
 }
@@ -159,7 +159,7 @@ func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	return need.Get(mu.Acquire(t.Context()))(t)
 }
 
-// inBackground runs f until the test is over.
+// inBackground runs f until the end of the test.
 func inBackground(t *testing.T, f func(context.Context)) {
 	ended := make(chan struct{})
 	go func() {
@@ -169,7 +169,7 @@ func inBackground(t *testing.T, f func(context.Context)) {
 	t.Cleanup(func() { <-ended })
 }
 
-// program is where one of Debian's package prometheus is.
+// program returns the path of a program of Debian's package prometheus.
 func program(t *testing.T, variable, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(cmp.Or(os.Getenv(variable), name))
@@ -182,7 +182,7 @@ func program(t *testing.T, variable, name string) string {
 	return path
 }
 
-// hanging is longer than a Prometheus takes for anything here, however busy the machine is.
+// hanging is longer than Prometheus takes for anything here, even on a busy machine.
 const hanging = 5 * time.Minute
 
 // A monitor is a Prometheus that scrapes pages.
@@ -224,7 +224,7 @@ func startPrometheus(t *testing.T, rules string, pages map[string]*httptest.Serv
 	return m
 }
 
-// get fills in what Prometheus answers; that is nothing if it is not there yet.
+// get decodes the answer of Prometheus into data, and leaves data unchanged while Prometheus does not answer.
 func (m *monitor) get(t *testing.T, path string, data any) {
 	t.Helper()
 	answer, err := m.client.Get(m.url + "/api/v1/" + path)
@@ -241,7 +241,7 @@ func (m *monitor) get(t *testing.T, path string, data any) {
 	}
 }
 
-// ask returns the labels of each series that a query yields.
+// ask returns the labels of each series in the result of a query.
 func (m *monitor) ask(t *testing.T, query string) (series []map[string]string) {
 	t.Helper()
 	var data struct {
@@ -254,7 +254,7 @@ func (m *monitor) ask(t *testing.T, query string) (series []map[string]string) {
 	return series
 }
 
-// eventually asks until a query yields something.
+// eventually repeats a query until it has a result.
 func (m *monitor) eventually(t *testing.T, query string) (series []map[string]string) {
 	t.Helper()
 	for begun := time.Now(); len(series) == 0; series = m.ask(t, query) {
@@ -266,7 +266,7 @@ func (m *monitor) eventually(t *testing.T, query string) (series []map[string]st
 	return series
 }
 
-// wantRules checks that these are all rules there are, and that each says what has happened and what to do, of labels that it has.
+// wantRules checks the number of rules, and that the text of each says what has happened and what to do, with labels that exist.
 func (m *monitor) wantRules(t *testing.T, number int) {
 	t.Helper()
 	var data struct {
@@ -294,7 +294,7 @@ func (m *monitor) wantRules(t *testing.T, number int) {
 	}
 }
 
-// wantDashboard checks that each query yields something, with the labels that its legend names.
+// wantDashboard checks that each query has a result, with the labels that its legend names.
 func (m *monitor) wantDashboard(t *testing.T) {
 	t.Helper()
 	var dashboard struct {

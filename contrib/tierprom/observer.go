@@ -6,10 +6,10 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// failed stands for the source of a lock that did not come.
+// failed is the source label of an acquisition that failed.
 const failed = "failed"
 
-// permits stands for the source of permits of a semaphore.
+// permits is the source label of permits of a semaphore.
 const permits = "permits"
 
 // Observer returns the observer to pass to [tier.WithObserver]. A successful TryAcquire counts as a wait. A failed TryAcquire is not

@@ -49,7 +49,7 @@ func followed(t *testing.T, store second.Tier, metrics *tierprom.Metrics) (*tier
 	registry.MustRegister(metrics)
 	page := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.HTTPErrorOnError, DisableCompression: true,
-		MaxRequestsInFlight: 1, // those that nobody waits for any more do not pile up on a busy machine
+		MaxRequestsInFlight: 1, // abandoned requests do not pile up on a busy machine
 	}))
 	t.Cleanup(page.Close)
 	return locks, page
@@ -62,7 +62,7 @@ func server(t *testing.T) *zktest.Server {
 	return srv
 }
 
-// wait has one goroutine wait for a lock while another has it.
+// wait makes one goroutine wait for a lock while another one holds it.
 func wait(t *testing.T, locks *tier.Registry, path string) {
 	t.Helper()
 	mu := locks.Mutex(path)
@@ -76,7 +76,7 @@ func wait(t *testing.T, locks *tier.Registry, path string) {
 	need.WantErr(t, "the next Acquire", <-next, nil)
 }
 
-// wantOn reads the page until it has all these, for ten seconds: an event in a goroutine of its own may be counted a moment later.
+// wantOn reads the page until it has all these lines, for ten seconds, since an event in another goroutine may be counted a moment later.
 func wantOn(t *testing.T, page *httptest.Server, all ...string) string {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -135,7 +135,7 @@ func TestScrape(t *testing.T) {
 	locks.Close()
 }
 
-// What is told is listed in the documentation of the package, where names that follow one another begin alike.
+// The documentation of the package lists all metrics. It abbreviates names that begin like the one before.
 func TestEachMetricIsInTheDocumentation(t *testing.T) {
 	text := string(need.Get(os.ReadFile("tierprom.go"))(t))
 	list, _, _ := strings.Cut(text, "\npackage ")
@@ -148,7 +148,7 @@ func TestEachMetricIsInTheDocumentation(t *testing.T) {
 	}
 }
 
-// A hold and a wait have an age while they last, and none when they are over.
+// A hold and a wait have an age while they last, and none afterwards.
 func TestScrapeOfTheOldest(t *testing.T) {
 	t.Parallel()
 	locks, page := process(t, server(t), "/jobs/*")
@@ -166,7 +166,7 @@ func TestScrapeOfTheOldest(t *testing.T) {
 	wantOn(t, page, "tierlock_oldest_wait_seconds{path=\"/jobs/*\"} 0\n", "tierlock_oldest_hold_seconds{path=\"/jobs/*\"} 0\n")
 }
 
-// Where nobody tells how the connection stands there is no 0 to alarm anybody.
+// Before the state of the connection is known, there is no metric for it, because a 0 would cause an alert.
 func TestConnectionIsNotThereBeforeItIsKnown(t *testing.T) {
 	metrics := need.Get(tierprom.New())(t)
 	registry := prometheus.NewPedanticRegistry()
@@ -209,7 +209,7 @@ func TestMalformedPatternIsRefused(t *testing.T) {
 	need.That(t, "took a pattern that matches nothing", need.ErrOf(tierprom.New(tierprom.WithPaths("/jobs/[a"))) != nil)
 }
 
-// What alerts are about is on the page before it has happened, at 0, for each pattern.
+// The metrics for alerts exist before the first event, at 0, for each pattern.
 func TestLossesAndWaitsInVainBeginAtZero(t *testing.T) {
 	_, page := process(t, server(t), "/jobs/*")
 	for _, path := range []string{"/jobs/*", "other"} {

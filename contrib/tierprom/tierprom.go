@@ -77,7 +77,7 @@ type Metrics struct {
 	oldestWait             *prometheus.Desc
 }
 
-// buckets are for waits and holds from a tenth of a millisecond, a hand-off, to minutes.
+// buckets are for waits and holds from a tenth of a millisecond, which is a hand-off, to minutes.
 var buckets = []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
 // An Option is an option of [New].
@@ -149,7 +149,7 @@ func New(opts ...Option) (*Metrics, error) {
 	return m, nil
 }
 
-// begin has the series that alerts are about begin at 0: one that begins at 1 shows no increase.
+// begin makes the series for alerts start at 0: a series that starts at 1 shows no increase.
 func (m *Metrics) begin() {
 	for _, path := range m.patterns.All() {
 		m.long.WithLabelValues(path)

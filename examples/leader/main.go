@@ -1,5 +1,5 @@
-// Leader is a program in which one process works at a time, however many run. Start it in two terminals, and end the one that
-// works: the other one continues.
+// Leader is a program of which one process works at a time, however many run. Start it in two terminals, and end the one that works: the
+// other one continues.
 //
 //	go run ./examples/leader
 package main
@@ -47,7 +47,7 @@ func run(ctx context.Context) error {
 	return e.Run(ctx, work)
 }
 
-// work is called when this process leads. When it returns, another one can.
+// work is called when this process becomes the leader. When it returns, another process can lead.
 func work(ctx context.Context, term int64) error {
 	for ctx.Err() == nil {
 		fmt.Println("working in term", term)

@@ -21,14 +21,13 @@ import (
 
 const goroutines, turns = 10, 20 // goroutines as in the programs
 
-// A fleet is moved process by process, so for a time some processes have the one lock
-// and some the other.
+// A service is moved process by process, so for a time some processes use one kind of lock and some the other.
 func TestMixedFleetCountsCorrectly(t *testing.T) {
 	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
 	dir := t.TempDir()
 	file := filepath.Join(dir, "number")
 	ctx := need.Within(t, 2*time.Minute)
-	// The path ends in a separator: go build then puts both programs there.
+	// The path ends in a separator, so that go build writes both programs into that directory.
 	build := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator), "./before", "./after")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

@@ -1,5 +1,5 @@
-// Pool is a process with 200 goroutines that work on 1,000 keys, each of them under a lock of its
-// own. Start it in several terminals: no two work on one key at the same time, in no process.
+// Pool is a process with 200 goroutines that work on 1,000 keys, each of them under a lock of its own. Start it in several terminals: no
+// two goroutines of any process work on one key at the same time.
 //
 //	ZK_SERVERS=127.0.0.1:2181 DIR=/tmp/pool go run ./examples/pool
 //	$env:ZK_SERVERS="127.0.0.1:2181"; $env:DIR="$env:TEMP/pool"; go run ./examples/pool    # PowerShell
@@ -59,7 +59,7 @@ func run(ctx context.Context) error {
 	return pool.Wait()
 }
 
-// count adds one to the number of key. Without the lock, two at a time would write the same one.
+// count adds one to the number of key. Without the lock, two goroutines at a time would write the same number.
 func count(key string) error {
 	file := filepath.Join(os.Getenv("DIR"), key)
 	text, err := os.ReadFile(file)

@@ -21,8 +21,8 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// A once is a job that one process runs per slot: the lock is kept for atLeast, so that a process whose
-// clock is late finds it taken.
+// A once is a job that one process runs per slot: the lock is kept for atLeast, so that a process whose clock is late finds the slot
+// taken.
 type once struct {
 	quartz.Job
 	mutex   *tier.Mutex
@@ -49,8 +49,8 @@ func main() {
 	}
 }
 
-// serve does without quartz.WithQueue, which shares a queue between processes: its sync.Locker cannot
-// fail, and the default queue is in memory.
+// serve does not use quartz.WithQueue, which shares a queue between processes: its sync.Locker cannot fail, and the default queue is in
+// memory.
 func serve(ctx context.Context) error {
 	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
 	locks, err := zklock.Dial(connect, os.Getenv("ZK_SERVERS"))
@@ -80,7 +80,7 @@ func serve(ctx context.Context) error {
 	return locks.Shutdown(end) // waits for minimum times
 }
 
-// work is the job. It writes down which slot it runs; its context ends if the lock is lost.
+// work is the job. It records which slot it runs; its context ends if the lock is lost.
 func work(context.Context) (int64, error) {
 	slot := time.Now().Round(time.Second).Unix()
 	runs, err := os.OpenFile(os.Getenv("RUNS"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

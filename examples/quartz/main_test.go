@@ -48,7 +48,7 @@ func TestEachSlotIsRunByOneProcess(t *testing.T) {
 	}
 }
 
-// slots returns how often each was run.
+// slots returns how often each slot was run.
 func slots(t *testing.T, file string) map[int64]int {
 	text, _ := os.ReadFile(file) // there is none at first
 	runs := make(map[int64]int)

@@ -1,4 +1,4 @@
-// Quickstart counts in a file, from several goroutines, under one lock. Run it in two terminals at once: no turn is lost, and each
+// Quickstart counts in a file, from several goroutines, under one lock. Run it in two terminals at once: no addition is lost, and each
 // process shows which one waits for it.
 //
 //	go run ./examples/quickstart
@@ -65,7 +65,7 @@ func turn(ctx context.Context, counter *tier.Mutex, goroutine int) error {
 	return nil
 }
 
-// increment adds one, in a quarter of a second. Without the lock, two at a time would write the same number.
+// increment adds one, in a quarter of a second. Without the lock, two processes at a time would write the same number.
 func increment(file string) (n int, err error) {
 	if text, err := os.ReadFile(file); err == nil { // there is none before the first turn
 		fmt.Sscan(string(text), &n)

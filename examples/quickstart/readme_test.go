@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// What README says to try is tried as it stands there, with Go alone, for fewer turns.
+// The commands in README work as written, with Go alone. The test uses fewer acquisitions.
 func TestAsReadmeSays(t *testing.T) {
 	commands := regexp.MustCompile(`(?m)^go run [^#\n]*`).FindAllString(string(need.Get(os.ReadFile("../../README.md"))(t)), -1)
 	need.Must(t, fmt.Sprintf("README says %q, want a server and a client", commands),

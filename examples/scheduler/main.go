@@ -1,6 +1,5 @@
-// Scheduler is a service with a job for every second. Start it in two terminals: each slot is run
-// by one of the processes. Kill one with kill -9 while it works: the other takes over when the lease
-// of the dead one is over.
+// Scheduler is a service with a job for every second. Start it in two terminals: each slot is run by one of the processes. Kill one with
+// kill -9 while it works: the other process takes over when the dead one's lease has ended.
 //
 //	ZK_SERVERS=127.0.0.1:2181 RUNS=/tmp/runs go run .
 package main
@@ -56,7 +55,7 @@ func serve(ctx context.Context) error {
 	return errors.Join(scheduler.ShutdownWithContext(end), locks.Shutdown(end))
 }
 
-// work is the job. It writes down when it begins and ends.
+// work is the job. It records when it begins and ends.
 func work() error {
 	slot := time.Now().Round(time.Second)
 	begun := note("begins", slot)

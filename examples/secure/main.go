@@ -1,5 +1,5 @@
-// Secure is a service on an ensemble with TLS, with certificates on both sides, whose locks nobody
-// can take or break who has neither its certificate nor its password. Run it as often as you like:
+// Secure is a service on an ensemble with TLS and certificates on both sides. Only clients with its certificate and its password can take
+// or break its locks. You can run several at the same time:
 //
 //	ZK_SERVERS=zk1:2281,zk2:2281/app ZK_CA=ca.pem ZK_CERT=service.pem ZK_DIGEST=service:password go run ./examples/secure
 //
@@ -59,7 +59,7 @@ func connect(ctx context.Context) (*tier.Registry, error) {
 		zklock.WithACL(zk.AuthACL(zk.PermAll))) // for those with the same certificate or password
 }
 
-// write stands for what one at a time may do.
+// write stands for work that one process at a time may do.
 func write(ctx context.Context) error {
 	fmt.Println("begin", os.Getpid())
 	time.Sleep(10 * time.Millisecond)

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { zkservertest.Main(m, main) }
 
-// service is the program, not started yet.
+// service returns the command of the program, not started yet.
 func service(t *testing.T, ca, cert, servers, digest string) *exec.Cmd {
 	return zkservertest.Program(t, "ZK_SERVERS="+servers, "ZK_CA="+ca, "ZK_CERT="+cert, "ZK_DIGEST="+digest)
 }
@@ -72,7 +72,7 @@ func TestOnlyTheServiceGetsItsLock(t *testing.T) {
 	turns(t, out)
 }
 
-// turns returns how many turns the process with the fewest has had, and fails if two overlap.
+// turns returns the smallest number of acquisitions of any process, and fails if two overlap.
 func turns(t *testing.T, out *os.File) int {
 	t.Helper()
 	lines := strings.Split(read(t, out), "\n")

@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// begun has a reading of both clocks.
+// begun has a first reading of both clocks.
 var begun = time.Now()
 
-// asleep returns the time for which this machine has slept since some beginning: by how much more the wall clock has moved than the
-// monotonic one, less by how much it was set.
+// asleep returns how long this machine has slept since begun: by how much more the wall clock has moved than the monotonic one, less the
+// amount by which it was set.
 //
-// The clocks that count sleep, CLOCK_MONOTONIC and mach_continuous_time, are functions of libSystem, and no system calls: a package
-// outside of the standard library needs assembly to call them. The former is gettimeofday less kern.boottime (Libc,
-// gen/clock_gettime.c), and the syscall package can read that. When the wall clock is set, the kernel moves kern.boottime along (xnu,
-// osfmk/kern/clock.c, clock_set_calendar_microtime). If the wall clock is only made to run faster, that counts as sleep: less than a
-// thousandth of a lease.
+// The clocks that count sleep, CLOCK_MONOTONIC and mach_continuous_time, are functions of libSystem and not system calls. A package
+// outside of the standard library needs assembly to call them. The former is gettimeofday less kern.boottime (Libc, gen/clock_gettime.c),
+// and the syscall package can read that. When the wall clock is set, the kernel moves kern.boottime along (xnu, osfmk/kern/clock.c,
+// clock_set_calendar_microtime). If the wall clock is only made to run faster, that counts as sleep: less than a thousandth of a lease.
 func asleep() time.Duration {
 	for {
 		before, ok := boottime()

@@ -12,9 +12,9 @@ const (
 	clockBoottime  = 7
 )
 
-// asleep returns the time for which this machine has slept since some beginning. CLOCK_BOOTTIME is CLOCK_MONOTONIC, but "also
-// includes any time that the system is suspended" (clock_gettime(2)). Setting the wall clock moves neither. A sandbox that allows neither
-// leaves the sleep uncounted.
+// asleep returns how long this machine has slept since an arbitrary start. CLOCK_BOOTTIME is CLOCK_MONOTONIC, but "also includes any time
+// that the system is suspended" (clock_gettime(2)). Setting the wall clock moves neither. In a sandbox that allows neither clock, sleep
+// is not counted.
 func asleep() time.Duration {
 	for {
 		before, ok := read(clockMonotonic)

@@ -4,6 +4,6 @@ package clock
 
 import "time"
 
-// asleep counts no sleep: which clock does differs from system to system. To take each step of the wall clock for sleep would end leases
-// that run, and end the grace period of a store too early.
+// asleep returns 0, because each system has another clock that counts sleep. If each step of the wall clock counted as sleep, valid
+// leases would end, and the grace period of a store would end too early.
 func asleep() time.Duration { return 0 }

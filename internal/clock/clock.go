@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// tolerance is how far the difference of the two clocks may move before the system is asked: time.Now reads them one after the
-// other, and the margin of any lease is far longer. What moves less adds up, as the difference is compared with that of the last look.
+// tolerance is how far the difference of the two clocks may move before the system is asked. time.Now reads the clocks one after the
+// other, and the margin of any lease is far longer. Smaller moves add up, because each check compares with the difference of the last one
+// that counted.
 const tolerance = int64(10 * time.Millisecond)
 
-// glance is how long a timer may run: timers stand still during sleep, and the first one that fires after it sees the sleep.
+// glance is how long a timer may run. Timers stand still during sleep, and the first one that fires afterwards detects the sleep.
 const glance = 250 * time.Millisecond
 
 // A Clock tells the time since its origin. It never goes back.
@@ -54,7 +55,7 @@ func (c *Clock) read() (since time.Duration, moved int64) {
 	return since, now.UnixNano() - c.wall - int64(since)
 }
 
-// Ask asks the system about sleep, whatever the wall clock says. Now does not see a sleep if the wall clock was set back by as much.
+// Ask asks the system about sleep in any case. Now does not detect a sleep if the wall clock was set back by the same amount.
 func (c *Clock) Ask() {
 	_, moved := c.read()
 	c.ask(moved, c.moved.Load())
@@ -67,18 +68,18 @@ func (c *Clock) ask(moved, known int64) {
 	}
 	for old := c.slept.Load(); sleep > old && !c.slept.CompareAndSwap(old, sleep); old = c.slept.Load() {
 	}
-	// Last: a goroutine that sees no move also sees the sleep. If another one was here in between, the next look decides.
+	// This comes last: a goroutine that sees no move then also sees the sleep. If another goroutine was faster, the next check decides.
 	c.moved.CompareAndSwap(known, moved)
 }
 
-// Time returns the time of day at a time on the clock, counted from now: package time does not count the sleep in between.
+// Time converts a time on the clock to a time of day, counted from now, because package time does not count the sleep in between.
 func (c *Clock) Time(at time.Duration) time.Time {
 	ago := c.Now() - at
 	return time.Now().Add(-ago)
 }
 
-// Left returns for how long a timer may be set that is due at a time on the clock. It is less than what is left, because a timer
-// stands still while the machine sleeps. When the timer fires, look at the clock, and set it again if the time has not come.
+// Left returns for how long to set a timer for a time on the clock. It is less than what is left, because a timer stands still while the
+// machine sleeps. When the timer fires, check the clock, and set the timer again if the time has not come.
 func (c *Clock) Left(at time.Duration) time.Duration { return min(at-c.Now(), glance) }
 
 // Suspend is for tests: the machine has slept for d.

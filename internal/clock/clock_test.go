@@ -23,7 +23,7 @@ func TestSleepCounts(t *testing.T) {
 	})
 }
 
-// What NTP, or an operator, does to the wall clock is no sleep.
+// A step of the wall clock by NTP, or by an operator, does not count as sleep.
 func TestAStepOfTheWallClockDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.New()
@@ -92,7 +92,7 @@ func TestTimeNeverGoesBack(t *testing.T) {
 	}
 }
 
-// The real clocks are read here: what no bubble has.
+// This test reads the real clocks, which a bubble does not have.
 func TestOnAMachineThatDoesNotSleepTheClockIsTheMonotonicOne(t *testing.T) {
 	c, start := clock.New(), time.Now()
 	c.Ask()
@@ -132,7 +132,7 @@ func BenchmarkNow(b *testing.B) {
 	}
 }
 
-// BenchmarkSince is what the leases used before.
+// BenchmarkSince measures what the leases used before this clock.
 func BenchmarkSince(b *testing.B) {
 	start := time.Now()
 	for b.Loop() {

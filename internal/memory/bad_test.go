@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A badTier is a good one with something wrong in what it returns. Each function may be nil.
+// A badTier is a correct tier whose results are changed. Each function may be nil.
 type badTier struct {
 	second.Tier
 	acquire func(ctx context.Context, c badClaim) (second.Grant, error)
@@ -36,7 +36,7 @@ type badClaim struct {
 	wait *second.Wait // of the call
 }
 
-// A badGrant is a good one, under what is wrong with it.
+// A badGrant is a correct grant with a change.
 type badGrant struct {
 	second.Grant
 	tier *badTier
@@ -44,7 +44,7 @@ type badGrant struct {
 
 func (g badGrant) good() second.Grant { return g.Grant }
 
-// good takes off what was put around a grant.
+// good unwraps a changed grant.
 func good(g second.Grant) second.Grant {
 	if bad, ok := g.(interface{ good() second.Grant }); ok {
 		return bad.good()
@@ -77,7 +77,7 @@ func (b *badTier) granted(g second.Grant, err error) (second.Grant, error) {
 	return b.grant(badGrant{g, b}), nil
 }
 
-// waiting is the claim for a call.
+// waiting returns the claim for a call.
 func (c badClaim) waiting(w *second.Wait) badClaim {
 	if c.wait = w; w != nil && c.tier.wait != nil {
 		c.wait = c.tier.wait(w)
@@ -169,7 +169,7 @@ func (g *alarm) Release() error {
 	return g.Grant.Release()
 }
 
-// forgetful has releases that do not tell of something.
+// forgetful has releases that do not return some losses.
 type forgetful struct {
 	badGrant
 	of error

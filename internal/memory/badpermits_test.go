@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/tiertest"
 )
 
-// A badSemaphore is a good one with something wrong in it. Each function may be nil.
+// A badSemaphore is a correct semaphore with a defect. Each function may be nil.
 type badSemaphore struct {
 	second.Semaphore
 	acquire func(ctx context.Context, s second.Semaphore, d *second.Demand) ([]second.Permit, error)
@@ -75,18 +75,18 @@ type badPermit struct {
 	good second.Permit
 }
 
-// unlosable is never lost, as far as it says.
+// unlosable never reports a loss.
 type unlosable struct{ second.Permit }
 
 func (unlosable) Context() context.Context  { return context.Background() }
 func (unlosable) ErrAt(time.Duration) error { return nil }
 
-// falling has tokens that fall.
+// falling has tokens that decrease.
 type falling struct{ second.Permit }
 
 func (f falling) Token() int64 { return 1<<40 - f.Permit.Token() }
 
-// whole is a demand for so many at once.
+// whole returns a demand for k permits at once.
 func whole(k int) *second.Demand {
 	return &second.Demand{Want: func() int { return k }, Take: func(free int) int {
 		if free < k {
@@ -96,7 +96,7 @@ func whole(k int) *second.Demand {
 	}}
 }
 
-// A badSemaphores is a tier whose semaphores are bad.
+// A badSemaphores is a tier with such semaphores.
 type badSemaphores struct {
 	second.Tier
 	bad badSemaphore

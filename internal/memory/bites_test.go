@@ -14,8 +14,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/tiertest"
 )
 
-// The suite finds what is wrong with a tier, and nothing wrong with a good one. Of a bad one only those tests run that are to
-// fail.
+// The suite finds the defects of a tier, and none in a correct one. For a defective tier only those tests run that have to fail.
 func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 	type row struct {
 		want []string // tests that fail
@@ -165,7 +164,7 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 	})
 }
 
-// bites checks that these tests of the suite fail, or none at all, where processes are spoilt.
+// bites checks that these tests of the suite fail, or with no tests that all pass, when processes have the defect.
 func bites(t *testing.T, want []string, spoil func(*tiertest.Process)) {
 	t.Helper()
 	table := tiertest.Judge(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
@@ -192,7 +191,7 @@ func bites(t *testing.T, want []string, spoil func(*tiertest.Process)) {
 	}
 }
 
-// On a busy machine it takes a lease until the store has stopped, and the lock is lost before that.
+// On a busy machine it may take a lease until the store has stopped, and the lock is lost before that.
 func TestTierSuiteFindsNothingWrongWithASlowMachine(t *testing.T) {
 	table := tiertest.Judge(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		inBubble(t, func(t *testing.T, h tiertest.Harness) {
@@ -208,7 +207,7 @@ func TestTierSuiteFindsNothingWrongWithASlowMachine(t *testing.T) {
 	need.Empty(t, "failed", table.Broken())
 }
 
-// leaving calls f, and leaves it to itself when ctx ends.
+// leaving calls f, and returns without waiting for it when ctx ends.
 func leaving[T any](ctx context.Context, f func(context.Context) (T, error)) (none T, err error) {
 	type result struct {
 		got T

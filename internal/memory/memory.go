@@ -1,6 +1,5 @@
-// Package memory is a store of queues in the memory of a test, and of the processes that talk to it: what they see of a real
-// one, with a script of who is answered when, and what is lost, executed twice, or late. In a bubble of testing/synctest its time
-// is virtual.
+// Package memory is a store of queues in memory, for tests, and the processes that use it. To them it behaves like a real store. A script
+// decides which commands are answered when, lost, executed twice, or late. In a bubble of testing/synctest its time is virtual.
 package memory
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Server keeps the queues.
+// A Server has the queues.
 type Server struct {
 	OwnTTL, Apart bool                                    // what kind of store it is, see [queue.Config]
 	As            func(*Process, queue.Store) queue.Store // has a process see it otherwise
@@ -39,7 +38,7 @@ type Server struct {
 	sessions map[string]*session
 }
 
-// A Fault is what becomes of a command. The zero Fault is an answer at once.
+// A Fault decides what happens to a command. The zero Fault answers at once.
 type Fault struct {
 	Before, After time.Duration // until it is executed, and from then until the answer comes
 	Refused       queue.Outcome // it is not executed, with that outcome, if that is not Unknown
@@ -77,13 +76,13 @@ func NewServer() *Server {
 		values: make(map[string]value), sessions: make(map[string]*session)}
 }
 
-// Script has f decide what becomes of each command from now on; nil lets all be.
+// Script makes f decide about each command from now on; nil ends that.
 func (s *Server) Script(f func(process string, c queue.Command) Fault) { s.script.Store(&f) }
 
-// Writes is how many changes there were, but for sessions.
+// Writes returns the number of changes, without those of sessions.
 func (s *Server) Writes() int64 { return s.writes.Load() }
 
-// Freeze stops the server until thaw: no request is answered, and no session ends.
+// Freeze stops the server until thaw: it answers no request, and ends no session.
 func (s *Server) Freeze() (thaw func()) {
 	frozen := make(chan struct{})
 	s.frozen.Store(&frozen)
@@ -93,7 +92,7 @@ func (s *Server) Freeze() (thaw func()) {
 	}
 }
 
-// Queue returns who is at path, the holder first.
+// Queue returns the contenders at path, the holder first.
 func (s *Server) Queue(path string) []second.Contender {
 	return s.execute(nil, queue.Command{Op: queue.List, Ref: queue.Ref{Path: path}}).Queue
 }
@@ -112,7 +111,7 @@ func (s *Server) Expire(path string, i int) {
 	s.endLocked(s.queues[path][i].session)
 }
 
-// Grace period has the server grant nothing for so long, but for what it has granted before; its answers report it.
+// GracePeriod makes the server grant nothing new for a time; its answers report it.
 func (s *Server) GracePeriod(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +125,7 @@ func (s *Server) GracePeriod(d time.Duration) {
 	})
 }
 
-// A Process is a tier on the server, and what can be done to it.
+// A Process is a tier on the server, and the ways to disturb it.
 type Process struct {
 	*queue.Tier
 	server *Server
@@ -142,15 +141,15 @@ type Process struct {
 	self   second.Description
 }
 
-// A store is the server as a process sees it.
+// A store is the server as one process uses it.
 type store struct{ *Process }
 
-// Dial returns the tier of a process, for tests. The store keeps what a silent process has for the length of the lease.
+// Dial returns the tier of a process, for tests. The store keeps the contenders of a silent process for the length of the lease.
 func (s *Server) Dial(name string, lease time.Duration, record func(queue.Record)) *Process {
 	return s.connect("memory", second.Settings{TTL: lease, Logger: s.Logger, Label: name}, record)
 }
 
-// Connect returns the tier of a process for a package whose name begins its errors.
+// Connect returns the tier of a process. Its errors begin with the name of a package.
 func (s *Server) Connect(pkg string, o second.Settings) *Process { return s.connect(pkg, o, nil) }
 
 func (s *Server) connect(pkg string, o second.Settings, record func(queue.Record)) *Process {
@@ -175,25 +174,25 @@ func (p *Process) Expire() {
 	}
 }
 
-// Delay has each request take so long to the server from now on.
+// Delay delays each request on its way to the server.
 func (p *Process) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// LoseAnswers loses the next answers but those to renewals.
+// LoseAnswers loses the next n answers, except those to renewals.
 func (p *Process) LoseAnswers(n int) { p.losing.Store(int64(n)) }
 
-// OnClose has f called when the process has ended.
+// OnClose makes f be called when the process has ended.
 func (p *Process) OnClose(f func()) { p.closed.Store(&f) }
 
-// Cut keeps everything from getting through between the process and the server, until heal.
+// Cut blocks all traffic between the process and the server, until heal.
 func (p *Process) Cut() (heal func()) {
 	p.cut.Store(true)
 	return func() { p.cut.Store(false) }
 }
 
-// Deliver has hook see each answer and each news before the process does, and lose those for which it returns true.
+// Deliver calls hook with each answer and notification before the process gets it, and loses those for which it returns true.
 func (p *Process) Deliver(hook func(queue.Record) (lose bool)) { p.hook.Store(&hook) }
 
-// hears reports whether a message gets through to the process. What keeps its session is none that the hook sees.
+// hears reports whether a message reaches the process. The hook does not see messages that keep the session.
 func (p *Process) hears(m queue.Record) bool {
 	hook := p.hook.Load()
 	keeps := m.Command.Op == queue.Open || m.Command.Op == queue.Beat
@@ -215,7 +214,7 @@ func (p store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	}
 }
 
-// carry takes a command to the server and its answer back, unless one is lost.
+// carry delivers a command to the server and its answer back, unless one is lost.
 func (p store) carry(c queue.Command, answers chan<- queue.Answer) {
 	s := p.server
 	var f Fault
@@ -260,7 +259,7 @@ func (p store) Close() {
 	}
 }
 
-// execute does what a command asks for, all at once.
+// execute executes a command in one step.
 func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,7 +370,7 @@ func (s *Server) leaveLocked(path, id string) queue.Removal {
 	return s.changeLocked(path, func(p *place) { p.gone = p.ID == id })
 }
 
-// expiring has end called when a process has not renewed something for its lease.
+// expiring calls end when a process has not renewed something for its lease.
 func (s *Server) expiring(p *Process, end func()) (timer *time.Timer) {
 	timer = time.AfterFunc(p.lease, func() {
 		s.mu.Lock()
@@ -385,7 +384,7 @@ func (s *Server) expiring(p *Process, end func()) (timer *time.Timer) {
 	return timer
 }
 
-// endLocked ends a session. Its process is not told what that has cost it, but that it should ask.
+// endLocked ends a session. Its process is only told to ask, and not what it has lost.
 func (s *Server) endLocked(x *session) {
 	x.expiry.Stop()
 	delete(s.sessions, x.name)
@@ -446,7 +445,7 @@ func (s *Server) settleLocked(path string) {
 	}
 }
 
-// tellLocked has news go its own way, to those whose session has not ended.
+// tellLocked sends a notification, independently of answers, to a process whose session has not ended.
 func (s *Server) tellLocked(p *place, v queue.View) {
 	s.revision++
 	v.At = s.revision
@@ -461,7 +460,7 @@ func (s *Server) tellLocked(p *place, v queue.View) {
 
 const permitsOf = "permits of "
 
-// at is a contender in its queue: permits have one of their own.
+// at returns the contender with the path of its queue: permits have a queue of their own.
 func at(ref queue.Ref) queue.Ref {
 	if ref.Permits > 0 {
 		ref.Path = permitsOf + ref.Path
@@ -469,7 +468,7 @@ func at(ref queue.Ref) queue.Ref {
 	return ref
 }
 
-// standLocked is the view of a contender. Reading it renews the contender's own lease.
+// standLocked returns the view of a contender. Reading it renews the contender's own lease.
 func (s *Server) standLocked(ref queue.Ref) queue.View {
 	v := queue.View{ID: ref.ID, Token: ref.Token}
 	for _, p := range s.queues[ref.Path] {
@@ -483,7 +482,7 @@ func (s *Server) standLocked(ref queue.Ref) queue.View {
 	return v
 }
 
-// view is how the i-th of a queue stands, at no time.
+// view returns the state of the i-th contender in a queue, without a time.
 func view(places []*place, i int) queue.View {
 	v := queue.View{ID: places[i].ID}
 	v.Stand(i, len(places), func(j int) *second.Contender { return &places[j].Contender })

@@ -33,10 +33,10 @@ const (
 	CodeThrottled               = -127 // refused before it was executed
 )
 
-// CodeTooLong is sent by no server: a reader of frames puts it in the place of an answer that is too long to be read.
+// CodeTooLong is sent by no server: the reader of frames puts it in place of an answer that is too long.
 const CodeTooLong = -1000
 
-// Errors are those of the client library for codes.
+// Errors are the client library's errors, by code.
 var Errors = map[int32]error{
 	CodeBadArguments:            zk.ErrBadArguments,
 	CodeNoNode:                  zk.ErrNoNode,
@@ -55,11 +55,10 @@ var Errors = map[int32]error{
 	-123:                        zk.ErrReconfigDisabled,
 }
 
-// A Code is the error for a code that the client library has no error for.
+// A Code is the error for a code for which the client library has no error.
 type Code int32
 
-// codeTexts says what these codes mean, with what to do about it where a client can do something. The names are those of
-// KeeperException in ZooKeeper 3.9.
+// codeTexts say what these codes mean, and what a client can do about them. The names are those of KeeperException in ZooKeeper 3.9.
 var codeTexts = map[Code]string{
 	-1:                       "SystemError: the server failed",
 	CodeRuntimeInconsistency: "RuntimeInconsistency: another operation of the transaction was refused",
@@ -91,7 +90,7 @@ func (c Code) Error() string {
 	return fmt.Sprintf("zk: %s (%d)", text, int32(c))
 }
 
-// CodeError is the error of a code: that of the client library, or else a [Code].
+// CodeError returns the error for a code: that of the client library, or otherwise a [Code].
 func CodeError(code int32) error {
 	if err, ok := Errors[code]; ok || code == CodeOK {
 		return err
@@ -99,8 +98,8 @@ func CodeError(code int32) error {
 	return Code(code)
 }
 
-// Refuses reports whether err is a server's answer about the request itself: the same request would be refused again as things stand.
-// Else it is about the session, the connection, or the state of the server.
+// Refuses reports whether err is a server's answer about the request itself: repeating the request now would give the same answer. Other
+// errors are about the session, the connection, or the state of the server.
 func Refuses(err error) bool {
 	for _, of := range []error{zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing, Code(CodeThrottled), Code(CodeOperationTimeout)} {
 		if errors.Is(err, of) {
@@ -119,8 +118,8 @@ func Refuses(err error) bool {
 	return false
 }
 
-// Named returns err with the name of its code if it ends in "unknown error: N", which is all that the client library says of a
-// code without an error. It wraps err and that code then.
+// Named returns err with the name of its code if it ends in "unknown error: N", which is all that the client library says about a code
+// without an error. The result wraps err and that code.
 func Named(err error) error {
 	if err == nil {
 		return nil

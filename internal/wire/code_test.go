@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// The codes of KeeperException in ZooKeeper 3.9.
+// serverCodes are the codes of KeeperException in ZooKeeper 3.9.
 var serverCodes = []int32{
 	-1, -2, -3, -4, -5, -6, -7, -8, -9, -12, -13, -14, -100, -101, -102, -103, -108, -110, -111, -112, -113, -114, -115, -118, -119, -120,
 	-121, -122, -123, -124, -125, -127,
@@ -43,7 +43,7 @@ func TestUnknownErrorsOfTheClientLibraryAreNamed(t *testing.T) {
 	}
 }
 
-// What is refused for another reason may succeed a moment later.
+// A request that fails for another reason may succeed a moment later.
 func TestRefusalIsAnAnswerAboutTheRequest(t *testing.T) {
 	for _, err := range []error{zk.ErrNoAuth, zk.ErrNodeExists, zk.ErrBadArguments, wire.Code(wire.CodeQuotaExceeded)} {
 		need.That(t, fmt.Sprintf("no refusal: %v", err), wire.Refuses(fmt.Errorf("wrapped: %w", err)))

@@ -2,14 +2,14 @@ package wire
 
 import "encoding/binary"
 
-// A Decoder reads ZooKeeper's serialization (jute): big-endian integers, and strings, buffers and vectors behind a
-// 32-bit count. Reading past the end yields zero values and sets Bad; from then on there is nothing left.
+// A Decoder reads ZooKeeper's serialization (jute): big-endian integers, and strings, buffers and vectors behind a 32-bit count. Reading
+// past the end returns zero values and sets Bad; after that nothing is left.
 type Decoder struct {
 	Rest []byte // what has not been read
 	Bad  bool
 }
 
-// Take reads n bytes. They are those of the decoder, not a copy.
+// Take reads n bytes. The result shares the memory of the decoder.
 func (d *Decoder) Take(n int) []byte {
 	if n < 0 || n > len(d.Rest) {
 		d.Rest, d.Bad = nil, true
@@ -50,7 +50,7 @@ func (d *Decoder) Buffer() []byte {
 
 func (d *Decoder) String() string { return string(d.Buffer()) }
 
-// Count is the length of a vector whose elements take at least size bytes each. As in Java, a negative one has none.
+// Count returns the length of a vector whose elements take at least size bytes each. As in Java, a negative length means no elements.
 func (d *Decoder) Count(size int) int {
 	n := int(d.Int32())
 	if n > len(d.Rest)/size {

@@ -22,14 +22,14 @@ func (e *Encoder) RequestHeader(h RequestHeader) {
 	e.Int32(h.Op)
 }
 
-// A ReplyHeader begins every reply but that to the handshake, and every event. Behind a code there is no body.
+// A ReplyHeader begins every reply but that to the handshake, and every event. A reply with an error code has no body.
 type ReplyHeader struct {
 	Xid  int32
 	Zxid int64
 	Code int32
 }
 
-// ReplyHeaderSize is the length of one.
+// ReplyHeaderSize is the length of a reply header.
 const ReplyHeaderSize = 4 + 8 + 4
 
 func (d *Decoder) ReplyHeader() ReplyHeader {
@@ -59,8 +59,8 @@ func (e *Encoder) Event(v Event) {
 	e.String(v.Path)
 }
 
-// SetWatches is the body of a request that sets several watches, as those of a broken connection again. Those whose node has changed
-// since Zxid, or is not there, fire at once.
+// SetWatches is the body of a request that sets several watches, for example those of a broken connection again. A watch fires at once if
+// its node has changed since Zxid, or does not exist.
 type SetWatches struct {
 	Zxid                  int64
 	Data, Exist, Children []string
@@ -83,7 +83,7 @@ type RemoveWatches struct {
 	Kind int32 // which of them
 }
 
-// AnyWatch is a kind of RemoveWatches: those on data and those on children.
+// AnyWatch is a kind of RemoveWatches: watches on data and on children.
 const AnyWatch = 3
 
 func (d *Decoder) RemoveWatches() RemoveWatches {
@@ -95,14 +95,14 @@ func (e *Encoder) RemoveWatches(q RemoveWatches) {
 	e.Int32(q.Kind)
 }
 
-// A MultiHeader stands before each operation and each result of a multi or a multiRead, and behind the last one.
+// A MultiHeader comes before each operation and each result of a multi or a multiRead, and after the last one.
 type MultiHeader struct {
 	Op   int32
 	Done bool
 	Code int32
 }
 
-// MultiHeaderSize is the length of one.
+// MultiHeaderSize is the length of a multi header.
 const MultiHeaderSize = 4 + 1 + 4
 
 // LastOfMulti is the header behind the last operation or result.
@@ -145,7 +145,7 @@ func (e *Encoder) ConnectRequest(q ConnectRequest) {
 	}
 }
 
-// A ConnectReply answers a ConnectRequest. Session zero says that the session asked for is over.
+// A ConnectReply answers a ConnectRequest. Session zero means that the requested session has expired.
 type ConnectReply struct {
 	Timeout  time.Duration // negotiated
 	Session  int64
@@ -172,8 +172,8 @@ func (e *Encoder) ConnectReply(r ConnectReply) {
 
 func (d *Decoder) millis() time.Duration { return time.Duration(d.Int32()) * time.Millisecond }
 
-// About returns the path that a request is about, "" if it has none; for a multi or a multiRead that of its first operation, whose
-// type first names, and for setWatches the first that it names. d is behind the header.
+// About returns the path that a request is about, "" if it has none. For a multi or a multiRead it is the path of the first operation,
+// whose type is first; for setWatches it is the first path. d starts behind the header.
 func About(op int32, d Decoder) (path, first string) {
 	switch op {
 	case OpMulti, OpMultiRead:

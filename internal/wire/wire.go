@@ -1,7 +1,7 @@
-// Package wire is what of ZooKeeper's wire protocol is needed to read frames, change them, and answer them. Names and
-// numbers are those of zookeeper.jute, ZooDefs.OpCode and KeeperException.Code.
+// Package wire has the part of ZooKeeper's wire protocol that is needed to read frames, change them, and answer them. Names and numbers
+// are those of zookeeper.jute, ZooDefs.OpCode and KeeperException.Code.
 //
-// Every frame is a body behind its length in four bytes. The body begins with a header, except in a handshake.
+// Every frame is a body preceded by its length in four bytes. The body begins with a header, except in a handshake.
 package wire
 
 import (
@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// Types of requests, and two that are none: OpConnect stands for the handshake, which has no header, and OpEvent for a
-// watch event. OpError is the type of a failed result in the reply to a multi.
+// Types of requests, and two that are no request types: OpConnect is for the handshake, which has no header, and OpEvent for a watch
+// event. OpError is the type of a failed result in the reply to a multi.
 const (
 	OpEvent           = 0
 	OpCreate          = 1
@@ -47,7 +47,7 @@ var opNames = map[int32]string{
 	OpSetWatches: "setWatches", OpConnect: "connect", OpClose: "closeSession",
 }
 
-// OpName is the name of a type of requests.
+// OpName returns the name of a type of request.
 func OpName(op int32) string {
 	if name, ok := opNames[op]; ok {
 		return name
@@ -55,7 +55,7 @@ func OpName(op int32) string {
 	return fmt.Sprintf("op %d", op)
 }
 
-// The xids of frames from the server that answer no numbered request.
+// These are the xids of frames from the server that answer no numbered request.
 const (
 	XidEvent = -1
 	XidPing  = -2
@@ -69,7 +69,7 @@ const (
 	PasswordLen = 16
 )
 
-// TooLong is the error of a frame that announces more bytes than its reader takes: so many.
+// TooLong is the error of a frame that announces more bytes than its reader accepts; its value is that number.
 type TooLong uint32
 
 func (n TooLong) Error() string {
@@ -94,7 +94,7 @@ func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	return frame, nil
 }
 
-// Body is a frame without its length.
+// Body returns a frame without its length.
 func Body(frame []byte) []byte { return frame[min(lengthSize, len(frame)):] }
 
 // Frame puts the length before a body.

@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// Frames as they are on the wire, from zookeeper.jute, and what they say.
+// frames are frames as they are on the wire, from zookeeper.jute, and their decoded form.
 var frames = []struct {
 	name   string
 	frame  string
@@ -125,7 +125,7 @@ func TestReadFrame(t *testing.T) {
 	}
 }
 
-// FuzzDecoder reads any bytes as each of the things that frames are made of. What is not bad is written as it was read.
+// FuzzDecoder decodes any bytes as each of the parts of frames. If decoding succeeds, encoding returns the same bytes.
 func FuzzDecoder(f *testing.F) {
 	for i, frame := range frames {
 		f.Add(uint(i), []byte(frame.frame[4:]))

@@ -111,8 +111,8 @@ func (l *Lock) Unlock() error {
 	return err
 }
 
-// registries are those of the connections that NewLock was called with, as long as a
-// handle is in use. All sides are weak: the map keeps neither connection nor registry.
+// registries are the registries of connections with which NewLock was called, as long as a handle is in use. All references are weak: the
+// map keeps neither connection nor registry alive.
 var registries = struct {
 	mu sync.Mutex // guards the field below
 	of map[weak.Pointer[zk.Conn]]weak.Pointer[tier.Registry]

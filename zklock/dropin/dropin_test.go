@@ -19,8 +19,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A behaviour is a row of the contract of zk.Lock: what can be seen, from outside, of a
-// handle in a situation.
+// A behaviour is a row of the contract of zk.Lock: what is visible of a handle in a situation.
 type behaviour struct {
 	name      string
 	modelOnly bool                     // needs faults or a stillness that a real server cannot give
@@ -91,8 +90,8 @@ func TestLockBehavesLikeThatOfTheLibraryOnARealServer(t *testing.T) {
 	}
 }
 
-// The documentation of Lock lists what differs on purpose. Each difference that is seen
-// is in the list, and each paragraph of the list is seen.
+// The documentation of Lock lists the intentional differences. Each observed difference is in the list, and each item of the list is
+// observed.
 func TestDifferencesAreTheDocumentedOnes(t *testing.T) {
 	paragraphs := differences(t)
 	seen := make(map[string]bool)
@@ -116,8 +115,7 @@ func TestDifferencesAreTheDocumentedOnes(t *testing.T) {
 	}
 }
 
-// differences returns the items of the list in the documentation of Lock, each in one
-// line.
+// differences returns the items of the list in the documentation of Lock, each in one line.
 func differences(t *testing.T) []string {
 	t.Helper()
 	file := need.Get(parser.ParseFile(token.NewFileSet(), "dropin.go", nil, parser.ParseComments))(t)

@@ -2,7 +2,7 @@ package dropin_test
 
 import "github.com/tierlock/tierlock/internal/test/waittest"
 
-// again notes whether a handle is of use after what has happened.
+// again records whether a handle can still be used.
 func (h handle) again() {
 	h.unlock()
 	h.unlock()

@@ -8,10 +8,10 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// without is the ACL that forbids only that.
+// without returns an ACL that lacks only this permission.
 func without(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 
-// permit lets everybody do everything below the path.
+// permit gives all clients all permissions below the path.
 func (s *scene) permit() {
 	s.t.Helper()
 	need.Get(s.other.SetACL(s.path, s.acl, -1))(s.t)

@@ -16,15 +16,14 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A zkLock is what zk.Lock and dropin.Lock have in common.
+// A zkLock has the methods that zk.Lock and dropin.Lock share.
 type zkLock interface {
 	Lock() error
 	LockWithData(data []byte) error
 	Unlock() error
 }
 
-// A scene is where a behaviour is seen: two processes, one lock path, and notes of all
-// that happens.
+// A scene runs a behaviour: two processes, one lock path, and notes of all that happens.
 type scene struct {
 	t           *testing.T
 	srv         *zktest.Server // nil on a real server
@@ -44,7 +43,7 @@ func newScene(t *testing.T, addr string, dialer zk.Dialer) *scene {
 	return s
 }
 
-// play compares what is seen with what is wanted.
+// play compares the notes with the wanted ones.
 func (s *scene) play(b behaviour, want string) {
 	s.t.Helper()
 	b.run(s, s.handle("", s.conn))
@@ -56,7 +55,7 @@ func (s *scene) note(format string, args ...any) {
 	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 }
 
-// named are the errors that a caller can tell apart.
+// named are the errors that a caller can distinguish.
 var named = []struct {
 	err  error
 	name string
@@ -100,7 +99,7 @@ func (s *scene) patience() time.Duration {
 	return time.Minute
 }
 
-// A handle is a lock whose results are noted under its name.
+// A handle is a lock whose results are recorded under its name.
 type handle struct {
 	scene *scene
 	name  string
@@ -116,7 +115,7 @@ func (s *scene) original(name string, conn *zk.Conn) handle {
 	return handle{s, name, zk.NewLock(conn, s.path, s.acl)}
 }
 
-// A call is one that may have to wait.
+// A call may have to wait.
 type call struct {
 	handle  handle
 	op      string
@@ -132,7 +131,7 @@ func (h handle) begin(op string, f func() error) call {
 
 func (h handle) beginLock() call { return h.begin("Lock", h.zkLock.Lock) }
 
-// end notes the outcome and reports whether there was one.
+// end records the result of the call, and reports whether there was one.
 func (c call) end() bool {
 	timer := time.NewTimer(c.handle.scene.patience())
 	defer timer.Stop()
@@ -147,8 +146,7 @@ func (c call) end() bool {
 	}
 }
 
-// free lets a call end that waits, before its connection is closed: the library may
-// come to a standstill if a request is made while it closes (conn.go:527).
+// free lets a waiting call end before its connection is closed: the library may hang if a request is made while it closes (conn.go:527).
 func (c call) free() {
 	s := c.handle.scene
 	for _, child := range s.children() {
@@ -166,7 +164,7 @@ func (h handle) lockWith(data string) bool {
 }
 func (h handle) unlock() bool { return h.begin("Unlock", h.zkLock.Unlock).end() }
 
-// still returns when nothing moves any more, where that can be known.
+// still returns once the bubble is idle, where that can be known.
 func (s *scene) still() {
 	if s.srv != nil {
 		synctest.Wait()
@@ -191,7 +189,7 @@ func (s *scene) queued(n int) {
 	s.still()
 }
 
-// left notes how many nodes stay in the queue.
+// left records how many nodes stay in the queue.
 func (s *scene) left() {
 	for end := time.Now().Add(s.patience()); len(s.children()) > 0 && time.Now().Before(end); {
 		<-time.After(10 * time.Millisecond)
@@ -199,19 +197,19 @@ func (s *scene) left() {
 	s.note("left %d", len(s.children()))
 }
 
-// close closes the connection and waits until it has come to rest; see free.
+// close closes the connection and waits for its end; see free.
 func (s *scene) close() {
 	s.conn.Close()
 	s.still()
 }
 
-// removed takes a child away, as its owner or an operator would.
+// removed deletes a child, as its owner or an operator would.
 func (s *scene) removed(child string) {
 	s.t.Helper()
 	need.OK(s.t, s.other.Delete(s.path+"/"+child, -1))
 }
 
-// data is that of the first node in the queue.
+// data returns the content of the first node in the queue.
 func (s *scene) data() []byte {
 	s.t.Helper()
 	data, _, err := s.other.Get(s.path + "/" + s.children()[0])

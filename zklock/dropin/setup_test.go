@@ -26,7 +26,7 @@ func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
 
 const sessionTimeout = 9 * time.Second
 
-// outsider returns a connection that knows nothing of locks.
+// outsider returns a connection that is not used for locks.
 func outsider(t *testing.T, addr string, dialer zk.Dialer) *zk.Conn {
 	t.Helper()
 	return zkconn.Start(t, []string{addr, addr}, sessionTimeout, dialer) // twice, as the library pauses after each round of its list

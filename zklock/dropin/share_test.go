@@ -13,11 +13,11 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A locker makes the handles of one goroutine each.
+// A locker creates handles, each for one goroutine.
 type locker func() zkLock
 
-// fleet lets ten goroutines of each locker take turns for some seconds of virtual time,
-// and returns how many each locker had.
+// fleet makes ten goroutines of each locker acquire the lock again and again for some seconds of virtual time, and returns how often each
+// locker had it.
 func fleet(t *testing.T, section time.Duration, lockers ...locker) []int {
 	t.Helper()
 	ctx := need.Within(t, 5*time.Second+500*section) // 16 rounds at least
@@ -46,7 +46,7 @@ func fleet(t *testing.T, section time.Duration, lockers ...locker) []int {
 	return turns
 }
 
-// While a fleet moves, a process with one node has the turns that it had with ten, at least.
+// While a service is being moved, a process with one node gets at least as many acquisitions as with ten nodes before.
 func TestProcessThatHasMovedKeepsItsShare(t *testing.T) { // I11
 	for _, section := range []time.Duration{2 * time.Millisecond, 30 * time.Millisecond} {
 		t.Run(section.String(), func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-// collected collects garbage until the condition holds.
+// collected runs the garbage collector until the condition is true.
 func collected(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	waittest.Eventually(t, what, func() bool {
@@ -50,8 +50,8 @@ func TestClosedConnectionIsCollected(t *testing.T) { // I10
 	}
 }
 
-// The end of a registry is noticed late, when another one may have taken its place. An idle connection that the program keeps
-// has none.
+// The end of a registry may be noticed late, when another one has taken its place. An idle connection that the program keeps has no
+// registry.
 func TestEntryGoesWithTheLastHandleAndNotWithThoseBefore(t *testing.T) { // I10
 	srv := zktest.Start(t)
 	s := newScene(t, modelAddr, srv.DialTimeout)
@@ -72,7 +72,7 @@ func TestEntryGoesWithTheLastHandleAndNotWithThoseBefore(t *testing.T) { // I10
 	runtime.KeepAlive(s.conn)
 }
 
-// usedAndClosed makes a connection, uses it and closes it. It keeps nothing of it.
+// usedAndClosed opens a connection, uses it and closes it. It keeps no reference to it.
 func usedAndClosed(t *testing.T, srv *zktest.Server, use func(*testing.T, *zk.Conn)) weak.Pointer[zk.Conn] {
 	t.Helper()
 	conn, events, err := zk.Connect([]string{modelAddr, modelAddr}, sessionTimeout,
@@ -87,7 +87,7 @@ func usedAndClosed(t *testing.T, srv *zktest.Server, use func(*testing.T, *zk.Co
 	return weak.Make(conn)
 }
 
-// lockAndUnlock takes turns with many handles at once.
+// lockAndUnlock locks and unlocks with many handles at once.
 func lockAndUnlock(t *testing.T, conn *zk.Conn, handles int) {
 	t.Helper()
 	var wg sync.WaitGroup

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// closingScene is a scene that lasts until whoever serves a closed connection has noticed.
+// closingScene is a scene that lasts until all goroutines of a closed connection have noticed.
 func closingScene(t *testing.T, srv *zktest.Server) *scene {
 	t.Helper()
 	t.Cleanup(func() { <-time.After(5 * time.Second) }) // virtual; runs when the connections are closed
@@ -35,15 +35,15 @@ func (s *scene) locked(t *testing.T) *dropin.Lock {
 	return l
 }
 
-// beginClose closes the connection and does not wait for that; the end of the test does.
+// beginClose closes the connection without waiting; the end of the test waits.
 func (s *scene) beginClose() {
 	var closing sync.WaitGroup
 	closing.Go(s.conn.Close)
 	s.t.Cleanup(closing.Wait)
 }
 
-// Nil means that the lock was ours to the end. Whether somebody waits at the gate, to whom
-// the lock could be handed on without a word to the server, makes no difference.
+// A nil error means that the lock was held to the end. That does not depend on whether a goroutine waits at the gate, to which the lock
+// could be handed off without a request.
 func TestUnlockSaysInTimeThatItIsNotKnownWhetherTheLockWasOurs(t *testing.T) { // I1
 	for name, trouble := range map[string]func(*scene){
 		"no answer": func(s *scene) { s.srv.Freeze() },
@@ -82,8 +82,7 @@ func TestUnlockSaysInTimeThatItIsNotKnownWhetherTheLockWasOurs(t *testing.T) { /
 	}
 }
 
-// A handle in front of the gate, behind another one of the same connection, does not wait
-// for what that one does next, nor for a server.
+// A handle that waits at the gate behind another one of the same connection does not depend on what that one does next, nor on a server.
 func TestHandleAtTheGateEndsWithTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := closingScene(t, srv)
@@ -102,8 +101,7 @@ func TestHandleAtTheGateEndsWithTheConnection(t *testing.T) {
 	})
 }
 
-// Handing on within the process costs no request, as long as the server has been heard of a
-// moment ago.
+// A hand-off within the process sends no request, as long as the server has answered recently.
 func TestHandingOnIsConfirmedByTheServerNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := closingScene(t, srv)

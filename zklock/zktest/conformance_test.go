@@ -29,8 +29,8 @@ type target struct {
 	dial func(network, address string, timeout time.Duration) (net.Conn, error)
 }
 
-// TestScriptsOnModel and TestScriptsOnServer run the same scripts, testdata/*.txt, whose expectations were recorded
-// from ZooKeeper 3.8.0: what one of them accepts, the other accepts, but for the changes of later releases.
+// TestScriptsOnModel and TestScriptsOnServer run the same scripts, testdata/*.txt, whose expectations were recorded from ZooKeeper 3.8.0.
+// Both have to give the same results, apart from the changes of later releases.
 func TestScriptsOnModel(t *testing.T) {
 	s := zktest.Start(t)
 	runScripts(t, zktest.Modelled, target{addr, s.DialTimeout})
@@ -63,7 +63,7 @@ func runScripts(t *testing.T, release string, on target) {
 	}
 }
 
-// compareLines reports the first line that differs: what follows it seldom means anything.
+// compareLines reports the first line that differs, since later differences seldom mean anything.
 func compareLines(t *testing.T, file, got, want string) {
 	t.Helper()
 	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(want, "\n")
@@ -91,9 +91,9 @@ func lastCommand(lines []string, i int) string {
 	return lines[i]
 }
 
-// A script is a text of commands, each "<client> <verb> <arguments>" and followed by its indented outcome; a word may be
-// quoted as in Go. Clients are connected when first named. Stats are printed with zxids relative to the start of the
-// script: "c+1 m+1 p+2 v0 cv2 av0 owner=a len=4 kids=1"; times are only checked to be the present.
+// A script is a text of commands, each "<client> <verb> <arguments>" and followed by its indented outcome; a word may be quoted as in Go.
+// Clients are connected when first named. Stats are printed with zxids relative to the start of the script: "c+1 m+1 p+2 v0 cv2 av0
+// owner=a len=4 kids=1"; times are only checked to be the present.
 type script struct {
 	t       *testing.T
 	on      target
@@ -106,7 +106,7 @@ func isCommand(line string) bool {
 	return line != "" && !strings.HasPrefix(line, " ") && !strings.HasPrefix(line, "#")
 }
 
-// runScript returns the script with the outcomes it has on this target. It leaves an empty tree behind.
+// runScript returns the script with its results on this target. It leaves an empty tree behind.
 func runScript(t *testing.T, on target, text string) string {
 	s := &script{t: t, on: on, clients: make(map[string]*client)}
 	s.base = s.startZxid()
@@ -139,7 +139,7 @@ func words(t *testing.T, line string) []string {
 	return words
 }
 
-// shown is a path as it is written in a script.
+// shown returns a path as it is written in a script.
 func shown(path string) string {
 	if quoted := strconv.QuoteToASCII(path); quoted != `"`+path+`"` {
 		return quoted
@@ -210,7 +210,7 @@ func (s *script) run(words []string) {
 	case "auth":
 		s.result(c.conn.AddAuth("digest", []byte(args[0])), "ok")
 	case "events", "sorted":
-		// Events of the past precede the reply to any read.
+		// Earlier events arrive before the reply to any read.
 		if _, _, err := c.conn.Exists("/"); err != nil {
 			s.t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func (s *script) run(words []string) {
 	}
 }
 
-// events prints events, sorted where the client does not always ask for its watches in the same order.
+// events prints events. They are sorted where the client does not always set its watches in the same order.
 func (s *script) events(events []zk.Event, sorted bool) {
 	if sorted {
 		slices.SortFunc(events, func(a, b zk.Event) int { return strings.Compare(a.Path, b.Path) })
@@ -339,7 +339,7 @@ func parseInt(word string) int32 {
 	return int32(n)
 }
 
-// A client is a zk.Conn whose connection can be cut, and whose watch events are kept in order.
+// A client is a zk.Conn whose connection can be cut, and whose watch events are recorded in order.
 type client struct {
 	t      *testing.T
 	on     target
@@ -421,7 +421,7 @@ func (c *client) await(what string, condition func() bool) {
 	})
 }
 
-// cut ends the connection and keeps the client from reconnecting.
+// cut breaks the connection and prevents the client from reconnecting.
 func (c *client) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -429,8 +429,8 @@ func (c *client) cut() {
 	c.nc.Close()
 }
 
-// reconnect ends a cut. It returns when the client, which must have watches, has asked for them again: before that
-// a reply would race with the request being built (a data race of the client's, on its lastZxid).
+// reconnect ends a cut. It returns when the client, which must have watches, has set them again: before that a reply would race with the
+// building of the request (a data race in the client, on its lastZxid).
 func (c *client) reconnect() {
 	c.mu.Lock()
 	sets := c.setsWatches
@@ -497,10 +497,10 @@ func parseACL(text string) []zk.ACL {
 	return list
 }
 
-// shortest is the shortest session both targets grant here, long enough for a busy machine to keep it.
+// shortest is the shortest session timeout that both targets grant here. It is long enough for a busy machine to keep the session.
 const shortest = 2 * time.Second
 
-// onBoth runs a conformance test whose outcome is not text but time, against both targets.
+// onBoth runs a conformance test about times, which a script cannot record, against both targets.
 func onBoth(t *testing.T, test func(t *testing.T, on target)) {
 	t.Run("model", func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{MinSessionTimeout: shortest, ContainerCheck: 50 * time.Millisecond})

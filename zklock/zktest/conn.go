@@ -14,9 +14,8 @@ import (
 // maxFrame is the server's default jute.maxbuffer: longer frames end the connection.
 const maxFrame = 0xfffff
 
-// A conn is one connection of a client, and four goroutines: read never stops reading, so that a client can always
-// write; process takes one request after the other; write sends replies and events; deliver hands over what has some
-// way to go.
+// A conn is one connection of a client. It has four goroutines: read never stops reading, so that a client can always write; process
+// handles one request after the other; write sends replies and events; deliver delays frames if there is a distance.
 type conn struct {
 	server *Server
 	member *Member
@@ -31,7 +30,7 @@ type conn struct {
 	session *session // nil before the handshake and after the connection has ended
 	auth    []identity
 	ended   bool
-	steps   []*step // requests in order, the first of which waits for the leader
+	steps   []*step // requests in order; the first one waits for the leader
 }
 
 // A step is a request in the order of its connection.
@@ -71,7 +70,7 @@ func (c *conn) process() {
 	}
 }
 
-// request handles one request. What was read from a connection that has since ended is forgotten.
+// request handles one request. A request of a connection that has ended is dropped.
 func (c *conn) request(body []byte) {
 	d := &wire.Decoder{Rest: body}
 	h := d.RequestHeader()
@@ -99,7 +98,7 @@ func (c *conn) request(body []byte) {
 		c.cut()
 		return
 	}
-	// The gate may have shut while the hook thought.
+	// The gate may have been shut while the hook ran.
 	if !c.lockOpen(Request) {
 		return
 	}
@@ -133,7 +132,7 @@ func (c *conn) arrivedLocked(st *step, sess *session, op int32, d *wire.Decoder)
 	}
 }
 
-// stepLocked answers what can be answered, in order.
+// stepLocked answers requests that can be answered, in order.
 func (c *conn) stepLocked() {
 	for len(c.steps) > 0 && c.steps[0].ready && !c.ended && c.session != nil {
 		first := c.steps[0]
@@ -177,8 +176,8 @@ func (c *conn) sendEvent(kind zk.EventType, path string) {
 	c.out.push(outgoing{f, eventFrame(kind, path)})
 }
 
-// lockOpen waits until nothing holds up the direction, and returns with server.mu locked.
-// It returns false, and server.mu unlocked, if the connection ended first.
+// lockOpen waits until nothing blocks the direction, and returns with server.mu locked. It returns false, and server.mu unlocked, if the
+// connection ended first.
 func (c *conn) lockOpen(dir Direction) bool {
 	for {
 		c.server.mu.Lock()
@@ -198,7 +197,7 @@ func (c *conn) lockOpen(dir Direction) bool {
 	}
 }
 
-// lockLed is lockOpen for a handshake, which the leader has to agree to. A deposed leader answers from its own state.
+// lockLed is lockOpen for a handshake, which the leader has to confirm. A deposed leader answers from its own state.
 func (c *conn) lockLed(session int64) bool {
 	for {
 		if !c.lockOpen(Request) {
@@ -223,7 +222,7 @@ func (c *conn) cut() {
 	c.cutLocked()
 }
 
-// cutLocked ends the connection at once. The session, if any, stays.
+// cutLocked breaks the connection at once. The session, if any, stays.
 func (c *conn) cutLocked() {
 	if c.ended {
 		return
@@ -254,18 +253,18 @@ func (c *conn) finishLocked() {
 	c.detachLocked()
 }
 
-// A travelling frame is between client and server.
+// A travelling frame is on its way between client and server.
 type travelling struct {
 	bytes []byte
 	due   time.Time
 }
 
-// travel puts a frame on its way to the far end of q.
+// travel sends a frame to the far end of q.
 func (c *conn) travel(q *queue[travelling], bytes []byte) {
 	q.push(travelling{bytes, time.Now().Add(c.server.cfg.Latency)})
 }
 
-// arrival waits for the next frame at the far end of q; it returns false if there will be none.
+// arrival waits for the next frame at the far end of q; it returns false if there are no more.
 func (c *conn) arrival(q *queue[travelling]) (bytes []byte, ok bool) {
 	t, ok := q.pop()
 	if left := time.Until(t.due); ok && left > 0 {
@@ -274,8 +273,8 @@ func (c *conn) arrival(q *queue[travelling]) (bytes []byte, ok bool) {
 	return t.bytes, ok
 }
 
-// depart sends a frame to the client. Where there is no distance it arrives before anything else happens to the
-// connection: a reply that was let through is not lost when the next one is cut.
+// depart sends a frame to the client. If there is no distance, the frame arrives before anything else happens to the connection: a reply
+// that was let through is not lost when the next one is cut.
 func (c *conn) depart(bytes []byte) bool {
 	if c.server.cfg.Latency > 0 {
 		c.travel(c.away, bytes)
@@ -298,8 +297,8 @@ func (c *conn) deliver() {
 	}
 }
 
-// A queue is an unbounded FIFO with one consumer. It has to be unbounded: over an unbuffered pipe, a server that stops
-// reading until its replies are read and a client that does the same wait for each other for ever.
+// A queue is an unbounded FIFO with one consumer. It has to be unbounded. Over an unbuffered pipe, a server that stops reading until its
+// replies are read, and a client that does the same, would wait for each other.
 type queue[T any] struct {
 	mu     sync.Mutex // guards the fields below
 	ready  *sync.Cond
@@ -337,7 +336,7 @@ func (q *queue[T]) pop() (item T, ok bool) {
 	return item, true
 }
 
-// close ends the queue once what is in it has been popped.
+// close ends the queue after all its items have been popped.
 func (q *queue[T]) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -345,7 +344,7 @@ func (q *queue[T]) close() {
 	q.ready.Signal()
 }
 
-// discard ends the queue at once.
+// discard ends the queue at once, with its items.
 func (q *queue[T]) discard() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

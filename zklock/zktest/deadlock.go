@@ -7,10 +7,10 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// loaded is on the wall clock: nobody is in a bubble yet.
+// loaded is on the wall clock, because no bubble has started yet.
 var loaded = time.Now().Round(0)
 
-// In a bubble the heartbeats of sessions go on whatever the test waits for, so the bubble finds no deadlock of locks by itself.
+// In a bubble the heartbeats of sessions go on whatever the test waits for, so the bubble itself detects no deadlock of locks.
 func init() {
 	second.Deadlock = func(what string) {
 		if time.Now().Round(0).Sub(loaded) < -apart {

@@ -15,7 +15,7 @@ import (
 
 const deadlockEnv = "ZKTEST_DEADLOCK"
 
-// A goroutine acquires again, with a context that is not the hold's. The bubble alone would go on for ever, as sessions do.
+// A goroutine acquires again, with a context that is not the hold's. The bubble alone would run without end, because sessions do.
 func TestDeadlockOfLocksEndsTheTest(t *testing.T) {
 	if os.Getenv(deadlockEnv) != "" {
 		synctest.Test(t, func(t *testing.T) {
@@ -34,5 +34,5 @@ func TestDeadlockOfLocksEndsTheTest(t *testing.T) {
 		"level=WARN")            // which came before
 }
 
-// Outside of a bubble a day is a day.
+// Outside of a bubble, a wait of a day is only a long wait.
 func TestDeadlockInRealTimeEndsNothing(*testing.T) { second.Deadlock("of a test") }

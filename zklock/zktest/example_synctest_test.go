@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// writeReport stands for the code of yours that is tested: it works for as long as it has the lock.
+// writeReport stands for your code under test: it works for as long as it holds the lock.
 func writeReport(ctx context.Context, locks *tier.Registry, begin func()) error {
 	return locks.Mutex("/jobs/report").Do(ctx, func(ctx context.Context) error {
 		begin()
@@ -25,7 +25,7 @@ func writeReport(ctx context.Context, locks *tier.Registry, begin func()) error 
 	})
 }
 
-// One process is cut off in its work: it has stopped before the other one begins, which waited for it.
+// One process is cut off while it works. It has stopped before the other process, which waited for it, begins.
 func TestReportIsWrittenByOneProcessAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := zktest.Start(t)

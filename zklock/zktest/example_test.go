@@ -76,7 +76,7 @@ func ExampleServer_OnChange() {
 	// left: [1]
 }
 
-// A server of the ensemble goes away, and the client finds another one.
+// A server of the ensemble fails, and the client finds another one.
 func ExampleMember() {
 	s := zktest.NewServer(zktest.Config{})
 	defer s.Close()

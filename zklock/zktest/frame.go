@@ -114,14 +114,14 @@ func (a Action) String() string {
 	return fmt.Sprintf("verb %d", int(a.verb))
 }
 
-// fits reports whether the action can happen to a frame: only requests are answered with errors, and a handshake only with
-// the one that its session has expired.
+// fits reports whether the action is possible for a frame: only requests are answered with errors, and a handshake only with the error
+// that its session has expired.
 func (a Action) fits(f *Frame) bool {
 	return a.verb != refused || f.Dir == Request && (f.Op != "connect" || a.code == wire.CodeSessionExpired)
 }
 
-// await waits out a delay and returns what is left to do. That is to cut, which is then already so, if ended is closed
-// before.
+// await waits for the delay of an action, and returns the rest of it. If ended is closed before, the rest is a cut, which has already
+// happened.
 func (a Action) await(ended <-chan struct{}) Action {
 	if a.verb != delayed {
 		return a
@@ -146,7 +146,7 @@ func (s *Server) Intercept(hook func(f *Frame) Action) {
 	s.hook = hook
 }
 
-// fate asks the hook, and has waited out a delay when it returns.
+// fate asks the hook, and returns after the delay, if there is one.
 func (c *conn) fate(f *Frame) Action {
 	c.server.mu.Lock()
 	hook := c.server.hook

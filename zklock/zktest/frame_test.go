@@ -46,7 +46,7 @@ func TestDroppedRequestsDoNotProlongTheSession(t *testing.T) {
 			}
 			return zktest.Pass
 		})
-		// The client gives up after 6 s without an answer, reconnects at once, and so on.
+		// The client gives up after 6 s without an answer, reconnects at once, and repeats that.
 		time.Sleep(9*time.Second - 1)
 		need.Len(t, "sessions", s.Sessions(), 1)
 		s.Intercept(func(f *zktest.Frame) zktest.Action { return zktest.Drop })
@@ -98,7 +98,7 @@ func TestReplyBeforeACutArrives(t *testing.T) {
 
 const oneWay = 10 * time.Millisecond
 
-// distant runs f with a server that is one latency away from its clients.
+// distant runs f with a server whose messages take one latency in each direction.
 func distant(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
 	t.Helper()
 	bubble(t, f, zktest.Config{Latency: oneWay})
@@ -133,8 +133,8 @@ func TestHandshakeAndRequestsTakeARoundTripEachAndTheirDelay(t *testing.T) {
 	})
 }
 
-// A change takes effect after half a round trip. Watchers learn of it half a round trip later. Who asked for it and watches
-// hears of it first and gets its answer at the same time.
+// A change takes effect after half a round trip. Watchers learn of it half a round trip later. A client that makes the change and watches
+// gets the event first, and its answer at the same time.
 func TestEventsTravelFromTheMomentOfTheChange(t *testing.T) {
 	distant(t, func(t *testing.T, s *zktest.Server) {
 		near, far := connect(t, s, timeout, addr), connect(t, s, timeout, addr2)

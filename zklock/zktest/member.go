@@ -102,14 +102,14 @@ func (m *Member) CatchUp() {
 	m.moveOnLocked()
 }
 
-// standStillLocked has the member serve the present state from now on.
+// standStillLocked makes the member serve its present state from now on.
 func (m *Member) standStillLocked() {
 	if m.behind == nil {
 		m.behind = m.server.tree.clone()
 	}
 }
 
-// moveOnLocked ends standing still, if nothing else is a reason for it.
+// moveOnLocked ends that, unless there is another reason for it.
 func (m *Member) moveOnLocked() {
 	if !m.lags && m.link.down == nil && m.behind != nil {
 		m.drainLocked()
@@ -134,7 +134,7 @@ func (m *Member) commitLocked(d *delta) {
 	m.watches.fire(d)
 }
 
-// viewLocked is the state the member serves.
+// viewLocked returns the state that the member serves.
 func (m *Member) viewLocked() *tree {
 	if m.behind != nil {
 		return m.behind
@@ -145,8 +145,8 @@ func (m *Member) viewLocked() *tree {
 // syncLimit is for how many ticks a member goes on serving without its leader.
 const syncLimit = 5
 
-// A link is a follower's connection to the leader: a stream in each direction, in order. While it stands, what is sent
-// arrives at once. What is sent down while it does not is the member's backlog, and a ping.
+// A link is a follower's connection to the leader: a stream in each direction, in order. While the link works, data arrives at once. Data
+// that is sent down while it does not work is the member's backlog, and a ping.
 type link struct {
 	down    chan struct{} // closed when the link stands again; nil while it does
 	deposed bool          // the member was the leader and takes itself for it
@@ -156,7 +156,7 @@ type link struct {
 	limit   *time.Timer // when the member gives up; nil while the link stands
 }
 
-// An upward is something sent to the leader: a forwarded request, or a report of the sessions that were heard of.
+// An upward is a message to the leader: a forwarded request, or a report of the sessions that were active.
 type upward struct {
 	arrive func()
 	report bool
@@ -191,7 +191,7 @@ func (m *Member) leave(deposed bool) {
 	}
 }
 
-// giveUp is what a member does that has not heard of its leader for too long.
+// giveUp is called when a member has received nothing from its leader for too long.
 func (m *Member) giveUp() {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
@@ -248,14 +248,14 @@ func (m *Member) Rejoin() {
 	}
 }
 
-// arriveLocked takes the first thing off the stream to the leader.
+// arriveLocked takes the first message from the stream to the leader.
 func (m *Member) arriveLocked() {
 	first := m.link.up[0]
 	m.link.up = m.link.up[1:]
 	first.arrive()
 }
 
-// sendUpLocked sends something to the leader.
+// sendUpLocked sends a message to the leader.
 func (m *Member) sendUpLocked(u *upward) {
 	if m.link.down == nil {
 		u.arrive()
@@ -279,7 +279,7 @@ func (m *Member) noteLocked(sess *session) {
 	}
 }
 
-// ping is what the leader does every half tick.
+// ping is called in the leader every half tick.
 func (s *Server) ping() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,7 +300,7 @@ func (s *Server) ping() {
 	}
 }
 
-// pingedLocked has a member answer a ping with the sessions that it has heard of.
+// pingedLocked makes a member answer a ping with the sessions that were active.
 func (m *Member) pingedLocked() {
 	if !m.link.pinged {
 		return

@@ -21,7 +21,7 @@ func TestFrozenMemberLosesItsClientToAnother(t *testing.T) {
 		conn := connect(t, s, timeout, addr)
 		id := conn.SessionID()
 		s.Member(addr).Freeze()
-		// Nobody hears of the session while its client waits for an answer to its handshake.
+		// The session sends nothing while its client waits for the answer to its handshake.
 		time.Sleep(timeout)
 		synctest.Wait()
 		need.Empty(t, "sessions after the silence of their member", s.Sessions())
@@ -115,7 +115,8 @@ func TestLaggingMemberHangsUpOnClientsAheadOfIt(t *testing.T) {
 
 const tick = 500 * time.Millisecond
 
-// ticking runs f with an ensemble whose leader pings its followers, and a client that has a node /e, whose expiry is sent.
+// ticking runs f with an ensemble whose leader pings its followers, and a client with a node /e. gone receives the time when the node
+// expires.
 func ticking(t *testing.T, f func(t *testing.T, s *zktest.Server, conn *zk.Conn, gone <-chan time.Time)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -133,7 +134,7 @@ func ticking(t *testing.T, f func(t *testing.T, s *zktest.Server, conn *zk.Conn,
 	}, zktest.Config{Tick: tick})
 }
 
-// The newest answer to a write says nothing of when the leader heard of the session.
+// The newest answer to a write does not show when the leader last heard of the session.
 func TestIsolatedMemberAnswersReadsFromThePastWhileItsSessionsExpire(t *testing.T) {
 	ticking(t, func(t *testing.T, s *zktest.Server, inside *zk.Conn, gone <-chan time.Time) {
 		outside := connect(t, s, timeout, addr2)

@@ -30,7 +30,7 @@ func (s *Server) commitLocked(t *txn) *delta {
 	return d
 }
 
-// answerLocked applies a request and queues its reply, in one step: a client can hear of no change between the two.
+// answerLocked applies a request and queues its reply, in one step, so that a client gets no event between the two.
 func (s *Server) answerLocked(c *conn, f Frame, h wire.RequestHeader, d *wire.Decoder) {
 	var (
 		body wire.Encoder
@@ -74,7 +74,7 @@ func (s *Server) answerLocked(c *conn, f Frame, h wire.RequestHeader, d *wire.De
 	}
 }
 
-// applyLocked runs a write of a session as a transaction. As on a real server, one that fails takes a zxid too.
+// applyLocked runs a write of a session as a transaction. As on a real server, a write that fails uses a zxid, too.
 func (s *Server) applyLocked(sess *session, auth []identity, op int32, d *wire.Decoder) (body wire.Encoder, zxid int64, code int32) {
 	t := s.beginLocked()
 	t.session, t.auth = sess.id, auth
@@ -161,7 +161,7 @@ func (c *conn) readLocked(op int32, d *wire.Decoder) (body wire.Encoder, code in
 	return c.getLocked(op, path, n, watch)
 }
 
-// existsLocked sets its watch even on a node that is not there, and asks no permission.
+// existsLocked sets its watch even on a missing node, and needs no permission.
 func (c *conn) existsLocked(path string, n *node, watch bool) (body wire.Encoder, code int32) {
 	if watch {
 		c.member.watches.data.add(path, c)
@@ -196,7 +196,7 @@ func (c *conn) getLocked(op int32, path string, n *node, watch bool) (body wire.
 	return body, wire.CodeOK
 }
 
-// multiReadLocked answers reads, each for itself. It sets no watches.
+// multiReadLocked answers reads, each independently. It sets no watches.
 func (c *conn) multiReadLocked(d *wire.Decoder) (body wire.Encoder, code int32) {
 	for h := d.MultiHeader(); !h.Done; h = d.MultiHeader() {
 		path := d.String()

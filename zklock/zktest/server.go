@@ -206,13 +206,14 @@ func Start(t interface{ Cleanup(func()) }, cfg ...Config) *Server {
 	return s
 }
 
-// apart is more than a bubble runs, or a clock is set.
+// apart is longer than any bubble runs, or any clock is set.
 const apart = 365 * 24 * time.Hour
 
-// sameClock panics unless its caller goes by the clock that made the server: a server and its clients have to be in the
-// same synctest bubble, or all outside. Left alone, such a client would fail somewhere else, where nobody could tell why.
+// sameClock panics unless its caller uses the clock with which the server was created: a server and its clients have to be in the same
+// synctest bubble, or all outside. Without this check, such a client would fail elsewhere, without a hint at the cause.
 //
-// There is no asking for a bubble, but time begins with the year 2000 in each. So two bubbles look alike.
+// A program cannot ask whether it is in a bubble, but time in each bubble begins with the year 2000. Two bubbles therefore cannot be
+// distinguished.
 func (s *Server) sameClock() {
 	switch ago := time.Now().Round(0).Sub(s.made); {
 	case ago < -apart:
@@ -332,7 +333,7 @@ func (s *Server) Unfreeze() {
 	}
 }
 
-// gateLocked is what holds up a direction of a connection, closed when it no longer does; nil if nothing does.
+// gateLocked returns what blocks a direction of a connection, closed when it no longer does; nil if nothing does.
 func (s *Server) gateLocked(c *conn, dir Direction) <-chan struct{} {
 	switch {
 	case s.frozen != nil:

@@ -120,7 +120,7 @@ func panicOf(f func()) (what string) {
 	return ""
 }
 
-// A muted direction is a partition: the client notices after two thirds of the timeout, the server after all of it.
+// A muted direction is a partition: the client notices it after two thirds of the timeout, the server after all of it.
 func TestMutedSessionExpiresAtItsTimeoutAndComesBackAsAnother(t *testing.T) {
 	for dir, expires := range map[zktest.Direction]bool{zktest.Request: true, zktest.Reply: false} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {

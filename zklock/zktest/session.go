@@ -59,7 +59,7 @@ func (c *conn) handshake(body []byte) bool {
 		return false
 	}
 	defer c.server.mu.Unlock()
-	// A client must never see the past: the server hangs up on one that has seen a later state, and says nothing.
+	// A client must never see an older state: the server closes the connection of a client that has seen a later state, without an answer.
 	if q.LastZxid > c.member.viewLocked().zxid {
 		return false
 	}
@@ -108,7 +108,7 @@ func (s *Server) newSessionLocked() *session {
 	return sess
 }
 
-// touchLocked starts a session's timeout anew.
+// touchLocked restarts a session's timeout.
 func (s *Server) touchLocked(sess *session) {
 	sess.deadline = time.Now().Add(sess.timeout)
 	if sess.timer == nil {
@@ -121,7 +121,7 @@ func (s *Server) touchLocked(sess *session) {
 func (s *Server) expireIfDue(sess *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A touch may have won the race for the lock, and a frozen server expires nothing.
+	// The session may have been touched before the mutex was locked, and a frozen server expires nothing.
 	if !s.closed && s.frozen == nil && !time.Now().Before(sess.deadline) {
 		s.expireLocked(sess)
 	}
@@ -139,7 +139,7 @@ func (s *Server) expireLocked(sess *session) {
 	}
 }
 
-// endLocked ends a session: all its ephemeral nodes go in one transaction.
+// endLocked ends a session: one transaction deletes all its ephemeral nodes.
 func (s *Server) endLocked(sess *session) *delta {
 	sess.timer.Stop()
 	delete(s.sessions, sess.id)

@@ -30,7 +30,7 @@ func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server), cfg ...zktest.
 	synctest.Test(t, func(t *testing.T) { f(t, zktest.Start(t, cfg...)) })
 }
 
-// connect returns a client of the member at addr whose session is there.
+// connect returns a client of the member at addr, with a session.
 func connect(t *testing.T, s *zktest.Server, timeout time.Duration, addr string) *zk.Conn {
 	t.Helper()
 	return dial(t, s.DialTimeout, timeout, addr)
@@ -48,7 +48,7 @@ func create(t *testing.T, conn *zk.Conn, path string, flags int32) {
 	need.Get(conn.Create(path, nil, flags, everybody))(t)
 }
 
-// asked runs a request that has to wait, and returns a channel that gets its error.
+// asked runs a request that has to wait, and returns a channel that receives its error.
 func asked(f func() error) <-chan error {
 	answer := make(chan error, 1)
 	go func() { answer <- f() }()
@@ -56,12 +56,12 @@ func asked(f func() error) <-chan error {
 	return answer
 }
 
-// creating is a create that has to wait.
+// creating starts a create that has to wait.
 func creating(conn *zk.Conn, path string) <-chan error {
 	return asked(func() error { _, err := conn.Create(path, nil, 0, everybody); return err })
 }
 
-// connected checks that a client has a session: the old one, or another.
+// connected checks that a client has a session: the old one, or another one.
 func connected(t *testing.T, conn *zk.Conn, old int64, same bool) {
 	t.Helper()
 	if got := conn.SessionID(); (got == old) != same || got == 0 || conn.State() != zk.StateHasSession {

@@ -69,7 +69,7 @@ func newTree() *tree {
 	return t
 }
 
-// clone is a copy that later transactions do not reach.
+// clone returns a copy that later transactions do not change.
 func (t *tree) clone() *tree {
 	c := &tree{
 		zxid:       t.zxid,
@@ -95,7 +95,7 @@ func (t *tree) apply(d *delta) {
 	}
 }
 
-// set puts n at path, or deletes the node there if n is nil, and keeps the indexes.
+// set puts n at path, or deletes the node there if n is nil, and updates the indexes.
 func (t *tree) set(path string, n *node) {
 	old := t.nodes[path]
 	if old == n {
@@ -147,7 +147,7 @@ func splitPath(path string) (parent, name string) {
 	return path[:max(i, 1)], path[i+1:]
 }
 
-// validPath follows the server's PathUtils.validatePath, which looks at UTF-16: a character above U+FFFF is two surrogates.
+// validPath follows the server's PathUtils.validatePath, which checks UTF-16: a character above U+FFFF is two surrogates.
 func validPath(path string) bool {
 	if path == "/" {
 		return true
@@ -182,7 +182,7 @@ const (
 	permAll    int32 = 1<<5 - 1
 )
 
-// An identity is who somebody is under a scheme.
+// An identity is what a client has proved under a scheme.
 type identity struct{ scheme, id string }
 
 type aclEntry struct {
@@ -195,21 +195,21 @@ var (
 	worldAll = []aclEntry{{perms: permAll, id: anyone}}
 )
 
-// digest is the identity that authenticating as "user:password" proves.
+// digest returns the identity that the credentials "user:password" prove.
 func digest(auth []byte) identity {
 	user, _, _ := strings.Cut(string(auth), ":")
 	sum := sha1.Sum(auth)
 	return identity{"digest", user + ":" + base64.StdEncoding.EncodeToString(sum[:])}
 }
 
-// permitted reports whether an ACL grants one of perms to the bearer of auth.
+// permitted reports whether an ACL grants one of perms to a client with the identities auth.
 func permitted(acl []aclEntry, perms int32, auth []identity) bool {
 	return slices.ContainsFunc(acl, func(a aclEntry) bool {
 		return a.perms&perms != 0 && (a.id == anyone || slices.Contains(auth, a.id))
 	})
 }
 
-// fixACL is the ACL a node gets when a client asks for acl: "auth" stands for all that the client has proved.
+// fixACL returns the ACL that a node gets when a client asks for acl: "auth" stands for all identities of the client.
 func fixACL(acl []aclEntry, auth []identity) (fixed []aclEntry, code int32) {
 	for _, a := range acl {
 		switch {
@@ -241,7 +241,7 @@ func appendNew(list []aclEntry, a aclEntry) []aclEntry {
 	return append(list, a)
 }
 
-// masked hides password hashes from whoever may read an ACL but not change it.
+// masked hides password hashes from clients that may read an ACL but not change it.
 func masked(acl []aclEntry) []aclEntry {
 	list := slices.Clone(acl)
 	for i, a := range list {

@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// A delta is a committed transaction: what it wrote, and what happened in order, which is what watches hear of.
+// A delta is a committed transaction: its writes, and its events in order, which trigger watches.
 type delta struct {
 	zxid    int64
 	writes  map[string]*node // nil: deleted
@@ -19,11 +19,11 @@ type delta struct {
 	acls    []acls // of changes, one each
 }
 
-// acls are the ACLs of a node that changed and of its parent, at the time of the change.
+// acls are the ACLs of a node and of its parent when the node changed.
 type acls struct{ node, parent []aclEntry }
 
-// A txn is a transaction being prepared. It reads the tree through its own writes and never touches the tree itself,
-// so that a failed multi leaves nothing to undo.
+// A txn is a transaction being prepared. It reads the tree through its own writes and never changes the tree, so that a failed multi
+// needs no undo.
 type txn struct {
 	delta
 	base    *tree
@@ -32,7 +32,7 @@ type txn struct {
 	auth    []identity
 }
 
-// An operation is any of the writes a client may ask for; which fields count depends on op.
+// An operation is any write that a client may request; op determines which fields count.
 type operation struct {
 	op      int32
 	path    string
@@ -42,7 +42,7 @@ type operation struct {
 	version int32
 }
 
-// A result is what a successful operation answers.
+// A result is the answer to a successful operation.
 type result struct {
 	path string
 	stat zk.Stat
@@ -55,14 +55,14 @@ func (t *txn) get(path string) *node {
 	return t.base.nodes[path]
 }
 
-// edit returns a copy of n that the transaction will put at path.
+// edit returns a copy of n that the transaction will store at path.
 func (t *txn) edit(path string, n *node) *node {
 	c := *n
 	t.writes[path] = &c
 	return &c
 }
 
-// note is called while there is a node at path.
+// note is called while a node exists at path.
 func (t *txn) note(op, path string) {
 	parent, _ := splitPath(path)
 	t.changes = append(t.changes, Change{Zxid: t.zxid, Op: op, Path: path, Session: t.session})
@@ -95,7 +95,7 @@ func (t *txn) create(o operation) (r result, code int32) {
 	if code != wire.CodeOK {
 		return result{}, code
 	}
-	// The request decides this, not the flag: create with a container's flag makes a plain node.
+	// The request type decides this, not the flag: create with a container's flag creates a plain node.
 	mode.container = o.op == wire.OpCreateContainer
 	if strings.LastIndexByte(o.path, '/') < 0 || strings.ContainsRune(o.path, 0) {
 		return result{}, wire.CodeBadArguments
@@ -127,7 +127,7 @@ func (t *txn) create(o operation) (r result, code int32) {
 	}
 	parent = t.edit(parentPath, parent)
 	parent.kids++
-	// The server raises the count only, so past 2^31-1 it stays there and stops marking the change (ZOOKEEPER-3249).
+	// The server only ever increases the count. At 2^31-1 it stays there and stops marking the change (ZOOKEEPER-3249).
 	if parent.creates != math.MaxInt32 {
 		parent.creates++
 		parent.stat.Pzxid = t.zxid
@@ -165,7 +165,7 @@ func (t *txn) delete(path string, version int32) (code int32) {
 	return wire.CodeOK
 }
 
-// remove deletes a node that is known to exist, and asks no permission.
+// remove deletes a node that is known to exist, without checking permissions.
 func (t *txn) remove(path string) {
 	parentPath, _ := splitPath(path)
 	parent := t.edit(parentPath, t.get(parentPath))
@@ -253,7 +253,7 @@ func (m mode) owner(session int64) int64 {
 	return 0
 }
 
-// multi runs several operations as one: either all of them are done, or none.
+// multi executes several operations as one: either all of them, or none.
 func (t *txn) multi(d *wire.Decoder) (body wire.Encoder, code int32) {
 	ops := readMulti(d)
 	if d.Bad {
@@ -289,7 +289,7 @@ func readMulti(d *wire.Decoder) (ops []operation) {
 		case wire.OpSetACL:
 			d.Bad = true // the one write a multi cannot hold
 		case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
-			// In a multi, unlike outside, the flag decides what is made and which result is answered.
+			// In a multi, the flag decides what is created and which result is answered.
 			o.op = wire.OpCreate
 			if o.flags == flagContainer {
 				o.op = wire.OpCreateContainer
@@ -299,8 +299,8 @@ func readMulti(d *wire.Decoder) (ops []operation) {
 	}
 }
 
-// failedMulti is the answer if the operation at index failed fails: none of those before it, whose code is zero, was
-// done, and none after it was tried.
+// failedMulti returns the answer if the operation at index failed fails. None of the operations before it, whose code is zero, was
+// executed, and none after it was tried.
 func failedMulti(n, failed int, cause int32) (body wire.Encoder) {
 	for i := range n {
 		code := int32(wire.CodeOK)
@@ -317,15 +317,15 @@ func failedMulti(n, failed int, cause int32) (body wire.Encoder) {
 	return body
 }
 
-// scheduleReaperLocked makes sure that the next look at containers is due while there are any. A timer that runs
-// without need would keep a synctest bubble with a deadlock from noticing it.
+// scheduleReaperLocked schedules the next check of containers while there are any. An unnecessary timer would prevent a synctest bubble
+// from detecting a deadlock.
 func (s *Server) scheduleReaperLocked() {
 	if s.reaper == nil && len(s.tree.containers) > 0 && !s.closed {
 		s.reaper = time.AfterFunc(s.cfg.ContainerCheck, s.reapContainers)
 	}
 }
 
-// reapContainers deletes, each in a transaction of its own, the containers that have had children and have none.
+// reapContainers deletes the containers that have had children and have none, each in a transaction of its own.
 func (s *Server) reapContainers() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

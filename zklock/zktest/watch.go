@@ -6,8 +6,8 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// watches are the one-shot watches that the connections of one member have set.
-// As on a real server, exist watches are data watches on a node that is not there.
+// watches are the one-shot watches that the connections of one member have set. As on a real server, exist watches are data watches on a
+// missing node.
 type watches struct {
 	data  watchTable
 	child watchTable
@@ -36,8 +36,8 @@ func (w watchTable) drop(c *conn) {
 	}
 }
 
-// trigger sends an event to all who watch path and may read by acl, but those in but, and returns whom it found.
-// Reading is asked for since CVE-2024-23944; a watch whose event is kept back is used up nevertheless.
+// trigger sends an event to all connections that watch path and may read it by acl, except those in but, and returns these connections.
+// Reading is checked since CVE-2024-23944; a watch whose event is withheld is used up nevertheless.
 func (w watchTable) trigger(path string, kind zk.EventType, acl []aclEntry, but map[*conn]struct{}) map[*conn]struct{} {
 	conns := w[path]
 	delete(w, path)

@@ -21,8 +21,7 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// TestWireOnModel and TestWireOnServer expect the same of both, but for changes, where the client library is too polite
-// to look.
+// TestWireOnModel and TestWireOnServer expect the same from both, apart from changes, for requests that the client library never sends.
 func TestWireOnModel(t *testing.T) {
 	s := Start(t, Config{MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: time.Minute})
 	runWire(t, Modelled, func() (net.Conn, error) { return s.DialTimeout("tcp", "127.0.0.1:2181", 0) })
@@ -55,7 +54,7 @@ func runWire(t *testing.T, release string, dial func() (net.Conn, error)) {
 	}
 }
 
-// A peer speaks the wire protocol over named connections and keeps a log of what it is told.
+// A peer speaks the wire protocol over named connections and records what it receives.
 type peer struct {
 	t     *testing.T
 	dial  func() (net.Conn, error)
@@ -224,7 +223,7 @@ var wireTests = []struct {
 		p.recv("b")
 		p.open("c", p.ids["a"], make([]byte, wire.PasswordLen))
 		p.recv("c")
-		p.recv("a") // whoever asks for a session ends its connection
+		p.recv("a") // a request for a session ends its earlier connection
 		p.open("d", p.ids["a"], p.keys["a"])
 	}, `
 			b: expired, timeout 0, key of 16 bytes, version 0, 0 bytes more
@@ -393,7 +392,7 @@ var wireTests = []struct {
 		p.do("a", 7, wire.OpGetData, pathAndFlag("/x", true))
 		remove(8, 1)
 		remove(9, 2)
-		p.do("a", 10, wire.OpDelete, deleteBody("/x")) // of which there is no event
+		p.do("a", 10, wire.OpDelete, deleteBody("/x")) // this causes no event
 		remove(11, wire.AnyWatch)
 	}, `
 			a: xid 1 at +1, code 0, 6 bytes
@@ -498,34 +497,34 @@ func setWatchesBody(q wire.SetWatches) (e wire.Encoder) {
 	return e
 }
 
-// Modelled is the release whose answers are the model's, and what the conformance tests expect but for changes. It is
-// Debian's, which has the fix for CVE-2024-23944 that others have from 3.8.4 and 3.9.2 on.
+// Modelled is the release whose answers the model gives, and which the conformance tests expect, apart from changes. It is Debian's,
+// which has the fix for CVE-2024-23944 that others have from 3.8.4 and 3.9.2 on.
 const Modelled = "3.8.0"
 
-// A change is an answer that later releases give otherwise.
+// A change is an answer that later releases give differently.
 type change struct {
 	in      string   // the script or wire test
 	since   []string // the first release that has it, of each branch that has it, in order
 	was, is string
 }
 
-// changes are all that the tests have met up to 3.9.3. The model has none of them.
+// changes are all changes that the tests have met up to 3.9.3. The model has none of them.
 var changes = []change{
-	// Exists asks for permission to read what is there (ZOOKEEPER-2590). What must work on both may not use it to get
-	// round a node's ACL.
+	// exists requires permission to read an existing node (ZOOKEEPER-2590). Code that has to work with both may not use it to bypass a
+	// node's ACL.
 	{
 		"acl", []string{"3.8.4", "3.9.2"},
 		"b exists /a/auth\n  true c+8 m+8 p+8 v0 cv0 av0 owner=none len=1 kids=0\n",
 		"b exists /a/auth\n  zk: not authenticated\n",
 	},
-	// An event has the zxid of its cause (ZOOKEEPER-4655). Neither the client library nor zklock reads it: with the zxid
-	// of an event seen, one that is still to come from the same multi would not be asked for again.
+	// An event has the zxid of its cause (ZOOKEEPER-4655). Neither the client library nor zklock uses it: once the zxid of an event counted
+	// as seen, a later event of the same multi would not be requested again.
 	{
 		"closing ends session and connection", []string{"3.9.0"},
 		"a: xid -1 at never,",
 		"a: xid -1 at +2,",
 	},
-	// In a multi, what creates answers as it does outside (ZOOKEEPER-4026). The client library sends only create.
+	// In a multi, creates have the same answers as outside of one (ZOOKEEPER-4026). The client library sends only create.
 	{
 		"in a multi, flags say what is created", []string{"3.8.2", "3.9.0"},
 		"a: xid 1 at +5, code 0, 24 bytes\ncreate2 with flags 0: create\n",
@@ -538,7 +537,7 @@ var changes = []change{
 	},
 }
 
-// Expect returns what a script or wire test, whose expectation is want, expects of a server of the release.
+// Expect returns what a server of a release has to answer, for a script or wire test whose expectation is want.
 func Expect(t *testing.T, release, test, want string) string {
 	t.Helper()
 	for _, c := range changes {
@@ -586,7 +585,7 @@ func TestChangesReachBranchesOneByOne(t *testing.T) {
 	}
 }
 
-// FuzzRequest sends two arbitrary requests: the server answers or hangs up, and its tree stays whole.
+// FuzzRequest sends two arbitrary requests: the server answers or closes the connection, and its tree stays consistent.
 func FuzzRequest(f *testing.F) {
 	for _, op := range []int32{wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer} {
 		for _, flags := range []int32{0, 1, 2, 3, flagContainer} {

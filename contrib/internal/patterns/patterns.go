@@ -1,5 +1,5 @@
-// Package patterns bounds what metrics tell of lock paths: programs make paths of customers and jobs,
-// and each new label of a metric costs memory without end.
+// Package patterns bounds the labels of metrics about lock paths: programs create paths for customers and jobs, and each new label of a
+// metric costs memory.
 package patterns
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Other stands for paths that match no pattern.
+// Other is the label of paths that match no pattern.
 const Other = "other"
 
-// Patterns are those of a program, as [path.Match] takes them: "/jobs/*".
+// Patterns are a program's patterns for [path.Match], such as "/jobs/*".
 type Patterns []string
 
 // Check returns an error for a pattern that is malformed.
@@ -28,7 +28,7 @@ func (p Patterns) Check() error {
 	return nil
 }
 
-// All returns all that Of can return, each once.
+// All returns all possible results of Of, each once.
 func (p Patterns) All() []string {
 	all := append(slices.Clone(p), Other)
 	slices.Sort(all)
@@ -45,13 +45,13 @@ func (p Patterns) Of(lock string) string {
 	return Other
 }
 
-// Holds are those of a process that go on, of one pattern.
+// Holds are the present holds of a process that match one pattern.
 type Holds struct {
 	Number int           // of locks
 	Oldest time.Duration // zero if there is none
 }
 
-// Held returns what a process holds, for each pattern.
+// Held returns the present holds of a process, for each pattern.
 func (p Patterns) Held(locks *tier.Registry) map[string]Holds {
 	all := make(map[string]Holds)
 	for _, pattern := range p.All() {
@@ -66,7 +66,7 @@ func (p Patterns) Held(locks *tier.Registry) map[string]Holds {
 	return all
 }
 
-// InGracePeriod returns 1 while the store of locks grants none to anybody, as metrics have it, else 0.
+// InGracePeriod returns 1 while the store grants no locks, otherwise 0, as metrics need it.
 func InGracePeriod(locks *tier.Registry) int64 {
 	if q := (*tier.GracePeriodError)(nil); errors.As(locks.Err(), &q) {
 		return 1

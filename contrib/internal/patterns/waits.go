@@ -12,7 +12,7 @@ type Waits struct {
 	begun map[string][]time.Time // by pattern, in order
 }
 
-// Long adds a wait that began so long ago.
+// Long adds a wait that has lasted for a time.
 func (w *Waits) Long(pattern string, waited time.Duration) {
 	begun := time.Now().Add(-waited)
 	w.mu.Lock()
@@ -24,8 +24,8 @@ func (w *Waits) Long(pattern string, waited time.Duration) {
 	w.begun[pattern] = slices.Insert(w.begun[pattern], at, begun)
 }
 
-// Over removes a wait that began then. One that has become long was noted with a beginning that is a little later, as the
-// clock was read later; one that began before is another one, and one that has not become long was not noted.
+// Over removes a wait that began at a time. The recorded beginning of a long wait is a little later, because the clock was read later. An
+// earlier recorded one belongs to another wait, and a wait that did not become long is not recorded.
 func (w *Waits) Over(pattern string, begun time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,7 +34,7 @@ func (w *Waits) Over(pattern string, begun time.Time) {
 	}
 }
 
-// Oldest is how long the oldest wait lasts by now, zero if there is none.
+// Oldest returns how long the oldest wait has lasted, zero if there is none.
 func (w *Waits) Oldest(pattern string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package slot is what the adapters to schedulers have in common: a run takes a lock and keeps it
-// for a minimum time, so that a scheduler whose clock is late finds the slot taken.
+// Package slot has the common part of the adapters to schedulers: a run takes a lock and keeps it for a minimum time, so that a scheduler
+// whose clock is late finds the slot taken.
 package slot
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Rule says how a run comes by its lock, and for how long it keeps it.
+// A Rule says how a run acquires its lock, and for how long it keeps it.
 type Rule struct {
 	Wait    time.Duration                // for the lock; none if zero
 	AtLeast time.Duration                // from getting the lock, however short the run is
@@ -21,17 +21,17 @@ type Rule struct {
 	OnSlot  func(path string, err error) // nil without an observer
 }
 
-// The outcomes of a slot in one process.
+// These are the outcomes of a slot in one process.
 const (
 	ran     = "run"
 	skipped = "skipped" // another process has the lock, or leads
 	failed  = "failed"  // no process may have it: the store did not answer, refused, or is in a grace period
 )
 
-// Outcomes are all that Outcome returns.
+// Outcomes are all possible results of Outcome.
 var Outcomes = [...]string{ran, skipped, failed}
 
-// Outcome is the result of a slot for which OnSlot gets err.
+// Outcome returns the outcome of a slot for which OnSlot gets err.
 func Outcome(err error) string {
 	waited, gracePeriod := (*tier.WaitError)(nil), (*tier.GracePeriodError)(nil)
 	switch {
@@ -46,14 +46,14 @@ func Outcome(err error) string {
 	return failed
 }
 
-// A Run has the lock.
+// A Run holds the lock.
 type Run struct {
 	Hold  *tier.Hold
 	until time.Time
 }
 
-// Begin takes the lock, as an owner of its own whatever ctx carries. Schedulers drop errors, so
-// it also logs why a run has no lock, and the loss of the lock before [Run.End] has let it go.
+// Begin acquires the lock as a separate owner, whatever hold ctx carries. Schedulers drop errors. Begin therefore also logs why a run has
+// no lock, and the loss of the lock before [Run.End] has released it.
 func (r Rule) Begin(ctx context.Context, m *tier.Mutex) (*Run, error) {
 	hold, err := r.acquire(tier.WithoutHold(ctx), m)
 	begun := false
@@ -80,7 +80,7 @@ func (r Rule) Begin(ctx context.Context, m *tier.Mutex) (*Run, error) {
 	return &Run{hold, time.Now().Add(r.AtLeast)}, nil
 }
 
-// Tell tells what became of a slot.
+// Tell calls OnSlot with the outcome of a slot.
 func (r Rule) Tell(path string, err error) {
 	if r.OnSlot != nil {
 		r.OnSlot(path, err)
@@ -98,7 +98,7 @@ func (r Rule) acquire(ctx context.Context, m *tier.Mutex) (*tier.Hold, error) {
 
 func (r Rule) log() *slog.Logger { return cmp.Or(r.Log, slog.Default()) }
 
-// End lets the lock go, in the background if its minimum time is not over.
+// End releases the lock, in the background if its minimum time is not over.
 func (r *Run) End() error { return r.Hold.ReleaseAt(r.until) }
 
 // OnLoss calls f in a goroutine of its own if the lock is lost before hold is released.

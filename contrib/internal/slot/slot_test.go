@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// That nobody runs a slot is an alarm, that another process does is none.
+// A slot that no process runs is an alarm; a slot that another process runs is not.
 func TestOutcomesOfASlot(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks, other := locktest.Dial(t, srv), locktest.Dial(t, srv)

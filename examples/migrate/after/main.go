@@ -1,4 +1,4 @@
-// After is the program of ../before, moved to dropin.Lock: an import and a name.
+// After is the program of ../before after its move to dropin.Lock: an import and a name have changed.
 //
 //	after host:2181 file turns
 package main
@@ -19,7 +19,7 @@ import (
 
 const goroutines = 10
 
-// count takes turns, each adding one to the number in the file.
+// count acquires the lock again and again, and each time adds one to the number in the file.
 func count(conn *zk.Conn, file string, turns int) error {
 	errs := make([]error, goroutines)
 	var wg sync.WaitGroup
@@ -39,7 +39,7 @@ func count(conn *zk.Conn, file string, turns int) error {
 	return errors.Join(errs...)
 }
 
-// increment loses a turn if somebody else does the same at the same time.
+// increment would lose an addition if another goroutine or process did the same at the same time.
 func increment(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

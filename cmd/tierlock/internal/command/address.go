@@ -24,7 +24,7 @@ type Address struct {
 	secrets  []string // of the URL, with what comes before them there
 }
 
-// storeVar has the URL where -store has none.
+// storeVar names the environment variable with the URL, for when -store is not given.
 const storeVar = "TIERLOCK_STORE"
 
 func (a *Address) flags(flags *flag.FlagSet) {
@@ -33,7 +33,7 @@ func (a *Address) flags(flags *flag.FlagSet) {
 	a.TLS.flags(flags)
 }
 
-// find returns the store of the URL. No error quotes the URL: there may be a secret in it.
+// find returns the store of the URL. No error quotes the URL, because it may contain a secret.
 func (a *Address) find(stores []*Store) (*Store, error) {
 	source := "-store"
 	if a.URL = a.flag; a.URL == "" {
@@ -99,7 +99,7 @@ func (a *Address) split(rest string) error {
 	return nil
 }
 
-// Login returns the user and the password of -auth-file or TIERLOCK_AUTH, or else those of the URL; nil if there are none.
+// Login returns the user and password from -auth-file or TIERLOCK_AUTH, or otherwise those in the URL; nil if there are none.
 func (a *Address) Login() (*url.Userinfo, error) {
 	text, source, err := a.Credentials()
 	if text = strings.TrimSpace(text); text == "" || err != nil {
@@ -112,7 +112,7 @@ func (a *Address) Login() (*url.Userinfo, error) {
 	return url.UserPassword(user, password), nil
 }
 
-// Credentials returns what is in -auth-file or TIERLOCK_AUTH, "" if neither is given, and which of them it is.
+// Credentials returns the content of -auth-file or TIERLOCK_AUTH, and which of the two it is; "" if neither is given.
 func (a *Address) Credentials() (text, source string, err error) {
 	if a.authFile == "" {
 		return os.Getenv("TIERLOCK_AUTH"), "TIERLOCK_AUTH", nil
@@ -124,7 +124,7 @@ func (a *Address) Credentials() (text, source string, err error) {
 	return string(content), a.authFile, nil
 }
 
-// mask takes the secrets of the URL out of the text of an error: clients quote a URL that they cannot read.
+// mask removes the secrets of the URL from the text of an error, since clients quote a URL that they cannot parse.
 func (a *Address) mask(err error) error {
 	if err == nil || len(a.secrets) == 0 {
 		return err
@@ -148,7 +148,7 @@ type masked struct {
 func (m masked) Error() string { return m.text }
 func (m masked) Unwrap() error { return m.error }
 
-// forms has an example of the URL of each store.
+// forms lists an example URL of each store.
 func forms(stores []*Store) string {
 	var all []string
 	for _, s := range stores {

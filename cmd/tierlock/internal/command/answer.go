@@ -8,8 +8,8 @@ import (
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
-// Answer asks a store that is being connected to until it answers, refuses, or ctx is done. The error says why there is
-// no answer, as far as a try has told that before ctx was done.
+// Answer repeats ask until a new connection answers or refuses, or ctx is done. If ctx is done first, the error has the failure of an
+// earlier try, if there was one.
 func Answer(ctx context.Context, refused func(error) bool, ask func() error) error {
 	var why error
 	for pace := retry.New(); ; {
@@ -26,7 +26,7 @@ func Answer(ctx context.Context, refused func(error) bool, ask func() error) err
 	}
 }
 
-// WithCause adds to why there is no answer what has ended the wait for it, if anything has.
+// WithCause adds to an error the reason why the wait for an answer has ended, if there is one.
 func WithCause(ctx context.Context, why error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(why, cause) {
 		return fmt.Errorf("%w: %w", cause, why)

@@ -12,9 +12,8 @@ const (
 	lastWords = time.Second // for how long the end of the process waits for that
 )
 
-// An aside is where those write that have more urgent things to do than to wait for the reader of their
-// messages, who may have stopped reading: a goroutine of its own passes these on, in order. Of more than
-// it may keep, the oldest are left out.
+// An aside is a writer that never blocks, for code that must not wait for the reader of its messages, which may have stopped reading. A
+// goroutine passes the messages on, in order. If too many are waiting, the oldest are dropped.
 type aside struct {
 	to io.Writer
 
@@ -25,13 +24,13 @@ type aside struct {
 	idle    chan struct{}
 }
 
-// speakAside makes messages asynchronous from now on. Main waits for the last ones, for lastWords at most.
+// speakAside makes messages asynchronous from now on. Before the program exits, Main waits for them for the time lastWords at most.
 func (in *invocation) speakAside() {
 	a := &aside{to: in.stderr}
 	in.stderr, in.flush = a, a.flush
 }
 
-// Write takes one message. It never fails.
+// Write queues one message. It never fails.
 func (a *aside) Write(message []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -48,7 +47,7 @@ func (a *aside) Write(message []byte) (int, error) {
 	return len(message), nil
 }
 
-// pass writes what waits, until nothing does.
+// pass writes queued messages until there are none.
 func (a *aside) pass() {
 	for {
 		message := a.next()
@@ -59,7 +58,7 @@ func (a *aside) pass() {
 	}
 }
 
-// next returns nil when nothing waits any more.
+// next returns nil when no message is queued.
 func (a *aside) next() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,7 +82,7 @@ func (a *aside) takeLocked() []byte {
 	return oldest
 }
 
-// flush waits until all is written, for lastWords at most.
+// flush waits until all messages are written, for the time lastWords at most.
 func (a *aside) flush() {
 	a.mu.Lock()
 	idle := a.idle

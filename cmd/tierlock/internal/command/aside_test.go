@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A reader is somebody who reads only when told to.
+// A reader reads only when the test tells it to.
 type reader struct {
 	may  chan struct{}
 	text bytes.Buffer

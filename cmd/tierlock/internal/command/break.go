@@ -100,7 +100,7 @@ func (o *breakOptions) run(ctx context.Context, in *invocation) error {
 	return o.report(ctx, locks.Desk, in, path, t)
 }
 
-// A target is who has the lock, or permits, with the token.
+// A target is the contender that has the lock, or permits, with the token.
 type target struct {
 	*inspect.Contender
 	what, who string // that are deleted, and whose they are
@@ -132,7 +132,7 @@ func (o *breakOptions) find(locks *Locks, q *inspect.Queue) *target {
 	return nil
 }
 
-// standing says who has the lock, or else the permits of a semaphore.
+// standing describes the holder of the lock or, for a semaphore, the holders of its permits.
 func standing(q *inspect.Queue) string {
 	switch h := q.Holder(); {
 	case h != nil:
@@ -143,7 +143,7 @@ func standing(q *inspect.Queue) string {
 	return "nobody holds the lock now"
 }
 
-// confirm says what is about to be deleted, and asks.
+// confirm shows what is about to be deleted, and asks for confirmation.
 func (o *breakOptions) confirm(in *invocation, path string, t *target) error {
 	fmt.Fprintf(in.stderr, "%s is held by %s; its node is %s old, %s.\nDelete %s with token %d? [y/N] ",
 		clean(path), clean(t.who), nodeAge(t.Contender), waiters(t.waiting), clean(t.what), o.token)
@@ -154,7 +154,7 @@ func (o *breakOptions) confirm(in *invocation, path string, t *target) error {
 	return nil
 }
 
-// report says what was deleted, nil if nothing was, and how the lock stands now.
+// report prints what was deleted, nil if nothing was, and the present state of the lock.
 func (o *breakOptions) report(ctx context.Context, desk Desk, in *invocation, path string, t *target) error {
 	q, err := desk.Look(ctx, path)
 	if err != nil {
@@ -186,8 +186,7 @@ func waiters(n int) string {
 	return fmt.Sprintf("%d processes wait", n)
 }
 
-// isTerminal reports whether a file is a device that is read by characters, and not the one for
-// nothing, which services have instead.
+// isTerminal reports whether a file is a character device other than the null device, which services have instead of a terminal.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// A child is the command, with all that it starts.
+// A child is the command, together with all processes that it starts.
 type child struct {
 	pid    int // also its process group
 	ended  bool
@@ -22,14 +22,15 @@ type child struct {
 	had      bool // it had the terminal when it was stopped
 }
 
-// startChild starts the command in a process group of its own, to which it gives the terminal if no other process group wants it.
+// startChild starts the command in a process group of its own. It makes that the terminal's foreground group, unless another group may
+// want the terminal.
 func startChild(command, env []string) (*child, error) {
 	c := &child{events: make(chan syscall.WaitStatus), gone: make(chan struct{}), terminal: openTerminal()}
 	c.shell, _ = syscall.Getpgid(os.Getppid())
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	// In a pipeline others may want the terminal as well: there the command gets it when it asks.
+	// In a pipeline, other processes may want the terminal as well. The command then gets it when it asks.
 	foreground := isOurTerminal(os.Stdin) && isOurTerminal(os.Stdout) && c.terminal.foreground() == c.shell
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: foreground, Ctty: 0}
 	dieWithParent(cmd.SysProcAttr)
@@ -55,8 +56,8 @@ func startChild(command, env []string) (*child, error) {
 	return c, nil
 }
 
-// reap tells what happens to one child, and returns when this process has none any more. Those whose parents
-// have died are among them; see adopt.
+// reap calls tell for each change of the given child, and returns when this process has no children any more. Its children include
+// processes whose parents have died; see adopt.
 func reap(pid int, tell func(syscall.WaitStatus)) {
 	for {
 		var status syscall.WaitStatus
@@ -71,8 +72,8 @@ func reap(pid int, tell func(syscall.WaitStatus)) {
 	}
 }
 
-// signal sends sig to the process group, or to what is left when the command has ended: the
-// number of the group may then be another's.
+// signal sends sig to the process group. If the command has ended, its group's number may be in use again, so only remaining processes
+// get sig.
 func (c *child) signal(sig syscall.Signal) {
 	if c.ended {
 		signalRest(c.pid, sig)
@@ -81,7 +82,7 @@ func (c *child) signal(sig syscall.Signal) {
 	syscall.Kill(-c.pid, sig)
 }
 
-// forward passes a signal on. What goes on after a stop has the terminal as before.
+// forward passes a signal on. A command that continues after a stop gets the terminal back.
 func (c *child) forward(sig syscall.Signal) {
 	if sig == syscall.SIGCONT && c.had && c.terminal.foreground() == c.shell {
 		c.terminal.give(c.pid)
@@ -89,7 +90,7 @@ func (c *child) forward(sig syscall.Signal) {
 	c.signal(sig)
 }
 
-// goesOn has the command go on, and reports so, if it was stopped because it does not have the terminal, and may have it.
+// goesOn continues the command if it was stopped because it did not have the terminal and may have it, and reports that.
 func (c *child) goesOn(stop syscall.Signal) bool {
 	if (stop == syscall.SIGTTIN || stop == syscall.SIGTTOU) && c.terminal.foreground() == c.shell {
 		c.terminal.give(c.pid)
@@ -106,8 +107,8 @@ func (c *child) end() {
 	c.signal(syscall.SIGCONT)
 }
 
-// kill returns when nothing is left. It calls resisted once if that takes long.
+// kill returns when no process is left. If that takes long, it calls resisted once.
 func (c *child) kill(resisted func(pids []int)) { slay(c.pid, c.gone, resisted) }
 
-// left returns the processes that are left, as far as the system tells.
+// left returns the remaining processes, as far as the system shows them.
 func (c *child) left() []int { return descendants() }

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// What package syscall does not have of job objects and consoles.
+// These functions for job objects and consoles are missing in package syscall.
 var (
 	kernel32                  = syscall.NewLazyDLL("kernel32.dll")
 	createJobObject           = kernel32.NewProc("CreateJobObjectW")
@@ -21,7 +21,7 @@ var (
 	ntResumeProcess           = syscall.NewLazyDLL("ntdll.dll").NewProc("NtResumeProcess")
 )
 
-// A child is the command, with all that it starts: the members of a job object, which no process can leave.
+// A child is the command, together with all processes that it starts: the members of a job object, which no process can leave.
 type child struct {
 	pid    int
 	ended  bool
@@ -30,7 +30,7 @@ type child struct {
 	job    uintptr       // open as long as this process lives: when the last handle goes, Windows ends the members
 }
 
-// startChild starts the command, which has no child of its own before it is in the job.
+// startChild starts the command. It is put into the job before it can start processes of its own.
 func startChild(command, env []string) (*child, error) {
 	const suspended = 0x4
 	cmd := exec.Command(command[0], command[1:]...)
@@ -61,7 +61,7 @@ func startChild(command, env []string) (*child, error) {
 	return c, nil
 }
 
-// openJob makes the job object. The handle is not inherited.
+// openJob creates the job object. The handle is not inherited.
 func (c *child) openJob() error {
 	const (
 		extendedLimits = 9
@@ -90,7 +90,7 @@ func (c *child) openJob() error {
 	return nil
 }
 
-// resume puts the command into the job, and lets it begin.
+// resume puts the command into the job, and then lets it run.
 func (c *child) resume() error {
 	const setQuotaTerminateAndSuspend = 0x100 | 0x1 | 0x800
 	process, err := syscall.OpenProcess(setQuotaTerminateAndSuspend, false, uint32(c.pid))
@@ -107,16 +107,16 @@ func (c *child) resume() error {
 	return nil
 }
 
-// forward has nothing to do: the console tells the command what it tells this process.
+// forward does nothing, because the console sends its events to the command as well.
 func (c *child) forward(syscall.Signal) {}
 
-// goesOn is for what was stopped, as nothing is.
+// goesOn is for stopped processes, which Windows does not have.
 func (c *child) goesOn(syscall.Signal) bool { return true }
 
-// end asks the command to end: as Ctrl-Break does, in the process group of this process, which takes no notice.
+// end sends Ctrl-Break to the process group of this process, which asks the command to end. This process ignores it.
 func (c *child) end() { generateConsoleCtrlEvent.Call(ctrlBreak, uintptr(os.Getpid())) }
 
-// kill ends all that is in the job, and returns when nothing is left. It calls resisted once if that takes long.
+// kill ends all processes in the job, and returns when none is left. If that takes long, it calls resisted once.
 func (c *child) kill(resisted func(pids []int)) {
 	const status = exitSignal + int(syscall.SIGKILL)
 	for begun := time.Now(); ; {
@@ -139,7 +139,7 @@ type processList struct {
 	pids             [256]uintptr
 }
 
-// list reports false if not all fit into the list, or what is left is not known.
+// list reports false if the list is too short, or the remaining processes are unknown.
 func (c *child) list(processes *processList) bool {
 	const processIDs = 3
 	ok, _, _ := queryInformationJobObject.Call(c.job, processIDs, uintptr(unsafe.Pointer(processes)), unsafe.Sizeof(*processes), 0)
@@ -151,7 +151,7 @@ func (c *child) isEmpty() bool {
 	return c.list(&processes) && processes.assigned == 0
 }
 
-// left returns the processes that are left, or the first of them.
+// left returns the remaining processes, or the first of them.
 func (c *child) left() (pids []int) {
 	var processes processList
 	c.list(&processes)

@@ -1,7 +1,6 @@
-// Package command is what cmd/tierlock does, the same on each store. What a store brings is a [Store].
+// Package command implements cmd/tierlock, which works the same on each store. A [Store] has the parts that differ.
 //
-// A subcommand is one function that returns a [subcommand]: its name, its help and its flags in
-// one place.
+// A subcommand is a function that returns a [subcommand]: its name, its help and its flags in one place.
 package command
 
 import (
@@ -53,7 +52,7 @@ func (in *invocation) subcommands() []*subcommand {
 	return all
 }
 
-// An invocation is what the command line asks for.
+// An invocation is one run of the program.
 type invocation struct {
 	stores  []*Store
 	address Address
@@ -70,7 +69,7 @@ type invocation struct {
 	flush   func() // returns when messages are written
 }
 
-// Main does what args ask for, on one of stores, and returns the exit status.
+// Main executes the command line on one of the stores, and returns the exit status.
 func Main(stores []*Store, args []string, stdout, stderr io.Writer) int {
 	ctx, end := context.WithCancelCause(context.Background())
 	defer end(nil)
@@ -127,7 +126,8 @@ func (in *invocation) locate(sub *subcommand) (_ *subcommand, err error) {
 		in.store.Name)
 }
 
-// An output ends the subcommand, with the error as the cause, when a write to it fails. So no subcommand has to look after each write.
+// An output cancels the subcommand, with the error as the cause, when a write to it fails. Subcommands therefore need not check each
+// write.
 type output struct {
 	io.Writer
 	end context.CancelCauseFunc
@@ -141,7 +141,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// version is that of the module this program was built of, and of the Go that did.
+// version returns the version of the module from which this program was built, and that of Go.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -154,7 +154,7 @@ func newInvocation(stores []*Store, stdout, stderr io.Writer) *invocation {
 	return &invocation{stores: stores, timeout: connectTimeout, output: "text", stdout: stdout, stderr: stderr, flush: func() {}}
 }
 
-// say prints a message of this process.
+// say prints a message of this process to stderr.
 func (in *invocation) say(format string, args ...any) {
 	fmt.Fprintf(in.stderr, "tierlock: "+format+"\n", args...)
 }

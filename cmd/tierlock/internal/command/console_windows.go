@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// What a console tells the processes that are attached to it.
+// These are the events that a console sends to the processes attached to it.
 const (
 	ctrlC      = 0
 	ctrlBreak  = 1
@@ -15,11 +15,11 @@ const (
 // ending are the signals that end a run that waits for the lock.
 var ending = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
 
-// catch returns what the console tells: TERM for Ctrl-Break, INT for Ctrl-C and all that ends the console.
+// catch returns the events of the console as signals: TERM for Ctrl-Break, INT for Ctrl-C and for everything that ends the console.
 func catch() <-chan os.Signal { return catchAs(syscall.SIGTERM) }
 
-// catchInBackground is catch for the keeper, which leads a process group of its own. Windows has it ignore Ctrl-C there, also in
-// the command, unless it says otherwise. Ctrl-Break may be that of the front, for any end.
+// catchInBackground is catch for the keeper, which leads a process group of its own. Windows makes such a group ignore Ctrl-C, also in
+// the command, unless this is undone. Ctrl-Break may come from the front, for any reason to end.
 func catchInBackground() <-chan os.Signal {
 	caught := catchAs(syscall.SIGINT)
 	setConsoleCtrlHandler.Call(0, 0)
@@ -49,10 +49,10 @@ func catchAs(forBreak os.Signal) <-chan os.Signal {
 	return caught
 }
 
-// suspends reports whether sig stops a run that waits; none does.
+// suspends reports whether sig stops a run that waits; on Windows no signal does.
 func suspends(os.Signal) bool { return false }
 
-// endedBy returns the signal that ended a process, 0 if it ended itself.
+// endedBy returns the signal that ended a process, 0 if it ended by itself.
 func endedBy(status syscall.WaitStatus) syscall.Signal {
 	const controlCExit = 0xC000013A
 	if status.ExitCode == controlCExit {
@@ -61,7 +61,7 @@ func endedBy(status syscall.WaitStatus) syscall.Signal {
 	return 0
 }
 
-// A terminal is a console here, which all its processes share: it is neither given nor taken.
+// A terminal is a console on Windows. All processes share it, so it is neither given nor taken.
 type terminal struct{}
 
 func openTerminal() terminal    { return terminal{} }
@@ -69,7 +69,7 @@ func (terminal) takeFrom(int)   {}
 func (terminal) stop(int)       {}
 func (terminal) leave(int, int) {}
 
-// launch starts the keeper, as the leader of a process group: Ctrl-Break can be sent to that alone.
+// launch starts the keeper as the leader of a process group, so that Ctrl-Break can be sent to it alone.
 func (f *front) launch(theirs lineEnd) error {
 	const newProcessGroup = 0x200
 	f.keeper.SysProcAttr = &syscall.SysProcAttr{CreationFlags: newProcessGroup}
@@ -92,21 +92,21 @@ func (f *front) launch(theirs lineEnd) error {
 	return nil
 }
 
-// pass passes on what the keeper and the command may not have been told: Ctrl-Break can be for the process group of this process alone,
-// and the keeper hears nothing as it begins.
+// pass forwards events that the keeper and the command may not have got: Ctrl-Break may go only to the process group of this process, and
+// the keeper gets nothing while it starts.
 func (f *front) pass(sig os.Signal) {
 	if sig == syscall.SIGTERM || f.group == 0 {
 		generateConsoleCtrlEvent.Call(ctrlBreak, uintptr(f.keeper.Process.Pid))
 	}
 }
 
-// slay kills the keeper: its handle of the job goes with it, and so does all that is in the job.
+// slay kills the keeper. That closes its handle of the job, which ends all processes in the job.
 func (f *front) slay() {
 	f.keeper.Process.Kill()
 	<-f.ended
 }
 
-// takePipe reports whether a handle is that of a pipe, which processes that are started do not inherit any more.
+// takePipe reports whether a handle is that of a pipe, and makes it no longer inheritable.
 func takePipe(fd int) bool {
 	if kind, err := syscall.GetFileType(syscall.Handle(fd)); err != nil || kind != syscall.FILE_TYPE_PIPE {
 		return false

@@ -7,15 +7,15 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 )
 
-// A RegistryDesk is that of a store where a registry tells of all that contend.
+// A RegistryDesk is the desk of a store whose registry shows all contenders.
 type RegistryDesk struct {
 	inspect.Registry
-	// Find adds what the store's own rules say of a lock path.
+	// Find adds findings about a lock path by the store's own rules.
 	Find func(ctx context.Context, report *inspect.Report) error
 }
 
-// Revoke asks by way of the registry, which does not tell whom: they are those that have been asked by
-// then, and those that had the lock just before and have left.
+// Revoke asks through the registry, which does not return the holders. They are those that show a request afterwards, and those that held
+// the lock just before and have left.
 func (d RegistryDesk) Revoke(ctx context.Context, path string) ([]inspect.Contender, error) {
 	before, err := d.Look(ctx, path)
 	if err != nil {
@@ -38,7 +38,7 @@ func (d RegistryDesk) Revoke(ctx context.Context, path string) ([]inspect.Conten
 	return asked, nil
 }
 
-// Examine says what is found.
+// Examine returns a report with all findings.
 func (d RegistryDesk) Examine(ctx context.Context, path string) (*inspect.Report, error) {
 	return d.Registry.Examine(ctx, path, d.Find)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An execution is the command while it runs under the lock.
+// An execution is a run of the command under the lock.
 type execution struct {
 	*keeper
 	child *child
@@ -27,7 +27,7 @@ type execution struct {
 	ending bool // it is on its way to its end
 }
 
-// mind returns when nothing is left of the command nor of what it has started.
+// mind returns when nothing is left of the command, including all processes that it has started.
 func (e *execution) mind() error {
 	e.kill = stopped()
 	look, left := time.NewTimer(0), stopped()
@@ -77,7 +77,7 @@ func (e *execution) mind() error {
 	}
 }
 
-// look notes until when the lock is ours for certain.
+// look records until when the lock is certain to be held.
 func (e *execution) look() {
 	margin := e.locks.Margin()
 	now := e.clock.Now() // first: if the machine sleeps in between, this is too early, never too late
@@ -91,12 +91,12 @@ func (e *execution) look() {
 	}
 }
 
-// answer tells the front when it must not wait any longer: a little after the keeper would kill.
+// answer tells the front until when it has to wait: until a little after the keeper would kill the command.
 func (e *execution) answer(question string) {
 	e.front.say("for %d %s", e.valid+e.grace+e.margin/8-e.clock.Now(), strings.TrimPrefix(question, "ask "))
 }
 
-// lose ends the command while the store still keeps the lock, or at once if it may not.
+// lose ends the command after a loss: in time before the store gives the lock away, or at once if it may have done so.
 func (e *execution) lose() {
 	err := e.hold.Err()
 	e.ending = true
@@ -112,7 +112,7 @@ func (e *execution) lose() {
 	e.in.say("%s: %v; sending TERM, and KILL in %v", e.path, err, max(left, 0).Round(time.Millisecond))
 }
 
-// abandon ends the command because its caller has gone. The lock is still held.
+// abandon ends the command because its caller is gone. The lock is still held.
 func (e *execution) abandon() {
 	if e.ending {
 		return
@@ -131,20 +131,20 @@ func (e *execution) giveWay() {
 	e.in.say("%s: revoke requested; sending TERM, and KILL in %v", e.path, e.grace.Round(time.Millisecond))
 }
 
-// stop ends the command under a lock that is ours.
+// stop ends the command while the lock is held.
 func (e *execution) stop() {
 	e.ending = true
 	e.killIn(e.grace)
 	e.child.end()
 }
 
-// killIn has the command killed after a time that counts the sleep of the machine, as the store counts it.
+// killIn schedules a KILL after a time that counts the sleep of the machine, as the store's lease does.
 func (e *execution) killIn(left time.Duration) {
 	e.due = e.clock.Now() + left
 	e.kill.Reset(e.clock.Left(e.due))
 }
 
-// see notes the end of the command, and does about a stop what a shell would.
+// see records the end of the command, and handles a stopped command as a shell would.
 func (e *execution) see(status syscall.WaitStatus) {
 	switch {
 	case !status.Stopped():

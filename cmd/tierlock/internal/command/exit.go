@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Exit statuses, those of sysexits.h where it has one. A child's own are passed through.
+// Exit statuses are those of sysexits.h where it has one. The status of the command is passed through.
 const (
 	exitOK          = 0
 	exitNo          = 1   // doctor found something; break deleted nothing; revoke found no holder
@@ -19,7 +19,7 @@ const (
 	exitSignal      = 128 // and the number of the signal
 )
 
-// A failure is an error with the status to exit with. If it has no text, nothing is printed.
+// A failure is an error with an exit status. If it has no text, nothing is printed.
 type failure struct {
 	status int
 	err    error
@@ -38,7 +38,7 @@ func fail(status int, format string, args ...any) error {
 	return &failure{status, fmt.Errorf(format, args...)}
 }
 
-// usageError says what is wrong with the command line.
+// usageError returns a failure that says what is wrong with the command line.
 func usageError(format string, args ...any) error { return fail(exitUsage, format, args...) }
 
 // usage is a usage error with the text of err; nil if that is.
@@ -49,7 +49,7 @@ func usage(err error) error {
 	return usageError("%w", err)
 }
 
-// status is what to exit with after err.
+// status returns the exit status for err.
 func status(err error) int {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return f.status

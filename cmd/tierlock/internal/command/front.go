@@ -13,9 +13,8 @@ import (
 	"github.com/tierlock/tierlock/internal/clock"
 )
 
-// A front is tierlock run as the shell knows it. It passes signals on to the keeper, which does
-// the work, and kills everything if the keeper is killed, or does not say in time that the lock
-// is still ours.
+// A front is the process of tierlock run that the shell knows. It forwards signals to the keeper, which does the work. It kills
+// everything if the keeper is killed, or does not confirm in time that the lock is held.
 type front struct {
 	in      *invocation
 	keeper  *exec.Cmd
@@ -39,7 +38,7 @@ type front struct {
 	terminal terminal
 }
 
-// watchKeeper starts the keeper and returns when it and the command are gone.
+// watchKeeper starts the keeper and returns when the keeper and the command have ended.
 func watchKeeper(in *invocation) error {
 	f := &front{in: in, signals: catch(), terminal: openTerminal(), ended: make(chan struct{}), gone: make(chan struct{}), ask: stopped(),
 		deadline: stopped(), clock: clock.New()}
@@ -92,7 +91,7 @@ func (f *front) start() error {
 	return f.launch(theirs)
 }
 
-// hear does what the keeper says; see [line].
+// hear handles a message of the keeper; see [line].
 func (f *front) hear(text string) {
 	var word string
 	var n, of int
@@ -117,15 +116,15 @@ func (f *front) hear(text string) {
 	}
 }
 
-// pose asks for how long the command may live.
+// pose asks the keeper how long the command may live.
 func (f *front) pose() {
 	f.asked = f.clock.Now()
 	f.question++
 	f.line.say("ask %d", f.question)
 }
 
-// count takes the answer to the last question. It counts from the question: the keeper may have
-// been stopped after it had looked at its clock.
+// count handles the answer to the last question. The time counts from the question, because the keeper may have been stopped after it had
+// read its clock.
 func (f *front) count(life time.Duration) {
 	f.until = f.asked + life
 	left := f.until - f.clock.Now()
@@ -134,8 +133,8 @@ func (f *front) count(life time.Duration) {
 	f.ask.Reset(min(left/4, time.Second))
 }
 
-// late reports whether there is more time: the deadline has not come, or it passed because this process was stopped, or its machine
-// slept. The keeper, who may well have gone on, is asked once more then.
+// late handles the timer of the deadline, and reports whether there is more time. There is if the deadline has not come. If the deadline
+// passed while this process was stopped, or its machine slept, the keeper may have continued, and is asked once more.
 func (f *front) late() bool {
 	if left := f.clock.Left(f.until); left > 0 {
 		f.deadline.Reset(left)
@@ -150,7 +149,7 @@ func (f *front) late() bool {
 	return true
 }
 
-// end returns what the keeper ended with.
+// end returns the result of the keeper.
 func (f *front) end() error {
 	if f.done && !f.status.Signaled() {
 		f.terminal.leave(f.group, f.status.ExitStatus())
@@ -167,7 +166,7 @@ func (f *front) end() error {
 	return fail(exitInternal, "tierlock keep ended with status %d before it acquired the lock", exitOf(f.status))
 }
 
-// resisted says what KILL has not ended within a second.
+// resisted reports processes that KILL has not ended within a second.
 func (in *invocation) resisted(pids []int) {
 	in.say("these processes survived KILL so far; do they run as another user? %v", pids)
 }

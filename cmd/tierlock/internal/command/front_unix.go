@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// launch starts the keeper, out of the way of signals that are meant for the job of the shell.
+// launch starts the keeper outside of the shell's job, so that it does not get the job's signals.
 func (f *front) launch(theirs lineEnd) error {
 	adopt() // what the keeper leaves behind, if it is killed
 	for _, file := range []*os.File{theirs.in, theirs.out} {
@@ -31,13 +31,13 @@ func (f *front) launch(theirs lineEnd) error {
 	return nil
 }
 
-// pass passes a signal on to the keeper.
+// pass forwards a signal to the keeper.
 func (f *front) pass(sig os.Signal) { f.keeper.Process.Signal(sig) }
 
-// slay kills the keeper, the command, and all that it has started.
+// slay kills the keeper, the command, and all processes that it has started.
 func (f *front) slay() {
 	if f.group > 0 {
-		signalRest(f.group, syscall.SIGKILL) // before the keeper's end changes who descends from whom
+		signalRest(f.group, syscall.SIGKILL) // before the keeper's end changes which processes are its descendants
 	}
 	select {
 	case <-f.ended: // its pid may be another's
@@ -48,7 +48,7 @@ func (f *front) slay() {
 	<-f.ended
 }
 
-// takePipe reports whether a descriptor is that of a pipe, which processes that are started do not inherit any more.
+// takePipe reports whether a descriptor is that of a pipe, and makes it no longer inheritable.
 func takePipe(fd int) bool {
 	var stat syscall.Stat_t
 	if syscall.Fstat(fd, &stat) != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFIFO {

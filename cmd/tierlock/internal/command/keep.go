@@ -27,10 +27,10 @@ type keeper struct {
 	hold  hold
 }
 
-// alone says that the process is gone that the shell knows.
+// alone returns the error for the death of the front, the process that the shell knows.
 func (k *keeper) alone() error { return fail(exitInternal, "tierlock run is gone") }
 
-// keep acquires the lock, sees the command through, and releases the lock.
+// keep acquires the lock, runs the command, and releases the lock.
 func (o *runOptions) keep(_ context.Context, in *invocation) error {
 	in.speakAside()
 	if err := o.check(in); err != nil {
@@ -58,8 +58,7 @@ func (k *keeper) close() {
 	}
 }
 
-// release gives the lock up. An end of the command with status is worth nothing if the lock was
-// lost before, and nobody knew.
+// release gives the lock up. If the lock was lost before, and that only shows now, the status of the command does not count.
 func (k *keeper) release(status error) error {
 	err := k.hold.Release()
 	switch {
@@ -72,7 +71,7 @@ func (k *keeper) release(status error) error {
 	return status
 }
 
-// acquire waits for the lock, and gives up when a signal comes or the front goes.
+// acquire waits for the lock, and gives up when a signal comes or the front dies.
 func (k *keeper) acquire() error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -111,7 +110,7 @@ func interrupted(path string, sig os.Signal) error {
 	return fail(exitSignal+int(sig.(syscall.Signal)), "%s: %v; the command was not started", path, sig)
 }
 
-// queue connects and acquires the lock, or says with what status not.
+// queue connects and acquires the lock, or returns a failure with a status.
 func (k *keeper) queue(ctx context.Context) error {
 	s, err := k.in.dial(ctx, Options{Session: k.session, Label: k.label(k.in.command[0]), Logger: k.logger(k.in)})
 	if err != nil {
@@ -141,8 +140,7 @@ func (k *keeper) queue(ctx context.Context) error {
 	return err
 }
 
-// underLock runs the command, once the front is on the watch, and returns when nothing is left
-// of it. The error has the status.
+// underLock runs the command once the front is watching, and returns when nothing is left of the command. Its error has the exit status.
 func (k *keeper) underLock() error {
 	k.front.say("held")
 	for {
@@ -162,7 +160,7 @@ func (k *keeper) underLock() error {
 	}
 }
 
-// start starts the command once the front knows how long it may live.
+// start starts the command once the front knows how long the command may live.
 func (k *keeper) start(question string) error {
 	e := &execution{keeper: k, clock: clock.New()}
 	e.look()

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// A line is what tierlock run and tierlock keep tell each other, over two pipes that end with
-// the processes. Neither waits for the other to read.
+// A line connects tierlock run and tierlock keep by two pipes, which end with the processes. Neither process waits for the other one to
+// read.
 //
 //	held          keep has the lock, and starts the command when it has been asked
 //	ask K         the Kth question of run: how long may the command live?
@@ -33,11 +33,11 @@ func newLine(in, out *os.File) line {
 	return line{out, heard}
 }
 
-// A lineEnd is what keep inherits of a line. The descriptors are not moved: those below may be
-// the command's, such as those of a jobserver of make.
+// A lineEnd is the pair of pipes that keep inherits. They keep their descriptor numbers: lower numbers may belong to the command, for
+// example for a jobserver of make.
 type lineEnd struct{ in, out *os.File }
 
-// openLine returns the end of run, and the other one.
+// openLine returns the line for run, and the end that keep inherits.
 func openLine() (line, lineEnd, error) {
 	theirIn, out, err := os.Pipe()
 	if err != nil {
@@ -50,19 +50,18 @@ func openLine() (line, lineEnd, error) {
 	return newLine(in, out), lineEnd{theirIn, theirOut}, nil
 }
 
-// words tell the process of it that inherits it.
+// words returns the arguments that tell the keeper the descriptor numbers.
 func (e lineEnd) words() []string {
 	return []string{"-line", fmt.Sprintf("%d,%d", e.in.Fd(), e.out.Fd())}
 }
 
-// close closes this process's copies, or the line would not end with the other process.
+// close closes this process's copies; otherwise the line would not end with the other process.
 func (e lineEnd) close() {
 	e.in.Close()
 	e.out.Close()
 }
 
-// takeLine opens the end that words tell of. The command does not inherit it: it may outlive
-// this process.
+// takeLine opens the end whose descriptors are in text. The command does not inherit it, since it may outlive this process.
 func takeLine(text string) (line, error) {
 	var in, out int
 	_, err := fmt.Sscanf(text, "%d,%d", &in, &out)
@@ -74,5 +73,5 @@ func takeLine(text string) (line, error) {
 	return newLine(os.NewFile(uintptr(in), "from run"), os.NewFile(uintptr(out), "to run")), nil
 }
 
-// say sends a message to the other process, if it is still there. Its end is noticed otherwise.
+// say sends a message to the other process, if it is still there. If the other process has ended, that shows elsewhere.
 func (l line) say(format string, args ...any) { fmt.Fprintf(l.out, format+"\n", args...) }

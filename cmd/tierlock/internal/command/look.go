@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// lookTimeout is for a look at a store that does not answer.
+// lookTimeout bounds a read of a store that does not answer.
 const lookTimeout = time.Minute
 
-// look connects, and has do look at locks, for so long at most.
+// look connects, and calls do to read locks, within lookTimeout.
 func (in *invocation) look(ctx context.Context, do func(context.Context, *Locks) error) error {
 	locks, err := in.dial(ctx, Options{})
 	if err != nil {
@@ -21,7 +21,7 @@ func (in *invocation) look(ctx context.Context, do func(context.Context, *Locks)
 	return in.lookFailure(do(ctx, locks))
 }
 
-// lookFailure tells servers that do not answer, and what they cannot do, from what else is wrong.
+// lookFailure gives separate exit statuses to servers that do not answer, to unsupported requests, and to other errors.
 func (in *invocation) lookFailure(err error) error {
 	signal := (*failure)(nil)
 	switch {
@@ -35,7 +35,7 @@ func (in *invocation) lookFailure(err error) error {
 	return err
 }
 
-// lockPath returns the only argument, if it can be a lock.
+// lockPath returns the only argument, if it is a valid lock path.
 func (in *invocation) lockPath() (string, error) {
 	path, err := in.path()
 	if err != nil {

@@ -97,7 +97,7 @@ func writeLocks(w io.Writer, list *inspect.Listing) error {
 	return t.end()
 }
 
-// more says how many of n holders follow the first one, which was named.
+// more returns how many of n holders follow the first one, which was named.
 func more(n int) string {
 	if n <= 1 {
 		return ""
@@ -105,7 +105,7 @@ func more(n int) string {
 	return fmt.Sprintf(" and %d more", n-1)
 }
 
-// nodeAge is the age of a node, if it is known.
+// nodeAge returns the age of a node, if it is known.
 func nodeAge(c *inspect.Contender) string {
 	if !c.Aged() {
 		return "?"

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// parse reads the command line: flags that all subcommands share are taken before and after the
-// name, and flags before and after other arguments. What follows "--" is left alone. With
-// flag.ErrHelp comes the subcommand to explain, nil for all of them.
+// parse parses the command line. Global flags may come before or after the name of the subcommand, and all flags may come before or after
+// other arguments. Everything behind "--" is left unchanged. Together with flag.ErrHelp it returns the subcommand to explain, nil for
+// all.
 func (in *invocation) parse(args []string) (*subcommand, error) {
 	line := args
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -53,7 +53,7 @@ func (in *invocation) parse(args []string) (*subcommand, error) {
 	}
 }
 
-// explained returns the subcommand that help is asked for.
+// explained returns the subcommand for which help is requested.
 func (in *invocation) explained(args []string) (*subcommand, error) {
 	if len(args) == 0 {
 		return nil, flag.ErrHelp
@@ -73,7 +73,8 @@ func (in *invocation) find(name string) *subcommand {
 	return nil
 }
 
-// flags returns the flags of a subcommand, or those that all share but for who is alone. Their defaults are what has been read already.
+// flags returns the flags of a subcommand, including the global ones, unless the subcommand connects to no store. Their defaults are the
+// values that were parsed before.
 func (in *invocation) flags(sub *subcommand) flagSet {
 	if sub == nil {
 		sub = &subcommand{}
@@ -90,7 +91,7 @@ func (in *invocation) flags(sub *subcommand) flagSet {
 	return flagSet{flags}
 }
 
-// toConnect adds the flags of those that connect to the store.
+// toConnect adds the flags of subcommands that connect to a store.
 func (in *invocation) toConnect(flags *flag.FlagSet) {
 	in.address.flags(flags)
 	duration(flags, &in.timeout, "connect-timeout", "`time` after which to give up connecting (default 10s)", true)
@@ -105,7 +106,7 @@ func (in *invocation) toConnect(flags *flag.FlagSet) {
 
 type flagSet struct{ *flag.FlagSet }
 
-// parse reads flags up to the first argument that is none, and returns the rest.
+// parse parses flags up to the first other argument, and returns the rest.
 func (f flagSet) parse(args []string) ([]string, error) {
 	err := f.Parse(args)
 	if err == nil || errors.Is(err, flag.ErrHelp) {
@@ -115,7 +116,7 @@ func (f flagSet) parse(args []string) ([]string, error) {
 	return nil, usageError("%w; %s lists the flags", err, advice)
 }
 
-// number adds a flag for a number of one or more.
+// number adds a flag for a number of at least one.
 func number(flags *flag.FlagSet, n *int, name, usage string) {
 	flags.Func(name, usage, func(text string) error {
 		value, err := strconv.Atoi(text)
@@ -127,7 +128,7 @@ func number(flags *flag.FlagSet, n *int, name, usage string) {
 	})
 }
 
-// duration adds a flag for a time that is not negative, and positive if it must be.
+// duration adds a flag for a duration, which must not be negative, or has to be positive if positive is set.
 func duration(flags *flag.FlagSet, d *time.Duration, name, usage string, positive bool) {
 	flags.Func(name, usage, func(text string) error {
 		value, err := time.ParseDuration(text)

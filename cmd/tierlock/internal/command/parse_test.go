@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// plain is a store that tells where it would connect to, and odd one that has a task and no TLS.
+// plain returns two stores: one that prints where it would connect to, and one with a task and without TLS.
 func plain() []*Store {
 	return []*Store{{
 		Name: "Plain", Schemes: []string{"plain"}, Example: "plain://host:1", About: "    PLAIN  is not used\n", Auth: "a word",
@@ -31,7 +31,7 @@ func plain() []*Store {
 	}}
 }
 
-// A command line that is wrong runs nothing, exits 64, and says what is wrong, where, and what helps.
+// A wrong command line runs nothing, exits with 64, and the message says what is wrong, where, and what helps.
 func TestWrongCommandLines(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"", "no subcommand; tierlock help lists them"},
@@ -60,7 +60,7 @@ func TestWrongCommandLines(t *testing.T) {
 	}
 }
 
-// Help is no error. All that is there is listed, and each subcommand explains itself with an example.
+// Help is not an error. It lists everything, and each subcommand's help has an example.
 func TestHelp(t *testing.T) {
 	ask := func(line string) string {
 		var out, err bytes.Buffer
@@ -85,7 +85,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The version is told wherever it is asked for, and nothing is run.
+// The version is printed wherever it is asked for, and nothing is run.
 func TestVersion(t *testing.T) {
 	for _, line := range []string{"--version", "-version run /x -- true", "ls -store nowhere -version"} {
 		var out, err bytes.Buffer
@@ -96,7 +96,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Flags that all subcommands share are taken anywhere before "--"; what follows that is left alone.
+// Global flags may come anywhere before "--"; everything behind it is left unchanged.
 func TestFlagsAnywhere(t *testing.T) {
 	for _, line := range []string{
 		"-store plain://a:1 -o json run /x -- c -o text -store b",
@@ -115,7 +115,7 @@ func TestFlagsAnywhere(t *testing.T) {
 	}
 }
 
-// A password comes from the environment or a file, since every user can read a command line. No text contains it, not even an error
+// A password comes from the environment or a file, because every user can read a command line. No text contains it, not even an error
 // about a wrong URL.
 func TestPasswordsAreNeitherTakenFromTheCommandLineNorShown(t *testing.T) {
 	for _, u := range []string{
@@ -146,7 +146,7 @@ func TestPasswordsAreNeitherTakenFromTheCommandLineNorShown(t *testing.T) {
 	}
 }
 
-// The user of a file or TIERLOCK_AUTH counts, and else that of the URL, as it is written there.
+// The user of a file or TIERLOCK_AUTH takes precedence over that of the URL, which is used as it is written there.
 func TestLoginIsOfTheURLUnlessItIsGivenApart(t *testing.T) {
 	t.Setenv(storeVar, "odd://us%40er:se%3Acret@host:1,other:2/a?b=c")
 	a := new(Address)
@@ -161,7 +161,7 @@ func TestLoginIsOfTheURLUnlessItIsGivenApart(t *testing.T) {
 	}
 }
 
-// What one store alone can do is refused for the others, by name.
+// The error for a subcommand of another store names that store.
 func TestTaskOfAnotherStoreIsRefused(t *testing.T) {
 	stores := plain()
 	stores[0].Check = func(*Address) error { return nil }

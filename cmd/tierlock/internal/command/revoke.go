@@ -70,7 +70,7 @@ func nobodyAsked(ctx context.Context, desk Desk, path string) error {
 	return fail(exitNo, "%s is free: there is no holder to ask", clean(path))
 }
 
-// answerOf says what can be expected of a holder.
+// answerOf says how a holder can be expected to react.
 func answerOf(c *inspect.Contender) string {
 	switch c.Kind {
 	case "zk.Lock", "kazoo", "kazoo-read":

@@ -101,7 +101,7 @@ func runSubcommand() *subcommand {
 	}
 }
 
-// keepSubcommand is the other process of run; see [keeper].
+// keepSubcommand is the subcommand of run's other process; see [keeper].
 func keepSubcommand() *subcommand {
 	o := newRunOptions()
 	flags := func(flags *flag.FlagSet) {
@@ -134,7 +134,7 @@ func (o *runOptions) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.verbose, "v", o.verbose, "print which process it waits for, and how long it waited")
 }
 
-// run finds out what is wrong before anything begins.
+// run checks everything that can be wrong before anything is started.
 func (o *runOptions) run(_ context.Context, in *invocation) error {
 	in.speakAside()
 	if err := o.check(in); err != nil {
@@ -179,7 +179,7 @@ func (o *runOptions) checkPermits() error {
 	return nil
 }
 
-// What others see in the queue begins with one of these.
+// Labels that others see in the queue begin with one of these.
 const (
 	runLabel       = "run "
 	revocableLabel = runLabel + "-revocable "
@@ -192,7 +192,7 @@ func (o *runOptions) label(command string) string {
 	return runLabel + command
 }
 
-// cannotRun says why there is no command, with the statuses of a shell.
+// cannotRun returns why there is no such command, with the status that a shell would use.
 func cannotRun(err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return fail(exitNotFound, "%w", err)
@@ -200,11 +200,10 @@ func cannotRun(err error) error {
 	return fail(exitCannotRun, "%w", err)
 }
 
-// maxGrace is what may be used of a margin: the rest is for KILL to take effect on a busy
-// machine.
+// maxGrace returns how much of a margin the grace may use: the rest is for KILL to take effect on a busy machine.
 func maxGrace(margin time.Duration) time.Duration { return margin * 3 / 4 }
 
-// within returns the grace under a margin, or what is wrong with it.
+// within returns the grace for a margin, or an error if it is too long.
 func (o *runOptions) within(margin time.Duration) (time.Duration, error) {
 	switch limit := maxGrace(margin); {
 	case o.grace < 0:

@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 )
 
-// A screen is a terminal on which a table is drawn again and again.
+// A screen is a terminal on which a table is redrawn.
 type screen struct {
 	out    io.Writer
 	size   *os.File // the terminal that out writes to
@@ -51,7 +51,7 @@ func (s *screen) draw(sight inspect.Sight) {
 	fmt.Fprint(s.out, frame.String())
 }
 
-// lines are the locks, and what has happened last as far as there is room.
+// lines returns the locks, and the latest events as far as there is room.
 func (s *screen) lines(sight inspect.Sight, height int) []string {
 	state := "Ctrl-C ends"
 	if sight.Trouble != "" {

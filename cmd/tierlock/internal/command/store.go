@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Store is where the locks are: all that the command knows of one.
+// A Store is everything that the command knows about one store.
 type Store struct {
 	Name    string            // what people call the store
 	Schemes []string          // of its URLs
@@ -29,14 +29,14 @@ type Store struct {
 	NoTLS   string            // what to do instead of the -tls flags; "" if they are for this store
 	Notes   map[string]string // what help says of the store, by the name of the subcommand
 
-	// Check reports what can be known to be wrong with an address without a server.
+	// Check reports errors in an address that show without a server.
 	Check func(*Address) error
-	// ValidatePath reports a path that cannot be a lock.
+	// ValidatePath returns an error for a path that cannot be a lock.
 	ValidatePath func(path string) error
-	// Dial connects, and returns once a server has answered or ctx is done. An error that neither
-	// comes of ctx nor is Unreachable says that it can never be right.
+	// Dial connects, and returns once a server has answered or ctx is done. An error that is neither caused by ctx nor Unreachable is
+	// permanent.
 	Dial func(ctx context.Context, a *Address, o Options) (*Locks, error)
-	// Unreachable reports whether an error says that there is no server to be had.
+	// Unreachable reports whether an error says that no server is available.
 	Unreachable func(error) bool
 	// Tasks are the subcommands that not every store has. Help explains one as the first store has it, with the notes of the others.
 	Tasks []Task
@@ -47,7 +47,7 @@ type Task struct {
 	Name, About, Help string              // as of a subcommand
 	Flags             func(*flag.FlagSet) // its own; nil if there are none
 	Alone             bool                // it connects to nothing, and may go on until it is interrupted
-	// Do prints to w. It connects to the address, if it is not alone, until ctx is done.
+	// Do writes its output to w. Unless the task is alone, it connects to the address. It runs until ctx is done.
 	Do func(ctx context.Context, a *Address, w io.Writer) error
 }
 
@@ -75,25 +75,25 @@ func (t Task) run(ctx context.Context, in *invocation) error {
 	return in.lookFailure(in.address.mask(t.Do(ctx, &in.address, in.stdout)))
 }
 
-// Options are what a subcommand asks of a connection.
+// Options are the requirements of a subcommand on its connection.
 type Options struct {
 	Session time.Duration // for how long a lock of a process that has died stays taken
 	Label   string        // that others see in the queue
 	Logger  *slog.Logger  // a store gets one in any case
 }
 
-// Locks are those of a store, by one connection.
+// Locks are the locks of a store over one connection.
 type Locks struct {
 	*tier.Registry
-	// Margin is for how long a lock whose lease is over is not given to others.
+	// Margin returns for how long after the end of its lease a lock is not given to others.
 	Margin func() time.Duration
-	// Desk is where they are looked at, and their holders asked.
+	// Desk reads the locks, and asks their holders.
 	Desk Desk
-	// Disconnect ends what is left once the registry is closed; nil if that is nothing.
+	// Disconnect is called after the registry is closed, and ends everything else; nil if there is nothing.
 	Disconnect func() error
 }
 
-// Close gives up all that is held or waited for.
+// Close gives up all locks and waits.
 func (l *Locks) Close() error {
 	err := l.Registry.Close()
 	if l.Disconnect != nil {
@@ -102,13 +102,13 @@ func (l *Locks) Close() error {
 	return err
 }
 
-// A Desk is what operators have of a store. What a store cannot do fails with an error that wraps
-// [errors.ErrUnsupported], and says why, and what to do instead.
+// A Desk has what operators can do with a store. If a store does not support a method, the error wraps [errors.ErrUnsupported], and says
+// why and what to do instead.
 type Desk interface {
 	inspect.Reader
-	// Revoke asks those that have the lock to give it up, and returns them as they were before.
+	// Revoke asks the holders for the lock, and returns them as they were before.
 	Revoke(ctx context.Context, path string) ([]inspect.Contender, error)
-	// Examine says what to make of all that is at a path.
+	// Examine returns findings about everything at a path.
 	Examine(ctx context.Context, path string) (*inspect.Report, error)
 }
 
@@ -117,7 +117,7 @@ const (
 	defaultSession = 15 * time.Second
 )
 
-// dial connects, for -connect-timeout at most. Its error says with what status to exit.
+// dial connects, within -connect-timeout. Its error has the exit status.
 func (in *invocation) dial(ctx context.Context, o Options) (*Locks, error) {
 	wait, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
@@ -139,7 +139,7 @@ func (in *invocation) dial(ctx context.Context, o Options) (*Locks, error) {
 	return nil, usage(err)
 }
 
-// readable makes any text a label.
+// readable turns any text into a valid label.
 func readable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {

@@ -15,8 +15,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A table is columns of text, aligned. Its cells are made harmless: much of what is in nodes was
-// written by others, and a terminal obeys what it is shown.
+// A table has aligned columns of text. Its cells are escaped: other programs write much of the content of nodes, and a terminal obeys
+// control sequences.
 type table struct{ w *tabwriter.Writer }
 
 func newTable(w io.Writer, head ...string) table {
@@ -36,7 +36,7 @@ func (t table) end() error { return t.w.Flush() }
 
 func clean(s string) string { return second.Clean(s) }
 
-// age is a time that has passed, short enough for a column.
+// age formats a duration that is short enough for a column.
 func age(d time.Duration) string {
 	switch {
 	case d < 10*time.Second:
@@ -51,7 +51,7 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// owner says whose a node is, as far as it says so itself.
+// owner names the owner of a node, as far as it describes itself.
 func owner(c *inspect.Contender) string {
 	switch {
 	case c.PID != 0 || c.Host != "":
@@ -64,11 +64,11 @@ func owner(c *inspect.Contender) string {
 	return "-"
 }
 
-// described says what a contender is, and whose.
+// described returns the kind and the owner of a contender.
 func described(c *inspect.Contender) string { return c.KindName() + " " + owner(c) }
 
-// writeJSON prints one value, with indent if that is not "". What a terminal would obey is escaped
-// there, too: JSON leaves some of it as it is.
+// writeJSON prints one value as JSON, indented if indent is not "". It also escapes control sequences for terminals, some of which JSON
+// leaves unchanged.
 func writeJSON(w io.Writer, value any, indent string) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 )
 
-// A terminal is the one that controls this session. Its zero value is none.
+// A terminal is the controlling terminal of this session. Its zero value means that there is none.
 type terminal struct{ file *os.File }
 
 func openTerminal() terminal {
@@ -22,7 +22,7 @@ func openTerminal() terminal {
 	return terminal{file}
 }
 
-// foreground returns the process group that has the terminal, 0 if there is none.
+// foreground returns the terminal's foreground process group, 0 if there is none.
 func (t terminal) foreground() int {
 	if t.file == nil {
 		return 0
@@ -34,13 +34,13 @@ func (t terminal) foreground() int {
 	return group
 }
 
-// give makes group the one that has the terminal. SIGTTOU must be ignored.
+// give makes group the foreground process group. SIGTTOU must be ignored.
 func (t terminal) give(group int) {
 	id := int32(group)
 	syscall.Syscall(syscall.SYS_IOCTL, t.file.Fd(), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&id)))
 }
 
-// foregroundOf fails for what is not the controlling terminal.
+// foregroundOf fails for a file that is not the controlling terminal.
 func foregroundOf(fd uintptr) (int, error) {
 	var group int32
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group))); errno != 0 {
@@ -65,8 +65,7 @@ func (t terminal) takeFrom(command int) {
 	}
 }
 
-// stop stops this process like the command, which gives the terminal back to the shell. The
-// keeper goes on, and the lock stays.
+// stop stops this process together with the command, and gives the terminal back to the shell. The keeper continues and keeps the lock.
 func (t terminal) stop(command int) {
 	if t.file == nil {
 		return
@@ -75,8 +74,7 @@ func (t terminal) stop(command int) {
 	syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 }
 
-// leave ends this process by SIGINT if the command has ended so at the terminal: a shell whose loop it is part of
-// ends the loop then.
+// leave ends this process by SIGINT if SIGINT from the terminal has ended the command, so that a loop of the shell ends, too.
 func (t terminal) leave(command, status int) {
 	if status != exitSignal+int(syscall.SIGINT) || !isOurTerminal(os.Stdin) {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Who cannot connect is told which flag may help, also by a client that hands on no more than the text of an error.
+// If a connection fails, the error names the flag that may help, even if the client returns only a text.
 func TestAdviceNamesFlags(t *testing.T) {
 	plain, secure := httptest.NewServer(nil), httptest.NewUnstartedServer(nil)
 	secure.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}

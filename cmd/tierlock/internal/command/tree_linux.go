@@ -13,10 +13,10 @@ import (
 
 const prSetChildSubreaper = 36 // prctl(2)
 
-// lastPID is no smaller than any number of a process.
+// lastPID is an upper bound of process numbers.
 var lastPID = 1 << 22
 
-// adopt makes whatever loses its parent below this process a child of it, and no stranger.
+// adopt makes this process the parent of all descendants whose own parents die.
 func adopt() {
 	syscall.RawSyscall6(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0, 0, 0, 0) // there since Linux 3.4
 	if text, err := os.ReadFile("/proc/sys/kernel/pid_max"); err == nil {
@@ -24,24 +24,24 @@ func adopt() {
 	}
 }
 
-// dieWithParent has the kernel kill the child when the thread that started it ends.
+// dieWithParent makes the kernel kill the child when the thread that started it ends.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// What isChild can be asked about; see waitid(2).
+// These constants are arguments of isChild; see waitid(2).
 const (
 	aProcess = 1
 	aGroup   = 2
 )
 
-// isChild reports whether a process, or one in a process group, is a child of this one, dead or alive: the number is
-// nobody else's then. It opens no file.
+// isChild reports whether a process, or any in a process group, is a child of this one, dead or alive. While it is, its number is not
+// used again. It opens no file.
 func isChild(what, id int) bool {
 	const anyChild = syscall.WEXITED | syscall.WNOHANG | syscall.WNOWAIT | syscall.WALL
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_WAITID, uintptr(what), uintptr(id), 0, anyChild, 0, 0)
 	return errno == 0
 }
 
-// children returns those of this process, by the numbers that there can be.
+// children finds the children of this process by trying all possible numbers.
 func children() (pids []int) {
 	for pid := 1; pid <= lastPID; pid++ {
 		if isChild(aProcess, pid) {
@@ -51,8 +51,8 @@ func children() (pids []int) {
 	return pids
 }
 
-// descendants returns the processes below this one that live: only children if no file can be opened, but what their
-// deaths leave behind becomes such.
+// descendants returns the living processes below this one. If no file can be opened, it returns only children; descendants become
+// children when their parents die.
 func descendants() []int {
 	processes := make(map[int]process)
 	entries, err := os.ReadDir("/proc")
@@ -73,7 +73,7 @@ func descendants() []int {
 	return below
 }
 
-// isBelow goes up from p. Numbers that were used again meanwhile must not lead it round in a circle.
+// isBelow walks up from p. It must not loop if numbers were used again meanwhile.
 func isBelow(processes map[int]process, p process) bool {
 	for range processes {
 		switch p.parent {
@@ -87,13 +87,13 @@ func isBelow(processes map[int]process, p process) bool {
 	return false
 }
 
-// A process may be dead and still the parent of others: until the last of its threads has gone.
+// A process may be dead and still have children, until its last thread has ended.
 type process struct {
 	parent int
 	lives  bool
 }
 
-// look reads /proc/PID/stat: "PID (name) state parent …", where the name may hold anything.
+// look parses /proc/PID/stat: "PID (name) state parent …", where the name may contain any characters.
 func look(pid int) process {
 	stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
@@ -105,15 +105,14 @@ func look(pid int) process {
 	return process{up, fields[state] != "Z" && fields[state] != "X" || fields[threads] != "1" && fields[threads] != "0"}
 }
 
-// signalRest sends sig to what a command, which was the leader of group, has left behind.
+// signalRest sends sig to the processes that a command has left behind.
 func signalRest(_ int, sig syscall.Signal) {
 	for _, pid := range descendants() {
 		syscall.Kill(pid, sig)
 	}
 }
 
-// slay kills everything below this process, until gone is closed: as long as there is anything. It calls
-// resisted once about what does not go.
+// slay kills all processes below this one again and again until gone is closed. It calls resisted once with processes that do not end.
 func slay(group int, gone <-chan struct{}, resisted func(pids []int)) {
 	begun, pause, before := time.Now(), time.Duration(0), []int(nil)
 	for {
@@ -135,8 +134,8 @@ func slay(group int, gone <-chan struct{}, resisted func(pids []int)) {
 	}
 }
 
-// strike sends KILL to all that it finds, and returns it. Of what starts others meanwhile it may miss some, but
-// in the group of the command: that is killed at one stroke.
+// strike sends KILL to all processes that it finds, and returns them. It may miss processes that are started meanwhile. It misses none in
+// the command's process group, which is killed as a whole.
 func strike(group int) (struck []int) {
 	if group > 0 && isChild(aGroup, group) {
 		syscall.Kill(-group, syscall.SIGKILL)
@@ -148,5 +147,5 @@ func strike(group int) (struck []int) {
 	return below
 }
 
-// awaitRest has nothing to wait for: what a command leaves behind is among the children.
+// awaitRest does nothing, because what a command leaves behind is among the children.
 func awaitRest(int) {}

@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// Only Linux tells who descends from whom after the death of those between, and binds a child's
-// life to its parent's. Elsewhere the process group stands for the command.
+// Only Linux shows the descendants of a process after the death of those in between, and kills a child when its parent dies. On other
+// systems the process group is used instead.
 
 func adopt() {}
 
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// signalRest sends sig to what a command, which was the leader of group, has left behind.
+// signalRest sends sig to the process group of the command, which may have left processes behind.
 func signalRest(group int, sig syscall.Signal) { syscall.Kill(-group, sig) }
 
-// slay kills the process group, and returns when nothing is left of it. It calls resisted once
-// if that takes long.
+// slay kills the process group, and returns when no process of it is left. If that takes long, it calls resisted once.
 func slay(group int, _ <-chan struct{}, resisted func(pids []int)) {
 	begun := time.Now()
 	for group > 0 && !groupEnded(group) {
@@ -34,7 +33,7 @@ func slay(group int, _ <-chan struct{}, resisted func(pids []int)) {
 // descendants is not known.
 func descendants() []int { return nil }
 
-// awaitRest waits for the end of what is left of group.
+// awaitRest waits until no process of the group is left.
 func awaitRest(group int) {
 	for !groupEnded(group) {
 		time.Sleep(20 * time.Millisecond)

@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A waiting is the time before the lock is acquired, or the permits.
+// A waiting is the time before the lock, or the permits, are acquired.
 type waiting struct {
 	in      *invocation
 	locks   *tier.Registry
@@ -23,7 +23,7 @@ type waiting struct {
 
 var errWaited = errors.New("the time of -w is over")
 
-// acquire waits, if limit is not 0 for that long at most.
+// acquire waits for the claim; a limit other than 0 bounds the wait.
 func (w *waiting) acquire(ctx context.Context, limit time.Duration) (hold, error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
@@ -39,7 +39,7 @@ func (w *waiting) acquire(ctx context.Context, limit time.Duration) (hold, error
 	return hold, err
 }
 
-// explain says which process it waits for, with -v or if the wait is unexpected.
+// explain prints for which process it waits, with -v or if the wait is unexpected.
 func (w *waiting) explain() {
 	contenders, err := w.contenders()
 	if errors.Is(err, tier.ErrClosed) { // it does not wait any more
@@ -50,7 +50,7 @@ func (w *waiting) explain() {
 	}
 }
 
-// inTheWay says why an acquisition has failed: the present holder, or a grace period.
+// inTheWay returns why an acquisition has failed: the present holder, or a grace period.
 func (w *waiting) inTheWay(err error) string {
 	if q := gracePeriodOf(err); q != nil {
 		return q.Error()
@@ -58,7 +58,7 @@ func (w *waiting) inTheWay(err error) string {
 	return w.describe(w.contenders())
 }
 
-// contenders returns an error if they cannot be found out soon.
+// contenders returns an error if the store does not answer soon.
 func (w *waiting) contenders() ([]tier.Contender, error) {
 	soon, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -81,13 +81,13 @@ func (w *waiting) describe(contenders []tier.Contender, err error) string {
 	return "it has just become free"
 }
 
-// gracePeriodOf is the one that an error tells of, nil if it tells of none.
+// gracePeriodOf returns the grace period in an error, nil if there is none.
 func gracePeriodOf(err error) (q *tier.GracePeriodError) {
 	errors.As(err, &q)
 	return q
 }
 
-// limit is what an error says about a limit of the wait.
+// limit returns a text about the time limit of the wait.
 func (w *waiting) limit(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -95,7 +95,7 @@ func (w *waiting) limit(d time.Duration) string {
 	return fmt.Sprintf(" within %v", d)
 }
 
-// logger reports trouble with the servers; nil without -v.
+// logger logs problems with the servers; it is nil without -v.
 func (o *runOptions) logger(in *invocation) *slog.Logger {
 	if !o.verbose {
 		return nil
@@ -111,7 +111,7 @@ func (o *runOptions) logger(in *invocation) *slog.Logger {
 	}))
 }
 
-// messages are written as those of this process.
+// messages print log lines as messages of this process.
 type messages struct{ in *invocation }
 
 func (m messages) Write(line []byte) (int, error) {

@@ -21,7 +21,7 @@ type watchOptions struct {
 	public bool
 }
 
-// leastEvery keeps a typing error from becoming a load.
+// leastEvery prevents a typing error from causing a high load.
 const leastEvery = 100 * time.Millisecond
 
 func watchSubcommand() *subcommand {
@@ -115,7 +115,7 @@ func writeEvents(in *invocation, s inspect.Sight) {
 	}
 }
 
-// eventText says what has happened in a store of that name.
+// eventText describes an event of a store with that name.
 func eventText(e inspect.Event, store string) string {
 	who := ""
 	if e.Contender != nil {

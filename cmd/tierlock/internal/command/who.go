@@ -123,7 +123,7 @@ func writeContenders(w io.Writer, contenders []inspect.Contender) error {
 	return t.end()
 }
 
-// tokens are those with which a process took its permits.
+// tokens lists the tokens with which a process took its permits.
 func tokens(s *inspect.Share) string {
 	if len(s.Tokens) == 0 {
 		return "?"

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// find says what is particular to etcd: permissions, the servers, and keys that belong to no lease.
+// find adds findings about etcd: permissions, the servers, and keys without a lease.
 func (k keys) find(ctx context.Context, r *inspect.Report) error {
 	if err := k.findAccess(ctx, r); err != nil {
 		return err
@@ -23,8 +23,7 @@ func (k keys) find(ctx context.Context, r *inspect.Report) error {
 	return k.findKeys(ctx, r)
 }
 
-// findAccess asks for what a process that queues asks for, under a condition that never holds:
-// permissions are checked all the same.
+// findAccess sends the requests of a process that queues, under a condition that is never true: the permissions are checked all the same.
 func (k keys) findAccess(ctx context.Context, r *inspect.Report) error {
 	key := r.Path + "/tierlock"
 	never := clientv3.Compare(clientv3.CreateRevision(key), "<", 0)
@@ -40,7 +39,7 @@ func (k keys) findAccess(ctx context.Context, r *inspect.Report) error {
 	return nil
 }
 
-// findServers asks each server how it is, for two seconds.
+// findServers asks each server for its status, for two seconds.
 func (k keys) findServers(ctx context.Context, r *inspect.Report) {
 	for _, endpoint := range k.client.Endpoints() {
 		soon, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -61,7 +60,7 @@ func (k keys) findServers(ctx context.Context, r *inspect.Report) {
 	}
 }
 
-// findKeys looks at the leases of the keys in the queue, and at keys of locks below.
+// findKeys checks the leases of the keys in the queue, and the keys of locks below.
 func (k keys) findKeys(ctx context.Context, r *inspect.Report) error {
 	prefix := r.Path + "/"
 	answer, err := k.client.Get(ctx, prefix, clientv3.WithPrefix())
@@ -102,7 +101,7 @@ func (k keys) findKeys(ctx context.Context, r *inspect.Report) error {
 	return k.findHolder(ctx, r, leases)
 }
 
-// findHolder says for how long the lease of the holder would last without its process.
+// findHolder reports how long the lease of the holder would last if its process died.
 func (k keys) findHolder(ctx context.Context, r *inspect.Report, leases map[string]int64) error {
 	h := r.Holder()
 	if h == nil || leases[h.Node] == 0 {

@@ -1,4 +1,4 @@
-// Package etcd has the command connect to etcd.
+// Package etcd connects the command to etcd.
 package etcd
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Store is what the command has to know of etcd.
+// Store describes etcd to the command.
 func Store() *command.Store {
 	return &command.Store{
 		Name: "etcd", Schemes: []string{"etcd"}, Example: "etcd://etcd1:2379,etcd2:2379", About: about, Auth: "user:password", Notes: notes,
@@ -34,7 +34,7 @@ func check(a *command.Address) error {
 	return err
 }
 
-// configOf is what an address says.
+// configOf returns the client's configuration for an address.
 func configOf(a *command.Address) (clientv3.Config, error) {
 	config := clientv3.Config{DialKeepAliveTime: 3 * time.Second, DialKeepAliveTimeout: 3 * time.Second, Logger: zap.NewNop()}
 	servers := strings.TrimSuffix(a.Servers, "/")
@@ -57,7 +57,7 @@ func configOf(a *command.Address) (clientv3.Config, error) {
 	return config, err
 }
 
-// dial sets the margin of the lease itself, so that it is known before the lease is.
+// dial sets the margin itself, so that the margin is known before the lease is granted.
 func dial(ctx context.Context, a *command.Address, o command.Options) (*command.Locks, error) {
 	config, err := configOf(a)
 	if err != nil {
@@ -101,7 +101,7 @@ func connect(ctx context.Context, config clientv3.Config) (*clientv3.Client, err
 	return nil, fmt.Errorf("connect to %s: %w", strings.Join(config.Endpoints, ","), command.WithCause(ctx, err))
 }
 
-// answers returns once a server has answered. It asks below the client, which tries again without a word of why.
+// answers returns once a server has answered. It bypasses the client, which would retry without an error.
 func answers(ctx context.Context, client *clientv3.Client) error {
 	kv, question := etcdserverpb.NewKVClient(client.ActiveConnection()), &etcdserverpb.RangeRequest{Key: []byte("tierlock"), CountOnly: true}
 	refused := func(err error) bool { return codeOf(err) != codes.Unavailable }

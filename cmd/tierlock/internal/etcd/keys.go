@@ -15,14 +15,14 @@ import (
 	"github.com/tierlock/tierlock/etcdlock"
 )
 
-// Keys are what is in an etcd.
+// Keys are the keys in an etcd.
 type keys struct{ client *clientv3.Client }
 
 // page is how many keys are read at a time.
 const page = 1000
 
-// paths finds the locks and semaphores below a path by the names of keys under a lease. It looks at so many keys, with
-// their values: servers do not tell the lease otherwise.
+// paths finds the locks and semaphores below a path by the names of keys with a lease. It reads at most limit keys, including their
+// values, because servers do not return the lease otherwise.
 func (k keys) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
 	from, end := below+"/", clientv3.GetPrefixRangeEnd(below+"/")
 	if below == "/" {
@@ -52,11 +52,11 @@ func (k keys) paths(ctx context.Context, below string, limit int) (paths []strin
 	return paths, looked, false, nil
 }
 
-// ours are the names of the keys of etcdlock, which end in a rand.Text.
+// ours matches the names of etcdlock's keys, which end in a rand.Text.
 var ours = regexp.MustCompile(`^(read-|[1-9][0-9]*-)?[A-Z2-7]{26,}$`)
 
-// contends reports whether a key is one of those with which etcdlock, or concurrency.Mutex, which
-// takes the lease for a name, competes for a lock. There may be anything else in an etcd.
+// contends reports whether a key belongs to a contender of etcdlock, or of concurrency.Mutex, which uses the lease as its name. etcd may
+// contain any other keys as well.
 func contends(name string, lease int64) bool {
 	return lease != 0 && (ours.MatchString(name) || name == fmt.Sprintf("%x", lease))
 }

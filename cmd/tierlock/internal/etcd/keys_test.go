@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Others compete on the same path. They are seen, and cannot be asked.
+// Locks of the client library compete at the same path. They are shown, and cannot be asked.
 func TestLocksOfTheClientAreSeen(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -45,7 +45,7 @@ func TestLocksOfTheClientAreSeen(t *testing.T) {
 		"nobody holds the lock now")
 }
 
-// A key under no lease stays until somebody deletes it.
+// A key without a lease stays until an operator deletes it.
 func TestAKeyUnderNoLeaseIsFoundAndBroken(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -60,7 +60,7 @@ func TestAKeyUnderNoLeaseIsFoundAndBroken(t *testing.T) {
 	commandtest.Want(t, env, fmt.Sprintf("break /left/report -yes -token %d", token), 1, "nothing was deleted")
 }
 
-// Any bytes can be the name of a key: it is shown as a short line, and found all the same.
+// The name of a key may have any bytes: it is shown as a short line, and can be broken all the same.
 func TestAKeyOfAnyNameIsShownAndBroken(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -72,7 +72,7 @@ func TestAKeyOfAnyNameIsShownAndBroken(t *testing.T) {
 	commandtest.Want(t, env, fmt.Sprintf("break /odd/report -yes -token %d", token), 0, "deleted "+name+" of other")
 }
 
-// Where there is more than -limit, it says so.
+// If there are more keys than -limit, the output says so.
 func TestListStopsAtTheLimit(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -91,7 +91,7 @@ func TestListStopsAtTheLimit(t *testing.T) {
 	}
 }
 
-// Credentials come from a file or the environment, and what they permit is done.
+// Credentials come from a file or the environment, and give access to what they permit.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	server := childtest.Start(t, etcdserver.Start, etcdserver.Config{NoSync: true})
@@ -124,7 +124,7 @@ func TestCredentials(t *testing.T) {
 	commandtest.Want(t, env, "run -auth-file "+file+" /jobs/report -- true", 0)
 }
 
-// A lease is of whole seconds.
+// A lease is in whole seconds.
 func TestSessionsAreOfWholeSeconds(t *testing.T) {
 	t.Parallel()
 	commandtest.Want(t, at(startServer(t).Addr()), "run -session 1500ms /seconds -- true", 64, "lease TTL 1.5s: want a multiple of 1s")

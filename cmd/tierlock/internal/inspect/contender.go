@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A State is what can be told of a contender by those ahead of it.
+// A State is what a contender does, as the contenders ahead of it show.
 type State string
 
 const (
@@ -18,7 +18,7 @@ const (
 	InGracePeriod State = "grace-period" // it is first, and gets the lock when the grace period ends
 )
 
-// Kinds of contenders that are in every store.
+// These kinds of contenders exist in every store.
 const (
 	KindTierlock     = "tierlock"
 	KindTierlockRead = "tierlock-read"
@@ -53,13 +53,13 @@ type Contender struct {
 	Nearest int32 `json:"-"` // the number of the nearest that it waits for
 }
 
-// Age is that of the node, by the clocks of server and machine.
+// Age returns the age of the node, by the clocks of the server and of this machine.
 func (c Contender) Age() time.Duration { return time.Duration(c.AgeMS) * time.Millisecond }
 
-// Aged reports whether that is known.
+// Aged reports whether the age is known.
 func (c Contender) Aged() bool { return c.Readable && (c.AgeMS > 0 || !c.Since.IsZero()) }
 
-// KindName is what people call the kind: it says of whose read/write lock the sides are.
+// KindName returns the readable name of the kind. It includes the library whose read/write lock the contender is a side of.
 func (c Contender) KindName() string {
 	if c.Kind == "read" || c.Kind == "write" {
 		return "curator " + c.Kind
@@ -67,7 +67,7 @@ func (c Contender) KindName() string {
 	return strings.ReplaceAll(c.Kind, "-", " ")
 }
 
-// explain says what a contender is and what it waits for.
+// explain describes a contender and what it waits for.
 func (c *Contender) explain() string {
 	who := c.KindName()
 	if c.Pair != "" {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What happened, as [Event] says it.
+// These are the kinds of an [Event].
 const (
 	Held         = "held"     // by the contender
 	Released     = "released" // by the contender, while others that were there hold the lock
@@ -20,7 +20,7 @@ const (
 	Granting     = "granting"     // the grace period is over
 )
 
-// An Event is a difference between two looks. Its names in JSON are for programs to rely on.
+// An Event is a difference between two reads of a queue. Programs may rely on its names in JSON.
 type Event struct {
 	Time      time.Time  `json:"time"` // of the look
 	What      string     `json:"event"`
@@ -32,7 +32,7 @@ type Event struct {
 	Text      string     `json:"text,omitempty"`
 }
 
-// changes returns the differences between two looks at a path. The first one may be nil.
+// changes returns the differences between two reads of a path. The first one may be nil.
 func changes(before, after *Queue) []Event {
 	var events []Event
 	add := func(what string, c *Contender, unseen int64) {
@@ -86,7 +86,7 @@ func changes(before, after *Queue) []Event {
 	return events
 }
 
-// An id names a node for good: the path may be made anew, and names with it.
+// An id identifies a node even if its path is deleted and created again, with the same names.
 type id struct {
 	node  string
 	token int64
@@ -110,7 +110,7 @@ func (q *Queue) asked() map[id]bool {
 	return asked
 }
 
-// unseen is how many nodes came and went since a look before.
+// unseen returns how many nodes were created and deleted since the previous read without being seen.
 func (q *Queue) unseen(before *Queue) int64 {
 	was, made := before.states(), q.Next
 	if q.Born == before.Born {

@@ -14,13 +14,11 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Follower looks at the locks below a path again and again. It sets no watches: those would tell
-// of every change, however many there are. So a turn that begins and ends between two looks is not
-// seen; only its number is, where the store counts.
+// A Follower polls the locks below a path. It sets no watches, because these would report every change, however many there are. A hold
+// that begins and ends between two reads is therefore not seen; if the store counts holds, their number is.
 //
-// Each look is a glance at each lock. Every five seconds it lists the locks. In ZooKeeper only that
-// tells that a holder was asked for its lock. Of a semaphore it follows who has how many permits, and who waits for
-// some. Nothing is written.
+// Each poll glances at each lock. Every five seconds it also lists the locks. In ZooKeeper, only that shows that a holder was asked for
+// its lock. For a semaphore it follows how many permits each process has, and which processes wait. It writes nothing.
 type Follower struct {
 	Reader Reader
 	Path   string
@@ -41,7 +39,7 @@ const (
 	parallel = 16              // how many reads are under way at a time
 )
 
-// A Sight is what is known of the locks below a path.
+// A Sight is what is known about the locks below a path.
 type Sight struct {
 	At       time.Time
 	Queues   []*Queue // by path; empty ones have been held not long ago
@@ -52,8 +50,8 @@ type Sight struct {
 	GracePeriod *tier.GracePeriodError // nil if the store grants locks
 }
 
-// Follow calls tell after each look, from one goroutine, until ctx is done. It outlives the
-// connection and the session. The error says that the path may not be looked at.
+// Follow calls tell after each poll, from one goroutine, until ctx is done. It continues after the loss of the connection and the
+// session. It returns an error if the path may not be read.
 func (f *Follower) Follow(ctx context.Context, tell func(Sight)) error {
 	f.queues = make(map[string]*Queue)
 	f.complete = true
@@ -83,7 +81,7 @@ func (f *Follower) sorted() []*Queue {
 	return slices.SortedFunc(maps.Values(f.queues), func(a, b *Queue) int { return cmp.Compare(a.Path, b.Path) })
 }
 
-// connection tells of its loss and its return.
+// connection returns the events for the loss and the return of the connection.
 func (f *Follower) connection(err error) []Event {
 	before := f.trouble
 	f.trouble = ""
@@ -99,7 +97,7 @@ func (f *Follower) connection(err error) []Event {
 	return nil
 }
 
-// look renews what is known, all of it or nothing.
+// look updates everything that is known, or nothing.
 func (f *Follower) look(ctx context.Context) ([]Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -123,7 +121,7 @@ func (f *Follower) look(ctx context.Context) ([]Event, error) {
 	return events, nil
 }
 
-// inGracePeriod tells of the beginning and the end of a grace period.
+// inGracePeriod returns the events for the beginning and the end of a grace period.
 func (f *Follower) inGracePeriod(fresh map[string]*Queue) []Event {
 	before := f.gracePeriod
 	f.gracePeriod = nil
@@ -141,8 +139,8 @@ func (f *Follower) inGracePeriod(fresh map[string]*Queue) []Event {
 	return nil
 }
 
-// find returns the paths to follow: locks with contenders, those that had some a moment ago, and
-// the path itself, where a process may be about to queue.
+// find returns the paths to follow: locks with contenders, locks that had some a moment ago, and the path itself, where a process may
+// soon queue.
 func (f *Follower) find(ctx context.Context) ([]string, error) {
 	paths := make(map[string]bool)
 	if f.Path != "/" {

@@ -1,6 +1,5 @@
-// Package inspect says what can be seen of locks from outside, whatever the store: who holds them
-// and who waits, for whom, what has changed since the last look, and what may be wrong. It only
-// reads; a look at a queue is not one of a single instant.
+// Package inspect defines what can be seen of locks from outside, on any store: the holders, the waiters and what each waits for, changes
+// since the last read, and possible problems. It only reads; a read of a queue is not a snapshot of one instant.
 package inspect
 
 import (
@@ -10,27 +9,25 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Reader looks at the locks of a store. It waits until the store answers or ctx is done.
+// A Reader reads the locks of a store. It waits until the store answers or ctx is done.
 type Reader interface {
-	// List finds the locks at a path and below it, in the order of their paths; it looks at so many
-	// paths at most. With all it also returns idle ones.
+	// List finds the locks at a path and below it, in the order of their paths; it reads at most limit paths. With all it also returns idle
+	// ones.
 	List(ctx context.Context, path string, limit int, all bool) (*Listing, error)
-	// Look reads the queue for a lock, and all else that is at its path. Where there is nothing the
-	// queue is empty.
+	// Look reads the queue of a lock, and everything else at its path. If there is nothing, the queue is empty.
 	Look(ctx context.Context, path string) (*Queue, error)
 	// Glance reads the queue alone. before is the last glance, nil if there was none.
 	Glance(ctx context.Context, path string, before *Queue) (*Queue, error)
 }
 
-// A Refusal is the error of a store that does not let this user look, which another look does not
-// change.
+// A Refusal is the error of a store that does not let this user read; another try would not help.
 type Refusal struct{ Err error }
 
 func (r *Refusal) Error() string { return r.Err.Error() }
 
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// A Queue is what one look at a lock path tells. Its names in JSON are for programs to rely on.
+// A Queue is the result of one read of a lock path. Programs may rely on its names in JSON.
 type Queue struct {
 	Path       string      `json:"path"`
 	Exists     bool        `json:"exists"`
@@ -47,7 +44,7 @@ type Queue struct {
 	Memory any   `json:"-"` // what the reader wants to know at the next glance
 }
 
-// An Other is something at a lock path that is no contender.
+// An Other is an entry at a lock path that is not a contender.
 type Other struct {
 	Name      string    `json:"name"`
 	Readable  bool      `json:"readable"`
@@ -56,7 +53,7 @@ type Other struct {
 	Children  int       `json:"children"`
 }
 
-// Holders returns all that have the lock: several if they read, or do not exclude each other.
+// Holders returns all contenders that have the lock: several if they are readers, or do not exclude each other.
 func (q *Queue) Holders() (holders []*Contender) {
 	if q == nil {
 		return nil
@@ -69,7 +66,7 @@ func (q *Queue) Holders() (holders []*Contender) {
 	return holders
 }
 
-// Waiting returns how many contenders do not have the lock, as far as names tell.
+// Waiting returns how many contenders do not have the lock, as far as their names show.
 func (q *Queue) Waiting() int { return len(q.Contenders) - len(q.Holders()) }
 
 // Holder returns the first holder, nil if the lock is free or q is nil.
@@ -91,7 +88,7 @@ type Listing struct {
 	GracePeriod *tier.GracePeriodError `json:"gracePeriod,omitempty"` // null if the store grants locks
 }
 
-// A Summary is a lock in a list.
+// A Summary is the entry of a lock in a list.
 type Summary struct {
 	Path    string     `json:"path"`
 	Holder  *Contender `json:"holder,omitempty"`

@@ -11,13 +11,13 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Registry reads the locks of a store where a registry tells of all that contend. Its contenders
-// wait by the rules of package tier, those of other programs as mutexes. A glance costs as much as
-// [tier.Mutex.Contenders] and, if the store has semaphores, [tier.Semaphore.Contenders].
+// A Registry reads the locks of a store whose registry shows all contenders. Contenders wait by the rules of package tier; those of other
+// programs count as mutexes. A glance costs as much as [tier.Mutex.Contenders] and, if the store has semaphores,
+// [tier.Semaphore.Contenders].
 type Registry struct {
 	Locks *tier.Registry
-	// Paths finds the paths of locks and semaphores at a path and below it, / standing for all there are, each
-	// once. It looks at so many things at most, and tells at how many it did, and whether that was all.
+	// Paths finds the paths of locks and semaphores at a path and below it, each once; / means all. It reads at most limit entries, and
+	// returns how many it has read, and whether these were all.
 	Paths func(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error)
 }
 
@@ -52,7 +52,7 @@ func (r Registry) List(ctx context.Context, path string, limit int, all bool) (*
 	return list, nil
 }
 
-// gracePeriod is what the registry knows of one, nil if that is nothing.
+// gracePeriod returns the grace period that the registry knows, nil if there is none.
 func (r Registry) gracePeriod() (q *tier.GracePeriodError) {
 	errors.As(r.Locks.Err(), &q)
 	return q
@@ -119,7 +119,7 @@ func (r Registry) semaphore(ctx context.Context, path string, now time.Time) (*S
 	return s, nil
 }
 
-// contender is what a process says of itself; it does not wait as far as that tells.
+// contender converts a contender as the registry shows it. Its state does not show yet what it waits for.
 func contender(seen tier.Contender, now time.Time) Contender {
 	c := Contender{
 		Node: seen.ID, Kind: KindTierlock, State: Holds, Readable: true, Token: seen.Token, Ephemeral: true, Since: seen.Since,
@@ -140,12 +140,12 @@ func contender(seen tier.Contender, now time.Time) Contender {
 	return c
 }
 
-// Glance is Look: there is nothing else.
+// Glance is Look, since the registry shows nothing else.
 func (r Registry) Glance(ctx context.Context, path string, _ *Queue) (*Queue, error) {
 	return r.Look(ctx, path)
 }
 
-// settle makes a refusal of an error that came although there was time to try again.
+// settle turns an error into a refusal if it came although there was time for another try.
 func settle(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, tier.ErrClosed) {
 		return err
@@ -153,7 +153,7 @@ func settle(ctx context.Context, err error) error {
 	return &Refusal{err}
 }
 
-// Examine says what to make of a queue. What find adds about a contender comes with its other findings.
+// Examine returns findings about a queue. Findings that find adds about a contender are shown with its other findings.
 func (r Registry) Examine(ctx context.Context, path string, find func(context.Context, *Report) error) (*Report, error) {
 	q, err := r.Look(ctx, path)
 	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const path = "/locks/x"
 
-// bubble runs f with a server and what connects another process to it.
+// bubble runs f with a server and a function that connects another process to it.
 func bubble(t *testing.T, f func(t *testing.T, server *memory.Server, process func(label string) *tier.Registry)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -36,8 +36,7 @@ func bubble(t *testing.T, f func(t *testing.T, server *memory.Server, process fu
 	})
 }
 
-// What a registry tells of contenders is who waits for whom: readers for those that do not read, all
-// others for everybody.
+// The contenders of a registry show what each waits for: a reader for those that do not read, and any other contender for all ahead.
 func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
 		for _, label := range []string{"reader a", "reader b"} {
@@ -73,8 +72,7 @@ func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 	})
 }
 
-// A list has the locks that are wanted, with all also the others; what a store says of a lock in an
-// examination is told with the rest of it.
+// A list has the locks with contenders, and with all also the others. Findings of a store about a lock are shown with the other findings.
 func TestARegistryListsAndExamines(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
 		need.Get(process("billing").Mutex(path).Acquire(t.Context()))(t)
@@ -110,7 +108,7 @@ func TestARegistryListsAndExamines(t *testing.T) {
 	})
 }
 
-// A semaphore is none of the locks: it has permits, which several have, and those who wait for some.
+// A semaphore is not a lock: several processes have its permits, and others wait for some.
 func TestARegistryTellsWhoHasPermits(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
 		a, b := process("a").Semaphore(path, 5), process("b").Semaphore(path, 5)
@@ -140,8 +138,8 @@ func TestARegistryTellsWhoHasPermits(t *testing.T) {
 	})
 }
 
-// Where a semaphore is known only as long as somebody is there, a follower still tells that its permits are free, also if it looks for
-// new locks just then.
+// Some stores know a semaphore only while it has contenders. A follower still reports that its permits are free, even if it lists the
+// locks at that moment.
 func TestAFollowerTellsThatPermitsAreFree(t *testing.T) {
 	bubble(t, func(t *testing.T, server *memory.Server, process func(string) *tier.Registry) {
 		pool, other := process("billing").Semaphore(path, 3), "/locks/other"

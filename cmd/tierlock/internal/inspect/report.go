@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Grade says how bad a finding is.
+// A Grade is the severity of a finding.
 type Grade string
 
 const (
@@ -18,14 +18,14 @@ const (
 // Bad reports whether an operator should act.
 func (g Grade) Bad() bool { return g == Warning || g == Problem }
 
-// A Finding is something that can be said of a lock path or of one of its children.
+// A Finding is a remark about a lock path or one of its children.
 type Finding struct {
 	Grade Grade  `json:"grade"`
 	Child string `json:"child,omitempty"` // the child that it is about; "" for the path
 	Text  string `json:"text"`
 }
 
-// A Report is what is known of a lock path, and what to make of it.
+// A Report is the state of a lock path, with findings.
 type Report struct {
 	*Queue
 	Findings []Finding `json:"findings"`
@@ -46,7 +46,7 @@ func (r *Report) Find(grade Grade, child, format string, args ...any) {
 	r.Findings = append(r.Findings, Finding{grade, child, fmt.Sprintf(format, args...)})
 }
 
-// FindRole says what a contender is and what it waits for.
+// FindRole adds a description of a contender and of what it waits for.
 func (r *Report) FindRole(c *Contender) { r.Find(OK, c.Node, "%s", c.explain()) }
 
 // FindWishes reports a revoke request to a contender, and how long it may linger.
@@ -62,7 +62,7 @@ func (r *Report) FindWishes(c *Contender) {
 	}
 }
 
-// longWait is after how long a wait is worth a note.
+// longWait is the duration from which on a wait is reported.
 const longWait = time.Minute
 
 // FindLongWait reports a long wait.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Permits are those of a semaphore: tierlock's, or Curator's InterProcessSemaphoreV2, which has the
-// same layout, as has its InterProcessSemaphoreMutex with one permit.
+// Permits are the permits of a semaphore of tierlock or of Curator's InterProcessSemaphoreV2, which have the same layout. Curator's
+// InterProcessSemaphoreMutex is one with one permit.
 type Permits struct {
 	All   int `json:"permits,omitempty"` // 0 if the path does not say, as Curator's never does
 	InUse int `json:"in_use"`
@@ -21,7 +21,7 @@ func (p Permits) String() string {
 	return fmt.Sprintf("%d of %d permits in use", p.InUse, p.All)
 }
 
-// CountPermits is a number of permits in words.
+// CountPermits formats a number of permits.
 func CountPermits(n int) string {
 	if n == 1 {
 		return "1 permit"
@@ -29,14 +29,14 @@ func CountPermits(n int) string {
 	return fmt.Sprintf("%d permits", n)
 }
 
-// A Semaphore is what is known of one.
+// A Semaphore is the state of a semaphore.
 type Semaphore struct {
 	Permits
 	Shares []Share     `json:"shares"` // of those in use
 	Queue  []Contender `json:"queue"`  // for permits; the first takes some as soon as there are enough
 }
 
-// Add adds permits that a contender has to the share of its process.
+// Add adds a contender's permits to the share of its process.
 func (s *Semaphore) Add(c *Contender, permits int) {
 	share := Share{
 		Readable: c.Readable, Session: c.Session, Ephemeral: c.Ephemeral, Since: c.Since, AgeMS: c.AgeMS,
@@ -53,7 +53,7 @@ func (s *Semaphore) Add(c *Contender, permits int) {
 	}
 }
 
-// differs reports whether two looks at a semaphore read differently. The first one may be nil.
+// differs reports whether two reads of a semaphore would be displayed differently. The first one may be nil.
 func (s *Semaphore) differs(after *Semaphore) bool {
 	if s == nil {
 		return after.InUse > 0 || len(after.Queue) > 0
@@ -62,7 +62,8 @@ func (s *Semaphore) differs(after *Semaphore) bool {
 	return s.Permits != after.Permits || len(s.Queue) != len(after.Queue) || !slices.EqualFunc(s.Shares, after.Shares, alike)
 }
 
-// Sum says how many permits are in use, and who has them, as name calls them; the first of them if they are many.
+// Sum describes how many permits are in use and which processes have them. It names processes by name, and only the first ones if there
+// are many.
 func (s *Semaphore) Sum(name func(*Contender) string) string {
 	const most = 3
 	var parts []string
@@ -97,7 +98,7 @@ type Share struct {
 // Has reports whether some of the permits were taken with a token.
 func (s *Share) Has(token int64) bool { return slices.Contains(s.Tokens, token) }
 
-// Owner is the process that has the share.
+// Owner returns the process that has the share.
 func (s *Share) Owner() *Contender {
 	return &Contender{
 		Node: s.Nodes[0], State: Holds, Readable: s.Readable, Session: s.Session, Ephemeral: s.Ephemeral, Since: s.Since, AgeMS: s.AgeMS,
@@ -105,7 +106,7 @@ func (s *Share) Owner() *Contender {
 	}
 }
 
-// owner tells processes from each other.
+// owner returns a key that distinguishes processes.
 func (s *Share) owner() [5]string {
 	return [...]string{s.Session, s.Host, fmt.Sprint(s.PID), s.Label, s.Content}
 }

@@ -69,7 +69,7 @@ func TestCommand(t *testing.T) {
 	})
 }
 
-// A database without the schema is told from a server that is missing, and what to do is said.
+// A database without the schema is reported differently from a missing server, with advice.
 func TestWithoutTheSchema(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -79,7 +79,7 @@ func TestWithoutTheSchema(t *testing.T) {
 	}
 }
 
-// makeDatabase makes one that has no schema yet, and returns its URL.
+// makeDatabase creates a database without the schema, and returns its URL.
 func makeDatabase(t *testing.T, name string) string {
 	t.Helper()
 	server := pgserver.URL(startServer(t).Addr())
@@ -88,7 +88,7 @@ func makeDatabase(t *testing.T, name string) string {
 	return url[:strings.LastIndex(url, "/")+1] + name + "?" + query
 }
 
-// execute has a server execute this, each by itself.
+// execute executes statements on a server, each separately.
 func execute(t *testing.T, url string, all ...string) {
 	t.Helper()
 	pool := need.Get(pgxpool.New(t.Context(), url))(t)
@@ -130,7 +130,7 @@ func TestSchemaIsTheSQLOfMigrate(t *testing.T) {
 	commandtest.Want(t, at(url), "help schema", 0, "usage: tierlock schema\n", "\n  tierlock schema [|] psql")
 }
 
-// Who lacks privileges is told so; a name that nobody has is a missing server.
+// Missing privileges are reported as such; a host name that does not exist counts as a missing server.
 func TestPrivileges(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -1,4 +1,4 @@
-// Package postgres has the command connect to PostgreSQL, and make the schema there.
+// Package postgres connects the command to PostgreSQL, and creates the schema there.
 package postgres
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Store is what the command has to know of PostgreSQL.
+// Store describes PostgreSQL to the command.
 func Store() *command.Store {
 	return &command.Store{
 		Name: "PostgreSQL", Schemes: []string{"postgres", "postgresql"}, Example: "postgres://app@db/app", About: about,
@@ -44,7 +44,7 @@ func configOf(a *command.Address) (*pgxpool.Config, error) {
 	return config, err
 }
 
-// dial sets the margin of the lease itself, so that it is known here.
+// dial sets the margin itself, so that the command knows it.
 func dial(ctx context.Context, a *command.Address, o command.Options) (*command.Locks, error) {
 	config, err := configOf(a)
 	if err != nil {
@@ -78,7 +78,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 	}, nil
 }
 
-// connect returns a pool once a server has answered, and whether the database has a schema of ours.
+// connect returns a pool once a server has answered, and whether the database has our schema.
 func connect(ctx context.Context, config *pgxpool.Config) (_ *pgxpool.Pool, present bool, _ error) {
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
@@ -94,8 +94,8 @@ func connect(ctx context.Context, config *pgxpool.Config) (_ *pgxpool.Pool, pres
 	return pool, present, nil
 }
 
-// refused reports whether a server has answered that it will not, which another try does not change. One
-// that begins or ends, or has no connection to spare, has not.
+// refused reports whether a server has refused permanently. A server that is starting or shutting down, or has no free connection, has
+// not.
 func refused(err error) bool {
 	answer := (*pgconn.PgError)(nil)
 	if !errors.As(err, &answer) {
@@ -108,7 +108,7 @@ func refused(err error) bool {
 	return true
 }
 
-// unreachable reports whether there is no server that serves this user.
+// unreachable reports whether no server is available for this user.
 func unreachable(err error) bool {
 	answer := (*pgconn.PgError)(nil)
 	if errors.As(err, &answer) {

@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/pglock"
 )
 
-// tasks are what there is to do for the schema.
+// tasks are the subcommands for the schema.
 func tasks() []command.Task {
 	return []command.Task{{
 		Name:  "migrate",

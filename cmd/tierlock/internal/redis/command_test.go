@@ -39,7 +39,7 @@ func startServer(t *testing.T) *redisserver.Server {
 	return commandtest.Server(t)
 }
 
-// take has the first process at a server take a lock, as it needs no grace period.
+// take makes the first process at a server acquire a lock, so that later ones need no grace period.
 func take(server *redisserver.Server) error {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
@@ -53,7 +53,7 @@ func take(server *redisserver.Server) error {
 
 func at(addr string) []string { return []string{"TIERLOCK_STORE=redis://" + addr} }
 
-// operate returns a plain client, such as operators have.
+// operate returns a plain client, as operators use.
 func operate(t *testing.T, server *redisserver.Server) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -85,7 +85,7 @@ func TestCommand(t *testing.T) {
 	})
 }
 
-// Locks of other libraries are seen, and nobody is told that they could be asked or broken.
+// Locks of other libraries are shown, and the output does not claim that they could be asked or broken.
 func TestLocksOfOthersAreSeen(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -101,7 +101,7 @@ func TestLocksOfOthersAreSeen(t *testing.T) {
 	commandtest.Want(t, env, "doctor others:report", 1, "problem +the key does not expire")
 }
 
-// Locks are found by their queues, whatever divides their names.
+// Locks are found by their queues, whatever separator their names use.
 func TestLocksAreFound(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -124,7 +124,7 @@ func TestLocksAreFound(t *testing.T) {
 	commandtest.Want(t, at(server.Addr()), "ls found:a", 0, `(?m)^found:a +1 `, `(?m)^found:a:b +1 `)
 }
 
-// Credentials come from the environment or a file, and a URL says which database.
+// Credentials come from the environment or a file, and the URL names the database.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	server := childtest.Start(t, redisserver.Start, redisserver.Config{NoSync: true})
@@ -142,7 +142,7 @@ func TestCredentials(t *testing.T) {
 	need.Equal(t, "keys in database 0", need.Get(root.DBSize(t.Context()).Result())(t), 0)
 }
 
-// With addr= the URL is of a cluster: each lock is looked at, and broken, where it is.
+// With addr= the URL names a cluster: each lock is read and broken at its own server.
 func TestClusterIsFoundByItsURL(t *testing.T) {
 	t.Parallel()
 	c := childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true})
@@ -168,7 +168,7 @@ func TestClusterIsFoundByItsURL(t *testing.T) {
 	commandtest.Want(t, env, "run -n broken -- true", 0)
 }
 
-// With master_name= the servers of the URL are sentinels, and so is its user; the primary is where they say.
+// With master_name= the URL names sentinels and their user, and the sentinels name the primary.
 func TestSentinelsAreAskedForThePrimary(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

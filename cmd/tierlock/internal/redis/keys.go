@@ -13,11 +13,11 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 )
 
-// Keys are those of a Redis.
+// Keys are the keys of a Redis.
 type keys struct{ client redis.UniversalClient }
 
-// paths finds the locks and semaphores below a path by their queues. It looks at so many keys, or a few
-// more, as the server gives them.
+// paths finds the locks and semaphores below a path by their queues. It reads about limit keys, in the order in which the server returns
+// them.
 func (k keys) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
 	primaries, err := k.primaries(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (k keys) paths(ctx context.Context, below string, limit int) (paths []strin
 	}
 }
 
-// primaries have all keys together, each those of its own.
+// primaries returns all primaries, which together have all keys.
 func (k keys) primaries(ctx context.Context) (all []redis.Cmdable, err error) {
 	cluster, ok := k.client.(*redis.ClusterClient)
 	if !ok {
@@ -61,7 +61,7 @@ func (k keys) primaries(ctx context.Context) (all []redis.Cmdable, err error) {
 	return all, err
 }
 
-// serverOf is the one that has a path.
+// serverOf returns the primary that has a path.
 func (k keys) serverOf(ctx context.Context, path string) (redis.Cmdable, error) {
 	if cluster, ok := k.client.(*redis.ClusterClient); ok {
 		return cluster.MasterForKey(ctx, path)
@@ -75,7 +75,7 @@ const (
 	permits   = ":tierlock:permits" // and comes before that if they queue for permits
 )
 
-// pathOf is the path of a queue for a lock, or for permits, as redislock names it.
+// pathOf returns the path of the lock, or semaphore, to which a queue belongs, as redislock names it.
 func pathOf(queue string) string {
 	path := strings.TrimSuffix(strings.TrimSuffix(queue, queueMark), permits)
 	if strings.HasPrefix(path, "{") && strings.HasSuffix(path, "}") && strings.Count(path, "{") == 1 {
@@ -84,15 +84,13 @@ func pathOf(queue string) string {
 	return path
 }
 
-// within reports whether a path is at another one or below it, in the ways in which keys of Redis are
-// usually divided. All are below /.
+// within reports whether a path is equal to another one or below it, for the usual separators in Redis keys. All paths are below /.
 func within(path, below string) bool {
 	rest, found := strings.CutPrefix(path, below)
 	return below == "/" || found && (rest == "" || rest[0] == '/' || rest[0] == ':')
 }
 
-// find says what is particular to Redis: whether the server keeps what it was told, what is at the key of
-// the lock, and for how long.
+// find adds findings about Redis: whether the server keeps its writes, and what is at the key of the lock, and for how long.
 func (k keys) find(ctx context.Context, r *inspect.Report) error {
 	r.Find(inspect.OK, "", "these credentials may read the queue; permission to write is not checked")
 	if err := k.findServer(ctx, r); err != nil {
@@ -122,7 +120,7 @@ func (k keys) find(ctx context.Context, r *inspect.Report) error {
 	return nil
 }
 
-// findServer looks for what breaks promises, as far as the server tells it.
+// findServer looks for settings that break promises, as far as the server shows them.
 func (k keys) findServer(ctx context.Context, r *inspect.Report) error {
 	server, err := k.serverOf(ctx, r.Path)
 	if err != nil {

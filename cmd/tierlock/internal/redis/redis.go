@@ -1,4 +1,4 @@
-// Package redis has the command connect to Redis: to a server, to a cluster, or to what sentinels watch over.
+// Package redis connects the command to Redis: to a server, a cluster, or a primary behind sentinels.
 package redis
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Store is what the command has to know of Redis.
+// Store describes Redis to the command.
 func Store() *command.Store {
 	return &command.Store{
 		Name: "Redis", Schemes: []string{"redis", "rediss"}, Example: "redis://redis1:6379/0", About: about, Auth: "user:password", Notes: notes,
@@ -31,7 +31,7 @@ func check(a *command.Address) error {
 	return err
 }
 
-// Settings are those of a client, of whichever sort.
+// Settings are the settings of a client of any kind.
 type settings struct {
 	open           func() redis.UniversalClient
 	user, password *string
@@ -39,7 +39,7 @@ type settings struct {
 	retries, dials *int
 }
 
-// read says by the query of a URL what is there: sentinels, a cluster, or a server.
+// read determines from the query of the URL what to connect to: sentinels, a cluster, or a server.
 func read(a *command.Address) (*settings, error) {
 	s, err := parse(a.URL)
 	if err != nil {
@@ -89,7 +89,7 @@ func parse(text string) (*settings, error) {
 	return &settings{open, &o.Username, &o.Password, &o.TLSConfig, &o.MaxRetries, &o.DialerRetries}, nil
 }
 
-// dial sets the margin of the lease itself, so that it is known here.
+// dial sets the margin itself, so that the command knows it.
 func dial(ctx context.Context, a *command.Address, o command.Options) (*command.Locks, error) {
 	logging.Disable() // go-redis writes a line for each attempt; what it says is in errors
 	if err := answers(ctx, a); err != nil {
@@ -138,13 +138,13 @@ func answers(ctx context.Context, a *command.Address) error {
 	return nil
 }
 
-// refused reports whether the server has answered that it will not.
+// refused reports whether the server has refused permanently.
 func refused(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer) && !redis.HasErrorPrefix(err, "LOADING") && !redis.HasErrorPrefix(err, "READONLY")
 }
 
-// unreachable reports whether there is no server that serves this user.
+// unreachable reports whether no server is available for this user.
 func unreachable(err error) bool {
 	return redis.HasErrorPrefix(err, "WRONGPASS") || redis.HasErrorPrefix(err, "NOAUTH")
 }

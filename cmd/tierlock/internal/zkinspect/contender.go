@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// Describe turns a queue into what is shown of it.
+// Describe converts a queue into its displayed form.
 func Describe(queue []zkqueue.Contender, now time.Time) []inspect.Contender {
 	var line line
 	var contenders []inspect.Contender
@@ -40,13 +40,13 @@ type line struct {
 	ahead map[sort]*group
 }
 
-// A group is those of one sort.
+// A group is the contenders of one sort.
 type group struct {
 	count int
 	last  *inspect.Contender
 }
 
-// place tells what c waits for, and has it join.
+// place computes what c waits for, and adds c to the line.
 func (l *line) place(c *inspect.Contender) {
 	own := sortOf(c)
 	for other, g := range l.ahead {

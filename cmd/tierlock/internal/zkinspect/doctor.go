@@ -14,10 +14,10 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// An examination is a report that is being written.
+// An examination is a report in progress.
 type examination struct{ *inspect.Report }
 
-// Examine looks at a lock path and says what to make of it.
+// Examine reads a lock path and returns findings about it.
 func (r Reader) Examine(ctx context.Context, path string) (*inspect.Report, error) {
 	access := r.checkPermissions(ctx, path)
 	if access != nil && !errors.Is(access, zk.ErrNoAuth) {
@@ -52,11 +52,11 @@ func (r Reader) Examine(ctx context.Context, path string) (*inspect.Report, erro
 	return e.Report, nil
 }
 
-// checkPermissions returns nil if the credentials of a client are enough to queue for the lock at a path and to
-// release it: CREATE, DELETE and READ on its path, or CREATE on the nearest node above while the
-// path does not exist. An error that wraps [zk.ErrNoAuth] names the first that is missing.
+// checkPermissions returns nil if a client's credentials are enough to queue for the lock at a path and to release it: CREATE, DELETE and
+// READ on its path, or CREATE on the nearest existing node above it. Otherwise the error wraps [zk.ErrNoAuth] and names the first missing
+// permission.
 //
-// The server is asked by a transaction that cannot succeed, so nothing changes.
+// It sends a transaction that cannot succeed, so nothing changes.
 func (r Reader) checkPermissions(ctx context.Context, path string) error {
 	_, err := ask(ctx, r.Client, "permissions for", path, func(p zkqueue.Path) (none struct{}, err error) {
 		return none, tryPermissions(p)
@@ -64,7 +64,7 @@ func (r Reader) checkPermissions(ctx context.Context, path string) error {
 	return err
 }
 
-// tryPermissions asks for all that it takes to queue, and for what cannot be behind it.
+// tryPermissions sends all operations of queueing, followed by one that fails.
 func tryPermissions(lock zkqueue.Path) error {
 	for path := lock; ; path.Name = path.Name[:strings.LastIndexByte(path.Name, '/')] {
 		on := cmp.Or(path.Name, "/")
@@ -84,7 +84,7 @@ func tryPermissions(lock zkqueue.Path) error {
 	}
 }
 
-// permissionsOf reads the outcome. What is asked for in the end is refused in any case.
+// permissionsOf interprets the result. The last operation fails in any case.
 func permissionsOf(results []zk.MultiResponse, err error, path string, needs []string) error {
 	for i, r := range results {
 		switch {
@@ -127,8 +127,8 @@ func (r examination) examineNumbers(renewable bool) {
 	}
 }
 
-// examineSessions says what can be known of the processes behind the nodes. A node is there as long
-// as its session, which outlives the process by the session timeout.
+// examineSessions adds what is known about the processes behind the nodes. A node exists as long as its session, which outlives the
+// process by up to the session timeout.
 func (r examination) examineSessions() {
 	sessions := make(map[string]bool)
 	for _, c := range r.Contenders {

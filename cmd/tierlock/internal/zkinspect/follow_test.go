@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A watcher remembers what it was told.
+// A watcher records what it is called with.
 type watcher struct {
 	mu     sync.Mutex
 	events []string // since the last take
@@ -36,7 +36,7 @@ func (s site) follow(t *testing.T, path string) *watcher {
 	return w
 }
 
-// leave takes a node away, as its owner would.
+// leave deletes a node, as its owner would.
 func (s site) leave(t *testing.T, node string) {
 	t.Helper()
 	need.OK(t, s.conn.Delete(node, -1))
@@ -58,7 +58,7 @@ func (w *watcher) see(s inspect.Sight) {
 	}
 }
 
-// take waits for the next look and returns what has happened since the last take.
+// take waits for the next poll and returns the events since the last take.
 func (w *watcher) take() string {
 	time.Sleep(1100 * time.Millisecond)
 	synctest.Wait()
@@ -100,7 +100,7 @@ func TestFollowTellsOfEachChangeOnce(t *testing.T) {
 	})
 }
 
-// Where a path is made anew, names and numbers recur.
+// If a path is deleted and created again, names and numbers are used again.
 func TestFollowTellsNodesOfTheSameNameApart(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		first := s.put(t, path+"/lock-", "", ephemeral, zk.PermAll)
@@ -115,7 +115,7 @@ func TestFollowTellsNodesOfTheSameNameApart(t *testing.T) {
 	})
 }
 
-// One lock that may no longer be looked at does not hide the others.
+// One lock that may no longer be read does not hide the others.
 func TestFollowGoesOnWithoutALockThatMayNotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		s.queue(t, "/app/a")
@@ -128,7 +128,7 @@ func TestFollowGoesOnWithoutALockThatMayNotBeRead(t *testing.T) {
 	})
 }
 
-// A connection that goes and comes back is told of once each; what happened meanwhile is told then.
+// The loss and the return of a connection are each reported once; changes meanwhile are reported on return.
 func TestFollowOutlivesConnectionAndSession(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		a := s.put(t, path+"/"+hex+"__lock__", "", ephemeral, zk.PermAll)
@@ -158,7 +158,7 @@ func TestFollowEndsWhereItMayNotLook(t *testing.T) {
 	})
 }
 
-// What it costs is what its documentation says: nodes that are known are not read again.
+// A poll costs what its documentation says: known nodes are not read again.
 func TestALookCostsOneReadForEachLock(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		for i := range 10 {

@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// knownToZKLock reports whether zk.Lock finds a number in a name. It gives up where it does not.
+// knownToZKLock reports whether zk.Lock finds a number in a name. Otherwise zk.Lock fails.
 func knownToZKLock(name string) bool {
 	for _, mark := range []string{"lock-", "__"} {
 		if rest, ok := afterLast(name, mark); ok {
@@ -23,7 +23,7 @@ func curator(kind zkqueue.Kind) bool {
 	return kind == kindCurator || kind == zkqueue.KindWrite || kind == zkqueue.KindRead
 }
 
-// curatorNumber is what Curator sorts a name by: all of it, unless it knows the name.
+// curatorNumber returns the part of a name by which Curator sorts: all of it, unless Curator knows the name.
 func curatorNumber(name string, kind zkqueue.Kind) string {
 	marks := []string{"lock-"}
 	if kind != kindCurator {

@@ -27,7 +27,7 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A site is a server, what an operator sees of it, and another program on it.
+// A site is a server, an operator's reader of it, and a connection of another program.
 type site struct {
 	*zktest.Server
 	client *zknode.Client
@@ -50,7 +50,7 @@ func dial(t *testing.T, server *zktest.Server, opts ...zknode.Option) *zknode.Cl
 	return client
 }
 
-// queue has a process acquire the lock at a path, or wait for it.
+// queue makes a process acquire the lock at a path, or wait for it.
 func (s site) queue(t *testing.T, path string, opts ...zknode.Option) {
 	t.Helper()
 	lock := need.Get(dial(t, s.Server, opts...).Lock(path))(t)
@@ -58,7 +58,7 @@ func (s site) queue(t *testing.T, path string, opts ...zknode.Option) {
 	synctest.Wait()
 }
 
-// put makes a node and those above it, and returns its path.
+// put creates a node and those above it, and returns its path.
 func (s site) put(t *testing.T, path, data string, flags int32, perms int32) string {
 	t.Helper()
 	for i := 1; i < len(path); i++ {
@@ -76,7 +76,7 @@ func (s site) look(t *testing.T) *inspect.Queue {
 	return need.Get(s.reader().Look(t.Context(), path))(t)
 }
 
-// permits has a process take some of eight.
+// permits makes a process take some of eight permits.
 func (s site) permits(t *testing.T, k int) {
 	t.Helper()
 	need.Get(s.locks(t).Semaphore(path, 8).Acquire(t.Context(), k))(t)
@@ -144,7 +144,7 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 	})
 }
 
-// Each row is what is at a path, and a finding that has to come of it.
+// Each row has the nodes at a path, and a finding that they must cause.
 func TestDoctorFinds(t *testing.T) {
 	type row struct {
 		prepare func(*testing.T, site)

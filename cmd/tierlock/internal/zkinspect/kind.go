@@ -6,7 +6,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// The kinds of contenders that only the unique part of a name tells from others of their marker.
+// These kinds of contenders share their marker with others. Only the unique part of the name distinguishes them.
 const (
 	kindTierlock      zkqueue.Kind = "tierlock"       // package zklock
 	kindTierlockWrite zkqueue.Kind = "tierlock-write" // zklock, the writer of a reader/writer lock
@@ -15,9 +15,8 @@ const (
 	kindCurator       zkqueue.Kind = "curator"        // Curator's InterProcessMutex
 )
 
-// makers are the libraries that share markers, by the form of the unique part of the
-// name: a uuid of version 8 is ours, one of version 4 that of Java's UUID.randomUUID,
-// and go-zookeeper writes sixteen bytes without dashes.
+// makers are the libraries that share markers, by the form of the unique part of the name: ours is a uuid of version 8, that of Java's
+// UUID.randomUUID has version 4, and go-zookeeper writes sixteen bytes without dashes.
 var makers = []struct {
 	form *regexp.Regexp
 	kind zkqueue.Kind
@@ -29,8 +28,8 @@ var makers = []struct {
 	{regexp.MustCompile(`^_c_[0-9a-f]{32}-lock-`), kindZKLock},
 }
 
-// kindOf tells whose a contender is, by its name. Of a library that is not known here, or that has its markers for itself,
-// it is the kind that the marker alone tells.
+// kindOf returns the kind of a contender, by its name. For an unknown library, or one with markers of its own, the kind follows from the
+// marker alone.
 func kindOf(c zkqueue.Contender) zkqueue.Kind {
 	for _, m := range makers {
 		if m.form.MatchString(c.Node) {

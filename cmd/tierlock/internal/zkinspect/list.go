@@ -16,11 +16,10 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// List finds the locks at a path and below it: nodes with contenders among their children, and
-// semaphores. It lists at most so many paths, level by level, one read each, and reads the holder of
-// each lock; for a semaphore it reads three nodes more, and nothing below that.
-// With all it also returns idle ones, as far as their content says that tierlock made them: a path
-// without children may be anything. A path that does not exist has no locks.
+// List finds the locks at a path and below it: nodes with contenders among their children, and semaphores. It lists at most limit paths,
+// level by level, one read each, and reads the holder of each lock. For a semaphore it reads three more nodes, and nothing below it. With
+// all it also returns idle locks, if their content shows that tierlock created them, because a path without children may be anything. A
+// path that does not exist has no locks.
 func (r Reader) List(ctx context.Context, path string, limit int, all bool) (*inspect.Listing, error) {
 	l := &inspect.Listing{Path: path, Locks: []inspect.Summary{}, Complete: true}
 	if _, _, err := r.childrenOf(ctx, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -42,7 +41,7 @@ func (r Reader) List(ctx context.Context, path string, limit int, all bool) (*in
 	return l, nil
 }
 
-// listLevel lists some paths into l, and returns what is right below them.
+// listLevel adds some paths to l, and returns the paths right below them.
 func (r Reader) listLevel(ctx context.Context, l *inspect.Listing, level []string, all bool) (below []string, err error) {
 	var mu sync.Mutex // guards l and below
 	group, ctx := errgroup.WithContext(ctx)
@@ -84,7 +83,7 @@ func (r Reader) listLevel(ctx context.Context, l *inspect.Listing, level []strin
 	return below, err
 }
 
-// idle returns a path without children if tierlock has made it, or said how many permits there are.
+// idle returns a path without children if tierlock has created it, or stored its number of permits.
 func (r Reader) idle(ctx context.Context, path string) ([]inspect.Summary, error) {
 	content, _, err := r.contentOf(ctx, path)
 	if err != nil || content != zkqueue.ContainerData && !strings.HasPrefix(content, zkqueue.PermitsMark) {
@@ -93,7 +92,7 @@ func (r Reader) idle(ctx context.Context, path string) ([]inspect.Summary, error
 	return []inspect.Summary{{Path: path}}, nil
 }
 
-// summarize returns what is at a path with these children, and the children to look below.
+// summarize returns the locks at a path with these children, and the children under which to look further.
 func (r Reader) summarize(ctx context.Context, path string, children []string) (locks []inspect.Summary, others []string, err error) {
 	queue, others := zkqueue.Parse(children)
 	if len(queue) > 0 {
@@ -121,7 +120,7 @@ func (r Reader) summarize(ctx context.Context, path string, children []string) (
 	return append(locks, inspect.Summary{Path: path, Queue: len(waiting), Permits: permits}), others, nil
 }
 
-// first reads the holder, nil if it has gone since.
+// first reads the holder; nil if it was deleted meanwhile.
 func (r Reader) first(ctx context.Context, path string, queue []zkqueue.Contender) (*inspect.Contender, error) {
 	read, err := r.contenderAt(ctx, path, queue[0])
 	if errors.Is(err, zk.ErrNoNode) {

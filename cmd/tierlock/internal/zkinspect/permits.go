@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// examineSemaphore looks at permits, and at what does not share a path with them.
+// examineSemaphore examines permits, and contenders that cannot share a path with them.
 func (r examination) examineSemaphore(content string) {
 	s := r.Semaphore
 	if s == nil {
@@ -56,7 +56,7 @@ func (r examination) examineShare(s *inspect.Share) {
 	}
 }
 
-// examineKazooSemaphore says what a number as the content of the path means.
+// examineKazooSemaphore explains a number in the content of the path.
 func (r examination) examineKazooSemaphore(content string) {
 	if _, err := strconv.Atoi(strings.TrimSpace(content)); err != nil {
 		return

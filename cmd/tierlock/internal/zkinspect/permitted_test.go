@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zknode"
 )
 
-// permissions are ACLs of a path, and what is missing for a lock there.
+// permissions are ACLs of a path, and the permission that a lock there lacks.
 var permissions = map[string]struct {
 	perms   int32
 	missing string
@@ -64,7 +64,7 @@ func TestPermittedOnARealServer(t *testing.T) {
 	checkPermitted(t, zkconn.Start(t, []string{addr}, 10*time.Second, nil), client)
 }
 
-// Paths are those of locks, whatever the path in the connect string.
+// Paths are relative to the path in the connect string.
 func TestWhatIsReadIsBelowTheConnectString(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		s.put(t, "/app/locks/x/_c_"+hex+"-lock-0000000001", "", 0, zk.PermAll)

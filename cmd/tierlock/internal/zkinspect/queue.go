@@ -1,5 +1,5 @@
-// Package zkinspect looks at locks in ZooKeeper: tierlock's and those of other libraries on the same
-// paths. It only reads; a look at a queue is not one of a single instant.
+// Package zkinspect reads locks in ZooKeeper: tierlock's and those of other libraries on the same paths. It only reads; a read of a queue
+// is not a snapshot of one instant.
 package zkinspect
 
 import (
@@ -18,11 +18,11 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// A Reader looks at locks by way of a client. Its glance costs the ensemble one read for each lock, three
-// more for a semaphore, and one for each node that is new in a queue or among the permits.
+// A Reader reads locks through a client. Its glance costs the ensemble one read for each lock, three more for a semaphore, and one for
+// each node that is new in a queue or among the permits.
 type Reader struct{ Client *zknode.Client }
 
-// ask asks until there is an answer that stays; see [zknode.Ask].
+// ask repeats a question until it gets a final answer; see [zknode.Ask].
 func ask[T any](ctx context.Context, client *zknode.Client, what, path string, question func(zkqueue.Path) (T, error)) (T, error) {
 	answer, err := zknode.Ask(ctx, client, what, path, question)
 	if errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrInvalidPath) {
@@ -40,7 +40,7 @@ func (r Reader) Glance(ctx context.Context, path string, before *inspect.Queue) 
 	return q, err
 }
 
-// glanceAtAll reads a queue and a semaphore, but of other children the names only.
+// glanceAtAll reads a queue and a semaphore, but only the names of other children.
 func (r Reader) glanceAtAll(ctx context.Context, path string, before *inspect.Queue) (*inspect.Queue, []string, error) {
 	q, others, err := r.glance(ctx, path, before)
 	if err != nil {
@@ -58,7 +58,7 @@ func (r Reader) glanceAtAll(ctx context.Context, path string, before *inspect.Qu
 	return q, others, nil
 }
 
-// A memory is what a glance wants to know of the last one.
+// A memory is what a glance reuses from the last one.
 type memory struct {
 	queue  []zkqueue.Contender
 	turn   *inspect.Queue      // the glance at the queue for permits
@@ -72,8 +72,8 @@ func memoryOf(q *inspect.Queue) (m memory) {
 	return m
 }
 
-// Look reads a lock path and all that is below it. A path that does not exist is an empty queue. The sync is for a server that lags behind
-// the one that was asked before.
+// Look reads a lock path and all that is below it. A path that does not exist is an empty queue. It sends a sync first, because the
+// server may lag behind the one that was read before.
 func (r Reader) Look(ctx context.Context, path string) (*inspect.Queue, error) {
 	_, err := ask(ctx, r.Client, "sync", path, func(p zkqueue.Path) (string, error) { return p.Conn.Sync(p.Name) })
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -99,9 +99,8 @@ func (r Reader) Look(ctx context.Context, path string) (*inspect.Queue, error) {
 	return q, nil
 }
 
-// glance reads a queue, but of other children the names only. Names of nodes do not recur while the
-// path lives, and nodes do not change unless somebody asks for the lock, so those that were known
-// before are not read again if nothing says so.
+// glance reads a queue, but only the names of other children. Names do not recur while the path exists, and a node changes only when
+// another process asks for the lock. Known nodes are therefore not read again without a sign of a change.
 func (r Reader) glance(ctx context.Context, path string, before *inspect.Queue) (q *inspect.Queue, others []string, err error) {
 	q = &inspect.Queue{Path: path, At: time.Now(), Contenders: []inspect.Contender{}, Others: []inspect.Other{}}
 	names, stat, err := r.childrenOf(ctx, path)
@@ -128,8 +127,7 @@ func (r Reader) glance(ctx context.Context, path string, before *inspect.Queue) 
 	return q, slices.Sorted(slices.Values(others)), nil
 }
 
-// fill reads the nodes of a queue, those that are known only if they are stale. Those that have gone
-// since lose their names.
+// fill reads the nodes of a queue, known ones only if they are stale. Nodes that were deleted meanwhile lose their names.
 func (r Reader) fill(ctx context.Context, path string, queue []zkqueue.Contender, known map[string]zkqueue.Contender, stale bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -155,7 +153,7 @@ func (r Reader) fill(ctx context.Context, path string, queue []zkqueue.Contender
 	return group.Wait()
 }
 
-// readOther returns nothing of a child that has gone since.
+// readOther returns nothing for a child that was deleted meanwhile.
 func (r Reader) readOther(ctx context.Context, path, name string) (inspect.Other, error) {
 	n, err := r.nodeAt(ctx, join(path, name))
 	switch {
@@ -172,13 +170,13 @@ func (r Reader) readOther(ctx context.Context, path, name string) (inspect.Other
 	}, nil
 }
 
-// nextSequence is the number that the next sequential node below a path gets. A server counts
-// creations, and tells twice that count less the children there are, in 32 bits.
+// nextSequence returns the number that the next sequential node below a path gets. It is computed from the cversion, which is twice the
+// number of creations less the number of children, in 32 bits.
 func nextSequence(path zk.Stat) int64 {
 	return int64(uint32(path.Cversion)+uint32(path.NumChildren)) / 2
 }
 
-// A node is what a read of one tells.
+// A node is the result of reading one.
 type node struct {
 	data     []byte
 	children []string
@@ -208,7 +206,8 @@ func (r Reader) childrenOf(ctx context.Context, path string) ([]string, zk.Stat,
 	return n.children, n.stat, err
 }
 
-// contenderAt reads the node of a contender below a path. One that has gone is [zk.ErrNoNode]; one that may not be read is no error.
+// contenderAt reads the node of a contender below a path. For a deleted node the error is [zk.ErrNoNode]; a node that may not be read is
+// no error.
 func (r Reader) contenderAt(ctx context.Context, path string, c zkqueue.Contender) (zkqueue.Contender, error) {
 	return ask(ctx, r.Client, "node "+c.Node+" of", path, func(p zkqueue.Path) (zkqueue.Contender, error) {
 		read := c

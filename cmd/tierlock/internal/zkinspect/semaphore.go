@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// The children of a semaphore's path: the lock under which permits are taken, and the permits.
+// These are the children of a semaphore's path: the lock under which permits are taken, and the directory of the permits.
 const (
 	turnChild   = "locks"
 	leasesChild = "leases"
@@ -24,11 +24,11 @@ const (
 
 func ofSemaphore(child string) bool { return child == turnChild || child == leasesChild }
 
-// leaseNode is how the name of a permit's node ends. Other children take up permits all the same.
+// leaseNode matches the end of the name of a permit's node. Other children use permits all the same.
 var leaseNode = regexp.MustCompile(`lease-\d{10}$`)
 
-// count counts the permits at a path with these children, and lists their nodes; nil if there is no semaphore
-// as far as can be seen. Any path can have a child called leases.
+// count counts the permits at a path with these children, and lists their nodes; nil if there is no visible semaphore. Any path can have
+// a child called leases.
 func (r Reader) count(ctx context.Context, path string, children []string) (*inspect.Permits, []string, error) {
 	if !slices.ContainsFunc(children, ofSemaphore) {
 		return nil, nil, nil
@@ -49,7 +49,7 @@ func (r Reader) count(ctx context.Context, path string, children []string) (*ins
 	return &inspect.Permits{All: max(all, 0), InUse: len(nodes)}, nodes, nil
 }
 
-// contentOf returns the content of a path and its stat, "" if it may not be read or is not there.
+// contentOf returns the content of a path and its stat, "" if the path may not be read or does not exist.
 func (r Reader) contentOf(ctx context.Context, path string) (string, zk.Stat, error) {
 	n, err := r.nodeAt(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
@@ -58,7 +58,7 @@ func (r Reader) contentOf(ctx context.Context, path string) (string, zk.Stat, er
 	return string(n.data), n.stat, err
 }
 
-// glanceAtSemaphore reads who has permits and the queue for them, of which before is the last glance; nil if there is no semaphore.
+// glanceAtSemaphore reads the holders of permits and their queue; before is the last glance. It returns nil if there is no semaphore.
 func (r Reader) glanceAtSemaphore(ctx context.Context, path string, children []string, before memory) (*inspect.Semaphore, memory, error) {
 	permits, nodes, err := r.count(ctx, path, children)
 	if permits == nil || err != nil {
@@ -86,7 +86,7 @@ func (r Reader) glanceAtSemaphore(ctx context.Context, path string, children []s
 	return s, memory{turn: turn, leases: leases}, nil
 }
 
-// readLeases reads the nodes of permits that are still there and were not known before, in the order in which they were taken.
+// readLeases reads the nodes of permits that still exist and were not known before, in the order in which they were taken.
 func (r Reader) readLeases(ctx context.Context, path string, nodes []string, before []zkqueue.Contender) ([]zkqueue.Contender, error) {
 	known := make(map[string]zkqueue.Contender)
 	for _, c := range before {

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// locks returns those of one more process.
+// locks returns the locks of another process.
 func (s site) locks(t *testing.T, opts ...zknode.Option) *tier.Registry {
 	t.Helper()
 	locks := tier.New(zknode.Tier(dial(t, s.Server, opts...)))
@@ -23,13 +23,13 @@ func (s site) locks(t *testing.T, opts ...zknode.Option) *tier.Registry {
 	return locks
 }
 
-// acquire takes a lock that is free for mu.
+// acquire acquires a free lock.
 func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	t.Helper()
 	return need.Get(mu.Acquire(t.Context()))(t)
 }
 
-// However many goroutines read, their process is one of those that hold the lock.
+// However many goroutines of a process read, the process counts as one of the holders.
 func TestReadersAtTheHeadAllHold(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		for i := range 3 {
@@ -87,7 +87,7 @@ func TestFollowTellsOfEachReader(t *testing.T) {
 	})
 }
 
-// A request for the lock changes a node that was read before, and what it said of itself is gone.
+// A Curator request replaces the content of a node that was read before, and with it the description of its process.
 func TestAskedIsSeenAndTheHolderStillKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		mu := s.locks(t, zknode.WithLabel("billing")).Mutex(path)
@@ -137,7 +137,7 @@ func TestSemaphoresAreRecognized(t *testing.T) {
 	})
 }
 
-// Curator's never says how many permits there are, and any path may have children of these names.
+// Curator's semaphore does not store its number of permits, and any path may have children with these names.
 func TestOtherSemaphoresAndNone(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		s.put(t, path+"/locks/tenant/a", "", 0, zk.PermAll)

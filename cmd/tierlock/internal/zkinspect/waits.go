@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// A sort of contender is its kind, and whether it has a second node that kazoo sees.
+// A sort of contender is its kind, and whether it has a second node for kazoo.
 type sort struct {
 	kind zkqueue.Kind
 	pair bool
@@ -30,7 +30,7 @@ func ours(kind zkqueue.Kind) bool {
 	return kind == kindTierlock || kind == kindTierlockWrite || kind == kindTierlockRead
 }
 
-// mutex reports whether the names of a sort are those that Curator's mutex looks for.
+// mutex reports whether Curator's mutex recognizes the names of a sort.
 func (s sort) mutex() bool {
 	switch s.kind {
 	case kindTierlock, kindZKLock, kindCurator, zkqueue.KindMutex:
@@ -39,18 +39,17 @@ func (s sort) mutex() bool {
 	return false
 }
 
-// kazoo reports whether kazoo's locks look for the names of a sort, however they are set up.
+// kazoo reports whether all of kazoo's locks recognize the names of a sort, whatever their settings.
 func (s sort) kazoo() bool {
 	return s.pair && s.kind != kindTierlockRead || s.kind == zkqueue.KindKazoo
 }
 
-// kazooRead reports whether kazoo's WriteLock alone does.
+// kazooRead reports whether only kazoo's WriteLock recognizes them.
 func (s sort) kazooRead() bool {
 	return s.pair && s.kind == kindTierlockRead || s.kind == zkqueue.KindKazooRead
 }
 
-// curatorWrite and curatorRead report whether the names of a sort are those of the sides of
-// Curator's read/write lock.
+// curatorWrite and curatorRead report whether the names of a sort are those of a side of Curator's read/write lock.
 func (s sort) curatorWrite() bool {
 	return s.kind == zkqueue.KindWrite || s.kind == kindTierlockWrite
 }
@@ -59,10 +58,10 @@ func (s sort) curatorRead() bool {
 	return s.kind == zkqueue.KindRead || s.kind == kindTierlockRead
 }
 
-// reads reports whether a sort shares the lock with others that read.
+// reads reports whether a sort shares the lock with readers.
 func (s sort) reads() bool { return s.curatorRead() || s.kazooRead() }
 
-// A verdict is whether one contender waits for another that is ahead of it.
+// A verdict says whether a contender waits for another one ahead of it.
 type verdict int
 
 const (
@@ -71,8 +70,8 @@ const (
 	yes
 )
 
-// waitsFor is the table of docs/interop.md, as far as names tell. They do not tell kazoo's Lock
-// from its WriteLock, nor whether it has extra_lock_patterns.
+// waitsFor is the table of docs/interop.md, as far as names decide. Names do not distinguish kazoo's Lock from its WriteLock, and do not
+// show whether it has extra_lock_patterns.
 func (s sort) waitsFor(other sort) verdict {
 	switch s.kind {
 	case kindTierlock, kindTierlockWrite, kindZKLock:
@@ -108,7 +107,7 @@ func sure(waits bool) verdict {
 	return no
 }
 
-// shared reports whether two sorts are meant to hold at the same time, as readers are.
+// shared reports whether two sorts may hold the lock at the same time, as readers do.
 func shared(a, b sort) bool {
 	either := a.kind == kindTierlockRead || b.kind == kindTierlockRead
 	return a.reads() && b.reads() && (either || a.kind == b.kind)

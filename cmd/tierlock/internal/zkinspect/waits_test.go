@@ -9,8 +9,8 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// rows of docs/interop.md by the sort of contender that they are about. Where a name stands for several
-// rows, it tells only what they have in common.
+// documented maps rows of docs/interop.md to the sorts of contenders. If a name stands for several rows, the sort has only what they have
+// in common.
 var documented = map[string]sort{
 	"tierlock":                 {kindTierlock, false},
 	"tierlock WithKazoo":       {kindTierlock, true},
@@ -30,7 +30,7 @@ var documented = map[string]sort{
 	"kazoo ReadLock +":         {zkqueue.KindKazooRead, false},
 }
 
-// The table is checked against the real libraries; what is told of a queue follows from it.
+// Other tests check the table against the real libraries; the output about a queue follows from the table.
 func TestWhoWaitsForWhomIsWhatTheTableSays(t *testing.T) {
 	type pair struct{ waiter, other sort }
 	said := make(map[pair]map[bool]bool)

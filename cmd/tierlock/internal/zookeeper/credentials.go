@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zknode"
 )
 
-// auth takes the user of the URL for one of the scheme digest.
+// auth returns the user of the URL as credentials of the scheme digest.
 func auth(a *command.Address) ([]zknode.Option, error) {
 	text, source, err := a.Credentials()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// dev serves a ZooKeeper in memory to programs of this machine.
+// dev serves a ZooKeeper in memory for programs on this machine.
 func dev() command.Task {
 	port := 2181
 	return command.Task{

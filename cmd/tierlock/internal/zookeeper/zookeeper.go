@@ -1,4 +1,4 @@
-// Package zookeeper has the command connect to ZooKeeper, and serve one in memory.
+// Package zookeeper connects the command to ZooKeeper, and serves one in memory.
 package zookeeper
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// Store is what the command has to know of ZooKeeper.
+// Store describes ZooKeeper to the command.
 func Store() *command.Store {
 	return &command.Store{
 		Name: "ZooKeeper", Schemes: []string{"zk"}, Example: "zk://zk1:2181,zk2:2181/app", About: about,
@@ -47,7 +47,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 	return &command.Locks{Registry: locks, Margin: client.LeaseMargin, Desk: zkinspect.Reader{Client: client}}, nil
 }
 
-// inFlags is an error that names options of zklock, with the flags for them instead.
+// inFlags is an error whose text names flags in place of options of zklock.
 type inFlags struct{ error }
 
 func (e inFlags) Error() string {
@@ -68,7 +68,7 @@ func unreachable(err error) bool {
 	return errors.As(err, &unknown) || errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, zk.ErrNoServer)
 }
 
-// options are those that the address asks for.
+// options returns the options for an address.
 func options(a *command.Address) ([]zknode.Option, error) {
 	opts, err := auth(a)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// A Stage is where commands under the lock tell the test that they are there. What the kernel lets
-// one process have, until it dies, tells whether two are there at once.
+// A Stage is the place where commands under the lock report that they run. To detect two commands at a time, each takes a resource of the
+// kernel that only one process can have, until it dies.
 type Stage struct {
 	t        *testing.T
 	listener net.Listener
@@ -25,7 +25,7 @@ type Stage struct {
 	entries  chan *Section
 }
 
-// A Section is a command that runs. Its end is when the kernel closed its connection.
+// A Section is a command that runs. It ends when the kernel closes its connection.
 type Section struct {
 	t     *testing.T
 	conn  net.Conn
@@ -37,7 +37,7 @@ type Section struct {
 	end   time.Time
 }
 
-// NewStage returns one that is there for the test.
+// NewStage returns a stage that exists until the end of the test.
 func NewStage(t *testing.T) *Stage {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,13 +75,13 @@ func (s *Stage) enter(conn net.Conn) {
 	close(e.ended)
 }
 
-// Command is what to run to get on the stage. Modes: stubborn ignores TERM, on Windows Ctrl-C and Ctrl-Break; family has a
-// grandchild on the stage, too, and daemon one in a session of its own, which outlives it.
+// Command returns the command line of a program that reports to the stage. Modes: stubborn ignores TERM, or on Windows Ctrl-C and
+// Ctrl-Break; family also starts a grandchild that reports; daemon starts one in a session of its own, which outlives the command.
 func (s *Stage) Command(modes ...string) []string {
 	return append([]string{os.Args[0], "section", s.listener.Addr().String(), s.room}, modes...)
 }
 
-// Next returns the next one to get there.
+// Next waits for the next command to report.
 func (s *Stage) Next() *Section {
 	s.t.Helper()
 	select {
@@ -93,7 +93,7 @@ func (s *Stage) Next() *Section {
 	}
 }
 
-// First is Next, and must have been alone.
+// First is Next, and checks that the command is alone.
 func (s *Stage) First() *Section {
 	s.t.Helper()
 	e := s.Next()
@@ -103,7 +103,7 @@ func (s *Stage) First() *Section {
 	return e
 }
 
-// Followed is First, after all of victims have ended.
+// Followed is First, and checks that all victims have ended before.
 func (s *Stage) Followed(victims ...*Section) (next *Section) {
 	s.t.Helper()
 	next = s.First()
@@ -129,7 +129,7 @@ func (s *Stage) Nobody() {
 // Leave makes the command exit.
 func (e *Section) Leave(status int) { fmt.Fprintln(e.conn, "exit", status) }
 
-// Dies waits for its end and returns when that was.
+// Dies waits for the command's end and returns the time of that.
 func (e *Section) Dies() time.Time {
 	e.t.Helper()
 	select {
@@ -140,7 +140,7 @@ func (e *Section) Dies() time.Time {
 	return e.end
 }
 
-// Lives checks that it has not ended.
+// Lives checks that the command has not ended.
 func (e *Section) Lives() {
 	e.t.Helper()
 	select {
@@ -150,7 +150,7 @@ func (e *Section) Lives() {
 	}
 }
 
-// Hears waits for a signal to be caught.
+// Hears waits until the command has caught a signal.
 func (e *Section) Hears(want syscall.Signal) {
 	e.t.Helper()
 	select {

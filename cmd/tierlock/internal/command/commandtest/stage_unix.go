@@ -23,7 +23,7 @@ func (e *Section) Signal(sig syscall.Signal) {
 	}
 }
 
-// catch returns the signals that a command tells of.
+// catch returns the signals that a command reports.
 func catch(stubborn bool) <-chan os.Signal {
 	caught := make(chan os.Signal, 16)
 	if stubborn {
@@ -36,7 +36,7 @@ func catch(stubborn bool) <-chan os.Signal {
 // newRoom is a file.
 func newRoom(t *testing.T, _ net.Addr) string { return filepath.Join(t.TempDir(), "occupied") }
 
-// occupy takes a room for as long as this process lives, and reports whether nobody had it.
+// occupy takes the room's kernel lock until this process ends, and reports whether no other process had it.
 func occupy(room string) bool {
 	fd, err := syscall.Open(room, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -45,7 +45,7 @@ func occupy(room string) bool {
 	return !errors.Is(syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
-// apart has a process start in a session of its own.
+// apart makes a process start in a session of its own.
 func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // ChildOf returns the last child of a process, 0 if it has none.

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// catch returns the signals that a command tells of: interrupt is Ctrl-C and Ctrl-Break.
+// catch returns the signals that a command reports: interrupt is Ctrl-C and Ctrl-Break.
 func catch(stubborn bool) <-chan os.Signal {
 	caught := make(chan os.Signal, 16)
 	if stubborn {
@@ -22,7 +22,7 @@ func catch(stubborn bool) <-chan os.Signal {
 // newRoom is the name of a mutex.
 func newRoom(_ *testing.T, addr net.Addr) string { return "tierlock-" + addr.String() }
 
-// occupy takes a room for as long as this process lives, and reports whether nobody had it.
+// occupy takes the room's kernel lock until this process ends, and reports whether no other process had it.
 func occupy(room string) bool {
 	name, err := syscall.UTF16PtrFromString(room)
 	if err != nil {
@@ -35,13 +35,14 @@ func occupy(room string) bool {
 	return !errors.Is(err, syscall.ERROR_ALREADY_EXISTS)
 }
 
-// apart has a process start without the console, in a process group of its own.
+// apart makes a process start without the console, in a process group of its own.
 func apart() *syscall.SysProcAttr {
 	const detached = 0x8
 	return &syscall.SysProcAttr{CreationFlags: detached | syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// ChildOf returns a child of a process, 0 if it has none. One that is older is of another process, which had the number before.
+// ChildOf returns a child of a process, 0 if it has none. A child that is older than its parent belongs to an earlier process with the
+// same number.
 func ChildOf(parent int) int {
 	snapshot, err := syscall.CreateToolhelp32Snapshot(syscall.TH32CS_SNAPPROCESS, 0)
 	if err != nil {
@@ -57,7 +58,7 @@ func ChildOf(parent int) int {
 	return 0
 }
 
-// begun returns when a process did, 0 if it is not there.
+// begun returns when a process was started, 0 if it does not exist.
 func begun(pid uint32) int64 {
 	const queryLimitedInformation = 0x1000
 	process, err := syscall.OpenProcess(queryLimitedInformation, false, pid)

@@ -22,25 +22,24 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Site is a server of the store, and how to get there.
+// A Site is a server of the store, and the way to connect to it.
 type Site struct {
 	Env     []string // has the command find it
 	Nowhere []string // has the command find no server
 
-	// Locks returns those of another process, under a label. The suite closes them.
+	// Locks returns the locks of another process with a label. The suite closes them.
 	Locks   func(t *testing.T, label string) (*tier.Registry, error)
 	BadPath string // is no path of a lock; "" is one with an empty component
 
-	// Ailing says that doctor finds something wrong with the server itself.
+	// Ailing says that doctor reports a problem of the server itself.
 	Ailing bool
 	Server *child.Server
-	// Forget has the server grant nothing for a lease from now on, as one that may have forgotten grants; nil if the
-	// store has none of these.
+	// Forget makes the server grant nothing for a lease from now on, like one that may have forgotten grants. It is nil if the store has no
+	// grace period.
 	Forget func() error
 }
 
-// Run runs the suite on servers of a store. Each test may use a server that it shares with others, but
-// for those that pause it, which ask for one of their own.
+// Run runs the suite on servers of a store. Tests may share a server, apart from those that pause it, which ask for one of their own.
 func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 	for _, c := range []struct {
 		name    string
@@ -74,8 +73,8 @@ func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 	}
 }
 
-// RunAlike runs what is the same on every store, because it is about the processes of run and their command. The command of
-// one store has to pass it.
+// RunAlike runs tests that are the same on every store, because they are about the processes of run and their command. It is enough that
+// the command of one store passes them.
 func RunAlike(t *testing.T, site func(t *testing.T, own bool) Site) {
 	for name, test := range map[string]func(*testing.T, Site){
 		"status and environment":  statusAndEnvironment,
@@ -100,7 +99,7 @@ func (s Site) want(t *testing.T, args string, status int, patterns ...string) st
 	return Want(t, s.Env, args, status, patterns...)
 }
 
-// examine checks what doctor says of a lock that is in order.
+// examine checks the output of doctor for a lock without problems.
 func (s Site) examine(t *testing.T, path string, patterns ...string) {
 	t.Helper()
 	status := 0
@@ -110,7 +109,7 @@ func (s Site) examine(t *testing.T, path string, patterns ...string) {
 	s.want(t, "doctor "+path, status, patterns...)
 }
 
-// locks are those of another process until the end of the test.
+// locks returns the locks of another process, until the end of the test.
 func (s Site) locks(t *testing.T, label string) *tier.Registry {
 	t.Helper()
 	locks, err := s.Locks(t, label)
@@ -121,7 +120,7 @@ func (s Site) locks(t *testing.T, label string) *tier.Registry {
 	return locks
 }
 
-// acquire has another process hold a lock.
+// acquire makes another process hold a lock.
 func (s Site) acquire(t *testing.T, path, label string) *tier.Hold {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
@@ -133,7 +132,7 @@ func (s Site) acquire(t *testing.T, path, label string) *tier.Hold {
 	return hold
 }
 
-// A seen contender is one as who prints it for programs.
+// A seen contender is one in the JSON output of who.
 type seen struct {
 	Node  string
 	Kind  string
@@ -155,7 +154,7 @@ func (s Site) who(t *testing.T, path string) []seen {
 	return queue.Contenders
 }
 
-// Of runs on one path one at a time runs its command, whichever process has it.
+// Of several runs on one path, one at a time runs its command.
 func oneAtATime(t *testing.T, s Site) {
 	stage := NewStage(t)
 	var tools []*Tool
@@ -173,7 +172,7 @@ func oneAtATime(t *testing.T, s Site) {
 	}
 }
 
-// The command's status is run's, in the way of a shell; it gets the path, a token that grows, and standard input.
+// The exit status of run is that of the command, as in a shell. The command gets the path, a token that grows, and standard input.
 func statusAndEnvironment(t *testing.T, s Site) {
 	for script, status := range map[string]int{"exit 0": 0, "exit 75": 75, "kill -TERM $$": 143, "kill -KILL $$": 137} {
 		s.start(t, Under("", "/status", "sh", "-c", script)...).Exits(status)
@@ -198,7 +197,7 @@ func statusAndEnvironment(t *testing.T, s Site) {
 	}
 }
 
-// What is taken is not waited for with -n, and for as long as -w says, and who has it is named.
+// With -n a taken lock is not waited for, with -w only for that time, and the message names the holder.
 func notAcquired(t *testing.T, s Site) {
 	stage := NewStage(t)
 	holder := s.start(t, Under("", "/taken", stage.Command()...)...)
@@ -218,8 +217,7 @@ func notAcquired(t *testing.T, s Site) {
 	s.start(t, Under("-n", "/taken", "true")...).Exits(0)
 }
 
-// Who reads runs beside others that do, and not beside one that does not, which waits for all of them and is in
-// the way of those that come later.
+// Readers run together. A writer waits for all of them, and readers that come later wait for the writer.
 func readersTogether(t *testing.T, s Site) {
 	stage := NewStage(t)
 	readers := []*Tool{s.start(t, Under("-s", "/data", stage.Command()...)...), s.start(t, Under("-s", "/data", stage.Command()...)...)}
@@ -253,7 +251,7 @@ func readersTogether(t *testing.T, s Site) {
 	s.start(t, Under("-s -n", "/data", "true")...).Exits(0)
 }
 
-// hasPermits reports whether the store has semaphores. A run for one is refused where it has none.
+// hasPermits reports whether the store has semaphores. On a store without semaphores, a run for permits is refused.
 func (s Site) hasPermits(t *testing.T) bool {
 	t.Helper()
 	_, err := s.locks(t, "").Semaphore("/permits/none", 1).Contenders(t.Context())
@@ -264,8 +262,7 @@ func (s Site) hasPermits(t *testing.T) bool {
 	return false
 }
 
-// Runs that want permits have them together, no more than there are, and whole requests in order; who has how many and
-// who waits is seen.
+// Runs for permits share them: no more than there are, whole requests, in order. The output shows how many each has, and which runs wait.
 func permitsAreShared(t *testing.T, s Site) {
 	if !s.hasPermits(t) {
 		return
@@ -311,7 +308,7 @@ func permitsAreShared(t *testing.T, s Site) {
 	whole.Exits(0)
 }
 
-// A signal while it waits ends it, and leaves nothing in the queue.
+// A signal ends a run that waits, and nothing of it is left in the queue.
 func signalEndsTheWait(t *testing.T, s Site) {
 	stage := NewStage(t)
 	hold := s.acquire(t, "/waits", "")
@@ -330,8 +327,8 @@ func signalEndsTheWait(t *testing.T, s Site) {
 	}
 }
 
-// After kill -9 of the runner the command gets TERM, then KILL, and then the lock is released: nobody
-// waits for the end of the session.
+// After a kill -9 of the runner, the command gets TERM, then KILL, and then the lock is released, without a wait for the end of the
+// session.
 func killedRunner(t *testing.T, s Site) {
 	stage := NewStage(t)
 	p := s.start(t, Under("-grace 200ms -session 30s", "/killed", stage.Command("stubborn", "daemon")...)...)
@@ -353,7 +350,7 @@ func killedRunner(t *testing.T, s Site) {
 	next.Leave(0)
 }
 
-// What ls, who and doctor say is who holds and who waits.
+// ls, who and doctor show the holder and the waiters.
 func queueIsSeen(t *testing.T, s Site) {
 	s.want(t, "ls /seen", 0, "no lock at /seen or below it")
 	s.want(t, "who /seen/report", 0, "free, with no waiters")
@@ -395,7 +392,7 @@ func queueIsSeen(t *testing.T, s Site) {
 	waiter.Exits(0)
 }
 
-// What watch says is each change, once.
+// watch reports each change, once.
 func changesAreSeen(t *testing.T, s Site) {
 	p := s.start(t, "watch", "/changes/report", "-every", "100ms")
 	p.Says("no lock at /changes/report or below it is held or has waiters yet\n")
@@ -417,7 +414,7 @@ func changesAreSeen(t *testing.T, s Site) {
 	}
 }
 
-// Whoever has a lock hears that somebody wants it, and need not give it up.
+// Each holder is notified that another process wants its lock, and need not release it.
 func holdersAreAsked(t *testing.T, s Site) {
 	s.want(t, "revoke /asked", 1, "/asked is free: there is no holder to ask")
 	hold := s.acquire(t, "/asked", "billing")
@@ -434,8 +431,8 @@ func holdersAreAsked(t *testing.T, s Site) {
 	}
 }
 
-// A run that was asked for its lock goes on, or with -revocable ends its command and lets go: at once when
-// the command ends itself, after -grace if it does not.
+// A run whose lock is wanted goes on. With -revocable it ends its command and releases the lock: at once when the command ends by itself,
+// and after -grace if it does not.
 func runsAreAsked(t *testing.T, s Site) {
 	stage := NewStage(t)
 	p := s.start(t, Under("", "/goes-on", stage.Command()...)...)
@@ -465,14 +462,14 @@ func runsAreAsked(t *testing.T, s Site) {
 	}
 }
 
-// A lock is taken away from the holder with the token, and from nobody else.
+// break takes a lock away only from the holder with the token.
 func locksAreBroken(t *testing.T, s Site) {
 	hold := s.acquire(t, "/broken", "billing")
 	stage := NewStage(t)
 	next := s.start(t, Under("", "/broken", stage.Command("stubborn")...)...)
 	childtest.Eventually(t, "a contender", func() bool { return len(s.who(t, "/broken")) == 2 })
 	s.want(t, "break /broken", 64, "wants -token N")
-	s.want(t, fmt.Sprintf("break /broken -token %d", hold.Token()), 64, "-yes") // there is nobody to ask at /dev/null
+	s.want(t, fmt.Sprintf("break /broken -token %d", hold.Token()), 64, "-yes") // /dev/null cannot answer a question
 	s.want(t, fmt.Sprintf("break /broken -yes -token %d", hold.Token()+1<<40), 1,
 		`nothing was deleted: \d+ is not the token of a holder; the lock is held by tierlock .* billing, token`)
 	s.want(t, fmt.Sprintf("break /broken -yes -token %d", s.who(t, "/broken")[1].Token), 1, "is not the token of a holder")
@@ -519,7 +516,7 @@ func valuesAreSeen(t *testing.T, s Site) {
 	hold.Release()
 }
 
-// Permits are taken away from the process that has taken them with the token, and go to those that wait.
+// break takes permits away from the process that has taken them with the token, and they go to waiters.
 func permitsAreBroken(t *testing.T, s Site) {
 	if !s.hasPermits(t) {
 		return
@@ -551,7 +548,7 @@ func permitsAreBroken(t *testing.T, s Site) {
 	s.want(t, fmt.Sprintf("break /broken/db -yes -token %d", token), 1, "is not the token of a holder")
 }
 
-// A wrong command line exits with 64, before anything begins.
+// A wrong command line exits with 64, before anything is started.
 func wrongCommandLines(t *testing.T, s Site) {
 	stage := NewStage(t)
 	bad := cmp.Or(s.BadPath, "/a//b")
@@ -581,7 +578,7 @@ func wrongCommandLines(t *testing.T, s Site) {
 	stage.Nobody()
 }
 
-// A subcommand whose output cannot be written says so, and exits with 70. One that goes on until it is interrupted ends.
+// A subcommand whose output cannot be written reports that, and exits with 70. A subcommand that runs until it is interrupted also ends.
 func outputCannotBeWritten(t *testing.T, s Site) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -599,7 +596,7 @@ func outputCannotBeWritten(t *testing.T, s Site) {
 	}
 }
 
-// Where there is no server they say so, and exit with 69.
+// Without a server, subcommands report that and exit with 69.
 func withoutAServer(t *testing.T, s Site) {
 	var tools []*Tool
 	for _, line := range []string{"run /x -- true", "ls", "who /x", "watch /x", "break /x -token 1 -yes", "revoke /x", "doctor /x"} {
@@ -616,8 +613,8 @@ func withoutAServer(t *testing.T, s Site) {
 	}
 }
 
-// While no server answers the command may run as long as the lease, of a lock, to read or not, as of permits; then it ends, although
-// it ignores TERM, and before the lock can be another's. Who watches is told.
+// While no server answers, the command may run as long as the lease, under a lock, a read lock, or permits. Then it is ended, even if it
+// ignores TERM, before another process can have the lock. watch reports the outage.
 func lossEndsTheCommand(t *testing.T, s Site) {
 	const session = 4 * time.Second
 	watch := s.start(t, "watch", "/lost", "-every", "100ms")
@@ -662,7 +659,7 @@ func lossEndsTheCommand(t *testing.T, s Site) {
 	watch.Prints(watch.Stdout, "answers again")
 }
 
-// A server that grants nothing as yet says so, and nobody is said to have the lock.
+// A server in a grace period reports that, and no holder is shown.
 func gracePeriodIsSeen(t *testing.T, s Site) {
 	const why = `no grants until \d\d:\d\d:\d\d: the server `
 	s.acquire(t, "/grace", "former").Release() // so that the lease is known

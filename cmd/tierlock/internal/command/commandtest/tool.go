@@ -1,7 +1,7 @@
 //go:build linux || darwin || freebsd || windows
 
-// Package commandtest runs the command as its users do, whatever the store: the real program, real
-// servers, real signals. [Run] is what the command has to pass on each store.
+// Package commandtest runs the command as users do, on any store: the real program, real servers, real signals. [Run] is the suite that
+// the command has to pass on each store.
 package commandtest
 
 import (
@@ -23,16 +23,16 @@ import (
 	"github.com/tierlock/tierlock/internal/test/logtest"
 )
 
-// Patience is for what has to happen, on a machine that has other things to do.
+// Patience is how long to wait for something that has to happen, even on a busy machine.
 const Patience = 60 * time.Second
 
 // Program is the command, built by [Main].
 var Program string
 
-// shared is a server for all tests, which each use paths of their own. It starts when one of them wants it.
+// shared is a server for all tests, which each use paths of their own. The first test that needs it starts it.
 var shared = func() (*child.Server, error) { return nil, nil }
 
-// Server returns the one that all tests share.
+// Server returns the shared server.
 func Server(t *testing.T) *child.Server {
 	t.Helper()
 	server, err := shared()
@@ -40,7 +40,7 @@ func Server(t *testing.T) *child.Server {
 	return server
 }
 
-// Main is what TestMain does: it builds the command and runs the tests, on a server that start starts.
+// Main is for TestMain: it builds the command and runs the tests, on a server that start starts.
 func Main(m *testing.M, start func() (*child.Server, error)) {
 	if len(os.Args) > 1 && os.Args[1] == "section" {
 		beSection(os.Args[2:])
@@ -76,7 +76,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// A Tool is a command that runs.
+// A Tool is a running command.
 type Tool struct {
 	Stdout, Stderr *logtest.Log
 
@@ -85,13 +85,13 @@ type Tool struct {
 	ended chan struct{}
 }
 
-// Start starts the command with more in its environment. It is killed at the end of the test.
+// Start starts the command with additional environment. It is killed at the end of the test.
 func Start(t *testing.T, env []string, args ...string) *Tool {
 	t.Helper()
 	return StartWith(t, env, func(*exec.Cmd) {}, args...)
 }
 
-// StartWith is Start with something done first.
+// StartWith is Start, and first calls prepare.
 func StartWith(t *testing.T, env []string, prepare func(*exec.Cmd), args ...string) *Tool {
 	t.Helper()
 	p := &Tool{t: t, cmd: exec.Command(Program, args...), Stdout: new(logtest.Log), Stderr: new(logtest.Log), ended: make(chan struct{})}
@@ -116,7 +116,7 @@ func StartWith(t *testing.T, env []string, prepare func(*exec.Cmd), args ...stri
 	return p
 }
 
-// Signal sends one to the process that was started.
+// Signal sends a signal to the process that was started.
 func (p *Tool) Signal(sig syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(sig); err != nil {
@@ -160,7 +160,7 @@ func (p *Tool) Prints(o *logtest.Log, pattern string) (found []string) {
 	return found
 }
 
-// Keeper returns the process that has the lock.
+// Keeper returns the pid of the process that has the lock.
 func (p *Tool) Keeper() (pid int) {
 	p.t.Helper()
 	childtest.Eventually(p.t, "a keeper", func() bool {
@@ -170,8 +170,7 @@ func (p *Tool) Keeper() (pid int) {
 	return pid
 }
 
-// Want runs the command, checks its status and what it prints, on both outputs, and returns the
-// standard one.
+// Want runs the command, checks its status and the text on both outputs, and returns standard output.
 func Want(t *testing.T, env []string, args string, status int, patterns ...string) string {
 	t.Helper()
 	p := Start(t, env, strings.Fields(args)...)

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// What the page gets is bounded, however many locks there are and however fast they change hands.
+// The data for the page is bounded, however many locks there are and however often they change hands.
 const (
 	window     = 5 * time.Minute // of history
 	maxLocks   = 200
@@ -21,7 +21,7 @@ const (
 	maxSpans   = 300
 )
 
-// An album is what was seen of each lock, for a while.
+// An album is the recent history of all locks.
 type album struct {
 	store string
 	path  string
@@ -29,7 +29,7 @@ type album struct {
 	locks map[string]*history
 }
 
-// A history is who held a lock when, as far as was seen.
+// A history records the holders of a lock, as far as they were seen.
 type history struct {
 	spans  []span // the last one may go on
 	unseen int64
@@ -38,7 +38,7 @@ type history struct {
 	queued map[string]bool // who did not have it then, by node
 }
 
-// A span is a time during which each look found that the same node had the lock, or the same process some permits.
+// A span is a time in which each poll found the same holder of the lock, or the same process with permits.
 type span struct {
 	Who  string `json:"who"`
 	From int64  `json:"from"` // in ms, as State.At
@@ -88,7 +88,7 @@ type someone struct {
 	Count   int    `json:"count"`   // of them
 }
 
-// add puts a sight into the album and returns the state of the page.
+// add adds a poll to the album and returns the new state of the page.
 func (a *album) add(sight inspect.Sight) []byte {
 	queues := make(map[string]*inspect.Queue)
 	for _, q := range sight.Queues {
@@ -115,8 +115,7 @@ func (a *album) add(sight inspect.Sight) []byte {
 	return text
 }
 
-// remember adds what was seen to the histories. That of a lock which is free, or gone, stays for as
-// long as there is room and something to show.
+// remember adds a poll to the histories. The history of a lock that is free, or gone, stays as long as there is room.
 func (a *album) remember(queues map[string]*inspect.Queue, sight inspect.Sight) {
 	if a.locks == nil {
 		a.locks = make(map[string]*history)
@@ -140,8 +139,8 @@ func (a *album) remember(queues map[string]*inspect.Queue, sight inspect.Sight) 
 	}
 }
 
-// see prolongs the spans of those who still have the lock, and begins those of others, if q is there. Who did not have the lock at the last
-// look has it from now on, and who was not there then has had it since it came, as far as that is known.
+// see extends the spans of present holders, and begins those of new ones, if q exists. A holder that waited at the last poll has the lock
+// from now on. One that was not there then has it since it was created, as far as that is known.
 func (h *history) see(q *inspect.Queue, now time.Time) {
 	at, holders := now.UnixMilli(), holdersOf(q)
 	holders = holders[:min(len(holders), maxHolders)]
@@ -176,7 +175,7 @@ func (h *history) see(q *inspect.Queue, now time.Time) {
 	})
 }
 
-// holdersOf returns who has the lock, and then who has permits: a process is one, whatever the nodes of its permits.
+// holdersOf returns the holders of the lock, and then the processes that have permits, each process once.
 func holdersOf(q *inspect.Queue) []*inspect.Contender {
 	holders := q.Holders()
 	if q != nil && q.Semaphore != nil {
@@ -191,7 +190,7 @@ func holdersOf(q *inspect.Queue) []*inspect.Contender {
 
 func permitsOf(c *inspect.Contender) string { return "permits of " + rawName(c) }
 
-// waitersOf returns who waits, by the node that it has when it has the lock, or permits.
+// waitersOf returns the waiters, by the node that they will have as holders of the lock, or of permits.
 func waitersOf(q *inspect.Queue) map[string]bool {
 	waiters := make(map[string]bool)
 	if q == nil {
@@ -210,7 +209,7 @@ func waitersOf(q *inspect.Queue) map[string]bool {
 	return waiters
 }
 
-// held says for how long a node has had the lock by now, and whether that may be too much.
+// held returns for how long a node has had the lock, and whether that may be too much.
 func (h *history) held(node string, now int64) (ms int64, atMost bool) {
 	for _, s := range h.spans {
 		if s.open && s.node == node {
@@ -266,7 +265,7 @@ func ageOf(c *inspect.Contender) int64 {
 	return c.AgeMS
 }
 
-// name is what a process is called, the same in all its nodes.
+// name returns the name of a process, which is the same for all its nodes.
 func name(c *inspect.Contender) string { return second.Clean(rawName(c)) }
 
 func rawName(c *inspect.Contender) string {

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// sight is a lock that has changed hands some times, at a moment, with a queue of some length.
+// sight returns a lock at some moment, which has changed hands a number of times, with a queue of some length.
 func sight(at time.Time, turn, length int) inspect.Sight {
 	q := &inspect.Queue{Path: "/jobs/" + strings.Repeat("a-rather-long-name-", 6), Exists: true, At: at}
 	for i := range length {
@@ -58,14 +58,14 @@ func get(s *Site, host, path, method string) *httptest.ResponseRecorder {
 	return w
 }
 
-// shown is what the page is told.
+// shown returns the state that the page gets.
 func shown(t *testing.T, text []byte) (got state) {
 	t.Helper()
 	need.OK(t, json.Unmarshal(text, &got))
 	return got
 }
 
-// A page elsewhere may have its own name resolved to this address, and then read what is here.
+// A page of another site may have its name resolved to this address, and could then read this one.
 func TestOtherNamesAreRefused(t *testing.T) {
 	s := filled(t)
 	for host, want := range map[string]int{
@@ -98,7 +98,7 @@ func TestOnlyTheLoopbackUnlessPublic(t *testing.T) {
 	s.Close()
 }
 
-// The page only shows, loads nothing from elsewhere, and says so to the browser.
+// The page cannot change anything, loads nothing from elsewhere, and tells the browser so.
 func TestThePageIsReadOnlyAndAlone(t *testing.T) {
 	s := filled(t)
 	for _, method := range []string{"POST", "PUT", "DELETE"} {
@@ -116,7 +116,7 @@ func TestThePageIsReadOnlyAndAlone(t *testing.T) {
 	}
 }
 
-// However long it runs and however much there is, what the page gets is bounded.
+// The data for the page stays bounded, however long it runs.
 func TestTheAlbumIsBounded(t *testing.T) {
 	var a album
 	begin := time.Now()
@@ -146,7 +146,7 @@ func TestTheAlbumIsBounded(t *testing.T) {
 	need.Equal(t, "locks are remembered that are long gone", len(a.locks), 0)
 }
 
-// Readers have the lock at the same time, each with a lane of its own.
+// Readers that hold the lock at the same time have a lane each.
 func TestAllHoldersAreShown(t *testing.T) {
 	var a album
 	begin := time.Now()
@@ -172,8 +172,8 @@ func TestAllHoldersAreShown(t *testing.T) {
 	need.Equal(t, "spans", len(l.Spans), 3)
 }
 
-// A bar begins when the hold did: of one that was seen to wait, when it no longer does; of one that was not there before, when it came; and
-// at the first look as early as it can have begun, which is said.
+// A bar begins at the beginning of the hold. If the holder was seen waiting, that is when it was first seen as the holder; otherwise,
+// when its node was created. At the first poll it is the earliest possible time, and the bar says so.
 func TestBarsBeginWhenTheHoldBegan(t *testing.T) {
 	var a album
 	begin := time.Now()
@@ -211,7 +211,7 @@ func TestBarsBeginWhenTheHoldBegan(t *testing.T) {
 	}
 }
 
-// One that reads on is not forgotten for those that come and go.
+// A reader that stays is not forgotten although many short ones come and go.
 func TestALongSpanOutlastsManyShortOnes(t *testing.T) {
 	var a album
 	begin := time.Now()
@@ -228,10 +228,9 @@ func TestALongSpanOutlastsManyShortOnes(t *testing.T) {
 	}
 }
 
-// probe tells what a browser makes of the page, in a frame as wide as a window could not be: how wide it is, and what
-// text does not fit; whether 500 processes have as many colours, and 12 such as can be told apart at sight; what a search
-// finds; how many of 200 locks are open, also when the page is drawn again, before a click on one and after it; and
-// whether it is drawn during a click.
+// probe reports how a browser displays the page, in a frame that may be narrower than a window: its width, text that does not fit,
+// whether 500 processes have different colors and 12 can be distinguished easily, the result of a search, how many of 200 locks are open
+// before and after a redraw and a click, and whether the page is redrawn during a click.
 const probe = `
 setTimeout(() => {
   const bad = [...document.querySelectorAll("body *")].filter((e) =>
@@ -330,7 +329,7 @@ func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
 	}
 }
 
-// framed lets a page of the same origin frame what must not be framed elsewhere.
+// framed lets a page of the same origin frame what must not be framed by others.
 type framed struct{ http.ResponseWriter }
 
 func (f *framed) Write(text []byte) (int, error) {

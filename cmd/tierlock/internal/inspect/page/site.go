@@ -1,5 +1,4 @@
-// Package page shows locks to people who would rather look: who holds them, who waits, and
-// turns over time. It only shows; there is nothing on it to change a lock with.
+// Package page shows locks on a web page: the holders, the waiters, and holds over time. The page is read-only.
 package page
 
 import (
@@ -27,8 +26,8 @@ type Site struct {
 	state    atomic.Pointer[[]byte] // JSON; nil before the first look
 }
 
-// Listen takes an address, host:port, for a page about a path of a store, which is looked at so often. Unless
-// public is set, others than those of the loopback are refused.
+// Listen listens on an address, host:port, for a page about a path of a store that is polled at an interval. Unless public is set, only
+// connections from the loopback are accepted.
 func Listen(address string, public bool, store, path string, every time.Duration) (*Site, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -49,10 +48,10 @@ func Listen(address string, public bool, store, path string, every time.Duration
 	return s, nil
 }
 
-// URL is where the page is.
+// URL returns the URL of the page.
 func (s *Site) URL() string { return "http://" + s.listener.Addr().String() + "/" }
 
-// Serve answers until Close is called.
+// Serve answers requests until Close is called.
 func (s *Site) Serve() { _ = s.server.Serve(s.listener) } // which Close ends
 
 // Close ends the page.
@@ -61,7 +60,7 @@ func (s *Site) Close() error {
 	return s.server.Close()
 }
 
-// Show has the page show what has been seen. It is called from one goroutine.
+// Show updates the page. It is called from one goroutine.
 func (s *Site) Show(sight inspect.Sight) {
 	state := s.album.add(sight)
 	s.state.Store(&state)
@@ -93,8 +92,8 @@ func (s *Site) handler() http.Handler {
 	return s.guard(mux)
 }
 
-// guard keeps other sites' pages out. One that has its own name resolved to this address is still
-// another name.
+// guard refuses requests from pages of other sites. A site whose name resolves to this address still sends its own name in the Host
+// header.
 func (s *Site) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
