@@ -7,7 +7,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// This file decides when to warn about a wait behind a hold, or permits, of the own process. Such a wait is often a self-deadlock.
+// This file decides when to warn about a wait behind a hold, or permits, of the waiter's own process. Such a wait is often a
+// self-deadlock.
 const (
 	longWait    = 10 * time.Second // after which a wait causes a warning
 	rarest      = time.Hour        // between two warnings about one path
@@ -23,7 +24,8 @@ type alarm struct {
 	told  time.Duration // when the last warning was; 0 for never
 }
 
-// A waiting is a stake as its alarm knows it. It is no function, which would be an allocation at each wait.
+// A waiting is a stake as its alarm uses it. It is an interface and not a function, because a function would be an allocation at each
+// wait.
 type waiting interface{ lookAtWait() }
 
 // setAlarmLocked sets the alarm, unless it is set.
@@ -59,11 +61,11 @@ func (m *members) judgeLocked(since, waits time.Duration, at waiting, text strin
 	m.spawn(func() { tell(text, about...) })
 }
 
-// judge says, now, whether a wait that began at one time, behind what has been in the way since another, is long, so that people are to
-// be told; or endless, so that it is to end where time costs nothing. The alarm goes off again.
+// judge reports whether a wait is long, so that a warning is due, or endless, so that a test in virtual time has to end. The wait began
+// at waits, and what blocks it has been there since since. It also sets the alarm for the next check.
 //
-// Where it has gone off late, the process was stopped, or the machine asleep. Then nothing moved meanwhile, and what is in the way has as
-// much time again.
+// If the alarm fires late, the process was stopped, or the machine slept. Since nothing made progress meanwhile, the blocking hold gets
+// as much time again.
 func (a *alarm) judge(now, since, waits time.Duration, at waiting) (long, endless bool) {
 	kept, next := now-max(since, waits), longWait
 	switch {

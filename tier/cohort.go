@@ -37,7 +37,7 @@ type cohort struct {
 	tally   tally
 }
 
-// A state says who acts for the cohort.
+// A state says which goroutine acts for the cohort.
 type state int
 
 const (
@@ -382,7 +382,7 @@ func (c *cohort) noteLossLocked(now time.Duration) {
 	}
 }
 
-// A decision says what becomes of the grant when its owner has released it.
+// A decision says what happens to the grant after a release.
 type decision int
 
 const (
@@ -659,8 +659,8 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 	}
 }
 
-// told has the requests to yield for which owners under a grant listen. After one has come, the grant is not handed off in this process: an
-// owner that yields does so for another process.
+// told records which requests to yield the owners under a grant listen for. After one has come, the grant is not handed off in this
+// process: an owner that yields does so for another process.
 type told struct {
 	contended bool            // an owner listens for another process that waits
 	revoked   <-chan struct{} // closed when a process has asked for the lock; nil unless an owner listens

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // This file learns for each path whether lingering pays. DESIGN.md has the bound on the waste.
 
-// What a lingering earns and costs.
+// These constants are what a lingering earns and costs.
 const (
 	useEarns   = 1       // this process has taken the lock again
 	wasteEarns = -2      // another process has queued meanwhile
@@ -14,7 +14,7 @@ const (
 	mostKnown  = 1 << 12 // paths; when there are more, all are forgotten
 )
 
-// credits are what the paths of a registry have earned. Its mutex guards all but lately.
+// credits have the credit of each path of a registry. Its mutex guards all but lately.
 type credits struct {
 	known  map[lockKey]int32 // of paths without a stake
 	lately atomic.Int32      // what all paths have earned
@@ -26,13 +26,14 @@ func newCredits() *credits {
 	return all
 }
 
-// A credit is that of one path, guarded by the mutex of its cohort. If it is negative, the lock does not linger at so many releases.
+// A credit is the balance of one path, guarded by the mutex of its cohort. If it is negative, that number of releases do not let the lock
+// linger.
 type credit struct {
 	left   int32
 	lately *atomic.Int32
 }
 
-// of returns the credit of a path. One that is not known begins with what the others have earned lately.
+// of returns the credit of a path. An unknown path starts with what the other paths have earned lately.
 func (all *credits) of(key lockKey) credit {
 	left, known := all.known[key]
 	if lately := all.lately.Load(); !known && lately >= 0 {
@@ -43,7 +44,7 @@ func (all *credits) of(key lockKey) credit {
 	return credit{left, &all.lately}
 }
 
-// remember keeps the credit of a path.
+// remember stores the credit of a path.
 func (all *credits) remember(key lockKey, c credit) {
 	if c == all.of(key) {
 		return
@@ -54,20 +55,20 @@ func (all *credits) remember(key lockKey, c credit) {
 	all.known[key] = c.left
 }
 
-// pays reports whether the lock is to linger.
+// pays reports whether the lock should linger.
 func (c *credit) pays() bool { return c.left >= 0 }
 
-// passed follows a release at which the lock did not linger.
+// passed is called after a release at which the lock did not linger.
 func (c *credit) passed() {
 	if c.left < 0 {
 		c.left++
 	}
 }
 
-// used follows a lingering after which this process has taken the lock again.
+// used is called after a lingering, when this process has taken the lock again.
 func (c *credit) used() { c.learn(useEarns) }
 
-// wasted follows a lingering that another process has ended.
+// wasted is called after a lingering that another process has ended.
 func (c *credit) wasted() { c.learn(wasteEarns) }
 
 func (c *credit) learn(earned int32) {

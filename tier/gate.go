@@ -11,7 +11,7 @@ type waiter[S any] struct {
 	next, prev *waiter[S]
 }
 
-// A gate is a first-in-first-out queue of waiters. It knows nothing of what is behind it; its user guards it with a mutex.
+// A gate is a first-in-first-out queue of waiters. It does not depend on what it guards; its user guards it with a mutex.
 type gate[S any] struct {
 	first, last *waiter[S]
 	waiting     int
@@ -34,7 +34,7 @@ func (g *gate[S]) join() *waiter[S] {
 	return w
 }
 
-// admit lets the first waiter through, whose seat is taken. The gate must not be empty.
+// admit lets the first waiter through. The caller has filled in its seat. The gate must not be empty.
 func (g *gate[S]) admit() {
 	w := g.first
 	g.leave(w)
@@ -46,7 +46,7 @@ func (g *gate[S]) admit() {
 // served reports whether the waiter was let through.
 func (w *waiter[S]) served() bool { return w.arrival == 0 && w.refusal == nil }
 
-// tellAll has all waiters told to leave. It is called once.
+// tellAll notifies all waiters that they have to leave. It is called once.
 func (g *gate[S]) tellAll() {
 	for w := g.first; w != nil; w = w.next {
 		w.told = true
@@ -54,7 +54,7 @@ func (g *gate[S]) tellAll() {
 	}
 }
 
-// refuse takes those with a seat that is concerned out of the queue. It returns how many they were.
+// refuse removes the waiters for whose seat concerned returns true, with an error. It returns their number.
 func (g *gate[S]) refuse(err error, concerned func(*S) bool) (n int) {
 	for w := g.first; w != nil; {
 		next := w.next

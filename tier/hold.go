@@ -9,8 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// An ownership is one turn behind the gate. All holds of one call tree share it; the
-// lock goes when the last of them is released.
+// An ownership is one acquisition behind the gate. All holds of one call tree share it; the lock is released with the last of them.
 type ownership struct {
 	mutex  *Mutex // that acquired it
 	cohort *cohort
@@ -25,7 +24,7 @@ type ownership struct {
 
 const writeHold = 1 << 32
 
-// weight is what a hold counts in holds.
+// weight is the value of a hold in the sum holds.
 func weight(reads bool) int64 {
 	if reads {
 		return 1
@@ -33,8 +32,7 @@ func weight(reads bool) int64 {
 	return writeHold
 }
 
-// reenter adds a hold, unless the last one has been released. Who only reads does not get one to
-// write.
+// reenter adds a hold, unless the last one has been released. An ownership that only reads gets no hold to write.
 func (o *ownership) reenter(reads bool) (*Hold, error) {
 	for {
 		n := o.holds.Load()
@@ -186,7 +184,7 @@ func (h *Hold) ReleaseAt(t time.Time) error {
 	return h.Release() // also if the registry is closed
 }
 
-// An ownerKey is where a context carries the hold of a lock.
+// An ownerKey is the key under which a context carries the hold of a lock.
 type ownerKey struct {
 	registry *Registry
 	lockKey

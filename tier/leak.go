@@ -8,18 +8,18 @@ import (
 	"weak"
 )
 
-// leaks finds holds that were forgotten: nothing in the program refers to them any more, and they were not released. It knows those that
-// are traced and not released yet: each a trace, by its weak.Pointer[Hold].
+// leaks finds holds that were forgotten: the program has no reference to them any more, and has not released them. It keeps a trace of
+// each hold that is not released yet, by its weak.Pointer[Hold].
 type leaks struct{ traces sync.Map }
 
-// A trace says what is known of a hold, and does not refer to it.
+// A trace describes a hold without a reference to it.
 type trace struct {
 	own     *ownership
 	callers []uintptr
 }
 
-// traced returns the hold that a caller gets. If leaks are to be found, it is one to which its ownership does not refer, and a warning
-// tells if that is forgotten: from the goroutine in which the runtime cleans up for all of the program.
+// traced returns the hold for the caller. If leaks are to be found, it is a copy that its ownership does not refer to. If the program
+// forgets that, a warning is logged, from the goroutine in which the runtime runs all cleanups.
 func (m *Mutex) traced(h *Hold) *Hold {
 	if !m.options.traced {
 		return h
@@ -47,10 +47,10 @@ func (r *Registry) forgotten(t trace) {
 	}
 }
 
-// released says that h is not forgotten.
+// released records that h was not forgotten.
 func (l *leaks) released(h *Hold) { l.traces.Delete(weak.Make(h)) }
 
-// places returns where the holds of c were acquired, as far as that is known.
+// places returns where the holds of c were acquired, if that is known.
 func (l *leaks) places(c *cohort) string {
 	var places []string
 	l.traces.Range(func(_, left any) bool {

@@ -113,8 +113,7 @@ func (m *Mutex) acquire(ctx context.Context, op string,
 	return m.traced(hold), nil
 }
 
-// reenter returns another hold if ctx carries a live one that lets it, neither hold nor error if
-// there is none.
+// reenter returns another hold if ctx carries a live one that allows it. It returns neither a hold nor an error if ctx carries none.
 func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 	if outer := HoldFrom(ctx, m); outer != nil {
 		if err := outer.own.grant.Err(); errors.Is(err, ErrLost) {
@@ -148,7 +147,7 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err 
 	return f(hold.Context(ctx))
 }
 
-// both returns an error that wraps those that are not nil: the only one itself.
+// both returns an error that wraps both errors. If one of them is nil, it returns the other one itself.
 func both(err, other error) error {
 	if err == nil || other == nil {
 		return cmp.Or(err, other)

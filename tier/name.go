@@ -42,12 +42,11 @@ func Name(dir, name string) string {
 	return b.String()
 }
 
-// reserved are the names of those who queue in ZooKeeper, whichever library they use, and how the keys end
-// that a lock in Redis has beside its own.
+// reserved matches the names of contenders in ZooKeeper, of all libraries, and the suffixes of the keys that a lock in Redis has besides
+// its own.
 var reserved = regexp.MustCompile(`(lock-|__WRIT__|__READ__|__lock__|__rlock__)(\d{10}|-\d{9,10})$|:tierlock:\w+$`)
 
-// plain reports whether a character can stand in a path everywhere; above U+FFFF ZooKeeper takes
-// none.
+// plain reports whether a character is valid in the paths of all stores; ZooKeeper accepts none above U+FFFF.
 func plain(r rune) bool {
 	if r < unicode.MaxASCII {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.~:@=+,", r)

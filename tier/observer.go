@@ -115,7 +115,7 @@ func WithObserver(o Observer) Option {
 	})
 }
 
-// and returns an observer that tells o, then p. The fields have no names here, so that none can be forgotten.
+// and returns an observer that calls the functions of o, then those of p. It names no fields, so that the compiler reports a missing one.
 func (o Observer) and(p Observer) Observer {
 	return Observer{
 		inTurn(o.Waiting, p.Waiting),
@@ -147,7 +147,7 @@ func inTurn[Event any](first, second func(context.Context, Event)) func(context.
 	}
 }
 
-// waitingAfter is after how long a wait is reported; without Waiting, never.
+// waitingAfter returns after how long a wait is reported; without Waiting, never.
 func (o Observer) waitingAfter() time.Duration {
 	if o.Waiting == nil {
 		return math.MaxInt64
@@ -172,7 +172,7 @@ func (o *Observer) alarm() (long <-chan time.Time) {
 	return time.After(o.waitingAfter())
 }
 
-// failed returns err, and reports it to the observer unless it is that of a try.
+// failed returns err, and reports it to the observer unless it comes from a try.
 func (r *Registry) failed(ctx context.Context, op, path string, begun time.Duration, err error) error {
 	if q := (*second.GracePeriodError)(nil); errors.As(err, &q) {
 		err = inGracePeriod{err, (*GracePeriodError)(q)}
@@ -228,7 +228,7 @@ func (w *watch) acquired(life context.Context, release func() error) {
 	}
 }
 
-// lossTold follows the call that tells of the loss.
+// lossTold is called after the observer was informed of the loss.
 func (w *watch) lossTold() {
 	w.mu.Lock()
 	w.told = true
@@ -239,7 +239,7 @@ func (w *watch) lossTold() {
 	}
 }
 
-// afterLoss runs f, which tells of the release, unless Lost is at work: then it is run after that.
+// afterLoss runs f, which reports the release. If Lost is still running, f runs after it.
 func (w *watch) afterLoss(f func()) {
 	w.mu.Lock()
 	told := w.told
@@ -255,14 +255,15 @@ func (w *watch) lost(now time.Duration, err error) {
 	r.options.observer.Lost(w.ctx, LostEvent{w.Path, w.Hold, w.Permits, r.at(now), err, LossCause(second.CauseOf(err))})
 }
 
-// releasing is called before a release, and what it returns after that: to tell of it, if anybody is to be told.
+// releasing is called before a release. It returns a function to call afterwards, which reports the release, or nil if there is no
+// observer for it.
 func (w *watch) releasing() (released func(error)) {
 	if w == nil {
 		return func(error) {}
 	}
 	r, o := w.registry, w.registry.options.observer
 	now := r.now()
-	// Before the release: what becomes of a grant that is handed off is no loss of this hold.
+	// This comes before the release, because a loss of a grant that was handed off is no loss of this hold.
 	untold := w.stop == nil || w.stop()
 	if untold && w.stop != nil {
 		r.tasks.Done()

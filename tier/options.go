@@ -104,7 +104,7 @@ type options struct {
 // defaults are the options of a registry without options.
 var defaults = options{handOff: 20 * time.Millisecond}
 
-// budget is for how long a lock may stay in the process while another process waits.
+// budget returns for how long a lock may stay in the process while another process waits.
 func (o *options) budget() time.Duration {
 	if o.strict {
 		return 0
@@ -170,7 +170,8 @@ func (o options) check() error {
 	return nil
 }
 
-// forLock returns o as opts change it. An option of another type is one that a package of this module makes for locks of its own store.
+// forLock returns a copy of o with the changes of opts. Options of other types come from a package of this module, for locks of its
+// store.
 func (o *options) forLock(opts []Option) (changed *options, own []any, err error) {
 	if len(opts) == 0 {
 		return o, nil, nil

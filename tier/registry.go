@@ -66,11 +66,11 @@ func New(t second.Tier, opts ...Option) *Registry {
 	return r
 }
 
-// now is the clock of the leases. Callers also use its value for durations.
+// now reads the clock of the leases. Callers also use its value for durations.
 func (r *Registry) now() time.Duration { return r.second.Now() }
 
-// at is the time of day at a time on that clock. It counts back from now: that clock counts the sleep of the machine, and those of
-// package time do not.
+// at converts a time on that clock to a time of day. It counts back from now, because that clock counts the sleep of the machine, and
+// package time does not.
 func (r *Registry) at(t time.Duration) time.Time {
 	ago := r.now() - t
 	return time.Now().Add(-ago)
@@ -109,11 +109,11 @@ func (r *Registry) Close() error {
 	return r.failure
 }
 
-// Close waits so long for the second tier, which takes three seconds at most unless code of the program is at work there, and after that
-// for callbacks.
+// Close waits for the second tier for closeTime at most, and then for callbacks for callbackTime. The second tier takes up to three
+// seconds, unless code of the program blocks it.
 const closeTime, callbackTime = 5 * time.Second, time.Second
 
-// call runs f, which calls the observer, in a goroutine that is none of a caller's. Once the registry is closed it does nothing.
+// call runs f, which calls the observer, in a goroutine of its own. After the registry is closed, it does not run f.
 func (r *Registry) call(f func()) {
 	r.mu.Lock()
 	if r.closed {
@@ -175,7 +175,7 @@ func (r *Registry) Shutdown(ctx context.Context) error {
 
 func (r *Registry) draining() bool { return r.open.Err() != nil }
 
-// noteDrainedLocked is called when there may be no stakes any more.
+// noteDrainedLocked is called when the last stake may be gone.
 func (r *Registry) noteDrainedLocked() {
 	if r.draining() && len(r.stakes) == 0 {
 		r.allGone()
@@ -205,8 +205,8 @@ type stake interface {
 	addTo(*Stats) // adds what it counts
 }
 
-// A lockKey tells the stakes of a registry apart: one path can be that of a mutex and of a
-// reader/writer lock, which exclude each other like locks of two processes.
+// A lockKey identifies a stake of a registry: a mutex and a reader/writer lock may have the same path, and exclude each other like locks
+// of two processes.
 type lockKey struct {
 	path string
 	kind kind
@@ -395,7 +395,7 @@ type tally struct {
 	losses               map[LossCause]int64 // nil while there are none
 }
 
-// lose counts so many holds that were lost.
+// lose counts a number of holds that were lost.
 func (t *tally) lose(err error, holds int64) {
 	if t.losses == nil {
 		t.losses = make(map[LossCause]int64)

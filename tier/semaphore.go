@@ -96,7 +96,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permits, error) {
 	return permits, err
 }
 
-// tooFew is [ErrLocked] in the words of a semaphore.
+// tooFew is [ErrLocked] with a text for semaphores.
 type tooFew struct{ error }
 
 func (tooFew) Unwrap() error { return ErrLocked }
@@ -129,7 +129,7 @@ func (s *Semaphore) take(ctx context.Context, op string, k int,
 	return permits, nil
 }
 
-// check reports a request that can never be served.
+// check returns an error for a request that can never be served.
 func (s *Semaphore) check(k int) error {
 	switch {
 	case k < 1:

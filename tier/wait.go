@@ -55,7 +55,7 @@ type GracePeriodError struct {
 
 func (e *GracePeriodError) Error() string { return (*second.GracePeriodError)(e).Error() }
 
-// inGracePeriod adds the error for users to that of a try in the words of its store.
+// inGracePeriod combines the error for users with that of a try, whose text comes from its store.
 type inGracePeriod struct {
 	error
 	period *GracePeriodError
@@ -63,14 +63,14 @@ type inGracePeriod struct {
 
 func (e inGracePeriod) Unwrap() []error { return []error{e.error, e.period} }
 
-// A gated stake is a cohort or a pool, as its waiters know it.
+// A gated stake is a cohort or a pool, as its waiters use it.
 type gated[S any] interface {
 	stake
 	wait(ctx context.Context, w *waiter[S], begun time.Duration) Wait
 	withdraw(w *waiter[S])
 }
 
-// await returns nil when the waiter is chosen, and otherwise the reason why not; then nothing is left of the waiter.
+// await returns nil when the waiter is chosen, and otherwise the reason why not; after an error nothing is left of the waiter.
 func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun time.Duration) error {
 	r := at.base().registry
 	if limit > 0 {
@@ -181,7 +181,7 @@ func (e *WaitError) Error() string {
 	return text
 }
 
-// obstacle says who is in the way, "" if that is not known.
+// obstacle describes what blocks the wait, "" if that is not known.
 func (w Wait) obstacle() string {
 	switch {
 	case w.Permits > 0:
@@ -196,7 +196,7 @@ func (w Wait) obstacle() string {
 	return ""
 }
 
-// queue says who is ahead of those that do not have the lock.
+// queue describes the contenders ahead, if they do not have the lock.
 func (w Wait) queue() string {
 	if w.Position == 1 {
 		return w.Ahead.who() + " is ahead" + w.Ahead.since()
@@ -204,7 +204,7 @@ func (w Wait) queue() string {
 	return fmt.Sprintf("%d processes are ahead, the nearest is %s%s", w.Position, w.Ahead.who(), w.Ahead.since())
 }
 
-// shortage is the obstacle to permits.
+// shortage describes what blocks a wait for permits.
 func (w Wait) shortage() string {
 	var who []string
 	switch {
@@ -226,7 +226,7 @@ func permitsOf(n int) string {
 	return fmt.Sprintf("%d permits", n)
 }
 
-// stand takes what the store has told of the place in the queue. Before it has, a grace period is known all the same.
+// stand takes over what the store has reported about the place in the queue. Before that report, a grace period is known all the same.
 func (w *Wait) stand(s second.Standing, t second.Tier) {
 	if s.Ahead == 0 && s.GracePeriod == nil {
 		s.GracePeriod = t.GracePeriod()
@@ -235,7 +235,7 @@ func (w *Wait) stand(s second.Standing, t second.Tier) {
 	w.GracePeriod, w.Refusal = (*GracePeriodError)(s.GracePeriod), s.Refusal
 }
 
-// owner says whose hold it is.
+// owner describes the owner of the hold.
 func (h *Here) owner() string {
 	if h.Carried {
 		return fmt.Sprintf("this process has the lock, since %s: the hold in the context of this call was released, but "+
@@ -245,7 +245,7 @@ func (h *Here) owner() string {
 		"; or the caller has, and did not pass the context of its hold"
 }
 
-// who names the process in words.
+// who describes the process of a contender.
 func (c Contender) who() string {
 	switch {
 	case c.PID != 0 && c.Label != "":
@@ -258,7 +258,7 @@ func (c Contender) who() string {
 	return "another process"
 }
 
-// since says from when on it has been in the queue, for the end of a clause.
+// since says since when the contender has been in the queue, as the end of a clause.
 func (c Contender) since() string {
 	if c.Since.IsZero() {
 		return ""

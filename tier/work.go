@@ -7,24 +7,24 @@ import (
 	"sync"
 )
 
-// contexts are those for work under one hold, or under permits that were taken together: they end when it is lost, or released. The zero
-// value has none.
+// contexts are the contexts for work under one hold, or under permits that were taken together. They end when the hold is lost or
+// released. The zero value is empty.
 type contexts struct {
 	mu      sync.Mutex          // guards the fields below
 	derived map[any]*derivation // by their parents, but for some that have ended
 	swept   int                 // how many were left when those that have ended were last dropped
 }
 
-// A derivation is a context for work, and what ties it to what it is for.
+// A derivation is a context for work, with its connections to the contexts that end it.
 type derivation struct {
 	context context.Context
 	cancel  context.CancelCauseFunc
 	onLoss  func() bool // stops the watching for the loss
 }
 
-// under returns a context that is derived from ctx, and ends with life, with what carry adds to it. It has ended already if err says
-// that there is nothing to work under. What ends it does not refer to what carry has added, nor to c: so neither ctx nor life keeps a
-// hold that was forgotten, unless ctx carries it.
+// under returns a context that is derived from ctx, also ends with life, and has what carry adds to it. If err returns an error, the
+// context has already ended. The functions that end it refer neither to c nor to what carry has added. Therefore ctx and life do not keep
+// a forgotten hold alive, unless ctx carries it.
 func (c *contexts) under(ctx, life context.Context, err func() error, carry func(context.Context) context.Context) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,8 +55,7 @@ func keyOf(ctx context.Context) any {
 	return new(byte)
 }
 
-// sweepLocked makes room for one more. Each time that there are twice as many as it has left, it drops those that have ended before what
-// they are for.
+// sweepLocked makes room for another context. Whenever their number has doubled, it drops those that have ended before their hold.
 func (c *contexts) sweepLocked() {
 	if c.derived == nil {
 		c.derived = make(map[any]*derivation)
@@ -73,8 +72,8 @@ func (c *contexts) sweepLocked() {
 	c.swept = len(c.derived)
 }
 
-// end ends the contexts at the release. If life has ended with a loss before, that is the cause: the
-// goroutine that ends them for it may not have run yet.
+// end ends the contexts at the release. If life has ended with a loss before, the loss is the cause, even if the goroutine that reacts to
+// the loss has not run yet.
 func (c *contexts) end(life context.Context) {
 	c.mu.Lock()
 	derived := c.derived

@@ -1,4 +1,4 @@
-// Leader is a program of which one process works at a time, however many run. Start it in two terminals, and end the one that works: the
+// Leader is a program that many processes run, and one of them works at a time. Start it in two terminals, and end the one that works: the
 // other one continues.
 //
 //	go run ./examples/leader

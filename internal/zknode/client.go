@@ -159,7 +159,7 @@ func (c *Client) explain(cause, failed error) error {
 	return c.link.Explain(cause)
 }
 
-// ask asks until there is an answer, ctx ends or the client does.
+// ask repeats a question until there is an answer, or ctx or the client ends.
 func ask[T any](ctx context.Context, c *Client, what string, question func() (T, error)) (T, error) {
 	ctx, cancel := c.link.Scope(ctx)
 	defer cancel()
@@ -170,7 +170,7 @@ func ask[T any](ctx context.Context, c *Client, what string, question func() (T,
 	return answer, nil
 }
 
-// insist repeats a question as long as another time may help, or until ctx ends. Who leaves does not wait for what is under way.
+// insist repeats a question as long as another try may help, or until ctx ends. If ctx ends, it does not wait for the try under way.
 func insist[T any](ctx context.Context, c *Client, question func() (T, error)) (value T, err error) {
 	for pace := retry.New(); ; {
 		if _, err := c.link.AwaitSession(ctx); err != nil {

@@ -28,7 +28,7 @@ var (
 	ErrAnswerTooLong error = wire.Code(wire.CodeTooLong)
 )
 
-// errNotOurs says that a parent is not for this package to delete.
+// errNotOurs says that this package may not delete a parent.
 var errNotOurs = errors.New("not ours to delete")
 
 // An outcome is what an error of the ZooKeeper client says about the request.
@@ -42,7 +42,7 @@ const (
 	unknown                  // may have been applied: the answer was lost
 )
 
-// classify tells what became of a request that ended with err. Whatever is not known to be harmless is unknown.
+// classify determines from err whether a request was executed. Every error that is not known to be harmless is unknown.
 func classify(err error) outcome {
 	switch {
 	case err == nil:

@@ -145,8 +145,8 @@ func (c *Client) below(ops []any) ([]any, error) {
 	return all, nil
 }
 
-// absolute returns a path as the server knows it. One that does not begin with a slash stays as it is, for the server to refuse:
-// it would else be that of a neighbour.
+// absolute returns a path as the server knows it. A path that does not begin with a slash stays as it is, and the server refuses it. With
+// the chroot in front it would be the path of another node.
 func (c *Client) absolute(path string) string {
 	switch {
 	case path == "/":

@@ -81,8 +81,8 @@ func (l *Lock) equal(other *Lock) bool {
 		(l.data == nil) == (other.data == nil) && bytes.Equal(l.data, other.data)
 }
 
-// contentOf is that of the znode with this index of a node created now. kazoo shows the content of the second one to
-// people and fails unless it is UTF-8, so that always says who made it.
+// contentOf returns the content of the znode with this index, of a node that is created now. kazoo shows users the content of the second
+// one, and fails unless that is UTF-8, so it is always a description.
 func (l *Lock) contentOf(i int) []byte {
 	if l.data != nil && i == 0 {
 		return l.data
@@ -102,7 +102,7 @@ func (l *Lock) creates(prefixes []string) []any {
 	return ops
 }
 
-// queue is the lock as operators see it.
+// queue returns the path in the form that operators' tools use.
 func (l *Lock) queue() zkqueue.Path { return zkqueue.Path{Conn: l.client.link.Conn, Name: l.path} }
 
 // Path returns the path of the lock.

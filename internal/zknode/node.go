@@ -90,7 +90,7 @@ var over = func() context.Context {
 	return ctx
 }()
 
-// bind notes the session and the token of the node once they are certain.
+// bind records the session and the token of the node once they are certain.
 func (n *Node) bind(s *link.Session, token int64) error {
 	n.session, n.token = s, token
 	n.bound.Store(true)

@@ -25,7 +25,7 @@ import (
 // An Option changes how [Dial] connects. Options are checked by Dial.
 type Option interface{ apply(*options) }
 
-// An optionOf sets what it is of.
+// An optionOf is a function that sets an option.
 type optionOf[T any] func(*T)
 
 func (o optionOf[T]) apply(to *T) { o(to) }
@@ -116,10 +116,10 @@ func (o options) check() error {
 	return o.CheckRest()
 }
 
-// defaultPort is ZooKeeper's clientPort in every example of a configuration.
+// defaultPort is ZooKeeper's usual clientPort.
 const defaultPort = "2181"
 
-// parseConnect takes a connect string apart, as other clients of ZooKeeper do: the servers, with their ports, and the path below which all
+// parseConnect parses a connect string as other clients of ZooKeeper do: the servers with their ports, and the path below which all
 // others are, "" for none. An error says what to write instead.
 func parseConnect(connect string) (servers []string, chroot string, err error) {
 	if strings.Contains(connect, "@") { // which is not for logs

@@ -51,7 +51,7 @@ func (r *reaper) add(item remains) {
 	})
 }
 
-// note publishes what is known of an item, or removes it if it is gone.
+// note updates the item, or removes it if it is gone.
 func (r *reaper) note(item *remains, gone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +69,7 @@ func (r *reaper) count() int {
 	return len(r.items)
 }
 
-// maxItems is where new contenders have to wait for old ones to be removed.
+// maxItems is the number of items from which on new contenders wait for old ones to be removed.
 const maxItems = 1024
 
 // room waits until the reaper is not overwhelmed, or returns the cause of ctx.

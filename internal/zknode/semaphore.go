@@ -136,8 +136,8 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 	return permitsOf(taken, tried(ctx, err))
 }
 
-// attempt returns an attempt to get the turn. It reads the permits behind the list of the queue, so the first in the queue need not read
-// them again.
+// attempt returns an attempt to become the first in the queue (to get the turn). It reads the permits right after the queue, so the first
+// in the queue need not read them again.
 func (s *semaphore) attempt(w *second.Wait) *attempt {
 	a := s.locks.attempt(w)
 	a.beside = s.looks()
@@ -271,7 +271,7 @@ func (w *permitWait) choose(seen sight) (k int, decided bool) {
 // wanted is how many permits to take if that many are free.
 func (w *permitWait) wanted(free int) int { return w.demand.Take(min(free, w.Most())) }
 
-// mostHeard is up to how many taken permits each get a watch: a watch costs a read and an event.
+// mostHeard is the number of taken permits up to which each gets a watch of its own: a watch costs a read and an event.
 const mostHeard = 16
 
 // look counts the taken permits. It watches the end of those that were known before or, by list, any change.

@@ -14,7 +14,7 @@ import (
 // Tier returns a client as the second tier of a registry, to which it belongs from then on.
 func Tier(c *Client) second.Tier { return secondTier{c} }
 
-// Ask asks until there is an answer, ctx or the client ends, or the answer is one that stays; path is one of the locks of the client.
+// Ask repeats a question until it gets a final answer, or ctx or the client ends; path is one of the locks of the client.
 func Ask[T any](ctx context.Context, c *Client, what, path string, question func(zkqueue.Path) (T, error)) (T, error) {
 	return ask(ctx, c, what+" "+path, func() (T, error) { return question(zkqueue.Path{Conn: c.link.Conn, Name: c.absolute(path)}) })
 }

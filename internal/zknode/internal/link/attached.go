@@ -13,15 +13,16 @@ import (
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
-// pollConnection is how often a connection that is down is looked at. The library tells only the callback that it was made with.
+// pollConnection is how often the state of a lost connection is checked. The library informs only the callback with which the connection
+// was made.
 const pollConnection = 20 * time.Millisecond
 
 // pollClosed is how often the link asks the library whether the connection was closed, while a goroutine waits for a lock or holds one.
 // Nothing is sent for that.
 const pollClosed = 100 * time.Millisecond
 
-// attached is the transport over a connection made elsewhere. It knows what the library reports: the state of the connection and the
-// session id. There is no lease, because the library reports neither the negotiated timeout nor the time of the last answer.
+// attached is the transport over a connection that the program has made. It knows what the library reports: the state of the connection
+// and the session id. There is no lease, because the library reports neither the negotiated timeout nor the time of the last answer.
 //
 // It has no goroutine of its own unless a goroutine waits for a lock or holds one, so a closed and dropped connection can be collected.
 type attached struct {
@@ -32,7 +33,7 @@ type attached struct {
 	current *Session
 }
 
-// Attach makes conn the connection of the link. Its session is what id tells, which is conn.SessionID.
+// Attach makes conn the connection of the link. id returns its session, which is conn.SessionID.
 func (l *Link) Attach(conn *zk.Conn, id func() int64) {
 	l.Conn, l.transport = conn, &attached{link: l, id: id}
 	l.heard.Set()
@@ -42,8 +43,7 @@ func (l *Link) Attach(conn *zk.Conn, id func() int64) {
 
 func (l *attached) Session() *Session {
 	l.mu.Lock()
-	// Read under the mutex: ids have no order, so one that was read before could take the
-	// place of a newer session.
+	// The id is read under the mutex. Ids have no order, so an older one could otherwise replace a newer session.
 	id := l.id()
 	old := l.current
 	if old != nil && old.ID == id {
@@ -52,7 +52,7 @@ func (l *attached) Session() *Session {
 	}
 	l.current = nil
 	if id != 0 {
-		// In place of a lease: a connection that is down loses nothing by itself. It must not end the session, whose mutex is held.
+		// This replaces a lease: a lost connection alone loses nothing. The function must not end the session, whose mutex is held.
 		vouches := func() bool { return l.id() == id }
 		l.current = newSession(l.link, id, l.link.config.TTL, l.link.Now(), lease.Forever, vouches)
 	}
@@ -66,7 +66,7 @@ func (l *attached) Session() *Session {
 
 func (l *attached) disconnected() error {
 	if state := l.link.Conn.State(); state != zk.StateHasSession {
-		// Which server is not said: Conn.Server waits for the program's host provider.
+		// The error does not name the server, because Conn.Server waits for the program's host provider.
 		return fmt.Errorf("%w: %v", zk.ErrNoServer, state)
 	}
 	return nil
@@ -105,9 +105,9 @@ func (l *attached) PollClose() (stopPolling func()) {
 // this error. A live connection that keeps breaking refuses any number of requests in a row with the same error, but never a request that
 // cannot be encoded. The library finds that out before it needs a connection, and does not send the request, so it cannot be lost with one.
 //
-// There is nothing to wait for instead. The state after a close is that after a loss of the connection. The channel of events is the
-// program's: what is taken from it is missing there, and it is full unless the program reads it. A watch ends with zk.ErrClosing, but
-// there is none while the connection is down. Its node has to be readable, and behind a server that hangs it ends two thirds of a
+// No event could replace this query. The state after a close is that after a loss of the connection. The channel of events belongs to the
+// program: an event taken from it is missing there, and it is full unless the program reads it. A watch ends with zk.ErrClosing, but
+// there is none while the connection is down. Its node would have to be readable, and with a server that hangs it ends two thirds of a
 // session timeout later.
 func (l *attached) Closed() bool {
 	_, err := l.link.Conn.Multi((*zk.CheckVersionRequest)(nil))
@@ -120,7 +120,7 @@ func (l *attached) Closed() bool {
 
 func (l *attached) Leased() bool { return false }
 
-// Ask makes one call of the library for each request: reads together, writes one after the other. None is behind a read.
+// Ask makes one call of the library for each request: reads together, writes one after the other. No write waits for a read.
 func (l *attached) Ask(requests ...Request) []Answer {
 	answers := make([]Answer, len(requests))
 	var reads sync.WaitGroup
@@ -135,12 +135,12 @@ func (l *attached) Ask(requests ...Request) []Answer {
 	return answers
 }
 
-// Gather has no way to send requests together.
+// Gather cannot send requests together.
 func (l *attached) Gather(_ context.Context, _ string, requests ...Request) []Answer {
 	return l.Ask(requests...)
 }
 
-// forward passes on the event of one watch, there being no callback.
+// forward passes on the event of one watch, since there is no callback.
 func (l *attached) forward(events <-chan zk.Event) {
 	l.link.Spawn(func() {
 		select {
@@ -151,7 +151,7 @@ func (l *attached) forward(events <-chan zk.Event) {
 	})
 }
 
-// Close gives calls of the library a second to return, which are not ours to end.
+// Close waits for a second for calls of the library, which it cannot end.
 func (l *attached) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

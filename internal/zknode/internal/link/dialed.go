@@ -22,8 +22,8 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// dialed is the transport of a link that dials itself. Its sockets tell it of sessions and
-// answers, the library's callback of everything else.
+// dialed is the transport of a link that dials itself. Its sockets report sessions and answers, and the library's callback reports
+// everything else.
 type dialed struct {
 	link      *Link
 	servers   *servers
@@ -38,7 +38,7 @@ type dialed struct {
 
 	keepsWatches atomic.Bool // the servers cannot remove watches
 
-	// Written by the goroutine in which the library connects, shakes hands and tells of both.
+	// The goroutine in which the library connects, shakes hands and reports both writes these.
 	current atomic.Pointer[Session] // nil before the first and after an expiry
 	socket  atomic.Pointer[socket]  // the newest, nil before the first
 	left    time.Duration           // since when there is no connection, 0 while it stands; read there, too
@@ -47,8 +47,8 @@ type dialed struct {
 	longest atomic.Int64          // of what was read, in bytes
 }
 
-// Dial has the library connect to one of the servers, and goes on trying. On an error nothing is left. [Link.Present] comes next. A link
-// that starts lazily looks names up when it dials them.
+// Dial makes the library connect to one of the servers, and repeat that. After an error nothing is left. The caller calls [Link.Present]
+// next. A link that starts lazily looks names up only when it dials them.
 func (l *Link) Dial(ctx context.Context, names []string) error {
 	d := &dialed{link: l, servers: &servers{lookUp: l.config.LookUp, known: make(map[string]found), logger: l.config.Logger}, left: 1}
 	begun := fmt.Errorf("%w: no answer yet from %s", zk.ErrNoServer, strings.Join(names, ", "))
@@ -150,7 +150,7 @@ func (l *dialed) connect(network, server string, timeout time.Duration) (net.Con
 	return l.secure(conn, server)
 }
 
-// overtime is how long code of the program may go on when its context has ended, and is waited for.
+// overtime is how much longer code of the program is waited for after its context has ended.
 const overtime = 100 * time.Millisecond
 
 // whileWanted calls connect, which is code of the program or calls such code. Neither the library's loop nor Close waits for it when ctx
@@ -239,13 +239,13 @@ func (l *dialed) trouble(err error) {
 // Close ends the session, for which it gives the server a second. Then it breaks the
 // connection: the library would wait for up to two thirds of the session timeout.
 //
-// Without a connection there is no server to wait for, yet the library waits for its second, unless it refuses its own farewell. That it
-// does only between two connections, and only if the farewell is there in time. So it is brought there first; it does not get away again,
-// because nothing is dialed any more; and the callback that comes right before holds it up for [farewellWithin].
+// Without a connection there is no server to wait for. The library still waits for a second, unless it refuses its own farewell request.
+// It refuses the farewell only between two connections, and only if the farewell comes early enough. Close therefore first breaks the
+// connection, and nothing is dialed any more. The library then calls the callback, which blocks it for [farewellWithin].
 func (l *dialed) Close() {
 	if !l.connected.IsSet() {
 		l.kill()
-		// The client's own context has ended.
+		// Close uses a context of its own, since the client's context has ended.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		l.dialing.Wait(ctx)
 		cancel()
@@ -257,11 +257,11 @@ func (l *dialed) Close() {
 	l.link.tasks.Wait()
 }
 
-// farewellWithin is how long the library has to queue its own farewell while its loop waits in the callback. Nothing tells that it is
-// queued: Conn.Close ends the loop's pause and queues the farewell, one right after the other, in one call, and the queue, its length and
-// the numbers of requests are the library's own. A Close in a background goroutine would outlive ours by a second. To have the
-// library dial a server of our own, which answers farewells, takes until its pause is over, another second. So this is a guess, of a
-// thousand times what it takes. A wrong one is harmless: Close returns a second later.
+// farewellWithin is how long the library has to queue its own farewell while its loop waits in the callback. Nothing shows that it is
+// queued: Conn.Close ends the loop's pause and then queues the farewell, in one call, and the library exports neither the queue nor its
+// length nor the numbers of requests. A Close in a background goroutine would outlive ours by a second. A server of our own that answers
+// farewells would be dialed only after the pause, which takes another second. The value is therefore a guess, a thousand times what
+// queueing takes. If it is too short, there is no harm: Close returns a second later.
 const farewellWithin = time.Millisecond
 
 // kill breaks the connection.
@@ -271,13 +271,13 @@ func (l *dialed) kill() {
 	}
 }
 
-// handshakeTimeout bounds the wait for a server that accepts and then says nothing. It
-// leaves time to try several servers within one session timeout.
+// handshakeTimeout bounds the wait for a server that accepts a connection and then does not answer. It leaves time to try several servers
+// within one session timeout.
 func (l *dialed) handshakeTimeout() time.Duration {
 	return min(max(l.link.Timeout()/6, 100*time.Millisecond), 2*time.Second)
 }
 
-// established is called by the socket at the end of a handshake that was sent at sentAt, before the library knows.
+// established is called by the socket at the end of a handshake that was sent at sentAt, before the library processes it.
 func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session, error) {
 	c := l.link
 	if timeout <= 0 { // nor has a session any time left that was to be resumed
@@ -312,11 +312,12 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 	return s, nil
 }
 
-// introduce is the handshake for one of the library's, which does not know what the client has seen. When the connection has been away for
-// the session timeout, all holds are lost, and if only the answers get lost, each attempt to resume the session would keep its nodes in the
-// queue: a new one is asked for. And a server whose data were lost or restored turns away, every time, a client that has seen a later
-// transaction: in the end the handshake says that none has been seen. It may know the old session, with nodes that were deleted since, and
-// no process would delete these again while that session lives. The handshake therefore does not ask for the old session, either.
+// introduce returns the handshake to send in place of the library's, which ignores what the client has seen. It asks for a new session if
+// the connection was away for the session timeout. All holds are lost by then, and if only the answers got lost, each attempt to resume
+// the session would keep its nodes in the queue. A server whose data was lost or restored refuses a client that has seen a later
+// transaction, every time. The handshake then finally says that none has been seen. It may know the old session, with nodes that were
+// deleted since, and no process would delete these again while that session lives. The handshake therefore does not ask for the old
+// session, either.
 func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	d := wire.Decoder{Rest: wire.Body(handshake)}
 	q := d.ConnectRequest()
@@ -335,7 +336,7 @@ func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	return wire.Frame(e)
 }
 
-// expired is called when a server says so in a handshake.
+// expired is called when a server's handshake says that the session has expired.
 func (l *dialed) expired() {
 	if old := l.current.Swap(nil); old != nil {
 		l.link.Notice.End(old.String())
@@ -344,8 +345,8 @@ func (l *dialed) expired() {
 	l.seen.Store(0)
 }
 
-// warnOfTick says when the session timeout may be too short for the lease, which takes the servers' tick for a quarter of it at most.
-// Servers do not tell their tick: nearly all run with 2 s, and none grants less than two by default.
+// warnOfTick warns if the session timeout may be too short for the lease, which assumes that the servers' tick is at most a quarter of
+// it. Servers do not report their tick. Nearly all run with 2 s, and by default a server grants no timeout below two ticks.
 func (l *dialed) warnOfTick(s *Session) {
 	const usualTick = 2 * time.Second
 	timeout := s.Negotiated()
@@ -357,7 +358,7 @@ func (l *dialed) warnOfTick(s *Session) {
 }
 
 // keep proves to the server, and to us, that the session lives: every eighth of its timeout a sync, and a write behind it while a node is
-// queued or held. Without the former a node could not be granted by its create alone after a quiet time; see [proof].
+// queued or held. Without the sync, a node created after a quiet time could not be granted by its create alone; see [proof].
 func (l *dialed) keep() {
 	if l.awaitConnection(l.link.ctx) != nil { // the pace is what was granted, not what was asked for
 		return
@@ -381,8 +382,8 @@ func (l *dialed) keep() {
 // mostRemoved is how many watches are removed at once, each by a request of its own.
 const mostRemoved = 256
 
-// removeWatches removes watches that have been of no use since the last call at least, unless the servers are older than 3.5 and hang up
-// on that.
+// removeWatches removes watches that were not needed since its last call, unless the servers are older than 3.5 and close the connection
+// on that request.
 func (l *dialed) removeWatches() {
 	if l.keepsWatches.Load() {
 		return
@@ -439,7 +440,7 @@ func (l *dialed) reopen() {
 	}
 }
 
-// secure puts TLS on top of a connection to the server, if the link is to have it. On an error the connection is closed.
+// secure puts TLS on top of a connection to the server, if the link uses TLS. After an error the connection is closed.
 func (l *dialed) secure(conn net.Conn, server string) (net.Conn, error) {
 	cfg := l.link.config.TLS
 	if cfg == nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Events brings what the client library pushes to those who wait for it. The library drops events when its channel is full (359), so they
-// are taken from its callback, which sees all. The callback runs inside the library and must not block or call it; it sets a boolean and
-// the waiting side looks again.
+// Events delivers the library's watch events to the watchers of each path. The library drops events when its channel is full (359), so
+// they are taken from its callback, which gets all of them. The callback runs inside the library and must not block or call it. It sets a
+// boolean, and the waiting goroutine then checks for itself.
 //
-// There is at most one watch on a path: it stays for a while when its waiter leaves, and serves the next one. If none comes, it is removed;
-// see [dialed.removeWatches]. It ends with its connection. The library knows of none, and cannot remove any.
+// There is at most one watch on a path: it stays for a while when its waiter leaves, and serves the next one. If none comes, it is
+// removed; see [dialed.removeWatches]. It ends with its connection. The library does not know of these watches, and cannot remove any.
 type Events struct {
 	mu      sync.Mutex            // guards the field below
 	watches map[string]*pathWatch // by path
 }
 
-// A pathWatch is asked of the server, and over with its first event.
+// A pathWatch is a watch on the server, which ends with its first event.
 type pathWatch struct {
 	watchers map[*Watcher]struct{}
 	seen     *Answer // to the read that began it; nil for a list, or if there is none so far
@@ -30,15 +30,15 @@ type pathWatch struct {
 	ending   bool    // its removal has been asked for: those who come have to look again when it is over
 }
 
-// A Watcher wants to know about one path.
+// A Watcher waits for events of one path.
 type Watcher struct {
 	Gone    atomic.Bool // the node is gone; set before Notify is called
 	Notify  func()      // must not block
 	Checked bool        // its node is checked at each reconnect, so Notify need not report that the watch has lapsed
 }
 
-// listen adds w to those who hear of path. It reports whether the path is watched already; if not, the caller has to ask for the watch. The
-// entry is made before that, so that an event right behind the answer finds it. Of a node whose end w has heard of there is nothing to ask.
+// listen registers w for the events of path. It reports whether the path is watched already; if not, the caller has to request the watch.
+// The registration comes first, so that an event right behind the answer finds it. If w knows that the node is gone, no watch is needed.
 func (e *Events) listen(path string, w *Watcher) (watched bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -67,7 +67,7 @@ func (e *Events) Hears(path string, w *Watcher) bool {
 	return hears
 }
 
-// Ignore ends what listen began; the watch stays.
+// Ignore ends the registration; the watch stays.
 func (e *Events) Ignore(path string, w *Watcher) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -100,7 +100,7 @@ func (e *Events) answered(r read, a Answer) {
 	}
 }
 
-// unused returns at most most watches that no goroutine has needed since the last call. They are to be removed from the server. Until
+// unused returns at most most watches that no goroutine has needed since the last call. The caller removes them from the server. Until
 // removed is called they count as watches, so that no new one is requested meanwhile, which the removal would hit.
 func (e *Events) unused(most int) map[string]*pathWatch {
 	e.mu.Lock()
@@ -119,7 +119,8 @@ func (e *Events) unused(most int) map[string]*pathWatch {
 	return unused
 }
 
-// removed says that watches are not there any more. Those who have come since their removal was asked for look for themselves.
+// removed records that watches have been removed. Watchers that have registered since the removal was requested have to read for
+// themselves.
 func (e *Events) removed(ended map[string]*pathWatch) {
 	var watchers []*Watcher
 	e.mu.Lock()
@@ -134,7 +135,8 @@ func (e *Events) removed(ended map[string]*pathWatch) {
 	}
 }
 
-// Seen returns what was known of a node when its watch began, and false if that is over, or was not begun by reading the node.
+// Seen returns the state of a node when its watch began. It returns false if the watch has ended, or did not begin with a read of the
+// node.
 func (e *Events) Seen(path string) (a Answer, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -159,7 +161,7 @@ func (e *Events) fire(ev zk.Event) {
 	}
 }
 
-// lapse says that no path is watched any more, as on a new connection. All have to look for themselves.
+// lapse records that no path is watched any more, as on a new connection. All watchers have to read for themselves.
 func (e *Events) lapse() {
 	e.mu.Lock()
 	lapsed := e.watches
@@ -183,7 +185,7 @@ func (e *Events) takeLocked(path string) []*Watcher {
 	return slices.Collect(maps.Keys(known.watchers))
 }
 
-// Watchers returns the number of those who hear of each path. It is for tests.
+// Watchers returns the number of watchers of each path. It is for tests.
 func (e *Events) Watchers() map[string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -197,17 +199,17 @@ func (e *Events) Watchers() map[string]int {
 // Transact runs a transaction.
 func (l *Link) Transact(ops ...any) error { return l.Ask(Transaction(ops))[0].Err }
 
-// Reading is a request that reads a znode and has w hear of its end: it asks for the watch, unless there is one.
+// Reading is a request that reads a znode and registers w for its end: it requests the watch, unless there is one.
 func (l *Link) Reading(path string, w *Watcher) read {
 	return read{path: path, Watch: !l.Events.listen(path, w), watcher: w}
 }
 
-// Listing is a request that lists the queue at path and has w hear of its next change.
+// Listing is a request that lists the queue at path and registers w for its next change.
 func (l *Link) Listing(path string, w *Watcher) Request {
 	return read{path: path, list: true, Watch: !l.Events.listen(path, w), watcher: w}
 }
 
-// WatchQueue lists the queue at path and sees to it that w hears of its next change.
+// WatchQueue lists the queue at path, and registers w for its next change.
 func (l *Link) WatchQueue(ctx context.Context, path string, w *Watcher) ([]string, error) {
 	queue := l.Gather(ctx, path, l.Listing(path, w))[0]
 	return queue.Children, queue.Err

@@ -12,9 +12,9 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// An ensemble agrees on, logs and answers a request, whatever is in it. So batches about different paths that wait anyway leave as a
-// group: their transactions as one request, their watches as another one, and their reads as a third one right behind. They wait for no
-// longer than a quarter of a round trip, and only while other groups are under way.
+// For an ensemble, agreeing on a request, logging it and answering it cost the same whatever the request contains. Batches about
+// different paths that wait anyway therefore leave as a group: their transactions as one request, their watches as another one, and their
+// reads as a third one right behind. They wait for a quarter of a round trip at most, and only while other groups are under way.
 
 const (
 	mostOfGroup = 64        // batches in one request
@@ -24,19 +24,19 @@ const (
 )
 
 var (
-	// errAgain says that nothing was done because of another request of the group.
+	// errAgain says that a request was not executed because another request of the group failed.
 	errAgain = errors.New("another request of the group has failed")
-	// errMisfit leaves the outcome unknown.
+	// errMisfit says that an answer does not fit its request; the outcome is then unknown.
 	errMisfit = errors.New("the server answered something else than was asked")
 )
 
-// Gather is Ask for a transaction about nodes below path and maybe reads behind it, or for reads: they may leave in a group. They
-// do not leave at all if ctx ends before that; the error is then zk.ErrNoServer. Several transactions, which are ways to do one
-// thing, leave alone.
+// Gather is Ask for a transaction about nodes below path, perhaps with reads behind it, or for reads. They may leave in a group. If ctx
+// ends before they leave, they are not sent; the error is then zk.ErrNoServer. Several transactions that are alternatives to each other
+// leave alone.
 //
-// A transaction that fails is the end of its group, so one that may fail leaves alone: where the path may be missing, and where the last
-// one of its kind was refused. If another one fails, this one is sent again, alone. In a group there is one transaction for each path: what
-// it creates has its id for a token.
+// A transaction that fails makes its whole group fail. One that may fail therefore leaves alone: if the path may be missing, or if the
+// last transaction of its kind was refused. If another one fails, this one is sent again, alone. A group has only one transaction for
+// each path, because everything that one transaction creates has the same id, which is the token.
 func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (answers []Answer) {
 	b := newBatch(requests)
 	last, writes := len(requests), false
@@ -60,7 +60,7 @@ func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (
 	return answers
 }
 
-// gather reports whether a batch is to be sent now, with those that have come meanwhile. Else another one takes it along.
+// gather reports whether to send a batch now, together with those that have come meanwhile. Otherwise a later batch takes it along.
 func (s *socket) gather(b *batch) bool {
 	s.mu.Lock()
 	s.waiting = append(s.waiting, b)
@@ -80,7 +80,7 @@ func (s *socket) gather(b *batch) bool {
 	return first
 }
 
-// leaveLocked has those that wait leave.
+// leaveLocked lets the waiting batches leave.
 func (s *socket) leaveLocked() {
 	if s.leave != nil {
 		close(s.leave)
@@ -88,8 +88,8 @@ func (s *socket) leaveLocked() {
 	}
 }
 
-// join returns which requests of batches are sent as one: transactions, and then reads. A batch without a path shares nothing, and one
-// alone not what sets a watch.
+// join decides which requests of batches are sent as one: transactions, and then reads. A batch without a path is not combined, and a
+// single batch keeps its watches separate.
 func (l *dialed) join(batches []*batch) [][]*part {
 	var writes, reads [][]*part
 	bytes, lists := 0, l.listsInOne()
@@ -121,7 +121,8 @@ func about(parts []*part, path string) bool {
 	return slices.ContainsFunc(parts, func(p *part) bool { return p.batch.path == path })
 }
 
-// listsInOne is how many lists are asked for as one: an answer must not come near the largest frame, and servers before 3.6 give none.
+// listsInOne is how many lists are combined into one request: an answer must stay far below the largest frame, and servers before 3.6
+// cannot combine lists.
 func (l *dialed) listsInOne() int {
 	if l.oneByOne.Load() {
 		return 1
@@ -129,7 +130,7 @@ func (l *dialed) listsInOne() int {
 	return max(1, min(mostOfGroup, mostListed/int(1+l.longest.Load())))
 }
 
-// opOfAll is the type of requests that are sent as one.
+// opOfAll returns the type of the combined request.
 func opOfAll(parts []*part) int32 {
 	ops := parts[0].ops
 	_, reads := ops[0].(read)
@@ -145,10 +146,10 @@ func opOfAll(parts []*part) int32 {
 	}
 }
 
-// several reports whether requests of a type are operations with headers.
+// several reports whether a request of this type consists of operations with headers.
 func several(op int32) bool { return op == wire.OpMulti || op == wire.OpMultiRead }
 
-// appendBody appends requests that are sent as one.
+// appendBody appends the body of the combined request.
 func appendBody(e wire.Encoder, op int32, parts []*part) wire.Encoder {
 	if op == wire.OpSetWatches {
 		q := wire.SetWatches{Zxid: math.MaxInt64} // no change from before they are set counts: the reads behind tell
@@ -172,8 +173,8 @@ func appendBody(e wire.Encoder, op int32, parts []*part) wire.Encoder {
 	return e
 }
 
-// decodeAll reads what a server has answered to requests that were sent as one. The refusal of an operation is that of all transactions:
-// what is answered to the others says nothing.
+// decodeAll decodes the answer to a combined request. If one operation was refused, all transactions failed, whatever the answers to the
+// others are.
 func (l *dialed) decodeAll(d *wire.Decoder, op int32, parts []*part) {
 	for _, p := range parts {
 		a, size := p.answer, len(d.Rest)
@@ -193,14 +194,14 @@ func (l *dialed) decodeAll(d *wire.Decoder, op int32, parts []*part) {
 	}
 }
 
-// fail has requests that were sent as one share an error.
+// fail gives all parts of a combined request the same error.
 func fail(parts []*part, err error) {
 	for _, p := range parts {
 		p.answer.Err = err
 	}
 }
 
-// kinds is a set of kinds of transactions: those that create, those that delete, and those that do both. Below a path one kind may be
+// kinds is a set of kinds of transactions: those that create, those that delete, and those that do both. Below a path, one kind may be
 // refused and the others not.
 type kinds uint8
 
@@ -217,13 +218,15 @@ func kindOf(t Transaction) kinds {
 	return 1 << does
 }
 
-// succeeds reports whether path was there at the last transaction about it, and the last one of this kind was not refused.
+// succeeds reports whether a transaction will probably succeed: path existed at the last transaction about it, and the last one of this
+// kind was not refused.
 func (l *dialed) succeeds(path string, t Transaction) bool {
 	refused, known := l.paths.Load(path)
 	return known && refused.(kinds)&kindOf(t) == 0
 }
 
-// note takes what became of a transaction about nodes below path. What two learn at the same time may be forgotten: it costs a request.
+// note records the outcome of a transaction about nodes below path. What two goroutines record at the same time may be lost, which costs
+// one request.
 func (l *dialed) note(path string, t Transaction, err error) {
 	was, known := l.paths.Load(path)
 	before, _ := was.(kinds)

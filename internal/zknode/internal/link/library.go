@@ -7,13 +7,14 @@ import (
 	"sync"
 )
 
-// The package relies on what the client library does beyond its documentation. TestTheClientLibrary shows that it does.
+// The package relies on undocumented behaviour of the client library. TestTheClientLibrary checks it.
 const (
 	library       = "github.com/go-zookeeper/zk"
 	testedLibrary = "v1.0.4" // with which the tests ran; that of go.mod
 )
 
-// linkedLibrary is the version of the client library in a program, "" if it is not known: a program may be built without modules.
+// linkedLibrary returns the version of the client library in a program, "" if it is not known, since a program may be built without
+// modules.
 func linkedLibrary(info *debug.BuildInfo) string {
 	if info == nil {
 		return ""
@@ -30,7 +31,7 @@ func linkedLibrary(info *debug.BuildInfo) string {
 	return ""
 }
 
-// warnOfLibrary warns of another version than the tested one.
+// warnOfLibrary logs a warning if another version than the tested one is linked.
 func warnOfLibrary(logger *slog.Logger, linked string) {
 	if linked != "" && linked != testedLibrary {
 		logger.Warn("zklock: untested version of the client library go-zookeeper/zk; build with the tested version",
@@ -38,7 +39,7 @@ func warnOfLibrary(logger *slog.Logger, linked string) {
 	}
 }
 
-// judgeLibrary warns once in a process.
+// judgeLibrary does so once in a process.
 func judgeLibrary(logger *slog.Logger) {
 	judged.Do(func() {
 		info, _ := debug.ReadBuildInfo()

@@ -1,5 +1,5 @@
-// Package link is a client's connection to ZooKeeper: the sessions and their leases, what is asked of the servers, and the events that come
-// back. It closes the hazards of the client library, and knows nothing of locks but that a session has members.
+// Package link is a client's connection to ZooKeeper: sessions and their leases, requests to the servers, and watch events. It works
+// around the hazards of the client library. All that it knows of locks is that a session has members.
 package link
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A Config is what a link has to know.
+// A Config has the settings of a link.
 type Config struct {
 	second.Settings // the TTL is the session timeout to ask for
 	Dial            func(ctx context.Context, network, address string) (net.Conn, error)
@@ -30,13 +30,13 @@ type Config struct {
 	Auth            []Credential
 }
 
-// A Credential is shown to the servers before anybody gets a session.
+// A Credential is presented to the servers before any caller gets a session.
 type Credential struct {
 	Scheme string
 	Secret []byte
 }
 
-// A Link is the connection of a client, its sessions, and all that it has under way.
+// A Link is the connection of a client, with its sessions and all requests under way.
 type Link struct {
 	transport
 	Conn   *zk.Conn
@@ -59,30 +59,29 @@ type Link struct {
 	tasks *second.Tasks // every goroutine of the client, but those of the library
 }
 
-// A transport is the connection and session of a link. It knows everything if the link dials itself, and less over a connection made
-// elsewhere.
+// A transport is the connection and session of a link. It knows everything if the link dials itself, and less over a connection that the
+// program has made.
 type transport interface {
 	// Session returns the newest session, nil while there is none.
 	Session() *Session
-	// disconnected returns nil while a session is established and the connection stands.
+	// disconnected returns nil while there is a session and a connection.
 	disconnected() error
 	// awaitConnection waits for that, or the end of ctx, whose cause it returns.
 	awaitConnection(ctx context.Context) error
-	// PollClose sees to it that the link ends soon after its connection, until stopPolling is
-	// called.
+	// PollClose makes the link end soon after its connection, until stopPolling is called.
 	PollClose() (stopPolling func())
 	// Closed reports whether the program has closed the connection, and then ends the link.
 	Closed() bool
-	// Ask sends requests and waits for the answers, or the end of the connection. It sees to the watches that were asked for before
-	// anything is made of the answers.
+	// Ask sends requests and waits for the answers, or the end of the connection. It handles the requested watches before the caller gets
+	// the answers.
 	Ask(...Request) []Answer
-	// Gather is Ask where others may come along; see [dialed.Gather].
+	// Gather is Ask for requests that may leave together with others; see [dialed.Gather].
 	Gather(ctx context.Context, path string, requests ...Request) []Answer
-	// Leased reports whether sessions have a lease; then requests are executed in order and answered within one round trip, and the
-	// answers tell transaction and session.
+	// Leased reports whether sessions have a lease. If so, requests are executed in order and answered within one round trip, and answers
+	// have the transaction and the session.
 	Leased() bool
-	// Close ends the connection, if it is the link's own, and then waits for the end of the tasks. Over a connection made elsewhere
-	// it does not wait.
+	// Close ends the connection, if it is the link's own, and then waits for the end of the tasks. Over a connection that the program has
+	// made, it does not wait.
 	Close()
 }
 
@@ -97,15 +96,15 @@ func New(c Config) *Link {
 	l.Notice = notice.NewConnection(notice.Config{
 		Logger: c.Logger, Package: "zklock", Store: "ZooKeeper", Patience: func() time.Duration { return l.Timeout() / 3 }, Why: l.Err,
 	})
-	// The link outlives the context of Dial, which bounds only the wait.
+	// The link outlives the context of Dial, which bounds the wait only.
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	return l
 }
 
-// Context ends, with cause ErrClosed, when the link does.
+// Context returns a context that ends, with cause ErrClosed, when the link does.
 func (l *Link) Context() context.Context { return l.ctx }
 
-// End loses everything that is held and begins nothing new.
+// End loses all holds and refuses new ones.
 func (l *Link) End() {
 	l.cancel(second.ErrClosed)
 	l.tasks.End()
@@ -118,16 +117,16 @@ func (l *Link) End() {
 // Spawn runs f as a task, whose end Close waits for. It reports false when the link has ended.
 func (l *Link) Spawn(f func()) bool { return l.tasks.Go(f) }
 
-// Now is the clock of the leases.
+// Now reads the clock of the leases.
 func (l *Link) Now() time.Duration { return l.clock.Now() }
 
 // Clock is for tests.
 func (l *Link) Clock() *clock.Clock { return l.clock }
 
-// Margin is that of a lease under a session timeout.
+// Margin returns the margin of a lease for a session timeout.
 func (l *Link) Margin(timeout time.Duration) time.Duration { return cmp.Or(l.config.Margin, timeout/3) }
 
-// Timeout is that of the session, or what to ask for while there is none.
+// Timeout returns the session timeout, or the one to ask for while there is no session.
 func (l *Link) Timeout() time.Duration {
 	if s := l.Session(); s != nil {
 		return s.Negotiated()
@@ -135,7 +134,7 @@ func (l *Link) Timeout() time.Duration {
 	return l.config.TTL
 }
 
-// Scope returns a context that ends with ctx or the link, and its end.
+// Scope returns a context that ends with ctx or the link, and its cancel function.
 func (l *Link) Scope(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.ctx, func() { cancel(second.ErrClosed) })
@@ -178,14 +177,14 @@ func (l *Link) AwaitSession(ctx context.Context) (*Session, error) {
 		if s := l.Session(); err == nil && s != nil {
 			return s, nil
 		}
-		// Expired since; the library is about to say that it is disconnected.
+		// The session has expired meanwhile, and the library is about to report that it is disconnected.
 		if err = retry.Pause(ctx, time.Millisecond); err != nil {
 			return nil, l.Explain(err)
 		}
 	}
 }
 
-// Explain adds to the end of a wait why ZooKeeper could not be reached, if that is so.
+// Explain adds to the error of a wait why ZooKeeper could not be reached, if it could not.
 func (l *Link) Explain(cause error) error {
 	if problem := l.Err(); problem != nil && !errors.Is(cause, problem) {
 		return fmt.Errorf("%w: %w", cause, problem)
@@ -193,7 +192,7 @@ func (l *Link) Explain(cause error) error {
 	return cause
 }
 
-// WaitFor calls wait, but does not stay there for longer than ctx.
+// WaitFor calls wait, but returns when ctx ends.
 func WaitFor(ctx context.Context, wait func()) {
 	waiting, done := context.WithCancel(ctx)
 	go func() {

@@ -6,9 +6,9 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// A proof works out what the answers on one connection prove about the session: since when the server that may expire it, the leader, has
-// heard of it. The send time of the newest answer proves nothing, since a follower answers reads and pings by itself. What can be relied
-// on, in ZooKeeper 3.8 and 3.9:
+// A proof works out what the answers on one connection prove about the session: since when the leader, which may expire the session, has
+// heard of it. The send time of the newest answer proves nothing, since a follower answers reads and pings by itself. ZooKeeper 3.8 and
+// 3.9 guarantee the following:
 //
 //   - A follower notes each request of a session, and reports what it has noted when the
 //     leader pings it, every half tick (Learner.ping, Leader.lead). The leader's clock of
@@ -21,9 +21,9 @@ import (
 //     write that was committed precedes any successor of that leader, who starts the
 //     clocks of all sessions anew.
 //
-// So three answers in a row prove that the leader has heard of the first request: a sync, another one at least half a tick later, and a
-// write that was sent after the second answer. A sync alone is no proof: the clients of a leader that is deposed and does not know go on
-// getting answers.
+// Three answers in a row therefore prove that the leader has heard of the first request: to a sync, to another sync at least half a tick
+// later, and to a write that was sent after the second answer. A sync alone proves nothing: a deposed leader that does not know of its
+// deposition still answers its clients.
 type proof struct {
 	halfTick time.Duration // the servers' at most
 	requests int           // sent on this connection
@@ -32,7 +32,8 @@ type proof struct {
 	last, before   report        // the newest, and the one before, for writes that were on their way
 }
 
-// A report says that the leader knows of what was sent at a time, if it answers a write that came behind so many requests.
+// A report says that the leader knows of a request that was sent at a time. It holds once the leader answers a write behind a certain
+// number of requests.
 type report struct {
 	of     time.Duration
 	behind int
@@ -45,12 +46,12 @@ type sentRequest struct {
 	at time.Duration
 }
 
-// halfTick is the most that half a tick of the servers may take. The tick is taken for a
-// quarter of the session timeout, because they do not tell it.
+// halfTick is an upper bound of half a tick of the servers. Servers do not report their tick; it is assumed to be at most a quarter of
+// the session timeout.
 func halfTick(timeout time.Duration) time.Duration { return timeout / 8 }
 
-// opened begins with the answer to a handshake. In one that resumes a session the follower has asked the leader, whose clock starts with
-// that (LearnerHandler, REVALIDATE); whether that is still the leader, the first write will show.
+// opened starts a proof with the answer to a handshake. If the handshake resumed a session, the follower has asked the leader, which
+// starts its timer then (LearnerHandler, REVALIDATE). The first write shows whether that is still the leader.
 func opened(sent, answered, halfTick time.Duration) proof {
 	return proof{halfTick: halfTick, sync: sent, answered: answered, last: report{of: sent}, before: report{of: sent}}
 }
@@ -61,7 +62,7 @@ func (p *proof) sent(op int32, at time.Duration) sentRequest {
 	return sentRequest{op, p.requests, at}
 }
 
-// synced notes the answer to a sync. One that comes too soon after the one before it proves nothing new.
+// synced records the answer to a sync. A sync too soon after the previous one proves nothing new.
 func (p *proof) synced(q sentRequest, answered time.Duration) {
 	if q.at < p.answered+p.halfTick {
 		return
@@ -70,7 +71,7 @@ func (p *proof) synced(q sentRequest, answered time.Duration) {
 	p.sync, p.answered = q.at, answered
 }
 
-// wrote notes the answer to a write that was committed. It returns the time since which the leader is known to have heard of the session.
+// wrote records the answer to a committed write. It returns the time since which the leader is known to have heard of the session.
 func (p *proof) wrote(q sentRequest) (heard time.Duration, ok bool) {
 	for _, r := range []report{p.last, p.before} {
 		if q.n > r.behind {
@@ -80,8 +81,8 @@ func (p *proof) wrote(q sentRequest) (heard time.Duration, ok bool) {
 	return 0, false
 }
 
-// committed reports whether a successful answer is that of a write which the servers
-// agreed on. A multi says in its body that it failed: by the type of its first result.
+// committed reports whether a successful answer belongs to a write that the servers have committed. A multi that failed shows that in its
+// body, by the type of its first result.
 func committed(op int32, body wire.Decoder) bool {
 	switch op {
 	case wire.OpCreate, wire.OpDelete, wire.OpSetData:

@@ -11,15 +11,15 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// A Request is asked of the server, alone or together with others; see [Link.Ask]. It is one [read] or a [Transaction].
+// A Request is sent to the server, alone or together with others; see [Link.Ask]. It is one [read] or a [Transaction].
 type Request interface {
 	// ops are its operations.
 	ops() []any
-	// call asks by way of the client library.
+	// call sends the request through the client library.
 	call(*attached) Answer
 }
 
-// An Answer is what became of a request. What it tells depends on the request.
+// An Answer is the result of a request. Which fields are set depends on the request.
 type Answer struct {
 	Err      error
 	Created  []string // paths, of what is ephemeral
@@ -28,7 +28,7 @@ type Answer struct {
 	Data     []byte // at most [maxData] of it
 	Refused  any    // of a transaction, the operation that Err is about, if that is known
 
-	// Nothing of a connection that was made elsewhere:
+	// These are not set over a connection that the program has made:
 	Zxid    int64    // of the transaction
 	Session *Session // under which it was executed
 }
@@ -45,12 +45,12 @@ type read struct {
 // List is a request for the names of the children of a path.
 func List(path string) Request { return read{path: path, list: true} }
 
-// Get is a request for what a znode is.
+// Get is a request for the state of a znode.
 func Get(path string) Request { return read{path: path} }
 
 func (r read) ops() []any { return []any{r} }
 
-// maxData is what a node may say of its owner: more than any of this package does.
+// maxData is how much of a node's content is kept: more than any content of this package.
 const maxData = 1 << 10
 
 func kept(data []byte) []byte {
@@ -92,8 +92,8 @@ func (r removal) ops() []any { return []any{r} }
 
 func (r removal) call(*attached) Answer { panic("zklock: the client library cannot remove a watch") }
 
-// A Transaction creates and deletes znodes, all or none. The library cannot read that it has made a container, which the server removes
-// when it is empty: then the answer is zk.ErrAPIError.
+// A Transaction creates and deletes znodes, all of them or none. The library cannot decode the answer to the creation of a container, a
+// node that the server removes when it is empty. In that case the error is zk.ErrAPIError.
 type Transaction []any
 
 func (t Transaction) ops() []any { return t }
@@ -118,7 +118,7 @@ func (t Transaction) call(c *attached) (a Answer) {
 	return a
 }
 
-// create takes the path of what was created. One that the server cannot have given it leaves the outcome unknown.
+// create records the path of a created node. If the server cannot have given it that path, the outcome is unknown.
 func (a *Answer) create(op *zk.CreateRequest, path string) {
 	number, ok := strings.CutPrefix(path, op.Path)
 	if !ok || (number != "") != (op.Flags&zk.FlagSequence != 0) || strings.Contains(number, "/") {
@@ -129,7 +129,7 @@ func (a *Answer) create(op *zk.CreateRequest, path string) {
 	}
 }
 
-// opOf is the type of an operation among several.
+// opOf returns the type of an operation in a multi.
 func opOf(op any) int32 {
 	switch op := op.(type) {
 	case read:
@@ -149,7 +149,7 @@ func opOf(op any) int32 {
 	panic(fmt.Sprintf("zklock: no operation of a request: %T", op))
 }
 
-// resultOf is the type of the result of an operation among several.
+// resultOf returns the type of its result.
 func resultOf(op any) int32 {
 	if q, ok := op.(*zk.CreateRequest); ok && q.Flags == zk.FlagContainer {
 		return wire.OpCreate2
@@ -157,7 +157,7 @@ func resultOf(op any) int32 {
 	return opOf(op)
 }
 
-// encode appends operations as several are sent, each behind its header.
+// encode appends the operations of a multi, each behind its header.
 func encode(e wire.Encoder, ops []any) wire.Encoder {
 	for _, op := range ops {
 		e.MultiHeader(wire.MultiHeader{Op: opOf(op), Code: -1})
@@ -210,7 +210,7 @@ func (a *Answer) decode(d *wire.Decoder, op any) {
 	}
 }
 
-// decodeOneOf reads the result of an operation among several. It returns why that was refused.
+// decodeOneOf decodes the result of an operation in a multi. If it was refused, it returns the reason.
 func (a *Answer) decodeOneOf(d *wire.Decoder, op any) (refusal error) {
 	switch h := d.MultiHeader(); {
 	case h.Done:

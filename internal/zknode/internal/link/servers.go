@@ -22,11 +22,11 @@ const (
 	lookUpTimeout = time.Second     // bounds one that keeps the client from connecting again
 )
 
-// A LookUp finds the addresses of a host, which may be one itself.
+// A LookUp finds the addresses of a host; the host may be an address itself.
 type LookUp func(ctx context.Context, host string) (addresses []string, err error)
 
-// servers lead the library from one to the next: they are its host provider, and tell its dialer where to. It has one goroutine for both.
-// The library's own provider looks names up once and for all; here each turn of a name does.
+// servers choose the server that the library dials next: they are its host provider, and give its dialer the address. The library uses
+// one goroutine for both. The library's own provider looks names up only once; here a name is looked up each time it is dialed.
 type servers struct {
 	names  []string // host:port, in the order that the library has shuffled them into
 	lookUp LookUp   // nil if names are dialed as they are
@@ -38,7 +38,7 @@ type servers struct {
 	tried int      // how many have been named since the last connection or pause
 }
 
-// A found is what was last heard of a name.
+// A found is the newest result of looking up a name.
 type found struct {
 	addresses []string // of the last look-up that succeeded
 	err       error    // of a later one that failed
@@ -51,8 +51,8 @@ func (s *servers) Init(names []string) error {
 
 func (s *servers) Len() int { return len(s.names) }
 
-// Next returns the server to dial next: the same one as long as it has more addresses. The
-// library pauses for a second when each was tried in vain.
+// Next returns the server to dial next: the same one as long as it has more addresses. The library pauses for a second after each server
+// was tried in vain.
 func (s *servers) Next() (server string, pause bool) {
 	if len(s.left) > 0 {
 		return s.names[s.last], false
@@ -68,7 +68,8 @@ func (s *servers) Next() (server string, pause bool) {
 // Connected is called when the handshake has succeeded.
 func (s *servers) Connected() { s.tried, s.left = 0, nil }
 
-// address returns where to dial the server that Next has named, and why its name could not be looked up if that is an address of old.
+// address returns the address to dial for the server that Next has returned. If the name could not be looked up and the address is an old
+// one, stale is the reason.
 func (s *servers) address(ctx context.Context) (address string, stale error, err error) {
 	name := s.names[s.last]
 	if s.lookUp == nil {
@@ -101,7 +102,7 @@ func (s *servers) resolve(ctx context.Context, name string) found {
 	return f
 }
 
-// note keeps the addresses of old if there are no new ones: the name service may be down.
+// note keeps the old addresses if there are no new ones, since the name service may be down.
 func (s *servers) note(name string, f found) found {
 	if f.err != nil {
 		f.addresses = s.known[name].addresses
@@ -110,8 +111,8 @@ func (s *servers) note(name string, f found) found {
 	return f
 }
 
-// find looks up all names before the library starts, where no context would end it. It fails if none has an address. When ctx is cancelled,
-// a question that is under way goes on in the background until it has an answer or its time is up.
+// find looks up all names before the library starts, because no context would end a look-up inside the library. It fails if none has an
+// address. When ctx is cancelled, a query under way goes on in the background until it is answered or times out.
 func (s *servers) find(ctx context.Context, names []string) error {
 	if s.lookUp == nil {
 		return nil
@@ -121,7 +122,7 @@ func (s *servers) find(ctx context.Context, names []string) error {
 		found
 	}
 	results := make(chan result, len(names))
-	// Not ended by ctx: what the look-up said of that could come before the end of ctx itself.
+	// This context does not end with ctx: the error of the look-up could otherwise arrive before the end of ctx itself.
 	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), findTimeout)
 	defer cancel()
 	for _, name := range names {
@@ -154,8 +155,9 @@ func (s *servers) find(ctx context.Context, names []string) error {
 
 // The errors below say what prevents a connection, and what to do about it.
 
-// dialError names the server, which the cause may know by its address only. Dialers may do more than connect: a server whose ZooKeeper
-// takes the start of TLS for a frame hangs up. If stale is not nil, the address was one of old, since the name could not be looked up.
+// dialError adds the name of the server, of which the cause may have only the address. A dialer may do more than connect: a server whose
+// ZooKeeper port gets TLS takes its first bytes for a frame, and closes the connection. If stale is not nil, the address was an old one,
+// because the name could not be looked up.
 func dialError(server string, err, stale error) error {
 	if hungUp(err) {
 		err = fmt.Errorf("the server hung up on the dialer; it may have no TLS on this port: %w", err)
@@ -190,7 +192,7 @@ func tlsAdvice(err error) string {
 
 const refusedCertificate = "the server may want a client certificate that it trusts (Certificates of the configuration, see WithTLS): "
 
-// handshakeError adds what may be behind the end of a connection before the answer.
+// handshakeError adds the probable reason if the connection ended before the answer.
 func handshakeError(err error, secure bool) error {
 	suspect := "may want TLS (see WithTLS and its secureClientPort)"
 	if secure {
@@ -208,7 +210,7 @@ func handshakeError(err error, secure bool) error {
 	return err
 }
 
-// otherProtocol tells by the first bytes of an answer to the handshake what gave it, if that is not ZooKeeper.
+// otherProtocol recognizes by its first bytes an answer that does not come from ZooKeeper.
 func otherProtocol(answer *bufio.Reader) error {
 	switch head, _ := answer.Peek(4); {
 	case string(head) == "HTTP":
@@ -223,7 +225,7 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// isAlert reports whether the other side of TLS said what it does not like.
+// isAlert reports whether the other side of TLS has sent an alert.
 func isAlert(err error) bool {
 	var alert *net.OpError
 	return errors.As(err, &alert) && alert.Op == "remote error"

@@ -20,7 +20,7 @@ type Session struct {
 	timeout atomic.Int64 // a time.Duration, the shortest that was negotiated for the session
 }
 
-// newSession returns a session whose lease begins at a time on the client's clock, and which stands as long as vouches reports so.
+// newSession returns a session whose lease begins at a time on the client's clock, and which exists as long as vouches returns true.
 func newSession(l *Link, id int64, timeout, begun, term time.Duration, vouches func() bool) *Session {
 	s := &Session{ID: id}
 	s.Lease = lease.New[Member](lease.Config{
@@ -36,8 +36,8 @@ func (s *Session) String() string { return fmt.Sprintf("0x%x", uint64(s.ID)) }
 
 func (s *Session) Negotiated() time.Duration { return time.Duration(s.timeout.Load()) }
 
-// resume continues the session on a new connection. The server may have granted another
-// timeout; which of its members go by which is not known, so the shortest counts.
+// resume continues the session on a new connection. The server may have granted another timeout. It is unknown which servers use which,
+// so the shortest counts.
 func (s *Session) resume(timeout, term time.Duration) {
 	s.timeout.Store(int64(min(timeout, s.Negotiated())))
 	s.Shorten(term)
@@ -47,15 +47,16 @@ func (s *Session) resume(timeout, term time.Duration) {
 type Member interface {
 	// Lose ends the hold.
 	Lose(reason error)
-	// IsLost reports whether it has ended.
+	// IsLost reports whether the member has ended.
 	IsLost() bool
-	// Prove has the server agree, by a write, that the node is there.
+	// Prove makes a write that succeeds only while the node exists.
 	Prove()
-	// Check looks whether the node is still there.
+	// Check reads whether the node still exists.
 	Check()
 }
 
-// Recheck is after what time to look again although no event came: watches can be lost. It spreads the looks of many processes over time.
+// Recheck is after how long to read again if no event came, since watches can be lost. It is random, to spread the reads of many
+// processes over time.
 func (s *Session) Recheck() time.Duration {
 	timeout := s.Negotiated()
 	return timeout/2 + rand.N(timeout)

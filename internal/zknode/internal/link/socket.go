@@ -16,14 +16,14 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// maxFrame bounds what is read as one. The largest honest frame is a list of children.
+// maxFrame bounds the frames that are read. The largest honest frame is a list of children.
 const maxFrame = 32 << 20
 
-// maxSkipped bounds what is read and dropped as one. What other protocols begin with announces more.
+// maxSkipped bounds the frames that are read and dropped. The first bytes of other protocols announce more.
 const maxSkipped = 512 << 20
 
-// A socket is one connection to one server. It stands between the ZooKeeper client library and the network, because only from here the
-// hazards of the library can be closed without a fork (line numbers are of conn.go in v1.0.4):
+// A socket is one connection to one server. It stands between the ZooKeeper client library and the network, because only there the
+// hazards of the library can be avoided without a fork (line numbers are of conn.go in v1.0.4):
 //
 //   - It reads the frames, and so learns the negotiated timeout, the session id, and when
 //     which request was sent and answered: the only honest base of a lease.
@@ -45,8 +45,7 @@ type socket struct {
 	frame  []byte        // what is left of the frame being read
 	buffer []byte        // of frame, used again and again
 
-	// Set before the first reply is read, by the goroutine that shakes hands; the
-	// library starts the others after that.
+	// These are set before the first reply is read, by the goroutine that shakes hands; the library starts its other goroutines after that.
 	session *Session      // nil before the answer to the handshake
 	shookAt time.Duration // when that was sent
 
@@ -105,7 +104,7 @@ func (s *socket) Close() error {
 func (s *socket) Write(frame []byte) (int, error) {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
-	// The clock is read before the write: a lease may only start too early.
+	// The clock is read before the write, so that a lease starts too early rather than too late.
 	send, now := s.send, s.dialed.link.Now()
 	if s.session == nil {
 		send = s.shakeHands
@@ -116,7 +115,7 @@ func (s *socket) Write(frame []byte) (int, error) {
 	return len(frame), nil
 }
 
-// broke follows a write that failed.
+// broke is called after a write that failed.
 func (s *socket) broke(err error) {
 	s.dialed.trouble(fmt.Errorf("write to %s: %w", s.server, err))
 	s.kill()
@@ -142,14 +141,14 @@ func (s *socket) send(frame []byte, now time.Duration) error {
 	return err
 }
 
-// An unanswered request is one or more of batches, or of the library, which has none.
+// An unanswered request consists of parts of batches, or comes from the library and has none.
 type unanswered struct {
 	sentRequest
 	parts []*part
 	last  bool // of a group
 }
 
-// noteLocked remembers what is sent, and when.
+// noteLocked records what is sent, and when.
 func (s *socket) noteLocked(h wire.RequestHeader, now time.Duration, parts []*part, last bool) {
 	s.sent[h.Xid] = unanswered{s.proof.sent(h.Op, now), parts, last}
 }
@@ -167,7 +166,7 @@ func (s *socket) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readFrame reads the next frame, length included, and acts on it before the library sees its first byte, if it is to see it.
+// readFrame reads the next frame, length included, and acts on it before the library gets its first byte, if the library is to get it.
 func (s *socket) readFrame() error {
 	if s.session == nil {
 		s.Conn.SetReadDeadline(time.Now().Add(s.dialed.handshakeTimeout())) // likewise
@@ -194,8 +193,8 @@ func (s *socket) readFrame() error {
 	return err
 }
 
-// skip drops the answer to a read if it is too long to be kept, which err says then, and returns a frame that says so in its place. The
-// connection stays, with all else that is asked on it. No other answer is as long.
+// skip drops the answer to a read that is too long, as err says, and returns a frame with an error in its place. The connection stays,
+// with all other requests. Only answers to reads can be that long.
 func (s *socket) skip(err error) ([]byte, error) {
 	var announced wire.TooLong
 	if !errors.As(err, &announced) || announced > maxSkipped {
@@ -224,7 +223,7 @@ func (s *socket) skip(err error) ([]byte, error) {
 	return wire.Frame(e), nil
 }
 
-// explain says why nothing more is read, unless the connection has ended already, for another reason.
+// explain records why nothing more is read, unless the connection has already ended for another reason.
 func (s *socket) explain(err error) {
 	s.mu.Lock()
 	known := s.closing
@@ -238,7 +237,7 @@ func (s *socket) explain(err error) {
 	}
 }
 
-// noteReply returns what the library is to see of a reply or an event.
+// noteReply returns the part of a reply or an event that the library gets.
 func (s *socket) noteReply(frame []byte) ([]byte, error) {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	reply := d.ReplyHeader()
@@ -265,9 +264,9 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 	return frame, nil
 }
 
-// noteAnswer refuses what the library must not see, which takes a reply for the one it waits for even before it has written the
-// request, and returns since when the leader has heard of the session if the answer proves that. Only success does: a follower makes
-// some errors by itself.
+// noteAnswer refuses replies that the library must not get: it takes a reply for the awaited one even before it has written the request.
+// If the answer proves it, noteAnswer also returns since when the leader has heard of the session. Only successful answers prove that,
+// since a follower returns some errors by itself.
 func (s *socket) noteAnswer(reply wire.ReplyHeader, body wire.Decoder) (request unanswered, heard time.Duration, proven bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -323,11 +322,11 @@ func (s *socket) noteHandshake(body []byte) error {
 	return nil
 }
 
-// The client library waits for the answer to each request before its caller can make the next one, and tells neither the transaction id of
-// a reply nor the session that it came under. So the socket sends what belongs together by itself, in one write, under xids that the
+// The client library waits for the answer to each request before its caller can send the next one, and returns neither the transaction id
+// of a reply nor its session. The socket therefore sends requests that belong together by itself, in one write, with xids that the
 // library does not use.
 
-// firstXid is the first of them. They go down, away from those with a meaning of their own.
+// firstXid is the first of them. They count down, away from those with a special meaning.
 const firstXid = -1000
 
 // A batch is requests that are sent together. The server executes and answers the requests
@@ -341,7 +340,7 @@ type batch struct {
 		answers [2]Answer
 	}
 
-	// Of one that may leave in a group:
+	// The following fields are for a batch that may leave in a group:
 	path string // what it is about; else ""
 	ctx  context.Context
 }
@@ -371,13 +370,13 @@ func newBatch(requests []Request) *batch {
 	return b
 }
 
-// watches reports whether it asks for a watch.
+// watches reports whether the request asks for a watch.
 func (p *part) watches() bool {
 	r, reads := p.ops[0].(read)
 	return reads && r.Watch
 }
 
-// fail is the answer to a request without one.
+// fail answers a request with an error.
 func (p *part) fail(err error) {
 	p.answer.Err = err
 	p.batch.missing.Done()
@@ -413,8 +412,8 @@ func (b *batch) fail(err error) {
 	}
 }
 
-// encode notes the requests of a batch, or of its group, before they are sent, and returns their frames. There are none of those
-// who have left, and none at all if the connection has ended, which is then their answer.
+// encode records the requests of a batch, or of its group, before they are sent, and returns their frames. It leaves out requests whose
+// callers have left. If the connection has ended, it answers all with that error and returns nothing.
 func (s *socket) encode(b *batch) wire.Encoder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -452,8 +451,8 @@ func (s *socket) encode(b *batch) wire.Encoder {
 	return s.frames
 }
 
-// encodeWatchesLocked encodes a request for the watches that reads need, ahead of the one request that combines the reads: for that a
-// server sets no watch. A read with a watch then has two answers, and the first one has only errors.
+// encodeWatchesLocked encodes a request for the watches that reads need, ahead of the request that combines the reads, because a server
+// sets no watches for combined reads. A read with a watch then has two answers, and the first one only has an error code.
 func (s *socket) encodeWatchesLocked(parts []*part) {
 	watching := slices.DeleteFunc(slices.Clone(parts), func(p *part) bool { return !p.watches() })
 	if len(watching) == 0 {
@@ -465,7 +464,7 @@ func (s *socket) encodeWatchesLocked(parts []*part) {
 	s.encodeLocked(wire.OpSetWatches, watching, false)
 }
 
-// encodeLocked notes requests before they are sent as one, and appends the frame.
+// encodeLocked records requests before they are sent as one, and appends the frame.
 func (s *socket) encodeLocked(op int32, parts []*part, last bool) {
 	now := s.dialed.link.Now()             // before the write: a lease may only start too early
 	if s.lastXid--; s.lastXid > firstXid { // below the lowest: the first ones were answered long ago
@@ -480,7 +479,7 @@ func (s *socket) encodeLocked(op int32, parts []*part, last bool) {
 	s.frames.EndFrame(begin)
 }
 
-// answer hands out an answer. To those of a connection that has ended meanwhile that was done then.
+// answer delivers an answer. If the connection has ended meanwhile, its requests were already answered then.
 func (u unanswered) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder) {
 	for _, p := range u.parts {
 		p.answer.Zxid, p.answer.Session = reply.Zxid, s.session
@@ -505,7 +504,7 @@ func (u unanswered) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder)
 	}
 }
 
-// end follows the end of the connection: there will be no more answers.
+// end is called after the end of the connection: no more answers will come.
 func (s *socket) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -520,10 +519,10 @@ func (s *socket) end() {
 	s.leaveLocked()
 }
 
-// A library that trusts a count allocates what it says, reads beyond the frame, or panics in a goroutine of its own. So each body is read
-// here first, the way the library is going to read it (structs.go). What follows it is ignored by both.
+// The library trusts counts in a reply. It allocates what they claim, reads beyond the frame, or panics in a goroutine of its own. Each
+// body is therefore first decoded here, as the library will decode it (structs.go). Bytes after the body are ignored by both.
 
-// checkReply looks at the body of a successful reply to a request of type op, one of those that clients send.
+// checkReply checks the body of a successful reply to a request of type op, which is one that clients send.
 func checkReply(op int32, body wire.Decoder) error {
 	size := len(body.Rest)
 	switch d := &body; op {
@@ -546,7 +545,7 @@ func checkReply(op int32, body wire.Decoder) error {
 	return nil
 }
 
-// passResults reads as far as the library does, which gives up at a result that it does not know.
+// passResults reads as far as the library does, which stops at a result of unknown type.
 func passResults(d *wire.Decoder) {
 	for h := d.MultiHeader(); !h.Done; h = d.MultiHeader() {
 		switch h.Op {
