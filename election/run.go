@@ -59,8 +59,8 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 }
 
-// serve calls lead for one term, and resigns. It returns the error of lead, and the error of the release unless that only says that the
-// term was over.
+// serve calls lead for one term, and resigns. serve returns the error of lead, and the error of the release unless that only says that
+// the term was over.
 func (e *Election) serve(ctx context.Context, hold *tier.Hold, lead func(context.Context, int64) error) (led, err error) {
 	defer func() { // whatever lead does: a panic ends it as well
 		e.term.Store(nil) // first: the next one can be this process

@@ -38,7 +38,7 @@ type call struct {
 	send  func(context.Context) error
 }
 
-// sever blocks all requests and messages in both directions, without an error. When heal is called, those that were blocked fail.
+// sever blocks all requests and messages in both directions, without an error. When heal is called, blocked requests fail.
 func (c *calls) sever() (heal func()) {
 	cut := make(chan struct{})
 	c.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 )
 
-// A past detects that etcd was set back to an earlier state, by a backup or an old volume. That state may include the lease of this
-// process without its keys, or with keys that were deleted since. Keep-alives succeed all the same.
+// A past detects that etcd was set back to an earlier state, by a backup or an old volume. The earlier state may include the lease of
+// this process without its keys, or with keys that were deleted since. Keep-alives succeed all the same.
 type past struct {
 	newest atomic.Int64 // the revision up to which etcd has told of itself
 	back   atomic.Bool  // it has gone back during this session

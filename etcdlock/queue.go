@@ -489,9 +489,9 @@ func (s *store) change(ctx context.Context, c queue.Command, field, to string, s
 	return v, err
 }
 
-// mark sets a field in the value of a key. It repeats the write until the field is set, or the key is gone or another one. It returns the
-// place as it is then, and the state of the contender. Each write requires that the key was not written since its content was read;
-// otherwise a mark from another process would be lost. The key stays attached to its lease.
+// mark sets a field in the value of a key. mark repeats the write until the field is set, or the key does not exist any more. mark
+// returns the place as it is then, and the state of the contender. Each write requires that the key was not written since its content was
+// read; otherwise a mark from another process would be lost. The key stays attached to its lease.
 func (s *store) mark(ctx context.Context, ref queue.Ref, known place, field, to string, set func(place) bool) (
 	found place, v queue.View, err error) {
 	prefix, key := prefixOf(ref), keyOf(ref)

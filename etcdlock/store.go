@@ -248,8 +248,8 @@ func (s *store) attached(ctx context.Context, session string) (present []queue.R
 	return present, nil
 }
 
-// checkVersions warns about servers that cannot keep the promises of this package. It asks each server once, and ignores those that do
-// not answer.
+// checkVersions warns about servers that cannot keep the promises of this package. checkVersions asks each server once, and ignores those
+// that do not answer.
 func (s *store) checkVersions() {
 	for _, endpoint := range s.client.Endpoints() {
 		ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())

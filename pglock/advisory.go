@@ -346,7 +346,8 @@ func (s *advisory) Close() {
 	s.hangUp()
 }
 
-// session returns an unused connection, or a new one. It takes the one that was used last, so that the others grow old and are closed.
+// session returns an unused connection, or a new one. session takes the connection that was used last, so that the others grow old and
+// are closed.
 func (s *advisory) session(ctx context.Context) (*line, error) {
 	s.dropSpares(false)
 	s.mu.Lock()

@@ -19,9 +19,9 @@ import (
 // maxRequests is how many requests are sent at a time. A connection is busy until its transaction is over.
 const maxRequests = 4
 
-// forAll are the settings of every session. They override those of the role, the URL or a hook of the pool. With them a path is the same
-// text for all processes, times can be parsed, each statement sees what was committed before it, and no other setting limits how long a
-// statement takes.
+// forAll are the settings of every session. These settings override those of the role, the URL or a hook of the pool. With them a path is
+// the same text for all processes, times can be parsed, each statement sees what was committed before it, and no other setting limits how
+// long a statement takes.
 var forAll = map[string]string{
 	"client_encoding":               "UTF8",
 	"datestyle":                     "ISO",

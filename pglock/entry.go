@@ -125,8 +125,8 @@ func (e *entry) giveUp() {
 	}
 }
 
-// wait sends the statement says, which shows others that the session waits, together with the one that waits for the lock. It returns
-// once the first is answered. The goroutine that waits for the lock then owns the connection.
+// wait sends the statement says, which shows others that the session waits, together with the one that waits for the lock. wait returns
+// once the first statement is answered. The goroutine that waits for the lock then owns the connection.
 func (e *entry) wait(says call) error {
 	x, sent := e.session, e.store.tier.Now()
 	x.wire.SetDeadline(time.Now().Add(x.bound))

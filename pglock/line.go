@@ -97,7 +97,7 @@ func refused(err error) bool {
 	return ok && refusal.Severity != "FATAL" && refusal.Severity != "PANIC"
 }
 
-// begin waits until the caller may use the connection; done passes it on. It returns an error if the connection is closed or ctx ends
+// begin waits until the caller may use the connection; done passes it on. begin returns an error if the connection is closed or ctx ends
 // first.
 func (l *line) begin(ctx context.Context) error {
 	l.mu.Lock()
@@ -156,7 +156,7 @@ func (l *line) schedule(next time.Time) {
 
 var errDropped = errors.New("the connection is closed")
 
-// attend listens for notifications, and calls do whenever work is due, until over reports true. It returns the error of a broken
+// attend listens for notifications, and calls do whenever work is due, until over reports true. attend returns the error of a broken
 // connection.
 func (l *line) attend(over func() bool, do func() error) error {
 	for !over() {
@@ -296,7 +296,7 @@ func (e *ear) hurry(by time.Time) {
 	}
 }
 
-// close is called after the last command. It returns when the store has no goroutine left.
+// close is called after the last command. close returns when the store has no goroutine left.
 func (e *ear) close() {
 	e.mu.Lock()
 	l := e.line

@@ -30,8 +30,8 @@ func crowd(t *testing.T, session, path, of string, n int) {
 		SELECT `+path+`, nextval('tierlock.token'), gen_random_uuid()::text, $2, false, 0 FROM generate_series(1, $3::int) i`, of, session, n)
 }
 
-// While any transaction in the database is open, deleted rows are not removed. That slows down only their queue, not other queues or the
-// lease.
+// While any transaction in the database is open, deleted rows are not removed. The open transaction slows down only their queue, not
+// other queues or the lease.
 func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	keepDeadRows(t)

@@ -87,7 +87,7 @@ func TestHolderKeepsItsLockOverAStartOfTheServer(t *testing.T) {
 	mustRelease(t, held)
 }
 
-// Monitoring tools may reset the server's statistics, which says nothing about locks. That says nothing of locks.
+// Monitoring tools may reset the server's statistics, which says nothing about locks. Reset statistics say nothing about locks.
 func TestStatisticsThatAreResetChangeNothing(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		s, url, _ := alone(t)

@@ -558,7 +558,8 @@ func (w *waiters) add(r queue.Ref) {
 	w.paths, w.tokens, w.reads = append(w.paths, r.Path), append(w.tokens, r.Token), append(w.reads, r.Reads)
 }
 
-// queue adds queries to the batch. They read the contenders around each waiter into queues, and the number of those ahead into ahead.
+// queue adds queries to the batch. The queries read the contenders around each waiter into queues, and the number of those ahead into
+// ahead.
 func (w *waiters) queue(batch *pgx.Batch, queues map[string][]second.Contender, ahead map[string]int) {
 	batch.Queue(aroundSQL, w.paths, w.tokens, w.reads).Query(into(queues))
 	batch.Queue(aheadSQL, w.paths, w.tokens, w.reads).Query(func(rows pgx.Rows) error {

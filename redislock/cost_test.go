@@ -26,8 +26,8 @@ func callsIn(t *testing.T, s *redisserver.Server, f func()) (n int) {
 	return n
 }
 
-// The cost of a heartbeat does not depend on how many others wait or have permits. It is measured in commands, and compared with that of
-// as many locks.
+// The cost of a heartbeat does not depend on how many others wait or have permits. The cost is measured in commands, and compared with
+// that of heartbeats for as many locks.
 func TestHeartbeatCostsNoMoreAmongManyInOneQueue(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})
@@ -61,8 +61,8 @@ func TestHeartbeatCostsNoMoreAmongManyInOneQueue(t *testing.T) {
 	}
 }
 
-// A reader looks only at a certain number of contenders ahead of it. Those farther ahead count as writers, and a writer among them is
-// named in any case.
+// A reader looks only at a certain number of contenders ahead of it. Contenders farther ahead count as writers, and a writer among them
+// is named in any case.
 func TestReaderSeesTheNearestAhead(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))

@@ -19,8 +19,8 @@ import (
 // process that does not know the primary's id. The process then reads the record of that primary, which says how long the grace period
 // lasts.
 
-// recordKeys returns the keys of the record of a primary. They share one slot, which any server may have, because a primary does not keep
-// its slots.
+// recordKeys returns the keys of the record of a primary. The keys of a record share one slot, which any server may have, because a
+// primary does not keep its slots.
 func recordKeys(id string) []string {
 	return []string{records + id, records + "longest", records + "first"}
 }
@@ -129,8 +129,8 @@ func (s *store) gracePeriod() time.Duration {
 	return s.options.TTL + time.Duration(s.lag.Load())
 }
 
-// examine checks each server of the client (in a cluster each primary), and reads its record. It logs a warning about settings that break
-// promises.
+// examine checks each server of the client (in a cluster each primary), and reads its record. examine logs a warning about settings that
+// break promises.
 func (s *store) examine(ctx context.Context) error {
 	var mu sync.Mutex // guards the variables below
 	longest, strangers := time.Duration(0), [][]string(nil)
@@ -175,7 +175,7 @@ const (
 )
 
 // examineOne checks that the user has all permissions, because the error of a script that fails halfway would not say which of its
-// commands was refused. It returns for how long a replaced primary may still accept writes, if that time is bounded.
+// commands was refused. examineOne returns for how long a replaced primary may still accept writes, if that time is bounded.
 func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Duration, err error) {
 	missing, err := aclScript.run(ctx, one, nil, s.channel(), records).StringSlice()
 	if err != nil {

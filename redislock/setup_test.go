@@ -140,7 +140,7 @@ func (p *process) does(t *testing.T, c queue.Command) queue.Answer {
 	return a
 }
 
-// stands returns the view of a contender after a command, which asks for weight permits if it is about permits.
+// stands returns the view of a contender after a command. For permits, weight is the number that the command asks for.
 func (p *process) stands(t *testing.T, op queue.Op, c queue.Ref, weight int) queue.View {
 	t.Helper()
 	return p.does(t, queue.Command{Op: op, Ref: c, Weight: weight}).View

@@ -155,8 +155,8 @@ func (s *store) begin(ctx context.Context) queue.Answer {
 // most is the number of requests in one pipeline.
 const most = 256
 
-// beat sends a heartbeat for each contender. It waits for each pipeline as long as for any other request. If Redis was silent for a TTL,
-// the session is over, and no heartbeat counts.
+// beat sends a heartbeat for each contender. beat waits for each pipeline as long as for any other request. If Redis was silent for a
+// TTL, the session is over, and no heartbeat counts.
 func (s *store) beat(all []queue.Ref) (a queue.Answer) {
 	sent := s.tier.Now()
 	silent := sent-time.Duration(s.heard.Load()) > s.options.TTL

@@ -107,9 +107,9 @@ func (p withClient) Close() error {
 	return nil
 }
 
-// writesIn counts the transactions in a server's append-only file, which is written before the server answers. It leaves out those that
-// only renew leases. In this file a command is "*" and the number of its words, followed by the words, each after its length. No value in
-// tests begins with a star.
+// writesIn counts the transactions in a server's append-only file, which is written before the server answers. writesIn leaves out
+// transactions that only renew leases. In this file a command is "*" and the number of its words, followed by the words, each after its
+// length. No value in tests begins with a star.
 func writesIn(addr string) (n int64, err error) {
 	dir, err := redisserver.Ask(addr, "CONFIG", "GET", "dir")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // contend makes eight goroutines of each process acquire the lock again and again, until it has been transferred rounds times for each
-// process. It returns how long each process held the lock, and how long all of it took.
+// process. contend returns how long each process held the lock, and how long all of it took.
 func contend(t *testing.T, mutexes []*tier.Mutex, section func(process int) time.Duration, rounds int) (
 	had []time.Duration, took time.Duration,
 ) {

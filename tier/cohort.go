@@ -114,8 +114,8 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (own *ownership, begun ti
 	return own, begun, nil
 }
 
-// takeLocked makes a goroutine that arrives now with m an owner at once: of the lingering grant, or beside the present readers, unless
-// a waiter needs them to end. It returns nil if neither is possible.
+// takeLocked makes a goroutine that arrives now with m an owner at once: of the lingering grant, or beside the present readers, unless a
+// waiter needs them to end. takeLocked returns nil if the goroutine has to wait.
 func (c *cohort) takeLocked(m *Mutex, now time.Duration) *ownership {
 	c.downgradeLocked(c.owner)
 	source := joined
@@ -136,7 +136,7 @@ func (c *cohort) takeLocked(m *Mutex, now time.Duration) *ownership {
 	return c.ownLocked(&ownership{mutex: m}, c.grant, now, source)
 }
 
-// drop gives up a grant that lingered, before another one is requested. It reports whether the grant is gone; if ctx ends first, it
+// drop gives up a grant that lingered, before another one is requested. drop reports whether the grant is gone; if ctx ends first, it
 // continues in the background, and then frees the cohort.
 func (c *cohort) drop(ctx context.Context, kept second.Grant) bool {
 	gone := make(chan struct{})
@@ -183,10 +183,10 @@ func (c *cohort) withdraw(w *waiter[ownership]) {
 	}
 }
 
-// requestLocked starts the one goroutine that asks the second tier for the lock, for all waiters. It asks as the first writer among them,
-// because a write grant serves readers as well, or as the first reader if there is no writer. If old is not nil, the same write gives old
-// up. The request is cancelled only when the last waiter has left, so a waiter that leaves does not cost the process its place in the
-// queue. requestLocked reports false when the registry is closed: then old is not given up.
+// requestLocked starts the one goroutine that asks the second tier for the lock, for all waiters. requestLocked asks as the first writer
+// among them, because a write grant serves readers as well, or as the first reader if there is no writer. If old is not nil, the same
+// write gives old up. The request is cancelled only when the last waiter has left, so a waiter that leaves does not cost the process its
+// place in the queue. requestLocked reports false when the registry is closed: then old is not given up.
 func (c *cohort) requestLocked(old second.Grant) bool {
 	w := c.gate.first
 	for w != nil && w.seat.mutex.reads() {
@@ -517,9 +517,9 @@ func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <
 	}
 }
 
-// endLingering releases the grant if it has lingered for long enough, or at once if now is set. It returns how long the grant may still
-// linger, which is the full limit while it is in use. If now is set, the watch ends in any case, and a grant that lingers later needs
-// another one.
+// endLingering releases the grant if it has lingered for long enough, or at once if now is set. endLingering returns how long the grant
+// may still linger, which is the full limit while it is in use. If now is set, the watch ends in any case, and a grant that lingers later
+// needs another one.
 func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, now bool) (left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -560,8 +560,9 @@ func (c *cohort) admitReadersLocked(now time.Duration) {
 // reading reports whether owners read. It stays true while the mutex is held, as the last reader takes the mutex to leave.
 func (c *cohort) reading() bool { return c.readers.Load() > 0 }
 
-// slipOut ends a read ownership without the mutex, unless it is the last one: readers that were admitted together often leave together. It
-// returns the loss of the lock, if any; without a lease only the store knows that. The grant stays while the ownership is counted.
+// slipOut ends a read ownership without the mutex, unless it is the last one: readers that were admitted together often leave together.
+// slipOut returns the loss of the lock, if any; without a lease only the store knows that. The grant stays while the ownership is
+// counted.
 func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 	if !own.reads.Load() || c.readers.Load() == 1 {
 		return nil, false

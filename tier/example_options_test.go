@@ -31,8 +31,7 @@ func ExampleHoldFrom() {
 	// <nil>
 }
 
-// Goroutines that share the context of a hold share the hold. Those that must not are started
-// without it.
+// Goroutines that share the context of a hold share the hold. Goroutines that must not share it are started without it.
 func ExampleWithoutHold() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

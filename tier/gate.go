@@ -54,7 +54,7 @@ func (g *gate[S]) tellAll() {
 	}
 }
 
-// refuse removes the waiters for whose seat concerned returns true, with an error. It returns their number.
+// refuse removes the waiters for whose seat concerned returns true, with an error. refuse returns their number.
 func (g *gate[S]) refuse(err error, concerned func(*S) bool) (n int) {
 	for w := g.first; w != nil; {
 		next := w.next
@@ -69,7 +69,7 @@ func (g *gate[S]) refuse(err error, concerned func(*S) bool) (n int) {
 	return n
 }
 
-// leave takes a waiter out of the queue. It reports false if the waiter is out already: then it was chosen, or refused.
+// leave takes a waiter out of the queue. leave reports false if the waiter is out already: then it was chosen, or refused.
 func (g *gate[S]) leave(w *waiter[S]) bool {
 	if w.arrival == 0 {
 		return false

@@ -113,7 +113,7 @@ func (m *Mutex) acquire(ctx context.Context, op string,
 	return m.traced(hold), nil
 }
 
-// reenter returns another hold if ctx carries a live one that allows it. It returns neither a hold nor an error if ctx carries none.
+// reenter returns another hold if ctx carries a live one that allows it. reenter returns neither a hold nor an error if ctx carries none.
 func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 	if outer := HoldFrom(ctx, m); outer != nil {
 		if err := outer.own.grant.Err(); errors.Is(err, ErrLost) {

@@ -255,8 +255,7 @@ func (w *watch) lost(now time.Duration, err error) {
 	r.options.observer.Lost(w.ctx, LostEvent{w.Path, w.Hold, w.Permits, r.at(now), err, LossCause(second.CauseOf(err))})
 }
 
-// releasing is called before a release. It returns a function to call afterwards, which reports the release, or nil if there is no
-// observer for it.
+// releasing is called before a release. releasing returns a function to call afterwards, which reports the release.
 func (w *watch) releasing() (released func(error)) {
 	if w == nil {
 		return func(error) {}

@@ -69,7 +69,7 @@ func New(t second.Tier, opts ...Option) *Registry {
 // now reads the clock of the leases. Callers also use its value for durations.
 func (r *Registry) now() time.Duration { return r.second.Now() }
 
-// at converts a time on that clock to a time of day. It counts back from now, because that clock counts the sleep of the machine, and
+// at converts a time on that clock to a time of day. at counts back from now, because that clock counts the sleep of the machine, and
 // package time does not.
 func (r *Registry) at(t time.Duration) time.Time {
 	ago := r.now() - t
@@ -236,8 +236,8 @@ func (k lockKey) failure(op string, err error) error {
 	return fmt.Errorf("tier: %s %s: %w", op, k.path, err)
 }
 
-// join returns the stake of key, which stays until part was called as often as join. It returns nil if new calls are refused. With permits
-// the stake is a pool, without them a cohort.
+// join returns the stake of key, which stays until part was called as often as join. join returns nil if new calls are refused. With
+// permits the stake is a pool, without them a cohort.
 func (r *Registry) join(key lockKey, permits *Semaphore) stake {
 	r.mu.RLock() // most often the stake exists, as for a lock that many goroutines want
 	s := r.stakes[key]

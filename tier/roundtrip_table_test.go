@@ -116,9 +116,9 @@ func several(n int, process func(...tier.Option) *tier.Mutex, opts ...tier.Optio
 	return mutexes
 }
 
-// takeTurns makes goroutines of each process acquire the lock again and again until it was transferred n times. It returns how long each
-// transfer took: from the call of Release to the return of Acquire in another process. Within each section it calls during with the
-// number of the acquisition.
+// takeTurns makes goroutines of each process acquire the lock again and again until it was transferred n times. takeTurns returns how
+// long each transfer took: from the call of Release to the return of Acquire in another process. Within each section it calls during with
+// the number of the acquisition.
 func takeTurns(t *testing.T, mutexes []*tier.Mutex, goroutines int, section time.Duration, n int, during func(turn int)) []time.Duration {
 	t.Helper()
 	var (

@@ -522,9 +522,9 @@ func (p *pool) release(permits *Permits) error {
 	return p.giveBack(rest)
 }
 
-// sortLocked separates permits that may stay in the process from those that have to go. They may stay while no other process waits, and
-// otherwise for their budgets. These run from the grant or, if that is later, from the last check before another process was seen. Permits
-// never stay without a valid lease or while the connection is down.
+// sortLocked separates permits that may stay in the process from those that have to go. Permits may stay while no other process waits,
+// and otherwise for their budgets. The budgets run from the grant or, if that is later, from the last check before another process was
+// seen. Permits never stay without a valid lease or while the connection is down.
 func (p *pool) sortLocked(permits []permit) (fair, due []permit) {
 	if p.gate.empty() || p.registry.second.Err() != nil {
 		return nil, permits
@@ -546,8 +546,8 @@ func (p *pool) sortLocked(permits []permit) (fair, due []permit) {
 // budgetLocked is the budget of the first waiter.
 func (p *pool) budgetLocked() time.Duration { return p.gate.first.seat.semaphore.options.budget() }
 
-// offerLocked gives permits, and the kept ones, to the waiters. It is called without permits when the first waiter has changed. It returns
-// the permits that have to go back to the store.
+// offerLocked gives permits, and the kept ones, to the waiters. It is called without permits when the first waiter has changed.
+// offerLocked returns the permits that have to go back to the store.
 //
 // If the first waiter wants more permits than are available, they are kept for it only if releases within this process can complete its
 // request. Otherwise two processes that each kept a part would deadlock.

@@ -489,7 +489,7 @@ func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 	})
 }
 
-// They are kept for three budgets. The end of that time does not affect permits that are kept later.
+// Permits are kept for three budgets. The end of that time does not affect permits that are kept later.
 func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		s := process()

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// contexts are the contexts for work under one hold, or under permits that were taken together. They end when the hold is lost or
+// contexts are the contexts for work under one hold, or under permits that were taken together. The contexts end when the hold is lost or
 // released. The zero value is empty.
 type contexts struct {
 	mu      sync.Mutex          // guards the fields below

@@ -128,7 +128,7 @@ func (s *Storage) keep(name string, hold *tier.Hold) {
 	s.held[name] = append(s.held[name], hold)
 }
 
-// take removes a hold of name and returns it, nil if there is none. It prefers a hold that has ended. Unlock does not say which hold it
+// take removes a hold of name and returns it, nil if there is none. take prefers a hold that has ended. Unlock does not say which hold it
 // means, and the other one may still be in use.
 func (s *Storage) take(name string) *tier.Hold {
 	s.mu.Lock()

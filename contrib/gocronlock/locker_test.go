@@ -23,7 +23,7 @@ var _ gocron.Locker = (*gocronlock.Locker)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// process returns the locks of another process. They linger by default, which the adapter has to prevent.
+// process returns the locks of another process. Locks of this registry linger by default, which the adapter has to prevent.
 func process(t *testing.T, srv *zktest.Server) *tier.Registry {
 	t.Helper()
 	return locktest.Dial(t, srv, tier.WithLinger(time.Hour))

@@ -44,8 +44,8 @@ func TestTheOtherProcessTakesOver(t *testing.T) {
 
 type run struct{ pid, slot int }
 
-// await returns the runs when there are n, the last of which is still in progress unless its process was killed. It fails if a run began
-// while another process was working that had not been killed.
+// await returns the runs when there are n, the last of which is still in progress unless its process was killed. await fails if a run
+// began while another process was working that had not been killed.
 func await(t *testing.T, file string, n, killed int) (runs []run) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {

@@ -37,7 +37,7 @@ func New() *Clock {
 	return &Clock{origin: origin, wall: origin.UnixNano(), asleep: asleep()}
 }
 
-// Now returns the time since the origin. It takes no lock, allocates nothing, and makes a system call only after a jump.
+// Now returns the time since the origin. Now takes no lock, allocates nothing, and makes a system call only after a jump.
 func (c *Clock) Now() time.Duration {
 	now := time.Now() // not by read, which is too large for the compiler to inline
 	since := now.Sub(c.origin)

@@ -61,7 +61,7 @@ func (l *Lease[C]) validUntil() time.Duration { return time.Duration(l.heard.Loa
 // Remaining returns for how long the lease lasts if it is not renewed.
 func (l *Lease[C]) Remaining() time.Duration { return l.validUntil() - l.config.Clock.Now() }
 
-// Valid reports whether the lease has not run out. It reads the clock, so its answer is right even for the first instruction after a
+// Valid reports whether the lease has not run out. Valid reads the clock, so its answer is right even for the first instruction after a
 // process was stopped and continued.
 func (l *Lease[C]) Valid() bool { return l.ValidAt(l.config.Clock.Now()) }
 

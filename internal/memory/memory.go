@@ -1,5 +1,6 @@
-// Package memory is a store of queues in memory, for tests, and the processes that use it. To them it behaves like a real store. A script
-// decides which commands are answered when, lost, executed twice, or late. In a bubble of testing/synctest its time is virtual.
+// Package memory is a store of queues in memory, for tests, and the processes that use it. For these processes it behaves like a real
+// store. A script decides which commands are answered when, lost, executed twice, or late. In a bubble of testing/synctest its time is
+// virtual.
 package memory
 
 import (

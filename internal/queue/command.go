@@ -88,7 +88,7 @@ const (
 	Resize  Op = "resize"  // there are as many permits at the path as the Ref says, from now on; those that have some keep them
 )
 
-// An Outcome is what became of a command.
+// An Outcome says what happened to a command: whether it was executed, and if not, why.
 type Outcome int
 
 const (

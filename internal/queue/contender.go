@@ -158,7 +158,7 @@ func (c *Contender) command(op Op) Command {
 	return Command{Op: op, Session: c.session.name, Ref: c.Ref(), Weight: int(c.weight.Load()), Linger: c.claim.linger}
 }
 
-// send sends a command about the contender once. It waits for the answer also after the caller has left: otherwise it would be unknown
+// send sends a command about the contender once. send waits for the answer even after the caller has left: otherwise it would be unknown
 // whether the contender queues.
 func (c *Contender) send(cmd Command) Answer { return c.sendFor(c.claim.tier.ctx, cmd) }
 
@@ -191,8 +191,8 @@ func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 	return a
 }
 
-// enter appends the contender to the queue. It sends the same command until that is answered: a later one finds what an earlier one has
-// done.
+// enter appends the contender to the queue. enter sends the same command until that is answered: a later one finds what an earlier one
+// has done.
 func (c *Contender) enter(old *Contender) error {
 	cmd, removed := c.command(Enter), Kept
 	if old != nil {
@@ -338,9 +338,9 @@ func (c *Contender) apply(v View) {
 	c.wake.Set()
 }
 
-// takes takes over a new view. It reports false if the view says that the contender has been removed from its place in the queue. Views
-// arrive in several ways, and late if the process was stopped, so their order is that of the store. The exception is the answer to a
-// command that was sent after all that is known: it is newer in any case, since the store's order may be set back. A contender that has
+// takes takes over a new view. takes reports false if the view says that the contender has been removed from its place in the queue.
+// Views arrive in several ways, and late if the process was stopped, so their order is that of the store. The exception is the answer to
+// a command that was sent after all that is known: it is newer in any case, since the store's order may be set back. A contender that has
 // not been seen in the queue may be about to enter. Views from before it was missing then do not count any more.
 func (c *Contender) takes(v View) bool {
 	c.mu.Lock()

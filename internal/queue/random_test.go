@@ -267,7 +267,7 @@ func (s *schedule) served(token int64, waits func(second.Contender) bool) {
 	}
 }
 
-// turn holds the lock for a while. It returns the next grant if it requeues.
+// turn holds the lock for a while. turn returns the next grant if it requeues.
 func (s *schedule) turn(p *memory.Process, l second.Claim, g *grant) *grant {
 	time.Sleep(s.upTo(50 * time.Millisecond))
 	switch s.roll(5) {

@@ -99,8 +99,8 @@ func (t *Tier) Start() {
 	t.Spawn(t.keep)
 }
 
-// Ready waits for the first session until ctx is done. It returns at once, with the reason, if the store refuses to open one. After an
-// error the tier is closed.
+// Ready waits for the first session until ctx is done. Ready returns at once, with the reason, if the store refuses to open a session.
+// After an error the tier is closed.
 func (t *Tier) Ready(ctx context.Context) error {
 	err := t.await(ctx, func(s *status) bool { return s.session != nil || s.refused != nil })
 	if s := t.status.Load(); err == nil && s.session == nil {
@@ -231,7 +231,7 @@ func (t *Tier) GracePeriod() *second.GracePeriodError {
 	return nil
 }
 
-// Close loses every grant and removes all contenders of this process from the queues, unless the store cannot be reached. It takes a
+// Close loses every grant and removes all contenders of this process from the queues, unless the store cannot be reached. Close takes a
 // second at most.
 func (t *Tier) Close() error {
 	t.closing.Do(func() {
@@ -269,7 +269,7 @@ func (t *Tier) End() {
 	})
 }
 
-// Spawn runs f as a task of the tier, whose end Close waits for. It reports false when the tier is closed.
+// Spawn runs f as a task of the tier, whose end Close waits for. Spawn reports false when the tier is closed.
 func (t *Tier) Spawn(f func()) bool { return t.tasks.Go(f) }
 
 // do sends a command once, and waits for its answer for [Tier.Patience] at most.
@@ -404,8 +404,8 @@ func (t *Tier) ttl() time.Duration {
 	return t.config.TTL
 }
 
-// Tell delivers a notification about a contender. It drops one for a contender without an owner, also if another contender has the same
-// name by now.
+// Tell delivers a notification about a contender. Tell drops a notification for a contender without an owner, also if another contender
+// has the same name by now.
 func (t *Tier) Tell(v View) {
 	now := t.Now()
 	t.config.Record(Record{Begun: now, Ended: now, Answer: Answer{View: v}})

@@ -17,8 +17,8 @@ type Contention struct {
 	suspected atomic.Pointer[time.Time] // from when on a process may wait that is not visible
 }
 
-// NewContention returns a signal. It calls look, which must not block, when a caller first asks, unless the signal is raised by then;
-// look starts the search for waiters.
+// NewContention returns a signal. NewContention calls look, which must not block, when a caller first asks, unless the signal is raised
+// by then; look starts the search for waiters.
 func NewContention(look func()) *Contention {
 	return &Contention{look: look, raised: make(chan struct{})}
 }

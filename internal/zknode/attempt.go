@@ -223,8 +223,8 @@ func (a *attempt) acquire() (*Node, error) {
 // rebuilds is how often the parents are created again without a pause: other clients may delete them while they are empty.
 const rebuilds = 5
 
-// enqueue creates a node at the tail of the queue. It tries until a node is known to exist, the context ends, or an error is permanent.
-// After an error the reaper deletes what an unanswered create may have left.
+// enqueue creates a node at the tail of the queue. enqueue tries until a node is known to exist, the context ends, or an error is
+// permanent. After an error the reaper deletes what an unanswered create may have left.
 func (a *attempt) enqueue() (n *Node, err error) {
 	if old := a.old.Swap(nil); old != nil {
 		prefixes := a.prefixes()
@@ -331,8 +331,8 @@ func (a *attempt) exchange(old *Node, prefixes []string, creates []any, list boo
 	return made, errGone
 }
 
-// lookUp finds out what became of a create whose answer was lost, for the reason cause.
-// It returns errGone when there is no such node and never will be.
+// lookUp finds out what became of a create whose answer was lost, for the reason cause. lookUp returns errGone when there is no such node
+// and never will be.
 func (a *attempt) lookUp(prefixes []string, cause error) (created link.Answer, err error) {
 	for pace := retry.New(); ; {
 		if !errors.Is(cause, zk.ErrAPIError) { // no reason to pause, see [link.Transaction]

@@ -57,7 +57,7 @@ func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *test
 	})
 }
 
-// Requests of callers that have left are taken out of a group before it is sent. They get the error for a missing connection.
+// Requests of callers that have left are taken out of a group before it is sent. Such requests get the error for a missing connection.
 func TestWhoHasLeftIsNotToldOfTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := need.Get(Dial(t.Context(), "127.0.0.1:2181", WithDialContext(zktest.Start(t).DialContext)))(t)

@@ -96,8 +96,8 @@ func (n *Node) tryDowngrade(wanted context.Context, w *link.Watcher) error {
 	return n.replace(wanted, s.reader)
 }
 
-// replace replaces the znodes of the node by those of a reader, provided that the node behind exists. It returns nil once that is done, and
-// an error if nothing was changed, or if the outcome is unknown.
+// replace replaces the znodes of the node by those of a reader, provided that the node behind exists. replace returns nil once that is
+// done, and an error if nothing was changed, or if the outcome is unknown.
 func (n *Node) replace(wanted context.Context, behind string) error {
 	c := n.lock.client
 	if err := n.names.Acquire(wanted, allNames); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// strike calls do for the nth matching frame, and lets all others pass. It returns that frame, "" if there were fewer.
+// strike calls do for the nth matching frame, and lets all others pass. strike returns that frame, "" if there were fewer.
 func strike(s *zktest.Server, nth int, such func(*zktest.Frame) bool, do func(*zktest.Frame) zktest.Action) (struck func() string) {
 	var mu sync.Mutex // guards the fields below
 	frames, at := 0, ""

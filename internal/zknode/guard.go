@@ -15,8 +15,8 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that takes effect only while this node exists: an exact fence
-// for data in the same ensemble. It returns the results of ops.
+// Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that takes effect only while this node exists: an exact
+// fence for data in the same ensemble. Multi returns the results of ops.
 //
 // Nothing was changed if the error wraps [ErrLost] or [ErrReleased], or is that of one of the operations, or if ctx had ended before. If
 // the answer is lost, or ctx ends first, the error wraps [ErrUnknown] and the cause: the operations may then still take effect, but never
@@ -25,9 +25,9 @@ func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 	return grant{n}.MultiIf(ctx, n.Err, ops...)
 }
 
-// MultiIf is [Node.Multi] for a user that may lose the right to the node before the node goes. It sends nothing if check, which should
-// include [Node.Err], returns an error. A write is counted before check is called. If other code first makes check fail and then finds the
-// node idle, it may hand the node off: no write of the former user takes effect any more.
+// MultiIf is [Node.Multi] for a user that may lose the right to the node before the node goes. MultiIf sends nothing if check, which
+// should include [Node.Err], returns an error. A write is counted before check is called. If other code first makes check fail and then
+// finds the node idle, it may hand the node off: no write of the former user takes effect any more.
 func (g grant) MultiIf(ctx context.Context, check func() error, ops ...any) (results []zk.MultiResponse, err error) {
 	return g.MultiUnder(ctx, second.Guard{Path: g.Path(), Grants: []second.Grant{g}, Check: check}, ops...)
 }

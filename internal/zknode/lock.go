@@ -122,10 +122,10 @@ func (l *Lock) Acquire(ctx context.Context) (*Node, error) {
 	return run(ctx, l.attempt(new(second.Wait)), "acquire "+l.path, (*attempt).acquire, (*Node).Release)
 }
 
-// TryAcquire is like Acquire, but does not wait for other holders. It returns [ErrLocked] if another contender has the lock or waits for
-// it, and maybe if one has just gone, since a server may lag. That takes one read. If the queue is empty, a second round trip creates a
-// node, and deletes it again if another client was faster. While ZooKeeper cannot be reached, and while a lease that has ended is not
-// renewed, TryAcquire fails at once with an error that wraps [zk.ErrNoServer].
+// TryAcquire is like Acquire, but does not wait for other holders. TryAcquire returns [ErrLocked] if another contender has the lock or
+// waits for it, and maybe if one has just gone, since a server may lag. That takes one read. If the queue is empty, a second round trip
+// creates a node, and deletes it again if another client was faster. While ZooKeeper cannot be reached, and while a lease that has ended
+// is not renewed, TryAcquire fails at once with an error that wraps [zk.ErrNoServer].
 func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 	a := l.attempt(new(second.Wait))
 	a.once = true

@@ -100,8 +100,8 @@ func (n *Node) bind(s *link.Session, token int64) error {
 	return nil
 }
 
-// grant makes a node at the head of the queue the holder, with s as its last known standing. It reports false if session, lease or node are
-// gone.
+// grant makes a node at the head of the queue the holder, with s as its last known standing. grant reports false if session, lease or
+// node are gone.
 func (n *Node) grant(s standing) bool {
 	if !n.session.Hold(member{n}) {
 		return false
@@ -148,13 +148,13 @@ func (n *Node) Lost() <-chan struct{} { return n.life.Done() }
 // Context returns a context that ends when Lost is closed, with a cause that wraps [ErrLost]. Releasing the lock does not end it.
 func (n *Node) Context() context.Context { return n.life }
 
-// Err returns nil while the lock is held, an error that wraps [ErrLost] once it is lost, and [ErrReleased] once it was released. It checks
-// the clock on every call, so it is accurate immediately after a process resumes. The lock may be lost right after Err returned: use the
-// token where that matters.
+// Err returns nil while the lock is held, an error that wraps [ErrLost] once it is lost, and [ErrReleased] once it was released. Err
+// checks the clock on every call, so it is accurate immediately after a process resumes. The lock may be lost right after Err returned:
+// use the token where that matters.
 func (n *Node) Err() error { return grant{n}.ErrAt(n.lock.client.link.Now()) }
 
-// ValidUntil returns until when the lease lasts without another renewal, by this process's clock. It returns the zero time once the lock is
-// lost or released, or without a lease.
+// ValidUntil returns until when the lease lasts without another renewal, by this process's clock. ValidUntil returns the zero time once
+// the lock is lost or released, or without a lease.
 func (n *Node) ValidUntil() time.Time {
 	now := time.Now() // read first: a process that is stopped in between returns a time that is too early, never too late
 	left := n.session.Remaining()
@@ -414,12 +414,12 @@ func (n *Node) follow(ctx context.Context, wake *mutexbool.Bool, look func(w *li
 	}
 }
 
-// Release releases the lock and deletes its node. It takes no context. If the server does not answer, it returns after a third of the
-// session timeout at the latest, and the node is deleted in the background or ends with its session.
+// Release releases the lock and deletes its node. Release takes no context. If the server does not answer, it returns after a third of
+// the session timeout at the latest, and the node is deleted in the background or ends with its session.
 //
-// It returns nil if the lock was held to the end, an error that wraps [ErrLost] if it was lost before, and [ErrReleased] if it was released
-// before (then it sends nothing). It returns [zk.ErrNoAuth] if this client may not delete nodes below the lock path: the node then stays
-// until the session ends, and even this process queues behind it. In any case the lock is not held any more.
+// Release returns nil if the lock was held to the end, an error that wraps [ErrLost] if it was lost before, and [ErrReleased] if it was
+// released before (then it sends nothing). Release returns [zk.ErrNoAuth] if this client may not delete nodes below the lock path: the
+// node then stays until the session ends, and even this process queues behind it. In any case the lock is not held any more.
 //
 // The lease shows whether the lock was held to the end. Without a lease, over a connection made elsewhere ([Attach]), only the server
 // knows. If its answer is late or lost, the error says that the outcome is unknown. It wraps that of the connection, such as
@@ -706,8 +706,8 @@ func (n *Node) now() *form { return cmp.Or(n.reader.Load(), n.form) }
 // mine returns the last known znodes of the node.
 func (n *Node) mine() znodes { return n.now().znodes }
 
-// pin returns the znodes of the node, which no downgrade replaces until unpin is called. It waits for a downgrade in progress, and returns
-// nil if the outcome of a downgrade was never learned.
+// pin returns the znodes of the node, which no downgrade replaces until unpin is called. pin waits for a downgrade in progress, and
+// returns nil if the outcome of a downgrade was never learned.
 func (n *Node) pin() (zs znodes, unpin func()) {
 	n.names.Acquire(context.Background(), 1)
 	return n.pinned()

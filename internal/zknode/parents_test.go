@@ -58,7 +58,7 @@ func TestNoParentIsLeftWithoutAChild(t *testing.T) {
 	}
 }
 
-// acquireAmid injects a fault at the nth frame of an acquisition. It reports false if there are fewer frames.
+// acquireAmid injects a fault at the nth frame of an acquisition. acquireAmid reports false if there are fewer frames.
 func acquireAmid(t *testing.T, s *zktest.Server, nth int, trouble func(*zktest.Server, process, func()) zktest.Action) bool {
 	t.Helper()
 	p := start(t, s)

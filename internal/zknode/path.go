@@ -83,7 +83,8 @@ func (n *Node) number() int32 {
 	return number
 }
 
-// stepAside is called when a node that had the lock is given up. It reports whether its process stays out of the queue for a while.
+// stepAside is called when a node that had the lock is given up. stepAside reports whether its process stays out of the queue for a
+// while.
 func (n *Node) stepAside() bool { return n.overflows() && n.renew() }
 
 // renewals are the lock paths that a client waits to see new. While a renewal is in progress this client does not queue there. It ends when
@@ -94,7 +95,7 @@ type renewals struct {
 	failed   map[string]int32           // number from which to try again, of paths that could not be deleted
 }
 
-// renew starts the renewal of the path of a node with such a number, unless one is in progress. It reports false on a closed client.
+// renew starts the renewal of the path of a node with such a number, unless one is in progress. renew reports false on a closed client.
 func (n *Node) renew() bool {
 	r, l, path := &n.lock.client.renewals, n.lock.client.link, n.lock.path
 	r.mu.Lock()
@@ -149,7 +150,7 @@ func (n *Node) renewed(err error) {
 	}
 }
 
-// drain waits for the queue to be empty and deletes the path. It returns nil once the path is new.
+// drain waits for the queue to be empty and deletes the path. drain returns nil once the path is new.
 func (n *Node) drain(ctx context.Context) (err error) {
 	n.follow(ctx, new(mutexbool.Bool), func(w *link.Watcher) (again time.Duration, enough bool) {
 		if _, err = n.lock.client.link.AwaitSession(ctx); err != nil {
@@ -168,8 +169,8 @@ func (n *Node) drain(ctx context.Context) (err error) {
 	return err
 }
 
-// deletePath deletes the path if possible. It returns zk.ErrNoNode or nil if the path is gone or a new one, and zk.ErrNotEmpty if there are
-// contenders that will probably go.
+// deletePath deletes the path if possible. deletePath returns zk.ErrNoNode or nil if the path is gone or a new one, and zk.ErrNotEmpty if
+// there are contenders that will probably go.
 func (n *Node) deletePath(w *link.Watcher) error {
 	c, path := n.lock.client, n.lock.path
 	// Not the context of the wait: at its end the answer shows why the path could not be deleted.

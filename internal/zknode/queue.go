@@ -120,9 +120,9 @@ func (s standing) downgrades(i int) bool {
 	return behind.Reads()
 }
 
-// occupied reports whether a newcomer would have to wait in a queue, or returns why there can be no newcomer. It takes the standing of a
-// node with the last number. Only a node of our own can show what numbers beyond that mean: on a path whose numbers are used up it has one
-// itself, and a stray one is behind it.
+// occupied reports whether a newcomer would have to wait in a queue, or returns why there can be no newcomer. occupied takes the standing
+// of a node with the last number. Only a node of our own can show what numbers beyond that mean: on a path whose numbers are used up it
+// has one itself, and a stray one is behind it.
 func occupied(children []string, mode second.Mode) (taken bool, err error) {
 	last := zkqueue.Last(mode)
 	s, err := stand(append(slices.Clip(children), last), last)

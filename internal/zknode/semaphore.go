@@ -136,8 +136,8 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 	return permitsOf(taken, tried(ctx, err))
 }
 
-// attempt returns an attempt to become the first in the queue (to get the turn). It reads the permits right after the queue, so the first
-// in the queue need not read them again.
+// attempt returns an attempt to become the first in the queue (to get the turn). attempt reads the permits right after the queue, so the
+// first in the queue need not read them again.
 func (s *semaphore) attempt(w *second.Wait) *attempt {
 	a := s.locks.attempt(w)
 	a.beside = s.looks()
@@ -319,8 +319,9 @@ func (s *semaphore) Most() int {
 	return max(maxWrite/one, 1)
 }
 
-// exchange gives the turn up for k permits, in one transaction. It takes effect as a whole or not at all, and only while this process has
-// the turn. The turn is given up then, unless no request was sent. After errGone no permit was taken, and another turn is needed.
+// exchange gives the turn up for k permits, in one transaction. exchange takes effect as a whole or not at all, and only while this
+// process has the turn. The turn is given up then, unless no request was sent. After errGone no permit was taken, and another turn is
+// needed.
 func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight) ([]*Node, error) {
 	if turn.lossNow() != nil {
 		return nil, errGone

@@ -44,7 +44,7 @@ func TestEndOfAnUnreadablePredecessorIsNoticedAtOnce(t *testing.T) {
 	})
 }
 
-// Two waiters of one client share a watch on the queue. They must not wake each other again and again by reading.
+// Two waiters of one client share a watch on the queue. The waiters must not wake each other again and again by reading.
 func TestTwoBehindAnUnreadablePredecessorComeToRest(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)

@@ -78,10 +78,10 @@ func AsReader(name string, i int) string {
 	return strings.TrimSuffix(name[:end], ownMarkers[second.Writing][i]) + ownMarkers[second.Reading][i] + name[end:]
 }
 
-// ParseName splits the name of a contender into its kind and sequence number. It reports false for a name of any other form. A server
-// prints the number as Java's %010d, which counts a minus sign among the ten characters; with ten digits behind the sign it takes eleven.
-// No server writes eleven characters with zeros behind a sign. They are accepted all the same, because zk.Lock and Curator queue behind
-// such a child.
+// ParseName splits the name of a contender into its kind and sequence number. ParseName reports false for a name of any other form. A
+// server prints the number as Java's %010d, which counts a minus sign among the ten characters; with ten digits behind the sign it takes
+// eleven. No server writes eleven characters with zeros behind a sign. Such names are accepted all the same, because zk.Lock and Curator
+// queue behind such a child.
 func ParseName(name string) (kind Kind, sequence int32, ok bool) {
 	for width := sequenceDigits; width <= sequenceDigits+1 && width <= len(name); width++ {
 		rest, number := name[:len(name)-width], name[len(name)-width:]

@@ -19,7 +19,7 @@ type Path struct {
 // Node is the path of a child.
 func (p Path) Node(name string) string { return strings.TrimSuffix(p.Name, "/") + "/" + name }
 
-// queue lists the contenders. It returns none if the path does not exist.
+// queue lists the contenders. queue returns none if the path does not exist.
 func (p Path) queue() ([]Contender, error) {
 	children, _, err := p.Conn.Children(p.Name)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -32,8 +32,8 @@ func (p Path) queue() ([]Contender, error) {
 	return queue, Lacking("READ", p.Name, err)
 }
 
-// Contenders returns the queue, the holder first. It reads each node separately, so the result is not a snapshot of one instant, and
-// nodes that are deleted meanwhile are left out. A lock that was never used has none.
+// Contenders returns the queue, the holder first. Contenders reads each node separately, so the result is not a snapshot of one instant,
+// and nodes that are deleted meanwhile are left out. A lock that was never used has none.
 func (p Path) Contenders(ctx context.Context) ([]Contender, error) {
 	queue, err := p.queue()
 	if err != nil {
@@ -82,7 +82,7 @@ func (p Path) Read(c *Contender) error {
 // ErrDeparted means that the head of the queue was deleted between the read and the action on it. The caller should read the queue again.
 var ErrDeparted = errors.New("the holder has just gone")
 
-// listed lists the present contenders. It sends a sync first, because the server may lag behind.
+// listed lists the present contenders. listed sends a sync first, because the server may lag behind.
 func (p Path) listed() ([]Contender, error) {
 	if _, err := p.Conn.Sync(p.Name); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
@@ -122,7 +122,8 @@ func (p Path) Holders(ctx context.Context) ([]Contender, error) {
 // zklock.WithNodeData. Package zklock notifies its holder, and Curator a holder that is revocable; other libraries ignore it. No holder
 // has to comply. If the lock is free, Revoke does nothing and returns no error.
 //
-// It takes WRITE permission on the nodes; an error that wraps [zk.ErrNoAuth] says so. After an error some holders may have been asked.
+// Revoke takes WRITE permission on the nodes; an error that wraps [zk.ErrNoAuth] says so. After an error some holders may have been
+// asked.
 func (p Path) Revoke(ctx context.Context) (told []Contender, err error) {
 	holders, err := p.Holders(ctx)
 	if err != nil {
@@ -143,7 +144,7 @@ func (p Path) Revoke(ctx context.Context) (told []Contender, err error) {
 	return told, nil
 }
 
-// Lacking turns a refusal into an error that names the missing permission and the node. It returns other errors unchanged.
+// Lacking turns a refusal into an error that names the missing permission and the node. Lacking returns other errors unchanged.
 func Lacking(permission, path string, err error) error {
 	if errors.Is(err, zk.ErrNoAuth) {
 		return fmt.Errorf("no %s permission on %s (WithAuth presents credentials, and so does a client certificate): %w", permission, path, err)

@@ -105,8 +105,8 @@ func awaitEnd(hold *tier.Hold) (believed clock.Instant) {
 	}
 }
 
-// writeOn keeps guarded writes under way while the lock is held. They do not wait for one another, so that some are about to be answered
-// at any time.
+// writeOn keeps guarded writes under way while the lock is held. The writes do not wait for one another, so that some are about to be
+// answered at any time.
 func (s *site) writeOn(ctx context.Context, hold *tier.Hold, path string) {
 	for hold.Err() == nil && ctx.Err() == nil {
 		go s.write(ctx, hold, path)

@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// try runs one trial on an ensemble that serves requests. It repeats a trial that showed nothing because the machine was too busy. An
+// try runs one trial on an ensemble that serves requests. try repeats a trial that showed nothing because the machine was too busy. An
 // error says that the ensemble does not serve any more.
 func (l *lab) try(ctx context.Context, name string, number int) (o outcome, err error) {
 	i := slices.Index(l.site.faultNames(), name)

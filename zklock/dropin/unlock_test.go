@@ -42,8 +42,8 @@ func (s *scene) beginClose() {
 	s.t.Cleanup(closing.Wait)
 }
 
-// A nil error means that the lock was held to the end. That does not depend on whether a goroutine waits at the gate, to which the lock
-// could be handed off without a request.
+// A nil error means that the lock was held to the end. The result does not depend on whether a goroutine waits at the gate, to which the
+// lock could be handed off without a request.
 func TestUnlockSaysInTimeThatItIsNotKnownWhetherTheLockWasOurs(t *testing.T) { // I1
 	for name, trouble := range map[string]func(*scene){
 		"no answer": func(s *scene) { s.srv.Freeze() },

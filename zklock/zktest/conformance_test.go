@@ -106,7 +106,7 @@ func isCommand(line string) bool {
 	return line != "" && !strings.HasPrefix(line, " ") && !strings.HasPrefix(line, "#")
 }
 
-// runScript returns the script with its results on this target. It leaves an empty tree behind.
+// runScript returns the script with its results on this target. runScript leaves an empty tree behind.
 func runScript(t *testing.T, on target, text string) string {
 	s := &script{t: t, on: on, clients: make(map[string]*client)}
 	s.base = s.startZxid()
@@ -227,7 +227,7 @@ func (s *script) run(words []string) {
 	}
 }
 
-// events prints events. They are sorted where the client does not always set its watches in the same order.
+// events prints events. The events are sorted where the client does not always set its watches in the same order.
 func (s *script) events(events []zk.Event, sorted bool) {
 	if sorted {
 		slices.SortFunc(events, func(a, b zk.Event) int { return strings.Compare(a.Path, b.Path) })
@@ -429,8 +429,8 @@ func (c *client) cut() {
 	c.nc.Close()
 }
 
-// reconnect ends a cut. It returns when the client, which must have watches, has set them again: before that a reply would race with the
-// building of the request (a data race in the client, on its lastZxid).
+// reconnect ends a cut. reconnect returns when the client, which must have watches, has set them again: before that a reply would race
+// with the building of the request (a data race in the client, on its lastZxid).
 func (c *client) reconnect() {
 	c.mu.Lock()
 	sets := c.setsWatches

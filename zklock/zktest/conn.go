@@ -176,8 +176,8 @@ func (c *conn) sendEvent(kind zk.EventType, path string) {
 	c.out.push(outgoing{f, eventFrame(kind, path)})
 }
 
-// lockOpen waits until nothing blocks the direction, and returns with server.mu locked. It returns false, and server.mu unlocked, if the
-// connection ended first.
+// lockOpen waits until nothing blocks the direction, and returns with server.mu locked. lockOpen returns false, and server.mu unlocked,
+// if the connection ended first.
 func (c *conn) lockOpen(dir Direction) bool {
 	for {
 		c.server.mu.Lock()

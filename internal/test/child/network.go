@@ -65,7 +65,7 @@ type wire struct {
 	whole   mutexbool.Bool
 }
 
-// passes waits while the wire is blocked. It returns false at the end of the network.
+// passes waits while the wire is blocked. passes returns false at the end of the network.
 func (w *wire) passes() bool { return w.whole.Wait(w.network.ctx) == nil }
 
 func (w *wire) serve(listener net.Listener) {

@@ -72,7 +72,8 @@ func BenchmarkManyLocks(b *testing.B) {
 }
 
 // On ZooKeeper, requests that have to wait leave together, in groups. For comparison, groups of bare requests are sent, of a fixed size
-// and with as many acquisitions under way. These keep no promises: the lists are not read, and the first error ends the benchmark.
+// and with as many acquisitions under way. The bare requests keep no promises: the lists are not read, and the first error ends the
+// benchmark.
 func BenchmarkManyLocksOnZooKeeper(b *testing.B) {
 	addr := childtest.Start(b, zkserver.Start, zkserver.Config{TickTime: 2 * time.Second}).Addr()
 	locks := need.Get(zooKeeper(b, addr))(b)

@@ -240,7 +240,7 @@ func (c *caller) open(grant second.Grant) {
 	}
 }
 
-// askWrong makes invalid calls of each kind. It returns why they are refused, or that one is not.
+// askWrong makes invalid calls of each kind. askWrong returns why the calls are refused, or that a call is not.
 func (c *caller) askWrong(ctx context.Context) (why error) {
 	for what, option := range map[string]tier.Option{
 		"linger": tier.WithLinger(-1), "wait limit": tier.WithMaxWait(-1), "hand-off": tier.WithHandOff(-1),

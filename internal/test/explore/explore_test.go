@@ -552,7 +552,7 @@ func TestAnExecutionThatStraysIsRepeated(t *testing.T) {
 	}
 }
 
-// take takes steps, and returns the steps that are then possible and the state. It returns nothing if one of the steps was impossible,
+// take takes steps, and returns the steps that are then possible and the state. take returns nothing if one of the steps was impossible,
 // since retries come at random times.
 func take(t *testing.T, scope Scope, schedule []string) (steps []Step, state string) {
 	synctest.Test(t, func(t *testing.T) {

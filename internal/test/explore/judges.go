@@ -229,8 +229,8 @@ func (w *queues) judgeStoreLocked(at string) {
 	}
 }
 
-// judgeEntryLocked checks that a process does not queue behind its own earlier contender. It makes no check where faults may keep that
-// contender, or where a caller that gives up may have entered late.
+// judgeEntryLocked checks that a process does not queue behind its own earlier contender. judgeEntryLocked makes no check where faults
+// may keep that contender, or where a caller that gives up may have entered late.
 func (w *queues) judgeEntryLocked(ahead []second.Contender, q second.Contender) {
 	p := w.named(q.Label)
 	if s := w.scope; s.Cancel || s.MaxWait > 0 || s.Lost || s.Late || s.Partly || w.stays || p.disturbed || p.closing {
@@ -340,8 +340,8 @@ func (w *queues) judgeStayLocked(c *caller) {
 	c.keep = nil
 }
 
-// judgeWantedLocked checks that a process reported as waiting has really waited. It makes no check if a process closes, which may come
-// and go within one step.
+// judgeWantedLocked checks that a process reported as waiting has really waited. judgeWantedLocked makes no check if a process closes,
+// which may come and go within one step.
 func (w *queues) judgeWantedLocked(x *span) {
 	if w.worn || slices.ContainsFunc(w.processes, func(p *process) bool { return p.closing }) { // whose paths make way
 		return
@@ -675,8 +675,8 @@ func (w *queues) judgeWordsLocked(c *caller) {
 }
 
 // standsLocked reports whether a caller's process knows that another process has the lock (behind), or that it has the lock itself
-// (first). It reports neither while messages to the process are under way. It reports neither if a message was lost that might have said
-// so.
+// (first). standsLocked returns false twice while messages to the process are under way. standsLocked returns false twice if a message
+// was lost that might have said so.
 func (w *queues) standsLocked(c *caller) (behind, first bool) {
 	if !w.scope.oneMutex() || w.scope.ZooKeeper || c.disturbed || c.process.missed || w.anyUnderWayLocked(c.process) {
 		return false, false

@@ -155,7 +155,7 @@ func (w *queues) judgeShownLocked(c *caller) {
 	}
 }
 
-// explored reports whether the order of such commands is explored. That of commands about sessions is not.
+// explored reports whether the order of such commands is explored. The order of commands about sessions is not explored.
 func explored(op queue.Op) bool {
 	return op != queue.Open && op != queue.Beat && op != queue.Goodbye && op != queue.Audit && op != queue.Drop
 }

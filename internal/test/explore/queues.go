@@ -714,7 +714,7 @@ func (w *queues) unhear(p *process) {
 	p.unheard = false
 }
 
-// refuse makes the store refuse two renewals of a process. They are repeated successfully long before the lease is over.
+// refuse makes the store refuse two renewals of a process. The renewals are repeated successfully long before the lease is over.
 func (w *queues) refuse(p *process) {
 	w.mu.Lock()
 	p.refusals = 2

@@ -410,7 +410,7 @@ func schedule(path []*node) (names []string) {
 	return names
 }
 
-// Replay takes steps by name, and returns the violation up to there. It also returns an error if one of the steps was impossible.
+// Replay takes steps by name, and returns the violation up to there. Replay also returns an error if one of the steps was impossible.
 func Replay(t *testing.T, begin func(*testing.T) World, schedule ...string) error {
 	s := Search{Begin: begin, Faults: math.MaxInt, Full: true, Delays: -1}
 	var path []*node

@@ -146,7 +146,7 @@ func (e *ensemble) library(to member, connect func(ctx context.Context, network,
 	return conn
 }
 
-// grouped reports whether requests may leave in groups. They wait for that only where the server has been far away.
+// grouped reports whether requests may leave in groups. Requests wait for a group only where the server has been far away.
 func (s Scope) grouped() bool { return s.calls(Third) }
 
 // distance is how long an answer takes before the steps begin. Requests wait to leave in groups only where that is long.

@@ -84,7 +84,7 @@ func (c *conn) passRequest(frame []byte) bool {
 	return c.passes(&f) && c.forward(request{frame: f, xid: h.Xid}, frame)
 }
 
-// arrived creates the frame of a request. It reports false if the connection has ended.
+// arrived creates the frame of a request. arrived reports false if the connection has ended.
 func (c *conn) arrived(op string, path string) (zktest.Frame, bool) {
 	if !c.await(zktest.Request) {
 		return zktest.Frame{}, false
@@ -158,7 +158,7 @@ func (c *conn) answered(frame []byte) zktest.Frame {
 	return q.frame
 }
 
-// await waits until the direction is not muted. It returns false if the connection ended first.
+// await waits until the direction is not muted. await returns false if the connection ended first.
 func (c *conn) await(dir zktest.Direction) bool {
 	for {
 		c.proxy.mu.Lock()

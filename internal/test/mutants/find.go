@@ -220,8 +220,8 @@ func (f *finder) atomic(n *ast.CallExpr) {
 	}
 }
 
-// dropped reports whether a statement may be a guard: a call for its effect, or one that sets a field or a flag. It leaves out logging,
-// and mutexes, which the race detector tests.
+// dropped reports whether a statement may be a guard: a call for its effect, or one that sets a field or a flag. dropped leaves out
+// logging, and mutexes, which the race detector tests.
 func dropped(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ExprStmt:
@@ -265,7 +265,7 @@ func effective(call *ast.CallExpr) bool {
 	return true
 }
 
-// order swaps neighboring statements of which at least one is a call. It leaves two stores in order, since their order cannot be
+// order swaps neighboring statements of which at least one is a call. order leaves two stores in order, since their order cannot be
 // observed, and a store and what publishes it, since that is for the race detector.
 func (f *finder) order(list []ast.Stmt) {
 	for i := range len(list) - 1 {

@@ -56,8 +56,8 @@ func newSuite(ctx context.Context, root, with string, args []string) (*suite, er
 
 func (s *suite) close() error { return os.RemoveAll(s.dir) }
 
-// measure runs the tests of pkg without a mutant. They have to pass. With a mutant they may take a multiple of that: of processor time,
-// which stops those that spin, and of time, which stops those that hang.
+// measure runs the tests of pkg without a mutant. The tests have to pass. With a mutant they may take a multiple of that: of processor
+// time, which stops those that spin, and of time, which stops those that hang.
 func (s *suite) measure(ctx context.Context, pkg string) (bound cost, err error) {
 	dir, err := os.MkdirTemp(s.dir, "")
 	if err != nil {

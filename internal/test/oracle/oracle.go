@@ -150,7 +150,7 @@ func (l Lock) String() string {
 	return strings.Join(texts, "; ")
 }
 
-// Crowd is [Lock.Enter] for steps without a fixed order. It returns x and others that are inside together in some order and do not fit
+// Crowd is [Lock.Enter] for steps without a fixed order. Crowd returns x and others that are inside together in some order and do not fit
 // into the room; nil if there are none. Two turns are apart if, in every order, one ends before the other begins.
 func Crowd[T any](r Room, x T, others []T, weight func(T) int64, apart func(T, T) bool) []T {
 	return crowd(r, []T{x}, weight(x), others, weight, apart)

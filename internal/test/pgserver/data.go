@@ -13,7 +13,7 @@ const (
 	plain     = "plain"
 )
 
-// template returns a data directory that no server has used yet. It takes a second or two to create, so it is kept and copied. All
+// template returns a data directory that no server has used yet. template takes a second or two to create, so it is kept and copied. All
 // members of an ensemble have to be copies of the same one.
 func template(i *installation, o owner) (string, error) {
 	name := strings.Map(func(r rune) rune {

@@ -162,8 +162,8 @@ func (e *Ensemble) Heal() {
 	e.tell()
 }
 
-// newest returns the primary that is not isolated. It returns nil if no member was promoted in place of an isolated primary, which then
-// remains the primary.
+// newest returns the primary that is not isolated. newest returns nil if no member was promoted in place of an isolated primary, which
+// then remains the primary.
 func (e *Ensemble) newest() *program {
 	var leader *program
 	for _, p := range e.programs {

@@ -12,7 +12,8 @@ import (
 )
 
 // These are promises that package tier adds to those of a second tier: that a requeue is one write, and that a holder learns of waiters
-// and of its loss. They follow from those of the tier, so they are tested in virtual time on each kind of tier, and on one real store.
+// and of its loss. These promises follow from those of the tier, so they are tested in virtual time on each kind of tier, and on one real
+// store.
 var enginePromises = []promise{
 	{name: "hand-off", text: "A hand-off within a process costs no write", gate: true, alone: true, test: handOffIsFree},
 	{name: "strict", text: "A turn in strict order costs one write", gate: true, alone: true, test: strictTurnIsOneWrite},

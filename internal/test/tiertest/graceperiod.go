@@ -14,7 +14,7 @@ var gracePeriodPromises = []promise{
 		"and the tier say so", alone: true, first: true, test: gracePeriod},
 }
 
-// gracePeriod makes another server take over. It repeats that if the grace period was over before all checks were made.
+// gracePeriod makes another server take over. gracePeriod repeats the fail-over if the grace period was over before all checks were made.
 func gracePeriod(s *scene) {
 	if !s.Forgets {
 		s.lacks("it needs no such time")
@@ -31,8 +31,8 @@ func gracePeriod(s *scene) {
 	s.Fatalf("a grace period is not told")
 }
 
-// inGracePeriod makes another server take over, which may serve long before all others do, and checks what is reported. It returns which
-// part of the grace period it has not seen.
+// inGracePeriod makes another server take over, which may serve long before all others do, and checks what is reported. inGracePeriod
+// returns which part of the grace period it has not seen.
 func (s *scene) inGracePeriod(p, looker *proc) (unseen string) {
 	struck := time.Now()
 	over := make(chan struct{})

@@ -33,7 +33,8 @@ type Harness struct {
 	Lease time.Duration
 	// Virtual says that time is virtual: no machine is slow then, and all processes have that lease.
 	Virtual bool
-	// Gate makes the suite test the promises of the gate in real time, too. They follow from those of the tier, so one store is enough.
+	// Gate makes the suite test the promises of the gate in real time, too. The gate's promises follow from those of the tier, so it is
+	// enough to set this for one store.
 	Gate bool
 	// Unpromised are promises that the tier does not make, by the names of their tests, with the reasons. The suite shows that these
 	// promises are broken.

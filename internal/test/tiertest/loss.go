@@ -90,8 +90,8 @@ func frozen(s *scene) {
 	s.none()
 }
 
-// awaitLoss waits until h is lost. That has to be before the end of the lease, which was last renewed before struck, and before any other
-// process holds the lock.
+// awaitLoss waits until h is lost. The loss has to come before the end of the lease, which was last renewed before struck, and before any
+// other process holds the lock.
 func (s *scene) awaitLoss(h *hold, struck time.Time, other *request) {
 	s.Helper()
 	select {

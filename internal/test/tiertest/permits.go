@@ -458,8 +458,8 @@ func permitsStopped(s *scene) {
 	s.none()
 }
 
-// awaitPermitLoss waits until p is lost. That has to be before the end of the lease, which was last renewed before struck, and before any
-// other process has the permits.
+// awaitPermitLoss waits until p is lost. The loss has to come before the end of the lease, which was last renewed before struck, and
+// before any other process has the permits.
 func (s *scene) awaitPermitLoss(p *portion, struck time.Time, other *taking) {
 	s.Helper()
 	select {

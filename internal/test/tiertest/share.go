@@ -19,7 +19,7 @@ var sharePromises = []promise{
 	{name: "share-removal", text: "Who was a writer and is removed by an operator knows of it soon", test: sharedIsRemoved},
 }
 
-// share starts to share a grant. From then on, unless it fails, other readers may have the lock as well.
+// share starts to share a grant. From the call on, unless Share fails, other readers may have the lock as well.
 func (h *hold) share(ctx context.Context) *request {
 	h.opened(true)
 	return h.scene.begin(ctx, func(ctx context.Context) (second.Grant, error) {

@@ -44,8 +44,8 @@ func Has(store string) bool {
 	return ok
 }
 
-// Run makes the planned measurements for a store on a private server, with the duration and the seed of cfg. It writes all results to the
-// documents in dir, or none. It prints the goals to stdout.
+// Run makes the planned measurements for a store on a private server, with the duration and the seed of cfg. Run writes all results to
+// the documents in dir, or none. Run prints the goals to stdout.
 func Run(ctx context.Context, cfg load.Config, dir string, stdout, stderr io.Writer) error {
 	p := plans[cfg.Store.Name]
 	b, err := p.measure(ctx, cfg, p.works(), rounds, stderr)

@@ -55,7 +55,7 @@ func (h *Histogram) Quantiles() Quantiles {
 	}
 }
 
-// Curve returns the distribution as at most 40 points. They are closer together near 1, down to the single longest duration.
+// Curve returns the distribution as at most 40 points. The points are closer together near 1, down to the single longest duration.
 func (h *Histogram) Curve() []Quantile {
 	n := float64(h.Count())
 	if n == 0 {

@@ -13,7 +13,7 @@ type Passage struct {
 	Away     time.Duration // zero before the first section of this process
 }
 
-// Arrive is called in a section of a process that has acquired the lock at an instant. It reports false if the lock did not come from
+// Arrive is called in a section of a process that has acquired the lock at an instant. Arrive reports false if the lock did not come from
 // another process.
 func (r *Register) Arrive(process int64, got clock.Instant) (p Passage, passed bool) {
 	leaver := r.record.leaver.Load()

@@ -16,8 +16,8 @@ import (
 type Judging int
 
 const (
-	// ByCount makes each section count itself in a word of shared memory. That costs next to nothing, so an empty section stays empty. But a
-	// process that is killed in its section stays counted.
+	// ByCount makes each section count itself in a word of shared memory. Counting costs next to nothing, so an empty section stays empty.
+	// But a process that is killed in its section stays counted.
 	ByCount Judging = iota
 	// ByKernel makes each section take kernel locks without waiting. The kernel releases the locks of a process that was killed.
 	ByKernel

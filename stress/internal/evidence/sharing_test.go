@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
-// inTurn enters sections of some weights one after the other, each from a process of its own. It returns all sections, and whether the
-// last one overlapped. All sections are then inside at the same time.
+// inTurn enters sections of some weights one after the other, each from a process of its own. inTurn returns all sections, and whether
+// the last one overlapped. All sections are then inside at the same time.
 func inTurn(t *testing.T, r rule.Rule, how Judging, weights ...int64) (all []Section, overlap bool) {
 	t.Helper()
 	dir := t.TempDir()

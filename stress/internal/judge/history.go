@@ -75,9 +75,9 @@ const (
 	windowOverlap = 10
 )
 
-// checkHistory checks the holds of one path, in the order of Got, against the model, until the deadline. It checks overlapping windows. A
-// correct history stays correct without some of its holds, so every window has to be legal, and the overlap compares each hold with its
-// neighbors. If the result is Illegal, it also returns the illegal window.
+// checkHistory checks the holds of one path, in the order of Got, against the model, until the deadline. checkHistory checks overlapping
+// windows. A correct history stays correct without some of its holds, so every window has to be legal, and the overlap compares each hold
+// with its neighbors. If the result is Illegal, it also returns the illegal window.
 func checkHistory(holds []evidence.Hold, room oracle.Room, deadline time.Time) (porcupine.CheckResult, []evidence.Hold) {
 	verdict := porcupine.Ok
 	for from := 0; from < len(holds); from += windowSize - windowOverlap {

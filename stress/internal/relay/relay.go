@@ -196,7 +196,7 @@ func (r *Relay) drop(c net.Conn) {
 	delete(r.conns, c)
 }
 
-// Close ends all connections. It returns after data under way was due, and leaves no goroutine.
+// Close ends all connections. Close returns after data under way was due, and leaves no goroutine.
 func (r *Relay) Close() error {
 	var errs []error
 	for _, l := range r.listeners {

@@ -60,8 +60,8 @@ const (
 )
 
 // contendVersion is an optimistic lock: a row with a version. A process that has read the row may update it if the version has not
-// changed since. If the lock is taken, or the update comes too late, it tries again after a random time of 1 to 10 ms. That is short for
-// a person, long for a statement, and spreads the retries.
+// changed since. If the lock is taken, or the update comes too late, it tries again after a random time of 1 to 10 ms. This pause is
+// short for a person, long for a statement, and spreads the retries.
 func contendVersion(pool *pgxpool.Pool, path string) Contender {
 	return func(ctx context.Context, _ int64) (Hold, error) {
 		for {

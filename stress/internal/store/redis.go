@@ -32,8 +32,8 @@ var Redis = &Store{
 
 const noRedis = none("Redis")
 
-// startRedis starts servers that lose nothing by kill -9. They sync their log every second, as Redis does by default. A primary accepts
-// no writes that a majority might miss.
+// startRedis starts servers that lose nothing by kill -9. The servers sync their log every second, as Redis does by default. A primary
+// accepts no writes that a majority might miss.
 func startRedis(ctx context.Context, shape Shape) (*Cluster, error) {
 	ensemble, err := redisserver.StartEnsemble(ctx, shape.Members, redisserver.Config{MinReplicas: shape.Members / 2, MaxLag: 1})
 	if err != nil {

@@ -19,7 +19,7 @@ type Store struct {
 	Title string // for people
 	// Locks are the kinds of locks, by the names that -lock accepts.
 	Locks map[string]Kind
-	// Baselines are the mutexes with which tier's is compared. The first one is the default. They ignore most options.
+	// Baselines are the mutexes with which tier's is compared. The first one is the default. Baselines ignore most options.
 	Baselines []string
 	// Start starts private servers. It returns [ErrNoServer] if that is not possible.
 	Start func(ctx context.Context, shape Shape) (*Cluster, error)

@@ -69,8 +69,8 @@ func (o *zkObserver) Orphans() (n int64, err error) {
 	return n, nil
 }
 
-// parentsAt returns the possible parents of contenders and permits, the deepest first. They are containers, which stay for a while after
-// they are empty.
+// parentsAt returns the possible parents of contenders and permits, the deepest first. These parents are containers, which stay for a
+// while after they are empty.
 func parentsAt(path string) []string { return []string{path + "/locks", path + "/leases", path} }
 
 // createBase creates the parent of the lock paths, and missing nodes above it.

@@ -446,7 +446,7 @@ func (n *node) end(z int64, now clock.Instant) {
 	}
 }
 
-// sees records that a node existed at a transaction. It returns nil for a path above the nodes.
+// sees records that a node existed at a transaction. sees returns nil for a path above the nodes.
 func (t *tree) sees(at string, z int64) (*node, error) {
 	if t.queues[at] != nil {
 		return nil, nil

@@ -120,8 +120,8 @@ func (s *state) settle() {
 	}
 }
 
-// remove returns the state without the i-th contender. It returns nil if a later view shows a fact of that contender which was not true
-// yet.
+// remove returns the state without the i-th contender. remove returns nil if a later view shows a fact of that contender which was not
+// true yet.
 func (s *state) remove(i int) *state {
 	p := s.queue[i]
 	if p.once && !p.has(p.told) {
@@ -146,8 +146,8 @@ func (s *state) advance(i int) int {
 	return at
 }
 
-// execute returns the state after a command. It returns nil if the command cannot be executed now, or not with its answer. It also
-// returns nil if the time does not matter: a command that is executed when its answer arrives must find what the answer says.
+// execute returns the state after a command. execute returns nil if the command cannot be executed now, or not with its answer. execute
+// also returns nil if the time does not matter: a command that is executed when its answer arrives must find what the answer says.
 func (s *state) execute(o *op, now bool) *state {
 	a := o.answer
 	if o.open() {

@@ -16,8 +16,9 @@ import (
 // jepsen is the duration of the workloads on each store.
 const jepsen = 20 * time.Second
 
-// workload runs Jepsen's three lock workloads for etcd in one run. It checks the history of acquisitions and releases against a model,
-// and what owners read and write under the lock, with and without its token. Two goroutines in each of five processes use the lock.
+// workload runs Jepsen's three lock workloads for etcd in one run. workload checks the history of acquisitions and releases against a
+// model, and what owners read and write under the lock, with and without its token. Two goroutines in each of five processes use the
+// lock.
 func workload(ctx context.Context, s *store.Store, seed uint64, stderr io.Writer) (*report.Result, error) {
 	cfg := load.Config{
 		Store: s, Lock: store.Mutex.String(), Procs: 5, Goroutines: 2, Paths: 1, Section: 5 * time.Millisecond,

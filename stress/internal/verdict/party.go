@@ -12,7 +12,7 @@ import (
 )
 
 // task tells a process with one contender what to do. Programs in other languages (see [Subject]) read it as JSON from the first line of
-// their input. Orders follow, one a line. They write events to their output, as JSON.
+// their input. Orders follow, one a line. Such programs write events to their output, as JSON.
 type task struct {
 	Subject string
 	Servers []string

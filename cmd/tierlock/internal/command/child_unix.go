@@ -22,8 +22,8 @@ type child struct {
 	had      bool // it had the terminal when it was stopped
 }
 
-// startChild starts the command in a process group of its own. It makes that the terminal's foreground group, unless another group may
-// want the terminal.
+// startChild starts the command in a process group of its own. startChild makes this group the terminal's foreground group, unless
+// another group may want the terminal.
 func startChild(command, env []string) (*child, error) {
 	c := &child{events: make(chan syscall.WaitStatus), gone: make(chan struct{}), terminal: openTerminal()}
 	c.shell, _ = syscall.Getpgid(os.Getppid())

@@ -100,7 +100,7 @@ func (f *front) pass(sig os.Signal) {
 	}
 }
 
-// slay kills the keeper. That closes its handle of the job, which ends all processes in the job.
+// slay kills the keeper. The keeper's handle of the job is closed with it, which ends all processes in the job.
 func (f *front) slay() {
 	f.keeper.Process.Kill()
 	<-f.ended

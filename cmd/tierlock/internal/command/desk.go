@@ -14,8 +14,8 @@ type RegistryDesk struct {
 	Find func(ctx context.Context, report *inspect.Report) error
 }
 
-// Revoke asks through the registry, which does not return the holders. They are those that show a request afterwards, and those that held
-// the lock just before and have left.
+// Revoke asks through the registry, which does not return the holders. The holders are those that show a request afterwards, and those
+// that held the lock just before and have left.
 func (d RegistryDesk) Revoke(ctx context.Context, path string) ([]inspect.Contender, error) {
 	before, err := d.Look(ctx, path)
 	if err != nil {

@@ -33,8 +33,8 @@ func newLine(in, out *os.File) line {
 	return line{out, heard}
 }
 
-// A lineEnd is the pair of pipes that keep inherits. They keep their descriptor numbers: lower numbers may belong to the command, for
-// example for a jobserver of make.
+// A lineEnd is the pair of pipes that keep inherits. The pipes keep their descriptor numbers: lower numbers may belong to the command,
+// for example for a jobserver of make.
 type lineEnd struct{ in, out *os.File }
 
 // openLine returns the line for run, and the end that keep inherits.

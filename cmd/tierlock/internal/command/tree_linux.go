@@ -112,7 +112,7 @@ func signalRest(_ int, sig syscall.Signal) {
 	}
 }
 
-// slay kills all processes below this one again and again until gone is closed. It calls resisted once with processes that do not end.
+// slay kills all processes below this one again and again until gone is closed. slay calls resisted once with processes that do not end.
 func slay(group int, gone <-chan struct{}, resisted func(pids []int)) {
 	begun, pause, before := time.Now(), time.Duration(0), []int(nil)
 	for {

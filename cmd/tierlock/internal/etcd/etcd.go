@@ -101,7 +101,7 @@ func connect(ctx context.Context, config clientv3.Config) (*clientv3.Client, err
 	return nil, fmt.Errorf("connect to %s: %w", strings.Join(config.Endpoints, ","), command.WithCause(ctx, err))
 }
 
-// answers returns once a server has answered. It bypasses the client, which would retry without an error.
+// answers returns once a server has answered. answers bypasses the client, which would retry without an error.
 func answers(ctx context.Context, client *clientv3.Client) error {
 	kv, question := etcdserverpb.NewKVClient(client.ActiveConnection()), &etcdserverpb.RangeRequest{Key: []byte("tierlock"), CountOnly: true}
 	refused := func(err error) bool { return codeOf(err) != codes.Unavailable }

@@ -21,7 +21,7 @@ type keys struct{ client *clientv3.Client }
 // page is how many keys are read at a time.
 const page = 1000
 
-// paths finds the locks and semaphores below a path by the names of keys with a lease. It reads at most limit keys, including their
+// paths finds the locks and semaphores below a path by the names of keys with a lease. paths reads at most limit keys, including their
 // values, because servers do not return the lease otherwise.
 func (k keys) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
 	from, end := below+"/", clientv3.GetPrefixRangeEnd(below+"/")

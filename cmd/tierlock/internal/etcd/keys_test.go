@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Locks of the client library compete at the same path. They are shown, and cannot be asked.
+// Locks of the client library compete at the same path. Such locks are shown, and their holders cannot be asked.
 func TestLocksOfTheClientAreSeen(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

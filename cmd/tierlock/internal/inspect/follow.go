@@ -51,7 +51,7 @@ type Sight struct {
 }
 
 // Follow calls tell after each poll, from one goroutine, until ctx is done. It continues after the loss of the connection and the
-// session. It returns an error if the path may not be read.
+// session. Follow returns an error if the path may not be read.
 func (f *Follower) Follow(ctx context.Context, tell func(Sight)) error {
 	f.queues = make(map[string]*Queue)
 	f.complete = true

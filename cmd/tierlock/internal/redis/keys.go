@@ -16,8 +16,8 @@ import (
 // Keys are the keys of a Redis.
 type keys struct{ client redis.UniversalClient }
 
-// paths finds the locks and semaphores below a path by their queues. It reads about limit keys, in the order in which the server returns
-// them.
+// paths finds the locks and semaphores below a path by their queues. paths reads about limit keys, in the order in which the server
+// returns them.
 func (k keys) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
 	primaries, err := k.primaries(ctx)
 	if err != nil {

@@ -56,7 +56,7 @@ func (r Reader) Examine(ctx context.Context, path string) (*inspect.Report, erro
 // READ on its path, or CREATE on the nearest existing node above it. Otherwise the error wraps [zk.ErrNoAuth] and names the first missing
 // permission.
 //
-// It sends a transaction that cannot succeed, so nothing changes.
+// checkPermissions sends a transaction that cannot succeed, so nothing changes.
 func (r Reader) checkPermissions(ctx context.Context, path string) error {
 	_, err := ask(ctx, r.Client, "permissions for", path, func(p zkqueue.Path) (none struct{}, err error) {
 		return none, tryPermissions(p)

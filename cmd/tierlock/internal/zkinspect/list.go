@@ -16,10 +16,10 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// List finds the locks at a path and below it: nodes with contenders among their children, and semaphores. It lists at most limit paths,
-// level by level, one read each, and reads the holder of each lock. For a semaphore it reads three more nodes, and nothing below it. With
-// all it also returns idle locks, if their content shows that tierlock created them, because a path without children may be anything. A
-// path that does not exist has no locks.
+// List finds the locks at a path and below it: nodes with contenders among their children, and semaphores. List lists at most limit
+// paths, level by level, one read each, and reads the holder of each lock. For a semaphore it reads three more nodes, and nothing below
+// it. With all it also returns idle locks, if their content shows that tierlock created them, because a path without children may be
+// anything. A path that does not exist has no locks.
 func (r Reader) List(ctx context.Context, path string, limit int, all bool) (*inspect.Listing, error) {
 	l := &inspect.Listing{Path: path, Locks: []inspect.Summary{}, Complete: true}
 	if _, _, err := r.childrenOf(ctx, path); err != nil && !errors.Is(err, zk.ErrNoNode) {

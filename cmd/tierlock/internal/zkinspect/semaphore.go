@@ -58,7 +58,8 @@ func (r Reader) contentOf(ctx context.Context, path string) (string, zk.Stat, er
 	return string(n.data), n.stat, err
 }
 
-// glanceAtSemaphore reads the holders of permits and their queue; before is the last glance. It returns nil if there is no semaphore.
+// glanceAtSemaphore reads the holders of permits and their queue; before is the last glance. glanceAtSemaphore returns nil if there is no
+// semaphore.
 func (r Reader) glanceAtSemaphore(ctx context.Context, path string, children []string, before memory) (*inspect.Semaphore, memory, error) {
 	permits, nodes, err := r.count(ctx, path, children)
 	if permits == nil || err != nil {

@@ -271,8 +271,8 @@ func (l *dialed) kill() {
 	}
 }
 
-// handshakeTimeout bounds the wait for a server that accepts a connection and then does not answer. It leaves time to try several servers
-// within one session timeout.
+// handshakeTimeout bounds the wait for a server that accepts a connection and then does not answer. handshakeTimeout leaves time to try
+// several servers within one session timeout.
 func (l *dialed) handshakeTimeout() time.Duration {
 	return min(max(l.link.Timeout()/6, 100*time.Millisecond), 2*time.Second)
 }
@@ -312,11 +312,11 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 	return s, nil
 }
 
-// introduce returns the handshake to send in place of the library's, which ignores what the client has seen. It asks for a new session if
-// the connection was away for the session timeout. All holds are lost by then, and if only the answers got lost, each attempt to resume
-// the session would keep its nodes in the queue. A server whose data was lost or restored refuses a client that has seen a later
-// transaction, every time. The handshake then finally says that none has been seen. It may know the old session, with nodes that were
-// deleted since, and no process would delete these again while that session lives. The handshake therefore does not ask for the old
+// introduce returns the handshake to send in place of the library's, which ignores what the client has seen. introduce asks for a new
+// session if the connection was away for the session timeout. All holds are lost by then, and if only the answers got lost, each attempt
+// to resume the session would keep its nodes in the queue. A server whose data was lost or restored refuses a client that has seen a
+// later transaction, every time. The handshake then finally says that none has been seen. It may know the old session, with nodes that
+// were deleted since, and no process would delete these again while that session lives. The handshake therefore does not ask for the old
 // session, either.
 func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	d := wire.Decoder{Rest: wire.Body(handshake)}

@@ -37,8 +37,9 @@ type Watcher struct {
 	Checked bool        // its node is checked at each reconnect, so Notify need not report that the watch has lapsed
 }
 
-// listen registers w for the events of path. It reports whether the path is watched already; if not, the caller has to request the watch.
-// The registration comes first, so that an event right behind the answer finds it. If w knows that the node is gone, no watch is needed.
+// listen registers w for the events of path. listen reports whether the path is watched already; if not, the caller has to request the
+// watch. The registration comes first, so that an event right behind the answer finds it. If w knows that the node is gone, no watch is
+// needed.
 func (e *Events) listen(path string, w *Watcher) (watched bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -135,7 +136,7 @@ func (e *Events) removed(ended map[string]*pathWatch) {
 	}
 }
 
-// Seen returns the state of a node when its watch began. It returns false if the watch has ended, or did not begin with a read of the
+// Seen returns the state of a node when its watch began. Seen returns false if the watch has ended, or did not begin with a read of the
 // node.
 func (e *Events) Seen(path string) (a Answer, ok bool) {
 	e.mu.Lock()

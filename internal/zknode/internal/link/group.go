@@ -14,7 +14,7 @@ import (
 
 // For an ensemble, agreeing on a request, logging it and answering it cost the same whatever the request contains. Batches about
 // different paths that wait anyway therefore leave as a group: their transactions as one request, their watches as another one, and their
-// reads as a third one right behind. They wait for a quarter of a round trip at most, and only while other groups are under way.
+// reads as a third one right behind. A batch waits for a quarter of a round trip at most, and only while other groups are under way.
 
 const (
 	mostOfGroup = 64        // batches in one request
@@ -30,9 +30,9 @@ var (
 	errMisfit = errors.New("the server answered something else than was asked")
 )
 
-// Gather is Ask for a transaction about nodes below path, perhaps with reads behind it, or for reads. They may leave in a group. If ctx
-// ends before they leave, they are not sent; the error is then zk.ErrNoServer. Several transactions that are alternatives to each other
-// leave alone.
+// Gather is Ask for a transaction about nodes below path, perhaps with reads behind it, or for reads. Such requests may leave in a group.
+// If ctx ends before they leave, they are not sent; the error is then zk.ErrNoServer. Several transactions that are alternatives to each
+// other leave alone.
 //
 // A transaction that fails makes its whole group fail. One that may fail therefore leaves alone: if the path may be missing, or if the
 // last transaction of its kind was refused. If another one fails, this one is sent again, alone. A group has only one transaction for

@@ -114,7 +114,7 @@ func (l *Link) End() {
 	}
 }
 
-// Spawn runs f as a task, whose end Close waits for. It reports false when the link has ended.
+// Spawn runs f as a task, whose end Close waits for. Spawn reports false when the link has ended.
 func (l *Link) Spawn(f func()) bool { return l.tasks.Go(f) }
 
 // Now reads the clock of the leases.

@@ -71,7 +71,7 @@ func (p *proof) synced(q sentRequest, answered time.Duration) {
 	p.sync, p.answered = q.at, answered
 }
 
-// wrote records the answer to a committed write. It returns the time since which the leader is known to have heard of the session.
+// wrote records the answer to a committed write. wrote returns the time since which the leader is known to have heard of the session.
 func (p *proof) wrote(q sentRequest) (heard time.Duration, ok bool) {
 	for _, r := range []report{p.last, p.before} {
 		if q.n > r.behind {

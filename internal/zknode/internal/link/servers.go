@@ -111,8 +111,8 @@ func (s *servers) note(name string, f found) found {
 	return f
 }
 
-// find looks up all names before the library starts, because no context would end a look-up inside the library. It fails if none has an
-// address. When ctx is cancelled, a query under way goes on in the background until it is answered or times out.
+// find looks up all names before the library starts, because no context would end a look-up inside the library. find fails if no name has
+// an address. When ctx is cancelled, a query under way goes on in the background until it is answered or times out.
 func (s *servers) find(ctx context.Context, names []string) error {
 	if s.lookUp == nil {
 		return nil

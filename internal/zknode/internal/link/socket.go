@@ -412,8 +412,8 @@ func (b *batch) fail(err error) {
 	}
 }
 
-// encode records the requests of a batch, or of its group, before they are sent, and returns their frames. It leaves out requests whose
-// callers have left. If the connection has ended, it answers all with that error and returns nothing.
+// encode records the requests of a batch, or of its group, before they are sent, and returns their frames. encode leaves out requests
+// whose callers have left. If the connection has ended, it answers all with that error and returns nothing.
 func (s *socket) encode(b *batch) wire.Encoder {
 	s.mu.Lock()
 	defer s.mu.Unlock()

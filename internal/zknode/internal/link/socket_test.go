@@ -98,7 +98,7 @@ func TestXidsOfBatchesBeginAnewAtTheEndOfTheirRange(t *testing.T) {
 	need.List(t, "xids", got, math.MinInt32, firstXid-1, firstXid)
 }
 
-// Some replies, such as those to credentials, have no zxid. They must not reset the highest zxid seen.
+// Some replies, such as those to credentials, have no zxid. Such replies must not reset the highest zxid seen.
 func TestWhatWasSeenStaysSeen(t *testing.T) {
 	d := newDialed()
 	s := newSocket(&replay{}, "server", d)
