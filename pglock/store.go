@@ -142,7 +142,7 @@ func (s *store) request(ctx context.Context, conn *pgxpool.Conn, c queue.Command
 		var quiet int64
 		shares, sent := c.Op == queue.Share, time.Now()
 		err = conn.QueryRow(ctx, changeSQL, c.Path, c.ID, shares, c.Weight).Scan(&has, &quiet)
-		s.hush(quiet, sent) // first: it may be the first answer of another server
+		s.noteGracePeriod(quiet, sent) // first: it may be the first answer of another server
 		a.View = s.grant(queue.View{ID: c.ID, Known: has != nil, Token: c.Token, At: s.now(), Reads: shares}, has != nil && *has)
 		if shares { // a reader keeps others out than a writer
 			s.stir(c.Path)
@@ -191,7 +191,7 @@ func (s *store) enter(ctx context.Context, conn *pgxpool.Conn, c queue.Command) 
 	case err != nil:
 		return a, err
 	}
-	s.hush(quiet, sent)
+	s.noteGracePeriod(quiet, sent)
 	switch {
 	case !alive:
 		return a, errOver
@@ -218,7 +218,7 @@ func (s *store) list(ctx context.Context, q querier, path string) ([]second.Cont
 	if err := q.QueryRow(ctx, quietSQL).Scan(&quiet, &begun); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, err
 	}
-	s.hush(quiet, sent)
+	s.noteGracePeriod(quiet, sent)
 	queues, err := read(ctx, q, path)
 	list := queues[path]
 	queue.Waiting(list)
@@ -228,8 +228,8 @@ func (s *store) list(ctx context.Context, q querier, path string) ([]second.Cont
 	return list, err
 }
 
-// hush records the server's answer that it grants nothing for the next ms milliseconds; sent is when it was asked.
-func (s *store) hush(ms int64, sent time.Time) {
+// noteGracePeriod records the server's answer that it grants nothing for the next ms milliseconds; sent is when it was asked.
+func (s *store) noteGracePeriod(ms int64, sent time.Time) {
 	s.tier.InGracePeriod(time.Duration(ms)*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")
 }
 
@@ -327,7 +327,7 @@ func (s *store) beat(ctx context.Context, l *line, c queue.Command) (a queue.Ans
 		Scan(&alive, &stale, &quiet); err != nil {
 		return a, err
 	}
-	s.hush(quiet, sent)
+	s.noteGracePeriod(quiet, sent)
 	if !alive {
 		return a, errOver
 	}
