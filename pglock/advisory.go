@@ -150,7 +150,7 @@ func (s *advisory) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	case queue.Leave:
 		return s.leave(ctx, c)
 	case queue.Look: // for a caller that wants to know now, and for waiters that come soon
-		s.stir(0)
+		s.pollSoon(0)
 		return s.tend(ctx, c, (*entry).beat)
 	case queue.Share:
 		return s.tend(ctx, c, (*entry).share)
@@ -213,7 +213,7 @@ func (s *advisory) told(n *pgconn.Notification) {
 	for e := range s.all {
 		switch {
 		case verb == "waits" && e.key == who && e.session.pid != fmt.Sprint(n.PID) && e.now().Token != 0 && !e.over.Load():
-			s.stir(0)
+			s.pollSoon(0)
 		case verb == "asked" && e.session.pid == who:
 			e.revoke(what)
 		}
@@ -223,9 +223,9 @@ func (s *advisory) told(n *pgconn.Notification) {
 // nearest is the first time between two reads of the queues.
 const nearest = 2 * time.Millisecond
 
-// stir makes the notification connection read the queues soon, and then at growing intervals, since the expected waiter may not be in the
+// pollSoon makes the notification connection read the queues soon, and then at growing intervals, since the expected waiter may not be in the
 // queue yet.
-func (s *advisory) stir(after time.Duration) {
+func (s *advisory) pollSoon(after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pause = min(s.pause, max(after, nearest))

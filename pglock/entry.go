@@ -142,7 +142,7 @@ func (e *entry) wait(says call) error {
 	x.wire.SetDeadline(time.Time{})
 	e.ended = make(chan struct{})
 	e.store.entries.Store(e.id, e)
-	e.store.stir(e.store.options.TTL / 24) // not needed for short waits
+	e.store.pollSoon(e.store.options.TTL / 24) // not needed for short waits
 	e.store.ear.Go(func() { e.await(p, sent) })
 	return nil
 }

@@ -145,7 +145,7 @@ func (s *store) request(ctx context.Context, conn *pgxpool.Conn, c queue.Command
 		s.noteGracePeriod(quiet, sent) // first: it may be the first answer of another server
 		a.View = s.grant(queue.View{ID: c.ID, Known: has != nil, Token: c.Token, At: s.now(), Reads: shares}, has != nil && *has)
 		if shares { // a reader keeps others out than a writer
-			s.stir(c.Path)
+			s.readSoon(c.Path)
 		}
 	case queue.List:
 		a.Queue, err = s.list(ctx, conn, c.Path)
@@ -409,7 +409,7 @@ func (s *store) Follow(r queue.Ref) {
 	s.mu.Lock()
 	s.followers[r.ID] = follower{r.Path, queue.View{ID: r.ID, Known: true, Token: r.Token, Reads: r.Reads}}
 	s.mu.Unlock()
-	s.stir(r.Path)
+	s.readSoon(r.Path)
 }
 
 func (s *store) Unfollow(r queue.Ref) {
@@ -418,8 +418,8 @@ func (s *store) Unfollow(r queue.Ref) {
 	delete(s.followers, r.ID)
 }
 
-// stir makes the notification connection read the queue at path soon, for those that follow it.
-func (s *store) stir(path string) {
+// readSoon makes the notification connection read the queue at path soon, for those that follow it.
+func (s *store) readSoon(path string) {
 	s.mu.Lock()
 	s.unread[path] = true
 	s.mu.Unlock()
@@ -476,7 +476,7 @@ func (s *store) pass(n *pgconn.Notification) {
 		v.At, v.Ahead, v.Nearest, v.Behind, v.Err = s.now(), 0, second.Contender{}, behind == "true", nil
 		s.tell(s.grant(v, true))
 	case "look":
-		s.stir(what)
+		s.readSoon(what)
 	}
 }
 
