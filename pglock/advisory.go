@@ -206,8 +206,8 @@ func (s *advisory) hears(ctx context.Context) (*line, error) {
 	return l, err
 }
 
-// told handles a notification that another process waits for a lock, or asks for one. Notifications may be late or lost.
-func (s *advisory) told(n *pgconn.Notification) {
+// notified handles a notification that another process waits for a lock, or asks for one. Notifications may be late or lost.
+func (s *advisory) notified(n *pgconn.Notification) {
 	verb, rest, _ := strings.Cut(n.Payload, " ")
 	who, what, _ := strings.Cut(rest, " ")
 	for e := range s.all {
@@ -402,7 +402,7 @@ func runtime(ttl time.Duration) map[string]string {
 
 // dial makes a connection.
 func (s *advisory) dial(ctx context.Context) (*line, error) {
-	l, err := dial(ctx, s.config, s.tier.Patience(), s.told)
+	l, err := dial(ctx, s.config, s.tier.Patience(), s.notified)
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && strings.HasPrefix(refusal.Message, "unsupported startup parameter") { // says PgBouncer
 		err = fmt.Errorf("%w: %w", errNoLease, err)

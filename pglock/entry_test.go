@@ -27,7 +27,7 @@ func TestWhoLooksForThoseWhoWait(t *testing.T) {
 		c.change(e)
 		s := &advisory{pause: time.Hour}
 		s.entries.Store(e.id, e)
-		s.told(&pgconn.Notification{PID: 7, Payload: "waits 1"})
+		s.notified(&pgconn.Notification{PID: 7, Payload: "waits 1"})
 		need.Equal(t, fmt.Sprintf("whether one who %s looks", name), s.pause != time.Hour, c.looks)
 	}
 }

@@ -35,10 +35,10 @@ type line struct {
 }
 
 // dial opens a connection with the settings of a pool of [configLike], but outside of any pool.
-func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, told func(*pgconn.Notification)) (*line, error) {
+func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, notified func(*pgconn.Notification)) (*line, error) {
 	l := &line{turn: make(chan struct{}, 1), bound: bound}
 	config := pool.ConnConfig.Copy()
-	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { told(n) }
+	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { notified(n) }
 	if pool.BeforeConnect != nil {
 		if err := pool.BeforeConnect(ctx, config); err != nil {
 			return nil, err

@@ -32,7 +32,7 @@ type store struct {
 
 type follower struct {
 	path string
-	told queue.View // the last
+	last queue.View // the last view that was reported
 }
 
 // open returns a tier on a new store, which starts to ask for a session.
@@ -432,7 +432,7 @@ func (s *store) due() (due []queue.Ref) {
 	defer s.mu.Unlock()
 	for id, f := range s.followers {
 		if s.unread[f.path] {
-			due = append(due, queue.Ref{Path: f.path, ID: id, Token: f.told.Token, Reads: f.told.Reads})
+			due = append(due, queue.Ref{Path: f.path, ID: id, Token: f.last.Token, Reads: f.last.Reads})
 		}
 	}
 	clear(s.unread)
@@ -471,7 +471,7 @@ func (s *store) pass(n *pgconn.Notification) {
 	case "turn":
 		id, behind, _ := strings.Cut(what, " ")
 		s.mu.Lock()
-		v := s.followers[id].told // of none: it is about to follow, and then its queue is read
+		v := s.followers[id].last // of none: it is about to follow, and then its queue is read
 		s.mu.Unlock()
 		v.At, v.Ahead, v.Nearest, v.Behind, v.Err = s.now(), 0, second.Contender{}, behind == "true", nil
 		s.tell(s.grant(v, true))
@@ -544,7 +544,7 @@ func (s *store) waits(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, follows := s.followers[id]
-	return follows && !f.told.Has
+	return follows && !f.last.Has
 }
 
 // waiters are contenders that wait for locks, one for each path.
