@@ -93,7 +93,7 @@ type advisory struct {
 	config *pgxpool.Config // how to connect
 
 	entries sync.Map     // by ID, which is for this process alone: others know the contender by the server's process
-	heard   atomic.Int64 // on the tier's clock, when that was sent what the server has answered last on the ear
+	heard   atomic.Int64 // on the tier's clock, when that was sent what the server has answered last on the notification connection
 
 	mu     sync.Mutex    // guards the fields below; never held across a request
 	pause  time.Duration // until the next look, which grows
@@ -112,7 +112,7 @@ func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	s.config = configLike(wires, pool, ours, s.prepare)
 	maps.Copy(s.config.ConnConfig.RuntimeParams, runtime(o.TTL))
 	due := func(*line) error { return s.lookAround(context.Background()) }
-	s.ear = ear{at: addresses(pool), dial: s.hears, due: due, Tasks: second.NewTasks(), lost: func() {
+	s.notifyConn = notifyConn{at: addresses(pool), dial: s.hears, due: due, Tasks: second.NewTasks(), lost: func() {
 		s.dropSpares(true)
 		s.tier.Renew()
 	}}
@@ -139,7 +139,7 @@ var errUnseen = errors.New("the server no longer knows this session's lock or pl
 func (s *advisory) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	defer func() {
 		if a.Outcome != queue.Denied { // which is an answer, and at once
-			_, a.Away = s.ear.now()
+			_, a.Away = s.notifyConn.now()
 		}
 	}()
 	switch c.Op {
@@ -182,7 +182,7 @@ func (s *advisory) failed(err error) queue.Answer {
 // after a TTL without an answer, the server has ended all of our sessions.
 func (s *advisory) beat(ctx context.Context, op queue.Op) queue.Answer {
 	heard := time.Duration(s.heard.Load())
-	_, err := s.ear.open(ctx)
+	_, err := s.notifyConn.open(ctx)
 	if err == nil {
 		err = s.lookAround(ctx)
 	}
@@ -229,7 +229,7 @@ func (s *advisory) pollSoon(after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pause = min(s.pause, max(after, nearest))
-	s.ear.hurry(time.Now().Add(after))
+	s.notifyConn.hurry(time.Now().Add(after))
 }
 
 // lookAround reads the queues of our entries. If there are none, it only shows that the server answers. Holders are also checked at each
@@ -247,8 +247,8 @@ func (s *advisory) lookAround(ctx context.Context) error {
 	sent := s.tier.Now()
 	s.mu.Lock()
 	s.pause = min(4*s.pause, longest)
-	if ear, _ := s.ear.now(); ear != nil {
-		ear.schedule(time.Now().Add(s.pause))
+	if l, _ := s.notifyConn.now(); l != nil {
+		l.schedule(time.Now().Add(s.pause))
 	}
 	s.mu.Unlock()
 	queues, err := s.look(ctx, keys...)
@@ -265,7 +265,7 @@ func (s *advisory) lookAround(ctx context.Context) error {
 
 // talk sends a statement on the notification connection, if there is one.
 func (s *advisory) talk(ctx context.Context, c call) (rows [][][]byte, err error) {
-	err = s.ear.talk(ctx, func(l *line) (err error) {
+	err = s.notifyConn.talk(ctx, func(l *line) (err error) {
 		rows, err = l.ask(l.bound, c)
 		return err
 	})
@@ -302,7 +302,7 @@ func (s *advisory) ask(ctx context.Context, key string) queue.Answer {
 	}
 	moment, cancel := context.WithTimeout(ctx, s.options.TTL/8)
 	defer cancel()
-	second.Do(moment, s.ear.Go, func() (any, error) {
+	second.Do(moment, s.notifyConn.Go, func() (any, error) {
 		ctx, cancel := context.WithTimeout(s.tier.Context(), s.options.TTL) // after that time, a holder that does not respond has lost the lock
 		defer cancel()
 		for pace := retry.New(); (unaware || err != nil) && retry.Pause(ctx, pace.NextBackOff()) == nil; {
@@ -336,13 +336,13 @@ func (s *advisory) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.tier.Patience())
 	defer cancel()
 	for e := range s.all {
-		s.ear.Go(func() {
+		s.notifyConn.Go(func() {
 			s.leave(ctx, queue.Command{Ref: queue.Ref{ID: e.id}})
 			e.session.drop(second.ErrClosed)
 		})
 	}
 	s.dropSpares(true)
-	s.ear.close() // and waits for all
+	s.notifyConn.close() // and waits for all
 	s.hangUp()
 }
 
@@ -376,7 +376,7 @@ func (s *advisory) dropSpares(all bool) {
 	s.spares = slices.DeleteFunc(s.spares, func(x *line) bool {
 		drop := all || time.Since(x.spare) >= s.options.TTL/2
 		if drop {
-			s.ear.Go(x.close)
+			s.notifyConn.Go(x.close)
 		}
 		return drop
 	})

@@ -110,7 +110,7 @@ const short = 20 * time.Millisecond
 func (e *entry) granted(rows [][][]byte) error {
 	token, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
 	e.session.schedule(time.Now().Add(e.store.options.TTL / 4))
-	e.attending = time.AfterFunc(short, func() { e.store.ear.Go(e.attend) })
+	e.attending = time.AfterFunc(short, func() { e.store.notifyConn.Go(e.attend) })
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.stands.Token, e.stands.Ahead, e.stands.Nearest = token, 0, second.Contender{}
@@ -143,7 +143,7 @@ func (e *entry) wait(says call) error {
 	e.ended = make(chan struct{})
 	e.store.entries.Store(e.id, e)
 	e.store.pollSoon(e.store.options.TTL / 24) // not needed for short waits
-	e.store.ear.Go(func() { e.await(p, sent) })
+	e.store.notifyConn.Go(func() { e.await(p, sent) })
 	return nil
 }
 
@@ -301,7 +301,7 @@ func (e *entry) revoke(token string) {
 		return
 	}
 	e.store.tier.Tell(e.view(0))
-	e.store.ear.Go(func() { e.session.talk(context.Background(), e.beat) })
+	e.store.notifyConn.Go(func() { e.session.talk(context.Background(), e.beat) })
 }
 
 // proof has the arguments of tierlock.guard, with which it checks that a contender has the lock.

@@ -217,9 +217,9 @@ func (l *line) close() {
 	l.drop(second.ErrClosed)
 }
 
-// An ear is the connection of a store for notifications, and for the requests of the whole process. After it breaks, the next renewal opens
+// A notifyConn is the connection of a store for notifications, and for the requests of the whole process. After it breaks, the next renewal opens
 // another one.
-type ear struct {
+type notifyConn struct {
 	at            string // the addresses of the servers
 	dial          func(context.Context) (*line, error)
 	due           func(*line) error // does the work that is due
@@ -232,7 +232,7 @@ type ear struct {
 }
 
 // open opens a connection if there is none, and reports whether it did. One goroutine at a time calls it.
-func (e *ear) open(ctx context.Context) (fresh bool, err error) {
+func (e *notifyConn) open(ctx context.Context) (fresh bool, err error) {
 	if l, _ := e.now(); l != nil {
 		return false, nil
 	}
@@ -249,19 +249,19 @@ func (e *ear) open(ctx context.Context) (fresh bool, err error) {
 }
 
 // now returns the connection, or nil, and why there is none.
-func (e *ear) now() (*line, error) {
+func (e *notifyConn) now() (*line, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.line, e.problem
 }
 
 // away returns the error while the servers cannot be reached, or do not serve.
-func (e *ear) away(why error) error {
+func (e *notifyConn) away(why error) error {
 	return fmt.Errorf("PostgreSQL at %s cannot be reached: %w", e.at, why)
 }
 
 // lose records that there is no connection any more, or still none.
-func (e *ear) lose(l *line, why error) {
+func (e *notifyConn) lose(l *line, why error) {
 	e.mu.Lock()
 	mine := e.line == l
 	if mine {
@@ -275,7 +275,7 @@ func (e *ear) lose(l *line, why error) {
 }
 
 // talk calls f while the caller owns the connection, if there is one.
-func (e *ear) talk(ctx context.Context, f func(*line) error) error {
+func (e *notifyConn) talk(ctx context.Context, f func(*line) error) error {
 	l, problem := e.now()
 	if l == nil {
 		return cmp.Or(problem, errDropped)
@@ -290,14 +290,14 @@ func (e *ear) talk(ctx context.Context, f func(*line) error) error {
 }
 
 // hurry makes the connection do its work by the given time at the latest.
-func (e *ear) hurry(by time.Time) {
+func (e *notifyConn) hurry(by time.Time) {
 	if l, _ := e.now(); l != nil {
 		l.hurry(by)
 	}
 }
 
 // close is called after the last command. close returns when the store has no goroutine left.
-func (e *ear) close() {
+func (e *notifyConn) close() {
 	e.mu.Lock()
 	l := e.line
 	e.line = nil // so that its end is no loss

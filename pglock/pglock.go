@@ -52,12 +52,12 @@ func front(ctx context.Context, pool *pgxpool.Pool, opts []tier.RegistryOption, 
 
 // A base is the common part of both kinds of locks.
 type base struct {
-	ear     ear
-	tier    *queue.Tier
-	pool    *pgxpool.Pool // belongs to the program
-	options options
-	self    second.Description
-	hangUp  context.CancelFunc // when nothing is to be said any more
+	notifyConn notifyConn
+	tier       *queue.Tier
+	pool       *pgxpool.Pool // belongs to the program
+	options    options
+	self       second.Description
+	hangUp     context.CancelFunc // when nothing is to be said any more
 }
 
 // Name returns a new random name for a contender or a session.

@@ -48,7 +48,7 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	dial := func(ctx context.Context) (*line, error) {
 		return dial(ctx, s.requests.Config(), s.tier.Patience(), s.pass)
 	}
-	s.ear = ear{at: addresses(pool), dial: dial, due: s.catchUp, Tasks: second.NewTasks(), lost: func() {
+	s.notifyConn = notifyConn{at: addresses(pool), dial: dial, due: s.catchUp, Tasks: second.NewTasks(), lost: func() {
 		s.requests.Reset() // they may be as dead
 		s.tier.Renew()
 	}}
@@ -63,7 +63,7 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 // Close closes the connections of the store. It takes at most a second.
 func (s *store) Close() {
 	defer time.AfterFunc(time.Second, s.hangUp).Stop()
-	s.ear.close()
+	s.notifyConn.close()
 	s.requests.Close()
 	s.hangUp()
 }
@@ -100,8 +100,8 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	case answered(err):
 		s.away.Store(nil)
 	default:
-		if _, a.Away = s.ear.now(); a.Away == nil {
-			a.Away = s.ear.away(err)
+		if _, a.Away = s.notifyConn.now(); a.Away == nil {
+			a.Away = s.notifyConn.away(err)
 		}
 		s.away.Store(&a.Away)
 		if !errors.Is(ctx.Err(), context.Canceled) { // else no caller waits for the answer any more
@@ -252,7 +252,7 @@ func (s *store) now() int64 { return int64(s.tier.Now()) }
 // after the connection was made, so that it names all contenders that depend on it.
 func (s *store) keep(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
 	if c.Op == queue.Open || c.Op == queue.Beat {
-		fresh, err := s.ear.open(ctx)
+		fresh, err := s.notifyConn.open(ctx)
 		switch {
 		case err != nil:
 			return a, err
@@ -263,7 +263,7 @@ func (s *store) keep(ctx context.Context, c queue.Command) (a queue.Answer, err 
 		}
 	}
 	a.Outcome = queue.Done
-	err = s.ear.talk(ctx, func(l *line) (err error) {
+	err = s.notifyConn.talk(ctx, func(l *line) (err error) {
 		switch {
 		case c.Op == queue.Open:
 			a, err = s.open(ctx, l)
@@ -423,7 +423,7 @@ func (s *store) readSoon(path string) {
 	s.mu.Lock()
 	s.unread[path] = true
 	s.mu.Unlock()
-	s.ear.hurry(time.Now())
+	s.notifyConn.hurry(time.Now())
 }
 
 // due returns the followers of queues that have to be read, and clears the list of these queues.
@@ -455,7 +455,7 @@ func (s *store) catchUp(l *line) error {
 		defer cancel()
 		views, err := s.look(ctx, l, due...)
 		if err != nil && classify(err) != queue.Denied {
-			s.ear.lose(l, err)
+			s.notifyConn.lose(l, err)
 			return err
 		}
 		for _, v := range views {
