@@ -426,7 +426,7 @@ func (c *Contender) missing(v View) {
 	if v.Known {
 		c.queues.Store(true) // elsewhere, and has to be removed
 	}
-	if c.spent.Load() {
+	if c.givenUp.Load() {
 		return
 	}
 	c.lossAt(c.claim.tier.Now()) // a lease that is over has ended before
@@ -468,7 +468,7 @@ func (c *Contender) IsLost() bool { return c.life.Err() != nil }
 // giveUp marks the contender as given up before it leaves the queue, and returns its loss, or [second.ErrReleased] if it was given up
 // before. After that only the answer to its removal can still show a loss. The caller has to call depart next.
 func (c *Contender) giveUp() error {
-	if c.spent.Swap(true) {
+	if c.givenUp.Swap(true) {
 		return second.ErrReleased
 	}
 	loss := c.lossAt(c.claim.tier.Now())

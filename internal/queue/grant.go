@@ -62,7 +62,7 @@ func (c *Contender) Err() error { return c.ErrAt(c.claim.tier.Now()) }
 // ErrAt is Err for a caller that has just read the clock.
 func (c *Contender) ErrAt(now time.Duration) error {
 	loss := c.lossAt(now)
-	if c.spent.Load() { // asked last: the end of what was given up is no loss
+	if c.givenUp.Load() { // asked last: the end of what was given up is no loss
 		return second.ErrReleased
 	}
 	return loss

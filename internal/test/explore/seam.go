@@ -38,7 +38,7 @@ type place struct {
 	changed          mutexbool.Bool // look again
 	life             context.Context
 	end              context.CancelCauseFunc
-	spent            atomic.Bool   // given up
+	givenUp          atomic.Bool
 	gone             chan struct{} // closed when it is out of the queue after that
 	contended        atomic.Pointer[second.Contention]
 	wanted           time.Time // since when another contender has waited, as far as the process knows; zero if it does not
@@ -334,7 +334,7 @@ func (x *place) standing() (s second.Standing) {
 
 // abandon makes a place that may still enter leave.
 func (x *place) abandon(entered chan struct{}) {
-	x.spent.Store(true)
+	x.givenUp.Store(true)
 	go func() {
 		<-entered
 		if x.life.Err() == nil {
@@ -390,7 +390,7 @@ func (c *claim) try(ctx context.Context, x *place, take func() bool) error {
 
 func (c *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait) (second.Grant, error) {
 	old := grant.(*place)
-	if old.spent.Swap(true) {
+	if old.givenUp.Swap(true) {
 		return nil, second.ErrReleased
 	}
 	if old.life.Err() != nil {
@@ -442,7 +442,7 @@ func (x *place) Leased() bool                     { return true }
 func (x *place) Confirm() bool                    { return x.Err() == nil }
 func (x *place) ValidUntil() time.Time            { return time.Now().Add(lease) }
 func (x *place) ErrAt(time.Duration) error {
-	if x.spent.Load() {
+	if x.givenUp.Load() {
 		return second.ErrReleased
 	}
 	return context.Cause(x.life)
@@ -473,7 +473,7 @@ func (x *place) look() {
 }
 
 func (x *place) Release() error {
-	if x.spent.Swap(true) {
+	if x.givenUp.Swap(true) {
 		return second.ErrReleased
 	}
 	if x.life.Err() == nil {
