@@ -97,7 +97,7 @@ type advisory struct {
 
 	mu     sync.Mutex    // guards the fields below; never held across a request
 	pause  time.Duration // until the next look, which grows
-	spares []*line
+	spares []*serverConn
 }
 
 // openAdvisory returns a tier on a new store, which starts to connect.
@@ -111,7 +111,7 @@ func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	maps.Copy(ours, forAll)
 	s.config = configLike(wires, pool, ours, s.prepare)
 	maps.Copy(s.config.ConnConfig.RuntimeParams, runtime(o.TTL))
-	due := func(*line) error { return s.lookAround(context.Background()) }
+	due := func(*serverConn) error { return s.lookAround(context.Background()) }
 	s.notifyConn = notifyConn{at: addresses(pool), dial: s.hears, due: due, Tasks: second.NewTasks(), lost: func() {
 		s.dropSpares(true)
 		s.tier.Renew()
@@ -196,7 +196,7 @@ func (s *advisory) beat(ctx context.Context, op queue.Op) queue.Answer {
 }
 
 // hears opens the notification connection.
-func (s *advisory) hears(ctx context.Context) (*line, error) {
+func (s *advisory) hears(ctx context.Context) (*serverConn, error) {
 	l, err := s.dial(ctx)
 	if err == nil {
 		if _, err = l.conn.Exec(ctx, "LISTEN tierlock"); err != nil {
@@ -223,8 +223,8 @@ func (s *advisory) notified(n *pgconn.Notification) {
 // nearest is the first time between two reads of the queues.
 const nearest = 2 * time.Millisecond
 
-// pollSoon makes the notification connection read the queues soon, and then at growing intervals, since the expected waiter may not be in the
-// queue yet.
+// pollSoon makes the notification connection read the queues soon, and then at growing intervals, since the expected waiter may not be in
+// the queue yet.
 func (s *advisory) pollSoon(after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,7 +265,7 @@ func (s *advisory) lookAround(ctx context.Context) error {
 
 // talk sends a statement on the notification connection, if there is one.
 func (s *advisory) talk(ctx context.Context, c call) (rows [][][]byte, err error) {
-	err = s.notifyConn.talk(ctx, func(l *line) (err error) {
+	err = s.notifyConn.talk(ctx, func(l *serverConn) (err error) {
 		rows, err = l.ask(l.bound, c)
 		return err
 	})
@@ -348,7 +348,7 @@ func (s *advisory) Close() {
 
 // session returns an unused connection, or a new one. session takes the connection that was used last, so that the others grow old and
 // are closed.
-func (s *advisory) session(ctx context.Context) (*line, error) {
+func (s *advisory) session(ctx context.Context) (*serverConn, error) {
 	s.dropSpares(false)
 	s.mu.Lock()
 	if n := len(s.spares); n > 0 {
@@ -362,7 +362,7 @@ func (s *advisory) session(ctx context.Context) (*line, error) {
 }
 
 // keep keeps a connection for others. Its session has neither a lock nor a contender.
-func (s *advisory) keep(x *line) {
+func (s *advisory) keep(x *serverConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.spare = time.Now()
@@ -373,7 +373,7 @@ func (s *advisory) keep(x *line) {
 func (s *advisory) dropSpares(all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spares = slices.DeleteFunc(s.spares, func(x *line) bool {
+	s.spares = slices.DeleteFunc(s.spares, func(x *serverConn) bool {
 		drop := all || time.Since(x.spare) >= s.options.TTL/2
 		if drop {
 			s.notifyConn.Go(x.close)
@@ -401,7 +401,7 @@ func runtime(ttl time.Duration) map[string]string {
 }
 
 // dial makes a connection.
-func (s *advisory) dial(ctx context.Context) (*line, error) {
+func (s *advisory) dial(ctx context.Context) (*serverConn, error) {
 	l, err := dial(ctx, s.config, s.tier.Patience(), s.notified)
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && strings.HasPrefix(refusal.Message, "unsupported startup parameter") { // says PgBouncer

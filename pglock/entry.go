@@ -20,7 +20,7 @@ import (
 // An entry is a contender, with the database session in which it waits for the lock, or has it.
 type entry struct {
 	store   *advisory
-	session *line
+	session *serverConn
 	id      string
 	key     string
 	about   string // the description of the process

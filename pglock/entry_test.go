@@ -22,7 +22,7 @@ func TestWhoLooksForThoseWhoWait(t *testing.T) {
 		"said it":       {func(e *entry) { e.session.pid = "7" }, false},
 		"has another's": {func(e *entry) { e.key = "2" }, false},
 	} {
-		e := &entry{id: "1", key: "1", session: &line{pid: "8"}}
+		e := &entry{id: "1", key: "1", session: &serverConn{pid: "8"}}
 		e.stands.Token = 5
 		c.change(e)
 		s := &advisory{pause: time.Hour}

@@ -196,7 +196,7 @@ func TestWhoWaitsForATransactionKeepsItsPlace(t *testing.T) {
 		return len(queue) == 2 && !queue[0].granted
 	})
 	need.Equal(t, "the first one", queue[0].ID, pid)
-	e := &entry{session: &line{pid: pid, bound: time.Hour}, store: &advisory{}, unseen: time.Now()}
+	e := &entry{session: &serverConn{pid: pid, bound: time.Hour}, store: &advisory{}, unseen: time.Now()}
 	e.stand(queue)
 	need.That(t, "it is missed", e.unseen.IsZero())
 	guarded.Rollback(soon(t))

@@ -157,7 +157,7 @@ func TestPortionsCostNoMoreThanAsManyLocks(t *testing.T) {
 	}
 	look := func(of []queue.Ref) time.Duration {
 		return fastest(func() {
-			need.OK(t, s.notifyConn.talk(soon(t), func(l *line) error {
+			need.OK(t, s.notifyConn.talk(soon(t), func(l *serverConn) error {
 				views, err := s.look(soon(t), l, of...)
 				need.That(t, "one that does not have it", len(views) == many && views[0].Has && views[many-1].Has)
 				return err
@@ -255,7 +255,7 @@ func TestLookIsOneRequest(t *testing.T) {
 	}
 	s.Follow(refs[2]) // it waits, and so only those around it are read
 	var requests atomic.Int64
-	need.OK(t, s.notifyConn.talk(soon(t), func(l *line) error {
+	need.OK(t, s.notifyConn.talk(soon(t), func(l *serverConn) error {
 		p.network.onRequest(func([]byte) { requests.Add(1) })
 		defer p.network.onRequest(func([]byte) {})
 		for _, of := range [][]queue.Ref{refs[2:], refs, {{Path: path, ID: "none"}}} {
@@ -288,7 +288,7 @@ func TestWaiterDoesNotReadTheWholeQueue(t *testing.T) {
 			near := slices.DeleteFunc(slices.Clone(whole[max(0, i-100):i]), func(p second.Contender) bool { return p.Shared && c.Shared })
 			want.Ahead = max(1, len(near))
 		}
-		need.OK(t, s.notifyConn.talk(soon(t), func(l *line) error {
+		need.OK(t, s.notifyConn.talk(soon(t), func(l *serverConn) error {
 			views, err := s.look(soon(t), l, ref)
 			if err == nil {
 				want.At = views[0].At

@@ -45,7 +45,7 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 		hangUp()
 		return nil, err
 	}
-	dial := func(ctx context.Context) (*line, error) {
+	dial := func(ctx context.Context) (*serverConn, error) {
 		return dial(ctx, s.requests.Config(), s.tier.Patience(), s.pass)
 	}
 	s.notifyConn = notifyConn{at: addresses(pool), dial: dial, due: s.catchUp, Tasks: second.NewTasks(), lost: func() {
@@ -263,7 +263,7 @@ func (s *store) keep(ctx context.Context, c queue.Command) (a queue.Answer, err 
 		}
 	}
 	a.Outcome = queue.Done
-	err = s.notifyConn.talk(ctx, func(l *line) (err error) {
+	err = s.notifyConn.talk(ctx, func(l *serverConn) (err error) {
 		switch {
 		case c.Op == queue.Open:
 			a, err = s.open(ctx, l)
@@ -286,7 +286,7 @@ func (s *store) keep(ctx context.Context, c queue.Command) (a queue.Answer, err 
 }
 
 // open begins a session whose notifications arrive on the connection.
-func (s *store) open(ctx context.Context, l *line) (a queue.Answer, err error) {
+func (s *store) open(ctx context.Context, l *serverConn) (a queue.Answer, err error) {
 	l.known = false
 	if err := versions.check(ctx, l.conn); err != nil {
 		return a, err
@@ -313,7 +313,7 @@ func (s *store) open(ctx context.Context, l *line) (a queue.Answer, err error) {
 
 // beat renews a session. Before the first renewal on a connection it reads which contenders the server has, since this may be another
 // server. That server may lack some of our contenders, so its answer renews no lease of theirs; and it may have some that were deleted.
-func (s *store) beat(ctx context.Context, l *line, c queue.Command) (a queue.Answer, err error) {
+func (s *store) beat(ctx context.Context, l *serverConn, c queue.Command) (a queue.Answer, err error) {
 	if a.Doubt = !l.known; a.Doubt {
 		if a.Views, err = s.absent(ctx, l, c); err != nil {
 			return a, err
@@ -353,7 +353,7 @@ func (s *store) beat(ctx context.Context, l *line, c queue.Command) (a queue.Ans
 }
 
 // absent subscribes to the notifications of the session, and returns the contenders that are in no queue.
-func (s *store) absent(ctx context.Context, l *line, c queue.Command) (views []queue.View, err error) {
+func (s *store) absent(ctx context.Context, l *serverConn, c queue.Command) (views []queue.View, err error) {
 	if _, err := l.conn.Exec(ctx, "LISTEN "+pgx.Identifier{"tierlock " + c.Session}.Sanitize()); err != nil {
 		return nil, err
 	}
@@ -380,7 +380,7 @@ func (s *store) absent(ctx context.Context, l *line, c queue.Command) (views []q
 }
 
 // present returns the contenders that the server has under a session.
-func present(ctx context.Context, l *line, session string) ([]queue.Ref, error) {
+func present(ctx context.Context, l *serverConn, session string) ([]queue.Ref, error) {
 	rows, err := l.conn.Query(ctx, "SELECT path, id FROM tierlock.contender WHERE session = $1", session)
 	if err != nil {
 		return nil, err
@@ -394,7 +394,7 @@ const dropSQL = "SELECT tierlock.drop($1)"
 // only.
 const maxDrops = 100
 
-func drop(ctx context.Context, l *line, refs []queue.Ref) error {
+func drop(ctx context.Context, l *serverConn, refs []queue.Ref) error {
 	var ids []string
 	for _, r := range refs[:min(len(refs), maxDrops)] {
 		ids = append(ids, r.ID)
@@ -441,7 +441,7 @@ func (s *store) due() (due []queue.Ref) {
 
 // catchUp reads the queues that have to be read. If the session was not renewed over this connection yet, it leaves that to the next
 // renewal.
-func (s *store) catchUp(l *line) error {
+func (s *store) catchUp(l *serverConn) error {
 	l.schedule(time.Now().Add(s.options.TTL)) // a renewal comes before
 	due := s.due()
 	if len(due) == 0 {
@@ -496,7 +496,7 @@ func (s *store) tell(v queue.View) {
 // look returns the views of contenders. A view has the error if the queue could not be read. For a lock for which this process waits, it
 // reads only the rows that show the place of its contender. If each waiter read the whole queue, the rows read would grow with the square
 // of the number of waiters.
-func (s *store) look(ctx context.Context, l *line, refs ...queue.Ref) (views []queue.View, err error) {
+func (s *store) look(ctx context.Context, l *serverConn, refs ...queue.Ref) (views []queue.View, err error) {
 	asked := s.now()
 	at := make(map[string][]queue.Ref)
 	for _, r := range refs {

@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A line is one connection. One goroutine at a time sends requests on it. In between, one goroutine may wait for notifications.
-type line struct {
+// A serverConn is one connection. One goroutine at a time sends requests on it. In between, one goroutine may wait for notifications.
+type serverConn struct {
 	conn  *pgx.Conn
 	wire  net.Conn // below pgx, for deadlines of our own: with a context, pgx starts a goroutine for each request
 	pid   string   // of the server's process
@@ -35,8 +35,8 @@ type line struct {
 }
 
 // dial opens a connection with the settings of a pool of [configLike], but outside of any pool.
-func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, notified func(*pgconn.Notification)) (*line, error) {
-	l := &line{turn: make(chan struct{}, 1), bound: bound}
+func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, notified func(*pgconn.Notification)) (*serverConn, error) {
+	l := &serverConn{turn: make(chan struct{}, 1), bound: bound}
 	config := pool.ConnConfig.Copy()
 	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { notified(n) }
 	if pool.BeforeConnect != nil {
@@ -85,7 +85,7 @@ func (c call) values() (values [][]byte) {
 }
 
 // ask sends one statement, which does not block in the server, and returns its answer. The caller has the turn.
-func (l *line) ask(bound time.Duration, c call) ([][][]byte, error) {
+func (l *serverConn) ask(bound time.Duration, c call) ([][][]byte, error) {
 	l.wire.SetDeadline(time.Now().Add(bound))
 	r := l.conn.PgConn().ExecPrepared(context.Background(), c[0], c.values(), nil, nil).Read()
 	return r.Rows, r.Err
@@ -99,7 +99,7 @@ func refused(err error) bool {
 
 // begin waits until the caller may use the connection; done passes it on. begin returns an error if the connection is closed or ctx ends
 // first.
-func (l *line) begin(ctx context.Context) error {
+func (l *serverConn) begin(ctx context.Context) error {
 	l.mu.Lock()
 	l.wanted++
 	l.interruptLocked()
@@ -120,10 +120,10 @@ func (l *line) begin(ctx context.Context) error {
 	return err
 }
 
-func (l *line) done() { <-l.turn }
+func (l *serverConn) done() { <-l.turn }
 
 // talk calls f while the caller owns the connection.
-func (l *line) talk(ctx context.Context, f func() error) error {
+func (l *serverConn) talk(ctx context.Context, f func() error) error {
 	if err := l.begin(ctx); err != nil {
 		return err
 	}
@@ -132,14 +132,14 @@ func (l *line) talk(ctx context.Context, f func() error) error {
 }
 
 // interruptLocked makes the goroutine that listens return.
-func (l *line) interruptLocked() {
+func (l *serverConn) interruptLocked() {
 	if l.listening {
 		l.wire.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
 // hurry makes the goroutine that listens stop for other work by the given time at the latest.
-func (l *line) hurry(by time.Time) {
+func (l *serverConn) hurry(by time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.next.After(by) {
@@ -148,7 +148,7 @@ func (l *line) hurry(by time.Time) {
 	}
 }
 
-func (l *line) schedule(next time.Time) {
+func (l *serverConn) schedule(next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next = next
@@ -158,7 +158,7 @@ var errDropped = errors.New("the connection is closed")
 
 // attend listens for notifications, and calls do whenever work is due, until over reports true. attend returns the error of a broken
 // connection.
-func (l *line) attend(over func() bool, do func() error) error {
+func (l *serverConn) attend(over func() bool, do func() error) error {
 	for !over() {
 		due, err := l.listen()
 		if err == nil && due {
@@ -173,7 +173,7 @@ func (l *line) attend(over func() bool, do func() error) error {
 
 // listen waits for notifications until other work is due, which it reports, or a goroutine wants to talk. An error means that the
 // connection is broken.
-func (l *line) listen() (due bool, err error) {
+func (l *serverConn) listen() (due bool, err error) {
 	l.turn <- struct{}{}
 	defer l.done()
 	l.mu.Lock()
@@ -196,7 +196,7 @@ func (l *line) listen() (due bool, err error) {
 }
 
 // drop closes the connection, also while it is in use, and returns the error for later callers.
-func (l *line) drop(why error) error {
+func (l *serverConn) drop(why error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed == nil {
@@ -207,7 +207,7 @@ func (l *line) drop(why error) error {
 }
 
 // close ends the connection with a message to the server, if it can. A goroutine that uses the connection has a moment to finish.
-func (l *line) close() {
+func (l *serverConn) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), l.bound)
 	defer cancel()
 	l.talk(ctx, func() error {
@@ -217,17 +217,17 @@ func (l *line) close() {
 	l.drop(second.ErrClosed)
 }
 
-// A notifyConn is the connection of a store for notifications, and for the requests of the whole process. After it breaks, the next renewal opens
-// another one.
+// A notifyConn is the connection of a store for notifications, and for the requests of the whole process. After it breaks, the next
+// renewal opens another one.
 type notifyConn struct {
 	at            string // the addresses of the servers
-	dial          func(context.Context) (*line, error)
-	due           func(*line) error // does the work that is due
+	dial          func(context.Context) (*serverConn, error)
+	due           func(*serverConn) error // does the work that is due
 	lost          func()            // is called when the connection breaks
 	*second.Tasks                   // every goroutine of the store: some outlast those of the tier
 
 	mu      sync.Mutex // guards the fields below
-	line    *line      // nil while there is none
+	line    *serverConn      // nil while there is none
 	problem error      // why there is none, nil before the first
 }
 
@@ -249,7 +249,7 @@ func (e *notifyConn) open(ctx context.Context) (fresh bool, err error) {
 }
 
 // now returns the connection, or nil, and why there is none.
-func (e *notifyConn) now() (*line, error) {
+func (e *notifyConn) now() (*serverConn, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.line, e.problem
@@ -261,7 +261,7 @@ func (e *notifyConn) away(why error) error {
 }
 
 // lose records that there is no connection any more, or still none.
-func (e *notifyConn) lose(l *line, why error) {
+func (e *notifyConn) lose(l *serverConn, why error) {
 	e.mu.Lock()
 	mine := e.line == l
 	if mine {
@@ -275,7 +275,7 @@ func (e *notifyConn) lose(l *line, why error) {
 }
 
 // talk calls f while the caller owns the connection, if there is one.
-func (e *notifyConn) talk(ctx context.Context, f func(*line) error) error {
+func (e *notifyConn) talk(ctx context.Context, f func(*serverConn) error) error {
 	l, problem := e.now()
 	if l == nil {
 		return cmp.Or(problem, errDropped)
