@@ -123,7 +123,7 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	c := &judge.Case{
 		Rule: cfg.Rule(), SessionTimeout: cfg.SessionTimeout, Lease: store.Lease(cfg.SessionTimeout), Begin: clock.Now(),
 	}
-	d := &diary{stderr: t.stderr, begin: c.Begin, faults: judge.Faults{Counts: map[string]int64{}}}
+	d := &faultLog{stderr: t.stderr, begin: c.Begin, faults: judge.Faults{Counts: map[string]int64{}}}
 	t.rage(ctx, d, fleet, fence)
 	c.Healed = clock.Now()
 	if err := t.settle(ctx, c, calm); err != nil {
@@ -189,7 +189,7 @@ func gotten(holds []evidence.Hold, paths []string) (events []trace.Event) {
 }
 
 // rage injects faults for the duration of the run, or until ctx ends, and returns when all are healed.
-func (t *torment) rage(ctx context.Context, d *diary, f *fleet, fence *evidence.Fence) {
+func (t *torment) rage(ctx context.Context, d *faultLog, f *fleet, fence *evidence.Fence) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Duration)
 	defer cancel()
 	var both sync.WaitGroup

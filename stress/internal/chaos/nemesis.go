@@ -12,7 +12,7 @@ import (
 type nemesis struct {
 	random  *rand.Rand
 	timeout time.Duration // of sessions
-	diary   *diary
+	faultLog   *faultLog
 }
 
 // rage injects the faults in random orders, with pauses in between of up to calm session timeouts.

@@ -65,7 +65,7 @@ func (n *nemesis) killServer(ctx context.Context, role string, s *child.Server) 
 	from := clock.Now()
 	s.Kill()
 	n.pause(ctx, 0, 1)
-	n.diary.did("kill "+role, from, s.Restart(context.Background())) // bounds itself
+	n.faultLog.did("kill "+role, from, s.Restart(context.Background())) // bounds itself
 }
 
 func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server, cluster *store.Cluster) {
@@ -82,7 +82,7 @@ func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server, 
 	if err == nil {
 		err = s.Resume()
 	}
-	n.diary.did("stop "+role, from, err)
+	n.faultLog.did("stop "+role, from, err)
 }
 
 // replaceLeader makes another server the leader. It first waits until the standbys follow; after an earlier fault there might be none
@@ -95,7 +95,7 @@ func (n *nemesis) replaceLeader(cluster *store.Cluster) {
 	if err == nil {
 		err = cluster.Replace(ctx)
 	}
-	n.diary.did("replace leader", from, err)
+	n.faultLog.did("replace leader", from, err)
 }
 
 // isolateServer cuts a server off from the others, while workers still reach it.
@@ -107,5 +107,5 @@ func (n *nemesis) isolateServer(ctx context.Context, role string, s *child.Serve
 	cluster.Isolate(s)
 	n.pause(ctx, 0.1, 1.2)
 	cluster.Heal()
-	n.diary.did("cut "+role+" off", from, nil)
+	n.faultLog.did("cut "+role+" off", from, nil)
 }

@@ -21,7 +21,7 @@ func TestMemberIsCutOffAndHealed(t *testing.T) {
 		Isolate:  func(*child.Server) { done = append(done, "isolate") },
 		Heal:     func() { done = append(done, "heal") },
 	}
-	d := &diary{stderr: io.Discard, begin: clock.Now(), faults: judge.Faults{Counts: map[string]int64{}}}
+	d := &faultLog{stderr: io.Discard, begin: clock.Now(), faults: judge.Faults{Counts: map[string]int64{}}}
 	n := &nemesis{rand.New(rand.NewPCG(1, 1)), 1, d}
 	need.Equal(t, "faults: kill, stop and cut for each role", len(n.serverFaults(cluster)), 6)
 	n.isolateServer(t.Context(), "leader", &child.Server{}, cluster)

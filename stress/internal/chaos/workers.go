@@ -18,7 +18,7 @@ func (n *nemesis) workerFaults(f *fleet, fence *evidence.Fence) []func(context.C
 			from := clock.Now()
 			s.kill()
 			n.pause(ctx, 0, 0.3)
-			n.diary.did("kill worker", from, f.launch(s))
+			n.faultLog.did("kill worker", from, f.launch(s))
 		},
 		func(ctx context.Context) { n.stopWorker(ctx, n.holder(ctx, f, fence)) },
 		func(ctx context.Context) { n.stopWorker(ctx, someone()) },
@@ -27,7 +27,7 @@ func (n *nemesis) workerFaults(f *fleet, fence *evidence.Fence) []func(context.C
 			s.relay.Mute()
 			n.pause(ctx, 0, 1.3)
 			s.relay.Heal()
-			n.diary.did("mute worker", from, nil)
+			n.faultLog.did("mute worker", from, nil)
 		},
 	}
 	if f.template.Store.Brittle {
@@ -38,7 +38,7 @@ func (n *nemesis) workerFaults(f *fleet, fence *evidence.Fence) []func(context.C
 		s.relay.Cut()
 		n.pause(ctx, 0, 1.3)
 		s.relay.Heal()
-		n.diary.did("cut worker off", from, nil)
+		n.faultLog.did("cut worker off", from, nil)
 	})
 }
 
@@ -64,7 +64,7 @@ func (n *nemesis) stopWorker(ctx context.Context, s *slot) {
 	}
 	at := clock.Now()
 	n.pause(ctx, 0.4, 1.6)
-	n.diary.stopped(judge.Stop{Process: s.process, From: at, Until: clock.Now()})
+	n.faultLog.stopped(judge.Stop{Process: s.process, From: at, Until: clock.Now()})
 	s.child.Resume()
-	n.diary.did("stop worker", from, nil)
+	n.faultLog.did("stop worker", from, nil)
 }

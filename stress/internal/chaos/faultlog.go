@@ -10,8 +10,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/judge"
 )
 
-// diary records the faults that were injected.
-type diary struct {
+// faultLog records the faults that were injected.
+type faultLog struct {
 	stderr io.Writer
 	begin  clock.Instant
 
@@ -20,7 +20,7 @@ type diary struct {
 }
 
 // did records a fault that began at from and was just healed, or that could not be healed.
-func (d *diary) did(kind string, from clock.Instant, err error) {
+func (d *faultLog) did(kind string, from clock.Instant, err error) {
 	until := clock.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -32,7 +32,7 @@ func (d *diary) did(kind string, from clock.Instant, err error) {
 	fmt.Fprintf(d.stderr, "%7.3fs  %s, for %v\n", from.Sub(d.begin).Seconds(), kind, until.Sub(from).Round(time.Millisecond))
 }
 
-func (d *diary) stopped(s judge.Stop) {
+func (d *faultLog) stopped(s judge.Stop) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults.Stops = append(d.faults.Stops, s)
