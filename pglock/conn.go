@@ -223,12 +223,12 @@ type notifyConn struct {
 	at            string // the addresses of the servers
 	dial          func(context.Context) (*serverConn, error)
 	due           func(*serverConn) error // does the work that is due
-	lost          func()            // is called when the connection breaks
-	*second.Tasks                   // every goroutine of the store: some outlast those of the tier
+	lost          func()                  // is called when the connection breaks
+	*second.Tasks                         // every goroutine of the store: some outlast those of the tier
 
-	mu      sync.Mutex // guards the fields below
-	line    *serverConn      // nil while there is none
-	problem error      // why there is none, nil before the first
+	mu      sync.Mutex  // guards the fields below
+	line    *serverConn // nil while there is none
+	problem error       // why there is none, nil before the first
 }
 
 // open opens a connection if there is none, and reports whether it did. One goroutine at a time calls it.

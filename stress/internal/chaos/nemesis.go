@@ -10,9 +10,9 @@ import (
 
 // nemesis injects one fault after the other until ctx ends, and heals each.
 type nemesis struct {
-	random  *rand.Rand
-	timeout time.Duration // of sessions
-	faultLog   *faultLog
+	random   *rand.Rand
+	timeout  time.Duration // of sessions
+	faultLog *faultLog
 }
 
 // rage injects the faults in random orders, with pauses in between of up to calm session timeouts.
