@@ -57,12 +57,12 @@ type Contender struct {
 	granted time.Time     // the zero time before
 	lasting *time.Timer   // fires when it has had the lock for long; nil before, or where nothing has to happen then
 
-	Turn     sync.Mutex     // of a guarded write, where a store has one of a contender after the other under way
-	pending  atomic.Int32   // guarded writes that may still take effect
-	saves    atomic.Int64   // how many there were
-	entered  chan struct{}  // closed once it has entered, or was refused
-	refusal  error          // valid then
-	spent    atomic.Bool    // given up
+	Turn     sync.Mutex    // of a guarded write, where a store has one of a contender after the other under way
+	pending  atomic.Int32  // guarded writes that may still take effect
+	saves    atomic.Int64  // how many there were
+	entered  chan struct{} // closed once it has entered, or was refused
+	refusal  error         // valid then
+	givenUp  atomic.Bool
 	fate     error          // what Release says about the end; valid once it is released
 	released mutexbool.Bool // it is gone, or no caller has to wait for that any more
 }
