@@ -30,8 +30,8 @@
 //	…
 //	report := slots.New(mutex, daily.Next)
 //
-// When clocks change for summer time, that parser decides: a time that does not exist has no slot on that day, and a time that exists twice
-// has one slot.
+// Without CRON_TZ, cron expressions are in UTC. When clocks change for summer time, that parser decides: a time that does not exist has no
+// slot on that day, and a time that exists twice has two.
 //
 // The processes should have the same schedule. During a rollout, the schedule of the process that has the lock counts, from the slot after
 // the last one that was begun. A process that finds a ledger of another schedule logs a warning.

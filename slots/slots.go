@@ -158,7 +158,8 @@ type tenure struct {
 	ledger ledger
 }
 
-// hold runs slots while the process has the lock.
+// hold runs slots while the process has the lock. To acquire the lock for each slot would cost a transfer, and each process would load the
+// ledger.
 func (j *Job) hold(ctx context.Context, hold *tier.Hold, f func(context.Context, Slot) error) error {
 	defer hold.Release()
 	t := &tenure{Job: j, hold: hold, ctx: hold.Context(ctx)}

@@ -53,6 +53,7 @@ var packages = map[string]string{
 	"memlock":   "github.com/tierlock/tierlock/memlock",
 	"mutexbool": "github.com/tierlock/tierlock/mutexbool",
 	"os":        "os",
+	"slots":     "github.com/tierlock/tierlock/slots",
 	"slog":      "log/slog",
 	"synctest":  "testing/synctest",
 	"testing":   "testing",

@@ -17,6 +17,7 @@ import (
 var packages = []string{
 	"mutexbool", "internal/clock", "internal/lease", "internal/retry", "internal/second", "internal/notice",
 	"internal/queue", "internal/zkqueue", "internal/zknode/internal/link", "internal/zknode", "tier", "zklock", "zklock/dropin", "election",
+	"slots",
 }
 
 // findAll returns the mutants of the packages below root.

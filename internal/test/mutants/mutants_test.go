@@ -54,7 +54,7 @@ func TestGuardsAreFound(t *testing.T) {
 
 // If a new package of the lock were not listed, its guards would not be tested.
 func TestEveryPackageOfTheLockIsListed(t *testing.T) {
-	ends := []string{module + "/zklock", module + "/zklock/dropin", module + "/election", module + "/internal/queue"}
+	ends := []string{module + "/zklock", module + "/zklock/dropin", module + "/election", module + "/slots", module + "/internal/queue"}
 	out := need.Get(exec.Command("go", append([]string{"list", "-deps"}, ends...)...).Output())(t)
 	place := make(map[string]int)
 	for i, pkg := range packages {
