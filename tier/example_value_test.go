@@ -34,7 +34,7 @@ func ExampleHold_Save() {
 		for range most {
 			page++
 			fmt.Println("import page", page)
-			if err := hold.Save(ctx, []byte(strconv.Itoa(page))); err != nil { // at most tier.MaxValue bytes
+			if err := hold.Save(ctx, []byte(strconv.Itoa(page))); err != nil { // at most 16 KiB
 				return err
 			}
 		}

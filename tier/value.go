@@ -10,8 +10,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// MaxValue is how many bytes [Hold.Save] accepts.
-const MaxValue = 16 << 10
+// maxValue is how many bytes [Hold.Save] accepts.
+const maxValue = 16 << 10
 
 // A Value is what [Hold.Save] saved beside a lock.
 type Value struct {
@@ -34,14 +34,14 @@ var errReads = errors.New("a read hold cannot save")
 // ctx ends, or the lock is lost. The writes of one hold take effect in the order of the calls.
 //
 // The value is unchanged if the error wraps [ErrLost] or [ErrReleased], is a refusal by the store such as a missing permission, or says
-// that ctx had ended before, that data is longer than [MaxValue], or that the hold is a read hold. If the error wraps [ErrUnknown], the
+// that ctx had ended before, that data is longer than 16 KiB, or that the hold is a read hold. If the error wraps [ErrUnknown], the
 // outcome is ambiguous: ctx ended, or the lock was lost, before an answer came. The write may still take effect, but not after another
 // process has acquired the lock. [Mutex.Load] tells.
 //
 // Caution: a failover that loses writes may lose the newest value, as with any data in that store. See docs/stores.md.
 func (h *Hold) Save(ctx context.Context, data []byte) error {
-	if len(data) > MaxValue {
-		return fmt.Errorf("tier: save the value of %s: %d bytes are more than %d", h.Path(), len(data), MaxValue)
+	if len(data) > maxValue {
+		return fmt.Errorf("tier: save the value of %s: %d bytes are more than %d", h.Path(), len(data), maxValue)
 	}
 	return h.save(ctx, append([]byte{}, data...)) // not nil; it may be sent after the return
 }
