@@ -14,8 +14,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A requeue for goroutines that wait when the owner releases removes the owner's contender in the same command. A later goroutine queues
-// after the removal. Neither gets the lock before the removal is known to have happened.
+// If goroutines wait when the owner releases, a requeue removes the owner's contender and enters a new one in one command. A later
+// goroutine queues after the removal. Neither gets the lock before the removal is known to have happened.
 func TestNodeGoesBeforeTheGateOpens(t *testing.T) { // I3 I4
 	each(t, map[string]bool{"for a waiter": true, "for a latecomer": false}, func(t *testing.T, s *memory.Server, waits bool) {
 		mu := process(t, s).Mutex("/locks/a")

@@ -312,7 +312,7 @@ func TestEveryNameIsALockThatUnescapesToIt(t *testing.T) {
 	}
 }
 
-// A lock below that of dir is not a contender of the lock above it.
+// A lock whose path is below that of another lock is not a contender of that lock.
 func TestNoNameIsAContenderOfTheLockAbove(t *testing.T) {
 	var names []string
 	for _, mark := range []string{"lock-", "__WRIT__", "__READ__", "__lock__", "__rlock__"} {

@@ -175,7 +175,7 @@ func (r *Registry) Shutdown(ctx context.Context) error {
 
 func (r *Registry) draining() bool { return r.open.Err() != nil }
 
-// noteDrainedLocked is called when the last stake may be gone.
+// noteDrainedLocked is called when the registry may have no lock and no semaphore in use any more.
 func (r *Registry) noteDrainedLocked() {
 	if r.draining() && len(r.stakes) == 0 {
 		r.allGone()

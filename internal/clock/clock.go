@@ -13,8 +13,8 @@ import (
 )
 
 // tolerance is how far the difference of the two clocks may move before the system is asked. time.Now reads the clocks one after the
-// other, and the margin of any lease is far longer. Smaller moves add up, because each check compares with the difference of the last one
-// that counted.
+// other, and the margin of any lease is far longer. Several smaller moves add up, because the difference is compared with the one at the
+// last query of the system.
 const tolerance = int64(10 * time.Millisecond)
 
 // glance is how long a timer may run. Timers stand still during sleep, and the first one that fires afterwards detects the sleep.

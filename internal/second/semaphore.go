@@ -35,7 +35,7 @@ type Semaphore interface {
 	Break(ctx context.Context, token int64) error
 	// Most is how many permits one write can take.
 	Most() int
-	// Equal reports whether both would leave the same in the store, so that an error that retrying cannot fix applies to both.
+	// Equal reports whether the contenders of both semaphores would be alike, so that an error that retrying cannot fix applies to both.
 	Equal(Semaphore) bool
 }
 

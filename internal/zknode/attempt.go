@@ -360,7 +360,7 @@ func (a *attempt) lookUp(prefixes []string, cause error) (created link.Answer, e
 	}
 }
 
-// reap gives up what a create with these prefixes may have left.
+// reap makes the reaper delete the nodes that a create with these prefixes may have left.
 func (a *attempt) reap(prefixes []string) {
 	a.client.reaper.add(remains{parent: a.lock.path, prefixes: prefixes})
 }

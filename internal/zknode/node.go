@@ -145,7 +145,7 @@ func (n *Node) Token() int64 { return n.token }
 // lock was granted without waiting, that may be only a sixth of the session timeout after the grant.
 func (n *Node) Lost() <-chan struct{} { return n.life.Done() }
 
-// Context returns a context that ends when Lost is closed, with a cause that wraps [ErrLost]. Releasing the lock does not end it.
+// Context returns a context that ends when Lost is closed, with a cause that wraps [ErrLost]. A release does not end this context.
 func (n *Node) Context() context.Context { return n.life }
 
 // Err returns nil while the lock is held, an error that wraps [ErrLost] once it is lost, and [ErrReleased] once it was released. Err

@@ -63,7 +63,7 @@ func stand(children []string, own ...string) (standing, error) {
 	return s, nil
 }
 
-// An outlook is what a standing and the departures since then make known.
+// An outlook says what a waiting node knows from its standing and from the departures since then.
 type outlook int
 
 const (

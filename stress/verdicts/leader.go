@@ -17,8 +17,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/verdict"
 )
 
-// leader uses client-go's leaderelection, with times in the proportions of its defaults: 15, 10 and 2 s. The leader has the lock. It
-// believes in the lock as long as both the context of OnStartedLeading and IsLeader say so.
+// leader uses client-go's leaderelection, with times in the proportions of its defaults: 15, 10 and 2 s. The leader has the lock. The
+// leader believes in its lock as long as both the context of OnStartedLeading and IsLeader say so.
 type leader struct{ releaseOnCancel bool }
 
 func (l leader) dial(_ context.Context, o store.Options) (store.Locker, error) {

@@ -230,7 +230,7 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 	return has, err
 }
 
-// open makes the store let readers in. A grant can do that even if package tier does not ask for it.
+// open makes the store let readers in. A grant can let readers in even if package tier does not ask for it.
 func (c *caller) open(grant second.Grant) {
 	c.opens.Store(&grant)
 	defer c.opens.Store(nil)

@@ -284,8 +284,8 @@ func (e *ensemble) isForged(p *process) bool {
 	return forged
 }
 
-// passes reports whether the order of a frame does not matter. The delete of a node that went with its session may come in another order
-// each time, since both the process that sends it and the one that queues again wait for a random time before.
+// passes reports whether the order of a frame does not matter. A delete request for a node that is already gone with its session may come
+// at another place each time: its process waits for a random time before, and so does the process that queues again.
 func (e *ensemble) passes(p *process, f *zktest.Frame) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -75,7 +75,7 @@ type Process struct {
 	// its connection, if that is a stream. The hook may be called concurrently, and may block. A nil hook ends this.
 	Messages func(hook func() (lose bool))
 	// Blind has the effect of a stopped process: no timer reports the end of the lease of a grant. Only a caller that checks the clock sees
-	// it.
+	// the end of the lease.
 	Blind func(second.Grant)
 	// Sleep makes the machine of the process sleep for a time, as the clock of a grant's lease sees it. It requires Blind.
 	Sleep func(second.Grant, time.Duration)

@@ -17,7 +17,7 @@ type taker struct {
 	store second.Semaphore
 }
 
-// of returns the process as a taker of permits, of which there are total. From then on Left counts takers.
+// of returns a taker for this process; total is the number of permits. From then on Left counts takers.
 func (p *proc) of(total int) *taker {
 	s := p.scene
 	s.Helper()

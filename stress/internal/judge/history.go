@@ -50,8 +50,8 @@ func step(l oracle.Lock, op operation) (legal bool, next oracle.Lock) {
 	return err == nil, next
 }
 
-// operations returns the steps of one hold. An acquisition that never returned has none. Its process did nothing under the lock, and a
-// correct history stays correct without it.
+// operations returns the steps of one hold. An acquisition that never returned has none. Such a process did nothing under the lock, and a
+// correct history stays correct without this hold.
 func operations(h evidence.Hold) []porcupine.Operation {
 	step := func(kind operationKind, token int64, from, until clock.Instant) porcupine.Operation {
 		turn := oracle.Turn{Process: h.Process, Owner: h.ID, Weight: h.Weight, Token: token}

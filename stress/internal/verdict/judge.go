@@ -15,7 +15,7 @@ type verdict struct {
 	Late     time.Duration // for how long an owner believed when another one had begun, at the worst
 }
 
-// judge checks the holds with the oracle of tierlock's own tests. Holds that were not released last until end. Until woke the owner was
+// judge checks the holds with the oracle of tierlock's own tests. A hold that was not released counts until end. Until woke the owner was
 // stopped, and could not act on its belief.
 func judge(turns []turn, woke, end clock.Instant) verdict {
 	turns = slices.Clone(turns)

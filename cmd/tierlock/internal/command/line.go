@@ -73,5 +73,5 @@ func takeLine(text string) (line, error) {
 	return newLine(os.NewFile(uintptr(in), "from run"), os.NewFile(uintptr(out), "to run")), nil
 }
 
-// say sends a message to the other process, if it is still there. If the other process has ended, that shows elsewhere.
+// say sends a message to the other process, if it is still there. The end of the other process is detected elsewhere.
 func (l line) say(format string, args ...any) { fmt.Fprintf(l.out, format+"\n", args...) }

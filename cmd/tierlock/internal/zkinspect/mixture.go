@@ -42,7 +42,7 @@ func (r examination) examineTwo(a, b sort) {
 	}
 }
 
-// remedy returns advice for two sorts of which a does not wait for b.
+// remedy returns advice for two sorts of contenders, where a does not wait for b.
 func remedy(a, b sort) string {
 	switch {
 	case a.kind == zkqueue.KindRead || a.kind == zkqueue.KindWrite:

@@ -150,7 +150,7 @@ func (l *dialed) connect(network, server string, timeout time.Duration) (net.Con
 	return l.secure(conn, server)
 }
 
-// overtime is how much longer code of the program is waited for after its context has ended.
+// overtime is how much longer the link waits for code of the program after the context of that code has ended.
 const overtime = 100 * time.Millisecond
 
 // whileWanted calls connect, which is code of the program or calls such code. Neither the library's loop nor Close waits for it when ctx
