@@ -25,8 +25,8 @@ import (
 func ValidatePath(path string) error { return second.CheckPath("etcdlock", path, second.Components) }
 
 // readMark begins the names of the keys of readers. Other keys of the queue exclude all contenders, whichever program has created them.
-// The exception is a writer whose value says that it has let readers in; see [store.share]. The name has to show it, because etcd can put
-// conditions on ranges of names, but not on the contents of many values.
+// The exception is a writer whose value says that it has let readers in; see [store.share]. The name has to show whether a contender
+// reads, because etcd can put conditions on ranges of names, but not on the contents of many values.
 const readMark = "read-"
 
 // permitsMark stands between the path of a semaphore and the names of its keys, which begin with the number of permits. The keys are

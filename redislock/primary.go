@@ -82,8 +82,8 @@ func (s *store) meet(ctx context.Context, words []string) error {
 const fewest = 16
 
 // forgetSome forgets known primaries, because each command sends the list of them and each fail-over makes it longer. A primary that
-// still exists then introduces itself again, which costs one request. Of a cluster, up to twice as many primaries as it has are therefore
-// kept.
+// still exists then introduces itself again, which costs one request. For a cluster, the store therefore remembers up to twice as many
+// primaries as the cluster has.
 func (s *store) forgetSome(ctx context.Context) {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok { // there is no other one

@@ -11,7 +11,7 @@ type waiter[S any] struct {
 	next, prev *waiter[S]
 }
 
-// A gate is a first-in-first-out queue of waiters. It does not depend on what it guards; its user guards it with a mutex.
+// A gate is a first-in-first-out queue of waiters. The gate does not depend on what is behind it; its user guards it with a mutex.
 type gate[S any] struct {
 	first, last *waiter[S]
 	waiting     int

@@ -506,7 +506,7 @@ func (p *pool) portionOf(permits []second.Permit) []permit {
 	return all
 }
 
-// ends returns when a permit has to leave the process, if other processes have waited since the time alone.
+// ends returns when a permit has to leave the process; alone is the last time at which no other process was waiting.
 func (one permit) ends(alone, budget time.Duration) time.Duration {
 	stay := min(one.budgets*float64(budget), math.MaxInt64/2)
 	return max(alone, one.since) + time.Duration(stay)

@@ -147,7 +147,7 @@ func TestRefusalFadesWhenNothingIsAskedFor(t *testing.T) {
 	})
 }
 
-// A waiter polls again and again. If the store refuses that, Refusal reports it, even while notifications arrive.
+// A waiter polls again and again. If the store refuses these polls, Refusal reports it, even while notifications arrive.
 func TestLookThatIsRefusedIsTold(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, waits)

@@ -70,7 +70,7 @@ func (c *Client) Close() error {
 }
 
 // LeaseMargin returns for how long after the end of its lease the servers still keep a lock of this client from other clients; see
-// [WithLeaseMargin]. It depends on the negotiated session timeout.
+// [WithLeaseMargin]. The margin depends on the negotiated session timeout.
 func (c *Client) LeaseMargin() time.Duration { return c.link.Margin(c.link.Timeout()) }
 
 // Done returns a channel that is closed when the client is closed. A client made by [Attach] closes when its connection is closed, but

@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The bubble fails if a goroutine is left after any of these. Over a connection that the program has made, calls that do not return in
-// time end with the connection.
+// The bubble fails if a call leaves a goroutine. Over a connection that the program has made, calls that do not return in time end with
+// the connection.
 func TestCloseIsBoundedWhateverIsGoingOn(t *testing.T) {
 	attached := func(t *testing.T, s *zktest.Server) process { p, _ := attach(t, s); return p }
 	for how, begin := range map[string]func(*testing.T, *zktest.Server) process{

@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// crowd starts a process that has used several locks, two of them at one path. Requests that it then makes at the same time leave in
-// groups.
+// crowd starts a process that has used several locks, two of them at one path. Requests that this process then makes at the same time
+// leave in groups.
 func crowd(t *testing.T, s *zktest.Server) (p process, locks []*zknode.Lock) {
 	t.Helper()
 	p = start(t, s)

@@ -160,7 +160,7 @@ func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 	})
 }
 
-// The bubble fails if a goroutine is left after any of these.
+// The bubble fails if a call leaves a goroutine.
 func TestDialEndsWithItsContext(t *testing.T) {
 	muteToCredentials := func(s *zktest.Server) {
 		strike(s, 1, is("setAuth", zktest.Request), func(*zktest.Frame) zktest.Action {

@@ -90,7 +90,7 @@ func (w *taking) gives(t *testing.T) {
 	wantErr(t, "Release", w.sem.Release(w.taken(t)), nil)
 }
 
-// calls are both ways to take a permit.
+// calls returns the two ways to take a permit: Acquire and TryAcquire.
 func calls(t *testing.T, sem second.Semaphore) map[string]func() ([]second.Permit, error) {
 	return map[string]func() ([]second.Permit, error){
 		"Acquire":    func() ([]second.Permit, error) { return sem.Acquire(t.Context(), wanting(1)) },

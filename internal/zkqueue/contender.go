@@ -20,7 +20,7 @@ type Contender struct {
 	Sequence int32  // place in the queue: lower goes first
 	Data     []byte // content of the node, nil if it is not readable
 
-	// Session owns the node. It is 0 if the server shows no owner because this process may not read the node.
+	// Session owns the node. Session is 0 if the server shows no owner because this process may not read the node.
 	Session int64 // that owns the node; 0 for a node that outlives its session
 
 	// The embedded contender has what the node shows, by the server's clock, and the description of its process, which is empty for other

@@ -20,8 +20,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The first process fails in its second migration. The other one waits for it, and then runs that migration. The lock is on the server
-// that is migrated. gooselock only calls methods that the locks of every store have.
+// The first process fails in its second migration. The second process waits for the first one, and then runs that migration. The lock is
+// on the server that is migrated. gooselock only calls methods that the locks of every store have.
 func TestGooseMigratesOneProcessAtATime(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]migrated{

@@ -258,9 +258,9 @@ func (w *queues) judgeGivenLocked(at string, weight int, q second.Contender) {
 	}
 }
 
-// toBeKept returns whether a release has to keep the lock in the process. It has to if a caller of this process waits and no other
-// process is known to have waited for the budget, or, with rounds, if that caller came before the grant. The release must not keep the
-// lock once the holder knows that another process wants it. The result is nil where either is allowed.
+// toBeKept returns whether a release has to keep the lock in the process. A release has to keep the lock if a caller of this process
+// waits and no other process is known to have waited for the budget, or, with rounds, if that caller came before the grant. The release
+// must not keep the lock once the holder knows that another process wants it. The result is nil where either is allowed.
 func (w *queues) toBeKept(x *span) (keep *bool) {
 	if w.stayedTooLong(x) {
 		return new(bool)

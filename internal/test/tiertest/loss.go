@@ -195,7 +195,8 @@ func removed(s *scene) {
 	s.none()
 }
 
-// noLoss makes grants end in each way, after whatever watches them has begun. Late effects are checked at the end.
+// noLoss ends grants in each possible way, after their watches and watchdogs have started, and checks that none reports a loss. Late
+// effects are checked at the end.
 func noLoss(s *scene) {
 	a, b := s.process(), s.process()
 	h := a.acquire()

@@ -107,8 +107,8 @@ func checkWindow(holds []evidence.Hold, room oracle.Room, deadline time.Time) po
 }
 
 // instant reduces an acquisition to the moment when it returned, and a release to the moment when it was called. A hold is certain to
-// have lasted between these moments, so a correct history stays legal. And there are no orders to search, which many waiting readers
-// would make too numerous.
+// have lasted from its acquisition to its release, so a correct history stays legal. And there are no orders to search, which many
+// waiting readers would make too numerous.
 func instant(op porcupine.Operation) porcupine.Operation {
 	if op.Input.(operation).kind == opAcquire {
 		op.Call = op.Return

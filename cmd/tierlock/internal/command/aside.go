@@ -24,7 +24,8 @@ type aside struct {
 	idle    chan struct{}
 }
 
-// speakAside makes messages asynchronous from now on. Before the program exits, Main waits for them for the time lastWords at most.
+// speakAside makes messages asynchronous from now on. Before the program exits, Main waits until these messages are written, for
+// lastWords at most.
 func (in *invocation) speakAside() {
 	a := &aside{to: in.stderr}
 	in.stderr, in.flush = a, a.flush

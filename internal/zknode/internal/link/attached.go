@@ -52,7 +52,8 @@ func (l *attached) Session() *Session {
 	}
 	l.current = nil
 	if id != 0 {
-		// This replaces a lease: a lost connection alone loses nothing. The function must not end the session, whose mutex is held.
+		// This replaces a lease: a lost connection alone loses nothing. The caller holds the session's mutex, so the function must not end the
+		// session.
 		vouches := func() bool { return l.id() == id }
 		l.current = newSession(l.link, id, l.link.config.TTL, l.link.Now(), lease.Forever, vouches)
 	}

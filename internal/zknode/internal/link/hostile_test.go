@@ -297,7 +297,7 @@ func TestMalformedHandshakeEndsTheConnectionAndSaysSo(t *testing.T) {
 	})
 }
 
-// The library would decode such a reply if it came after the request was registered and before it was written.
+// The library would decode such a reply if it came after a request was registered and before the request was written.
 func TestReplyWithoutARequestEndsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		f := newForger(s)

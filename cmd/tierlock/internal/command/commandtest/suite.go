@@ -217,7 +217,7 @@ func notAcquired(t *testing.T, s Site) {
 	s.start(t, Under("-n", "/taken", "true")...).Exits(0)
 }
 
-// Readers run together. A writer waits for all of them, and readers that come later wait for the writer.
+// Readers run together. A writer waits for all readers ahead, and readers that come later wait for the writer.
 func readersTogether(t *testing.T, s Site) {
 	stage := NewStage(t)
 	readers := []*Tool{s.start(t, Under("-s", "/data", stage.Command()...)...), s.start(t, Under("-s", "/data", stage.Command()...)...)}
