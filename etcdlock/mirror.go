@@ -20,8 +20,8 @@ import (
 const idleAfter = time.Second
 
 // A mirror is a local copy of one queue, kept up to date by a read and the events that follow. When a key is deleted, the event alone
-// tells the next contender that it has the lock. This takes no request. It is kept while a contender of this process follows it, and a
-// little longer.
+// tells the next contender that it has the lock. The grant takes no request. A mirror is kept while a contender of this process follows
+// it, and a little longer.
 type mirror struct {
 	store  *store
 	prefix string // of the keys of the queue

@@ -33,7 +33,7 @@ const readMark = "read-"
 // therefore a queue of their own, and because the path has an empty component, no lock can be there.
 const permitsMark = "//permits/"
 
-// numberKey is the key that stores the number of permits, if one was set. It belongs to no contender.
+// numberKey is the key that stores the number of permits, if one was set. This key belongs to no contender.
 func numberKey(prefix string) string { return prefix + "/of" }
 
 // numberIn returns the number of permits that one of these keys stores, and 0 if none does.
@@ -108,7 +108,7 @@ func (s *store) put(c queue.Command) clientv3.Op {
 }
 
 // ownerIn returns the description in the value of a key, if this package has created the key. Other programs may write JSON of the same
-// form. It counts only in keys with a name of ours; otherwise foreign keys could let readers pass.
+// form. A description counts only in keys with a name of ours; otherwise foreign keys could let readers pass.
 func ownerIn(name string, value []byte) (o owner, ours bool) {
 	if !ownName(name) || json.Unmarshal(value, &o) != nil || o.Version != 1 {
 		return owner{}, false
@@ -357,7 +357,7 @@ func (s *store) resize(ctx context.Context, ref queue.Ref) error {
 	return err
 }
 
-// try creates the key on the condition that no rival was created after a revision at which none blocked it. It first tries with the
+// try creates the key on the condition that no rival was created after a revision at which none blocked it. try first tries with the
 // condition that there was never one. etcd has no condition on many values, but keys that were read at that revision can only ask for
 // less since then.
 func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err error) {
@@ -413,7 +413,7 @@ func (s *store) leave(ctx context.Context, session string, ref queue.Ref) (remov
 	return queue.Removed, nil
 }
 
-// remove deletes the key with a token, whichever process or library created it. It finds the key by the create revision, since the
+// remove deletes the key with a token, whichever process or library created it. remove finds the key by the create revision, since the
 // displayed name may contain characters that [second.Text] has replaced.
 func (s *store) remove(ctx context.Context, ref queue.Ref) (queue.Removal, error) {
 	prefix := prefixOf(ref)

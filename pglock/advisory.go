@@ -293,8 +293,8 @@ func (s *advisory) list(ctx context.Context, key string) queue.Answer {
 	return a
 }
 
-// ask notifies the holders that the lock is wanted. A notification can be lost. It is therefore sent again, in the background, until the
-// session name of each holder shows that it knows, or the holder has released the lock.
+// ask notifies the holders that the lock is wanted. A notification can be lost. The notification is therefore sent again, in the
+// background, until the session name of each holder shows that it knows, or the holder has released the lock.
 func (s *advisory) ask(ctx context.Context, key string) queue.Answer {
 	unaware, err := s.askOnce(ctx, key)
 	if err != nil {
@@ -450,8 +450,8 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 // statements are the prepared statements of each session, by name. $1 is a key; $2 is the text behind the token in pg_stat_activity; $3
 // says whether the lock is shared.
 //
-// A token is drawn after the lock is granted, so it is greater than all tokens before. It is also drawn after the last transaction under
-// the previous hold has committed. The session's name has the token only while the session has the lock. The guard of a transaction
+// A token is drawn after the lock is granted, so it is greater than all tokens before. A token is also drawn after the last transaction
+// under the previous hold has committed. The session's name has the token only while the session has the lock. The guard of a transaction
 // checks both, one after the other.
 var statements = map[string]string{
 	"try":       taking("pg_try_advisory_lock", "WHERE granted"),

@@ -196,8 +196,8 @@ func (e *entry) view(sent time.Duration) queue.View {
 	return v
 }
 
-// seen adopts the place of an entry in the queue. It breaks the connection of a waiter that the server does not have in the queue, or that
-// has the lock and got no answer. It tolerates one such look, which may have been too early.
+// seen adopts the place of an entry in the queue. seen breaks the connection of a waiter that the server does not have in the queue, or
+// that has the lock and got no answer. seen tolerates one such result, since the read may have been too early.
 func (e *entry) seen(queue []place) {
 	if gone := e.stand(queue); gone {
 		e.lose(errUnseen)
@@ -278,7 +278,8 @@ func (s *advisory) tend(ctx context.Context, c queue.Command, do func(*entry) er
 }
 
 // share takes the lock in shared mode, which the server grants at once to the only holder, and gives up the exclusive one: the readers
-// right behind are then granted the lock. It is one statement. If its answer does not come, the mode is unknown, and the session ends.
+// right behind are then granted the lock. The share is one statement. If its answer does not come, the mode is unknown, and the session
+// ends.
 func (e *entry) share() error {
 	err := e.ask(call{"share", e.key})
 	if refused(err) {

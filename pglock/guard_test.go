@@ -175,7 +175,7 @@ func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 	})
 }
 
-// The server has granted a waiter the lock. It gets the hold only after the transaction, however long that takes.
+// The server has granted a waiter the lock. The waiter gets the hold only after the transaction, however long that takes.
 func TestWhoWaitsForATransactionKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	p, waiter := advise(t, sharedURL(t)), advise(t, sharedURL(t))

@@ -18,7 +18,7 @@ import (
 // that store.
 var advisoryWrites atomic.Int64
 
-// A network carries the connections of one process. It can be cut, and can lose messages.
+// A network carries the connections of one process. A network can be cut, and can lose messages.
 type network struct {
 	deaf atomic.Bool // it drops notifications, without an error
 

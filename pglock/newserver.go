@@ -30,7 +30,7 @@ const firstSQL = `WITH durably AS MATERIALIZED (SELECT tierlock.durably()), firs
 		OR EXISTS (SELECT FROM tierlock.grace_period WHERE since = 'epoch'::timestamptz + $1::bigint * interval '1 us')
 	FROM durably`
 
-// declare makes the server record the statement, once, before its grace period is read. It does nothing if f is nil.
+// declare makes the server record the statement, once, before its grace period is read. declare does nothing if f is nil.
 func (f *firstUse) declare(ctx context.Context, conn *pgx.Conn, ttlMS int64) error {
 	if f == nil || f.taken.Load() {
 		return nil

@@ -54,7 +54,7 @@ func TestSequenceThatIsSetBackHidesNoContender(t *testing.T) {
 	need.AtLeast(t, "the token", ask[int](t, pool, least), ask[int](t, pool, noted)+1)
 }
 
-// A volume was set back to a snapshot. It lacks the newest writes, and the server has been started on it.
+// A volume was set back to a snapshot. The volume lacks the newest writes, and the server has been started on it.
 func TestServerThatIsSetBackGrantsNothingForALease(t *testing.T) {
 	t.Parallel()
 	s, url, _ := alone(t)

@@ -119,8 +119,8 @@ func identified(err error) error {
 var errUsed = errors.New("WithNewServer: the server has a record of locks before this process, or was promoted, or has the " +
 	"data of another; leave the option out")
 
-// declares reports whether the record still has to be written that the primaries are new, as WithNewServer says. It is written once,
-// because it would not be true for a later primary.
+// declares reports whether the record still has to be written that the primaries are new, as WithNewServer says. The record is written
+// once, because it would not be true for a later primary.
 func (s *store) declares() bool { return s.options.newServer && !s.declared.Load() }
 
 // gracePeriod returns how long a new primary grants nothing: until the grants of the old one have ended, including those that it renewed

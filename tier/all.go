@@ -134,7 +134,7 @@ func (b *Bundle) Release() error {
 	return releaseAll(b.taken)
 }
 
-// releaseAll releases the holds in reverse order. It releases all of them even if a callback panics, or ends the goroutine.
+// releaseAll releases the holds in reverse order. releaseAll releases all holds even if a callback panics, or ends the goroutine.
 func releaseAll(holds []*Hold) (err error) {
 	if len(holds) == 0 {
 		return nil

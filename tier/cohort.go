@@ -409,10 +409,10 @@ func (c *cohort) decideLocked(grant second.Grant) (d decision, now time.Duration
 	return c.afterReleaseLocked(grant, now), now
 }
 
-// afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): a hand-off within a process costs no message, so the lock
-// stays there as long as that is fair. A grant is not kept without a valid lease or while the connection is down. It is not kept while a
-// guarded write of its last owner has no answer, which could otherwise take effect under the next owner. It is not kept once an owner was
-// asked to yield.
+// afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): a hand-off within a process costs no message, so the
+// lock stays there as long as that is fair. A grant is not kept without a valid lease or while the connection is down. A grant is not
+// kept while a guarded write of its last owner has no answer, because the write could take effect under the next owner. A grant is not
+// kept once an owner was asked to yield.
 func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decision {
 	first := c.gate.first
 	quiet := grant.Idle() // read before the connection's state: the end of a connection answers a write that may be in flight
@@ -495,8 +495,9 @@ func (c *cohort) lingeringLocked() second.Grant {
 	return c.grant
 }
 
-// watchLingering runs from the first time that a grant lingers until it never will again. It releases the grant when no goroutine has
-// come for long enough, when another process waits or has asked for the lock, when the lock is lost, and when the registry shuts down.
+// watchLingering runs from the first time that a grant lingers until it never will again. watchLingering releases the grant when no
+// goroutine has come for long enough, when another process waits or has asked for the lock, when the lock is lost, and when the registry
+// shuts down.
 func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <-chan struct{}) {
 	revoked := c.revokedOf(grant)
 	timer := time.NewTimer(limit)
@@ -557,7 +558,7 @@ func (c *cohort) admitReadersLocked(now time.Duration) {
 	}
 }
 
-// reading reports whether owners read. It stays true while the mutex is held, as the last reader takes the mutex to leave.
+// reading reports whether owners read. reading stays true while the mutex is held, as the last reader takes the mutex to leave.
 func (c *cohort) reading() bool { return c.readers.Load() > 0 }
 
 // slipOut ends a read ownership without the mutex, unless it is the last one: readers that were admitted together often leave together.
@@ -686,7 +687,7 @@ func (c *cohort) revokedOf(grant second.Grant) <-chan struct{} {
 	return revoked
 }
 
-// toldLocked reports whether a listening owner was asked to yield grant. It starts no reads of the queue.
+// toldLocked reports whether a listening owner was asked to yield grant. toldLocked starts no reads of the queue.
 func (c *cohort) toldLocked(grant second.Grant) bool {
 	select {
 	case <-c.told.revoked: // never if nil

@@ -46,7 +46,7 @@ func (g *gate[S]) admit() {
 // served reports whether the waiter was let through.
 func (w *waiter[S]) served() bool { return w.arrival == 0 && w.refusal == nil }
 
-// tellAll notifies all waiters that they have to leave. It is called once.
+// tellAll notifies all waiters that they have to leave. tellAll is called once.
 func (g *gate[S]) tellAll() {
 	for w := g.first; w != nil; w = w.next {
 		w.told = true

@@ -191,7 +191,7 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing, given, giving, groups, grouped)
 }
 
-// zero makes the counters for alerts start at 0: a counter that starts at 1 shows no increase. It runs when metrics are collected,
+// zero makes the counters for alerts start at 0: a counter that starts at 1 shows no increase. zero runs when metrics are collected,
 // because a global provider may be set late, and keeps nothing that was counted before.
 func (t *Telemetry) zero(ctx context.Context) {
 	for _, path := range t.patterns.All() {

@@ -153,7 +153,7 @@ type View struct {
 	ID    string
 	Known bool  // it queues
 	Token int64 // of its place; 0 where that has none before it has the lock
-	// At orders views as the store sees them. It is above 0: the store's clock, a revision, or the time of the request.
+	// At orders views as the store sees them. At is above 0: the store's clock, a revision, or the time of the request.
 	At int64
 	// Sent is when the request was sent, on the clock of [Tier.Now]. It is 0 for a notification, which no request caused. The tier sets it
 	// in answers to commands.

@@ -134,7 +134,7 @@ func (s *schedule) upTo(d time.Duration) time.Duration {
 	return time.Duration(s.roll(int(d/time.Microsecond))) * time.Microsecond
 }
 
-// fault decides about the fault of a command. It spares session commands, since blow and strike end sessions.
+// fault decides about the fault of a command. fault spares session commands, since blow and strike end sessions.
 func (s *schedule) fault(_ string, c queue.Command) (f memory.Fault) {
 	f.Before, f.After = s.upTo(2*time.Millisecond), s.upTo(2*time.Millisecond)
 	if c.Op == queue.Beat || c.Op == queue.Open {

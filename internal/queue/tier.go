@@ -203,8 +203,8 @@ func (t *Tier) Deafen(why error) {
 }
 
 // InGracePeriod records that the store grants nothing for the time left, according to an answer to a request that was sent at the given
-// time. The answer may have been delayed. It extends the known grace period only if it still does when counted from the time at which the
-// request was sent.
+// time. The answer may have been delayed. The answer extends the known grace period only if it still does so when counted from the time
+// of the request.
 func (t *Tier) InGracePeriod(left time.Duration, sent time.Time, reason string) {
 	if left <= 0 {
 		return

@@ -23,7 +23,7 @@ func NewContention(look func()) *Contention {
 	return &Contention{look: look, raised: make(chan struct{})}
 }
 
-// Raise records that another process has waited since the given time. It is called once.
+// Raise records that another process has waited since the given time. Raise is called once.
 func (s *Contention) Raise(since time.Time) {
 	s.since = since
 	close(s.raised)

@@ -25,7 +25,7 @@ func (s Settings) ReleaseWithin(ttl time.Duration) time.Duration { return cmp.Or
 // Defaults are the Settings without options.
 var Defaults = Settings{TTL: 15 * time.Second, Logger: slog.New(warner(func() slog.Handler { return slog.Default().Handler() }))}
 
-// Split parts the options of a constructor into those of the store, Own, and those of package tier that the registry takes, Shared. It
+// Split parts the options of a constructor into those of the store, Own, and those of package tier that the registry takes, Shared. Split
 // sets the others of package tier in s. Split returns an error for a wrong option, before the constructor opens anything.
 func Split[Own, Shared, Given any](s *Settings, opts []Given) (own []Own, share []Shared, err error) {
 	for _, opt := range opts {

@@ -40,7 +40,7 @@ type Tier interface {
 	// Notify calls f with the state of the connection, and again after each change, one call at a time. Changes during a call are
 	// combined into one. After the tier is closed no call begins; Close does not wait for a running one. Notify is called at most once.
 	Notify(f func(Connection))
-	// Close ends every grant as lost and leaves no goroutine. It may be called again.
+	// Close ends every grant as lost and leaves no goroutine. Close may be called again.
 	Close() error
 }
 
@@ -77,9 +77,9 @@ type Claim interface {
 	Contenders(ctx context.Context) ([]Contender, error)
 	// Revoke asks the holders to release the lock; their grants report it. No holder has to.
 	Revoke(ctx context.Context) error
-	// Break removes the contender with the token from the queue, whichever process or library created it, and no other. It returns nil
-	// once the contender is removed, and [ErrReleased] if there is none. [ErrUnknown] means that the contender may have been removed, or
-	// may yet be; after any other error it was not. [errors.ErrUnsupported] means that the store cannot do it.
+	// Break removes the contender with the token from the queue, whichever process or library created it, and no other. Break returns nil
+	// once the contender is removed, and [ErrReleased] if there is none. [ErrUnknown] means that the contender may have been removed, or may
+	// yet be; after any other error it was not. [errors.ErrUnsupported] means that the store cannot do it.
 	Break(ctx context.Context, token int64) error
 	// Load returns what was saved beside the lock last, and [ErrNoValue] if that is nothing. It sees every [Grant.Save] that has returned
 	// before it began, whichever server answers. While the store cannot be reached it blocks.
@@ -92,8 +92,8 @@ type Claim interface {
 // A Grant is the lock, given to this process. It is given up exactly once, by Release or by
 // [Claim.Requeue].
 type Grant interface {
-	// Context ends when the lock is lost, before the store can grant it to another process, with a cause that wraps [ErrLost]. It does not
-	// end when the grant is given up.
+	// Context ends when the lock is lost, before the store can grant it to another process, with a cause that wraps [ErrLost]. Context does
+	// not end when the grant is given up.
 	Context() context.Context
 	// Err returns the loss, [ErrReleased] once the grant is given up, and otherwise nil. It reads the clock.
 	Err() error
@@ -113,7 +113,7 @@ type Grant interface {
 	// Shared reports whether the grant is that of a reader.
 	Shared() bool
 	// Share makes a writer a reader, in one write and at the same place in the queue. The readers right behind it are then granted the lock.
-	// It returns nil once the grant is shared and a reader is right behind. It returns an error if ctx is done, or the grant is lost or
+	// It returns nil once the grant is shared and a reader is right behind. Share returns an error if ctx is done, or the grant is lost or
 	// given up; the grant is then unchanged. Release and Requeue may be called before it returns. Share is not called concurrently with
 	// itself.
 	Share(ctx context.Context) error
@@ -132,7 +132,7 @@ type Grant interface {
 	// Release gives the grant up and waits until it is removed from the store, no longer than [Settings.ReleaseWithin]. What is left is
 	// removed in the background. It returns nil if the lock was not lost before, and otherwise the loss.
 	Release() error
-	// AwaitRelease waits like Release, and returns the same, for a grant that Requeue gives up. It may be called before Requeue.
+	// AwaitRelease waits like Release, and returns the same, for a grant that Requeue gives up. AwaitRelease may be called before Requeue.
 	AwaitRelease() error
 }
 

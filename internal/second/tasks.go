@@ -21,7 +21,7 @@ type Tasks struct {
 // NewTasks returns an empty set of tasks.
 func NewTasks() *Tasks { return &Tasks{Spare: 16, next: make(chan func())} }
 
-// Go runs f. It does nothing after End, and then reports false.
+// Go runs f. Go does nothing after End, and then reports false.
 func (t *Tasks) Go(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 // maxText limits the bytes that are shown of a text from a store, and the length of a label that is set here.
 const maxText = 256
 
-// Text shortens a text that another program may have put into a store to its first 256 bytes, and "…" if there are more. It then applies
-// [Clean], so the result has one KiB at most. Each tier applies it to all texts of a [Contender], so that users log, and operators see,
-// one short line of plain text.
+// Text shortens a text that another program may have put into a store to its first 256 bytes, and "…" if there are more. Text then
+// applies [Clean], so the result has one KiB at most. Each tier applies it to all texts of a [Contender], so that users log, and
+// operators see, one short line of plain text.
 func Text(s string) string {
 	if len(s) <= maxText {
 		return Clean(s)

@@ -59,7 +59,7 @@ func (c *Client) log() notice.Log { return notice.Log{Logger: c.options.Logger, 
 
 // Close ends the session: every lock of the client is lost, its nodes disappear from the server, and waiters get [ErrClosed]. While the
 // server cannot be reached the nodes stay until the session times out there. Close returns within a few seconds and leaves no goroutine,
-// except one that a logger blocks; for a client made by [Attach], see there. It may be called more than once and returns nil.
+// except one that a logger blocks; for a client made by [Attach], see there. Close may be called more than once and returns nil.
 func (c *Client) Close() error {
 	c.closing.Do(func() {
 		c.link.End()

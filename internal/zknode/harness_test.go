@@ -136,8 +136,8 @@ func (w *cord) connect(ctx context.Context, tb testing.TB, servers string, lease
 // look is a connection with which an operator reads.
 type look struct{ *zk.Conn }
 
-// queue lists the queue in order, and does not rely on a server that lags. It first makes a write without effect: a deposed leader that
-// does not know of its deposition would answer a sync from old data.
+// queue lists the queue in order, and does not rely on a server that lags. queue first makes a write without effect: a deposed leader
+// that does not know of its deposition would answer a sync from old data.
 func (l look) queue(path string) ([]string, error) {
 	server := l.Server()
 	if _, err := l.Multi(&zk.CheckVersionRequest{Path: path, Version: -1}); err != nil && !errors.Is(err, zk.ErrNoNode) {

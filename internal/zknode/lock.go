@@ -42,8 +42,8 @@ func NodeACL(acl []zk.ACL) LockOption {
 // maxData keeps a create well below the megabyte at which a server drops the connection.
 const maxData = 512 << 10
 
-// NodeData sets the content of the lock's nodes, instead of a description of the process; at
-// most 512 KiB. It should be UTF-8: other libraries show it to people.
+// NodeData sets the content of the lock's nodes, instead of a description of the process; at most 512 KiB. NodeData should be UTF-8:
+// other libraries show it to people.
 func NodeData(data []byte) LockOption {
 	return lockOption(func(l *Lock) { l.data = append([]byte{}, data...) }) // not nil
 }

@@ -255,8 +255,8 @@ type member struct{ *Node }
 
 func (m member) IsLost() bool { return m.life.Err() != nil }
 
-// Lose ends the hold. If the node still exists, others wait behind it. It is deleted when the owner has released it, or after the margin,
-// which the owner may need to stop.
+// Lose ends the hold. If the node still exists, others wait behind it. The node is deleted when the owner has released it, or after the
+// margin, which the owner may need to stop.
 func (m member) Lose(reason error) {
 	m.end(reason)
 	m.wake.Set()
@@ -365,8 +365,9 @@ func (n *Node) reportLoss(cause error) {
 	})
 }
 
-// observe looks for contenders behind a form of the node, with one read and a watch on the children of the path. It ends when there is one,
-// or when the node has another form or was given up. If the contender leaves again, the node still counts as contended.
+// observe looks for contenders behind a form of the node, with one read and a watch on the children of the path. observe ends when there
+// is such a contender, or when the node has another form or was given up. If the contender leaves again, the node still counts as
+// contended.
 func (n *Node) observe(f *form) {
 	n.follow(n.scope(), &f.wake, func(w *link.Watcher) (again time.Duration, enough bool) {
 		if n.spent.Load() || n.now() != f {

@@ -129,7 +129,7 @@ func occupied(children []string, mode second.Mode) (taken bool, err error) {
 	return s.ahead > 0, err
 }
 
-// stray refuses a queue because of one child. It may be left over from tests or created by hand, or the numbers are used up.
+// stray refuses a queue because of one child. Such a child may be left over from tests or created by hand, or the numbers are used up.
 func stray(child, what string) error {
 	return fmt.Errorf("%w, or a stray child: %q %s; delete it if no process owns it, or else the path once it is empty",
 		ErrSequenceExhausted, child, what)

@@ -274,7 +274,7 @@ func (w *permitWait) wanted(free int) int { return w.demand.Take(min(free, w.Mos
 // mostHeard is the number of taken permits up to which each gets a watch of its own: a watch costs a read and an event.
 const mostHeard = 16
 
-// look counts the taken permits. It watches the end of those that were known before or, by list, any change.
+// look counts the taken permits. look watches the end of permits that were known before or, by list, any change.
 func (w *permitWait) look(known []string) (sight, error) {
 	known = slices.DeleteFunc(known, w.taken.gone) // before the list: a node of the same name would be another one
 	requests := w.looks()

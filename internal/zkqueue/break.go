@@ -20,7 +20,7 @@ type Breaking struct {
 // sends no deletion any more.
 func (b *Breaking) Asked() bool { return b.asked.Load() }
 
-// Try reports whether the nodes were deleted; it finds none if they were not. It can be called again: nodes that an earlier try may have
+// Try reports whether the nodes were deleted; it finds none if they were not. Try can be called again: nodes that an earlier try may have
 // deleted, and that are gone, count as deleted.
 func (b *Breaking) Try(ctx context.Context, path Path) (deleted bool, err error) {
 	nodes, err := b.find(ctx, path)

@@ -29,8 +29,8 @@ type Contender struct {
 	second.Contender
 }
 
-// Parse separates the contenders among the children of a lock path, in the order of the queue, from the other children. It fills in what
-// the names show: Node, Pair, Kind and Sequence.
+// Parse separates the contenders among the children of a lock path, in the order of the queue, from the other children. Parse fills in
+// what the names show: Node, Pair, Kind and Sequence.
 func Parse(children []string) (queue []Contender, others []string) {
 	queue = make([]Contender, 0, len(children))
 	for _, name := range children {

@@ -61,8 +61,8 @@ func NewID() string {
 
 // NewPrefixes returns the names of the znodes of a new node, up to their sequence numbers. The second name, which is for kazoo, begins
 // like the first one, and not, as kazoo's own names do, with a hexadecimal number. The reason is Curator: it compares the whole of a name
-// that it does not know with the numbers of those that it does. It would take a name that begins with zeros for a predecessor, but never
-// one that begins with "_".
+// that it does not know with the numbers of those that it does. Curator would take a name that begins with zeros for a predecessor, but
+// never one that begins with "_".
 func NewPrefixes(mode second.Mode, kazoo bool) []string {
 	id, markers := NewID(), ownMarkers[mode]
 	if kazoo {

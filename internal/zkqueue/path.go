@@ -154,8 +154,9 @@ func Lacking(permission, path string, err error) error {
 
 // What package zklock writes to paths.
 const (
-	// ContainerData is the content of the containers that package zklock creates. It recognizes them by it, because a server does not show
-	// its clients which nodes are containers. Any other node may be permanent, or belong to another program, with data, an ACL or a quota.
+	// ContainerData is the content of the containers that package zklock creates. Package zklock recognizes its containers by this content,
+	// because a server does not show its clients which nodes are containers. Any other node may be permanent, or belong to another program,
+	// with data, an ACL or a quota.
 	ContainerData = "tierlock: a container, which goes when it is empty"
 
 	// PermitsMark begins the content of a path that stores its number of permits. The number follows.

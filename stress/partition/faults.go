@@ -15,7 +15,7 @@ type fault struct {
 	on           role // of the server that it befalls
 	whileWriting bool // whether it takes a holder that writes all the time; otherwise every other one does
 	halting      bool // whether it halts the holder itself
-	// strike injects the fault into a server, and returns when the fault is over. It describes the random choices.
+	// strike injects the fault into a server, and returns when the fault is over. strike describes the random choices.
 	strike func(ctx context.Context, l *lab, victim int, random *rand.Rand) (choice string, err error)
 }
 

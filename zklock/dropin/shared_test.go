@@ -72,7 +72,7 @@ func TestEntryGoesWithTheLastHandleAndNotWithThoseBefore(t *testing.T) { // I10
 	runtime.KeepAlive(s.conn)
 }
 
-// usedAndClosed opens a connection, uses it and closes it. It keeps no reference to it.
+// usedAndClosed opens a connection, uses it and closes it. usedAndClosed keeps no reference to the connection.
 func usedAndClosed(t *testing.T, srv *zktest.Server, use func(*testing.T, *zk.Conn)) weak.Pointer[zk.Conn] {
 	t.Helper()
 	conn, events, err := zk.Connect([]string{modelAddr, modelAddr}, sessionTimeout,

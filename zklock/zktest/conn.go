@@ -170,7 +170,7 @@ func (c *conn) send(o outgoing) bool {
 	return c.depart(o.bytes)
 }
 
-// sendEvent queues a watch event. It is called with server.mu held.
+// sendEvent queues a watch event. sendEvent is called with server.mu held.
 func (c *conn) sendEvent(kind zk.EventType, path string) {
 	f := c.server.frameLocked(c, Reply, "event", path)
 	c.out.push(outgoing{f, eventFrame(kind, path)})

@@ -196,7 +196,7 @@ func (c *conn) getLocked(op int32, path string, n *node, watch bool) (body wire.
 	return body, wire.CodeOK
 }
 
-// multiReadLocked answers reads, each independently. It sets no watches.
+// multiReadLocked answers reads, each independently. multiReadLocked sets no watches.
 func (c *conn) multiReadLocked(d *wire.Decoder) (body wire.Encoder, code int32) {
 	for h := d.MultiHeader(); !h.Done; h = d.MultiHeader() {
 		path := d.String()

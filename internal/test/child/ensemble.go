@@ -14,7 +14,7 @@ import (
 type Ensemble struct {
 	Members []*Server
 	Network *Network // carries their words to one another until Stop; nil where nothing of ours does
-	// Succeed makes another member the leader in place of one that was killed. It is nil if the servers elect a leader themselves.
+	// Succeed makes another member the leader in place of one that was killed. Succeed is nil if the servers elect a leader themselves.
 	Succeed func(ctx context.Context) error
 }
 

@@ -36,7 +36,7 @@ type Program interface {
 type Kind struct {
 	Package string // whose errors theirs are, such as "zkserver"
 	Taken   string // what a log says if the address is in use
-	// Clear removes what a killed server leaves outside of its directory dir. It is nil if there is nothing.
+	// Clear removes what a killed server leaves outside of its directory dir. Clear is nil if the server leaves nothing.
 	Clear func(dir string) error
 }
 
@@ -49,8 +49,7 @@ type Server struct {
 	process *process // nil before the first launch
 }
 
-// New describes a server that [Start] is to start. It owns dir from now on, also if it is
-// never started.
+// New describes a server that [Start] is to start. New owns dir from now on, also if it is never started.
 func New(kind Kind, dir, addr string, program Program) *Server {
 	return &Server{Program: program, kind: kind, dir: dir, addr: addr}
 }

@@ -329,7 +329,7 @@ type writer interface {
 	Write(ctx context.Context, check func() error, send func() (queue.Outcome, error)) error
 }
 
-// writeLate tries a write after the release. It must not be sent, and must not delay the next holder.
+// writeLate tries a write after the release. The write must not be sent, and must not delay the next holder.
 func (c *caller) writeLate(x *span) {
 	hold, ok := x.hold.(*tier.Hold)
 	if c.call != Guarded || !ok || c.world.scope.ZooKeeper {
@@ -343,7 +343,7 @@ func (c *caller) writeLate(x *span) {
 	})
 }
 
-// write sends a write that may take effect only under the lock. It does not wait for the outcome.
+// write sends a write that may take effect only under the lock. write does not wait for the outcome.
 func (c *caller) write() {
 	w, x := c.world, c.has[0]
 	w.quiet, c.wrote = 0, true

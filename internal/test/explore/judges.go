@@ -786,8 +786,9 @@ func (w *queues) judgeFiguresLocked(p *process) {
 	}
 }
 
-// judgeReachLocked checks what a connected process reports about the store: no error, unless it gets no notifications. It may report that
-// nothing is granted, or that a request was not answered, since only an unanswered renewal changes the connection.
+// judgeReachLocked checks what a connected process reports about the store: no error, unless it gets no notifications. A connected
+// process may report that nothing is granted, or that a request was not answered, since only an unanswered renewal changes the
+// connection.
 func (w *queues) judgeReachLocked(p *process) {
 	err := p.registry.Err()
 	if w.scope.ZooKeeper || p.closing || p.told.connection != tier.Connected ||

@@ -681,15 +681,16 @@ func (w *queues) cut(p *process) {
 	}
 }
 
-// asks reports whether a process has an unanswered request. It sends that again at random intervals, which schedules do not record.
+// asks reports whether a process has an unanswered request. The process repeats an unanswered request at random intervals, which
+// schedules do not record.
 func (w *queues) asks(p *process) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.pending, func(m *message) bool { return m.process == p && !strings.Contains(m.name, " news ") })
 }
 
-// unhear blocks all renewals of a process until its lease is over. Its holds are then lost. The process sees that as soon as it checks
-// the clock, even if it was stopped for as long.
+// unhear blocks all renewals of a process until its lease is over. The holds of the process are then lost. The process sees that as soon
+// as it checks the clock, even if it was stopped for as long.
 func (w *queues) unhear(p *process) {
 	p.disturb()
 	w.takesAway()

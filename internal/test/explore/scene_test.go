@@ -233,7 +233,7 @@ func (s *scene) in(d time.Duration) context.Context {
 	return ctx
 }
 
-// An actor is a process in a scene. It connects through members of the ensemble that no other process uses.
+// An actor is a process in a scene. An actor connects through members of the ensemble that no other process uses.
 type actor struct {
 	client  *zknode.Client
 	locks   *tier.Registry
@@ -490,7 +490,7 @@ func (u *turn) end() {
 }
 
 // checkExclusion checks that each hold began after all earlier ones had ended or were lost, apart from holds of readers, and reentrant
-// ones. It compares virtual times, so it is exact.
+// ones. checkExclusion compares virtual times, so the check is exact.
 func (s *scene) checkExclusion() {
 	s.Helper()
 	held := slices.DeleteFunc(slices.Clone(s.turns), func(u *turn) bool { return u.hold == nil })

@@ -46,7 +46,7 @@ type World interface {
 	Steps(before func(i, j int) bool) []Step
 	// State describes everything that has to be the same after two orders of independent steps.
 	State() string
-	// End ends the world. It returns the outcome, and a violation if there was one.
+	// End ends the world. End returns the outcome, and a violation if there was one.
 	End() (outcome string, wrong error)
 }
 
@@ -108,8 +108,8 @@ type digest [2]uint64
 
 func (d digest) plus(other digest) digest { return digest{d[0] + other[0], d[1] + other[1]} }
 
-// Run executes every order, until there is a violation. It then tries orders closer to the usual one, because a violation in one of these
-// takes fewer steps to describe.
+// Run executes every order, until there is a violation. Run then tries orders closer to the usual one, because a violation in one of
+// these takes fewer steps to describe.
 func (s Search) Run(t *testing.T) Result {
 	r := s.run(t, math.MaxInt)
 	for delays := 0; r.Violation != nil && delays < 4 && (s.reduced() || delays < s.Delays); delays++ {

@@ -284,8 +284,8 @@ func (b *ledger) sharedBy(changes []zktest.Change) map[string]*lockNode {
 }
 
 // share records that the znode z replaces the first znode of n. A contender right behind a writer of ours takes the deletion of the
-// writer's znode for the end of the writer. It does not see that a reader remains. Therefore that contender has to be a reader, which
-// need not wait for either.
+// writer's znode for the end of the writer. Such a contender does not see that a reader remains. Therefore that contender has to be a
+// reader, which need not wait for either.
 func (b *ledger) share(n *lockNode, z znodeName, c zktest.Change) {
 	was, _ := parseZnode(n.path)
 	if c.Session != n.session || n.mode != second.Writing || n.shared || modes[z.marker] != second.Reading || z.number != was.number {

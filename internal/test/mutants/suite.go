@@ -179,7 +179,7 @@ func (s *suite) build(ctx context.Context, pkg, dir, overlay string) (string, er
 	return binary, nil
 }
 
-// run runs a test binary in its folder, as the go command would. It limits time and memory, since mutants may spin, and allocate without
+// run runs a test binary in its folder, as the go command would. run limits time and memory, since mutants may spin, and allocate without
 // end.
 func (s *suite) run(ctx context.Context, pkg, binary string, bound cost) ([]byte, *os.ProcessState, error) {
 	limits := fmt.Sprintf(`ulimit -d 3000000; ulimit -t %d; exec "$0" "$@"`, int(bound.cpu.Seconds()))

@@ -99,8 +99,8 @@ func (c *Cluster) await(ctx context.Context, word string) error {
 // Replica returns the replica that at first belongs to the i-th primary, which is the i-th member.
 func (c *Cluster) Replica(i int) *Server { return c.Members[c.shards+i] }
 
-// Promote makes a replica take over from its primary, which learns of it if it is alive. It does not ask the other primaries: whether
-// they vote depends on what they know of the failure, and votes are not repeated for a minute.
+// Promote makes a replica take over from its primary, which learns of it if it is alive. Promote does not ask the other primaries:
+// whether they vote depends on what they know of the failure, and votes are not repeated for a minute.
 func (c *Cluster) Promote(ctx context.Context, replica *Server) error {
 	if _, err := Ask(replica.Addr(), "CLUSTER", "FAILOVER", "TAKEOVER"); err != nil {
 		return err

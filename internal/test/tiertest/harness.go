@@ -71,12 +71,12 @@ type Process struct {
 	// Kill ends the process without a message to the store. The tier is closed when it returns.
 	Kill func()
 	// Messages calls hook for each message to the process before the process gets it: an answer to a request that was executed, or an event.
-	// It leaves out messages that keep a session. If hook returns true, the message is lost as its transport would lose it: together with
-	// its connection, if that is a stream. The hook may be called concurrently, and may block. A nil hook ends this.
+	// Messages leaves out messages that keep a session. If hook returns true, the message is lost as its transport would lose it: together
+	// with its connection, if that is a stream. The hook may be called concurrently, and may block. A nil hook ends this.
 	Messages func(hook func() (lose bool))
 	// Blind has the effect of a stopped process: no timer reports the end of the lease of a grant. Only a caller that checks the clock sees
 	// the end of the lease.
 	Blind func(second.Grant)
-	// Sleep makes the machine of the process sleep for a time, as the clock of a grant's lease sees it. It requires Blind.
+	// Sleep makes the machine of the process sleep for a time, as the clock of a grant's lease sees it. Sleep requires Blind.
 	Sleep func(second.Grant, time.Duration)
 }

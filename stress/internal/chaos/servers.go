@@ -85,8 +85,8 @@ func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server, 
 	n.faultLog.did("stop "+role, from, err)
 }
 
-// replaceLeader makes another server the leader. It first waits until the standbys follow; after an earlier fault there might be none
-// that can lead.
+// replaceLeader makes another server the leader. replaceLeader first waits until the standbys follow; after an earlier fault there might
+// be none that can lead.
 func (n *nemesis) replaceLeader(cluster *store.Cluster) {
 	from := clock.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), failoverTimeout)

@@ -52,7 +52,7 @@ type record struct {
 	leaver  atomic.Int64 // its process, 0 before the first
 }
 
-// NewRegister opens the register of a path, and creates it if it does not exist. It stays mapped until the process ends.
+// NewRegister opens the register of a path, and creates it if it does not exist. The file stays mapped until the process ends.
 func NewRegister(dir string, path int, r rule.Rule, how Judging) (*Register, error) {
 	g := &Register{judging: how, rule: r, name: filepath.Join(dir, fmt.Sprint("register-", path)), idle: make(chan *latch, 1)}
 	file, err := os.OpenFile(g.name, os.O_RDWR|os.O_CREATE, 0o600)

@@ -24,7 +24,7 @@ func contradiction(holds []evidence.Hold, room oracle.Room, deadline time.Time) 
 	return holds[first:]
 }
 
-// Draw writes a page with the illegal part of the history, and with the faults at that time. It may be called only for a case that was
+// Draw writes a page with the illegal part of the history, and with the faults at that time. Draw may be called only for a case that was
 // judged illegal.
 func (c *Case) Draw(w io.Writer) error {
 	var ops []porcupine.Operation

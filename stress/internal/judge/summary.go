@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
-// Summarize fills in the results in r, which already describes the workload. It uses the tallies of the workers, nil for one that died,
-// and the counts of the registers. It is for runs without faults.
+// Summarize fills in the results in r, which already describes the workload. Summarize uses the tallies of the workers, nil for one that
+// died, and the counts of the registers. Summarize is for runs without faults.
 func Summarize(r *report.Result, rule rule.Rule, tallies []*evidence.Tally, counted []int64) {
 	r.Errors = map[string]int64{}
 	t := newTotals(len(tallies))

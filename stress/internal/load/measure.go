@@ -52,8 +52,8 @@ func Run(ctx context.Context, cfg Config) (*report.Result, error) {
 // calibrated is how long transfers are measured before a run.
 const calibrated = time.Second
 
-// calibrate measures transfers: the same processes pass the lock on at each release for a moment. It does so only if the lock promises a
-// bound that depends on the time of a transfer. Otherwise the result is empty.
+// calibrate measures transfers: the same processes pass the lock on at each release for a moment. calibrate measures only if the lock
+// promises a bound that depends on the time of a transfer. Otherwise the result is empty.
 func calibrate(ctx context.Context, cfg Config) (*report.Result, error) {
 	if result := cfg.Result(); !judge.Promises(result) {
 		return result, nil

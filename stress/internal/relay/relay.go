@@ -136,7 +136,7 @@ type flight struct {
 	bytes []byte
 }
 
-// maxFlights bounds the data under way in one direction, in case nothing is forwarded for long. It is far more than a delay needs.
+// maxFlights bounds the data under way in one direction, in case nothing is forwarded for long. The bound is far more than a delay needs.
 const maxFlights = 1 << 12
 
 // pump forwards bytes until there are no more, and then closes both ends, so that the other direction ends, too. Data under way arrives

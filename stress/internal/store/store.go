@@ -21,9 +21,9 @@ type Store struct {
 	Locks map[string]Kind
 	// Baselines are the mutexes with which tier's is compared. The first one is the default. Baselines ignore most options.
 	Baselines []string
-	// Start starts private servers. It returns [ErrNoServer] if that is not possible.
+	// Start starts private servers. Start returns [ErrNoServer] if no server can be started.
 	Start func(ctx context.Context, shape Shape) (*Cluster, error)
-	// Observe opens a session for the coordinator. It returns [ErrNoServer] if the servers do not answer.
+	// Observe opens a session for the coordinator. Observe returns [ErrNoServer] if the servers do not answer.
 	Observe func(ctx context.Context, place Place) (Observer, error)
 	// HastyTimeout draws a session timeout that hasty servers accept.
 	HastyTimeout func(random *rand.Rand) time.Duration
@@ -103,7 +103,7 @@ type Cluster struct {
 	// Isolate cuts a server off from the others, until Heal. Both are nil if the store cannot do that.
 	Isolate func(*child.Server)
 	Heal    func()
-	// Replace kills the leader, promotes another member, and starts the old one again as its follower. It is nil if the servers elect a
+	// Replace kills the leader, promotes another member, and starts the old one again as its follower. Replace is nil if the servers elect a
 	// leader themselves.
 	Replace func(context.Context) error
 	// Revokes says that a leader that was stopped for long revokes leases which its successor has renewed. Their locks are given away

@@ -437,7 +437,7 @@ func (c *checker) until(p *contender) clock.Instant {
 
 // past returns when the contender of an unanswered command is certain to be gone. If it has a lease of its own, the lease begins when the
 // command is executed. The command is assumed to be executed within twice the lease. A store checks for expired leases only from time to
-// time, and not while it is stopped. It may therefore keep a contender for two more leases.
+// time, and not while it is stopped. A store may therefore keep a contender for two more leases.
 func (c *checker) past(o *op) clock.Instant {
 	until := c.until(c.contenders[o.ID])
 	if x := c.leases[session{o.process, o.Session}]; x != nil {

@@ -264,7 +264,8 @@ func (t *tree) send(x *txn) {
 	}
 }
 
-// answer checks whether the answer to a request is possible. It has to include everything that the connection was notified of before.
+// answer checks whether the answer to a request is possible. An answer has to include everything that the connection was notified of
+// before.
 func (t *tree) answer(x *txn, l *heard, now clock.Instant) error {
 	r := x.reply
 	if x.Op == wire.OpName(wire.OpConnect) {

@@ -66,7 +66,7 @@ func killServer(ctx context.Context, t *trial) (string, error) {
 	return fmt.Sprintf("for %.1f s and its start", long), t.cluster.Restart(ctx)
 }
 
-// loseAnswers loses answers. It is the only fault that may come before the owner acquires the lock.
+// loseAnswers loses answers. loseAnswers is the only fault that may come before the owner acquires the lock.
 func loseAnswers(ctx context.Context, t *trial) (choice string, err error) {
 	defer t.relay.Heal()
 	t.relay.MuteAnswers()
@@ -85,7 +85,7 @@ func loseAnswers(ctx context.Context, t *trial) (choice string, err error) {
 	return fmt.Sprintf("%s, for %.1f s", choice, long), nil
 }
 
-// answerLate delays an answer. It affects deadlines that count from the answer instead of from the request.
+// answerLate delays an answer. answerLate affects deadlines that count from the answer instead of from the request.
 func answerLate(ctx context.Context, t *trial) (string, error) {
 	defer t.relay.Heal()
 	t.relay.MuteAnswers()

@@ -84,7 +84,7 @@ func (t task) dial(ctx context.Context, s Subject) (store.Contender, error) {
 	return locker.Contender(t.Path)
 }
 
-// takeTurn retries until it has acquired the lock. It keeps the lock until the lock is lost or leave is signaled.
+// takeTurn retries until it has acquired the lock. takeTurn keeps the lock until the lock is lost or leave is signaled.
 func takeTurn(ctx context.Context, contend store.Contender, leave <-chan struct{}) {
 	hold, err := contend(ctx, 1)
 	for err != nil {

@@ -190,7 +190,7 @@ func dialRedsync(_ context.Context, o store.Options) (store.Locker, error) {
 	return Peer{contend, func() { client.Close() }}, nil
 }
 
-// dialBsm refreshes the lock, and believes in it until a refresh fails. It retries an acquisition after 100 ms.
+// dialBsm refreshes the lock, and believes in it until a refresh fails. dialBsm retries an acquisition after 100 ms.
 func dialBsm(_ context.Context, o store.Options) (store.Locker, error) {
 	client := redis.NewClient(&redis.Options{Addr: o.Servers[0]})
 	locks := bsm.New(client)
@@ -229,8 +229,8 @@ func dialRueidislock(_ context.Context, o store.Options) (store.Locker, error) {
 	return Peer{contend, locks.Close}, nil
 }
 
-// dialAdvisory uses pg_advisory_lock in a session that the server ends when it is idle for a lease. It pings the server every third of
-// that time to keep the session.
+// dialAdvisory uses pg_advisory_lock in a session that the server ends when it is idle for a lease. dialAdvisory pings the server every
+// third of that time to keep the session.
 func dialAdvisory(ctx context.Context, o store.Options) (store.Locker, error) {
 	cfg, err := pgxpool.ParseConfig(pgserver.URL(o.Servers...))
 	if err != nil {

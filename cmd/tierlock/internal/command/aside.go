@@ -31,7 +31,7 @@ func (in *invocation) speakAside() {
 	in.stderr, in.flush = a, a.flush
 }
 
-// Write queues one message. It never fails.
+// Write queues one message. Write never fails.
 func (a *aside) Write(message []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -30,7 +30,7 @@ type child struct {
 	job    uintptr       // open as long as this process lives: when the last handle goes, Windows ends the members
 }
 
-// startChild starts the command. It is put into the job before it can start processes of its own.
+// startChild starts the command. The command is put into the job before it can start processes of its own.
 func startChild(command, env []string) (*child, error) {
 	const suspended = 0x4
 	cmd := exec.Command(command[0], command[1:]...)

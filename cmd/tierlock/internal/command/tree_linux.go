@@ -73,7 +73,7 @@ func descendants() []int {
 	return below
 }
 
-// isBelow walks up from p. It must not loop if numbers were used again meanwhile.
+// isBelow walks up from p. isBelow must not loop if numbers were used again meanwhile.
 func isBelow(processes map[int]process, p process) bool {
 	for range processes {
 		switch p.parent {
@@ -134,8 +134,8 @@ func slay(group int, gone <-chan struct{}, resisted func(pids []int)) {
 	}
 }
 
-// strike sends KILL to all processes that it finds, and returns them. It may miss processes that are started meanwhile. It misses none in
-// the command's process group, which is killed as a whole.
+// strike sends KILL to all processes that it finds, and returns them. strike may miss processes that are started meanwhile. strike misses
+// none in the command's process group, which is killed as a whole.
 func strike(group int) (struck []int) {
 	if group > 0 && isChild(aGroup, group) {
 		syscall.Kill(-group, syscall.SIGKILL)

@@ -50,7 +50,7 @@ type Sight struct {
 	GracePeriod *tier.GracePeriodError // nil if the store grants locks
 }
 
-// Follow calls tell after each poll, from one goroutine, until ctx is done. It continues after the loss of the connection and the
+// Follow calls tell after each poll, from one goroutine, until ctx is done. Follow continues after the loss of the connection and the
 // session. Follow returns an error if the path may not be read.
 func (f *Follower) Follow(ctx context.Context, tell func(Sight)) error {
 	f.queues = make(map[string]*Queue)

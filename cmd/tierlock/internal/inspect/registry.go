@@ -16,7 +16,7 @@ import (
 // [tier.Semaphore.Contenders].
 type Registry struct {
 	Locks *tier.Registry
-	// Paths finds the paths of locks and semaphores at a path and below it, each once; / means all. It reads at most limit entries, and
+	// Paths finds the paths of locks and semaphores at a path and below it, each once; / means all. Paths reads at most limit entries, and
 	// returns how many it has read, and whether these were all.
 	Paths func(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error)
 }

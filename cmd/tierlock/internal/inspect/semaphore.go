@@ -62,7 +62,7 @@ func (s *Semaphore) differs(after *Semaphore) bool {
 	return s.Permits != after.Permits || len(s.Queue) != len(after.Queue) || !slices.EqualFunc(s.Shares, after.Shares, alike)
 }
 
-// Sum describes how many permits are in use and which processes have them. It names processes by name, and only the first ones if there
+// Sum describes how many permits are in use and which processes have them. Sum names processes by name, and only the first ones if there
 // are many.
 func (s *Semaphore) Sum(name func(*Contender) string) string {
 	const most = 3

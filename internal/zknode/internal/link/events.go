@@ -15,7 +15,8 @@ import (
 // boolean, and the waiting goroutine then checks for itself.
 //
 // There is at most one watch on a path: it stays for a while when its waiter leaves, and serves the next one. If none comes, it is
-// removed; see [dialed.removeWatches]. It ends with its connection. The library does not know of these watches, and cannot remove any.
+// removed; see [dialed.removeWatches]. A watch ends with its connection. The library does not know of these watches, and cannot remove
+// any.
 type Events struct {
 	mu      sync.Mutex            // guards the field below
 	watches map[string]*pathWatch // by path

@@ -32,8 +32,8 @@ type proof struct {
 	last, before   report        // the newest, and the one before, for writes that were on their way
 }
 
-// A report says that the leader knows of a request that was sent at a time. It holds once the leader answers a write behind a certain
-// number of requests.
+// A report says that the leader knows of a request that was sent at a time. A report is confirmed once the leader answers a write behind
+// a certain number of requests.
 type report struct {
 	of     time.Duration
 	behind int

@@ -36,8 +36,8 @@ func (s *Session) String() string { return fmt.Sprintf("0x%x", uint64(s.ID)) }
 
 func (s *Session) Negotiated() time.Duration { return time.Duration(s.timeout.Load()) }
 
-// resume continues the session on a new connection. The server may have granted another timeout. It is unknown which servers use which,
-// so the shortest counts.
+// resume continues the session on a new connection. The server may have granted another timeout. It is unknown which servers use which
+// timeout, so the shortest counts.
 func (s *Session) resume(timeout, term time.Duration) {
 	s.timeout.Store(int64(min(timeout, s.Negotiated())))
 	s.Shorten(term)

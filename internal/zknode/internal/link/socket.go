@@ -22,7 +22,7 @@ const maxFrame = 32 << 20
 // maxSkipped bounds the frames that are read and dropped. The first bytes of other protocols announce more.
 const maxSkipped = 512 << 20
 
-// A socket is one connection to one server. It stands between the ZooKeeper client library and the network, because only there the
+// A socket is one connection to one server. A socket stands between the ZooKeeper client library and the network, because only there the
 // hazards of the library can be avoided without a fork (line numbers are of conn.go in v1.0.4):
 //
 //   - It reads the frames, and so learns the negotiated timeout, the session id, and when
@@ -519,8 +519,9 @@ func (s *socket) end() {
 	s.leaveLocked()
 }
 
-// The library trusts counts in a reply. It allocates what they claim, reads beyond the frame, or panics in a goroutine of its own. Each
-// body is therefore first decoded here, as the library will decode it (structs.go). Bytes after the body are ignored by both.
+// The library trusts counts in a reply. The library allocates what such a count claims, reads beyond the frame, or panics in a goroutine
+// of its own. Each body is therefore first decoded here, as the library will decode it (structs.go). Bytes after the body are ignored by
+// both.
 
 // checkReply checks the body of a successful reply to a request of type op, which is one that clients send.
 func checkReply(op int32, body wire.Decoder) error {

@@ -175,8 +175,8 @@ type Lock struct {
 	WaitP99   time.Duration
 }
 
-// Picture draws how often some locks are acquired, and how long an acquisition takes at the 99th percentile. It is for a README. Each of
-// the two has a scale of its own.
+// Picture draws how often some locks are acquired, and how long an acquisition takes at the 99th percentile. Picture is for a README.
+// Each of the two has a scale of its own.
 func Picture(title string, locks []Lock) (string, error) {
 	most, longest := 1.0, time.Nanosecond
 	for _, l := range locks {

@@ -34,8 +34,8 @@ type Site struct {
 	// Ailing says that doctor reports a problem of the server itself.
 	Ailing bool
 	Server *child.Server
-	// Forget makes the server grant nothing for a lease from now on, like one that may have forgotten grants. It is nil if the store has no
-	// grace period.
+	// Forget makes the server grant nothing for a lease from now on, like one that may have forgotten grants. Forget is nil if the store has
+	// no grace period.
 	Forget func() error
 }
 

@@ -60,7 +60,7 @@ func (s *Site) Close() error {
 	return s.server.Close()
 }
 
-// Show updates the page. It is called from one goroutine.
+// Show updates the page. Show is called from one goroutine.
 func (s *Site) Show(sight inspect.Sight) {
 	state := s.album.add(sight)
 	s.state.Store(&state)
