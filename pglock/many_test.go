@@ -108,7 +108,8 @@ func comeUntilNoted(t *testing.T, path, session string) {
 	})
 }
 
-// The record must not skip a live contender, even if another path, whose record has the same place, has contenders that enter and leave.
+// The record of where reads start must not skip a live contender, even if contenders at another path, which shares that record, enter and
+// leave.
 func TestNobodyIsPassedBy(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	id, head := p.session(t), newID()

@@ -385,7 +385,7 @@ func (s *Server) expiring(p *Process, end func()) (timer *time.Timer) {
 	return timer
 }
 
-// endLocked ends a session. Its process is only told to ask, and not what it has lost.
+// endLocked ends a session. The process of an ended session is only notified that it should ask, and not of what it has lost.
 func (s *Server) endLocked(x *session) {
 	x.expiry.Stop()
 	delete(s.sessions, x.name)

@@ -32,7 +32,7 @@ const (
 	exitNoServer = 69 // EX_UNAVAILABLE
 )
 
-// plan is what to count.
+// plan is the configuration of a measurement.
 type plan struct {
 	Procs      int
 	Locks      int // of all processes together, or of each with Private

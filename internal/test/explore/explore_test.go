@@ -528,7 +528,8 @@ func (m *moody) Steps(before func(i, j int) bool) []Step {
 	return m.pair.Steps(before)
 }
 
-// Events of one instant may occasionally come in another order, which is no violation. An execution that can never be repeated is one.
+// Events of one instant may occasionally come in another order, which is no violation. Only an execution that can never be repeated is a
+// violation.
 func TestAnExecutionThatStraysIsRepeated(t *testing.T) {
 	for _, test := range []struct {
 		when       string

@@ -124,8 +124,8 @@ func (e *Ensemble) Promote(member *Server) error {
 	return nil
 }
 
-// tell makes all connected members follow their leader. A dead member follows from its restart on. A member that does not answer, as on a
-// busy machine, is asked again for a while.
+// tell makes all connected members follow their leader. A dead member follows the new primary only after its restart. A member that does
+// not answer, as on a busy machine, is asked again for a while.
 func (e *Ensemble) tell() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	defer cancel()

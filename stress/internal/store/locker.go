@@ -52,7 +52,7 @@ func locksOf(open open, sorts []Sort, others map[string]Dial) map[string]Kind {
 // else.
 type open func(ctx context.Context, o Options) (locks *tier.Registry, disconnect func() error, err error)
 
-// opened returns what an open has to return once it has a connection. After an error it disconnects.
+// opened returns what an open has to return once it has a connection. opened disconnects after an error.
 func opened(locks *tier.Registry, err error, disconnect func() error) (*tier.Registry, func() error, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, disconnect())
