@@ -17,8 +17,8 @@ type writer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// saveOrLoad executes a Save or a Load. Guard and write are one statement, so they take effect together. tierlock.guard knows the contender by
-// the proof.
+// saveOrLoad executes a Save or a Load. Guard and write are one statement, so they take effect together. The proof tells tierlock.guard
+// which contender it is.
 func saveOrLoad(ctx context.Context, on writer, c queue.Command, path, proof string) (a queue.Answer, err error) {
 	a.Outcome = queue.Done
 	if c.Op == queue.Save {

@@ -48,7 +48,9 @@ func (f *fleet) connect() *tier.Registry {
 }
 
 // begin starts a process, which runs until the end of its context.
-func (f *fleet) begin(ctx context.Context, locks *tier.Registry, work func(context.Context, slots.Slot) error, opts ...slots.Option) (end chan error) {
+func (f *fleet) begin(
+	ctx context.Context, locks *tier.Registry, work func(context.Context, slots.Slot) error, opts ...slots.Option,
+) (end chan error) {
 	opts = append(slices.Concat(f.opts, opts), slots.OnSlot(func(e slots.Event) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -141,7 +143,8 @@ func TestEachSlotRunsOnceAmongProcessesWhoseClocksDiffer(t *testing.T) {
 			need.WantErr(t, "Run", <-end, context.DeadlineExceeded)
 		}
 		need.Equal(t, "slots", f.minutes(), "1 2 3 4 5 6 7 8 9 10")
-		need.That(t, "the lock stayed where it was when it was asked for", f.runs[5].Token > f.runs[4].Token && f.runs[4].Token == f.runs[0].Token)
+		need.That(t, "the lock stayed where it was when it was asked for",
+			f.runs[5].Token > f.runs[4].Token && f.runs[4].Token == f.runs[0].Token)
 	})
 }
 

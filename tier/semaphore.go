@@ -160,8 +160,8 @@ func (s *Semaphore) Do(ctx context.Context, k int, f func(ctx context.Context) e
 // admitted at once. After a reduction, [Semaphore.Contenders] may show the surplus holders as waiting until they release.
 //
 // etcd, PostgreSQL, MySQL and Redis keep the number in a separate key or row, also while the semaphore is idle. ZooKeeper keeps the number
-// in the data of the path. The server deletes the path some time after the last use of the semaphore. Curator's clients do not read the number in
-// the store: they continue to use the number in their program.
+// in the data of the path. The server deletes the path some time after the last use of the semaphore. Curator's clients do not read the
+// number in the store: they continue to use the number in their program.
 func (s *Semaphore) SetPermits(ctx context.Context, n int) error {
 	switch {
 	case s.invalid != nil:

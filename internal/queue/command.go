@@ -83,7 +83,7 @@ const (
 	Leave   Op = "leave"   // remove it; without a Session it may be that of any process
 	List    Op = "list"    // the queue
 	Ask     Op = "ask"     // ask those that have the lock to give it up
-	Save    Op = "save"    // keep Data beside the lock of the contender; Gone if it does not have the lock. One with a higher Turn may be there
+	Save    Op = "save"    // keep Data beside the lock, unless a higher Turn of the contender is there; Gone if it does not have the lock
 	Load    Op = "load"    // what was saved beside the lock
 	Resize  Op = "resize"  // there are as many permits at the path as the Ref says, from now on; those that have some keep them
 )

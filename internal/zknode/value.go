@@ -22,8 +22,8 @@ const values = "/tierlock-values"
 // value is the path of what is beside the lock.
 func (l *Lock) value() string { return values + "/" + url.PathEscape(l.path) }
 
-// Save repeats the write until there is an answer, as long as the node has the lock. The servers execute the requests of a session in order,
-// so a write that is sent after the answer to another one cannot be overtaken by it.
+// Save repeats the write until there is an answer, as long as the node has the lock. The servers execute the requests of a session in
+// order, so a write that is sent after the answer to another one cannot be overtaken by it.
 func (g grant) Save(ctx context.Context, check func() error, data []byte) error {
 	turn := g.saves.Add(1)
 	err := cmp.Or(check(), context.Cause(ctx))

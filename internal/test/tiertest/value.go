@@ -15,9 +15,11 @@ var valuePromises = []promise{
 	{name: "value-large", text: "A value may have 16 KiB, any bytes, and none at all", test: valueOfAnyBytes},
 	{name: "value-guarded", text: "A holder that has released or lost the lock saves nothing", test: valueGuarded},
 	{name: "value-writes", text: "To save is one write", alone: true, test: saveIsOneWrite},
-	{name: "value-lost", text: "Any message to a process that saves may be lost: its saves take effect in their order", test: savesOverLostMessages},
+	{name: "value-lost", text: "Any message to a process that saves may be lost: its saves take effect in their order",
+		test: savesOverLostMessages},
 	{name: "value-ends", text: "The context of a save may end at any message: the outcome is known or said to be ambiguous", test: saveEnds},
-	{name: "value-frozen", text: "A save that a store executes when it answers again does not replace a later one", alone: true, test: saveThatIsLate},
+	{name: "value-frozen", text: "A save that a store executes when it answers again does not replace a later one", alone: true,
+		test: saveThatIsLate},
 }
 
 // save saves for at most as long as anything may take.
