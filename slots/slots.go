@@ -59,7 +59,7 @@ type Option func(*Job)
 func AfterCrash(p Policy) Option { return func(j *Job) { j.afterCrash = p } }
 
 // AfterError runs a slot whose run returned an error again, retries times at most. The first pause is backoff, and each further one twice
-// the one before. Slots that come due meanwhile wait. By default a failed slot does not run again.
+// the one before. A slot that comes due during a pause waits for its end. By default a failed slot does not run again.
 func AfterError(retries int, backoff time.Duration) Option {
 	return func(j *Job) { j.retries, j.backoff = retries, backoff }
 }

@@ -131,8 +131,8 @@ func (r *Registry) call(f func()) {
 //
 //   - [ErrClosed] after Close or Shutdown was called;
 //   - a [*GracePeriodError] while the store answers but grants no lock yet;
-//   - an error that wraps [ErrUnavailable] in all other cases. Either the store does not answer, which is noticed within two thirds of T.
-//     Or the store has refused every acquisition or every release for 3 s, for example because it is full or read-only.
+//   - an error that wraps [ErrUnavailable] in all other cases. There are two causes. The store does not answer: this is noticed within two
+//     thirds of T. Or the store has refused every acquisition or every release for 3 s, for example because it is full or read-only.
 //
 // During an outage, locks stay held until their lease ends. Caution: a readiness probe that uses Err takes all replicas out of service at
 // once, because all replicas use the same store.

@@ -148,7 +148,7 @@ type Wait struct {
 	First   bool
 }
 
-// Here describes a hold that blocks a wait of the same process.
+// The type Here describes a hold of this process that blocks a wait in the same process.
 type Here struct {
 	Since time.Time
 	Token int64

@@ -46,7 +46,7 @@
 // lock, or until the margin is over. Therefore the owner has time to stop.
 //
 // Caution: an operator who deletes the holder's node gives the lock to the next process at once. The holder learns of the deletion when
-// its server does. If the holder got the lock without waiting, it may learn of the deletion only T/6 after the grant.
+// its server does. If the holder got the lock without waiting, it may not learn of the deletion until T/6 after the grant.
 //
 // If an acquisition is cancelled or its reply is lost, its node may remain in ZooKeeper. The package finds such nodes by their unique
 // names, and deletes them in the background. At the latest such a node ends with the session. Missing parents are created as containers,
