@@ -159,8 +159,6 @@ func outcomeOf(err error) queue.Outcome {
 		return queue.Locked
 	case errors.Is(err, errGone):
 		return queue.Gone
-	case errors.Is(err, errRaced):
-		return queue.Failed
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return queue.Expired
 	case errors.Is(err, rpctypes.ErrAuthOldRevision): // permissions have just changed: worth another try

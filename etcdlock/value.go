@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,11 +16,8 @@ import (
 // would wait for it.
 const values = "//tierlock/values/"
 
-// errRaced means that another process has written to the key of a value meanwhile, and that nothing was changed.
-var errRaced = errors.New("the value was written meanwhile")
-
-// save writes the value of a contender, unless a later write of that contender was executed. Most often the text that is there is less:
-// it has a lower token, or a lower turn. Otherwise save reads what is there, and writes if that has not changed since.
+// save writes the value of a contender, unless a later write of that contender was executed. What was written since the contender came is
+// compared as text: a lower token is less, and so is a lower turn.
 func (s *store) save(ctx context.Context, c queue.Command) error {
 	key, text := values+c.Path, second.EncodeValue(c.Token, c.Turn, time.Now(), c.Data)
 	write := clientv3.OpPut(key, text)
@@ -31,30 +27,19 @@ func (s *store) save(ctx context.Context, c queue.Command) error {
 	unless := func(condition clientv3.Cmp, otherwise clientv3.Op) clientv3.Op {
 		return clientv3.OpTxn([]clientv3.Cmp{condition}, []clientv3.Op{write}, []clientv3.Op{otherwise})
 	}
-	missing, less := clientv3.Compare(clientv3.CreateRevision(key), "=", 0), clientv3.Compare(clientv3.Value(key), "<", text)
-	answer, err := s.commit(s.client.Txn(ctx).If(created(c.Ref)).Then(unless(missing, unless(less, clientv3.OpGet(key)))))
+	before, less := clientv3.Compare(clientv3.ModRevision(key), "<", c.Token), clientv3.Compare(clientv3.Value(key), "<", text)
+	answer, err := s.commit(s.client.Txn(ctx).If(created(c.Ref)).Then(unless(before, unless(less, clientv3.OpGet(key)))))
 	if err != nil || !answer.Succeeded {
 		return cmp.Or(err, errGone)
 	}
-	if answer = nested(answer); answer.Succeeded {
-		return nil
-	}
-	if answer = nested(answer); answer.Succeeded {
-		return nil
-	}
-	known := answer.Responses[0].GetResponseRange().Kvs[0]
-	if v, turn, err := second.DecodeValue(known.Value); err != nil {
-		return denied{fmt.Errorf("%s: %w; delete the key", key, err)}
-	} else if v.Token == c.Token && turn >= c.Turn {
-		return nil
-	}
-	same := clientv3.Compare(clientv3.ModRevision(key), "=", known.ModRevision)
-	answer, err = s.commit(s.client.Txn(ctx).If(created(c.Ref)).Then(clientv3.OpTxn([]clientv3.Cmp{same}, []clientv3.Op{write}, nil)))
-	if err != nil || !answer.Succeeded {
-		return cmp.Or(err, errGone)
-	}
-	if !nested(answer).Succeeded {
-		return errRaced
+	for answer = nested(answer); !answer.Succeeded; answer = nested(answer) {
+		if known := answer.Responses[0].GetResponseRange(); known != nil {
+			v, _, err := second.DecodeValue(known.Kvs[0].Value)
+			if err != nil || v.Token != c.Token {
+				return denied{fmt.Errorf("%s: another program has written to the key; delete it", key)}
+			}
+			return nil
+		}
 	}
 	return nil
 }

@@ -16,7 +16,6 @@ func TestSaveReplacesEveryTextButALaterOneOfItsHolder(t *testing.T) {
 	t.Parallel()
 	locks := tier.New(start(t))
 	mu, key := locks.Mutex(lockPath(t)), values+lockPath(t)
-	hold := need.Get(mu.Acquire(soon(t)))(t)
 	put := func(text string) { need.Get(outside(t).Put(soon(t), key, text))(t) }
 	want := func(data string) {
 		t.Helper()
@@ -24,6 +23,7 @@ func TestSaveReplacesEveryTextButALaterOneOfItsHolder(t *testing.T) {
 	}
 	put(second.EncodeValue(1<<61, 1, time.Now(), []byte("copied")))
 	want("copied")
+	hold := need.Get(mu.Acquire(soon(t)))(t)
 	need.OK(t, hold.Save(soon(t), []byte("mine")))
 	want("mine")
 	put(second.EncodeValue(hold.Token(), 100, time.Now(), []byte("later")))
@@ -32,7 +32,7 @@ func TestSaveReplacesEveryTextButALaterOneOfItsHolder(t *testing.T) {
 	want("later")
 
 	put("zzz")
-	need.WantMention(t, hold.Save(soon(t), []byte("mine")), key, "delete the key")
+	need.WantMention(t, hold.Save(soon(t), []byte("mine")), key, "delete it")
 	need.WantMention(t, need.ErrOf(mu.Load(soon(t))), key, "delete the key")
 	need.Get(outside(t).Delete(soon(t), key))(t)
 	need.OK(t, hold.Save(soon(t), []byte("mine")))

@@ -56,9 +56,7 @@ type Node struct {
 	checking    *time.Timer   // starts the watch on the end of the node; nil if it was watched at the grant
 	stopPolling func()        // see link.PollClose
 	writing     atomic.Int32  // Multis without an answer
-	saves       atomic.Int64  // writes of the value
-	saving      sync.Mutex    // guards the field below, and keeps these writes apart
-	saved       int64         // the last of them that was executed
+	saving      atomic.Value  // a channel that is closed at the end of the newest Save
 	spent       atomic.Bool   // given up
 	fate        error         // what Release returns about the node's end; valid when released is closed
 	released    chan struct{} // closed when the node is gone or queued for the reaper

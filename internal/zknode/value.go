@@ -22,16 +22,21 @@ const values = "/tierlock-values"
 // value is the path of what is beside the lock.
 func (l *Lock) value() string { return values + "/" + url.PathEscape(l.path) }
 
-// Save repeats the write until there is an answer, as long as the node has the lock. The servers execute the requests of a session in
-// order, so a write that is sent after the answer to another one cannot be overtaken by it.
+// Save repeats the write until there is an answer, as long as the node has the lock. It waits for the Save before, so that none is sent
+// after a later one. The servers execute the requests of a session in the order in which they were sent.
 func (g grant) Save(ctx context.Context, check func() error, data []byte) error {
-	turn := g.saves.Add(1)
 	err := cmp.Or(check(), context.Cause(ctx))
 	if err == nil {
+		own := make(chan struct{})
+		before, _ := g.saving.Swap(own).(chan struct{})
 		_, err = second.Do(ctx, g.lock.client.link.Spawn, func() (struct{}, error) {
+			defer close(own)
 			g.writing.Add(1) // before check is called again
 			defer g.writing.Add(-1)
-			return struct{}{}, g.save(check, turn, data)
+			if before != nil {
+				<-before
+			}
+			return struct{}{}, g.save(check, data)
 		}, func(cause error) error { return fmt.Errorf("%w: %w", second.ErrUnknown, cause) })
 	}
 	if err != nil {
@@ -40,70 +45,55 @@ func (g grant) Save(ctx context.Context, check func() error, data []byte) error 
 	return nil
 }
 
-func (g grant) save(check func() error, turn int64, data []byte) error {
+func (g grant) save(check func() error, data []byte) error {
 	ambiguous := false
 	for pace := retry.New(); ; {
-		err := g.saveOnce(check, turn, data)
-		switch {
-		case err == nil:
+		err := g.saveOnce(check, data)
+		if err == nil {
 			return nil
-		case errors.Is(err, second.ErrUnknown):
-			ambiguous = true
-		case errors.Is(err, second.ErrLost), classify(err) == permanent, check() != nil:
-			if ambiguous {
-				err = fmt.Errorf("%w: %w", second.ErrUnknown, err)
-			}
-			return err
 		}
-		if cause := retry.Pause(g.scope(), pace.NextBackOff()); cause != nil {
+		unanswered := errors.Is(err, second.ErrUnknown)
+		ambiguous = ambiguous || unanswered
+		final := !unanswered && (errors.Is(err, second.ErrLost) || classify(err) == permanent || check() != nil)
+		if !final {
+			final = retry.Pause(g.scope(), pace.NextBackOff()) != nil
+		}
+		switch {
+		case final && ambiguous && !unanswered:
+			return fmt.Errorf("%w: %w", second.ErrUnknown, err)
+		case final:
 			return err
 		}
 	}
 }
 
-// saveOnce does nothing if a later write of the node was executed. One of them is under way at a time.
-func (g grant) saveOnce(check func() error, turn int64, data []byte) error {
-	g.saving.Lock()
-	defer g.saving.Unlock()
-	if turn <= g.saved {
-		return nil
-	}
-	err := g.put(check, turn, data)
-	if err == nil {
-		g.saved = turn
-	}
-	return err
-}
-
-// put replaces the value, creates it, or removes it.
-func (g grant) put(check func() error, turn int64, data []byte) error {
+// saveOnce replaces the value, creates it, or removes it.
+func (g grant) saveOnce(check func() error, data []byte) error {
 	l, path := g.lock, g.lock.value()
-	write := func(op any) error {
+	write := func(permission, at string, op any) error {
 		_, err := l.client.write([]*Node{g.Node}, check, []any{op})
-		return err
+		return zkqueue.Lacking(permission, at, err)
 	}
 	if data == nil {
-		if err := write(&zk.DeleteRequest{Path: path, Version: -1}); !errors.Is(err, zk.ErrNoNode) {
-			return zkqueue.Lacking("DELETE", values, err)
-		}
-		return nil
-	}
-	content := []byte(second.EncodeValue(g.Token(), turn, time.Now(), data))
-	for range rebuilds {
-		if err := write(&zk.SetDataRequest{Path: path, Data: content, Version: -1}); !errors.Is(err, zk.ErrNoNode) {
-			return zkqueue.Lacking("WRITE", path, err)
-		}
-		err := write(&zk.CreateRequest{Path: path, Data: content, Acl: l.acl})
+		err := write("DELETE", values, &zk.DeleteRequest{Path: path, Version: -1})
 		if errors.Is(err, zk.ErrNoNode) {
-			if _, err = l.client.link.Conn.Create(values, nil, 0, l.acl); err == nil {
-				continue
-			}
+			return nil
 		}
-		if !errors.Is(err, zk.ErrNodeExists) {
-			return zkqueue.Lacking("CREATE", values, err)
+		return err
+	}
+	content := []byte(second.EncodeValue(g.Token(), 0, time.Now(), data))
+	err := write("WRITE", path, &zk.SetDataRequest{Path: path, Data: content, Version: -1})
+	create := &zk.CreateRequest{Path: path, Data: content, Acl: l.acl}
+	if errors.Is(err, zk.ErrNoNode) {
+		err = write("CREATE", values, create)
+	}
+	if errors.Is(err, zk.ErrNoNode) {
+		_, err = l.client.link.Conn.Create(values, nil, 0, l.acl)
+		if err = zkqueue.Lacking("CREATE", "/", err); err == nil || errors.Is(err, zk.ErrNodeExists) {
+			err = write("CREATE", values, create)
 		}
 	}
-	return fmt.Errorf("%s is created and deleted again and again: %w", path, zk.ErrNoServer)
+	return err
 }
 
 // Load first sends a write that changes nothing, as [find] does, and then reads what is there.

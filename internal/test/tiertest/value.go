@@ -67,12 +67,15 @@ func valueStays(s *scene) {
 	a.finds("", 0)
 	for _, mode := range alone {
 		first := a.as(mode).acquire()
+		waiting := b.as(mode).queue() // before what it is to replace was saved
 		first.saves("one")
 		first.saves("two")
 		b.as(second.Reading).finds("two", first.Token())
 		s.release(first)
 		b.finds("two", first.Token())
-		next := b.as(mode).acquire()
+		next := waiting.granted()
+		next.saves("next")
+		a.finds("next", next.Token())
 		next.forgets()
 		a.finds("", 0)
 		next.forgets()
