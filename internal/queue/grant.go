@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/clock"
-	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 )
 
@@ -115,9 +114,6 @@ func (c *Contender) Share(ctx context.Context) error {
 		return c.Err()
 	}
 	err := c.awaitReader(ctx)
-	for pace := retry.New(); err == nil && !c.Idle(); { // what was sent as a writer may not take effect beside readers
-		err = cmp.Or(c.Err(), retry.Pause(ctx, pace.NextBackOff()))
-	}
 	if err == nil {
 		err = c.open()
 	}
