@@ -88,7 +88,7 @@ const (
 type Event struct {
 	Kind  Kind
 	Slot  Slot
-	Count int           // of Skipped: how many slots, of which Slot is the newest
+	Count int           // of Skipped: how many slots were skipped; Slot is the newest of them
 	Took  time.Duration // of Ran, Failed and Lost: how long the run took
 	Err   error         // of Failed and Lost
 }
