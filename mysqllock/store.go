@@ -38,7 +38,8 @@ type store struct {
 	known  bool          // the session was renewed over it
 
 	listener context.CancelFunc // of the one that listens for the newest session; nil before the first
-	requests chan *conn         // a nil one is a connection that is yet to be made
+	requests chan *conn         // idle connections for requests
+	unmade   chan struct{}      // has a value for each connection for requests that may yet be made
 	unread   chan struct{}      // has a value if queues are to be read
 
 	mu        sync.Mutex          // guards the fields below
@@ -55,11 +56,11 @@ type follower struct {
 func open(db *sql.DB, settings second.Settings) *queue.Tier {
 	s := &store{
 		db: db, settings: settings, self: second.Describe(settings.Label), tasks: second.NewTasks(),
-		turn: make(chan struct{}, 1), requests: make(chan *conn, maxRequests), unread: make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), requests: make(chan *conn, maxRequests), unmade: make(chan struct{}, maxRequests), unread: make(chan struct{}, 1),
 		followers: make(map[string]follower), stale: make(map[string]bool),
 	}
 	for range maxRequests {
-		s.requests <- nil
+		s.unmade <- struct{}{}
 	}
 	s.ctx, s.hangUp = context.WithCancel(context.Background())
 	s.tier = queue.New(queue.Config{
@@ -80,8 +81,10 @@ func (s *store) Close() {
 		s.keeper.discard()
 	}
 	for range maxRequests {
-		if c := <-s.requests; c != nil {
+		select {
+		case c := <-s.requests:
 			c.discard()
+		case <-s.unmade:
 		}
 	}
 }
@@ -126,24 +129,69 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 }
 
 // request uses one of the connections for requests. After an error other than a refusal it is closed.
-func (s *store) request(ctx context.Context, do func(*conn) error) (err error) {
-	var c *conn
-	select {
-	case c = <-s.requests:
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", errBusy, context.Cause(ctx))
-	}
-	defer func() { s.requests <- c }()
-	if c == nil {
-		if c, err = s.connect(ctx); err != nil {
-			return err
-		}
+func (s *store) request(ctx context.Context, do func(*conn) error) error {
+	c, err := s.idle(ctx)
+	if err != nil {
+		return err
 	}
 	if err = do(c); err != nil && !errors.Is(err, errOver) {
 		c.discard()
-		c = nil
+		s.unmade <- struct{}{}
+	} else {
+		s.requests <- c
 	}
 	return err
+}
+
+// idle returns a connection for a request, and makes one only if there is none.
+func (s *store) idle(ctx context.Context) (*conn, error) {
+	select {
+	case c := <-s.requests:
+		return c, nil
+	default:
+	}
+	select {
+	case c := <-s.requests:
+		return c, nil
+	case <-s.unmade:
+		return s.dial(ctx)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", errBusy, context.Cause(ctx))
+	}
+}
+
+// dial makes a connection for requests. If that takes more than half of the time of a request, as to a distant server, it is for the next
+// request. Otherwise each request would make a new connection, and have no time left to use it.
+func (s *store) dial(ctx context.Context) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.tier.Patience()/2)
+	defer cancel()
+	made, failed := make(chan *conn), make(chan error)
+	s.tasks.Go(func() {
+		limited, cancel := context.WithTimeout(s.ctx, s.settings.TTL)
+		defer cancel()
+		c, err := s.connect(limited)
+		if err != nil {
+			s.unmade <- struct{}{}
+			select {
+			case failed <- err:
+			case <-ctx.Done():
+			}
+			return
+		}
+		select {
+		case made <- c:
+		case <-ctx.Done():
+			s.requests <- c
+		}
+	})
+	select {
+	case c := <-made:
+		return c, nil
+	case err := <-failed:
+		return nil, err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", errBusy, context.Cause(ctx))
+	}
 }
 
 func (s *store) connect(ctx context.Context) (*conn, error) {

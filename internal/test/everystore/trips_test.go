@@ -4,10 +4,10 @@ package everystore
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -82,11 +82,12 @@ func pump(to, from net.Conn) {
 	to.Close()
 }
 
-// Each step takes one round trip. The quickest of three shows how many there are, because a busy machine only adds time. On etcd and
-// ZooKeeper the requests of each step are counted, and on ZooKeeper time is virtual.
+// Each step takes one round trip. A transfer on MySQL takes a second one, because the process that is woken reads its queue. The quickest of
+// three shows how many there are, because a busy machine only adds time. On etcd and ZooKeeper the requests of each step are counted, and
+// on ZooKeeper time is virtual.
 func TestRoundTripsToADistantServer(t *testing.T) {
 	for _, s := range stores {
-		if s.name != "Redis" && s.name != "PostgreSQL" {
+		if !slices.Contains([]string{"Redis", "PostgreSQL", "MySQL"}, s.name) {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
@@ -98,12 +99,12 @@ func TestRoundTripsToADistantServer(t *testing.T) {
 				t.Cleanup(func() { r.Close() })
 				locks[i] = r
 			}
-			measureTrips(t, locks)
+			measureTrips(t, locks, map[bool]float64{true: 2, false: 1}[s.name == "MySQL"])
 		})
 	}
 }
 
-func measureTrips(t *testing.T, locks [2]*tier.Registry) {
+func measureTrips(t *testing.T, locks [2]*tier.Registry, transfer float64) {
 	ctx, path := soon(t), pathOf(t)
 	took := make(map[string][]time.Duration)
 	note := func(what string, begun time.Time) { took[what] = append(took[what], time.Since(begun)) }
@@ -147,7 +148,11 @@ func measureTrips(t *testing.T, locks [2]*tier.Registry) {
 		slices.Sort(all)
 		least, median := float64(all[0])/float64(away), float64(all[len(all)/2])/float64(away)
 		t.Logf("%-18s %.2f round trips, median of %d %.2f", what, least, len(all), median)
-		need.That(t, fmt.Sprintf("%s takes %.2f round trips, want one", what, least), least >= 0.75 && least <= 1.5)
+		want := 1.0
+		if strings.Contains(what, "hand-over") {
+			want = transfer
+		}
+		need.Between(t, what+", in round trips", least, 0.75, want+0.5)
 	}
 }
 
