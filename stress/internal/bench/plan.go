@@ -78,6 +78,8 @@ const (
 	etcdMutex   = "concurrency.Mutex"
 	advisory    = "pg_advisory_lock"
 	rueidislock = "rueidislock"
+	getLock     = "GET_LOCK"
+	lockTable   = "lock table that polls"
 
 	many       = "4 × 50, empty section"
 	longer     = "4 × 50, section of 1 ms"
@@ -156,6 +158,18 @@ var plans = map[string]plan{
 			atMost(longer, asItComes, awayOfBound, 1),
 		},
 		library: "github.com/redis/rueidis",
+	},
+	"mysql": {
+		store: store.MySQL,
+		locks: append(append(pair(asItComes, inOrder, store.MySQL), contestant{name: lockTable, store: store.MySQL, kind: "table"}),
+			peers(getLock, store.MySQL, "get_lock")...),
+		goals: []goal{
+			faster(many, asItComes, 20, perGoroutine(getLock)),
+			atLeast(longer, asItComes, inUse, 0.9),
+			atLeast(longer, asItComes, jainProcesses, 0.98),
+			atMost(longer, asItComes, awayOfBound, 1),
+		},
+		library: "github.com/go-sql-driver/mysql",
 	},
 }
 
