@@ -6,6 +6,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -151,6 +153,54 @@ func TestServerThatIsStartedGrantsNothingForALease(t *testing.T) {
 			waittest.Release(t, g)
 		})
 	}
+}
+
+// The data are set back to a copy that lacks the holder's row. No other process gets the lock before the holder knows of its loss.
+func TestServerWithOlderDataGrantsNoLockTwice(t *testing.T) {
+	t.Parallel()
+	s, _ := alone(t)
+	need.OK(t, Migrate(soon(t), poolAt(t, mysqlserver.DSN(s.Addr()))))
+	const lease = 6 * time.Second
+	first := begin(t, s.Addr(), lease)
+	waittest.Release(t, waittest.Acquire(t, first.at(t, "/x")))
+	first.Close()
+	data, older := filepath.Join(s.Dir(), "data"), filepath.Join(t.TempDir(), "older")
+	s.Kill()
+	need.OK(t, os.CopyFS(older, os.DirFS(data)))
+	need.OK(t, s.Restart(t.Context()))
+	holder := begin(t, s.Addr(), lease)
+	held := waittest.Acquire(t, holder.at(t, "/x"))
+	s.Kill()
+	need.OK(t, os.RemoveAll(data))
+	need.OK(t, os.CopyFS(data, os.DirFS(older)))
+	need.OK(t, s.Restart(t.Context()))
+	next := waittest.Acquire(t, begin(t, s.Addr(), lease).at(t, "/x"))
+	wantErr(t, held.Err(), tier.ErrLost)
+	need.AtLeast(t, "token", next.Token(), held.Token()+1)
+	waittest.Release(t, next)
+}
+
+// The server rolls a release back, because a transaction of the program waits for it and it for that transaction (error 1213). The release
+// is sent again.
+func TestDeadlockIsRepeated(t *testing.T) {
+	t.Parallel()
+	s, root := alone(t)
+	need.OK(t, Migrate(soon(t), poolAt(t, mysqlserver.DSN(s.Addr()))))
+	run(t, root, "CREATE TABLE heavy ENGINE = InnoDB SELECT slot FROM tierlock_slot")
+	held := waittest.Acquire(t, begin(t, s.Addr(), unhurried).at(t, "/x"))
+	tx := need.Get(root.BeginTx(t.Context(), nil))(t)
+	defer tx.Rollback()
+	need.Get(tx.Exec("UPDATE heavy SET slot = -slot"))(t) // so that the release is the smaller one, which the server rolls back
+	need.Get(tx.Exec("SELECT id FROM tierlock_contender WHERE path = '/x' FOR UPDATE"))(t)
+	released := make(chan error, 1)
+	go func() { released <- held.Release() }()
+	eventually(t, "a release that waits", func() bool {
+		return ask[int](t, root, "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'") > 0
+	})
+	need.Get(tx.ExecContext(soon(t), "UPDATE tierlock_slot SET newest = newest WHERE slot = CRC32('/x') & 4095"))(t)
+	need.OK(t, tx.Rollback())
+	need.OK(t, <-released)
+	eventually(t, "an empty queue", func() bool { return ask[int](t, root, "SELECT COUNT(*) FROM tierlock_contender") == 0 })
 }
 
 // Numbers of connections begin again with the server. A wake ends nothing but the wait of a listener, whatever else the user runs.

@@ -75,7 +75,8 @@ CREATE TABLE tierlock_state (
 ) ENGINE = InnoDB
 //
 -- note takes over a lease, 0 for none, and the present life of the server. quiet is for how many milliseconds no lock is granted yet.
--- Tokens go on a million above those that are known: those of the newest data may be lost. note comes first in each transaction,
+-- Tokens go on a million above those that are known, and at least at the time: those of the newest data, and earlier steps of a
+-- million, may be lost. note comes first in each transaction,
 -- so that no token is drawn before. Where the clock was set back, the grace period ends as if it had begun now.
 CREATE PROCEDURE tierlock_note(ttl_ms BIGINT, OUT quiet BIGINT) SQL SECURITY INVOKER
 BEGIN
@@ -92,7 +93,7 @@ BEGIN
 			begun = CASE present WHEN '' THEN 0 WHEN @tierlock_life THEN LEAST(begun, moment) ELSE moment END;
 		UPDATE tierlock_state SET life = @tierlock_life, longest_ms = known, since = begun;
 		IF present <> '' AND present <> @tierlock_life THEN
-			UPDATE tierlock_slot SET newest = newest + 1000000;
+			UPDATE tierlock_slot SET newest = GREATEST(newest + 1000000, moment);
 		END IF;
 	END IF;
 	SET quiet = GREATEST(0, known + (begun - moment) DIV 1000 + 1);

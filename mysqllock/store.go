@@ -56,7 +56,8 @@ type follower struct {
 func open(db *sql.DB, settings second.Settings) *queue.Tier {
 	s := &store{
 		db: db, settings: settings, self: second.Describe(settings.Label), tasks: second.NewTasks(),
-		turn: make(chan struct{}, 1), requests: make(chan *conn, maxRequests), unmade: make(chan struct{}, maxRequests), unread: make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), requests: make(chan *conn, maxRequests), unmade: make(chan struct{}, maxRequests),
+		unread:    make(chan struct{}, 1),
 		followers: make(map[string]follower), stale: make(map[string]bool),
 	}
 	for range maxRequests {
