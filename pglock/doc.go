@@ -62,7 +62,7 @@
 //   - the server crashes without durable writes, because of fsync = off or a disk that loses acknowledged writes;
 //   - clients switch to another server that was filled by logical replication, a migration service or a restored dump.
 //
-// After such a loss, tokens continue a million above the highest token in the data.
+// After such a loss, tokens continue a million above the highest token in the data and above the time of the server in microseconds.
 //
 // Caution: pglock does not notice that a running server lost data in these cases:
 //

@@ -15,8 +15,8 @@ import (
 //go:embed schema.sql
 var firstSchema string
 
-//go:embed value.sql
-var valueSchema string
+//go:embed version13.sql
+var schema13 string
 
 // A history is the SQL of all versions of the schema, from firstVersion on. The first one creates the schema. Each later one changes the
 // version before it into its own version, including the result of tierlock.version().
@@ -25,7 +25,7 @@ type history []string
 // firstVersion is the oldest version of the schema that can be upgraded.
 const firstVersion = 12
 
-var versions = history{firstSchema, valueSchema}
+var versions = history{firstSchema, schema13}
 
 // newest returns the newest version in the history, which is the one that the program needs.
 func (h history) newest() int { return firstVersion + len(h) - 1 }

@@ -1,6 +1,15 @@
--- What version 13 adds to the schema: a value beside each lock.
+-- What version 13 adds to the schema: a value beside each lock, and tokens that grow although a server goes back to the same data twice.
 
 CREATE OR REPLACE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 13';
+
+-- advance goes at least to the time, in microseconds. Data that lack the newest tokens may also lack an earlier step of a million: the same
+-- step would then lead to the same tokens again.
+CREATE OR REPLACE FUNCTION tierlock.advance(known bigint DEFAULT 0) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM pg_advisory_xact_lock(tierlock.key('')); -- no path is empty; two of these at once could set it back
+	PERFORM setval('tierlock.token', 1000000 + greatest(known, nextval('tierlock.token'), (SELECT max(token) FROM tierlock.contender),
+		(SELECT max(token) FROM tierlock.floor), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint));
+END $$;
 
 -- A row without data was removed by the holder that had saved it. It stays, because an earlier write of that holder may be executed late.
 CREATE TABLE tierlock.value (
