@@ -64,8 +64,8 @@
 // the lock. No lock service can prevent such a late write. There are two remedies. First, pass [Hold.Token] with each write, and let the
 // resource refuse any token that is lower than the highest token it has seen. Second, keep the data in the store of the lock and use a
 // guarded write, which takes effect only while the lock is held. The guarded writes are [Hold.Save], zklock.Multi, etcdlock.Txn, pglock.Tx,
-// mysqllock.Tx and redislock.Eval. A guarded write takes a [Guard]: a hold, or the locks of [AcquireAll]. If late writes do no harm, you
-// need neither remedy.
+// mysqllock.Tx and redislock.Eval. Save belongs to one hold. The others take a [Guard], which is a hold or the locks of [AcquireAll]. If
+// late writes do no harm, you need neither remedy.
 //
 // # More kinds of locks
 //
