@@ -34,8 +34,8 @@
 //
 // Package dropin has the methods of zk.Lock and uses the *zk.Conn of your program: replace zk.NewLock with dropin.NewLock. [Dial] opens
 // its own connection, and adds contexts, leases and notice of loss. Locks of dropin, of Dial and of zk.Lock on one path exclude each
-// other, so you can move processes one at a time. Pass [tier.WithRounds] to Dial while other processes on the path have one node per
-// goroutine.
+// other, so you can move processes one at a time. While other processes on the path have one node per goroutine, pass [tier.WithRounds] and
+// [tier.WithStrictOrder] to Dial.
 //
 // # What is promised
 //
