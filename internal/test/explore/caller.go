@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A leader is the result of a call that leads an election.
+// A leader is the hold of a call that leads an election.
 type leader struct {
 	*election.Election
 	resign chan struct{}
@@ -32,7 +32,7 @@ func (l leader) Release() error {
 	return cmp.Or(<-l.ended, lost)
 }
 
-// A doing is the result of a call that does its work in a function.
+// A doing is the hold of a call that does its work in a function.
 type doing struct {
 	*tier.Hold
 	work  context.Context
@@ -47,30 +47,30 @@ func (d doing) Release() error {
 	return <-d.ended
 }
 
-// A caller is a goroutine that acquires and releases.
+// A caller is a goroutine of a process. It acquires a lock or permits, and releases them, once in each turn.
 type caller struct {
 	*process
 	world  *queues
 	name   string
 	call   Call
-	left   int // turns
+	left   int // how many turns are left
 	begun  bool
 	state  state
-	since  time.Time // when the call began
-	after  int       // the step of that
+	since  time.Time // when the newest call began
+	after  int       // the step in which that call began
 	cancel context.CancelFunc
-	ended  bool    // the context of the call
-	behind bool    // its process knew that another one was in the way then
-	first  bool    // or that none was
-	spoilt bool    // it gave up at the moment of another caller's release
-	has    []*span // to be released, the last one first
+	ended  bool    // the context of the call has ended
+	behind bool    // when it gave up, its process knew that another process had the lock
+	first  bool    // when it gave up, its process knew that no other process blocked it
+	spoilt bool    // it gave up at the moment when another caller released
+	has    []*span // what it has to release, the last one first
 	err    error
 	wrote  bool
-	events []string                     // of the turn
-	keep   *bool                        // whether the lock is to stay with the last step, which releases it; nil if that is no matter
-	source tier.Source                  // of the newest turn
-	got    time.Time                    // when that began
-	opens  atomic.Pointer[second.Grant] // under which it lets readers in
+	events []string                     // events of the turn
+	keep   *bool                        // whether the release in the last step has to keep the lock in the process; nil if both are allowed
+	source tier.Source                  // source of the newest grant
+	got    time.Time                    // when the newest grant came
+	opens  atomic.Pointer[second.Grant] // the grant with which it asks the store to let readers in; nil if it does not
 }
 
 func (c *caller) begin() {
@@ -100,10 +100,10 @@ func (c *caller) begin() {
 	}()
 }
 
-// frames is more than a logged stack trace has.
+// frames is the number of additional stack frames of an acquisition. It is more than a logged stack trace shows without them.
 const frames = 4
 
-// below acquires from a number of stack frames further down.
+// below calls acquire, with a number of additional stack frames in between.
 func (c *caller) below(ctx context.Context, frames int) (has []*span, err error) {
 	if frames > 0 {
 		return c.below(ctx, frames-1)
@@ -111,7 +111,7 @@ func (c *caller) below(ctx context.Context, frames int) (has []*span, err error)
 	return c.acquire(ctx)
 }
 
-// acquire executes the call.
+// The method acquire executes the call of a caller.
 func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 	r := c.registry
 	take := func(weight int) func(*tier.Hold, error) *tier.Hold {

@@ -24,8 +24,8 @@ func (w *queues) blameLocked(judge, format string, args ...any) {
 }
 
 // judge checks what the last step has changed. Two processes may have the lock at the same time in one order of independent steps and not
-// in another, but only one of these orders is executed. The end of one hold must therefore come before the beginning of the next one in
-// every such order.
+// in another order, although the test executes only one of the two. Therefore the end of one hold has to come before the beginning of the
+// next hold in every such order.
 func (w *queues) judge() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,7 +49,7 @@ func (w *queues) judge() {
 	if w.step > mostSteps && !w.scope.Long {
 		w.blameLocked("waits", "there is no end after %d steps", mostSteps)
 	}
-	if !w.done() && w.quiet >= patience && !w.ails() { // a fault, which could help, need not come
+	if !w.done() && w.quiet >= patience && !w.ails() { // a fault could end the wait, but a fault need not happen
 		w.blameLocked("waits", "somebody waits for ever")
 	}
 	for _, at := range queueAt {
@@ -94,7 +94,8 @@ func (w *queues) grantedLocked(c *caller) {
 		if w.scope.seed.loose {
 			x.work = context.WithoutCancel(x.work)
 		}
-		known := w.scope.Seam && c.after > c.lossAfter || c.certain && w.step > c.lossAfter // at the seam a loss is reported at once
+		// In a scope with Seam, a loss is reported at once.
+		known := w.scope.Seam && c.after > c.lossAfter || c.certain && w.step > c.lossAfter
 		if err := x.hold.Err(); err != nil && (!c.disturbed || known) && !w.draining {
 			w.blameLocked("lost", "%s is given what is lost: %v", c.name, err)
 		}
@@ -113,7 +114,8 @@ func (w *queues) judgeLeaseLocked(x *span) {
 	}
 }
 
-// judgeLook makes a process whose lease is over check its clock: a context for work that it then asks for has already ended.
+// judgeLook makes a process whose lease is over check its clock, and then checks the context that a lost hold returns for work. That
+// context must have ended already.
 func (w *queues) judgeLook(p *process) {
 	for _, x := range w.spans {
 		hold, ok := x.hold.(*tier.Hold)
@@ -137,7 +139,8 @@ func (w *queues) judgeGrantLocked(x *span) {
 			before = before.With(w.mark(y), y.weight >= whole)
 		}
 	}
-	if err := before.Judge(w.mark(x), x.weight >= whole); err != nil && x.weight > 0 { // 0: it was taken away before, and the token tells
+	// the weight is 0 if the lock was taken away, which the token shows
+	if err := before.Judge(w.mark(x), x.weight >= whole); err != nil && x.weight > 0 {
 		w.blameLocked("tokens", "%s: %v", x.name, err)
 	}
 	var here, there []oracle.Waiter
@@ -170,13 +173,14 @@ func (c *caller) waiter() oracle.Waiter {
 	return oracle.Waiter{Name: c.name, Queue: c.call.mutex(), Came: int64(c.after), Tries: c.call == Try}
 }
 
-// apart reports whether two holds cannot exceed the room together: in each order, one ends before the other begins, or both fit.
+// apart reports whether two holds together never exceed the limit of the lock. In each order, either one ends before the other begins, or
+// both are allowed at the same time.
 func (w *queues) apart(x, y *span) bool {
 	shared := func(at string) bool { return slices.Contains(y.paths, at) }
 	return y.begin < 0 || x.caller == y.caller || w.over(x, y.begin) || w.over(y, x.begin) || !slices.ContainsFunc(x.paths, shared)
 }
 
-// over reports whether a hold has ended, in each order, before a step.
+// over reports whether a hold ends before a step in every order of independent steps.
 func (w *queues) over(x *span, step int) bool {
 	return x.end >= 0 && (x.end == step || w.before(x.end, step))
 }
@@ -185,12 +189,13 @@ func (w *queues) over(x *span, step int) bool {
 func (w *queues) judgeCallLocked(c *caller) {
 	limit := w.scope.MaxWait
 	switch {
-	case c.state == waiting && c.ended && c.call != Both: // which has to release first
+	case c.state == waiting && c.ended && c.call != Both: // a call that takes both locks has to release the first one before it returns
 		w.blameLocked("context", "%s waits, although its context has ended", c.name)
 	case c.state == waiting && limit > 0 && time.Since(c.since) >= limit && c.call != Lead && c.call != Both && c.call != Try:
 		w.blameLocked("context", "%s waits for longer than %v", c.name, limit)
 	case c.err == nil, c.ended && errors.Is(c.err, context.Canceled), limit > 0 && errors.Is(c.err, tier.ErrWaitLimit):
-	case c.call == Try && (errors.Is(c.err, tier.ErrLocked) || errors.Is(c.err, context.DeadlineExceeded)): // or it was not answered
+	// the call ends with DeadlineExceeded if the store does not answer
+	case c.call == Try && (errors.Is(c.err, tier.ErrLocked) || errors.Is(c.err, context.DeadlineExceeded)):
 	case c.closing && errors.Is(c.err, tier.ErrClosed), c.disturbed && errors.Is(c.err, tier.ErrLost):
 	case (c.missed || c.disturbed) && c.call == Try:
 	case w.refused && strings.HasSuffix(c.err.Error(), " refused"):
@@ -200,8 +205,8 @@ func (w *queues) judgeCallLocked(c *caller) {
 	}
 }
 
-// judgeStoreLocked checks to which process the store has given a lock in the last step: the previous holder has to know of its loss by
-// then.
+// judgeStoreLocked checks to which process the store has given a lock in the last step. The previous holder has to know of its loss before
+// that step.
 func (w *queues) judgeStoreLocked(at string) {
 	read := true
 	queue := w.store.Queue(at)
@@ -229,8 +234,8 @@ func (w *queues) judgeStoreLocked(at string) {
 	}
 }
 
-// judgeEntryLocked checks that a process does not queue behind its own earlier contender. judgeEntryLocked makes no check where faults
-// may keep that contender, or where a caller that gives up may have entered late.
+// judgeEntryLocked checks that a process does not queue behind its own earlier contender. There are two exceptions. A fault may keep the
+// earlier contender in the queue, and the request of a caller that has given up may arrive late.
 func (w *queues) judgeEntryLocked(ahead []second.Contender, q second.Contender) {
 	p := w.named(q.Label)
 	if s := w.scope; s.Cancel || s.MaxWait > 0 || s.Lost || s.Late || s.Partly || w.stays || p.disturbed || p.closing {
@@ -243,8 +248,8 @@ func (w *queues) judgeEntryLocked(ahead []second.Contender, q second.Contender) 
 	}
 }
 
-// isWantedLocked reports whether a caller waits for a contender that has just entered. The contender may belong to a caller that has
-// given up.
+// isWantedLocked reports whether the contender that has just entered the queue has a caller that waits. If the caller has given up, the
+// contender may have none.
 func (w *queues) isWantedLocked(p *process, id string) bool {
 	sent, told := w.sent[id]
 	return !p.gaveUp || told && sent > p.unwanted
@@ -258,9 +263,9 @@ func (w *queues) judgeGivenLocked(at string, weight int, q second.Contender) {
 	}
 }
 
-// toBeKept returns whether a release has to keep the lock in the process. A release has to keep the lock if a caller of this process
-// waits and no other process is known to have waited for the budget, or, with rounds, if that caller came before the grant. The release
-// must not keep the lock once the holder knows that another process wants it. The result is nil where either is allowed.
+// toBeKept returns whether a release has to keep the lock in the process. The release has to keep it if a caller of this process waits, and
+// no other process is known to have waited for as long as the budget. With rounds, the waiting caller must also have come before the grant.
+// The release must not keep the lock once the holder knows that another process wants it. The result is nil if both are allowed.
 func (w *queues) toBeKept(x *span) (keep *bool) {
 	if w.stayedTooLong(x) {
 		return new(bool)
@@ -284,7 +289,8 @@ func (w *queues) toBeKept(x *span) (keep *bool) {
 		return keep
 	}
 	asked := func(q second.Contender) bool { return q.Token == x.token && q.Asked }
-	if w.scope.Linger > 0 && slices.ContainsFunc(w.store.Queue(path), asked) { // the process looks for that once the lock has lingered
+	// The process checks whether another process has asked for the lock only after the lock has lingered.
+	if w.scope.Linger > 0 && slices.ContainsFunc(w.store.Queue(path), asked) {
 		return nil
 	}
 	came := slices.IndexFunc(w.spans, under)
@@ -299,14 +305,14 @@ func (s Scope) oneMutex() bool {
 	return !s.any(func(c Call) bool { return !slices.Contains(of, c) })
 }
 
-// waited returns for how long another process has waited, as far as this process knows.
+// waited returns for how long another process has waited for the lock, as far as the process with the hold knows.
 func waited(hold *tier.Hold) (d time.Duration, known bool) {
 	grant := waittest.Grant(hold)
 	if x, ok := grant.(*place); ok {
 		return time.Since(x.wanted), !x.wanted.IsZero()
 	}
 	known = grant.Contended().Raised()
-	if known { // else to ask would begin to look
+	if known { // a call of For before that would start a request to the store
 		d = grant.Contended().For()
 	}
 	return d, known
@@ -323,7 +329,7 @@ func (x *span) isTold() bool {
 	return false
 }
 
-// judgeStayLocked checks what the last step has done with the lock, if it was a release.
+// If the last step was a release, judgeStayLocked checks whether the lock stayed in the process or left it, as it should.
 func (w *queues) judgeStayLocked(c *caller) {
 	if c.state == holding && w.scope.oneMutex() {
 		w.judgeWantedLocked(c.has[0])
@@ -340,10 +346,10 @@ func (w *queues) judgeStayLocked(c *caller) {
 	c.keep = nil
 }
 
-// judgeWantedLocked checks that a process reported as waiting has really waited. judgeWantedLocked makes no check if a process closes,
-// which may come and go within one step.
+// judgeWantedLocked checks that another process has really waited if a holder is told so. The function checks nothing if a process closes,
+// because a contender of that process may enter and leave the queue within one step.
 func (w *queues) judgeWantedLocked(x *span) {
-	if w.worn || slices.ContainsFunc(w.processes, func(p *process) bool { return p.closing }) { // whose paths make way
+	if w.worn || slices.ContainsFunc(w.processes, func(p *process) bool { return p.closing }) { // worn: the path is deleted and created again
 		return
 	}
 	if hold, ok := x.hold.(*tier.Hold); ok && waittest.Grant(hold).Contended().Raised() && !w.wanted[x.token] {
@@ -351,8 +357,8 @@ func (w *queues) judgeWantedLocked(x *span) {
 	}
 }
 
-// judgeLookLocked checks that a process knows that another one waits, where it might otherwise keep the lock for a caller of its own. If
-// its writer has become a reader, it also checks that waiting readers are let in after the budget.
+// judgeLookLocked checks that a holder knows of a waiting process if the holder could otherwise keep the lock for a caller of its own
+// process. If a writer has become a reader, the function also checks that waiting readers get the lock after the budget.
 func (w *queues) judgeLookLocked(c *caller) {
 	if c.state != holding || w.scope.Strict || w.anyUnderWayLocked(c.process) {
 		return
@@ -381,13 +387,13 @@ func (w *queues) anyUnderWayLocked(p *process) bool {
 	return slices.ContainsFunc(w.pending, func(m *message) bool { return m.process == p })
 }
 
-// guardsLocked reports whether the store accepts a write under a span.
+// guardsLocked reports whether the store accepts a write that is guarded by the lock of a span.
 func (w *queues) guardsLocked(x *span) bool {
 	head := w.store.Queue(path)
 	return len(head) > 0 && head[0].Token == x.token
 }
 
-// judgeWriteLocked checks a write that takes effect, or that may do so now.
+// judgeWriteLocked checks a guarded write that takes effect now, or that could take effect now.
 func (w *queues) judgeWriteLocked(x *span) {
 	var later []oracle.Mark
 	for _, y := range w.spans {
@@ -400,10 +406,11 @@ func (w *queues) judgeWriteLocked(x *span) {
 	}
 }
 
-// calledBy is the key under which the context of a call has its caller.
+// calledBy is the key of the context value that holds the caller of a call.
 type calledBy struct{}
 
-// observers returns two observers of a process: one sums up events, the other one records the events of a caller's acquisitions.
+// observers returns two observers of a process. One observer sums up the events; the other observer records the events of the acquisitions
+// of each caller.
 func (w *queues) observers(p *process) []tier.Option {
 	p.told.came = make(map[tier.Source]int64)
 	note := func(ctx context.Context, event string, lost error) {
@@ -415,7 +422,7 @@ func (w *queues) observers(p *process) []tier.Option {
 		c := callerOf(ctx)
 		c.events = append(c.events, event)
 	}
-	sums := tier.Observer{ // an event that only one of the observers handles is still reported
+	sums := tier.Observer{ // an event has to be reported even if only one of the two observers handles it
 		Acquired:   func(ctx context.Context, e tier.AcquiredEvent) { w.sumAcquired(callerOf(ctx), e) },
 		Lost:       func(ctx context.Context, e tier.LostEvent) { note(ctx, "lost "+string(e.Cause), nil) },
 		Released:   func(ctx context.Context, e tier.ReleasedEvent) { w.sumReleased(callerOf(ctx), e) },
@@ -437,14 +444,15 @@ func (w *queues) observers(p *process) []tier.Option {
 
 func callerOf(ctx context.Context) *caller { return ctx.Value(calledBy{}).(*caller) }
 
-// figures are the sums of what the observers of a process have received, without the times for which it had locks.
+// A figures value holds the sums of the events that the observers of a process have received. The sums leave out the holds that have not
+// ended.
 type figures struct {
-	came       map[tier.Source]int64 // turns of locks
-	losses     int                   // of locks
-	waited     time.Duration         // for locks, as far as that is over
-	held       time.Duration         // likewise: up to the release
-	connection tier.ConnectionState  // "" before the first
-	away       time.Time             // since when there is none, if that is so
+	came       map[tier.Source]int64 // acquisitions of locks, by source
+	losses     int                   // lost locks
+	waited     time.Duration         // total time of the waits for locks that are over
+	held       time.Duration         // total time of the holds that are released
+	connection tier.ConnectionState  // newest state; "" before the first report
+	away       time.Time             // when the connection ended; valid while there is no connection
 }
 
 func (f figures) turns() (n int64) {
@@ -497,7 +505,8 @@ func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	was := p.told.connection
-	if e.State == was || was == "" && e.State == tier.Expired { // nothing was held that could be lost
+	// The state must not be Expired at first: there were no locks to lose.
+	if e.State == was || was == "" && e.State == tier.Expired {
 		w.blameLocked("told", "%s is told that it is %s, after %q", p.name, e.State, was)
 	}
 	_, memory := w.store.(*scripted)
@@ -510,7 +519,8 @@ func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
 	p.told.connection = e.State
 }
 
-// judgeNews checks a notification about permits: for a holder it has no number of free permits, and a waiter has no permits.
+// judgeNews checks a notification about permits. A notification for a holder must not contain a number of free permits, and a notification
+// for a waiter must not contain permits that it has.
 func (w *queues) judgeNews(v queue.View) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -533,7 +543,7 @@ func (w *queues) judgeLossLocked(c *caller) {
 	}
 }
 
-// judgeWorkLocked checks the context for work under a hold: it ends with the hold, and for the same reason.
+// judgeWorkLocked checks the context for work under a hold. The context has to end when the hold ends, and with the same reason.
 func (w *queues) judgeWorkLocked(x *span) {
 	if x.work == nil {
 		return
@@ -557,7 +567,7 @@ func (w *queues) judgeOpenLocked(c *caller) {
 	}
 }
 
-// judgeSourceLocked checks where a grant is reported to come from: not from the store if the process had the lock before.
+// judgeSourceLocked checks the source that a grant reports. If the process already had the lock, the source must not be the store.
 func (w *queues) judgeSourceLocked(c *caller) {
 	had := slices.ContainsFunc(w.spans, func(x *span) bool {
 		return x.begin >= 0 && x.process == c.process && x.token != 0 && x.token == c.has[0].token && x.paths[0] == c.has[0].paths[0]
@@ -567,7 +577,7 @@ func (w *queues) judgeSourceLocked(c *caller) {
 	}
 }
 
-// judgeLateCalls checks calls that begin during a shutdown: they fail at once, and no observer hears of them.
+// judgeLateCalls checks calls that begin during a shutdown. They have to fail at once, and no observer may be called.
 func (w *queues) judgeLateCalls(p *process) {
 	c := &caller{process: p, world: w, name: p.name + " late", call: Try, since: time.Now()}
 	ctx := context.WithValue(context.Background(), calledBy{}, c)
@@ -608,7 +618,8 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	}
 	want := "[failed]"
 	switch {
-	case w.draining, c.call == Both, entered: // some of it was acquired
+	// In these cases, the call may have acquired something before it failed.
+	case w.draining, c.call == Both, entered:
 		return
 	case c.call == Try, c.call == Wrong, errors.Is(c.err, tier.ErrClosed) && len(c.events) == 0:
 		want = "[]"
@@ -620,7 +631,8 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	if !errors.As(c.err, &e) {
 		return
 	}
-	if w.scope.calls(Both) || c.spoilt || w.scope.Long && c.closing { // some have one lock, and wait for the other; others leave as well
+	// A caller of both locks may have one of them and wait for the other. In the other cases, several callers leave in the same step.
+	if w.scope.calls(Both) || c.spoilt || w.scope.Long && c.closing {
 		return
 	}
 	locks, permits := w.hasLocked(c.process)
@@ -632,7 +644,7 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	}
 }
 
-// judgeWordsLocked checks the text of the error of a failed call: it names the lock, the reason, and the holder.
+// judgeWordsLocked checks the error text of a failed call. The text has to name the lock, the reason, and the holder.
 func (w *queues) judgeWordsLocked(c *caller) {
 	text := c.err.Error()
 	has := func(part string) bool { return strings.Contains(text, part) }
@@ -646,7 +658,7 @@ func (w *queues) judgeWordsLocked(c *caller) {
 	wants := []string{" " + e.Path + ": waited ", ": " + e.Err.Error()}
 	if n := c.call.permits(); n > 0 {
 		wants = append(wants, " for "+permitsText(n)+":")
-	} else if locks, _ := w.hasLocked(c.process); locks[c.call.mutex()] && !c.spoilt && !(w.scope.Long && c.closing) { // others leave as well
+	} else if locks, _ := w.hasLocked(c.process); locks[c.call.mutex()] && !c.spoilt && !(w.scope.Long && c.closing) { // several leave
 		wants = append(wants, "of this process has the lock, since ")
 	} else if e.Position > 0 {
 		wants = append(wants, e.Ahead.Label, map[bool]string{true: " has the lock", false: " ahead"}[e.AheadHolds])
@@ -674,9 +686,9 @@ func (w *queues) judgeWordsLocked(c *caller) {
 	}
 }
 
-// standsLocked reports whether a caller's process knows that another process has the lock (behind), or that it has the lock itself
-// (first). standsLocked returns false twice while messages to the process are under way. standsLocked returns false twice if a message
-// was lost that might have said so.
+// standsLocked reports what a caller's process knows about the lock: behind says that another process has it, and first says that this
+// process has it itself. Both are false while a message to the process is under way, and after a message was lost, since that message may
+// contain the answer.
 func (w *queues) standsLocked(c *caller) (behind, first bool) {
 	if !w.scope.oneMutex() || w.scope.ZooKeeper || c.disturbed || c.process.missed || w.anyUnderWayLocked(c.process) {
 		return false, false
@@ -686,8 +698,8 @@ func (w *queues) standsLocked(c *caller) (behind, first bool) {
 	return own > 0 && there[0].Label != c.process.name, own == 0
 }
 
-// isFirstLocked reports whether no other process waits for permits ahead of this one, or this one was granted some, perhaps without
-// knowing it yet.
+// isFirstLocked reports whether no other process waits for permits ahead of this process. It also returns true if the process was granted
+// permits, even if the process does not know that yet.
 func (w *queues) isFirstLocked(p *process) bool {
 	others := false
 	for _, q := range w.store.Queue(permitsOf + path) {
@@ -701,7 +713,7 @@ func (w *queues) isFirstLocked(p *process) bool {
 
 // judgeReleaseLocked checks the events of a hold that ends.
 func (w *queues) judgeReleaseLocked(c *caller, err error) {
-	if w.draining || c.call == Both || c.call == Lead || len(c.has) > 0 { // a term does not say how it was released
+	if w.draining || c.call == Both || c.call == Lead || len(c.has) > 0 { // the release of an election's term is not reported
 		return
 	}
 	want := "[acquired released]"
@@ -713,7 +725,7 @@ func (w *queues) judgeReleaseLocked(c *caller, err error) {
 	}
 }
 
-// hasLocked returns which locks, and how many permits, a process has.
+// hasLocked returns the locks that a process has, and the number of its permits.
 func (w *queues) hasLocked(p *process) (locks map[string]bool, permits int) {
 	locks = make(map[string]bool)
 	for _, c := range p.callers {
@@ -728,8 +740,8 @@ func (w *queues) hasLocked(p *process) (locks map[string]bool, permits int) {
 	return locks, permits
 }
 
-// lossesLocked returns how many losses of locks a process may have counted: those of holds that are over, and those of lost holds that
-// are not released yet. A hold that is being released may be counted or not.
+// lossesLocked returns the least and the greatest number of lost locks that a process may have counted. Lost holds that are over are
+// counted, and lost holds that are not released yet are counted, too. A hold that is being released may be counted or not.
 func (p *process) lossesLocked() (least, most int) {
 	least, most = p.told.losses, p.told.losses
 	for _, c := range p.callers {
@@ -747,7 +759,7 @@ func (p *process) lossesLocked() (least, most int) {
 
 // judgeFiguresLocked checks the sums of the events of a process.
 func (w *queues) judgeFiguresLocked(p *process) {
-	if w.scope.calls(Both) { // some have one lock, and wait for the other
+	if w.scope.calls(Both) { // a caller of both locks may have one of them and wait for the other
 		return
 	}
 	var want tier.Stats
@@ -774,7 +786,7 @@ func (w *queues) judgeFiguresLocked(p *process) {
 	w.judgeSumsLocked(p, s)
 	w.judgeHeldLocked(p, s)
 	w.judgeReachLocked(p)
-	if !w.scope.Seam || !w.scope.oneMutex() { // to ask the store in memory is a step
+	if !w.scope.Seam || !w.scope.oneMutex() { // in the other scopes, the call of Contenders below would be a step of its own
 		return
 	}
 	queue, err := p.registry.Mutex(path).Contenders(context.Background())
@@ -786,9 +798,9 @@ func (w *queues) judgeFiguresLocked(p *process) {
 	}
 }
 
-// judgeReachLocked checks what a connected process reports about the store: no error, unless it gets no notifications. A connected
-// process may report that nothing is granted, or that a request was not answered, since only an unanswered renewal changes the
-// connection.
+// judgeReachLocked checks the error that a connected process reports about the store. There must be no error, with three exceptions: the
+// process gets no notifications, the store grants nothing, or a request was not answered. An unanswered request leaves the process
+// connected, because only an unanswered renewal changes the state of the connection.
 func (w *queues) judgeReachLocked(p *process) {
 	err := p.registry.Err()
 	if w.scope.ZooKeeper || p.closing || p.told.connection != tier.Connected ||
@@ -811,7 +823,7 @@ func (w *queues) judgeSumsLocked(p *process, s tier.Stats) {
 			held += time.Since(c.got)
 		}
 	}
-	elected := w.scope.calls(Lead) // who waits anew after a loss
+	elected := w.scope.calls(Lead) // a candidate that loses its lock waits again, without a new call
 	came := p.told.came
 	if came[tier.Found] != s.Found || came[tier.HandOver] != s.HandOvers || came[tier.HandOff] != s.HandOffs ||
 		came[tier.Resumption] != s.Resumptions || came[tier.Join] != s.Joins {
@@ -854,7 +866,8 @@ func (w *queues) judgeHeldLocked(p *process, s tier.Stats) {
 	}
 }
 
-// judgeRest checks what is left after the end of all calls, in the store and in the processes, which then have nothing to wait for.
+// judgeRest checks what is left in the store and in the processes after all calls have ended. By then, the processes have nothing to wait
+// for.
 func (w *queues) judgeRest() {
 	w.mu.Lock()
 	for _, at := range queueAt {
@@ -866,11 +879,13 @@ func (w *queues) judgeRest() {
 		w.judgeEndLocked(e)
 	}
 	for _, p := range w.processes {
-		permits := func(c *caller) bool { return c.call.permits() > 0 } // which others of the process may have left to it meanwhile
+		// A caller that wants permits may get those that other callers of the process have left in the meantime.
+		permits := func(c *caller) bool { return c.call.permits() > 0 }
 		if p.refused && !p.gaveUp && !slices.ContainsFunc(p.callers, permits) {
 			w.blameLocked("fails", "none fails of %s, which was refused to enter", p.name)
 		}
-		if p.told.connection != tier.Connected && !p.closing && !w.scope.Attached { // the client library reports no other case
+		// If the process is attached, the client library reports no change of the connection.
+		if p.told.connection != tier.Connected && !p.closing && !w.scope.Attached {
 			w.blameLocked("told", "%s is not told that it is connected, but %q", p.name, p.told.connection)
 		}
 	}

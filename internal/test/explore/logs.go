@@ -51,7 +51,7 @@ func (l log) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// noteSession checks a line about a session: the first one, another one, or the return of the same one.
+// noteSession checks a log line about a session. The line says that there is a first session, a new session, or the same session again.
 func (w *queues) noteSession(text, session string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,13 +73,13 @@ func (w *queues) noteSession(text, session string) {
 	p.returned = time.Now()
 }
 
-// These are the durations from which on a wait behind a hold of the same process is logged as long, and as a deadlock.
+// A wait behind a hold of the same process is logged as a long wait after the duration long, and as a deadlock after the duration endless.
 const (
 	long    = 10 * time.Second
 	endless = 24 * time.Hour
 )
 
-// patient is the world in which time goes on until a wait counts as a deadlock.
+// The variable patient contains the world that lets time pass until a wait counts as a deadlock.
 var patient atomic.Pointer[queues]
 
 func init() {
@@ -107,7 +107,7 @@ func (w *queues) waitedLocked() (d time.Duration) {
 	return d
 }
 
-// noteLong checks a report that a wait is long, or a deadlock: it comes once for each process.
+// noteLong checks a log line about a long wait or a deadlock. There is one such line for each process.
 func (w *queues) noteLong(least time.Duration, what int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +120,7 @@ func (w *queues) noteLong(least time.Duration, what int) {
 // judgeLongLocked checks that a long wait was reported.
 func (w *queues) judgeLongLocked() {
 	waited := w.waitedLocked()
-	if _, frames := w.store.(*ensemble); frames { // the log of this world is not checked
+	if _, frames := w.store.(*ensemble); frames { // the log of an ensemble is not checked
 		return
 	}
 	if waited >= long && w.longs[0] == 0 || waited >= endless+long && w.longs[1] == 0 {
@@ -128,7 +128,8 @@ func (w *queues) judgeLongLocked() {
 	}
 }
 
-// noteTrace checks the stack trace of an acquisition in a line: it has some lines, but not too many.
+// noteTrace checks the stack trace of an acquisition in a log line. With Traced, it has exactly as many lines as a logged stack trace may
+// have.
 func (w *queues) noteTrace(places string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,17 +138,17 @@ func (w *queues) noteTrace(places string) {
 	}
 }
 
-// noteAway checks a line that says that there is no connection. It has a reason, unless the process waits for the answer to its first
-// request for a session, or to one after the end of a session.
+// noteAway checks a log line about a missing connection. The line has to give a reason. No reason is required while the process waits for
+// the answer to its first request for a session, or to a request after the end of a session.
 func (w *queues) noteAway(why any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if why == nil && !w.expired && !w.scope.Early && !(w.scope.Long && w.losses) { // several may have lost their sessions
+	if why == nil && !w.expired && !w.scope.Early && !(w.scope.Long && w.losses) { // with Long, several processes may have lost their sessions
 		w.blameLocked("words", "it is logged that there is no connection, for no reason")
 	}
 }
 
-// noteAlone checks a line that says that the store lets no readers in: the store must have refused that.
+// noteAlone checks a log line that says that the store lets no readers in. The store must have refused to do that.
 func (w *queues) noteAlone() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,9 +173,9 @@ func (w *queues) noteLogged(at string, token int64, cause error) {
 	w.logged = append(w.logged, token)
 }
 
-// judgeLogLocked checks which losses were logged: those of locks, by processes that are not closed.
+// judgeLogLocked checks which losses were logged. Each loss of a lock must be logged, unless its process is closed, and no other loss.
 func (w *queues) judgeLogLocked() {
-	anonymous := func(c Call) bool { return c == Both || c.permits() > 0 } // their spans have no token
+	anonymous := func(c Call) bool { return c == Both || c.permits() > 0 } // the spans of these calls have no token
 	if _, memory := w.store.(*scripted); !memory || w.scope.any(anonymous) {
 		return
 	}

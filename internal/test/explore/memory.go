@@ -15,8 +15,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A scripted store is the store in memory. Each command is executed in a step of its own, and each answer and notification arrives in
-// one. Commands about sessions take no step.
+// A scripted store is the store in memory. Each command is executed in a step of its own. Each answer and each notification arrives in a
+// step of its own. Commands about sessions take no step.
 type scripted struct {
 	*memory.Server
 	world     *queues
@@ -36,8 +36,8 @@ func newScripted(w *queues) *scripted {
 	return s
 }
 
-// An orderly store gets the contenders of a command in a fixed order, because the order of a map changes with each run. Like most
-// clients, it reports only that a context has ended, and not its cause.
+// An orderly store receives the contenders in a command in a fixed order, because the order of a map changes with each run. If a context
+// has ended, it reports the error of the context and not its cause, like most clients.
 type orderly struct{ queue.Store }
 
 func (o orderly) Do(ctx context.Context, c queue.Command) queue.Answer {
@@ -66,9 +66,9 @@ func (s *scripted) dial(p *process) second.Tier {
 	return s.processes[p].Tier
 }
 
-func (s *scripted) open() {} // nothing is explored before
+func (s *scripted) open() {} // nothing to do: there are no steps before the sessions exist
 
-// decide makes a command wait for its step, if it has one.
+// decide makes a command wait for its step, if commands of this kind take a step.
 func (s *scripted) decide(name string, c queue.Command) memory.Fault {
 	p := s.world.named(name)
 	verdict := pass
@@ -101,7 +101,7 @@ func (s *scripted) decide(name string, c queue.Command) memory.Fault {
 	return memory.Fault{}
 }
 
-// deliver makes an answer or a notification wait for its step, if it has one.
+// deliver makes an answer or a notification wait for its step, if messages of this kind take a step.
 func (s *scripted) deliver(p *process, m queue.Record) (lost bool) {
 	w := s.world
 	if m.Command.Op != "" {
@@ -113,15 +113,15 @@ func (s *scripted) deliver(p *process, m queue.Record) (lost bool) {
 	return w.scope.seed.mute || w.post(p, news, toProcess) == lose
 }
 
-// meet records that the store has received something from a process.
+// The method meet records that the store has received something from a process.
 func (w *queues) meet(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.met = true
 }
 
-// judgeMeeting checks that a process sends no request before it has got a session. Requests that need no session may be sent once the
-// store has not answered for as long as a request may take.
+// judgeMeeting checks that a process sends no request before it has a session. There is one exception: if the store has not answered for as
+// long as a request may take, the process may send requests that need no session.
 func (w *queues) judgeMeeting(p *process, c queue.Command) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,7 +130,7 @@ func (w *queues) judgeMeeting(p *process, c queue.Command) {
 	}
 }
 
-// show records that a renewal of a process finds a waiter behind its hold.
+// The method show records that a renewal of a process finds a waiter behind its hold.
 func (w *queues) show(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,8 +139,8 @@ func (w *queues) show(p *process) {
 	}
 }
 
-// judgeShownLocked checks since when a waiter counts: at the latest since the renewal that found it was sent, however late the answer
-// comes. In these scopes no waiter gives up.
+// judgeShownLocked checks from when a holder counts the wait of another process. It has to count from the sending of the renewal that found
+// the waiter, or from an earlier time, even if the answer to the renewal comes late. No waiter gives up in the scopes that are checked.
 func (w *queues) judgeShownLocked(c *caller) {
 	if c.state != holding || w.scope.Slow == 0 || w.scope.Cancel || w.scope.Long {
 		return
@@ -155,7 +155,7 @@ func (w *queues) judgeShownLocked(c *caller) {
 	}
 }
 
-// explored reports whether the order of such commands is explored. The order of commands about sessions is not explored.
+// explored reports whether the test tries commands of this kind in all orders. It does so for all commands but those about sessions.
 func explored(op queue.Op) bool {
 	return op != queue.Open && op != queue.Beat && op != queue.Goodbye && op != queue.Audit && op != queue.Drop
 }
@@ -164,11 +164,11 @@ func what(c queue.Command) string { return string(c.Op) + " " + c.ID }
 
 func (s *scripted) cut(p *process) (heal func()) { return s.processes[p].Cut() }
 
-// close waits for slow answers, but not for callers.
+// The method close waits for slow answers, but not for callers.
 func (s *scripted) close() {
 	time.Sleep(s.world.scope.Slow)
 	synctest.Wait()
 }
 
-// now reads the lease clock of a process.
+// The method now reads the clock that a process uses for its lease.
 func (s *scripted) now(p *process) time.Duration { return s.processes[p].Now() }

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// longest is how long permits may stay in a process while others wait.
+// longest returns how long permits may stay in a process while other processes wait.
 func (s Scope) longest() time.Duration { return 3 * time.Duration(s.permits()) * budget }
 
-// stayedTooLong reports whether permits have stayed longer, as far as their process knows.
+// stayedTooLong reports whether the process knows that its permits have stayed longer than longest.
 func (w *queues) stayedTooLong(x *span) bool {
 	since := func(t time.Time) bool { return !t.IsZero() && time.Since(t) >= w.scope.longest() }
 	return x.call.permits() > 0 && since(x.contended) && since(x.got)
 }
 
-// noteContendedLocked records since when a process that waits for permits has known that another one waits, too.
+// If a process waits for permits, noteContendedLocked records since when it has known that another process waits for permits, too.
 func (w *queues) noteContendedLocked(p *process) {
 	here, there := false, false
 	for _, q := range w.store.Queue(permitsOf + path) {
@@ -29,7 +29,8 @@ func (w *queues) noteContendedLocked(p *process) {
 	}
 }
 
-// judgePermitsLocked checks that the store counts the right number of permits for a process, once it has received all releases.
+// judgePermitsLocked checks that the store counts the right number of permits for a process. It checks only when the store has received all
+// releases.
 func (w *queues) judgePermitsLocked(p *process) {
 	if w.scope.ZooKeeper || p.disturbed || p.closing || p.gaveUp || time.Now().Before(p.owes) || w.draining || w.anyUnderWayLocked(p) ||
 		slices.ContainsFunc(p.callers, func(c *caller) bool { return c.state == waiting || c.state == releasing }) {

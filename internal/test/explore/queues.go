@@ -20,64 +20,64 @@ import (
 )
 
 const (
-	lease   = 9 * time.Second // of the store
-	valid   = lease - lease/3 // of a process, which leaves a margin
-	aWhile  = 5 * time.Second // not when a lease is renewed
+	lease   = 9 * time.Second // the time for which the store keeps a session
+	valid   = lease - lease/3 // the part of a lease for which a process believes in it
+	aWhile  = 5 * time.Second // how long the store grants nothing, or a late command takes; no renewal is due at its end
 	path    = "/lock"
 	other   = "/other"
 	third   = "/third"
-	spelled = "/lock/AZaz09@%5B%60%7B%2F:%20größe%F0%9D%92%B3" // the path that a name gives
+	spelled = "/lock/AZaz09@%5B%60%7B%2F:%20größe%F0%9D%92%B3" // the path for a name that contains special characters
 
-	permitsOf = "permits of " // a path, where those are
+	permitsOf = "permits of " // prefix of the path of a semaphore
 
-	budget = 20 * time.Millisecond // of a hand-off
+	budget = 20 * time.Millisecond // the hand-off budget
 )
 
-// A queues is the world of a scope: processes with package tier, over one store.
+// A queues value is the world of a scope. It contains processes that use package tier, and the store that they share.
 type queues struct {
 	*testing.T
 	scope     Scope
 	store     store
 	processes []*process
-	options   []tier.Option       // of each registry
-	before    func(i, j int) bool // of two steps
-	levels    []int               // of steps: each is above all that it depends on
-	quiet     int                 // looks at the clock since anything happened
-	passed    time.Duration       // while other things could have happened
+	options   []tier.Option       // options of each registry
+	before    func(i, j int) bool // reports whether step i had to come before step j
+	levels    []int               // by step; the level of a step is above the levels of all steps that it depends on
+	quiet     int                 // how often time has passed since the last change
+	passed    time.Duration       // time that passed although other steps were possible
 
 	mu       sync.Mutex // guards the fields below
-	step     int        // the last that was taken
+	step     int        // the newest step that was taken
 	pending  []*message
-	count    map[string]int // of the names of messages
+	count    map[string]int // how often each name of a message was used
 	draining bool
-	cutOff   *process // has no messages
+	cutOff   *process // the process whose messages are all lost; nil if there is none
 	wrong    error
 	spans    []*span
-	entered  []*process     // the processes with waiting callers that are in the queue, in the order in which they were added
-	sent     map[string]int // after which step a contender was first told of
+	entered  []*process     // processes in the queue that have waiting callers, in the order in which they entered
+	sent     map[string]int // by contender: the step after which a message first named it
 	known    map[string]bool
-	had      map[string]bool     // contenders that the store has given a lock
-	shown    map[int64]time.Time // when a renewal found a waiter behind a token
-	wanted   map[int64]bool      // tokens behind which another contender has been in the queue of the mutex
-	worn     bool                // numbers of nodes have begun anew
-	losses   bool                // a fault has been that takes locks away
+	had      map[string]bool     // contenders to which the store has given a lock
+	shown    map[int64]time.Time // by token: when a renewal found a waiter behind its holder
+	wanted   map[int64]bool      // by token: another contender has waited in the queue of the mutex
+	worn     bool                // the numbers of nodes have started again at 0
+	losses   bool                // there was a fault that may take locks away
 	expired  bool                // a session was ended
-	refused  bool                // another one has refused a command
-	denied   bool                // and that was not executed
-	stays    bool                // and it was to remove a contender
-	logged   []int64             // tokens of locks, as their losses were logged
-	writes   []*span             // guarded ones without an answer, which may take effect later
-	longs    [2]int              // waits behind a hold of the same process that were told to be long, and to be endless
+	refused  bool                // the store has refused a command in a fault
+	denied   bool                // such a command was not executed either
+	stays    bool                // such a command would have removed a contender
+	logged   []int64             // tokens of the locks whose losses were logged, in the order of the log lines
+	writes   []*span             // guarded writes without an answer, which may take effect later
+	longs    [2]int              // how many waits behind a hold of the same process were logged as long, and how many as endless
 }
 
 // A store is the common store of the processes.
 type store interface {
 	dial(*process) second.Tier
-	open()                                // once all have a session: what is sent waits for its step
-	Queue(path string) []second.Contender // who is there
+	open()                                // called once all processes have a session: from then on, each message waits for its step
+	Queue(path string) []second.Contender // the contenders in the queue
 	Expire(path string, i int)            // ends the session of the process at that place
-	Remove(path string, i int)            // takes the contender at that place away
-	cut(*process) (heal func())           // its messages get lost, and its session comes to its end
+	Remove(path string, i int)            // removes the contender at that place
+	cut(*process) (heal func())           // loses the messages of the process, until its session ends
 	close()
 }
 
@@ -88,28 +88,28 @@ type process struct {
 	bridged   bool
 	callers   []*caller
 	sessions  atomic.Int32
-	met       bool         // the store in memory has heard of it
-	leased    atomic.Int64 // up to when its lease runs, on the clock of the leases
-	ttl       atomic.Int64 // of its session, as it was told
-	unheard   bool         // its renewals are lost, from the following on
+	met       bool         // the store in memory has received a request from it
+	leased    atomic.Int64 // when its lease ends, on the clock for leases
+	ttl       atomic.Int64 // the duration of its session, as the store reported it
+	unheard   bool         // its renewals that are sent at unheardAt or later are lost
 	unheardAt time.Duration
-	refusals  int       // so many of its renewals are refused
+	refusals  int       // how many of its next renewals will be refused
 	deaf      bool      // it gets no notifications
-	contended time.Time // since when it has known that another one waits for permits as well; zero if it does not
+	contended time.Time // since when it has known that another process waits for permits as well; zero if it does not know of one
 	begun     bool
-	closing   bool      // what it does may be its goodbye
-	gaveUp    bool      // a caller has given up, so the contender may have no caller
-	refused   bool      // to enter
-	missed    bool      // a message of it was lost
-	late      bool      // one waited while time passed
-	owes      time.Time // up to when the store may count permits for it that it does not have
+	closing   bool      // it is closing, so its messages may be part of that
+	gaveUp    bool      // a caller has given up, so the process may have a contender without a caller
+	refused   bool      // a request to enter the queue was refused
+	missed    bool      // one of its messages was lost
+	late      bool      // one of its messages waited while time passed
+	owes      time.Time // until then, the store may count permits for the process that it does not have
 	unwanted  int       // the last step after which no caller waited
-	disturbed bool      // it may lose what it has
-	lossAfter int       // the step of that
-	certain   bool      // it knows of all that it has lost by then
+	disturbed bool      // a fault may have taken its holds
+	lossAfter int       // the step in which that fault happened
+	certain   bool      // after lossAfter, it knows of all its losses
 	told      figures
 	logged    string    // the session in the newest log line about sessions
-	returned  time.Time // when that was
+	returned  time.Time // when that line was logged
 }
 
 type state int
@@ -122,20 +122,20 @@ const (
 	over
 )
 
-// A span is the time for which a caller believes to have a lock: from after one step until after another.
+// A span is the time for which a caller believes that it has a lock. It begins after one step and ends after another.
 type span struct {
 	*caller
 	paths      []string
-	weight     int   // whole is what excludes everybody else
-	begin, end int   // -1: as yet
-	token      int64 // 0: it has none
-	turn       int   // turns that the caller had left
+	weight     int   // a hold of weight whole excludes all other holds
+	begin, end int   // steps; -1: not yet
+	token      int64 // 0: there is no token
+	turn       int   // how many more turns the caller had to take
 	wanted     []<-chan struct{}
 	hold       interface {
 		Err() error
 		Release() error
 	}
-	work context.Context // under it; nil if there is none
+	work context.Context // the context for work under the hold; nil if there is none
 }
 
 const whole = 100
@@ -145,7 +145,7 @@ type message struct {
 	name    string
 	process *process
 	way     way
-	since   int // the step that it came from
+	since   int // the step in which it was sent
 	verdict chan verdict
 }
 
@@ -154,8 +154,8 @@ type way int
 const (
 	toStore way = iota
 	toProcess
-	both    // a call of the seam and its answer
-	inOrder // to a process, which gets nothing else over that connection before
+	both    // a request and its answer, which are one step in a scope with Seam
+	inOrder // to a process, after all earlier messages of the connection
 )
 
 type verdict int
@@ -166,9 +166,9 @@ const (
 	late
 	refuse
 	partly
-	drop     // a frame, and nothing else
-	throttle // it
-	between  // servers it is lost
+	drop     // one frame is lost, and the connection stays
+	throttle // a frame is answered that the server is overloaded
+	between  // a frame is lost between two servers
 )
 
 // Begin creates the world of a scope.
@@ -184,7 +184,7 @@ func (s Scope) Begin(t *testing.T) World {
 	default:
 		w.store = newScripted(w)
 	}
-	var options []tier.Option // of the registry
+	var options []tier.Option // of each registry
 	if s.Strict {
 		options = append(options, tier.WithStrictOrder())
 	}
@@ -197,14 +197,15 @@ func (s Scope) Begin(t *testing.T) World {
 	if s.Clock > endless {
 		patient.Store(w)
 	}
-	for i := range s.Processes { // all of them, before the first one tells anything
+	// All processes have to be in the list before the first one sends a message.
+	for i := range s.Processes {
 		w.processes = append(w.processes, &process{name: fmt.Sprintf("p%d", i+1), bridged: s.Bridged && i%2 == 0})
 	}
 	w.options = options
 	for _, p := range w.processes {
 		w.start(p)
 	}
-	synctest.Wait() // until there are sessions
+	synctest.Wait() // until all processes have a session
 	w.store.open()
 	return w
 }
@@ -223,7 +224,7 @@ func (w *queues) start(p *process) {
 	}
 }
 
-// restart closes a process, and starts another one in its place.
+// restart closes a process and starts another process in its place.
 func (w *queues) restart(p *process) {
 	next := &process{name: fmt.Sprintf("p%d", len(w.processes)+1), bridged: p.bridged}
 	w.processes = append(w.processes, next)
@@ -236,8 +237,8 @@ func (w *queues) restart(p *process) {
 	go p.registry.Close()
 }
 
-// spoilt returns steps in which a caller of a process releases at the moment when the next waiter gives up: the release may choose that
-// waiter before it knows.
+// spoilt returns steps in which two things happen at the same moment: a caller of a process releases, and the next waiter gives up. The
+// release may choose that waiter before it knows that the waiter has given up.
 func (w *queues) spoilt(p *process) (steps []Step) {
 	for _, c := range p.callers {
 		for _, next := range p.callers {
@@ -264,7 +265,8 @@ func (w *queues) named(name string) *process {
 // post makes a message wait until a step decides what happens to it.
 func (w *queues) post(p *process, what string, to way) verdict {
 	w.mu.Lock()
-	if w.draining || p.closing { // its goodbye may overtake what it has begun to send
+	// A process that closes may send its last message before messages that it has begun to send.
+	if w.draining || p.closing {
 		w.mu.Unlock()
 		return pass
 	}
@@ -293,9 +295,11 @@ func (w *queues) settle(m *message, v verdict) {
 	defer w.mu.Unlock()
 	w.pending = slices.DeleteFunc(w.pending, func(x *message) bool { return x == m })
 	w.refused, w.denied = w.refused || v == refuse || v == partly, w.denied || v == refuse
-	first, _, _ := strings.Cut(m.name, " #") // what is sent again may have been executed
+	// A request that is sent again may have been executed the first time.
+	first, _, _ := strings.Cut(m.name, " #")
 	m.process.refused = m.process.refused || v == refuse && strings.Contains(m.name, " enter ") && w.count[first] == 1
-	if v != pass && !strings.Contains(m.name, " weigh ") { // what it asked for may be wanted no more
+	// The store may have counted permits that no caller of the process wants any more.
+	if v != pass && !strings.Contains(m.name, " weigh ") {
 		m.process.owes = time.Now().Add(lease)
 	}
 	m.process.missed = m.process.missed || v == lose || v >= drop
@@ -303,7 +307,8 @@ func (w *queues) settle(m *message, v verdict) {
 	m.verdict <- v
 }
 
-// Steps returns messages first, the oldest of them first, then calls that begin, and then releases.
+// Steps returns the steps that are possible: first the messages, the oldest of them first, then the calls that can begin, and then the
+// releases.
 func (w *queues) Steps(before func(i, j int) bool) (steps []Step) {
 	w.before = before
 	w.raise()
@@ -349,11 +354,12 @@ func (w *queues) Steps(before func(i, j int) bool) (steps []Step) {
 	return steps
 }
 
-// patience is how often time may pass without any change before a wait counts as endless. mostSteps is the number of steps after which an
-// execution counts as endless.
+// A wait counts as endless if time has passed as often as patience without any change. An execution counts as endless if it has more steps
+// than mostSteps.
 const patience, mostSteps = 40, 500
 
-// wait lets time pass until there is something to do. Retry intervals are random, so no schedule says how long they are.
+// The method wait lets time pass until a step is possible. A schedule does not record how long that takes, because the intervals between
+// retries are random.
 func (w *queues) wait() {
 	most := patience
 	if w.ails() {
@@ -386,7 +392,7 @@ func (w *queues) callStates() (all string) {
 	return all
 }
 
-// mayBegin reports whether a caller may begin: callers that are alike begin in one order.
+// mayBegin reports whether a caller may begin. Callers that make the same calls are interchangeable, so they begin in one order only.
 func (w *queues) mayBegin(i, j int) bool {
 	p := w.processes[i]
 	if p.closing || w.follows(i) && !w.processes[i-1].begun {
@@ -395,7 +401,7 @@ func (w *queues) mayBegin(i, j int) bool {
 	return j == 0 || p.callers[j].call != p.callers[j-1].call || p.callers[j-1].begun
 }
 
-// follows reports whether a process has the same calls as the one before.
+// follows reports whether a process makes the same calls as the previous process.
 func (w *queues) follows(i int) bool { return i > 1 || i == 1 && w.scope.Others == nil }
 
 // ordered returns the messages under way, in an order that does not depend on the order of independent earlier steps.
@@ -417,14 +423,14 @@ func (w *queues) level(step int) int {
 	case step < len(w.levels):
 		return w.levels[step]
 	}
-	return math.MaxInt // the one that is being taken
+	return math.MaxInt // the step that is being taken has no level yet
 }
 
 // raise computes the level of the last step.
 func (w *queues) raise() {
 	for i := len(w.levels); i <= w.step; i++ {
 		level := 1
-		for j := i - 1; j >= level-1; j-- { // no level is above the number of its step
+		for j := i - 1; j >= level-1; j-- { // the level of step j is at most j+1
 			if w.before(j, i) {
 				level = max(level, w.levels[j]+1)
 			}
@@ -444,13 +450,13 @@ func (m *message) touches() []string {
 	switch m.way {
 	case toStore:
 		return []string{"store", m.name}
-	case both, inOrder: // which may have come with any step before, and waited
+	case both, inOrder: // the message may have been ready after any earlier step, and waited
 		return []string{m.process.name, "store", m.name}
 	}
 	return append(m.process.touches(), m.name)
 }
 
-// touches returns the parts of the world that a step of a process touches.
+// touches returns the parts of the world that a step of a process reads or changes.
 func (p *process) touches() []string {
 	if p.closing {
 		return []string{p.name, "store"}
@@ -458,7 +464,8 @@ func (p *process) touches() []string {
 	return []string{p.name}
 }
 
-// begins returns what the beginning of a call touches. The first call of a process makes it possible for the next process to begin.
+// The method begins returns the parts of the world that the beginning of a call touches. The first call of a process makes it possible for
+// the next process to begin.
 func (w *queues) begins(i int) []string {
 	touches := w.processes[i].touches()
 	if i+1 < len(w.processes) && w.follows(i+1) && !w.processes[i].begun {
@@ -573,7 +580,8 @@ func (w *queues) faults() (steps []Step) {
 	return steps
 }
 
-// pass lets time pass. A process may lose its lease meanwhile if messages wait for it, or have waited before, or if it was cut off.
+// The method pass lets time pass. In that time, a process may lose its lease if messages of the process wait now, if messages of it waited
+// before, or if messages of it were lost.
 func (w *queues) pass() {
 	w.passed += w.scope.Clock
 	for _, p := range w.processes {
@@ -596,9 +604,9 @@ func (w *queues) pass() {
 	}
 }
 
-// removals returns the steps in which an operator removes a contender. If a holder is removed, another process may get the lock before
-// the holder learns of it, which is what tokens are for. A holder is therefore removed only if it learns of that at once, or if no other
-// process could get the lock. Readers have it together.
+// removals returns the steps in which an operator removes a contender. If the operator removes a holder, another process may get the lock
+// before the holder learns of that. Tokens exist for this case. Therefore a holder is removed only if it learns of that at once, or if no
+// other process could get the lock. Readers share the lock on ZooKeeper, so a reader may always be removed there.
 func (w *queues) removals() (steps []Step) {
 	for _, at := range queueAt {
 		for i, q := range w.store.Queue(at) {
@@ -619,7 +627,8 @@ func (w *queues) removals() (steps []Step) {
 // queueAt are the paths of all queues in the store.
 var queueAt = []string{path, other, third, spelled, permitsOf + path}
 
-// mutex returns the path of a call's mutex, or of the first one; for permits, the path of the semaphore.
+// mutex returns the path of the mutex that a call uses. If the call uses two, it returns the path of the first one. For permits, it returns
+// the path of the semaphore.
 func (c Call) mutex() string {
 	switch c {
 	case Second:
@@ -637,7 +646,7 @@ func (c Call) mutex() string {
 // permits returns how many permits a call takes.
 func (c Call) permits() int { return map[Call]int{One: 1, Two: 2, Three: 3}[c] }
 
-// placeOf returns the queue in which a process waits, and its place, if it does.
+// placeOf returns the path of the queue in which a process is, and its place there. If the process is in no queue, i is -1.
 func (w *queues) placeOf(p *process) (at string, i int) {
 	for _, at := range queueAt {
 		if i := slices.IndexFunc(w.store.Queue(at), func(c second.Contender) bool { return c.Label == p.name }); i >= 0 {
@@ -647,8 +656,8 @@ func (w *queues) placeOf(p *process) (at string, i int) {
 	return "", -1
 }
 
-// cut blocks all messages between a process and the store until its session is over and both know that. Messages of other processes pass
-// meanwhile. A process that is closed has no session any more.
+// cut blocks all messages between a process and the store until its session is over and both know that. The messages of other processes
+// pass in the meantime. A process that is closed has no session any more.
 func (w *queues) cut(p *process) {
 	p.disturb()
 	w.takesAway()
@@ -675,7 +684,7 @@ func (w *queues) cut(p *process) {
 			continue
 		}
 		w.setCut(nil)
-		if again++; len(w.ordered()) > 0 { // what it repeats
+		if again++; len(w.ordered()) > 0 { // these are requests that the process repeats
 			return
 		}
 	}
@@ -689,8 +698,8 @@ func (w *queues) asks(p *process) bool {
 	return slices.ContainsFunc(w.pending, func(m *message) bool { return m.process == p && !strings.Contains(m.name, " news ") })
 }
 
-// unhear blocks all renewals of a process until its lease is over. The holds of the process are then lost. The process sees that as soon
-// as it checks the clock, even if it was stopped for as long.
+// unhear blocks all renewals of a process until its lease is over. Then the holds of the process are lost. The process sees that as soon as
+// it checks the clock, even if the process was stopped for the whole time.
 func (w *queues) unhear(p *process) {
 	p.disturb()
 	w.takesAway()
@@ -705,7 +714,7 @@ func (w *queues) unhear(p *process) {
 	}
 	w.mu.Unlock()
 	for left := time.Duration(1); left > 0; left = time.Duration(p.leased.Load()) + lease/36 - memory.now(p) {
-		time.Sleep(left) // one that was sent before may be answered meanwhile
+		time.Sleep(left) // a renewal that was sent earlier may be answered in the meantime
 		synctest.Wait()
 	}
 	w.judgeLook(p)
@@ -715,7 +724,8 @@ func (w *queues) unhear(p *process) {
 	p.unheard = false
 }
 
-// refuse makes the store refuse two renewals of a process. The renewals are repeated successfully long before the lease is over.
+// The method refuse makes the store refuse two renewals of a process. The process repeats them, and they succeed long before the lease is
+// over.
 func (w *queues) refuse(p *process) {
 	w.mu.Lock()
 	p.refusals = 2
@@ -723,7 +733,7 @@ func (w *queues) refuse(p *process) {
 	time.Sleep(valid + lease/36)
 }
 
-// isUnheard reports whether a renewal that was sent at a time is lost.
+// isUnheard reports whether a renewal is lost that the process sent at the given time.
 func (w *queues) isUnheard(p *process, sent time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -759,7 +769,7 @@ func (p *process) disturb() {
 	w.entered = slices.DeleteFunc(w.entered, func(x *process) bool { return x == p })
 }
 
-// takesAway records that a fault may take locks away.
+// takesAway records that there was a fault that may take locks away.
 func (w *queues) takesAway() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -781,7 +791,7 @@ func (p *process) done() bool {
 	return !slices.ContainsFunc(p.callers, func(c *caller) bool { return c.state != over && !(p.closing && c.state == idle) })
 }
 
-// end brings a caller to its end.
+// The method end cancels the call of a caller and releases everything that the caller has.
 func (w *queues) end(c *caller) {
 	if c.cancel != nil {
 		c.cancel()
@@ -809,7 +819,8 @@ func (w *queues) End() (outcome string, wrong error) {
 	w.mu.Unlock()
 	for range 2 * w.scope.Processes * len(w.scope.all()) {
 		for _, p := range w.processes {
-			for _, c := range p.callers { // one after another: otherwise what one caller hears about another would be over by then
+			// The callers end one after another. Otherwise an event that one caller gets about another would already be out of date.
+			for _, c := range p.callers {
 				synctest.Wait()
 				w.end(c)
 			}
@@ -821,8 +832,9 @@ func (w *queues) End() (outcome string, wrong error) {
 			x.end()
 		}
 	}
-	time.Sleep(lease) // the audit has been
-	if w.scope.Long { // and what is of former sessions has gone with them
+	time.Sleep(lease) // after that, the audit is done
+	// After that, contenders of earlier sessions are gone, too.
+	if w.scope.Long {
 		time.Sleep(3 * lease)
 	}
 	synctest.Wait()
@@ -856,7 +868,8 @@ func (w *queues) State() string {
 	}
 	fmt.Fprintf(&b, "%q\n", slices.Sorted(slices.Values(pending)))
 	for _, p := range w.processes {
-		s, err := p.registry.Stats(), p.registry.Err() // the text of one that tells of a connection depends on who saw its end first
+		// State does not contain the text of an error, since the text may depend on which goroutine first saw the end of a connection.
+		s, err := p.registry.Stats(), p.registry.Err()
 		closed := errors.Is(err, tier.ErrClosed)
 		fmt.Fprintf(&b, "%s: waiters %d, holds %d, fails %t, closed %t\n", p.name, s.Waiters, s.Holds, err != nil, closed)
 		for _, c := range p.callers {

@@ -9,18 +9,20 @@ import (
 	"time"
 )
 
-// A Random takes steps of a world at random, mostly the usual ones, and then only usual ones up to the end, so that every wait ends. The
-// seed determines the choices, but the scheduler decides the order of events at one instant.
+// A Random runs a schedule of random steps in a world. Most of these are the usual next step. After Steps random steps, it takes only usual
+// steps up to the end, so that every wait ends. The seed determines the choices, but the scheduler decides the order of events at one
+// instant.
 type Random struct {
 	Begin func(*testing.T) World
 	Seed  uint64
-	Steps int // that are taken at random
+	Steps int // how many steps are random
 }
 
-// Run executes one schedule. If there is a violation and reduced is true, it shortens the schedule.
+// Run executes one schedule. If there is a violation, and reduced is true, it also shortens the schedule.
 func (r Random) Run(t *testing.T, reduced bool) *Violation {
 	random := rand.New(rand.NewPCG(r.Seed, 1))
-	faults, usual := []int{0, 2, 5, 10}[random.IntN(4)], random.IntN(80) // of a hundred steps, so many are faults, and so many the first one
+	// in percent: how many steps are faults, and how many of the others are the first usual step
+	faults, usual := []int{0, 2, 5, 10}[random.IntN(4)], random.IntN(80)
 	left := r.Steps
 	v := play(t, r.Begin, func(steps []Step) *Step {
 		fault := random.IntN(100) < faults && slices.ContainsFunc(steps, func(x Step) bool { return x.Fault })
@@ -36,7 +38,7 @@ func (r Random) Run(t *testing.T, reduced bool) *Violation {
 	return v
 }
 
-// play takes the steps that choose returns, or the first usual one where it returns none, up to the end.
+// play takes steps up to the end. Each step is the one that choose returns, or the first usual step if choose returns nil.
 func play(t *testing.T, begin func(*testing.T) World, choose func([]Step) *Step) (v *Violation) {
 	synctest.Test(t, func(t *testing.T) {
 		w := begin(t)
@@ -62,7 +64,8 @@ func play(t *testing.T, begin func(*testing.T) World, choose func([]Step) *Step)
 	return v
 }
 
-// reduce leaves out steps, many at a time at first, as long as the same check still fails, for half a minute at most.
+// reduce shortens the schedule for half a minute at most. It leaves out steps, many at a time at first, as long as the same check still
+// fails.
 func (v *Violation) reduce(t *testing.T, begin func(*testing.T) World) *Violation {
 	begun := time.Now()
 	for size := len(v.Schedule) / 2; size > 0; size /= 2 {
@@ -83,7 +86,7 @@ func (v *Violation) judge() string {
 	return judge
 }
 
-// lenient takes steps by name, and skips impossible ones.
+// lenient takes the named steps, and skips those that are impossible.
 func lenient(t *testing.T, begin func(*testing.T) World, schedule []string) *Violation {
 	return play(t, begin, func(steps []Step) *Step {
 		for len(schedule) > 0 {

@@ -13,54 +13,56 @@ import (
 // A Scope says what the processes of an exploration do.
 type Scope struct {
 	Processes int
-	Calls     []Call // of each process, one for each of its goroutines
-	Others    []Call // likewise of all but the first process, if those do something else
-	Turns     int    // of each goroutine; 0 is 1
-	Seam      bool   // over a scripted second tier, each call of which is one step; neither: over the store in memory
-	ZooKeeper bool   // over a ZooKeeper in memory, each frame of which is one step
-	Attached  bool   // likewise, over a connection that the client library has made
-	Strict    bool   // nothing is handed on, but by rounds
+	Calls     []Call // the calls of each process, one for each of its goroutines
+	Others    []Call // the calls of all processes but the first, if they differ from Calls
+	Turns     int    // turns of each goroutine; 0 means 1
+	// Use a scripted second tier, in which each call is one step. If neither Seam nor ZooKeeper is set, use the store in memory.
+	Seam      bool
+	ZooKeeper bool // use a ZooKeeper in memory, in which each frame is one step
+	Attached  bool // the processes use connections that the client library has made; only with ZooKeeper
+	Strict    bool // tier.WithStrictOrder: no hand-off within a process, except with Rounds
 	Rounds    bool
 	Linger    time.Duration
 	MaxWait   time.Duration
-	Permits   int           // that there are; 0 is 2
-	Traced    bool          // holds that are forgotten are to be found
+	Permits   int           // number of permits; 0 means 2
+	Traced    bool          // log lines about holds contain stack traces
 	Early     bool          // calls may begin before there is a session
-	Slow      time.Duration // the answer to a renewal takes so long
+	Slow      time.Duration // how long the answer to a renewal takes
 	Long      bool          // many steps, and many faults
 
 	// The following faults are possible.
-	Refuse bool          // the store refuses a command
-	Partly bool          // likewise, and executes it all the same
-	Late   bool          // a command is executed late, and not answered
-	Renew  bool          // the renewals of a process are lost until its lease is over, or two of them are refused
-	Lost   bool          // a request, an answer or news is lost; on ZooKeeper a connection, with all that is on its way there
-	Cancel bool          // a wait ends
+	Refuse bool // the store refuses a command
+	Partly bool // the store refuses a command, but executes it
+	Late   bool // a command is executed late, and not answered
+	Renew  bool // the renewals of a process are lost until its lease is over, or two of them are refused
+	// A request, an answer or a notification is lost. On ZooKeeper a connection breaks, and everything under way on it is lost.
+	Lost   bool
+	Cancel bool          // the context of a waiting call ends
 	Expire bool          // a session ends
 	Cut    bool          // a process is cut off for longer than the store keeps its session
 	Close  bool          // a registry is closed
 	Stop   bool          // a registry is shut down
 	Anew   bool          // the store grants nothing for a while
-	Deaf   bool          // a process gets no notifications any more, and knows that
+	Deaf   bool          // a process gets no notifications any more, and is told so
 	Ask    bool          // a process asks for the lock
 	Remove bool          // an operator removes a contender
-	Clock  time.Duration // so much time passes
+	Clock  time.Duration // the amount of time that may pass in a step
 
-	// Of a ZooKeeper alone.
-	Tick    time.Duration // of the ensemble; without one the leader hears of each request at once
-	Bridged bool          // every other process makes the nodes of kazoo as well
+	// The following fields are only for a ZooKeeper.
+	Tick    time.Duration // the tick of the ensemble; 0: the leader learns of each request at once
+	Bridged bool          // every other process also creates the second znodes, which are for kazoo
 	Hole    bool          // a frame is lost, and later its connection
 	Mute    bool          // nothing gets through in one direction
 	Still   bool          // the ensemble or a server stands still
 	Away    bool          // a server refuses connections
 	Lag     bool          // a server falls behind the leader
 	Restart bool          // a process ends, and another one begins in its place
-	Split   bool          // a server loses its leader, for good or but for a moment
-	Forge   bool          // a process gets the answer that its session has expired, although it has not
-	Wear    bool          // the numbers of nodes come to where they have to begin anew
+	Split   bool          // a server loses its leader, forever or for a moment
+	Forge   bool          // a process is told that its session has expired, although it has not
+	Wear    bool          // the numbers of nodes reach the point at which they have to start again
 
-	seed   seed   // a fault of the store or of the world, that a judge is to find; for tests of these
-	ignore string // a judge that is not asked
+	seed   seed   // a defect that a judge has to find; for tests of the judges
+	ignore string // the name of a judge whose findings do not count
 }
 
 // A Call is a way to acquire something that is released later.
@@ -69,44 +71,45 @@ type Call string
 const (
 	Lock      Call = "lock"
 	Try       Call = "try"
-	Nested    Call = "nested"          // and enters again
-	Outer     Call = "outermost first" // and enters again, and releases what it had first
+	Nested    Call = "nested"          // acquires the lock, and then acquires it again within the first hold
+	Outer     Call = "outermost first" // like Nested, but releases the outer hold first
 	Write     Call = "write"
 	Read      Call = "read"
-	Downgrade Call = "downgrade" // writes, and then reads
-	Upgrade   Call = "upgrade"   // reads, and is refused to write
-	One       Call = "one"       // permit
+	Downgrade Call = "downgrade" // becomes a reader after it was a writer
+	Upgrade   Call = "upgrade"   // tries to become a writer while it is a reader, which has to fail
+	One       Call = "one"       // one permit
 	Two       Call = "two"
-	Three     Call = "three"  // where there are so many
-	Both      Call = "both"   // of two locks
-	Second    Call = "second" // lock
+	Three     Call = "three"  // only if there are three permits
+	Both      Call = "both"   // acquires two locks together
+	Second    Call = "second" // the second lock
 	Third     Call = "third"
-	Guarded   Call = "guarded" // and writes under the lock, which the release does not wait for
-	Yield     Call = "yield"   // and listens to Contended and RevokeRequested
-	Lead      Call = "lead"    // is elected
-	Do        Call = "do"      // does its work in a function
-	Apart     Call = "apart"   // and tries to enter without its hold
-	Named     Call = "named"   // lock, at the path of a name
-	Wrong     Call = "wrong"   // asks for what cannot be
-	Open      Call = "open"    // writes, and asks the store itself to let readers in
+	Guarded   Call = "guarded" // makes a guarded write, and releases without waiting for its outcome
+	Yield     Call = "yield"   // receives from Contended and RevokeRequested while it has the lock
+	Lead      Call = "lead"    // wins an election
+	Do        Call = "do"      // uses Mutex.Do
+	Apart     Call = "apart"   // tries to acquire the lock again without its hold, which has to fail
+	Named     Call = "named"   // the lock at the path that tier.Name returns for a name
+	Wrong     Call = "wrong"   // makes invalid calls
+	Open      Call = "open"    // as a writer, asks the store directly to let readers in
 )
 
-// A seed is a defect that is put in to test the checks.
+// A seed is a defect that a test puts in to see whether the checks find it.
 type seed struct {
-	store  func(queue.Store) queue.Store // as a process sees it
-	mute   bool                          // there are no news
-	deaf   bool                          // the end of a wait is not reported
-	remove int                           // the contender at that place in the queue, from 1, is removed, and no check knows of it
-	late   time.Duration                 // a grant reports less time since another contender has waited
-	hasty  bool                          // a grant says that no write is under way
-	silent bool                          // a release is not reported to observers
-	loose  bool                          // the context of a hold does not end
-	quiet  bool                          // nothing is logged
-	terse  bool                          // an error is but its cause
-	keeps  bool                          // a process has a lock in the end
-	renews bool                          // renewals get through that are said to be lost
-	blind  bool                          // no process looks for waiters
-	opens  bool                          // who lets readers in goes on when it has nothing any more
+	store func(queue.Store) queue.Store // returns the defective store that replaces a process's store
+	mute  bool                          // notifications are lost
+	deaf  bool                          // the context of a call does not end
+	// The contender at this place in the queue, counted from 1, is removed without the knowledge of the checks.
+	remove int
+	late   time.Duration // how much shorter than the truth a grant reports the wait of another contender
+	hasty  bool          // a grant says that no write is under way
+	silent bool          // a release is not reported to observers
+	loose  bool          // the context of a hold does not end
+	quiet  bool          // nothing is logged
+	terse  bool          // an error contains only its cause
+	keeps  bool          // a process still has a lock at the end
+	renews bool          // renewals arrive that should be lost
+	blind  bool          // no process looks for waiters
+	opens  bool          // a writer does not stop letting readers in when its hold has ended
 }
 
 // all returns the calls of all processes.
@@ -120,12 +123,12 @@ func (s Scope) calls(c Call) bool { return slices.Contains(s.Calls, c) || slices
 
 func (s Scope) permits() int { return cmp.Or(s.Permits, 2) }
 
-// ofMutex returns the options of a mutex; the others are those of the registry.
+// ofMutex returns the options of a mutex. All other options are options of the registry.
 func (s Scope) ofMutex() []tier.Option {
 	return []tier.Option{tier.WithLinger(s.Linger), tier.WithMaxWait(s.MaxWait)}
 }
 
-// Drawn returns a random scope for a long schedule, and how many steps of that are random.
+// Drawn returns a random scope for a long schedule, and the number of random steps in that schedule.
 func Drawn(seed uint64) (s Scope, steps int) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	odds := func(one, of int) bool { return random.IntN(of) < one }
@@ -148,7 +151,7 @@ func Drawn(seed uint64) (s Scope, steps int) {
 	case n == 6 && !s.ZooKeeper:
 		calls = []Call{Lead, Lock}
 	}
-	if several := !slices.Contains(calls, Both); several && odds(1, 2) { // requests leave together
+	if several := !slices.Contains(calls, Both); several && odds(1, 2) { // with several locks, requests may leave in groups
 		calls = append(calls, Second, Third)
 	}
 	if odds(1, 3) {
@@ -164,7 +167,7 @@ func Drawn(seed uint64) (s Scope, steps int) {
 	switch random.IntN(4) {
 	case 0, 1:
 		s.Others = draw(calls)
-	case 2: // a mutex of some is a reader/writer lock of others
+	case 2: // some processes use a mutex at the path where others use a reader/writer lock
 		if slices.Contains(calls, Read) {
 			s.Others = draw(mutexes)
 		}
@@ -177,7 +180,7 @@ func Drawn(seed uint64) (s Scope, steps int) {
 		s.MaxWait = []time.Duration{30 * time.Millisecond, time.Second, lease}[random.IntN(3)]
 	}
 	s.Clock = []time.Duration{time.Millisecond, budget, time.Second, lease / 3}[random.IntN(4)]
-	if odds(1, 4) { // what is always there hides what happens without it
+	if odds(1, 4) { // a scope without faults: frequent faults would hide defects that appear without them
 		return s, 100 + random.IntN(200)
 	}
 	faults := []*bool{&s.Cancel, &s.Expire, &s.Close, &s.Stop, &s.Ask}
@@ -195,13 +198,13 @@ func Drawn(seed uint64) (s Scope, steps int) {
 	for _, fault := range faults {
 		*fault = odds(2, 5)
 	}
-	if !s.ZooKeeper && !s.Seam && !s.Expire && odds(1, 2) { // an early end of a session shows in such an answer
+	if !s.ZooKeeper && !s.Seam && !s.Expire && odds(1, 2) { // a slow renewal would tell a process too early that its session has ended
 		s.Slow = time.Second
 	}
 	if odds(1, 2) {
 		s.Permits = 3
 	}
-	if s.calls(Both) { // which have no token that tells what was taken from them
+	if s.calls(Both) { // a hold of both locks has no token, so the checks cannot tell what was taken from it
 		s.Remove = false
 	}
 	return s, 100 + random.IntN(300)

@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A seam is a second tier that does what package second requires and no more. Each request is executed and answered in one step, and each
-// notification is a step as well: that the lock is granted, that another process waits, or that one asks for the lock.
+// A seam is a second tier that does what package second requires, and no more. Each request is executed and answered in one step. Each
+// notification is a step, too: the lock is granted, another process waits, or another process asks for the lock.
 type seam struct {
 	world *queues
 
@@ -27,27 +27,28 @@ type seam struct {
 	names    map[string]int
 }
 
-// A place is an entry in a queue, and the grant, or the permits, that it becomes.
+// A place is an entry in a queue. It is also the grant, or the set of permits, that the entry becomes.
 type place struct {
-	second.Contender // Permits is how many it has
+	second.Contender // its field Permits is the number of permits that the place has
 	side             *side
 	path             string
 	reads            bool
-	has              bool           // in the store
-	told             chan struct{}  // closed when the process knows that
-	changed          mutexbool.Bool // look again
+	has              bool           // the store has given it the lock
+	told             chan struct{}  // closed when the process learns that it has the lock
+	changed          mutexbool.Bool // set when the number of free permits that the process knows has changed
 	life             context.Context
 	end              context.CancelCauseFunc
 	givenUp          atomic.Bool
-	gone             chan struct{} // closed when it is out of the queue after that
+	gone             chan struct{} // closed when the place is no longer in the queue, after a release or a wait that was given up
 	contended        atomic.Pointer[second.Contention]
-	wanted           time.Time // since when another contender has waited, as far as the process knows; zero if it does not
-	looks            bool      // the process has to learn when another one waits
-	sharing          bool      // as soon as the next one reads
+	wanted           time.Time // when another contender began to wait, as far as the process knows; zero if it knows of none
+	looks            bool      // the process has asked to be told when another process waits
+	sharing          bool      // the writer becomes a reader as soon as the next contender is a reader
 	shared           chan struct{}
-	free, known      int // permits, when it is first: as it was told last, and has learned
-	revoked          chan struct{}
-	writes           atomic.Int32 // that are under way
+	// free permits, if the place is first: free is the number in the newest notification, known the number that has arrived
+	free, known int
+	revoked     chan struct{}
+	writes      atomic.Int32 // how many guarded writes are under way
 }
 
 func newSeam(w *queues) *seam {
@@ -64,7 +65,7 @@ func (s *seam) Queue(path string) (all []second.Contender) {
 	return all
 }
 
-// Expire ends the session of the process at a place: all its holds are lost.
+// Expire ends the session of the process at a place. All holds of that process are lost.
 func (s *seam) Expire(path string, i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +82,7 @@ func (s *seam) Remove(path string, i int) {
 	s.settleLocked(path)
 }
 
-func (s *seam) open()                      {} // each call is a step from the beginning
+func (s *seam) open()                      {} // nothing to do: each call is a step from the beginning
 func (s *seam) cut(*process) (heal func()) { panic("a seam that is cut is one whose session ends") }
 func (s *seam) close()                     {}
 
@@ -97,7 +98,7 @@ func (s *seam) loseLocked(p *process, loss error) {
 	}
 }
 
-// do executes a request of a process in a step, even if the caller does not wait for it any more.
+// The method do executes a request of a process in a step. The request is executed even if its caller no longer waits for it.
 func (t *side) do(what string, execute func()) (done chan struct{}) {
 	done = make(chan struct{})
 	go func() {
@@ -112,7 +113,7 @@ func (t *side) do(what string, execute func()) (done chan struct{}) {
 	return done
 }
 
-// tell informs a process of something in a step.
+// The method tell sends a notification to the process of a place. Its arrival is a step, and calls learn.
 func (s *seam) tell(x *place, what string, learn func()) {
 	go func() {
 		s.world.post(x.side.process, "news of "+x.ID+": "+what, toProcess)
@@ -124,7 +125,7 @@ func (s *seam) tell(x *place, what string, learn func()) {
 	}()
 }
 
-// settleLocked finds the holders at a path, and informs all processes that are concerned.
+// settleLocked finds the contenders at a path that now have the lock, and informs all processes that are affected.
 func (s *seam) settleLocked(path string) {
 	for i, x := range s.places[path] {
 		if x.Of == 0 && !x.has && s.firstLocked(x) {
@@ -181,7 +182,7 @@ func (s *seam) freeLocked(x *place) int {
 	return free
 }
 
-// behindLocked reports whether a contender waits because of the i-th.
+// behindLocked reports whether a contender waits because of the contender at place i.
 func (s *seam) behindLocked(path string, i int) bool {
 	x := s.places[path][i]
 	return slices.ContainsFunc(s.places[path][i+1:], func(y *place) bool { return y.waitsFor(x) })
@@ -197,7 +198,7 @@ func (s *seam) leaveLocked(x *place) {
 	s.settleLocked(x.path)
 }
 
-// A side is the seam as one process uses it.
+// A side is one process's view of the seam.
 type side struct {
 	*seam
 	process *process
@@ -208,7 +209,7 @@ type side struct {
 
 func (s *seam) dial(p *process) second.Tier {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &side{s, p, time.Now().Add(-time.Hour), ctx, cancel} // sums of times from which one is missing are seen to be wrong
+	return &side{s, p, time.Now().Add(-time.Hour), ctx, cancel} // the offset shows when a sum of times leaves one out
 }
 
 func (t *side) Claim(path string, o second.Options) (second.Claim, error) {
@@ -243,7 +244,7 @@ func (t *side) Close() error {
 	return nil
 }
 
-// A claim is a lock as one process uses it.
+// A claim is one process's view of a lock.
 type claim struct {
 	*side
 	path   string
@@ -254,7 +255,7 @@ type claim struct {
 
 func (c *claim) Equal(other second.Claim) bool { return *c == *other.(*claim) }
 
-// place returns a new place, which is in no queue yet.
+// The method place returns a new place that is in no queue yet.
 func (c *claim) place() *place {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -270,13 +271,13 @@ func (c *claim) place() *place {
 	return x
 }
 
-// enterLocked puts a place at the end of the queue. The holder learns of it at once.
+// enterLocked puts a place at the end of the queue. If the place gets the lock, its process learns of that at once.
 func (c *claim) enterLocked(x *place) {
 	c.revision++
 	x.Contender.Token = c.revision
 	c.places[c.path] = append(c.places[c.path], x)
 	if first := c.firstLocked(x); first && x.Of > 0 {
-		x.free = c.freeLocked(x) // which is seen at once
+		x.free = c.freeLocked(x) // the process learns of these permits at once
 	} else if first {
 		x.has = true
 		close(x.told)
@@ -294,7 +295,7 @@ func (c *claim) Acquire(ctx context.Context, w *second.Wait) (second.Grant, erro
 	}
 }
 
-// await waits until a place that enters is granted the lock.
+// await waits until a place is granted the lock. The request to enter the queue may still be under way.
 func (x *place) await(ctx context.Context, w *second.Wait, entered chan struct{}) error {
 	defer w.Forget()
 	for entering := entered; ; entering = nil {
@@ -332,7 +333,7 @@ func (x *place) standing() (s second.Standing) {
 	return s
 }
 
-// abandon makes a place that may still enter leave.
+// abandon removes a place from the queue, even if the request to enter it is still under way.
 func (x *place) abandon(entered chan struct{}) {
 	x.givenUp.Store(true)
 	go func() {
@@ -429,7 +430,7 @@ func (c *claim) Load(context.Context) (second.Value, error) { return second.Valu
 
 func (c *claim) Break(context.Context, int64) error { return errors.ErrUnsupported } // no scene breaks a lock
 
-// Save is for no scene.
+// Save is not supported, because no scene calls it.
 func (x *place) Save(context.Context, func() error, []byte) error { return errors.ErrUnsupported }
 
 func (x *place) Context() context.Context         { return x.life }
@@ -457,7 +458,7 @@ func (x *place) Shared() bool {
 	}
 }
 
-// look starts to look for waiters, since none is known.
+// look asks for a signal when a contender waits behind the place. The process knows of no such contender yet.
 func (x *place) look() {
 	if x.side.world.scope.seed.blind {
 		return
@@ -504,7 +505,7 @@ func (x *place) Share(ctx context.Context) error {
 	return cmp.Or(x.Err(), context.Cause(ctx))
 }
 
-// Write sends a write that is executed only while the lock is held.
+// Write sends a write. The world executes it only while the lock is held.
 func (x *place) Write(_ context.Context, check func() error, send func() (queue.Outcome, error)) error {
 	x.writes.Add(1)
 	defer x.writes.Add(-1)
@@ -515,14 +516,14 @@ func (x *place) Write(_ context.Context, check func() error, send func() (queue.
 	return err
 }
 
-// A semaphore is a set of permits as one process uses it.
+// A semaphore is one process's view of a set of permits.
 type semaphore struct{ claim }
 
 func (s *semaphore) Equal(other second.Semaphore) bool { return s.claim == other.(*semaphore).claim }
 func (s *semaphore) Most() int                         { return s.of }
 func (s *semaphore) Permits() int                      { return s.of }
 
-// SetPermits is tested by internal/test/tiertest.
+// SetPermits is not supported. Package internal/test/tiertest tests it on the real stores.
 func (s *semaphore) SetPermits(context.Context, int) error { return errors.ErrUnsupported }
 
 func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
@@ -541,7 +542,7 @@ func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Per
 	}
 }
 
-// takeLocked takes as many of the free permits as the process wants, if it is first.
+// If the process is first in the queue, takeLocked takes as many of the free permits as it wants.
 func (s *semaphore) takeLocked(x *place, d *second.Demand) {
 	if !s.firstLocked(x) {
 		return
@@ -556,7 +557,7 @@ func (s *semaphore) takeLocked(x *place, d *second.Demand) {
 	}
 }
 
-// bid takes permits as soon as some are free that the process wants.
+// bid waits until permits are free that the process wants, and takes them.
 func (s *semaphore) bid(ctx context.Context, x *place, d *second.Demand, entered chan struct{}) error {
 	defer d.Forget()
 	for asked := entered; ; {
@@ -613,7 +614,7 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 	return x.permits(), nil
 }
 
-// Release gives all permits up in one step.
+// Release returns all permits in one step.
 func (s *semaphore) Release(permits []second.Permit) (loss error) {
 	var what []string
 	for _, p := range permits {

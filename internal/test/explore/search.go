@@ -1,6 +1,6 @@
-// Package explore runs the production code of the lock in every order of the events that are possible in a small configuration (a scope):
-// calls that begin, commands that are executed, answers and notifications that arrive, and faults. Each execution starts from the
-// beginning, in a bubble of testing/synctest.
+// Package explore runs the production code of the lock in a small configuration (a scope), once for every possible order of events. The
+// events are calls that begin, commands that are executed, answers and notifications that arrive, and faults. Each execution starts from
+// the beginning, in a bubble of testing/synctest.
 package explore
 
 import (
@@ -18,13 +18,16 @@ import (
 
 // A Step is one event that can happen next.
 type Step struct {
-	// Name is the same in each execution with the same earlier steps, whatever the order of independent ones.
+	// Name is the same in each execution that has taken the same earlier steps, even if independent steps among them were taken in another
+	// order.
 	Name string
 	// Touches are the parts of the world that the step reads or changes. Two steps without a common part are independent: both orders lead
 	// to the same state, and neither step makes the other one possible or impossible.
 	Touches []string
-	Fault   bool // one of those that are counted; orders that differ in independent ones only have as many
-	Take    func()
+	// Fault says that the step counts as a fault; Search.Faults limits their number. Orders that differ only in independent steps have the
+	// same number of faults.
+	Fault bool
+	Take  func()
 }
 
 func (s Step) independent(of Step) bool {
@@ -34,38 +37,38 @@ func (s Step) independent(of Step) bool {
 	return !slices.ContainsFunc(s.Touches, func(part string) bool { return slices.Contains(of.Touches, part) })
 }
 
-// Everything is touched by a step that depends on all others. Unless it is a fault, such a step is possible only when no other steps but
-// faults are.
+// Everything is touched by a step that depends on all other steps. If such a step is not a fault, it is possible only while all other
+// possible steps are faults.
 const Everything = "everything"
 
 // A World is the state of a scope in one execution.
 type World interface {
 	// Steps returns the steps that are possible now, the most usual first. Nothing else happens during the call. If no step is possible, the
-	// execution is at its end. before reports for two steps that were taken, by their numbers from 0, whether the first one had to come
-	// before the second one.
+	// execution is at its end. The function before reports for two earlier steps, by their numbers from 0, whether step i had to come before
+	// step j.
 	Steps(before func(i, j int) bool) []Step
-	// State describes everything that has to be the same after two orders of independent steps.
+	// State describes everything that has to be the same if two independent steps are taken in either order.
 	State() string
-	// End ends the world. End returns the outcome, and a violation if there was one.
+	// End ends the world. It returns the outcome, and a violation if there was one.
 	End() (outcome string, wrong error)
 }
 
 // A Search says which orders to execute.
 type Search struct {
 	Begin  func(*testing.T) World
-	Faults int  // at most in one execution
-	Delays int  // how often another step than the first is taken, at most; negative: as often as there are others
-	Full   bool // also orders that differ by independent steps only; for tests of the reduction
+	Faults int  // the most faults in one execution
+	Delays int  // how often an execution may take another step than the first possible one; negative: any number
+	Full   bool // also execute orders that differ only in independent steps; for tests of the reduction
 
-	seen map[digest]int // points, and with how many delays; of a search that is bounded
+	seen map[digest]int // for a bounded search: the points that were reached, each with the least number of delays
 }
 
 // A Result is the result of a search.
 type Result struct {
 	Executions int
-	Outcomes   map[string]bool // with the states at the end
-	Pruned     int             // executions that were cut short, as all that could follow was executed elsewhere
-	Bounded    bool            // there were more orders than the delays allowed
+	Outcomes   map[string]bool // outcomes, each with the state at the end
+	Pruned     int             // executions that were cut short, because everything that could follow was executed elsewhere
+	Bounded    bool            // there were orders that took more delays than allowed
 	Violation  *Violation      // nil if there was none
 }
 
@@ -86,30 +89,30 @@ func (v Violation) Test(begin string) string {
 	return b.String()
 }
 
-// A node is a point in the tree of orders, on the path of the present execution, and the step that was taken there.
+// A node is a point in the tree of orders, on the path of the present execution. It also holds the step that was taken there.
 type node struct {
 	steps  []Step
 	wanted []string // steps to take here, in any order
-	sleep  []Step   // steps of which every order was already executed
-	done   []Step   // were taken here before
+	sleep  []Step   // steps that need not be taken here, since all orders that begin with them were already executed
+	done   []Step   // steps that earlier executions took here
 	chosen Step
 	delays int
 	birth  int    // the node at which the chosen step was possible first
-	before []bool // which earlier steps of the path the chosen one depends on, directly or not
+	before []bool // for each earlier step of the path: the chosen step depends on it, directly or not
 
-	births map[string]int // of all steps; of a search that is bounded
-	mark   digest         // of the chosen step, with what it depends on
-	point  digest         // to which it leads
+	births map[string]int // for a bounded search: the birth of each step
+	mark   digest         // digest of the chosen step and the steps on which it depends
+	point  digest         // digest of the point to which the chosen step leads
 }
 
-// A digest identifies a step with all that it depends on, or the sum of such steps up to a point. Orders that differ only in independent
-// steps have the same sum.
+// A digest identifies a step together with all steps on which it depends. The digest of a point is the sum of the digests of the steps up
+// to it. Orders that differ only in independent steps have the same sum.
 type digest [2]uint64
 
 func (d digest) plus(other digest) digest { return digest{d[0] + other[0], d[1] + other[1]} }
 
-// Run executes every order, until there is a violation. Run then tries orders closer to the usual one, because a violation in one of
-// these takes fewer steps to describe.
+// Run executes every order until it finds a violation. Then it searches again with few delays, because a violation in an order close to the
+// usual one takes fewer steps to describe.
 func (s Search) Run(t *testing.T) Result {
 	r := s.run(t, math.MaxInt)
 	for delays := 0; r.Violation != nil && delays < 4 && (s.reduced() || delays < s.Delays); delays++ {
@@ -132,7 +135,7 @@ func (s Search) run(t *testing.T, limit int) (r Result) {
 		err := s.execute(t, &path, &r)
 		if off := (stray{}); errors.As(err, &off) && strays < maxStrays {
 			strays++
-			if tries++; tries == maxTries { // it had strayed before, and has been explored there as far as it came
+			if tries++; tries == maxTries { // the path up to here is as far as the execution can be repeated
 				path, tries = path[:off.depth], 0
 			}
 			continue
@@ -154,8 +157,8 @@ func (s Search) run(t *testing.T, limit int) (r Result) {
 	}
 }
 
-// A stray is an execution that differs from an earlier one although the same steps were taken: the scheduler decides the order of events
-// at one instant.
+// A stray reports that an execution differs from an earlier one, although the same steps were taken. That happens because the scheduler
+// decides the order of events at one instant.
 type stray struct {
 	depth int
 	wrong string
@@ -163,8 +166,8 @@ type stray struct {
 
 func (s stray) Error() string { return s.wrong }
 
-// maxTries bounds how often a path is tried, and maxStrays how many executions of a search may stray. An execution that is never
-// repeatable is a defect of the world.
+// maxTries bounds how often a path is tried, and maxStrays bounds how many executions of a search may stray. If an execution can never be
+// repeated, the world has a defect.
 const maxTries, maxStrays = 20, 1000
 
 // execute repeats the choices of the path, and then takes the first possible step up to the end.
@@ -211,7 +214,7 @@ func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
 		}
 		state := w.State()
 		outcome, wrong := w.End()
-		if !pruned && err == nil { // else it has ended in the middle
+		if !pruned && err == nil { // otherwise the execution has not reached an end
 			err = wrong
 			r.Outcomes[outcome+"\n"+state] = true
 		}
@@ -219,8 +222,9 @@ func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
 	return err
 }
 
-// node returns the node behind the path. At first it wants only one step there, and each fault. If another step has to come first, later
-// steps of the execution show that, except for a step that makes a fault impossible.
+// The method node returns the node after the last step of the path. At first, only one usual step is wanted there, and every fault. If
+// another step has to be taken there first, a later step of the execution shows that. The exception is a step that makes a fault
+// impossible.
 func (s Search) node(steps []Step, path []*node) *node {
 	n := &node{steps: steps}
 	if len(path) > 0 {
@@ -250,7 +254,7 @@ func (s Search) node(steps []Step, path []*node) *node {
 func (s Search) reduced() bool { return !s.Full && s.Delays < 0 }
 func (s Search) bounded() bool { return !s.Full && s.Delays >= 0 }
 
-// choose chooses the next wanted step at a node behind a path, and reports whether there is one.
+// choose chooses the next wanted step at the node n that follows a path. It reports whether there is one.
 func (s Search) choose(n *node, path []*node, r *Result) bool {
 	for _, x := range n.steps {
 		if !slices.Contains(n.wanted, x.Name) || named(n.done, x.Name) || named(n.sleep, x.Name) {
@@ -269,7 +273,7 @@ func (s Search) choose(n *node, path []*node, r *Result) bool {
 	return false
 }
 
-// wasSeen reports whether a step leads to a state that was reached before with no more delays. Otherwise it records the state.
+// wasSeen reports whether a step leads to a point that was reached before with no more delays. If not, it records the point.
 func (s Search) wasSeen(n *node, path []*node, x Step) bool {
 	delays := n.delays
 	if x.Name != n.steps[0].Name {
@@ -288,7 +292,7 @@ func (s Search) wasSeen(n *node, path []*node, x Step) bool {
 	return false
 }
 
-// markOf returns the digest of a step that follows a path.
+// markOf returns the digest of the step x that follows a path.
 func markOf(path []*node, x Step, birth int) digest {
 	before, _ := past(path, x, birth)
 	var all digest
@@ -301,7 +305,7 @@ func markOf(path []*node, x Step, birth int) digest {
 	return digest{binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:])}
 }
 
-// next replaces the step of a path's last node by its next one, and reports whether there is one.
+// The method next replaces the step of a path's last node by the node's next wanted step. It reports whether there is one.
 func (s Search) next(path []*node, r *Result) bool {
 	last := len(path) - 1
 	n := path[last]
@@ -309,9 +313,10 @@ func (s Search) next(path []*node, r *Result) bool {
 	return s.choose(n, path[:last], r)
 }
 
-// relate finds the earlier steps on which the last step of a path depends. If the last step could also have come before such a step, with
-// another result, that order is wanted: relate adds a step with which it can begin at the node of the earlier step. This is the reduction
-// with source sets: P. Abdulla, S. Aronis, B. Jonsson, K. Sagonas, Optimal dynamic partial order reduction, POPL 2014.
+// relate finds the earlier steps on which the last step of a path depends. The last step could perhaps have come before one of them, with
+// another result. Then relate makes the search try that order: at the node of the earlier step, it adds a step with which that order can
+// begin. This is the reduction with source sets: P. Abdulla, S. Aronis, B. Jonsson, K. Sagonas, Optimal dynamic partial order reduction,
+// POPL 2014.
 func (s Search) relate(path []*node, last int) {
 	n := path[last]
 	before, direct := past(path[:last], n.chosen, n.birth)
@@ -324,11 +329,11 @@ func (s Search) relate(path []*node, last int) {
 	}
 }
 
-// past finds the steps on which a step depends that follows a path and was first possible at the node birth. direct has those steps
-// before which it could also have come, with no dependent step in between.
+// past finds the steps of a path on which the step x depends. The step x follows the path, and became possible at the node birth. The
+// result direct lists the steps before which x could also have come, with no dependent step in between.
 func past(path []*node, x Step, birth int) (before []bool, direct []int) {
 	before = make([]bool, len(path))
-	if !x.Fault && slices.Contains(x.Touches, Everything) { // it was not possible before any of them
+	if !x.Fault && slices.Contains(x.Touches, Everything) { // such a step comes after all earlier steps
 		for i := range before {
 			before[i] = true
 		}
@@ -349,15 +354,15 @@ func past(path []*node, x Step, birth int) (before []bool, direct []int) {
 	return before, direct
 }
 
-// want adds the order in which the last step, with all that it needs, comes before the i-th.
+// The method want adds the order in which the last step comes before step i, together with all steps that the last step needs.
 func (s Search) want(path []*node, i, last int) {
-	var others []int // from the i-th on, those that do not depend on it, and the last one
+	var others []int // the steps after step i that do not depend on it, and the last step
 	for k := i + 1; k <= last; k++ {
 		if k == last || !path[k].before[i] {
 			others = append(others, k)
 		}
 	}
-	var first []string // with any of them that order can begin
+	var first []string // the order can begin with any of these steps
 	for _, k := range others {
 		if !slices.ContainsFunc(others, func(j int) bool { return j < k && path[k].before[j] }) {
 			first = append(first, path[k].chosen.Name)
@@ -378,7 +383,7 @@ func (s Search) want(path []*node, i, last int) {
 	panic(fmt.Sprintf("none of %q is possible at step %d of %q", first, i+1, schedule(path)))
 }
 
-// allowed leaves out faults beyond the allowed number.
+// allowed removes the faults from steps if the path already contains the allowed number of faults.
 func (s Search) allowed(steps []Step, path []*node) []Step {
 	faults := 0
 	for _, n := range path {
@@ -410,7 +415,8 @@ func schedule(path []*node) (names []string) {
 	return names
 }
 
-// Replay takes steps by name, and returns the violation up to there. Replay also returns an error if one of the steps was impossible.
+// Replay takes the named steps, and returns the violation that occurs up to the last of them. It also returns an error if one of the steps
+// was impossible.
 func Replay(t *testing.T, begin func(*testing.T) World, schedule ...string) error {
 	s := Search{Begin: begin, Faults: math.MaxInt, Full: true, Delays: -1}
 	var path []*node

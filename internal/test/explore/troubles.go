@@ -13,8 +13,8 @@ type trouble struct {
 	end  func()
 }
 
-// troubles returns the lasting faults of a ZooKeeper that can begin: of the ensemble, of the server of a process, or of the network
-// between them.
+// The method troubles returns the lasting faults that can begin in a ZooKeeper. Such a fault affects the ensemble, the server of a process,
+// or the network between the two.
 func (e *ensemble) troubles() (steps []Step) {
 	w, s := e.world, e.world.scope
 	lasts := func(on bool, whose []*process, name string, begin, end func()) {
@@ -107,7 +107,7 @@ func (e *ensemble) troubles() (steps []Step) {
 	return steps
 }
 
-// trouble records that a lasting fault affects processes.
+// The method trouble records that a lasting fault affects the given processes.
 func (e *ensemble) trouble(whose ...*process) {
 	for _, p := range whose {
 		p.disturb()
@@ -120,7 +120,8 @@ func (e *ensemble) trouble(whose ...*process) {
 	e.ledger.disturb()
 }
 
-// ends returns the steps that end lasting faults. While other steps are possible, these count as unusual, like faults.
+// The method ends returns the steps that end lasting faults. While other steps are possible, they count as faults, since it is unusual for
+// them to come so early.
 func (e *ensemble) ends(busy bool) (steps []Step) {
 	for _, x := range e.lasting {
 		steps = append(steps, Step{Name: x.name + ": no longer", Fault: busy, Touches: []string{Everything}, Take: func() {
@@ -140,10 +141,10 @@ func (e *ensemble) session(p *process) int64 {
 	return e.newest[p]
 }
 
-// wornFrom is the number of a lock node from which on its path has to be deleted and created again.
+// If the number of a lock node has reached wornFrom, the path of the lock has to be deleted and created again.
 const wornFrom = 1 << 30
 
-// young reports whether the numbers of a path are far below that, so that no number is used twice.
+// young reports whether the numbers at a path are far below wornFrom, so that no number is used twice.
 func (e *ensemble) young(at string) bool {
 	_, stat, ok := e.Get(at)
 	return ok && uint32(stat.Cversion+stat.NumChildren)/2 < wornFrom-3

@@ -14,22 +14,22 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A ledger records what the server has done with the znodes of locks. Only the world of a ZooKeeper has one.
+// A ledger records what the server has done with the znodes of locks. Only the world of a ZooKeeper has a ledger.
 type ledger struct {
 	scope Scope
 
-	mu       sync.Mutex // guards the fields below; taken under the server's lock, so no call of the server under it
-	wrong    string     // "" as long as nothing is
+	mu       sync.Mutex // guards the fields below; the server's lock may be held at the time, so no method of the server is called under mu
+	wrong    string     // the first violation; "" if there was none
 	sessions map[int64]*process
-	ended    map[int64]bool // those that were ended before their time
+	ended    map[int64]bool // sessions that a fault ended early
 	named    map[string]*lockNode
 	tokens   map[tokenAt]*lockNode
-	queues   map[string][]*lockNode // that are there, by path, in order of creation
-	permits  map[string]*process    // that are taken, by id
-	takers   map[string]*process    // of permits, all there ever were, by id
+	queues   map[string][]*lockNode // existing nodes by path, in order of creation
+	permits  map[string]*process    // permits that are taken: their processes, by id
+	takers   map[string]*process    // the processes of all permits that were ever taken, by id
 	unused   []*lockNode            // deleted nodes that have served no caller
-	step     int                    // that is being taken
-	calm     time.Time              // when the latest fault cannot matter any more
+	step     int                    // the step that is being taken
+	calm     time.Time              // from then on, the latest fault can have no effect any more
 }
 
 func newLedger(s Scope) *ledger {
@@ -40,24 +40,25 @@ func newLedger(s Scope) *ledger {
 	}
 }
 
-// A lockNode is the node of a contender, with its one or two znodes.
+// A lockNode is the node of a contender. It has one znode, or two if kazoo has to see it.
 type lockNode struct {
-	path    string // of its first znode
+	path    string // path of its first znode
 	lock    string
 	mode    second.Mode
-	shared  bool   // it was a writer's, and is a reader's
+	shared  bool   // it was the node of a writer, and is now the node of a reader
 	second  string // path of the znode for kazoo
-	halved  bool   // second is gone
+	halved  bool   // the second znode is deleted
 	token   int64
 	owner   *process
 	session int64
-	step    int // in which it was created
+	step    int // the step in which it was created
 	served  bool
 	gone    bool
-	revoked time.Time // when it was taken away by what no lease covers; zero if it was not
+	revoked time.Time // when it was deleted by a fault against which no lease protects; zero if it was not
 }
 
-// A tokenAt is the token of a node at a path: nodes of different locks that one transaction created have the same token.
+// A tokenAt is the token of a node, with the path of its lock. The path is needed because nodes of different locks have the same token if
+// one transaction created them.
 type tokenAt struct {
 	lock  string
 	token int64
@@ -68,33 +69,33 @@ func (n *lockNode) reads() bool { return n.shared || n.mode == second.Reading }
 // A znodeName is the parsed name of a znode of a lock.
 type znodeName struct {
 	lock   string // path of the lock
-	id     string // of the node: its znodes have it in common, also those that take the place of others
+	id     string // the id of the node; all its znodes contain it, also those that replace others
 	marker string
-	number int // that the server gave it
+	number int // the sequence number from the server
 }
 
 var znodePath = regexp.MustCompile(`^(.*)/(_c_[0-9a-f-]{36})-(lock-|__WRIT__|__READ__|__lock__|__rlock__|lease-)(\d{10})$`)
 
-// parseZnode returns false for a path of any other form.
+// parseZnode parses the path of a lock's znode. It returns false for every other path.
 func parseZnode(path string) (z znodeName, ok bool) {
 	m := znodePath.FindStringSubmatch(path)
 	if m == nil {
 		return z, false
 	}
-	number, _ := strconv.Atoi(m[4]) // the pattern sees to it
+	number, _ := strconv.Atoi(m[4]) // the pattern allows only digits
 	return znodeName{lock: m[1], id: m[2], marker: m[3], number: number}, true
 }
 
-// permitMarker is the marker of a permit's node, which is in no queue.
+// permitMarker is the marker in the name of a permit's node. Such a node is in no queue.
 const permitMarker = "lease-"
 
-// modes are the modes of nodes, by the marker of their first znode.
+// The map modes returns the mode of a node for the marker of its first znode.
 var modes = map[string]second.Mode{"lock-": second.Exclusive, "__WRIT__": second.Writing, "__READ__": second.Reading}
 
-// forKazoo reports whether this is a second znode. kazoo sees only such znodes, and waits as long as they exist.
+// forKazoo reports whether z names a second znode. kazoo sees only second znodes, and waits as long as they exist.
 func (z znodeName) forKazoo() bool { return z.marker == "__lock__" || z.marker == "__rlock__" }
 
-// pairs reports whether second is the second znode that belongs to z.
+// The method pairs reports whether second is the second znode that belongs to z.
 func (z znodeName) pairs(second znodeName) bool {
 	return second.id == z.id && second.number == z.number+1 && (second.marker == "__rlock__") == (z.marker == "__READ__")
 }
@@ -111,27 +112,27 @@ func (b *ledger) blame(format string, args ...any) {
 	}
 }
 
-// joined records which process a session belongs to.
+// The method joined records the process to which a session belongs.
 func (b *ledger) joined(session int64, p *process) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sessions[session] = p
 }
 
-// ends records that a session is about to be ended early.
+// The method ends records that a session is about to be ended early.
 func (b *ledger) ends(session int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended[session] = true
 }
 
-// takesAway reports whether a deletion takes the node away from its owner: by the end of the owner's session, or by the operator, whose
-// session belongs to no process.
+// takesAway reports whether a deletion by a session takes a node away from its owner. That is so if the owner's session was ended early. It
+// is also so if the operator deletes the node; the session of the operator belongs to no process.
 func (b *ledger) takesAway(session int64) bool {
 	return b.ended[session] || b.scope.Remove && b.sessions[session] == nil
 }
 
-// isHalf reports whether a znode is one that is left of a pair.
+// isHalf reports whether a znode is the one that is left of a pair.
 func (b *ledger) isHalf(path string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,25 +141,25 @@ func (b *ledger) isHalf(path string) bool {
 	return n != nil && n.halved
 }
 
-// disturb records a fault. What a fault leaves behind has to be deleted within two sessions after its end.
+// disturb records a fault. Everything that the fault leaves behind has to be deleted within the duration of two sessions.
 func (b *ledger) disturb() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.calm = time.Now().Add(2 * lease)
 }
 
-// changed records a transaction of the server.
+// The method changed records and checks a transaction of the server.
 func (b *ledger) changed(changes []zktest.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	first := make(map[string]*lockNode) // half of a pair does not count
+	first := make(map[string]*lockNode) // the first node in each queue; a node whose second znode is deleted does not count
 	for lock, queue := range b.queues {
 		if i := slices.IndexFunc(queue, func(n *lockNode) bool { return !n.halved }); i >= 0 {
 			first[lock] = queue[i]
 		}
 	}
 	var fresh []*lockNode
-	var turn *lockNode // whose node in the queue for permits has gone
+	var turn *lockNode // the contender whose node has left the queue for permits
 	shared := b.sharedBy(changes)
 	for _, c := range changes {
 		z, ok := parseZnode(c.Path)
@@ -177,7 +178,7 @@ func (b *ledger) changed(changes []zktest.Change) {
 			fresh = append(fresh, shared[z.id])
 		case c.Op == "create":
 			fresh = append(fresh, b.created(z, c))
-		case c.Op == "delete" && shared[z.id] != nil: // what takes its place comes in the same transaction
+		case c.Op == "delete" && shared[z.id] != nil: // its replacement is in the same transaction
 		case c.Op == "delete" && b.named[z.id] != nil:
 			n := b.named[z.id]
 			if turn = n; z.forKazoo() {
@@ -211,7 +212,8 @@ func (b *ledger) created(z znodeName, c zktest.Change) *lockNode {
 		path: c.Path, lock: z.lock, mode: modes[z.marker], token: c.Zxid,
 		owner: b.sessions[c.Session], session: c.Session, step: b.step,
 	}
-	if old := b.named[z.id]; old != nil && old.revoked.IsZero() { // else a second way of that request found no path, and made it
+	// If the old node was taken away, a request that was sent a second time may have created it again.
+	if old := b.named[z.id]; old != nil && old.revoked.IsZero() {
 		b.blame("the id of %s was used before: a late delete could hit the wrong node", n.path)
 	}
 	b.named[z.id], b.tokens[tokenAt{n.lock, n.token}] = n, n
@@ -219,14 +221,14 @@ func (b *ledger) created(z znodeName, c zktest.Change) *lockNode {
 	return n
 }
 
-// judgeDelete is I12.
+// judgeDelete checks I12 for a deletion: only the process that has created a znode deletes it.
 func (b *ledger) judgeDelete(c zktest.Change, of *process) {
 	if by := b.sessions[c.Session]; by != of && !b.takesAway(c.Session) {
 		b.blame("%s of %s was deleted by another process", c.Path, of.name)
 	}
 }
 
-// judgeRequest checks I12 for a request: a process asks only to delete what it has created.
+// judgeRequest checks I12 for a request: a process asks to delete only znodes that it has created.
 func (b *ledger) judgeRequest(f *zktest.Frame) {
 	z, ok := parseZnode(f.Path)
 	if !ok || f.Op != "delete" && (f.Op != "multi" || f.First != "delete") {
@@ -243,7 +245,7 @@ func (b *ledger) judgeRequest(f *zktest.Frame) {
 	}
 }
 
-// judgeSingle checks I3 after a transaction.
+// judgeSingle checks I3 after a transaction: a process without nodes to clear up has no second node in the queue of a lock.
 func (b *ledger) judgeSingle(n *lockNode) {
 	if n.shared || n.owner == nil || n.owner.tier == nil || time.Now().Before(b.calm) ||
 		n.owner.tier.(interface{ Reaping() int }).Reaping() > 0 {
@@ -256,7 +258,8 @@ func (b *ledger) judgeSingle(n *lockNode) {
 	}
 }
 
-// judgeTaken checks that only the first in the queue takes permits, in one transaction with the deletion of its node.
+// judgeTaken checks that a permit is taken only by the first contender in the queue, and that the same transaction deletes the contender's
+// node.
 func (b *ledger) judgeTaken(z znodeName, c zktest.Change, turn **lockNode, first map[string]*lockNode) {
 	queue := strings.TrimSuffix(z.lock, "/leases") + "/locks"
 	if n := *turn; n == nil || n != first[queue] {
@@ -264,10 +267,10 @@ func (b *ledger) judgeTaken(z znodeName, c zktest.Change, turn **lockNode, first
 	}
 }
 
-// A writer's node is shared when a reader's node replaces it in one transaction. The new one has the same id and number, and so the same
-// place in the queue.
+// A writer's node is shared when one transaction replaces it by a node of a reader. The new node has the same id and the same number.
+// Therefore it has the same place in the queue.
 
-// sharedBy returns the nodes that a transaction shares, by id.
+// sharedBy returns, by id, the nodes that become shared in a transaction.
 func (b *ledger) sharedBy(changes []zktest.Change) map[string]*lockNode {
 	shared, deleted := make(map[string]*lockNode), make(map[string]bool)
 	for _, c := range changes {
@@ -283,9 +286,9 @@ func (b *ledger) sharedBy(changes []zktest.Change) map[string]*lockNode {
 	return shared
 }
 
-// share records that the znode z replaces the first znode of n. A contender right behind a writer of ours takes the deletion of the
-// writer's znode for the end of the writer. Such a contender does not see that a reader remains. Therefore that contender has to be a
-// reader, which need not wait for either.
+// The method share records that the znode z replaces the first znode of n. A contender right behind a writer of ours watches the writer's
+// znode, and takes its deletion for the end of the writer. Such a contender does not see that a reader remains. Therefore it has to be a
+// reader, which need not wait for a writer that has become a reader.
 func (b *ledger) share(n *lockNode, z znodeName, c zktest.Change) {
 	was, _ := parseZnode(n.path)
 	if c.Session != n.session || n.mode != second.Writing || n.shared || modes[z.marker] != second.Reading || z.number != was.number {
@@ -294,7 +297,7 @@ func (b *ledger) share(n *lockNode, z znodeName, c zktest.Change) {
 	n.path, n.shared, n.second = c.Path, true, ""
 	queue := b.queues[n.lock]
 	i := slices.Index(queue, n)
-	halves := b.scope.Remove && b.scope.Bridged // half a node has a place in the queue, too
+	halves := b.scope.Remove && b.scope.Bridged // a node that has lost one znode still has a place in the queue
 	if !halves && (i+1 >= len(queue) || !queue[i+1].reads()) {
 		b.blame("%s was shared with no reader right behind", n.path)
 	}
@@ -312,7 +315,7 @@ func (b *ledger) secondCreated(z znodeName, c zktest.Change) {
 	n.second = c.Path
 }
 
-// judgeNodesLocked checks what the ledger records about callers that believe to have something.
+// judgeNodesLocked checks the ledger's nodes of the callers that believe to have a lock or permits.
 func (w *queues) judgeNodesLocked(e *ensemble) {
 	b := e.ledger
 	b.mu.Lock()
@@ -342,11 +345,11 @@ func (w *queues) judgeNodesLocked(e *ensemble) {
 	}
 }
 
-// judgeUnusedLocked checks a node that is gone without having served a caller: without a fault, that must not happen while a caller still
-// waits for it. A caller that gives up takes nothing from the others, and the process keeps its place in the queue (I9). A reader's node
-// may go if the first waiter may write now.
+// judgeUnusedLocked checks a node that was deleted before it served a caller. Without a fault, that must not happen while a caller waits
+// for the node. If another caller gives up, the process keeps its place in the queue (I9). A reader's node may be deleted if the first
+// waiter is now a writer.
 func (w *queues) judgeUnusedLocked(n *lockNode) {
-	if !n.revoked.IsZero() || n.owner.disturbed || w.scope.calls(Both) { // who may give one up for the other
+	if !n.revoked.IsZero() || n.owner.disturbed || w.scope.calls(Both) { // a caller of both locks may give one up for the other
 		return
 	}
 	for _, c := range n.owner.callers {
@@ -367,10 +370,11 @@ func (w *queues) sentLocked(n *lockNode) int {
 	return step
 }
 
-// judgeNodeLocked checks the node n of a caller's hold.
+// judgeNodeLocked checks n, the node of a caller's hold.
 func (w *queues) judgeNodeLocked(e *ensemble, x *span, n *lockNode) {
 	b := e.ledger
-	if !n.revoked.IsZero() { // no lease covers that: the server informs the holder, once it has been held for long enough to be watched
+	// No lease protects against such a deletion. The server tells the holder, if the holder has had the lock long enough to watch its node.
+	if !n.revoked.IsZero() {
 		due := max(0, x.got.Add(lease/6).Sub(n.revoked)) + time.Millisecond
 		if x.missed || x.disturbed && !w.scope.Remove || len(e.lasting) > 0 || w.anyUnderWayLocked(x.process) || time.Now().Before(b.calm) {
 			due = math.MaxInt64
@@ -396,8 +400,8 @@ func (w *queues) judgeNodeLocked(e *ensemble, x *span, n *lockNode) {
 	}
 }
 
-// judgeEndLocked checks that, once no caller wants a lock, nothing is left of it (I5), and no watch either (I10). The watch on the
-// children of a lock, or on the two directories of a semaphore, may stay until the next change there.
+// judgeEndLocked checks that nothing is left of a lock (I5) once no caller wants it, and no watch either (I10). The watch on the children
+// of a lock, or on the two directories of a semaphore, may stay until the next change there.
 func (w *queues) judgeEndLocked(e *ensemble) {
 	for _, p := range w.processes {
 		if n := p.tier.(interface{ Reaping() int }).Reaping(); n > 0 && !p.closing {

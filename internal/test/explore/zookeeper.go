@@ -28,35 +28,37 @@ import (
 
 const port = ":2181"
 
-// The random part of node names is a counter here, so that everything that depends on the order of names is repeatable.
+// In this package, the random part of node names comes from a counter. Therefore everything that depends on the order of names is
+// repeatable.
 func init() {
 	var n atomic.Uint64
 	zkqueue.Random = func(id []byte) (int, error) {
-		binary.BigEndian.PutUint64(id, n.Add(1)<<20) // above the digit that says whose it is
+		// The shift leaves the last digit unchanged, which shows whose node it is.
+		binary.BigEndian.PutUint64(id, n.Add(1)<<20)
 		return len(id), nil
 	}
 }
 
-// An ensemble is a ZooKeeper in memory. Each request is executed in a step of its own, and each answer and event arrives in one, in the
-// order of its connection. Handshakes, pings and goodbyes take no step.
+// An ensemble is a ZooKeeper in memory. Each request is executed in a step of its own. Each answer and each event arrives in a step of its
+// own, in the order of its connection. Handshakes, pings and the closing of sessions take no step.
 type ensemble struct {
 	*zktest.Server
 	world    *queues
 	ledger   *ledger
 	opened   atomic.Bool // all processes have a session
-	conns    []func()    // end those that the client library has made
+	conns    []func()    // functions that end the connections made by the client library
 	operator *zk.Conn    // nil if there is none
 	lasting  []trouble
 
 	mu     sync.Mutex         // guards the fields below
-	mended *process           // whose next connection is no step
+	mended *process           // the process whose next connection takes no step
 	starts *process           // the process whose frames all pass
 	forged *process           // the process whose next connection is answered that its session has expired
-	newest map[*process]int64 // sessions
-	ids    map[string]string  // of nodes, which are random, as they are in schedules
-	count  map[string]int     // of these, by process
+	newest map[*process]int64 // the newest session of each process
+	ids    map[string]string  // random ids of nodes, and the names for them in schedules
+	count  map[string]int     // how many such names there are, by process
 	passed map[zktest.Frame]bool
-	read   int64                         // after which transaction the next one was read
+	read   int64                         // the transaction after which queues was read
 	queues map[string][]second.Contender // by path
 }
 
@@ -74,7 +76,7 @@ func newEnsemble(w *queues) *ensemble {
 	return e
 }
 
-// dial connects a process to a member of its own. Connecting again is a step.
+// The method dial connects a process to its own member of the ensemble. Each later connection is a step.
 func (e *ensemble) dial(p *process) second.Tier {
 	connect := func(ctx context.Context, network, address string) (net.Conn, error) {
 		if e.opened.Load() && !e.isStarting(p) && !e.isMended(p) && e.world.post(p, "connect", both) == lose {
@@ -82,7 +84,7 @@ func (e *ensemble) dial(p *process) second.Tier {
 		}
 		return e.DialContext(ctx, network, address)
 	}
-	servers := strings.Repeat(p.name+port+",", 8) + p.name + port // the library pauses after the last address
+	servers := strings.Repeat(p.name+port+",", 8) + p.name + port // the client library pauses after the last address in the list
 	options := []zknode.Option{zknode.WithSessionTimeout(lease), zknode.WithLabel(p.name), zknode.WithLogger(slog.New(slog.DiscardHandler))}
 	var client *zknode.Client
 	var err error
@@ -101,7 +103,7 @@ func (e *ensemble) dial(p *process) second.Tier {
 		if at := call.mutex(); e.opened.Load() || strings.HasPrefix(at, permitsOf) || e.Exists(at) && !e.world.scope.grouped() {
 			continue
 		}
-		// The state is that after a first lock at a distant server.
+		// ^A first lock, with a slow answer, puts the client into the state that the exploration begins with.
 		lock, _ := client.Lock(call.mutex())
 		node, err := lock.Acquire(context.Background())
 		if err != nil {
@@ -115,7 +117,7 @@ func (e *ensemble) dial(p *process) second.Tier {
 // A member is the only server that a process knows.
 type member string
 
-// operator is the member to which an operator connects, who uses no locks.
+// operator is the member to which the operator connects. The operator uses no locks.
 const operator member = "operator" + port
 
 func (m member) Init([]string) error                    { return nil }
@@ -123,7 +125,7 @@ func (m member) Len() int                               { return 1 }
 func (m member) Next() (server string, retryStart bool) { return string(m), false }
 func (m member) Connected()                             {}
 
-// library makes a connection for the client library.
+// The method library makes a connection with the client library.
 func (e *ensemble) library(to member, connect func(ctx context.Context, network, address string) (net.Conn, error)) *zk.Conn {
 	dialer := func(network, address string, _ time.Duration) (net.Conn, error) {
 		return connect(context.Background(), network, address)
@@ -140,16 +142,16 @@ func (e *ensemble) library(to member, connect func(ctx context.Context, network,
 	}
 	e.conns = append(e.conns, func() {
 		conn.Close()
-		for range events { // closed as the last act of the library
+		for range events { // the library closes events at the very end
 		}
 	})
 	return conn
 }
 
-// grouped reports whether requests may leave in groups. Requests wait for a group only where the server has been far away.
+// grouped reports whether requests may leave in groups. Requests wait for a group only if the server's answers have been slow.
 func (s Scope) grouped() bool { return s.calls(Third) }
 
-// distance is how long an answer takes before the steps begin. Requests wait to leave in groups only where that is long.
+// distance is how long an answer takes before the first step. Requests leave in groups only if answers take that long.
 const distance = 100 * time.Millisecond
 
 func (e *ensemble) isMended(p *process) bool {
@@ -171,30 +173,30 @@ func (e *ensemble) close() {
 	e.Close()
 }
 
-// cut breaks the connection of a process and blocks new ones until heal.
+// The method cut breaks the connection of a process, and blocks new connections until the caller calls heal.
 func (e *ensemble) cut(p *process) (heal func()) {
 	e.Break(p)
 	return func() { e.mend(p) }
 }
 
-// mend lets the next connection of a process through at once.
+// The next connection of a process takes no step after a call of mend.
 func (e *ensemble) mend(p *process) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.mended = p
 }
 
-// write creates a node in a guarded write.
+// The method write creates a node in a guarded write.
 func (e *ensemble) write(x *span, hold *tier.Hold) {
 	zklock.Multi(context.Background(), hold, &zk.CreateRequest{Path: x.register(), Acl: zk.WorldACL(zk.PermAll)})
 }
 
-// register is the path to which a caller writes during one hold.
+// register returns the path to which a caller writes during one hold.
 func (x *span) register() string {
 	return fmt.Sprintf("/written by %s with %d turns left", x.name, x.turn)
 }
 
-// judge checks the guarded writes in a transaction.
+// The method judge checks the guarded writes in a transaction.
 func (e *ensemble) judge(v zktest.View, changes []zktest.Change) {
 	e.ledger.changed(changes)
 	w := e.world
@@ -220,7 +222,7 @@ func (e *ensemble) token(v zktest.View, node string) int64 {
 	return stat.Czxid
 }
 
-// hold makes a frame wait for its step.
+// The method hold makes a frame wait for its step.
 func (e *ensemble) hold(f *zktest.Frame) zktest.Action {
 	if f.Member == string(operator) {
 		return zktest.Pass
@@ -258,7 +260,7 @@ func (e *ensemble) hold(f *zktest.Frame) zktest.Action {
 	return zktest.Pass
 }
 
-// begin lets all frames of a process pass until its start is done.
+// The method begin lets all frames of a process pass until its start is done.
 func (e *ensemble) begin(p *process, done bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -273,7 +275,7 @@ func (e *ensemble) isStarting(p *process) bool {
 	return e.starts == p
 }
 
-// isForged reports whether the next answer about a process's session is forged, which happens once.
+// isForged reports whether the next answer about the session of a process has to be forged. It returns true only once for each fault.
 func (e *ensemble) isForged(p *process) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -284,8 +286,9 @@ func (e *ensemble) isForged(p *process) bool {
 	return forged
 }
 
-// passes reports whether the order of a frame does not matter. A delete request for a node that is already gone with its session may come
-// at another place each time: its process waits for a random time before, and so does the process that queues again.
+// The method passes reports whether a frame may pass without a step, because its order does not matter. One such frame asks to delete a
+// node that has already ended with its session. Its place in the schedule is random, because the process first waits for a random time. So
+// does a process that queues again.
 func (e *ensemble) passes(p *process, f *zktest.Frame) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -309,8 +312,8 @@ func (e *ensemble) passes(p *process, f *zktest.Frame) bool {
 	return e.passed[same]
 }
 
-// place returns a path as it is written in schedules: a node is named by its number among the nodes of its process, which is the first to
-// name it.
+// The method place returns the form of a path that schedules contain. A node is called by the process that names it first, and by its
+// number among the nodes of that process.
 func (e *ensemble) place(p *process, path string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -326,17 +329,17 @@ func (e *ensemble) place(p *process, path string) string {
 	return e.ids[id]
 }
 
-// A znode is a contender or permit at a path.
+// A znode is a contender or a permit at a path.
 type znode struct {
 	zkqueue.Contender
 	path    string
-	permits int // that it is
+	permits int // 1 for a permit, 0 for a contender
 }
 
-// second returns the path of the second znode, for kazoo.
+// The method second returns the path of the contender's second znode, which is for kazoo.
 func (n znode) second() string { return strings.TrimSuffix(n.path, n.Node) + n.Pair }
 
-// znodes returns the znodes at a path, permits first.
+// The method znodes returns the znodes at a path, permits first.
 func (e *ensemble) znodes(path string) (all []znode) {
 	path, permits := strings.CutPrefix(path, permitsOf)
 	if permits {
@@ -388,14 +391,14 @@ func (e *ensemble) Queue(path string) []second.Contender {
 	return all
 }
 
-// Remove deletes the node at a place, as an operator would.
+// Remove deletes the node at a place in the queue, as an operator would.
 func (e *ensemble) Remove(path string, i int) {
 	n := e.znodes(path)[i]
 	go e.operator.Delete(n.path, -1)
 }
 
-// Expire ends the session of the process at a place. The process learns of it at once, since otherwise its session would have lasted
-// longer.
+// Expire ends the session of the process at a place in the queue. The connection breaks first, so the process learns of the end at once.
+// Without that, the session would have lasted longer.
 func (e *ensemble) Expire(path string, i int) {
 	n := e.znodes(path)[i]
 	p := e.world.named(n.Label)
@@ -404,15 +407,16 @@ func (e *ensemble) Expire(path string, i int) {
 	e.ledger.ends(n.Session)
 	e.ledger.disturb()
 	e.Server.Expire(n.Session)
-	e.settle(p, e.world.step, pass) // it connects
-	if e.world.scope.Attached {     // and has to look
+	e.settle(p, e.world.step, pass) // let the process connect again
+	// The holder has to check its clock.
+	if e.world.scope.Attached {
 		synctest.Wait()
 		e.world.judgeLook(p)
 		synctest.Wait()
 	}
 }
 
-// Break breaks the connection of a process, and loses what is on its way there.
+// Break breaks the connection of a process. All messages under way on the connection are lost.
 func (e *ensemble) Break(p *process) {
 	e.world.mu.Lock()
 	p.missed = true
@@ -422,7 +426,7 @@ func (e *ensemble) Break(p *process) {
 	e.settle(p, e.world.step-1, lose)
 }
 
-// settle decides what happens to the messages of a process up to those that a step sent.
+// The method settle decides what happens to the messages of a process that were sent up to and including the given step.
 func (e *ensemble) settle(p *process, step int, v verdict) {
 	for _, m := range e.world.ordered() {
 		if m.process == p && m.since <= step {
