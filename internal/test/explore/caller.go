@@ -215,22 +215,22 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 		permits(c.call.permits())
 	case Both:
 		locks := []*tier.Mutex{mutex, r.Mutex(other, options...)}
-		if c.process != c.world.processes[0] { // another order
+		if c.process != c.world.processes[0] { // the first process takes the locks in the other order
 			slices.Reverse(locks)
 		}
-		locks = append(locks, locks[0]) // which is entered again
+		locks = append(locks, locks[0]) // AcquireAll has to accept the first lock twice
 		var b *tier.Bundle
 		if b, err = tier.AcquireAll(ctx, locks...); err == nil {
 			has = append(has, &span{caller: c, paths: []string{path, other}, weight: whole, hold: b})
 		}
 	}
-	if err != nil && len(has) > 0 { // it was lost before it was entered again
+	if err != nil && len(has) > 0 { // the first lock was acquired, and the second step of the call failed
 		has[0].hold.Release()
 	}
 	return has, err
 }
 
-// open makes the store let readers in. A grant can let readers in even if package tier does not ask for it.
+// The method open makes the store let readers in. The grant can do that even if package tier does not ask for it.
 func (c *caller) open(grant second.Grant) {
 	c.opens.Store(&grant)
 	defer c.opens.Store(nil)
@@ -240,7 +240,8 @@ func (c *caller) open(grant second.Grant) {
 	}
 }
 
-// askWrong makes invalid calls of each kind. askWrong returns why the calls are refused, or that a call is not.
+// askWrong makes invalid calls of each kind, which have to be refused. It returns the reason of a refusal, or an error that says which call
+// was not refused.
 func (c *caller) askWrong(ctx context.Context) (why error) {
 	for what, option := range map[string]tier.Option{
 		"linger": tier.WithLinger(-1), "wait limit": tier.WithMaxWait(-1), "hand-off": tier.WithHandOff(-1),
@@ -277,14 +278,15 @@ var errRefused = errors.New("all of it is refused")
 func (c *caller) release() {
 	w := c.world
 	w.quiet = 0
-	w.mu.Lock() // a call that ends as it releases is judged meanwhile
+	// The lock is needed because a call that ends during this release is judged at the same time.
+	w.mu.Lock()
 	c.state = releasing
 	last := c.has[len(c.has)-1]
 	if c.has = c.has[:len(c.has)-1]; len(c.has) == 0 {
 		c.told.held += time.Since(c.got)
 	}
 	c.keep = w.toBeKept(last)
-	if last.end < 0 { // else it was lost before
+	if last.end < 0 { // otherwise the hold was lost before the release
 		last.end = w.step
 	}
 	w.mu.Unlock()
@@ -309,27 +311,27 @@ func (c *caller) release() {
 	}()
 }
 
-// judgeReleasedLocked checks a release: its lock reports ErrReleased, also to a second release, and the release took no longer than
-// allowed for each lock, whatever the network did.
+// judgeReleasedLocked checks a release. Afterwards, the hold and a second release have to report ErrReleased. For each lock, the release
+// must have taken no longer than allowed, whatever the network did.
 func (w *queues) judgeReleasedLocked(x *span, took time.Duration) {
 	switch x.hold.(type) {
-	case leader, doing: // which do it once
+	case leader, doing: // these are released only once
 		return
 	}
 	if again := x.hold.Release(); !errors.Is(again, tier.ErrReleased) || !errors.Is(x.hold.Err(), tier.ErrReleased) {
 		w.blameLocked("lost", "%s has released, and says %v, and when it does so again %v", x.name, x.hold.Err(), again)
 	}
-	if took > time.Duration(len(x.paths))*lease/3 && !w.scope.Seam { // in the other scopes no caller can cut this wait short
+	if took > time.Duration(len(x.paths))*lease/3 && !w.scope.Seam { // in a scope with Seam, the wait of a release has no limit
 		w.blameLocked("waits", "%s takes %v to release", x.name, took)
 	}
 }
 
-// A writer is a grant that guards writes.
+// A writer is a grant that can guard writes.
 type writer interface {
 	Write(ctx context.Context, check func() error, send func() (queue.Outcome, error)) error
 }
 
-// writeLate tries a write after the release. The write must not be sent, and must not delay the next holder.
+// writeLate tries a write after the release. The write must not be sent, and it must not delay the next holder.
 func (c *caller) writeLate(x *span) {
 	hold, ok := x.hold.(*tier.Hold)
 	if c.call != Guarded || !ok || c.world.scope.ZooKeeper {
@@ -343,7 +345,7 @@ func (c *caller) writeLate(x *span) {
 	})
 }
 
-// write sends a write that may take effect only under the lock. write does not wait for the outcome.
+// The method write sends a write that may take effect only under the lock. It does not wait for the outcome.
 func (c *caller) write() {
 	w, x := c.world, c.has[0]
 	w.quiet, c.wrote = 0, true
@@ -356,11 +358,11 @@ func (c *caller) write() {
 		verdict := w.post(c.process, "write of "+x.name, both)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if verdict == lose { // or it is on its way for long
+		if verdict == lose { // the answer is lost, and the write may still take effect later
 			w.writes = append(w.writes, x)
 			return queue.Unknown, errors.New("no answer")
 		}
-		if w.guardsLocked(x) { // else the store refuses it
+		if w.guardsLocked(x) { // otherwise the store refuses the write
 			w.judgeWriteLocked(x)
 		}
 		return queue.Done, nil

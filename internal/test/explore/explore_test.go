@@ -28,8 +28,8 @@ var (
 	samples = flag.Int("samples", 3, "random schedules of each scope, in which independent steps are executed in both orders")
 )
 
-// These scopes are explored completely with at most one fault, or up to a number of delays. The executions are counted: if there are
-// fewer than here, the search has become blind.
+// These scopes are explored completely with at most one fault, or up to a number of delays. The test counts the executions. If there are
+// fewer than here, the search does not find all orders any more.
 var scopes = []scopeOfTest{
 	{"seam, three processes: one gives up, a session ends, or the budget", 0, 0, 1789, false,
 		Scope{Seam: true, Processes: 3, Calls: []Call{Lock}, Cancel: true, Expire: true, Clock: budget}},
@@ -81,7 +81,7 @@ var scopes = []scopeOfTest{
 		Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Guarded}, Lost: true, Expire: true}},
 	{"ZooKeeper, one process: three locks, in groups, one gives up, closes, shuts down, or is cut off", 2, 0, 2666, true,
 		Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Lock, Second, Third}, Cancel: true, Cut: true, Close: true, Stop: true}},
-	// After these faults all contenders look up their nodes or queue again, in an order that the scheduler decides.
+	// After these faults, all contenders look up their nodes or queue again. The scheduler decides the order in which they do so.
 	{"ZooKeeper, one process: three locks, in groups, a connection breaks, or a session ends", 2, 0, 0, true,
 		Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Lock, Second, Third}, Lost: true, Expire: true}},
 	{"ZooKeeper, two processes: three locks, in groups, a session ends", 1, 0, 0, true,
@@ -211,7 +211,7 @@ var scopes = []scopeOfTest{
 		Scope{Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Expire: true}},
 }
 
-// nightly are scopes that take too long for each run. Most have no count of executions.
+// The scopes in nightly take too long for each run. Most of them have no count of executions.
 var nightly = []scopeOfTest{
 	{"two processes: any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Lock}})},
 	{"two processes: entered again, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Nested}})},
@@ -244,14 +244,14 @@ var nightly = []scopeOfTest{
 
 type scopeOfTest struct {
 	name       string
-	delays     int // 0: any
-	faults     int // 0: one
-	executions int // 0: not counted, or another number each time
+	delays     int // limit of the delays; 0: no limit
+	faults     int // limit of the faults; 0 means 1
+	executions int // expected number of executions; 0: not checked, because it is not known or not always the same
 	long       bool
 	scope      Scope
 }
 
-// anyFault adds to a scope all faults of its store but that of the clock.
+// anyFault adds all faults of its store to a scope, except that time may pass.
 func anyFault(s Scope) Scope {
 	s.Lost, s.Cancel, s.Expire, s.Cut, s.Close, s.Stop = true, true, true, true, true, true
 	return s
@@ -294,14 +294,14 @@ func TestScopes(t *testing.T) {
 				violations.Add(1)
 				t.Error(r.Violation.Test(written(s.scope)))
 			}
-			strayed := s.executions / 10_000 // of very many, some come to another end on a busy machine
+			strayed := s.executions / 10_000 // on a busy machine, a few of very many executions take another course
 			need.That(t, fmt.Sprintf("%d executions, %d", r.Executions, s.executions),
 				s.executions == 0 || max(r.Executions-s.executions, s.executions-r.Executions) <= strayed || *first)
 		})
 	}
 }
 
-// written returns the source of a call that begins the scope, as for a test.
+// written returns the source of an expression that begins the scope, for use in a test.
 func written(s Scope) string {
 	var fields []string
 	v := reflect.ValueOf(s)
@@ -313,7 +313,7 @@ func written(s Scope) string {
 	return strings.ReplaceAll("Scope{"+strings.Join(fields, ", ")+"}.Begin", "explore.", "")
 }
 
-// The orders that the reduced search leaves out have no other outcomes.
+// The reduced search leaves out orders, but only such orders as have no other outcome.
 func TestReducedSearchFindsAllOutcomes(t *testing.T) {
 	type bound struct {
 		delays, faults int
@@ -394,7 +394,7 @@ func TestIndependentStepsCommute(t *testing.T) {
 		{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Lost: true, Cancel: true, Expire: true, Close: true, Stop: true},
 		{ZooKeeper: true, Attached: true, Processes: 2, Calls: []Call{Lock}, Expire: true},
 	} {
-		if scope.Attached && raceDetector { // which stops at the client library, as it reads a field while it connects again
+		if scope.Attached && raceDetector { // the race detector reports the client library, which reads a field while it connects again
 			continue
 		}
 		for range *samples {
@@ -438,7 +438,7 @@ func TestIndependentStepsCommute(t *testing.T) {
 	t.Logf("%d pairs, seed %d", pairs, seed)
 }
 
-// A caller that gives up at the moment when it gets its permits is informed of nothing that belongs to it.
+// If a caller gives up at the moment when it gets its permits, its error does not describe its own process as the one that blocks it.
 func TestShutdownAsPermitsCome(t *testing.T) {
 	need.OK(t, Replay(t, anyFault(Scope{Processes: 2, Calls: []Call{One, Two}}).Begin,
 		"p1.g1 begins", "p1 enter 1.2 is executed", "p1 answer to enter 1.2 arrives",
@@ -452,8 +452,8 @@ func TestShutdownAsPermitsCome(t *testing.T) {
 		"p2 shuts down"))
 }
 
-// A process that was first in the queue for permits, and has lost its place with its session, does not report that it is first when it
-// gives up.
+// A process was first in the queue for permits, and has lost its place with its session. If its caller then gives up, the error does not
+// say that the process is first.
 func TestWhoHasLostItsPlaceIsNotFirst(t *testing.T) {
 	need.OK(t, Replay(t, Scope{Processes: 2, Calls: []Call{One, Two}, Seam: true, Cancel: true, Expire: true}.Begin,
 		"p1.g1 begins", "p1 enter p1permits of /lock.1 is executed", "p1.g2 begins", "p1 enter p1permits of /lock.2 is executed",
@@ -463,14 +463,14 @@ func TestWhoHasLostItsPlaceIsNotFirst(t *testing.T) {
 		"p2 news of p2permits of /lock.1: 2 are free arrives", "p1.g2 gives up"))
 }
 
-// A process that asks for the lock first waits for a session, but no longer than the store may take to open one.
+// Before a process asks holders for the lock, it waits for a session. It does not wait longer than the store may take to open one.
 func TestWhoGetsNoSessionAsksWithoutOne(t *testing.T) {
 	begin := Scope{Processes: 1, Calls: []Call{Lock}, Early: true, Ask: true, Clock: lease}.Begin
 	need.OK(t, Replay(t, begin, "p1.g1 begins", "p1 asks for it", "9s pass"))
 	need.OK(t, Replay(t, begin, "p1.g1 begins", "p1 asks for it", "9s pass", "p1 ask  is executed"))
 }
 
-// The same steps lead to the same state, also where a process says goodbye for several contenders.
+// The same steps lead to the same state, even if a process leaves the queue with several contenders when it closes.
 func TestStepsAreRepeatable(t *testing.T) {
 	scope := Scope{Processes: 2, Calls: []Call{One, Two}, Close: true}
 	schedule := []string{
@@ -486,7 +486,7 @@ func TestStepsAreRepeatable(t *testing.T) {
 	}
 }
 
-// A pair is a world of two independent steps. It reports an error if it ends before both were taken.
+// A pair is a world with two independent steps. It reports an error if it ends before both steps were taken.
 type pair struct{ left []string }
 
 func (p *pair) Steps(func(i, j int) bool) (steps []Step) {
@@ -507,7 +507,8 @@ func (p *pair) End() (outcome string, wrong error) {
 	return "", wrong
 }
 
-// An order that reaches an already known state ends there without a verdict, since its steps would not reproduce a violation.
+// If an order reaches a state that is already known, the execution ends there without a verdict. The steps up to there would not reproduce
+// a violation.
 func TestAPointIsLeftWhereItWasReachedBefore(t *testing.T) {
 	begin := func(*testing.T) World { return &pair{[]string{"a", "b"}} }
 	r := Search{Begin: begin, Delays: 1}.Run(t)
@@ -515,7 +516,7 @@ func TestAPointIsLeftWhereItWasReachedBefore(t *testing.T) {
 	need.Equal(t, "executions, and those that were left", [2]int{r.Executions, r.Pruned}, [2]int{2, 1})
 }
 
-// A moody world offers other steps after the first one in some executions.
+// A moody world offers different steps after the first one in some executions.
 type moody struct {
 	pair
 	others []string
@@ -528,8 +529,7 @@ func (m *moody) Steps(before func(i, j int) bool) []Step {
 	return m.pair.Steps(before)
 }
 
-// Events of one instant may occasionally come in another order, which is no violation. Only an execution that can never be repeated is a
-// violation.
+// Events at the same instant may occasionally come in another order. That is no violation, unless the execution can never be repeated.
 func TestAnExecutionThatStraysIsRepeated(t *testing.T) {
 	for _, test := range []struct {
 		when       string
@@ -553,8 +553,8 @@ func TestAnExecutionThatStraysIsRepeated(t *testing.T) {
 	}
 }
 
-// take takes steps, and returns the steps that are then possible and the state. take returns nothing if one of the steps was impossible,
-// since retries come at random times.
+// The function take takes the steps of a schedule. It returns the steps that are then possible, and the state. If one of the steps was
+// impossible, it returns nothing: retries come at random times.
 func take(t *testing.T, scope Scope, schedule []string) (steps []Step, state string) {
 	synctest.Test(t, func(t *testing.T) {
 		w := scope.Begin(t)
@@ -581,7 +581,7 @@ func take(t *testing.T, scope Scope, schedule []string) (steps []Step, state str
 
 func sorted(steps []Step) []string { return slices.Sorted(slices.Values(names(steps))) }
 
-// A liar is a store with a defect that a test has put in.
+// A liar is a store with a defect that a test puts in.
 type liar struct {
 	queue.Store
 	do func(there queue.Store, ctx context.Context, c queue.Command) queue.Answer
@@ -589,7 +589,7 @@ type liar struct {
 
 func (l liar) Do(ctx context.Context, c queue.Command) queue.Answer { return l.do(l.Store, ctx, c) }
 
-// wrong changes the answers of a store.
+// The function wrong returns a defect that changes the answers of a store.
 func wrong(change func(c queue.Command, a *queue.Answer)) func(queue.Store) queue.Store {
 	return func(there queue.Store) queue.Store {
 		return liar{there, func(there queue.Store, ctx context.Context, c queue.Command) queue.Answer {
@@ -600,7 +600,7 @@ func wrong(change func(c queue.Command, a *queue.Answer)) func(queue.Store) queu
 	}
 }
 
-// Each check finds the defect for which it exists, and mostly it is the only one that does.
+// Each check finds the defect for which it exists. In most cases no other check finds that defect.
 func TestJudgesFind(t *testing.T) {
 	for _, f := range []struct {
 		judge string

@@ -14,7 +14,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A cell of the matrix is a test case: in one state of the victim, a request of one kind meets a fault, and the session survives or ends.
+// A cell of the matrix is one test case: the victim is in one state, a request of one kind meets one fault, and the session either survives
+// or ends.
 type cell struct {
 	state   state
 	request request
@@ -35,19 +36,19 @@ type state struct {
 type request struct {
 	name  string
 	op    string
-	first string // of a multi
+	first string // the first operation, if the request is a multi
 }
 
 func (q request) is(f *zktest.Frame) bool {
 	return f.Op == q.op && (q.first == "" || f.First == q.first)
 }
 
-// A mishap is a fault with a name. before prepares the victim for it.
+// A mishap is a fault with a name. The function before prepares the victim for the fault.
 type mishap struct {
 	name   string
 	at     zktest.Direction
 	do     zktest.Action
-	before func(victim) // nil: nothing
+	before func(victim) // nil: there is nothing to prepare
 	late   bool         // the answer comes after the client has given up
 }
 
@@ -82,7 +83,7 @@ var states = []state{
 	{"releasing", []request{remove, requeue, connect}, playReleasing},
 }
 
-const late = time.Second // later than the caller waits
+const late = time.Second // longer than the caller waits
 
 var mishaps = []mishap{
 	{name: "not sent", at: zktest.Request, do: zktest.Drop, before: partition},
@@ -95,10 +96,10 @@ var mishaps = []mishap{
 	{name: refused, at: zktest.Request, do: zktest.Throttled},
 }
 
-// refused is the fault that, for a handshake, means a forged expiry.
+// refused is the name of the fault that refuses a request. For a handshake, it means a forged answer that the session has expired.
 const refused = "refused"
 
-// partition begins with the request that is lost, because a stream cannot lose a single message.
+// partition blocks all requests of the victim from the lost request on, because a stream cannot lose a single message.
 func partition(v victim) {
 	srv := v.scene.srv
 	srv.Mute(v.session, zktest.Request)
@@ -110,7 +111,7 @@ func partition(v victim) {
 	})
 }
 
-// isolateFor cuts the server of the session off from the leader just before the server gets the request.
+// isolateFor cuts the server of the victim off from the leader, just before the server gets the request.
 func isolateFor(d time.Duration) func(victim) {
 	return func(v victim) {
 		for _, sess := range v.scene.srv.Sessions() {
@@ -129,7 +130,7 @@ var outcomes = []outcome{
 	{"closed", func(s *scene, _ cell, p *actor, _ int64) { s.background.Go(func() { p.locks.Close() }) }},
 }
 
-// expire ends the session by force, unless a lock is held, since no lease covers that.
+// expire ends the session by force. It does not do so while a lock is held, because no lease protects against that.
 func expire(s *scene, c cell, p *actor, session int64) {
 	if c.state.name != "holding" {
 		s.srv.Expire(session)
@@ -152,11 +153,12 @@ func TestFaultMatrix(t *testing.T) {
 	}
 }
 
-// arm makes the next request of the kind, about such a path, meet the fault.
+// The method arm makes the next request of the cell's kind meet the fault. The request has to be about a path for which the function of
+// returns true.
 func (c cell) arm(s *scene, p *actor, of func(path string) bool) *fault.Armed {
 	session := p.session()
 	if c.request == lookUp {
-		of = func(path string) bool { return path == lockPath } // a heartbeat is about a node
+		of = func(path string) bool { return path == lockPath } // a request to look up nodes reads the lock's path; a heartbeat reads a node
 	}
 	f := fault.Fault{Op: c.request.op, At: c.mishap.at, Do: c.mishap.do, Times: 1}
 	if c.request == connect && c.mishap.name == refused {
@@ -170,7 +172,7 @@ func (c cell) arm(s *scene, p *actor, of func(path string) bool) *fault.Armed {
 		c.outcome.first(s, c, p, session)
 	}
 	armed := p.arm(f)
-	if c.request == lookUp { // which follows a create without an answer
+	if c.request == lookUp { // the process looks up nodes after a create without an answer
 		p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: zktest.Cut, Times: 1})
 	}
 	if c.request == connect {
@@ -179,7 +181,7 @@ func (c cell) arm(s *scene, p *actor, of func(path string) bool) *fault.Armed {
 	return armed
 }
 
-// settles checks the outcome of an acquisition that nothing blocks any more.
+// The method settles checks the outcome of an acquisition that nothing blocks any more.
 func (c cell) settles(s *scene, u *turn) {
 	s.Helper()
 	if u.settled(bound); u.err == nil {
@@ -277,7 +279,7 @@ func playReleasing(s *scene, c cell, p, q *actor) {
 	next.granted(bound).end()
 	if again != nil {
 		c.settles(s, again)
-	} else if c.outcome.name == "same session" { // the gate is open
+	} else if c.outcome.name == "same session" { // the next caller of the process can acquire the lock
 		p.acquire()
 	}
 	c.struck(s, f)

@@ -17,10 +17,10 @@ var (
 	unshrunk = flag.Bool("unreduced", false, "leave a schedule that fails as it is")
 )
 
-// maxFailed is the number of failing seeds after which the test stops, since more would show nothing new.
+// The test stops after maxFailed failing seeds, since more of them would show nothing new.
 const maxFailed = 10
 
-// TestRandomSchedules runs long schedules of random scopes. A failing one is shortened. To run it again:
+// TestRandomSchedules runs long schedules of random scopes. It shortens a schedule that fails. To run that schedule again:
 //
 //	go test ./internal/test/explore -run TestRandomSchedules -seed=N
 func TestRandomSchedules(t *testing.T) {
@@ -53,8 +53,8 @@ func TestRandomSchedules(t *testing.T) {
 	fmt.Printf("simulation: %d seeds, %.0f a second, %d violations\n", n, float64(n)/time.Since(begun).Seconds(), failed.Load())
 }
 
-// The only fault here is an operator that deletes either znode of a bridged process. A process that does not watch both learns of it too
-// late.
+// The only fault here is that an operator deletes one of the two znodes of a bridged process. A process that does not watch both znodes
+// learns of the deletion too late.
 func TestBridgedProcessesHearOfTheEndOfEitherZnode(t *testing.T) { // I7
 	for seed := range uint64(60) {
 		s := Scope{ZooKeeper: true, Long: true, Processes: 2, Calls: []Call{Lock, Lock}, Turns: 4, Bridged: true, Remove: true, Clock: lease / 16}
@@ -64,7 +64,7 @@ func TestBridgedProcessesHearOfTheEndOfEitherZnode(t *testing.T) { // I7
 	}
 }
 
-// The holder learns of the deletion of its second znode at once, and not only with the next heartbeat.
+// The holder learns of the deletion of its second znode at once, and does not need the next heartbeat for that.
 func TestHolderHearsOfTheEndOfItsSecondZnode(t *testing.T) { // I7
 	s := Scope{ZooKeeper: true, Long: true, Processes: 1, Calls: []Call{Lock}, Bridged: true, Remove: true, Clock: lease / 30}
 	passed := 0
@@ -84,7 +84,7 @@ func TestHolderHearsOfTheEndOfItsSecondZnode(t *testing.T) { // I7
 	need.Equal(t, "steps of time, and the one of the operator", passed, 20)
 }
 
-// The report of a violation has only the steps that it takes, and these reproduce it.
+// The report of a violation contains only the steps that are necessary, and these reproduce the violation.
 func TestLongSchedulesAreReduced(t *testing.T) {
 	s := Scope{Long: true, Processes: 4, Calls: []Call{Lock, Lock, Nested}, Turns: 4, Cancel: true, Lost: true, seed: seed{remove: 1}}
 	for seed := range uint64(200) {

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A scenario is named after what must happen.
+// The name of a scenario says what must happen in it.
 type scenario struct {
 	name string
 	run  func(t *testing.T)
@@ -30,11 +30,11 @@ func runAll(t *testing.T, scenarios []scenario) {
 	}
 }
 
-// The edge cases of a lock on ZooKeeper are numbered from 1 to lastCase, in the order of its life: before and at create, waiting,
-// holding, session and client.
+// The edge cases of a lock on ZooKeeper have the numbers 1 to lastCase. They follow the life of a lock: before and during the creation of
+// its node, while it waits, while it is held, and the end of the session and of the client.
 const lastCase = 75
 
-// notPlayed lists the cases without a scenario of their own, with the reasons.
+// notPlayed lists the cases that have no scenario of their own, with the reasons.
 var notPlayed = map[int]string{
 	1:  "cancelled before the start: tier, TestAcquireWithDoneContextSendsNothing",
 	2:  "cancelled at the gate: internal/test/explore, and tier, TestStatsOfATurnThatNobodyTakes",
@@ -142,21 +142,21 @@ var createScenarios = []scenario{
 	})},
 
 	{"09_create_run_under_a_new_session_is_bound_to_it", play(func(s *scene) {
-		p := s.join(role{members: 3}) // the library forgets what is queued when it wraps its list
+		p := s.join(role{members: 3}) // when the client library returns to the start of its server list, it drops queued requests
 		const locks = 4
 		path := func(i int) string { return fmt.Sprintf("/locks/queued-%d", i) }
-		for i := range locks { // makes the parents
+		for i := range locks { // creates the parents of the lock nodes
 			p.acquireAt(path(i)).end()
 		}
 		old, before := p.session(), s.nodes()
 		p.net.stall()
 		var turns []*turn
-		for i := range locks { // one fills the connection, the others queue behind it
+		for i := range locks { // one request fills the connection, and the others wait behind it
 			turns = append(turns, p.startAt(s.Context(), path(i)))
 			synctest.Wait()
 		}
 		s.srv.Expire(old)
-		synctest.Wait() // the connection is down before the write returns
+		synctest.Wait() // the connection ends before the write returns
 		p.net.resume()
 		for _, u := range turns {
 			u.granted(bound).keeps()
@@ -184,7 +184,7 @@ var createScenarios = []scenario{
 		"held": true, "waited": false,
 	}, func(s *scene, held bool) {
 		p, q := s.join(role{}), s.join(role{})
-		// No process can delete the old node; it goes with its session.
+		// No process can delete the old node. It ends with its session.
 		p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Throttled})
 		var other *turn
 		if !held {
@@ -209,8 +209,8 @@ var createScenarios = []scenario{
 	})},
 }
 
-// fallBackToLaggard loses the reply to the process's next request of a kind, and then leaves it only a server that does not know of that
-// request yet.
+// fallBackToLaggard loses the reply to the process's next request with the operation op. Then the process can reach only one server, which
+// does not know of that request yet.
 func (s *scene) fallBackToLaggard(p *actor, op string) *fault.Armed {
 	s.Helper()
 	at := p.member()
@@ -239,7 +239,7 @@ func TestParentsAndPermissions(t *testing.T) { runAll(t, parentScenarios) }
 var parentScenarios = []scenario{
 	{"13_ephemeral_ancestor_is_permanent", play(func(s *scene) {
 		p := s.join(role{})
-		p.acquire().end() // nothing is remembered of the parents
+		p.acquire().end() // the process does not remember that the parents exist
 		s.deleteAll("/locks")
 		_, err := s.admin().Create("/locks", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		s.must(err)
@@ -251,8 +251,8 @@ var parentScenarios = []scenario{
 	})},
 }
 
-// deleteAll is an operator's recursive delete as a single step: otherwise a process that has lost its node might be back before the
-// parent is deleted.
+// deleteAll deletes a path and everything below it in a single step, as an operator would. In several steps, a process that has lost its
+// node could queue again before the parent is deleted.
 func (s *scene) deleteAll(path string) {
 	s.Helper()
 	var deletes []any
@@ -331,7 +331,7 @@ var limitScenarios = []scenario{
 	})},
 }
 
-// foreign creates a child of the lock's directory from a connection of its own.
+// foreign creates a child of the lock's directory through the connection of the operator.
 func (s *scene) foreign(name string) {
 	s.Helper()
 	_, err := s.admin().Create(lockPath+"/"+name, nil, 0, zk.WorldACL(zk.PermAll))

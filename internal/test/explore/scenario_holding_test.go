@@ -62,7 +62,7 @@ var holdingScenarios = []scenario{
 	})},
 }
 
-// A holder learns of its loss before the server can give the lock to another process, however the session ends.
+// However the session ends, a holder learns of its loss before the server can give the lock to another process.
 func TestLossIsInTime(t *testing.T) {
 	each(map[string]func(s *scene, p *actor){
 		"mute to the server":               func(s *scene, p *actor) { s.srv.Mute(p.session(), zktest.Request) },
@@ -100,7 +100,7 @@ func TestLossIsInTime(t *testing.T) {
 			for _, op := range []string{"sync", "multi", "ping"} {
 				p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Drop})
 			}
-			s.background.Go(func() { // each puts the library's own detection off
+			s.background.Go(func() { // each write delays the moment at which the client library itself detects the fault
 				for range 20 {
 					s.admin().Set(s.created[0], nil, -1)
 					time.Sleep(time.Second / 2)
@@ -110,7 +110,7 @@ func TestLossIsInTime(t *testing.T) {
 	}, func(s *scene, trouble func(*scene, *actor)) {
 		p, q := s.join(role{}), s.join(role{})
 		holder := p.acquire()
-		time.Sleep(sessionTimeout) // in the middle of a steady hold
+		time.Sleep(sessionTimeout) // the holder has had the lock for a while
 		waiter := q.queue(s.Context())
 		trouble(s, p)
 		select {
@@ -135,14 +135,15 @@ func partitionOf(d time.Duration) func(*scene, *actor) {
 	}
 }
 
-// One of three members hangs, as in a long garbage collection. The client library alone would wait for it for 6.67 session timeouts.
+// One of three members hangs, as in a long garbage collection. The client library alone would wait for that member for 6.67 session
+// timeouts.
 func TestHungMemberDoesNotCostTheSession(t *testing.T) {
 	for name, timeout := range map[string]time.Duration{"short": 2 * time.Second, "usual": sessionTimeout, "long": 30 * time.Second} {
 		t.Run(name, play(func(s *scene) {
 			p := s.join(role{members: 3, zk: []zknode.Option{zknode.WithSessionTimeout(timeout)}})
 			holder := p.acquire()
 			session := p.session()
-			for range 6 { // the member it is with hangs, then the next one
+			for range 6 { // the member to which the process is connected hangs, and then the next member
 				hung := s.srv.Member(p.member())
 				hung.Freeze()
 				time.Sleep(2 * timeout)

@@ -18,10 +18,10 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A writer that becomes a reader lets readers of other processes in, and nothing else, whatever happens to its request.
+// A writer that becomes a reader lets readers of other processes in. It lets in no writer, whatever happens to its request.
 func TestReadersAndWriters(t *testing.T) { runAll(t, readerScenarios) }
 
-// shareBudget is how long readers wait behind a writer that has become a reader.
+// shareBudget is how long readers wait behind a writer that has become a reader in its own process.
 const shareBudget = 10 * time.Millisecond
 
 var sharing = role{tier: []tier.Option{tier.WithHandOff(shareBudget)}}
@@ -33,7 +33,7 @@ func (p *actor) write() *turn {
 	return p.startWith(p.scene.Context(), p.locks.RWMutex(lockPath).Writer(), nil)
 }
 
-// readsOn makes a writer a reader.
+// readsOn acquires the lock for reading within a writer's hold, and releases the writer's hold.
 func (u *turn) readsOn() *turn {
 	u.actor.scene.Helper()
 	reader := u.actor.startWith(u.actor.scene.Context(), u.actor.locks.RWMutex(lockPath).Reader(), u).granted(0)
@@ -41,14 +41,14 @@ func (u *turn) readsOn() *turn {
 	return reader
 }
 
-// queued starts an acquisition that has to wait, and returns once its node is in the queue.
+// The method queued checks that an acquisition waits, and returns once its node is in the queue.
 func (u *turn) queued() *turn {
 	u.actor.scene.Helper()
 	u.waits()
 	return u
 }
 
-// A fate is what happens to the request by which p shares its node with the reader behind.
+// A fate is a fault that happens to a request. With the request, p shares its node with the reader behind it.
 type fate struct {
 	at     zktest.Direction
 	do     zktest.Action
@@ -97,7 +97,7 @@ func expireNow(s *scene, p *actor) {
 
 func closeNow(s *scene, p *actor) { s.background.Go(func() { p.locks.Close() }) }
 
-// armShare makes the next request that replaces p's node at path by a reader's node meet its fate.
+// armShare makes the next request meet its fate that replaces p's node at path by the node of a reader.
 func (f fate) armShare(s *scene, p *actor, path string) *fault.Armed {
 	return p.arm(fault.Fault{Op: "multi", At: f.at, Do: f.do, Times: 1,
 		About: func(frame *zktest.Frame) bool { return frame.First == "delete" && frame.Path == path },
@@ -108,14 +108,14 @@ func (f fate) armShare(s *scene, p *actor, path string) *fault.Armed {
 		}})
 }
 
-// hit waits for a fault to strike.
+// The method hit waits until a fault strikes.
 func (s *scene) hit(f *fault.Armed) {
 	s.Helper()
 	waittest.Ended(s, "the fault strikes", f.Hit)
 }
 
 var readerScenarios = []scenario{
-	// Guard: the end of a reader beside a shared node is looked for.
+	// This fails if a writer behind a shared node does not look for the end of the readers beside that node.
 	{"writer_behind_a_node_that_is_shared_waits_for_its_readers", each(fates, func(s *scene, f fate) {
 		p, q, r := s.join(sharing), s.join(role{}), s.join(role{})
 		writer := p.write().granted(0)
@@ -135,7 +135,7 @@ var readerScenarios = []scenario{
 		next.granted(bound)
 	})},
 
-	// Guard: the lost answer is looked up before the node is given up, or both names are deleted.
+	// This fails if the process gives the node up without a look at the result of the lost request, and deletes only one of the two names.
 	{"readers_leave_while_the_node_is_being_shared", each(fates, func(s *scene, f fate) {
 		p, q, r := s.join(sharing), s.join(role{}), s.join(role{})
 		writer := p.write().granted(0)
@@ -149,7 +149,7 @@ var readerScenarios = []scenario{
 		next.granted(bound)
 	})},
 
-	// Guard: Share checks that the reader still exists.
+	// This fails if Share does not check that the reader still exists.
 	{"reader_gives_up_in_the_middle_of_a_share", each(map[string]bool{"before": true, "after": false},
 		func(s *scene, before bool) {
 			p, q, r := s.join(sharing), s.join(role{}), s.join(role{})
@@ -163,7 +163,7 @@ var readerScenarios = []scenario{
 			share := f.armShare(s, p, s.created[0])
 			inside := writer.readsOn()
 			s.hit(share)
-			reader.end() // it may have come in at that very instant
+			reader.end() // the reader may have got the lock at that very instant
 			time.Sleep(2 * time.Second)
 			next.waits()
 			shared := slices.ContainsFunc(s.srv.Children(lockPath), func(name string) bool { return strings.Contains(name, "__READ__") })
@@ -172,7 +172,7 @@ var readerScenarios = []scenario{
 			next.granted(0)
 		})},
 
-	// Guard: the budget of a shared grant has already been used.
+	// This fails if a shared grant gets a second budget.
 	{"writer_behind_a_shared_node_waits_for_one_budget", play(func(s *scene) {
 		const budget, section, overlap = 100 * time.Millisecond, 14 * time.Millisecond, 5 * time.Millisecond
 		p := s.join(role{tier: []tier.Option{tier.WithHandOff(budget)}})
@@ -183,7 +183,7 @@ var readerScenarios = []scenario{
 		begin := time.Now()
 		stream, stop := context.WithCancel(s.Context())
 		defer stop()
-		s.background.Go(func() { // readers of p that overlap
+		s.background.Go(func() { // readers of p whose holds overlap
 			for stream.Err() == nil {
 				u := p.startWith(stream, p.locks.RWMutex(lockPath).Reader(), nil)
 				time.Sleep(overlap)
@@ -200,7 +200,7 @@ var readerScenarios = []scenario{
 		next.end()
 	})},
 
-	// Guard: a Curator writer that is deleted may have left a reader with the same number.
+	// This fails if the deletion of a Curator writer is taken for its end. It may have left a reader with the same number.
 	{"CURATOR-621_writer_and_reader_of_one_number", each(map[string]int{
 		"ours came before": 0, "ours came between": 1, "ours came after": 2,
 	}, func(s *scene, comes int) {
@@ -229,7 +229,7 @@ var readerScenarios = []scenario{
 				waiter.waits()
 			}
 		}
-		beside := q.startWith(s.in(time.Second), q.locks.RWMutex(lockPath).Reader(), nil).queued() // behind our writer
+		beside := q.startWith(s.in(time.Second), q.locks.RWMutex(lockPath).Reader(), nil).queued() // in the queue behind our writer
 		s.must(s.admin().Delete(reading+number, -1))
 		waiter.granted(0).end()
 		beside.granted(0)

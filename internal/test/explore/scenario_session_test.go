@@ -76,9 +76,9 @@ var sessionScenarios = []scenario{
 		holder := p.acquire()
 		old := p.session()
 		fresh := zktest.Start(s)
-		for range old - 1<<56 - 1 { // ids are counted from there
+		for range old - 1<<56 - 1 { // the new ensemble counts session ids from this value on
 			conn := s.connectTo(fresh)
-			for i := range 20 { // it has seen more than the old ensemble
+			for i := range 20 { // the new ensemble's transaction number has to exceed that of the old one
 				conn.Create(fmt.Sprintf("/x%d", i), nil, 0, zk.WorldACL(zk.PermAll))
 			}
 			conn.Close()
@@ -116,7 +116,7 @@ var sessionScenarios = []scenario{
 		p := s.join(role{})
 		busy := p.arm(fault.Fault{Op: "create", At: zktest.Request, Do: zktest.Throttled})
 		u := p.start(s.Context())
-		const long = 30 * time.Minute // backoff's own limit is a quarter of an hour
+		const long = 30 * time.Minute // the backoff itself would stop after a quarter of an hour
 		time.Sleep(long)
 		u.waits()
 		need.Between(s, "tries", busy.Struck(), int(long/(2*time.Second)), int(long/(400*time.Millisecond)))

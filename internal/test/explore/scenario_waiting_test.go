@@ -39,7 +39,7 @@ var waitingScenarios = []scenario{
 		s.must(err)
 		const late = 100 * time.Millisecond
 		p.arm(fault.Fault{Op: op, At: zktest.Reply, Do: zktest.Delay(late)})
-		for range 20 { // both timers fire at the same instant
+		for range 20 { // the timers of the context and of the delay fire at the same instant
 			ctx, cancel := context.WithTimeout(s.Context(), late)
 			node, err := lock.Acquire(ctx)
 			cancel()
@@ -76,7 +76,7 @@ var waitingScenarios = []scenario{
 		waiter := q.queue(s.Context())
 		q.arm(loss)
 		s.srv.Cut(q.session())
-		time.Sleep(10 * time.Millisecond) // reconnected, and looked
+		time.Sleep(10 * time.Millisecond) // by then, q has connected again and has read the queue
 		holder.end()
 		waiter.granted(sessionTimeout * 3 / 2)
 	})},
@@ -90,7 +90,7 @@ var waitingScenarios = []scenario{
 			waiter.cancel()
 			synctest.Wait()
 		}
-		// Each waiter reads its own node with a watch, and one read with a watch for the predecessor serves all.
+		// Each waiter reads its own node with a watch. One additional read with a watch on the predecessor serves all waiters.
 		need.Equal(s, "reads for 50 waiters", q.requests("getData")-before, 51)
 		need.AtMost(s, "watches are left", s.srv.Watches(), 3)
 	})},
@@ -129,15 +129,15 @@ var waitingScenarios = []scenario{
 		}
 		need.Equal(s, "nodes were created", s.nodes(), 2)
 		holder.end()
-		waiters[0].granted(time.Second) // not at once, if the last cut met a look, which is repeated after a pause
+		waiters[0].granted(time.Second) // the grant may be late: if the last cut met a read of the queue, the read is repeated after a pause
 	})},
 
-	// The guard refuses in the process itself, before the store could: https://github.com/etcd-io/etcd/issues/11456.
+	// The process itself refuses the guarded write, before the store could refuse it: https://github.com/etcd-io/etcd/issues/11456.
 	{"40_stopped_waiter_claims_nothing_when_it_continues", play(func(s *scene) {
 		p, q, r := s.join(role{}), s.join(role{}), s.join(role{})
 		lock, err := q.client.Lock(lockPath)
 		s.must(err)
-		for range 10 { // now and then the periodic look comes in between
+		for range 10 { // in some of the rounds, the periodic read of the queue comes in between
 			holder := p.acquire()
 			granted := make(chan *zknode.Node, 1)
 			s.background.Go(func() {
@@ -147,7 +147,7 @@ var waitingScenarios = []scenario{
 			})
 			synctest.Wait()
 			q.net.stop()
-			holder.end() // the event waits in front of the stopped process
+			holder.end() // the event cannot reach the stopped process yet
 			other := r.acquire()
 			q.net.resume()
 			time.Sleep(sessionTimeout)
@@ -164,7 +164,7 @@ var waitingScenarios = []scenario{
 func TestRequestsThatLeaveTogether(t *testing.T) { runAll(t, flightScenarios) }
 
 var flightScenarios = []scenario{
-	// A stream cannot lose a single message: the connection breaks sooner or later.
+	// The connection breaks sooner or later, because a stream cannot lose a single message.
 	{"f1_list_answered_but_the_create_never_is_looked_up", play(func(s *scene) {
 		p := s.join(role{})
 		session := p.session()
@@ -204,7 +204,7 @@ var flightScenarios = []scenario{
 		waiter.lost(time.Second)
 	})},
 
-	// The third in line learns of all departures, although the last one happens while it is disconnected.
+	// The third process in the queue learns that both processes ahead have left, although it is disconnected when the second one leaves.
 	{"f5_watches_in_flight_when_the_connection_breaks", each(map[string]zktest.Direction{
 		"not sent": zktest.Request, "reply lost": zktest.Reply,
 	}, func(s *scene, at zktest.Direction) {
@@ -221,7 +221,7 @@ var flightScenarios = []scenario{
 		third.granted(time.Second)
 	})},
 
-	// Guard: a node's owner is compared (CURATOR-498).
+	// This fails if the session that owns a node is not compared with the present session (CURATOR-498).
 	{"f6_create_without_an_answer_and_a_forged_expiry_make_a_second_node", play(func(s *scene) {
 		p := s.join(role{})
 		p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Throttled})

@@ -29,25 +29,25 @@ import (
 )
 
 const (
-	lockPath  = "/locks/a" // these two are there from the beginning
+	lockPath  = "/locks/a" // lockPath and otherPath exist from the beginning
 	otherPath = "/locks/b"
 
-	sessionTimeout = 6 * time.Second // what each process asks for, and gets
-	lease          = 4 * time.Second // that less the default margin
+	sessionTimeout = 6 * time.Second // each process asks for this timeout, and gets it
+	lease          = 4 * time.Second // the session timeout without the default margin
 
-	// bound is the time within which everything must happen in a healthy ensemble: sessions of dead processes expire, and the periodic read
-	// of the queue comes.
+	// In a healthy ensemble, everything must happen within the time bound. That is enough for the sessions of dead processes to expire, and
+	// for the periodic read of the queue.
 	bound = 3 * sessionTimeout
 )
 
-// A scene is an ensemble and the processes that use locks in it, in virtual time. At the end of every scene it is checked that the lock
-// was never held by two at once, that another process can acquire it, and that nothing is left behind.
+// A scene is an ensemble, and the processes that use locks in it, in virtual time. At its end, every scene checks that no two processes
+// ever held the lock at once, that another process can acquire it, and that nothing is left behind.
 type scene struct {
 	*testing.T
 	srv        *zktest.Server
 	grants     atomic.Int64
 	faults     fault.Set
-	background sync.WaitGroup // which time does not pass without
+	background sync.WaitGroup // goroutines that have to end before the scene does
 
 	mu       sync.Mutex       // guards the fields below; never held across a call of the server
 	sent     []zktest.Frame   // requests that have arrived, pings left out
@@ -61,8 +61,8 @@ type scene struct {
 
 func play(f func(s *scene)) func(t *testing.T) {
 	return func(t *testing.T) {
-		// Virtual time does not pass while a goroutine waits for a sync.Mutex: a deadlock of the client library would hang here without a
-		// report.
+		// Virtual time does not pass while a goroutine waits for a sync.Mutex. Without this timer, a deadlock of the client library would hang
+		// here without a report.
 		still := time.AfterFunc(time.Minute, func() { panic(t.Name() + ": time stands still") })
 		defer still.Stop()
 		synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func play(f func(s *scene)) func(t *testing.T) {
 	}
 }
 
-// each runs f once for every variant of a scenario.
+// The function each returns a test that runs f once for every variant of a scenario.
 func each[V any](variants map[string]V, f func(s *scene, v V)) func(t *testing.T) {
 	return func(t *testing.T) {
 		for name, v := range variants {
@@ -140,7 +140,7 @@ func (p *actor) requests(ops ...string) int {
 	return n
 }
 
-// eventually lets virtual time pass until the condition holds.
+// The method eventually lets virtual time pass until the condition holds.
 func (s *scene) eventually(within time.Duration, what string, holds func() bool) {
 	s.Helper()
 	for deadline := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
@@ -152,7 +152,7 @@ func (s *scene) eventually(within time.Duration, what string, holds func() bool)
 	}
 }
 
-// finish heals all faults and checks what must be true at the end of any scene.
+// The method finish ends all faults, and checks what must be true at the end of any scene.
 func (s *scene) finish() {
 	s.Helper()
 	s.heal()
@@ -199,7 +199,7 @@ func (s *scene) paths() []string {
 	return paths
 }
 
-// admin returns a connection of the operator, which uses no locks.
+// admin returns the connection of the operator. The operator uses no locks.
 func (s *scene) admin() *zk.Conn {
 	s.Helper()
 	if s.operator == nil {
@@ -213,7 +213,7 @@ func (s *scene) connectTo(srv *zktest.Server) *zk.Conn {
 	return zkconn.Start(s, []string{"127.0.0.1:2181"}, 40*time.Second, srv.DialTimeout)
 }
 
-// must checks the outcome of a step that is not the subject of the scene.
+// The method must fails the test if a step fails that is not the subject of the scene.
 func (s *scene) must(err error) {
 	s.Helper()
 	need.OK(s, err)
@@ -226,14 +226,14 @@ func (s *scene) wantErr(err error, targets ...error) {
 	}
 }
 
-// in returns a context that ends in the middle of a scene.
+// The method in returns a context that ends after d, in the middle of a scene.
 func (s *scene) in(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(s.Context(), d)
 	s.Cleanup(cancel)
 	return ctx
 }
 
-// An actor is a process in a scene. An actor connects through members of the ensemble that no other process uses.
+// An actor is a process in a scene. It connects to members of the ensemble that no other process uses.
 type actor struct {
 	client  *zknode.Client
 	locks   *tier.Registry
@@ -242,7 +242,7 @@ type actor struct {
 	net     *network
 }
 
-// begin keeps trying to connect until ctx ends.
+// The method begin tries to connect until it succeeds, or until ctx ends.
 func (p *actor) begin(ctx context.Context, r role) error {
 	options := append([]zknode.Option{
 		zknode.WithDialContext(p.net.dial), zknode.WithSessionTimeout(sessionTimeout), zknode.WithLogger(slog.New(slog.DiscardHandler)),
@@ -255,19 +255,19 @@ func (p *actor) begin(ctx context.Context, r role) error {
 	return nil
 }
 
-// reaping returns the number of nodes that are still to be deleted in the background.
+// reaping returns the number of nodes that the process still has to delete in the background.
 func (p *actor) reaping() int {
 	return zknode.Tier(p.client).(interface{ Reaping() int }).Reaping()
 }
 
-// A role has the settings of a process that differ from the defaults.
+// A role contains the settings of a process that differ from the defaults.
 type role struct {
-	members int // of the ensemble that it knows; 1 if zero
+	members int // how many members of the ensemble the process knows; 0 means 1
 	zk      []zknode.Option
-	tier    []tier.Option // strict if nil
+	tier    []tier.Option // options of its registry; nil means strict
 }
 
-// strict makes each release give the node up.
+// The option in strict makes each release give up the node.
 var strict = []tier.Option{tier.WithStrictOrder()}
 
 func (s *scene) join(r role) *actor {
@@ -290,13 +290,13 @@ func (s *scene) join(r role) *actor {
 
 func (p *actor) uses(member string) bool { return slices.Contains(p.servers, member) }
 
-// session returns the process's live session; it is connected.
+// The method session returns the live session of the process, which has to be connected.
 func (p *actor) session() int64 {
 	p.scene.Helper()
 	return p.connection().ID
 }
 
-// member returns the address of the member that the process is connected to.
+// The method member returns the address of the member to which the process is connected.
 func (p *actor) member() string {
 	p.scene.Helper()
 	return p.connection().Member
@@ -332,17 +332,17 @@ func (p *actor) plug() {
 type turn struct {
 	actor  *actor
 	path   string
-	outer  *turn // whose context it was started with
+	outer  *turn // the turn whose hold is in the context of this call; nil if there is none
 	cancel context.CancelFunc
 	done   chan struct{} // closed when Acquire has returned
 	over   chan struct{} // closed when the owner has finished its section
 	ended  chan struct{} // closed when the turn is over or lost
 
-	hold *tier.Hold // valid when done is closed, like the next one
+	hold *tier.Hold // hold and err are valid when done is closed
 	err  error
 
-	since, until time.Time // valid when done, and ended, is closed
-	number       int       // of the grant; many are of one virtual instant
+	since, until time.Time // since is valid when done is closed, and until is valid when ended is closed
+	number       int       // the number of the grant, because several grants may come at the same virtual instant
 }
 
 // start calls Acquire in a goroutine of its own.
@@ -352,7 +352,7 @@ func (p *actor) startAt(ctx context.Context, path string) *turn {
 	return p.startWith(ctx, p.locks.Mutex(path), nil)
 }
 
-// startWith is start with a given lock of the process, within another hold if outer is not nil.
+// startWith is like start, with a given lock of the process. If outer is not nil, the call is made within that hold.
 func (p *actor) startWith(ctx context.Context, mu *tier.Mutex, outer *turn) *turn {
 	if outer != nil {
 		ctx = outer.hold.Context(ctx)
@@ -385,7 +385,7 @@ func (u *turn) watch() {
 	u.until = time.Now()
 }
 
-// queue starts an acquisition that has to wait.
+// The method queue starts an acquisition, and checks that it has to wait.
 func (p *actor) queue(ctx context.Context) *turn {
 	p.scene.Helper()
 	u := p.start(ctx)
@@ -393,7 +393,7 @@ func (p *actor) queue(ctx context.Context) *turn {
 	return u
 }
 
-// acquire acquires a lock that is free, or becomes free in time.
+// The method acquire acquires a lock that is free, or that becomes free in time.
 func (p *actor) acquire() *turn { return p.acquireAt(lockPath) }
 
 func (p *actor) acquireAt(path string) *turn {
@@ -403,7 +403,7 @@ func (p *actor) acquireAt(path string) *turn {
 
 func (u *turn) pending() bool { return !need.Closed(u.done) }
 
-// waits checks that the acquisition has not returned.
+// The method waits checks that the acquisition has not returned.
 func (u *turn) waits() {
 	u.actor.scene.Helper()
 	if synctest.Wait(); !u.pending() {
@@ -411,7 +411,7 @@ func (u *turn) waits() {
 	}
 }
 
-// granted waits for the grant.
+// The method granted waits until the lock is granted.
 func (u *turn) granted(within time.Duration) *turn {
 	u.actor.scene.Helper()
 	if u.settled(within); u.err != nil {
@@ -421,7 +421,7 @@ func (u *turn) granted(within time.Duration) *turn {
 	return u
 }
 
-// failed waits for Acquire to return an error, and checks that nothing of it is left.
+// The method failed waits for Acquire to return an error, and checks that the acquisition leaves nothing behind.
 func (u *turn) failed(within time.Duration, targets ...error) {
 	s := u.actor.scene
 	s.Helper()
@@ -444,7 +444,7 @@ func (u *turn) settled(within time.Duration) {
 	}
 }
 
-// lost waits for the loss of the hold.
+// The method lost waits until the hold is lost.
 func (u *turn) lost(within time.Duration) *turn {
 	s := u.actor.scene
 	s.Helper()
@@ -460,7 +460,7 @@ func (u *turn) lost(within time.Duration) *turn {
 	return u
 }
 
-// keeps checks that the lock is held.
+// The method keeps checks that the turn still has the lock.
 func (u *turn) keeps() {
 	u.actor.scene.Helper()
 	if synctest.Wait(); u.hold.Err() != nil {
@@ -474,7 +474,7 @@ func (u *turn) release() error {
 	return u.hold.Release()
 }
 
-// end ends an acquisition in whatever state it is.
+// The method end ends an acquisition in any state.
 func (u *turn) end() {
 	u.cancel()
 	<-u.done
@@ -489,8 +489,8 @@ func (u *turn) end() {
 	}
 }
 
-// checkExclusion checks that each hold began after all earlier ones had ended or were lost, apart from holds of readers, and reentrant
-// ones. checkExclusion compares virtual times, so the check is exact.
+// checkExclusion checks that each hold began after all earlier holds had ended or were lost. The exceptions are holds of readers and
+// reentrant holds. The check is exact, because it compares virtual times.
 func (s *scene) checkExclusion() {
 	s.Helper()
 	held := slices.DeleteFunc(slices.Clone(s.turns), func(u *turn) bool { return u.hold == nil })
@@ -511,14 +511,14 @@ func (s *scene) checkExclusion() {
 	}
 }
 
-// arm makes frames of the process meet a fault.
+// The method arm makes frames of the process meet a fault.
 func (p *actor) arm(f fault.Fault) *fault.Armed {
 	about := f.About
 	f.About = func(frame *zktest.Frame) bool { return p.uses(frame.Member) && (about == nil || about(frame)) }
 	return p.scene.faults.Arm(f)
 }
 
-// at returns a filter for frames that name the path.
+// The function at returns a filter for frames that name the path.
 func at(path string) func(f *zktest.Frame) bool {
 	return func(f *zktest.Frame) bool { return f.Path == path }
 }
@@ -528,7 +528,7 @@ func (s *scene) intercept(f *zktest.Frame) zktest.Action {
 	return s.faults.Intercept(f)
 }
 
-// note records which process asks for what in a frame.
+// The method note records which process has sent a request in a frame.
 func (s *scene) note(f *zktest.Frame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -545,14 +545,14 @@ func (s *scene) note(f *zktest.Frame) {
 	}
 }
 
-// heal ends all faults.
+// The method heal ends all faults.
 func (s *scene) heal() {
 	s.faults.Clear()
 	s.mu.Lock()
 	processes, sessions := s.actors, slices.Collect(maps.Keys(s.homes))
 	s.mu.Unlock()
 	s.srv.Unfreeze()
-	for _, session := range sessions { // also of those that are over: their clients do not know
+	for _, session := range sessions { // sessions that are over are included, because their clients do not know that
 		s.srv.Unmute(session, zktest.Request)
 		s.srv.Unmute(session, zktest.Reply)
 	}
@@ -570,11 +570,11 @@ func (s *scene) heal() {
 
 // A network is the connection between a process and its servers.
 type network struct {
-	mu      sync.Mutex // guards the fields below; never held while waiting
+	mu      sync.Mutex // guards the fields below; no goroutine waits for anything else while it holds mu
 	srv     *zktest.Server
-	reads   chan struct{} // closed when reading goes on; nil while it does
+	reads   chan struct{} // closed when reading may continue; nil while nothing stops it
 	writes  chan struct{}
-	onWrite func([]byte) (fail bool) // nil: none fails
+	onWrite func([]byte) (fail bool) // reports whether a write fails; nil: no write fails
 }
 
 func (n *network) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -588,7 +588,7 @@ func (n *network) dial(ctx context.Context, network, address string) (net.Conn, 
 	return &link{Conn: conn, network: n}, nil
 }
 
-// stall stops writing; data that is written waits.
+// stall stops writing. Data that is written waits.
 func (n *network) stall() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -597,7 +597,7 @@ func (n *network) stall() {
 	}
 }
 
-// stop stops both writing and reading, which is all that other processes see of a stopped process.
+// The method stop stops both writing and reading. Other processes see no more than that of a stopped process.
 func (n *network) stop() {
 	n.stall()
 	n.mu.Lock()
@@ -619,8 +619,8 @@ func (n *network) resume() {
 	n.onWrite = nil
 }
 
-// A link is one connection. A stopped link stays stopped until resume, even if the connection is closed meanwhile, since a stopped
-// process closes nothing.
+// A link is one connection. Once it is stopped, it stays stopped until resume is called, even if the connection is closed in the meantime.
+// A stopped process closes nothing, either.
 type link struct {
 	net.Conn
 	network *network
@@ -650,14 +650,14 @@ func (l *link) Write(p []byte) (int, error) {
 	return l.Conn.Write(p)
 }
 
-// move connects later connections to another ensemble.
+// The method move makes later connections go to another ensemble.
 func (n *network) move(srv *zktest.Server) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.srv = srv
 }
 
-// failWrites breaks the connection when a frame is written for which fails returns true.
+// failWrites makes the connection break as soon as a frame is written for which fails returns true.
 func (n *network) failWrites(fails func(frame []byte) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

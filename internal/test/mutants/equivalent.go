@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// A person has checked each mutant in the list: nothing observable changes, for the reason below it.
+// A person has checked each mutant in this list. The mutant changes nothing that can be observed, for the reason that follows it.
 //
 //go:embed equivalent.txt
 var listed string
 
-// equivalents returns the reasons by mutant.
+// equivalents returns the listed mutants with their reasons.
 func equivalents() (map[string]string, error) { return parse(listed) }
 
-// parse reads lines with a mutant, each followed by indented ones with the reason.
+// The function parse reads the list. Each mutant has a line, and the indented lines after it contain the reason.
 func parse(text string) (map[string]string, error) {
 	reasons := make(map[string]string)
 	last := ""
@@ -44,7 +44,7 @@ func parse(text string) (map[string]string, error) {
 	return reasons, nil
 }
 
-// unknown returns the listed mutants that do not exist.
+// The function unknown returns the listed mutants that do not exist.
 func unknown(reasons map[string]string, all []mutant) []string {
 	known := make(map[string]bool)
 	for _, m := range all {

@@ -12,8 +12,9 @@ import (
 	"strings"
 )
 
-// packages are the packages of the lock, without those in nested modules. Each comes before the packages that use it, or whose tests do.
-// Their guards are removed, and their tests have to detect that. No other list of them exists.
+// packages are the packages of the lock, except those in nested modules. Each package comes before the packages that import it, directly or
+// in their tests. The command removes guards from these packages, and their tests have to detect that. This is the only list of these
+// packages.
 var packages = []string{
 	"mutexbool", "internal/clock", "internal/lease", "internal/retry", "internal/second", "internal/notice",
 	"internal/queue", "internal/zkqueue", "internal/zknode/internal/link", "internal/zknode", "tier", "zklock", "zklock/dropin", "election",
@@ -53,9 +54,9 @@ func findAll(root string) ([]mutant, error) {
 type finder struct {
 	file     string
 	src      []byte
-	base     token.Pos // of the file
+	base     token.Pos // position of the start of the file
 	function string
-	seen     map[string]int // names of mutants
+	seen     map[string]int // how often each name of a mutant was used
 	found    []mutant
 }
 
@@ -81,15 +82,15 @@ func find(file string, src []byte) ([]mutant, error) {
 
 func (f *finder) at(p token.Pos) int { return int(p - f.base) }
 
-// text returns the source of a node.
+// The method text returns the source of a node.
 func (f *finder) text(n ast.Node) string { return string(f.src[f.at(n.Pos()):f.at(n.End())]) }
 
-// replace returns an edit that replaces n by text; %s in text stands for the old source.
+// The method replace returns an edit that replaces n by text. In text, %s stands for the source of n.
 func (f *finder) replace(n ast.Node, text string) edit {
 	return edit{f.at(n.Pos()), f.at(n.End()), strings.ReplaceAll(text, "%s", f.text(n))}
 }
 
-// add records a mutant; %s in change stands for the source of n in one line.
+// The method add records a mutant. In change, %s stands for the source of n in one line.
 func (f *finder) add(change string, n ast.Node, edits ...edit) {
 	m := mutant{file: f.file, function: f.function, edits: edits}
 	m.change = strings.ReplaceAll(change, "%s", brief(f.text(n)))
@@ -107,7 +108,8 @@ func brief(text string) string {
 	return text
 }
 
-// visit finds what can be removed at n. A replaced condition is still evaluated, so that all variables stay in use and side effects stay.
+// visit finds the mutants at n. A mutant that replaces a condition still evaluates it. Therefore all variables stay in use, and side
+// effects stay.
 func (f *finder) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.IfStmt:
@@ -139,7 +141,8 @@ func (f *finder) visit(n ast.Node) bool {
 func (f *finder) never(c ast.Expr)  { f.add("never %s", c, f.replace(c, "((%s) && false)")) }
 func (f *finder) always(c ast.Expr) { f.add("always %s", c, f.replace(c, "((%s) || true)")) }
 
-// condition removes an early return. For any other if it makes two mutants, one for each branch, since either may be the guard.
+// The method condition finds the mutants of an if statement. If the statement is an early return, one mutant removes it. For any other if
+// statement there are two mutants, one for each branch, because either branch may be the guard.
 func (f *finder) condition(n *ast.IfStmt) {
 	f.never(n.Cond)
 	if n.Else != nil || !jumps(n.Body) {
@@ -158,14 +161,15 @@ func jumps(b *ast.BlockStmt) bool {
 	return false
 }
 
-// operator drops each operand of a conjunction or disjunction, and moves a bound by one.
+// The method operator finds the mutants of a binary expression. A mutant drops one operand of a conjunction or disjunction, or moves a
+// bound by one.
 func (f *finder) operator(n *ast.BinaryExpr) {
 	neutral := map[token.Token]string{token.LAND: "(%s || true)", token.LOR: "(%s && false)"}
 	switch n.Op {
 	case token.LAND, token.LOR:
 		for _, operand := range []ast.Expr{n.X, n.Y} {
 			if b, ok := operand.(*ast.BinaryExpr); ok && b.Op == n.Op {
-				continue // its own operands are visited
+				continue // the operands of this operand are visited separately
 			}
 			f.add("without "+n.Op.String()+" %s", operand, f.replace(operand, strings.ReplaceAll(neutral[n.Op], "%s", "(%s)")))
 		}
@@ -176,7 +180,7 @@ func (f *finder) operator(n *ast.BinaryExpr) {
 	}
 }
 
-// cases removes the cases of a switch, one by one.
+// The method cases finds the mutants of a switch. Each removes one case.
 func (f *finder) cases(n *ast.SwitchStmt) {
 	for _, s := range n.Body.List {
 		c := s.(*ast.CaseClause)
@@ -191,7 +195,7 @@ func (f *finder) cases(n *ast.SwitchStmt) {
 	}
 }
 
-// communication disables one case of a select: its channel is never ready.
+// The method communication finds a mutant that disables one case of a select. The channel of that case is never ready.
 func (f *finder) communication(n *ast.CommClause) {
 	if n.Comm == nil {
 		f.add("without default", n, f.replace(n, ""))
@@ -208,7 +212,7 @@ func (f *finder) communication(n *ast.CommClause) {
 	})
 }
 
-// atomic removes the effect of a swap: the flag is read and not set, or every caller wins.
+// The method atomic finds the mutants of a swap. In one, the flag is read but not set; in the other, every caller succeeds.
 func (f *finder) atomic(n *ast.CallExpr) {
 	method, ok := n.Fun.(*ast.SelectorExpr)
 	switch {
@@ -221,8 +225,8 @@ func (f *finder) atomic(n *ast.CallExpr) {
 	}
 }
 
-// dropped reports whether a statement may be a guard: a call for its effect, or one that sets a field or a flag. dropped leaves out
-// logging, and mutexes, which the race detector tests.
+// The function dropped reports whether a statement may be a guard. Such a statement calls a function for its effect, or sets a field or a
+// flag. Logging is no guard. Calls of mutexes are left out as well, because the race detector tests them.
 func dropped(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ExprStmt:
@@ -266,8 +270,8 @@ func effective(call *ast.CallExpr) bool {
 	return true
 }
 
-// order swaps neighboring statements of which at least one is a call. order leaves two stores in order, since their order cannot be
-// observed, and a store and what publishes it, since that is for the race detector.
+// The method order finds mutants that swap two neighboring statements, at least one of which is a call. Two stores are not swapped, since
+// their order cannot be observed. A store and the call that publishes its value are not swapped either, since the race detector tests that.
 func (f *finder) order(list []ast.Stmt) {
 	for i := range len(list) - 1 {
 		a, b := list[i], list[i+1]
@@ -299,7 +303,7 @@ func isStore(s ast.Stmt) bool {
 
 func isCall(s ast.Stmt) bool {
 	name := callee(s)
-	return name != "" && name != "delete" && name != "clear" // those are stores
+	return name != "" && name != "delete" && name != "clear" // delete and clear count as stores
 }
 
 func publishes(s ast.Stmt) bool {
@@ -310,7 +314,7 @@ func publishes(s ast.Stmt) bool {
 	return false
 }
 
-// callee returns the name of the function that a statement calls, "" if it is no call.
+// callee returns the name of the function that a statement calls. If the statement is no call, it returns "".
 func callee(s ast.Stmt) string {
 	e, ok := s.(*ast.ExprStmt)
 	if !ok {

@@ -1,12 +1,12 @@
-// Command mutants removes one guard at a time from the packages of the lock, and runs the tests that can detect it. A mutant survives if
-// no test fails: it is a guard without a test, or a line that guards nothing. The work tree is never changed. It ends with the line
+// Command mutants removes one guard at a time from the packages of the lock, and runs the tests that can detect that. A mutant survives if
+// no test fails. Then a guard has no test, or the line guards nothing. The work tree is never changed. The output ends with the line
 //
 //	mutants: N, survived S, equivalent E
 //
-// and an error unless S is 0. E counts those of the N that are listed in equivalent.txt, because nothing observable changes. A run that
-// was stopped continues where it was.
+// and the command fails unless S is 0. E is the number of mutants that survived and are listed in equivalent.txt, because they change
+// nothing that can be observed. A run that was stopped continues where it was.
 //
-// With -with PACKAGE, only the tests of that package have to detect the mutants. What follows the flags goes to these tests:
+// With -with PACKAGE, only the tests of that package have to detect the mutants. The arguments after the flags are passed to these tests:
 //
 //	go run ./internal/test/mutants -with internal/test/explore -only '^tier/' -- -test.run TestScopes -all -first -most 5000
 package main
@@ -94,23 +94,23 @@ func run(ctx context.Context) error {
 	return h.report(stale)
 }
 
-// A hunt is a run over some of the mutants.
+// A hunt tries some of the mutants.
 type hunt struct {
 	suite   *suite
 	results *results
 	reasons map[string]string
 
 	mu       sync.Mutex // guards the fields below
-	queue    []mutant   // not taken yet
-	want     int        // how many are still to be taken
+	queue    []mutant   // mutants that no worker has taken yet
+	want     int        // how many more mutants are to be tried
 	tried    int
 	survived []mutant
-	equal    []mutant // survived, and listed
-	stale    []mutant // listed, and killed
+	equal    []mutant // mutants that survived and are listed as equivalent
+	stale    []mutant // mutants that are listed as equivalent, but made a test fail
 	err      error
 }
 
-// work takes mutants until there are enough. A mutant that does not compile does not count.
+// The method work tries mutants until enough were tried. A mutant that does not compile does not count.
 func (h *hunt) work(ctx context.Context) {
 	for {
 		m, ok := h.take()
@@ -177,7 +177,7 @@ func (h *hunt) count(m mutant, r result, took time.Duration) {
 	fmt.Println()
 }
 
-// report prints the mutants that survived, and the last line.
+// report prints the mutants that survived, and then the last line of the output.
 func (h *hunt) report(stale []string) error {
 	for _, id := range stale {
 		fmt.Println("stale, there is no such mutant any more:", id)

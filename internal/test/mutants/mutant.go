@@ -10,14 +10,14 @@ import (
 	"slices"
 )
 
-// A mutant is one change of one file. It is identified by the file, the function and the text of the change. Line numbers are not part of
-// that, so it keeps its name when the code around it moves.
+// A mutant is one change of one file. Its name consists of the file, the function and the text of the change. Line numbers are not part of
+// the name, so the name stays the same when the code around the mutant moves.
 type mutant struct {
-	file     string // from the root, with slashes
+	file     string // path relative to the root, with slashes
 	function string
 	change   string
-	edits    []edit // in order of the source
-	nth      int    // among those that read alike, from 1
+	edits    []edit // in the order of the source
+	nth      int    // the number of this mutant among those with otherwise equal names, from 1
 }
 
 // An edit replaces the bytes of the source from begin up to end.
@@ -49,8 +49,8 @@ func (m mutant) apply(src []byte) []byte {
 	return out.Bytes()
 }
 
-// inOrder returns the mutants that match pattern, shuffled by seed, alternating between files. The place of a mutant depends only on its
-// name, so that a sample stays much the same when other code changes.
+// inOrder returns the mutants that match pattern. It shuffles them by seed, and alternates between files. The place of a mutant depends
+// only on its name. Therefore a sample stays almost the same when other code changes.
 func inOrder(all []mutant, seed uint64, pattern *regexp.Regexp) []mutant {
 	rank := func(s string) string {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, s))

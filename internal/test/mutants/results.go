@@ -84,11 +84,11 @@ func (r *results) add(m mutant, one result) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.known[one.Mutant] = one
-	_, err = r.file.Write(append(line, '\n')) // in one call: a run that is stopped leaves whole lines
+	_, err = r.file.Write(append(line, '\n')) // one call of Write: if the run is stopped, the file still contains only whole lines
 	return err
 }
 
-// fingerprint covers everything on which the outcomes depend: the code, the tests, and the selection of tests.
+// fingerprint returns a hash of everything on which the outcomes depend: the code, the tests, and the selection of tests.
 func fingerprint(root string, with []string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%q\n", with)

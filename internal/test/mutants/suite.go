@@ -18,18 +18,18 @@ import (
 
 const module = "github.com/tierlock/tierlock"
 
-// viewers are the packages whose tests can detect mutants, the nearest ones first.
+// viewers are the packages whose tests can detect mutants, nearest packages first.
 var viewers = append(slices.Clone(packages), "internal/memory", "cmd/tierlock/internal/zkinspect", "internal/test/explore")
 
-// A suite is the tests of one tree, without those that need a real server: these take long, and what they find should be found in virtual
-// time.
+// A suite is the tests of one tree. It leaves out the tests that need a real server, because they take long. Tests in virtual time should
+// find the same defects.
 type suite struct {
 	root  string
-	dir   string // for what is built
-	with  string // the only package whose tests are run; empty: each that can see something
+	dir   string // the directory for test binaries and overlays
+	with  string // the only package whose tests run; if empty, all packages run whose tests may detect the mutant
 	args  []string
-	bound map[string]func() (cost, error) // by package
-	parts map[string][]string             // what its tests are built from, by package
+	bound map[string]func() (cost, error) // for each package: the limits of a run of its tests
+	parts map[string][]string             // for each package: the packages from which its tests are built
 }
 
 // A cost is the time that a run of tests takes.
@@ -56,8 +56,8 @@ func newSuite(ctx context.Context, root, with string, args []string) (*suite, er
 
 func (s *suite) close() error { return os.RemoveAll(s.dir) }
 
-// measure runs the tests of pkg without a mutant. The tests have to pass. With a mutant they may take a multiple of that: of processor
-// time, which stops those that spin, and of time, which stops those that hang.
+// measure runs the tests of pkg without a mutant. The tests have to pass. With a mutant, they may take a multiple of the measured times.
+// The limit of processor time stops tests that spin, and the limit of real time stops tests that hang.
 func (s *suite) measure(ctx context.Context, pkg string) (bound cost, err error) {
 	dir, err := os.MkdirTemp(s.dir, "")
 	if err != nil {
@@ -112,7 +112,8 @@ func (s *suite) try(ctx context.Context, m mutant) (result, error) {
 	return result{Verdict: survived}, nil
 }
 
-// viewers returns the packages whose tests may detect a mutant, because they are built with its package.
+// The method viewers returns the packages whose tests may detect a mutant. These are the packages whose tests are built with the mutant's
+// package.
 func (s *suite) viewers(m mutant) []string {
 	if s.with != "" {
 		return []string{s.with}
@@ -130,7 +131,7 @@ func parts(ctx context.Context, root, pkg string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list ./%s: %w", pkg, err)
 	}
-	// A package that is built again for a test has the name of that test behind its own.
+	// If a package is built again for a test, the list contains it with the name of the test after its own name.
 	return strings.Fields(string(out)), nil
 }
 
@@ -138,10 +139,10 @@ var (
 	said     = regexp.MustCompile(`(?m)^ +\w+_test\.go:\d+: (.*)`)
 	failed   = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
 	panicked = regexp.MustCompile(`(?m)^((?:panic|fatal error): .*)`)
-	running  = regexp.MustCompile(`(?m)^\t(Test\S+) \(`) // when it was timed out
+	running  = regexp.MustCompile(`(?m)^\t(Test\S+) \(`) // the tests that were running when the limit of time was reached
 )
 
-// names returns what the patterns match in the output of tests.
+// The function names returns the text that the patterns match in the output of tests.
 func names(out []byte, patterns ...*regexp.Regexp) []string {
 	var list []string
 	for _, p := range patterns {
@@ -152,7 +153,7 @@ func names(out []byte, patterns ...*regexp.Regexp) []string {
 	return list
 }
 
-// overlay writes the file with the mutant, and an overlay that makes the go command use it.
+// overlay writes the changed file, and an overlay that makes the go command use it.
 func (s *suite) overlay(m mutant, dir string) (string, error) {
 	original := filepath.Join(s.root, filepath.FromSlash(m.file))
 	src, err := os.ReadFile(original)
@@ -179,8 +180,8 @@ func (s *suite) build(ctx context.Context, pkg, dir, overlay string) (string, er
 	return binary, nil
 }
 
-// run runs a test binary in its folder, as the go command would. run limits time and memory, since mutants may spin, and allocate without
-// end.
+// The method run runs a test binary in the directory of its package, as the go command would. It limits time and memory, because a mutant
+// may loop or allocate without end.
 func (s *suite) run(ctx context.Context, pkg, binary string, bound cost) ([]byte, *os.ProcessState, error) {
 	limits := fmt.Sprintf(`ulimit -d 3000000; ulimit -t %d; exec "$0" "$@"`, int(bound.cpu.Seconds()))
 	args := []string{"-c", limits, binary, "-test.failfast", "-test.timeout", bound.time.String()}
@@ -192,7 +193,8 @@ func (s *suite) run(ctx context.Context, pkg, binary string, bound cost) ([]byte
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", args...)
 	cmd.Dir = filepath.Join(s.root, filepath.FromSlash(pkg))
-	cmd.Env = append(cmd.Environ(), "ZOOKEEPER_HOME="+s.dir, "TIERLOCK_REQUIRE_SERVER=0") // no server: those tests are skipped
+	// without a server, the tests that need one are skipped
+	cmd.Env = append(cmd.Environ(), "ZOOKEEPER_HOME="+s.dir, "TIERLOCK_REQUIRE_SERVER=0")
 	out, err := cmd.CombinedOutput()
 	return out, cmd.ProcessState, err
 }

@@ -1,6 +1,6 @@
-// Package oracle has the rules of what a lock may do. Several drivers run locks: the suite of second tiers on real servers, the explorer
-// with every order of steps at a small scope or with random schedules, and chaos. The rules are the same for all drivers, so each rule is
-// here, and drivers call it:
+// Package oracle contains the rules for what a lock may do. There are several drivers that run locks: the suite of second tiers on real
+// servers, the explorer with every order of steps at a small scope or with random schedules, and chaos. The rules are the same for all
+// drivers. Therefore each rule is here, and drivers call it:
 //
 //   - I1 and I2, which owners may have a lock at the same time: [Room], [Lock.Enter]; where steps have no order, [Crowd]
 //   - I8, which token may come after which: [Tokens]; and that a guarded write belongs to the present hold (I1): [Wrote]
@@ -8,10 +8,11 @@
 //   - an owner enters again with the token that it has, and releases only what it has: [Lock.Enter], [Lock.Leave]. Only stress uses these,
 //     because it records reentrant acquisitions
 //
-// The package has no clock. The driver says what came before what: by real time, by virtual time, or because it is so in every order of
-// independent steps. It also says until when a hold counts, because only the driver knows when its owner knew of its loss (I7).
+// The package has no clock. The driver says which step came before which other step. It knows that from real time, from virtual time, or
+// because the order is the same in every order of independent steps. The driver also says until when a hold counts, because only the driver
+// knows when the owner learned of its loss (I7).
 //
-// The package does not check the answers of a store. stress/internal/trace does that, with a model of ZooKeeper.
+// The package does not check the answers of a store. Package stress/internal/trace checks them with a model of ZooKeeper.
 package oracle
 
 import (
@@ -20,8 +21,8 @@ import (
 	"strings"
 )
 
-// Room is how much weight fits into a lock at the same time. Each owner has a weight, and the sum of all weights inside may not exceed
-// the room. The room of a semaphore is its number of permits, and a mutex is a semaphore of one.
+// Room is the greatest total weight of the owners that may have a lock at the same time. Each owner has a weight. The room of a semaphore
+// is its number of permits, and a mutex is a semaphore with one permit.
 type Room int64
 
 // Mutex is the room of a mutex.
@@ -41,30 +42,33 @@ func Weight(reads bool) int64 {
 // Fits reports whether a weight fits into the room.
 func (r Room) Fits(weight int64) bool { return weight <= int64(r) }
 
-// Alone reports whether an owner of this weight leaves no room for another one.
+// Alone reports whether an owner of this weight excludes every other owner.
 func (r Room) Alone(weight int64) bool { return weight >= int64(r) }
 
 // A Turn is one owner's hold of a lock.
 type Turn struct {
-	Process int // may pass its token on; where no process does, each turn has a number of its own
-	Owner   int // in its process
+	// The process of the owner. A process may pass its token from one owner to the next. If no process does that, each turn has its own number
+	// here.
+	Process int
+	Owner   int // number of the owner within its process
 	Weight  int64
-	Token   int64 // 0: no token, and nothing is promised
-	Depth   int   // how often the owner has entered again
+	Token   int64 // 0: there is no token, so no promise about tokens applies
+	Depth   int   // how many further times the owner has entered
 }
 
 // same reports whether both turns have the same owner.
 func (t Turn) same(other Turn) bool { return t.Process == other.Process && t.Owner == other.Owner }
 
-// A Lock is the state of a lock after a sequence of grants and releases. It is a value: each grant or release returns another one.
+// A Lock is the state of a lock after a sequence of grants and releases. It is a value: each grant or release returns a new Lock.
 type Lock struct {
 	Room   Room
 	Inside []Turn
 	Tokens Tokens
 }
 
-// Enter records a grant. A new owner needs room (I1, or I2 if owners of the same process take it), and a token that may come next (I8).
-// An owner that is inside enters again, with the token that it has. A grant that breaks a rule is recorded all the same.
+// Enter records a grant. For a new owner, there must be enough room. An excess breaks I1, or I2 if it is caused by owners of the same
+// process. The token of a new owner must be one that may come next (I8). An owner that is already inside enters again, with the token that
+// it has. A grant that breaks a rule is recorded, too.
 func (l Lock) Enter(t Turn) (Lock, error) {
 	next := l
 	next.Inside = slices.Clone(l.Inside)
@@ -118,7 +122,7 @@ func (l Lock) Without(t Turn) Lock {
 	return l
 }
 
-// Equal ignores the order in which the owners entered.
+// Equal reports whether two states are the same. The order in which the owners entered does not matter.
 func (l Lock) Equal(other Lock) bool {
 	missing := func(t Turn) bool { return !slices.Contains(other.Inside, t) }
 	return l.Room == other.Room && l.Tokens == other.Tokens && len(l.Inside) == len(other.Inside) && !slices.ContainsFunc(l.Inside, missing)
@@ -128,7 +132,7 @@ func (t Turn) String() string {
 	return fmt.Sprintf("process %d, hold %d%s, token %d", t.Process, t.Owner, weightText(t.Weight), t.Token)
 }
 
-// weightText is empty for weight 1, which most turns have.
+// weightText returns the weight for an error text. It returns "" for weight 1, which most turns have.
 func weightText(weight int64) string {
 	switch weight {
 	case 1:
@@ -150,13 +154,15 @@ func (l Lock) String() string {
 	return strings.Join(texts, "; ")
 }
 
-// Crowd is [Lock.Enter] for steps without a fixed order. Crowd returns x and others that are inside together in some order and do not fit
-// into the room; nil if there are none. Two turns are apart if, in every order, one ends before the other begins.
+// Crowd checks what [Lock.Enter] checks, for steps without a fixed order. It returns x and some of the others if they are inside together
+// in some order of the steps, and together exceed the room. Otherwise it returns nil. Two turns are apart if one ends before the other
+// begins in every order.
 func Crowd[T any](r Room, x T, others []T, weight func(T) int64, apart func(T, T) bool) []T {
 	return crowd(r, []T{x}, weight(x), others, weight, apart)
 }
 
-// crowd adds some of others to those that are inside together with the weight has.
+// crowd adds turns from others to the turns inside until they exceed the room. The turns inside are together in some order; their weight is
+// has.
 func crowd[T any](r Room, inside []T, has int64, others []T, weight func(T) int64, apart func(T, T) bool) []T {
 	if !r.Fits(has) {
 		return inside

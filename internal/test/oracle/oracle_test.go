@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A step of a history. Each kind of step returns the new state of the lock, and the violation.
+// A step is one step of a history. It returns the new state of the lock, and the violation if there is one.
 type step func(Lock) (Lock, error)
 
 func enters(t Turn) step { return func(l Lock) (Lock, error) { return l.Enter(t) } }
@@ -31,7 +31,7 @@ func TestHistories(t *testing.T) {
 	type row struct {
 		room  Room
 		steps []step
-		wrong string // of the last step
+		wrong string // the violation of the last step
 	}
 	need.Each(t, map[string]row{
 		"in turn":                             {Mutex, []step{enters(a), leaves(a), enters(b)}, ""},
@@ -98,8 +98,8 @@ func TestALockIsAValueWithoutAnOrderOfItsOwners(t *testing.T) {
 	need.That(t, "how deep an owner is inside does not count", !one.Equal(again))
 }
 
-// A spell is a turn with the numbers of its steps. Steps of one process are ordered. Steps of two processes are ordered if their numbers
-// differ by ten or more.
+// A spell is a turn, given by the numbers of the steps at which it begins and ends. Steps of one process are ordered. Steps of two
+// processes are ordered if their numbers differ by ten or more.
 type spell struct {
 	process, from, to int
 	weight            int64
@@ -112,7 +112,7 @@ func TestACrowdIsFoundInEachOrderOfIndependentSteps(t *testing.T) {
 	type row struct {
 		room   Room
 		others []spell
-		want   int // how many are in the crowd
+		want   int // how many spells the crowd contains
 	}
 	many := make([]spell, 60)
 	for i := range many {
@@ -155,7 +155,7 @@ func TestAStaleTokenIsLowerThanOneBefore(t *testing.T) {
 		alone bool
 		want  bool
 	}{
-		{4, false, true}, {5, false, false}, {6, false, false}, {8, false, false}, // one that reads
+		{4, false, true}, {5, false, false}, {6, false, false}, {8, false, false}, // a reader
 		{6, true, true}, {7, true, false}, {8, true, false},
 		{0, true, false},
 	} {

@@ -13,16 +13,16 @@ type Mark struct {
 
 func (t Turn) mark() Mark { return Mark{t.Token, int64(t.Process)} }
 
-// Tokens are the highest tokens so far, which are all that I8 depends on: a process may pass its token on from one of its owners to the
-// next, and from process to process tokens grow. An owner that is alone has a higher token than all before. Owners that share the lock
-// have higher tokens than the last one that was alone, and no order among themselves. No two processes have the same token.
+// Tokens are the highest tokens so far. I8 depends on nothing else. A process may pass its token from one of its owners to the next.
+// Between processes, tokens grow. An owner that is alone has a higher token than all owners before it. Owners that share the lock have
+// higher tokens than the last owner that was alone, and may have any order among themselves. No two processes have the same token.
 type Tokens struct {
-	Seen  Mark // of all
-	Alone Mark // of those that were alone
+	Seen  Mark // the highest token of all owners
+	Alone Mark // the highest token of the owners that were alone
 }
 
-// Stale reports whether a token is lower than one that it must exceed. A resource that is protected by tokens refuses it: the token
-// belongs to a late owner, whose grant was right.
+// Stale reports whether a token is lower than a token that it must exceed. A resource that is protected by tokens refuses a stale token.
+// Such a token comes from an owner that acts late; its grant broke no rule.
 func (t Tokens) Stale(m Mark, alone bool) bool {
 	last := t.Alone
 	if alone {
@@ -31,7 +31,7 @@ func (t Tokens) Stale(m Mark, alone bool) bool {
 	return m.Token != 0 && m.Token < last.Token
 }
 
-// Judge checks the token of a grant, or of a write that took effect. Without a token nothing is promised.
+// Judge checks the token of a grant, or of a write that took effect. If there is no token, there is nothing to check.
 func (t Tokens) Judge(m Mark, alone bool) error {
 	for _, before := range []Mark{t.Seen, t.Alone} {
 		if m.Token != 0 && m.Token == before.Token && m.Process != before.Process {
@@ -44,7 +44,7 @@ func (t Tokens) Judge(m Mark, alone bool) error {
 	return nil
 }
 
-// With notes a token.
+// With returns the tokens after a grant with the mark m.
 func (t Tokens) With(m Mark, alone bool) Tokens {
 	if m.Token > t.Seen.Token {
 		t.Seen = m
@@ -55,9 +55,9 @@ func (t Tokens) With(m Mark, alone bool) Tokens {
 	return t
 }
 
-// Wrote checks a guarded write that takes effect after later holds have begun (I1). A process passes its token on only when no write with
-// that token is under way. The store refuses writes with a stale token. Only the explorer calls this, because only it sees to which hold
-// a write belongs; elsewhere all holds with one token look the same.
+// Wrote checks a guarded write that takes effect after later holds have begun (I1). A process passes its token to its next owner only when
+// no write with that token is under way. The store refuses writes with a stale token. Only the explorer calls Wrote, because only the
+// explorer sees to which hold a write belongs. For other drivers, all holds with one token look the same.
 func Wrote(m Mark, later []Mark) error {
 	if slices.Contains(later, m) {
 		return fmt.Errorf("I1: a write with token %d takes effect in the turn of another one that has it", m.Token)
