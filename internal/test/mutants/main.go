@@ -3,7 +3,7 @@
 //
 //	mutants: N, survived S, equivalent E
 //
-// and the command fails unless S is 0. E is the number of mutants that survived and are listed in equivalent.txt, because they change
+// and the command fails if S is not 0. E is the number of mutants that survived and are listed in equivalent.txt, because they change
 // nothing that can be observed. A run that was stopped continues where it was.
 //
 // With -with PACKAGE, only the tests of that package have to detect the mutants. The arguments after the flags are passed to these tests:

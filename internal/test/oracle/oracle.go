@@ -2,11 +2,11 @@
 // servers, the explorer with every order of steps at a small scope or with random schedules, and chaos. The rules are the same for all
 // drivers. Therefore each rule is here, and drivers call it:
 //
-//   - I1 and I2, which owners may have a lock at the same time: [Room], [Lock.Enter]; where steps have no order, [Crowd]
-//   - I8, which token may come after which: [Tokens]; and that a guarded write belongs to the present hold (I1): [Wrote]
-//   - I6, which waiter has to be served before which: [Served]
-//   - an owner enters again with the token that it has, and releases only what it has: [Lock.Enter], [Lock.Leave]. Only stress uses these,
-//     because it records reentrant acquisitions
+//   - I1 and I2 say which owners may have a lock at the same time: [Room], [Lock.Enter], and [Crowd] for steps without a fixed order
+//   - I8 says which token may come after which: [Tokens]; [Wrote] checks that a guarded write belongs to the present hold (I1)
+//   - I6 says which waiter has to be served before which: [Served]
+//   - An owner enters again with the token that it has, and releases only what it has: [Lock.Enter], [Lock.Leave]. Only stress uses these
+//     two, because it records reentrant acquisitions
 //
 // The package has no clock. The driver says which step came before which other step. It knows that from real time, from virtual time, or
 // because the order is the same in every order of independent steps. The driver also says until when a hold counts, because only the driver

@@ -43,7 +43,7 @@ func boundedWhenFrozen(s *scene) {
 	s.none()
 }
 
-// bounded checks calls while the store answers nothing to p, which has h, and to the waiter r.
+// The method bounded checks that calls end in time while the store does not answer. The process p has the hold h, and r is a waiting call.
 func (s *scene) bounded(p *proc, h *hold, r *request) {
 	for _, r := range []*request{r, p.begin(p.claim.Acquire), p.begin(p.claim.TryAcquire)} {
 		s.settled()
@@ -77,7 +77,7 @@ func unreachable(s *scene) {
 	s.none()
 }
 
-// boundedAtEachMessage makes the caller of each call leave at each message of the call.
+// boundedAtEachMessage delays each message of a call in turn, and makes the caller leave while the message is delayed.
 func boundedAtEachMessage(s *scene) {
 	p := s.victim()
 	s.needs(p.Messages != nil, "hold a message up")
@@ -122,7 +122,8 @@ func boundedAtEachMessage(s *scene) {
 			s.within(p.lease/3, "Release", func() { h.Release() })
 		}()
 		select {
-		case <-met: // which comes again
+		// One message of the release is delayed.
+		case <-met:
 			<-released
 			close(left)
 		case <-released:
@@ -130,7 +131,7 @@ func boundedAtEachMessage(s *scene) {
 			case <-met:
 				close(left)
 			default:
-				close(left) // a message may be about to come
+				close(left) // no message waits, but one may be about to arrive
 				p.Messages(nil)
 				s.none()
 				return
@@ -165,7 +166,7 @@ func tryWhileOthersCome(s *scene) {
 		}
 		s.await("nobody is left", s.expiry(), func() bool {
 			select {
-			case r := <-comes: // at any time: the message may be one behind the answer
+			case r := <-comes: // the grant may come at any time, since the delayed message may be one that follows the answer
 				s.release(r.granted())
 			default:
 			}
@@ -178,7 +179,7 @@ func tryWritesNothing(s *scene) {
 	a, b, c := s.process(), s.process(), s.process()
 	s.used(a)
 	h := a.acquire()
-	b.refused() // from now on it sees the holder, whatever server it asks
+	b.refused() // after this, b sees the holder on whatever server it asks
 	s.costs("tries of a lock that is held", 0, 0, func() {
 		for range 5 {
 			b.refused()
@@ -203,8 +204,8 @@ var closePromises = []promise{
 	{name: "release-once", text: "A grant is given up once, and is gone when Release returns", test: givenUpOnce},
 }
 
-// leavesNoGoroutine runs play and counts goroutines. If some are left, it runs once more, since they may belong to a harness that has
-// just connected again.
+// leavesNoGoroutine runs play, and counts the goroutines that play leaves. If there are some, it runs play again, because they may belong
+// to a harness that has just connected again.
 func (s *scene) leavesNoGoroutine(play func(a, b *proc)) {
 	var left error
 	for range 3 {
@@ -218,10 +219,10 @@ func (s *scene) leavesNoGoroutine(play func(a, b *proc)) {
 func (s *scene) goroutinesLeftBy(play func(a, b *proc)) error {
 	running := goleak.IgnoreCurrent()
 	inside := &scope{TB: s.witness.TB}
-	defer inside.end() // also if there is nothing to be tested
+	defer inside.end() // also ends the processes if the test is skipped
 	play(s.processIn(inside, s.lease()), s.processIn(inside, s.lease()))
 	inside.end()
-	return goleak.Find(running) // tries for a while
+	return goleak.Find(running) // goleak repeats its search for a while
 }
 
 func closeEndsAll(s *scene) { s.leavesNoGoroutine(s.closeEnds) }
@@ -263,7 +264,7 @@ func (s *scene) closeEnds(a, b *proc) {
 	s.none()
 }
 
-// closed checks that a call fails at once because the tier is closed.
+// The method closed checks that a call fails at once because the tier is closed.
 func (s *scene) closed(name string, p *proc, call func(context.Context) (second.Grant, error)) {
 	s.Helper()
 	s.within(0, name+" after Close", func() {
@@ -274,7 +275,7 @@ func (s *scene) closed(name string, p *proc, call func(context.Context) (second.
 	})
 }
 
-// delay delays every message to p, and returns by how much.
+// The method delay delays every message to p. It returns the duration of the delay.
 func (s *scene) delay(p *proc) time.Duration {
 	if p.Messages == nil {
 		return 0

@@ -23,7 +23,7 @@ var breakPromises = []promise{
 	{name: "break-permits-lost", text: "… also if any message to the process that breaks is lost", test: permitsBrokenOverLostMessages},
 }
 
-// breaks breaks the lock, or the permits, with a token.
+// The method breaks calls Break with a token, for a lock or for permits. Break has to return one of the errors in want.
 func (s *scene) breaks(by interface {
 	Break(ctx context.Context, token int64) error
 }, token int64, want ...error,
@@ -50,7 +50,7 @@ func (t *taker) breaks(token int64, want ...error) {
 	t.scene.breaks(t.store, token, want...)
 }
 
-// awaitBroken checks that a holder learns of the Break, as if an operator had removed its contender.
+// awaitBroken checks that a holder learns of a Break in the same way as of an operator who removes its contender.
 func (s *scene) awaitBroken(h *hold) {
 	s.Helper()
 	s.awaitRemoval(h)
@@ -71,7 +71,7 @@ func broken(s *scene) {
 		if err := h.Err(); err != nil {
 			s.Errorf("the holder after a break of a token that nobody has: %v", err)
 		}
-		h.leave() // the other one may have the lock before the holder hears of it
+		h.leave() // the next process may get the lock before the holder learns of the loss
 		breaker.breaks(h.Token(), nil)
 		next := waiting.granted()
 		s.awaitBroken(h)
@@ -81,7 +81,7 @@ func broken(s *scene) {
 		breaker.breaks(breaker.sees(3)[1].Token, nil)
 		s.wait(again, last)
 		s.release(next)
-		s.release(last.granted()) // before the other one, which has queued again
+		s.release(last.granted()) // last gets them before again, which has queued anew
 		s.release(again.granted())
 		s.none()
 	}
@@ -117,7 +117,7 @@ func brokenOverLostMessages(s *scene) {
 		next := waiting.granted()
 		s.awaitBroken(h)
 		s.settled()
-		s.release(next) // it was not broken instead
+		s.release(next) // checks that Break did not break this hold
 		s.none()
 	})
 }
@@ -151,7 +151,7 @@ func breakEnds(s *scene) {
 				breaker.breaks(h.Token(), nil, second.ErrReleased)
 				err = nil
 			case err != nil:
-				s.release(h) // nothing was removed
+				s.release(h) // in this case, Break has removed nothing
 			}
 			if err == nil {
 				s.releasesLost(h)
@@ -195,7 +195,7 @@ func permitsBroken(s *scene) {
 	breaker.breaks(tokens[3].Token+1<<40, second.ErrReleased)
 	breaker.breaks(0, second.ErrReleased)
 	s.wait(waiting)
-	broken := a.part(2) // others may have them before the holder hears of it
+	broken := a.part(2) // other processes may get the permits before the holder learns of the loss
 	breaker.breaks(tokens[0].Token, nil)
 	p := waiting.granted()
 	s.awaitPermitsBroken(a, broken)
@@ -210,7 +210,7 @@ func permitsBroken(s *scene) {
 	breaker.breaks(breaker.sees(1, 1, 2, 0, 0)[3].Token, nil)
 	s.wait(again, last)
 	s.giveAll(b)
-	q := last.granted() // before the other one, which has queued again
+	q := last.granted() // last gets them before again, which has queued anew
 	s.wait(again)
 	s.giveAll(c)
 	r := again.granted()
@@ -223,7 +223,7 @@ func permitsBroken(s *scene) {
 	s.none()
 }
 
-// awaitPermitsBroken checks that a holder learns that its permits were broken, and releases them.
+// awaitPermitsBroken checks that a holder learns that its permits were broken. Then it releases them.
 func (s *scene) awaitPermitsBroken(p *portion, broken []second.Permit) {
 	s.Helper()
 	for _, one := range broken {
@@ -247,7 +247,7 @@ func permitsBrokenOverLostMessages(s *scene) {
 		breaker.breaks(token, nil)
 		next := waiting.granted()
 		s.settled()
-		s.giveAll(next) // they were not broken instead
+		s.giveAll(next) // checks that Break did not break these permits
 		if err := holder.store.Release(broken); !errors.Is(err, second.ErrLost) {
 			s.Errorf("Release of permits that were broken: %v, want ErrLost", err)
 		}

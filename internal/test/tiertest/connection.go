@@ -13,12 +13,12 @@ var connectionPromises = []promise{
 		"ends, and when it is back", test: connectionIsTold},
 }
 
-// A record has the events of a connection.
+// A record contains the events of a connection.
 type record struct {
 	mu     sync.Mutex // guards the fields below
 	states []second.ConnectionState
 	inside bool
-	twice  bool // two calls at a time
+	twice  bool // two calls ran at the same time
 }
 
 func (r *record) note(c second.Connection) {
@@ -59,7 +59,7 @@ func (r *record) idle() bool {
 func connectionIsTold(s *scene) {
 	p := s.victim()
 	s.needs(p.Cut != nil, "cut a process off")
-	s.used(p) // or it may be yet to connect
+	s.used(p) // after this, the process is connected
 	r := new(record)
 	p.Notify(r.note)
 	s.await("the state of the connection", s.news(), func() bool { return slices.Equal(r.take(), []second.ConnectionState{second.Connected}) })
@@ -86,7 +86,7 @@ func connectionIsTold(s *scene) {
 	s.release(p.acquire())
 	p.Close()
 	s.await("the listener returns, for which nobody waits", s.patience(), r.idle)
-	if end := r.last(); end != "" && end != second.Connected { // on a busy machine there may have been an outage
+	if end := r.last(); end != "" && end != second.Connected { // on a busy machine, the connection may have ended and come back
 		s.Errorf("told of an end that the program wanted: %v", r.take())
 	}
 	if r.twice {

@@ -29,7 +29,7 @@ func contended(s *scene) {
 		h := a.acquire()
 		if asked {
 			h.Contended().C()
-			s.settled() // the look may have been answered
+			s.settled() // the request that looks for waiters may have been answered by now
 			if h.Contended().Raised() {
 				s.Errorf("contended before anybody came")
 			}
@@ -72,7 +72,7 @@ func uncontended(s *scene) {
 	select {
 	case <-h.Contended().C():
 		s.Errorf("contended although nobody has come")
-	case <-time.After(s.Lease): // a periodic read may come at any time within it
+	case <-time.After(s.Lease): // a periodic read of the queue may come at any time within a lease
 	}
 	if d := h.Contended().For(); d != 0 {
 		s.Errorf("contended for %v although nobody has come", d)

@@ -11,9 +11,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// These are promises that package tier adds to those of a second tier: that a requeue is one write, and that a holder learns of waiters
-// and of its loss. These promises follow from those of the tier, so they are tested in virtual time on each kind of tier, and on one real
-// store.
+// These are promises of package tier beyond those of a second tier. For example, a requeue is one write, and a holder learns of waiters and
+// of its loss. They follow from the promises of the second tier. Therefore they are tested in virtual time on each kind of tier, and in
+// real time on only one store.
 var enginePromises = []promise{
 	{name: "hand-off", text: "A hand-off within a process costs no write", gate: true, alone: true, test: handOffIsFree},
 	{name: "strict", text: "A turn in strict order costs one write", gate: true, alone: true, test: strictTurnIsOneWrite},
@@ -26,7 +26,7 @@ var enginePromises = []promise{
 		gate: true, test: holdIsLost},
 }
 
-// An engine is the gate of one process, over its tier.
+// An engine is the gate of one process over its second tier.
 type engine struct {
 	*proc
 	mu *tier.Mutex
@@ -44,17 +44,17 @@ func (s *scene) engineOf(p *proc, opts ...tier.Option) *engine {
 	return &engine{p, locks.Mutex(s.path)}
 }
 
-// A workshop is the critical section of all processes.
+// A workshop is the critical section that all processes share. It counts turns and tenures.
 type workshop struct {
 	scene  *scene
 	inside atomic.Int32
 	turns  atomic.Int64
 
-	owner   atomic.Pointer[engine] // the last one
-	tenures atomic.Int64           // how often another one has become that
+	owner   atomic.Pointer[engine] // the process that was inside last
+	tenures atomic.Int64           // how often the owner has changed
 }
 
-// turn makes a goroutine of a process do some work under the lock.
+// The method turn does some work under the lock in a process.
 func (w *workshop) turn(ctx context.Context, e *engine, work time.Duration) error {
 	hold, err := e.mu.Acquire(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func (w *workshop) turn(ctx context.Context, e *engine, work time.Duration) erro
 	return hold.Release()
 }
 
-// crowd makes a number of goroutines of each process do a number of turns each.
+// The method crowd starts a number of goroutines in each process. Each goroutine does a number of turns.
 func (w *workshop) crowd(engines []*engine, goroutines, turns int) {
 	ctx, cancel := context.WithTimeout(w.scene.Context(), 2*w.scene.patience())
 	defer cancel()
@@ -97,7 +97,7 @@ func handOffIsFree(s *scene) {
 	e := s.engine(tier.WithHandOff(time.Hour))
 	w := &workshop{scene: s}
 	s.used(e.proc)
-	held, err := e.mu.Acquire(s.Context()) // so that all of the crowd wait
+	held, err := e.mu.Acquire(s.Context()) // the lock is held at first, so that all goroutines of the crowd wait
 	if err != nil {
 		s.Fatalf("Acquire: %v", err)
 	}
@@ -174,7 +174,8 @@ func reentry(s *scene) {
 	s.none()
 }
 
-// budgetIsKept checks after how many holds of other processes a waiting process gets the lock, and in virtual time also how soon.
+// budgetIsKept checks how many holds of other processes a waiting process has to wait for. In virtual time, it also checks how soon the
+// process gets the lock.
 func budgetIsKept(s *scene) {
 	const ahead = 2
 	budget, section := s.moment(), s.moment()/30
@@ -239,8 +240,8 @@ func holdIsLost(s *scene) {
 	heal := s.cut(e.proc)
 	select {
 	case <-hold.Lost():
-	case <-r.done: // then the clock tells
-	case <-time.After(time.Until(struck.Add(s.Lease))): // what was due a margin before may be late beside other work
+	case <-r.done: // another process has the lock; Err below has to notice that
+	case <-time.After(time.Until(struck.Add(s.Lease))): // the loss was due somewhat earlier, but may be late on a busy machine
 	}
 	if err := hold.Err(); !errors.Is(err, tier.ErrLost) {
 		s.Errorf("Err of a hold after a lease of %v, or when another process holds: %v", s.Lease, err)

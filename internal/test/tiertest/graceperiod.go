@@ -14,7 +14,7 @@ var gracePeriodPromises = []promise{
 		"and the tier say so", alone: true, first: true, test: gracePeriod},
 }
 
-// gracePeriod makes another server take over. gracePeriod repeats the fail-over if the grace period was over before all checks were made.
+// gracePeriod makes another server take over. If the grace period ends before all checks were made, it repeats the fail-over.
 func gracePeriod(s *scene) {
 	if !s.Forgets {
 		s.lacks("it needs no such time")
@@ -31,8 +31,8 @@ func gracePeriod(s *scene) {
 	s.Fatalf("a grace period is not told")
 }
 
-// inGracePeriod makes another server take over, which may serve long before all others do, and checks what is reported. inGracePeriod
-// returns which part of the grace period it has not seen.
+// inGracePeriod makes another server take over, and checks what a process reports during the grace period. The new server may serve long
+// before all other servers do. The result unseen names the part of the grace period that was not seen.
 func (s *scene) inGracePeriod(p, looker *proc) (unseen string) {
 	struck := time.Now()
 	over := make(chan struct{})
@@ -46,7 +46,8 @@ func (s *scene) inGracePeriod(p, looker *proc) (unseen string) {
 	}
 	var q *second.GracePeriodError
 	r := p.begin(p.claim.TryAcquire)
-	for r.end(); r.err != nil && !errors.Is(r.err, second.ErrLocked) && p.GracePeriod() != nil; r.end() { // the server was not reached
+	// try again while the server cannot be reached
+	for r.end(); r.err != nil && !errors.Is(r.err, second.ErrLocked) && p.GracePeriod() != nil; r.end() {
 		r = p.begin(p.claim.TryAcquire)
 	}
 	if r.err == nil {
@@ -75,7 +76,7 @@ func (s *scene) inGracePeriod(p, looker *proc) (unseen string) {
 		queue := looker.look()
 		return p.GracePeriod() == nil && looker.GracePeriod() == nil && len(queue) == 1 && !queue[0].InGracePeriod
 	})
-	s.await("a try after the grace period finds the lock taken", s.patience(), func() bool { // or has no answer in time
+	s.await("a try after the grace period finds the lock taken", s.patience(), func() bool { // a try may also fail because the answer is late
 		r = looker.begin(looker.claim.TryAcquire)
 		r.end()
 		return errors.Is(r.err, second.ErrLocked)
@@ -88,7 +89,7 @@ func (s *scene) inGracePeriod(p, looker *proc) (unseen string) {
 	return unseen
 }
 
-// granted checks that a grant came no sooner than a lease after another server took over, and releases it.
+// The method granted checks that a grant came no sooner than a lease after another server took over. Then it releases the grant.
 func (s *scene) granted(h *hold, struck time.Time) {
 	s.Helper()
 	if d := time.Since(struck); d < s.Lease {

@@ -1,18 +1,17 @@
-// Package tiertest is the suite that every second tier has to pass: each promise of [second.Tier] is a test.
+// Package tiertest is the suite that every second tier has to pass. Each promise of [second.Tier] is a test.
 //
-// A tier's own tests implement a [Harness], which starts processes and injects faults, and call [Run]. A promise is checked by what
-// several processes see, and by reads from outside of the library, never by the answers of one tier alone. At the end Run logs the table
-// of promises, which [Table.Record] writes to a file.
+// A tier's own tests implement a [Harness], which starts processes and injects faults, and call [Run]. The suite checks a promise by what
+// several processes see, and by reads from outside the library. It never relies on the answers of one tier alone. At the end, Run logs the
+// table of promises. [Table.Record] writes that table to a file.
 //
 // # What to bring
 //
-// Dial and Left are always required. If another function is nil, the promises that need it are reported as not available. All tests use
-// the same store, since each has a lock path of its own. A test that disturbs the whole store, counts writes or counts goroutines runs
-// alone.
+// Dial and Left are always required. If another function is nil, the promises that need it are reported as not available. All tests use the
+// same store, and each has a lock path of its own. A test runs alone if it disturbs the whole store, counts writes or counts goroutines.
 //
-// The same suite runs in virtual time, in a bubble of testing/synctest, if the harness and all that it uses are created there. Only then
-// are short times checked exactly. In real time, the machine may be busy. Processes that are not to lose their lease therefore have a
-// long one, and the tests check the order of events.
+// The same suite runs in virtual time, in a bubble of testing/synctest, if the harness and everything that it uses are created in the
+// bubble. The suite checks short times exactly only in virtual time. In real time, the machine may be busy. Therefore a process has a long
+// lease if the test does not want it to lose the lease, and the tests check the order of events.
 package tiertest
 
 import (
@@ -22,37 +21,37 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// With runs test with a harness. Everything belongs to t until test returns. If time is to be virtual, it does so in a bubble.
+// With runs test with a harness. Everything belongs to t until test returns. If time is to be virtual, With runs test in a bubble.
 type With func(t *testing.T, test func(*testing.T, Harness))
 
 // A Harness is a store, and the ways to disturb it.
 type Harness struct {
-	// Lease is how long the store keeps the contenders of a silent process: a session timeout, or a time to live. It is the lease of
-	// processes whose expiry a test waits for, and should be a few seconds at most. The store may take twice as long, since a server that
-	// takes over may start counting again.
+	// Lease is how long the store keeps the contenders of a silent process: a session timeout, or a time to live. Processes have this lease if
+	// a test waits for its expiry. It should be a few seconds at most. The store may take twice as long, since a server that takes over may
+	// start counting again.
 	Lease time.Duration
-	// Virtual says that time is virtual: no machine is slow then, and all processes have that lease.
+	// Virtual says that time is virtual. No machine is slow then, and all processes have the lease Lease.
 	Virtual bool
-	// Gate makes the suite test the promises of the gate in real time, too. The gate's promises follow from those of the tier, so it is
-	// enough to set this for one store.
+	// Gate makes the suite test the promises of the gate in real time, too. These promises follow from those of the second tier, so it is
+	// enough to set Gate for one store.
 	Gate bool
-	// Unpromised are promises that the tier does not make, by the names of their tests, with the reasons. The suite shows that these
-	// promises are broken.
+	// Unpromised lists promises that the tier does not make: the names of their tests, with the reasons. The suite shows that these promises
+	// are really broken.
 	Unpromised map[string]string
-	// Dial starts a process with that lease: a tier with a connection of its own. The suite closes it.
+	// Dial starts a process with the given lease. The process is a tier with a connection of its own, which the suite closes.
 	Dial func(testing.TB, time.Duration) *Process
-	// Left returns how many contenders the lock at path has, by a read outside of the library that sees all earlier writes. While the store
-	// does not answer, it returns a negative number.
+	// Left returns the number of contenders for the lock at path. It reads from outside the library, and sees all earlier writes. While the
+	// store does not answer, it returns a negative number.
 	Left func(path string) int
-	// LeftPermits is Left for the semaphore at path: it counts one for each waiter, and at least one for each holder of permits. A tier
-	// whose Semaphore wraps [errors.ErrUnsupported] does not need it.
+	// LeftPermits is like Left, for the semaphore at path. It counts one for each waiter, and at least one for each holder of permits. A tier
+	// needs no LeftPermits if its method Semaphore returns an error that wraps [errors.ErrUnsupported].
 	LeftPermits func(path string) int
 
-	// Writes returns how many durable writes the processes of this harness have made, without those that keep their sessions.
+	// Writes returns how many durable writes the processes of this harness have made. Writes that keep sessions alive do not count.
 	Writes func() int64
-	// Remove deletes the i-th contender at path, from 0 for the holder, as an operator would.
+	// Remove deletes the contender at place i of the queue at path, as an operator would. The holder has place 0.
 	Remove func(path string, i int)
-	// Freeze stops the store until thaw: connections stay open, but get no answers.
+	// Freeze stops the store until thaw is called. Connections stay open, but get no answers.
 	Freeze func() (thaw func())
 	// Failover makes another server take over, and returns when it serves requests.
 	Failover func()
@@ -66,17 +65,19 @@ type Harness struct {
 type Process struct {
 	second.Tier
 
-	// Cut blocks all traffic between the process and the store, without an error on either side, until heal.
+	// Cut blocks all traffic between the process and the store until heal is called. Neither side sees an error.
 	Cut func() (heal func())
 	// Kill ends the process without a message to the store. The tier is closed when it returns.
 	Kill func()
-	// Messages calls hook for each message to the process before the process gets it: an answer to a request that was executed, or an event.
-	// Messages leaves out messages that keep a session. If hook returns true, the message is lost as its transport would lose it: together
-	// with its connection, if that is a stream. The hook may be called concurrently, and may block. A nil hook ends this.
+	// Messages makes hook run for each message before the process gets the message. A message is the answer to a request that was executed, or
+	// an event. Messages that keep a session alive do not count. If hook returns true, the message is lost in the way in which its transport
+	// would lose it. If the transport is a stream, the connection is lost, too. The hook may be called concurrently, and may block. A call of
+	// Messages with a nil hook ends this.
 	Messages func(hook func() (lose bool))
-	// Blind has the effect of a stopped process: no timer reports the end of the lease of a grant. Only a caller that checks the clock sees
-	// the end of the lease.
+	// Blind has the effect of a stopped process: no timer reports the end of a grant's lease. Only a caller that checks the clock notices that
+	// end.
 	Blind func(second.Grant)
-	// Sleep makes the machine of the process sleep for a time, as the clock of a grant's lease sees it. Sleep requires Blind.
+	// Sleep simulates that the machine of the process sleeps for a time. Only the clock of the grant's lease sees that time pass. Sleep
+	// requires Blind.
 	Sleep func(second.Grant, time.Duration)
 }

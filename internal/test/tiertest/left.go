@@ -42,7 +42,7 @@ func nothingLeftByCancelled(s *scene) {
 			s.release(h)
 			s.none()
 		})
-		s.each(p, m, func(ctx context.Context) { // the turn comes at the same time
+		s.each(p, m, func(ctx context.Context) { // the call ends at about the same time as the lock is granted
 			h := holder.acquire()
 			r := s.begin(ctx, p.claim.Acquire)
 			s.settled()
@@ -100,7 +100,7 @@ func nothingLeftByKilled(s *scene) {
 	b.queue()
 	next := c.queue()
 	h.leave()
-	b.Kill() // before it can be granted: a process that was killed does not learn that it has lost the lock
+	b.Kill() // b is killed before it can be granted the lock, because a process that was killed does not learn that it has lost the lock
 	a.Kill()
 	s.leftWithin(1, 2*s.Lease)
 	s.release(next.granted())

@@ -61,15 +61,15 @@ func readersCutOff(s *scene) {
 	s.none()
 }
 
-// The store continues as soon as the loss is known, and may still have the contender. If freezing takes as long as the lease, the lock
-// may be lost by then.
+// The store continues as soon as the loss is known, and may still have the contender. If it takes as long as the lease to freeze the store,
+// the lock may already be lost when the store is frozen.
 func frozen(s *scene) {
 	s.needs(s.Freeze != nil, "freeze the store")
 	a, b := s.victim(), s.process()
 	h := a.acquire()
 	r := b.queue()
 	thaw := s.freeze()
-	struck := time.Now() // a renewal may have been answered until then
+	struck := time.Now() // the store may have answered a renewal until this moment
 	end := h.ValidUntil()
 	switch {
 	case end.IsZero() && h.Err() == nil:
@@ -90,19 +90,19 @@ func frozen(s *scene) {
 	s.none()
 }
 
-// awaitLoss waits until h is lost. The loss has to come before the end of the lease, which was last renewed before struck, and before any
-// other process holds the lock.
+// awaitLoss waits until h is lost. The last renewal of the lease was before struck. The loss has to come before the end of that lease, and
+// before any other process holds the lock.
 func (s *scene) awaitLoss(h *hold, struck time.Time, other *request) {
 	s.Helper()
 	select {
 	case <-h.Context().Done():
-	case <-other.done: // then the book tells
+	case <-other.done: // the record of holds shows whether both had the lock at once
 		if other.err != nil {
 			s.Fatalf("the waiter: %v", other.err)
 		}
 	case <-time.After(time.Until(struck.Add(s.Lease))):
 		select {
-		case <-h.Context().Done(): // what was due a margin before may be late beside other work
+		case <-h.Context().Done(): // the loss was due somewhat earlier, but may be late on a busy machine
 		case <-time.After(s.slack()):
 			s.Errorf("the holder does not know of its loss after a lease of %v", s.Lease)
 		}
@@ -157,7 +157,7 @@ func stopped(s *scene) {
 	s.none()
 }
 
-// The store continues meanwhile, but no timer of the holder has fired, because timers stand still during a sleep, too.
+// During the sleep, the store continues. No timer of the holder has fired, because timers stand still during a sleep.
 func slept(s *scene) {
 	a, b := s.victim(), s.process()
 	s.needs(a.Sleep != nil, "put a machine to sleep")
@@ -183,7 +183,7 @@ func removed(s *scene) {
 	a, b := s.process(), s.process()
 	h := a.acquire()
 	r := b.queue()
-	h.leave() // the other one may have the lock before the holder hears of it
+	h.leave() // the next process may get the lock before the holder learns of the loss
 	s.Remove(s.path, 0)
 	next := r.granted()
 	s.awaitRemoval(h)
@@ -191,12 +191,12 @@ func removed(s *scene) {
 	s.Remove(s.path, 1)
 	s.settled()
 	s.release(next)
-	s.release(waiting.granted()) // it has queued again
+	s.release(waiting.granted()) // this process has queued again
 	s.none()
 }
 
-// noLoss ends grants in each possible way, after their watches and watchdogs have started, and checks that none reports a loss. Late
-// effects are checked at the end.
+// noLoss ends grants in each possible way after their watches and watchdogs have started. It checks that none of them reports a loss. The
+// end of the test checks for late effects.
 func noLoss(s *scene) {
 	a, b := s.process(), s.process()
 	h := a.acquire()
@@ -229,14 +229,14 @@ func noLoss(s *scene) {
 	s.none()
 }
 
-// listen makes a holder listen to all its signals.
+// The method listen makes a holder listen to all its signals.
 func (s *scene) listen(h *hold) {
 	h.Contended().C()
 	h.RevokeRequested()
 	s.settled()
 }
 
-// keep releases a grant that is not lost, before or during the release.
+// The method keep releases a grant, and checks that the grant is lost neither before nor during the release.
 func (s *scene) keep(h *hold) {
 	s.Helper()
 	s.release(h)
@@ -274,7 +274,7 @@ func foundByRequeue(s *scene) {
 	s.none()
 }
 
-// awaitRemoval waits until a holder learns that its contender was removed, and releases the grant.
+// awaitRemoval waits until a holder learns that its contender was removed. Then it releases the grant.
 func (s *scene) awaitRemoval(h *hold) {
 	s.Helper()
 	select {
@@ -334,7 +334,7 @@ func tokensGrowOverRestart(s *scene) {
 	s.tokensGrowOver(s.Restart)
 }
 
-// tokensGrowOver checks tokens across a fault, with a holder, which may lose the lock, a waiter, and later contenders.
+// tokensGrowOver checks that tokens grow across a fault. There are a holder, which may lose the lock, a waiter, and later contenders.
 func (s *scene) tokensGrowOver(strike func()) {
 	a, b := s.victim(), s.victim()
 	h := a.acquire()

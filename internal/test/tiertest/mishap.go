@@ -9,8 +9,8 @@ import (
 // A mishap is a fault that happens at a message to a process.
 type mishap struct {
 	name         string
-	cancel, lose bool   // the call's context ends; the message is lost
-	do           func() // something else, while the message waits; may be nil
+	cancel, lose bool   // cancel: the context of the call ends; lose: the message is lost
+	do           func() // a further action while the message waits; may be nil
 }
 
 var (
@@ -19,15 +19,15 @@ var (
 	both      = mishap{name: "the context ends, and a message is lost", cancel: true, lose: true}
 )
 
-// manyMessages is more than any call needs.
+// manyMessages is a number of messages that no call needs.
 const manyMessages = 60
 
-// each runs play again and again: for n = 1, 2, … the fault happens at the n-th message to p, until a run has fewer messages than that.
-// The context that play gets may end early, if the fault says so.
+// The method each runs play for n = 1, 2, and so on. In run n, the fault happens at message n to p. It ends after the first run that has
+// fewer than n messages. The fault may end the context that play gets.
 func (s *scene) each(p *proc, m mishap, play func(ctx context.Context)) {
 	s.Helper()
 	s.needs(p.Messages != nil, "lose a message")
-	s.settled() // the process has noticed what the mishap before has cut, and says so
+	s.settled() // by now, the process has noticed the connection that an earlier fault has cut
 	for n := int64(1); s.meets(p, m, n, play); n++ {
 		if n == manyMessages {
 			s.Fatalf("more than %d messages", n)
@@ -35,7 +35,7 @@ func (s *scene) each(p *proc, m mishap, play func(ctx context.Context)) {
 	}
 }
 
-// meets runs play once, and reports whether there was an n-th message.
+// The method meets runs play once, and reports whether there was a message n.
 func (s *scene) meets(p *proc, m mishap, n int64, play func(context.Context)) bool {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
@@ -58,7 +58,7 @@ func (s *scene) meets(p *proc, m mishap, n int64, play func(context.Context)) bo
 	})
 	defer p.Messages(nil)
 	play(ctx)
-	switch met := messages.Swap(math.MinInt32) >= n; { // what comes from now on is not the n-th
+	switch met := messages.Swap(math.MinInt32) >= n; { // later messages do not count
 	case !met && n == 1:
 		s.Fatalf("there was no message at all")
 	case s.verdict.failed():

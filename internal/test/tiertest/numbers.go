@@ -28,7 +28,7 @@ func anotherNumber(s *scene) {
 	s.none()
 }
 
-// has checks the number of permits that the process knows.
+// The method has checks which number of permits the process believes the semaphore to have.
 func (t *taker) has(permits int) {
 	t.scene.Helper()
 	if got := t.store.Permits(); got != permits {
@@ -36,7 +36,7 @@ func (t *taker) has(permits int) {
 	}
 }
 
-// never checks that neither a try nor a wait gets more permits than there are.
+// The method never checks that neither a try nor a wait gets k permits if there are fewer than k.
 func (t *taker) never(k int) {
 	t.scene.Helper()
 	for _, take := range []func(context.Context, int) *taking{t.acquire, t.try} {
@@ -52,11 +52,11 @@ func (r *taking) tooMany() {
 	}
 }
 
-// sets sets the number of permits.
+// The method sets calls SetPermits with n.
 func (t *taker) sets(n int) {
 	t.scene.Helper()
 	if n > t.scene.permitsNow() {
-		t.scene.permits(n) // waiters are let in before SetPermits returns
+		t.scene.permits(n) // waiters may get permits before SetPermits returns
 	}
 	if err := t.store.SetPermits(t.scene.Context(), n); err != nil {
 		t.scene.Fatalf("SetPermits: %v", err)
@@ -78,7 +78,7 @@ func fewerPermits(s *scene) {
 	t[1].refused(1)
 	s.giveAll(p)
 	s.giveAll(waiting.granted())
-	large.tooMany() // at its turn at the latest
+	large.tooMany() // this call fails when it becomes first in the queue, or earlier
 	t[1].never(3)
 	s.giveAll(t[1].takes(2))
 	s.none()

@@ -51,11 +51,12 @@ func wakeUp(s *scene) {
 	})
 }
 
-// wakesUp makes a holder release at each message to a waiter, and once when no more messages come. begin starts the holder and the call
-// of the waiter, and returns that call and a function that checks its end.
+// wakesUp tests that a waiter gets the lock whenever the holder releases. The holder releases at each message to the waiter in turn, and
+// once when no more messages come. The function begin starts the holder and the waiter's call. It returns that call, and a function that
+// checks how the call ends.
 func (s *scene) wakesUp(p *proc, begin func(ctx context.Context, release chan<- func()) (*call, func())) {
 	s.Helper()
-	release := make(chan func(), 1) // of the present holder
+	release := make(chan func(), 1) // releases the lock of the present holder
 	letGo := func() {
 		select {
 		case f := <-release:
@@ -74,7 +75,7 @@ func (s *scene) wakesUp(p *proc, begin func(ctx context.Context, release chan<- 
 	})
 }
 
-// look returns the queue as the process sees it.
+// The method look returns the queue as the process sees it.
 func (p *proc) look() []second.Contender {
 	p.scene.Helper()
 	return p.scene.look(p.claim.Contenders)
@@ -91,7 +92,7 @@ func (s *scene) look(contenders func(context.Context) ([]second.Contender, error
 	return queue
 }
 
-// sees waits until the process sees a number of contenders: its server may lag behind.
+// The method sees waits until the process sees a number of contenders, because its server may lag behind.
 func (p *proc) sees(contenders int) (queue []second.Contender) {
 	p.scene.Helper()
 	p.scene.await(fmt.Sprint(contenders, " contenders are seen"), p.scene.news(), func() bool {
@@ -145,7 +146,7 @@ func inOrder(s *scene) {
 	s.none()
 }
 
-// The contender that is next in the queue gets the lock next, whatever the others do.
+// The next contender in the queue gets the lock next, whatever other processes do.
 func nobodyOvertakes(s *scene) {
 	p := s.processes(4)
 	h := p[0].acquire()
@@ -163,7 +164,7 @@ func nobodyOvertakes(s *scene) {
 					tries <- err
 					return
 				}
-				time.Sleep(s.moment() / 60) // or virtual time would stand still
+				time.Sleep(s.moment() / 60) // without this pause, virtual time would stand still
 			}
 			tries <- second.ErrLocked
 		}()
@@ -176,7 +177,7 @@ func nobodyOvertakes(s *scene) {
 		if last := s.last(); last != h {
 			s.Errorf("somebody has overtaken: token %d after %d", last.Token(), h.Token())
 		}
-		s.awaitLeft(3) // or one of them might enter after it is cancelled, and be taken for the next
+		s.awaitLeft(3) // otherwise, a cancelled contender might still enter the queue, and be taken for the next one
 		for _, r := range []*request{come, again} {
 			r.cancel()
 			r.end()
@@ -235,12 +236,12 @@ func requeueGoesToTheTail(s *scene) {
 	s.none()
 }
 
-// awaitRelease starts to wait for the end of a grant that a requeue will give up.
+// awaitRelease starts to wait for the end of a grant. A requeue will release that grant.
 func (s *scene) awaitRelease(h *hold) *request {
 	return s.begin(s.Context(), func(context.Context) (second.Grant, error) { return nil, orNothing(h.released(h.AwaitRelease())) })
 }
 
-// succeeded checks the end of a call that grants nothing.
+// The method succeeded checks that a call that grants nothing has ended without an error.
 func (r *request) succeeded(call string) {
 	r.scene.Helper()
 	if r.end(); !errors.Is(r.err, errNothing) {
@@ -248,7 +249,7 @@ func (r *request) succeeded(call string) {
 	}
 }
 
-// errNothing is the result of such a call if it has no error.
+// errNothing is the error of a request whose call grants nothing and has succeeded.
 var errNothing = errors.New("nothing is granted")
 
 func orNothing(err error) error {
@@ -268,7 +269,8 @@ func requeueGivesUp(s *scene) {
 	}
 }
 
-// givesUp makes a requeue, which may fail, and b wait for the lock. The end of the old grant can be awaited from the start.
+// givesUp requeues a grant of a while b waits for the lock. The requeue may fail. The test waits for the end of the old grant from the
+// start.
 func (s *scene) givesUp(ctx context.Context, a, b *proc) {
 	s.Helper()
 	old := a.acquire()

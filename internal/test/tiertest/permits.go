@@ -43,7 +43,7 @@ var permitPromises = []promise{
 		test: permitsThroughTheGate},
 }
 
-// neverMoreThanThereAre only takes permits; the oracle checks their number.
+// neverMoreThanThereAre only takes permits. The oracle checks that they are never more than there are.
 func neverMoreThanThereAre(s *scene) {
 	const total, turns = 5, 10
 	var all sync.WaitGroup
@@ -167,7 +167,7 @@ func permitsWakeUp(s *scene) {
 	})
 }
 
-// demandThatShrinks returns a demand of k permits, which becomes one of fewer when shrink is called.
+// demandThatShrinks returns a demand of k permits. After a call of shrink, it is a demand of fewer permits.
 func demandThatShrinks(k, fewer int) (d *second.Demand, shrink func()) {
 	var wanted atomic.Pointer[second.Demand]
 	wanted.Store(demand(k))
@@ -214,13 +214,13 @@ func tryPermits(s *scene) {
 	s.none()
 }
 
-// look returns the holders and the waiters, as the process sees them.
+// The method look returns the holders and the waiters, as the process sees them.
 func (t *taker) look() []second.Contender {
 	t.scene.Helper()
 	return t.scene.look(t.store.Contenders)
 }
 
-// sees waits until the process sees contenders with these numbers of permits, 0 for each waiter.
+// The method sees waits until the process sees contenders with these numbers of permits. A waiter has 0 permits.
 func (t *taker) sees(want ...int) (all []second.Contender) {
 	t.scene.Helper()
 	var got []int
@@ -338,7 +338,8 @@ func permitTokens(s *scene) {
 	}
 }
 
-// permitsThroughTheGate makes other processes want one permit for as long as one process wants all.
+// permitsThroughTheGate has goroutines in several processes that want all permits, and others that want one permit as long as any of the
+// former still runs.
 func permitsThroughTheGate(s *scene) {
 	const total, turns = 4, 5
 	ctx, cancel := context.WithTimeout(s.Context(), 2*s.patience())
@@ -359,7 +360,7 @@ func permitsThroughTheGate(s *scene) {
 		return err == nil
 	}
 	var all sync.WaitGroup
-	var large atomic.Int32 // who want all, and have not had their turns
+	var large atomic.Int32 // goroutines that want all permits and have turns left
 	for _, t := range s.takers(3, total) {
 		gate := s.gateOf(t)
 		large.Add(1)
@@ -423,7 +424,7 @@ func permitsFrozen(s *scene) {
 	p := a.take(3)
 	r := b.queue(2)
 	thaw := s.freeze()
-	struck := time.Now() // a renewal may have been answered until then
+	struck := time.Now() // the store may have answered a renewal until this moment
 	for _, one := range p.permits {
 		if end := one.ValidUntil(); end.IsZero() && p.err() == nil || end.After(struck.Add(s.Lease)) {
 			s.Errorf("the lease ends %v after the store has stopped, want within %v", end.Sub(struck), s.Lease)
@@ -458,20 +459,20 @@ func permitsStopped(s *scene) {
 	s.none()
 }
 
-// awaitPermitLoss waits until p is lost. The loss has to come before the end of the lease, which was last renewed before struck, and
-// before any other process has the permits.
+// awaitPermitLoss waits until p is lost. The last renewal of the lease was before struck. The loss has to come before the end of that
+// lease, and before any other process has the permits.
 func (s *scene) awaitPermitLoss(p *portion, struck time.Time, other *taking) {
 	s.Helper()
 	select {
 	case <-p.life.Done():
-	case <-other.done: // then the book tells
+	case <-other.done: // the record of permits shows whether both had them at once
 		if other.err != nil {
 			s.Fatalf("the waiter: %v", other.err)
 		}
 	case <-time.After(time.Until(struck.Add(s.Lease)) + s.slack()):
 		s.Errorf("nobody knows of the loss after a lease of %v", s.Lease)
 	}
-	if !s.poll(0, func() bool { return p.lost() == nil }) { // the others follow
+	if !s.poll(0, func() bool { return p.lost() == nil }) { // the other permits are lost soon after the first
 		s.Errorf("after the loss of one of a portion %v, want ErrLost", p.lost())
 	}
 }
@@ -502,7 +503,7 @@ func permitsOfKilled(s *scene) {
 	next := c.queue(1)
 	p.part(3)
 	killed := time.Now()
-	b.Kill() // before it can be granted, as in nothingLeftByKilled
+	b.Kill() // b is killed before it can be granted the permit, as in nothingLeftByKilled
 	a.Kill()
 	held := next.granted()
 	if d := time.Since(killed); d > 2*s.Lease+s.slack() {
@@ -524,7 +525,7 @@ func permitsOverRestart(s *scene) {
 	s.permitsOver(a, b, s.Restart)
 }
 
-// permitsOver checks permits across a fault, with a holder, which may lose them, a waiter, and later contenders.
+// permitsOver checks permits across a fault. There are a holder, which may lose its permits, a waiter, and later contenders.
 func (s *scene) permitsOver(a, b *taker, strike func()) {
 	letGo := func(p *portion) {
 		s.Helper()
@@ -596,7 +597,7 @@ func noPermitsLeftByCancelled(s *scene) {
 			s.giveAll(held, holder.take(2))
 			s.none()
 		})
-		s.each(p.proc, m, func(ctx context.Context) { // another process waits behind it
+		s.each(p.proc, m, func(ctx context.Context) { // next waits in the queue behind r
 			held := holder.take(1)
 			r := p.acquire(ctx, 3)
 			s.settled()
@@ -607,7 +608,7 @@ func noPermitsLeftByCancelled(s *scene) {
 			s.giveAll(next.granted(), held)
 			s.none()
 		})
-		s.each(p.proc, m, func(ctx context.Context) { // the permits come at the same time
+		s.each(p.proc, m, func(ctx context.Context) { // the call ends at about the same time as the permits come
 			held := holder.take(2)
 			r := p.acquire(ctx, 3)
 			s.settled()
@@ -664,7 +665,7 @@ func permitsBounded(s *scene) {
 		s.settled()
 		r.leaves()
 	}
-	s.within(a.lease/3, "Release of a part", func() { part.give(1) }) // as long as the lease runs
+	s.within(a.lease/3, "Release of a part", func() { part.give(1) }) // the lease has not ended yet
 	s.within(a.lease/3, "Release", func() { held.give(1) })
 	part.part(1)
 	heal()
@@ -719,7 +720,8 @@ var permitCostPromises = []promise{
 func permitsInFewWrites(s *scene) { s.permitsCost(2, 2) }
 func permitsInOneWrite(s *scene)  { s.permitsCost(1, 1) }
 
-// permitsCost checks the most writes that it takes to acquire permits, and to transfer those of one process to a waiting one.
+// permitsCost checks the number of writes for two operations: to acquire permits, and to transfer all permits of one process to a waiting
+// process. The parameters are the limits.
 func (s *scene) permitsCost(acquire, handOver int64) {
 	a, b := s.process().of(10), s.process().of(10)
 	s.usedPermits(a)
@@ -744,7 +746,7 @@ func tryPermitsWritesNothing(s *scene) {
 	t := s.takers(3, 3)
 	s.usedPermits(t[0])
 	held := t[0].take(2)
-	t[1].refused(2) // from now on it sees who has them, whatever server it asks
+	t[1].refused(2) // after this, the process sees the holders on whatever server it asks
 	s.costs("tries of more than are free", 0, 0, func() {
 		for range 5 {
 			t[0].refused(2)
@@ -770,7 +772,7 @@ func permitsAreHandedOn(s *scene) {
 	t := s.process().of(2)
 	gate := s.gateOf(t)
 	s.usedPermits(t)
-	held, err := gate.Acquire(s.Context(), 2) // so that all of the crowd wait
+	held, err := gate.Acquire(s.Context(), 2) // the permits are held at first, so that all goroutines wait
 	if err != nil {
 		s.Fatalf("Acquire: %v", err)
 	}
@@ -781,7 +783,7 @@ func permitsAreHandedOn(s *scene) {
 			all.Go(func() {
 				for range turns {
 					if err := gate.Do(s.Context(), 1, func(context.Context) error {
-						time.Sleep(s.moment() / 60) // long enough for the one before to queue again
+						time.Sleep(s.moment() / 60) // long enough for the previous holder to queue again
 						return nil
 					}); err != nil {
 						s.Errorf("a turn: %v", err)

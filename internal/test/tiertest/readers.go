@@ -111,7 +111,7 @@ func requeueInEachMode(s *scene) {
 			h = again.granted()
 			if to == second.Reading {
 				s.release(reader.granted())
-				h = a.as(to).requeue(s.Context(), h).granted() // no contender is ahead
+				h = a.as(to).requeue(s.Context(), h).granted() // the requeue succeeds at once, because no other contender is in the queue
 				s.release(h)
 			} else {
 				s.wait(reader)
@@ -123,7 +123,7 @@ func requeueInEachMode(s *scene) {
 	}
 }
 
-// tokensOfEachMode makes processes queue in all modes at once; the oracle checks the tokens.
+// tokensOfEachMode makes processes queue in all modes at once. The oracle checks the tokens.
 func tokensOfEachMode(s *scene) {
 	var all sync.WaitGroup
 	for i, p := range s.processes(4) {
@@ -150,7 +150,7 @@ func tokensOfEachMode(s *scene) {
 func nothingLeftByReaders(s *scene) {
 	holder, p := s.process(), s.process()
 	for _, m := range []mishap{lost, cancelled, both} {
-		s.each(p, m, func(ctx context.Context) { // the turn comes at the same time
+		s.each(p, m, func(ctx context.Context) { // the call ends at about the same time as the lock is granted
 			h := holder.as(second.Writing).acquire()
 			r := s.begin(ctx, p.as(second.Reading).claim.Acquire)
 			s.settled()
@@ -176,7 +176,7 @@ func readersContended(s *scene) {
 				for _, h := range readers {
 					h.Contended().C()
 				}
-				s.settled() // the look may have been answered
+				s.settled() // the request that looks for waiters may have been answered by now
 			}
 			r := c.as(mode).queue()
 			for _, h := range readers {

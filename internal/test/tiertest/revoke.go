@@ -15,7 +15,7 @@ var revokePromises = []promise{
 	{name: "revoke-nobody", text: "To ask where nobody has the lock is no error", test: nobodyRevoked},
 }
 
-// revoke asks the holders for the lock.
+// The method revoke asks the holders for the lock.
 func (p *proc) revoke() {
 	p.scene.Helper()
 	ctx, cancel := context.WithTimeout(p.scene.Context(), p.scene.patience())
@@ -25,7 +25,7 @@ func (p *proc) revoke() {
 	}
 }
 
-// awaitRevoked checks that a holder learns of the request, and still holds the lock.
+// awaitRevoked checks that a holder learns that another process has asked for the lock, and that it still has the lock.
 func (s *scene) awaitRevoked(h *hold) {
 	s.Helper()
 	select {
@@ -54,7 +54,7 @@ func revoked(s *scene) {
 			h := a.as(mode).acquire()
 			if !late {
 				h.RevokeRequested()
-				s.settled() // the look may have been answered
+				s.settled() // the request that looks for a revocation may have been answered by now
 				s.notRevoked(h)
 			}
 			waiting := b.queue()
@@ -67,7 +67,7 @@ func revoked(s *scene) {
 			s.release(next)
 			h = again.granted()
 			s.settled()
-			s.notRevoked(h) // it is another one
+			s.notRevoked(h) // this is a later grant, which nobody has asked for
 			s.release(h)
 			s.none()
 		}
@@ -116,7 +116,7 @@ func nobodyRevoked(s *scene) {
 	s.none()
 }
 
-// revokedAtEachMessage makes another process ask for the lock at each message to a writer, which shares the lock in the end.
+// revokedAtEachMessage makes another process ask for the lock at each message to a writer. The writer shares the lock in the end.
 func revokedAtEachMessage(s *scene) {
 	a, b, asker := s.process(), s.process(), s.process()
 	s.used(b)
@@ -130,7 +130,7 @@ func revokedAtEachMessage(s *scene) {
 	}
 	s.each(a, mishap{name: "somebody asks for the lock", do: ask}, func(context.Context) {
 		select {
-		case <-asked: // in the scene before, after its release
+		case <-asked: // remove the answer from a request that came after the release of the previous run
 		default:
 		}
 		h := a.as(second.Writing).acquire()
@@ -142,7 +142,7 @@ func revokedAtEachMessage(s *scene) {
 				s.awaitRevoked(h)
 			}
 			s.release(h)
-		case <-time.After(s.moment()): // the next message is that of the release, if any
+		case <-time.After(s.moment()): // a further message can only belong to the release
 			s.release(h)
 		}
 		s.release(reader)

@@ -10,15 +10,17 @@ import (
 
 // A promise is a test of the suite.
 type promise struct {
-	name  string // of its test
-	text  string // in the table
-	alone bool   // no other test may use the store meanwhile
-	gate  bool   // the gate's own: it follows from what else the tier promises, and needs no more than one real store
-	first bool   // before any lease is longer than Harness.Lease: a server that takes over may wait for the longest there was
+	name  string // name of the test
+	text  string // text in the table of promises
+	alone bool   // no other test may use the store at the same time
+	gate  bool   // a promise of the gate: it follows from the other promises of the tier, so a test on one real store is enough
+	// The test runs before any process has a longer lease than Harness.Lease. A server that takes over may wait for the longest lease there
+	// was.
+	first bool
 	test  func(*scene)
 }
 
-// A group is promises that belong together.
+// A group is a set of promises that belong together.
 type group struct {
 	text     string
 	promises []promise
@@ -49,7 +51,7 @@ var groups = []group{
 	{"The gate on top: what costs nothing, what costs one write, and how long others wait", enginePromises},
 }
 
-// Run tests every promise, each in a subtest, and returns the table.
+// Run tests every promise in a subtest of its own, and returns the table.
 func Run(t *testing.T, with With) Table {
 	t.Helper()
 	table := judge(t, with, false, nil)
@@ -57,7 +59,8 @@ func Run(t *testing.T, with With) Table {
 	return table
 }
 
-// Judge is Run for a tier that may break promises: a broken one only shows in the table. It tests the promises with these names, or all.
+// Judge is like Run, for a tier that may break promises: a broken promise shows in the table, and does not fail the test. If names are
+// given, Judge tests only the promises with these names.
 func Judge(t *testing.T, with With, names ...string) Table { return judge(t, with, true, names) }
 
 func judge(t *testing.T, with With, quiet bool, names []string) Table {
@@ -72,7 +75,7 @@ func judge(t *testing.T, with With, quiet bool, names []string) Table {
 			table = append(table, Row{Test: p.name, Group: g.text, Promise: p.text})
 		}
 	}
-	t.Run("promises", func(t *testing.T) { // ends when all those have that run in parallel
+	t.Run("promises", func(t *testing.T) { // this subtest ends when all parallel subtests have ended
 		for _, first := range []bool{true, false} {
 			for i, p := range promises {
 				if p.first == first {
@@ -89,7 +92,7 @@ func (p promise) judge(t *testing.T, with With, quiet bool, result *string) {
 		t.Parallel()
 	}
 	v := &verdict{quiet: quiet}
-	defer func() { *result = v.result() }() // however the test ends
+	defer func() { *result = v.result() }() // the result is stored however the test ends
 	with(t, func(t *testing.T, h Harness) {
 		if v.elsewhere = p.gate && !h.Virtual && !h.Gate; v.elsewhere {
 			return
@@ -102,7 +105,7 @@ func (p promise) judge(t *testing.T, with With, quiet bool, result *string) {
 				}
 			}()
 		}
-		for range 5 { // it may take several runs to see that something is not kept
+		for range 5 { // it may take several runs to see that a promise is broken
 			s := newScene(&witness{t, v}, h)
 			p.test(s)
 			s.noFalseLoss()
@@ -119,10 +122,10 @@ func (p promise) judge(t *testing.T, with With, quiet bool, result *string) {
 // A verdict is the result of a promise.
 type verdict struct {
 	quiet      bool
-	unpromised string     // why, "" if it is promised
-	elsewhere  bool       // it is tested
+	unpromised string     // the reason why the tier does not make the promise; "" if it does
+	elsewhere  bool       // the promise is tested on another store
 	mu         sync.Mutex // guards the fields below
-	failure    string     // the first one
+	failure    string     // the first failure
 	lacking    string
 }
 
@@ -156,7 +159,7 @@ func (v *verdict) result() string {
 	return Kept
 }
 
-// A witness is a testing.TB that records what is reported to it, and can keep failures to itself.
+// A witness is a testing.TB that records all reports. It can hide failures from the test itself.
 type witness struct {
 	testing.TB
 	verdict *verdict
@@ -179,14 +182,14 @@ func (w *witness) Fatalf(format string, args ...any) {
 	w.TB.SkipNow() // ends the test
 }
 
-// needs ends the test unless the harness has the functions that it needs.
+// The method needs ends the test unless able is true. The remaining arguments say what the harness cannot do.
 func (w *witness) needs(able bool, what ...string) {
 	if !able {
 		w.lacks("the harness cannot " + strings.Join(what, " "))
 	}
 }
 
-// lacks ends the test, because there is nothing to test.
+// The method lacks ends the test because there is nothing to test.
 func (w *witness) lacks(what string) {
 	w.verdict.lacking = what
 	w.TB.SkipNow()

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
-// A scene is one test: a lock, and a record of its holds.
+// A scene is one test. It contains a lock, and a record of the holds of the lock.
 type scene struct {
 	*witness
 	Harness
@@ -22,10 +22,10 @@ type scene struct {
 
 	mu     sync.Mutex // guards the fields below
 	holds  map[*hold]bool
-	grants []*hold    // in the order in which they came
-	taken  []*portion // likewise
+	grants []*hold    // all grants, in the order in which they came
+	taken  []*portion // all portions of permits, in the order in which they were taken
 	tokens oracle.Tokens
-	total  int // how many permits there are, 0 before anybody has said so; likewise
+	total  int // the number of permits; 0 as long as no test has set it
 }
 
 func newScene(w *witness, h Harness) *scene {
@@ -33,10 +33,10 @@ func newScene(w *witness, h Harness) *scene {
 	return &scene{witness: w, Harness: h, path: "/tiertest/" + name, holds: make(map[*hold]bool)}
 }
 
-// ample is a lease that does not run out even on a busy machine.
+// ample is a lease that does not end even if a process cannot renew it for a while on a busy machine.
 const ample = 20 * time.Second
 
-// lease returns the TTL of processes whose lease is not to end in a test.
+// The method lease returns the lease of processes that are not to lose their lease in a test.
 func (s *scene) lease() time.Duration {
 	if s.Virtual {
 		return s.Lease
@@ -44,8 +44,8 @@ func (s *scene) lease() time.Duration {
 	return ample
 }
 
-// slack is what time limits allow for busy machines. It is less than a third of their lease, which is the shortest wait that would be an
-// error.
+// The method slack returns the time that is added to limits because machines may be busy. It is less than a third of the lease of these
+// processes. A third of the lease is the shortest wait that would be an error.
 func (s *scene) slack() time.Duration {
 	if s.Virtual {
 		return s.Lease / 8
@@ -53,7 +53,7 @@ func (s *scene) slack() time.Duration {
 	return ample / 4
 }
 
-// patience bounds what has to happen eventually.
+// The method patience returns the limit for events that have to happen at some time.
 func (s *scene) patience() time.Duration {
 	if s.Virtual {
 		return 6 * s.Lease
@@ -61,10 +61,10 @@ func (s *scene) patience() time.Duration {
 	return 2 * ample
 }
 
-// moment is the time that immediate effects need on an idle machine. Nothing fails because it takes longer.
+// The method moment returns the time in which immediate effects appear on an idle machine. No test fails if they take longer.
 func (s *scene) moment() time.Duration { return s.Lease / 50 }
 
-// A proc is a process, with its handle of the scene's lock.
+// A proc is a process, together with its claim on the scene's lock.
 type proc struct {
 	*Process
 	scene *scene
@@ -72,7 +72,7 @@ type proc struct {
 	claim claim
 }
 
-// A claim is one that is not asked for the place of its contender, unless a test does so.
+// A claim is a second.Claim whose Acquire passes a new Wait. A test that asks for the place of its contender does not use this Acquire.
 type claim struct{ second.Claim }
 
 func (c claim) Acquire(ctx context.Context) (second.Grant, error) {
@@ -88,13 +88,13 @@ func (s *scene) process() *proc {
 	return s.processIn(s.witness.TB, s.lease())
 }
 
-// victim starts a process whose lease ends in the test, or parts of whose lease the test waits for.
+// The method victim starts a process whose lease ends in the test, or a process for which the test waits for a part of the lease.
 func (s *scene) victim() *proc {
 	s.Helper()
 	return s.processIn(s.witness.TB, s.Lease)
 }
 
-// processIn starts a process that ends with tb, together with whatever the harness needs for it.
+// processIn starts a process. The process ends with tb, and so does everything that the harness needs for the process.
 func (s *scene) processIn(tb testing.TB, lease time.Duration) *proc {
 	s.Helper()
 	p := &proc{Process: s.Dial(tb, lease), scene: s, lease: lease}
@@ -102,7 +102,7 @@ func (s *scene) processIn(tb testing.TB, lease time.Duration) *proc {
 	return p.as(second.Exclusive)
 }
 
-// as returns the same process with a claim in another mode.
+// The method as returns the same process with a claim in another mode.
 func (p *proc) as(m second.Mode) *proc {
 	p.scene.Helper()
 	return p.with(second.Options{Mode: m})
@@ -117,7 +117,7 @@ func (p *proc) with(o second.Options) *proc {
 	return &proc{p.Process, p.scene, p.lease, claim{c}}
 }
 
-// A scope is a part of a test with an end of its own.
+// A scope is a part of a test. Its cleanups run at the end of that part.
 type scope struct {
 	testing.TB
 	cleanups []func()
@@ -143,12 +143,12 @@ func (s *scene) processes(n int) []*proc {
 type hold struct {
 	second.Grant
 	scene  *scene
-	open   bool // to others that read; guarded by scene.mu
+	open   bool // readers of other processes may share the lock; guarded by scene.mu
 	kept   bool // released without a loss; guarded by scene.mu
-	number int  // in the order of grants
+	number int  // the number of the grant, in the order of grants
 }
 
-// enter records a grant at the moment when it is made.
+// The method enter records a grant at the moment when it is made.
 func (s *scene) enter(g second.Grant) *hold {
 	h := &hold{Grant: g, scene: s, open: g.Shared()}
 	s.mu.Lock()
@@ -172,19 +172,20 @@ func (s *scene) enter(g second.Grant) *hold {
 	return h
 }
 
-// turn returns the hold in the form that the oracle checks. No grant passes its token on, so each counts as a process of its own.
+// The method turn returns the hold in the form that the oracle checks. No grant passes its token on, so each grant counts as a process of
+// its own.
 func (h *hold) turn() oracle.Turn {
 	return oracle.Turn{Process: h.number, Weight: oracle.Weight(h.open), Token: h.Token()}
 }
 
-// last returns the newest grant.
+// The method last returns the newest grant.
 func (s *scene) last() *hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.grants[len(s.grants)-1]
 }
 
-// leave records that a hold is about to end.
+// The method leave records that a hold is about to end.
 func (h *hold) leave() {
 	h.scene.mu.Lock()
 	defer h.scene.mu.Unlock()
@@ -196,7 +197,8 @@ func (h *hold) Release() error {
 	return h.released(h.Grant.Release())
 }
 
-// released records the result of a release: the context of the grant has ended if the result is a loss, and otherwise never ends.
+// The method released records the result of a release. If the result is a loss, the context of the grant must have ended. Otherwise it must
+// never end.
 func (h *hold) released(err error) error {
 	if errors.Is(err, second.ErrLost) && h.Context().Err() == nil {
 		h.scene.Errorf("a release has found a loss, but the context has not ended: %v", err)
@@ -207,8 +209,8 @@ func (h *hold) released(err error) error {
 	return ifKnown(h.Grant, err)
 }
 
-// ifKnown returns the error of a release, unless it is unknowable: without a lease, an unanswered release cannot tell whether there was a
-// loss.
+// ifKnown returns the error of a release, or nil if nobody can know the result. Without a lease, an unanswered release cannot tell whether
+// there was a loss.
 func ifKnown(given interface{ Leased() bool }, err error) error {
 	if errors.Is(err, second.ErrLost) || errors.Is(err, second.ErrReleased) || given.Leased() {
 		return err
@@ -223,7 +225,7 @@ func (s *scene) noFalseLoss() {
 	for _, h := range s.grants {
 		if h.kept && h.Context().Err() != nil {
 			s.Errorf("the context of a grant has ended that was released without a loss: %v", context.Cause(h.Context()))
-			return // one is enough
+			return // one report is enough
 		}
 	}
 	for _, p := range s.taken {
@@ -234,7 +236,7 @@ func (s *scene) noFalseLoss() {
 	}
 }
 
-// lost returns the loss of the grant, and checks that all its methods report the same.
+// The method lost returns the loss of the grant. It checks that all methods of the grant report the same loss.
 func (h *hold) lost() error {
 	if err := h.Err(); !errors.Is(err, second.ErrLost) {
 		return fmt.Errorf("Err is: %w", err)
@@ -245,7 +247,7 @@ func (h *hold) lost() error {
 	return nil
 }
 
-// A call runs in a goroutine of its own.
+// A call is a function call that runs in a goroutine of its own.
 type call struct {
 	scene  *scene
 	cancel context.CancelFunc
@@ -253,7 +255,7 @@ type call struct {
 	err    error // valid when done is closed
 }
 
-// call starts a call, which ends with the test at the latest.
+// The method call starts a call. The call ends with the test at the latest.
 func (s *scene) call(ctx context.Context, f func(context.Context) error) *call {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*s.patience(), errors.New("it hangs"))
 	c := &call{scene: s, cancel: cancel, done: make(chan struct{})}
@@ -278,7 +280,7 @@ func (c *call) ended() bool {
 	}
 }
 
-// end waits for the end of the call.
+// The method end waits for the end of the call.
 func (c *call) end() {
 	c.scene.Helper()
 	select {
@@ -288,7 +290,7 @@ func (c *call) end() {
 	}
 }
 
-// waits reports whether the call has started to wait for others, and has not ended.
+// The method waits reports whether the call has not ended after some time, so that it has to wait.
 func (c *call) waits() bool {
 	select {
 	case <-c.done:
@@ -298,7 +300,7 @@ func (c *call) waits() bool {
 	}
 }
 
-// leaves checks that the call fails as soon as its caller leaves.
+// The method leaves checks that the call fails as soon as its caller leaves.
 func (c *call) leaves() {
 	c.scene.Helper()
 	c.scene.within(0, "a cancelled call", func() {
@@ -312,7 +314,7 @@ func (c *call) leaves() {
 
 func (c *call) failure() error { return c.err }
 
-// wait checks that all calls wait.
+// The method wait checks that none of the calls ends.
 func (s *scene) wait(calls ...interface {
 	ended() bool
 	failure() error
@@ -326,13 +328,13 @@ func (s *scene) wait(calls ...interface {
 	}
 }
 
-// settled waits for a moment, in which calls that should not go on would do so.
+// The method settled waits for a moment. A call that should wait, but does not, would end in that time.
 func (s *scene) settled() { time.Sleep(s.moment()) }
 
-// A request is a call for the lock.
+// A request is a call that acquires the lock.
 type request struct {
 	*call
-	hold *hold // the result, valid when it has ended
+	hold *hold // the result, valid when the call has ended
 }
 
 func (s *scene) begin(ctx context.Context, acquire func(context.Context) (second.Grant, error)) *request {
@@ -355,7 +357,7 @@ func (r *request) granted() *hold {
 	return r.hold
 }
 
-// settle waits for the end of a call that may fail, and releases what it was granted.
+// The method settle waits for the end of a call that may fail. If the lock was granted, it is released.
 func (r *request) settle() {
 	r.scene.Helper()
 	if r.end(); r.err == nil {
@@ -372,7 +374,7 @@ func (p *proc) acquire() *hold {
 	return p.begin(p.claim.Acquire).granted()
 }
 
-// queue starts to acquire the lock, and returns when its contender is visible from outside.
+// The method queue starts to acquire the lock. It returns when the new contender is visible from outside.
 func (p *proc) queue() *request {
 	p.scene.Helper()
 	want := p.scene.present() + 1
@@ -381,13 +383,13 @@ func (p *proc) queue() *request {
 	return r
 }
 
-// requeue gives h up and queues again, without waiting for the grant.
+// The method requeue gives h up and queues again. It does not wait for the new grant.
 func (p *proc) requeue(ctx context.Context, h *hold) *request {
 	h.leave()
 	return p.scene.begin(ctx, func(ctx context.Context) (second.Grant, error) { return p.claim.Requeue(ctx, h.Grant) })
 }
 
-// refused checks that a try finds the lock taken.
+// The method refused checks that a try fails because the lock is held.
 func (p *proc) refused() {
 	p.scene.Helper()
 	r := p.begin(p.claim.TryAcquire)
@@ -396,7 +398,7 @@ func (p *proc) refused() {
 	}
 }
 
-// takes tries until it gets a lock that is free: a server that lags may be the last to know.
+// The method takes tries until it gets a lock that is free. A server that lags may be late to know that it is free.
 func (p *proc) takes() (h *hold) {
 	p.scene.Helper()
 	p.scene.await("a try takes a lock that is free", p.scene.news(), func() bool {
@@ -415,7 +417,7 @@ func (s *scene) release(h *hold) {
 	}
 }
 
-// costs checks how many durable writes f makes.
+// The method costs checks how many durable writes f makes.
 func (s *scene) costs(what string, least, most int64, f func()) {
 	s.Helper()
 	s.needs(s.Writes != nil, "count writes")
@@ -426,14 +428,14 @@ func (s *scene) costs(what string, least, most int64, f func()) {
 	}
 }
 
-// used makes a first acquisition at the path, which creates everything that later ones find.
+// The method used makes a first acquisition at the path. It creates everything that later acquisitions find.
 func (s *scene) used(p *proc) {
 	s.Helper()
 	s.release(p.acquire())
 	s.none()
 }
 
-// await polls, at growing intervals, until something holds.
+// The method await polls until a condition holds, at intervals that grow.
 func (s *scene) await(what string, within time.Duration, holds func() bool) {
 	s.Helper()
 	if !s.poll(within, holds) {
@@ -452,7 +454,7 @@ func (s *scene) poll(within time.Duration, holds func() bool) bool {
 	return true
 }
 
-// present returns the number of contenders, as soon as the harness can tell.
+// The method present returns the number of contenders, as soon as the harness knows it.
 func (s *scene) present() (n int) {
 	s.Helper()
 	s.await("a look at the queue", s.patience(), func() bool { n = s.Left(s.path); return n >= 0 })
@@ -473,16 +475,16 @@ func (s *scene) leftWithin(n int, within time.Duration) {
 	}
 }
 
-// none checks that no contender is left, at the latest after everything that is not renewed has expired.
+// The method none checks that no contender is left. It waits until everything that is not renewed has expired.
 func (s *scene) none() {
 	s.Helper()
 	s.leftWithin(0, s.expiry())
 }
 
-// expiry is the time after which the store has given away what a silent process had.
+// The method expiry returns the time after which the store has given the locks of a silent process to others.
 func (s *scene) expiry() time.Duration { return 2 * s.lease() }
 
-// within checks that f takes no longer than d.
+// The method within checks that f takes no longer than d.
 func (s *scene) within(d time.Duration, what string, f func()) {
 	s.Helper()
 	begun := time.Now()
@@ -501,10 +503,10 @@ func (s *scene) within(d time.Duration, what string, f func()) {
 	}
 }
 
-// cut cuts a process off, until heal is called or the test ends.
+// The method cut cuts a process off, until heal is called or the test ends.
 func (s *scene) cut(p *proc) (heal func()) { return s.until(p.Cut()) }
 
-// freeze stops the store, until thaw is called or the test ends.
+// The method freeze stops the store, until thaw is called or the test ends.
 func (s *scene) freeze() (thaw func()) { return s.until(s.Freeze()) }
 
 func (s *scene) until(end func()) func() {

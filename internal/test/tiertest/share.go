@@ -19,7 +19,7 @@ var sharePromises = []promise{
 	{name: "share-removal", text: "Who was a writer and is removed by an operator knows of it soon", test: sharedIsRemoved},
 }
 
-// share starts to share a grant. From the call on, unless Share fails, other readers may have the lock as well.
+// The method share starts to share a grant. Unless Share fails, other readers may have the lock as well from then on.
 func (h *hold) share(ctx context.Context) *request {
 	h.opened(true)
 	return h.scene.begin(ctx, func(ctx context.Context) (second.Grant, error) {
@@ -35,7 +35,7 @@ func (h *hold) opened(open bool) {
 	h.open = open
 }
 
-// shared makes a writer let the reader p in.
+// The method shared makes p wait as a reader behind the writer h. Then it shares the writer's grant, so that p gets the lock, too.
 func (s *scene) shared(h *hold, p *proc) (reader *hold) {
 	s.Helper()
 	r := p.as(second.Reading).queue()
@@ -49,7 +49,7 @@ func shares(s *scene) {
 		h := p[0].as(second.Writing).acquire()
 		token := h.Token()
 		sharing := h.share(s.Context())
-		s.wait(sharing) // for anybody
+		s.wait(sharing) // Share waits until there is a reader
 		leaver := p[1].as(mode).queue()
 		reader := p[2].as(second.Reading).queue()
 		next := p[3].as(mode).queue()
@@ -160,7 +160,7 @@ func shareEnds(s *scene) {
 	s.none()
 }
 
-// sharingEnds checks that a Share has failed, or does so soon.
+// sharingEnds checks that a Share fails, now or soon.
 func (s *scene) sharingEnds(r *request, want error) {
 	s.Helper()
 	s.within(s.news(), "Share of what is given up", r.end)
@@ -169,7 +169,7 @@ func (s *scene) sharingEnds(r *request, want error) {
 	}
 }
 
-// shareTroubled makes readers that were let in, if any, release last.
+// shareTroubled checks a Share in which a fault happens. If readers got the lock, they release last.
 func shareTroubled(s *scene) {
 	a, b := s.process(), s.process()
 	for _, m := range []mishap{lost, cancelled, both} {

@@ -6,7 +6,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// queueAsking is queue for a contender that can be asked for its place.
+// queueAsking is like queue. It also returns the Wait with which a test can ask for the place of the contender.
 func (p *proc) queueAsking() (*request, *second.Wait) {
 	p.scene.Helper()
 	w := new(second.Wait)
@@ -16,7 +16,7 @@ func (p *proc) queueAsking() (*request, *second.Wait) {
 	return r, w
 }
 
-// awaitStanding waits until a contender knows that a number of contenders are ahead, the nearest one with that token.
+// awaitStanding waits until a contender knows how many contenders are ahead, and which token the nearest of them has.
 func (s *scene) awaitStanding(w *second.Wait, ahead int, token int64) {
 	s.Helper()
 	var got second.Standing
@@ -46,7 +46,7 @@ func standing(s *scene) {
 		s.Errorf("who has the lock stands %+v, and has waited for others: %t", got, w1.Behind())
 	}
 
-	// A process that gives up and queues again learns its place as well, even if its store already watches the queue.
+	// A process that gives up and queues again also learns its place, even if its store already watches the queue.
 	last.cancel()
 	last.end()
 	s.awaitLeft(1)

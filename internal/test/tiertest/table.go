@@ -10,18 +10,18 @@ import (
 	"testing"
 )
 
-// A Table is the promises of a tier with their results, in the order of the suite.
+// A Table contains the promises of a tier with their results, in the order of the suite.
 type Table []Row
 
 // A Row is one promise and its result.
 type Row struct {
-	Test    string // its name
+	Test    string // name of the test
 	Group   string
 	Promise string
-	Result  string // "" if it was not tested
+	Result  string // "" if the promise was not tested
 }
 
-// Results of rows. If a promise is not made or not available, the reason follows; if it is broken, a description follows.
+// The following are results of rows. A reason follows if a promise is not made or not available, and a description follows if it is broken.
 const (
 	Kept         = "kept"
 	Elsewhere    = "follows from the rows above; tested on ZooKeeper"
@@ -40,7 +40,7 @@ func (t Table) Broken() (tests []string) {
 	return tests
 }
 
-// markdown returns the table under the name of its store, without promises that were not tested.
+// The method markdown returns the table under the name of its store. Promises that were not tested are left out.
 func (t Table) markdown(store string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| | %s |\n|---|---|\n", store)
@@ -58,15 +58,16 @@ func (t Table) markdown(store string) string {
 	return b.String()
 }
 
-// Update is the flag -update of the tests that record promises: write the files instead of comparing them.
+// Update is the flag -update of the tests that record promises. With it, they write the files instead of comparing them.
 var Update = flag.Bool("update", false, "write the tables of promises, and the API, as they are")
 
-// Record compares the table with the one in file, under the name of the store; docs/promises.md is made from these files.
+// Record compares the table with the table in file, which is under the name of the store. The file docs/promises.md is made from these
+// files.
 func (t Table) Record(tb testing.TB, store, file string) {
 	tb.Helper()
 	for _, row := range t {
 		if row.Result == "" {
-			return // -run left some out
+			return // the flag -run has left out some promises
 		}
 	}
 	if !tb.Failed() {
@@ -88,8 +89,8 @@ func compare(tb testing.TB, file, want string) {
 	}
 }
 
-// Summarize checks that document has the tables of files combined into one, a row for each group, between the lines "<!-- promises -->"
-// and "<!-- /promises -->".
+// Summarize checks the table in document between the lines "<!-- promises -->" and "<!-- /promises -->". It has to be the tables of files,
+// combined into one, with a row for each group.
 func Summarize(tb testing.TB, document string, files ...string) {
 	tb.Helper()
 	const begin, end = "<!-- promises -->\n", "<!-- /promises -->\n"
@@ -131,7 +132,7 @@ func summary(tb testing.TB, dir string, files []string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// read parses a table.
+// The function read parses a table.
 func read(table string) (store string, groups map[string][]Row) {
 	groups = make(map[string][]Row)
 	group := ""
@@ -151,7 +152,8 @@ func read(table string) (store string, groups map[string][]Row) {
 	return store, groups
 }
 
-// digest returns the result of a group: that of all its promises, or of those that are not kept.
+// The function digest returns one result for a group: the result that all its promises have in common, or the results of those that are not
+// kept.
 func digest(rows []Row) string {
 	all := rows[0].Result
 	var not []string

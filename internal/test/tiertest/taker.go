@@ -13,11 +13,11 @@ import (
 // A taker is a process that takes permits.
 type taker struct {
 	*proc
-	total int // how many permits it says there are
+	total int // the number of permits that it passes to Semaphore
 	store second.Semaphore
 }
 
-// of returns a taker for this process; total is the number of permits. From then on Left counts takers.
+// The method of returns a taker for this process. The semaphore has total permits. From then on, Left counts takers.
 func (p *proc) of(total int) *taker {
 	s := p.scene
 	s.Helper()
@@ -42,7 +42,7 @@ func (s *scene) permitsNow() int {
 	return s.total
 }
 
-// permits sets the number of permits that the checks expect.
+// The method permits sets the number of permits that the checks expect.
 func (s *scene) permits(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,17 +57,17 @@ func (s *scene) takers(n, total int) (all []*taker) {
 	return all
 }
 
-// A portion is permits that were taken together, as the scene has recorded them.
+// A portion is a set of permits that were taken together, as the scene has recorded them.
 type portion struct {
 	taker   *taker
 	token   int64
-	life    context.Context // of one of them
-	permits []second.Permit // that are not given up; guarded by scene.mu
-	kept    bool            // all were given up, without a loss; guarded by scene.mu
+	life    context.Context // context of one of the permits
+	permits []second.Permit // permits that are not released yet; guarded by scene.mu
+	kept    bool            // all permits were released without a loss; guarded by scene.mu
 }
 
-// note records a portion at the moment when it is taken. Its token has to exceed those that were known when it was asked for. Of portions
-// that wait at the same time, the first one may be recorded last.
+// The method note records a portion at the moment when it is taken. The token of the portion has to exceed the tokens that were known when
+// the portion was requested. If several portions wait at the same time, the first may be recorded last.
 func (t *taker) note(permits []second.Permit, asked oracle.Tokens) *portion {
 	s := t.scene
 	p := &portion{taker: t, token: permits[0].Token(), life: permits[0].Context(), permits: permits}
@@ -82,7 +82,7 @@ func (t *taker) note(permits []second.Permit, asked oracle.Tokens) *portion {
 	if _, err := l.Enter(oracle.Turn{Process: len(s.taken), Weight: int64(len(permits))}); err != nil {
 		s.Errorf("%d permits: %v", len(permits), err)
 	}
-	mark := oracle.Mark{Token: p.token, Process: int64(len(s.taken)) + 1} // none passes it on
+	mark := oracle.Mark{Token: p.token, Process: int64(len(s.taken)) + 1} // no portion passes its token on
 	if err := asked.Judge(mark, true); err != nil || p.token <= 0 {
 		s.Errorf("%d permits with token %d: %v", len(permits), p.token, err)
 	}
@@ -95,14 +95,14 @@ func (t *taker) note(permits []second.Permit, asked oracle.Tokens) *portion {
 	return p
 }
 
-// asked returns the tokens known so far.
+// The method asked returns the tokens known so far.
 func (s *scene) asked() oracle.Tokens {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tokens
 }
 
-// err returns the loss of any permit of a portion.
+// The method err returns the loss of any permit of a portion.
 func (p *portion) err() error {
 	p.taker.scene.mu.Lock()
 	defer p.taker.scene.mu.Unlock()
@@ -118,7 +118,7 @@ func (p *portion) errLocked() error {
 	return nil
 }
 
-// lost returns the loss of the portion, and checks that all methods of each permit report it.
+// The method lost returns the loss of the portion. It checks that all methods of each permit report that loss.
 func (p *portion) lost() error {
 	p.taker.scene.mu.Lock()
 	defer p.taker.scene.mu.Unlock()
@@ -133,7 +133,7 @@ func (p *portion) lost() error {
 	return nil
 }
 
-// part removes n permits of a portion, which are about to be given up, from the record.
+// The method part removes n permits of a portion from the record. The caller is about to release them.
 func (p *portion) part(n int) (gone []second.Permit) {
 	p.taker.scene.mu.Lock()
 	defer p.taker.scene.mu.Unlock()
@@ -142,7 +142,7 @@ func (p *portion) part(n int) (gone []second.Permit) {
 	return gone
 }
 
-// give gives n permits of a portion up.
+// The method give releases n permits of a portion.
 func (p *portion) give(n int) error {
 	gone := p.part(n)
 	err := p.taker.store.Release(gone)
@@ -152,7 +152,7 @@ func (p *portion) give(n int) error {
 	return ifKnown(gone[0], err)
 }
 
-// give checks that n permits of a portion can be given up.
+// The method give checks that n permits of a portion can be released.
 func (s *scene) give(p *portion, n int) {
 	s.Helper()
 	if err := p.give(n); err != nil {
@@ -160,7 +160,7 @@ func (s *scene) give(p *portion, n int) {
 	}
 }
 
-// giveAll gives up all remaining permits of portions.
+// giveAll releases all remaining permits of portions.
 func (s *scene) giveAll(portions ...*portion) {
 	s.Helper()
 	for _, p := range portions {
@@ -168,11 +168,11 @@ func (s *scene) giveAll(portions ...*portion) {
 	}
 }
 
-// A taking is a call for permits.
+// A taking is a call that acquires permits.
 type taking struct {
 	*call
 	want    int
-	portion *portion // the result, valid when it has ended
+	portion *portion // the result, valid when the call has ended
 }
 
 func (t *taker) begin(ctx context.Context, want int, take func(context.Context) ([]second.Permit, error)) *taking {
@@ -187,7 +187,7 @@ func (t *taker) begin(ctx context.Context, want int, take func(context.Context) 
 	return r
 }
 
-// demand returns a demand of k permits.
+// The function demand returns a demand of k permits.
 func demand(k int) *second.Demand {
 	return &second.Demand{Want: func() int { return k }, Take: func(free int) int {
 		if free < k {
@@ -205,13 +205,13 @@ func (t *taker) try(ctx context.Context, k int) *taking {
 	return t.begin(ctx, k, func(ctx context.Context) ([]second.Permit, error) { return t.store.TryAcquire(ctx, k) })
 }
 
-// take takes k permits, and may wait for them.
+// The method take acquires k permits, and may wait for them.
 func (t *taker) take(k int) *portion {
 	t.scene.Helper()
 	return t.acquire(t.scene.Context(), k).granted()
 }
 
-// takes tries until it gets k permits that are free: a server that lags may be the last to know.
+// The method takes tries until it gets k permits that are free. A server that lags may be late to know that they are free.
 func (t *taker) takes(k int) (p *portion) {
 	t.scene.Helper()
 	t.scene.await("a try takes permits that are free", t.scene.news(), func() bool {
@@ -223,7 +223,7 @@ func (t *taker) takes(k int) (p *portion) {
 	return p
 }
 
-// refused checks that a try for k permits fails because others have them, or wait.
+// The method refused checks that a try for k permits fails because other processes have them, or wait for them.
 func (t *taker) refused(k int) {
 	t.scene.Helper()
 	r := t.try(t.scene.Context(), k)
@@ -232,7 +232,7 @@ func (t *taker) refused(k int) {
 	}
 }
 
-// queue starts to acquire k permits that are not free, and returns when its contender is visible from outside.
+// The method queue starts to acquire k permits that are not free. It returns when the new contender is visible from outside.
 func (t *taker) queue(k int) *taking {
 	t.scene.Helper()
 	return t.queueWith(k, demand(k))
@@ -257,7 +257,7 @@ func (r *taking) granted() *portion {
 	return r.portion
 }
 
-// settle waits for the end of a call that may fail, and gives up what it has taken.
+// The method settle waits for the end of a call that may fail. Permits that it has acquired are released.
 func (r *taking) settle() {
 	r.scene.Helper()
 	if r.end(); r.err == nil {
@@ -265,7 +265,7 @@ func (r *taking) settle() {
 	}
 }
 
-// usedPermits makes a first acquisition at the path, which creates everything that later ones find.
+// usedPermits makes a first acquisition at the path. It creates everything that later acquisitions find.
 func (s *scene) usedPermits(t *taker) {
 	s.Helper()
 	s.giveAll(t.take(1))

@@ -22,7 +22,7 @@ var valuePromises = []promise{
 		test: saveThatIsLate},
 }
 
-// save saves for at most as long as anything may take.
+// The method save saves a value. It takes no longer than any call may take.
 func (h *hold) save(ctx context.Context, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, h.scene.patience())
 	defer cancel()
@@ -43,14 +43,15 @@ func (h *hold) forgets() {
 	}
 }
 
-// load is the value at the path.
+// The method load returns the value at the path.
 func (p *proc) load() (second.Value, error) {
 	ctx, cancel := context.WithTimeout(p.scene.Context(), p.scene.patience())
 	defer cancel()
 	return p.claim.Load(ctx)
 }
 
-// finds checks that a process loads this value of a holder with that token, none if the token is 0.
+// The method finds checks that a process loads the value data, saved by a holder with the given token. If the token is 0, there must be no
+// value.
 func (p *proc) finds(data string, token int64) {
 	p.scene.Helper()
 	v, err := p.load()
@@ -129,7 +130,7 @@ func valueGuarded(s *scene) {
 		h = a.acquire()
 		s.Remove(s.path, 0)
 		s.awaitLeft(0)
-		// The client may not know it yet: the store does.
+		// The client may not know of the removal yet, but the store does.
 		err := h.Save(s.Context(), func() error { return nil }, []byte("late"))
 		if !errors.Is(err, second.ErrLost) {
 			s.Errorf("Save of one that was removed: %v", err)
@@ -157,7 +158,7 @@ func saveIsOneWrite(s *scene) {
 	s.release(h)
 }
 
-// Each round saves twice under one hold, whatever becomes of the first one: the second one counts.
+// Each round saves twice under one hold. Whatever happens to the first save, the second one counts.
 func savesOverLostMessages(s *scene) {
 	a, b := s.process(), s.process()
 	round := 0
@@ -174,12 +175,12 @@ func savesOverLostMessages(s *scene) {
 		s.settled()
 		s.judgeSaves(b, h, err1, err2, second)
 		h.leave()
-		h.Grant.Release() // it may have been lost with a message
+		h.Grant.Release() // the grant may have been lost together with a message
 	})
 	s.none()
 }
 
-// judgeSaves checks what was loaded after two saves. A store that loses the lock with a message may have lost it at any time.
+// judgeSaves checks what was loaded after two saves. If a store loses the lock when a message is lost, that may have happened at any time.
 func (s *scene) judgeSaves(p *proc, h *hold, err1, err2 error, want string) {
 	s.Helper()
 	for _, err := range []error{err1, err2} {
@@ -199,7 +200,7 @@ func saveEnds(s *scene) {
 	round := 0
 	for _, m := range []mishap{cancelled, both} {
 		s.each(a, m, func(ctx context.Context) {
-			if h.Err() != nil { // it went with a message
+			if h.Err() != nil { // the grant was lost together with a message
 				h.Release()
 				h = a.acquire()
 				h.saves("before")
