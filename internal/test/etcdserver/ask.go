@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// client bounds each query, since a paused server accepts connections and never answers.
+// The variable client bounds each query, since a paused server accepts connections and never answers.
 var client = &http.Client{
 	Timeout:   time.Second,
 	Transport: &http.Transport{DisableKeepAlives: true},
 }
 
-// Serves checks the members' names, which another program at the address would not have, and that there is a majority.
+// Serves reports whether the server lists the expected members and has a majority. Another program at the address would not have members
+// with these names.
 func (p *program) Serves() bool {
 	var list struct {
 		Members []struct{ Name string }
@@ -26,8 +27,8 @@ func (p *program) Serves() bool {
 		p.ask(http.MethodGet, "/health", &health) == nil && health.Health == "true"
 }
 
-// Mode returns "leader" or "follower"; an error if the server does not answer or knows no leader. A server needs a moment to notice that
-// it has lost its leader, or is not the leader any more.
+// Mode returns "leader" or "follower". It returns an error if the server does not answer or knows no leader. A server needs a moment to
+// notice that it has lost its leader, or that it is no longer the leader itself.
 func (p *program) Mode() (string, error) {
 	var status struct {
 		Header struct {
@@ -47,7 +48,7 @@ func (p *program) Mode() (string, error) {
 	return "follower", nil
 }
 
-// Version returns the server's release, such as "3.7.3"; an error if it does not answer.
+// Version returns the server's release, such as "3.7.3". It returns an error if the server does not answer.
 func (p *program) Version() (string, error) {
 	var version struct{ EtcdServer string }
 	err := p.ask(http.MethodGet, "/version", &version)

@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// Ensemble is a set of servers that replicate one another. This process carries the traffic between them, so an ensemble ends with it. An
-// isolated member serves no requests, and cannot be restarted, until Heal.
+// Ensemble is a set of servers that replicate one another. This process carries the traffic between them, so an ensemble ends with this
+// process. Until Heal, an isolated member serves no requests, and cannot be restarted.
 type Ensemble = child.Ensemble
 
 var kind = child.Kind{Package: "etcdserver", Taken: "address already in use"}

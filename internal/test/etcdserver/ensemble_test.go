@@ -58,7 +58,7 @@ func others(e *etcdserver.Ensemble, s *etcdserver.Server) []*etcdserver.Server {
 
 func leads(s *etcdserver.Server) bool { return modeOf(s) == "leader" }
 
-// modeOf returns the mode of a server, "" if it serves no requests.
+// modeOf returns the mode of a server. If the server serves no requests, it returns "".
 func modeOf(s *etcdserver.Server) string {
 	mode, _ := s.Mode()
 	return mode

@@ -1,10 +1,10 @@
 // Package etcdserver runs private, real etcd servers as child processes, for tests and
 // demos.
 //
-// A server listens for clients on a free port of the loopback, keeps its data in a temporary directory, and runs until its Stop. On Linux
-// the kernel also kills it when its parent dies without that. Unix only.
+// A server listens for clients on a free port of the loopback. It keeps its data in a temporary directory, and runs until its Stop. If its
+// parent dies without calling Stop, Linux kills the server. The package works only on Unix.
 //
-// Members of an ensemble reach one another through this process, which can cut one of them off: see [Ensemble.Isolate].
+// The members of an ensemble reach one another through this process. The process can cut off one of them: see [Ensemble.Isolate].
 package etcdserver
 
 import (
@@ -16,7 +16,7 @@ import (
 
 // Config says how a server runs. The zero value is a fast server for tests.
 type Config struct {
-	// TickTime is the interval of the leader's heartbeat, 50 ms if zero. Members that receive nothing for ten ticks elect another leader.
+	// TickTime is the interval of the leader's heartbeat; zero means 50 ms. Members that receive nothing for ten ticks elect another leader.
 	// Leases last at least fifteen ticks, rounded up to whole seconds. Production uses 100 ms.
 	TickTime time.Duration
 	// NoSync acknowledges writes before they are on the disk. Never set it where speed

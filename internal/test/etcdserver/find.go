@@ -12,7 +12,8 @@ const ErrNotFound = child.Missing(`etcdserver: no etcd on this machine; one of t
 // built is the release that scripts/get-etcd.sh builds.
 const built = "v3.7.3"
 
-// find looks for an etcd: only $ETCD if that is set, otherwise what scripts/get-etcd.sh has built, otherwise one on $PATH.
+// The function find looks for an etcd. If $ETCD is set, it takes only that program. Otherwise it takes the one that scripts/get-etcd.sh has
+// built, or else one on $PATH.
 func find() (string, error) {
 	return child.Find("ETCD", ErrNotFound, child.Cached("etcd-"+built), "etcd")
 }

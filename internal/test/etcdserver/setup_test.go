@@ -15,12 +15,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var client = &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// put and get call etcd through its HTTP gateway.
+// The functions put and get call etcd through its HTTP gateway.
 func put(addr, key, value string) error {
 	return call(addr, "put", map[string]any{"key": []byte(key), "value": []byte(value)}, nil)
 }
 
-// get is linearizable, so without a majority it gets no answer.
+// The function get makes a linearizable read, so it gets no answer without a majority.
 func get(addr, key string) (string, error) {
 	var found struct {
 		Kvs []struct{ Value []byte }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Ask has a server execute a statement as root, by its own client, and returns the one value of the answer.
+// Ask executes a statement as root with the server's own client program. It returns the single value of the answer.
 func Ask(addr, query string) (string, error) {
 	i, err := find()
 	if err != nil {

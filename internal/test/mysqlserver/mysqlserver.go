@@ -1,7 +1,7 @@
 // Package mysqlserver runs private, real MariaDB or MySQL servers as child processes, for tests and demos.
 //
-// A server takes clients on the loopback, on a free port. It keeps its data in a temporary directory,
-// and ends with its Stop. On Linux the kernel also kills it when its parent dies in any other way. Unix only.
+// A server listens for clients on the loopback, on a free port. It keeps its data in a temporary directory, and ends with its Stop. If its
+// parent dies without calling Stop, Linux kills the server. The package works only on Unix.
 package mysqlserver
 
 import (
@@ -26,35 +26,35 @@ const ErrNotFound = child.Missing(`mysqlserver: no MariaDB on this machine; one 
 
 // Config says how a server runs. The zero value is a server that loses nothing.
 type Config struct {
-	// Port is the one to serve on. Zero: a free one.
+	// Port is the port for clients; zero picks a free one.
 	Port int
-	// NoSync acknowledges writes before they are on the disk. What kill -9 leaves to the kernel is not lost. Never set it
+	// NoSync acknowledges writes before they are on the disk. A kill -9 does not lose writes that the kernel has received. Never set NoSync
 	// where speed is measured.
 	NoSync bool
 	// Settings are further options of mariadbd, such as "--max-connections=20".
 	Settings []string
 }
 
-// Server is one MariaDB. Addr and Pid apart, its methods are not safe for concurrent use.
+// Server is one MariaDB or MySQL. Only Addr and Pid are safe for concurrent use.
 type Server = child.Server
 
-// plain owns the database of the same name, and may do nothing else.
+// The user plain owns the database of the same name, and has no other right.
 const plain = "plain"
 
-// DSN is the data source name with which go-sql-driver/mysql reaches a server, as a user who owns one database and has no
-// other privilege.
+// DSN returns the data source name with which go-sql-driver/mysql connects to a server. Its user owns one database and has no other
+// privilege.
 func DSN(addr string) string { return plain + "@tcp(" + addr + ")/" + plain }
 
-// URL is that of the same user for the command.
+// URL returns the URL that the command tierlock takes, for the same user as in DSN.
 func URL(addr string) string { return "mysql://" + plain + "@" + addr + "/" + plain }
 
-// RootDSN is that of the user who may do anything.
+// RootDSN returns the data source name for the user root, who may do anything.
 func RootDSN(addr string) string { return "root@tcp(" + addr + ")/" + plain }
 
 var kind = child.Kind{Package: "mysqlserver", Taken: "Address already in use"}
 
-// Start starts a server, and returns once it serves. The end of ctx ends the attempt, not the server. The error is
-// [ErrNotFound] if this machine has no MariaDB; otherwise it ends with the server's last words.
+// Start starts a server, and returns once it serves requests. The end of ctx ends the attempt, not the server. The error is [ErrNotFound]
+// if this machine has no MariaDB; otherwise it ends with the server's last output.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	home, err := find()
 	if err != nil {
@@ -76,20 +76,20 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 
 // An installation is a MariaDB or a MySQL on this machine.
 type installation struct {
-	home    string // with usr
-	library string // where its libraries are, "" if the system knows
+	home    string // directory that contains usr
+	library string // directory of its libraries; "" if the system finds them
 	mysql   bool
-	version string // as it says itself
+	version string // version that the program reports
 }
 
-// IsMySQL reports whether servers are MySQL and not MariaDB.
+// IsMySQL reports whether the servers are MySQL servers. Otherwise they are MariaDB servers.
 func IsMySQL() bool {
 	i, err := find()
 	return err == nil && i.mysql
 }
 
-// find looks for a MariaDB: in $MARIADB_HOME and nowhere else if that is set, otherwise Debian's, otherwise what
-// scripts/get-mariadb.sh got.
+// The function find looks for a MariaDB or MySQL. If $MARIADB_HOME is set, it takes only the installation there. Otherwise it takes
+// Debian's, or else the one that scripts/get-mariadb.sh has installed.
 func find() (*installation, error) {
 	if named := os.Getenv("MARIADB_HOME"); named != "" {
 		i, err := look(named)
@@ -136,7 +136,7 @@ func (i *installation) client() string {
 	return "bin/mariadb"
 }
 
-// messages is where the texts of its errors are.
+// The method messages returns the directory that contains the texts of the server's errors.
 func (i *installation) messages() string {
 	found, _ := filepath.Glob(filepath.Join(i.home, "usr/share/mysql*/english/errmsg.sys"))
 	if len(found) == 0 {
@@ -154,7 +154,7 @@ func (i *installation) run(ctx context.Context, program string, args ...string) 
 	return cmd
 }
 
-// A program is what a server runs.
+// A program is the MariaDB or MySQL of one server, with its configuration.
 type program struct {
 	*installation
 	cfg       Config
@@ -163,7 +163,7 @@ type program struct {
 
 func (p *program) socket() string { return filepath.Join(p.dir, "socket") }
 
-// Command makes the data if there are none, and returns the server to run.
+// Command creates the data if there is none yet, and returns the command that runs the server.
 func (p *program) Command() (*exec.Cmd, error) {
 	data := filepath.Join(p.dir, "data")
 	if _, err := os.Stat(data); os.IsNotExist(err) {
@@ -205,10 +205,11 @@ func (p *program) Command() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// smallLog has MySQL begin with a log of the least size that it takes.
+// smallLog makes MySQL begin with a log of the least size that it accepts.
 const smallLog = "--innodb-redo-log-capacity=8M"
 
-// template is a directory of data that no server has used yet. It takes seconds to make, so it is kept for others.
+// The method template returns a data directory that no server has used yet. It takes seconds to create such a directory, so the directory
+// is kept for later servers.
 func (p *program) template() (string, error) {
 	name := strings.Map(func(r rune) rune {
 		if strings.ContainsRune("/ ()", r) {
@@ -241,31 +242,31 @@ func (p *program) template() (string, error) {
 	}
 	err = os.Rename(made, target)
 	if _, statErr := os.Stat(target); statErr == nil {
-		return target, nil // another process may have been faster
+		return target, nil // another process may have created it first
 	}
 	return "", err
 }
 
-// Serves asks the server over its own socket, so that no stranger is taken for it.
+// Serves reports whether the server answers on its own socket. Another program on the same port does not pass.
 func (p *program) Serves() bool {
 	_, err := p.ask("SELECT 1")
 	return err == nil
 }
 
-// Mode is "standalone"; an error if the server does not answer.
+// Mode returns "standalone". It returns an error if the server does not answer.
 func (p *program) Mode() (string, error) {
 	_, err := p.ask("SELECT 1")
 	return "standalone", err
 }
 
-// Version is the server's release, such as "10.11.18"; an error if it does not answer.
+// Version returns the server's release, such as "10.11.18". It returns an error if the server does not answer.
 func (p *program) Version() (string, error) {
 	version, err := p.ask("SELECT VERSION()")
 	version, _, _ = strings.Cut(version, "-")
 	return version, err
 }
 
-// ask is for one value. A paused server accepts the question and never answers.
+// The method ask runs a query that returns one value. It has a time limit, since a paused server accepts the query and never answers.
 func (p *program) ask(query string) (string, error) {
 	if _, err := os.Stat(p.socket()); err != nil {
 		return "", err

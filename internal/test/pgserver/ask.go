@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Serves reads the server's own status file, so that another program at the address is not taken for it: its pid, and in the eighth line
-// whether it accepts clients.
+// Serves reports whether the server's own status file contains the pid of the server, and in its eighth line that the server accepts
+// clients. Another program at the address does not pass, because Serves reads the file.
 func (p *program) Serves() bool {
 	text, err := os.ReadFile(filepath.Join(p.data(), "postmaster.pid"))
 	if err != nil {
@@ -25,7 +25,7 @@ func (p *program) Serves() bool {
 	return status == "ready" || status == "standby"
 }
 
-// Mode returns "leader" or "follower"; an error if the server does not answer.
+// Mode returns "leader" or "follower". It returns an error if the server does not answer.
 func (p *program) Mode() (string, error) {
 	standby, err := p.ask("SELECT pg_is_in_recovery()")
 	switch {
@@ -37,14 +37,14 @@ func (p *program) Mode() (string, error) {
 	return "leader", nil
 }
 
-// Version returns the server's release, such as "15.18"; an error if it does not answer.
+// Version returns the server's release, such as "15.18". It returns an error if the server does not answer.
 func (p *program) Version() (string, error) {
 	version, err := p.ask("SHOW server_version")
-	version, _, _ = strings.Cut(version, " ") // Debian adds its own
+	version, _, _ = strings.Cut(version, " ") // Debian adds the version of its package
 	return version, err
 }
 
-// ask runs a query that returns one value. ask has a time limit, since a paused server accepts the query and never answers.
+// The method ask runs a query that returns one value. It has a time limit, since a paused server accepts the query and never answers.
 func (p *program) ask(query string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -62,7 +62,8 @@ func (p *program) query(ctx context.Context, query string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// url returns the URL of the user's own database. A client with several servers looks for the primary among them.
+// The function url returns the URL of the database that has the same name as the user. A client that gets several servers looks for the
+// primary among them.
 func url(user string, addrs []string) string {
 	url := "postgres://" + user + "@" + strings.Join(addrs, ",") + "/" + user + "?sslmode=disable"
 	if len(addrs) > 1 {

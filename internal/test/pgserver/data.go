@@ -13,8 +13,8 @@ const (
 	plain     = "plain"
 )
 
-// template returns a data directory that no server has used yet. template takes a second or two to create, so it is kept and copied. All
-// members of an ensemble have to be copies of the same one.
+// The function template returns a data directory that no server has used yet. It takes a second or two to create such a directory, so the
+// directory is kept for later servers, which use copies. All members of an ensemble have to be copies of the same directory.
 func template(i *installation, o owner) (string, error) {
 	name := strings.Map(func(r rune) rune {
 		if r == '/' || r == ' ' {
@@ -51,12 +51,12 @@ func template(i *installation, o owner) (string, error) {
 	}
 	err = os.Rename(made, target)
 	if _, statErr := os.Stat(target); statErr == nil {
-		return target, nil // another process may have created it meanwhile
+		return target, nil // another process may have created it in the meantime
 	}
 	return "", err
 }
 
-// copyTo creates a data directory from the template.
+// copyTo creates a data directory as a copy of the template.
 func copyTo(data, template string, o owner) error {
 	return errors.Join(
 		os.CopyFS(data, os.DirFS(template)),

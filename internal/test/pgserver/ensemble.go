@@ -11,17 +11,17 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// Ensemble is a primary, at first the first member, and standbys that stream from it and answer queries. This process carries the traffic
-// between them, so an ensemble ends with it.
+// Ensemble is a primary and standbys. At first, the primary is the first member. The standbys stream from the primary, and answer queries.
+// This process carries the traffic between them, so an ensemble ends with this process.
 //
-// An isolated primary keeps running; with synchronous writes, it acknowledges none. There is no automatic fail-over: a standby replaces
-// the primary only by [Ensemble.Promote] or Failover, even if the primary keeps running.
+// An isolated primary keeps running. With synchronous writes, it acknowledges no write. There is no automatic fail-over: a standby replaces
+// the primary only after a call of [Ensemble.Promote] or Failover, even if the primary keeps running.
 type Ensemble struct {
 	*child.Ensemble
 	cluster *cluster
 }
 
-// cluster is the common state of the members.
+// A cluster is the common state of the members of an ensemble.
 type cluster struct {
 	*installation
 	cfg      Config
@@ -82,7 +82,7 @@ func (e *Ensemble) build(installation *installation, n int, cfg Config) (_ *chil
 	return all, c.join(all.Network, programs)
 }
 
-// join connects each member with each other one.
+// The method join connects each member to every other member.
 func (c *cluster) join(network *child.Network, programs []*program) error {
 	for _, p := range programs {
 		for _, other := range programs {
@@ -103,8 +103,8 @@ func (c *cluster) join(network *child.Network, programs []*program) error {
 	return nil
 }
 
-// Promote makes a standby the primary, which the other standbys follow from then on, and returns once it accepts writes. The old primary
-// keeps running unless it is dead; at its next Restart it becomes a standby.
+// Promote makes a standby the primary, and returns once it accepts writes. From then on, the other standbys follow it. The old primary
+// keeps running unless it is dead. At its next Restart it becomes a standby.
 func (e *Ensemble) Promote(ctx context.Context, standby *Server) error {
 	p := standby.Program.(*program)
 	if _, err := p.query(ctx, "SELECT pg_promote(true, 30)"); err != nil {
@@ -126,7 +126,8 @@ func (e *Ensemble) Promote(ctx context.Context, standby *Server) error {
 	return nil
 }
 
-// promoteNearest promotes the standby that has most of what the primary wrote. With synchronous writes that is all that was acknowledged.
+// promoteNearest promotes the standby that has received most of the primary's writes. With synchronous writes, that standby has all
+// acknowledged writes.
 func (e *Ensemble) promoteNearest(ctx context.Context) error {
 	var nearest *Server
 	var most uint64
@@ -135,7 +136,7 @@ func (e *Ensemble) promoteNearest(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		received, _ := strconv.ParseUint(strings.TrimSpace(text), 10, 64) // empty if nothing came yet
+		received, _ := strconv.ParseUint(strings.TrimSpace(text), 10, 64) // empty if the standby has received nothing yet
 		if nearest == nil || received > most {
 			nearest, most = standby, received
 		}

@@ -57,7 +57,7 @@ func write(t *testing.T, s *pgserver.Server, query string) {
 	}
 }
 
-// read returns the server's answer, which may be an error.
+// The function read returns the server's answer, which may be the text of an error.
 func read(t *testing.T, s *pgserver.Server, query string) string {
 	t.Helper()
 	out, _ := ask(t, pgserver.URL(s.Addr()), query)

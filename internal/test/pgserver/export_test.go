@@ -1,6 +1,6 @@
 package pgserver
 
-// Psql returns the psql that belongs to the servers.
+// Psql returns the path of the psql that belongs to the servers.
 func Psql() (string, error) {
 	i, err := find()
 	if err != nil {

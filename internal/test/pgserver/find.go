@@ -20,15 +20,15 @@ const ErrNotFound = child.Missing(`pgserver: no PostgreSQL on this machine; one 
   brew install postgresql
   set $POSTGRESQL_HOME to the directory whose bin has initdb and postgres`)
 
-// installation is a PostgreSQL on this machine.
+// An installation is a PostgreSQL on this machine.
 type installation struct {
-	home    string // with bin
-	library string // where its libraries are, "" if the system knows
-	version string // as it says itself
+	home    string // directory that contains bin
+	library string // directory of its libraries; "" if the system finds them
+	version string // version that the program reports
 }
 
-// find looks for a PostgreSQL: only in $POSTGRESQL_HOME if that is set, otherwise the newest of Debian's and of those that
-// scripts/get-postgresql.sh has installed, otherwise one on $PATH.
+// The function find looks for a PostgreSQL. If $POSTGRESQL_HOME is set, it takes only the installation there. Otherwise it takes the newest
+// one that is from Debian or that scripts/get-postgresql.sh has installed, or else one on $PATH.
 func find() (*installation, error) {
 	if named := os.Getenv("POSTGRESQL_HOME"); named != "" {
 		found, err := look(named)
@@ -49,10 +49,11 @@ func find() (*installation, error) {
 	return nil, ErrNotFound
 }
 
-// newest lists the directories of Debian's packages below root, which is / if they are installed.
+// The function newest lists the directories of Debian's packages below root, newest first. If the packages are installed, root is /.
 func newest(root string) []string {
 	homes, _ := filepath.Glob(filepath.Join(root, "usr/lib/postgresql/*"))
-	slices.SortFunc(homes, func(a, b string) int { // 9.6 was the last with a point
+	// the shorter name is the older one, because 9.6 was the last version with a point in its name
+	slices.SortFunc(homes, func(a, b string) int {
 		a, b = filepath.Base(a), filepath.Base(b)
 		return -cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 	})
@@ -80,7 +81,8 @@ func (i *installation) run(program string, args ...string) *exec.Cmd {
 	return i.runUntil(context.Background(), program, args...)
 }
 
-// runUntil does not inherit the environment, since PostgreSQL takes options from it.
+// runUntil returns a command that runs a program until ctx ends. The command does not inherit the environment, since PostgreSQL takes
+// options from it.
 func (i *installation) runUntil(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(i.home, "bin", program), args...)
 	cmd.Env = []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
@@ -90,8 +92,8 @@ func (i *installation) runUntil(ctx context.Context, program string, args ...str
 	return cmd
 }
 
-// cache returns the directory where our scripts keep programs, also on macOS. If root owns it, it has to be readable for the user that
-// runs the server.
+// The function cache returns the directory where our scripts keep programs, also on macOS. If root owns the directory, it has to be
+// readable for the user who runs the server.
 func cache() string {
 	if os.Geteuid() == 0 {
 		return "/var/cache/tierlock"

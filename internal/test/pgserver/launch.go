@@ -12,19 +12,19 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// program is the PostgreSQL of one server, with its configuration.
+// A program is the PostgreSQL of one server, with its configuration.
 type program struct {
 	*cluster
 	dir    string
 	addr   string
-	id     int // 1-based place in the ensemble
+	id     int // place in the ensemble, counted from 1
 	server *child.Server
 }
 
 func (p *program) data() string { return filepath.Join(p.dir, "data") }
 
-// Command writes the configuration and returns the server to run. A primary that was replaced becomes a standby, with the data of the new
-// primary.
+// Command writes the configuration, and returns the command that runs the server. A primary that was replaced becomes a standby with the
+// data of the new primary.
 func (p *program) Command() (*exec.Cmd, error) {
 	if err := p.prepare(); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (p *program) Command() (*exec.Cmd, error) {
 	return postgres, nil
 }
 
-// prepare creates the data if necessary, and writes whether this is a standby.
+// The method prepare creates the data if necessary. It also writes whether this server is a standby.
 func (p *program) prepare() error {
 	_, err := os.Stat(p.data())
 	if os.IsNotExist(err) {
@@ -53,7 +53,7 @@ func (p *program) prepare() error {
 	return nil
 }
 
-// standby is the path of the file that makes a server a standby.
+// The method standby returns the path of the file that makes a server a standby.
 func (p *program) standby() string { return filepath.Join(p.data(), "standby.signal") }
 
 func (p *program) stand() error {
@@ -66,7 +66,7 @@ func (p *program) stand() error {
 	return p.owner.gets(p.standby())
 }
 
-// follow replaces the server's data by those of the primary.
+// The method follow replaces the server's data with the data of the primary.
 func (p *program) follow() error {
 	if err := os.RemoveAll(p.data()); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (p *program) configure() error {
 		"max_connections = 300",
 		"shared_buffers = '16MB'",
 		"jit = off",
-		// No shared memory of a killed server may stay.
+		// A killed server must not leave shared memory behind.
 		"dynamic_shared_memory_type = mmap",
 		"wal_keep_size = '512MB'",
 		"wal_retrieve_retry_interval = '100ms'",
@@ -115,8 +115,8 @@ func (p *program) configure() error {
 	return p.owner.gets(conf)
 }
 
-// A member has sockets in its own directory: the one on which it listens, which standbys also expect, and one for each other member,
-// which leads to the network.
+// A member has sockets in its own directory. It listens on one of them, whose name standbys also expect. For each other member there is one
+// further socket, which leads to the network.
 func (p *program) ownSocket() string {
 	_, port, _ := net.SplitHostPort(p.addr)
 	return filepath.Join(p.dir, ".s.PGSQL."+port)
@@ -124,19 +124,19 @@ func (p *program) ownSocket() string {
 
 func (p *program) socketTo(id int) string { return filepath.Join(p.dir, ".s.PGSQL."+strconv.Itoa(id)) }
 
-// removeSegment removes the segment of shared memory by which servers on the same data detect one another. A file that the killed server
-// has left identifies the segment.
+// removeSegment removes a segment of shared memory that a killed server has left. With such a segment, servers on the same data detect one
+// another. A file that the killed server has also left identifies the segment.
 func removeSegment(dir string) error {
 	pidFile, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
 	if err != nil {
-		return nil // it did not get that far
+		return nil // the server ended before it created a segment
 	}
 	lines := strings.Split(string(pidFile), "\n")
 	if len(lines) < 7 {
 		return nil
 	}
 	if fields := strings.Fields(lines[6]); len(fields) == 2 {
-		_ = exec.Command("ipcrm", "-m", fields[1]).Run() // fails if it is gone
+		_ = exec.Command("ipcrm", "-m", fields[1]).Run() // ipcrm fails if the segment does not exist any more
 	}
 	return nil
 }

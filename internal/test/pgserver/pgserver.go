@@ -1,11 +1,11 @@
 // Package pgserver runs private, real PostgreSQL servers as child processes, for tests and
 // demos.
 //
-// A server listens for clients on a free port of the loopback, trusts all of them, keeps its data in a temporary directory, and runs
-// until its Stop. On Linux the kernel also kills it when its parent dies without that. PostgreSQL refuses to run as root. In that case
-// the user postgres runs it, or else the user nobody. Unix only.
+// A server listens for clients on a free port of the loopback, and trusts all of them. It keeps its data in a temporary directory, and runs
+// until its Stop. If its parent dies without calling Stop, Linux kills the server. PostgreSQL refuses to run as root. If this process is
+// root, the server runs as the user postgres, or as the user nobody if there is no such user. The package works only on Unix.
 //
-// Members of an ensemble are a primary and its standbys, which reach one another through this process: see [Ensemble.Isolate].
+// The members of an ensemble are a primary and its standbys. They reach one another through this process: see [Ensemble.Isolate].
 package pgserver
 
 import (
@@ -17,10 +17,10 @@ import (
 // Config says how a server runs. The zero value is a fast server for tests that loses
 // nothing.
 type Config struct {
-	// NoSync acknowledges writes before they are on the disk; a kill -9 does not lose them, because the kernel has them. Never set it where
-	// speed is measured.
+	// NoSync acknowledges writes before they are on the disk. A kill -9 does not lose them, because the kernel has them. Never set NoSync
+	// where speed is measured.
 	NoSync bool
-	// Synchronous acknowledges a write only when one of the standbys has it. If no standby is connected, no write is acknowledged.
+	// Synchronous acknowledges a write only when one of the standbys has it. If no standby is connected, the primary acknowledges no write.
 	Synchronous bool
 	// Settings are further lines of postgresql.conf, such as "wal_sender_timeout = '1s'".
 	Settings []string
@@ -45,5 +45,5 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 // URL returns the URL of the servers at addrs, which are host:port, for the superuser and the database postgres.
 func URL(addrs ...string) string { return url(superuser, addrs) }
 
-// PlainURL returns the URL for a user without special rights, who owns the database that the URL names.
+// PlainURL returns the URL for a user without special rights. That user owns the database in the URL.
 func PlainURL(addrs ...string) string { return url(plain, addrs) }

@@ -30,7 +30,7 @@ func TestServer(t *testing.T) {
 func TestStopRemovesTheSharedMemory(t *testing.T) {
 	s := childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true})
 	file := strings.Fields(read(t, s, "SELECT pg_read_file('postmaster.pid')"))
-	segment := file[len(file)-2] // before the word that it is ready
+	segment := file[len(file)-2] // the word before the one that says that the server is ready
 	need.That(t, "there is no segment of shared memory "+segment, slices.Contains(segments(t), segment))
 	need.OK(t, s.Stop())
 	need.That(t, "after Stop there is still the segment of shared memory "+segment, !slices.Contains(segments(t), segment))
@@ -43,7 +43,7 @@ func TestPlainUserOwnsADatabase(t *testing.T) {
 	need.That(t, "no table, or a superuser", strings.HasSuffix(need.Get(ask(t, pgserver.PlainURL(s.Addr()), query))(t), "f"))
 }
 
-// Each session has a server process of its own, which must not answer either while the server is paused.
+// Each session has a server process of its own. While the server is paused, these processes must not answer, either.
 func TestPausedServerIsMuteUntilResumed(t *testing.T) {
 	t.Parallel()
 	s := childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true})
@@ -59,7 +59,7 @@ func TestPausedServerIsMuteUntilResumed(t *testing.T) {
 			return len(answer) > 0 || read(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1"
 		})
 		need.OK(t, s.Pause())
-		if paused = time.Since(begun) < 2*time.Second; !paused { // on a busy machine the statement may be over
+		if paused = time.Since(begun) < 2*time.Second; !paused { // on a busy machine, the statement may have ended before the pause
 			need.OK(t, s.Resume())
 			need.OK(t, <-answer)
 		}
@@ -76,18 +76,18 @@ func TestNothingIsLeftOfAPausedServerThatIsKilled(t *testing.T) {
 	s := childtest.Start(t, pgserver.Start, pgserver.Config{NoSync: true})
 	need.OK(t, s.Pause())
 	s.Kill()
-	// Otherwise the restart would fail, because shared memory is still in use.
+	// Without that, the restart would fail, because the shared memory is still in use.
 	need.OK(t, s.Restart(t.Context()))
 }
 
-// segments lists the ids of System V shared memory, among other words.
+// The function segments returns the words that ipcs prints. The ids of System V shared memory are among them.
 func segments(t *testing.T) []string {
 	t.Helper()
 	list := need.Get(exec.Command("ipcs", "-m").Output())(t)
 	return strings.Fields(string(list))
 }
 
-// ask returns what psql prints.
+// The function ask returns the output of psql for a query.
 func ask(t *testing.T, url, query string) (string, error) {
 	t.Helper()
 	out, err := exec.CommandContext(need.Within(t, 20*time.Second), psqlPath(t), "-qAtX", "-c", query, url).CombinedOutput()

@@ -20,8 +20,9 @@ const ErrNoPooler = child.Missing(`pgserver: no PgBouncer on this machine; one o
   apt-get install -y pgbouncer
   brew install pgbouncer`)
 
-// StartPooler starts a PgBouncer in front of the server at addr, and returns once it serves requests. Mode is session, transaction or
-// statement. Settings are further lines of its configuration. Clients connect to it as they would to the server.
+// StartPooler starts a PgBouncer in front of the server at addr, and returns once it serves requests. The parameter mode is session,
+// transaction or statement. The settings are further lines of PgBouncer's configuration. Clients connect to PgBouncer as they would to the
+// server.
 func StartPooler(ctx context.Context, addr, mode string, settings ...string) (*Server, error) {
 	path, err := findPooler()
 	if err != nil {
@@ -47,12 +48,13 @@ func StartPooler(ctx context.Context, addr, mode string, settings ...string) (*S
 
 var poolers = child.Kind{Package: "pgserver", Taken: "Address already in use"}
 
-// findPooler looks on $PATH, where Debian installs it, and for the one that scripts/get-pgbouncer.sh has installed.
+// findPooler looks for a PgBouncer on $PATH, and in the directory into which Debian installs it. Otherwise it takes the one that
+// scripts/get-pgbouncer.sh has installed.
 func findPooler() (string, error) {
 	return child.Find("", ErrNoPooler, "pgbouncer", "/usr/sbin/pgbouncer", filepath.Join(cache(), "pgbouncer", "pgbouncer"))
 }
 
-// pooler is a PgBouncer with its configuration.
+// A pooler is a PgBouncer with its configuration.
 type pooler struct {
 	owner        owner
 	path, dir    string
@@ -94,7 +96,7 @@ pool_mode = %s
 
 func (p *pooler) pidFile() string { return filepath.Join(p.dir, "pid") }
 
-// Serves returns true once the program has written its pid, which it does after it has begun to listen.
+// Serves returns true once the program has written its pid. The program writes it after it has begun to listen.
 func (p *pooler) Serves() bool {
 	if text, err := os.ReadFile(p.pidFile()); err != nil || len(text) == 0 {
 		return false

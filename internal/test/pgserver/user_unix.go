@@ -13,10 +13,10 @@ import (
 	"syscall"
 )
 
-// owner is the user who runs the servers and owns their data.
+// An owner is the user who runs the servers and owns their data.
 type owner struct{ uid, gid int }
 
-// servant returns this process's own user, or if that is root, another one.
+// The function servant returns the user of this process. If that user is root, it returns another user.
 func servant() (owner, error) {
 	if os.Geteuid() != 0 {
 		return owner{os.Geteuid(), os.Getegid()}, nil
@@ -35,7 +35,7 @@ func servant() (owner, error) {
 	return owner{}, fmt.Errorf("PostgreSQL cannot be run by root, and there is no user postgres or nobody")
 }
 
-// runs makes cmd run as o.
+// The method runs makes cmd run as the user o.
 func (o owner) runs(cmd *exec.Cmd) *exec.Cmd {
 	if o.uid != os.Geteuid() {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(o.uid), Gid: uint32(o.gid)}}
@@ -43,7 +43,7 @@ func (o owner) runs(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// gets makes o the owner of a file, or of a directory with all its files.
+// The method gets makes o the owner of a file, or of a directory with all its files.
 func (o owner) gets(path string) error {
 	if o.uid == os.Geteuid() {
 		return nil

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// patience bounds each query, since a paused server accepts it and never answers.
+// patience bounds each query, since a paused server accepts a query and never answers.
 const patience = time.Second
 
-// Serves checks the server's directory, which another program at the address would not have. A server that still loads its data does not
-// serve requests.
+// Serves reports whether the server answers with its directory, and has loaded its data. Another program at the address would not have that
+// directory.
 func (p *program) Serves() bool {
 	answer, err := Ask(p.addr, "CONFIG", "GET", "dir")
 	return err == nil && len(answer) == 2 && answer[1] == p.dir && p.loaded()
@@ -27,7 +27,8 @@ func (p *program) loaded() bool {
 	return err == nil && len(answer) == 1 && strings.Contains(answer[0], "\nloading:0\r")
 }
 
-// Mode returns "leader" or "follower"; an error if the server does not answer, or is a replica without a connection to its primary.
+// Mode returns "leader" or "follower". It returns an error if the server does not answer, or if it is a replica without a connection to its
+// primary.
 func (p *program) Mode() (string, error) {
 	role, err := Ask(p.addr, "ROLE")
 	switch {
@@ -41,7 +42,7 @@ func (p *program) Mode() (string, error) {
 	return "", fmt.Errorf("redisserver: %s: not in touch with its primary", p.addr)
 }
 
-// Version returns the server's release, such as "7.0.15"; an error if it does not answer.
+// Version returns the server's release, such as "7.0.15". It returns an error if the server does not answer.
 func (p *program) Version() (string, error) {
 	info, err := Ask(p.addr, "INFO", "server")
 	if err != nil {
@@ -55,8 +56,8 @@ func (p *program) Version() (string, error) {
 	return "", fmt.Errorf("redisserver: %s does not say its version", p.addr)
 }
 
-// Ask sends one command on a connection of its own, and returns the strings and numbers of the answer. Nested arrays are flattened in
-// order.
+// Ask sends one command on a connection of its own, and returns the strings and numbers of the answer. Arrays within arrays are flattened
+// in order.
 func Ask(addr string, command ...string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -68,7 +69,7 @@ func Ask(addr string, command ...string) ([]string, error) {
 	return ask(ctx, conn, command...)
 }
 
-// ask leaves the connection without a deadline.
+// The function ask sends one command, and returns its answer. When it returns, the connection has no deadline.
 func ask(ctx context.Context, conn net.Conn, command ...string) ([]string, error) {
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
@@ -89,7 +90,7 @@ func ask(ctx context.Context, conn net.Conn, command ...string) ([]string, error
 	return answer, conn.SetDeadline(time.Time{})
 }
 
-// read appends one reply to words.
+// The function read appends the strings and numbers of one reply to words.
 func read(r *bufio.Reader, words []string) ([]string, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {

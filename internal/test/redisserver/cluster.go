@@ -12,8 +12,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// Cluster is a Redis Cluster: primaries, which have an equal number of slots, and one replica of each. A replica replaces its primary by
-// Promote, or when the primary has been gone for long.
+// Cluster is a Redis Cluster. It contains primaries, each with the same number of slots, and one replica of each primary. A replica
+// replaces its primary after a call of Promote, or when the primary has been gone for long.
 type Cluster struct {
 	*child.Ensemble
 	shards int
@@ -22,7 +22,8 @@ type Cluster struct {
 // slots is the number of slots of a cluster.
 const slots = 16384
 
-// StartCluster returns once all members agree that the cluster is ready, and the replicas are connected. Errors are those of [Start].
+// StartCluster starts a cluster. It returns once all members agree that the cluster is ready, and the replicas are connected. Errors are
+// those of [Start].
 func StartCluster(ctx context.Context, shards int, cfg Config) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -50,7 +51,7 @@ func (c *Cluster) form(ctx context.Context) error {
 				return err
 			}
 		}
-		// Two members with the same epoch would first have to settle which one keeps it.
+		// Each member gets a different epoch. Otherwise the members would first have to settle which one keeps the epoch.
 		if _, err := Ask(s.Addr(), "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ func (c *Cluster) form(ctx context.Context) error {
 	return c.await(ctx, "cluster_state:ok\r")
 }
 
-// await waits until each member reports word about the cluster.
+// The method await waits until each member's report about the cluster contains word.
 func (c *Cluster) await(ctx context.Context, word string) error {
 	var last string
 	err := child.Until(ctx, func() bool {
@@ -96,11 +97,11 @@ func (c *Cluster) await(ctx context.Context, word string) error {
 	return nil
 }
 
-// Replica returns the replica that at first belongs to the i-th primary, which is the i-th member.
+// Replica returns the replica that at first belongs to primary i. That primary is member i.
 func (c *Cluster) Replica(i int) *Server { return c.Members[c.shards+i] }
 
-// Promote makes a replica take over from its primary, which learns of it if it is alive. Promote does not ask the other primaries:
-// whether they vote depends on what they know of the failure, and votes are not repeated for a minute.
+// Promote makes a replica take over from its primary. If the primary is alive, it learns of that. Promote does not ask the other primaries.
+// Their votes depend on what they know of the failure, and they do not vote again for a minute.
 func (c *Cluster) Promote(ctx context.Context, replica *Server) error {
 	if _, err := Ask(replica.Addr(), "CLUSTER", "FAILOVER", "TAKEOVER"); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// Ensemble is a primary, at first the first member, and its replicas. This process carries the traffic between them, so an ensemble ends
-// with it.
+// Ensemble is a primary and its replicas. At first, the primary is the first member. This process carries the traffic between them, so an
+// ensemble ends with this process.
 type Ensemble struct {
 	*child.Ensemble
 	programs []*program
@@ -22,8 +22,8 @@ type Ensemble struct {
 
 var kind = child.Kind{Package: "redisserver", Taken: "Address already in use"}
 
-// StartEnsemble starts a primary and n-1 replicas, and returns once each of them serves requests and the replicas have the primary's
-// data. Errors are those of [Start].
+// StartEnsemble starts a primary and n-1 replicas. It returns once each of them serves requests and the replicas have the primary's data.
+// Errors are those of [Start].
 func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	e, err := start(ctx, n, cfg)
 	if err != nil {
@@ -35,7 +35,7 @@ func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	return e, nil
 }
 
-// start returns once each of n servers serves requests.
+// The function start starts n servers. It returns once each of them serves requests.
 func start(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	redis, err := find()
 	if err != nil {
@@ -65,14 +65,14 @@ func (e *Ensemble) build(redis string, n int, cfg Config) (_ *child.Ensemble, er
 		if err != nil {
 			return nil, err
 		}
-		if dir, err = filepath.EvalSymlinks(dir); err != nil { // as the server names it
+		if dir, err = filepath.EvalSymlinks(dir); err != nil { // the form in which the server reports it
 			return nil, err
 		}
 		p := &program{redis: redis, cfg: cfg, dir: dir, addr: addr, ways: make(map[*program]string)}
 		e.programs = append(e.programs, p)
 		members.Members = append(members.Members, child.New(kind, dir, addr, p))
 	}
-	if cfg.cluster { // whose members find one another
+	if cfg.cluster { // the members of a cluster find one another
 		return members, nil
 	}
 	for _, p := range e.programs {
@@ -83,7 +83,7 @@ func (e *Ensemble) build(redis string, n int, cfg Config) (_ *child.Ensemble, er
 	return members, nil
 }
 
-// connect connects one member with each of the others, and makes it follow the first one.
+// The method connect connects one member to each other member, and makes it follow the first member.
 func (e *Ensemble) connect(network *child.Network, p *program) error {
 	for i, other := range e.programs {
 		if other == p {
@@ -106,9 +106,9 @@ func (e *Ensemble) connect(network *child.Network, p *program) error {
 	return nil
 }
 
-// Promote makes member the primary, whatever the old one does, and makes the other connected members follow it. An isolated member
-// follows it from [Ensemble.Heal] on, a dead one from its restart on, and a paused one from the next Heal on. Until then two servers
-// regard themselves as the primary.
+// Promote makes member the primary, whatever the old primary does. The other connected members follow the new primary at once. An isolated
+// member follows it after [Ensemble.Heal], a dead member after its restart, and a paused member after the next Heal. Until then, two
+// servers regard themselves as the primary.
 func (e *Ensemble) Promote(member *Server) error {
 	leader := member.Program.(*program)
 	leader.follow = nil
@@ -124,8 +124,8 @@ func (e *Ensemble) Promote(member *Server) error {
 	return nil
 }
 
-// tell makes all connected members follow their leader. A dead member follows the new primary only after its restart. A member that does
-// not answer, as on a busy machine, is asked again for a while.
+// The method tell makes all connected members follow their leader. A dead member follows the new primary only after its restart. On a busy
+// machine, a member may not answer; then tell repeats the request for a while.
 func (e *Ensemble) tell() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	defer cancel()
@@ -142,14 +142,14 @@ func (e *Ensemble) tell() {
 	}
 }
 
-// Isolate is [child.Ensemble.Isolate]. Until Heal, member does not learn of a new primary.
+// Isolate is like [child.Ensemble.Isolate]. Until Heal, member does not learn of a new primary.
 func (e *Ensemble) Isolate(member *Server) {
 	e.isolated[member.Program.(*program)] = true
 	e.Ensemble.Isolate(member)
 }
 
-// Heal connects all members again. A primary that was replaced meanwhile follows the new one, and discards the writes that it has
-// accepted since.
+// Heal connects all members again. A primary that was replaced in the meantime follows the new primary. It discards the writes that it has
+// accepted since it was replaced.
 func (e *Ensemble) Heal() {
 	leader := e.newest()
 	clear(e.isolated)
@@ -162,8 +162,8 @@ func (e *Ensemble) Heal() {
 	e.tell()
 }
 
-// newest returns the primary that is not isolated. newest returns nil if no member was promoted in place of an isolated primary, which
-// then remains the primary.
+// The method newest returns the primary that is not isolated. If no member was promoted in place of an isolated primary, that primary
+// remains the primary, and newest returns nil.
 func (e *Ensemble) newest() *program {
 	var leader *program
 	for _, p := range e.programs {
@@ -174,13 +174,13 @@ func (e *Ensemble) newest() *program {
 	return leader
 }
 
-// Failover kills the primary, promotes a replica, and starts the old one again as a replica.
+// Failover kills the primary, promotes a replica, and starts the old primary again as a replica.
 func (e *Ensemble) Failover(ctx context.Context) error {
 	leader, err := e.Leader(ctx)
 	if err != nil {
 		return err
 	}
-	var followers []*child.Server // one that has just been started may not follow yet
+	var followers []*child.Server // a replica that has just been started may not follow the primary yet
 	if err := child.Until(ctx, func() bool { followers = e.Followers(); return len(followers) > 0 }); err != nil {
 		return fmt.Errorf("redisserver: no replica to promote: %w", err)
 	}

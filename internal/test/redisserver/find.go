@@ -9,8 +9,8 @@ const ErrNotFound = child.Missing(`redisserver: no Redis on this machine; one of
   brew install redis
   set $REDIS_SERVER to the program`)
 
-// find looks for a redis-server: only $REDIS_SERVER if that is set, otherwise one on $PATH, otherwise the one that scripts/get-redis.sh
-// has installed.
+// The function find looks for a redis-server. If $REDIS_SERVER is set, it takes only that program. Otherwise it takes one on $PATH, or else
+// the one that scripts/get-redis.sh has installed.
 func find() (string, error) {
 	return child.Find("REDIS_SERVER", ErrNotFound, "redis-server", "valkey-server", child.Cached("redis", "redis-server"))
 }

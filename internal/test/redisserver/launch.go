@@ -6,17 +6,17 @@ import (
 	"strconv"
 )
 
-// program is the redis-server of one server, with its configuration.
+// A program is the redis-server of one server, with its configuration.
 type program struct {
 	redis  string // the path of the program
 	cfg    Config
 	dir    string
 	addr   string
-	ways   map[*program]string // where this one finds each of the others
-	follow *program            // nil for a primary
+	ways   map[*program]string // for each other member: the address at which this member reaches it
+	follow *program            // the member that this member follows; nil for a primary
 }
 
-// Command returns the redis-server to run.
+// Command returns the command that runs the redis-server.
 func (p *program) Command() (*exec.Cmd, error) {
 	host, port, err := net.SplitHostPort(p.addr)
 	if err != nil {

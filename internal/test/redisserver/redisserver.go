@@ -1,8 +1,8 @@
 // Package redisserver runs private, real Redis servers as child processes, for tests and demos: a single one, a primary with its
 // replicas, or a cluster.
 //
-// A server listens for clients on a free port of the loopback, keeps its data in a temporary directory, and runs until its Stop. On Linux
-// the kernel also kills it when its parent dies without that. Unix only.
+// A server listens for clients on a free port of the loopback. It keeps its data in a temporary directory, and runs until its Stop. If its
+// parent dies without calling Stop, Linux kills the server. The package works only on Unix.
 //
 // An ensemble has no automatic fail-over: the caller decides which member replaces a primary, and when. See [Ensemble.Promote].
 package redisserver
@@ -16,12 +16,13 @@ import (
 // Config says how a server runs. The zero value is a server that keeps an append-only file,
 // which it syncs each second.
 type Config struct {
-	// NoSync leaves the syncs to the kernel, and never waits for one; a kill -9 does not lose answered writes. Never set it where speed is
-	// measured.
+	// NoSync leaves it to the kernel to write data to the disk, and never waits for that. A kill -9 does not lose answered writes. Never set
+	// NoSync where speed is measured.
 	NoSync bool
-	// MinReplicas is the number of replicas that a primary has to have heard from within MaxLag in order to accept writes.
+	// MinReplicas is the least number of replicas without which a primary accepts no writes. A replica counts if the primary has heard from it
+	// within MaxLag.
 	MinReplicas int
-	// MaxLag is in seconds, 10 if zero.
+	// MaxLag is in seconds; zero means 10.
 	MaxLag int
 	// Port is the client port of a single server; zero picks a free one.
 	Port int

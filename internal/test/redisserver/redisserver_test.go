@@ -61,7 +61,7 @@ func put(t *testing.T, s *redisserver.Server, key, value string) {
 	need.Get(redisserver.Ask(s.Addr(), "SET", key, value))(t)
 }
 
-// get returns a value, "" if the key does not exist.
+// The function get returns the value of a key. If the key does not exist, it returns "".
 func get(s *redisserver.Server, key string) string {
 	answer, err := redisserver.Ask(s.Addr(), "GET", key)
 	if err != nil {

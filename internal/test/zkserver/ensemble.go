@@ -17,7 +17,7 @@ func StartEnsemble(ctx context.Context, n int, cfg Config) (*Ensemble, error) {
 	return StartMembers(ctx, slices.Repeat([]Config{cfg}, n)...)
 }
 
-// StartMembers is [StartEnsemble] for servers with different configurations.
+// StartMembers is like [StartEnsemble], for servers with different configurations.
 func StartMembers(ctx context.Context, members ...Config) (*Ensemble, error) {
 	launcher, err := find()
 	if err != nil {

@@ -16,14 +16,14 @@ const ErrNotFound = child.Missing(`zkserver: no ZooKeeper server on this machine
   set $ZOOKEEPER_HOME to an unpacked release
   docker run --rm -p 127.0.0.1:2181:2181 zookeeper:3.9   and use 127.0.0.1:2181 (-zk, $ZK_SERVERS)`)
 
-// launcher has what it takes to start a server.
+// A launcher contains the paths that are necessary to start a server.
 type launcher struct {
 	java      string
 	classpath string
 }
 
-// find looks for Java and for the server's jars: only a release in $ZOOKEEPER_HOME if that is set, otherwise Debian's package or
-// Homebrew's.
+// The function find looks for Java and for the jars of the server. If $ZOOKEEPER_HOME is set, it takes only the release there. Otherwise it
+// takes Debian's package or Homebrew's.
 func find() (launcher, error) {
 	classpath, err := findClasspath()
 	if err != nil {
@@ -43,7 +43,7 @@ func findClasspath() (string, error) {
 		}
 		return filepath.Join(home, "lib", "*"), nil
 	}
-	// The manifest of Debian's jar lists all that it needs but a logger and half of Netty.
+	// The manifest of Debian's jar lists all the jars that the server needs, except a logger and half of Netty.
 	if debian := "/usr/share/java/zookeeper.jar"; isFile(debian) {
 		return debian + ":/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar", nil
 	}
@@ -56,7 +56,7 @@ func findClasspath() (string, error) {
 }
 
 func findJava() (string, error) {
-	// Homebrew's java comes before $PATH: macOS has a /usr/bin/java that only reports that Java is missing.
+	// Homebrew's java is tried before $PATH, because macOS has a /usr/bin/java that only reports that Java is missing.
 	for _, home := range []string{os.Getenv("JAVA_HOME"), "/opt/homebrew/opt/openjdk", "/usr/local/opt/openjdk"} {
 		if java := filepath.Join(home, "bin", "java"); home != "" && isFile(java) {
 			return java, nil

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// logbackConfig makes servers that log with logback write INFO; without a configuration, logback writes DEBUG.
+// logbackConfig makes servers log at level INFO, if they use logback. Without a configuration, logback writes DEBUG lines, too.
 const logbackConfig = `<configuration>
   <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d [%t] %p %c{0} - %m%n</pattern></encoder>
@@ -72,18 +72,18 @@ func (p *program) secureCfg() []string {
 	return lines
 }
 
-// Command writes the configuration and returns the java command to run.
+// Command writes the configuration, and returns the java command that runs the server.
 func (p *program) Command() (*exec.Cmd, error) {
 	if err := p.writeConfig(); err != nil {
 		return nil, err
 	}
 	args := []string{
 		"-Xmx256m",
-		"-Dzookeeper.preAllocSize=64", // KiB per transaction log, instead of 64 MiB
+		"-Dzookeeper.preAllocSize=64", // in KiB for each transaction log; the default is 64 MiB
 		"-Dorg.slf4j.simpleLogger.showDateTime=true",
 	}
 	if p.cfg.NoSync {
-		// Such a server is for a short test, in which further optimization and parallel garbage collection would not pay.
+		// Such a server runs for a short test. Further optimization and parallel garbage collection would not pay there.
 		args = append(args, "-Dzookeeper.forceSync=no", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 	}
 	if p.cfg.ContainerCheck > 0 {
@@ -95,6 +95,6 @@ func (p *program) Command() (*exec.Cmd, error) {
 	if p.cfg.Namespace == "" {
 		return exec.Command(p.launcher.java, args...), nil
 	}
-	// ip replaces itself by the server, so its pid is that of the server.
+	// The program ip replaces itself with the server, so its pid becomes the pid of the server.
 	return exec.Command("ip", slices.Concat([]string{"netns", "exec", p.cfg.Namespace, p.launcher.java}, args)...), nil
 }

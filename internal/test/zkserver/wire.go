@@ -8,28 +8,29 @@ import (
 	"time"
 )
 
-// commandTimeout bounds each query, since a paused server accepts it and never answers.
+// commandTimeout bounds each query, since a paused server accepts a connection and never answers.
 const commandTimeout = time.Second
 
-// Serves checks the server's configuration, which names the data directory.
+// Serves reports whether the server answers with its configuration. The configuration names the data directory, so another program at the
+// address does not pass.
 func (p *program) Serves() bool {
 	answer, err := Ask(p.addr(), "conf")
 	return err == nil && strings.Contains(answer, "dataDir="+p.dataDir())
 }
 
-// Mode returns "standalone", "leader" or "follower"; an error if the server does not serve requests.
+// Mode returns "standalone", "leader" or "follower". It returns an error if the server does not serve requests.
 func (p *program) Mode() (string, error) { return report(p.addr(), "Mode: ") }
 
-// Version returns the server's release, such as "3.8.0"; an error if the server does not serve requests.
+// Version returns the server's release, such as "3.8.0". It returns an error if the server does not serve requests.
 func (p *program) Version() (string, error) { return Version(p.addr()) }
 
-// Version returns the release of the server at addr, such as "3.8.0"; an error if it does not serve requests.
+// Version returns the release of the server at addr, such as "3.8.0". It returns an error if the server does not serve requests.
 func Version(addr string) (string, error) {
 	version, err := report(addr, "Zookeeper version: ")
-	return version[:strings.IndexAny(version+"-", "-,")], err // behind it is the build
+	return version[:strings.IndexAny(version+"-", "-,")], err // the build follows the release
 }
 
-// report returns what the server at addr says about itself after prefix.
+// The function report asks the server at addr for its status, and returns the text after prefix.
 func report(addr, prefix string) (string, error) {
 	answer, err := Ask(addr, "srvr")
 	if err != nil {

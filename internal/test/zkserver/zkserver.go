@@ -1,8 +1,8 @@
 // Package zkserver runs private, real ZooKeeper servers as child processes, for tests
 // and demos.
 //
-// By default a server listens on the loopback, on a free port. It keeps its data in a temporary directory, and ends with [Server.Stop]. On
-// Linux the kernel kills it when its parent dies without that. Unix only, since tests pause and kill servers.
+// By default a server listens on the loopback, on a free port. It keeps its data in a temporary directory, and ends with [Server.Stop]. If
+// its parent dies without calling Stop, Linux kills the server. The package works only on Unix, since tests pause and kill servers.
 package zkserver
 
 import (
@@ -30,20 +30,20 @@ type Config struct {
 	ContainerCheck time.Duration
 	// Port is the client port; zero picks a free one.
 	Port int
-	// Host is the address to listen on, 127.0.0.1 if empty.
+	// Host is the address to listen on; empty means 127.0.0.1.
 	Host string
-	// Namespace is the network namespace to run in, by its name for ip-netns(8); empty means the parent's own. Host has to be an address
-	// there that the parent can reach.
+	// Namespace is the name of the network namespace to run in, as in ip-netns(8); empty means the namespace of the parent. The parent has to
+	// be able to reach Host in that namespace.
 	Namespace string
 	// TLS makes the server listen on a second port, for TLS only; see [SecureAddr].
 	TLS *TLS
 }
 
-// TLS is what a server needs for its secure port, as PEM files.
+// TLS contains the files that a server needs for its secure port, in PEM.
 type TLS struct {
-	KeyStore   string // its private key and certificate
-	TrustStore string // the authorities of client certificates
-	ClientAuth string // "need" a client certificate, "want" or "none"; the server's default is "need"
+	KeyStore   string // the server's private key and certificate
+	TrustStore string // the certificates of the authorities that issue client certificates
+	ClientAuth string // whether clients have to show a certificate: "need", "want" or "none"; the server's default is "need"
 }
 
 // Server is one ZooKeeper server. Only Addr and Pid are safe for concurrent use.
@@ -59,7 +59,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return e.Members[0], nil
 }
 
-// SecureAddr returns the host:port of a server's secure port, "" if it has none.
+// SecureAddr returns the host:port of a server's secure port. If the server has none, it returns "".
 func SecureAddr(s *Server) string {
 	p := s.Program.(*program)
 	if p.cfg.TLS == nil {
@@ -70,14 +70,14 @@ func SecureAddr(s *Server) string {
 
 var kind = child.Kind{Package: "zkserver", Taken: "java.net.BindException"}
 
-// program is the ZooKeeper of one server, with its configuration.
+// A program is the ZooKeeper of one server, with its configuration.
 type program struct {
 	cfg        Config
-	securePort int // if there is to be one
+	securePort int // secure port; set if there is to be one
 	launcher   launcher
 	dir        string
-	peers      []string // lines "server.N=..." of zoo.cfg; nil when standalone
-	id         int      // 1-based place in peers
+	peers      []string // lines "server.N=..." of zoo.cfg; nil for a standalone server
+	id         int      // place in peers, counted from 1
 }
 
 func newProgram(launcher launcher, cfg Config) (*program, error) {

@@ -1,5 +1,5 @@
-// Command etcd is the official etcd server, which scripts/get-etcd.sh builds. It is a module of its own, so that no other module gets a
-// server's dependencies.
+// Command etcd is the official etcd server. The script scripts/get-etcd.sh builds it. The command is in a module of its own, so that no
+// other module depends on the modules that the server needs.
 package main
 
 import (

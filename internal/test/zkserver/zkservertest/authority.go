@@ -20,9 +20,9 @@ import (
 
 // An Authority issues certificates for tests, valid from an hour ago until a day from now.
 type Authority struct {
-	// File has its own certificate in PEM, which a server or a program needs to trust it.
+	// File is the path of the authority's certificate in PEM. A server or a program needs it to trust the authority.
 	File string
-	// Pool has its own certificate, which a client needs to trust it.
+	// Pool contains the authority's certificate. A client needs it to trust the authority.
 	Pool *x509.CertPool
 
 	tb   testing.TB
@@ -30,10 +30,10 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// A Certificate is a certificate with its key.
+// A Certificate is a certificate with its private key.
 type Certificate struct {
 	tls.Certificate
-	File string // key and certificate, in PEM
+	File string // path of a file with the key and the certificate, in PEM
 }
 
 // NewAuthority returns an authority that no program trusts yet.
@@ -53,14 +53,14 @@ func NewAuthority(tb testing.TB) *Authority {
 	return a
 }
 
-// Issue returns a certificate for hosts, which are names or addresses; the first one is the common name. It serves clients as well as
-// servers.
+// Issue returns a certificate for hosts, which are names or addresses. The first one is the common name. Clients and servers can use the
+// certificate.
 func (a *Authority) Issue(hosts ...string) Certificate {
 	a.tb.Helper()
 	return a.IssueFor(24*time.Hour, hosts...)
 }
 
-// IssueFor is [Authority.Issue] for a certificate that expires after life.
+// IssueFor is like [Authority.Issue], for a certificate that expires after life.
 func (a *Authority) IssueFor(life time.Duration, hosts ...string) Certificate {
 	a.tb.Helper()
 	template := &x509.Certificate{
@@ -78,13 +78,14 @@ func (a *Authority) IssueFor(life time.Duration, hosts ...string) Certificate {
 	return a.issue(template, life)
 }
 
-// TLS configures a server that shows a certificate for hosts and trusts clients with certificates of the authority.
+// TLS returns the configuration of a server. The server shows a certificate for hosts, and trusts clients with certificates of the
+// authority.
 func (a *Authority) TLS(hosts ...string) *zkserver.TLS {
 	a.tb.Helper()
 	return &zkserver.TLS{KeyStore: a.Issue(hosts...).File, TrustStore: a.File}
 }
 
-// issue signs with the key of the authority. The authority's own certificate is signed with its own key.
+// The method issue signs a certificate with the key of the authority. The authority's own certificate is signed with its own key.
 func (a *Authority) issue(template *x509.Certificate, life time.Duration) Certificate {
 	a.tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -107,7 +108,8 @@ func (a *Authority) issue(template *x509.Certificate, life time.Duration) Certif
 	}
 }
 
-// write writes a certificate and its key into one file. The file of the authority has no key, since others have to trust it.
+// The method write writes a certificate and its key into one file. The file of the authority contains only the certificate, because its
+// readers only need to trust it.
 func (a *Authority) write(der []byte, key *ecdsa.PrivateKey) (file string) {
 	a.tb.Helper()
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})

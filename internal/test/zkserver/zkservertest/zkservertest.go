@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// WrongServer checks that an example ends with an error in time if no server is at the address in ZK_SERVERS.
+// WrongServer checks that an example ends with an error in time if the address in ZK_SERVERS has no server.
 func WrongServer(t *testing.T, run func(context.Context) error) {
 	t.Helper()
-	t.Setenv("ZK_SERVERS", "127.0.0.1:1") // no server is there
+	t.Setenv("ZK_SERVERS", "127.0.0.1:1") // no server listens on this address
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -24,7 +24,7 @@ func WrongServer(t *testing.T, run func(context.Context) error) {
 	})
 }
 
-// programVar marks a process that runs the program under test.
+// programVar is the environment variable that marks a process that runs the program under test.
 const programVar = "TIERLOCK_PROGRAM"
 
 // Main runs the tests of a program, or the program itself if [Program] has started this process.
@@ -35,8 +35,8 @@ func Main(m *testing.M, program func()) {
 	program()
 }
 
-// Program returns the command for the program under test, not started yet, with additional environment. It is killed at the end of the
-// test.
+// Program returns the command for the program under test, with additional environment. The command is not started yet. The program is
+// killed at the end of the test.
 func Program(t *testing.T, env ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(append(os.Environ(), programVar+"=1"), env...)
@@ -51,6 +51,6 @@ func Start(t *testing.T, env ...string) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Wait() }) // which the end of the test has killed by then
+	t.Cleanup(func() { cmd.Wait() }) // the end of the test has killed the program by then
 	return cmd
 }
