@@ -4,5 +4,5 @@ package child
 
 import "syscall"
 
-// dieWithParent does nothing: only Linux can bind a child's life to its parent's.
+// dieWithParent does nothing, because only Linux can end a child when its parent ends.
 func dieWithParent(*syscall.SysProcAttr) {}

@@ -13,17 +13,17 @@ import (
 // Ensemble is a set of servers that replicate one another, or a single server.
 type Ensemble struct {
 	Members []*Server
-	Network *Network // carries their words to one another until Stop; nil where nothing of ours does
-	// Succeed makes another member the leader in place of one that was killed. Succeed is nil if the servers elect a leader themselves.
+	Network *Network // carries the traffic between the members until Stop; nil if the members are connected directly
+	// Succeed makes another member the leader after the leader was killed. Succeed is nil if the servers elect a leader themselves.
 	Succeed func(ctx context.Context) error
 }
 
 // Start starts the servers that build describes, and returns once each of them serves requests. The end of ctx ends the attempt, not the
-// servers. The error ends with the last output of the server that failed. It includes EADDRINUSE if that server could not bind its
-// address.
+// servers. An error ends with the last output of the server that failed. If that server could not bind its address, the error wraps
+// EADDRINUSE.
 //
-// Another program can take a port after build has found it free and before the server binds it. Start then calls build again for other
-// addresses.
+// Another program may take a port after build has found it free, and before the server binds it. In that case Start calls build again, for
+// other addresses.
 func Start(ctx context.Context, build func() (*Ensemble, error)) (*Ensemble, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -68,7 +68,7 @@ func (e *Ensemble) Addrs() []string {
 	return addrs
 }
 
-// Leader waits until a member is the leader and returns it.
+// Leader waits until a member is the leader, and returns that member.
 func (e *Ensemble) Leader(ctx context.Context) (*Server, error) {
 	var leaders []*Server
 	err := Until(ctx, func() bool {
@@ -94,17 +94,17 @@ func (e *Ensemble) in(mode string) []*Server {
 	return members
 }
 
-// Isolate cuts member off from the other members; clients still reach all of them. Connections between the members stay open but carry
-// nothing, and new ones get no answer. It requires a Network.
+// Isolate cuts member off from the other members. Clients still reach all members. Connections between the members stay open but carry
+// nothing, and new connections get no answer. Isolate requires a Network.
 func (e *Ensemble) Isolate(member *Server) { e.Network.Isolate(slices.Index(e.Members, member) + 1) }
 
-// Heal connects all members again. Data that was sent meanwhile arrives, unless its connection was given up.
+// Heal connects all members again. Data that was sent in the meantime arrives, unless its connection was given up.
 func (e *Ensemble) Heal() { e.Network.Heal() }
 
 // Pause freezes all members.
 func (e *Ensemble) Pause() error { return e.each((*Server).Pause) }
 
-// Resume continues them.
+// Resume lets all members continue after Pause.
 func (e *Ensemble) Resume() error { return e.each((*Server).Resume) }
 
 // Failover kills the leader, and starts it again once another member leads.
@@ -123,7 +123,7 @@ func (e *Ensemble) Failover(ctx context.Context) error {
 	return errors.Join(err, leader.Restart(ctx))
 }
 
-// Restart kills all members, and starts them again together, since none serves requests without the others.
+// Restart kills all members, and starts them again together. A member alone could not serve requests.
 func (e *Ensemble) Restart(ctx context.Context) error {
 	for _, s := range e.Members {
 		s.Kill()

@@ -9,13 +9,13 @@ import (
 	"strconv"
 )
 
-// Missing is the error of a start on a machine without the program; it says how to install it.
+// Missing is the error of a start if this machine does not have the program. Its text says how to install the program.
 type Missing string
 
 func (m Missing) Error() string { return string(m) }
 
-// Find looks for a program. If the environment variable is set, only the program that it names counts; otherwise the first of names that
-// exists. The path is absolute, because a server runs in another directory.
+// Find looks for a program. If the environment variable is set, Find takes only the program that it names. Otherwise Find takes the first
+// of names that exists. The path is absolute, because a server runs in another directory.
 func Find(variable string, missing Missing, names ...string) (string, error) {
 	if named := os.Getenv(variable); named != "" {
 		path, err := lookPath(named)
@@ -49,7 +49,8 @@ func Cached(name ...string) string {
 	return filepath.Join(append([]string{root, "tierlock"}, name...)...)
 }
 
-// Place creates a directory for a server, and returns an address on the loopback: with port, or with a free port if that is zero.
+// Place creates a directory for a server. It also returns an address on the loopback with the given port, or with a free port if port is
+// zero.
 func Place(name string, port int) (dir, addr string, err error) {
 	if port == 0 {
 		port, err = FreePort()

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 )
 
-// kin lists the children of a process.
+// The function kin lists the children of a process.
 func kin(pid int) (pids []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, stat := range stats {
-		text, _ := os.ReadFile(stat) // a process that is gone has none
+		text, _ := os.ReadFile(stat) // this file does not exist if the process has ended
 		var state string
 		var parent int
 		// The name of the process, in parentheses, may contain any characters.

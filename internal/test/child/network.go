@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// Network carries the traffic between the members of an ensemble, unless it is cut. Members count from 1.
+// Network carries the traffic between the members of an ensemble, and can block it. Members are numbered from 1.
 type Network struct {
 	ctx     context.Context
 	end     context.CancelFunc
@@ -26,7 +26,7 @@ func NewNetwork() *Network {
 	return n
 }
 
-// Join forwards connections from the listener, which it owns from now on, to the address.
+// Join forwards connections from the listener to the address. From now on, the network owns the listener.
 func (n *Network) Join(way Way, from net.Listener, to net.Addr) {
 	w := &wire{network: n, way: way, to: to}
 	w.whole.Set()
@@ -35,7 +35,7 @@ func (n *Network) Join(way Way, from net.Listener, to net.Addr) {
 	n.workers.Go(func() { w.serve(from) })
 }
 
-// Isolate blocks all ways from and to a member, until Heal. Connections stay open but carry nothing, and new ones get no answer.
+// Isolate blocks all ways from and to a member, until Heal. Connections stay open but carry nothing, and new connections get no answer.
 func (n *Network) Isolate(id int) {
 	for _, w := range n.wires {
 		if w.way.From == id || w.way.To == id {
@@ -44,7 +44,7 @@ func (n *Network) Isolate(id int) {
 	}
 }
 
-// Heal unblocks all ways. Data that was sent meanwhile arrives, unless its connection was given up.
+// Heal unblocks all ways. Data that was sent in the meantime arrives, unless its connection was given up.
 func (n *Network) Heal() {
 	for _, w := range n.wires {
 		w.whole.Set()
@@ -57,7 +57,7 @@ func (n *Network) Close() {
 	n.workers.Wait()
 }
 
-// wire carries the connections of one way, each in both directions.
+// A wire carries the connections of one way. Each connection carries data in both directions.
 type wire struct {
 	network *Network
 	way     Way
@@ -65,7 +65,7 @@ type wire struct {
 	whole   mutexbool.Bool
 }
 
-// passes waits while the wire is blocked. passes returns false at the end of the network.
+// The method passes waits while the wire is blocked. It returns false at the end of the network.
 func (w *wire) passes() bool { return w.whole.Wait(w.network.ctx) == nil }
 
 func (w *wire) serve(listener net.Listener) {
@@ -97,7 +97,8 @@ func (w *wire) carry(near net.Conn) {
 	both.Wait()
 }
 
-// pass forwards data, including the end of the stream. While the wire is blocked, data waits, as it would for a kernel to send it again.
+// The method pass forwards data, including the end of the stream. While the wire is blocked, it keeps the data, like a kernel that sends
+// data again until it arrives.
 func (w *wire) pass(from, to net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {

@@ -39,14 +39,14 @@ func beParent() {
 	select {}
 }
 
-// sleep is a server that does nothing.
+// The type sleep is a server that does nothing.
 type sleep struct{ child.Program }
 
 func (sleep) Command() (*exec.Cmd, error) { return exec.Command("sleep", "60"), nil }
 func (sleep) Serves() bool                { return true }
 
 func TestServerDiesWithItsParent(t *testing.T) {
-	dir := t.TempDir() // removes the data, which the killed parent cannot remove
+	dir := t.TempDir() // the test removes the data, because the killed parent cannot
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), parentRole+"=1", "TMPDIR="+dir)
 	out := need.Get(parent.StdoutPipe())(t)
@@ -63,7 +63,7 @@ func TestServerDiesWithItsParent(t *testing.T) {
 	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
 	ctx := need.Within(t, 20*time.Second)
 	if err := child.Until(ctx, func() bool {
-		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // a zombie is dead, though its parent has not asked yet
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // a zombie has ended, although its parent has not read its exit status yet
 		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || strings.Contains(string(status), "State:\tZ")
 	}); err != nil {
 		t.Errorf("the server outlives its parent: %v", err)

@@ -7,10 +7,9 @@ import (
 	"strconv"
 )
 
-// FreePort finds a port of the loopback below the range from which Linux and macOS take
-// the local ports of outgoing connections. From within that range, a client that dials a
-// stopped server again and again can get the very port it dials, connect to itself, and
-// so keep the server from coming back.
+// FreePort finds a port of the loopback below the range from which Linux and macOS take the local ports of outgoing connections. A port
+// within that range would be a problem: a client that dials a stopped server again and again can get the very port that it dials as its
+// local port. Then the client connects to itself, and the server cannot start again on that port.
 func FreePort() (int, error) {
 	const low, high, tries = 12000, 32000, 100
 	for range tries {

@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// process is a started child together with the processes that it has started. done is closed when all of them are gone.
+// A process is a started child, together with the processes that the child has started. The channel done is closed when all of them are
+// gone.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -19,7 +20,7 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 	if err := Apart(cmd); err != nil {
 		return nil, err
 	}
-	// Only the child and its descendants have the writing end of the pipe, so the pipe ends when they are gone.
+	// Only the child and its descendants have the writing end of the pipe. Therefore the pipe ends when they are gone.
 	ended, alive, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -28,7 +29,8 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// Linux sends the death signal when the thread that forked ends, not the process. The thread is therefore kept until the child ends.
+		// Linux sends the death signal when the thread that started the child ends, even if the process goes on. Therefore the thread is kept
+		// until the child ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(p.done)
@@ -37,7 +39,7 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 		alive.Close()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // it is killed, as a rule; why it ended is in its log
+			_ = cmd.Wait() // the result does not matter: the child is usually killed, and its log says why it ended
 			_, _ = io.Copy(io.Discard, ended)
 		}
 	}()
@@ -47,12 +49,12 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// pause stops the child first, so that it starts no further processes.
+// The method pause stops the child before its descendants, so that the child starts no further processes.
 func (p *process) pause() error {
 	if err := Pause(p.cmd.Process); err != nil {
 		return err
 	}
-	// The signal may take a moment, in which the child may still start one more process.
+	// The signal may take a moment. In that time, the child may still start one more process.
 	var paused []int
 	for {
 		pids := kin(p.cmd.Process.Pid)
@@ -71,12 +73,12 @@ func (p *process) resume() error {
 	return errors.Join(each(kin(p.cmd.Process.Pid), Resume), Resume(p.cmd.Process))
 }
 
-// kill ends the child and all processes that it has started, paused or not, and returns when they are gone.
+// The method kill ends the child and all processes that it has started, whether they are paused or not. It returns when they are gone.
 func (p *process) kill() {
 	if p.pause() == nil {
 		_ = each(kin(p.cmd.Process.Pid), (*os.Process).Kill)
 	}
-	_ = p.cmd.Process.Kill() // fails only if it is gone already
+	_ = p.cmd.Process.Kill() // fails only if the child has already ended
 	<-p.done
 }
 

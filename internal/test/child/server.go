@@ -1,7 +1,7 @@
-// Package child runs private servers as child processes, for tests and demos. It is the common part of zkserver, etcdserver, redisserver
-// and pgserver.
+// Package child runs private servers as child processes, for tests and demos. It contains what the packages of the single servers, such as
+// zkserver, have in common.
 //
-// On Linux the kernel kills a child whenever its parent dies. Unix only, since tests pause and kill servers.
+// On Linux the kernel kills a child whenever its parent dies. The package works only on Unix, since tests pause and kill servers.
 package child
 
 import (
@@ -21,22 +21,22 @@ const startTimeout = 2 * time.Minute
 
 // Program is the program that a Server runs.
 type Program interface {
-	// Command writes the configuration and returns what to run.
+	// Command writes the configuration, and returns the command to run.
 	Command() (*exec.Cmd, error)
 	// Serves reports whether this child serves requests, and not another program at its address.
 	Serves() bool
-	// Mode returns "leader" or "follower", or "standalone" if the program distinguishes that; an error if the server does not serve
-	// requests.
+	// Mode returns "leader" or "follower". If the program also runs single servers in a mode of their own, it returns "standalone" for them.
+	// It returns an error if the server does not serve requests.
 	Mode() (string, error)
-	// Version returns the server's release, such as "3.8.0"; an error if it does not serve requests.
+	// Version returns the server's release, such as "3.8.0". It returns an error if the server does not serve requests.
 	Version() (string, error)
 }
 
 // Kind describes the servers of one program.
 type Kind struct {
-	Package string // whose errors theirs are, such as "zkserver"
-	Taken   string // what a log says if the address is in use
-	// Clear removes what a killed server leaves outside of its directory dir. Clear is nil if the server leaves nothing.
+	Package string // the package that is named in errors, such as "zkserver"
+	Taken   string // the text in the server's log if its address is in use
+	// Clear removes what a killed server leaves outside its directory dir. Clear is nil if the server leaves nothing there.
 	Clear func(dir string) error
 }
 
@@ -49,12 +49,12 @@ type Server struct {
 	process *process // nil before the first launch
 }
 
-// New describes a server that [Start] is to start. New owns dir from now on, also if it is never started.
+// New returns a server that [Start] can start. From then on, the server owns dir, even if it is never started.
 func New(kind Kind, dir, addr string, program Program) *Server {
 	return &Server{Program: program, kind: kind, dir: dir, addr: addr}
 }
 
-// Addr returns the server's host:port, which a restart keeps.
+// Addr returns the host:port of the server. It stays the same after a restart.
 func (s *Server) Addr() string { return s.addr }
 
 // Dir returns the directory with all data of the server.
@@ -63,14 +63,14 @@ func (s *Server) Dir() string { return s.dir }
 // Pid returns the process id of the newest child.
 func (s *Server) Pid() int { return s.process.cmd.Process.Pid }
 
-// Kill ends the server as kill -9 would and returns when it is gone. Its data stays, for Restart.
+// Kill ends the server as kill -9 would, and returns when it is gone. The server's data stays, so that Restart can use it.
 func (s *Server) Kill() {
 	if s.process != nil {
 		s.process.kill()
 	}
 }
 
-// Restart kills the server if it runs, and starts it again on the same address and data.
+// Restart kills the server if it runs. Then it starts the server again with the same address and the same data.
 func (s *Server) Restart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -103,7 +103,7 @@ func (s *Server) Stop() error {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// launch starts the child; it does not wait until the child serves.
+// The method launch starts the child. It does not wait until the child serves requests.
 func (s *Server) launch() error {
 	cmd, err := s.Command()
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Server) launch() error {
 
 func (s *Server) logFile() string { return filepath.Join(s.dir, "server.log") }
 
-// await returns once the child serves requests.
+// The method await waits until the child serves requests.
 func (s *Server) await(ctx context.Context) error {
 	gone := false
 	err := Until(ctx, func() bool {

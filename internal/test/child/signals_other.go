@@ -14,8 +14,8 @@ var errNotUnix = fmt.Errorf("%w: child processes that can be paused take a Unix 
 // Apart fails, because child processes are supported only on Unix.
 func Apart(*exec.Cmd) error { return errNotUnix }
 
-// Pause fails as Apart does.
+// Pause fails for the same reason as Apart.
 func Pause(*os.Process) error { return errNotUnix }
 
-// Resume fails as Apart does.
+// Resume fails for the same reason as Apart.
 func Resume(*os.Process) error { return errNotUnix }

@@ -8,9 +8,8 @@ import (
 	"syscall"
 )
 
-// Apart gives cmd, not yet started, a process group of its own, because a Ctrl-C in the
-// terminal is meant for the parent, which may still need the child. On Linux the child
-// dies with the thread that starts it.
+// Apart gives cmd a process group of its own. The command must not be started yet. The reason is that a Ctrl-C in the terminal is meant for
+// the parent, which may still need the child. On Linux, the child dies with the thread that starts it.
 func Apart(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -20,7 +19,7 @@ func Apart(cmd *exec.Cmd) error {
 	return nil
 }
 
-// Pause stops a process with SIGSTOP, which the process cannot refuse, unlike Ctrl-Z.
+// Pause stops a process with SIGSTOP. Unlike the signal of Ctrl-Z, the process cannot refuse this signal.
 func Pause(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
 // Resume continues a process that was paused.

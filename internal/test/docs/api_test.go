@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/tiertest"
 )
 
-// What programs can import changes only together with the files in api, as in Go's own api folder.
+// The exported API of a package changes only together with its file in the folder api. Go's own folder api has the same purpose.
 func TestAPIIsWhatIsWrittenDown(t *testing.T) {
 	described := make(map[string]bool)
 	for _, dir := range importable(t) {
@@ -29,7 +29,7 @@ func TestAPIIsWhatIsWrittenDown(t *testing.T) {
 		if *tiertest.Update {
 			need.OK(t, os.WriteFile(file, []byte(is), 0o644))
 		}
-		written, _ := os.ReadFile(file) // a package without a file has nothing written down
+		written, _ := os.ReadFile(file) // if there is no file, no declaration is written down
 		for _, line := range less(is, string(written)) {
 			t.Errorf("%s: new, and not in %s: %s", dir, file, line)
 		}
@@ -46,7 +46,7 @@ func TestAPIIsWhatIsWrittenDown(t *testing.T) {
 	}
 }
 
-// importable returns the folders of all packages for users, those of nested modules too.
+// The function importable returns the folders of all packages for users, including those in nested modules.
 func importable(t *testing.T) (dirs []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -71,7 +71,7 @@ func importable(t *testing.T) (dirs []string) {
 	return dirs
 }
 
-// api returns the exported declarations of a package, a line each, sorted.
+// The function api returns the exported declarations of a package, sorted, each in one line.
 func api(t *testing.T, dir string) string {
 	t.Helper()
 	found := need.Get(build.ImportDir(dir, 0))(t)
@@ -112,7 +112,7 @@ func api(t *testing.T, dir string) string {
 	return strings.Join(lines, "")
 }
 
-// less returns the lines of a that b does not have.
+// The function less returns the lines of a that are not in b.
 func less(a, b string) []string {
 	has := strings.Split(b, "\n")
 	return slices.DeleteFunc(strings.Split(a, "\n"), func(line string) bool { return slices.Contains(has, line) })

@@ -13,7 +13,7 @@ import (
 // inBackquotes matches text in backquotes within a line.
 var inBackquotes = regexp.MustCompile("`([^`\n]+)`")
 
-// A document that names a file of this repository is wrong when that moves.
+// If a file is moved or removed, the documents that name it have to change.
 func TestDocumentsNameFilesThatAreThere(t *testing.T) {
 	aFile := regexp.MustCompile(`^[a-z]+/[\w./*-]+\.(go|md|txt|sh)$`)
 	for doc, text := range documents(t) {
@@ -25,7 +25,7 @@ func TestDocumentsNameFilesThatAreThere(t *testing.T) {
 	}
 }
 
-// aLink matches the target of a link or picture, without the part behind a #.
+// aLink matches the target of a link or picture, without the part after a #.
 var aLink = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 
 func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
@@ -38,7 +38,7 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// The first documents for visitors and contributors stay short.
+// The documents that visitors and contributors read first have to stay short.
 func TestFirstDocumentsAreShort(t *testing.T) {
 	for doc, most := range map[string]int{"README.md": 130, "DESIGN.md": 350} {
 		need.AtMost(t, "lines of "+doc+", whose details go to docs, or stand beside the code", strings.Count(documents(t)[doc], "\n"), most)
@@ -60,7 +60,7 @@ func documents(t *testing.T) map[string]string {
 	return found
 }
 
-// The Makefile has each target that documents name.
+// The Makefile contains each target that documents name.
 func TestDocumentsNameTargetsThatAreThere(t *testing.T) {
 	makefile := need.Get(os.ReadFile("Makefile"))(t)
 	targets, _, _ := strings.Cut(strings.TrimPrefix(string(makefile), ".PHONY: "), "\n")
@@ -72,7 +72,7 @@ func TestDocumentsNameTargetsThatAreThere(t *testing.T) {
 	}
 }
 
-// An example can be copied: it imports only packages that other programs may import.
+// Users copy examples into their own programs. Therefore an example imports only packages that other programs may import.
 func TestExamplesImportNothingInternal(t *testing.T) {
 	for _, pattern := range []string{"example*_test.go", "*/example*_test.go", "*/*/example*_test.go", "examples/*/main.go"} {
 		for _, name := range need.Get(filepath.Glob(pattern))(t) {
@@ -82,8 +82,8 @@ func TestExamplesImportNothingInternal(t *testing.T) {
 	}
 }
 
-// The documentation explains each message that the log may have. The messages of a single store are in the documentation of its
-// WithLogger.
+// The documentation explains each message that may appear in the log. If only one store logs a message, the documentation of the store's
+// WithLogger explains it.
 func TestMessagesOfTheLogAreListed(t *testing.T) {
 	message := regexp.MustCompile(`(?:Package ?\+ ?": |"tier: (?:a goroutine|a hold|log lines) )([a-z][a-z ]+)`)
 	list := string(need.Get(os.ReadFile("docs/operate.md"))(t))

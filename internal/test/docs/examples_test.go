@@ -14,11 +14,11 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// An exported name that no example uses is either unnecessary or unexplained. An example uses a type if one of its expressions has that
-// type.
+// An exported name that no example uses is either unnecessary or unexplained. An example uses a type if an expression in the example has
+// that type.
 func TestEachNameOfTierIsUsedByAnExample(t *testing.T) {
 	files := token.NewFileSet()
-	packages, imports := make(map[string][]*ast.File), make(map[string]bool) // those of a package by its folder and name
+	packages, imports := make(map[string][]*ast.File), make(map[string]bool) // files of packages, by folder and package name
 	for _, pattern := range []string{"tier/example*_test.go", "examples/*/*.go", "examples/*/*/*.go"} {
 		for _, name := range need.Get(filepath.Glob(pattern))(t) {
 			file := need.Get(parser.ParseFile(files, name, nil, 0))(t)
@@ -30,7 +30,7 @@ func TestEachNameOfTierIsUsedByAnExample(t *testing.T) {
 		}
 	}
 	from := compiled(t, slices.Sorted(maps.Keys(imports))...)
-	used := map[string]bool{"New": true, "GuardOf": true} // for the stores
+	used := map[string]bool{"New": true, "GuardOf": true} // only stores need these two names
 	use := func(o types.Object) {
 		if pkg := o.Pkg(); pkg != nil && pkg.Path() == module+"tier" && o.Parent() == pkg.Scope() {
 			used[o.Name()] = true
@@ -38,7 +38,8 @@ func TestEachNameOfTierIsUsedByAnExample(t *testing.T) {
 	}
 	for of, all := range packages {
 		info := types.Info{Uses: make(map[*ast.Ident]types.Object), Types: make(map[ast.Expr]types.TypeAndValue)}
-		config := types.Config{Importer: from, Error: func(error) {}} // such as for what another file of the tests has
+		// such errors are expected, for example if another test file declares a name
+		config := types.Config{Importer: from, Error: func(error) {}}
 		config.Check(of, files, all, &info)
 		for _, o := range info.Uses {
 			use(o)

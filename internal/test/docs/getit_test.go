@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// user is a program that takes locks on every store.
+// The constant user is a program that takes locks on every store.
 const user = `package main
 
 import (
@@ -25,8 +25,9 @@ import (
 func main() {}
 `
 
-// The commands in README that install the command, and that make a program require the clone, work as written: in a directory that has
-// only the program, and with this repository in place of the published one. Modules are downloaded only if this machine lacks them.
+// README contains commands that install the command tierlock, and commands that make a program require the clone. They work as written in a
+// directory that contains only the program. The test replaces the published repository with this one. It downloads a module only if this
+// machine does not have it.
 func TestReadmeGetsCommandAndPackages(t *testing.T) {
 	if _, err := os.Stat(".git"); err != nil {
 		t.Skip("no clone to make one of")

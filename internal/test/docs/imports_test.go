@@ -14,7 +14,7 @@ import (
 
 const module = "github.com/tierlock/tierlock/"
 
-// A program that uses the library links no test code.
+// A program that uses the library contains no test code.
 func TestLibraryImportsNoTestCode(t *testing.T) {
 	imports := importsOf(t)
 	for dir, by := range library(t, imports) {
@@ -22,8 +22,9 @@ func TestLibraryImportsNoTestCode(t *testing.T) {
 	}
 }
 
-// Packages that only tests import are below internal/test, and packages that only the command or the adapters import are below these. All
-// packages of the library are above internal/, apart from one for a boolean, which imports nothing.
+// Packages that only tests import are below internal/test. Packages that only the command or the adapters import are below the command or
+// the adapters. A package in internal/ imports no package of this repository from outside internal/. The exception is the package
+// mutexbool, which itself imports nothing.
 func TestInternalPackagesAreOfTheLibrary(t *testing.T) {
 	imports := importsOf(t)
 	used := library(t, imports)
@@ -39,12 +40,13 @@ func TestInternalPackagesAreOfTheLibrary(t *testing.T) {
 	}
 }
 
-// The root of the repository has only folders and documents.
+// The root of the repository contains only folders and documents.
 func TestRootHasNoGoFile(t *testing.T) {
 	need.Empty(t, "Go files in the root", need.Get(filepath.Glob("*.go"))(t))
 }
 
-// library returns the packages that users can import, and all that these import, each with one of its importers.
+// The function library returns the packages that users can import, and all packages that these import. For each package, it returns one
+// package that imports it.
 func library(t *testing.T, imports map[string][]string) map[string]string {
 	t.Helper()
 	by := make(map[string]string)
@@ -64,8 +66,8 @@ func library(t *testing.T, imports map[string][]string) map[string]string {
 	return by
 }
 
-// importsOf returns which packages of this repository each of its packages imports outside of tests, on any system. Packages are named by
-// their folders.
+// importsOf returns, for each package of this repository, the packages of this repository that it imports on any system. Imports in tests
+// do not count. Packages are named by their folders.
 func importsOf(t *testing.T) map[string][]string {
 	t.Helper()
 	imports := make(map[string][]string)
@@ -86,7 +88,7 @@ func importsOf(t *testing.T) map[string][]string {
 				all = append(all, imported)
 			}
 		}
-		imports[dir] = all // also if there are none
+		imports[dir] = all // also recorded if the package imports none
 		return nil
 	})
 	need.OK(t, err)

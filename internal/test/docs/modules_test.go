@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// run runs a command offline, in a folder, and returns its output.
+// The function run runs a command in a folder, without network access, and returns its output.
 func run(t *testing.T, dir string, env []string, command ...string) string {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
@@ -23,7 +23,7 @@ func run(t *testing.T, dir string, env []string, command ...string) string {
 	return string(out)
 }
 
-// A program that requires the locks of a store gets what they need, and nothing that only our tests need.
+// A program that requires the locks of a store gets the modules that these locks need. It does not get modules that only our tests need.
 func TestModulesOfStoresRequireNothingForTests(t *testing.T) {
 	for store, client := range map[string]string{
 		"": "github.com/go-zookeeper/zk", "etcdlock": "go.etcd.io/etcd/client/v3", "pglock": "github.com/jackc/pgx/v5",
@@ -37,7 +37,7 @@ func TestModulesOfStoresRequireNothingForTests(t *testing.T) {
 				lines = append(lines, fmt.Sprintf("replace %s => %q", path, at))
 			}
 			need.OK(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(strings.Join(lines, "\n")), 0o644))
-			// With -e, unknown dates of versions are no error.
+			// With -e, go list reports no error if it does not know the date of a version.
 			list := run(t, dir, []string{"GOWORK=off", "GOFLAGS=-mod=mod"}, "go", "list", "-m", "-e", "-f", "{{.Path}}", "all")
 			need.That(t, client+" is missing, or the list says nothing: "+list, strings.Contains(list, client+"\n"))
 			for _, unwanted := range []string{"redsync", "bsm/redislock", "rapid"} {
@@ -47,8 +47,8 @@ func TestModulesOfStoresRequireNothingForTests(t *testing.T) {
 	}
 }
 
-// go install refuses a module with a replace. Released modules may have only those replaces that scripts/check-release.sh and a release
-// remove.
+// The command go install refuses a module that contains a replace directive. Released modules may contain only those replace directives
+// that scripts/check-release.sh and a release remove.
 func TestReleasedModulesReplaceOnlyTheRootAndStores(t *testing.T) {
 	dropped := []string{".", "etcdlock", "mysqllock", "pglock", "redislock"}
 	dirs := append([]string{"cmd/tierlock"}, dropped...)
@@ -69,7 +69,8 @@ func TestReleasedModulesReplaceOnlyTheRootAndStores(t *testing.T) {
 	}
 }
 
-// Reading the documentation in a fresh clone must not change any file. The go command would add missing lines to go.work.sum.
+// A user who reads the documentation in a fresh clone must not change any file. Without complete sums, the go command would add lines to
+// go.work.sum.
 func TestGoDocChangesNoFile(t *testing.T) {
 	if _, err := os.Stat(".git"); err != nil {
 		t.Skip("no clone to make one of")
@@ -78,7 +79,7 @@ func TestGoDocChangesNoFile(t *testing.T) {
 	run(t, ".", nil, "git", "clone", "-q", ".", dir)
 	for _, folder := range importable(t) {
 		if _, err := os.Stat(filepath.Join(dir, folder)); err != nil {
-			continue // not committed yet
+			continue // this folder is not committed yet
 		}
 		run(t, dir, []string{"GOFLAGS="}, "go", "doc", "./"+folder)
 		need.Must(t, "go doc ./"+folder+" has changed a file", run(t, dir, nil, "git", "status", "--short") == "")

@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/tiertest"
 )
 
-// docs/promises.md has the promises of each store, as the tests of the store have recorded them.
+// The file docs/promises.md contains the promises of each store, as the tests of that store have recorded them.
 func TestPromisesOfEachStoreAreInOneTable(t *testing.T) {
 	var files []string
 	for _, store := range []string{"zookeeper", "etcd", "postgres", "postgres-advisory", "mysql", "redis"} {

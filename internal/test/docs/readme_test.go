@@ -19,7 +19,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// given declares what snippets may use without declaring it, because the text around them does.
+// The constant given declares the names that snippets may use without a declaration of their own, because the text around the snippets
+// declares them.
 const given = `package snippet
 
 import (
@@ -42,7 +43,7 @@ func write(ctx context.Context, token int64) error { return nil }
 func report(ctx context.Context) error            { return nil }
 `
 
-// packages are those that a snippet may use without importing them.
+// packages are the packages that a snippet may use without importing them.
 var packages = map[string]string{
 	"context":   "context",
 	"errors":    "errors",
@@ -67,7 +68,7 @@ var packages = map[string]string{
 // A snippet is a block of Go in a document: a file, declarations, or statements.
 type snippet struct {
 	doc  string
-	line int // of its first line in doc
+	line int // line number of its first line in doc
 	code string
 }
 
@@ -115,7 +116,7 @@ func snippets(t *testing.T, doc string) []snippet {
 	return found
 }
 
-// compile builds the snippet in a package of its own, as if that were in this module.
+// The method compile builds the snippet in a package of its own, as if that package were in this module.
 func (s snippet) compile(t *testing.T) error {
 	t.Helper()
 	source, whole, err := s.source()
@@ -143,7 +144,7 @@ func (s snippet) compile(t *testing.T) error {
 	return nil
 }
 
-// source turns the snippet into a file. whole is true if the snippet was a whole file already.
+// The method source turns the snippet into a file. If the snippet already is a whole file, whole is true.
 func (s snippet) source() (source string, whole bool, err error) {
 	doc, err := filepath.Abs(s.doc)
 	if err != nil {
@@ -166,7 +167,7 @@ func (s snippet) source() (source string, whole bool, err error) {
 
 func parse(code string) (*ast.File, error) { return parser.ParseFile(token.NewFileSet(), "", code, 0) }
 
-// imports declares the packages that a file uses, unless it has imports of its own.
+// The function imports returns import declarations for the packages that a file uses. If the file has imports of its own, it returns "".
 func imports(file *ast.File) string {
 	if len(file.Imports) > 0 {
 		return ""

@@ -1,4 +1,4 @@
-// Package docs tests what the repository says about itself: its documents, the lines of README, the listings of the public API, its
+// Package docs tests what the repository says about itself: its documents, the commands in README, the listings of the public API, its
 // imports, and the requirements of its modules.
 package docs
 

@@ -13,7 +13,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A program cannot name an internal type, and go doc does not show its methods. The two exceptions are for the stores of this module.
+// Exported declarations must not mention internal types. A program cannot name such a type, and go doc does not show its methods. The two
+// exceptions are for the stores of this module.
 func TestExportedDeclarationsMentionNoInternalType(t *testing.T) {
 	var found []string
 	for _, pkg := range exported(t) {
@@ -29,7 +30,7 @@ func TestExportedDeclarationsMentionNoInternalType(t *testing.T) {
 	need.List(t, "internal types", found, "tier.GuardOf: second.Guard", "tier.New: second.Tier")
 }
 
-// exported returns the packages for users as the compiler shows them to an importer.
+// The function exported returns the packages for users, as the compiler shows them to an importer.
 func exported(t *testing.T) (all []*types.Package) {
 	t.Helper()
 	var paths []string
@@ -43,7 +44,7 @@ func exported(t *testing.T) (all []*types.Package) {
 	return all
 }
 
-// compiled imports packages, and those that they import, as the compiler shows them.
+// The function compiled returns an importer for the given packages and the packages that they import, as the compiler shows them.
 func compiled(t *testing.T, paths ...string) types.Importer {
 	t.Helper()
 	files := make(map[string]string)
@@ -56,10 +57,10 @@ func compiled(t *testing.T, paths ...string) types.Importer {
 	return importer.ForCompiler(token.NewFileSet(), "gc", open)
 }
 
-// mentions are the internal types in the API of a package, each with the first declaration that has it.
+// A mentions value contains the internal types in the API of a package. For each type, it has the first declaration that mentions it.
 type mentions struct {
 	of    *types.Package
-	at    string // the declaration that is looked at
+	at    string // the declaration that is being checked
 	seen  map[types.Type]bool
 	found []string
 }
@@ -78,7 +79,7 @@ func (m *mentions) look(t types.Type) {
 		for arg := range t.TypeArgs().Types() {
 			m.look(arg)
 		}
-		if t.Obj().Pkg() == m.of { // the types of other packages are theirs to judge
+		if t.Obj().Pkg() == m.of { // the types of other packages are checked with their own package
 			m.look(t.Underlying())
 			for method := range types.NewMethodSet(types.NewPointer(t)).Methods() {
 				m.member(method.Obj())

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// avoided matches words that hide the subject of a sentence, or make its verb passive.
+// The pattern avoided matches words that hide the subject of a sentence, or that make its verb passive.
 var avoided = regexp.MustCompile(`(?i)\b(whoever|whom|for ever|(?:is|are) told|so is it|nor does|of which)\b`)
 
 // avoidedInComments also matches two words that only texts for users may have.
@@ -27,7 +27,7 @@ var forUsers = regexp.MustCompile(`^((README|SECURITY)\.md|docs/.+\.(md|yaml|jso
 // mostAvoided is how often comments have such words at most. Lower it when the test asks for that; never raise it.
 const mostAvoided = 40
 
-// Texts for users have none of these words, and comments have fewer and fewer.
+// Texts for users contain none of these words. The number of these words in comments may only become smaller.
 func TestTextsNameTheirSubjects(t *testing.T) {
 	comments, texts := written(t)
 	for where, text := range texts {
@@ -42,11 +42,11 @@ func TestTextsNameTheirSubjects(t *testing.T) {
 	need.Between(t, "words in comments that name no subject; lower mostAvoided when there are fewer", found, mostAvoided-50, mostAvoided)
 }
 
-// spaced returns a text in one line, so that a phrase is found across line ends.
+// The function spaced returns a text in one line. Therefore a phrase is also found if it spans two lines.
 func spaced(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// written returns the comments of all files, by place, and the texts for users: documents, the documentation of what programs can import,
-// and string literals outside of tests.
+// The function written returns the comments of all files by place, and the texts for users. These texts are documents, the documentation of
+// exported declarations, and string literals outside of tests.
 func written(t *testing.T) (comments, texts map[string]string) {
 	t.Helper()
 	comments, texts = make(map[string]string), make(map[string]string)

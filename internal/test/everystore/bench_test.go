@@ -27,8 +27,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Two hundred goroutines of one process use a thousand locks, each at random. For comparison, the bare requests of such acquisitions are
-// sent to the store, without the library. The locks must not cost much more than these. The servers sync their logs.
+// Two hundred goroutines of one process use a thousand locks. Each acquires a lock at random, again and again. For comparison, the
+// benchmark sends the bare requests of such acquisitions to the store without the library. The locks must not cost much more than the bare
+// requests. The servers sync their logs.
 func BenchmarkManyLocks(b *testing.B) {
 	for _, s := range []struct {
 		name    string
@@ -71,9 +72,9 @@ func BenchmarkManyLocks(b *testing.B) {
 	}
 }
 
-// On ZooKeeper, requests that have to wait leave together, in groups. For comparison, groups of bare requests are sent, of a fixed size
-// and with as many acquisitions under way. The bare requests keep no promises: the lists are not read, and the first error ends the
-// benchmark.
+// On ZooKeeper, requests that have to wait leave together in groups. For comparison, the benchmark sends groups of bare requests. Their
+// size is fixed, and as many acquisitions are under way at a time. The bare requests keep no promises: the benchmark does not read the
+// lists, and the first error ends it.
 func BenchmarkManyLocksOnZooKeeper(b *testing.B) {
 	addr := childtest.Start(b, zkserver.Start, zkserver.Config{TickTime: 2 * time.Second}).Addr()
 	locks := need.Get(zooKeeper(b, addr))(b)
@@ -82,7 +83,7 @@ func BenchmarkManyLocksOnZooKeeper(b *testing.B) {
 		need.OK(b, locks.Mutex(key(i)).Do(b.Context(), func(context.Context) error { return nil }))
 	}
 	warming := dialRaw(b, addr)
-	for range 2000 { // whatever comes first would measure Java's compiler
+	for range 2000 { // the first requests would measure Java's compiler
 		need.OK(b, warming.turns(slices.Repeat([]string{key(0)}, 64)))
 	}
 	turns(b, "locks", 1, locking(locks))
@@ -101,7 +102,7 @@ func BenchmarkManyLocksOnZooKeeper(b *testing.B) {
 
 const (
 	keys     = 1000
-	underWay = 200 // turns
+	underWay = 200 // acquisitions that are under way at a time
 )
 
 func key(i int) string { return fmt.Sprint("/many/", i) }
@@ -112,15 +113,15 @@ func locking(locks *tier.Registry) func(context.Context, []string) error {
 	}
 }
 
-// turns takes locks in groups of the given size, again and again.
+// The function turns takes locks in groups of the given size, again and again.
 func turns(b *testing.B, name string, size int, take func(ctx context.Context, paths []string) error) {
 	b.Run(name, func(b *testing.B) {
-		b.SetParallelism((underWay/size + 1) / 2) // on each of two cores
+		b.SetParallelism((underWay/size + 1) / 2) // goroutines for each of two cores
 		b.RunParallel(func(pb *testing.PB) {
 			for paths := []string{}; ; paths = paths[:0] {
 				first := rand.IntN(keys)
 				for len(paths) < size && pb.Next() {
-					paths = append(paths, key((first+len(paths)*61)%keys)) // another one each time
+					paths = append(paths, key((first+len(paths)*61)%keys)) // each path of a group is a different one
 				}
 				if len(paths) == 0 {
 					return
@@ -132,7 +133,7 @@ func turns(b *testing.B, name string, size int, take func(ctx context.Context, p
 	})
 }
 
-// A rawConn is a session of ZooKeeper on which bare requests are sent.
+// A rawConn is a session of ZooKeeper for bare requests.
 type rawConn struct {
 	net.Conn
 	answers *bufio.Reader
@@ -149,14 +150,14 @@ func dialRaw(b *testing.B, addr string) *rawConn {
 	return c
 }
 
-// turns creates a node below each path, lists them, and deletes the nodes.
+// The method turns creates a node below each path, lists the children of each path, and deletes the nodes.
 func (c *rawConn) turns(paths []string) error {
 	var creates, lists, deletes wire.Encoder
 	for _, path := range paths {
 		creates.MultiHeader(wire.MultiHeader{Op: wire.OpCreate, Code: -1})
 		creates.String(path + "/_c_12345678-1234-8123-8123-123456789abc-lock-")
 		creates.Buffer(make([]byte, 150))
-		creates.Int32(1) // entry of the ACL
+		creates.Int32(1) // number of entries in the ACL
 		creates.Int32(31)
 		creates.String("world")
 		creates.String("anyone")
@@ -180,7 +181,7 @@ func (c *rawConn) turns(paths []string) error {
 	return err
 }
 
-// ask sends one request, or two at once, and returns the answer to the first.
+// The method ask sends one request, or two requests at once. It returns the answer to the first.
 func (c *rawConn) ask(op int32, body wire.Encoder, behind int32, other wire.Encoder) (*wire.Decoder, error) {
 	frames := c.frame(op, body)
 	if other != nil {

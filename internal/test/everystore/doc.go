@@ -1,4 +1,4 @@
-// Package everystore has tests that need every store (writes under a lock, foreign texts, round trips, benchmarks, migrations with
-// goose), and tests with locks of other libraries. It is a module of its own, so that no adapter requires the client of a store, and no
-// store the lock of another library.
+// Package everystore contains tests that need every store: writes under a lock, foreign texts, round trips, benchmarks, and migrations with
+// goose. It also contains tests with locks of other libraries. The package is a module of its own. Therefore no adapter depends on the
+// client of another store, and no adapter depends on another lock library.
 package everystore

@@ -35,24 +35,24 @@ func TestEveryStore(t *testing.T) {
 				})
 			}
 			run("fences", func(t *testing.T) { testFences(t, s, store.name) })
-			if store.name != "ZooKeeper" { // commands do not change its state
+			if store.name != "ZooKeeper" { // ZooKeeper has no commands for its queues
 				run("unknown command", func(t *testing.T) { testUnknownCommand(t, s) })
 			}
-			if store.deface != nil { // PostgreSQL lets nothing else into the name of a session, and cuts that
+			if store.deface != nil { // PostgreSQL allows only printable text in the name of a session, and shortens it
 				run("foreign text", func(t *testing.T) { testForeignText(t, s, store.deface) })
 			}
 		})
 	}
 }
 
-// A store denies a command of a later release, and does nothing.
+// A store refuses a command that only a later release knows, and changes nothing.
 func testUnknownCommand(t *testing.T, s site) {
 	c := waittest.Grant(held(t, s)).(*queue.Contender)
 	a := c.Store().Do(soon(t), queue.Command{Op: "unknown", Ref: c.Ref()})
 	need.That(t, fmt.Sprintf("%+v, want Denied", a), a.Outcome == queue.Denied && errors.Is(a.Err, errors.ErrUnsupported) && a.Away == nil)
 }
 
-// fences are the guarded writes of the stores that have them, by the prefix of the store's name.
+// The map fences contains the guarded writes of the stores that have them, by the prefix of the store's name.
 var fences = map[string]func(context.Context, *tier.Hold) error{
 	"etcd": func(ctx context.Context, hold *tier.Hold) error {
 		_, err := etcdlock.Txn(ctx, hold)
@@ -70,7 +70,7 @@ var fences = map[string]func(context.Context, *tier.Hold) error{
 	},
 }
 
-// Only a lock of the same store guards a write: the grants of other stores may have the same type.
+// Only a lock of the same store guards a write. A check is necessary, because grants of other stores may have the same type.
 func testFences(t *testing.T, s site, name string) {
 	hold := held(t, s)
 	for of, write := range fences {
@@ -81,7 +81,7 @@ func testFences(t *testing.T, s site, name string) {
 	}
 }
 
-// held returns a hold of another process.
+// The function held acquires the test's lock in another process, and returns the hold.
 func held(t *testing.T, s site) *tier.Hold {
 	t.Helper()
 	return need.Get(s.process(t).Mutex(pathOf(t)).Acquire(soon(t)))(t)

@@ -26,7 +26,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A deface replaces the texts by which a holder describes itself, directly at the server, as any program with access can.
+// A deface is a function that replaces the texts by which a holder describes itself. It does so directly at the server, as any program with
+// access to the server can.
 type deface func(t *testing.T, addr, path, host, label string) error
 
 func description(host, label string) []byte {
@@ -80,7 +81,7 @@ func defaceMySQL(t *testing.T, addr, path, host, label string) error {
 	db := need.Get(sql.Open("mysql", mysqlserver.DSN(addr)))(t)
 	defer db.Close()
 	_, err := db.ExecContext(t.Context(), "UPDATE tierlock_session SET host = ?, label = ? "+
-		"WHERE id IN (SELECT session FROM tierlock_contender WHERE path = ?)", host, label[:1024], path) // there is no room for more
+		"WHERE id IN (SELECT session FROM tierlock_contender WHERE path = ?)", host, label[:1024], path) // the column takes no more characters
 	return err
 }
 
@@ -95,7 +96,7 @@ func defacePostgres(t *testing.T, addr, path, host, label string) error {
 	return err
 }
 
-// Users get foreign texts as one short printable line, in Contenders and in the error of a wait.
+// Users see texts from other programs as one short printable line. This applies to Contenders and to the error of a wait.
 func testForeignText(t *testing.T, s site, deface deface) {
 	holder, other := s.process(t), s.process(t)
 	path := pathOf(t)
@@ -110,7 +111,8 @@ func testForeignText(t *testing.T, s site, deface deface) {
 		wantPlain(t, text, 1<<10)
 	}
 	var waited *tier.WaitError
-	for limit := 300 * time.Millisecond; waited == nil || !waited.AheadHolds; limit *= 2 { // until the queue was seen in time
+	// repeat until a wait lasts long enough to see the queue
+	for limit := 300 * time.Millisecond; waited == nil || !waited.AheadHolds; limit *= 2 {
 		short, cancel := context.WithTimeout(soon(t), limit)
 		_, err := other.Mutex(path).Acquire(short)
 		cancel()

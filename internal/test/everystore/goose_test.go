@@ -20,8 +20,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The first process fails in its second migration. The second process waits for the first one, and then runs that migration. The lock is
-// on the server that is migrated. gooselock only calls methods that the locks of every store have.
+// The first process fails in its second migration. The second process waits for the first one, and then runs that migration. The lock is on
+// the server whose database is migrated. Package gooselock only calls methods that the locks of every store have.
 func TestGooseMigratesOneProcessAtATime(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]migrated{
@@ -32,7 +32,7 @@ func TestGooseMigratesOneProcessAtATime(t *testing.T) {
 
 func plainURL(addr string) string { return pgserver.PlainURL(addr) }
 
-// A migrated database has the lock of its migrations.
+// A migrated value describes a server with a database and the lock for its migrations.
 type migrated struct {
 	start   func(*testing.T) string
 	connect connect
@@ -71,7 +71,7 @@ func testGoose(t *testing.T, m migrated) {
 	}
 }
 
-// migrate makes another process run three migrations, and delivers the result. The second migration calls middle.
+// The function migrate makes another process run three migrations, and sends the result on the channel. The second migration calls middle.
 func migrate(t *testing.T, m migrated, db *sql.DB, mutex *tier.Mutex, who string, middle func() error) <-chan error {
 	t.Helper()
 	step := func(version int64, then func() error) *goose.Migration {

@@ -21,10 +21,10 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A turn acquires the lock of some library, does the work under it, and releases it.
+// A turn is a function that acquires a lock of some library, does the work under it, and releases it.
 type turn func(ctx context.Context, work func()) error
 
-// others returns locks of other libraries at one path of a Redis server.
+// The function others returns locks of other libraries at one path of a Redis server.
 func others(client *redis.Client, path string) map[string]turn {
 	sync := redsync.New(goredis.NewPool(client))
 	obtain := bsm.New(client)
@@ -49,7 +49,8 @@ func others(client *redis.Client, path string) map[string]turn {
 	}
 }
 
-// All get the lock, and never two at once, even beside a process of ours that sees only its own goroutines waiting.
+// Every participant gets the lock, and no two participants have it at once. That is so although a process of ours sees only its own waiting
+// goroutines, and no waiters of other libraries.
 func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testing.T) {
 	t.Parallel()
 	addr, path := startRedis(t), pathOf(t)
@@ -94,7 +95,7 @@ func TestForeignLockIsWaitedForAndTriesFindItTaken(t *testing.T) {
 	defer locks.Close()
 	l, turns := locks.Mutex(path), others(client, path)
 	turns["a key of another type"] = func(ctx context.Context, work func()) error {
-		for client.LPush(ctx, path, "x").Err() != nil { // until our lock, which lingers, has gone
+		for client.LPush(ctx, path, "x").Err() != nil { // repeat until our lock has ended, which lingers
 			select {
 			case <-ctx.Done():
 				return ctx.Err()

@@ -25,7 +25,8 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// constructors return the registry of a process, over a client that ends with the test. If lazy is true, they do not wait for a session.
+// Each of the constructors returns the registry of a process. The registry uses a client that ends with the test. If lazy is true, the
+// constructor does not wait for a session.
 var constructors = map[string]func(ctx context.Context, t *testing.T, addr string, lazy bool) (*tier.Registry, error){
 	"etcd": func(ctx context.Context, t *testing.T, addr string, lazy bool) (*tier.Registry, error) {
 		client := need.Get(clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()}))(t)
@@ -94,7 +95,7 @@ func TestALazyStartWaitsForNobody(t *testing.T) {
 			t.Parallel()
 			addr := nobodyAt(t)
 			ctx, cancel := context.WithCancel(t.Context())
-			cancel() // which would end each wait
+			cancel() // this would end every wait of the constructor
 			locks := need.Get(create(ctx, t, addr, true))(t)
 			defer locks.Close()
 			wait, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -33,17 +33,17 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	flag.Set("test.parallel", "32") // nearly all of the time is waiting for leases to end
+	flag.Set("test.parallel", "32") // tests spend most of their time waiting for leases to end
 	goleak.VerifyTestMain(m)
 }
 
-// session is how long a store keeps the contenders of a silent process.
+// session is the time for which a store keeps the contenders of a silent process.
 const session = 8 * time.Second
 
-// patience is how long to wait for something that has to happen, even on a busy machine.
+// patience is how long a test waits for an event that has to happen, even on a busy machine.
 const patience = 5 * time.Minute
 
-// A connect returns the locks of another process, connected to an address.
+// A connect is a function that connects another process to a server, and returns the locks of that process.
 type connect func(t testing.TB, addr string) (*tier.Registry, error)
 
 // A store says how to start a server, and how to connect to it.
@@ -154,7 +154,7 @@ type site struct {
 	connect connect
 }
 
-// process returns the locks of one more process.
+// The method process returns the locks of one more process.
 func (s site) process(t *testing.T) *tier.Registry {
 	t.Helper()
 	locks := need.Get(s.connect(t, s.addr))(t)
@@ -172,7 +172,7 @@ func pathOf(t *testing.T) string {
 	}, t.Name())
 }
 
-// soon bounds a test's wait.
+// The function soon returns a context that limits a wait of a test.
 func soon(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)

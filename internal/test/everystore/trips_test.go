@@ -16,10 +16,10 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// away is the round trip to a distant server. Half of it is more than a busy machine adds.
+// away is the time of a round trip to a distant server. A busy machine adds less than half of it.
 const away = 200 * time.Millisecond
 
-// distant returns an address that leads to addr, with a delay of half of away in each direction.
+// The function distant returns an address that leads to addr. Data is delayed by half of away in each direction.
 func distant(t *testing.T, addr string) string {
 	t.Helper()
 	l := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -55,7 +55,7 @@ func distant(t *testing.T, addr string) string {
 	return l.Addr().String()
 }
 
-// pump forwards data from one side to the other, half a round trip later.
+// The function pump forwards data from one connection to the other, half a round trip later.
 func pump(to, from net.Conn) {
 	type flight struct {
 		due  time.Time
@@ -77,7 +77,7 @@ func pump(to, from net.Conn) {
 	}()
 	for f := range flights {
 		time.Sleep(time.Until(f.due))
-		to.Write(f.data) // a side that is gone is no concern
+		to.Write(f.data) // it does not matter if the connection has ended
 	}
 	to.Close()
 }
@@ -108,14 +108,14 @@ func measureTrips(t *testing.T, locks [2]*tier.Registry, transfer float64) {
 	ctx, path := soon(t), pathOf(t)
 	took := make(map[string][]time.Duration)
 	note := func(what string, begun time.Time) { took[what] = append(took[what], time.Since(begun)) }
-	for range 4 { // the first time connections are made
+	for range 4 { // the first time, connections are made
 		begun := time.Now()
 		hold, err := locks[0].Mutex(path).Acquire(ctx)
 		need.OK(t, err)
 		note("acquire", begun)
 
 		over := handOver(ctx, func(ctx context.Context) (releaser, error) { return locks[1].Mutex(path).Acquire(ctx) })
-		time.Sleep(3 * away) // who does not wait by then makes this try a slow one, and the quickest counts
+		time.Sleep(3 * away) // if the process does not wait by then, this attempt is slow, and a quicker one counts
 		begun = time.Now()
 		need.OK(t, hold.Release())
 		note("release", begun)
@@ -164,7 +164,7 @@ type handedOver struct {
 	err error
 }
 
-// handOver makes another process wait for the lock, and delivers when its wait has ended.
+// handOver makes another process wait for the lock. The channel tells when that wait has ended.
 func handOver(ctx context.Context, acquire func(context.Context) (releaser, error)) <-chan handedOver {
 	over := make(chan handedOver, 1)
 	go func() {

@@ -1,4 +1,4 @@
-// Package fault arms faults for the next frames of a kind at the ZooKeeper model. It is for tests.
+// Package fault makes the ZooKeeper model apply a fault to the next frames of a kind. It is for tests.
 package fault
 
 import (
@@ -11,11 +11,11 @@ import (
 
 // A Fault says what happens to frames of one kind.
 type Fault struct {
-	Op     string // "": any
+	Op     string // kind of request; "" for any
 	At     zktest.Direction
-	About  func(f *zktest.Frame) bool // nil: all of that kind
-	Times  int                        // 0: until it is lifted
-	Before func(f *zktest.Frame)      // called before each meets it; nil: nothing happens but Do
+	About  func(f *zktest.Frame) bool // restricts the fault to some frames; nil for all of that kind
+	Times  int                        // how many frames meet the fault; 0 for all until the fault is lifted
+	Before func(f *zktest.Frame)      // called before a frame meets the fault; nil if nothing has to be called
 	Do     zktest.Action
 }
 
@@ -23,18 +23,18 @@ func (f *Fault) matches(frame *zktest.Frame) bool {
 	return (f.Op == "" || f.Op == frame.Op) && f.At == frame.Dir && (f.About == nil || f.About(frame))
 }
 
-// Refusal answers a request with an error code for which the client library has no error.
+// Refusal returns an Action that answers a request with an error code. The client library has no error for that code.
 func Refusal(code wire.Code) zktest.Action { return zktest.Error(code) }
 
-// A Set is the armed faults of one place. The zero Set has none.
+// A Set contains the armed faults of one place. The zero Set contains none.
 type Set struct {
 	mu    sync.Mutex // guards the field below, and Armed.struck; About is called under it
 	armed []*Armed
 }
 
-// An Armed fault waits for its frames.
+// An Armed is a fault that waits for its frames.
 type Armed struct {
-	Hit <-chan struct{} // closed when the first frame has met it
+	Hit <-chan struct{} // closed when the first frame has met the fault
 
 	fault  Fault
 	set    *Set
@@ -52,21 +52,21 @@ func (s *Set) Arm(f Fault) *Armed {
 	return a
 }
 
-// Clear lifts all faults.
+// Clear disarms all faults.
 func (s *Set) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.armed = nil
 }
 
-// Meet returns what happens to a frame, and whether that is a fault.
+// Meet returns the Action for a frame, and whether a fault applies to the frame.
 func (s *Set) Meet(f *zktest.Frame) (zktest.Action, bool) {
 	a, first := s.take(f)
 	if a == nil {
 		return zktest.Pass, false
 	}
 	if a.fault.Before != nil {
-		a.fault.Before(f) // without the mutex: it may arm another
+		a.fault.Before(f) // the mutex is not held, because Before may arm another fault
 	}
 	if first {
 		close(a.hit)
@@ -74,13 +74,13 @@ func (s *Set) Meet(f *zktest.Frame) (zktest.Action, bool) {
 	return a.fault.Do, true
 }
 
-// Intercept is [Set.Meet] in the form of a hook.
+// Intercept is like [Set.Meet], in the form of a hook.
 func (s *Set) Intercept(f *zktest.Frame) zktest.Action {
 	action, _ := s.Meet(f)
 	return action
 }
 
-// take returns the fault that applies to a frame, and whether the frame is its first one.
+// The method take returns the fault that applies to a frame, and whether the frame is the fault's first one.
 func (s *Set) take(f *zktest.Frame) (a *Armed, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *Set) take(f *zktest.Frame) (a *Armed, first bool) {
 	return a, a.struck == 1
 }
 
-// Struck returns to how many frames the fault has been applied.
+// Struck returns the number of frames to which the fault has been applied.
 func (a *Armed) Struck() int {
 	a.set.mu.Lock()
 	defer a.set.mu.Unlock()

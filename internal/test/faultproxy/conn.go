@@ -9,8 +9,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A conn is a connection of a client together with the one to the server. It has a goroutine for each direction, so frames keep their
-// order.
+// A conn is the connection of a client, together with the proxy's connection to the server. It has a goroutine for each direction, so
+// frames keep their order.
 type conn struct {
 	proxy  *Proxy
 	client net.Conn
@@ -19,17 +19,17 @@ type conn struct {
 
 	// Guarded by proxy.mu.
 	ended   bool
-	session int64     // the one it asks for in the handshake, then the one it got
-	pending []request // on their way to the server or without an answer
+	session int64     // the session that the client asks for in the handshake, and later the session that it gets
+	pending []request // requests on their way to the server, and requests without an answer
 }
 
-// A request waits for its reply.
+// A request is a request that waits for its reply.
 type request struct {
 	frame zktest.Frame
-	xid   int32 // zero in a handshake
+	xid   int32 // request number; zero in a handshake
 }
 
-// serve dials the server and forwards what the client sends.
+// The method serve dials the server, and forwards what the client sends.
 func (c *conn) serve() {
 	defer c.cut()
 	server, err := new(net.Dialer).DialContext(c.proxy.ctx, "tcp", c.proxy.server)
@@ -40,7 +40,7 @@ func (c *conn) serve() {
 	c.server = server
 	ended := c.ended
 	c.proxy.mu.Unlock()
-	if ended { // before there was a server connection to cut
+	if ended { // the conn was cut before there was a connection to the server
 		server.Close()
 		return
 	}
@@ -62,7 +62,7 @@ func (c *conn) passRequests() {
 	}
 }
 
-// passHandshake reports whether requests may follow.
+// passHandshake forwards the handshake, and reports whether requests may follow.
 func (c *conn) passHandshake(frame []byte) bool {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	c.proxy.mu.Lock()
@@ -84,7 +84,7 @@ func (c *conn) passRequest(frame []byte) bool {
 	return c.passes(&f) && c.forward(request{frame: f, xid: h.Xid}, frame)
 }
 
-// arrived creates the frame of a request. arrived reports false if the connection has ended.
+// The method arrived creates the frame of a request. It returns false if the connection has ended.
 func (c *conn) arrived(op string, path string) (zktest.Frame, bool) {
 	if !c.await(zktest.Request) {
 		return zktest.Frame{}, false
@@ -94,13 +94,13 @@ func (c *conn) arrived(op string, path string) (zktest.Frame, bool) {
 	return c.frameLocked(zktest.Request, op, path), true
 }
 
-// forward sends a request to the server, unless the direction was muted while the hook ran.
+// The method forward sends a request to the server. If the direction was muted while the hook ran, it waits until that ends.
 func (c *conn) forward(q request, frame []byte) bool {
 	if !c.await(zktest.Request) {
 		return false
 	}
 	c.proxy.mu.Lock()
-	c.pending = append(c.pending, q) // before the server can answer
+	c.pending = append(c.pending, q) // the request is in the list before the server can answer it
 	c.proxy.mu.Unlock()
 	_, err := c.server.Write(frame)
 	return err == nil
@@ -129,7 +129,7 @@ func (c *conn) passReply(frame []byte) bool {
 	return err == nil
 }
 
-// answered creates the frame of a message from the server.
+// The method answered creates the frame of a message from the server.
 func (c *conn) answered(frame []byte) zktest.Frame {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	c.proxy.mu.Lock()
@@ -147,7 +147,7 @@ func (c *conn) answered(frame []byte) zktest.Frame {
 	if h.Xid == wire.XidEvent {
 		return c.frameLocked(zktest.Reply, "event", d.Event().Path)
 	}
-	// Pings and credentials are answered out of order, so the reply may not belong to the first request.
+	// The server answers pings and credentials out of order. Therefore the reply may not belong to the first request.
 	i := slices.IndexFunc(c.pending, func(q request) bool { return q.xid == h.Xid })
 	var q request
 	if i >= 0 {
@@ -158,7 +158,7 @@ func (c *conn) answered(frame []byte) zktest.Frame {
 	return q.frame
 }
 
-// await waits until the direction is not muted. await returns false if the connection ended first.
+// The method await waits until the direction is not muted. It returns false if the connection ends first.
 func (c *conn) await(dir zktest.Direction) bool {
 	for {
 		c.proxy.mu.Lock()

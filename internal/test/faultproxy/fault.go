@@ -6,16 +6,17 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Intercept makes hook decide from now on whether a frame passes; nil lets all pass again. The hook is called without any lock held.
-// Calls for different connections, and for the two directions of one, are concurrent. It may block, which delays one direction of one
-// connection, and it may call every method of the proxy but Close. It panics unless the Action is [zktest.Pass] or [zktest.Cut].
+// Intercept makes hook decide from now on whether a frame passes. A nil hook lets all frames pass again. The proxy holds no lock when it
+// calls the hook. Calls for different connections are concurrent, and so are calls for the two directions of one connection. The hook may
+// block, which delays one direction of one connection. It may call every method of the proxy except Close. The proxy panics if the Action
+// is neither [zktest.Pass] nor [zktest.Cut].
 func (p *Proxy) Intercept(hook func(f *zktest.Frame) zktest.Action) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hook = hook
 }
 
-// passes asks the hook whether to forward a frame. If not, it cuts the connection.
+// The method passes asks the hook whether to forward a frame. If the frame is not to be forwarded, it cuts the connection.
 func (c *conn) passes(f *zktest.Frame) bool {
 	c.proxy.mu.Lock()
 	hook := c.proxy.hook
@@ -33,14 +34,14 @@ func (c *conn) passes(f *zktest.Frame) bool {
 	}
 }
 
-const maxFrame = 32 << 20 // no honest frame is longer
+const maxFrame = 32 << 20 // no correct client or server sends a longer frame
 
 type opCount struct {
 	session int64
 	op      string
 }
 
-// frameLocked numbers a new frame.
+// frameLocked returns a new frame with its numbers.
 func (c *conn) frameLocked(dir zktest.Direction, op, path string) zktest.Frame {
 	p := c.proxy
 	p.nth[op]++

@@ -12,7 +12,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A record has the frames seen. Requests and server messages are separate, because the two directions have no common order.
+// A record contains the frames that the proxy has seen. Requests and messages from the server are in separate lists, because the two
+// directions have no common order.
 type record struct {
 	mu       sync.Mutex
 	requests []zktest.Frame
@@ -23,7 +24,7 @@ func (r *record) note(f zktest.Frame) {
 	if f.Op == "ping" {
 		return
 	}
-	f.Member = "" // the proxy's own address, or the server's
+	f.Member = "" // it is the address of the proxy or of the server, which differ
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f.Dir == zktest.Request {

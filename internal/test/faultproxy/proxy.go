@@ -1,5 +1,5 @@
-// Package faultproxy is a proxy between clients and a real ZooKeeper server. It reads the frames of both, and lets a test forward or cut
-// each: [zktest.Server.Intercept] for a real server, with the same frames. It is for tests.
+// Package faultproxy is a proxy between clients and a real ZooKeeper server. It reads the frames of both sides. A test can forward or cut
+// each frame, as with [zktest.Server.Intercept], and gets the same frames. The package is for tests.
 package faultproxy
 
 import (
@@ -11,15 +11,15 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A Proxy is an address that leads to a server. All methods may be called concurrently.
+// A Proxy listens on an address, and forwards connections to a server. All methods may be called concurrently.
 type Proxy struct {
 	server   string
 	listener net.Listener
-	ctx      context.Context // of dialing; ends at Close
+	ctx      context.Context // context for dialing the server; ends at Close
 	cancel   context.CancelFunc
-	wg       sync.WaitGroup // every goroutine of the proxy
+	wg       sync.WaitGroup // counts every goroutine of the proxy
 
-	mu           sync.Mutex // guards the fields below and whatever says so; never held while waiting
+	mu           sync.Mutex // guards the fields below, and fields with a comment that says so; never held while waiting
 	conns        map[*conn]struct{}
 	closed       bool
 	refuses      bool
@@ -29,8 +29,8 @@ type Proxy struct {
 	nthOfSession map[opCount]int
 }
 
-// Start returns a proxy on a loopback port of its own. The server need not be running: until it is, connections are closed. The proxy
-// lasts until Close.
+// Start returns a proxy on a loopback port of its own. The server need not be running. Until it is, the proxy closes new connections. The
+// proxy lasts until Close.
 func Start(server string) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -98,7 +98,7 @@ func (p *Proxy) cutLocked() {
 	}
 }
 
-// Refuse makes the proxy close new connections at once. Present ones stay; see [Proxy.Cut].
+// Refuse makes the proxy close new connections at once. Existing connections stay; see [Proxy.Cut].
 func (p *Proxy) Refuse() { p.setRefuses(true) }
 
 // Accept ends Refuse.
@@ -110,8 +110,8 @@ func (p *Proxy) setRefuses(refuses bool) {
 	p.refuses = refuses
 }
 
-// Mute blocks one direction as a network partition does: until Unmute, nothing gets through on present or new connections. Connections
-// that still exist then get what was sent meanwhile.
+// Mute blocks one direction, as a network partition does. Until Unmute, nothing gets through on existing or new connections. After that,
+// connections that still exist receive the data that was sent in the meantime.
 func (p *Proxy) Mute(dir zktest.Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

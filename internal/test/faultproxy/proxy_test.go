@@ -33,7 +33,7 @@ func TestMuteFromTheHookHoldsUpTheVeryFrame(t *testing.T) {
 	}
 }
 
-// stillThere checks for a moment that something does not happen.
+// stillThere checks that holds stays true for a moment.
 func stillThere(t *testing.T, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -85,7 +85,7 @@ func TestConnectionsEndOnBothSides(t *testing.T) {
 
 func TestConnectionEndsWhereThereIsNoServer(t *testing.T) {
 	listener := need.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	listener.Close() // no server listens there any more
+	listener.Close() // no server listens on this address any more
 	dialRaw(&bench{T: t, proxy: proxyTo(t, listener.Addr().String())}).ends()
 }
 

@@ -59,7 +59,7 @@ func (c raw) read() []byte {
 	return body
 }
 
-// silent checks that nothing arrives for a moment.
+// The method silent checks that nothing arrives for a moment.
 func (c raw) silent() {
 	c.Helper()
 	c.conn.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
@@ -68,7 +68,7 @@ func (c raw) silent() {
 	c.conn.SetReadDeadline(time.Now().Add(patience))
 }
 
-// ends checks that the connection ends.
+// The method ends checks that the connection ends.
 func (c raw) ends() {
 	c.Helper()
 	n, err := c.conn.Read(make([]byte, 1))
@@ -83,7 +83,7 @@ func (c raw) shake() {
 	c.read()
 }
 
-// reply returns the xid of the next reply.
+// The method reply returns the xid of the next reply.
 func (c raw) reply() int32 {
 	c.Helper()
 	return int32(binary.BigEndian.Uint32(c.read()))

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 10 * time.Second
 
-// A bench is a model server with a proxy in front of it.
+// A bench is a server of the ZooKeeper model with a proxy in front of it.
 type bench struct {
 	*testing.T
 	srv   *zktest.Server
@@ -39,21 +39,21 @@ func proxyTo(t *testing.T, server string) *faultproxy.Proxy {
 	return p
 }
 
-// connect returns a client that has a session.
+// The method connect returns a client that has a session.
 func (b *bench) connect() *zk.Conn {
 	b.Helper()
-	addr := b.proxy.Addr() // twice: the client waits a second before it tries its only address again
+	addr := b.proxy.Addr() // the address is in the list twice, because the client waits a second before it tries its only address again
 	return zkconn.Start(b.T, []string{addr, addr}, 8*time.Second, nil)
 }
 
-// cut cuts the connection at the next frame with this operation. The channel is closed when that has happened.
+// The method cut cuts the connection at the next frame with this operation. The channel is closed when that has happened.
 func (b *bench) cut(op string, at zktest.Direction) <-chan struct{} {
 	var faults fault.Set
 	b.proxy.Intercept(faults.Intercept)
 	return faults.Arm(fault.Fault{Op: op, At: at, Do: zktest.Cut, Times: 1}).Hit
 }
 
-// create creates a node in a goroutine of its own, and delivers the result.
+// The function create creates a node in a goroutine of its own, and sends the result on the channel.
 func create(conn *zk.Conn, path string) <-chan error {
 	done := make(chan error, 1)
 	go func() {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Curator alone, with the load that stress -bench puts on ours: 4 processes with 50 threads each on one lock.
+// This benchmark runs Curator alone. Its load is that of stress -bench: 4 processes with 50 threads each on one lock.
 //
 //	go test ./interop -run '^$' -bench Curator -benchtime 1x -duration 10s
 func BenchmarkCurator(b *testing.B) {

@@ -18,10 +18,11 @@ import (
 type load struct {
 	threads int
 	section time.Duration
-	all     int64 // units of the lock
+	all     int64 // how many units the lock has
 }
 
-// share makes the drivers contend for one lock. The first driver gets the first of turns and so on, starting over at the end.
+// The function share makes the drivers contend for one lock. Driver i gets turn i of turns. If there are more drivers than turns, the list
+// starts over.
 func share(t *testing.T, l load, drivers []*driver, turns []string) record {
 	t.Helper()
 	name := newOracle(t)
@@ -49,13 +50,13 @@ func givenUp(a answer) string {
 	return fmt.Sprintf(", %d times given up", a.GivenUp)
 }
 
-// A contention is the Go driver's order to contend.
+// A contention is the Go driver's execution of the order contend.
 type contention struct {
 	client  *goClient
 	oracle  *oracle
 	end     time.Time
 	threads int
-	turns   [][]int64 // the units of each, one after the other: more than one is a downgrade
+	turns   [][]int64 // for each turn, the units that it takes one after the other; a turn with more than one number is a downgrade
 }
 
 func newContention(client *goClient, order []string) (*contention, error) {
@@ -77,7 +78,7 @@ func newContention(client *goClient, order []string) (*contention, error) {
 	return c, err
 }
 
-// run makes goroutines acquire the lock again and again for a while, at least once each.
+// The method run makes goroutines acquire the lock again and again for a while. Each goroutine acquires it at least once.
 func (c *contention) run() (answer, error) {
 	answers, errs := make([]answer, c.threads), make([]error, c.threads)
 	var wg sync.WaitGroup
@@ -117,7 +118,7 @@ func (c *contention) takeTurns(first int) (a answer, err error) {
 	return a, nil
 }
 
-// visit runs the critical sections of one acquisition.
+// The method visit runs the critical sections of one acquisition.
 func (c *contention) visit(lock goLock, units []int64) (overlap bool, err error) {
 	overlap, err = c.oracle.enter(units[0])
 	held := units[0]

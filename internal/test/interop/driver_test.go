@@ -21,11 +21,12 @@ import (
 	"github.com/tierlock/tierlock/zklock/dropin"
 )
 
-// A driver is a process with one lock, in any language:
+// A driver is a process with one lock. It may be written in any language:
 //
 //	driver <host:port> <path> <session timeout in ms> <kind>
 //
-// It opens its session, answers with its id, and executes the orders on its standard input, one a line, one after the other:
+// It opens its session, and answers with the id of the session. Then it executes the orders on its standard input, one after the other.
+// Each line is an order:
 //
 //	acquire [<ms> [<units>]]        wait for the lock, for so long at most if not 0 (not zk.Lock), or for some units of it
 //	downgrade                       go on as a reader, of a writer
@@ -35,36 +36,36 @@ import (
 //	leader                          say who leads (a LeaderSelector)
 //	contend <ms> <threads> <section in ms> <file> <all> <turn>…
 //
-// contend makes each thread acquire the lock again and again, checked by the oracle in file, or unchecked if that is "-" (Curator). The
-// lock has a number of units in all, and each turn says how many to take. For a reader/writer lock, 1 reads and more than 1 writes; 9>1
-// writes, and then becomes a reader. Each thread begins with another turn of the list, and makes at least one acquisition; for 0 ms it
-// makes exactly one.
+// The order contend makes each thread acquire the lock again and again. The oracle in file checks that. If file is "-", nothing checks it
+// (Curator). The lock has <all> units, and each turn says how many units to take. For a reader/writer lock, the turn 1 reads, and a turn of
+// more than 1 writes; the turn 9>1 writes, and then becomes a reader. The first turn of each thread is another one of the list. Each thread
+// makes at least one acquisition; for 0 ms it makes exactly one.
 //
-// Each order is answered with one line of JSON, an [answer]. The end of the input ends
-// the session and the process, whatever the driver is doing.
+// The driver answers each order with one line of JSON, an [answer]. The end of the input ends the session and the process, whatever the
+// driver is doing.
 
-// driverEnv makes the test binary a driver.
+// If the environment variable driverEnv is set, the test binary is a driver.
 const driverEnv = "TIERLOCK_INTEROP_DRIVER"
 
 type answer struct {
-	Session  int64  `json:",omitempty"` // at the start
-	TimedOut bool   `json:",omitempty"` // to acquire
-	Turns    int64  `json:",omitempty"` // to contend: of all threads
-	Alone    int64  `json:",omitempty"` // to contend: turns that took all units
-	Fewest   int64  `json:",omitempty"` // to contend: of the thread that had the fewest
-	Overlaps int64  `json:",omitempty"` // for contend: acquisitions during which another one was inside
-	GivenUp  int64  `json:",omitempty"` // to contend: acquisitions that lasted too long (kazoo's reader/writer lock)
-	Leader   string `json:",omitempty"` // to leader
+	Session  int64  `json:",omitempty"` // in the first answer: id of the session
+	TimedOut bool   `json:",omitempty"` // answer to acquire: the time is over
+	Turns    int64  `json:",omitempty"` // answer to contend: turns of all threads
+	Alone    int64  `json:",omitempty"` // answer to contend: turns that took all units
+	Fewest   int64  `json:",omitempty"` // answer to contend: turns of the thread that had the fewest
+	Overlaps int64  `json:",omitempty"` // answer to contend: acquisitions during which another holder was inside
+	GivenUp  int64  `json:",omitempty"` // answer to contend: acquisitions that took too long (kazoo's reader/writer lock)
+	Leader   string `json:",omitempty"` // answer to leader
 	Error    string `json:",omitempty"`
 }
 
-// A goLock is one contender of the Go driver. Its methods are not called concurrently. 0 units means the default number.
+// A goLock is one contender of the Go driver. Its methods are not called concurrently. If units is 0, acquire takes the default number.
 type goLock interface {
 	acquire(ctx context.Context, units int64) error
 	release() error
 }
 
-// A downgrader can become a reader.
+// A downgrader is a lock whose writer can become a reader.
 type downgrader interface{ downgrade() error }
 
 // A goClient is the Go driver's connection.
@@ -143,7 +144,7 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 	return &goClient{0, newLock, func() { locks.Close() }}, nil
 }
 
-// dialConn dials zk.Lock, or our replacement of it.
+// dialConn connects a client that uses zk.Lock, or our replacement of it.
 func dialConn(ctx context.Context, kind, addr, path string, timeout time.Duration) (*goClient, error) {
 	conn, _, err := zkconn.Open(ctx, []string{addr}, timeout, nil)
 	if err != nil {
@@ -177,7 +178,7 @@ func obey(client *goClient, lock goLock, order []string) (answer, error) {
 	}
 }
 
-// acquireWithin executes an order with a number of milliseconds and of units.
+// acquireWithin executes an order to acquire. The order may contain a number of milliseconds and a number of units.
 func acquireWithin(lock goLock, order []string) (answer, error) {
 	var numbers [2]int64
 	for i, s := range order {
@@ -200,7 +201,7 @@ func acquireWithin(lock goLock, order []string) (answer, error) {
 }
 
 func reply(a answer) {
-	_ = json.NewEncoder(os.Stdout).Encode(a) // if the parent reads no more, it will end this process
+	_ = json.NewEncoder(os.Stdout).Encode(a) // if the parent has stopped reading, it will end this process
 }
 
 // A connLock is a zk.Lock or its replacement.
@@ -228,7 +229,7 @@ func (l *tierLock) acquire(ctx context.Context, _ int64) (err error) {
 
 func (l *tierLock) release() error { return l.hold.Release() }
 
-// sides are the two sides of a reader/writer lock.
+// The type sides contains the two sides of a reader/writer lock.
 type sides struct {
 	*tier.RWMutex
 	usual int64
@@ -253,7 +254,7 @@ func (s *sides) downgrade() error {
 
 func (s *sides) release() error { return s.hold.Release() }
 
-// someOf are permits of a semaphore.
+// A someOf holds permits of a semaphore.
 type someOf struct {
 	semaphore *tier.Semaphore
 	permits   *tier.Permits

@@ -7,8 +7,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A path of Curator's LeaderSelector is the same election as ours: each waits for the other, takes over when it resigns or is killed, and
-// sees it as the leader.
+// Curator's LeaderSelector and our election at the same path are the same election. Each of them waits for the other, takes over when the
+// other resigns or is killed, and sees the other as the leader.
 func TestLeaderSelectorIsTheSameElection(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second

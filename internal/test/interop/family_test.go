@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/zkconn"
 )
 
-// A reader/writer lock has this many units: a reader takes one, a writer all.
+// A reader/writer lock has everything as its number of units. A reader takes one unit, and a writer takes all.
 const (
 	everything = 1000
 
@@ -20,7 +20,7 @@ const (
 	downgrades = "1 1 1 1000>1"
 )
 
-// keepPath makes the lock path permanent, on which kazoo relies.
+// keepPath makes the lock path permanent. kazoo needs a path that is not deleted.
 func (e *ensemble) keepPath(t *testing.T) {
 	t.Helper()
 	path := ""
@@ -30,24 +30,25 @@ func (e *ensemble) keepPath(t *testing.T) {
 	}
 }
 
-// A fleet is the drivers that share one lock, and the turns of each.
+// A fleet is a set of drivers that share one lock, with the turns of each.
 type fleet struct {
 	load
 	kinds []string
-	turns []string // all units of a mutex if there are none
-	most  int64    // units that are seen to be taken at a time, by those that do not want all
-	below []string // the parents of nodes, if not the path
+	turns []string // turns of the drivers; if there are none, each takes all units of a mutex
+	most  int64    // the greatest number of units that are taken at the same time by drivers that do not want all
+	below []string // the parents of the lock's nodes, if the path itself is not their parent
 }
 
-// The fleets run at the same time, each on a path of its own. Only drivers that may share the lock are inside together, all get the lock,
-// and nothing is left. Curator and kazoo are not in the same fleet, because Curator never waits for kazoo's nodes. Before 2.9, a reader
-// of kazoo can wait for a writer that waits for it, until one of them gives up. kazoo does, and then ours get the lock.
+// The fleets run at the same time, each on a path of its own. Only drivers that may share the lock have it at the same time. All drivers
+// get the lock, and nothing is left at the end. Curator and kazoo are not in the same fleet, because Curator never waits for kazoo's nodes.
+// Before version 2.9, a reader of kazoo and a writer can wait for each other until one of them gives up. kazoo gives up, and then our
+// contenders get the lock.
 func TestFamilySharesItsPaths(t *testing.T) {
 	t.Parallel()
 	mutex := load{threads: 3, section: time.Millisecond, all: 1}
 	rw := load{threads: 3, section: time.Millisecond, all: everything}
 	semaphore := []string{"locks", "leases"}
-	downgrade := downgrades // of Curator
+	downgrade := downgrades // downgrades of Curator
 	if curatorBefore55(t) {
 		downgrade = mostly
 	}
@@ -99,7 +100,7 @@ func TestFamilySharesItsPaths(t *testing.T) {
 	}
 }
 
-// curatorBefore55 checks the version in the names of Debian's files.
+// curatorBefore55 reports whether Curator is older than version 5.5. It reads the version from the names of Debian's files.
 func curatorBefore55(t *testing.T) bool {
 	t.Helper()
 	for _, old := range []string{"[1-4].*", "5.[0-4].*"} {

@@ -1,4 +1,4 @@
-// Without these libraries on the machine the tests are skipped; with TIERLOCK_REQUIRE_INTEROP=1 in the environment they fail.
+// If these libraries are not installed, the tests are skipped. With TIERLOCK_REQUIRE_INTEROP=1 in the environment, they fail instead.
 
 package interop_test
 
@@ -42,24 +42,25 @@ func TestMain(m *testing.M) {
 			status = 1
 		}
 	}
-	_ = os.RemoveAll(scratch) // of the system's temporary files, whatever is left
+	// An error does not matter: this is a temporary directory of the system.
+	_ = os.RemoveAll(scratch)
 	os.Exit(status)
 }
 
-// scratch is a directory that lasts as long as the tests.
+// scratch is a directory that exists until the tests end.
 var scratch string
 
-// server is shared by all tests, which each use a path of their own.
+// The variable server starts the server that all tests share. Each test uses a path of its own.
 var server = sync.OnceValues(func() (*zkserver.Server, error) {
 	return zkserver.Start(context.Background(), zkserver.Config{NoSync: true})
 })
 
 const (
 	sessionTimeout = 10 * time.Second
-	patience       = time.Minute // with whatever ought to happen soon
+	patience       = time.Minute // limit for events that should happen soon
 )
 
-// An ensemble is a ZooKeeper and a lock path, which it reads without any knowledge of locks.
+// An ensemble is a ZooKeeper and a lock path. It reads the path without any knowledge of locks.
 type ensemble struct {
 	addr string
 	conn *zk.Conn
@@ -74,12 +75,12 @@ func newEnsemble(t testing.TB) *ensemble {
 	return &ensemble{s.Addr(), conn, "/interop/" + t.Name()}
 }
 
-// below returns the same ensemble with a path below this one.
+// The method below returns the same ensemble with a path below this one.
 func (e *ensemble) below(name string) *ensemble {
 	return &ensemble{e.addr, e.conn, e.path + "/" + name}
 }
 
-// children lists the names below the lock path.
+// The method children lists the names below the lock path.
 func (e *ensemble) children(t *testing.T) []string {
 	t.Helper()
 	need.Get(e.conn.Sync(e.path))(t)
@@ -103,13 +104,13 @@ func (e *ensemble) awaitChildren(t *testing.T, n int) {
 	t.Fatalf("below the lock path: got %d nodes %q, want %d", len(names), names, n)
 }
 
-// tier returns the lock of a new registry in this process.
+// The method tier returns the lock of a new registry in this process.
 func (e *ensemble) tier(t *testing.T, opts ...tier.RegistryOption) *tier.Mutex {
 	t.Helper()
 	return e.registry(t, opts...).Mutex(e.path)
 }
 
-// registry returns a new registry in this process.
+// The method registry returns a new registry in this process.
 func (e *ensemble) registry(t *testing.T, opts ...tier.RegistryOption) *tier.Registry {
 	t.Helper()
 	locks := need.Get(zklock.Dial(waittest.Soon(t), e.addr, opts...))(t)
@@ -138,7 +139,7 @@ func start(ctx context.Context, mu *tier.Mutex) *acquisition {
 	return a
 }
 
-// granted waits for the lock.
+// The method granted waits until the lock is granted.
 func (a *acquisition) granted(t *testing.T) *tier.Hold {
 	t.Helper()
 	<-a.done

@@ -12,22 +12,23 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// An oracle checks locks without any knowledge of ZooKeeper. It counts in a file how many units of a lock are taken. A mutex has one, a
-// semaphore its permits; of a reader/writer lock, a reader takes one and a writer all. It changes the file under a POSIX lock, which
-// Java, Python and Go all support. A POSIX lock belongs to a process, so there is another lock for the goroutines. A counter in the file
-// is written only by holders of all units. Nothing but the lock under test protects it.
+// An oracle checks locks without any knowledge of ZooKeeper. It counts in a file how many units of a lock are taken. A mutex has one unit,
+// and a semaphore has one unit for each permit. Of a reader/writer lock, a reader takes one unit and a writer takes all. The oracle changes
+// the file under a POSIX lock, which Java, Python and Go all support. A POSIX lock belongs to a process, so the goroutines of a process
+// need another lock among themselves. The file also contains a counter that only holders of all units write. Nothing but the lock under
+// test protects the counter.
 type oracle struct {
-	file *os.File // opened once: closing any descriptor of a file drops the locks of the process on it
+	file *os.File // opened once, because closing any descriptor of a file drops the POSIX locks of the process on that file
 	mine sync.Mutex
 	time time.Duration // of a critical section
 	all  int64
 }
 
-// The file has these numbers, 8 bytes each.
+// The file contains these numbers. Each takes 8 bytes, and these are the offsets.
 const (
 	counterAt = 8 * iota
 	takenAt
-	mostAt // taken at a time by those that did not want all
+	mostAt // most units taken at the same time by holders that did not want all
 	oracleSize
 )
 
@@ -44,7 +45,7 @@ func newOracle(t *testing.T) (name string) {
 	return name
 }
 
-// enter takes units, and reports whether more are taken than there are.
+// The method enter takes units. It reports whether more units are taken than there are.
 func (o *oracle) enter(units int64) (overlap bool, err error) {
 	taken, err := o.take(units)
 	return taken > o.all, err
@@ -55,7 +56,7 @@ func (o *oracle) leave(units int64) error {
 	return err
 }
 
-// stay spends the time of a critical section, and reports whether the counter shows another holder.
+// The method stay waits for the duration of a critical section. It reports whether the counter shows another holder.
 func (o *oracle) stay(units int64) (overlap bool, err error) {
 	before, err1 := o.get(counterAt)
 	time.Sleep(o.time)
@@ -108,7 +109,7 @@ func recorded(t *testing.T, name string) record {
 	return record{alone, most}
 }
 
-// An intruder is inside without having acquired the lock, as a broken lock would let it.
+// An intruder takes units without having acquired the lock, as a broken lock would allow.
 func TestEveryDriverNoticesAnIntruder(t *testing.T) {
 	t.Parallel()
 	const all = 3
@@ -120,7 +121,7 @@ func TestEveryDriverNoticesAnIntruder(t *testing.T) {
 			overlaps bool
 		}{
 			{intruder: 1, turn: "3", overlaps: true},  // a reader beside a writer
-			{intruder: 1, turn: "1", overlaps: false}, // and beside a reader
+			{intruder: 1, turn: "1", overlaps: false}, // a reader beside a reader
 			{intruder: 3, turn: "1", overlaps: true},  // a writer beside a reader
 			{intruder: 3, turn: "3", overlaps: true},
 		} {

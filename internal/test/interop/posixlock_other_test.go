@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// On systems without POSIX locks the oracle fails, so that no test passes by mistake.
+// On systems without POSIX locks, the oracle fails. Otherwise a test could pass by mistake.
 func lockFile(*os.File) error { return errors.ErrUnsupported }
 
 func unlockFile(*os.File) error { return errors.ErrUnsupported }

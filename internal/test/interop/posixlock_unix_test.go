@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// lockFile takes the POSIX lock on a file, when no other process has it.
+// lockFile waits until no other process has the POSIX lock on a file, and takes it.
 func lockFile(file *os.File) error { return setLock(file, syscall.F_WRLCK) }
 
 func unlockFile(file *os.File) error { return setLock(file, syscall.F_UNLCK) }

@@ -18,17 +18,17 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A driver is the test's side of a driver process.
+// A driver is the test's handle on a driver process.
 type driver struct {
 	kind    string
-	session int64 // 0 for ours
+	session int64 // id of the session; 0 for our own drivers
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	answers chan answer // closed when the process has ended
 	stderr  strings.Builder
 }
 
-// launch starts a driver of each kind and returns when all of them have a session.
+// The function launch starts a driver of each kind, and returns when all of them have a session.
 func launch(t testing.TB, e *ensemble, timeout time.Duration, kinds ...string) []*driver {
 	t.Helper()
 	var drivers []*driver
@@ -43,7 +43,7 @@ func launch(t testing.TB, e *ensemble, timeout time.Duration, kinds ...string) [
 	return drivers
 }
 
-// command returns the command of a driver, without arguments.
+// The function command returns the command that runs a driver, without arguments.
 func command(t testing.TB, kind string) *exec.Cmd {
 	t.Helper()
 	var program []string
@@ -65,7 +65,7 @@ func command(t testing.TB, kind string) *exec.Cmd {
 	return exec.Command(program[0], program[1:]...)
 }
 
-// curator compiles the Curator driver once.
+// The function curator compiles the Curator driver once, and returns its command line.
 var curator = sync.OnceValues(func() ([]string, error) { return interop.Curator("drivers/CuratorDriver.java", scratch) })
 
 func (d *driver) run(t testing.TB, cmd *exec.Cmd, args ...string) {
@@ -82,7 +82,7 @@ func (d *driver) run(t testing.TB, cmd *exec.Cmd, args ...string) {
 		for decoder := json.NewDecoder(out); ; {
 			var a answer
 			if err := decoder.Decode(&a); err != nil {
-				_ = d.cmd.Wait() // a driver that fails says so on stderr, or is missed
+				_ = d.cmd.Wait() // if the driver fails, it says so on stderr, or its answer does not come
 				return
 			}
 			d.answers <- a
@@ -96,14 +96,14 @@ func (d *driver) run(t testing.TB, cmd *exec.Cmd, args ...string) {
 	})
 }
 
-// order sends the driver an order.
+// The method order sends the driver an order.
 func (d *driver) order(t testing.TB, format string, args ...any) {
 	t.Helper()
 	_, err := fmt.Fprintf(d.in, format+"\n", args...)
 	need.Must(t, fmt.Sprintf("%s: %v", d.kind, err), err == nil)
 }
 
-// answer waits for the answer to the oldest open order.
+// The method answer waits for the driver's answer to the oldest order that is not answered.
 func (d *driver) answer(t testing.TB) answer {
 	t.Helper()
 	select {
@@ -123,7 +123,7 @@ func (d *driver) do(t testing.TB, format string, args ...any) answer {
 	return d.answer(t)
 }
 
-// acquire makes the driver hold the lock.
+// The method acquire makes the driver acquire the lock.
 func (d *driver) acquire(t testing.TB) {
 	t.Helper()
 	d.do(t, "acquire")
@@ -134,13 +134,13 @@ func (d *driver) release(t testing.TB) {
 	d.do(t, "release")
 }
 
-// kill ends the process as kill -9 would, and returns when it is gone.
+// The method kill ends the process as kill -9 would, and returns when it is gone.
 func (d *driver) kill() {
-	_ = d.cmd.Process.Kill() // fails only if it is gone already
+	_ = d.cmd.Process.Kill() // fails only if the process has already ended
 	d.awaitEnd()
 }
 
-// dismiss ends the session and the process.
+// The method dismiss ends the session and the process.
 func (d *driver) dismiss() {
 	_ = d.in.Close()
 	timer := time.AfterFunc(5*time.Second, func() { _ = d.cmd.Process.Kill() })

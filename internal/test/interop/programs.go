@@ -1,7 +1,7 @@
 // Package interop finds Curator and kazoo on this machine, for programs in their languages.
 //
-// Its tests run this project's lock together with unmodified locks of other libraries on the same paths: Curator (Java), kazoo (Python)
-// and go-zookeeper's zk.Lock. Each library runs in processes of its own, and so does ours where that matters.
+// The tests of this package run this project's lock together with unmodified locks of other libraries on the same paths: Curator (Java),
+// kazoo (Python) and go-zookeeper's zk.Lock. Each library runs in processes of its own. Where it matters, so does this project's lock.
 package interop
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// classpath has Debian's packages. The manifests of the jars name the other jars that these need.
+// classpath contains the jars of Debian's packages. The manifests of these jars name the other jars that they need.
 const classpath = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-simple.jar"
 
 // Python is the interpreter for which Debian's packages are installed.
@@ -24,8 +24,8 @@ const Python = "/usr/bin/python3"
 // Required reports whether missing libraries are an error instead of a reason to skip tests.
 func Required() bool { return os.Getenv("TIERLOCK_REQUIRE_INTEROP") == "1" }
 
-// Curator compiles a Java file into dir, and returns the command line of the class that the file is named after. Without Curator or a JDK
-// the error is a [child.Missing].
+// Curator compiles a Java file into dir. It returns the command line that runs the class with the name of the file. Without Curator or a
+// JDK, the error is a [child.Missing].
 func Curator(source, dir string) (command []string, err error) {
 	for jar := range strings.SplitSeq(classpath, ":") {
 		if _, err := os.Stat(jar); err != nil {
@@ -46,7 +46,7 @@ func Curator(source, dir string) (command []string, err error) {
 	}, nil
 }
 
-// Kazoo returns the command line of a Python file. Without kazoo the error is a [child.Missing].
+// Kazoo returns the command line that runs a Python file. Without kazoo, the error is a [child.Missing].
 func Kazoo(source string) (command []string, err error) {
 	if err := exec.Command(Python, "-c", "import kazoo").Run(); err != nil {
 		return nil, missing("kazoo", err)
@@ -54,7 +54,7 @@ func Kazoo(source string) (command []string, err error) {
 	return []string{Python, source}, nil
 }
 
-// jdk returns the java command of a JDK.
+// The function jdk returns the java command of a JDK.
 func jdk() (java string, err error) {
 	java = "java"
 	if home := os.Getenv("JAVA_HOME"); home != "" {

@@ -8,13 +8,14 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Curator takes permits one by one, and queues again for each. Two contenders that both want all of two permits can get one each, and
-// then wait for each other without end. Ours cannot resolve such a deadlock, and contenders of ours behind it wait, until they give up.
+// Curator takes permits one by one, and queues again for each. Suppose that two contenders each want both of two permits. Each can get one
+// permit, and then they wait for each other without end. Our semaphore cannot resolve such a deadlock. Our contenders behind them wait
+// until one of them gives up.
 func TestHalvesOfPermits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		behind  string // the first one, of Curator
-		givesUp bool   // which lets the first go on; else both are stuck
+		behind  string // kind of the second contender; the first one is a contender of Curator
+		givesUp bool   // whether the second contender gives up, so that the first one can go on; otherwise both are stuck
 	}{
 		{behind: "curator-semaphore-2"},
 		{behind: "tier-semaphore-2"},

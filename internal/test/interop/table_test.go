@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// kinds maps the names in docs/interop.md to drivers.
+// The map kinds returns the driver for each name in docs/interop.md.
 var kinds = map[string]string{
 	"tierlock":                 "tier",
 	"tierlock WithKazoo":       "tier-kazoo",
@@ -36,7 +36,7 @@ var kinds = map[string]string{
 	"kazoo ReadLock +":         "kazoo-read-extra",
 }
 
-// kindOf returns the driver of a lock in the document.
+// kindOf returns the driver for the name of a lock in the document.
 func kindOf(t *testing.T, name string) string {
 	t.Helper()
 	kind, ok := kinds[name]
@@ -44,7 +44,7 @@ func kindOf(t *testing.T, name string) string {
 	return kind
 }
 
-// Chunks of the rows run in parallel, on paths and with holders of their own.
+// The test splits the rows into chunks that run in parallel. Each chunk has paths and holders of its own.
 func TestTheyWaitForOneAnotherAsDocumented(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t)
@@ -78,19 +78,19 @@ func TestTheyWaitForOneAnotherAsDocumented(t *testing.T) {
 	}
 }
 
-// waits checks that the driver gets the lock when the holder releases it, and not earlier.
+// The method waits checks that the driver gets the lock when the holder releases it, and not earlier.
 func (d *driver) waits(t *testing.T, e *ensemble, holder *driver) {
 	t.Helper()
 	d.order(t, "acquire")
 	e.awaitChildren(t, holder.znodes()+d.znodes())
-	time.Sleep(200 * time.Millisecond) // for the driver to look at the queue
+	time.Sleep(200 * time.Millisecond) // in this time, the driver looks at the queue
 	need.That(t, d.kind+" does not wait for "+holder.kind+": the documentation says that it does", len(d.answers) == 0)
 	holder.release(t)
 	d.answer(t)
 	d.release(t)
 }
 
-// passes checks that the driver gets the lock while the holder has it.
+// The method passes checks that the driver gets the lock although the holder has it.
 func (d *driver) passes(t *testing.T, holder *driver) {
 	t.Helper()
 	if d.do(t, "acquire 10000").TimedOut {
@@ -101,7 +101,7 @@ func (d *driver) passes(t *testing.T, holder *driver) {
 	holder.release(t)
 }
 
-// znodes returns the length of the queue with this driver alone.
+// The method znodes returns the length of the queue if this driver is alone in it.
 func (d *driver) znodes() int {
 	if strings.HasPrefix(d.kind, "tier") && strings.HasSuffix(d.kind, "-kazoo") {
 		return 2

@@ -1,4 +1,4 @@
-// Package interopdoc reads for tests what docs/interop.md says of which lock waits for which.
+// Package interopdoc reads the table in docs/interop.md for tests. The table says which lock waits for which other locks.
 package interopdoc
 
 import (
@@ -8,19 +8,20 @@ import (
 	"testing"
 )
 
-// A Table says of each lock in its rows for which locks it waits.
+// A Table has a row for each lock. The row says for which locks that lock waits.
 type Table struct {
-	Head []string // the locks to wait for
+	Head []string // the locks for which a lock may wait, one for each column
 	Rows []Row
 }
 
 // A Row is the row of one lock.
 type Row struct {
 	Name  string
-	Waits []bool // as in the head
+	Waits []bool // for each lock in the head: whether this lock waits for it
 }
 
-// Read returns the table of the document; file is where it is. Kazoo with an extra pattern has the nodes of kazoo, so the head lacks it.
+// Read returns the table of the document, whose path is file. Kazoo with an extra pattern has the same nodes as kazoo. Therefore the head
+// does not contain it.
 func Read(t testing.TB, file string) *Table {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -49,7 +50,7 @@ func Read(t testing.TB, file string) *Table {
 	return table
 }
 
-// waits is the meaning of a cell: "all locks", these except some, or some.
+// The method waits parses a cell. A cell contains "all locks", all locks except some, or a list of locks.
 func (of *Table) waits(t testing.TB, locks string) (waits []bool) {
 	t.Helper()
 	others, all := strings.CutPrefix(locks, "all locks")

@@ -1,4 +1,4 @@
-// Package locktest provides processes with locks for tests, on a ZooKeeper or a store in memory.
+// Package locktest provides tests with processes that have locks. The store is a ZooKeeper or a store in memory.
 package locktest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Bubble runs f in virtual time, with a ZooKeeper of its own, and fails if a goroutine is left.
+// Bubble runs f in virtual time, with a ZooKeeper of its own. The test fails if a goroutine is left at the end.
 func Bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, zktest.Start(t)) })
@@ -26,5 +26,5 @@ func Dial(t *testing.T, srv *zktest.Server, opts ...tier.RegistryOption) *tier.R
 	return locks
 }
 
-// WantErr fails unless an error is, or wraps, the one that is wanted.
+// WantErr fails unless an error is the wanted error, or wraps it.
 var WantErr = need.WantErr

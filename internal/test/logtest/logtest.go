@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// A Log has the lines written so far.
+// A Log contains the lines that were written so far.
 type Log struct {
 	mu   sync.Mutex // guards the field below
 	text strings.Builder
 }
 
-// New returns a log, and the logger that writes to it from level on.
+// New returns a log, and a logger that writes to it. The logger leaves out lines below level.
 func New(level slog.Level) (*Log, *slog.Logger) {
 	l := new(Log)
 	return l, slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: level}))
@@ -32,7 +32,7 @@ func (l *Log) String() string {
 	return l.text.String()
 }
 
-// Lines returns the lines of a level that contain text.
+// Lines returns the lines with exactly this level that contain text.
 func (l *Log) Lines(level slog.Level, text string) (lines []string) {
 	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, fmt.Sprintf("level=%v ", level)) && strings.Contains(line, text) {

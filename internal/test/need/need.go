@@ -1,4 +1,4 @@
-// Package need has assertions in one line: that a call succeeds, without which the test ends, or that a result is as wanted.
+// Package need provides assertions that fit into one line. Some end the test if a call fails; others check a result.
 package need
 
 import (
@@ -19,7 +19,7 @@ func OK(t testing.TB, err error) {
 	}
 }
 
-// Get unwraps a result: need.Get(f())(t) returns the value of f, or ends the test with its error.
+// Get is for the results of a call: need.Get(f())(t) returns the value of f, or ends the test with its error.
 func Get[V any](value V, err error) func(testing.TB) V {
 	return func(t testing.TB) V {
 		t.Helper()
@@ -31,7 +31,7 @@ func Get[V any](value V, err error) func(testing.TB) V {
 // ErrOf returns the error of a call that also returns a value.
 func ErrOf[V any](_ V, err error) error { return err }
 
-// Within returns a context that ends after d, or with the test.
+// Within returns a context that ends after d, or earlier with the test.
 func Within(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -39,7 +39,7 @@ func Within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// Each runs f for each case, as a test of that name.
+// Each runs f for each case in a subtest with the name of the case.
 func Each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, c C)) {
 	t.Helper()
 	for name, c := range cases {
@@ -67,7 +67,7 @@ func WantErr(t testing.TB, what string, err, want error, others ...error) {
 	}
 }
 
-// Equal fails unless what a test got is what it wants.
+// Equal fails unless got equals want.
 func Equal[V comparable](t testing.TB, what string, got, want V) {
 	t.Helper()
 	if got != want {
@@ -75,7 +75,7 @@ func Equal[V comparable](t testing.TB, what string, got, want V) {
 	}
 }
 
-// That fails with the text trouble unless holds is true.
+// That fails with the text trouble unless holds is true. The test continues.
 func That(t testing.TB, trouble string, holds bool) {
 	t.Helper()
 	if !holds {
@@ -83,7 +83,7 @@ func That(t testing.TB, trouble string, holds bool) {
 	}
 }
 
-// Must is That, and ends the test.
+// Must is like That, but also ends the test.
 func Must(t testing.TB, trouble string, holds bool) {
 	t.Helper()
 	if !holds {

@@ -28,7 +28,7 @@ type installation struct {
 }
 
 // The function find looks for a PostgreSQL. If $POSTGRESQL_HOME is set, it takes only the installation there. Otherwise it takes the newest
-// one that is from Debian or that scripts/get-postgresql.sh has installed, or else one on $PATH.
+// of Debian's, or else the newest that scripts/get-postgresql.sh has installed, or else one on $PATH.
 func find() (*installation, error) {
 	if named := os.Getenv("POSTGRESQL_HOME"); named != "" {
 		found, err := look(named)
@@ -52,7 +52,7 @@ func find() (*installation, error) {
 // The function newest lists the directories of Debian's packages below root, newest first. If the packages are installed, root is /.
 func newest(root string) []string {
 	homes, _ := filepath.Glob(filepath.Join(root, "usr/lib/postgresql/*"))
-	// the shorter name is the older one, because 9.6 was the last version with a point in its name
+	// a longer number is a newer version, because versions after 9.6 contain no point
 	slices.SortFunc(homes, func(a, b string) int {
 		a, b = filepath.Base(a), filepath.Base(b)
 		return -cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))

@@ -1,5 +1,5 @@
-// Serve runs a server of a store on its usual port of the loopback, until it is interrupted. It is for trying things out. Its data is
-// removed at the end.
+// Serve runs a server of a store on the store's usual port of the loopback, until it is interrupted. It is for trying things out. At the
+// end it removes the data.
 //
 //	go run ./internal/test/serve redis
 package main
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// usual has the ports on which clients look for a store.
+// The map usual contains the ports on which clients look for a store by default.
 var usual = map[string]int{"zookeeper": 2181, "etcd": 2379, "postgres": 5432, "mysql": 3306, "redis": 6379}
 
 func run(ctx context.Context, args []string) error {
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	return server.Stop()
 }
 
-// start starts a server of a store, and returns the URL for the command.
+// The function start starts a server of a store. It returns the URL that the command tierlock takes.
 func start(ctx context.Context, store string, port int) (server *child.Server, url string, err error) {
 	addr := fmt.Sprint("127.0.0.1:", port)
 	switch store {

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The test uses another port than the usual one, on which another server may be running.
+// The test does not use the usual port, because another server may be running there.
 func TestStoreServesWhereItIsTold(t *testing.T) {
 	for store := range usual {
 		t.Run(store, func(t *testing.T) {

@@ -11,11 +11,12 @@ import (
 // A Guarded is a guarded write of a store that increments a counter, for tests of bundles.
 type Guarded struct {
 	Write func(tier.Guard) error
-	Count func() int        // how often it was done
-	Break func(path string) // deletes the contender that has the lock there, as an operator would
+	Count func() int        // number of increments so far
+	Break func(path string) // deletes the contender that has the lock at path, as an operator would
 }
 
-// ChecksAllLocks checks that a guarded write under a bundle depends on each of its locks, and that a bundle of other locks is refused.
+// ChecksAllLocks checks that a guarded write under a bundle depends on each lock of the bundle. It also checks that the write is refused
+// under a bundle with other locks.
 func (g Guarded) ChecksAllLocks(t *testing.T, locks, other *tier.Registry) {
 	t.Helper()
 	path := Path(t)
@@ -28,7 +29,7 @@ func (g Guarded) ChecksAllLocks(t *testing.T, locks, other *tier.Registry) {
 
 	g.Break(last.Path())
 	next := need.Get(other.Mutex(last.Path()).Acquire(Soon(t)))(t)
-	alone := need.Get(first.Acquire(ctx))(t) // which the first write may end
+	alone := need.Get(first.Acquire(ctx))(t) // the first write may end this hold
 	need.WantErr(t, "a write under a hold of one lock alone", g.Write(alone), nil)
 	need.OK(t, alone.Release())
 	for what, guard := range map[string]tier.Guard{

@@ -10,8 +10,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// RefusalTold checks that both the error of a wait and the registry report a store that can be reached but refuses each acquisition,
-// until heal is called.
+// RefusalTold checks how the library reports a store that can be reached, but refuses each acquisition until heal is called. Both the error
+// of a wait and the registry have to report that.
 func RefusalTold(t *testing.T, locks *tier.Registry, refuse func() (heal func()), mention string) {
 	t.Helper()
 	mu := locks.Mutex(Path(t))

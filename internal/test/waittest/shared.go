@@ -12,9 +12,10 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Shared is a server for all tests of a package that do not damage it, with a client that is independent of the library.
+// A Shared is a server for all tests of a package that do not damage the server. Such a test uses a client that is independent of the
+// library.
 type Shared[S any] struct {
-	Start func() (server S, stop func(), err error) // stop is nil if nothing has begun
+	Start func() (server S, stop func(), err error) // if nothing was started, stop is nil
 
 	once   sync.Once
 	server S
@@ -22,7 +23,7 @@ type Shared[S any] struct {
 	err    error
 }
 
-// Get starts the server at its first call.
+// Get returns the server. The first call starts it.
 func (s *Shared[S]) Get(t testing.TB) S {
 	t.Helper()
 	s.once.Do(func() { s.server, s.stop, s.err = s.Start() })
@@ -32,7 +33,7 @@ func (s *Shared[S]) Get(t testing.TB) S {
 
 // Main runs the tests, and stops the server before goroutines are counted.
 func (s *Shared[S]) Main(m *testing.M) {
-	second.Defaults.Logger = slog.New(slog.DiscardHandler) // losses and outages are brought about
+	second.Defaults.Logger = slog.New(slog.DiscardHandler) // tests cause losses and outages on purpose, so they are not logged
 	goleak.VerifyTestMain(run(func() int {
 		defer func() {
 			if s.stop != nil {
@@ -47,7 +48,7 @@ type run func() int
 
 func (r run) Run() int { return r() }
 
-// Hold makes a program hold the test's own lock.
+// Hold acquires the test's own lock.
 func Hold(t testing.TB, locks *tier.Registry) *tier.Hold {
 	t.Helper()
 	hold, err := locks.Mutex(Path(t)).Acquire(Soon(t))

@@ -1,5 +1,5 @@
-// Package waittest has helpers for tests of a store that wait for what has to happen, and check what must not, however slow the machine
-// is.
+// Package waittest provides helpers for tests of a store. They wait for events that have to happen, and check that other events do not
+// happen, however slow the machine is.
 package waittest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Soon returns a context that bounds what has to end.
+// Soon returns a context that limits the time of a call that has to end.
 func Soon(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -21,7 +21,7 @@ func Soon(t testing.TB) context.Context {
 	return ctx
 }
 
-// Eventually waits until something holds.
+// Eventually waits until holds returns true.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for ctx := Soon(t); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -49,7 +49,7 @@ func Err(t testing.TB, err, want error) {
 	}
 }
 
-// Release releases a grant or a hold that was held to the end.
+// Release releases a grant or a hold, and checks that it was not lost.
 func Release(t testing.TB, g interface{ Release() error }) {
 	t.Helper()
 	if err := g.Release(); err != nil {
@@ -60,7 +60,7 @@ func Release(t testing.TB, g interface{ Release() error }) {
 // Path returns the path of the test's own lock.
 func Path(t testing.TB) string { return "/locks/" + strings.ReplaceAll(t.Name(), "/", "-") }
 
-// A Lock is a claim that is not asked for the place of its contender.
+// A Lock is a second.Claim whose Acquire takes no second.Wait, for tests that do not ask for the place of the contender.
 type Lock struct{ second.Claim }
 
 // At returns the lock of a process at path.
@@ -81,7 +81,7 @@ func (l Lock) Requeue(ctx context.Context, old second.Grant) (second.Grant, erro
 	return l.Claim.Requeue(ctx, old, new(second.Wait))
 }
 
-// Granted returns the contender of a grant.
+// Granted returns the contender of a grant, and ends the test if there is an error.
 func Granted(t testing.TB, g second.Grant, err error) *queue.Contender {
 	t.Helper()
 	if err != nil {
@@ -90,7 +90,7 @@ func Granted(t testing.TB, g second.Grant, err error) *queue.Contender {
 	return g.(*queue.Contender)
 }
 
-// Acquire acquires a lock and returns its contender.
+// Acquire acquires a lock, and returns its contender.
 func Acquire(t testing.TB, l Lock) *queue.Contender {
 	t.Helper()
 	g, err := l.Acquire(Soon(t))
@@ -100,12 +100,12 @@ func Acquire(t testing.TB, l Lock) *queue.Contender {
 // A Wait is an acquisition under way.
 type Wait struct {
 	Cancel context.CancelFunc
-	Done   chan struct{} // closed when it has ended
-	Err    error         // valid then
+	Done   chan struct{} // closed when the acquisition has ended
+	Err    error         // valid when Done is closed
 	grant  second.Grant
 }
 
-// Begin starts an acquisition, which ends with the test at the latest.
+// Begin starts an acquisition. The acquisition ends with the test at the latest.
 func Begin(t testing.TB, acquire func(context.Context) (second.Grant, error)) *Wait {
 	t.Helper()
 	ctx, cancel := context.WithCancel(Soon(t))
@@ -121,7 +121,7 @@ func Begin(t testing.TB, acquire func(context.Context) (second.Grant, error)) *W
 	return w
 }
 
-// Queue starts an acquisition, and returns when the queue has become longer, as length reports.
+// Queue starts an acquisition. It returns when the length of the queue, as reported by the function length, has grown.
 func Queue(t testing.TB, l Lock, length func() int) *Wait {
 	t.Helper()
 	before := length()
@@ -137,7 +137,7 @@ func (w *Wait) Must(t testing.TB) *queue.Contender {
 	return Granted(t, w.grant, w.Err)
 }
 
-// Within is Must with a time limit.
+// Within is like Must, with a time limit.
 func (w *Wait) Within(t testing.TB, limit time.Duration) *queue.Contender {
 	t.Helper()
 	select {
@@ -158,7 +158,7 @@ func (w *Wait) Pending(t testing.TB) {
 	}
 }
 
-// Refused checks that each option leads to an error that contains its text.
+// Refused passes each option to give, and checks that the result is an error that contains the text of the option.
 func Refused[O any](t *testing.T, give func(O) error, options map[string]O) {
 	t.Helper()
 	for text, option := range options {

@@ -1,4 +1,4 @@
-// Package zkconn opens plain connections of the client library, as operators and programs without locks have. It is for tests.
+// Package zkconn opens plain connections of the client library, such as operators and programs without locks have. It is for tests.
 package zkconn
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Open returns a connection to one of servers that logs nothing, and its events. The library closes the channel of events at its very
-// end. It waits for a session until ctx is done. A nil dialer means TCP.
+// Open returns a connection to one of the servers, and the channel of its events. It waits for a session until ctx is done. The connection
+// logs nothing. The library closes the channel when the connection has ended completely. A nil dialer means TCP.
 func Open(ctx context.Context, servers []string, timeout time.Duration, dial zk.Dialer) (*zk.Conn, <-chan zk.Event, error) {
 	if dial == nil {
 		dial = net.DialTimeout
@@ -33,7 +33,7 @@ func Open(ctx context.Context, servers []string, timeout time.Duration, dial zk.
 	return conn, events, nil
 }
 
-// Start returns a connection that has a session. It is closed at the end of the test.
+// Start returns a connection that has a session. The connection is closed at the end of the test.
 func Start(tb testing.TB, servers []string, timeout time.Duration, dial zk.Dialer) *zk.Conn {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
@@ -50,7 +50,7 @@ func Start(tb testing.TB, servers []string, timeout time.Duration, dial zk.Diale
 	return conn
 }
 
-// Put creates those nodes that do not exist, without content, and with all permissions for all clients.
+// Put creates those of the nodes that do not exist. They are empty, and all clients have all permissions.
 func Put(tb testing.TB, conn *zk.Conn, flags int32, paths ...string) {
 	tb.Helper()
 	for _, p := range paths {
@@ -63,5 +63,5 @@ func Put(tb testing.TB, conn *zk.Conn, flags int32, paths ...string) {
 // Silent is a logger that drops all lines.
 type Silent struct{}
 
-// Printf says nothing.
+// Printf drops the line.
 func (Silent) Printf(string, ...any) {}

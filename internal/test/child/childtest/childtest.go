@@ -1,6 +1,6 @@
-// Package childtest starts real servers for tests, and tests what all server packages promise.
+// Package childtest starts real servers for tests. It also tests what all packages that run servers promise.
 //
-// Where no server is available, a test is skipped; with TIERLOCK_REQUIRE_SERVER=1 in the environment it fails.
+// If a server is not available, its tests are skipped. With TIERLOCK_REQUIRE_SERVER=1 in the environment, they fail instead.
 package childtest
 
 import (
@@ -25,7 +25,7 @@ func Start[C any, S stopper](tb testing.TB, start func(context.Context, C) (S, e
 	return s
 }
 
-// StartEnsemble starts n servers, or as many as an ensemble of size n needs. They stop at the end of the test.
+// StartEnsemble starts an ensemble of size n. Its servers stop at the end of the test.
 func StartEnsemble[C any, S stopper](tb testing.TB, start func(context.Context, int, C) (S, error), n int, cfg C) S {
 	tb.Helper()
 	e, err := start(tb.Context(), n, cfg)
@@ -35,8 +35,8 @@ func StartEnsemble[C any, S stopper](tb testing.TB, start func(context.Context, 
 
 type stopper interface{ Stop() error }
 
-// Check ends the test unless err is nil: it skips the test if the error is a missing server and no server is required, and otherwise
-// fails it.
+// Check ends the test unless err is nil. If the error says that a server is missing, and no server is required, the test is skipped.
+// Otherwise it fails.
 func Check(tb testing.TB, err error) {
 	tb.Helper()
 	missing := child.Missing("")
@@ -49,7 +49,7 @@ func Check(tb testing.TB, err error) {
 	}
 }
 
-// Use is Check for the results of a start; the server stops at the end of the test.
+// Use is like Check, for the results of a start. It also stops the server at the end of the test.
 func Use(tb testing.TB, server stopper, err error) {
 	tb.Helper()
 	Check(tb, err)
@@ -60,7 +60,7 @@ func Use(tb testing.TB, server stopper, err error) {
 	})
 }
 
-// Eventually fails the test unless holds soon returns true.
+// Eventually waits until holds returns true. If that takes too long, it fails the test.
 func Eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
@@ -72,9 +72,9 @@ func Eventually(tb testing.TB, what string, holds func() bool) {
 
 // A Make describes the servers of one package.
 type Make struct {
-	Start   func(t *testing.T) *child.Server // a server by itself that keeps its data
-	Mode    string                           // which it is in
-	Release string                           // a regular expression for its version
+	Start   func(t *testing.T) *child.Server // starts a single server that keeps its data
+	Mode    string                           // the mode of that server
+	Release string                           // a regular expression that matches its version
 	Put     func(t *testing.T, s *child.Server, value string)
 	Get     func(t *testing.T, s *child.Server) (value string, err error)
 }
@@ -89,7 +89,7 @@ func Run(t *testing.T, m Make) {
 func (m Make) serves(t *testing.T) {
 	tmp := t.TempDir()
 	for dir := tmp; dir != os.TempDir() && len(dir) > 1; dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil { // the server may be another user's
+		if err := os.Chmod(dir, 0o755); err != nil { // the server may run as another user
 			t.Fatal(err)
 		}
 	}
@@ -145,7 +145,7 @@ func (m Make) pauses(t *testing.T) {
 	if err := s.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, "the paused server is mute", func() bool { // the signal takes its threads one by one
+	Eventually(t, "the paused server is mute", func() bool { // the signal stops the threads of the server one by one
 		_, err := s.Mode()
 		return err != nil
 	})
