@@ -346,8 +346,8 @@ func (w *queues) judgeStayLocked(c *caller) {
 	c.keep = nil
 }
 
-// judgeWantedLocked checks that another process has really waited if a holder is told so. The function checks nothing if a process closes,
-// because a contender of that process may enter and leave the queue within one step.
+// judgeWantedLocked checks holders that have learned of a waiting process: another process must really have waited. The function checks
+// nothing if a process closes, because a contender of that process may enter and leave the queue within one step.
 func (w *queues) judgeWantedLocked(x *span) {
 	if w.worn || slices.ContainsFunc(w.processes, func(p *process) bool { return p.closing }) { // worn: the path is deleted and created again
 		return

@@ -43,7 +43,7 @@ type Scope struct {
 	Close  bool          // a registry is closed
 	Stop   bool          // a registry is shut down
 	Anew   bool          // the store grants nothing for a while
-	Deaf   bool          // a process gets no notifications any more, and is told so
+	Deaf   bool          // a process gets no notifications any more, and knows that
 	Ask    bool          // a process asks for the lock
 	Remove bool          // an operator removes a contender
 	Clock  time.Duration // the amount of time that may pass in a step
@@ -58,7 +58,7 @@ type Scope struct {
 	Lag     bool          // a server falls behind the leader
 	Restart bool          // a process ends, and another one begins in its place
 	Split   bool          // a server loses its leader, forever or for a moment
-	Forge   bool          // a process is told that its session has expired, although it has not
+	Forge   bool          // a process gets an answer that says that its session has expired, although it has not
 	Wear    bool          // the numbers of nodes reach the point at which they have to start again
 
 	seed   seed   // a defect that a judge has to find; for tests of the judges

@@ -28,18 +28,18 @@ import (
 // It opens its session, and answers with the id of the session. Then it executes the orders on its standard input, one after the other.
 // Each line is an order:
 //
-//	acquire [<ms> [<units>]]        wait for the lock, for so long at most if not 0 (not zk.Lock), or for some units of it
-//	downgrade                       go on as a reader, of a writer
+//	acquire [<ms> [<units>]]        wait for the lock, or for <units> of it; at most <ms>, unless that is 0 (not zk.Lock)
+//	downgrade                       become a reader, as a writer
 //	release
-//	yield                           release when asked to (Curator's revocable mutex)
-//	revoke <node>                   ask for the lock of a node (Curator)
-//	leader                          say who leads (a LeaderSelector)
+//	yield                           wait until a process asks for the lock, and release it (Curator's revocable mutex)
+//	revoke <node>                   ask the owner of a node for the lock (Curator)
+//	leader                          answer which process is the leader (a LeaderSelector)
 //	contend <ms> <threads> <section in ms> <file> <all> <turn>…
 //
-// The order contend makes each thread acquire the lock again and again. The oracle in file checks that. If file is "-", nothing checks it
-// (Curator). The lock has <all> units, and each turn says how many units to take. For a reader/writer lock, the turn 1 reads, and a turn of
-// more than 1 writes; the turn 9>1 writes, and then becomes a reader. The first turn of each thread is another one of the list. Each thread
-// makes at least one acquisition; for 0 ms it makes exactly one.
+// The order contend makes each thread acquire the lock again and again. The oracle in <file> checks that. If <file> is "-", nothing checks
+// it (Curator). The lock has <all> units, and each <turn> says how many of them to take. For a reader/writer lock, a turn of 1 reads, and a
+// turn of more than 1 writes. The turn 9>1 writes, and then becomes a reader. The threads begin with different turns of the list. Each
+// thread makes at least one acquisition. If <ms> is 0, it makes exactly one.
 //
 // The driver answers each order with one line of JSON, an [answer]. The end of the input ends the session and the process, whatever the
 // driver is doing.

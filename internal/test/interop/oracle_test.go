@@ -20,7 +20,7 @@ import (
 type oracle struct {
 	file *os.File // opened once, because closing any descriptor of a file drops the POSIX locks of the process on that file
 	mine sync.Mutex
-	time time.Duration // of a critical section
+	time time.Duration // duration of a critical section
 	all  int64
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // Curator takes permits one by one, and queues again for each. Suppose that two contenders each want both of two permits. Each can get one
-// permit, and then they wait for each other without end. Our semaphore cannot resolve such a deadlock. Our contenders behind them wait
-// until one of them gives up.
+// permit, and then they wait for each other without end. Our semaphore cannot resolve such a deadlock. Our contenders that queue behind it
+// wait until they give up.
 func TestHalvesOfPermits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -3,7 +3,7 @@
 //
 // A server listens for clients on a free port of the loopback, and trusts all of them. It keeps its data in a temporary directory, and runs
 // until its Stop. If its parent dies without calling Stop, Linux kills the server. PostgreSQL refuses to run as root. If this process is
-// root, the server runs as the user postgres, or as the user nobody if there is no such user. The package works only on Unix.
+// root, the server runs as the user postgres, or as a user without rights if there is no such user. The package works only on Unix.
 //
 // The members of an ensemble are a primary and its standbys. They reach one another through this process: see [Ensemble.Isolate].
 package pgserver

@@ -67,7 +67,7 @@ func revoked(s *scene) {
 			s.release(next)
 			h = again.granted()
 			s.settled()
-			s.notRevoked(h) // this is a later grant, which nobody has asked for
+			s.notRevoked(h) // this is a later grant, and no process has asked for it
 			s.release(h)
 			s.none()
 		}

@@ -209,7 +209,7 @@ func (h *hold) released(err error) error {
 	return ifKnown(h.Grant, err)
 }
 
-// ifKnown returns the error of a release, or nil if nobody can know the result. Without a lease, an unanswered release cannot tell whether
+// ifKnown returns the error of a release, or nil if the result cannot be known. Without a lease, an unanswered release cannot tell whether
 // there was a loss.
 func ifKnown(given interface{ Leased() bool }, err error) error {
 	if errors.Is(err, second.ErrLost) || errors.Is(err, second.ErrReleased) || given.Leased() {

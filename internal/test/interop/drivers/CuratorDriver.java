@@ -29,7 +29,7 @@ import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
-/** A Curator lock at the command of its standard input; see driver_test.go for the orders and the answers. */
+/** A Curator lock that obeys orders on its standard input. For the orders and the answers, see driver_test.go. */
 public final class CuratorDriver {
     private final CuratorFramework client;
     private final Supplier<Contender> newContender;
@@ -51,7 +51,7 @@ public final class CuratorDriver {
         CuratorDriver driver = new CuratorDriver(client, contenders(client, path, kind));
         answer("\"Session\":%d", client.getZookeeperClient().getZooKeeper().getSessionId());
 
-        // One thread for all orders: the locks of Curator belong to the thread that acquired them.
+        // One thread executes all orders, because a lock of Curator belongs to the thread that acquired it.
         ExecutorService worker = Executors.newSingleThreadExecutor();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -112,7 +112,7 @@ public final class CuratorDriver {
         }
     }
 
-    /** Lets each of some threads take turns for a while, one at least. */
+    /** Makes each thread take turns for a while. Each thread takes at least one turn. */
     private void contend(String[] order) throws Exception {
         long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(Long.parseLong(order[1]));
         int threads = Integer.parseInt(order[2]);
@@ -180,14 +180,14 @@ public final class CuratorDriver {
         System.out.println("{" + String.format(format, args) + "}");
     }
 
-    /** What a thread queues with, to have some units of a lock. 0 units are what is usual for it. */
+    /** A contender of one thread for units of a lock. If units is 0, it takes its default number. */
     private interface Contender {
-        /** Waits for so long at most, or without end; and says whether it has them. */
+        /** Waits for the units, at most millis if that is not 0. Returns whether it has got them. */
         boolean acquire(int units, long millis) throws Exception;
 
         void release() throws Exception;
 
-        /** Goes on as a reader. */
+        /** Turns a writer into a reader. */
         default void downgrade() throws Exception {
             throw new UnsupportedOperationException();
         }
@@ -213,7 +213,7 @@ public final class CuratorDriver {
         }
     }
 
-    /** The sides of a reader/writer lock, of which a reader takes one unit. */
+    /** The two sides of a reader/writer lock. A reader takes one unit. */
     private static final class Sides implements Contender {
         private final InterProcessReadWriteLock sides;
         private final int usual;
@@ -264,7 +264,7 @@ public final class CuratorDriver {
         }
     }
 
-    /** A mutex that gives up when it is asked to. */
+    /** A mutex that its holder releases when another process asks for it. */
     private static final class Revocable implements Contender {
         private final InterProcessMutex mutex;
         private final Semaphore asked = new Semaphore(0);
@@ -275,7 +275,7 @@ public final class CuratorDriver {
 
         @Override
         public boolean acquire(int units, long millis) throws Exception {
-            mutex.makeRevocable(held -> asked.release()); // up to the next release
+            mutex.makeRevocable(held -> asked.release()); // ends with the next release
             return CuratorDriver.acquire(mutex, millis);
         }
 
@@ -290,7 +290,7 @@ public final class CuratorDriver {
         }
     }
 
-    /** Leads while somebody has it as a lock. */
+    /** Leadership in an election, used as a lock: the process leads while a thread has the lock. */
     private static final class Leadership extends LeaderSelectorListenerAdapter implements Contender {
         private final LeaderSelector selector;
         private final Semaphore begun = new Semaphore(0), end = new Semaphore(0);
@@ -313,7 +313,7 @@ public final class CuratorDriver {
                 started = true;
                 selector.start();
             } else {
-                while (!selector.requeue()) { // it still resigns
+                while (!selector.requeue()) { // the selector has not finished its resignation
                     Thread.sleep(1);
                 }
             }
@@ -328,8 +328,8 @@ public final class CuratorDriver {
     }
 
     /**
-     * How many units of a lock are taken, counted in a file under a lock of the kernel, and a counter there that changes
-     * only while all are taken by one; see oracle_test.go. Without a file it sees nothing.
+     * Counts in a file how many units of a lock are taken; a lock of the kernel protects the count. The file also contains
+     * a counter that only a holder of all units changes. See oracle_test.go. Without a file, nothing is checked.
      */
     private static final class Oracle implements AutoCloseable {
         private static final int COUNTER = 0, TAKEN = 8, MOST = 16;
@@ -342,7 +342,7 @@ public final class CuratorDriver {
             this.all = all;
         }
 
-        // Opened once: closing any descriptor of a file drops the locks of the process on it.
+        // The file is opened once, because closing any of its descriptors drops all locks of the process on it.
         static Oracle open(String name, long millis, long all) throws IOException {
             FileChannel file = name.equals("-") ? null
                     : FileChannel.open(Path.of(name), StandardOpenOption.READ, StandardOpenOption.WRITE);
@@ -353,7 +353,7 @@ public final class CuratorDriver {
             return units == all;
         }
 
-        /** Says whether more are taken than there are. */
+        /** Takes units. Returns whether more units are taken than there are. */
         boolean enter(long units) throws IOException {
             return take(units) > all;
         }
@@ -362,7 +362,7 @@ public final class CuratorDriver {
             take(-units);
         }
 
-        /** Spends the time of a critical section and says whether the counter tells of somebody else. */
+        /** Waits for the time of a critical section. Returns whether the counter shows another holder. */
         boolean stay(long units) throws Exception {
             long before = file == null ? 0 : get(COUNTER);
             Thread.sleep(millis);

@@ -21,7 +21,7 @@ class Oracle:
     COUNTER, TAKEN, MOST = 0, 8, 16
 
     def __init__(self, name, millis, units):
-        # Opened once: closing any descriptor of a file drops the locks of the process on it.
+        # The file is opened once, because closing any of its descriptors drops all locks of the process on it.
         self.file = os.open(name, os.O_RDWR)
         self.mine = threading.Lock()
         self.seconds = millis / 1000
@@ -162,7 +162,7 @@ def contender_maker(client, path, kind):
 def main(servers, path, session_millis, kind):
     client = KazooClient(hosts=servers, timeout=int(session_millis) / 1000)
     client.start()
-    # Before 2.9.0 a reader can wait for a writer that waits for it, until one of them gives up.
+    # Before 2.9.0, a reader and a writer can wait for each other until one of them gives up.
     driver = Driver(contender_maker(client, path, kind), 1000 if kind.startswith("kazoo-rw") else 0)
     answer(Session=client.client_id[0])
     orders = queue.Queue()
@@ -170,7 +170,7 @@ def main(servers, path, session_millis, kind):
     for line in sys.stdin:
         orders.put(line)
     client.stop()
-    os._exit(0)  # whatever the worker is waiting for
+    os._exit(0)  # ends the process even if the worker still waits
 
 
 main(*sys.argv[1:])
