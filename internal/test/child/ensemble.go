@@ -59,7 +59,7 @@ func start(ctx context.Context, servers ...*Server) error {
 	return nil
 }
 
-// Addrs lists the members' addresses.
+// Addrs returns the addresses of the members.
 func (e *Ensemble) Addrs() []string {
 	var addrs []string
 	for _, s := range e.Members {

@@ -40,7 +40,7 @@ func lookPath(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// Cached returns the path under which our scripts keep a file, also on macOS.
+// Cached returns the path at which our scripts store the file name. On macOS it is the same path as on Linux.
 func Cached(name ...string) string {
 	root := os.Getenv("XDG_CACHE_HOME")
 	if root == "" {

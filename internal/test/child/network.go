@@ -16,7 +16,7 @@ type Network struct {
 	workers sync.WaitGroup
 }
 
-// Way is the direction from the member that dials to the one that it reaches.
+// Way is the direction from the member that dials to the member that accepts.
 type Way struct{ From, To int }
 
 // NewNetwork returns a network without any ways. It lasts until Close.

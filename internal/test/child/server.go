@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// startTimeout bounds a start whose ctx has no deadline of its own.
+// startTimeout is the limit for a start whose ctx has no deadline of its own.
 const startTimeout = 2 * time.Minute
 
 // Program is the program that a Server runs.
@@ -90,7 +90,7 @@ func (s *Server) Restart(ctx context.Context) error {
 // Pause freezes the server with SIGSTOP: its connections stay open, but it does not answer.
 func (s *Server) Pause() error { return s.process.pause() }
 
-// Resume continues a paused server.
+// Resume lets a paused server continue.
 func (s *Server) Resume() error { return s.process.resume() }
 
 // Stop kills the server and removes its directory.

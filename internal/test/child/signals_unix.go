@@ -22,5 +22,5 @@ func Apart(cmd *exec.Cmd) error {
 // Pause stops a process with SIGSTOP. Unlike the signal of Ctrl-Z, the process cannot refuse this signal.
 func Pause(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
-// Resume continues a process that was paused.
+// Resume lets a paused process continue.
 func Resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -45,7 +45,7 @@ func TestFirstDocumentsAreShort(t *testing.T) {
 	}
 }
 
-// documents returns the documents of this module, by name.
+// The function documents returns the texts of the documents of this module, by file name.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	found := make(map[string]string)

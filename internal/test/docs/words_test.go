@@ -18,7 +18,7 @@ import (
 // The pattern avoided matches words that hide the subject of a sentence, or that make its verb passive.
 var avoided = regexp.MustCompile(`(?i)\b(whoever|whom|for ever|(?:is|are) told|so is it|nor does|of which)\b`)
 
-// avoidedInComments also matches two words that only texts for users may have.
+// The pattern avoidedInComments also matches two words that are allowed in texts for users, but not in comments.
 var avoidedInComments = regexp.MustCompile(avoided.String() + `|(?i)\b(nobody|somebody)\b`)
 
 // forUsers matches the documents that users read.

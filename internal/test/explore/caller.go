@@ -100,7 +100,8 @@ func (c *caller) begin() {
 	}()
 }
 
-// frames is the number of additional stack frames of an acquisition. It is more than a logged stack trace shows without them.
+// frames is the number of additional stack frames of an acquisition. A logged stack trace has at most that many lines, so with these frames
+// it has exactly that many.
 const frames = 4
 
 // below calls acquire, with a number of additional stack frames in between.

@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// blameLocked records the first violation.
+// blameLocked records a violation, if it is the first one.
 func (w *queues) blameLocked(judge, format string, args ...any) {
 	if w.wrong == nil && judge != w.scope.ignore {
 		w.wrong = fmt.Errorf(judge+": "+format, args...)
@@ -711,7 +711,7 @@ func (w *queues) isFirstLocked(p *process) bool {
 	return true
 }
 
-// judgeReleaseLocked checks the events of a hold that ends.
+// judgeReleaseLocked checks which events were recorded for a hold that ends.
 func (w *queues) judgeReleaseLocked(c *caller, err error) {
 	if w.draining || c.call == Both || c.call == Lead || len(c.has) > 0 { // the release of an election's term is not reported
 		return

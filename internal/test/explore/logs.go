@@ -128,7 +128,7 @@ func (w *queues) judgeLongLocked() {
 	}
 }
 
-// noteTrace checks the stack trace of an acquisition in a log line. With Traced, it has exactly as many lines as a logged stack trace may
+// noteTrace checks the stack trace of an acquisition in a log line. With Traced, the trace has to have as many lines as a logged trace may
 // have.
 func (w *queues) noteTrace(places string) {
 	w.mu.Lock()
@@ -157,7 +157,7 @@ func (w *queues) noteAlone() {
 	}
 }
 
-// noteLogged records that a loss was logged.
+// noteLogged records that the loss of a lock was logged.
 func (w *queues) noteLogged(at string, token int64, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -210,7 +210,7 @@ func (s Scope) Begin(t *testing.T) World {
 	return w
 }
 
-// start connects a process, and creates its callers.
+// The method start connects a process, and creates its callers.
 func (w *queues) start(p *process) {
 	p.tier = w.store.dial(p)
 	p.registry = tier.New(p.tier, slices.Concat(w.options, w.observers(p))...)
@@ -262,7 +262,7 @@ func (w *queues) named(name string) *process {
 	return w.processes[slices.IndexFunc(w.processes, func(p *process) bool { return p.name == name })]
 }
 
-// post makes a message wait until a step decides what happens to it.
+// The method post makes a message wait until a step decides what happens to it.
 func (w *queues) post(p *process, what string, to way) verdict {
 	w.mu.Lock()
 	// A process that closes may send its last message before messages that it has begun to send.
@@ -289,7 +289,7 @@ func (w *queues) post(p *process, what string, to way) verdict {
 	return <-m.verdict
 }
 
-// settle decides what happens to a message.
+// The method settle decides what happens to a message.
 func (w *queues) settle(m *message, v verdict) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -415,7 +415,7 @@ func (w *queues) ordered() []*message {
 	return list
 }
 
-// level returns the length of the longest chain of dependent steps up to a step, 0 for the beginning.
+// The method level returns the length of the longest chain of dependent steps up to the given step. Before the first step, the length is 0.
 func (w *queues) level(step int) int {
 	switch {
 	case step < 0:
@@ -426,7 +426,7 @@ func (w *queues) level(step int) int {
 	return math.MaxInt // the step that is being taken has no level yet
 }
 
-// raise computes the level of the last step.
+// The method raise computes the level of the last step.
 func (w *queues) raise() {
 	for i := len(w.levels); i <= w.step; i++ {
 		level := 1
@@ -643,7 +643,7 @@ func (c Call) mutex() string {
 	return path
 }
 
-// permits returns how many permits a call takes.
+// The method permits returns how many permits a call takes.
 func (c Call) permits() int { return map[Call]int{One: 1, Two: 2, Three: 3}[c] }
 
 // placeOf returns the path of the queue in which a process is, and its place there. If the process is in no queue, i is -1.
@@ -690,7 +690,7 @@ func (w *queues) cut(p *process) {
 	}
 }
 
-// asks reports whether a process has an unanswered request. The process repeats an unanswered request at random intervals, which
+// The method asks reports whether a process has an unanswered request. The process repeats such a request at random intervals, which
 // schedules do not record.
 func (w *queues) asks(p *process) bool {
 	w.mu.Lock()
@@ -740,7 +740,7 @@ func (w *queues) isUnheard(p *process, sent time.Duration) bool {
 	return p.unheard && sent >= p.unheardAt
 }
 
-// renewal decides what happens to a renewal.
+// The method renewal decides what happens to a renewal of a process.
 func (w *queues) renewal(p *process) verdict {
 	w.mu.Lock()
 	defer w.mu.Unlock()

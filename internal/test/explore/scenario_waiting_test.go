@@ -200,7 +200,7 @@ var flightScenarios = []scenario{
 		holder.end()
 		waiter.granted(time.Second).keeps()
 		need.Equal(s, "nodes were created", s.nodes(), 3)
-		s.srv.Expire(p.session()) // the new one
+		s.srv.Expire(p.session()) // end the new session
 		waiter.lost(time.Second)
 	})},
 

@@ -437,7 +437,7 @@ func (u *turn) settled(within time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-u.done:
-	case <-timer.C: // what happens at that very instant counts
+	case <-timer.C: // events at the very instant of the deadline still count
 		if synctest.Wait(); u.pending() {
 			u.actor.scene.Fatalf("Acquire did not return within %v (connection: %v)", within, u.actor.client.Err())
 		}
@@ -452,7 +452,7 @@ func (u *turn) lost(within time.Duration) *turn {
 	defer timer.Stop()
 	select {
 	case <-u.ended:
-	case <-timer.C: // what happens at that very instant counts
+	case <-timer.C: // events at the very instant of the deadline still count
 		synctest.Wait()
 	}
 	need.Must(s, fmt.Sprintf("the loss was not noticed within %v", within), need.Closed(u.ended))

@@ -25,7 +25,7 @@ type Scope struct {
 	Linger    time.Duration
 	MaxWait   time.Duration
 	Permits   int           // number of permits; 0 means 2
-	Traced    bool          // log lines about holds contain stack traces
+	Traced    bool          // the registries use tier.WithLeakDetection, so log lines about holds contain stack traces
 	Early     bool          // calls may begin before there is a session
 	Slow      time.Duration // how long the answer to a renewal takes
 	Long      bool          // many steps, and many faults
@@ -52,8 +52,8 @@ type Scope struct {
 	Tick    time.Duration // the tick of the ensemble; 0: the leader learns of each request at once
 	Bridged bool          // every other process also creates the second znodes, which are for kazoo
 	Hole    bool          // a frame is lost, and later its connection
-	Mute    bool          // nothing gets through in one direction
-	Still   bool          // the ensemble or a server stands still
+	Mute    bool          // messages of a session are blocked in one direction
+	Still   bool          // the ensemble or a server answers nothing for a while
 	Away    bool          // a server refuses connections
 	Lag     bool          // a server falls behind the leader
 	Restart bool          // a process ends, and another one begins in its place
@@ -112,7 +112,7 @@ type seed struct {
 	opens  bool          // a writer does not stop letting readers in when its hold has ended
 }
 
-// all returns the calls of all processes.
+// The method all returns the calls of all processes.
 func (s Scope) all() []Call { return slices.Concat(s.Calls, s.Others) }
 
 func (s Scope) any(of func(Call) bool) bool {

@@ -72,7 +72,7 @@ func (s *seam) Expire(path string, i int) {
 	s.loseLocked(s.places[path][i].side.process, second.Lost(second.BySession, "it is over"))
 }
 
-// Remove removes the contender at a place.
+// Remove deletes the contender at a place in the queue.
 func (s *seam) Remove(path string, i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +250,7 @@ type claim struct {
 	path   string
 	mode   second.Mode
 	linger time.Duration
-	of     int // permits
+	of     int // number of permits of the semaphore; 0 for a lock
 }
 
 func (c *claim) Equal(other second.Claim) bool { return *c == *other.(*claim) }

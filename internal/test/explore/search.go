@@ -72,7 +72,7 @@ type Result struct {
 	Violation  *Violation      // nil if there was none
 }
 
-// A Violation is a broken promise, with the steps that led to it.
+// A Violation says which promise was broken, and by which steps.
 type Violation struct {
 	Wrong    error
 	Schedule []string

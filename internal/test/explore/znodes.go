@@ -100,12 +100,12 @@ func (z znodeName) pairs(second znodeName) bool {
 	return second.id == z.id && second.number == z.number+1 && (second.marker == "__rlock__") == (z.marker == "__READ__")
 }
 
-// id matches the random part in the name of a znode.
+// The pattern id matches the random part in the name of a znode.
 var id = regexp.MustCompile(`_c_[0-9a-f-]{36}-`)
 
 func (n *lockNode) String() string { return id.ReplaceAllString(n.path, "") }
 
-// blame records the first violation.
+// The method blame records a violation, if it is the first one.
 func (b *ledger) blame(format string, args ...any) {
 	if b.wrong == "" {
 		b.wrong = id.ReplaceAllString(fmt.Sprintf(format, args...), "")

@@ -53,13 +53,13 @@ type ensemble struct {
 	mu     sync.Mutex         // guards the fields below
 	mended *process           // the process whose next connection takes no step
 	starts *process           // the process whose frames all pass
-	forged *process           // the process whose next connection is answered that its session has expired
+	forged *process           // the process that gets the answer to its next connection that its session has expired
 	newest map[*process]int64 // the newest session of each process
 	ids    map[string]string  // random ids of nodes, and the names for them in schedules
 	count  map[string]int     // how many such names there are, by process
 	passed map[zktest.Frame]bool
 	read   int64                         // the transaction after which queues was read
-	queues map[string][]second.Contender // by path
+	queues map[string][]second.Contender // contenders by path
 }
 
 func newEnsemble(w *queues) *ensemble {

@@ -23,7 +23,7 @@ type Proxy struct {
 	conns        map[*conn]struct{}
 	closed       bool
 	refuses      bool
-	muted        map[zktest.Direction]chan struct{} // closed by Unmute
+	muted        map[zktest.Direction]chan struct{} // for each muted direction: a channel that Unmute closes
 	hook         func(*zktest.Frame) zktest.Action
 	nth          map[string]int
 	nthOfSession map[opCount]int
@@ -101,7 +101,7 @@ func (p *Proxy) cutLocked() {
 // Refuse makes the proxy close new connections at once. Existing connections stay; see [Proxy.Cut].
 func (p *Proxy) Refuse() { p.setRefuses(true) }
 
-// Accept ends Refuse.
+// Accept makes the proxy accept new connections again after Refuse.
 func (p *Proxy) Accept() { p.setRefuses(false) }
 
 func (p *Proxy) setRefuses(refuses bool) {
@@ -120,7 +120,7 @@ func (p *Proxy) Mute(dir zktest.Direction) {
 	}
 }
 
-// Unmute ends Mute.
+// Unmute lets data through again after Mute.
 func (p *Proxy) Unmute(dir zktest.Direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A raw client writes any bytes.
+// A raw is a client that can write any bytes.
 type raw struct {
 	*testing.T
 	conn net.Conn

@@ -92,7 +92,7 @@ func (e *ensemble) children(t *testing.T) []string {
 	return names
 }
 
-// awaitChildren returns when there are n nodes below the lock path.
+// awaitChildren waits until there are n nodes below the lock path.
 func (e *ensemble) awaitChildren(t *testing.T, n int) {
 	t.Helper()
 	var names []string

@@ -60,7 +60,7 @@ type finder struct {
 	found    []mutant
 }
 
-// find returns the mutants of one file.
+// The function find returns the mutants of one file.
 func find(file string, src []byte) ([]mutant, error) {
 	fset := token.NewFileSet()
 	tree, err := parser.ParseFile(fset, file, src, parser.ParseComments|parser.SkipObjectResolution)

@@ -36,7 +36,7 @@ func (m mutant) String() string {
 
 func (m mutant) pkg() string { return path.Dir(m.file) }
 
-// apply returns the source with the change.
+// The method apply returns the source with the change of the mutant.
 func (m mutant) apply(src []byte) []byte {
 	var out bytes.Buffer
 	at := 0

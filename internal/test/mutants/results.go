@@ -18,7 +18,7 @@ type verdict string
 const (
 	killed   verdict = "killed"
 	survived verdict = "survived"
-	invalid  verdict = "invalid" // it does not compile
+	invalid  verdict = "invalid" // the mutant does not compile
 )
 
 // A result is the outcome of a mutant.
@@ -28,7 +28,7 @@ type result struct {
 	By      string  `json:"by,omitempty"` // the test that failed
 }
 
-// results stores the outcomes of the mutants of exactly this source, in a file outside of the tree.
+// A results value stores the outcomes of mutants in a file outside the source tree. The outcomes are valid only for exactly this source.
 type results struct {
 	mu    sync.Mutex // guards the fields below
 	known map[string]result

@@ -78,7 +78,7 @@ func (s *suite) measure(ctx context.Context, pkg string) (bound cost, err error)
 	}, nil
 }
 
-// try finds the outcome of a mutant. The nearest tests run first.
+// The method try finds the outcome of a mutant. The nearest tests run first.
 func (s *suite) try(ctx context.Context, m mutant) (result, error) {
 	dir, err := os.MkdirTemp(s.dir, "")
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *suite) viewers(m mutant) []string {
 	})
 }
 
-// parts returns the packages from which the tests of pkg are built.
+// The function parts returns the packages from which the tests of pkg are built.
 func parts(ctx context.Context, root, pkg string) ([]string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-test", "-deps", "./"+pkg)
 	cmd.Dir = root
@@ -169,7 +169,7 @@ func (s *suite) overlay(m mutant, dir string) (string, error) {
 	return overlay, errors.Join(os.WriteFile(changed, m.apply(src), 0o644), os.WriteFile(overlay, list, 0o644))
 }
 
-// build returns the test binary of pkg.
+// The method build compiles the tests of pkg, and returns the path of the test binary.
 func (s *suite) build(ctx context.Context, pkg, dir, overlay string) (string, error) {
 	binary := filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+".test")
 	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags", "-s -w", "-o", binary, "-overlay", overlay, "./"+pkg)

@@ -25,7 +25,7 @@ import (
 // is its number of permits, and a mutex is a semaphore with one permit.
 type Room int64
 
-// Mutex is the room of a mutex.
+// Mutex is the room of a mutex: one owner at a time, of weight 1.
 const Mutex Room = 1
 
 // Everybody is the room of a reader/writer lock: a reader weighs 1, and a writer weighs as much as the room.
@@ -56,7 +56,7 @@ type Turn struct {
 	Depth   int   // how many further times the owner has entered
 }
 
-// same reports whether both turns have the same owner.
+// The method same reports whether both turns have the same owner.
 func (t Turn) same(other Turn) bool { return t.Process == other.Process && t.Owner == other.Owner }
 
 // A Lock is the state of a lock after a sequence of grants and releases. It is a value: each grant or release returns a new Lock.

@@ -14,7 +14,7 @@ func enters(t Turn) step { return func(l Lock) (Lock, error) { return l.Enter(t)
 func leaves(t Turn) step { return func(l Lock) (Lock, error) { return l.Leave(t) } }
 func loses(t Turn) step  { return func(l Lock) (Lock, error) { return l.Without(t), nil } }
 
-// turn returns a turn of weight 1.
+// The function turn returns a Turn of weight 1.
 func turn(process, owner int, token int64) Turn {
 	return Turn{Process: process, Owner: owner, Weight: 1, Token: token}
 }

@@ -188,7 +188,7 @@ func (e *Ensemble) Failover(ctx context.Context) error {
 	return errors.Join(e.Promote(followers[0]), leader.Restart(ctx))
 }
 
-// Dial connects to the first of the servers that regards itself as a primary.
+// Dial connects to a server that regards itself as a primary. It takes the first such server in addrs.
 func Dial(ctx context.Context, addrs []string) (net.Conn, error) {
 	var errs []error
 	for _, addr := range addrs {

@@ -61,7 +61,7 @@ func (s *scene) awaitBroken(h *hold) {
 
 func broken(s *scene) {
 	a, b, breaker := s.process(), s.process(), s.process()
-	breaker.breaks(7, second.ErrReleased) // never used
+	breaker.breaks(7, second.ErrReleased) // nothing has this token: the path was never used
 	for _, mode := range modes {
 		h := a.as(mode).acquire()
 		waiting := b.as(second.Exclusive).queue()
@@ -188,7 +188,7 @@ func brokenDuringRelease(s *scene) {
 func permitsBroken(s *scene) {
 	t := s.takers(4, 4)
 	breaker := t[3]
-	breaker.breaks(7, second.ErrReleased) // never used
+	breaker.breaks(7, second.ErrReleased) // nothing has this token: the path was never used
 	a, b, c := t[0].take(2), t[0].take(1), t[1].take(1)
 	waiting := t[2].queue(2)
 	tokens := breaker.sees(2, 1, 1, 0)

@@ -11,7 +11,7 @@ var contendedPromises = []promise{
 	{name: "uncontended", text: "A holder hears of nobody where nobody waits", test: uncontended},
 }
 
-// news is the time within which a holder has to learn of a waiter.
+// The method news returns the time within which a holder has to learn of a waiter.
 func (s *scene) news() time.Duration { return s.lease() / 3 }
 
 func (s *scene) awaitContended(h *hold) {
@@ -68,7 +68,7 @@ func uncontended(s *scene) {
 	a, b := s.process(), s.process()
 	s.used(b)
 	h := a.acquire()
-	b.refused() // a try does not wait
+	b.refused() // a try does not wait, so it does not count as a waiter
 	select {
 	case <-h.Contended().C():
 		s.Errorf("contended although nobody has come")

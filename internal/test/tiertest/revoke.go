@@ -106,7 +106,7 @@ func readersRevoked(s *scene) {
 
 func nobodyRevoked(s *scene) {
 	p := s.process()
-	p.revoke() // never used
+	p.revoke() // the path was never used
 	s.used(p)
 	p.revoke()
 	h := p.acquire()

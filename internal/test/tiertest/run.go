@@ -75,7 +75,7 @@ func judge(t *testing.T, with With, quiet bool, names []string) Table {
 			table = append(table, Row{Test: p.name, Group: g.text, Promise: p.text})
 		}
 	}
-	t.Run("promises", func(t *testing.T) { // this subtest ends when all parallel subtests have ended
+	t.Run("promises", func(t *testing.T) { // this subtest ends when all its parallel subtests have ended
 		for _, first := range []bool{true, false} {
 			for i, p := range promises {
 				if p.first == first {

@@ -97,7 +97,7 @@ func Acquire(t testing.TB, l Lock) *queue.Contender {
 	return Granted(t, g, err)
 }
 
-// A Wait is an acquisition under way.
+// A Wait is an acquisition that is under way.
 type Wait struct {
 	Cancel context.CancelFunc
 	Done   chan struct{} // closed when the acquisition has ended

@@ -20,8 +20,8 @@ import (
 
 // Config says how a server runs. The zero value is a fast server for tests.
 type Config struct {
-	// TickTime is ZooKeeper's unit of time, 200 ms if zero. A session timeout is between two ticks and one minute, whatever the tick. Expiry
-	// is rounded up by at most one tick. Production uses 2 s.
+	// TickTime is ZooKeeper's unit of time; zero means 200 ms. A session timeout is at least two ticks, and at most one minute whatever the
+	// tick is. The server rounds the expiry of a session up by at most one tick. Production uses 2 s.
 	TickTime time.Duration
 	// NoSync acknowledges writes before they are on the disk. Never set it where speed
 	// is measured.
