@@ -216,7 +216,7 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 		permits(c.call.permits())
 	case Both:
 		locks := []*tier.Mutex{mutex, r.Mutex(other, options...)}
-		if c.process != c.world.processes[0] { // the first process takes the locks in the other order
+		if c.process != c.world.processes[0] { // all processes but the first take the two locks in reverse order
 			slices.Reverse(locks)
 		}
 		locks = append(locks, locks[0]) // AcquireAll has to accept the first lock twice

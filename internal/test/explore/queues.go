@@ -59,7 +59,7 @@ type queues struct {
 	had      map[string]bool     // contenders to which the store has given a lock
 	shown    map[int64]time.Time // by token: when a renewal found a waiter behind its holder
 	wanted   map[int64]bool      // by token: another contender has waited in the queue of the mutex
-	worn     bool                // the numbers of nodes have started again at 0
+	worn     bool                // the numbers of nodes have reached the point at which they start again
 	losses   bool                // there was a fault that may take locks away
 	expired  bool                // a session was ended
 	refused  bool                // the store has refused a command in a fault
@@ -73,7 +73,7 @@ type queues struct {
 // A store is the common store of the processes.
 type store interface {
 	dial(*process) second.Tier
-	open()                                // called once all processes have a session: from then on, each message waits for its step
+	open()                                // called when all processes have a session; from then on, each message waits for its step
 	Queue(path string) []second.Contender // the contenders in the queue
 	Expire(path string, i int)            // ends the session of the process at that place
 	Remove(path string, i int)            // removes the contender at that place
@@ -91,13 +91,13 @@ type process struct {
 	met       bool         // the store in memory has received a request from it
 	leased    atomic.Int64 // when its lease ends, on the clock for leases
 	ttl       atomic.Int64 // the duration of its session, as the store reported it
-	unheard   bool         // its renewals that are sent at unheardAt or later are lost
+	unheard   bool         // its renewals are lost if they are sent at unheardAt or later
 	unheardAt time.Duration
 	refusals  int       // how many of its next renewals will be refused
 	deaf      bool      // it gets no notifications
 	contended time.Time // since when it has known that another process waits for permits as well; zero if it does not know of one
 	begun     bool
-	closing   bool      // it is closing, so its messages may be part of that
+	closing   bool      // it is closing, so its messages may be those of the closing
 	gaveUp    bool      // a caller has given up, so the process may have a contender without a caller
 	refused   bool      // a request to enter the queue was refused
 	missed    bool      // one of its messages was lost
@@ -145,7 +145,7 @@ type message struct {
 	name    string
 	process *process
 	way     way
-	since   int // the step in which it was sent
+	since   int // the step after which it was sent
 	verdict chan verdict
 }
 
@@ -167,7 +167,7 @@ const (
 	refuse
 	partly
 	drop     // one frame is lost, and the connection stays
-	throttle // a frame is answered that the server is overloaded
+	throttle // the server refuses a frame because it is overloaded
 	between  // a frame is lost between two servers
 )
 

@@ -97,7 +97,7 @@ const (
 type seed struct {
 	store func(queue.Store) queue.Store // returns the defective store that replaces a process's store
 	mute  bool                          // notifications are lost
-	deaf  bool                          // the context of a call does not end
+	deaf  bool                          // the end of a call's context has no effect
 	// The contender at this place in the queue, counted from 1, is removed without the knowledge of the checks.
 	remove int
 	late   time.Duration // how much shorter than the truth a grant reports the wait of another contender
@@ -180,7 +180,7 @@ func Drawn(seed uint64) (s Scope, steps int) {
 		s.MaxWait = []time.Duration{30 * time.Millisecond, time.Second, lease}[random.IntN(3)]
 	}
 	s.Clock = []time.Duration{time.Millisecond, budget, time.Second, lease / 3}[random.IntN(4)]
-	if odds(1, 4) { // a scope without faults: frequent faults would hide defects that appear without them
+	if odds(1, 4) { // a scope without faults, because frequent faults would hide some defects
 		return s, 100 + random.IntN(200)
 	}
 	faults := []*bool{&s.Cancel, &s.Expire, &s.Close, &s.Stop, &s.Ask}
@@ -198,7 +198,8 @@ func Drawn(seed uint64) (s Scope, steps int) {
 	for _, fault := range faults {
 		*fault = odds(2, 5)
 	}
-	if !s.ZooKeeper && !s.Seam && !s.Expire && odds(1, 2) { // a slow renewal would tell a process too early that its session has ended
+	// the answer to a renewal tells of an early end of the session, so it must not be slow together with Expire
+	if !s.ZooKeeper && !s.Seam && !s.Expire && odds(1, 2) {
 		s.Slow = time.Second
 	}
 	if odds(1, 2) {

@@ -35,7 +35,7 @@ type place struct {
 	reads            bool
 	has              bool           // the store has given it the lock
 	told             chan struct{}  // closed when the process learns that it has the lock
-	changed          mutexbool.Bool // set when the number of free permits that the process knows has changed
+	changed          mutexbool.Bool // set when the process learns of another number of free permits
 	life             context.Context
 	end              context.CancelCauseFunc
 	givenUp          atomic.Bool
@@ -505,7 +505,7 @@ func (x *place) Share(ctx context.Context) error {
 	return cmp.Or(x.Err(), context.Cause(ctx))
 }
 
-// Write sends a write. The world executes it only while the lock is held.
+// Write sends a write that may take effect only while the lock is held.
 func (x *place) Write(_ context.Context, check func() error, send func() (queue.Outcome, error)) error {
 	x.writes.Add(1)
 	defer x.writes.Add(-1)
@@ -523,7 +523,7 @@ func (s *semaphore) Equal(other second.Semaphore) bool { return s.claim == other
 func (s *semaphore) Most() int                         { return s.of }
 func (s *semaphore) Permits() int                      { return s.of }
 
-// SetPermits is not supported. Package internal/test/tiertest tests it on the real stores.
+// SetPermits is not supported here. Package internal/test/tiertest tests it.
 func (s *semaphore) SetPermits(context.Context, int) error { return errors.ErrUnsupported }
 
 func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {

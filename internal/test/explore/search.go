@@ -37,8 +37,8 @@ func (s Step) independent(of Step) bool {
 	return !slices.ContainsFunc(s.Touches, func(part string) bool { return slices.Contains(of.Touches, part) })
 }
 
-// Everything is touched by a step that depends on all other steps. If such a step is not a fault, it is possible only while all other
-// possible steps are faults.
+// Everything is the part of the world that a step touches if it depends on all other steps. If such a step is not a fault, it is possible
+// only while all other possible steps are faults.
 const Everything = "everything"
 
 // A World is the state of a scope in one execution.

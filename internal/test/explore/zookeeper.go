@@ -33,7 +33,7 @@ const port = ":2181"
 func init() {
 	var n atomic.Uint64
 	zkqueue.Random = func(id []byte) (int, error) {
-		// The shift leaves the last digit unchanged, which shows whose node it is.
+		// The shift leaves the lowest bits unchanged, because a digit there shows whose node it is.
 		binary.BigEndian.PutUint64(id, n.Add(1)<<20)
 		return len(id), nil
 	}
@@ -103,7 +103,7 @@ func (e *ensemble) dial(p *process) second.Tier {
 		if at := call.mutex(); e.opened.Load() || strings.HasPrefix(at, permitsOf) || e.Exists(at) && !e.world.scope.grouped() {
 			continue
 		}
-		// ^A first lock, with a slow answer, puts the client into the state that the exploration begins with.
+		// A first lock, with a slow answer, puts the client into the state that the exploration begins with.
 		lock, _ := client.Lock(call.mutex())
 		node, err := lock.Acquire(context.Background())
 		if err != nil {
@@ -179,7 +179,7 @@ func (e *ensemble) cut(p *process) (heal func()) {
 	return func() { e.mend(p) }
 }
 
-// The next connection of a process takes no step after a call of mend.
+// mend makes the next connection of a process take no step.
 func (e *ensemble) mend(p *process) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -286,9 +286,9 @@ func (e *ensemble) isForged(p *process) bool {
 	return forged
 }
 
-// The method passes reports whether a frame may pass without a step, because its order does not matter. One such frame asks to delete a
-// node that has already ended with its session. Its place in the schedule is random, because the process first waits for a random time. So
-// does a process that queues again.
+// The method passes reports whether a frame may pass without a step, because its order does not matter. An example is a request to delete a
+// node that has already ended with its session. The request comes at a random point of the schedule, because its process first waits for a
+// random time. A process that queues again also waits for a random time.
 func (e *ensemble) passes(p *process, f *zktest.Frame) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

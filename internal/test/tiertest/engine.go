@@ -240,7 +240,7 @@ func holdIsLost(s *scene) {
 	heal := s.cut(e.proc)
 	select {
 	case <-hold.Lost():
-	case <-r.done: // another process has the lock; Err below has to notice that
+	case <-r.done: // another process has the lock, so the check below has to find a loss
 	case <-time.After(time.Until(struck.Add(s.Lease))): // the loss was due somewhat earlier, but may be late on a busy machine
 	}
 	if err := hold.Err(); !errors.Is(err, tier.ErrLost) {
