@@ -23,9 +23,9 @@ func (w *queues) blameLocked(judge, format string, args ...any) {
 	}
 }
 
-// judge checks what the last step has changed. Two processes may have the lock at the same time in one order of independent steps and not
-// in another order, although the test executes only one of the two. Therefore the end of one hold has to come before the beginning of the
-// next hold in every such order.
+// judge checks what the last step has changed. The test executes only one order of independent steps. Two processes that have the lock one
+// after the other in this order might have it together in another one. Therefore a hold has to end before the next one begins in every such
+// order.
 func (w *queues) judge() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,8 +114,7 @@ func (w *queues) judgeLeaseLocked(x *span) {
 	}
 }
 
-// judgeLook makes a process whose lease is over check its clock, and then checks the context that a lost hold returns for work. That
-// context must have ended already.
+// judgeLook makes a process whose lease is over check its clock. A context for work that a lost hold then returns must have ended already.
 func (w *queues) judgeLook(p *process) {
 	for _, x := range w.spans {
 		hold, ok := x.hold.(*tier.Hold)
@@ -173,8 +172,8 @@ func (c *caller) waiter() oracle.Waiter {
 	return oracle.Waiter{Name: c.name, Queue: c.call.mutex(), Came: int64(c.after), Tries: c.call == Try}
 }
 
-// apart reports whether two holds together never exceed the limit of the lock. In each order, either one ends before the other begins, or
-// both are allowed at the same time.
+// apart reports whether two holds never exceed the limit of the lock together, because one ends before the other begins, or both are
+// allowed.
 func (w *queues) apart(x, y *span) bool {
 	shared := func(at string) bool { return slices.Contains(y.paths, at) }
 	return y.begin < 0 || x.caller == y.caller || w.over(x, y.begin) || w.over(y, x.begin) || !slices.ContainsFunc(x.paths, shared)
@@ -205,8 +204,7 @@ func (w *queues) judgeCallLocked(c *caller) {
 	}
 }
 
-// judgeStoreLocked checks to which process the store has given a lock in the last step. The previous holder has to know of its loss before
-// that step.
+// judgeStoreLocked checks to which process the store has just given a lock. The previous holder must have known of its loss before that.
 func (w *queues) judgeStoreLocked(at string) {
 	read := true
 	queue := w.store.Queue(at)
@@ -234,8 +232,8 @@ func (w *queues) judgeStoreLocked(at string) {
 	}
 }
 
-// judgeEntryLocked checks that a process does not queue behind its own earlier contender. There are two exceptions. A fault may keep the
-// earlier contender in the queue, and the request of a caller that has given up may arrive late.
+// judgeEntryLocked checks that a process does not queue behind its own earlier contender, unless a fault may have kept that contender. A
+// caller that has given up may enter late, so it is not checked, either.
 func (w *queues) judgeEntryLocked(ahead []second.Contender, q second.Contender) {
 	p := w.named(q.Label)
 	if s := w.scope; s.Cancel || s.MaxWait > 0 || s.Lost || s.Late || s.Partly || w.stays || p.disturbed || p.closing {
@@ -248,8 +246,7 @@ func (w *queues) judgeEntryLocked(ahead []second.Contender, q second.Contender) 
 	}
 }
 
-// isWantedLocked reports whether the contender that has just entered the queue has a caller that waits. If the caller has given up, the
-// contender may have none.
+// isWantedLocked reports whether a caller waits for a contender that has just entered. If the caller has given up, none may wait for it.
 func (w *queues) isWantedLocked(p *process, id string) bool {
 	sent, told := w.sent[id]
 	return !p.gaveUp || told && sent > p.unwanted
@@ -409,8 +406,7 @@ func (w *queues) judgeWriteLocked(x *span) {
 // calledBy is the key of the context value that holds the caller of a call.
 type calledBy struct{}
 
-// observers returns two observers of a process. One observer sums up the events; the other observer records the events of the acquisitions
-// of each caller.
+// observers returns two observers of a process. One sums up events; the other records the events of each caller's acquisitions.
 func (w *queues) observers(p *process) []tier.Option {
 	p.told.came = make(map[tier.Source]int64)
 	note := func(ctx context.Context, event string, lost error) {
@@ -519,8 +515,7 @@ func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
 	p.told.connection = e.State
 }
 
-// judgeNews checks a notification about permits. A notification for a holder must not contain a number of free permits, and a notification
-// for a waiter must not contain permits that it has.
+// judgeNews checks a notification about permits. A holder must get no number of free permits, and a waiter must have no permits.
 func (w *queues) judgeNews(v queue.View) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -543,7 +538,7 @@ func (w *queues) judgeLossLocked(c *caller) {
 	}
 }
 
-// judgeWorkLocked checks the context for work under a hold. The context has to end when the hold ends, and with the same reason.
+// judgeWorkLocked checks the context for work under a hold. It has to end when the hold ends, and with the same reason.
 func (w *queues) judgeWorkLocked(x *span) {
 	if x.work == nil {
 		return
@@ -644,7 +639,7 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	}
 }
 
-// judgeWordsLocked checks the error text of a failed call. The text has to name the lock, the reason, and the holder.
+// judgeWordsLocked checks the error text of a failed call. It has to name the lock, the reason, and the holder.
 func (w *queues) judgeWordsLocked(c *caller) {
 	text := c.err.Error()
 	has := func(part string) bool { return strings.Contains(text, part) }
@@ -698,8 +693,7 @@ func (w *queues) standsLocked(c *caller) (behind, first bool) {
 	return own > 0 && there[0].Label != c.process.name, own == 0
 }
 
-// isFirstLocked reports whether no other process waits for permits ahead of this process. It also returns true if the process was granted
-// permits, even if the process does not know that yet.
+// isFirstLocked reports whether a process waits for permits with no other process ahead, or was granted some, perhaps without knowing it.
 func (w *queues) isFirstLocked(p *process) bool {
 	others := false
 	for _, q := range w.store.Queue(permitsOf + path) {
@@ -740,8 +734,8 @@ func (w *queues) hasLocked(p *process) (locks map[string]bool, permits int) {
 	return locks, permits
 }
 
-// lossesLocked returns the least and the greatest number of lost locks that a process may have counted. Lost holds that are over are
-// counted, and lost holds that are not released yet are counted, too. A hold that is being released may be counted or not.
+// lossesLocked returns the least and the greatest number of lost locks that a process may have counted. Lost holds count, whether they are
+// over or not yet released. A hold that is being released may count or not.
 func (p *process) lossesLocked() (least, most int) {
 	least, most = p.told.losses, p.told.losses
 	for _, c := range p.callers {
@@ -866,8 +860,7 @@ func (w *queues) judgeHeldLocked(p *process, s tier.Stats) {
 	}
 }
 
-// judgeRest checks what is left in the store and in the processes after all calls have ended. By then, the processes have nothing to wait
-// for.
+// judgeRest checks what is left in the store and in the processes after all calls have ended, when there is nothing to wait for.
 func (w *queues) judgeRest() {
 	w.mu.Lock()
 	for _, at := range queueAt {
