@@ -11,9 +11,9 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// Locks of each store, and of each sort, survive servers and workers that are killed, stopped and cut off. Some runs use an ensemble.
-// internal/test/tiertest tests what each sort of lock promises under faults. Every sort on every store takes minutes: make chaos, etcd,
-// postgres and redis.
+// Locks of each store and of each sort survive that servers and workers are killed, paused and cut off. Some runs use an ensemble. The
+// promises of each sort under faults are tested in internal/test/tiertest. A run of every sort on every store takes minutes: see make
+// chaos, chaos-etcd, chaos-postgres and chaos-redis.
 func TestLocksSurviveChaos(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]struct {
@@ -28,7 +28,7 @@ func TestLocksSurviveChaos(t *testing.T) {
 		"redis":             {store.ReadersWriter, []string{"-reads", "0.7", "-ensemble", "3"}},
 	} {
 		t.Run(name+" "+run.sort.String(), func(t *testing.T) {
-			t.Parallel() // each has servers of its own
+			t.Parallel() // each run has servers of its own
 			args := append(run.args, "-store", name, "-lock", run.sort.String(), "-chaos", "-duration", "4s", "-procs", "3")
 			survives(t, run.sort, runJSON(t, exitPass, args...))
 		})

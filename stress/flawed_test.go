@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store/storetest"
 )
 
-// flawed is tier's reader/writer lock with a defect: sections of one weight do not wait.
+// flawed is tier's reader/writer lock with a defect: it lets sections with one particular weight in at once.
 type flawed struct {
 	store.Locker
 	weight int64
@@ -33,7 +33,7 @@ func (l flawed) Contender(path string) (store.Contender, error) {
 	}, err
 }
 
-// dialTooMany is tier's semaphore with one permit more than it should have.
+// dialTooMany dials tier's semaphore with one permit more than the judge expects.
 func dialTooMany(ctx context.Context, o store.Options) (store.Locker, error) {
 	o.Permits++
 	return store.ZooKeeper.Locks["semaphore"].Dial(ctx, o)
@@ -45,7 +45,7 @@ func addFlawed() {
 	store.ZooKeeper.Locks["rash-writers"] = store.Kind{Dial: dialFlawed(oracle.Everybody), Sort: store.ReadersWriter}
 }
 
-// flawedLocks are the flags with which each flawed lock is run.
+// flawedLocks has each flawed lock, with the flags for its run.
 var flawedLocks = map[string][]string{
 	"rash-readers": {"-reads", "0.5"}, "rash-writers": {"-reads", "0.5"}, "too-many": {"-permits", "3", "-weight", "2"},
 }
@@ -53,7 +53,7 @@ var flawedLocks = map[string][]string{
 func TestWhoIsLetInBesideOthersFailsTheRun(t *testing.T) {
 	for lock, flags := range flawedLocks {
 		r := runJSON(t, exitViolation, append(flags, "-zk", servers(t)+"/"+lock, "-lock", lock,
-			"-procs", "2", "-goroutines", "3", "-cs", "20ms", "-duration", "1s")...) // a section is in progress nearly always
+			"-procs", "2", "-goroutines", "3", "-cs", "20ms", "-duration", "1s")...) // nearly always, a section is in progress
 		need.That(t, lock+": no overlaps", r.Overlaps != 0)
 		need.Equal(t, lock+": whether there are torn reads", r.TornReads > 0, lock != "too-many")
 	}
@@ -63,7 +63,7 @@ func TestWhoIsLetInBesideOthersFailsUnderChaos(t *testing.T) {
 	t.Parallel()
 	for lock, flags := range flawedLocks {
 		r := runJSON(t, exitViolation, append(flags, "-chaos", "-lock", lock, "-paths", "1",
-			"-cs", "200ms", "-duration", "1s", "-procs", "2")...) // sections that last longer than a busy machine takes for a hand-over
+			"-cs", "200ms", "-duration", "1s", "-procs", "2")...) // a section lasts longer than a hand-over on a busy machine
 		need.AtLeast(t, lock+": overlaps", r.Overlaps, 1)
 		need.Equal(t, lock+": the history", r.Chaos.History, "Illegal")
 	}

@@ -32,14 +32,14 @@ func TestMain(m *testing.M) {
 	store.ZooKeeper.Locks["broken"] = store.Kind{Dial: storetest.DialBroken}
 	addFlawed()
 	load.BeWorker()
-	store.ZooKeeper.Locks["deadly"] = store.Kind{Dial: storetest.DialBroken} // the workers do not know it and die
+	store.ZooKeeper.Locks["deadly"] = store.Kind{Dial: storetest.DialBroken} // the worker processes do not know this kind and die
 	os.Exit(withServers(m))
 }
 
-// withServers runs the tests. If one fails, what the workers wrote down stays. Otherwise nothing stays, not even the evidence against a
-// broken lock.
+// withServers runs the tests. If a test fails, the files that the workers have written stay. If all tests pass, the files are removed,
+// even those with the evidence against a broken lock.
 func withServers(m *testing.M) (code int) {
-	dir, err := os.MkdirTemp("", "stress-") // short: it is for the addresses of unix sockets, too
+	dir, err := os.MkdirTemp("", "stress-") // the name is short, because addresses of unix sockets begin with it, too
 	if err != nil {
 		panic(err)
 	}
@@ -60,12 +60,12 @@ func withServers(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// zooKeeper is one server for all tests, which each have a chroot of their own.
+// zooKeeper starts one server that all tests use. Each test has a chroot of its own.
 var zooKeeper = sync.OnceValues(func() (*zkserver.Server, error) {
 	return zkserver.Start(context.Background(), zkserver.Config{})
 })
 
-// servers returns a place on ZooKeeper that only this test uses.
+// servers returns a chroot on the ZooKeeper server that only this test uses.
 func servers(t *testing.T) string {
 	t.Helper()
 	s, err := zooKeeper()
@@ -132,7 +132,7 @@ func TestRealLocksPassOnTheOtherStores(t *testing.T) {
 		"redis":             {"rw", "mutex"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // each has a server of its own
+			t.Parallel() // each test has a server of its own
 			r := runJSON(t, exitPass, "-store", name, "-lock", c.lock, "-baseline="+c.baseline,
 				"-procs", "2", "-goroutines", "10", "-paths", "2", "-cs", "100us", "-think", "100us", "-duration", "1s")
 			for lock, r := range map[string]report.Result{c.lock: r, c.baseline: *r.Baseline} {
@@ -144,7 +144,7 @@ func TestRealLocksPassOnTheOtherStores(t *testing.T) {
 	}
 }
 
-// checkTraffic checks that packets are counted on every store, and that advisory locks count as no writes.
+// checkTraffic checks that packets are counted on every store, and that an advisory lock makes no writes.
 func checkTraffic(t *testing.T, name, lock string, r report.Result) {
 	t.Helper()
 	e := r.Environment
@@ -162,7 +162,7 @@ func TestServersAreAnRTTAway(t *testing.T) {
 			"-duration", "2s")
 		need.Must(t, fmt.Sprintf("%s: got an RTT of %v, release %+v", lock, time.Duration(r.RTT), r.Release),
 			r.RTT == rtt.Nanoseconds() && r.Release != nil)
-		// The median is that of an acquisition whose path exists already.
+		// The median is that of acquisitions whose path already existed.
 		if wait, release := time.Duration(r.Wait.P50), time.Duration(r.Release.P50); wait < rtt || release < rtt || release > 2*rtt {
 			t.Errorf("%s: got a wait of %v and a release of %v, want at least one round trip, and for the release not two", lock, wait, release)
 		}
@@ -222,7 +222,7 @@ func TestInterruptEndsTheRunAndJudges(t *testing.T) {
 	conn := zkconn.Start(t, []string{cfg.Servers[0]}, 15*time.Second, nil)
 	go func() {
 		for lock, ok := lockOf(t, conn); ok && ctx.Err() == nil; {
-			if _, stat, err := conn.Children(lock); err == nil && stat.Cversion > 10 { // it goes from hand to hand
+			if _, stat, err := conn.Children(lock); err == nil && stat.Cversion > 10 { // the lock has passed from hand to hand
 				interrupt()
 			}
 		}
@@ -232,7 +232,7 @@ func TestInterruptEndsTheRunAndJudges(t *testing.T) {
 	need.AtMost(t, "it ends after", time.Duration(r.Duration), 20*time.Second)
 }
 
-// lockOf returns the path of the test's lock once a run has created it.
+// lockOf waits until a run has created the lock of the test, and returns the lock's path.
 func lockOf(t *testing.T, conn *zk.Conn) (path string, ok bool) {
 	path = "/" + t.Name()
 	for !strings.HasSuffix(path, "/0") {

@@ -15,28 +15,28 @@ import (
 // checkingTime bounds the search for a legal order of the history.
 const checkingTime = 20 * time.Second
 
-// Recovery is how long the lock may take to serve again after a fault, in addition to the session timeout: for connecting, an election, a
-// busy machine.
+// Recovery is how long the lock may take, after a fault, until it is acquired again, in addition to the session timeout. It allows for
+// connecting, for an election, and for a busy machine.
 const Recovery = 15 * time.Second
 
 // Case is the evidence of a run with faults.
 type Case struct {
 	Rule               rule.Rule
 	SessionTimeout     time.Duration
-	Lease              time.Duration // of a session; a holder that was stopped for longer must find its loss
-	Begin, Healed, End clock.Instant // Healed is when the last fault was
+	Lease              time.Duration // of a session; a holder that was paused for longer must notice its loss
+	Begin, Healed, End clock.Instant // Healed is the time at which the last fault was undone
 	Interrupted        bool
 	Holds              []evidence.Hold
 	Faults             Faults
 	Fence              evidence.Total
-	Tallies            []*evidence.Tally // of the last worker of each slot, nil for one that died
-	Deaths             int64             // of workers before them, by themselves
+	Tallies            []*evidence.Tally // of the last worker in each slot; nil for a worker that died
+	Deaths             int64             // number of earlier workers that died without being killed
 	Leaked             int64
-	Events             int64 // between processes and store, if they were written down
-	Impossible         error // what no store can have done in any order
-	Undecided          bool  // or it could, in one of those orders that were not looked at
+	Events             int64 // number of recorded events between the processes and the store; 0 if nothing was recorded
+	Impossible         error // the event that no store can have produced in any order
+	Undecided          bool  // Impossible was not certain, since not all orders were tried
 
-	contradiction []evidence.Hold // of an illegal history
+	contradiction []evidence.Hold // the illegal part of the history
 }
 
 // Judge fills in the results in r, which already describes the workload.
@@ -61,7 +61,7 @@ func (c *Case) Judge(r *report.Result) {
 		path := ours(all)
 		found.WouldBeOverlaps += late
 		r.Overlaps += unexplained + overlaps(path, c.Rule.Room)
-		for _, s := range c.Rule.Shares { // readers may not keep writers out, nor they them
+		for _, s := range c.Rule.Shares { // readers may not keep writers out, and writers may not keep readers out
 			c.judgeProgress(found, ofWeight(path, s.Weight))
 		}
 		verdict, illegal := checkHistory(path, c.Rule.Room, deadline)
@@ -77,7 +77,7 @@ func (c *Case) Judge(r *report.Result) {
 	r.Decide()
 }
 
-// judgeProgress checks whether some holds of one path, in the order of Got, come without long gaps.
+// judgeProgress checks that there are no long gaps between the given holds of one path. The holds are in the order of Got.
 func (c *Case) judgeProgress(found *report.Chaos, holds []evidence.Hold) {
 	n, gap := stalls(holds, c.Begin, c.End, c.Faults.Disturbances, c.SessionTimeout+Recovery)
 	found.Stalls += n
@@ -85,7 +85,8 @@ func (c *Case) judgeProgress(found *report.Chaos, holds []evidence.Hold) {
 	found.AfterFaults = min(found.AfterFaults, countSince(holds, c.Healed))
 }
 
-// Resumed reports whether each path was acquired after the last fault, by readers and writers alike.
+// Resumed reports whether each path was acquired after the last fault. For a reader/writer lock, both readers and writers have to
+// acquire it.
 func (c *Case) Resumed(paths int) bool {
 	for _, holds := range perPath(c.Holds, paths) {
 		for _, s := range c.Rule.Shares {
@@ -97,7 +98,8 @@ func (c *Case) Resumed(paths int) bool {
 	return true
 }
 
-// count fills in what any run has: throughput, waits and the tallies of the workers. Sections of killed workers are only in the holds.
+// count fills in the part of the result that a run without faults has, too: throughput, waits and the tallies of the workers. A killed
+// worker leaves no tally, so its sections are counted from the holds.
 func (c *Case) count(r *report.Result) {
 	t := newTotals(r.Procs)
 	for _, h := range c.Holds {

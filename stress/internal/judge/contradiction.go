@@ -13,9 +13,9 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )
 
-// contradiction returns the shortest run of holds that is illegal by itself, usually two neighbours, out of holds whose history is
-// illegal. An illegal history stays illegal if holds are added, so both ends are found by bisection. If a check takes too long, the
-// result is longer than necessary.
+// contradiction takes holds with an illegal history. It returns the shortest sequence of neighboring holds that is illegal by itself;
+// usually these are two holds. An illegal history stays illegal if holds are added, so contradiction finds both ends by bisection. If a
+// check takes too long, the result is longer than necessary.
 func contradiction(holds []evidence.Hold, room oracle.Room, deadline time.Time) []evidence.Hold {
 	illegal := func(part []evidence.Hold) bool { return checkWindow(part, room, deadline) == porcupine.Illegal }
 	last := sort.Search(len(holds)-1, func(i int) bool { return illegal(holds[:i+1]) })
@@ -24,8 +24,8 @@ func contradiction(holds []evidence.Hold, room oracle.Room, deadline time.Time) 
 	return holds[first:]
 }
 
-// Draw writes a page with the illegal part of the history, and with the faults at that time. Draw may be called only for a case that was
-// judged illegal.
+// Draw writes a page with the illegal part of the history and the faults at that time. Call Draw only for a case that was judged
+// illegal.
 func (c *Case) Draw(w io.Writer) error {
 	var ops []porcupine.Operation
 	from, until := int64(math.MaxInt64), int64(0)
@@ -33,7 +33,7 @@ func (c *Case) Draw(w io.Writer) error {
 		for _, op := range operations(h) {
 			op.ClientId = row
 			ops = append(ops, op)
-			from, until = min(from, op.Call), max(until, op.Call) // the return of the dead is never
+			from, until = min(from, op.Call), max(until, op.Call) // not op.Return: a process that died never returned
 		}
 	}
 	model := modelOf(c.Rule.Room)

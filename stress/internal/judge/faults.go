@@ -7,16 +7,16 @@ type Faults struct {
 	Counts       map[string]int64 // by kind
 	Disturbances []Disturbance
 	Stops        []Stop
-	Unhealed     []error // of those that could not be undone
+	Unhealed     []error // errors of faults that could not be undone
 }
 
-// Disturbance is a fault, from its beginning until it was healed.
+// Disturbance is the time from the beginning of a fault until it was undone.
 type Disturbance struct {
 	Kind        string
 	From, Until clock.Instant
 }
 
-// Stop is a time in which a process executed no instruction.
+// Stop is a time in which a process was paused: it executed no instruction.
 type Stop struct {
 	Process     int
 	From, Until clock.Instant

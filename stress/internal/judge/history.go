@@ -20,12 +20,12 @@ type operation struct {
 type operationKind string
 
 const (
-	opAcquire operationKind = "acquire" // of a new owner, or re-entry of a present one
+	opAcquire operationKind = "acquire" // a new owner gets the lock, or its present owner gets it again
 	opRelease operationKind = "release"
-	opExpire  operationKind = "lost" // the owner, if it is still one, loses the lock
+	opExpire  operationKind = "lost" // the owner loses the lock, if it still has the lock
 )
 
-// modelOf returns the model of a lock with this room, by the rules of the oracle.
+// modelOf returns the model of a lock with the given room. The package oracle has the rules.
 func modelOf(room oracle.Room) porcupine.Model {
 	return porcupine.Model{
 		Init:  func() any { return oracle.Lock{Room: room} },
@@ -50,8 +50,8 @@ func step(l oracle.Lock, op operation) (legal bool, next oracle.Lock) {
 	return err == nil, next
 }
 
-// operations returns the steps of one hold. An acquisition that never returned has none. Such a process did nothing under the lock, and a
-// correct history stays correct without this hold.
+// operations returns the steps of one hold. An acquisition that never returned is no hold and has no steps: its process did nothing
+// under the lock. A correct history stays correct without it.
 func operations(h evidence.Hold) []porcupine.Operation {
 	step := func(kind operationKind, token int64, from, until clock.Instant) porcupine.Operation {
 		turn := oracle.Turn{Process: h.Process, Owner: h.ID, Weight: h.Weight, Token: token}
@@ -71,13 +71,14 @@ func operations(h evidence.Hold) []porcupine.Operation {
 }
 
 const (
-	windowSize    = 150 // holds; the cost of checking grows faster than their number
+	windowSize    = 150 // number of holds; the cost of a check grows faster than their number
 	windowOverlap = 10
 )
 
-// checkHistory checks the holds of one path, in the order of Got, against the model, until the deadline. checkHistory checks overlapping
-// windows. A correct history stays correct without some of its holds, so every window has to be legal, and the overlap compares each hold
-// with its neighbors. If the result is Illegal, it also returns the illegal window.
+// checkHistory checks the holds of one path against the model, until the deadline. The holds are in the order of Got. checkHistory
+// splits them into overlapping windows and checks each. A correct history stays correct if some holds are left out, so every window has
+// to be legal. Because of the overlap, each hold is checked together with its neighbors. If the result is Illegal, checkHistory also
+// returns the illegal part.
 func checkHistory(holds []evidence.Hold, room oracle.Room, deadline time.Time) (porcupine.CheckResult, []evidence.Hold) {
 	verdict := porcupine.Ok
 	for from := 0; from < len(holds); from += windowSize - windowOverlap {
@@ -106,9 +107,9 @@ func checkWindow(holds []evidence.Hold, room oracle.Room, deadline time.Time) po
 	return porcupine.CheckOperationsTimeout(modelOf(room), ops, left)
 }
 
-// instant reduces an acquisition to the moment when it returned, and a release to the moment when it was called. A hold is certain to
-// have lasted from its acquisition to its release, so a correct history stays legal. And there are no orders to search, which many
-// waiting readers would make too numerous.
+// instant reduces an acquisition to the moment at which it returned, and a release to the moment at which it was called. A correct
+// history stays legal, because a hold certainly lasts from the first moment to the second. The reduction leaves no orders to search.
+// Many waiting readers would have too many orders.
 func instant(op porcupine.Operation) porcupine.Operation {
 	if op.Input.(operation).kind == opAcquire {
 		op.Call = op.Return

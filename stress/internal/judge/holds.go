@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )
 
-// perPath sorts holds by path, and then by Got.
+// perPath returns the holds of each path, in the order of Got.
 func perPath(holds []evidence.Hold, paths int) [][]evidence.Hold {
 	sorted := make([][]evidence.Hold, paths)
 	for _, h := range holds {
@@ -22,13 +22,13 @@ func perPath(holds []evidence.Hold, paths int) [][]evidence.Hold {
 	return sorted
 }
 
-// ours leaves out holds that were already lost when Acquire returned.
+// ours returns the holds without those that were already lost when Acquire returned.
 func ours(holds []evidence.Hold) []evidence.Hold {
 	return slices.DeleteFunc(slices.Clone(holds), func(h evidence.Hold) bool { return h.Valid == 0 })
 }
 
-// overlaps counts the holds of one path, in the order of Got, that began although earlier holds were still known to be valid and left no
-// room.
+// overlaps counts the holds that began too early. A hold began too early if earlier holds were still known to be valid and left too
+// little room. The holds are those of one path, in the order of Got.
 func overlaps(holds []evidence.Hold, room oracle.Room) (n int64) {
 	var inside []evidence.Hold
 	for _, h := range holds {
@@ -43,8 +43,8 @@ func overlaps(holds []evidence.Hold, room oracle.Room) (n int64) {
 	return n
 }
 
-// meetings classifies the failed attempts at the kernel's locks of one path. Late ones are explained by a holder that was still inside
-// after it had lost the lock, or that had died. The others are unexplained.
+// meetings counts the cases in which a kernel lock of a path was not free at once. A case counts as late if a hold explains it: its
+// holder was still inside after it had lost the lock, or had died. The other cases are unexplained.
 func meetings(holds []evidence.Hold, room oracle.Room) (late, unexplained int64) {
 	var suspects []evidence.Hold
 	for _, h := range holds {
@@ -58,7 +58,7 @@ func meetings(holds []evidence.Hold, room oracle.Room) (late, unexplained int64)
 		}
 		explained := h.Valid < h.Met.Until || slices.ContainsFunc(suspects, func(other evidence.Hold) bool {
 			inside := other.Got < h.Met.Until && (other.Over == 0 || other.Left > h.Met.From)
-			inTheWay := room != oracle.Everybody || !room.Fits(h.Weight+other.Weight) // not one reader in that of another
+			inTheWay := room != oracle.Everybody || !room.Fits(h.Weight+other.Weight) // not if both are readers
 			return inside && inTheWay && other.Valid < h.Met.Until && (other.Process != h.Process || other.ID != h.ID)
 		})
 		late += count(explained)
@@ -67,13 +67,13 @@ func meetings(holds []evidence.Hold, room oracle.Room) (late, unexplained int64)
 	return late, unexplained
 }
 
-// ofWeight returns the holds of sections with this weight.
+// ofWeight returns the holds that have this weight.
 func ofWeight(holds []evidence.Hold, weight int64) []evidence.Hold {
 	return slices.DeleteFunc(slices.Clone(holds), func(h evidence.Hold) bool { return h.Weight != weight })
 }
 
-// stopped counts the holds during which their process was stopped, those of them that were lost, and those that were still valid
-// afterwards although the stop was longer than any lease.
+// stopped looks at the holds during which their process was paused. It returns three numbers: how many there are, how many of them were
+// lost, and how many were still valid after a pause that was longer than a lease.
 func stopped(holds []evidence.Hold, stops []Stop, lease time.Duration) (spanned, lost, missing int64) {
 	for _, s := range stops {
 		for _, h := range holds {
@@ -88,8 +88,9 @@ func stopped(holds []evidence.Hold, stops []Stop, lease time.Duration) (spanned,
 	return spanned, lost, missing
 }
 
-// stalls counts the times in which a path was not acquired for longer than patience allows. holds are some holds of the path, in the
-// order of Got. Each disturbance in that time extends the limit by its own length and by patience. It also returns the longest time.
+// stalls counts the times for which a path was not acquired, if they are longer than patience. Each disturbance in such a time extends
+// the limit by the length of the disturbance and by patience. holds are holds of the path, in the order of Got. stalls also returns the
+// longest time for which the path was not acquired.
 func stalls(holds []evidence.Hold, begin, end clock.Instant, faults []Disturbance, patience time.Duration,
 ) (n int64, longest time.Duration) {
 	last := begin
@@ -114,7 +115,7 @@ func stalls(holds []evidence.Hold, begin, end clock.Instant, faults []Disturbanc
 	return n, longest
 }
 
-// countSince counts the holds that began at i or later.
+// countSince counts the holds that began at the instant i or later.
 func countSince(holds []evidence.Hold, i clock.Instant) (n int64) {
 	for _, h := range holds {
 		n += count(h.Got >= i)

@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
-// Summarize fills in the results in r, which already describes the workload. Summarize uses the tallies of the workers, nil for one that
-// died, and the counts of the registers. Summarize is for runs without faults.
+// Summarize fills in the results in r, which already describes the workload. It uses the tallies of the workers and the counts of the
+// registers. The tally of a worker that died is nil. Summarize is for runs without faults.
 func Summarize(r *report.Result, rule rule.Rule, tallies []*evidence.Tally, counted []int64) {
 	r.Errors = map[string]int64{}
 	t := newTotals(len(tallies))
@@ -67,7 +67,7 @@ func Summarize(r *report.Result, rule rule.Rule, tallies []*evidence.Tally, coun
 	r.Decide()
 }
 
-// jain returns Jain's fairness index: 1 if all counts are equal, 1/n if one worker has everything.
+// jain returns Jain's fairness index. The index is 1 if all n counts are equal, and 1/n if only one count is not zero.
 func jain(counts []int64) float64 {
 	var sum, squares float64
 	for _, n := range counts {

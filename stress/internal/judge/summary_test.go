@@ -105,7 +105,8 @@ func TestJain(t *testing.T) {
 	}
 }
 
-// tallyOf returns the tally of a worker with these numbers of sections per path in one second, each after a wait of 1 ms.
+// tallyOf returns the tally of a worker that ran for one second. sections has the number of its sections on each path. Each section came
+// after a wait of 1 ms.
 func tallyOf(sections ...int64) *evidence.Tally {
 	waits := durations.NewHistogram()
 	for _, n := range sections {

@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
-// totals are sums over all workers: of exclusive sections, and of sections that others could share.
+// totals are sums over all workers. They are kept apart for exclusive sections (alone) and for sections that others could share.
 type totals struct {
 	alone, shared           []int64 // turns per process
 	aloneWaits, sharedWaits *durations.Histogram
@@ -36,7 +36,7 @@ func (t *totals) waits(alone bool) *durations.Histogram {
 	return t.sharedWaits
 }
 
-// report fills in the sums for a run that took elapsed.
+// report writes the sums into the result of a run that took elapsed.
 func (t *totals) report(r *report.Result, rule rule.Rule, elapsed time.Duration) {
 	r.Duration = elapsed.Nanoseconds()
 	all := newSide(t.alone, t.shared, elapsed)
@@ -56,7 +56,7 @@ func (t *totals) report(r *report.Result, rule rule.Rule, elapsed time.Duration)
 	}
 }
 
-// newSide sums up acquisitions per process.
+// newSide sums up the acquisitions of each process.
 func newSide(some, others []int64, elapsed time.Duration) *report.Side {
 	s := &report.Side{PerProcess: make([]int64, len(some))}
 	for _, turns := range [][]int64{some, others} {

@@ -17,8 +17,8 @@ type Child struct {
 	*twin.Twin
 
 	ready    chan struct{} // closed when the worker is ready, or gone
-	reported chan struct{} // closed when tally is set, or the worker is gone
-	gone     chan struct{} // closed when the process has ended, and exit is set
+	reported chan struct{} // closed when tally is set, or when the worker is gone
+	gone     chan struct{} // closed when the process has ended and exit is set
 	tally    *evidence.Tally
 	exit     error
 }
@@ -37,7 +37,7 @@ func startChildren(life context.Context, cfg Config, paths []string, dir string)
 	return c, nil
 }
 
-// StartChild starts a worker, which is killed at the end of life.
+// StartChild starts a worker. The worker is killed at the end of the context life.
 func StartChild(life context.Context, t Task) (*Child, error) {
 	cmd, err := twin.Command(life, "worker")
 	if err != nil {
@@ -52,7 +52,7 @@ func StartChild(life context.Context, t Task) (*Child, error) {
 	return e, nil
 }
 
-// listen reads the worker's messages until it exits.
+// listen reads the messages of the worker until the worker exits.
 func (e *Child) listen() {
 	isReady := false
 	for {
@@ -79,7 +79,7 @@ func (e *Child) listen() {
 	}
 }
 
-// await returns when each worker has reached a milestone.
+// await returns when each worker has reached the milestone.
 func (c Children) await(milestone func(*Child) <-chan struct{}) {
 	for _, e := range c {
 		<-milestone(e)
@@ -88,14 +88,14 @@ func (c Children) await(milestone func(*Child) <-chan struct{}) {
 
 func (c Children) tell(order string) {
 	for _, e := range c {
-		_, _ = io.WriteString(e.In, order+"\n") // a worker that died is found out by its missing tally
+		_, _ = io.WriteString(e.In, order+"\n") // if a worker has died, its tally is missing, which shows the death
 	}
 }
 
-// Go tells the workers to begin.
+// Go tells all workers to begin.
 func (c Children) Go() { c.tell("go") }
 
-// Stop tells all workers to stop, and returns when they have reported.
+// Stop tells all workers to stop. It returns when all have reported.
 func (c Children) Stop() {
 	c.tell("stop")
 	c.awaitTallies()
@@ -113,7 +113,7 @@ func (c Children) Dismiss() {
 	c.await(func(e *Child) <-chan struct{} { return e.gone })
 }
 
-// Tallies returns the workers' tallies; nil for a worker that did not end normally. Call Dismiss first.
+// Tallies returns the tallies of the workers. The tally of a worker that did not end normally is nil. Call Dismiss first.
 func (c Children) Tallies() []*evidence.Tally {
 	tallies := make([]*evidence.Tally, len(c))
 	for i, e := range c {

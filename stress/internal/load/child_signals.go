@@ -9,19 +9,19 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child"
 )
 
-// Kill ends the worker as kill -9 does, and reports whether it was alive until then.
+// Kill ends the worker like kill -9, and reports whether the worker was alive until then.
 func (e *Child) Kill() (alive bool) {
 	select {
 	case <-e.gone:
 	default:
 		alive = true
-		_ = e.Cmd.Process.Kill() // fails only if it is gone already
+		_ = e.Cmd.Process.Kill() // an error means only that the process has already ended
 	}
 	<-e.gone
 	return alive
 }
 
-// Pause stops the worker with a signal, and reports whether it is stopped.
+// Pause stops the worker with a signal, and reports whether all its threads have stopped.
 func (e *Child) Pause() bool {
 	if child.Pause(e.Cmd.Process) != nil {
 		return false
@@ -38,7 +38,7 @@ func (e *Child) Pause() bool {
 	return true
 }
 
-// paused reports whether all threads have stopped. Where the system does not show that, it reports true.
+// paused reports whether all threads of the worker have stopped. If the operating system does not show that, paused returns true.
 func (e *Child) paused() bool {
 	threads := fmt.Sprintf("/proc/%d/task", e.Cmd.Process.Pid)
 	entries, err := os.ReadDir(threads)

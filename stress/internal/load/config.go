@@ -1,5 +1,5 @@
-// Package load runs worker processes that contend for a lock, and measures it. It has both ends of the pipe between a worker and the
-// coordinator.
+// Package load runs worker processes that contend for a lock, and measures the lock. It contains both sides of the communication between
+// the coordinator and a worker.
 package load
 
 import (
@@ -16,42 +16,42 @@ type Config struct {
 	Store      *store.Store
 	Servers    []string // empty: private servers
 	Private    bool     // the servers were started for this run
-	Release    string   // of the servers, "" if they do not say
-	Prefix     string   // of all paths, "" or "/..."
-	Lock       string   // a kind that the store has
-	Reads      float64  // share of the turns, for a reader/writer lock
-	Permits    int      // of a semaphore
-	Weight     int      // permits that a turn takes at most
+	Release    string   // the version of the servers, "" if they do not report it
+	Prefix     string   // the beginning of all paths: "" or "/..."
+	Lock       string   // the name of a kind of lock in Store
+	Reads      float64  // for a reader/writer lock: the share of the turns that read
+	Permits    int      // for a semaphore: the number of its permits
+	Weight     int      // for a semaphore: the most permits that a turn takes
 	Procs      int
 	Goroutines int // per process
 	Paths      int
-	Zipf       float64 // exponent of the choice of a path; 0: all alike
+	Zipf       float64 // the exponent with which paths are chosen; 0: all paths equally often
 	Section    time.Duration
 	Think      time.Duration
-	RTT        time.Duration // from workers to servers, on top of what it is
+	RTT        time.Duration // the round trip from workers to servers, in addition to the network's own
 	Duration   time.Duration
 	Seed       uint64
-	Baseline   string // the lock that comes first, and that this one is compared with; "" for none
+	Baseline   string // a lock that is measured first, for comparison; "" for none
 
 	Chaos          bool
-	Trace          string         // directory where the trace is kept; "" for none
+	Trace          string         // the directory in which the trace is kept; "" for none
 	Ensemble       int            // number of private servers
-	HandOff        *time.Duration // nil: the lock's default, zero: strict order; under chaos each worker has its own
-	Linger         *time.Duration // likewise
+	HandOff        *time.Duration // nil: the lock's default; zero: strict order; under chaos each worker draws its own
+	Linger         *time.Duration // nil: the lock's default; under chaos each worker draws its own
 	SessionTimeout time.Duration  // zero: the lock's default
 }
 
-// Traced reports whether the requests and answers between the workers and the store are recorded and checked.
+// Traced reports whether requests and answers between the workers and the store are recorded and checked.
 func (c *Config) Traced() bool { return c.Chaos && c.Kind().Tier }
 
 func (c *Config) judging() evidence.Judging {
 	if c.Chaos {
-		return evidence.ByKernel // a worker may be killed inside
+		return evidence.ByKernel // a worker may be killed in its section
 	}
 	return evidence.ByCount
 }
 
-// Rule returns which sections may be inside at the same time.
+// Rule returns the rule that says which sections may be in progress at the same time.
 func (c *Config) Rule() rule.Rule {
 	switch c.Kind().Sort {
 	case store.ReadersWriter:
@@ -72,10 +72,10 @@ func (c *Config) options() store.Options {
 	}
 }
 
-// Shape returns the requirements on private servers for the run.
+// Shape returns what private servers for the run have to be like.
 func (c *Config) Shape() store.Shape { return store.Shape{Members: c.Ensemble, Hasty: c.Chaos} }
 
-// Use makes the run use private servers.
+// Use lets the run use the given private servers.
 func (c *Config) Use(cluster *store.Cluster) {
 	c.Servers, c.Private = cluster.Addrs(), true
 	c.Release, _ = cluster.Members[0].Version()

@@ -13,7 +13,7 @@ func TestTheDeadLetGoUnderChaosOnly(t *testing.T) {
 	need.Equal(t, "how it is judged without chaos", (&Config{}).judging(), evidence.ByCount)
 }
 
-// With Zipf 2, the first of many paths gets six acquisitions of ten; with 0, all paths get the same.
+// With Zipf 2, the first of many paths gets six of ten acquisitions. With Zipf 0, all paths get equally many.
 func TestChoiceOfAPath(t *testing.T) {
 	const paths, turns = 100, 10_000
 	for zipf, want := range map[float64]int{0: turns / paths, 2: turns * 61 / 100} {

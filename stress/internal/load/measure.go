@@ -12,12 +12,12 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// leakPatience bounds the wait for entries whose deletion is under way when the last goroutine has released. A process repeats a
-// deletion that was not answered, and after faults on a busy machine that may need several attempts.
+// leakPatience limits how long a run waits for deletions that are under way after the last release. A process repeats a deletion that
+// was not answered. After faults on a busy machine, several attempts may be necessary.
 const leakPatience = 10 * time.Second
 
-// Run measures a lock, right after its baseline if one is configured. The end of ctx ends the measurement early; the data collected by
-// then is judged.
+// Run measures a lock. If a baseline is configured, Run measures the baseline first. If ctx ends, the measurement ends early, and Run
+// judges the data that was collected by then.
 func Run(ctx context.Context, cfg Config) (*report.Result, error) {
 	var baseline *report.Result
 	if cfg.Baseline != "" {
@@ -33,7 +33,7 @@ func Run(ctx context.Context, cfg Config) (*report.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if before.Verdict == "FAIL" || before.Verdict == "PASS" && ctx.Err() != nil { // there is no more to judge
+	if before.Verdict == "FAIL" || before.Verdict == "PASS" && ctx.Err() != nil { // there is nothing more to judge
 		before.Environment = cfg.Environment()
 		return before, nil
 	}
@@ -49,11 +49,11 @@ func Run(ctx context.Context, cfg Config) (*report.Result, error) {
 	return result, nil
 }
 
-// calibrated is how long transfers are measured before a run.
+// calibrated is how long the measurement of transfers before a run lasts.
 const calibrated = time.Second
 
-// calibrate measures transfers: the same processes pass the lock on at each release for a moment. calibrate measures only if the lock
-// promises a bound that depends on the time of a transfer. Otherwise the result is empty.
+// calibrate measures how long a transfer takes: for a moment, the same processes run and pass the lock on at each release. If the lock
+// promises no bound that depends on that time, calibrate measures nothing and the result is empty.
 func calibrate(ctx context.Context, cfg Config) (*report.Result, error) {
 	if result := cfg.Result(); !judge.Promises(result) {
 		return result, nil
@@ -62,7 +62,7 @@ func calibrate(ctx context.Context, cfg Config) (*report.Result, error) {
 	return Measure(ctx, cfg)
 }
 
-// Measure runs the workers of one lock and judges the result, without the bound on absences.
+// Measure runs the workers of one lock and judges the result, except for the bound on absences.
 func Measure(ctx context.Context, cfg Config) (*report.Result, error) {
 	seen, err := cfg.Store.Observe(ctx, cfg.Place())
 	if err != nil {
@@ -81,7 +81,7 @@ func Measure(ctx context.Context, cfg Config) (*report.Result, error) {
 	}
 
 	theirs := cfg
-	if cfg.RTT > 0 { // without, nothing is to be in the way
+	if cfg.RTT > 0 { // with an RTT of 0, nothing is put between the workers and the servers
 		distance, err := relay.New(cfg.Servers, cfg.RTT/2)
 		if err != nil {
 			return nil, err
@@ -90,7 +90,7 @@ func Measure(ctx context.Context, cfg Config) (*report.Result, error) {
 		theirs.Servers = distance.Addrs()
 	}
 
-	// The context kills all workers at its end, whatever state they are in.
+	// The end of this context kills all workers, whatever state they are in.
 	slack := dialTimeout + cfg.Section + DrainTime + leakPatience + 10*time.Second
 	life, kill := context.WithTimeout(context.Background(), cfg.Duration+slack)
 	defer kill()
@@ -102,7 +102,7 @@ func Measure(ctx context.Context, cfg Config) (*report.Result, error) {
 	return workers.perform(ctx, cfg, seen, registers)
 }
 
-// perform makes one run with workers that have just been started.
+// perform makes one run. Its workers have just been started.
 func (c Children) perform(ctx context.Context, cfg Config, seen store.Observer, registers []*evidence.Register) (*report.Result, error) {
 	c.await(func(e *Child) <-chan struct{} { return e.ready })
 	before, known := seen.Traffic()

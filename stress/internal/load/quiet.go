@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// The load of the machine is sampled looks times, each after a pause.
+// Quiet samples the load of the machine this many times (looks), each time after a pause.
 const (
 	looks = 20
 	pause = 10 * time.Millisecond
 )
 
-// Quiet reports whether other programs leave most of the processors idle in most samples. A system that does not show its load counts as
-// quiet.
+// Quiet reports whether other programs leave at least half of the processors idle in most samples. If the operating system does not show
+// its load, Quiet returns true.
 func Quiet() bool {
 	var running []int
 	for range looks {
@@ -27,7 +27,7 @@ func Quiet() bool {
 	return 2*running[looks/2] <= runtime.NumCPU()
 }
 
-// runnable counts the threads of the machine that run or want to run, without this one.
+// runnable counts the threads on this machine that are running or ready to run. It leaves out the calling thread.
 func runnable() int {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

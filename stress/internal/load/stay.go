@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	reenterEvery  = 8 // turns
-	carelessEvery = 2 // turns; such a holder writes without looking whether it still has the lock
+	reenterEvery  = 8 // one turn in so many acquires the lock again inside
+	carelessEvery = 2 // in one turn of so many, the holder writes without checking that it still has the lock
 )
 
-// witness has what a worker needs in order to record its holds for judging under faults.
+// witness is what a worker needs to record its holds. The holds are judged after a run with faults.
 type witness struct {
 	worker  *worker
 	journal *evidence.Journal
@@ -72,8 +72,8 @@ func (s *stay) look() bool {
 	return true
 }
 
-// visit is the critical section. It does not end early when the lock is lost, because the checks of the hold and the fence are what is
-// tested.
+// visit is the critical section. It does not end early if the lock is lost, because a run with faults tests what happens then: the hold
+// has to find the loss, and the fence has to refuse the write.
 func (s *stay) visit(ctx context.Context) error {
 	from := clock.Now()
 	section, err := s.witness.worker.registers[s.Path].Enter(s.Weight)
@@ -89,7 +89,7 @@ func (s *stay) visit(ctx context.Context) error {
 	return errors.Join(err, left)
 }
 
-// pass accesses the fence: an exclusive section increments the registers, and a shared one reads them twice.
+// pass accesses the fence. An exclusive section increments the registers of the fence. A shared section reads them twice.
 func (s *stay) pass(ctx context.Context) error {
 	begin, end := s.witness.fence.Read, s.witness.fence.Write
 	access := evidence.Access{Path: s.Path, Token: s.Token, Process: int64(s.Process)}
@@ -122,14 +122,14 @@ func (s *stay) ask(call func(evidence.Access, *evidence.Answer) error, access ev
 		return err
 	}
 	if answer.Refused {
-		// A higher token was used, so its owner has acquired the lock, and our lease must be over.
+		// Somebody has used a higher token. So another owner has acquired the lock, and this lease must be over.
 		s.Refused = true
 		s.Blind = s.look()
 	}
 	return nil
 }
 
-// reenter acquires the lock again, if its kind allows that: in the same mode, or as a reader within a writer's hold.
+// reenter acquires the lock again if this kind of lock allows that. It acquires in the same mode, or as a reader within a writer's hold.
 func (s *stay) reenter(ctx context.Context) error {
 	outer, ok := s.held.(interface {
 		Context(ctx context.Context) context.Context
@@ -163,7 +163,7 @@ func (s *stay) release() error {
 	return s.judgeLoss(err)
 }
 
-// judgeLoss records what an error of Release says about the hold.
+// judgeLoss is called with the error of Release. If the error is a loss, judgeLoss records the loss and returns nil.
 func (s *stay) judgeLoss(err error) error {
 	if errors.Is(err, store.ErrLost) {
 		s.Lost = true

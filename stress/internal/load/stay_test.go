@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store/storetest"
 )
 
-// lateHold is a hold that is lost after some checks.
+// lateHold is a hold that is still valid at the first few checks and lost after them.
 type lateHold struct {
 	storetest.Hold
 	looks int
@@ -67,7 +67,7 @@ func newTestWitness(t *testing.T) (*witness, *evidence.Fence) {
 	return witness, f
 }
 
-// turn makes one acquisition with h and returns its record.
+// The function turn makes one acquisition, which returns h. turn returns the record of that acquisition.
 func turn(t *testing.T, w *witness, h store.Hold) evidence.Hold {
 	t.Helper()
 	acquire := func(context.Context, int64) (store.Hold, error) { return h, nil }

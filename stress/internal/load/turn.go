@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// contend is the loop of one goroutine: acquisition after acquisition, each on a random path.
+// contend is the loop of one goroutine: it makes one acquisition after another, each on a random path.
 func (w *worker) contend(ctx context.Context, goroutine int) {
 	random := rand.New(rand.NewPCG(w.task.Seed, uint64(w.task.Process)<<32|uint64(goroutine)))
 	contenders := make([]store.Contender, len(w.task.LockPaths))
@@ -52,7 +52,7 @@ func (w *worker) takeTurn(ctx context.Context, random *rand.Rand, acquire store.
 	return w.turn(ctx, acquire, path, w.rule.Draw(random), goroutine)
 }
 
-// turn acquires the lock, runs one section and releases. A lost lock is not an error here.
+// turn acquires the lock, runs one section and releases the lock. If the lock was lost, turn records that and returns no error.
 func (w *worker) turn(ctx context.Context, acquire store.Contender, path int, weight int64, goroutine int) error {
 	asked := clock.Tick()
 	h, err := acquire(ctx, weight)
@@ -69,7 +69,7 @@ func (w *worker) turn(ctx context.Context, acquire store.Contender, path int, we
 	}
 	v, err := w.visit(h, path, weight, got)
 	released := h.Release()
-	if w.task.RTT > 0 { // elsewhere the clock alone is a twentieth of the shortest turns
+	if w.task.RTT > 0 { // without an RTT, reading the clock would take a twentieth of the shortest turns
 		w.countRelease(clock.Tick().Sub(v.left))
 	}
 	if errors.Is(released, store.ErrLost) {
@@ -79,7 +79,7 @@ func (w *worker) turn(ctx context.Context, acquire store.Contender, path int, we
 	return errors.Join(err, released)
 }
 
-// countLate counts an acquisition that came after the end of the run.
+// countLate counts an acquisition that returned after the end of the run.
 func (w *worker) countLate() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,7 +97,7 @@ type visit struct {
 	overlap, regression, torn, lost, completed bool
 
 	passage evidence.Passage
-	passed  bool // there was one
+	passed  bool // the section had a passage
 	left    clock.Instant
 }
 
@@ -109,7 +109,7 @@ func (w *worker) visit(h store.Hold, path int, weight int64, got clock.Instant) 
 		return v, err
 	}
 	v.overlap = s.Overlap
-	mutex := w.rule.Room == 1 // else the lock goes from some to some others
+	mutex := w.rule.Room == 1 // otherwise several sections pass the lock on to several others
 	if mutex {
 		v.passage, v.passed = r.Arrive(process, got)
 	}
@@ -171,7 +171,7 @@ func (w *worker) fail(err error) {
 	w.found.Errors[kind(err)]++
 }
 
-// kind returns the text of the error at the root of err, which has no path or address in it.
+// kind returns the text of the innermost error in err, because that text has no path and no address.
 func kind(err error) string {
 	for {
 		switch e := err.(type) { //nolint:errorlint // this is the walk along the chain

@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store/storetest"
 )
 
-// lostHold is a hold that is lost before the section ends.
+// lostHold is a hold that is lost already in the section.
 type lostHold struct{ storetest.Hold }
 
 func (lostHold) Err() error     { return store.ErrLost }

@@ -22,9 +22,9 @@ import (
 
 const (
 	dialTimeout  = 10 * time.Second
-	dialPatience = time.Minute           // under chaos, where the server may be about to start, on a busy machine
-	retryPause   = 10 * time.Millisecond // after a failed attempt
-	// DrainTime is the time for acquisitions that were under way when the run ended.
+	dialPatience = time.Minute           // under chaos the server may just be starting, on a busy machine
+	retryPause   = 10 * time.Millisecond // the pause after a failed attempt
+	// DrainTime is how long a run waits at its end for acquisitions that are under way.
 	DrainTime = 20 * time.Second
 )
 
@@ -76,7 +76,7 @@ func dial(t Task) (store.Locker, error) {
 	return kind.Dial(ctx, options)
 }
 
-// obey executes orders until they end.
+// obey executes the orders of the coordinator until there are no more.
 func obey(t Task, locker store.Locker, orders *bufio.Scanner) error {
 	w, err := newWorker(t, locker)
 	if err != nil {
@@ -107,12 +107,12 @@ type worker struct {
 	rule      rule.Rule
 	locker    store.Locker
 	registers []*evidence.Register
-	witness   *witness // nil without chaos
+	witness   *witness // nil unless the run is under chaos
 
 	mu        sync.Mutex // guards the fields below
 	found     evidence.Tally
-	waits     *durations.Histogram // of sections that were alone
-	shared    *durations.Histogram // waits of the others
+	waits     *durations.Histogram // of exclusive sections
+	shared    *durations.Histogram // waits of sections that others could share
 	releases  *durations.Histogram
 	handOvers *durations.Histogram
 	aways     *durations.Histogram
@@ -138,7 +138,7 @@ func newWorker(t Task, locker store.Locker) (*worker, error) {
 }
 
 func (w *worker) run(ctx context.Context) *evidence.Tally {
-	store.Packets.Store(0) // those that made the connections
+	store.Packets.Store(0) // the packets so far only made the connections
 	start := time.Now()
 	ended := make(chan struct{}, w.task.Goroutines)
 	for i := range w.task.Goroutines {
@@ -166,7 +166,7 @@ func (w *worker) tally(elapsed time.Duration, stuck int) *evidence.Tally {
 	t := w.found
 	t.Elapsed, t.Stuck, t.Packets = elapsed, int64(stuck), store.Packets.Load()
 	t.Goroutines = slices.Clone(t.Goroutines)
-	t.Errors = maps.Clone(t.Errors) // a stuck goroutine may still add to the original
+	t.Errors = maps.Clone(t.Errors) // Errors is cloned since a stuck goroutine may still add to the original
 	t.Wait, t.SharedWait, t.Release = w.waits.Export(), w.shared.Export(), w.releases.Export()
 	t.HandOver, t.Away = w.handOvers.Export(), w.aways.Export()
 	return &t

@@ -11,26 +11,27 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// Rules say how a store differs from the model.
+// Rules say in which respects a store differs from the model.
 type Rules struct {
-	OwnTTL    bool // a renewal is for the contenders that it names, and else for the session
-	Brittle   bool // a contender may go at any time, with its connection
-	Forgets   bool // a server that grants nothing may have lost what others had acknowledged, shortly before
-	Nodes     bool // it is ZooKeeper, which has another model
-	Unordered bool // the place in the queue is not known before the lock comes, and two processes use the same names
+	OwnTTL    bool // each contender has its own lease, and a renewal is for the contenders that it names; otherwise the session has the lease
+	Brittle   bool // a contender may vanish at any time, because it ends with its connection
+	Forgets   bool // a server in its grace period may have lost writes that another server acknowledged shortly before
+	Nodes     bool // the store is ZooKeeper, for which there is another model
+	Unordered bool // the place in the queue is not known before the lock is granted, and two processes may use the same names
 }
 
 const (
 	// skew bounds the difference between the clocks of two processes in their records.
 	skew = 100 * time.Microsecond
-	// forgotten is for how long a server may already have lost its data before it says that it grants nothing. While it says so, other
-	// processes may still learn of the loss.
+	// forgotten limits the time from the moment at which a server loses data to its first answer that it grants nothing. As long as the
+	// server gives such answers, other processes may still learn of the loss.
 	forgotten = 2 * time.Second
 )
 
-// Check returns nil if the store can have given all answers in some order. Otherwise it returns the first event that is impossible. Where
-// the clocks of processes may differ, it assumes the difference in their favor. If there are too many orders, it tries only some. An
-// event that none of these explains is undecided.
+// Check looks for an order of execution in which the store can have given all answers. If there is one, Check returns nil. Otherwise it
+// returns an error that names the first event that is impossible. The clocks of the processes may differ a little; Check assumes the
+// difference that is best for the store. If there are too many orders, Check tries only some of them. If none of these explains an
+// event, the result is undecided.
 func Check(events []Event, rules Rules) (undecided bool, err error) {
 	if rules.Nodes {
 		return false, checkNodes(events)
@@ -39,8 +40,8 @@ func Check(events []Event, rules Rules) (undecided bool, err error) {
 	return errors.Is(err, errUndecided), err
 }
 
-// check looks at a limited number of states first. Before it refuses an event, it looks at more of them, because one that was left out
-// may explain the event. It returns how many states it has looked at, including looked.
+// check looks at a limited number of states first. Before it refuses an event, it starts again with a higher limit, because a state that
+// was left out may explain the event. It returns the number of states that it has looked at, plus looked.
 func check(events []Event, rules Rules, enough, looked int) (int, error) {
 	c := &checker{
 		rules: rules, enough: enough, looked: looked, patience: surplus + 8*len(events),
@@ -62,7 +63,7 @@ func check(events []Event, rules Rules, enough, looked int) (int, error) {
 	return c.looked, nil
 }
 
-// wrong returns the error for the i-th event, with the time by which the event can be found in the file of its process.
+// wrong returns the error for the i-th event. The error has the time with which the event is written in the file of its process.
 func (e Event) wrong(i, length int, err error) error {
 	at := e.At
 	if e.Kind == Got {
@@ -74,16 +75,16 @@ func (e Event) wrong(i, length int, err error) error {
 // A checker follows the events at all queues.
 type checker struct {
 	rules      Rules
-	looked     int                 // states in all, with those that a command leads to
-	patience   int                 // how many that may be
-	enough     int                 // how many states are looked at for an event once there is an explanation
-	cut        bool                // there were more
+	looked     int                 // number of states looked at so far, including those that a command leads to
+	patience   int                 // the highest number that looked may reach
+	enough     int                 // after this number of states, the search ends as soon as there is an explanation
+	cut        bool                // the search has left out states
 	histories  map[string]*history // by path
 	ops        map[command]*op
 	leases     map[session]*lease
 	contenders map[string]*contender
 	told       map[grant]told
-	silent     []clock.Instant // when servers have said that they grant nothing
+	silent     []clock.Instant // the times at which servers said that they grant nothing
 }
 
 type (
@@ -102,27 +103,27 @@ type (
 	}
 )
 
-// A contender is one that the trace mentions, whether it is in the queue or not.
+// A contender is a contender that any event mentions. Perhaps it never was in the queue.
 type contender struct {
 	process string
 	session string
 	at      *history
-	lease   lease // its own
+	lease   lease // counts if each contender has its own lease
 	seen
-	tokens map[int64]*seen // of it with each: its name may be used again
+	tokens map[int64]*seen // what the trace shows about it with each token, since its name may be used again
 }
 
 // seen is what the whole trace shows about a contender.
 type seen struct {
-	path      string        // where it has entered
-	told      clock.Instant // for the first time
-	mentioned clock.Instant // for the last time
-	alive     clock.Instant // it was there as late as then
-	answered  bool          // to who entered
+	path      string        // the queue that it entered
+	told      clock.Instant // when a view showed it for the first time
+	mentioned clock.Instant // when an event mentioned it for the last time
+	alive     clock.Instant // it was in the queue at this time or later
+	answered  bool          // the answer to its own Enter or Try showed it
 	facts
 }
 
-// of returns what the trace shows about a contender with a token, or with its name if the token is unknown.
+// The method of returns what the trace shows about a contender with a given token. If token is 0, it returns what is known of the name.
 func (p *contender) of(token int64) *seen {
 	if token == 0 {
 		return &p.seen
@@ -133,7 +134,7 @@ func (p *contender) of(token int64) *seen {
 	return p.tokens[token]
 }
 
-// tell records what a view shows: the contender is there at a time or later.
+// tell records that a view has shown the contender, and that the contender was there at the time alive or later.
 func (s *seen) tell(v View, alive clock.Instant) {
 	if v.InGracePeriod {
 		return
@@ -142,7 +143,7 @@ func (s *seen) tell(v View, alive clock.Instant) {
 	s.facts = s.add(facts{v.Has, v.Asked, v.Behind}, all)
 }
 
-// token is the first one reported since the contender was to enter, 0 if there is none.
+// token returns the first token that was reported after the contender's Enter was sent. It returns 0 if there is none.
 func (p *contender) token(path string, sent clock.Instant) (token int64) {
 	for t, s := range p.tokens {
 		if t != 0 && s.path == path && s.told >= sent && (token == 0 || s.told < p.tokens[token].told) {
@@ -152,18 +153,19 @@ func (p *contender) token(path string, sent clock.Instant) (token int64) {
 	return token
 }
 
-// A lease is how long a store keeps something without a renewal.
+// A lease says how long a store keeps something that is not renewed.
 type lease struct {
 	ttl   time.Duration
-	until clock.Instant // at the earliest
-	over  bool          // the store has said so
+	until clock.Instant // the lease cannot end before
+	over  bool          // the store has said that it has ended
 }
 
-// renew counts from when the renewal was sent, since the store cannot have received it earlier. The store's clock may be a little faster.
+// renew extends the lease. It counts from when the renewal was sent, since the store cannot have received it earlier. It subtracts one
+// percent, since the store's clock may be a little faster.
 func (l *lease) renew(sent clock.Instant) { l.until = max(l.until, sent.Add(l.ttl-l.ttl/100)) }
 
-// prepare sorts the events, and collects what later events show about earlier ones: the answers to commands, and until when each
-// contender was there.
+// prepare sorts the events. It also collects what later events show about earlier ones: the answer to each command, and the time up to
+// which each contender is known to have been there.
 func (c *checker) prepare(events []Event) []Event {
 	events = slices.Clone(events)
 	for i, e := range events {
@@ -221,7 +223,7 @@ func (c *checker) prepare(events []Event) []Event {
 	return events
 }
 
-// inOrder sorts events by time, as well as the clocks of different processes allow.
+// inOrder sorts events by time, as exactly as the different clocks of the processes allow.
 func inOrder(events []Event) []Event {
 	events = slices.Clone(events)
 	for i, e := range events {
@@ -236,7 +238,7 @@ func inOrder(events []Event) []Event {
 	return events
 }
 
-// tells records what a view shows that was requested at sent; a notification may be late.
+// tells records what a view shows. sent is when the view was requested. A notification was not requested and may be late; its sent is 0.
 func (c *checker) tells(at clock.Instant, v View, sent clock.Instant) {
 	c.mention(at, Ref{ID: v.ID, Token: v.Token}, Ref{ID: v.Nearest})
 	if p := c.contenders[v.ID]; v.Known {
@@ -261,7 +263,7 @@ func (c *checker) mention(at clock.Instant, refs ...Ref) {
 	}
 }
 
-// take checks whether an event is possible.
+// take checks whether an event is possible after all earlier ones.
 func (c *checker) take(e Event) error {
 	o := c.ops[command{e.Process, e.Number}]
 	switch e.Kind {
@@ -280,7 +282,7 @@ func (c *checker) take(e Event) error {
 	return nil
 }
 
-// at returns the history of a contender's queue. Permits have a queue of their own.
+// at returns the history of the queue that a contender is in. The permits of a path have a queue of their own.
 func (c *checker) at(r Ref) *history {
 	path := r.Path
 	if r.Permits > 0 {
@@ -294,7 +296,7 @@ func (c *checker) at(r Ref) *history {
 	return h
 }
 
-// send makes a command executable from now on.
+// send records that a command was sent. From now on the store may execute it.
 func (c *checker) send(o *op) {
 	switch o.Op {
 	case queue.Enter, queue.Try:
@@ -305,7 +307,7 @@ func (c *checker) send(o *op) {
 		c.at(o.Ref).begin(o)
 	case queue.Drop, queue.Goodbye:
 		for _, r := range o.Among {
-			if h := c.contenders[r.ID].at; h != nil { // an audit may say another path of it
+			if h := c.contenders[r.ID].at; h != nil { // not looked up by the path in r, since an audit may report another path
 				h.begin(&op{Command: Command{Op: queue.Leave, Session: o.Session, Ref: r}, process: o.process, sent: o.sent})
 			}
 		}
@@ -354,7 +356,7 @@ func (c *checker) answer(o *op) error {
 	return nil
 }
 
-// allows checks what an answer says about the session.
+// allows checks an answer against what is known of the session: can the session have expired, or can it still exist?
 func (l *lease) allows(o *op, own bool) error {
 	switch {
 	case o.answer.Outcome == queue.Expired && o.answered < l.until:
@@ -367,7 +369,7 @@ func (l *lease) allows(o *op, own bool) error {
 	return nil
 }
 
-// renewed checks what a renewal has returned for each contender.
+// renewed checks each view that a renewal has returned.
 func (c *checker) renewed(o *op, ttl time.Duration) error {
 	if len(o.looks) < len(o.answer.Views) {
 		return errors.New("a renewal tells of a contender that it did not name")
@@ -390,7 +392,7 @@ func (c *checker) renewed(o *op, ttl time.Duration) error {
 	return nil
 }
 
-// news checks whether a notification is true now, or was true before, since it may be late.
+// news checks a notification. Since a notification may be late, what it says may be true now or may have been true before.
 func (c *checker) news(e Event) error {
 	p := c.contenders[e.News.ID]
 	if p.process != e.Process {
@@ -403,7 +405,7 @@ func (c *checker) news(e Event) error {
 	return nil
 }
 
-// tell records which process knows that it has the lock.
+// tell records that a process was told, by a view, that it has the lock.
 func (c *checker) tell(process string, h *history, v View, now clock.Instant) {
 	h.top = max(h.top, v.Token)
 	g := grant{process, h.path, v.Token}
@@ -412,7 +414,7 @@ func (c *checker) tell(process string, h *history, v View, now clock.Instant) {
 	}
 }
 
-// hold checks whether a program can have acquired its lock, or can still hold it.
+// hold checks whether a program can have acquired its lock, or whether it can still hold the lock.
 func (c *checker) hold(e Event) error {
 	for _, path := range []string{e.Hold.Path, "permits of " + e.Hold.Path} {
 		t, ok := c.told[grant{e.Process, path, e.Hold.Token}]
@@ -427,7 +429,7 @@ func (c *checker) hold(e Event) error {
 	return fmt.Errorf("%s: has the lock with token %d, and was not told so", e.Hold.Path, e.Hold.Token)
 }
 
-// until returns the time until which a contender stays if no command removes it.
+// until returns the end of a contender's lease. The contender stays until then if no command removes it.
 func (c *checker) until(p *contender) clock.Instant {
 	if x := c.leases[session{p.process, p.session}]; x != nil && !c.rules.OwnTTL {
 		return x.until
@@ -435,9 +437,9 @@ func (c *checker) until(p *contender) clock.Instant {
 	return p.lease.until
 }
 
-// past returns when the contender of an unanswered command is certain to be gone. If it has a lease of its own, the lease begins when the
-// command is executed. The command is assumed to be executed within twice the lease. A store checks for expired leases only from time to
-// time, and not while it is stopped. A store may therefore keep a contender for two more leases.
+// past returns a time after which the contender of an unanswered command is certainly gone. If the contender has its own lease, the
+// lease begins when the command is executed. The command is assumed to be executed within twice the lease. A store checks for expired
+// leases only from time to time, and not while it is paused. Therefore a store may keep a contender for two more leases.
 func (c *checker) past(o *op) clock.Instant {
 	until := c.until(c.contenders[o.ID])
 	if x := c.leases[session{o.process, o.Session}]; x != nil {
@@ -449,7 +451,7 @@ func (c *checker) past(o *op) clock.Instant {
 	return until
 }
 
-// forgets reports whether a server may have lost its data.
+// forgets reports whether a server may have lost data at the time now.
 func (c *checker) forgets(now clock.Instant) bool {
 	i, _ := slices.BinarySearch(c.silent, now)
 	return i < len(c.silent) && c.silent[i].Sub(now) < forgotten

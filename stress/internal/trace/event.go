@@ -22,18 +22,18 @@ import (
 // An Event is a command, an answer or a notification between a process and its store, or the state of a hold.
 type Event struct {
 	At      clock.Instant `json:"at"`
-	Process string        `json:"process"` // which has one tier
+	Process string        `json:"process"` // the name of the process, which has one tier
 	Kind    Kind          `json:"kind"`
-	Number  int64         `json:"n,omitempty"` // of a command in its process, which its answer has, too
+	Number  int64         `json:"n,omitempty"` // the number of a command in its process; the answer has the same number
 
-	Command *Command `json:"command,omitempty"` // of one that was sent
+	Command *Command `json:"command,omitempty"` // the command that was sent
 	Answer  *Answer  `json:"answer,omitempty"`
 	News    *View    `json:"news,omitempty"`
 	Hold    *Hold    `json:"hold,omitempty"`
 
-	Line    int64    `json:"line,omitempty"`    // of ZooKeeper: the connection, in its process
-	Request *Request `json:"request,omitempty"` // that was sent
-	Reply   *Reply   `json:"reply,omitempty"`   // which answers it, or is an event
+	Line    int64    `json:"line,omitempty"`    // with ZooKeeper: the number of the connection in its process
+	Request *Request `json:"request,omitempty"` // with ZooKeeper: the request that was sent
+	Reply   *Reply   `json:"reply,omitempty"`   // with ZooKeeper: the answer to a request, or an event
 }
 
 // A Kind is the kind of an event.
@@ -43,12 +43,12 @@ const (
 	Sent     Kind = "sent"
 	Answered Kind = "answered"
 	News     Kind = "news"
-	Got      Kind = "got"   // the program has the lock
-	Valid    Kind = "valid" // and was told so for the last time
-	Gone     Kind = "gone"  // an event: a node was deleted
+	Got      Kind = "got"   // the program has acquired the lock
+	Valid    Kind = "valid" // the last time at which the program was told that it still has the lock
+	Gone     Kind = "gone"  // an event of ZooKeeper: a node was deleted
 )
 
-// A Hold is a lock as the program has it.
+// A Hold is a lock that a program believes to have.
 type Hold struct {
 	Path  string `json:"path"`
 	Token int64  `json:"token"`
@@ -90,7 +90,7 @@ type View struct {
 	ID            string `json:"id,omitempty"`
 	Known         bool   `json:"known,omitempty"`
 	Token         int64  `json:"token,omitempty"`
-	Failed        bool   `json:"failed,omitempty"` // it cannot be told, or has lost the lock
+	Failed        bool   `json:"failed,omitempty"` // the view has an error: the state is unknown, or the lock is lost
 	Has           bool   `json:"has,omitempty"`
 	Reads         bool   `json:"reads,omitempty"`
 	Asked         bool   `json:"asked,omitempty"`
@@ -154,7 +154,8 @@ func (e Event) inGracePeriod() bool {
 	return e.News != nil && e.News.InGracePeriod || e.Answer != nil && (e.Answer.InGracePeriod || e.Answer.View.InGracePeriod)
 }
 
-// apart returns an event with names that are different for all processes. A view of another process's contender has no name.
+// apart puts the name of the process before the name of each contender, so that different processes have different names. In a view it
+// removes the name of the nearest contender, which may be of another process.
 func apart(e Event) Event {
 	name := func(r Ref) Ref {
 		if r.ID != "" {
@@ -187,7 +188,7 @@ func apart(e Event) Event {
 	return e
 }
 
-// each applies f to all elements.
+// each applies f to all elements and returns the results.
 func each[A, B any](all []A, f func(A) B) (list []B) {
 	for _, a := range all {
 		list = append(list, f(a))
@@ -195,13 +196,13 @@ func each[A, B any](all []A, f func(A) B) (list []B) {
 	return list
 }
 
-// A Writer writes the events of a process to a file, each at once, so that they survive a kill -9.
+// A Writer writes the events of a process to a file. It writes each event at once, so that the events survive a kill -9.
 type Writer struct {
 	process  string
-	lines    atomic.Int64 // connections with ZooKeeper
-	requests atomic.Int64 // on all of them
+	lines    atomic.Int64 // number of connections to ZooKeeper so far
+	requests atomic.Int64 // number of requests so far on all connections
 
-	mu   sync.Mutex // keeps lines apart, and their times in order
+	mu   sync.Mutex // keeps the events apart in the file, and their times in order
 	file *os.File
 }
 
@@ -239,7 +240,7 @@ func (w *Writer) write(e Event) {
 		_, err = w.file.Write(append(line, '\n'))
 	}
 	if err != nil {
-		panic(fmt.Sprintf("trace of %s: %v", w.process, err)) // what is missing would be taken for what did not happen
+		panic(fmt.Sprintf("trace of %s: %v", w.process, err)) // the checker would take an event that is missing for one that did not happen
 	}
 }
 

@@ -12,15 +12,15 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// A history has the possible states of one queue, as far as the answers show, and the commands that may still change it.
+// A history has all states in which one queue may be after the answers so far. It also has the commands that may still change the queue.
 type history struct {
 	checker *checker
 	path    string
 	states  []*state
 	ops     []*op   // in the order in which they were sent
-	tokens  []int64 // of all who are known to enter, in order
+	tokens  []int64 // the tokens of all contenders that are known to enter, in ascending order
 	begun   int
-	top     int64 // the highest token that was told
+	top     int64 // the highest token that any process was told
 }
 
 // An op is a command at one queue. It is executed as one step, or not at all.
@@ -29,21 +29,23 @@ type op struct {
 	history        *history
 	process        string
 	sent, answered clock.Instant
-	answer         *Answer // nil: it may be executed at any time, or never
-	number         int     // at its queue
-	token          int64   // of the place of who enters, 0 if it is not known
-	repeated       bool    // it is not answered, and another command was that says so: that one may have been executed instead
-	told           facts   // what is known of the contender that enters
-	floor          int64   // it is higher than that
-	looks          []*op   // of a renewal
+	answer         *Answer // nil: the command may be executed at any time, or never
+	number         int     // the number of the command at its queue
+	token          int64   // the token of the contender that enters, 0 if it is not known
+	// This command has no answer, but another command with the same name was answered with the token: perhaps only the other one was
+	// executed.
+	repeated bool
+	told     facts // what views mention about the contender that enters
+	floor    int64 // the token of the contender is higher than this
+	looks    []*op // for a renewal: a Look for each view in its answer
 }
 
 const (
-	most    = 1 << 14 // states that are looked at for an explanation
-	surplus = 1 << 18 // states that are looked at in all, with those that a command leads to, beside eight for each event
+	most    = 1 << 14 // the highest number of states that are looked at to explain one event
+	surplus = 1 << 18 // number of states that may be looked at in all, in addition to eight for each event
 )
 
-// look lets a renewal check each contender in its answer.
+// look splits a renewal: it adds a Look for each view in the answer, so each view is checked like the answer to a Look.
 func (o *op) look() {
 	if o.answer == nil || o.answer.Outcome != queue.Done {
 		return
@@ -63,14 +65,14 @@ func (o *op) enters() bool { return o.Op == queue.Enter || o.Op == queue.Try }
 // open reports whether the outcome of the command is unknown.
 func (o *op) open() bool { return o.answer == nil || o.answer.Outcome == queue.Unknown }
 
-// begin makes a command executable from now on.
+// begin records that a command was sent. From now on the store may execute it.
 func (h *history) begin(o *op) {
 	h.begun++
 	o.number, o.floor, o.history = h.begun, h.top, h
 	h.ops = append(h.ops, o)
 }
 
-// answer keeps the states in which the command has been executed by now with its answer.
+// answer keeps those states in which the command can have been executed by now and can have this answer.
 func (h *history) answer(o *op) error {
 	if o.open() {
 		return nil
@@ -88,11 +90,11 @@ func (h *history) answer(o *op) error {
 	return nil
 }
 
-// news keeps the states in which a view is true by now, or was true before.
+// news keeps those states in which a view is true now or was true before.
 func (h *history) news(v View, now clock.Instant) error {
 	err := h.explain(&op{Command: Command{Op: queue.Look}}, now, func(s *state) *state {
 		if v.Known && !s.met(v) && slices.ContainsFunc(h.ops, func(o *op) bool { return o.ID == v.ID && o.enters() }) {
-			return nil // it is yet to enter
+			return nil // the contender has yet to enter
 		}
 		return s.hears(v)
 	})
@@ -102,8 +104,9 @@ func (h *history) news(v View, now clock.Instant) error {
 	return nil
 }
 
-// explain follows each state through all steps that may have happened, until end returns a state. about is the command whose answer is to
-// be explained. Steps that could as well happen later are left for later.
+// explain follows each state through all steps that may have happened by now, until the function end returns a state. It keeps the
+// states that end has returned. about is the command whose answer has to be explained. A step that may as well happen later is left for
+// later.
 func (h *history) explain(about *op, now clock.Instant, end func(*state) *state) error {
 	var found []*state
 	looks := !h.checker.rules.Unordered && (about.Op == queue.Look || about.Op == queue.Enter && about.Old == nil)
@@ -130,7 +133,8 @@ func (h *history) explain(about *op, now clock.Instant, end func(*state) *state)
 			}
 			for _, n := range h.steps(s, now) {
 				if done != nil && looks && len(n.queue) <= len(s.queue) {
-					continue // it can be so afterwards as well: only who has entered by now has its place
+					// The step may as well follow later. Only a step by which a contender enters matters now: it decides the contender's place.
+					continue
 				}
 				if key := n.key(); !known[key] {
 					known[key] = true
@@ -151,14 +155,15 @@ func (h *history) explain(about *op, now clock.Instant, end func(*state) *state)
 	for _, s := range h.states {
 		s.gone = slices.DeleteFunc(s.gone, func(p place) bool { return now > h.checker.contenders[p.ID].of(p.Token).mentioned })
 	}
-	h.retire(func(o *op) bool { // it could only create a contender that no process has seen, and whose lease is over
+	// Such a command could only create a contender that no process has seen and whose lease is over.
+	h.retire(func(o *op) bool {
 		return o.open() && o.ID != "" && now > max(h.checker.contenders[o.ID].mentioned, h.checker.past(o)) &&
 			!slices.ContainsFunc(h.states, func(s *state) bool { return s.find(Ref{ID: o.ID}) >= 0 })
 	})
 	return nil
 }
 
-// steps returns the states after one command, or after the end of one lease.
+// steps returns all states that one step leads to. A step is a command, the end of a lease, or a loss of data.
 func (h *history) steps(s *state, now clock.Instant) (states []*state) {
 	forgets := h.checker.forgets(now)
 	for _, o := range h.ops {
@@ -197,7 +202,8 @@ func (h *history) steps(s *state, now clock.Instant) (states []*state) {
 	return states
 }
 
-// stays reports whether an unanswered removal of a contender has had no effect: the contender was not there, or is there later.
+// stays reports whether an unanswered removal of a contender cannot have had an effect by now: the contender is not there, or the trace
+// shows it later.
 func (h *history) stays(s *state, r Ref, now clock.Instant) bool {
 	i := s.find(r)
 	if i < 0 || s.queue[i].Token == 0 {
@@ -207,7 +213,7 @@ func (h *history) stays(s *state, r Ref, now clock.Instant) bool {
 	return now < h.checker.contenders[p.ID].of(p.Token).alive
 }
 
-// next returns the token of the next contender to enter, among those whose tokens are known.
+// next returns the lowest known token above top. It is the token of the contender that enters next.
 func (h *history) next(top int64) int64 {
 	i, _ := slices.BinarySearch(h.tokens, top+1)
 	if i == len(h.tokens) {
@@ -216,7 +222,7 @@ func (h *history) next(top int64) int64 {
 	return h.tokens[i]
 }
 
-// pass executes each command that can be executed without an effect. Executing it later would explain no more.
+// pass marks those commands as executed that have no effect in this state. Executing them later would explain no more.
 func (h *history) pass(s *state) {
 	for _, o := range h.ops {
 		if s.unordered || o.open() || slices.Contains(s.done, o.number) || o.Op == queue.Leave && h.comes(s, o.ID) {
@@ -228,14 +234,14 @@ func (h *history) pass(s *state) {
 	}
 }
 
-// comes reports whether a contender may still enter.
+// comes reports whether a contender may still enter: a command that lets it enter was not executed yet.
 func (h *history) comes(s *state, id string) bool {
 	return slices.ContainsFunc(h.ops, func(o *op) bool {
 		return o.enters() && o.ID == id && !slices.Contains(s.done, o.number) && (o.token == 0 || o.token > s.top)
 	})
 }
 
-// retire drops commands that will not be executed any more.
+// retire drops the commands for which over returns true. They will not be executed any more.
 func (h *history) retire(over func(*op) bool) {
 	h.ops = slices.DeleteFunc(h.ops, func(o *op) bool {
 		if !over(o) {
@@ -248,7 +254,7 @@ func (h *history) retire(over func(*op) bool) {
 	})
 }
 
-// errUndecided says that there were too many orders to try them all.
+// errUndecided is the error for a trace with so many possible orders that only some were tried.
 var errUndecided = errors.New("cannot be told: too many orders are possible, of which some were looked at")
 
 // Error describes the possible states of the queue, and the commands that may change them.
@@ -270,7 +276,7 @@ func (h *history) Error() string {
 	return fmt.Sprintf("before that the queue was %s; under way: %s", some(queues, " or "), some(commands, ", "))
 }
 
-// some joins the first few texts.
+// some joins the first few texts and says how many more there are.
 func some(all []string, between string) string {
 	const few = 8
 	if len(all) > few {

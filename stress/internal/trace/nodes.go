@@ -14,20 +14,21 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// A tree tracks which nodes ZooKeeper can have had. ZooKeeper's answers show the order of execution: each has the number of its
-// transaction, or of the newest transaction before a read. Therefore no orders have to be searched. A node was deleted between the last
-// read that shows it and the first one that does not, and there must be a request or a session that can have deleted it.
+// A tree tracks which nodes can have existed in ZooKeeper. ZooKeeper's answers show the order of execution: the answer to a write has
+// the number of the write's transaction. The answer to a read has the number of the newest transaction before the read. Therefore the
+// checker need not search for an order. A node was deleted at some time between the last answer that shows it and the first answer that
+// does not. A request or the end of a session must be able to explain the deletion.
 type tree struct {
 	txns     map[command]*txn
-	creating map[string]*txn   // by the path of a node, without a number that the server gives
-	removing map[string][]*txn // by the path, those that have done it or may have
+	creating map[string]*txn   // requests by the path of the node that they create, without a number that the server assigns
+	removing map[string][]*txn // requests by the path of the node that they have deleted or may have deleted
 	nodes    map[string]*node
 	tokens   map[tokenAt]*node
 	queues   map[string]*nodes
 	sessions map[int64]*owner
 	lines    map[lineOf]*heard
-	order    map[int64]bool // transactions that were answered
-	last     int64          // the highest of them so far
+	order    map[int64]bool // the numbers of the transactions that were answered
+	last     int64          // the highest number in order
 }
 
 type lineOf struct {
@@ -35,7 +36,7 @@ type lineOf struct {
 	number  int64
 }
 
-// A tokenAt is the token of a node below a path: nodes that one transaction creates have the same one.
+// A tokenAt is a token together with the path above its nodes. All nodes that one transaction creates have the same token.
 type tokenAt struct {
 	path  string
 	token int64
@@ -45,51 +46,51 @@ type tokenAt struct {
 type txn struct {
 	Request
 	process string
-	at      clock.Instant // when it was sent
-	begun   bool          // it was, as far as the events were followed
-	reply   *Reply        // nil: it may have been executed at any time since, or never
-	floor   int64         // the last transaction that had been answered when it was sent
+	at      clock.Instant // when the request was sent
+	begun   bool          // the request was sent before the event that is checked now
+	reply   *Reply        // nil: the request may have been executed at any time since it was sent, or never
+	floor   int64         // the highest transaction that had been answered when the request was sent
 }
 
 // A node is an ephemeral node, which is deleted with its session.
 type node struct {
 	path   string
 	by     *txn
-	number int           // in its queue
-	born   int64         // the transaction, 0 if that is not known
-	place  int64         // in its queue: that of its token, 0 if it is not known
-	heir   *node         // that of a writer who reads now
-	seen   int64         // the last one at which it was there
-	gone   int64         // the first one at which it was not, 0 if it may be there
-	missed clock.Instant // since when that is known
+	number int           // the number at the end of its name
+	born   int64         // the transaction that created it, 0 if that is not known
+	place  int64         // its place in the queue: the transaction of its token, 0 if that is not known
+	heir   *node         // the node that has replaced this one, when its writer became a reader
+	seen   int64         // the last transaction at which it existed
+	gone   int64         // the first transaction at which it did not exist, 0 if it may still exist
+	missed clock.Instant // when it became known that the node does not exist
 }
 
 // nodes are the nodes below one path.
 type nodes struct {
-	asked   int              // how many were to be created so far
-	made    int              // how often the path itself was created, or may have been
-	there   map[string]*node // not known to be deleted
-	ordered []*node          // by number; those whose number the server has returned
-	permits int              // what the path says, 0 if that is not known
+	asked   int              // how many creations of nodes were requested so far
+	made    int              // how often the path itself was created, or may have been created
+	there   map[string]*node // nodes that are not known to be deleted
+	ordered []*node          // by number: the nodes whose number the server has returned
+	permits int              // the number of permits in the data of the path, 0 if it is not known
 }
 
-// An owner is a session of ZooKeeper, which owns nodes.
+// An owner is a session of ZooKeeper. A session owns nodes.
 type owner struct {
 	id     int64
 	ttl    time.Duration
-	until  clock.Instant // it cannot end before
-	closed bool          // by its process, perhaps
-	lives  int64         // the last transaction at which it was there
-	over   int64         // the first one at which it was not, 0 if it may be there
+	until  clock.Instant // the session cannot expire before
+	closed bool          // its process has sent a request to close it
+	lives  int64         // the last transaction at which the session existed
+	over   int64         // the first transaction at which the session was over, 0 if it may still exist
 }
 
-// heard is what has arrived on a connection.
+// A heard is what has arrived on a connection, and what is still due.
 type heard struct {
-	asked   []int64         // numbers of requests that are to be answered
-	zxid    int64           // the last transaction
-	watched map[string]bool // nodes whose end is to be told
-	awaited map[string]bool // nodes that setWatches has asked for, and whose end was not told since
-	gone    []string        // nodes whose end was told since the last answer
+	asked   []int64         // the numbers of the requests that have no answer yet
+	zxid    int64           // the last transaction that an answer has shown
+	watched map[string]bool // nodes whose deletion the server has to report on this connection
+	awaited map[string]bool // nodes in a setWatches without an answer, except those whose deletion was reported since
+	gone    []string        // nodes whose deletion was reported since the last answer
 }
 
 func checkNodes(events []Event) error {
@@ -108,7 +109,7 @@ func checkNodes(events []Event) error {
 	return nil
 }
 
-// foretell collects what later events show: the answers to requests, and which of them delete what.
+// foretell looks at all events in advance. It collects the answer to each request, and for each node the requests that may delete it.
 func (t *tree) foretell(events []Event) {
 	var all []*txn
 	for _, e := range events {
@@ -178,7 +179,7 @@ func (t *tree) below(path string) *nodes {
 	return q
 }
 
-// add records a node. born is unknown if the creation was not answered.
+// add records a node. born is 0 if the creation was not answered.
 func (t *tree) add(at string, by *txn, born int64) *node {
 	n := &node{path: at, by: by, born: born, place: born}
 	n.number, _ = strconv.Atoi(at[max(0, len(at)-digits):])
@@ -186,7 +187,8 @@ func (t *tree) add(at string, by *txn, born int64) *node {
 	if born != 0 {
 		t.tokens[tokenAt{path.Dir(at), born}] = n
 	}
-	if t.creating[at] == by { // by its whole name: in the place of one that goes
+	// The request names the node in full. Such a node replaces one that the same request deletes, and takes its place in the queue.
+	if t.creating[at] == by {
 		for _, o := range by.ops() {
 			if old := t.nodes[o.Path]; o.Op == "delete" && old != nil {
 				old.heir, n.place = n, old.place
@@ -196,7 +198,7 @@ func (t *tree) add(at string, by *txn, born int64) *node {
 	return n
 }
 
-// digits is the number of digits in the name of a node.
+// digits is the length of the number at the end of a node's name.
 const digits = 10
 
 func (t *tree) session(id int64) *owner {
@@ -242,7 +244,7 @@ func (t *tree) take(e Event) error {
 	return nil
 }
 
-// send makes a request executable from now on.
+// send records that a request was sent. From now on the server may execute it.
 func (t *tree) send(x *txn) {
 	x.begun, x.floor = true, t.last
 	if x.Op == wire.OpName(wire.OpClose) {
@@ -264,15 +266,16 @@ func (t *tree) send(x *txn) {
 	}
 }
 
-// answer checks whether the answer to a request is possible. An answer has to include everything that the connection was notified of
-// before.
+// answer checks whether the answer to a request is possible. Before the answer, the connection may have been notified of deletions: the
+// answer has to show them all.
 func (t *tree) answer(x *txn, l *heard, now clock.Instant) error {
 	r := x.reply
 	if x.Op == wire.OpName(wire.OpConnect) {
 		return t.connected(x, now)
 	}
 	if x.Op == wire.OpName(wire.OpRemoveWatches) {
-		delete(l.watched, x.Path) // what ended before it was executed was told before this answer
+		// If the node was deleted before the watch was removed, its event came before this answer. Now no event is due any more.
+		delete(l.watched, x.Path)
 	}
 	if r.Zxid <= 0 {
 		return nil
@@ -288,7 +291,7 @@ func (t *tree) answer(x *txn, l *heard, now clock.Instant) error {
 	}
 	l.gone = nil
 	for _, at := range x.Watches {
-		if l.awaited[at] && r.Code == wire.CodeOK { // else its end was told at once
+		if l.awaited[at] && r.Code == wire.CodeOK { // if it is not awaited any more, its deletion was reported before this answer
 			l.watched[at] = true
 		}
 		delete(l.awaited, at)
@@ -344,7 +347,7 @@ func (t *tree) ends(s *owner, zxid int64, now clock.Instant) error {
 	return nil
 }
 
-// wrote checks a transaction that was executed.
+// wrote checks the answer to a write that was executed.
 func (t *tree) wrote(x *txn, now clock.Instant) error {
 	z, s := x.reply.Zxid, t.session(x.Session)
 	switch {
@@ -382,7 +385,7 @@ func (t *tree) wrote(x *txn, now clock.Instant) error {
 	return nil
 }
 
-// creates records a node that was created.
+// The method creates is called for each node that a transaction has created. It checks the node and records it.
 func (t *tree) creates(o Request, at string, z int64, now clock.Instant) error {
 	dir, n := path.Dir(at), t.nodes[at]
 	if o.Lasts {
@@ -400,7 +403,8 @@ func (t *tree) creates(o Request, at string, z int64, now clock.Instant) error {
 			return fmt.Errorf("has taken permits, of which %d are out at %#x, and there are %d", out, z, all.permits)
 		}
 	}
-	if !o.Sequence || q.made > 1 || len(t.removing[dir]) > 0 { // else numbers may have begun again
+	// If the path may have been created more than once, the numbers may have begun again at 0.
+	if !o.Sequence || q.made > 1 || len(t.removing[dir]) > 0 {
 		return nil
 	}
 	if n.number >= q.asked {
@@ -414,7 +418,7 @@ func (t *tree) creates(o Request, at string, z int64, now clock.Instant) error {
 	return nil
 }
 
-// out counts the nodes that exist at a transaction and that no request can have deleted.
+// out counts the nodes that were created up to a transaction and that cannot have been deleted by now.
 func (t *tree) out(q *nodes, z int64, now clock.Instant) (n int) {
 	for _, m := range q.there {
 		if m.born != 0 && m.born <= z && !t.removable(m, now) {
@@ -424,9 +428,9 @@ func (t *tree) out(q *nodes, z int64, now clock.Instant) (n int) {
 	return n
 }
 
-// deletes records the deletion of a node.
+// The method deletes is called when an answer shows that a node was deleted. It records the deletion.
 func (t *tree) deletes(at string, z int64, now clock.Instant) error {
-	if t.queues[at] != nil { // a path above them
+	if t.queues[at] != nil { // at is a path above nodes, not a node
 		return nil
 	}
 	n, err := t.sees(at, z-1)
@@ -447,7 +451,7 @@ func (n *node) end(z int64, now clock.Instant) {
 	}
 }
 
-// sees records that a node existed at a transaction. sees returns nil for a path above the nodes.
+// The method sees records that a node existed at a transaction. It returns nil if at is a path above nodes and not a node.
 func (t *tree) sees(at string, z int64) (*node, error) {
 	if t.queues[at] != nil {
 		return nil, nil
@@ -476,22 +480,22 @@ func (t *tree) sees(at string, z int64) (*node, error) {
 	return n, nil
 }
 
-// removable reports whether a request or the end of a session can have deleted a node by now.
+// removable reports whether a node can have been deleted by now, by a request or by the end of its session.
 func (t *tree) removable(n *node, now clock.Instant) bool {
 	s := t.session(n.by.Session)
 	return n.gone != 0 || t.deleted(n) || s.closed || now >= s.until
 }
 
-// deleted reports whether any request to delete a node may have been executed.
+// deleted reports whether a request to delete the node was sent: the request may have been executed.
 func (t *tree) deleted(n *node) bool {
 	return slices.ContainsFunc(t.removing[n.path], func(x *txn) bool { return x.begun })
 }
 
-// misses records that a node did not exist at a transaction.
+// The method misses is called when an answer shows that a node did not exist at a transaction. It records that.
 func (t *tree) misses(n *node, z int64, now clock.Instant) error {
 	switch {
 	case n == nil || n.born > z || n.born == 0 && z < n.seen:
-		return nil // not yet, maybe
+		return nil // perhaps the node was created later
 	case n.seen >= z:
 		return fmt.Errorf("%s is not there at %#x, and was at %#x", n.path, z, n.seen)
 	case !t.removable(n, now):
@@ -512,7 +516,7 @@ func (t *tree) misses(n *node, z int64, now clock.Instant) error {
 	return nil
 }
 
-// finds records that a node did not exist for a request.
+// finds is called when a request has failed because a node did not exist. It records that about the node.
 func (t *tree) finds(x *txn, now clock.Instant) error {
 	ops := x.ops()
 	if o := ops[min(x.reply.Failed, len(ops)-1)]; !o.creates() {
@@ -521,7 +525,7 @@ func (t *tree) finds(x *txn, now clock.Instant) error {
 	return nil
 }
 
-// tells checks what was read of a node.
+// tells checks what a read has returned about a node.
 func (t *tree) tells(at string, r Reply, z int64) error {
 	n, err := t.sees(at, z)
 	if n == nil || err != nil {
@@ -537,7 +541,7 @@ func (t *tree) tells(at string, r Reply, z int64) error {
 	return nil
 }
 
-// reads checks the answers of a multiRead. Such reads set no watches.
+// The method reads checks all parts of the answer to a multiRead. A multiRead sets no watches.
 func (t *tree) reads(x *txn, now clock.Instant) error {
 	for i, part := range x.reply.Parts {
 		at, z := x.Ops[i].Path, x.reply.Zxid
@@ -558,7 +562,7 @@ func (t *tree) reads(x *txn, now clock.Instant) error {
 	return nil
 }
 
-// lists checks the list of the nodes below a path.
+// lists checks an answer that lists the nodes below a path.
 func (t *tree) lists(above string, names []string, z int64, now clock.Instant) error {
 	listed := map[string]bool{}
 	for _, name := range names {
@@ -579,13 +583,13 @@ func (t *tree) lists(above string, names []string, z int64, now clock.Instant) e
 	return nil
 }
 
-// told records a watch event. All later answers on the connection have to include its change.
+// told records an event that reports the deletion of a node. All later answers on the connection have to show the deletion.
 func (t *tree) told(l *heard, at string, now clock.Instant) error {
 	delete(l.watched, at)
 	delete(l.awaited, at)
 	n := t.nodes[at]
 	switch {
-	case n == nil: // a path above them
+	case n == nil: // at is a path above nodes, not a node
 		return nil
 	case !n.by.begun || !t.removable(n, now):
 		return fmt.Errorf("is told of the end of %s, and nobody can have removed it", at)
@@ -594,7 +598,7 @@ func (t *tree) told(l *heard, at string, now clock.Instant) error {
 	return nil
 }
 
-// got checks whether a program can have acquired the lock.
+// got checks an event that says that a program has acquired the lock: can that be?
 func (t *tree) got(e Event) error {
 	n := t.tokens[tokenAt{e.Hold.Path, e.Hold.Token}]
 	if n == nil || n.by.process != e.Process {
@@ -613,11 +617,11 @@ func (n *node) reads() bool {
 	return kind.Reads()
 }
 
-// valid checks whether a program can still hold it.
+// valid checks an event that says that a program still holds the lock: can that be?
 func (t *tree) valid(e Event) error {
 	n, at := t.tokens[tokenAt{e.Hold.Path, e.Hold.Token}], e.At.Add(-skew)
 	if n == nil {
-		return nil // as was said before
+		return nil // got refuses a hold without a node
 	}
 	if n.heir != nil {
 		n = n.heir

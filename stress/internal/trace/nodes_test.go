@@ -75,13 +75,13 @@ func runNodes(t *testing.T, long time.Duration, faults bool) (events []Event) {
 		if key := (command{e.Process, e.Number}); e.Kind == Sent {
 			requests[key] = e.Request
 		} else if e.Kind == Answered {
-			events[i].Request = requests[key] // for those who forge
+			events[i].Request = requests[key] // the forgers need the request that is answered
 		}
 	}
 	return events
 }
 
-// useTogether makes a process acquire several locks at the same time, over and over, so that its requests leave in groups.
+// useTogether makes a process acquire several locks at the same time, over and over, so that the process sends its requests in groups.
 func useTogether(ctx context.Context, work *sync.WaitGroup, locks *tier.Registry, record func(Event)) {
 	for i := range 4 {
 		lock := locks.Mutex(fmt.Sprintf("/together/%d", i))
@@ -113,7 +113,7 @@ func TestWhatZooKeeperDidIsPossible(t *testing.T) {
 	}
 }
 
-// replies returns a forger of replies to requests with an operation. f changes one and reports whether it has.
+// replies returns a forger of replies to requests with the operation op. f changes one reply and reports whether it has changed it.
 func replies(op string, f func(q *Request, r *Reply) bool) func([]Event, int) ([]Event, bool) {
 	return func(events []Event, at int) ([]Event, bool) {
 		e := &events[at]
@@ -203,7 +203,7 @@ var nodeForgers = []forger{
 		r.Paths[0] = q.Path + "0000900000"
 		return true
 	}), "were asked for|nobody has created|nobody can have removed"},
-	// Only replies to reads are exchanged, because earlier events are judged by the outcome of writes.
+	// Only replies to reads are exchanged, because the outcomes of writes are already used to judge earlier events.
 	{"answers exchanged", func(events []Event, at int) ([]Event, bool) {
 		reads := func(a *Event) bool {
 			return a.Kind == Answered && slices.ContainsFunc(events, func(q Event) bool {
@@ -339,7 +339,7 @@ var nodeForgers = []forger{
 	}, "after the end of its session|after its node was missed"},
 }
 
-// exchange adds a request at a time, and its answer a millisecond later.
+// exchange adds a request that is sent at a given time, and its answer a millisecond later.
 func exchange(events []Event, process string, at clock.Instant, q Request, r Reply) []Event {
 	n := 1<<40 + int64(len(events))
 	return append(events,
@@ -354,7 +354,7 @@ func TestWhatZooKeeperCannotHaveDoneIsFound(t *testing.T) {
 	}
 }
 
-// A connection that has removed a watch gets no event for it, and later answers may show the deletion of that node.
+// If a connection has removed a watch, it gets no event when that node is deleted. Later answers may show the deletion all the same.
 func TestWatchThatWasRemovedIsNotTold(t *testing.T) {
 	const watched, other, reader = "/q/1", "/q/2", "reader"
 	for _, removed := range []string{watched, other, ""} {

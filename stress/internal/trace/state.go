@@ -13,33 +13,33 @@ import (
 
 // A state is a possible state of a queue.
 type state struct {
-	unordered bool // the order is that in which they came, but for those who had the lock
+	unordered bool // the store's order is unknown: the queue has the order of arrival, but those who had the lock are in front
 	queue     []place
-	done      []int   // numbers of those commands that were executed, of those whose answer has not come
+	done      []int   // the numbers of commands that were executed and whose answers have not come yet
 	top       int64   // the highest token so far
-	gone      []place // contenders about which a later event still reports
+	gone      []place // contenders that have left and that a later event still mentions
 }
 
 // A place is a contender in the queue.
 type place struct {
 	second.Contender
-	floor int64 // its token is higher
-	facts       // true for the contender, among those that views mention
+	floor int64 // its token is higher than this
+	facts       // what was true for the contender, as far as views mention it
 	told  facts
-	once  bool // its name is not used again: it leaves only after all facts that views mention were true
+	once  bool // its name is not used again: it can leave only after all facts in told have become true
 }
 
-// facts are properties that a contender has had; they stay true.
+// facts are properties of a contender. Once a fact is true, it stays true.
 type facts struct{ had, asked, behind bool }
 
 var all = facts{true, true, true}
 
-// add adds those facts of now that views mention.
+// add returns f together with those facts of now that are also in told.
 func (f facts) add(now, told facts) facts {
 	return facts{f.had || now.had && told.had, f.asked || now.asked && told.asked, f.behind || now.behind && told.behind}
 }
 
-// has reports whether all facts in told were true.
+// The method has reports whether f contains all facts that are in told.
 func (f facts) has(told facts) bool { return f == f.add(told, told) }
 
 func (s *state) clone() *state {
@@ -48,7 +48,7 @@ func (s *state) clone() *state {
 	return &next
 }
 
-// key returns the same text for states that differ in nothing relevant.
+// key returns a text. Two states have the same text if they differ in nothing relevant.
 func (s *state) key() string {
 	key := make([]byte, 0, 256)
 	for _, p := range s.queue {
@@ -65,7 +65,7 @@ func (s *state) key() string {
 	return string(strconv.AppendInt(append(key, ' '), s.top, 10))
 }
 
-// key appends a place to a key. The name identifies what is the same for all states.
+// key appends a place to a key. It leaves out what the contender's name determines, which is the same in all states.
 func (p *place) key(key []byte) []byte {
 	key = strconv.AppendInt(append(append(key, p.ID...), ' '), p.Token, 10)
 	for _, flag := range [...]bool{p.Shared, p.Asked, p.had, p.asked, p.behind} {
@@ -91,28 +91,28 @@ func (s *state) String() string {
 
 func (s *state) find(r Ref) int { return slices.IndexFunc(s.queue, r.names) }
 
-// left returns the index of a contender among those that have left.
+// left returns the index of a contender in gone, or -1.
 func (s *state) left(r Ref) int { return slices.IndexFunc(s.gone, r.names) }
 
-// names reports whether the contender at a place is this one.
+// The method names reports whether r means the contender at a place.
 func (r Ref) names(p place) bool {
 	return p.ID == r.ID && (r.Token == 0 || p.Token == 0 || p.Token == r.Token)
 }
 
-// met reports whether a contender is in the queue, or was.
+// met reports whether the contender of a view is in the queue or was in it.
 func (s *state) met(v View) bool {
 	r := Ref{ID: v.ID, Token: v.Token}
 	return s.find(r) >= 0 || s.left(r) >= 0
 }
 
-// stand returns the view of the i-th contender.
+// stand returns the view that a store in this state has of the i-th contender.
 func (s *state) stand(i int) queue.View {
 	v := queue.View{ID: s.queue[i].ID}
 	v.Stand(i, len(s.queue), func(j int) *second.Contender { return &s.queue[j].Contender })
 	return v
 }
 
-// settle records the facts that are true now for each contender.
+// settle records for each contender which facts are true now.
 func (s *state) settle() {
 	for i := range s.queue {
 		v, p := s.stand(i), &s.queue[i]
@@ -120,8 +120,8 @@ func (s *state) settle() {
 	}
 }
 
-// remove returns the state without the i-th contender. remove returns nil if a later view shows a fact of that contender which was not
-// true yet.
+// remove removes the i-th contender and returns the state. It returns nil if the contender cannot leave yet: a later view shows a fact
+// of the contender that was not true yet.
 func (s *state) remove(i int) *state {
 	p := s.queue[i]
 	if p.once && !p.has(p.told) {
@@ -133,7 +133,8 @@ func (s *state) remove(i int) *state {
 	return s
 }
 
-// advance moves the i-th contender before those that never had the lock, if the order of these is unknown, and returns its new index.
+// advance is called when the i-th contender has the lock. If the order of the queue is unknown, advance moves the contender before all
+// that never had the lock. It returns the contender's new index.
 func (s *state) advance(i int) int {
 	p := s.queue[i]
 	if !s.unordered || p.had {
@@ -146,8 +147,9 @@ func (s *state) advance(i int) int {
 	return at
 }
 
-// execute returns the state after a command. execute returns nil if the command cannot be executed now, or not with its answer. execute
-// also returns nil if the time does not matter: a command that is executed when its answer arrives must find what the answer says.
+// execute returns the state after a command. It returns nil if the command cannot be executed in this state, or cannot have its answer.
+// now says that the answer arrives now. Before that, execute returns nil also for a command whose answer is not Done: such a command
+// changes nothing, and so it may as well be executed when its answer arrives.
 func (s *state) execute(o *op, now bool) *state {
 	a := o.answer
 	if o.open() {
@@ -156,7 +158,7 @@ func (s *state) execute(o *op, now bool) *state {
 		return nil
 	}
 	next := s.clone()
-	if a != nil || o.enters() { // else it would change nothing once more
+	if a != nil || o.enters() { // any other unanswered command changes nothing if it is executed twice
 		next.done = append(next.done, o.number)
 	}
 	if a != nil && (a.Outcome == queue.Failed || a.Outcome == queue.Denied || a.Outcome == queue.Expired) {
@@ -192,7 +194,7 @@ func (s *state) execute(o *op, now bool) *state {
 	return ifSo(o.Op == queue.Ask || next.sees(o.Ref, a.View), next)
 }
 
-// leave removes the i-th contender, if it exists.
+// leave removes the i-th contender if there is one. It returns nil if that contradicts the answer.
 func (s *state) leave(i int, a *Answer) *state {
 	switch {
 	case a != nil && a.Removed == queue.Missing:
@@ -205,7 +207,7 @@ func (s *state) leave(i int, a *Answer) *state {
 	return s.remove(i)
 }
 
-// enter executes an Enter or a Try.
+// enter executes an Enter or a Try: its contender enters the queue.
 func (s *state) enter(o *op, a *Answer) *state {
 	old := -1
 	if o.Old != nil {
@@ -217,12 +219,12 @@ func (s *state) enter(o *op, a *Answer) *state {
 	if old >= 0 && s.remove(old) == nil {
 		return nil
 	}
-	if s.find(Ref{ID: o.ID}) < 0 { // else it was executed before
+	if s.find(Ref{ID: o.ID}) < 0 { // otherwise the command was executed before
 		who := second.Contender{ID: o.ID, Shared: o.Reads, Permits: o.Weight, Of: o.Permits}
 		p := place{Contender: who, floor: o.floor, told: o.told, once: o.token != 0}
 		switch late := o.token <= s.top; {
 		case o.token == 0:
-		case late && o.repeated: // it comes in again, to another place
+		case late && o.repeated: // the contender enters a second time, at another place
 			p.told, p.once = all, false
 		case late || o.history.next(s.top) < o.token:
 			return nil
@@ -239,14 +241,14 @@ func (s *state) enter(o *op, a *Answer) *state {
 	switch {
 	case a == nil:
 		return s
-	case a.Outcome == queue.Locked: // although no contender blocks it
+	case a.Outcome == queue.Locked: // the answer says so although no contender blocks this one
 		s.queue = slices.DeleteFunc(s.queue, func(p place) bool { return p.ID == o.ID })
 		return ifSo(a.InGracePeriod, s)
 	}
 	return ifSo(s.sees(Ref{ID: o.ID}, a.View), s)
 }
 
-// sees reports whether a command may have found a contender with this view, and takes over its token.
+// The method sees reports whether a command can have found a contender with this view. It gives the contender the token of the view.
 func (s *state) sees(r Ref, v View) bool {
 	i := s.find(r)
 	switch {
@@ -272,10 +274,10 @@ func (s *state) sees(r Ref, v View) bool {
 	return (v.Token == 0 || v.Token == p.Token) && s.matches(i, v)
 }
 
-// matches reports whether the i-th contender has this view.
+// matches reports whether a store in this state can show this view of the i-th contender.
 func (s *state) matches(i int, v View) bool {
 	p, now := s.queue[i], s.stand(i)
-	told := v.Has || v.Ahead > 0 // else this store tells that by news
+	told := v.Has || v.Ahead > 0 // otherwise this store reports the place by a notification
 	switch {
 	case v.InGracePeriod:
 		return !v.Has
@@ -284,14 +286,14 @@ func (s *state) matches(i int, v View) bool {
 	case v.Reads != now.Reads || v.Asked && !p.Asked || v.Behind && !now.Behind:
 		return false
 	}
-	// Some stores put a word before the name of a nearest contender.
+	// Some stores put a prefix before the name of the nearest contender.
 	near := v.Nearest == "" || strings.HasSuffix(v.Nearest, now.Nearest.ID)
-	free := p.Of == 0 || v.Free == now.Free || v.Ahead > 0 && v.Free <= 0 // Redis does not add up what those want who wait
+	free := p.Of == 0 || v.Free == now.Free || v.Ahead > 0 && v.Free <= 0 // Redis does not count the permits that waiting contenders want
 	return !told || v.Has == now.Has && v.Ahead == now.Ahead && near && free
 }
 
-// hears returns the state in which a notification is or was true, and nil if it cannot be. In a grace period only the fact that nothing
-// is granted counts, as in answers.
+// hears returns the state in which the view of a notification is true or was true. It returns nil if there is none. A notification in a
+// grace period says for certain only that nothing is granted, as an answer does.
 func (s *state) hears(v View) *state {
 	if v.InGracePeriod {
 		v.Asked, v.Behind = false, false
@@ -309,7 +311,7 @@ func (s *state) hears(v View) *state {
 	return ifSo(v.Known && s.queue[i].was(v), s)
 }
 
-// was reports whether the lasting facts of a view were true for a contender.
+// was reports whether all facts in a view were true for the contender at some time.
 func (p *place) was(v View) bool {
 	return p.has(facts{v.Has, v.Asked, v.Behind})
 }

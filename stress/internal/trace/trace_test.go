@@ -46,7 +46,7 @@ func run(t *testing.T, seed uint64, long time.Duration, faults bool) (events []E
 			return f
 		})
 		ctx := need.Within(t, long)
-		defer time.Sleep(time.Second) // abandoned commands still reach the store
+		defer time.Sleep(time.Second) // so that abandoned commands can still reach the store
 		var work sync.WaitGroup
 		for i := range 3 {
 			name := fmt.Sprint(i + 1)
@@ -108,7 +108,7 @@ func use(ctx context.Context, work *sync.WaitGroup, locks *tier.Registry, record
 func TestWhatAStoreDidIsPossible(t *testing.T) {
 	for seed := range uint64(3) {
 		events := run(t, seed, time.Minute, true)
-		looked, err := check(events, Rules{}, 1<<9, surplus) // there is room for each event, however many there are
+		looked, err := check(events, Rules{}, 1<<9, surplus) // starting at surplus leaves eight states for each event
 		if looked -= surplus; err != nil || len(events) < 1000 || looked > 8*len(events) {
 			t.Errorf("seed %d: %v, %d events, %d states", seed, err, len(events), looked)
 		}
@@ -120,11 +120,11 @@ func TestWhatWasLeftOutExplainsMore(t *testing.T) {
 	need.WantErr(t, "check with few states at first", need.ErrOf(check(events, Rules{}, 0, 0)), nil)
 }
 
-// A forger changes a trace so that no store can have produced it. from is the index of the first event that it can change.
+// A forger changes a trace so that no store can have produced it. It changes no event before the one with the index at.
 type forger struct {
 	name  string
 	forge func(events []Event, at int) (forged []Event, ok bool)
-	want  string // the error matches it: what was forged, or what it contradicts
+	want  string // a pattern that the error matches: what was forged, or what it contradicts
 }
 
 // sentFor returns the command that an event answers, nil if there is none.
@@ -137,7 +137,7 @@ func sentFor(events []Event, e Event) *Command {
 	return nil
 }
 
-// has reports whether an event shows a contender as the holder.
+// The function has reports whether an event shows that a contender is the holder.
 func has(e Event, id string) bool {
 	var views []View
 	switch e.Kind {
@@ -149,7 +149,8 @@ func has(e Event, id string) bool {
 	return slices.ContainsFunc(views, func(v View) bool { return v.Has && v.ID == id })
 }
 
-// answers returns a forger of answers to these commands. f changes one and reports whether it has.
+// answers returns a forger of answers to commands with one of the operations ops. f changes one answer and reports whether it has
+// changed it.
 func answers(f func(o *Command, a *Answer) bool, ops ...queue.Op) func([]Event, int) ([]Event, bool) {
 	return func(events []Event, at int) ([]Event, bool) {
 		c := sentFor(events, events[at])
@@ -164,7 +165,7 @@ func answers(f func(o *Command, a *Answer) bool, ops ...queue.Op) func([]Event, 
 
 var forgers = []forger{
 	{"a grant too early", answers(func(o *Command, a *Answer) bool {
-		early := o.Old != nil && a.View.Ahead == 2 // who had the lock queues behind both
+		early := o.Old != nil && a.View.Ahead == 2 // the contender that had the lock queues again, behind both others
 		a.View.Has, a.View.Ahead, a.View.Nearest = true, 0, ""
 		return early
 	}, queue.Enter), "has the lock|waits with token|is not there"},
@@ -301,10 +302,10 @@ func TestWhatNoStoreCanHaveDoneIsFound(t *testing.T) {
 	}
 }
 
-// isRefused runs a forger at two places of the trace, one of them early, and checks that both forgeries are refused.
+// isRefused uses a forger at two places of the trace, the first of which is early. It checks that both forgeries are refused.
 func (f forger) isRefused(t *testing.T, events []Event, rules Rules) {
 	t.Run(f.name, func(t *testing.T) {
-		tried, room := 0, []Event(nil) // for what is forged
+		tried, room := 0, []Event(nil) // room is the space for the forged trace
 		for at := len(events) / 4; at < len(events) && tried < 2; at++ {
 			room = append(room[:0], events...)
 			forged, ok := f.forge(room, at)
@@ -320,10 +321,11 @@ func (f forger) isRefused(t *testing.T, events []Event, rules Rules) {
 	})
 }
 
-// Without an order of execution, only a contender that enters after a token was reported must have a higher one.
+// If the order of execution is unknown, a contender's token has to be higher than another only if the other was reported before the
+// contender entered.
 func TestTokenIsHigherThanThoseThatWereToldBefore(t *testing.T) {
 	for _, c := range []struct {
-		enters clock.Instant // another contender, with the lower token
+		enters clock.Instant // when another contender enters, which has the lower token
 		want   string
 	}{{10 * clock.Instant(time.Second), ""}, {40 * clock.Instant(time.Second), "token 6"}} {
 		reader := func(process, id string, sent, answered clock.Instant, v View) []Event {
@@ -363,7 +365,7 @@ func TestCommandWithoutAnAnswerIsSeenByItsEffect(t *testing.T) {
 	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{})), nil)
 }
 
-// adding returns a function that adds a command to a trace, with its answer a second later, if there is one.
+// adding returns a function that adds a command to a trace. If the command has an answer, the function adds the answer a second later.
 func adding(events *[]Event) func(process string, number int64, c Command, a *Answer) {
 	return func(process string, number int64, c Command, a *Answer) {
 		at := clock.Instant(len(*events)+1) * clock.Instant(time.Second)
@@ -374,7 +376,8 @@ func adding(events *[]Event) func(process string, number int64, c Command, a *An
 	}
 }
 
-// A repeated command may be executed a second time after the first contender is gone: a server may have been stopped with it.
+// A repeated command may be executed a second time after the first contender has left, because a server may have been paused while it
+// had the command.
 func TestEnterThatWasRepeatedMayBeExecutedLate(t *testing.T) {
 	var events []Event
 	add := adding(&events)
@@ -392,7 +395,8 @@ func TestEnterThatWasRepeatedMayBeExecutedLate(t *testing.T) {
 	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{})), nil)
 }
 
-// Data that a fail-over has lost may show after the new server has said that it grants nothing, but not after its grace period.
+// After a fail-over, answers may show that data was lost, even after the new server has said that it grants nothing. They may not show it
+// any more when the grace period of the server is over.
 func TestWhatAFailOverHasLostIsSeenInItsGracePeriod(t *testing.T) {
 	x, y := Ref{Path: "/mutex", ID: "x"}, Ref{Path: "/other", ID: "y"}
 	for _, lasts := range []bool{true, false} {
@@ -410,14 +414,15 @@ func TestWhatAFailOverHasLostIsSeenInItsGracePeriod(t *testing.T) {
 			nothing()
 		}
 		for i := range events {
-			events[i].At /= 10 // so that all of it is within the time for which a server may have lost what it knew
+			events[i].At /= 10 // all events happen within the time in which a server may have lost its data
 		}
 		_, err := Check(events, Rules{Forgets: true})
 		need.That(t, fmt.Sprintf("the grace period lasts, %t: got %v", lasts, err), (err == nil) == lasts)
 	}
 }
 
-// In its grace period a new primary may notify a holder, which the old primary had granted the lock, that another process waits.
+// In its grace period, a new primary may notify a holder that another process waits. The old primary had granted the lock to that
+// holder.
 func TestNewsInAGracePeriodOfWhoWaitsBehind(t *testing.T) {
 	var events []Event
 	add := adding(&events)
@@ -430,7 +435,8 @@ func TestNewsInAGracePeriodOfWhoWaitsBehind(t *testing.T) {
 	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{})), nil)
 }
 
-// A process that was killed before the answer may have permits until its lease ends, although no other process has seen it.
+// A process may be killed before it gets the answer. It may then have permits until its lease ends, although no other process has seen
+// it.
 func TestPermitsOfWhoWasKilledBeforeTheAnswer(t *testing.T) {
 	var events []Event
 	add := adding(&events)
@@ -449,7 +455,7 @@ func TestPermitsOfWhoWasKilledBeforeTheAnswer(t *testing.T) {
 	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{OwnTTL: true})), nil)
 }
 
-// A contender of an unanswered command may be seen, even without a name, for some time after the end of its lease.
+// The contender of an unanswered command may still have an effect for some time after the end of its lease, even if no view names it.
 func TestStoreMayBeLateToEndALease(t *testing.T) {
 	for later, may := range map[time.Duration]bool{2 * time.Minute: true, 4 * time.Minute: false} {
 		var events []Event
@@ -466,7 +472,7 @@ func TestStoreMayBeLateToEndALease(t *testing.T) {
 	}
 }
 
-// Contenders whose unanswered release may happen at any time count as present until a view shows that they are not.
+// A release without an answer may be executed at any time. Its contender counts as present until a view shows that it has left.
 func TestPermitsThatMayHaveBeenGivenBackMakeFewStates(t *testing.T) {
 	const holders = 20
 	var events []Event
@@ -495,7 +501,8 @@ func TestPermitsThatMayHaveBeenGivenBackMakeFewStates(t *testing.T) {
 	need.That(t, fmt.Sprintf("got %v, %d states for %d events", err, looked, len(events)), err == nil && looked <= 64*len(events))
 }
 
-// A notification at the moment of the answer to a Leave is accepted, although an Enter with the same name may still be under way.
+// A notification may arrive at the same time as the answer to a Leave. It is accepted although an Enter with the same name may still be
+// under way.
 func TestNewsOfTheSameMomentAreHeard(t *testing.T) {
 	x, second := Ref{Path: "/mutex", ID: "x"}, clock.Instant(time.Second)
 	has := View{ID: "x", Known: true, Has: true, Token: 1}
@@ -523,7 +530,7 @@ func TestTraceIsReadAsItWasWritten(t *testing.T) {
 	view := queue.View{ID: "x", Known: true, Has: true, Token: 4}
 	w.Record(queue.Record{Number: 1, Answer: queue.Answer{Outcome: queue.Done, View: view, TTL: ttl}})
 	w.Record(queue.Record{Answer: queue.Answer{View: queue.View{ID: "x"}}})
-	need.Get(w.file.WriteString(`{"at": 5, "proc`))(t) // killed
+	need.Get(w.file.WriteString(`{"at": 5, "proc`))(t) // the process was killed while it wrote this event
 	got := need.Get(Read(dir))(t)
 	for i := range got {
 		need.That(t, fmt.Sprintf("event %d is before the last one", i), i == 0 || got[i].At >= got[i-1].At)

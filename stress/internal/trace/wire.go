@@ -14,54 +14,54 @@ import (
 
 // A Request is a request to ZooKeeper.
 type Request struct {
-	Op       string    `json:"op"` // as [wire.OpName] has it
+	Op       string    `json:"op"` // the name of the operation, as [wire.OpName] returns it
 	Session  int64     `json:"session,omitempty"`
-	Path     string    `json:"path,omitempty"` // of a node, without the number if that is given by the server
-	Data     string    `json:"data,omitempty"` // of setData
+	Path     string    `json:"path,omitempty"` // the path of the node, without its number if the server assigns that
+	Data     string    `json:"data,omitempty"` // for setData: the new data
 	Sequence bool      `json:"sequence,omitempty"`
-	Lasts    bool      `json:"lasts,omitempty"`   // a node that is created, and does not go with the session
-	Watch    bool      `json:"watch,omitempty"`   // the end of the node
-	Watches  []string  `json:"watches,omitempty"` // of setWatches, those of nodes
-	Ops      []Request `json:"ops,omitempty"`     // of a multi or a multiRead
+	Lasts    bool      `json:"lasts,omitempty"`   // for a creation: the node does not end with the session
+	Watch    bool      `json:"watch,omitempty"`   // the request sets a watch for the end of the node
+	Watches  []string  `json:"watches,omitempty"` // for setWatches: the nodes whose end is watched
+	Ops      []Request `json:"ops,omitempty"`     // the operations of a multi or a multiRead
 }
 
-// A Reply is ZooKeeper's answer to a [Request], or its event that a node was deleted.
+// A Reply is ZooKeeper's answer to a [Request], or an event that reports the deletion of a node.
 type Reply struct {
-	Zxid    int64         `json:"zxid,omitempty"` // the last transaction that the server knew, or that of a write
+	Zxid    int64         `json:"zxid,omitempty"` // the transaction of a write; otherwise the last transaction that the server knew
 	Code    int32         `json:"code,omitempty"`
-	Failed  int           `json:"failed,omitempty"` // which operation of a multi has failed with the code
-	Paths   []string      `json:"paths,omitempty"`  // of nodes that were created, or are gone
-	Names   []string      `json:"names,omitempty"`  // of children
-	Parts   []Reply       `json:"parts,omitempty"`  // of a multiRead
+	Failed  int           `json:"failed,omitempty"` // the index of the operation of a multi that failed with the code
+	Paths   []string      `json:"paths,omitempty"`  // the paths of the nodes that were created or deleted
+	Names   []string      `json:"names,omitempty"`  // the names of the children
+	Parts   []Reply       `json:"parts,omitempty"`  // the answers to the operations of a multiRead
 	Czxid   int64         `json:"czxid,omitempty"`
 	Owner   int64         `json:"owner,omitempty"`
-	Session int64         `json:"session,omitempty"` // 0 in the answer to a handshake: it is over
+	Session int64         `json:"session,omitempty"` // in the answer to a handshake: 0 if the session is over
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
 // A line is a connection to ZooKeeper that records both directions.
 type line struct {
 	net.Conn
-	number   int64         // in its process
-	requests *atomic.Int64 // of the process
+	number   int64         // the number of the connection in its process
+	requests *atomic.Int64 // counts the requests of the process
 	record   func(Event)
-	out, in  []byte // of a frame that is not whole yet; each used by one goroutine at a time
+	out, in  []byte // the part of a frame that is not complete yet; each is used by one goroutine at a time
 	shaken   bool   // the handshake was sent
-	answered bool   // and answered
+	answered bool   // the handshake was answered
 
 	mu      sync.Mutex // guards the fields below
 	session int64
 	sent    map[int32]asked // by xid
 }
 
-// asked is a request that was not answered yet.
+// An asked is a request that was not answered yet.
 type asked struct {
 	number int64
 	op     int32
-	ops    int // of a multi or a multiRead
+	ops    int // the number of operations in a multi or a multiRead
 }
 
-// Dial returns a connection to ZooKeeper that is recorded. It is for zknode.WithDialContext.
+// Dial connects to ZooKeeper and records all requests and replies on the connection. It is for zknode.WithDialContext.
 func (w *Writer) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
@@ -124,7 +124,7 @@ func (l *line) note(xid, op int32, r Request) {
 	l.record(Event{Kind: Sent, Number: number, Line: l.number, Request: &r})
 }
 
-// requestOf decodes what follows the header.
+// requestOf decodes the part of a request that follows the header.
 func requestOf(op int32, d *wire.Decoder) (r Request) {
 	switch op {
 	case wire.OpMulti, wire.OpMultiRead:
@@ -142,7 +142,7 @@ func requestOf(op int32, d *wire.Decoder) (r Request) {
 	switch op {
 	case wire.OpCreate, wire.OpCreateContainer:
 		d.Buffer()
-		for range d.Int32() { // of the ACL
+		for range d.Int32() { // one entry of the ACL
 			d.Int32()
 			d.Buffer()
 			d.Buffer()
@@ -197,7 +197,7 @@ func (l *line) reply(xid int32, r Reply, d *wire.Decoder) {
 	l.record(Event{Kind: Answered, Number: q.number, Line: l.number, Reply: &r})
 }
 
-// read decodes what follows the header of a reply without an error.
+// The method read decodes the part of a successful reply that follows the header.
 func (r *Reply) read(q asked, d *wire.Decoder) {
 	switch q.op {
 	case wire.OpCreate, wire.OpCreateContainer:
@@ -207,9 +207,9 @@ func (r *Reply) read(q asked, d *wire.Decoder) {
 	case wire.OpGetData:
 		d.Buffer()
 		r.Czxid = d.Int64()
-		d.Take(3*8 + 3*4) // mzxid, ctime, mtime, and versions
+		d.Take(3*8 + 3*4) // mzxid, ctime, mtime, and three versions
 		r.Owner = d.Int64()
-		d.Take(2*4 + 8) // lengths, pzxid
+		d.Take(2*4 + 8) // length of the data, number of children, pzxid
 	case wire.OpMultiRead:
 		for range q.ops {
 			var part Reply
@@ -229,7 +229,7 @@ func (r *Reply) read(q asked, d *wire.Decoder) {
 				}
 			case wire.OpCreate:
 				r.Paths = append(r.Paths, d.String())
-			case wire.OpCreate2: // of a container
+			case wire.OpCreate2: // the answer for a container
 				r.Paths = append(r.Paths, d.String())
 				d.Take(wire.StatSize)
 			case wire.OpSetData:
