@@ -12,8 +12,8 @@ import (
 )
 
 // Locks of each store and of each sort survive that servers and workers are killed, paused and cut off. Some runs use an ensemble. The
-// promises of each sort under faults are tested in internal/test/tiertest. A run of every sort on every store takes minutes: see make
-// chaos, chaos-etcd, chaos-postgres and chaos-redis.
+// promises of each sort under faults are tested in internal/test/tiertest. A run of every sort on every store takes minutes: see the
+// Makefile's targets chaos, etcd, postgres and redis.
 func TestLocksSurviveChaos(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]struct {

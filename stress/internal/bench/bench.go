@@ -1,5 +1,5 @@
-// Package bench measures tierlock, the lock that users of each store usually take, and that lock behind a local mutex. It writes the
-// results into the documents.
+// Package bench measures tierlock. For comparison, it also measures the lock that users of each store usually take, and that same lock
+// behind a local mutex. It writes the results into the documents.
 package bench
 
 import (
@@ -19,18 +19,18 @@ import (
 // rounds is how many times each measurement is repeated.
 const rounds = 5
 
-// benchmark is the result of measurements on a store's servers, as written to a file.
+// benchmark has the results of all measurements on the servers of one store. It is written to a file in this form.
 type benchmark struct {
 	Environment *report.Environment `json:"environment"`
-	Library     string              `json:"library"`     // the client whose lock is the peer, and its version
-	Duration    int64               `json:"duration_ns"` // of a run, at least
-	Took        int64               `json:"took_ns"`     // all of them
+	Library     string              `json:"library"`     // the client library whose lock is the peer, and its version
+	Duration    int64               `json:"duration_ns"` // the shortest duration of a run
+	Took        int64               `json:"took_ns"`     // the duration of the whole benchmark
 	Rounds      int                 `json:"rounds"`
-	Busy        []int               `json:"busy"` // rounds that began while something else wanted the processors
+	Busy        []int               `json:"busy"` // the rounds that began while other programs used the processors
 	Works       []*measured         `json:"works"`
 }
 
-// measured is a workload and its result with each lock.
+// measured is a workload with its results for each lock.
 type measured struct {
 	Work  string    `json:"work"`
 	Locks []*series `json:"locks"`
@@ -38,14 +38,14 @@ type measured struct {
 
 var errInterrupted = errors.New("interrupted; nothing was written")
 
-// Has reports whether there are measurements for a store of that name.
+// Has reports whether there are measurements planned for the store with this name.
 func Has(store string) bool {
 	_, ok := plans[store]
 	return ok
 }
 
-// Run makes the planned measurements for a store on a private server, with the duration and the seed of cfg. Run writes all results to
-// the documents in dir, or none. Run prints the goals to stdout.
+// Run makes the measurements that are planned for a store, on a private server. The duration and the seed are those of cfg. Run writes
+// the results to the documents in dir, either all of them or none. It prints to stdout whether the goals are met.
 func Run(ctx context.Context, cfg load.Config, dir string, stdout, stderr io.Writer) error {
 	p := plans[cfg.Store.Name]
 	b, err := p.measure(ctx, cfg, p.works(), rounds, stderr)
@@ -102,15 +102,15 @@ func newBenchmark(works []work) *benchmark {
 
 func (w work) name() string { return w.with(w.locks[0]).Result().Work() }
 
-// with returns the configuration of the workload with one lock.
+// The method with returns the configuration of the workload for one lock.
 func (w work) with(c contestant) *load.Config {
 	shape := w.Config
 	shape.Store, shape.Lock, shape.HandOff, shape.Linger, shape.Paths = c.store, c.kind, c.handOff, c.linger, max(1, w.Paths)
 	return &shape
 }
 
-// cycle is the time in which all goroutines of all processes can usually have the lock once each. A workload that needs longer for that
-// runs longer, in proportion.
+// In the time cycle, all goroutines of all processes can usually have the lock once. If they need longer in a workload, its runs are
+// longer in proportion.
 const cycle = 500 * time.Millisecond
 
 func (w work) length(least time.Duration) time.Duration {
@@ -118,7 +118,7 @@ func (w work) length(least time.Duration) time.Duration {
 	return time.Duration(float64(least) * max(1, once.Seconds()/cycle.Seconds()))
 }
 
-// measure runs the workload once with each lock. Each round begins with another lock, so that the order favors none.
+// measure runs the workload once with each lock. Each round begins with another lock, so that the order favors no lock.
 func (w work) measure(ctx context.Context, cfg load.Config, round int) ([]*report.Result, error) {
 	found := make([]*report.Result, len(w.locks))
 	for i := range w.locks {
@@ -132,20 +132,20 @@ func (w work) measure(ctx context.Context, cfg load.Config, round int) ([]*repor
 			return nil, errInterrupted
 		case err != nil:
 			return nil, fmt.Errorf("%s, %s: %w", w.name(), c.name, err)
-		case r.Verdict != "PASS" && r.Acquisitions > 0 && shape.Kind().Tier: // of others nothing is promised
+		case r.Verdict != "PASS" && r.Acquisitions > 0 && shape.Kind().Tier: // other locks promise nothing
 			return nil, fmt.Errorf("%s, %s: %s: %v; nothing was written", w.name(), c.name, r.Verdict, r.Violations())
 		}
 		found[i] = r
 	}
 	for i, c := range w.locks {
 		if i+1 < len(w.locks) && judge.Promises(found[i]) && c.handOff == nil && w.locks[i+1].handOff == &strict {
-			judge.BoundAbsence(found[i], nil, found[i+1].HandOver, false) // the transfers of the same round tell what is due
+			judge.BoundAbsence(found[i], nil, found[i+1].HandOver, false) // the bound uses the transfer times of the same round
 		}
 	}
 	return found, nil
 }
 
-// figure returns one figure of all runs of a workload with a lock.
+// figure returns the values of one figure in all runs of a workload with a lock.
 func (b *benchmark) figure(work, lock, name string) []float64 {
 	for _, m := range b.Works {
 		for _, s := range m.Locks {
@@ -157,7 +157,7 @@ func (b *benchmark) figure(work, lock, name string) []float64 {
 	return nil
 }
 
-// version returns the version of a module in this program.
+// version returns the version of a module that is linked into this program.
 func version(module string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

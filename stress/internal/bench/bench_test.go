@@ -62,7 +62,7 @@ func TestInterruptedBenchWritesNothing(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	dir := filepath.Join(t.TempDir(), "new")
-	announced := writerFunc(interrupt) // the first round is
+	announced := writerFunc(interrupt) // interrupts as soon as Run has announced the first round
 	err := Run(ctx, load.Config{Store: store.ZooKeeper, Ensemble: 1, Duration: time.Minute}, dir, io.Discard, announced)
 	if errors.Is(err, store.ErrNoServer) {
 		childtest.Check(t, err)
@@ -71,7 +71,7 @@ func TestInterruptedBenchWritesNothing(t *testing.T) {
 	need.WantErr(t, "the directory", need.ErrOf(os.Stat(dir)), os.ErrNotExist)
 }
 
-// writerFunc is called at each write.
+// A writerFunc is a writer that calls itself at each write.
 type writerFunc func()
 
 func (f writerFunc) Write(p []byte) (int, error) {
@@ -79,8 +79,8 @@ func (f writerFunc) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The same workloads are measured on each store: with tierlock, with tierlock in strict order, with the usual lock, and with a local
-// mutex in front of that.
+// The same workloads are measured on each store, and with the same four kinds of locks: tierlock, tierlock in strict order, the usual
+// lock, and the usual lock behind a local mutex.
 func TestEachStoreIsMeasuredAlike(t *testing.T) {
 	var names []string
 	for _, w := range usual(zooKeeperLocks) {
@@ -122,7 +122,7 @@ func TestGoalsAreOfWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// A goal is missed if one run of three misses it, even if the median meets it.
+// A goal is missed if one run of three misses it, even if the median of the runs meets it.
 func TestGoalIsMetByEveryRun(t *testing.T) {
 	b := &benchmark{Rounds: 3, Works: []*measured{{"w", []*series{
 		{"l", map[string][]float64{inUse: {7, 1, 2}}}, {"m", map[string][]float64{inUse: {2, 1, 1}}},
@@ -159,12 +159,12 @@ func TestTablesComeBetweenTheirMarks(t *testing.T) {
 		replaced(replaced("# Title\n\n", "a", "four\n")+"text\n", "b", "three\n"))
 }
 
-// The tables are generated from the figures, never edited by hand.
+// The tables are generated from the figures and never edited by hand.
 func TestTablesAreThoseOfTheFigures(t *testing.T) {
 	const docs = "../../../docs"
 	for name, p := range plans {
 		b, err := read(docs, p)
-		if errors.Is(err, os.ErrNotExist) { // it was not measured since something has changed
+		if errors.Is(err, os.ErrNotExist) { // nobody has measured since something has changed
 			none := replaced("", p.name(), "\nNot measured yet.\n\n")
 			need.That(t, "tables without figures of "+name, strings.Contains(content(t, docs, document), none))
 			continue

@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// document has the tables of all stores, each between marks of its own.
+// document is the file with the tables of all stores. The tables of each store are between two marks of their own.
 const document = "measured.md"
 
 // write writes the figures, tables and pictures into dir, which it creates if necessary.
@@ -29,12 +29,12 @@ func (b *benchmark) write(dir string, p plan) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	// Each lock is on a line of its own, so that a diff is readable.
+	// Each lock gets its own line, so that a diff is readable.
 	data = []byte(strings.ReplaceAll(string(data), `{"lock"`, "\n"+`{"lock"`))
 	return errors.Join(os.WriteFile(filepath.Join(dir, p.name()+".json"), append(data, '\n'), 0o644), b.show(dir, p))
 }
 
-// show writes the tables into the document, and for ZooKeeper also the picture.
+// show writes the tables into the document. For ZooKeeper it also writes the picture.
 func (b *benchmark) show(dir string, p plan) error {
 	name := filepath.Join(dir, document)
 	text, err := os.ReadFile(name)
@@ -51,7 +51,8 @@ func (b *benchmark) show(dir string, p plan) error {
 	return os.WriteFile(filepath.Join(dir, "bench.svg"), []byte(picture), 0o644)
 }
 
-// replaced returns a document with new tables between the marks of a target. If it has no marks, the tables are appended.
+// replaced returns a document with new tables between the marks of a target. If the document does not have these marks, replaced appends
+// them and the tables.
 func replaced(document, target, tables string) string {
 	from, to := "<!-- from here on `make "+target+"` writes -->\n", "<!-- to here -->\n"
 	before, rest, _ := strings.Cut(document, from)
@@ -59,7 +60,7 @@ func replaced(document, target, tables string) string {
 	return before + from + tables + to + after
 }
 
-// tables are for people.
+// tables returns the results as Markdown tables for people.
 func (b *benchmark) tables(p plan) string {
 	var t strings.Builder
 	row := func(columns ...string) { fmt.Fprintf(&t, "| %s |\n", strings.Join(columns, " | ")) }
@@ -110,7 +111,7 @@ func (b *benchmark) print(w io.Writer, goals []goal) error {
 	return table.Flush()
 }
 
-// bars returns the medians of a workload with each lock, as in the tables.
+// bars returns the medians of a workload for each lock, with the same values as in the tables.
 func (b *benchmark) bars(work string, locks []contestant) (bars []page.Lock) {
 	for _, c := range locks {
 		rates, waits := b.figure(work, c.name, perSecond), b.figure(work, c.name, waitP99)

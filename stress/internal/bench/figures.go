@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-// A figure is a number that summarizes a run. It is a column of the tables if text is set.
+// A figure is a number that summarizes a run. If text is set, the figure is a column of the tables.
 type figure struct {
 	name string
 	of   func(*report.Result) (value float64, known bool)
@@ -61,21 +61,21 @@ func percent(v float64) string  { return report.Amount(100*v) + " %" }
 func duration(v float64) string { return report.Duration(time.Duration(v)) }
 func index(v float64) string    { return fmt.Sprintf("%.3f", v) }
 
-// series is the results of all runs of a workload with one lock.
+// series has the results of all runs of a workload with one lock.
 type series struct {
 	Lock    string               `json:"lock"`
-	Figures map[string][]float64 `json:"figures"` // by name, in the order of the runs; durations in nanoseconds
+	Figures map[string][]float64 `json:"figures"` // the values by the name of their figure, in the order of the runs; durations in nanoseconds
 }
 
 func (s *series) add(r *report.Result) {
 	for _, f := range figures {
-		if v, known := f.of(r); known && (r.Acquisitions > 0 || f.name == perSecond) { // nothing has no waits, and no shares
+		if v, known := f.of(r); known && (r.Acquisitions > 0 || f.name == perSecond) { // without acquisitions there are no waits and no shares
 			s.Figures[f.name] = append(s.Figures[f.name], v)
 		}
 	}
 }
 
-// span formats the median and the range of some values.
+// span formats the median of some values and the range from the smallest to the largest.
 func span(values []float64, text func(float64) string) string {
 	if len(values) == 0 {
 		return "–"
@@ -87,7 +87,7 @@ func span(values []float64, text func(float64) string) string {
 	return fmt.Sprintf("%s (%s–%s)", text(median(values)), least, most)
 }
 
-// median returns the lower one of the two middle values if their number is even.
+// median returns the median. If the number of values is even, it returns the lower of the two middle ones.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[(len(sorted)-1)/2]

@@ -8,8 +8,8 @@ import (
 type goal struct {
 	work, lock, figure string
 	limit              float64
-	atMost             bool   // else at least
-	than               string // lock whose figure it is divided by; "" for none
+	atMost             bool   // limit is the highest value that is allowed; otherwise the lowest one
+	than               string // the value is divided by the same figure of this lock; "" for no division
 }
 
 func faster(work, lock string, limit float64, than string) goal {
@@ -28,7 +28,7 @@ func atMost(work, lock, figure string, limit float64) goal {
 type judged struct {
 	goal
 	runs []float64
-	met  bool // by every run
+	met  bool // every run meets the goal
 }
 
 // judge checks the measurements against the goal. A run without the figure misses the goal.
@@ -44,7 +44,7 @@ func (g goal) judge(b *benchmark) judged {
 	return j
 }
 
-// quotients divides values of the same runs.
+// quotients divides values by divisors. Two numbers with the same index are of the same run.
 func quotients(values, divisors []float64) (q []float64) {
 	for i := range min(len(values), len(divisors)) {
 		if divisors[i] > 0 {
@@ -54,9 +54,9 @@ func quotients(values, divisors []float64) (q []float64) {
 	return q
 }
 
-// columns returns the row of this goal in the table of goals.
+// columns returns the row for this goal in the table of goals.
 func (j judged) columns() []string {
-	text := func(v float64) string { return report.Rounded(v, 4) } // so that what misses its goal looks like it
+	text := func(v float64) string { return report.Rounded(v, 4) } // four digits, so that a missed goal is visible
 	what, sign, verdict := j.figure, "≥ ", "met"
 	if j.than != "" {
 		what += ", against " + j.than

@@ -7,13 +7,13 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// A work is a workload: processes acquire each of some locks, again and again, for a while.
+// A work is a workload: processes acquire one or several locks again and again for a while.
 type work struct {
-	load.Config // its shape
+	load.Config // numbers of processes, goroutines and locks, and the duration of a section
 	locks       []contestant
 }
 
-// contestant is a lock with its settings.
+// contestant is a lock that is measured, with its settings.
 type contestant struct {
 	name    string
 	store   *store.Store
@@ -22,16 +22,16 @@ type contestant struct {
 	linger  *time.Duration
 }
 
-// plan lists what to measure on a store's servers.
+// plan lists what is measured on the servers of a store.
 type plan struct {
 	store   *store.Store
-	locks   []contestant // of the works that each store has
+	locks   []contestant // the locks for the workloads that each store has
 	more    []work
 	goals   []goal
-	library string // module of the client whose lock is the peer
+	library string // the module of the client library whose lock is the peer
 }
 
-// name is the name of the target in the Makefile, and of the file with the figures.
+// name returns the name of the target in the Makefile. The file with the figures has the same name.
 func (p plan) name() string { return "bench-" + p.store.Name }
 
 const (
@@ -46,11 +46,11 @@ var (
 	lingering = time.Second
 )
 
-// usual are the workloads for each store. A section sleeps while it holds the lock. If it computed instead, it would take the processors
-// from the locks.
+// usual returns the workloads that each store has. In a section, a goroutine sleeps while it holds the lock. If it computed instead, the
+// locks would lack processors.
 func usual(locks []contestant) (all []work) {
 	for _, section := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond} {
-		for _, n := range [][2]int{{4, 50}, {1, 100}, {4, 1}} { // processes, and goroutines in each
+		for _, n := range [][2]int{{4, 50}, {1, 100}, {4, 1}} { // number of processes, and number of goroutines in each
 			all = append(all, work{load.Config{Procs: n[0], Goroutines: n[1], Section: section}, locks})
 		}
 	}
@@ -59,13 +59,13 @@ func usual(locks []contestant) (all []work) {
 
 func (p plan) works() []work { return append(usual(p.locks), p.more...) }
 
-// pair returns two settings of a tierlock lock: the default one and strict order.
+// pair returns tierlock's mutex with two settings: the default one and strict order.
 func pair(asItComes, inOrder string, s *store.Store) []contestant {
 	return []contestant{{name: asItComes, store: s, kind: "mutex"}, {name: inOrder, store: s, kind: "mutex", handOff: &strict}}
 }
 
-// peers returns the store's usual lock, and the same behind a local mutex, which is what a team writes to have one contender for each
-// process.
+// peers returns the lock that users of the store usually take, and that lock behind a local mutex. A team puts a local mutex in front in
+// order to have one contender for each process.
 func peers(name string, s *store.Store, kind string) []contestant {
 	return []contestant{{name: perGoroutine(name), store: s, kind: kind}, {name: behindLocal(name), store: s, kind: kind + "-local"}}
 }
@@ -98,7 +98,8 @@ const (
 
 var zooKeeperLocks = append(pair(asItComes, inOrder, store.ZooKeeper), peers(zkLock, store.ZooKeeper, "zk")...)
 
-// plans are the plans of the stores, by name. The plan of PostgreSQL has both kinds of tierlock's locks.
+// plans are the plans of the stores, by the name of the store. The plan of PostgreSQL has both kinds of locks that tierlock offers
+// there.
 var plans = map[string]plan{
 	"zookeeper": {
 		store: store.ZooKeeper,
@@ -173,7 +174,7 @@ var plans = map[string]plan{
 	},
 }
 
-// zooKeeperOnly returns workloads with many locks, with distant servers, and with the other sorts of locks.
+// zooKeeperOnly returns workloads that only ZooKeeper has: with many locks, with distant servers, and with the other sorts of locks.
 func zooKeeperOnly() []work {
 	mine := func(name, kind string) contestant { return contestant{name: name, store: store.ZooKeeper, kind: kind} }
 	keeps := mine(withLinger, "mutex")
@@ -184,7 +185,7 @@ func zooKeeperOnly() []work {
 	return []work{
 		{load.Config{Procs: 1, Goroutines: 200, Paths: 1000}, scattered},
 		{load.Config{Procs: 4, Goroutines: 50, Paths: 200}, scattered},
-		// The round trip is that between two neighboring continents, so the machine's own time is negligible.
+		// The round trip is as long as one between two neighboring continents, so that the machine's own time is negligible.
 		{load.Config{Procs: 4, Goroutines: 1, RTT: 20 * ms}, zooKeeperLocks},
 		{load.Config{Procs: 4, Goroutines: 50, Section: ms, Reads: 0.9}, either},
 		{load.Config{Procs: 4, Goroutines: 50, Section: ms, Reads: 0.99}, either},

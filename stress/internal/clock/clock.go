@@ -1,5 +1,4 @@
-// Package clock reads the one clock that all processes of a machine share, so that what
-// they did can be put in order.
+// Package clock reads the one clock that all processes of a machine share. With it, events of different processes can be put in order.
 package clock
 
 import (
@@ -10,14 +9,14 @@ import (
 // Instant is a time on the machine's monotonic clock, in nanoseconds.
 type Instant int64
 
-// Add returns the instant d later.
+// Add returns the instant that is d later than i.
 func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 
 // Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// origin is the same moment on two clocks: that of the machine, which takes a system call to read, and that of package time, which takes
-// none.
+// origin is one moment, read on two clocks: the clock of the machine, and the clock of package time. Reading the clock of the machine
+// takes a system call. Reading the clock of package time takes none.
 var origin = sync.OnceValue(align)
 
 type alignment struct {
@@ -25,7 +24,8 @@ type alignment struct {
 	at   Instant
 }
 
-// align reads both clocks in turn several times and returns the closest pair, which had the fewest interruptions in between.
+// align reads both clocks several times. It returns the readings that are closest together, because these had the least interruption in
+// between.
 func align() (best alignment) {
 	closest := time.Duration(1<<63 - 1)
 	for range 20 {
@@ -40,13 +40,13 @@ func align() (best alignment) {
 	return best
 }
 
-// Tick returns Now to within a few microseconds, without the system call.
+// Tick returns the same as Now, to within a few microseconds, but without a system call.
 func Tick() Instant {
 	o := origin()
 	return o.at.Add(time.Since(o.wall))
 }
 
-// Sleep waits for d, or less if end is closed before.
+// Sleep waits for d. It returns earlier if end is closed.
 func Sleep(d time.Duration, end <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -2,5 +2,5 @@
 
 package clock
 
-// Now panics, because without a clock that all processes share, events cannot be ordered.
+// Now panics on this system. Without a clock that all processes share, their events cannot be put in order.
 func Now() Instant { panic("clock: only on Unix do we know a clock that all processes share") }

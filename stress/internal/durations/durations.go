@@ -8,20 +8,20 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Histogram holds durations from 1 ns to 1 h, to within one per cent.
+// Histogram holds durations from 1 ns to 1 h, with an error of at most one per cent.
 type Histogram struct{ buckets *hdrhistogram.Histogram }
 
 // Snapshot is a histogram that can be sent from one process to another.
 type Snapshot = hdrhistogram.Snapshot
 
-// NewHistogram returns an empty one.
+// NewHistogram returns an empty histogram.
 func NewHistogram() *Histogram {
 	return &Histogram{hdrhistogram.New(1, int64(time.Hour), 2)}
 }
 
-// Keep adds d, or an hour if d is longer.
+// Keep adds the duration d to the histogram. If d is longer than an hour, Keep adds an hour.
 func (h *Histogram) Keep(d time.Duration) {
-	_ = h.buckets.RecordValue(min(d.Nanoseconds(), h.buckets.HighestTrackableValue())) // which is the only error
+	_ = h.buckets.RecordValue(min(d.Nanoseconds(), h.buckets.HighestTrackableValue())) // the only possible error is a value that is too high
 }
 
 // Count returns the number of durations.
@@ -30,10 +30,10 @@ func (h *Histogram) Count() int64 { return h.buckets.TotalCount() }
 // Export copies the histogram.
 func (h *Histogram) Export() *Snapshot { return h.buckets.Export() }
 
-// Merge adds all durations of another histogram.
+// Merge adds all durations of another histogram to this one.
 func (h *Histogram) Merge(s *Snapshot) { h.buckets.Merge(hdrhistogram.Import(s)) }
 
-// Quantiles summarize a distribution, in nanoseconds; all are zero if it is empty.
+// Quantiles summarize a histogram, in nanoseconds. If the histogram is empty, all are zero.
 type Quantiles struct {
 	P50 int64 `json:"p50"`
 	P90 int64 `json:"p90"`
@@ -41,8 +41,7 @@ type Quantiles struct {
 	Max int64 `json:"max"`
 }
 
-// Quantile is one point of a distribution: a share Q of it is at most so many
-// nanoseconds.
+// Quantile is one point of a distribution: the fraction Q of all durations is at most NS nanoseconds long.
 type Quantile struct {
 	Q  float64 `json:"q"`
 	NS int64   `json:"ns"`
@@ -55,7 +54,8 @@ func (h *Histogram) Quantiles() Quantiles {
 	}
 }
 
-// Curve returns the distribution as at most 40 points. The points are closer together near 1, down to the single longest duration.
+// Curve returns the distribution as at most 40 points. The points are the closer together the nearer they are to 1. The last one is the
+// longest duration.
 func (h *Histogram) Curve() []Quantile {
 	n := float64(h.Count())
 	if n == 0 {
@@ -63,7 +63,7 @@ func (h *Histogram) Curve() []Quantile {
 	}
 	var curve []Quantile
 	for i := range 39 {
-		rest := math.Pow(2, -float64(i)/2) // the share above
+		rest := math.Pow(2, -float64(i)/2) // the fraction of durations above this point
 		if rest*n < 1 {
 			break
 		}

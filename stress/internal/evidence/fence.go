@@ -9,10 +9,10 @@ import (
 	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
-// Fence is a service outside the workers, with two registers for each lock path. Owners that are alone in the lock increment the
-// registers, and others read them twice. The fenced register refuses a write whose token is lower than the highest that it has seen, and
-// a read whose token is lower than that of any writer. The unfenced register accepts every write, and so shows what the fence prevents.
-// Accesses without a token are always accepted. Only such readers may read alone.
+// Fence is a service in another process than the workers. It has two registers for each lock path. Owners that are alone in the lock
+// increment the registers; other owners read them twice. The fenced register refuses a write if it has seen a higher token before. It
+// refuses a read if a writer had a higher token. The unfenced register accepts every write. So it shows what happens without a fence. An
+// access without a token is always accepted; only readers may have none.
 type Fence struct {
 	mu    sync.Mutex // guards the cells
 	cells []cell
@@ -22,22 +22,23 @@ type Fence struct {
 func NewFence(paths int) *Fence { return &Fence{cells: make([]cell, paths)} }
 
 type cell struct {
-	tokens oracle.Tokens // that were admitted
-	inside int64         // the last process to begin that has not ended yet, 0 if none
+	tokens oracle.Tokens // the tokens of accepted accesses
+	inside int64         // the process that began last and has not ended yet, 0 if there is none
 
 	fenced, accepted  int64 // value, and number of writes
 	unfenced, written int64
 
 	refused     int64
-	regressions int64 // accesses of another process with the same token
-	torn        int64 // second reads that differ
+	regressions int64 // accesses with a token that another process has used
+	torn        int64 // second reads that differ from the first
 }
 
-// Access is a read or a write under a lock. All accesses but the first read have the values that were read before.
+// Access is a read or a write under a lock. Fenced and Unfenced are the values that the first read has returned; in the first read
+// itself they are not set.
 type Access struct {
 	Path             int
 	Token, Process   int64
-	Shared           bool // it never writes, and others may be beside it
+	Shared           bool // the owner never writes, and may share the lock with others
 	Fenced, Unfenced int64
 }
 
@@ -47,7 +48,8 @@ type Answer struct {
 	Fenced, Unfenced int64
 }
 
-// Read returns the values. It raises the fence; otherwise a late owner could still write between the read and the write of its successor.
+// Read returns the values of the registers. It also raises the fence to the token. Otherwise a late owner could still write after its
+// successor has read and before the successor writes.
 func (f *Fence) Read(a Access, answer *Answer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +61,7 @@ func (f *Fence) Read(a Access, answer *Answer) error {
 	return nil
 }
 
-// Write increments the values that were read before.
+// Write sets each register to one more than the value that was read before.
 func (f *Fence) Write(a Access, answer *Answer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +78,7 @@ func (f *Fence) Write(a Access, answer *Answer) error {
 	return nil
 }
 
-// Check reads again.
+// Check reads a second time.
 func (f *Fence) Check(a Access, answer *Answer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,7 +110,7 @@ func (c *cell) admit(a Access) bool {
 	return true
 }
 
-// Inside lists the processes that are in a section, as far as the accesses show.
+// Inside returns the processes that are in a section, according to their accesses.
 func (f *Fence) Inside() (processes []int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,7 +122,7 @@ func (f *Fence) Inside() (processes []int64) {
 	return processes
 }
 
-// Total returns the sums over all paths.
+// Total returns the counts, summed up over all paths.
 func (f *Fence) Total() (t Total) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,8 +137,8 @@ func (f *Fence) Total() (t Total) {
 	return t
 }
 
-// Total counts what a fence has seen: writes, refused accesses, tokens that two processes used, reads whose value changed before the
-// second read, and lost updates of either register.
+// Total has the counts of a fence: accepted writes, refused accesses, tokens that two processes have used, reads whose value changed
+// before the second read, and the lost updates of each register.
 type Total struct{ Accepted, Refused, Regressions, Torn, LostFenced, LostUnfenced int64 }
 
 func distance(a, b int64) int64 { return max(a-b, b-a) }
@@ -145,7 +147,7 @@ const fenceService = "Fence"
 
 func fenceAddr(dir string) string { return filepath.Join(dir, "fence") }
 
-// Serve answers the workers until the returned function is called.
+// Serve answers the requests of the workers until stop is called.
 func (f *Fence) Serve(dir string) (stop func(), err error) {
 	server := rpc.NewServer()
 	if err := server.RegisterName(fenceService, f); err != nil {
@@ -161,7 +163,7 @@ func (f *Fence) Serve(dir string) (stop func(), err error) {
 			if err != nil {
 				return
 			}
-			go server.ServeConn(conn) // ends with the worker
+			go server.ServeConn(conn) // ends when the worker closes its connection
 		}
 	}()
 	return func() { _ = l.Close() }, nil
@@ -170,7 +172,7 @@ func (f *Fence) Serve(dir string) (stop func(), err error) {
 // Gate is a worker's connection to a fence.
 type Gate struct{ client *rpc.Client }
 
-// DialFence connects with the fence that is served in dir.
+// DialFence connects to the fence that Serve serves in dir.
 func DialFence(dir string) (*Gate, error) {
 	client, err := rpc.Dial("unix", fenceAddr(dir))
 	if err != nil {
@@ -179,17 +181,17 @@ func DialFence(dir string) (*Gate, error) {
 	return &Gate{client}, nil
 }
 
-// Read is [Fence.Read].
+// Read calls [Fence.Read] over the connection.
 func (g *Gate) Read(a Access, answer *Answer) error {
 	return g.client.Call(fenceService+".Read", a, answer)
 }
 
-// Write is [Fence.Write].
+// Write calls [Fence.Write] over the connection.
 func (g *Gate) Write(a Access, answer *Answer) error {
 	return g.client.Call(fenceService+".Write", a, answer)
 }
 
-// Check is [Fence.Check].
+// Check calls [Fence.Check] over the connection.
 func (g *Gate) Check(a Access, answer *Answer) error {
 	return g.client.Call(fenceService+".Check", a, answer)
 }

@@ -11,7 +11,7 @@ func TestFenceRefusesLowerTokens(t *testing.T) {
 	f := NewFence(1)
 	late := readBy(t, f, 5, 1)
 	need.List(t, "after the read of process 1, inside are", f.Inside(), 1)
-	// The successor has read and not yet written. The late write of its predecessor has to be refused already.
+	// The successor has read and has not written yet. A late write of its predecessor has to be refused already now.
 	next := readBy(t, f, 6, 2)
 	need.That(t, "write with a token below that of a reader: accepted", writeBack(t, f, 5, 1, late).Refused)
 	need.That(t, "write with the highest token: refused", !writeBack(t, f, 6, 2, next).Refused)
@@ -55,7 +55,7 @@ func TestFenceServesOtherProcesses(t *testing.T) {
 	need.Equal(t, "read", answer.Fenced, 42)
 }
 
-// ask makes an access that must not fail.
+// ask makes an access and requires that it returns no error.
 func ask(t *testing.T, access func(Access, *Answer) error, a Access) (answer Answer) {
 	t.Helper()
 	need.OK(t, access(a, &answer))
@@ -92,7 +92,7 @@ func TestFenceLetsReadersInBetweenWriters(t *testing.T) {
 }
 
 func TestReaderBesideAWriterSeesTheWrite(t *testing.T) {
-	for _, token := range []int64{5, 0} { // without a token every access is accepted
+	for _, token := range []int64{5, 0} { // without a token, every access is accepted
 		f := NewFence(1)
 		was := readShared(t, f.Read, token, 2, Answer{})
 		writeBack(t, f, 5, 2, readBy(t, f, 5, 2))
@@ -101,7 +101,7 @@ func TestReaderBesideAWriterSeesTheWrite(t *testing.T) {
 	}
 }
 
-// readShared makes a reader's second read, after the read with the answer was.
+// readShared makes the second read of a reader. was is the answer to its first read.
 func readShared(t *testing.T, access func(Access, *Answer) error, token, process int64, was Answer) Answer {
 	t.Helper()
 	return ask(t, access, Access{Token: token, Process: process, Shared: true, Fenced: was.Fenced})

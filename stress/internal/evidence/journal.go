@@ -12,29 +12,29 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// Hold is one acquisition of a lock as its process saw it.
+// Hold is one acquisition of a lock, as the acquiring process saw it.
 type Hold struct {
-	Process    int // no two workers have the same, restarted ones included
-	ID         int // within the process
+	Process    int // the number of the worker; a restarted worker gets a new number
+	ID         int // the number of the hold within the process
 	Path       int
 	Weight     int64 // see package rule
 	Token      int64
-	Asked, Got clock.Instant // call and return of Acquire
-	// Valid is the newest instant at which the lock is known to have been held: the clock was read, and afterwards Err or Release returned
-	// nil. Since a loss is final, the lock was held from Got to Valid. It is zero if the lock was never known to be held.
+	Asked, Got clock.Instant // when Acquire was called, and when it returned
+	// Valid is the latest instant at which the lock is known to have been held: the clock was read then, and afterwards Err or Release
+	// returned nil. Since a loss is final, the lock was held from Got to Valid. Valid is zero if the lock was never known to be held.
 	Valid clock.Instant
-	// Over is when Release had returned. It is zero if the process was killed before that.
+	// Over is an instant at which Release had returned. Over is zero if the process was killed before Release returned.
 	Over clock.Instant
 	Lost bool // the holder found out that the lock was lost
 
-	Refused bool          // the fence refused the token
-	Blind   bool          // it did, and yet Err returned nil after that
+	Refused bool          // the fence has refused the token
+	Blind   bool          // the fence has refused the token, and yet Err returned nil afterwards
 	Met     *Overlap      // another section had the kernel's lock
-	Left    clock.Instant // when this holder had let the kernel's lock go
-	Nested  []Nesting     // re-entries
+	Left    clock.Instant // when this holder had released the kernel's lock
+	Nested  []Nesting     // acquisitions of the same lock within this hold
 }
 
-// Overlap is a failed attempt to take the kernel's lock, between two instants.
+// Overlap is a failed attempt to take the kernel's lock. It happened between two instants.
 type Overlap struct{ From, Until clock.Instant }
 
 // Nesting is a reentrant acquisition, from the call of Acquire to the return of Release.
@@ -43,11 +43,11 @@ type Nesting struct {
 	Asked, Got, Called, Return clock.Instant
 }
 
-// Journal is the file in which a worker records its holds. Records survive a kill -9.
+// Journal is the file in which a worker records its holds. What is recorded survives a kill -9.
 type Journal struct {
-	mu   sync.Mutex // keeps lines apart
+	mu   sync.Mutex // keeps the lines apart from each other
 	file *os.File
-	last int // id
+	last int // the ID of the last hold
 }
 
 // CreateJournal creates the journal of a worker.
@@ -56,7 +56,7 @@ func CreateJournal(dir string, process int) (*Journal, error) {
 	return &Journal{file: file}, err
 }
 
-// Write records the present state of a hold, which replaces its earlier records.
+// Write records the present state of a hold. It replaces what was recorded of this hold before.
 func (j *Journal) Write(h *Hold) error {
 	line, err := json.Marshal(h)
 	if err != nil {
@@ -68,7 +68,7 @@ func (j *Journal) Write(h *Hold) error {
 	return err
 }
 
-// NextID numbers the holds from 1.
+// NextID returns the ID for the next hold: 1, 2, and so on.
 func (j *Journal) NextID() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -98,10 +98,10 @@ func ReadJournals(dir string) ([]Hold, error) {
 	return holds, nil
 }
 
-// readHolds reads one journal, whose end may be torn.
+// readHolds reads one journal. The last record may be incomplete.
 func readHolds(r io.Reader) ([]Hold, error) {
 	var holds []Hold
-	place := map[int]int{} // of an id in holds
+	place := map[int]int{} // the index in holds, by ID
 	for decoder := json.NewDecoder(r); ; {
 		var h Hold
 		err := decoder.Decode(&h)
@@ -120,5 +120,5 @@ func readHolds(r io.Reader) ([]Hold, error) {
 	}
 }
 
-// SlotOf returns the slot of a worker among procs slots, from 0. A restarted worker has a new number, and the slot of its predecessor.
+// SlotOf returns the slot of a worker, from 0 to procs-1. A restarted worker has a new number, but the slot of its predecessor.
 func SlotOf(process, procs int) int { return (process - 1) % procs }

@@ -8,11 +8,12 @@ import (
 	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
-// latch is one section's attempt at the kernel's locks of a path. It takes as many of Room files as the section weighs. If the room is
-// unlimited, it takes a single file, shared or exclusive.
+// latch is the attempt of one section to take the kernel's locks of a path. If the number of holders is limited, there are Room files,
+// and the section locks as many of them as its weight. If the number is unlimited, there is one file, and the section locks it in shared
+// or exclusive mode.
 type latch struct {
 	everybody bool
-	files     []*os.File // open file descriptions of this section
+	files     []*os.File // open file descriptions that only this section uses
 	locked    []*os.File
 }
 
@@ -32,9 +33,9 @@ func openLatch(name string, room oracle.Room) (*latch, error) {
 	return l, nil
 }
 
-// lock takes the locks for a section of this weight, or reports an overlap if they are not free. All sections try the files in the same
-// order and take the first free ones. A section that is inside rightfully therefore finds enough of them, even if others enter and leave
-// meanwhile: a section that has a file further on has found those before it taken.
+// lock takes the kernel's locks for a section of this weight. It reports an overlap if too few of them are free. All sections try the
+// files in the same order and take the first free ones. Therefore a section that is rightfully inside finds enough free files, even if
+// others enter and leave at the same time: whoever holds a file later in the order has found the files before it taken.
 func (l *latch) lock(weight int64) (overlap bool, err error) {
 	shared := false
 	if l.everybody {

@@ -16,43 +16,43 @@ import (
 type Judging int
 
 const (
-	// ByCount makes each section count itself in a word of shared memory. Counting costs next to nothing, so an empty section stays empty.
-	// But a process that is killed in its section stays counted.
+	// ByCount lets each section add its weight to a word of shared memory. That costs next to nothing, so an empty section stays empty. But
+	// the weight of a process that is killed in its section stays in the sum.
 	ByCount Judging = iota
-	// ByKernel makes each section take kernel locks without waiting. The kernel releases the locks of a process that was killed.
+	// ByKernel lets each section take kernel locks without waiting. If a process is killed, the kernel releases its locks.
 	ByKernel
 )
 
 // Register detects overlapping sections of one lock path. It relies only on the memory and the kernel of this machine, and not on the
 // store.
 //
-// It is a file with a counter, the highest fencing tokens, and the process whose section last had the lock alone. Sections that are alone
-// read the counter at their start and write it at their end: a lost update shows that the lock did not protect them. Shared sections
-// check that the counter has not changed when they leave. The register also knows whether there is room when a section starts. If not,
-// the section overlaps another one.
+// It is a file. The file contains a counter, the highest fencing tokens, and the process whose section was the last that was alone. A
+// section that is alone reads the counter at its start and writes it at its end. A lost update shows that the lock did not protect the
+// section. A shared section checks at its end that the counter has not changed. The register also knows at the start of a section
+// whether it may be in progress together with the others. If it may not, it overlaps another one.
 type Register struct {
 	judging Judging
 	rule    rule.Rule
 	name    string
-	record  *record // the file itself, mapped: a read and a write call in each section would set the pace
-	// idle keeps open files for later sections. A kernel lock belongs to an open file description, so goroutines of one process that are in
-	// sections at the same time need files of their own. With a mutex the same file is used again and again.
+	record  *record // the file itself, mapped: system calls in each section would take most of the time
+	// idle keeps open files for later sections. A kernel lock belongs to an open file description. Therefore goroutines of one process that
+	// are in sections at the same time need different open files. With a mutex, the same file is used again and again.
 	idle chan *latch
-	mine atomic.Int64 // instant at which this process's last section here ended, 0 before
+	mine atomic.Int64 // instant at which the last section of this process ended on this path, 0 if there was none
 }
 
 // record is the content of a register's file.
 type record struct {
 	counter atomic.Int64
-	token   atomic.Int64 // of sections that were alone
+	token   atomic.Int64 // the highest token of a section that was alone
 	process atomic.Int64
-	shared  atomic.Int64 // token of the others
-	inside  atomic.Int64 // weights of the sections, when judging by count
+	shared  atomic.Int64 // the highest token of any other section
+	inside  atomic.Int64 // the sum of the weights of the present sections, with ByCount
 	left    atomic.Int64 // instant at which the last section ended
-	leaver  atomic.Int64 // its process, 0 before the first
+	leaver  atomic.Int64 // the process of that section, 0 before the first one
 }
 
-// NewRegister opens the register of a path, and creates it if it does not exist. The file stays mapped until the process ends.
+// NewRegister opens the register of a path. It creates the file if there is none. The file stays mapped until the process ends.
 func NewRegister(dir string, path int, r rule.Rule, how Judging) (*Register, error) {
 	g := &Register{judging: how, rule: r, name: filepath.Join(dir, fmt.Sprint("register-", path)), idle: make(chan *latch, 1)}
 	file, err := os.OpenFile(g.name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -88,12 +88,12 @@ func NewRegisters(dir string, paths int, r rule.Rule, how Judging) ([]*Register,
 type Section struct {
 	register *Register
 	weight   int64
-	latch    *latch // nil when judging by count
-	counter  int64  // as found at Enter
-	Overlap  bool   // there was no room at Enter
+	latch    *latch // nil with ByCount
+	counter  int64  // the value of the counter at Enter
+	Overlap  bool   // the other sections left too little room at Enter
 }
 
-// Enter begins a section of a weight that the rule allows.
+// Enter begins a section. Its weight has to be one that the rule allows.
 func (r *Register) Enter(weight int64) (s Section, err error) {
 	s.register, s.weight = r, weight
 	if r.judging == ByCount {
@@ -119,8 +119,8 @@ func (s *Section) lock() (err error) {
 	return nil
 }
 
-// Leave ends the section. If the section was alone, Leave counts it, and reports whether its token was lower than an earlier one, and
-// whether another section that should have been alone has counted itself meanwhile.
+// Leave ends the section. If the section was alone, Leave counts it. The result regression says that the token was lower than an earlier
+// one. The result torn says that another section, which should have been alone, was counted since Enter.
 func (s Section) Leave(token, process int64) (regression, torn bool, err error) {
 	r, alone := s.register.record, s.register.rule.Alone(s.weight)
 	mark := oracle.Mark{Token: token, Process: process}
@@ -134,14 +134,15 @@ func (s Section) Leave(token, process int64) (regression, torn bool, err error) 
 	return regression, torn, s.Abandon()
 }
 
-// tokens returns the tokens that the register has seen. It keeps a single word for those of shared sections, so the highest of them
-// counts as a token of the asking process.
+// tokens returns the tokens that the register has seen. The register has only one word for the tokens of shared sections. The highest of
+// these counts as a token of the process that asks.
 func (r *record) tokens(process int64) oracle.Tokens {
 	alone := oracle.Mark{Token: r.token.Load(), Process: r.process.Load()}
 	return oracle.Tokens{Seen: alone, Alone: alone}.With(oracle.Mark{Token: r.shared.Load(), Process: process}, false)
 }
 
-// note records a token. A section that is alone may not meet any other with its token.
+// note records a token, for a section that was alone or for another one. A section that was alone has to have a token that no other
+// section has.
 func (r *record) note(m oracle.Mark, alone bool) {
 	if alone && m.Token > r.token.Load() {
 		r.token.Store(m.Token)

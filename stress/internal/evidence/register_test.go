@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
-// bothWays runs a test for each way to detect overlaps.
+// bothWays runs a test twice, once for each way in which a register detects overlaps.
 func bothWays(t *testing.T, test func(t *testing.T, how Judging)) {
 	t.Helper()
 	t.Run("by count", func(t *testing.T) { test(t, ByCount) })

@@ -13,7 +13,7 @@ func share(file *os.File, size int) ([]byte, error) {
 	return syscall.Mmap(int(file.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 }
 
-// tryLock takes the kernel's lock on an open file, or reports that it is taken.
+// tryLock takes the kernel's lock on an open file. If another open file has the lock, it returns true for taken.
 func tryLock(file *os.File, shared bool) (taken bool, err error) {
 	how := syscall.LOCK_EX
 	if shared {

@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
-// inTurn enters sections of some weights one after the other, each from a process of its own. inTurn returns all sections, and whether
-// the last one overlapped. All sections are then inside at the same time.
+// inTurn enters sections with the given weights one after the other, each from a register of its own, and ends none of them. It returns
+// the sections, and whether the last one overlapped.
 func inTurn(t *testing.T, r rule.Rule, how Judging, weights ...int64) (all []Section, overlap bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ func TestWhoFindsNoRoomOverlaps(t *testing.T) {
 
 func TestTheDeadTakeNoPermits(t *testing.T) {
 	inside, _ := inTurn(t, rule.Permits(2, 1), ByKernel, 1, 1)
-	need.OK(t, inside[0].latch.close()) // as the kernel does for one that was killed
+	need.OK(t, inside[0].latch.close()) // the kernel does the same when a process is killed
 	for _, want := range []bool{false, true} {
 		s, err := inside[1].register.Enter(1)
 		need.WantErr(t, "beside one that lives", err, nil)
@@ -87,7 +87,7 @@ func TestTokens(t *testing.T) {
 	type step struct{ weight, token, process int64 }
 	type row struct {
 		steps []step
-		want  bool // the last step goes back
+		want  bool // the token of the last step is a regression
 	}
 	need.Each(t, map[string]row{
 		"grows":                                      {[]step{{write, 5, 1}, {write, 6, 2}}, false},
@@ -115,7 +115,7 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// Sections that a correct semaphore admits always find room, even if others leave at the same time.
+// A section that a correct semaphore admits never overlaps, even if other sections end at the same time.
 func TestRoomIsFoundWhileOthersLeave(t *testing.T) {
 	const goroutines, turns = 16, 300
 	r := rule.Permits(6, 3)

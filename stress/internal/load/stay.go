@@ -32,7 +32,7 @@ func newWitness(w *worker) (*witness, error) {
 	return &witness{worker: w, journal: j, fence: fence}, err
 }
 
-// turn acquires the lock, runs one section and releases, and records what it saw.
+// turn acquires the lock, runs one section and releases the lock. It records what the holder saw.
 func (w *witness) turn(ctx context.Context, random *rand.Rand, acquire store.Contender, path int) error {
 	weight := w.worker.rule.Draw(random)
 	asked := clock.Now()
@@ -52,7 +52,7 @@ func (w *witness) turn(ctx context.Context, random *rand.Rand, acquire store.Con
 	return errors.Join(w.journal.Write(&s.Hold), s.visit(ctx), s.release(), w.journal.Write(&s.Hold))
 }
 
-// stay is one hold while it lasts.
+// stay is one hold, from its acquisition to its release.
 type stay struct {
 	evidence.Hold
 	witness *witness
@@ -63,7 +63,7 @@ type stay struct {
 
 // look checks whether the lock is still held, and records the answer.
 func (s *stay) look() bool {
-	at := clock.Now() // before the question: a process can be stopped in between
+	at := clock.Now() // read before the check, because the process may be paused between the two
 	if s.held.Err() != nil {
 		s.Lost = true
 		return false

@@ -1,4 +1,4 @@
-// Package rule defines which sections may be inside a lock at the same time.
+// Package rule defines which sections of a lock may be in progress at the same time.
 package rule
 
 import (
@@ -8,22 +8,22 @@ import (
 	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
-// Rule is the room of a lock path, and the weights of its sections.
+// Rule is the rule for a lock path: how much weight may be inside at a time (Room), and the weights that sections have.
 type Rule struct {
 	oracle.Room
-	Shares []Share // of all sections, which come to 1
+	Shares []Share // how frequent each weight is; the frequencies add up to 1
 }
 
-// Share is the proportion of sections that have one weight.
+// Share says how frequent a weight is among all sections.
 type Share struct {
 	Weight int64
 	Of     float64
 }
 
-// Mutex is the rule that every section is alone.
+// Mutex returns the rule by which every section is alone.
 func Mutex() Rule { return Rule{oracle.Mutex, []Share{{1, 1}}} }
 
-// ReadersWriter is the rule for any number of readers or one writer. reads is the proportion of sections that read.
+// ReadersWriter returns the rule for any number of readers or one writer. reads is the fraction of sections that read.
 func ReadersWriter(reads float64) Rule {
 	r := Rule{Room: oracle.Everybody}
 	for _, s := range []Share{{1, reads}, {oracle.Everybody, 1 - reads}} {
@@ -34,7 +34,7 @@ func ReadersWriter(reads float64) Rule {
 	return r
 }
 
-// Permits is the rule for n permits. A section takes between one and most of them.
+// Permits returns the rule for n permits. A section takes at least one of them and at most most.
 func Permits(n, most int) Rule {
 	r := Rule{Room: oracle.Room(n)}
 	for i := range most {
@@ -43,7 +43,7 @@ func Permits(n, most int) Rule {
 	return r
 }
 
-// Used returns how much of the room a section uses in a time: nothing if the room is unlimited.
+// Used returns the time inside multiplied by the weight. If the room is unlimited, it returns 0.
 func (r Rule) Used(weight int64, inside time.Duration) time.Duration {
 	if r.Room == oracle.Everybody {
 		return 0
@@ -54,7 +54,7 @@ func (r Rule) Used(weight int64, inside time.Duration) time.Duration {
 // Draw draws the weight of a section.
 func (r Rule) Draw(random *rand.Rand) int64 {
 	last := len(r.Shares) - 1
-	if last == 0 { // the shortest turns would notice a random number
+	if last == 0 { // drawing a random number would be noticeable in the shortest turns
 		return r.Shares[0].Weight
 	}
 	at := random.Float64()

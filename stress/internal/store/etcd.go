@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 
-// Etcd is the store of etcdlock.
+// Etcd is the store of package etcdlock.
 var Etcd = &Store{
 	Name:  "etcd",
 	Title: "etcd",
@@ -22,14 +22,14 @@ var Etcd = &Store{
 	Baselines: []string{"etcd", "etcd-local"},
 	Start:     startEtcd,
 	Observe:   observeEtcd,
-	// It is in whole seconds, and longer than the server's minimum for these ticks.
+	// The timeout is a whole number of seconds, and longer than the minimum that the server has with these ticks.
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(2+random.IntN(3)) * time.Second },
 	Model:        trace.Rules{},
 }
 
 const noEtcd = none("etcd")
 
-// startEtcd starts servers with production ticks, unless shape is hasty.
+// startEtcd starts servers. Their tick is that of production, unless shape is hasty.
 func startEtcd(ctx context.Context, shape Shape) (*Cluster, error) {
 	cfg := etcdserver.Config{TickTime: 100 * time.Millisecond}
 	if shape.Hasty {
@@ -46,7 +46,7 @@ func startEtcd(ctx context.Context, shape Shape) (*Cluster, error) {
 func connectEtcd(servers []string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: servers, Logger: zap.NewNop(),
-		// As etcdlock asks for.
+		// etcdlock asks its users for these two settings.
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
 	})
 }

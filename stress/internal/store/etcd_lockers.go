@@ -24,8 +24,9 @@ func openEtcd(ctx context.Context, o Options) (*tier.Registry, func() error, err
 // mutexTTL is the default TTL of etcdlock, in seconds.
 const mutexTTL = 15
 
-// etcdMutexes are the baseline on etcd: the client library's own mutex, one per goroutine. Each goroutine has a session of its own, taken
-// from the idle ones: a mutex uses the name of its session as its key, so two goroutines with the same session would both get in.
+// etcdMutexes are the baseline on etcd: the client library's own mutex, one for each goroutine. Each goroutine takes an idle session
+// that no other goroutine uses. A mutex has the name of its session as its key, so two goroutines with the same session would both get
+// the lock.
 type etcdMutexes struct {
 	client   *clientv3.Client
 	sessions chan *concurrency.Session
@@ -47,7 +48,7 @@ func dialEtcdMutexes(ctx context.Context, o Options) (Locker, error) {
 	return l, nil
 }
 
-// openSession opens a session. ctx bounds the requests, not the session.
+// openSession opens a session. ctx limits the requests for that, and not the life of the session.
 func openSession(ctx context.Context, client *clientv3.Client) (*concurrency.Session, error) {
 	lease, err := client.Grant(ctx, mutexTTL)
 	if err != nil {
@@ -56,7 +57,7 @@ func openSession(ctx context.Context, client *clientv3.Client) (*concurrency.Ses
 	return concurrency.NewSession(client, concurrency.WithLease(lease.ID), concurrency.WithTTL(mutexTTL))
 }
 
-// Close ends all idle sessions; only goroutines that are stuck keep theirs.
+// Close ends all idle sessions. Only goroutines that are stuck still have one.
 func (l etcdMutexes) Close() error {
 	for {
 		select {
@@ -76,10 +77,10 @@ func (l etcdMutexes) Close() error {
 
 func (l etcdMutexes) Contender(path string) (Contender, error) {
 	return func(ctx context.Context, _ int64) (Hold, error) {
-		s := <-l.sessions // there is one for each goroutine
+		s := <-l.sessions // there is a session for each goroutine
 		mutex := concurrency.NewMutex(s, path)
 		if err := mutex.Lock(ctx); err != nil {
-			// A cancelled request may have created the key.
+			// The request may have created the key although it was cancelled.
 			_, err2 := l.client.Delete(l.client.Ctx(), mutex.Key())
 			l.sessions <- s
 			return nil, errors.Join(err, err2)

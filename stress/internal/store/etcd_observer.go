@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// etcdObserver has a client of its own.
+// etcdObserver has its own client.
 type etcdObserver struct {
 	site
 	client *clientv3.Client
@@ -31,7 +31,7 @@ func observeEtcd(ctx context.Context, place Place) (Observer, error) {
 	return o, nil
 }
 
-// Renew opens another client, because after an outage the old one waits longer and longer before it dials again.
+// Renew makes a new client, because after an outage the old one waits longer and longer before it dials again.
 func (o *etcdObserver) Renew(context.Context) error {
 	client, err := connectEtcd(o.servers)
 	if err != nil {
@@ -60,7 +60,7 @@ func (o *etcdObserver) Close() {
 	_ = o.client.Close()
 }
 
-// Traffic counts messages as packets, and entries in the servers' log as writes.
+// Traffic counts each message as a packet, and each entry in the servers' log as a write.
 func (o *etcdObserver) Traffic() (sum Traffic, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
@@ -74,7 +74,7 @@ func (o *etcdObserver) Traffic() (sum Traffic, ok bool) {
 			return sum, false
 		}
 		sum.Packets += n
-		sum.Writes = max(sum.Writes, int64(status.RaftIndex)) // each server has them all, or will
+		sum.Writes = max(sum.Writes, int64(status.RaftIndex)) // not a sum: each server has, or will have, all writes
 	}
 	return sum, true
 }
@@ -93,7 +93,7 @@ func messages(ctx context.Context, server string) (int64, error) {
 	return parseMessages(answer.Body)
 }
 
-// parseMessages adds up lines such as grpc_server_msg_sent_total{grpc_method="Txn",…} 5.
+// parseMessages adds up the numbers in lines such as grpc_server_msg_sent_total{grpc_method="Txn",…} 5.
 func parseMessages(metrics io.Reader) (sum int64, err error) {
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {

@@ -15,7 +15,7 @@ import (
 type Kind struct {
 	Dial Dial
 	Sort Sort
-	Tier bool // it is one of package tier, with a hand-off budget and lingering
+	Tier bool // it is a lock of package tier, with a hand-off budget and lingering
 }
 
 // Sort is a sort of lock: mutex, reader/writer lock, or semaphore.
@@ -30,7 +30,7 @@ const (
 
 func (s Sort) String() string { return [...]string{"mutex", "rw", "semaphore"}[s] }
 
-// locksOf returns the kinds of locks of a store: those of package tier, for the given sorts, and the mutexes of other libraries.
+// locksOf returns the kinds of locks of a store: tier's locks of the given sorts, and the mutexes of other libraries.
 func locksOf(open open, sorts []Sort, others map[string]Dial) map[string]Kind {
 	locks := map[string]Kind{}
 	for _, s := range sorts {
@@ -48,11 +48,11 @@ func locksOf(open open, sorts []Sort, others map[string]Dial) map[string]Kind {
 	return locks
 }
 
-// open connects a process to a store and returns its registry. disconnect is called after the registry is closed, and ends everything
-// else.
+// An open function connects a process to a store and returns its registry. disconnect is called after the registry is closed. It ends
+// everything that the registry does not end.
 type open func(ctx context.Context, o Options) (locks *tier.Registry, disconnect func() error, err error)
 
-// opened returns what an open has to return once it has a connection. opened disconnects after an error.
+// opened returns the results of an open function that has made a connection. If err is not nil, opened disconnects.
 func opened(locks *tier.Registry, err error, disconnect func() error) (*tier.Registry, func() error, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, disconnect())
@@ -63,15 +63,15 @@ func opened(locks *tier.Registry, err error, disconnect func() error) (*tier.Reg
 // Dial connects a worker process to the store for the lock under test.
 type Dial func(ctx context.Context, options Options) (Locker, error)
 
-// Options are those of a lock. A baseline ignores all but the first two.
+// Options are the options of a lock. The lock of another library uses only the first two.
 type Options struct {
 	Servers        []string
-	Goroutines     int            // that may have, or wait for, a lock at a time
-	Permits        int            // of a semaphore
+	Goroutines     int            // how many may hold a lock or wait for one at the same time
+	Permits        int            // for a semaphore: the number of its permits
 	SessionTimeout time.Duration  // zero: the lock's default
 	HandOff        *time.Duration // nil: the lock's default; zero: strict order
-	Linger         *time.Duration // likewise
-	Trace          *trace.Writer  // of what passes, where that is seen on the connection; nil for none
+	Linger         *time.Duration // nil: the lock's default
+	Trace          *trace.Writer  // records the traffic, for stores where it is recorded on the connection; nil: no record
 }
 
 // Locker is one worker process's connection to the lock under test.
@@ -86,27 +86,27 @@ type Contender func(ctx context.Context, weight int64) (Hold, error)
 
 // Hold is one acquisition.
 type Hold interface {
-	Token() int64          // zero if this kind of lock has none
-	Lost() <-chan struct{} // nil if this kind of lock never tells
+	Token() int64          // zero if this kind of lock has no tokens
+	Lost() <-chan struct{} // nil if this kind of lock never reports a loss
 	Err() error
 	Release() error
 }
 
-// Err and Release return ErrLost, perhaps wrapped, if the lock was lost.
+// If the lock was lost, Err and Release return an error that is ErrLost or wraps it.
 var ErrLost = tier.ErrLost
 
-// contend turns the Acquire of a mutex, whose result is a type of its own, into a Contender.
+// contend returns a Contender for the Acquire of a mutex. It converts the result, whose type H is the mutex's own, into a Hold.
 func contend[H Hold](acquire func(context.Context) (H, error)) Contender {
 	return func(ctx context.Context, _ int64) (Hold, error) {
 		h, err := acquire(ctx)
 		if err != nil {
-			return nil, err // not h: a nil *tier.Hold is not a nil Hold
+			return nil, err // not h: a nil pointer in h would make a Hold that is not nil
 		}
 		return h, nil
 	}
 }
 
-// tiered is a locker for package tier's locks of one sort, on any store.
+// tiered is the Locker for locks of package tier, all of one sort, on any store.
 type tiered struct {
 	*tier.Registry
 	sort       Sort
@@ -126,7 +126,7 @@ func (l tiered) Contender(path string) (Contender, error) {
 	return contend(l.Mutex(path).Acquire), nil
 }
 
-// contendEither acquires for reading, unless the section has to be alone.
+// contendEither acquires for reading. If the section has to be alone, it acquires for writing.
 func contendEither(m *tier.RWMutex) Contender {
 	write, read := contend(m.Writer().Acquire), contend(m.Reader().Acquire)
 	return func(ctx context.Context, weight int64) (Hold, error) {
@@ -137,7 +137,7 @@ func contendEither(m *tier.RWMutex) Contender {
 	}
 }
 
-// contendSome takes as many permits as the section weighs.
+// contendSome acquires as many permits as the weight of the section says.
 func contendSome(s *tier.Semaphore) Contender {
 	return func(ctx context.Context, weight int64) (Hold, error) {
 		p, err := s.Acquire(ctx, int(weight))
@@ -148,7 +148,7 @@ func contendSome(s *tier.Semaphore) Contender {
 	}
 }
 
-// permits are a hold of several permits. It is not reentrant, and its tokens are no fence.
+// permits are a hold of several permits. Such a hold is not reentrant, and its tokens cannot be used for fencing.
 type permits struct{ all *tier.Permits }
 
 func (permits) Token() int64            { return 0 }
@@ -182,7 +182,7 @@ func (o Options) registry() (options []tier.RegistryOption) {
 	return options
 }
 
-// peer is one process's connection for the lock of another library.
+// peer is a process's connection to a store, for the lock of another library.
 type peer struct {
 	contender func(path string) Contender
 	close     func() error
@@ -191,8 +191,8 @@ type peer struct {
 func (p peer) Contender(path string) (Contender, error) { return p.contender(path), nil }
 func (p peer) Close() error                             { return p.close() }
 
-// local puts a mutex in front of a lock, as a team does that wants one contender for each process. The lock is dialed for one goroutine.
-// It therefore has one connection or session, and serves one path at a time.
+// local puts a mutex in front of a lock, as a team may do in order to have one contender for each process. The lock is dialed for a
+// single goroutine. It therefore has a single connection or session, and only one path is in use at a time.
 func local(dial Dial) Dial {
 	return func(ctx context.Context, o Options) (Locker, error) {
 		o.Goroutines = 1
@@ -216,7 +216,7 @@ func (l localLocker) Contender(path string) (Contender, error) {
 	}
 	return func(ctx context.Context, weight int64) (Hold, error) {
 		l.mutex.Lock()
-		err := ctx.Err() // ctx may have ended during the wait for the mutex, which ignores it
+		err := ctx.Err() // ctx may have ended during the wait for the mutex, which does not look at ctx
 		if err == nil {
 			var h Hold
 			if h, err = acquire(ctx, weight); err == nil {
@@ -238,7 +238,7 @@ func (h localHold) Release() error {
 	return h.Hold.Release()
 }
 
-// plain is a hold without a token that does not report its loss. It consists of its release function.
+// plain is a hold without a token. It does not report its loss. It is the function that releases the lock.
 type plain func() error
 
 func (plain) Token() int64          { return 0 }

@@ -44,11 +44,11 @@ func TestOnZooKeeper(t *testing.T) {
 	testLocks(t, ZooKeeper, childtest.Start(t, zkserver.Start, zkserver.Config{}).Addr())
 }
 
-// testLocks checks that processes exclude one another, that an observer sees which process has the lock or a permit, and that cancelled
-// and successful requests leave nothing.
+// testLocks checks each lock of a store: processes exclude one another, and an observer sees which process has the lock or a permit.
+// Requests leave nothing behind, whether they succeed or are cancelled.
 func testLocks(t *testing.T, s *Store, server string) {
 	for lock, kind := range s.Locks {
-		if lock == "zk" || lock == "zk-local" { // which know no context
+		if lock == "zk" || lock == "zk-local" { // these two take no context
 			continue
 		}
 		t.Run(s.Name+" "+lock, func(t *testing.T) {
@@ -71,7 +71,7 @@ func testLocks(t *testing.T, s *Store, server string) {
 	}
 }
 
-// contender returns the contender of a process of its own.
+// contender returns the contender of a process that has no other one.
 func contender(t *testing.T, s *Store, lock, server, path string) Contender {
 	t.Helper()
 	locker := need.Get(s.Locks[lock].Dial(t.Context(), Options{Servers: []string{server}, Goroutines: 1, Permits: 3}))(t)
@@ -79,8 +79,8 @@ func contender(t *testing.T, s *Store, lock, server, path string) Contender {
 	return need.Get(locker.Contender(path))(t)
 }
 
-// testTraffic checks that a lock whose acquisition takes two writes shows as many writes, and that packets are counted if the store
-// reports them.
+// testTraffic checks a lock whose acquisition and release take two writes: the observer has to count that many. If the store reports
+// packets, the observer has to count those, too.
 func testTraffic(t *testing.T, s *Store, lock, server string, packets bool) {
 	t.Helper()
 	o := need.Get(s.Observe(t.Context(), Place{Servers: []string{server}, Lock: lock, Paths: 1}))(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// MySQL is the store of mysqllock, on MariaDB. It has one server.
+// MySQL is the store of package mysqllock, with a single MariaDB server.
 var MySQL = &Store{
 	Name:  "mysql",
 	Title: "MariaDB",
@@ -52,13 +52,14 @@ func startMySQL(ctx context.Context, shape Shape) (*Cluster, error) {
 	return &Cluster{Ensemble: &child.Ensemble{Members: []*child.Server{server}}}, nil
 }
 
-// connectMySQL does not wait for a connection. It keeps those that are idle, as programs with many goroutines set it.
+// connectMySQL returns a pool without waiting for a connection. The pool keeps idle connections, as programs with many goroutines
+// configure it.
 func connectMySQL(servers []string) (*sql.DB, error) {
 	config, err := mysql.ParseDSN(mysqlserver.DSN(servers[0]))
 	if err != nil {
 		return nil, err
 	}
-	config.InterpolateParams = true // a statement is one round trip
+	config.InterpolateParams = true // so that a statement takes one round trip
 	config.Logger = silent{}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
@@ -69,7 +70,7 @@ func connectMySQL(servers []string) (*sql.DB, error) {
 	return db, nil
 }
 
-// silent is for faults that are meant.
+// silent is a logger that drops everything, since the faults of a test are intended.
 type silent struct{}
 
 func (silent) Print(...any) {}
@@ -83,7 +84,7 @@ func openMySQL(ctx context.Context, o Options) (*tier.Registry, func() error, er
 	return opened(locks, err, db.Close)
 }
 
-// onDB dials locks for which each goroutine may have a connection of a pool.
+// onDB dials locks for which each goroutine may use its own connection of a pool.
 func onDB(contender func(db *sql.DB, path string) Contender) Dial {
 	return func(_ context.Context, o Options) (Locker, error) {
 		db, err := connectMySQL(o.Servers)
@@ -94,8 +95,8 @@ func onDB(contender func(db *sql.DB, path string) Contender) Dial {
 	}
 }
 
-// contendGetLock is GET_LOCK, for each goroutine on a connection of the pool, which it keeps until it unlocks. The names of
-// these locks have 64 characters at most.
+// contendGetLock locks with GET_LOCK. Each goroutine does so on a connection of the pool and keeps the connection until it unlocks. The
+// name of such a lock has at most 64 characters.
 func contendGetLock(db *sql.DB, path string) Contender {
 	name := path[max(0, len(path)-64):]
 	return func(ctx context.Context, _ int64) (Hold, error) {
@@ -115,8 +116,8 @@ func contendGetLock(db *sql.DB, path string) Contender {
 	}
 }
 
-// The lock table of Spring's JDBC registry, in short: who inserts the row, or replaces one that has expired, has the lock. Who finds
-// it taken looks again after 100 ms, as Spring does by default.
+// The table lock works like the JDBC lock registry of Spring. The process that inserts the row has the lock, and so has a process that
+// replaces a row that has expired. A process that finds the lock taken tries again after 100 ms, which is Spring's default.
 const (
 	tableIdle  = 100 * time.Millisecond
 	tableLease = 10 * time.Second
@@ -126,7 +127,7 @@ func contendTable(db *sql.DB, path string) Contender {
 	return func(ctx context.Context, _ int64) (Hold, error) {
 		me := rand.Int64()
 		for {
-			// Not bounded by ctx: the effect of a statement that was given up would be unknown.
+			// ctx does not end the statement, because the effect of a cancelled statement would be unknown.
 			result, err := db.Exec(`INSERT INTO stress_lock VALUES (?, ?, UTC_TIMESTAMP(6) + INTERVAL ? SECOND) ON DUPLICATE KEY UPDATE
 				owner = IF(expires < UTC_TIMESTAMP(6), VALUES(owner), owner), expires = IF(owner = VALUES(owner), VALUES(expires), expires)`,
 				path, me, int(tableLease.Seconds()))
@@ -149,13 +150,14 @@ func contendTable(db *sql.DB, path string) Contender {
 	}
 }
 
-// again reports whether the server has rolled back because of others: a deadlock, or a wait that was too long.
+// The function again reports whether the server has rolled the statement back because of other sessions: for a deadlock, or after
+// waiting too long for a row lock.
 func again(err error) bool {
 	refusal, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && (refusal.Number == 1213 || refusal.Number == 1205)
 }
 
-// mySQLObserver has a pool of its own.
+// mySQLObserver has its own connection pool.
 type mySQLObserver struct {
 	site
 	db *sql.DB
@@ -177,10 +179,11 @@ func observeMySQL(ctx context.Context, place Place) (Observer, error) {
 	return o, nil
 }
 
-// Renew has nothing to do: the pool makes new connections.
+// Renew does nothing, since the pool makes new connections by itself.
 func (o *mySQLObserver) Renew(context.Context) error { return nil }
 
-// Orphans counts the contenders at the lock paths, those for permits included, locks that sessions have, and rows of the lock table.
+// Orphans counts what is left at the lock paths: contenders (also those for permits), locks that any session has, and rows of the lock
+// table.
 func (o *mySQLObserver) Orphans() (n int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
@@ -205,5 +208,5 @@ func (o *mySQLObserver) Close() {
 	o.db.Close()
 }
 
-// Traffic is not known: what the server counts includes renewals, and what it does for itself.
+// Traffic reports nothing, because the server's counts include renewals and the server's own work.
 func (o *mySQLObserver) Traffic() (Traffic, bool) { return Traffic{}, false }

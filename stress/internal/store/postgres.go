@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 
-// Postgres is the store of pglock with queues in tables, and PostgresAdvisory that with advisory locks, which are lost with their
-// connection.
+// Postgres is the store of pglock with queues in tables. PostgresAdvisory is the store of pglock with advisory locks, which end with
+// their connection.
 var (
 	Postgres         = postgres("postgres", openPostgres(pglock.New), false, Mutex, ReadersWriter, Semaphore)
 	PostgresAdvisory = postgres("postgres-advisory", openPostgres(pglock.NewAdvisory), true, Mutex, ReadersWriter)
@@ -38,7 +38,7 @@ func postgres(name string, open open, brittle bool, sorts ...Sort) *Store {
 
 const noPostgres = none("PostgreSQL")
 
-// startPostgres starts servers. If there is a standby, one has each acknowledged write.
+// startPostgres starts servers. If there are standbys, at least one of them always has each acknowledged write.
 func startPostgres(ctx context.Context, shape Shape) (*Cluster, error) {
 	ensemble, err := pgserver.StartEnsemble(ctx, shape.Members, pgserver.Config{NoSync: shape.Hasty, Synchronous: shape.Members > 1})
 	if err != nil {
@@ -59,8 +59,8 @@ func migrate(ctx context.Context, servers []string) error {
 	return pglock.Migrate(ctx, pool)
 }
 
-// connectPostgres returns a pool without waiting for a connection. Among several servers it finds the primary. If connections is 0, the
-// pool has pgx's default size.
+// connectPostgres returns a pool without waiting for a connection. If there are several servers, the pool finds the primary. If
+// connections is 0, the pool has the default size of pgx.
 func connectPostgres(servers []string, connections int) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(pgserver.URL(servers...))
 	if err != nil {
@@ -77,14 +77,14 @@ func connectPostgres(servers []string, connections int) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(context.Background(), cfg)
 }
 
-// Packets counts what this process sends to PostgreSQL and receives, because the server does not count it.
+// Packets counts what this process sends to PostgreSQL and receives from it, because the servers do not count that.
 var Packets atomic.Int64
 
 type countedConn struct{ net.Conn }
 
 func (c countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if n > 0 { // else the time for it was over
+	if n > 0 { // otherwise the read has timed out
 		Packets.Add(1)
 	}
 	return n, err

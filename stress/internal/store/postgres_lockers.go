@@ -22,7 +22,7 @@ func openPostgres(create func(context.Context, *pgxpool.Pool, ...tier.RegistryOp
 	}
 }
 
-// onPool dials locks for which each goroutine may use a connection of a pool.
+// onPool dials locks for which each goroutine may use its own connection of a pool.
 func onPool(contender func(pool *pgxpool.Pool, path string) Contender) Dial {
 	return func(_ context.Context, o Options) (Locker, error) {
 		pool, err := connectPostgres(o.Servers, o.Goroutines)
@@ -33,7 +33,7 @@ func onPool(contender func(pool *pgxpool.Pool, path string) Contender) Dial {
 	}
 }
 
-// contendAdvisory is what users of pgx usually do: each goroutine calls pg_advisory_lock on a connection of the pool, and keeps the
+// contendAdvisory does what users of pgx usually do. Each goroutine calls pg_advisory_lock on a connection of the pool, and keeps the
 // connection until it unlocks.
 func contendAdvisory(pool *pgxpool.Pool, path string) Contender {
 	return func(ctx context.Context, _ int64) (Hold, error) {
@@ -41,7 +41,7 @@ func contendAdvisory(pool *pgxpool.Pool, path string) Contender {
 		if err != nil {
 			return nil, err
 		}
-		// An error closes the connection, which releases a lock that was granted.
+		// After an error, the connection is closed. That releases the lock if it was granted.
 		if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1, 0))", path); err != nil {
 			conn.Release()
 			return nil, err
@@ -59,13 +59,13 @@ const (
 	versionMost  = 10 * time.Millisecond
 )
 
-// contendVersion is an optimistic lock: a row with a version. A process that has read the row may update it if the version has not
-// changed since. If the lock is taken, or the update comes too late, it tries again after a random time of 1 to 10 ms. This pause is
-// short for a person, long for a statement, and spreads the retries.
+// contendVersion uses an optimistic lock: a row with a version. A process that has read the row may update it if the version has not
+// changed since. If the lock is taken, or if another process has updated the row first, the process tries again after a random time of 1
+// to 10 ms. That time is short for a person and long for a statement, and it spreads the retries.
 func contendVersion(pool *pgxpool.Pool, path string) Contender {
 	return func(ctx context.Context, _ int64) (Hold, error) {
 		for {
-			// ctx does not bound it, because after a cancelled update it would be unknown whether that has happened.
+			// ctx does not end the attempt, because after a cancelled update nobody would know whether it was executed.
 			hold, err := tryVersion(context.WithoutCancel(ctx), pool, path)
 			if hold != nil || err != nil {
 				return hold, err
@@ -78,7 +78,7 @@ func contendVersion(pool *pgxpool.Pool, path string) Contender {
 	}
 }
 
-// tryVersion returns nil if another process has the lock.
+// tryVersion makes one attempt. It returns nil if another process has the lock.
 func tryVersion(ctx context.Context, pool *pgxpool.Pool, path string) (Hold, error) {
 	var held bool
 	var version int64

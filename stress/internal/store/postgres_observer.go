@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// postgresObserver has a pool of its own.
+// postgresObserver has its own connection pool.
 type postgresObserver struct {
 	site
 	pool *pgxpool.Pool
@@ -26,7 +26,7 @@ func observePostgres(ctx context.Context, place Place) (Observer, error) {
 	return o, nil
 }
 
-// prepare creates the table for version locks.
+// prepare creates the table for version locks, and a row for each lock.
 func (o *postgresObserver) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -38,7 +38,7 @@ func (o *postgresObserver) prepare(ctx context.Context) error {
 	return err
 }
 
-// Renew drops connections to a server that was replaced.
+// Renew makes a new pool, because the old one may have connections to a server that was replaced.
 func (o *postgresObserver) Renew(context.Context) error {
 	pool, err := connectPostgres(o.servers, 1)
 	if err != nil {
@@ -49,8 +49,8 @@ func (o *postgresObserver) Renew(context.Context) error {
 	return nil
 }
 
-// Orphans counts the contenders at the lock paths including those for permits, the advisory locks that any session has or wants, and the
-// version rows that are held.
+// Orphans counts what is left at the lock paths: contenders (also those for permits), and version rows that are held. It also counts all
+// advisory locks that any session has or wants.
 func (o *postgresObserver) Orphans() (n int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
@@ -69,7 +69,8 @@ func (o *postgresObserver) Close() {
 	o.pool.Close()
 }
 
-// Traffic does not count packets. Its writes are the transactions with an id, which are those that have written.
+// Traffic does not count packets. It counts as writes the transactions that have an id, because only transactions that have written have
+// one.
 func (o *postgresObserver) Traffic() (t Traffic, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()

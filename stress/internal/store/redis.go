@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Redis is the store of redislock.
+// Redis is the store of package redislock.
 var Redis = &Store{
 	Name:  "redis",
 	Title: "Redis",
@@ -32,21 +32,22 @@ var Redis = &Store{
 
 const noRedis = none("Redis")
 
-// startRedis starts servers that lose nothing by kill -9. The servers sync their log every second, as Redis does by default. A primary
-// accepts no writes that a majority might miss.
+// startRedis starts servers that lose no data by a kill -9. They sync their log every second, which is Redis's default. A primary
+// accepts no writes that a majority of the servers might miss.
 func startRedis(ctx context.Context, shape Shape) (*Cluster, error) {
 	ensemble, err := redisserver.StartEnsemble(ctx, shape.Members, redisserver.Config{MinReplicas: shape.Members / 2, MaxLag: 1})
 	if err != nil {
 		return nil, errors.Join(noRedis, err)
 	}
-	// These servers are new. Without this record, redislock would wait for a grace period.
+	// These servers are new. If the primary were not recorded, redislock would wait for a grace period.
 	if err := trust(ctx, ensemble.Members[0].Addr()); err != nil {
 		return nil, errors.Join(noRedis, err, ensemble.Stop())
 	}
 	return &Cluster{Ensemble: ensemble.Ensemble, Isolate: ensemble.Isolate, Heal: ensemble.Heal, Replace: ensemble.Failover}, nil
 }
 
-// trust makes a first process acquire a lock at a primary, so that the primary is recorded. Its lease is shorter than any other.
+// trust lets a first process acquire a lock at a primary, so that redislock records the primary. The lease of that process is shorter
+// than any other.
 func trust(ctx context.Context, addr string) error {
 	client := connectRedis([]string{addr})
 	defer client.Close()
@@ -58,9 +59,9 @@ func trust(ctx context.Context, addr string) error {
 	return locks.Mutex("first").Do(ctx, func(context.Context) error { return nil })
 }
 
-// connectRedis returns a client without waiting for its connection. Among several servers it finds the primary.
+// connectRedis returns a client without waiting for its connection. If there are several servers, the client finds the primary.
 func connectRedis(servers []string) *redis.Client {
-	logging.Disable() // which is for all clients
+	logging.Disable() // this is a setting for all clients in the process
 	options := &redis.Options{Addr: servers[0]}
 	if len(servers) > 1 {
 		options.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return redisserver.Dial(ctx, servers) }

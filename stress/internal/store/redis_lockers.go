@@ -20,7 +20,7 @@ func openRedis(ctx context.Context, o Options) (*tier.Registry, func() error, er
 	return opened(locks, err, client.Close)
 }
 
-// dialRueidislock uses rueidislock with one server, as in its README: one locker per process.
+// dialRueidislock uses rueidislock as its README does for one server. Each process has one locker.
 func dialRueidislock(_ context.Context, o Options) (Locker, error) {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: o.Servers},
@@ -32,7 +32,7 @@ func dialRueidislock(_ context.Context, o Options) (Locker, error) {
 	}
 	contender := func(path string) Contender {
 		return func(ctx context.Context, _ int64) (Hold, error) {
-			// A context that ends the wait would also end the hold, so the hold gets one without the cancellation.
+			// A context that ends the wait would also end the hold. Therefore the hold gets a context that ignores the cancellation of ctx.
 			asking, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 			stop := context.AfterFunc(ctx, giveUp)
 			held, release, err := locker.WithContext(asking, path)
@@ -44,7 +44,7 @@ func dialRueidislock(_ context.Context, o Options) (Locker, error) {
 				release()
 				return nil, ctx.Err()
 			}
-			// Its release returns when the key is deleted.
+			// The function release returns when the key is deleted.
 			return rueidisHold{plain(func() error { release(); giveUp(); return nil }), held}, nil
 		}
 	}
@@ -65,14 +65,14 @@ func (h rueidisHold) Err() error {
 	return nil
 }
 
-// dialRedsync uses redsync on one server, as in its README: it tries 32 times, with pauses of 50 to 250 ms, and then fails.
+// dialRedsync uses redsync on one server, as in its README. redsync tries 32 times, with pauses of 50 to 250 ms, and then fails.
 func dialRedsync(_ context.Context, o Options) (Locker, error) {
 	client := connectRedis(o.Servers)
 	locks := redsync.New(goredis.NewPool(client))
 	contender := func(path string) Contender {
 		mutex := locks.NewMutex(path)
 		return func(ctx context.Context, _ int64) (Hold, error) {
-			// It waits for a command that was sent even if ctx ends, so nothing is left.
+			// If ctx ends, redsync still waits for the answer to a command that it has sent. So no key is left behind.
 			if err := mutex.LockContext(ctx); err != nil {
 				return nil, err
 			}
@@ -87,10 +87,10 @@ func dialRedsync(_ context.Context, o Options) (Locker, error) {
 
 const (
 	bsmRetry = 100 * time.Millisecond
-	bsmTTL   = 15 * time.Second // the default lease of tier; nothing refreshes it
+	bsmTTL   = 15 * time.Second // tier's default lease; nothing renews this one
 )
 
-// dialBsm uses bsm's redislock with the retries of its examples, but without their limit.
+// dialBsm uses redislock of bsm as in its examples, but without their limit on the number of retries.
 func dialBsm(_ context.Context, o Options) (Locker, error) {
 	client := connectRedis(o.Servers)
 	locks := bsm.New(client)

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisObserver has a client of its own.
+// redisObserver has its own client.
 type redisObserver struct {
 	site
 	client *redis.Client
@@ -25,14 +25,14 @@ func observeRedis(_ context.Context, place Place) (Observer, error) {
 	return o, nil
 }
 
-// Renew drops connections to a server that was replaced.
+// Renew makes a new client, because the old one may have connections to a server that was replaced.
 func (o *redisObserver) Renew(context.Context) error {
 	o.client.Close()
 	o.client = connectRedis(o.servers)
 	return nil
 }
 
-// Orphans counts the keys with a lock path in their name, leaving out those in which redislock keeps the last token for a while.
+// Orphans counts the keys whose name contains a lock path. It leaves out the keys in which redislock keeps the last token for a while.
 func (o *redisObserver) Orphans() (n int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
@@ -55,8 +55,8 @@ func (o *redisObserver) Close() {
 	_ = o.client.Close()
 }
 
-// Traffic counts reads from connections and writes to them as packets, and changes of keys as writes. A script may change several keys at
-// once.
+// Traffic counts each read from a connection and each write to one as a packet, and each change of a key as a write. A script may change
+// several keys, and each counts.
 func (o *redisObserver) Traffic() (sum Traffic, ok bool) {
 	for _, server := range o.servers {
 		info, err := infoOf(context.Background(), server, "everything")
@@ -68,12 +68,12 @@ func (o *redisObserver) Traffic() (sum Traffic, ok bool) {
 			return sum, false
 		}
 		sum.Packets += t.Packets
-		sum.Writes = max(sum.Writes, t.Writes) // those of the primary
+		sum.Writes = max(sum.Writes, t.Writes) // not a sum: the primary makes all writes
 	}
 	return sum, true
 }
 
-// trafficIn reads statistics that servers have from Redis 6 on.
+// trafficIn returns the traffic from the text of INFO. Servers have these statistics from Redis 6 on.
 func trafficIn(info map[string]string) (Traffic, bool) {
 	var n [3]int64
 	for i, name := range []string{"total_reads_processed", "total_writes_processed", "rdb_changes_since_last_save"} {
@@ -85,7 +85,7 @@ func trafficIn(info map[string]string) (Traffic, bool) {
 	return Traffic{Packets: n[0] + n[1], Writes: n[2]}, true
 }
 
-// infoOf returns a section of one server's INFO.
+// infoOf returns one section of the INFO of a server.
 func infoOf(ctx context.Context, server, section string) (map[string]string, error) {
 	client := connectRedis([]string{server})
 	defer client.Close()

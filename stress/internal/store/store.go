@@ -1,5 +1,5 @@
-// Package store knows the stores that stress can test: how their servers are started, how a lock is dialed, and what can be seen from
-// outside. Each [Store] is one of them; the rest of stress does not depend on which one.
+// Package store knows the stores that stress can test. For each of them it knows how its servers are started, how a lock is dialed, and
+// what can be seen of the locks from outside. Each [Store] is one of these stores; the rest of stress is the same for all of them.
 package store
 
 import (
@@ -15,11 +15,12 @@ import (
 
 // Store is a service in which locks can be kept.
 type Store struct {
-	Name  string // in a task, and for -store
-	Title string // for people
+	Name  string // the name in a task and for the flag -store
+	Title string // the name in texts for people
 	// Locks are the kinds of locks, by the names that -lock accepts.
 	Locks map[string]Kind
-	// Baselines are the mutexes with which tier's is compared. The first one is the default. Baselines ignore most options.
+	// Baselines are the mutexes of other libraries, with which tier's mutex is compared. The first one is the default. Most options have no
+	// effect on them.
 	Baselines []string
 	// Start starts private servers. Start returns [ErrNoServer] if no server can be started.
 	Start func(ctx context.Context, shape Shape) (*Cluster, error)
@@ -27,10 +28,10 @@ type Store struct {
 	Observe func(ctx context.Context, place Place) (Observer, error)
 	// HastyTimeout draws a session timeout that hasty servers accept.
 	HastyTimeout func(random *rand.Rand) time.Duration
-	// GracePeriod says that a server may grant nothing for a session timeout after a restart or a fail-over.
+	// GracePeriod says that after a restart or a fail-over, a server may grant nothing for as long as a session timeout.
 	GracePeriod bool
-	// Brittle says that the loss of a connection ends its locks at the server at once, of which a holder may learn a moment too late. In
-	// this case exclusion is not promised.
+	// Brittle says that the locks of a connection end at once at the server if the connection is lost. A holder may learn of that a moment
+	// too late, so two processes may believe that they have the lock.
 	Brittle bool
 	// Model says how the store differs from the model against which traces are checked.
 	Model trace.Rules
@@ -41,7 +42,7 @@ var all = []*Store{ZooKeeper, Etcd, Postgres, PostgresAdvisory, Redis, MySQL}
 // ErrNoServer says that no server is available; the text names the store.
 var ErrNoServer = errors.New("no server to be had")
 
-// none is ErrNoServer for the store with this title.
+// none is an ErrNoServer that names a store by its title.
 type none string
 
 func (n none) Error() string      { return fmt.Sprintf("no %s to be had", string(n)) }
@@ -65,7 +66,7 @@ func Named(name string) (*Store, error) {
 	return nil, fmt.Errorf("%q: no such store", name)
 }
 
-// BaselinesOf returns the locks with which one can be compared. For a reader/writer lock that is the mutex of package tier.
+// BaselinesOf returns the locks with which a lock of this store can be compared. A reader/writer lock is compared with tier's mutex.
 func (s *Store) BaselinesOf(lock string) []string {
 	switch s.Locks[lock].Sort {
 	case ReadersWriter:
@@ -76,11 +77,11 @@ func (s *Store) BaselinesOf(lock string) []string {
 	return s.Baselines
 }
 
-// Lease returns how long a holder may believe in its hold without an answer from the store: the session timeout less the default margin
-// of a third.
+// Lease returns how long a holder may believe in its hold if the store does not answer. That is the session timeout without the default
+// margin, which is a third.
 func Lease(timeout time.Duration) time.Duration { return timeout - timeout/3 }
 
-// hastyTimeout draws a timeout for stores that accept any.
+// hastyTimeout draws a timeout for stores that accept any timeout.
 func hastyTimeout(random *rand.Rand) time.Duration {
 	return 2*time.Second + time.Duration(random.IntN(2000))*time.Millisecond
 }
@@ -97,23 +98,24 @@ func (s *Store) UnmarshalText(name []byte) error {
 	return err
 }
 
-// Cluster is private servers.
+// A Cluster is the private servers of a run.
 type Cluster struct {
 	*child.Ensemble
-	// Isolate cuts a server off from the others, until Heal. Both are nil if the store cannot do that.
+	// Isolate cuts a server off from the other servers until Heal is called. Both are nil if the store has no means for that.
 	Isolate func(*child.Server)
 	Heal    func()
-	// Replace kills the leader, promotes another member, and starts the old one again as its follower. Replace is nil if the servers elect a
-	// leader themselves.
+	// Replace kills the leader, promotes another member, and starts the old leader again as a follower of the new one. Replace is nil if
+	// the servers elect a leader themselves.
 	Replace func(context.Context) error
-	// Revokes says that a leader that was stopped for long revokes leases which its successor has renewed. Their locks are given away
-	// unnoticed; the store's package documents it.
+	// Revokes says that a leader that was paused for long may revoke leases that its successor has renewed. Then others get the locks of
+	// these leases, and the holders do not notice. The documentation of the store's package says so.
 	Revokes bool
 }
 
-// Shape says what private servers have to be like.
+// Shape says what the private servers of a run have to be like.
 type Shape struct {
 	Members int
-	// Hasty servers let sessions end within a few seconds, and do not sync their log, since a kill -9 does not lose what the kernel has.
+	// Hasty servers let sessions end within a few seconds. They also do not sync their log, since a kill -9 does not lose data that the
+	// kernel has.
 	Hasty bool
 }

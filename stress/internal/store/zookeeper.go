@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 
-// ZooKeeper is the store of zklock.
+// ZooKeeper is the store of package zklock.
 var ZooKeeper = &Store{
 	Name:  "zookeeper",
 	Title: "ZooKeeper",
@@ -25,19 +25,19 @@ var ZooKeeper = &Store{
 	Baselines: []string{"zk", "zk-local"},
 	Start:     startZooKeeper,
 	Observe:   observeZooKeeper,
-	// It is at least 13 ticks, because the lease requires 2·(syncLimit+1.5): see the documentation of zklock.
+	// The timeout is at least 13 ticks, because the lease requires 2·(syncLimit+1.5): see the documentation of zklock.
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(13+random.IntN(3)) * hastyTick },
 	Model:        trace.Rules{Nodes: true},
 }
 
 const (
 	noZooKeeper = none("ZooKeeper")
-	// hastyTick lets sessions expire within a few seconds.
+	// hastyTick is short, so that sessions expire within a few seconds.
 	hastyTick    = 200 * time.Millisecond
 	reachTimeout = 5 * time.Second
 )
 
-// ParseZooKeeper takes host:port[,...][/chroot] apart.
+// ParseZooKeeper splits a text of the form host:port[,...][/chroot].
 func ParseZooKeeper(s string) (servers []string, chroot string, err error) {
 	hosts, root, found := strings.Cut(s, "/")
 	if found {
@@ -50,7 +50,7 @@ func ParseZooKeeper(s string) (servers []string, chroot string, err error) {
 	return servers, chroot, zknode.ValidatePath(chroot + "/lock")
 }
 
-// startZooKeeper starts servers with production ticks, unless shape is hasty.
+// startZooKeeper starts servers. Their tick is that of production, unless shape is hasty.
 func startZooKeeper(ctx context.Context, shape Shape) (*Cluster, error) {
 	cfg := zkserver.Config{TickTime: 2 * time.Second}
 	if shape.Hasty {
@@ -63,13 +63,13 @@ func startZooKeeper(ctx context.Context, shape Shape) (*Cluster, error) {
 	return &Cluster{Ensemble: ensemble}, nil
 }
 
-// ZooKeeperAt returns the release of running servers, "" if the first one does not report it.
+// ZooKeeperAt returns the version of running servers. It returns "" if the first server does not report its version.
 func ZooKeeperAt(servers []string) string {
 	release, _ := zkserver.Version(zk.FormatServers(slices.Clone(servers))[0])
 	return release
 }
 
-// connect opens a session, or fails when ctx ends.
+// connect opens a session. If ctx ends before, it fails.
 func connect(ctx context.Context, servers []string) (*zk.Conn, error) {
 	conn, events, err := zk.Connect(servers, 15*time.Second, zk.WithLogInfo(false), zk.WithLogger(silence{}))
 	if err != nil {

@@ -29,7 +29,7 @@ func dialClient(ctx context.Context, o Options) (*zknode.Client, error) {
 	return zknode.Dial(ctx, strings.Join(o.Servers, ","), options...)
 }
 
-// zklockLocker makes each goroutine a contender with a node of its own.
+// zklockLocker gives each goroutine its own contender, with its own node.
 type zklockLocker struct{ *zknode.Client }
 
 func dialZklock(ctx context.Context, o Options) (Locker, error) {
@@ -48,7 +48,7 @@ func (l zklockLocker) Contender(path string) (Contender, error) {
 	return contend(lock.Acquire), nil
 }
 
-// dialZK dials the baseline on ZooKeeper: the client library's own lock, one per goroutine on one connection.
+// dialZK dials the baseline on ZooKeeper: the client library's own lock. All goroutines use one connection, and each has its own lock.
 func dialZK(ctx context.Context, o Options) (Locker, error) {
 	conn, err := connect(ctx, o.Servers)
 	if err != nil {
@@ -56,8 +56,8 @@ func dialZK(ctx context.Context, o Options) (Locker, error) {
 	}
 	contender := func(path string) Contender {
 		return func(context.Context, int64) (Hold, error) {
-			// A zk.Lock that has failed once is stuck, so each acquisition takes a new one. It does not know ctx: after the end of the run,
-			// waiters still acquire the lock, and release it at once.
+			// A zk.Lock that has failed once stays unusable, so each acquisition makes a new one. A zk.Lock has no context. So after the end of
+			// the run, waiters still acquire the lock, and release it at once.
 			lock := zk.NewLock(conn, path, zk.WorldACL(zk.PermAll))
 			if err := lock.Lock(); err != nil {
 				return nil, err

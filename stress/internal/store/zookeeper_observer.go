@@ -12,11 +12,11 @@ import (
 	"github.com/tierlock/tierlock/internal/test/zkserver"
 )
 
-// zkObserver has a session of its own.
+// zkObserver has its own session.
 type zkObserver struct {
 	site
 	conn    *zk.Conn
-	created []string // what had to be created above base, the deepest first
+	created []string // the nodes above base that did not exist before, the deepest first
 }
 
 func observeZooKeeper(ctx context.Context, place Place) (Observer, error) {
@@ -34,8 +34,8 @@ func observeZooKeeper(ctx context.Context, place Place) (Observer, error) {
 	return o, nil
 }
 
-// Renew opens another session, because after an outage the client library can take minutes to notice that the server never got its
-// handshake.
+// Renew opens another session. After an outage, a handshake may not have reached the server, and the client library can take minutes to
+// notice that.
 func (o *zkObserver) Renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -48,7 +48,7 @@ func (o *zkObserver) Renew(ctx context.Context) error {
 	return nil
 }
 
-// Orphans counts the children of the lock paths, including those of semaphores.
+// Orphans counts the children of the lock paths, also of the paths that semaphores use.
 func (o *zkObserver) Orphans() (n int64, err error) {
 	for _, p := range o.paths {
 		if _, err := o.conn.Sync(p); err != nil {
@@ -69,11 +69,11 @@ func (o *zkObserver) Orphans() (n int64, err error) {
 	return n, nil
 }
 
-// parentsAt returns the possible parents of contenders and permits, the deepest first. These parents are containers, which stay for a
-// while after they are empty.
+// parentsAt returns the nodes that may be parents of contenders and permits, the deepest first. They are containers: ZooKeeper keeps an
+// empty container for a while.
 func parentsAt(path string) []string { return []string{path + "/locks", path + "/leases", path} }
 
-// createBase creates the parent of the lock paths, and missing nodes above it.
+// createBase creates the parent of the lock paths, and those nodes above it that are missing.
 func (o *zkObserver) createBase() error {
 	for i, c := range o.base + "/" {
 		if c != '/' || i == 0 {
@@ -95,7 +95,7 @@ func (o *zkObserver) Close() {
 		parents = append(parents, parentsAt(p)...)
 	}
 	for _, p := range slices.Concat(parents, []string{o.base}, o.created) {
-		_ = o.conn.Delete(p, -1) // a container may be gone already, a leaked node may be in the way
+		_ = o.conn.Delete(p, -1) // an error is no problem: a container may already be gone, or may still have a leaked node
 	}
 	o.conn.Close()
 }
@@ -111,12 +111,13 @@ func (o *zkObserver) Traffic() (sum Traffic, ok bool) {
 			return sum, false
 		}
 		sum.Packets += t.Packets
-		sum.Writes = max(sum.Writes, t.Writes) // each server has them all, or will
+		sum.Writes = max(sum.Writes, t.Writes) // not a sum: each server has, or will have, all writes
 	}
 	return sum, true
 }
 
-// parseTraffic parses an answer to srvr. zk.FLWSrvr cannot do that from ZooKeeper 3.6 on, because it expects the old format of the date.
+// parseTraffic parses an answer to the command srvr. zk.FLWSrvr fails from ZooKeeper 3.6 on, because it expects the date in an old
+// format.
 func parseTraffic(srvr string) (t Traffic, ok bool) {
 	_, numbers, _ := strings.Cut(srvr, "\nReceived: ")
 	var received, sent int64

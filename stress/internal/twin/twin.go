@@ -1,5 +1,5 @@
-// Package twin starts this program once more, as a helper process. A twin reads its task from the first line of its input and orders from
-// the following ones, and reports in JSON. It exits at the end of its input, which also comes when the parent dies.
+// Package twin starts this program once more as a helper process, the twin. The first line of the twin's input is its task, and each
+// further line is an order. The twin reports in JSON. It exits at the end of its input. The input also ends when the parent dies.
 package twin
 
 import (
@@ -16,17 +16,18 @@ import (
 
 const roleEnv = "TIERLOCK_ROLE"
 
-// Role returns the role of this process if it is a twin, and otherwise "".
+// Role returns the role of this process if it is a twin. Otherwise it returns "".
 func Role() string { return os.Getenv(roleEnv) }
 
-// Twin is the parent's side of such a process.
+// Twin is the parent's side of a twin.
 type Twin struct {
 	Cmd *exec.Cmd
-	In  io.WriteCloser // for orders
-	Out *json.Decoder  // what it says
+	In  io.WriteCloser // orders for the twin
+	Out *json.Decoder  // reports of the twin
 }
 
-// Command returns the command for a twin in a role. The end of ctx kills it. A Ctrl-C in the terminal reaches its parent only.
+// Command returns the command that starts a twin with a role. The twin is killed when ctx ends. A Ctrl-C in the terminal does not reach
+// the twin, only its parent.
 func Command(ctx context.Context, role string, env ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -38,7 +39,7 @@ func Command(ctx context.Context, role string, env ...string) (*exec.Cmd, error)
 	return cmd, child.Apart(cmd)
 }
 
-// Start starts a command from [Command]. If the twin dies at once, that shows because it reports nothing.
+// Start starts a command that [Command] has returned. It does not report an error if the twin dies at once: then there are no reports.
 func Start(cmd *exec.Cmd, task any) (*Twin, error) {
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
@@ -52,7 +53,7 @@ func Start(cmd *exec.Cmd, task any) (*Twin, error) {
 	return &Twin{cmd, in, json.NewDecoder(out)}, nil
 }
 
-// Begin reads the task of this twin, and returns its orders, one a line.
+// Begin is called in a twin. It reads the task and returns a scanner for the orders, one on each line.
 func Begin(task any) (orders *bufio.Scanner, err error) {
 	orders = bufio.NewScanner(os.Stdin)
 	orders.Buffer(nil, 1<<26) // a task may be long
@@ -60,5 +61,5 @@ func Begin(task any) (orders *bufio.Scanner, err error) {
 	return orders, errors.Join(orders.Err(), json.Unmarshal(orders.Bytes(), task))
 }
 
-// Say writes v to the parent in a single write.
+// Say sends v to the parent, in a single write.
 func Say(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }

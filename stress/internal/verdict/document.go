@@ -12,19 +12,20 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-// findings are the outcomes of all trials, and the environment.
+// findings has the outcomes of all trials, and the environment in which they were run.
 type findings struct {
 	seed     uint64
 	trials   int
 	where    *report.Environment
-	load     string   // of the machine when the run began
-	absent   []string // subjects that this machine has not got, and why
+	load     string   // the load of the machine when the run began
+	absent   []string // the subjects that this machine does not have, each with the reason
 	outcomes []outcome
-	jepsen   []string // a row of a table for each store
-	failed   bool     // A lock of ours did what it should not, or a trial has no outcome.
+	jepsen   []string // rows of a table, for each store
+	failed   bool     // a lock of tierlock has failed, or a trial has no outcome
 }
 
-// machineLoad returns the mean number of threads that ran or wanted to run in the last minute, "" if the system does not report it.
+// machineLoad returns the mean number of threads that were running or ready to run in the last minute. It returns "" if the system does
+// not report that.
 func machineLoad() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	load, _, _ := strings.Cut(string(text), " ")
@@ -46,12 +47,12 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%.3f s", d.Seconds())
 }
 
-// tally is the sum of the trials of a cell.
+// tally sums up the trials of a cell.
 type tally struct {
 	trials, overlaps, never int
 	late                    time.Duration
 	left                    int64
-	again                   []string // the trials in which one of these is not zero, and those without an outcome
+	again                   []string // how to repeat the trials that went wrong or have no outcome
 }
 
 func (f *findings) tally(subject, fault string) (t tally) {
@@ -79,10 +80,10 @@ func (f *findings) tally(subject, fault string) (t tally) {
 	return t
 }
 
-// bad reports whether a trial has shown anything that a lock must not do.
+// bad reports whether the trial has shown that the lock did something that a lock must not do.
 func (o outcome) bad() bool { return o.Overlaps > 0 || len(o.Never) > 0 || o.Left > 0 }
 
-// of formats a number of trials among all, "0" for none.
+// The method of formats n as a number of trials out of all trials of the cell.
 func (t tally) of(n int) string {
 	switch {
 	case t.trials == 0:
@@ -93,7 +94,7 @@ func (t tally) of(n int) string {
 	return fmt.Sprintf("%d of %d", n, t.trials)
 }
 
-// document is docs/verdicts.md.
+// document returns the text of docs/verdicts.md.
 func (f *findings) document() string {
 	slices.SortFunc(f.outcomes, func(x, y outcome) int {
 		return cmp.Or(cmp.Compare(x.Subject, y.Subject), cmp.Compare(x.Fault, y.Fault), cmp.Compare(x.Number, y.Number))
@@ -191,7 +192,7 @@ func (f *findings) describe(w *strings.Builder) {
 	}
 }
 
-// detail lists the subjects that the fault has affected. The summary lists all subjects.
+// detail lists the subjects in which the fault has caused something bad. The summary lists all subjects.
 func (f *findings) detail(w *strings.Builder, fault fault) {
 	fmt.Fprintf(w, "\n## %s\n\n%s\n\n", fault.title, fault.text)
 	var rows, limits []string

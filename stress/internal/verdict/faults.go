@@ -9,12 +9,12 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// fault is a fault that happens while one process owns the lock and another one waits for it.
+// fault is a fault. It happens while one process owns the lock and another process waits for it.
 type fault struct {
 	name  string
 	title string
 	text  string
-	// strike injects the fault, returns when all faults are healed, and describes the random choices.
+	// strike injects the fault, and returns when the fault is healed. It also returns a text that describes its random choices.
 	strike func(ctx context.Context, t *trial) (choice string, err error)
 }
 
@@ -66,7 +66,7 @@ func killServer(ctx context.Context, t *trial) (string, error) {
 	return fmt.Sprintf("for %.1f s and its start", long), t.cluster.Restart(ctx)
 }
 
-// loseAnswers loses answers. loseAnswers is the only fault that may come before the owner acquires the lock.
+// loseAnswers keeps answers from the owner. In one of three trials it does so even before the owner has acquired the lock.
 func loseAnswers(ctx context.Context, t *trial) (choice string, err error) {
 	defer t.relay.Heal()
 	t.relay.MuteAnswers()
@@ -85,7 +85,7 @@ func loseAnswers(ctx context.Context, t *trial) (choice string, err error) {
 	return fmt.Sprintf("%s, for %.1f s", choice, long), nil
 }
 
-// answerLate delays an answer. answerLate affects deadlines that count from the answer instead of from the request.
+// answerLate delays the answer to a renewal. It shows whether a lock counts its deadline from the answer instead of from the request.
 func answerLate(ctx context.Context, t *trial) (string, error) {
 	defer t.relay.Heal()
 	t.relay.MuteAnswers()
@@ -101,7 +101,7 @@ func answerLate(ctx context.Context, t *trial) (string, error) {
 	return fmt.Sprintf("late by %.1f s, cut off for %.1f s", late, t.wait(ctx, lease*8/5, lease*2)), nil
 }
 
-// wait waits for a random time, and returns it in seconds.
+// wait waits for a random time between low and high, and returns that time in seconds.
 func (t *trial) wait(ctx context.Context, low, high time.Duration) float64 {
 	long := low + time.Duration(t.random.Int64N(int64(high-low)))
 	clock.Sleep(long, ctx.Done())

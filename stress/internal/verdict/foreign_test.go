@@ -30,7 +30,7 @@ func TestProgramsInOtherLanguagesTakeTurnsAndNoticeALoss(t *testing.T) {
 			defer waiter.end() //nolint:errcheck // likewise
 			need.Must(t, "no version", owner.began.Version != "")
 
-			// obey sends an order to a process, and returns when the process has reported what.
+			// obey sends an order to a process, and waits until the process has reported what the order leads to.
 			obey := func(p *party, order, what string) {
 				t.Helper()
 				p.order(order)

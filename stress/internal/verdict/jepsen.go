@@ -13,12 +13,12 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// jepsen is the duration of the workloads on each store.
+// jepsen is how long the workloads run on each store.
 const jepsen = 20 * time.Second
 
-// workload runs Jepsen's three lock workloads for etcd in one run. workload checks the history of acquisitions and releases against a
-// model, and what owners read and write under the lock, with and without its token. Two goroutines in each of five processes use the
-// lock.
+// workload runs the three lock workloads that Jepsen has for etcd, in a single run. It checks the history of acquisitions and releases
+// against a model. It also checks what owners read and write under the lock, both with and without a token. Five processes use the lock,
+// with two goroutines each.
 func workload(ctx context.Context, s *store.Store, seed uint64, stderr io.Writer) (*report.Result, error) {
 	cfg := load.Config{
 		Store: s, Lock: store.Mutex.String(), Procs: 5, Goroutines: 2, Paths: 1, Section: 5 * time.Millisecond,
@@ -33,7 +33,7 @@ func workload(ctx context.Context, s *store.Store, seed uint64, stderr io.Writer
 	return chaos.Run(ctx, cfg, cluster, "", stderr)
 }
 
-// workloads runs the workloads on all stores, one after the other.
+// workloads runs Jepsen's workloads on all stores, one store after the other.
 func (f *findings) workloads(ctx context.Context, stdout, stderr io.Writer) {
 	for _, s := range own {
 		r, err := workload(ctx, s.Store, f.seed, stderr)

@@ -11,12 +11,12 @@ import (
 
 // verdict is what the oracle has found in the holds of one trial.
 type verdict struct {
-	Overlaps int           // turns that began while another owner believed in its own
-	Late     time.Duration // for how long an owner believed when another one had begun, at the worst
+	Overlaps int           // number of turns that began while another owner believed in its hold
+	Late     time.Duration // the longest time for which an owner believed in its hold after another turn had begun
 }
 
-// judge checks the holds with the oracle of tierlock's own tests. A hold that was not released counts until end. Until woke the owner was
-// stopped, and could not act on its belief.
+// judge checks the holds with the oracle of tierlock's own tests. A hold that was not released lasts until end. The owner was paused
+// until woke. What it believed before that does not count, because it could not act on it.
 func judge(turns []turn, woke, end clock.Instant) verdict {
 	turns = slices.Clone(turns)
 	for i := range turns {

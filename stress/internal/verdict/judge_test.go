@@ -12,7 +12,7 @@ import (
 func TestTheJudgeCountsAPlantedOverlap(t *testing.T) {
 	const second = clock.Instant(time.Second)
 	for name, test := range map[string]struct {
-		ownerKnows clock.Instant // 0: never
+		ownerKnows clock.Instant // when the owner learns of the loss; 0: never
 		woke       clock.Instant
 		want       verdict
 	}{

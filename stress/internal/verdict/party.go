@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
-// task tells a process with one contender what to do. Programs in other languages (see [Subject]) read it as JSON from the first line of
-// their input. Orders follow, one a line. Such programs write events to their output, as JSON.
+// task tells a process what to do. Each such process has one contender. The programs in other languages (see [Subject]) read the task as
+// JSON from the first line of their input. Each further line is an order. The programs write events to their output, as JSON.
 type task struct {
 	Subject string
 	Servers []string
@@ -20,20 +20,20 @@ type task struct {
 	Lease   time.Duration
 }
 
-// event is a report of such a process, with its time.
+// event is a report of such a process, with the time of the report.
 type event struct {
 	What    string
-	At      clock.Instant // of over: until when the owner believed; 0 if never
-	Why     string        // of failed and released, "" without an error
-	Version string        // of ready: of the library
+	At      clock.Instant // the time; in an over event, until when the owner believed in its hold, 0 if never
+	Why     string        // the error of a failed or released event, "" for none
+	Version string        // in a ready event: the version of the library
 }
 
 const (
-	ready    = "ready"    // to take orders
-	granted  = "held"     // Its acquisition has returned.
-	over     = "over"     // It does not believe in its hold any more, or is about to release it.
-	released = "released" // Its release has returned.
-	failed   = "failed"   // Its acquisition has returned an error, and it asks again.
+	ready    = "ready"    // the process can take orders
+	granted  = "held"     // its acquisition has returned
+	over     = "over"     // it does not believe in its hold any more, or is about to release it
+	released = "released" // its release has returned
+	failed   = "failed"   // its acquisition has returned an error, and it tries again
 )
 
 // The orders.
@@ -42,7 +42,7 @@ const (
 	release = "release"
 )
 
-// partyMain is the main function of such a process. It releases a lost lock, as a deferred call would.
+// partyMain is the main function of such a process. It calls Release even for a lost lock, as a deferred call would.
 func partyMain() int {
 	var t task
 	orders, err := twin.Begin(&t)
@@ -69,7 +69,7 @@ func partyMain() int {
 		case release:
 			select {
 			case leave <- struct{}{}:
-			default: // It leaves already.
+			default: // a release is already ordered
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func (t task) dial(ctx context.Context, s Subject) (store.Contender, error) {
 	return locker.Contender(t.Path)
 }
 
-// takeTurn retries until it has acquired the lock. takeTurn keeps the lock until the lock is lost or leave is signaled.
+// takeTurn tries until it has acquired the lock. It keeps the lock until leave is signaled or the lock is lost.
 func takeTurn(ctx context.Context, contend store.Contender, leave <-chan struct{}) {
 	hold, err := contend(ctx, 1)
 	for err != nil {
@@ -102,8 +102,8 @@ func takeTurn(ctx context.Context, contend store.Contender, leave <-chan struct{
 	_ = twin.Say(event{What: released, At: clock.Now(), Why: why})
 }
 
-// believe checks the hold until it ends, and returns when a check last found the hold valid. A process that was stopped checks before it
-// acts, as a careful one does.
+// believe checks the hold again and again, until a check finds it lost or leave is signaled. It returns the time of the last check that
+// found the hold valid. After a pause, the process checks before it does anything else, as a careful program does.
 func believe(hold store.Hold, leave <-chan struct{}) (believed clock.Instant) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -121,21 +121,21 @@ func believe(hold store.Hold, leave <-chan struct{}) (believed clock.Instant) {
 	}
 }
 
-// party is the trial's side of such a process.
+// party is the coordinator's side of such a process.
 type party struct {
 	*twin.Twin
 	name   string
 	events chan event
 	turns  []turn
-	away   bool   // Its last release has returned.
-	failed string // why it failed last
-	began  event  // that it is ready
+	away   bool   // its last release has returned
+	failed string // the reason of its last failure
+	began  event  // its report that it is ready
 }
 
-// turn is a hold as its owner saw it.
+// turn is a hold, as its owner sees it.
 type turn struct {
 	who         string
-	from, until clock.Instant // until is 0 while it lasts
+	from, until clock.Instant // until is 0 while the hold lasts
 }
 
 func startParty(ctx context.Context, name string, s Subject, t task) (*party, error) {
@@ -143,7 +143,7 @@ func startParty(ctx context.Context, name string, s Subject, t task) (*party, er
 	if err != nil {
 		return nil, err
 	}
-	cmd.Stderr = nil // Libraries log what they suffer.
+	cmd.Stderr = nil // libraries log the effects of the faults
 	before := clock.Now()
 	c, err := twin.Start(cmd, t)
 	if err != nil {
@@ -153,7 +153,7 @@ func startParty(ctx context.Context, name string, s Subject, t task) (*party, er
 	go func() {
 		defer close(p.events)
 		for {
-			var e event // A program leaves out what it has not to say.
+			var e event // a new variable each time, because programs leave out fields that are empty
 			if c.Out.Decode(&e) != nil {
 				return
 			}
@@ -172,10 +172,10 @@ func startParty(ctx context.Context, name string, s Subject, t task) (*party, er
 
 func (p *party) order(what string) { _, _ = fmt.Fprintln(p.In, what) }
 
-// errLate says that a process did not report something in time.
+// errLate is the error if a process does not report something in time.
 var errLate = errors.New("not in time")
 
-// await reads the reports of the process, and returns when it has reported what.
+// await reads the reports of the process until it has reported an event of the kind what.
 func (p *party) await(ctx context.Context, what string, long time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, long, errLate)
 	defer cancel()
@@ -210,14 +210,14 @@ func (p *party) note(e event) {
 	}
 }
 
-// take reads the reports that have already arrived.
+// take reads those reports that have already arrived.
 func (p *party) take() {
 	for len(p.events) > 0 {
 		p.note(<-p.events)
 	}
 }
 
-// awaitRelease returns when the release of the last hold has returned.
+// awaitRelease waits until the release of the last hold has returned.
 func (p *party) awaitRelease(ctx context.Context) error {
 	if p.away {
 		return nil
@@ -225,7 +225,7 @@ func (p *party) awaitRelease(ctx context.Context) error {
 	return p.await(ctx, released, patience)
 }
 
-// inside reports whether the process holds the lock, by the reports read so far.
+// inside reports whether the process holds the lock, according to the reports that were read so far.
 func (p *party) inside() bool { return len(p.turns) > 0 && p.turns[len(p.turns)-1].until == 0 }
 
 func (p *party) end() error {

@@ -22,15 +22,15 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// The store package has the same peers for benchmarks, but without leases and without checks for a loss.
+// Package store has the same locks for benchmarks. There they have no leases, and nobody checks whether a lock was lost.
 
-// Peer is one process's connection for the lock of another library.
+// Peer is the connection of one process for the lock of another library.
 type Peer struct {
 	Contend func(ctx context.Context, path string) (store.Hold, error)
 	End     func()
 }
 
-// Contender returns the function with which the process acquires the lock.
+// Contender returns the function with which the process acquires the lock at path.
 func (p Peer) Contender(path string) (store.Contender, error) {
 	return func(ctx context.Context, _ int64) (store.Hold, error) { return p.Contend(ctx, path) }, nil
 }
@@ -41,22 +41,22 @@ func (p Peer) Close() error {
 	return nil
 }
 
-// Held is a hold of a peer. Its owner believes in it until Gone reports its loss, by what the library shows.
+// Held is a hold of a peer's lock. Its owner believes in it until Gone returns true. Gone uses what the library shows.
 type Held struct {
 	Gone func() bool
 	Free func() error
 }
 
-// Token returns 0, since these holds have no tokens, and they do not signal a loss either; [store.Hold] requires both methods.
+// Token returns 0, since these holds have no tokens. [store.Hold] requires the method.
 func (Held) Token() int64 { return 0 }
 
-// Lost is nil.
+// Lost returns nil, since these holds do not signal a loss. [store.Hold] requires the method.
 func (Held) Lost() <-chan struct{} { return nil }
 
-// Release frees the lock.
+// Release releases the lock.
 func (h Held) Release() error { return h.Free() }
 
-// Err is [store.ErrLost] once the lock is lost.
+// Err returns [store.ErrLost] if the lock is lost.
 func (h Held) Err() error {
 	if h.Gone() {
 		return store.ErrLost
@@ -74,7 +74,7 @@ func isDone(done <-chan struct{}) bool {
 	}
 }
 
-// renewing calls renew every third of the lease, until renew returns false or stop is called.
+// renewing calls renew every third of the lease. It ends when renew returns false or when stop is called.
 func renewing(renew func(ctx context.Context) bool) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -99,14 +99,15 @@ func renewing(renew func(ctx context.Context) bool) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-// bounded runs with a time limit what a program does at the end of its section.
+// bounded calls do with a time limit. It is for what a program does at the end of its section.
 func bounded(do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lease)
 	defer cancel()
 	return do(ctx)
 }
 
-// dialZK uses zk.Lock. Only the connection shows a loss, so a careful owner takes its end for the end of the lock.
+// dialZK uses zk.Lock. Only the connection shows that a lock may be lost. A careful owner therefore gives its lock up when the
+// connection ends.
 func dialZK(_ context.Context, o store.Options) (store.Locker, error) {
 	conn, events, err := zk.Connect(o.Servers, o.SessionTimeout, zk.WithLogInfo(false))
 	if err != nil {
@@ -137,7 +138,7 @@ func connectEtcd(o store.Options) (*clientv3.Client, error) {
 	})
 }
 
-// dialEtcd uses concurrency.Mutex, with one session for each process, and another one after that has ended.
+// dialEtcd uses concurrency.Mutex. Each process has one session. When that session has ended, it opens another one.
 func dialEtcd(_ context.Context, o store.Options) (store.Locker, error) {
 	client, err := connectEtcd(o)
 	if err != nil {
@@ -161,7 +162,7 @@ func dialEtcd(_ context.Context, o store.Options) (store.Locker, error) {
 	return Peer{contend, func() { client.Close() }}, nil
 }
 
-// dialRedsync extends the lock, and believes in it until the time that Until returns.
+// dialRedsync renews the lock with Extend. The owner believes in the lock until the time that Until returns.
 func dialRedsync(_ context.Context, o store.Options) (store.Locker, error) {
 	client := redis.NewClient(&redis.Options{Addr: o.Servers[0]})
 	locks := redsync.New(goredis.NewPool(client))
@@ -190,7 +191,8 @@ func dialRedsync(_ context.Context, o store.Options) (store.Locker, error) {
 	return Peer{contend, func() { client.Close() }}, nil
 }
 
-// dialBsm refreshes the lock, and believes in it until a refresh fails. dialBsm retries an acquisition after 100 ms.
+// dialBsm renews the lock with Refresh. The owner believes in the lock until a Refresh fails. An acquisition is tried again every 100
+// ms.
 func dialBsm(_ context.Context, o store.Options) (store.Locker, error) {
 	client := redis.NewClient(&redis.Options{Addr: o.Servers[0]})
 	locks := bsm.New(client)
@@ -209,8 +211,8 @@ func dialBsm(_ context.Context, o store.Options) (store.Locker, error) {
 	return Peer{contend, func() { client.Close() }}, nil
 }
 
-// dialRueidislock uses one server, as in its README. Its default wait for an answer is 20 ms, which is too short on a busy machine. It
-// would then wait for a notification that never comes.
+// dialRueidislock uses one server, as in the README of rueidislock. By default rueidislock waits 20 ms for an answer, which is too short
+// on a busy machine: after that it would wait for a notification that never comes.
 func dialRueidislock(_ context.Context, o store.Options) (store.Locker, error) {
 	locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: o.Servers},
@@ -229,8 +231,8 @@ func dialRueidislock(_ context.Context, o store.Options) (store.Locker, error) {
 	return Peer{contend, locks.Close}, nil
 }
 
-// dialAdvisory uses pg_advisory_lock in a session that the server ends when it is idle for a lease. dialAdvisory pings the server every
-// third of that time to keep the session.
+// dialAdvisory uses pg_advisory_lock. The server ends a session that is idle for as long as a lease. To keep its session, a process
+// pings the server three times in a lease.
 func dialAdvisory(ctx context.Context, o store.Options) (store.Locker, error) {
 	cfg, err := pgxpool.ParseConfig(pgserver.URL(o.Servers...))
 	if err != nil {

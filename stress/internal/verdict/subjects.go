@@ -13,16 +13,16 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
-// Subject is a lock that is judged.
+// Subject is a lock that is tested and judged.
 type Subject struct {
-	Name    string // without a space, for -only
+	Name    string // the name for the flag -only, without a space
 	Title   string
-	Module  string // whose version the document names, "" for ours
+	Module  string // the module whose version the document names; "" for tierlock
 	Store   *store.Store
-	Dial    store.Dial // in a process of this program
+	Dial    store.Dial // dials the lock in a process of this program
 	Program []string   // the command line of its processes if they are another program, which reports its version itself
-	Lease   string     // by which option the lease is 5 s, and its default
-	Tells   string     // how the owner notices a loss, as its documentation has it
+	Lease   string     // the option by which the lease is set to 5 s, and the default of that option
+	Tells   string     // how an owner notices a loss, according to the documentation
 	Limits  []Limit
 }
 
@@ -31,7 +31,7 @@ type Limit struct {
 	Text, Source string
 }
 
-// subjects are all of them, once [Main] has begun.
+// subjects are all subjects. Before [Main] has begun, it has only the peers.
 var subjects = peers
 
 var peers = []Subject{
@@ -101,7 +101,7 @@ var own = []Subject{
 	ours(store.PostgresAdvisory, "PostgreSQL, advisory"),
 }
 
-// ourName is the prefix of the names of our own locks.
+// ourName is the prefix of the names of tierlock's own subjects.
 const ourName = "tierlock-"
 
 func ours(s *store.Store, where string) Subject {
@@ -118,7 +118,7 @@ func ours(s *store.Store, where string) Subject {
 	return o
 }
 
-// command starts a process with the lock.
+// command returns a command that starts a process with the lock.
 func (s Subject) command() (*exec.Cmd, error) {
 	if s.Program == nil {
 		return twin.Command(context.Background(), "party")
@@ -127,7 +127,7 @@ func (s Subject) command() (*exec.Cmd, error) {
 	return cmd, child.Apart(cmd)
 }
 
-// version returns the version of the library in this program.
+// version returns the version of the library that is linked into this program.
 func (s Subject) version() string {
 	info, _ := debug.ReadBuildInfo()
 	for _, m := range info.Deps {
@@ -146,13 +146,14 @@ func subjectNamed(name string) (Subject, error) {
 	return subjects[i], nil
 }
 
-// cell is a subject under a fault.
+// cell is the combination of a subject and a fault.
 type cell struct {
 	subject Subject
 	fault   fault
 }
 
-// choose returns the cells that are named subject/fault, subject, or /fault, or all if only is empty.
+// choose returns the cells that only lists. An entry is subject/fault, or a subject, or /fault. If only is empty, choose returns all
+// cells.
 func choose(only string) (cells []cell) {
 	for _, f := range faults {
 		for _, s := range subjects {

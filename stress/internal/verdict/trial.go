@@ -13,9 +13,9 @@ import (
 
 const (
 	lease = 5 * time.Second
-	// patience is how long an unhindered acquisition may take.
+	// patience is how long an acquisition may take if nothing hinders it.
 	patience = 4 * lease
-	// obstinacy is how long an owner may believe in a lock that another one has, before the trial ends.
+	// obstinacy is how long an owner may believe in its lock while another process has it. After that the trial ends.
 	obstinacy = 3 * lease
 )
 
@@ -23,30 +23,30 @@ const (
 type outcome struct {
 	Subject string
 	Fault   string
-	Number  int    // counts the trials of a cell from 1; with the seed it decides all that chance does
-	Choice  string // what chance decided
-	Server  string // what it is, and its version
-	Version string // of the library
-	Error   string // why the trial shows nothing; then the rest is not set
+	Number  int    // the number of the trial in its cell, from 1; together with the seed it determines all random choices
+	Choice  string // the random choices in words
+	Server  string // the kind of the server and its version
+	Version string // the version of the library
+	Error   string // the reason if the trial shows nothing; then the fields below are not set
 
 	verdict
-	Never []string // the acquisitions that did not return though nothing hindered them
-	Left  int64    // entries in the store when everybody had released
+	Never []string // the acquisitions that did not return although nothing hindered them
+	Left  int64    // number of entries in the store after all have released
 }
 
-// trial has an owner behind a relay, and another process that waits.
+// trial has two processes: an owner behind a relay, and one that waits.
 type trial struct {
 	number        int
 	random        *rand.Rand
 	cluster       *store.Cluster
 	relay         *relay.Relay
 	owner, waiter *party
-	woke          clock.Instant // when the owner went on that was stopped
+	woke          clock.Instant // when a paused owner was resumed
 }
 
-// try runs one trial on a server of its own.
+// try runs one trial on a server that no other trial uses.
 func try(ctx context.Context, s Subject, f fault, number int, seed uint64) (o outcome) {
-	for range 3 { // A busy machine can keep the owner from what comes before the fault.
+	for range 3 { // on a busy machine, the owner may fail before the fault
 		o = outcome{Subject: s.Name, Fault: f.name, Number: number}
 		err := conduct(ctx, s, f, seed, &o)
 		if err == nil {
@@ -98,7 +98,7 @@ func conduct(ctx context.Context, s Subject, f fault, seed uint64, o *outcome) (
 	return err
 }
 
-// run injects the fault, and then lets each process acquire the lock once.
+// run injects the fault. Then it lets each process acquire the lock once.
 func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 	asking := f.name == "answers" && t.number%3 == 1
 	if !asking {
@@ -107,7 +107,7 @@ func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 			return err
 		}
 		t.waiter.order(acquire)
-		t.wait(ctx, lease/5, lease*4/5) // between its renewals
+		t.wait(ctx, lease/5, lease*4/5) // a random moment between two renewals of the owner
 	}
 	if o.Choice, err = f.strike(ctx, t); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 	if asking {
 		t.waiter.order(acquire)
 	}
-	// The owner may keep its lock, if the store has kept it.
+	// If the store has kept the lock of the owner, the owner may keep it. It then has to be told to release it.
 	err = t.waiter.await(ctx, granted, 2*lease+lease/2)
 	if errors.Is(err, errLate) {
 		t.owner.order(release)
@@ -133,7 +133,7 @@ func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 	if err := t.waiter.awaitRelease(ctx); err != nil {
 		return o.never(err)
 	}
-	if t.owner.turns != nil { // otherwise it asks all the time
+	if t.owner.turns != nil { // an owner that never had the lock tries again and again
 		if err := t.owner.awaitRelease(ctx); err != nil {
 			return o.never(err)
 		}
@@ -146,7 +146,7 @@ func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 	return o.never(t.owner.awaitRelease(ctx))
 }
 
-// never records that something did not return in time. Any other error ends the trial.
+// never records an errLate: something did not return in time. It returns any other error, which ends the trial.
 func (o *outcome) never(err error) error {
 	if !errors.Is(err, errLate) {
 		return err

@@ -20,10 +20,10 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
-// Main is the main function of the program, and of each process that it starts. others are further subjects.
+// Main is the main function of this program, and of each process that the program starts. others are additional subjects.
 func Main(others ...Subject) int {
 	subjects = slices.Concat(peers, others, own)
-	second.Defaults.Logger = slog.New(slog.DiscardHandler) // Losses and outages are brought about.
+	second.Defaults.Logger = slog.New(slog.DiscardHandler) // the trials cause losses and outages on purpose
 	if twin.Role() == "party" {
 		return partyMain()
 	}
@@ -56,7 +56,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, err)
 		return 1
 	}
-	subjects = slices.Insert(subjects, 1, found...) // beside zk.Lock, which is on ZooKeeper, too
+	subjects = slices.Insert(subjects, 1, found...) // next to zk.Lock, because they use ZooKeeper, too
 	r := &findings{where: report.Machine(), load: machineLoad(), seed: *seed, trials: *trials, absent: absent}
 	r.conduct(ctx, choose(*only), *number, *parallel, stdout)
 	if *only == "" || *only == "jepsen" {
@@ -83,7 +83,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// conduct runs the trials of all cells.
+// conduct runs the trials of the given cells. If only is not 0, it runs just the trial with that number in each cell.
 func (r *findings) conduct(ctx context.Context, cells []cell, only, parallel int, stdout io.Writer) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
