@@ -20,9 +20,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The costs in docs/capacity.md agree with what a server counts.
+// The costs in docs/capacity.md agree with the counts of a server.
 func TestTheServerCountsWhatTheFormulasSay(t *testing.T) {
-	childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true}) // or the test is skipped
+	childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true}) // skips the test if there is no server
 	for name, p := range map[string]plan{
 		"contended":              {Procs: 5, Goroutines: 2},
 		"contended by two":       {Procs: 2, Goroutines: 3},
@@ -40,8 +40,8 @@ func TestTheServerCountsWhatTheFormulasSay(t *testing.T) {
 						t.Errorf("%s, %v, %.0f turns: %s: %.0f, want %.0f ± %.0f", r.stage, r.took, r.turns, what, counted, expected, slack)
 					}
 				}
-				beats := 3 * float64(p.Procs)                        // one more or less of each kind
-				if r.stage == "turns" || r.stage == "others queue" { // many of these requests leave in groups
+				beats := 3 * float64(p.Procs)                        // each kind of heartbeat may come once more or once less
+				if r.stage == "turns" || r.stage == "others queue" { // here many requests are sent in groups, so fewer may be counted
 					e.Requests, e.Sent, e.Writes = min(e.Requests, c.Requests), min(e.Sent, c.Sent), min(e.Writes, c.Writes)
 				}
 				check("znodes", c.Znodes, e.Znodes, 0)

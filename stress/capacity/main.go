@@ -35,11 +35,11 @@ const (
 // plan is the configuration of a measurement.
 type plan struct {
 	Procs      int
-	Locks      int // of all processes together, or of each with Private
-	Goroutines int // of each process, for each of its locks
+	Locks      int // number of locks, of all processes together; with Private, of each process
+	Goroutines int // number of goroutines of each process for each of its locks
 	Private    bool
 	Session    time.Duration
-	Turns      time.Duration // how long turns are taken
+	Turns      time.Duration // how long the processes take turns
 }
 
 func main() {
@@ -77,7 +77,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// parseFlags reads the command line. Its error is already on stderr.
+// parseFlags reads the command line. If it returns an error, it has already printed the error to stderr.
 func parseFlags(args []string, stderr io.Writer) (p plan, err error) {
 	flags := flag.NewFlagSet("capacity", flag.ContinueOnError)
 	flags.SetOutput(stderr)

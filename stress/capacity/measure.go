@@ -14,24 +14,24 @@ import (
 type row struct {
 	stage    string
 	took     time.Duration
-	turns    float64 // that ended in it
+	turns    float64 // number of turns that ended in the stage
 	expected figures
 	counted  figures
 }
 
-// fleet is the worker processes, and the server that counts.
+// fleet has the worker processes, and the address of the server that counts.
 type fleet struct {
 	plan  plan
 	addr  string
-	asked int // questions of ours
+	asked int // how often the server was asked for its counts
 	peers []*peer
 	rows  []row
 }
 
-// longest bounds the whole measurement.
+// longest limits the time for the whole measurement.
 const longest = 5 * time.Minute
 
-// measure runs the stages. After an error it returns the rows of the finished stages.
+// measure runs the stages. If a stage fails, measure returns the rows of the stages before it.
 func (p plan) measure(ctx context.Context) (rows []row, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, errors.New("it takes too long on this machine"))
 	defer cancel()
@@ -41,7 +41,7 @@ func (p plan) measure(ctx context.Context) (rows []row, err error) {
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	f := &fleet{plan: p, addr: server.Addr()}
-	defer func() { err = errors.Join(err, f.end()) }() // before the server goes
+	defer func() { err = errors.Join(err, f.end()) }() // runs before the server is stopped
 	for i := range p.Procs {
 		peer, err := startPeer(ctx, task{f.addr, p.Session, p.pathsOf(i), p.Goroutines})
 		if err != nil {
@@ -86,7 +86,7 @@ func (f *fleet) stages(ctx context.Context) error {
 		{"others queue", func() error { return f.others(ctx, f.peers[len(first):]) }, func(took time.Duration, _ float64) figures {
 			return p.join().plus(p.beats(took, p.Procs)).plus(p.firstLooks(took))
 		}},
-		{"", wait, nil}, // until those that wait look again at any time, and not all at once
+		{"", wait, nil}, // after this time the waiters look again at different times, and not all at once
 		{"waiting", wait, func(took time.Duration, _ float64) figures { return p.beats(took, p.Procs).plus(p.looks(took)) }},
 		{"turns", func() error { return f.takeTurns(ctx) }, func(took time.Duration, turns float64) figures {
 			return p.turns(turns).plus(p.beats(took, p.Procs)).plus(p.looks(took))
@@ -116,7 +116,7 @@ func (f *fleet) stages(ctx context.Context) error {
 	return nil
 }
 
-// look reads the server's counts, and the number of acquisitions of the processes.
+// look reads the counts of the server. It also asks the processes how many turns they have finished.
 func (f *fleet) look() (counted figures, turns float64, err error) {
 	for _, p := range f.peers {
 		a, err := p.order("look")
@@ -138,7 +138,7 @@ func (f *fleet) tell(peers []*peer, word string) error {
 	return nil
 }
 
-// first lets processes take locks on new paths, and waits until their nodes are watched.
+// first lets processes acquire locks on new paths, one process after the other, and waits until their nodes are watched.
 func (f *fleet) first(ctx context.Context, peers []*peer) error {
 	for _, p := range peers {
 		if _, err := p.order("queue"); err != nil {
@@ -158,14 +158,14 @@ func (f *fleet) first(ctx context.Context, peers []*peer) error {
 	return f.settle(ctx)
 }
 
-// settle returns when all nodes are watched as planned.
+// settle waits until all nodes are watched as planned.
 func (f *fleet) settle(ctx context.Context) error {
 	clock.Sleep(f.plan.Session/6, ctx.Done())
 	return settle(ctx, f.addr, &f.asked)
 }
 
-// others makes processes queue, one after the other like the first ones. All at once would keep the server busy for so long that
-// heartbeats would come too late.
+// others lets processes queue, one after the other. If all did so at once, the server would be busy for so long that heartbeats would be
+// late.
 func (f *fleet) others(ctx context.Context, peers []*peer) error {
 	now, err := ask(f.addr, &f.asked)
 	for want := now.Znodes; err == nil && len(peers) > 0; peers = peers[1:] {
@@ -192,10 +192,10 @@ func (f *fleet) takeTurns(ctx context.Context) error {
 	return f.settle(ctx)
 }
 
-// end makes the processes leave the queues and exit.
+// end lets the processes leave the queues and exit.
 func (f *fleet) end() error {
 	for _, p := range f.peers {
-		_ = p.In.Close() // all at once
+		_ = p.In.Close() // first all inputs, so that the processes end at the same time
 	}
 	var errs []error
 	for _, p := range f.peers {

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// task tells a process of the fleet what to do.
+// task tells a member of the fleet what to do.
 type task struct {
 	Server     string
 	Session    time.Duration
@@ -22,25 +22,25 @@ type task struct {
 	Goroutines int
 }
 
-// answer is what a process prints after each order, and once when it is connected.
+// answer is what a member prints after each order. It prints one more at the beginning, when it is connected.
 type answer struct {
-	Turns int64 // that have ended
-	Held  int64 // locks that it holds
+	Turns int64 // number of turns that have ended
+	Held  int64 // number of locks that the member holds
 	Error string
 }
 
-// member is the process itself. Its goroutines acquire and release without end; a section lasts while the gate is shut.
+// member is a process of the fleet. Its goroutines acquire and release locks without end. A section lasts as long as the gate is shut.
 type member struct {
 	task  task
 	locks *tier.Registry
 	open  mutexbool.Bool // the gate
 	turns atomic.Int64
 	held  atomic.Int64
-	fault atomic.Pointer[string] // the first error of a turn
+	fault atomic.Pointer[string] // the first error that a turn has returned
 	all   sync.WaitGroup
 }
 
-// beMember executes the orders on its input until the input ends: queue, open, shut, look.
+// beMember executes the orders on its input until the input ends. The orders are queue, open, shut and look.
 func beMember() error {
 	var m member
 	orders, err := twin.Begin(&m.task)
@@ -117,7 +117,7 @@ func (m *member) look() answer {
 // peer is the coordinator's side of a member.
 type peer struct{ *twin.Twin }
 
-// startPeer starts a member and returns once that is connected. The end of ctx kills it.
+// startPeer starts a member and returns when the member is connected. The member is killed when ctx ends.
 func startPeer(ctx context.Context, t task) (*peer, error) {
 	cmd, err := twin.Command(ctx, "member")
 	if err != nil {
@@ -148,7 +148,7 @@ func (p *peer) order(word string) (answer, error) {
 	return p.hear()
 }
 
-// end closes the member's input, and returns when the process has exited.
+// end closes the input of the member and waits until its process has exited.
 func (p *peer) end() error {
 	_ = p.In.Close()
 	return p.Cmd.Wait()

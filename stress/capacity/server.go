@@ -11,16 +11,16 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// figures are counts of a server: totals so far, present values, or expected ones.
+// figures are the counts of a server: totals since its start, values at one time, or values that a formula predicts.
 type figures struct {
-	Requests float64 // that it got
-	Sent     float64 // answers and events
-	Writes   float64 // transactions: what the servers agree on and log
-	Znodes   float64 // of all kinds
+	Requests float64 // requests that the server has received
+	Sent     float64 // answers and events that the server has sent
+	Writes   float64 // transactions: the servers agree on them and log them
+	Znodes   float64 // znodes of all kinds
 	Watches  float64
 }
 
-// ask reads the counts of the server at addr. The server counts these queries, too: two requests and three answers each time.
+// ask reads the counts of the server at addr. The server counts these queries, too: two requests and three answers for each call.
 func ask(addr string, asked *int) (f figures, err error) {
 	mntr, err := zkserver.Ask(addr, "mntr")
 	if err != nil {
@@ -52,7 +52,7 @@ func ask(addr string, asked *int) (f figures, err error) {
 	return f, nil
 }
 
-// settle returns when the numbers of znodes and watches have not changed for two seconds.
+// settle waits until the numbers of znodes and watches have not changed for two seconds.
 func settle(ctx context.Context, addr string, asked *int) error {
 	const still, patience = 4, 240
 	var last figures

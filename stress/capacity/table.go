@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// printTable prints the rows as a Markdown table: counted values and those of the formulas.
+// printTable prints the rows as a Markdown table. It shows the counted values next to those of the formulas.
 func printTable(w io.Writer, p plan, rows []row) {
 	locks := "the same"
 	if p.Private {

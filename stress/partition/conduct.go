@@ -11,22 +11,23 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
-// errUnavailable says that this machine cannot run the trials.
+// errUnavailable is the error if this machine cannot run the trials.
 var errUnavailable = errors.New("not available on this machine")
 
 // plan is the share of the trials that one lab runs.
 type plan struct {
 	Store  string
 	Faults []string
-	Trials int // of each fault, in all labs
+	Trials int // number of trials of each fault, in all labs together
 	Seed   uint64
-	Share  int // this lab's, counted from 0
+	Share  int // the number of this lab, from 0
 	Of     int
 }
 
-// conduct runs the trials in several labs and prints the outcomes as they come. The end of ctx ends it early, with an error.
+// conduct runs the trials in several labs and prints each outcome as soon as it is known. If ctx ends, conduct stops early and returns
+// an error.
 func conduct(ctx context.Context, p plan, labs int, stdout io.Writer) ([]outcome, error) {
-	// The directory is created here and not in the labs, so that it is removed even if a lab is killed.
+	// The directory is created here and not in the labs. So it is removed even if a lab is killed.
 	dir, err := os.MkdirTemp("", "tierlock-partition-")
 	if err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func conduct(ctx context.Context, p plan, labs int, stdout io.Writer) ([]outcome
 			mu.Lock()
 			defer mu.Unlock()
 			if failed == nil {
-				failed = err // the other labs have the same to say, as a rule
+				failed = err // the first error is enough: usually all labs fail for the same reason
 			}
 		})
 	}
@@ -63,8 +64,7 @@ func conduct(ctx context.Context, p plan, labs int, stdout io.Writer) ([]outcome
 	return all, failed
 }
 
-// runLab runs a lab in a process of its own, and in namespaces of its own where the site requires that. The lab stops at the end of its
-// input.
+// runLab runs a lab in a new process. If the site requires namespaces, the process gets its own. The lab stops when its input ends.
 func runLab(ctx context.Context, p plan, dir string, show func(outcome)) error {
 	cmd, err := twin.Command(context.Background(), "lab", "TMPDIR="+dir)
 	if err != nil {
@@ -83,7 +83,7 @@ func runLab(ctx context.Context, p plan, dir string, show func(outcome)) error {
 	for {
 		var o outcome
 		if err := c.Out.Decode(&o); err != nil {
-			break // why, Wait tells
+			break // Wait returns the reason
 		}
 		show(o)
 	}

@@ -28,7 +28,7 @@ var etcd = &site{
 	},
 }
 
-// etcdTick is the default tick of production. The other servers elect a leader after ten ticks.
+// etcdTick is the tick that etcd has by default, in production. After ten ticks the other servers elect a leader.
 const etcdTick = 100 * time.Millisecond
 
 func startEtcd(ctx context.Context, l *lab) error {
@@ -48,7 +48,7 @@ func startEtcd(ctx context.Context, l *lab) error {
 	return nil
 }
 
-// stop stops a server and lets it continue, with all that it believed.
+// stop pauses a server, and resumes it later with its old state in memory.
 func stop(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	if err := l.server(victim).Pause(); err != nil {
 		return "", err
@@ -60,7 +60,7 @@ func stop(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, e
 	return choice, l.server(victim).Resume()
 }
 
-// kill ends a server as kill -9 does, and starts it again.
+// kill ends a server like kill -9, and starts it again.
 func kill(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	l.server(victim).Kill()
 	choice, err := l.away(ctx, victim, random)
@@ -70,8 +70,9 @@ func kill(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, e
 	return choice, l.server(victim).Restart(ctx)
 }
 
-// away waits until the victim may come back: at a time between the end of the holder's lease and a moment after the waiter has acquired
-// the lock. If the victim came back earlier, the lock might not be lost. If there are other servers, they have a leader by then.
+// away waits until the victim may come back. That time is random: it is between the end of the holder's lease and a moment after the
+// waiter has acquired the lock. If the victim came back earlier, the lock might not be lost. If there are other servers, they have
+// elected a leader by then.
 func (l *lab) away(ctx context.Context, victim int, random *rand.Rand) (string, error) {
 	if len(l.ensemble.Members) == 1 {
 		return pass(ctx, absence(random)), nil

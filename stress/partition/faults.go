@@ -9,17 +9,17 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// fault is a way in which an ensemble falls apart.
+// fault is something that goes wrong in an ensemble, in its network or in the holder.
 type fault struct {
 	name         string
-	on           role // of the server that it befalls
-	whileWriting bool // whether it takes a holder that writes all the time; otherwise every other one does
-	halting      bool // whether it halts the holder itself
-	// strike injects the fault into a server, and returns when the fault is over. strike describes the random choices.
+	on           role // the role of the server that the fault hits
+	whileWriting bool // in each trial the holder writes all the time; otherwise in half of the trials
+	halting      bool // the fault pauses the holder itself
+	// strike injects the fault into a server, and returns when the fault is over. It also returns a text that describes its random choices.
 	strike func(ctx context.Context, l *lab, victim int, random *rand.Rand) (choice string, err error)
 }
 
-// role is the role of a server when the fault begins.
+// role is the role that a server has when the fault begins.
 type role int
 
 const (
@@ -33,8 +33,8 @@ func cut(_ context.Context, l *lab, victim int, _ *rand.Rand) (string, error) {
 	return "", l.isolate(victim)
 }
 
-// freeze stops the leader until the others have elected another one. The old leader then continues with all that it believed, at a random
-// time until a moment after the waiter has acquired the lock.
+// freeze pauses the leader until the other servers have elected a new one. It then resumes the old leader with its old state in memory.
+// It does so at a random time, at the latest a moment after the waiter has acquired the lock.
 func freeze(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	stopped := clock.Now()
 	if err := l.server(victim).Pause(); err != nil {
@@ -49,8 +49,8 @@ func freeze(ctx context.Context, l *lab, victim int, random *rand.Rand) (string,
 	return choice, l.server(victim).Resume()
 }
 
-// flap makes the link of a follower stall, work for a moment, and then fail permanently. In that moment the answer to a forwarded write
-// may arrive, but not the list of the sessions that the follower has heard from.
+// flap makes the link of a follower stall, then work for a moment, and then fail for good. In that moment, the answer to a forwarded
+// write may arrive. But the list of the sessions that the follower has heard from may not arrive.
 func flap(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	switch random.IntN(4) {
 	case 0:
@@ -62,10 +62,10 @@ func flap(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, e
 	}
 }
 
-// stutter stalls both directions, and then opens both.
+// stutter stalls the link in both directions, and then lets both work for a moment.
 func stutter(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	const up = 50 * time.Millisecond
-	stall := between(random, tick/2, syncLimit*tick-tick/4) // too short to be given up by the leader
+	stall := between(random, tick/2, syncLimit*tick-tick/4) // the leader does not give the follower up yet
 	choice := fmt.Sprintf("stall %.3f s, up %.3f s", stall.Seconds(), up.Seconds())
 	return choice, l.steps(ctx, victim,
 		step{drop: around, length: stall},
@@ -73,22 +73,22 @@ func stutter(ctx context.Context, l *lab, victim int, random *rand.Rand) (string
 		step{drop: around})
 }
 
-// turn stalls what goes to the follower, and then opens only that direction.
+// turn stalls only what is sent to the follower. After that, it lets this direction work and drops the other one.
 func turn(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	stall := between(random, tick/2, syncLimit*tick-tick/4)
 	choice := fmt.Sprintf("stall %.3f s of what goes to the follower, then of what comes from it", stall.Seconds())
 	return choice, l.steps(ctx, victim,
 		step{drop: towards, length: stall},
-		step{drop: around}, // or the follower might still answer the leader
+		step{drop: around}, // otherwise the follower might still answer the leader
 		step{drop: awayFrom})
 }
 
-// overtake stalls what goes to the follower. The follower is stopped while its kernel receives what the leader sends again. When the
-// follower continues, it answers its clients, but the leader does not receive anything from it any more. A lease that counts from the
-// newest answered write would be too long then.
+// overtake stalls what is sent to the follower. Then it pauses the follower, while the follower's kernel receives what the leader sends
+// again. When the follower is resumed, it answers its clients, but the leader receives nothing from it any more. Then a lease would be
+// too long if it counted from the newest answered write.
 func overtake(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	stall := between(random, 6*retransmission, 7*retransmission)
-	up := 8*retransmission + tick/10 - stall // the probe that comes before can delay them
+	up := 8*retransmission + tick/10 - stall // a probe is sent before and can delay the data
 	choice := fmt.Sprintf("stall %.3f s of what goes to the follower, up %.3f s while it is stopped", stall.Seconds(), up.Seconds())
 	return choice, l.steps(ctx, victim,
 		step{drop: towards, length: stall},
@@ -96,14 +96,14 @@ func overtake(ctx context.Context, l *lab, victim int, random *rand.Rand) (strin
 		step{drop: awayFrom})
 }
 
-// step is a state of a server's links, and how long it lasts.
+// step is a state of the links of a server, and how long the state lasts.
 type step struct {
 	drop    func(victim int) []way
 	stopped bool
 	length  time.Duration
 }
 
-// steps applies one step after the other; the last one stays.
+// The method steps applies one step after the other. The state of the last step remains.
 func (l *lab) steps(ctx context.Context, victim int, steps ...step) error {
 	server := l.server(victim)
 	for _, s := range steps {

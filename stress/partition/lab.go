@@ -14,22 +14,22 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/twin"
 )
 
-// patience is how long to wait for anything that has to happen eventually, even on a busy machine.
+// patience limits each wait for something that has to happen eventually. It is long, for busy machines.
 const patience = time.Minute
 
-// lab is an ensemble and the network between its servers.
+// lab is an ensemble together with the network between its servers.
 type lab struct {
 	site     *site
 	plan     plan
 	ensemble *child.Ensemble
-	isolate  func(victim int) error // from the other servers
-	heal     func() error           // all that is between servers
-	network  *network               // nil but for ZooKeeper
-	distance *relay.Relay           // between holders and a server that is alone; else nil
-	holder   *locker                // of the trial under way
+	isolate  func(victim int) error // cuts a server off from the other servers
+	heal     func() error           // restores all connections between the servers
+	network  *network               // nil except for ZooKeeper
+	distance *relay.Relay           // between the holders and a server that is the only one; otherwise nil
+	holder   *locker                // the holder in the present trial
 }
 
-// labMain is the main function of a lab process: it reads a plan, and reports the outcome of each trial.
+// labMain is the main function of a lab process. It reads a plan and reports the outcome of each trial.
 func labMain() int {
 	var p plan
 	ctx, err := begin(&p)
@@ -49,7 +49,7 @@ func labMain() int {
 	return exitBreach
 }
 
-// begin reads the task of this process, and returns a context that ends with its input.
+// begin reads the task of this process. It returns a context that ends when the input of the process ends.
 func begin(task any) (context.Context, error) {
 	orders, err := twin.Begin(task)
 	if err != nil {
@@ -57,7 +57,7 @@ func begin(task any) (context.Context, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		orders.Scan() // waits for the end of the input
+		orders.Scan() // returns at the end of the input
 		cancel()
 	}()
 	return ctx, nil
@@ -81,7 +81,7 @@ func runPlan(ctx context.Context, p plan) (err error) {
 
 func (l *lab) server(id int) *child.Server { return l.ensemble.Members[id-1] }
 
-// settle ends all faults and waits until every server serves requests.
+// settle undoes all faults and waits until every server serves requests.
 func (l *lab) settle(ctx context.Context) error {
 	if err := l.heal(); err != nil {
 		return err
@@ -106,7 +106,8 @@ func (l *lab) everybody() (ids []int) {
 	return ids
 }
 
-// besides returns the servers that the waiter can use during a fault of the victim: the others, or the only one.
+// besides returns the servers that the waiter can use while a fault hits the victim. These are the other servers, or the victim if it is
+// the only one.
 func (l *lab) besides(victim int) []int {
 	if len(l.ensemble.Members) == 1 {
 		return []int{victim}
@@ -114,14 +115,14 @@ func (l *lab) besides(victim int) []int {
 	return others(victim)
 }
 
-// awaitLeader waits until another server than the given one leads.
+// awaitLeader waits until a server other than except is the leader.
 func (l *lab) awaitLeader(ctx context.Context, except int) error {
 	return eventually(ctx, "the others have a leader", func() bool {
 		return slices.Contains(l.modes(others(except)...), "leader")
 	})
 }
 
-// modes returns the modes that the servers report, "" for one that does not answer.
+// modes returns the mode that each server reports. The mode of a server that does not answer is "".
 func (l *lab) modes(ids ...int) []string {
 	modes := make([]string, len(ids))
 	for i, id := range ids {
@@ -130,7 +131,7 @@ func (l *lab) modes(ids ...int) []string {
 	return modes
 }
 
-// eventually polls every few milliseconds until holds returns true.
+// eventually calls holds every few milliseconds until it returns true.
 func eventually(ctx context.Context, what string, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -13,20 +13,20 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// job tells a lock process what to do: to acquire the lock, and to watch its hold.
+// job tells a lock process what to do. The process acquires the lock and watches its hold.
 type job struct {
 	Store   string
 	Servers []string
 	Path    string
-	Writes  bool // whether to write under the lock all the time
-	Halted  bool // whether it is going to be stopped: who is cannot know, so what counts is when it last believed
+	Writes  bool // the process writes under the lock all the time
+	Halted  bool // the process will be paused; what counts is when it last believed in its hold, since it knows nothing of the pause
 }
 
-// event is a report of a lock process, with its time.
+// event is a report of a lock process, with the time of the report.
 type event struct {
 	What string
 	At   clock.Instant
-	Why  string // of a failure
+	Why  string // the reason of a failure
 }
 
 const (
@@ -76,7 +76,7 @@ func (j job) do(ctx context.Context) error {
 	return nil
 }
 
-// awaitPlace reports when this process has a node in the queue.
+// awaitPlace waits until this process has a node in the queue, and reports that.
 func awaitPlace(ctx context.Context, mutex *tier.Mutex) {
 	ours := func(c tier.Contender) bool { return c.PID == os.Getpid() }
 	for ctx.Err() == nil {
@@ -88,7 +88,7 @@ func awaitPlace(ctx context.Context, mutex *tier.Mutex) {
 	}
 }
 
-// awaitEnd returns as soon as a check shows that the hold is lost. believed is when a check last found the hold valid.
+// awaitEnd checks the hold until a check finds it lost. It returns the time of the last check that found the hold valid.
 func awaitEnd(hold *tier.Hold) (believed clock.Instant) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -105,8 +105,8 @@ func awaitEnd(hold *tier.Hold) (believed clock.Instant) {
 	}
 }
 
-// writeOn keeps guarded writes under way while the lock is held. The writes do not wait for one another, so that some are about to be
-// answered at any time.
+// writeOn makes guarded writes as long as the lock is held. A write does not wait for the one before. So at any time some writes have no
+// answer yet.
 func (s *site) writeOn(ctx context.Context, hold *tier.Hold, path string) {
 	for hold.Err() == nil && ctx.Err() == nil {
 		go s.write(ctx, hold, path)
@@ -129,7 +129,7 @@ func startLocker(j job) (*locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &locker{c, make(chan event, 4)} // no process says more
+	l := &locker{c, make(chan event, 4)} // no process sends more than four reports
 	go func() {
 		defer close(l.events)
 		var e event
@@ -140,10 +140,11 @@ func startLocker(j job) (*locker, error) {
 	return l, nil
 }
 
-// errLate says that a process did not report something in time.
+// errLate is the error if a process does not report something in time.
 var errLate = errors.New("not in time")
 
-// await returns when the process has reported what; it ignores earlier reports. If that takes longer than long, the error is errLate.
+// await waits until the process reports the event what, and returns its time. It ignores other reports. If that takes longer than long,
+// it returns errLate.
 func (l *locker) await(ctx context.Context, what string, long time.Duration) (clock.Instant, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, long, errLate)
 	defer cancel()
@@ -164,7 +165,7 @@ func (l *locker) await(ctx context.Context, what string, long time.Duration) (cl
 	}
 }
 
-// kill ends the process as kill -9 does.
+// kill ends the process like kill -9.
 func (l *locker) kill() {
 	_ = l.Cmd.Process.Kill()
 	_ = l.Cmd.Wait()

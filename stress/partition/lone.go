@@ -35,14 +35,14 @@ func lone(s *store.Store) *site {
 	}
 }
 
-// mute blocks all traffic between the holder and the server.
+// mute blocks everything that is sent between the holder and the server.
 func mute(ctx context.Context, l *lab, _ int, random *rand.Rand) (string, error) {
 	l.distance.Mute()
 	defer l.distance.Heal()
 	return pass(ctx, absence(random)), nil
 }
 
-// halt stops the holder, right after it has checked its lock, for longer than the server waits for it.
+// halt pauses the holder for longer than the server waits for it. The pause begins right after the holder has checked its lock.
 func halt(ctx context.Context, l *lab, _ int, random *rand.Rand) (string, error) {
 	clock.Sleep(20*time.Millisecond, ctx.Done())
 	holder := l.holder.Cmd.Process

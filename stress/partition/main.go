@@ -48,7 +48,7 @@ const (
 )
 
 func main() {
-	second.Defaults.Logger = slog.New(slog.DiscardHandler) // losses and outages are brought about
+	second.Defaults.Logger = slog.New(slog.DiscardHandler) // the trials cause losses and outages on purpose
 	switch twin.Role() {
 	case "lab":
 		os.Exit(labMain())
@@ -110,7 +110,7 @@ func parseFlags(args []string, stderr io.Writer) (p plan, labs int, err error) {
 	return p, labs, err
 }
 
-// choose splits a list of faults; an empty list means all faults.
+// choose splits the list of faults. If the list is empty, choose returns all faults.
 func (s *site) choose(list string) (faults []string, err error) {
 	names := s.faultNames()
 	if list == "" {

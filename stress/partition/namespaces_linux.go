@@ -6,8 +6,9 @@ import (
 	"syscall"
 )
 
-// intoNamespaces gives cmd, not yet started, a network and mounts of its own. If the user is not root, it also gives it a user namespace,
-// which allows that. The kernel removes all of it with the last process inside. A Ctrl-C in the terminal reaches the parent only.
+// intoNamespaces is called before cmd is started. It gives the process a network and mounts of its own. A user that is not root needs a
+// user namespace for that, so the process gets one, too. The kernel removes all of these when the last process in them has ended. A
+// Ctrl-C in the terminal reaches only the parent.
 func intoNamespaces(cmd *exec.Cmd) error {
 	attr := &syscall.SysProcAttr{Setpgid: true, Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
 	if os.Getuid() != 0 {

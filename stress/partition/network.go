@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// network is a hub that is connected to each server's own namespace. The hub is the namespace of this process. Its own packets reach
-// every server. Packets between servers are forwarded, or silently dropped.
+// network is a hub. The hub is the namespace of this process, and it is connected to the namespace of each server. Packets of the hub
+// itself reach every server. Packets between two servers are either forwarded or silently dropped.
 type network struct {
 	dropped map[way]bool
 }
 
-// retransmission is when a server's kernel first sends dropped data again; it does so again after three and seven times as long.
+// retransmission is how long the kernel of a server waits before it sends dropped data again. It does so again after three times as
+// long, and after seven times as long.
 const retransmission = 280 * time.Millisecond
 
-// way is one direction between two servers, which count from 1.
+// way is a direction from one server to another. Servers are counted from 1.
 type way struct{ from, to int }
 
 func newNetwork(servers int) (*network, error) {
@@ -55,11 +56,11 @@ func namespace(id int) string { return fmt.Sprintf("server%d", id) }
 func wire(id int) string      { return fmt.Sprintf("wire%d", id) }
 func host(id int) string      { return fmt.Sprintf("10.77.%d.2", id) }
 
-// privateNames hides the machine's namespaces behind a directory that only this process and its children see.
+// privateNames covers the machine's list of namespaces with a directory that only this process and its children see.
 func privateNames() error {
 	dir := "/run/netns"
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		dir = "/run" // not ours to write to, so cover all of it
+		dir = "/run" // this user may not write there, so cover all of /run
 	}
 	out, err := exec.Command("mount", "-t", "tmpfs", "tierlock", dir).CombinedOutput()
 	if err != nil {
@@ -68,7 +69,7 @@ func privateNames() error {
 	return nil
 }
 
-// set drops exactly the traffic in these directions from now on.
+// set says which directions are dropped from now on. All others are forwarded.
 func (n *network) set(ways ...way) error {
 	var change strings.Builder
 	next := map[way]bool{}
@@ -87,11 +88,11 @@ func (n *network) set(ways ...way) error {
 	return ip(change.String())
 }
 
-// String returns the routing rule that drops traffic in this direction. It does not match packets of the hub itself, which arrive on no
-// wire.
+// String returns the routing rule that drops the packets in this direction. The rule does not match packets of the hub itself, because
+// these do not arrive on a wire.
 func (w way) String() string { return fmt.Sprintf("iif %s to %s blackhole", wire(w.from), host(w.to)) }
 
-// ip runs commands of ip(8), one a line, in order.
+// The function ip runs commands of ip(8) in order. Each line is a command.
 func ip(commands string, options ...string) error {
 	cmd := exec.Command("ip", append(options, "-batch", "-")...)
 	cmd.Stdin = strings.NewReader(commands)

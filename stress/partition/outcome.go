@@ -11,16 +11,16 @@ import (
 // outcome is the result of one trial.
 type outcome struct {
 	Fault  string
-	Number int    // counts the trials of this fault from 1
-	Choice string // what chance decided
-	Error  string // why the trial shows nothing; then the rest is not set
+	Number int    // the number of the trial among those of the same fault, from 1
+	Choice string // the random choices in words
+	Error  string // the reason if the trial shows nothing; then the fields below are not set
 
-	// Both times count from the beginning of the fault.
-	Lost     time.Duration // when the holder knew; if it never did, when the trial stopped waiting for that
+	// Both times are counted from the beginning of the fault.
+	Lost     time.Duration // when the holder knew of the loss; if it never did, when the trial stopped waiting
 	Acquired time.Duration // when the waiter had the lock
 }
 
-// margin returns how long before the acquisition the loss was known.
+// margin returns how long the loss had been known when the waiter acquired the lock. It is negative for a breach.
 func (o outcome) margin() time.Duration { return o.Acquired - o.Lost }
 
 func (o outcome) breach() bool { return o.Error == "" && o.margin() < 0 }
@@ -38,7 +38,7 @@ func (o outcome) String() string {
 	return line
 }
 
-// summarize prints a summary of the trials, and reports whether all of them had an outcome and none was a breach.
+// summarize prints a summary of the trials. It reports whether each trial had an outcome and none was a breach.
 func summarize(w io.Writer, faults []string, outcomes []outcome) bool {
 	var trials, breaches int
 	for _, f := range faults {

@@ -13,25 +13,25 @@ const (
 	sessionTimeout = 4 * time.Second
 )
 
-// site is a store whose servers can be cut off from one another, or whose single server can be cut off from the holder.
+// site is a store under test. Its servers can be cut off from one another; a single server can be cut off from the holder.
 type site struct {
 	store  *store.Store
 	faults []fault
-	// namespaces says that each server needs a network of its own.
+	// namespaces says that each server needs its own network namespace.
 	namespaces bool
-	// start starts an ensemble, and the network between its members, for a lab.
+	// start starts an ensemble for a lab, and the network between its members.
 	start func(ctx context.Context, l *lab) error
-	// write makes a guarded write. Its outcome does not matter. If it is nil, holders do not write.
+	// write makes a guarded write, whose result is ignored. If write is nil, holders do not write.
 	write func(ctx context.Context, hold *tier.Hold, path string)
 }
 
-// locks are a [tier.Registry], on whatever store.
+// locks is a [tier.Registry] for any store.
 type locks interface {
 	Mutex(path string, options ...tier.Option) *tier.Mutex
 	Close() error
 }
 
-// dial connects a lock process. All settings but the session timeout are defaults, since the trial is about what users get.
+// dial connects a lock process. Except for the session timeout, all settings are defaults, because users have these.
 func (s *site) dial(ctx context.Context, servers []string) (locks, error) {
 	locker, err := s.store.Locks["mutex"].Dial(ctx, store.Options{Servers: servers, SessionTimeout: sessionTimeout})
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *site) dial(ctx context.Context, servers []string) (locks, error) {
 
 var sites = []*site{zooKeeper, etcd, lone(store.Postgres), lone(store.PostgresAdvisory), lone(store.Redis)}
 
-// siteOf returns the site of a store, nil if there is none.
+// siteOf returns the site of the store with this name. It returns nil if there is none.
 func siteOf(name string) *site {
 	for _, s := range sites {
 		if s.store.Name == name {

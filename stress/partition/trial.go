@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// try runs one trial on an ensemble that serves requests. try repeats a trial that showed nothing because the machine was too busy. An
-// error says that the ensemble does not serve any more.
+// try runs one trial on an ensemble that serves requests. If a trial shows nothing because the machine was too busy, try repeats it. try
+// returns an error if the ensemble does not serve requests any more.
 func (l *lab) try(ctx context.Context, name string, number int) (o outcome, err error) {
 	i := slices.Index(l.site.faultNames(), name)
 	random := rand.New(rand.NewPCG(l.plan.Seed, uint64(i)<<32|uint64(number)))
@@ -32,7 +32,7 @@ func (l *lab) try(ctx context.Context, name string, number int) (o outcome, err 
 	return o, nil
 }
 
-// errNotHeld says that the holder had lost the lock before the fault, because it could not renew its lease in time.
+// errNotHeld is the error if the holder lost the lock before the fault, because it could not renew its lease in time.
 var errNotHeld = errors.New("the holder lost the lock before the fault")
 
 type trial struct {
@@ -66,7 +66,8 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 	if _, err := waiter.await(ctx, queued, patience); err != nil {
 		return o, fmt.Errorf("waiter: %w", err)
 	}
-	// The fault comes at a random moment within the servers' ticks and between heartbeats, after enough of both.
+	// The fault begins at a random moment in the servers' ticks and in the interval between heartbeats. Before it, there were several ticks
+	// and heartbeats.
 	clock.Sleep(between(t.random, sessionTimeout/4, sessionTimeout/2), ctx.Done())
 	o, err = t.measure(ctx, victim, holder, waiter)
 	if t.fault.on == anyone {
@@ -78,7 +79,7 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 	return o, err
 }
 
-// measure injects the fault, and collects from the processes when each knew what.
+// measure injects the fault. It collects from the holder when it knew of the loss, and from the waiter when it had the lock.
 func (t *trial) measure(ctx context.Context, victim int, holder, waiter *locker) (o outcome, err error) {
 	begin := clock.Now()
 	over := make(chan error, 1)
@@ -92,7 +93,7 @@ func (t *trial) measure(ctx context.Context, victim int, holder, waiter *locker)
 	err3 := <-over
 	switch {
 	case err1 == nil && errors.Is(err2, errLate):
-		known, err2 = clock.Now(), nil // and still believes in it
+		known, err2 = clock.Now(), nil // the holder still believes in the lock
 	case errors.Is(err1, errLate) && err2 == nil:
 		err1 = fmt.Errorf("waiter: %w; the holder lost the lock after %.3f s", err1, known.Sub(begin).Seconds())
 	}
@@ -106,7 +107,7 @@ func (t *trial) measure(ctx context.Context, victim int, holder, waiter *locker)
 	return o, nil
 }
 
-// victim chooses the server for the fault, and returns its mode.
+// victim chooses the server that the fault hits. It returns the server's number and mode.
 func (t *trial) victim() (id int, mode string, err error) {
 	modes := t.lab.modes(t.lab.everybody()...)
 	lead := slices.Index(modes, "leader") + 1
@@ -121,13 +122,13 @@ func (t *trial) victim() (id int, mode string, err error) {
 	case leader:
 		victims = []int{lead}
 	case anyone:
-		victims = append(victims, lead, lead) // as often as one of the others
+		victims = append(victims, lead, lead) // twice, so that the leader is chosen as often as a follower
 	}
 	id = victims[t.random.IntN(len(victims))]
 	return id, modes[id-1], nil
 }
 
-// holderAddrs returns the addresses by which the holder reaches the victim.
+// holderAddrs returns the addresses at which the holder reaches the victim.
 func (t *trial) holderAddrs(victim int) []string {
 	if t.lab.distance != nil {
 		return t.lab.distance.Addrs()

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	tick      = sessionTimeout / 8 // what 2 s are to 15 s
-	syncLimit = 5                  // ticks, as zkserver sets it
+	tick      = sessionTimeout / 8 // in the same proportion as 2 s to 15 s
+	syncLimit = 5                  // in ticks; zkserver sets this value, too
 )
 
 var zooKeeper = &site{

@@ -17,8 +17,8 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/verdict"
 )
 
-// leader uses client-go's leaderelection, with times in the proportions of its defaults: 15, 10 and 2 s. The leader has the lock. The
-// leader believes in its lock as long as both the context of OnStartedLeading and IsLeader say so.
+// leader uses leaderelection of client-go. Its times have the proportions of the defaults, which are 15, 10 and 2 s. The leader has the
+// lock. It believes in the lock as long as the context of OnStartedLeading lives and IsLeader returns true.
 type leader struct{ releaseOnCancel bool }
 
 func (l leader) dial(_ context.Context, o store.Options) (store.Locker, error) {
@@ -58,7 +58,7 @@ func (l leader) dial(_ context.Context, o store.Options) (store.Locker, error) {
 	return verdict.Peer{Contend: contend, End: func() { client.Close() }}, nil
 }
 
-// record is the record of the leader. Instead of Kubernetes' API server, a key of etcd keeps it; a write requires that the writer has
+// record is the record of who leads. It is kept in a key of etcd instead of Kubernetes' API server. A writer can write only if it has
 // seen the newest version.
 type record struct {
 	client  *clientv3.Client

@@ -1,5 +1,5 @@
-// Package chaos kills, stops and cuts off workers and servers while the workers contend for a lock. It then checks what the workers have
-// recorded.
+// Package chaos kills, pauses and cuts off workers and servers while the workers contend for a lock. After that it checks what the
+// workers have recorded.
 package chaos
 
 import (
@@ -23,12 +23,12 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/trace"
 )
 
-// recovery is the time, in addition to the session timeout, that the lock needs to serve again after the last fault.
+// recovery is how long the lock may need to be acquired again after the last fault, in addition to the session timeout.
 const recovery = 3 * time.Second
 
-// Run runs the workers of one lock on a cluster while it injects faults, lets them recover, and checks the result. A seed determines all
-// faults, but not which requests they hit. The end of ctx ends the faults; what was recorded by then is checked. An illegal history is
-// drawn in the file drawing, or if that is "", in a file beside the workers' records.
+// Run runs the workers of one lock on a cluster and injects faults. Then it lets the workers recover, and checks the result. The seed
+// determines all faults, but not which requests they hit. If ctx ends, there are no more faults, and Run checks what was recorded by
+// then. If the history is illegal, Run draws it in the file drawing. If drawing is "", it draws in a file next to the workers' records.
 func Run(ctx context.Context, cfg load.Config, cluster *store.Cluster, drawing string, stderr io.Writer) (*report.Result, error) {
 	random := rand.New(rand.NewPCG(cfg.Seed, 0))
 	cfg.SessionTimeout = cfg.Store.HastyTimeout(random)
@@ -68,7 +68,7 @@ func Run(ctx context.Context, cfg load.Config, cluster *store.Cluster, drawing s
 	return result, nil
 }
 
-// draw draws the illegal part of the history, if there is one.
+// draw draws the illegal part of the history. If the history is legal, draw does nothing.
 func draw(c *judge.Case, found *report.Chaos, name string) error {
 	if !found.Illegal() {
 		return nil
@@ -84,17 +84,17 @@ func draw(c *judge.Case, found *report.Chaos, name string) error {
 	return nil
 }
 
-// torment is the state of a run with faults.
+// torment is a run with faults.
 type torment struct {
 	cfg     load.Config
 	cluster *store.Cluster
 	seen    store.Observer
-	dir     string // for what the workers write
+	dir     string // the directory for the files of the workers
 	random  *rand.Rand
 	stderr  io.Writer
 }
 
-// run makes the run and collects the evidence, but does not check it.
+// run makes the run and collects the evidence. It does not check the evidence.
 func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	cfg := t.cfg
 	fence := evidence.NewFence(cfg.Paths)
@@ -107,12 +107,12 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	if cfg.Store.GracePeriod {
 		calm += cfg.SessionTimeout
 	}
-	// The context kills all workers at its end, whatever state they are in. Healing the last fault can take as long as the start of a
-	// server.
+	// The end of this context kills all workers, whatever state they are in. The two minutes are for healing the last fault, which can take
+	// as long as the start of a server.
 	life, kill := context.WithTimeout(context.Background(), cfg.Duration+calm+load.DrainTime+2*time.Minute)
 	defer kill()
 	task := load.Task{Config: cfg, LockPaths: t.seen.Paths(), Dir: t.dir}
-	task.Duration = cfg.Duration + calm + time.Minute // the workers get an order to stop
+	task.Duration = cfg.Duration + calm + time.Minute // later than the order to stop that the workers get
 	fleet, err := newFleet(life, task, rand.New(rand.NewPCG(cfg.Seed, 1)))
 	if err != nil {
 		return nil, err
@@ -158,8 +158,8 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	return c, err
 }
 
-// settle lets the workers go on for the time calm after the last fault. On a busy machine it waits until each path was acquired, unless
-// that takes longer than the faults excuse: see the stalls of [judge.Case].
+// settle lets the workers run for the time calm after the last fault. On a busy machine it also waits until each path was acquired
+// again. It does not wait for longer than the faults excuse: see the stalls in [judge.Case].
 func (t *torment) settle(ctx context.Context, c *judge.Case, calm time.Duration) error {
 	limit := time.Now().Add(calm + 3*judge.Recovery)
 	for clock.Sleep(calm, ctx.Done()); ctx.Err() == nil && time.Now().Before(limit); clock.Sleep(time.Second, ctx.Done()) {
@@ -171,7 +171,8 @@ func (t *torment) settle(ctx context.Context, c *judge.Case, calm time.Duration)
 	return nil
 }
 
-// gotten returns events for the holds, which the trace of their processes has to explain.
+// gotten returns two events for each hold: when the lock was acquired, and when it was last known to be valid. The trace of the process
+// has to explain them.
 func gotten(holds []evidence.Hold, paths []string) (events []trace.Event) {
 	for _, h := range holds {
 		hold := &trace.Hold{Path: paths[h.Path], Token: h.Token}
@@ -188,7 +189,7 @@ func gotten(holds []evidence.Hold, paths []string) (events []trace.Event) {
 	return events
 }
 
-// rage injects faults for the duration of the run, or until ctx ends, and returns when all are healed.
+// rage injects faults until the duration of the run is over or ctx ends. It returns when all faults are healed.
 func (t *torment) rage(ctx context.Context, d *faultLog, f *fleet, fence *evidence.Fence) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Duration)
 	defer cancel()

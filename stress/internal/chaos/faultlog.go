@@ -19,7 +19,7 @@ type faultLog struct {
 	faults judge.Faults
 }
 
-// did records a fault that began at from and was just healed, or that could not be healed.
+// did records a fault that began at from. The fault was healed just now; if err is not nil, it could not be healed.
 func (d *faultLog) did(kind string, from clock.Instant, err error) {
 	until := clock.Now()
 	d.mu.Lock()

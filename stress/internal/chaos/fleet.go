@@ -11,20 +11,20 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/relay"
 )
 
-// fleet is the worker processes of a chaos run.
+// fleet has the worker processes of a run with faults.
 type fleet struct {
-	life     context.Context // of all workers
+	life     context.Context // all workers are killed when it ends
 	template load.Task
 	slots    []*slot
 	random   *rand.Rand
 }
 
-// slot is the place of one worker, which can be replaced.
+// slot has a worker. If the worker is killed, another worker takes its place in the slot.
 type slot struct {
 	relay   *relay.Relay
 	child   *load.Child
 	process int // number of the worker: see [evidence.SlotOf]
-	deaths  int // deaths of workers that no fault has killed
+	deaths  int // number of workers that died without being killed by a fault
 }
 
 func newFleet(life context.Context, t load.Task, random *rand.Rand) (*fleet, error) {
@@ -44,7 +44,7 @@ func newFleet(life context.Context, t load.Task, random *rand.Rand) (*fleet, err
 	return f, nil
 }
 
-// launch starts a new worker in a slot, and lets it begin.
+// launch starts a new worker in a slot and tells it to begin.
 func (f *fleet) launch(s *slot) error {
 	t := f.template
 	t.Process = s.process + t.Procs
@@ -62,7 +62,7 @@ func (f *fleet) launch(s *slot) error {
 	return nil
 }
 
-// mix draws one of the choices at random, unless the command line has set the value.
+// mix returns one of the choices at random. If the command line has set the value, mix returns that value.
 func (f *fleet) mix(chosen *time.Duration, choices ...time.Duration) *time.Duration {
 	if chosen != nil {
 		return chosen
@@ -80,7 +80,7 @@ func (f *fleet) children() load.Children {
 	return c
 }
 
-// Close waits for the end of all workers, and cuts the connections that they leave.
+// Close waits until all workers have exited. Then it closes their relays.
 func (f *fleet) Close() error {
 	f.children().Dismiss()
 	var errs []error

@@ -8,14 +8,14 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// nemesis injects one fault after the other until ctx ends, and heals each.
+// nemesis injects faults one after the other and heals each of them, until ctx ends.
 type nemesis struct {
 	random   *rand.Rand
-	timeout  time.Duration // of sessions
+	timeout  time.Duration // the session timeout
 	faultLog *faultLog
 }
 
-// rage injects the faults in random orders, with pauses in between of up to calm session timeouts.
+// rage injects all faults again and again, each time in a random order. Before each fault it pauses, for at most calm session timeouts.
 func (n *nemesis) rage(ctx context.Context, faults []func(context.Context), calm float64) {
 	for {
 		for _, i := range n.random.Perm(len(faults)) {
@@ -27,7 +27,7 @@ func (n *nemesis) rage(ctx context.Context, faults []func(context.Context), calm
 	}
 }
 
-// pause waits between low and high session timeouts, or until ctx ends.
+// pause waits for a random time from low to high session timeouts. It returns earlier if ctx ends.
 func (n *nemesis) pause(ctx context.Context, low, high float64) {
 	share := low + (high-low)*n.random.Float64()
 	clock.Sleep(time.Duration(share*float64(n.timeout)), ctx.Done())

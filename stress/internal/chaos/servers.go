@@ -9,10 +9,10 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// failoverTimeout bounds a fail-over, in which the data of a server is copied.
+// failoverTimeout limits a fail-over. In a fail-over, the data of a server is copied.
 const failoverTimeout = time.Minute
 
-// serverFaults are the faults of servers. There is only one at a time, so an ensemble keeps its majority.
+// serverFaults returns the faults of servers. Only one of them is injected at a time, so an ensemble keeps its majority.
 func (n *nemesis) serverFaults(cluster *store.Cluster) []func(context.Context) {
 	victims := map[string]func() *child.Server{
 		"server": func() *child.Server { return cluster.Members[0] },
@@ -24,7 +24,7 @@ func (n *nemesis) serverFaults(cluster *store.Cluster) []func(context.Context) {
 		}
 	}
 	var faults []func(context.Context)
-	for _, role := range []string{"server", "follower", "leader"} { // a map's order is not of the seed
+	for _, role := range []string{"server", "follower", "leader"} { // not the map itself, whose order does not depend on the seed
 		if victim, ok := victims[role]; ok {
 			faults = append(faults,
 				func(ctx context.Context) { n.killServer(ctx, role, victim()) },
@@ -40,7 +40,7 @@ func (n *nemesis) serverFaults(cluster *store.Cluster) []func(context.Context) {
 	return faults
 }
 
-// leader returns the leader, and nil during a long election.
+// leader returns the leader. If an election takes long, it returns nil.
 func (n *nemesis) leader(cluster *store.Cluster) *child.Server {
 	ctx, cancel := context.WithTimeout(context.Background(), n.timeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (n *nemesis) killServer(ctx context.Context, role string, s *child.Server) 
 	from := clock.Now()
 	s.Kill()
 	n.pause(ctx, 0, 1)
-	n.faultLog.did("kill "+role, from, s.Restart(context.Background())) // bounds itself
+	n.faultLog.did("kill "+role, from, s.Restart(context.Background())) // the restart has its own time limit
 }
 
 func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server, cluster *store.Cluster) {
@@ -75,7 +75,7 @@ func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server, 
 	from := clock.Now()
 	longest := 1.2
 	if role == "leader" && cluster.Revokes {
-		longest = 0.5 // no lease ends meanwhile: each is renewed after a quarter of the timeout
+		longest = 0.5 // so short that no lease ends during the pause: each is renewed after a quarter of the timeout
 	}
 	err := s.Pause()
 	n.pause(ctx, 0.1, longest)
@@ -85,8 +85,8 @@ func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server, 
 	n.faultLog.did("stop "+role, from, err)
 }
 
-// replaceLeader makes another server the leader. replaceLeader first waits until the standbys follow; after an earlier fault there might
-// be none that can lead.
+// replaceLeader makes another server the leader. It first waits until all standbys follow the leader. After an earlier fault, there may
+// be no standby yet that can become the leader.
 func (n *nemesis) replaceLeader(cluster *store.Cluster) {
 	from := clock.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), failoverTimeout)
@@ -98,7 +98,7 @@ func (n *nemesis) replaceLeader(cluster *store.Cluster) {
 	n.faultLog.did("replace leader", from, err)
 }
 
-// isolateServer cuts a server off from the others, while workers still reach it.
+// isolateServer cuts a server off from the other servers. Workers can still reach it.
 func (n *nemesis) isolateServer(ctx context.Context, role string, s *child.Server, cluster *store.Cluster) {
 	if s == nil {
 		return

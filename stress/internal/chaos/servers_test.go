@@ -25,7 +25,7 @@ func TestMemberIsCutOffAndHealed(t *testing.T) {
 	n := &nemesis{rand.New(rand.NewPCG(1, 1)), 1, d}
 	need.Equal(t, "faults: kill, stop and cut for each role", len(n.serverFaults(cluster)), 6)
 	n.isolateServer(t.Context(), "leader", &child.Server{}, cluster)
-	n.isolateServer(t.Context(), "leader", nil, cluster) // an election takes long
+	n.isolateServer(t.Context(), "leader", nil, cluster) // nil: an election takes long, and there is no leader
 	need.List(t, "did", done, "isolate", "heal")
 	need.Equal(t, "counted", d.faults.Counts["cut leader off"], 1)
 	cluster.Replace = func(context.Context) error { return nil }

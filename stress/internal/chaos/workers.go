@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/judge"
 )
 
-// workerFaults are the faults of workers.
+// workerFaults returns the faults of workers.
 func (n *nemesis) workerFaults(f *fleet, fence *evidence.Fence) []func(context.Context) {
 	someone := func() *slot { return f.slots[n.random.IntN(len(f.slots))] }
 	faults := []func(context.Context){
@@ -42,8 +42,8 @@ func (n *nemesis) workerFaults(f *fleet, fence *evidence.Fence) []func(context.C
 	})
 }
 
-// holder waits until a worker is in a section and returns it. If that takes too long, it returns the first worker. It draws no random
-// number, because the time until then does not depend on the seed.
+// holder waits until a worker is in a section, and returns its slot. If that takes too long, it returns the first slot. It draws no
+// random number, because the length of the wait does not depend on the seed.
 func (n *nemesis) holder(ctx context.Context, f *fleet, fence *evidence.Fence) *slot {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
@@ -60,7 +60,7 @@ func (n *nemesis) holder(ctx context.Context, f *fleet, fence *evidence.Fence) *
 func (n *nemesis) stopWorker(ctx context.Context, s *slot) {
 	from := clock.Now()
 	if !s.child.Pause() {
-		return // it died by itself, which the end of the run finds out
+		return // the worker has died by itself; the end of the run will find that out
 	}
 	at := clock.Now()
 	n.pause(ctx, 0.4, 1.6)

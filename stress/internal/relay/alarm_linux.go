@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm waits as precisely as the kernel can. The timers of package time are rounded up to a millisecond unless something else wakes the
-// process.
+// alarm waits until a given time, as precisely as the kernel can. A timer of package time may be late by up to a millisecond if nothing
+// else wakes the process.
 type alarm struct {
-	fd   int // of file, whose own method would make it block a thread
+	fd   int // of file; the method file.Fd would make reads block a thread
 	file *os.File
 }
 

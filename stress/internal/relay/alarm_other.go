@@ -4,7 +4,7 @@ package relay
 
 import "time"
 
-// alarm waits with the timers of package time.
+// alarm waits until a given time with a timer of package time.
 type alarm struct{}
 
 func newAlarm() (*alarm, error) { return &alarm{}, nil }

@@ -1,4 +1,4 @@
-// Package relay simulates distance, and faults, between clients and servers.
+// Package relay simulates a distance between clients and servers, and faults of the network between them.
 package relay
 
 import (
@@ -11,22 +11,22 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// Relay carries all connections between its clients and the servers. It can cut them without affecting those of other clients, and delay
-// them as if the servers were far away.
+// Relay carries all connections between its clients and the servers. It can cut these connections, while connections of other clients
+// continue. It can also delay the data, as if the servers were far away.
 type Relay struct {
-	delay     time.Duration // one way
+	delay     time.Duration // in each direction
 	listeners []net.Listener
-	requests  mutexbool.Bool // false while nothing passes to the servers
-	answers   mutexbool.Bool // false while nothing passes to the clients
+	requests  mutexbool.Bool // false while nothing is forwarded to the servers
+	answers   mutexbool.Bool // false while nothing is forwarded to the clients
 	tasks     sync.WaitGroup
 
 	mu       sync.Mutex // guards the fields below
 	refusing bool
 	conns    map[net.Conn]struct{}
-	last     chan struct{} // closed by the request after which no other passes; nil if none is to be the last
+	last     chan struct{} // set by LastRequest, and closed when the last request is forwarded; otherwise nil
 }
 
-// New returns a relay to the targets, which delays all bytes by the given time in each direction.
+// New returns a relay to the targets. The relay delays all data by the given time in each direction.
 func New(targets []string, delay time.Duration) (*Relay, error) {
 	r := &Relay{delay: delay, conns: make(map[net.Conn]struct{})}
 	r.requests.Set()
@@ -43,7 +43,7 @@ func New(targets []string, delay time.Duration) (*Relay, error) {
 	return r, nil
 }
 
-// Addrs returns the addresses at which clients reach the targets, in the same order.
+// Addrs returns the addresses at which clients reach the targets through the relay, in the order of the targets.
 func (r *Relay) Addrs() []string {
 	var addrs []string
 	for _, l := range r.listeners {
@@ -52,7 +52,7 @@ func (r *Relay) Addrs() []string {
 	return addrs
 }
 
-// Cut closes all connections, and refuses new ones until Heal.
+// Cut closes all connections, and refuses new ones until Heal is called.
 func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,16 +62,18 @@ func (r *Relay) Cut() {
 	}
 }
 
-// Mute keeps the connections open and forwards nothing until Heal.
+// Mute keeps the connections open, but forwards nothing until Heal is called.
 func (r *Relay) Mute() {
 	r.requests.Clear()
 	r.answers.Clear()
 }
 
-// MuteAnswers forwards requests and withholds their answers until Answer or Heal. Cut discards the answers.
+// MuteAnswers forwards requests, but keeps the answers back until Answer or Heal is called. If Cut is called before, the answers are
+// lost.
 func (r *Relay) MuteAnswers() { r.answers.Clear() }
 
-// LastRequest forwards one more request, and no other one until Heal. The channel is closed when that request was forwarded.
+// LastRequest lets one more request pass. After that no request passes until Heal is called. The channel is closed when the last request
+// was forwarded.
 func (r *Relay) LastRequest() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +81,7 @@ func (r *Relay) LastRequest() <-chan struct{} {
 	return r.last
 }
 
-// Answer forwards answers again.
+// Answer forwards answers again, and first those that were kept back.
 func (r *Relay) Answer() { r.answers.Set() }
 
 // Heal ends all faults.
@@ -101,7 +103,7 @@ func (r *Relay) serve(l net.Listener, target string) {
 	}
 }
 
-// join forwards the bytes of one connection until either side ends it.
+// join forwards the data of one connection, in both directions, until either side ends the connection.
 func (r *Relay) join(client net.Conn, target string) {
 	defer r.drop(client)
 	if !r.admit(client) {
@@ -119,7 +121,7 @@ func (r *Relay) join(client net.Conn, target string) {
 	r.pump(client, server, &r.answers, func() {})
 }
 
-// asked records that a request is about to be forwarded.
+// asked is called before a request is forwarded. If this is the last request, it stops the following ones.
 func (r *Relay) asked() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,17 +132,18 @@ func (r *Relay) asked() {
 	}
 }
 
-// flight is a piece of data that arrived at one time, and is forwarded at one time.
+// flight is a piece of data. It has arrived as a whole and is forwarded as a whole.
 type flight struct {
 	due   time.Time
 	bytes []byte
 }
 
-// maxFlights bounds the data under way in one direction, in case nothing is forwarded for long. The bound is far more than a delay needs.
+// maxFlights limits the data that is under way in one direction, since nothing may be forwarded for long. The limit is far more than a
+// delay needs.
 const maxFlights = 1 << 12
 
-// pump forwards bytes until there are no more, and then closes both ends, so that the other direction ends, too. Data under way arrives
-// before the end of the connection.
+// pump forwards data until there is no more. It then closes both connections, so that the other direction ends, too. Data that is under
+// way arrives before the end of the connection.
 func (r *Relay) pump(to, from net.Conn, flowing *mutexbool.Bool, passes func()) {
 	defer to.Close()
 	defer from.Close()
@@ -159,18 +162,18 @@ func (r *Relay) pump(to, from net.Conn, flowing *mutexbool.Bool, passes func()) 
 			_, err = to.Write(f.bytes)
 		}
 		if err != nil {
-			_ = from.Close() // ends the flights
+			_ = from.Close() // so that launch ends
 		}
 	}
 }
 
-// launch reads bytes as they come.
+// launch reads data as soon as it arrives, and says when each piece is due.
 func (r *Relay) launch(flights chan<- flight, from net.Conn) {
 	defer close(flights)
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		if n > 0 || err != nil { // the end takes as long as everything else
+		if n > 0 || err != nil { // the end of the connection is delayed as long as data
 			flights <- flight{time.Now().Add(r.delay), bytes.Clone(buffer[:n])}
 		}
 		if err != nil {
@@ -196,7 +199,7 @@ func (r *Relay) drop(c net.Conn) {
 	delete(r.conns, c)
 }
 
-// Close ends all connections. Close returns after data under way was due, and leaves no goroutine.
+// Close ends all connections. It returns when the data under way was due and all goroutines have ended.
 func (r *Relay) Close() error {
 	var errs []error
 	for _, l := range r.listeners {

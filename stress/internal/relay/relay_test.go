@@ -60,7 +60,7 @@ func TestFlightsDoNotWaitForOneAnother(t *testing.T) {
 	start := time.Now()
 	go func() {
 		for i := range flights {
-			_, _ = near.Write([]byte{byte(i), byte(i)}) // returns when the relay has it
+			_, _ = near.Write([]byte{byte(i), byte(i)}) // Write returns when the relay has read the data
 		}
 	}()
 	for i := range flights {
@@ -85,7 +85,7 @@ func TestEndArrivesAfterWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// pumped returns the two ends of one direction of a relay.
+// pumped returns the two ends of a connection through a relay. Data passes from near to remote only.
 func pumped(t *testing.T, delay time.Duration) (near, remote net.Conn) {
 	t.Helper()
 	r := need.Get(New(nil, delay))(t)

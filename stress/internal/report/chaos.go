@@ -8,37 +8,37 @@ import (
 	"strings"
 )
 
-// Chaos is the additional result of a run with faults. Durations are in nanoseconds.
+// Chaos is the part of a result that only a run with faults has. Durations are in nanoseconds.
 type Chaos struct {
 	SessionTimeout int64            `json:"session_timeout_ns"`
 	Faults         map[string]int64 `json:"faults"`
 
 	Reentries       int64 `json:"reentries"`
-	StoppedHolders  int64 `json:"stopped_holders"`   // holds whose process was stopped and continued
-	StoppedAndLost  int64 `json:"stopped_and_lost"`  // those that found the lock lost
-	LateErrMissing  int64 `json:"late_err_missing"`  // looks that found no loss though the lease was over
-	WouldBeOverlaps int64 `json:"would_be_overlaps"` // sections that met a late holder, or were one: the fence's business
+	StoppedHolders  int64 `json:"stopped_holders"`   // holds whose process was paused and resumed
+	StoppedAndLost  int64 `json:"stopped_and_lost"`  // those of them whose holder found the lock lost
+	LateErrMissing  int64 `json:"late_err_missing"`  // checks that found no loss although the lease was over
+	WouldBeOverlaps int64 `json:"would_be_overlaps"` // sections that overlapped one of a late holder: to prevent harm is the task of the fence
 
 	FencedWrites        int64 `json:"fenced_writes"`
 	FencedRefused       int64 `json:"fenced_refused"`
-	UnfencedLostUpdates int64 `json:"unfenced_lost_updates"` // what the same writes did to a register without a fence
+	UnfencedLostUpdates int64 `json:"unfenced_lost_updates"` // lost updates that the same writes caused in a register without a fence
 
-	AfterFaults int64  `json:"acquisitions_after_faults"` // of the path that had the fewest
-	LongestGap  int64  `json:"longest_gap_ns"`            // between two acquisitions of a path
-	Stalls      int64  `json:"stalls"`                    // gaps that no fault explains
+	AfterFaults int64  `json:"acquisitions_after_faults"` // acquisitions of the path that had the fewest
+	LongestGap  int64  `json:"longest_gap_ns"`            // the longest time between two acquisitions of a path
+	Stalls      int64  `json:"stalls"`                    // gaps that are longer than the faults explain
 	Unhealed    int64  `json:"unhealed"`                  // faults that could not be undone
-	Interrupted bool   `json:"interrupted"`               // so that there was no time to recover
-	History     string `json:"history"`                   // Ok, Illegal, or Unknown when checking took too long
-	Drawing     string `json:"history_drawing,omitempty"` // file that shows what is illegal in it
-	Events      int64  `json:"events"`                    // between processes and store, that were held against the model of one
-	Impossible  string `json:"impossible,omitempty"`      // the first that no order explains
-	Undecided   string `json:"undecided,omitempty"`       // the first that none explains of some orders, where there are too many
+	Interrupted bool   `json:"interrupted"`               // the run was interrupted, and there was no time to recover
+	History     string `json:"history"`                   // Ok, Illegal, or Unknown if the check took too long
+	Drawing     string `json:"history_drawing,omitempty"` // the file with a picture of the illegal part
+	Events      int64  `json:"events"`                    // events between the processes and the store that were checked
+	Impossible  string `json:"impossible,omitempty"`      // the first event that is impossible in every order
+	Undecided   string `json:"undecided,omitempty"`       // there were too many orders: the first event that none of the tried ones explains
 }
 
-// Illegal reports whether no legal order explains the history.
+// Illegal reports whether the history has no legal order.
 func (c *Chaos) Illegal() bool { return c.History == "Illegal" }
 
-// violations returns the violations that only faults can cause; c is nil in a run without faults.
+// violations returns the violations that only a run with faults can have. In a run without faults, c is nil and there are none.
 func (c *Chaos) violations() []violation {
 	if c == nil {
 		return nil
@@ -62,7 +62,7 @@ func (c *Chaos) violations() []violation {
 	return append(v, violation{c.Stalls, "times that a path was not acquired for longer than the faults explain"})
 }
 
-// rows writes the rows of a run with faults.
+// rows writes the rows that only a run with faults has.
 func (c *Chaos) rows(row func(name, format string, args ...any)) {
 	var faults []string
 	for _, kind := range slices.Sorted(maps.Keys(c.Faults)) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Environment describes where something was measured. Unknown fields are empty.
+// Environment describes the machine and the software of a measurement. Unknown fields are empty.
 type Environment struct {
 	Date       time.Time `json:"date"`
 	Commit     string    `json:"commit,omitempty"`
@@ -19,8 +19,8 @@ type Environment struct {
 	CPU        string    `json:"cpu"`
 	CPUs       int       `json:"cpus"`
 	System     string    `json:"system"`
-	ZooKeeper  string    `json:"zookeeper,omitempty"` // the version of the servers
-	Etcd       string    `json:"etcd,omitempty"`      // likewise
+	ZooKeeper  string    `json:"zookeeper,omitempty"` // version of the servers
+	Etcd       string    `json:"etcd,omitempty"`      // version of the servers
 	PostgreSQL string    `json:"postgresql,omitempty"`
 	MariaDB    string    `json:"mariadb,omitempty"`
 	Redis      string    `json:"redis,omitempty"`
@@ -28,7 +28,7 @@ type Environment struct {
 	Sync       string    `json:"fsync"`
 }
 
-// Machine returns the environment as far as it can be detected.
+// Machine returns the environment, with those fields that can be found out on this machine.
 func Machine() *Environment {
 	return &Environment{
 		Date: time.Now().UTC().Truncate(time.Second), Commit: commit(), Go: runtime.Version(),
@@ -36,7 +36,7 @@ func Machine() *Environment {
 	}
 }
 
-// commit returns the commit of the sources, if go build has recorded it.
+// commit returns the commit of the sources, if the go command has recorded it in this program.
 func commit() (text string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -56,7 +56,7 @@ func commit() (text string) {
 	return text + changed
 }
 
-// processor returns the model on Linux, and the architecture elsewhere.
+// processor returns the model of the processor on Linux. On other systems it returns the architecture.
 func processor() string {
 	file, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -74,7 +74,7 @@ func processor() string {
 // Fact is a property of an environment.
 type Fact struct{ Name, Value string }
 
-// Facts lists what is known.
+// Facts returns the fields that are known.
 func (e *Environment) Facts() []Fact {
 	all := []Fact{
 		{Name: "date", Value: e.Date.Format("2 January 2006, 15:04 MST")},

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Amount formats a number with three significant digits, and with zeros and separators as needed.
+// Amount formats a number with three significant digits. It fills up with zeros and separates thousands.
 func Amount(v float64) string { return Rounded(v, 3) }
 
-// Rounded formats a number with a number of significant digits, and with zeros and separators as needed.
+// Rounded formats a number with the given number of significant digits. It fills up with zeros and separates thousands.
 func Rounded(v float64, digits int) string {
 	if v == 0 {
 		return "0"
@@ -26,7 +26,7 @@ func Rounded(v float64, digits int) string {
 	return grouped(text)
 }
 
-// grouped separates thousands.
+// grouped separates the thousands of a number with commas.
 func grouped(digits string) string {
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]

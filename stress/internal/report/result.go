@@ -1,4 +1,4 @@
-// Package report has the result of a run and prints it, as JSON and as text. Package page draws it.
+// Package report contains the result of a run. It prints the result as JSON or as text. Package page draws charts of it.
 package report
 
 import (
@@ -14,65 +14,64 @@ type Result struct {
 	Procs      int     `json:"procs"`
 	Goroutines int     `json:"goroutines"`
 	Paths      int     `json:"paths"`
-	Zipf       float64 `json:"zipf,omitempty"` // exponent of the choice of a path; 0: all alike
+	Zipf       float64 `json:"zipf,omitempty"` // the exponent with which paths were chosen; 0: all paths equally often
 	Section    int64   `json:"cs_ns"`
 	Think      int64   `json:"think_ns"`
-	RTT        int64   `json:"rtt_ns"`      // added to that of the network
-	Duration   int64   `json:"duration_ns"` // as run, which an interrupt makes shorter than asked for
+	RTT        int64   `json:"rtt_ns"`      // added to the round trip of the network
+	Duration   int64   `json:"duration_ns"` // the actual duration, which an interrupt makes shorter
 	Seed       uint64  `json:"seed"`
 
-	Reads   *float64 `json:"reads,omitempty"`   // share of the turns, of a reader/writer lock
-	Permits int      `json:"permits,omitempty"` // of a semaphore
-	Weight  int      `json:"weight,omitempty"`  // permits that a turn took at most
+	Reads   *float64 `json:"reads,omitempty"`   // for a reader/writer lock: the fraction of the turns that read
+	Permits int      `json:"permits,omitempty"` // for a semaphore: the number of its permits
+	Weight  int      `json:"weight,omitempty"`  // for a semaphore: the most permits that a turn took
 
 	Acquisitions int64   `json:"acquisitions"`
-	Exchanged    int64   `json:"-"`                 // packets that the processes have counted themselves
-	Late         int64   `json:"late_acquisitions"` // after the end of the run, by locks that cannot be stopped from it
+	Exchanged    int64   `json:"-"`                 // packets that the workers have counted themselves
+	Late         int64   `json:"late_acquisitions"` // acquisitions that returned after the end of the run, because some locks cannot be cancelled
 	PerSecond    float64 `json:"per_second"`
 	PerProcess   []int64 `json:"per_process"`
 	Jain         float64 `json:"jain"`
-	JainInside   float64 `json:"jain_goroutines"` // over the goroutines of all processes
-	Busy         float64 `json:"busy"`            // share of the time in which a path was in its section; of a semaphore, of its permits
-	Inside       float64 `json:"inside"`          // sections of a path at once, on average
+	JainInside   float64 `json:"jain_goroutines"` // Jain's index over the goroutines of all processes
+	Busy         float64 `json:"busy"`            // the fraction of the time in which a path was in use; for a semaphore, the fraction of its permits
+	Inside       float64 `json:"inside"`          // the average number of sections that were in progress on a path
 
-	Readers *Side `json:"readers,omitempty"` // of a reader/writer lock
+	Readers *Side `json:"readers,omitempty"` // for a reader/writer lock
 	Writers *Side `json:"writers,omitempty"`
 
-	Wait     durations.Quantiles  `json:"wait_ns"` // from asking for the lock to having it
+	Wait     durations.Quantiles  `json:"wait_ns"` // from the call of Acquire to its return
 	Curve    []durations.Quantile `json:"wait_curve"`
 	Release  *durations.Quantiles `json:"release_ns"`  // from the end of a section to the return of Release; null without an RTT
-	HandOver durations.Quantiles  `json:"handover_ns"` // from the end of a section to the next one, in another process
-	// Away is how long processes were without the lock while others had it. It is null in runs in which processes do not want the lock all
-	// the time.
+	HandOver durations.Quantiles  `json:"handover_ns"` // from the end of a section to the beginning of the next one, in another process
+	// Away is how long processes were without the lock while others had it. It is null if the processes do not want the lock all the time.
 	Away       *durations.Quantiles `json:"away_ns"`
-	Absences   int64                `json:"absences,omitempty"`      // how many these were
-	AwayBound  int64                `json:"away_bound_ns,omitempty"` // what the lock promises of it, if it does
-	AwayJudged bool                 `json:"away_judged,omitempty"`   // the run fails if 99 of 100 were not within the bound
-	Transfer   int64                `json:"transfer_ns,omitempty"`   // the longest hand-over in strict order, before the run
+	Absences   int64                `json:"absences,omitempty"`      // the number of times in Away
+	AwayBound  int64                `json:"away_bound_ns,omitempty"` // the longest time for Away that the lock promises, 0 if it promises none
+	AwayJudged bool                 `json:"away_judged,omitempty"`   // the run fails if fewer than 99 of 100 times in Away are within the bound
+	Transfer   int64                `json:"transfer_ns,omitempty"`   // the longest hand-over in strict order, measured before the run
 
 	Overlaps         int64 `json:"overlaps"`
 	LostUpdates      int64 `json:"lost_updates"`
-	TornReads        int64 `json:"torn_reads"` // sections of readers during which a writer wrote
+	TornReads        int64 `json:"torn_reads"` // sections of readers during which a writer has written
 	TokenRegressions int64 `json:"token_regressions"`
-	LeakedNodes      int64 `json:"leaked_nodes"` // nodes, or keys, below the lock paths once all goroutines had released
-	Stuck            int64 `json:"stuck"`        // goroutines that Acquire kept long after the end of its ctx
-	DeadWorkers      int64 `json:"dead_workers"` // processes without a report
+	LeakedNodes      int64 `json:"leaked_nodes"` // nodes or keys that were left below the lock paths after all goroutines had released
+	Stuck            int64 `json:"stuck"`        // goroutines that were in Acquire long after the end of its ctx
+	DeadWorkers      int64 `json:"dead_workers"` // worker processes that have not reported
 
 	Lost    int64            `json:"lost"`
 	Errors  map[string]int64 `json:"errors"`
-	Packets *float64         `json:"packets_per_acquisition"` // late ones included; null if a server does not tell
-	Writes  *float64         `json:"writes_per_acquisition"`  // to the log; likewise
+	Packets *float64         `json:"packets_per_acquisition"` // includes late acquisitions; null if a server does not report packets
+	Writes  *float64         `json:"writes_per_acquisition"`  // writes to the log; includes late acquisitions; null if a server does not report them
 
-	Chaos *Chaos `json:"chaos"` // null without faults
+	Chaos *Chaos `json:"chaos"` // null for a run without faults
 
 	Environment *Environment `json:"environment,omitempty"`
 
 	Baseline *Result `json:"baseline"`
-	Ratio    float64 `json:"ratio"`   // to the baseline's rate; zero without one
+	Ratio    float64 `json:"ratio"`   // the rate divided by the rate of the baseline; zero without a baseline
 	Verdict  string  `json:"verdict"` // PASS or FAIL
 }
 
-// Side is the result of the readers, or of the writers.
+// Side is the result of all readers or of all writers.
 type Side struct {
 	Acquisitions int64               `json:"acquisitions"`
 	PerSecond    float64             `json:"per_second"`
@@ -81,7 +80,7 @@ type Side struct {
 	Wait         durations.Quantiles `json:"wait_ns"`
 }
 
-// Decide reaches the verdict.
+// Decide sets the verdict.
 func (r *Result) Decide() {
 	r.Verdict = "PASS"
 	if len(r.Violations()) > 0 {
@@ -89,7 +88,7 @@ func (r *Result) Decide() {
 	}
 }
 
-// Compare adds the result of another lock as the baseline.
+// Compare adds the result of another lock. It becomes the baseline of this result.
 func (r *Result) Compare(baseline *Result) {
 	r.Baseline = baseline
 	if baseline.PerSecond > 0 {
@@ -97,13 +96,13 @@ func (r *Result) Compare(baseline *Result) {
 	}
 }
 
-// violation is a broken promise, and how often it was broken.
+// violation says which promise was broken, and how often.
 type violation struct {
 	n    int64
 	what string
 }
 
-// Violations returns why the run fails, and nothing if it passes.
+// Violations returns the reasons why the run fails. If the run passes, there are none.
 func (r *Result) Violations() []string {
 	var found []string
 	for _, v := range append(r.Chaos.violations(), []violation{

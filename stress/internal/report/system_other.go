@@ -4,5 +4,5 @@ package report
 
 import "runtime"
 
-// system is the name of the operating system.
+// system returns the name of the operating system.
 func system() string { return runtime.GOOS }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// system is the name and the release of the operating system.
+// system returns the name and the release of the operating system.
 func system() string {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {

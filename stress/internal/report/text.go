@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Write writes the result as JSON, or for people.
+// Write writes the result, either as JSON or as text for people.
 func (r *Result) Write(w io.Writer, asJSON bool) error {
 	if !asJSON {
 		return r.print(w)
@@ -28,7 +28,7 @@ func (r *Result) pathsText() string {
 	return fmt.Sprintf("%d by Zipf %g", r.Paths, r.Zipf)
 }
 
-// print writes the result for people; the last line is the verdict.
+// print writes the result as text for people. The last line is the verdict.
 func (r *Result) print(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
@@ -72,7 +72,7 @@ func (r *Result) print(w io.Writer) error {
 	return err
 }
 
-// lockText describes the lock in more detail than its kind.
+// lockText returns what a reader has to know of the lock in addition to its kind.
 func (r *Result) lockText() string {
 	switch {
 	case r.Reads != nil:
@@ -93,7 +93,7 @@ func (r *Result) usageText() string {
 	return fmt.Sprintf("in the section %.1f %% of the time", 100*r.Busy)
 }
 
-// row prints the result of one side; s is nil for locks without readers and writers.
+// row prints the result of the readers or of the writers. For a lock that is no reader/writer lock, s is nil and nothing is printed.
 func (s *Side) row(name string, row func(name, format string, args ...any)) {
 	if s == nil {
 		return
@@ -116,7 +116,7 @@ func (r *Result) handOverText() string {
 	return text
 }
 
-// ns rounds a number of nanoseconds to three or four digits.
+// ns turns a number of nanoseconds into a duration with three or four significant digits.
 func ns(n int64) time.Duration {
 	d := time.Duration(n)
 	for unit := time.Duration(1); unit <= time.Second; unit *= 10 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// names are the readable names of locks.
+// names has the readable name of each kind of lock.
 var names = map[string]string{
 	"mutex": "tierlock", "rw": "RWMutex", "semaphore": "Semaphore", "zk": "zk.Lock", "etcd": "concurrency.Mutex",
 	"advisory": "pg_advisory_lock", "version": "a version column", "redislock": "bsm/redislock",

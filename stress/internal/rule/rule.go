@@ -34,7 +34,8 @@ func ReadersWriter(reads float64) Rule {
 	return r
 }
 
-// Permits returns the rule for n permits. A section takes at least one of them and at most most.
+// Permits returns the rule for n permits. A section takes at least one of them. The parameter most is the largest number that a section
+// takes.
 func Permits(n, most int) Rule {
 	r := Rule{Room: oracle.Room(n)}
 	for i := range most {

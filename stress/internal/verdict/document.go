@@ -52,7 +52,7 @@ type tally struct {
 	trials, overlaps, never int
 	late                    time.Duration
 	left                    int64
-	again                   []string // how to repeat the trials that went wrong or have no outcome
+	again                   []string // the trials in which something was bad, and those without an outcome
 }
 
 func (f *findings) tally(subject, fault string) (t tally) {

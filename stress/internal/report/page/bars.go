@@ -10,14 +10,14 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// bars is a chart with one or two horizontal bars for each item.
+// bars is a chart. It has one or two horizontal bars for each row.
 type bars struct {
 	title  string
 	rows   []row
-	log    bool                 // for values that differ by orders of magnitude
-	tick   func(float64) string // text on the axis; none if nil
-	line   float64              // across all rows, unless zero
-	legend string               // of the line
+	log    bool                 // logarithmic scale, for values that differ by orders of magnitude
+	tick   func(float64) string // returns the text for a value on the axis; nil: no texts
+	line   float64              // a vertical line across all rows at this value, unless it is zero
+	legend string               // explains the line
 }
 
 type row struct {
@@ -29,13 +29,13 @@ type bar struct {
 	value  float64
 	label  string
 	colour color.Color
-	bound  float64 // marked, unless zero
+	bound  float64 // a mark at this value, unless it is zero
 }
 
 const (
 	barHeight = vg.Length(12)
 	barPitch  = vg.Length(15)
-	rowMargin = vg.Length(27) // name and space
+	rowMargin = vg.Length(27) // for the name of the row, and a gap
 )
 
 func (b *bars) draw() (string, error) {
@@ -62,7 +62,7 @@ func (b *bars) draw() (string, error) {
 	return drawSVG(p, vg.Length(len(b.rows))*pitch+22, b.left(), b.title)
 }
 
-// left returns the space for half the text under the left end of the axis.
+// left returns the space at the left edge. The text at the left end of the axis is centered there, so half of it needs space.
 func (b *bars) left() vg.Length {
 	if b.log {
 		return 16
@@ -77,7 +77,7 @@ func (b *bars) barsPerRow() (most int) {
 	return most
 }
 
-// add draws the bar below the line at y.
+// The method add draws the bar. Its distance below the line at y is below.
 func (b bar) add(p *plot.Plot, scale scale, y float64, below vg.Length) error {
 	chart, err := plotter.NewBarChart(plotter.Values{scale.at(b.value)}, barHeight)
 	if err != nil {
@@ -103,7 +103,7 @@ func addText(p *plot.Plot, text string, x, y float64, offset vg.Point, style dra
 	return nil
 }
 
-// mark is a short upright line over a bar.
+// mark is a short vertical line across a bar.
 type mark struct {
 	x, y  float64
 	below vg.Length
@@ -115,7 +115,7 @@ func (m mark) Plot(c draw.Canvas, p *plot.Plot) {
 	c.StrokeLine2(draw.LineStyle{Color: ink, Width: 2}, at, middle-barHeight/2-2, at, middle+barHeight/2+2)
 }
 
-// scale turns values into positions along the axis.
+// scale converts values to positions on the axis.
 type scale struct {
 	log         bool
 	bottom, top float64
@@ -134,9 +134,9 @@ func (b *bars) scale() scale {
 		}
 	}
 	if s.top == 0 {
-		return scale{bottom: 0, top: 1} // nothing to see
+		return scale{bottom: 0, top: 1} // no bar has a length
 	}
-	// The shortest bar has to be visible, too.
+	// The axis begins below the smallest value, so that the shortest bar is visible, too.
 	s.bottom = math.Pow(10, math.Floor(math.Log10(s.bottom/1.5)))
 	return s
 }
@@ -179,10 +179,10 @@ func (b *bars) addAxis(p *plot.Plot, s scale) error {
 	return nil
 }
 
-// noText makes a tick without text. With an empty text the tick would be a minor one, which has no grid line.
+// noText is the text of a tick that shows no text. A tick with an empty text would be a minor tick, which has no grid line.
 const noText = " "
 
-// thinned removes the texts of ticks so that at most n have one.
+// thinned removes texts, so that at most n ticks have one.
 func thinned(ticks plot.ConstantTicks, n int) plot.ConstantTicks {
 	every := (len(ticks) + n - 1) / n
 	for i := range ticks {

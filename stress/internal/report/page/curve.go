@@ -14,8 +14,8 @@ import (
 
 const curveHeight = vg.Length(210)
 
-// drawWaits draws the distribution of waits: the longest wait of each share of all waits. Each step to the right leaves a tenth of the
-// remaining waits out.
+// drawWaits draws the distribution of waits: for each fraction of all waits, the longest wait in that fraction. Each step to the right
+// leaves a tenth as many waits above it.
 func drawWaits(c Comparison) (string, error) {
 	p := newPlot()
 	p.Y.Scale = plot.LogScale{}
@@ -49,8 +49,8 @@ func drawWaits(c Comparison) (string, error) {
 	return drawSVG(p, curveHeight, 2, "Waits, "+c.Work)
 }
 
-// crowded reports whether text that ends above a point would meet another line. A line never falls, so above the point there is always
-// room over its own line.
+// crowded reports whether a text that ends just above a point would collide with the other line. The text does not collide with the
+// point's own line: to the left of the point, that line is never higher.
 func crowded(end plotter.XY, other plotter.XYs, p *plot.Plot) bool {
 	const high, wide = 0.15, 0.4 // shares of the picture
 	for _, o := range other {
@@ -63,8 +63,8 @@ func crowded(end plotter.XY, other plotter.XYs, p *plot.Plot) bool {
 	return false
 }
 
-// curvePoints maps the shares to a scale on which 0, 0.9 and 0.99 are equally far apart. The longest wait, whose share is 1, is drawn a
-// little after the point before it.
+// curvePoints converts fractions to positions, such that 0, 0.9 and 0.99 have equal distances. The longest wait has the fraction 1. It
+// is drawn a little to the right of the point before it.
 func curvePoints(points []durations.Quantile) plotter.XYs {
 	xys := make(plotter.XYs, len(points))
 	for i, q := range points {

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-// group is a section of the page with some charts.
+// group is a section of the page. It has a heading, a text and some charts.
 type group struct {
 	Heading string
 	Text    string
@@ -149,7 +149,7 @@ func (p *Page) packets() (group, error) {
 	return one("Packets per turn", "Received and sent by the servers, on a scale of powers of ten.", b)
 }
 
-// one returns a group with a single chart, or none if the chart would be empty.
+// one returns a group with a single chart. If the chart would be empty, the group has no chart.
 func one(heading, text string, b *bars) (group, error) {
 	g := group{Heading: heading, Text: text}
 	if len(b.rows) == 0 {
@@ -167,7 +167,7 @@ func colourOf(run int) color.Color {
 	return grey
 }
 
-// Lock is the data of one lock in a picture.
+// Lock is the data about one lock in a [Picture].
 type Lock struct {
 	Name      string
 	Ours      bool
@@ -175,8 +175,8 @@ type Lock struct {
 	WaitP99   time.Duration
 }
 
-// Picture draws how often some locks are acquired, and how long an acquisition takes at the 99th percentile. Picture is for a README.
-// Each of the two has a scale of its own.
+// Picture draws a picture for a README. For each lock it shows how often the lock is acquired per second, and how long an acquisition
+// takes at the 99th percentile. The two kinds of values have different scales.
 func Picture(title string, locks []Lock) (string, error) {
 	most, longest := 1.0, time.Nanosecond
 	for _, l := range locks {

@@ -15,16 +15,16 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-// Page is a report.
+// Page is a report with charts.
 type Page struct {
 	Title       string
 	Summary     string
-	History     string // page beside this one that shows an illegal history, "" for none
+	History     string // a page in the same directory that shows an illegal history; "" for none
 	Comparisons []Comparison
 	Environment []report.Fact
 }
 
-// Comparison is the result of a workload with a lock, and perhaps with another one.
+// Comparison is the result of a workload with one lock. If the result has a baseline, the page compares the two.
 type Comparison struct {
 	Work string
 	*report.Result
@@ -40,7 +40,7 @@ var layout = template.Must(template.New("layout").Funcs(template.FuncMap{
 	"runs":     Comparison.runs,
 }).Parse(layoutText))
 
-// WriteHTML writes the page.
+// WriteHTML writes the page as HTML.
 func (p *Page) WriteHTML(w io.Writer) error {
 	figures, err := p.figures()
 	if err != nil {
@@ -52,7 +52,7 @@ func (p *Page) WriteHTML(w io.Writer) error {
 	}{p, figures})
 }
 
-// OfRun returns a page about a single run. It draws an illegal history as well.
+// OfRun returns a page about a single run. If the history is illegal, the page has a link to the picture of the history.
 func OfRun(r *report.Result) *Page {
 	p := &Page{
 		Title: "stress: " + r.Verdict,
@@ -83,7 +83,7 @@ func (c Comparison) runs() []*report.Result {
 	return []*report.Result{c.Result, c.Baseline}
 }
 
-// wait returns the first known quantile at or above q.
+// wait returns the quantile q of the waits. If the curve has no point at q, wait returns the next higher point.
 func wait(r *report.Result, q float64) time.Duration {
 	for _, p := range r.Curve {
 		if p.Q >= q {

@@ -39,7 +39,7 @@ func TestPicturesAreXML(t *testing.T) {
 			n++
 		}
 	}
-	need.Equal(t, "pictures", n, 2+2+1+1+1-1) // waits of two, else one each, but no share of a single process
+	need.Equal(t, "pictures", n, 2+2+1+1+1-1) // two for a pair of locks, otherwise one; the fractions of a single process are not drawn
 }
 
 func TestPictureHasTheWaitBesideTheRate(t *testing.T) {

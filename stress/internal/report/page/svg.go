@@ -23,7 +23,8 @@ var (
 	faint  = color.RGBA{0xe4, 0xe7, 0xea, 0xff}
 )
 
-// width of all pictures, in the unit of their view box. It is not much wider than a phone, so that the text stays readable there.
+// width is the width of all pictures, in the unit of their view box. It is not much wider than a phone, so that the text can be read on
+// one.
 const width = vg.Length(390)
 
 var sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
@@ -60,11 +61,11 @@ func faintGrid() *plotter.Grid {
 	return g
 }
 
-// ground gives text a white outline, which keeps it readable on a dark page and across lines.
+// ground gives each text a white outline. With it the text can be read on a dark page, and where it crosses lines.
 const ground = `<style>text{paint-order:stroke;stroke:#fff;stroke-width:3px;stroke-linejoin:round}</style>` +
 	`<rect width="100%" height="100%" fill="#fff"/>`
 
-// drawSVG draws a plot. The title is for screen readers.
+// drawSVG draws a plot. The title is read aloud by screen readers.
 func drawSVG(p *plot.Plot, height, left vg.Length, title string) (string, error) {
 	canvas := vgsvg.New(width, height)
 	p.Draw(draw.Crop(draw.New(canvas), left, -6, 3, -4))
@@ -72,7 +73,7 @@ func drawSVG(p *plot.Plot, height, left vg.Length, title string) (string, error)
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return "", err
 	}
-	// The XML declaration and the fixed size are for a standalone document, so they are cut off.
+	// The output begins with an XML declaration and a fixed size, which are for a document of its own. They are cut off.
 	_, content, found := strings.Cut(b.String(), "<svg")
 	_, content, closed := strings.Cut(content, ">")
 	if !found || !closed {
@@ -84,7 +85,7 @@ func drawSVG(p *plot.Plot, height, left vg.Length, title string) (string, error)
 	if err := xml.EscapeText(&escaped, []byte(title)); err != nil {
 		return "", err
 	}
-	const enlarged = 1.5 // where nothing else gives the picture a size
+	const enlarged = 1.5 // factor for the size that a picture has if nothing else determines its size
 	w, h := width.Points(), height.Points()
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" role="img" width="%g" height="%g" viewBox="0 0 %g %g"><title>%s</title>%s%s`,
 		enlarged*w, enlarged*h, w, h, &escaped, ground, content), nil
