@@ -6,17 +6,17 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Stakes returns the number of locks and semaphores of which a registry keeps state.
+// Stakes returns how many locks and semaphores the registry r keeps state for.
 func Stakes(r *Registry) int { return len(r.all()) }
 
-// Known returns the number of paths for which the registry of m knows whether lingering pays.
+// Known returns for how many paths the registry of m remembers whether lingering pays off.
 func Known(m *Mutex) int {
 	m.registry.mu.RLock()
 	defer m.registry.mu.RUnlock()
 	return len(m.registry.credits.known)
 }
 
-// Derived returns the number of contexts that a hold keeps.
+// Derived returns how many contexts the hold h keeps.
 func Derived(h *Hold) int {
 	h.work.mu.Lock()
 	defer h.work.mu.Unlock()
@@ -26,7 +26,8 @@ func Derived(h *Hold) int {
 // MutexOf returns the mutex with which a hold was acquired.
 func MutexOf(h *Hold) *Mutex { return h.own.mutex }
 
-// Offer does with the contender of a hold what a waiter does that was chosen and then leaves. The hold must not be released.
+// Offer does what a chosen waiter does that gives up: it offers the contender of a hold to the next waiter. The hold must not have been
+// released.
 func Offer(h *Hold) {
 	c := h.own.cohort
 	c.mu.Lock()
@@ -34,7 +35,7 @@ func Offer(h *Hold) {
 	c.offerLocked(h.own.grant, found)
 }
 
-// Arrive makes the first half of an acquisition; the returned function queues.
+// Arrive does the first half of an acquisition. The function that it returns queues, which is the second half.
 func Arrive(m *Mutex) (queue func(context.Context) error) {
 	c := m.registry.join(m.at, nil).(*cohort)
 	return func(ctx context.Context) error {
@@ -43,16 +44,16 @@ func Arrive(m *Mutex) (queue func(context.Context) error) {
 	}
 }
 
-// Sibling returns another mutex of the same registry.
+// Sibling returns a mutex at another path, of the same registry.
 func Sibling(m *Mutex, path string) *Mutex { return m.registry.Mutex(path) }
 
-// RWSibling returns the reader/writer lock of the same path and registry.
+// RWSibling returns the reader/writer lock with the same path and the same registry.
 func RWSibling(m *Mutex) *RWMutex { return m.registry.RWMutex(m.Path()) }
 
 // RegistryOf returns the registry of a lock.
 func RegistryOf(m *RWMutex) *Registry { return m.writer.registry }
 
-// LeaveServed takes permits, calls then, and does what a waiter does whose context ends at that moment.
+// LeaveServed takes permits and then calls the function then. After that it does what a waiter does whose context ends at that moment.
 func LeaveServed(ctx context.Context, s *Semaphore, k int, then func()) error {
 	p := s.registry.join(s.at, s).(*pool)
 	defer p.part()
@@ -69,13 +70,13 @@ func LeaveServed(ctx context.Context, s *Semaphore, k int, then func()) error {
 	return nil
 }
 
-// StandingWait returns the Wait that reports this standing.
+// StandingWait returns the Wait for a standing.
 func StandingWait(s second.Standing) (w Wait) {
 	w.stand(s, nil)
 	return w
 }
 
-// Expire acts as a timer for kept permits that was stopped too late.
+// Expire does what the timer for kept permits does when it fires. A timer may still fire if it is stopped too late.
 func Expire(s *Semaphore) {
 	p := s.registry.join(s.at, s).(*pool)
 	defer p.part()

@@ -51,8 +51,8 @@ func TestReleaseAtInThePastIsRelease(t *testing.T) {
 	})
 }
 
-// If a hold ends early, by a release or because the registry is closed, its ReleaseAt has no further effect: no goroutine waits for the
-// time, and later holds are not affected.
+// A hold may end before the time of its ReleaseAt, by a release or because the registry is closed. Then ReleaseAt has no further effect:
+// no goroutine waits for the time, and later holds are not affected.
 func TestReleaseAtEndsWithItsHold(t *testing.T) {
 	for name, closes := range map[string]bool{"released": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestReleaseAtEndsWithItsHold(t *testing.T) {
 	}
 }
 
-// A second release must never affect the hold of the next owner.
+// A second call of Release must never affect the hold of the next owner.
 func TestReleaseTooManySendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -143,12 +143,12 @@ func TestHoldOfAnotherMutexDoesNotReenter(t *testing.T) {
 		release(t, b)
 		release(t, anotherPath.granted(t))
 		release(t, a)
-		<-anotherProcess.done // its context has ended with a
+		<-anotherProcess.done // that context has ended together with the hold a
 		wantErr(t, "Acquire with the context of a released hold", anotherProcess.err, tier.ErrReleased)
 	})
 }
 
-// A hold that has ended stays ended, even while another hold of its ownership lives, and even if it ended by a loss.
+// A hold that has ended stays ended. That is so even if another hold of the same ownership still lives, and even if the hold was lost.
 func TestDetachedContextDoesNotReviveAHold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -162,7 +162,7 @@ func TestDetachedContextDoesNotReviveAHold(t *testing.T) {
 		dead = context.WithoutCancel(lostHold.Context(soon(t)))
 		s.Expire("/locks/a", 0)
 		<-lostHold.Lost()
-		_ = lostHold.Release() // ErrLost
+		_ = lostHold.Release() // returns ErrLost
 		release(t, start(dead, mu).granted(t))
 	})
 }
@@ -182,10 +182,10 @@ func TestReentryFailsAfterLoss(t *testing.T) {
 	})
 }
 
-// A jobKey is the key under which the contexts of these tests carry a value.
+// A jobKey is the key of the value that contexts in these tests carry.
 type jobKey struct{}
 
-// wantEnded fails unless ctx and contexts derived from it have ended with want.
+// wantEnded fails the test unless ctx has ended with the cause want. It requires the same of a context that is derived from ctx.
 func wantEnded(t *testing.T, what string, ctx context.Context, want error) {
 	t.Helper()
 	derived, cancel := context.WithCancel(ctx)
@@ -201,13 +201,13 @@ func TestContextOfAHoldThatIsOverIsDoneWhenItReturns(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		hold := acquire(t, process(t, s).Mutex("/locks/a"))
 		parents := map[string]context.Context{"a parent that ends": t.Context(), "one that does not": context.Background()}
-		hold.Context(parents["a parent that ends"]) // the hold knows of it
+		hold.Context(parents["a parent that ends"]) // the hold remembers this context
 		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		for name, parent := range parents {
 			wantEnded(t, "lost, "+name, hold.Context(parent), tier.ErrLost)
 		}
-		_ = hold.Release() // ErrLost
+		_ = hold.Release() // returns ErrLost
 		for name, parent := range parents {
 			wantEnded(t, "released, "+name, hold.Context(parent), tier.ErrReleased)
 		}
@@ -221,7 +221,7 @@ func TestCauseOfALostHoldsContextIsTheLossThoughItIsReleasedAtOnce(t *testing.T)
 		ctx := hold.Context(t.Context())
 		s.Expire("/locks/a", 0)
 		<-hold.Lost()
-		_ = hold.Release() // ErrLost
+		_ = hold.Release() // returns ErrLost
 		wantEnded(t, "lost and released", ctx, tier.ErrLost)
 	})
 }
@@ -240,7 +240,7 @@ func TestContextMadeDuringTheReleaseEndsWithIt(t *testing.T) {
 				begun.Store(true)
 				derived = hold.Context(ctx)
 			})
-			for !begun.Load() { // side by side, not one after the other
+			for !begun.Load() { // so that both run at the same time
 				runtime.Gosched()
 			}
 			hold.Release()
@@ -252,8 +252,8 @@ func TestContextMadeDuringTheReleaseEndsWithIt(t *testing.T) {
 	})
 }
 
-// Contexts derived from a hold's context end at the same instant, as with the standard library: before Release returns, and before cancel
-// does.
+// Contexts that are derived from the context of a hold end at the same moment as that context, as usual in the standard library. They
+// have ended when Release returns, and when cancel returns.
 func TestContextEndsWhenItsHoldOrItsParentDoes(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		hold := acquire(t, process(t, s).Mutex("/locks/a"))
@@ -302,7 +302,7 @@ func TestContextHasTheValuesAndTheDeadlineOfItsParent(t *testing.T) {
 	})
 }
 
-// An uncomparable context cannot be a key of a map.
+// An uncomparable context cannot be the key of a map.
 type uncomparable struct {
 	context.Context
 	_ []int
@@ -318,7 +318,7 @@ func TestContextIsDerivedFromAnyKindOfContext(t *testing.T) {
 	})
 }
 
-// reused is the context of a framework that uses one context for successive requests.
+// A reused context is like that of a framework which uses one context for one request after the other.
 type reused struct{ context.Context }
 
 func TestContextThatIsUsedAgainIsNotTakenForTheOneThatHasEnded(t *testing.T) {
@@ -330,14 +330,15 @@ func TestContextThatIsUsedAgainIsNotTakenForTheOneThatHasEnded(t *testing.T) {
 		cancel()
 		request.Context = t.Context()
 		work := hold.Context(request)
-		synctest.Wait() // it is known that the first has ended
+		synctest.Wait() // until the hold has noticed that the first request has ended
 		wantErr(t, "the next request", context.Cause(work), nil)
 		need.That(t, "the next request has two contexts", hold.Context(request) == work)
 		release(t, hold)
 	})
 }
 
-// A long hold may serve any number of jobs under one context, and under others that end. A contender may serve any number of holds.
+// A long hold may serve any number of jobs. Some jobs use the same context, and the contexts of others end. A contender may serve any
+// number of holds.
 func TestContextsKeepNothingInTheirHold(t *testing.T) { // I10
 	for name, opts := range map[string][]tier.Option{"as ever": nil, "with the detection of leaks": {tier.WithLeakDetection()}} {
 		t.Run(name, func(t *testing.T) { contextsKeepNothing(t, opts...) })
@@ -348,11 +349,11 @@ func contextsKeepNothing(t *testing.T, opts ...tier.Option) {
 	metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process(append(opts, tier.WithLinger(time.Hour))...)
 		hold := acquire(t, mu)
-		renew := func() { // with one context for all
+		renew := func() { // all holds use one context
 			release(t, hold)
 			hold = need.Get(mu.Acquire(t.Context()))(t)
 		}
-		use := func(ctx context.Context) { hold.Context(ctx).Done() } // asked for its end, as work does
+		use := func(ctx context.Context) { hold.Context(ctx).Done() } // calls Done, as work does
 		request := new(reused)
 		for name, f := range map[string]func(i int){
 			"one parent that never ends": func(int) { use(context.Background()) },
@@ -361,7 +362,7 @@ func contextsKeepNothing(t *testing.T, opts ...tier.Option) {
 				ctx, cancel := context.WithCancel(t.Context())
 				use(ctx)
 				cancel()
-				synctest.Wait() // many goroutines at a time cost memory, too
+				synctest.Wait() // many goroutines at the same time cost memory, too
 			},
 			"a parent that is used again before it is known that it has ended": func(int) {
 				for range 2 {
@@ -384,7 +385,7 @@ func contextsKeepNothing(t *testing.T, opts ...tier.Option) {
 				}
 			}) / n
 			t.Logf("%s: %d B each", name, each)
-			if each > 50 { // one that is kept has more than 150
+			if each > 50 { // a context that is kept takes more than 150 bytes
 				t.Errorf("%s: %d B kept for each context, want none", name, each)
 			}
 		}
@@ -400,10 +401,11 @@ func forgetting(t *testing.T, mu *tier.Mutex, with func(t *testing.T, hold *tier
 	with(t, acquire(t, mu))
 }
 
-// collected returns when the garbage collector has found a hold that was just dropped, and with it all that were dropped before.
+// collected acquires and drops a hold of its own, and waits until the garbage collector has found it. By then the garbage collector has
+// found all holds that were dropped earlier.
 func collected(t *testing.T, locks *tier.Registry, log *logtest.Log) {
 	t.Helper()
-	for range 2 { // what the first cycle finds may refer to more
+	for range 2 { // holds that the first cycle finds may refer to more holds
 		mu := locks.Mutex(fmt.Sprintf("/locks/sentinel%d", time.Now().UnixNano()))
 		forgetting(t, mu, func(*testing.T, *tier.Hold) {})
 		for n := 0; len(log.Lines(slog.LevelWarn, "path="+mu.Path())) == 0; n++ {
@@ -411,13 +413,13 @@ func collected(t *testing.T, locks *tier.Registry, log *logtest.Log) {
 				t.Fatalf("nothing is told of %s: %s", mu.Path(), log)
 			}
 		}
-		time.Sleep(1) // for another path
+		time.Sleep(1) // the next path then has another name
 	}
 }
 
 const forgot = "a hold was dropped without Release"
 
-// Nothing refers to the hold any more, even if it has made contexts for work whose parents still exist.
+// Nothing refers to the hold any more. That is so even if contexts were made from the hold whose parents still exist.
 func TestHoldThatWasForgottenIsWarnedOf(t *testing.T) {
 	plain := func(locks *tier.Registry) *tier.Mutex { return locks.Mutex("/locks/a") }
 	reader := func(locks *tier.Registry) *tier.Mutex { return locks.RWMutex("/locks/a").Reader() }
@@ -447,7 +449,7 @@ func TestHoldThatWasForgottenIsWarnedOf(t *testing.T) {
 	}
 }
 
-// The program may still release it, or has done so.
+// The program may still release the hold, or has released it.
 func TestHoldThatWasNotForgottenIsNotWarnedOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s, tier.WithLeakDetection())
@@ -474,7 +476,7 @@ func TestHoldThatWasNotForgottenIsNotWarnedOf(t *testing.T) {
 	})
 }
 
-// After the registry was closed, the lock is not held any more.
+// After the registry was closed, nobody holds the lock.
 func TestHoldOfAClosedRegistryIsNotWarnedOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		log, logger := logtest.New(slog.LevelInfo)
@@ -486,7 +488,7 @@ func TestHoldOfAClosedRegistryIsNotWarnedOf(t *testing.T) {
 	})
 }
 
-// The error of a wait behind a hold of the same process says where that hold was acquired.
+// A goroutine waits behind a hold of its own process. The error of the wait says where that hold was acquired.
 func TestWaitSaysWhereTheHoldInTheWayWasAcquired(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		for place, opts := range map[string][]tier.Option{

@@ -40,7 +40,8 @@ func TestReadersOfAProcessAreOneNode(t *testing.T) {
 	}
 }
 
-// These are the rules of reentrant acquisitions: the mode of the context's hold, the requested mode, and the result.
+// This test shows the rules for reentrant acquisitions. The result depends on the mode of the hold in the context and on the requested
+// mode.
 func TestEnteringAgainInBothModes(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -63,7 +64,7 @@ func TestEnteringAgainInBothModes(t *testing.T) {
 		}
 		deeper := start(inRead, mu.Reader()).granted(t)
 		m.wantWrites(t, "entering again and the downgrade", 0)
-		// Other readers of the process are let in now, and a writer has to wait.
+		// Now other readers of the process get the lock, and a writer has to wait.
 		beside := acquire(t, mu.Reader())
 		writer := start(soon(t), mu.Writer()).blocked(t)
 		release(t, read)
@@ -79,7 +80,7 @@ func TestMutexAndRWMutexOfAPathExclude(t *testing.T) { // I1
 		for _, other := range []*tier.RWMutex{process(), nil} {
 			rw := process()
 			if other == nil {
-				other = rw // of one process
+				other = rw // both locks are of the same process
 			}
 			mu := tier.RegistryOf(other).Mutex(rw.Writer().Path())
 			for _, pair := range [][2]*tier.Mutex{{mu, rw.Reader()}, {mu, rw.Writer()}, {rw.Reader(), mu}, {rw.Writer(), mu}} {
@@ -92,7 +93,7 @@ func TestMutexAndRWMutexOfAPathExclude(t *testing.T) { // I1
 	})
 }
 
-// startSides starts acquisitions in this order, r to read and w to write.
+// startSides starts one acquisition for each letter in sides, in that order. An r is a reader, and a w is a writer.
 func startSides(t *testing.T, mu *tier.RWMutex, sides string) (all []*call[*tier.Hold]) {
 	t.Helper()
 	for _, kind := range sides {
@@ -105,7 +106,7 @@ func startSides(t *testing.T, mu *tier.RWMutex, sides string) (all []*call[*tier
 	return all
 }
 
-// New acquisitions wait behind earlier ones. The next to be served is a writer, or all readers up to the next writer.
+// A new acquisition waits behind earlier ones. Either one writer is served next, or all readers that came before the next writer.
 func TestPhasesAreFair(t *testing.T) { // I6
 	rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -131,7 +132,8 @@ func TestPhasesAreFair(t *testing.T) { // I6
 	})
 }
 
-// Behind a waiting writer, a reader waits even if it could share the lock, until the writer gives up.
+// A reader waits behind a writer that waits, even if the reader could share the lock with its holders. It stops waiting when the writer
+// gives up.
 func TestReadersBehindAWriterThatGivesUpJoin(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -148,8 +150,8 @@ func TestReadersBehindAWriterThatGivesUpJoin(t *testing.T) {
 	})
 }
 
-// A continuous stream of readers does not starve a writer, whether the readers are in the writer's process, in another one, or in
-// several.
+// Readers that come without end do not keep a writer out. It does not matter whether they are in the writer's process, in another
+// process, or in several.
 func TestReadersWithoutEndDoNotKeepAWriterOut(t *testing.T) { // I11
 	const budget, section = 20 * time.Millisecond, 3 * time.Millisecond
 	for _, crowds := range []int{1, 3} {
@@ -189,7 +191,7 @@ func TestReadersWithoutEndDoNotKeepAWriterOut(t *testing.T) { // I11
 	}
 }
 
-// A process that only reads lets the lock linger in read mode, which blocks no other reader.
+// If a process only reads, its lock lingers in read mode. That does not block readers of other processes.
 func TestLingeringReader(t *testing.T) {
 	rwMetered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(tier.WithLinger(time.Minute)), process()
@@ -212,13 +214,13 @@ func TestLingeringReader(t *testing.T) {
 		}
 		release(t, acquire(t, b.Writer())) // ends the lingering
 		release(t, acquire(t, a.Reader()))
-		hold := need.Get(a.Writer().TryAcquire(soon(t)))(t) // a node to read lingers
+		hold := need.Get(a.Writer().TryAcquire(soon(t)))(t) // a read contender lingers
 		release(t, hold)
 	})
 }
 
-// A writer first has to remove the lingering read contender, which takes a round trip. TryAcquire waits no longer than its context
-// allows, and the other goroutines still get the lock.
+// If a read contender lingers, a writer first has to remove it, which takes a round trip. TryAcquire waits for that no longer than its
+// context allows. The other goroutines still get the lock.
 func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I9
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a := process(tier.WithLinger(time.Minute))
@@ -235,7 +237,7 @@ func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I
 	})
 }
 
-// A process queues as a writer if one of its waiters wants to write, and otherwise as a reader.
+// A process queues as a writer if any of its waiters wants to write. Otherwise it queues as a reader.
 func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		for waiters, reads := range map[string]bool{"rr": true, "rrwr": false, "wr": false} {
@@ -260,7 +262,7 @@ func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 	})
 }
 
-// What a try acquires also serves readers that came while it was under way.
+// A reader that arrives while a TryAcquire of another reader is under way gets the lock together with that reader.
 func TestReadersJoinATryToRead(t *testing.T) {
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -273,7 +275,7 @@ func TestReadersJoinATryToRead(t *testing.T) {
 	})
 }
 
-// Every reader learns of the loss, and each release returns it.
+// All readers learn of the loss, and the release of each returns the loss.
 func TestLossIsToldToAllReaders(t *testing.T) { // I7
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -282,7 +284,7 @@ func TestLossIsToldToAllReaders(t *testing.T) { // I7
 		for _, hold := range holds {
 			<-hold.Lost()
 		}
-		next := start(soon(t), mu.Reader()).blocked(t) // not one more with a lock that is lost
+		next := start(soon(t), mu.Reader()).blocked(t) // it does not join the readers, since their lock is lost
 		for i, hold := range holds {
 			wantErr(t, fmt.Sprintf("release of reader %d after the loss", i), hold.Release(), tier.ErrLost)
 		}
@@ -291,7 +293,8 @@ func TestLossIsToldToAllReaders(t *testing.T) { // I7
 	})
 }
 
-// No reader is let in beside a writer that has become a reader while one of its guarded writes may still take effect.
+// A writer may have become a reader while one of its guarded writes is unanswered. No other reader gets the lock until that write cannot
+// take effect any more.
 func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -301,13 +304,13 @@ func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
 		release(t, hold)
 		other := start(soon(t), mu.Reader()).blocked(t)
 		finish()
-		release(t, acquire(t, mu.Reader())) // now it can join, and so can the other one
+		release(t, acquire(t, mu.Reader())) // now this reader can join, and so can the other one
 		release(t, other.granted(t))
 		release(t, read)
 	})
 }
 
-// After a downgrade, readers of other processes wait for the budget at most. Waiting writers of both processes go on waiting.
+// After a downgrade, readers of other processes wait no longer than the budget. Writers of both processes have to wait longer.
 func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 	const budget = 30 * time.Millisecond
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
@@ -336,8 +339,8 @@ func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 	})
 }
 
-// A grant that is about to be shared is not given to a writer any more, not even by rounds: readers could be let in beside the writer at
-// any time.
+// If a grant is about to be shared, no writer gets it any more, not even by rounds. Otherwise readers could get the lock beside the
+// writer at any time.
 func TestGrantThatIsAboutToBeSharedIsNotForAWriter(t *testing.T) { // I1
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(tier.WithRounds(), tier.WithHandOff(10*time.Millisecond)), process()
@@ -349,11 +352,11 @@ func TestGrantThatIsAboutToBeSharedIsNotForAWriter(t *testing.T) { // I1
 		release(t, before)
 		hold := w1.granted(t)
 		ctx, cancel := context.WithCancel(soon(t))
-		obstacle := start(ctx, c.Writer()).blocked(t) // right behind a, where only a reader lets a share
+		obstacle := start(ctx, c.Writer()).blocked(t) // it is right behind a's contender; a can share only if a reader is there
 		reader := start(soon(t), d.Reader()).blocked(t)
 		release(t, hold)
 		read := r.granted(t)
-		time.Sleep(time.Second) // a waits for the obstacle to go
+		time.Sleep(time.Second) // a waits until the obstacle has left
 		release(t, read)
 		synctest.Wait()
 		if !w2.pending() {
@@ -370,15 +373,15 @@ func TestGrantThatIsAboutToBeSharedIsNotForAWriter(t *testing.T) { // I1
 	})
 }
 
-// A grant that lingered, was then shared, and lingers again is released in time, and for waiters.
+// A grant has lingered, was then shared, and lingers again. It is released when its time is over, or when a writer waits.
 func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
 	need.Each(t, map[string]bool{"at the limit": false, "when a writer comes": true}, func(t *testing.T, wanted bool) {
 		rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 			a, b := process(tier.WithLinger(time.Minute)), process()
 			release(t, acquire(t, a.Writer()))
-			read := acquire(t, a.Reader()) // under the node that lingered
+			read := acquire(t, a.Reader()) // with the contender that lingered
 			other := start(soon(t), b.Reader()).granted(t)
-			synctest.Wait() // a knows
+			synctest.Wait() // until a knows of the other reader
 			release(t, other)
 			release(t, read)
 			wantQueue(t, s, "after the releases", 1)
@@ -393,8 +396,8 @@ func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
 	})
 }
 
-// The last reader is about to let the lock linger, which the store has to confirm if there is no lease. A reader that joins meanwhile
-// keeps the lock. No reader joins a writer that is leaving.
+// The last reader is about to let the lock linger. Without a lease, the store first has to confirm the grant. A reader that joins at
+// this time keeps the lock. If a writer is leaving instead, no reader joins.
 func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		confirm := func() bool { time.Sleep(time.Second); return true }
@@ -415,15 +418,15 @@ func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I
 	})
 }
 
-// Each time when the store is about to confirm the grant of the last reader, another reader joins, and leaves while the first one gives
-// up its place.
+// Each time the store is about to confirm the grant of the last reader, another reader joins. That reader leaves while the first one
+// gives up its place.
 func TestReleaseGoesNoDeeperWithReadersThatJoinAndLeave(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		const readers = 100
 		var mu *tier.RWMutex
 		var joined *tier.Hold
-		var depths []int // of the stack, as each of them joins
-		busy := false    // a reader leaves, who has the store asked as well
+		var depths []int // depth of the stack when each of them joins
+		busy := false    // another reader is leaving, and for it the store is asked, too
 		confirm := func() bool {
 			switch {
 			case busy:
@@ -444,8 +447,8 @@ func TestReleaseGoesNoDeeperWithReadersThatJoinAndLeave(t *testing.T) {
 	})
 }
 
-// Without a lease, a release asks the store whether the lock was held to the end. A grant that the store does not confirm is not handed
-// off, and the release of a reader that leaves others behind returns a loss.
+// Without a lease, a release asks the store whether the lock was held up to now. If the store does not confirm that, the grant is not
+// handed off. If other readers stay, the release of a reader then returns a loss.
 func TestLockThatTheStoreDoesNotVouchForIsNotHandedOff(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		certain := false
@@ -467,8 +470,8 @@ func TestLockThatTheStoreDoesNotVouchForIsNotHandedOff(t *testing.T) { // I1
 	})
 }
 
-// A reader of this process that had to wait behind a writer is let in together with readers of other processes, once that writer has
-// left.
+// A reader of this process had to wait behind a writer. When the writer has left, it gets the lock at the same time as readers of other
+// processes.
 func TestReadersThatWaitHereComeInOnceTheGrantIsShared(t *testing.T) {
 	const budget = 30 * time.Millisecond
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
@@ -483,7 +486,7 @@ func TestReadersThatWaitHereComeInOnceTheGrantIsShared(t *testing.T) {
 		time.Sleep(budget + budget/2)
 		cancel()
 		<-writer.done
-		here.blocked(t) // others have waited for the budget
+		here.blocked(t) // readers of other processes have waited for as long as the budget
 		there.blocked(t)
 		time.Sleep(budget)
 		synctest.Wait()

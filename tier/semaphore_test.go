@@ -24,18 +24,19 @@ import (
 
 const pool = "/limits/a"
 
-// ask starts an Acquire in a goroutine of its own.
+// ask starts an Acquire in a new goroutine.
 func ask(ctx context.Context, s *tier.Semaphore, k int) *call[*tier.Permits] {
 	return begin(func() (*tier.Permits, error) { return s.Acquire(ctx, k) })
 }
 
-// take takes permits that are free, or become free in time.
+// take acquires permits that are free or will soon become free.
 func take(t *testing.T, s *tier.Semaphore, k int) *tier.Permits {
 	t.Helper()
 	return ask(soon(t), s, k).granted(t)
 }
 
-// limited runs f in a bubble with n permits and processes that have the default budget, and checks that nothing is left at the end.
+// limited runs f in a bubble with a semaphore of n permits. The processes have the default budget. At the end, limited checks that no
+// contender is left.
 func limited(t *testing.T, n int, f func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, s *memory.Server) {
@@ -45,7 +46,7 @@ func limited(t *testing.T, n int, f func(t *testing.T, srv *memory.Server, proce
 			all = append(all, locks)
 			return locks.Semaphore(pool, n, opts...)
 		})
-		<-time.After(sessionTimeout) // for the reaper
+		<-time.After(sessionTimeout) // until the reaper has removed what is left
 		synctest.Wait()
 		need.Empty(t, "left", s.Queue(queueOf(pool)))
 		for i, r := range all {
@@ -54,10 +55,10 @@ func limited(t *testing.T, n int, f func(t *testing.T, srv *memory.Server, proce
 	})
 }
 
-// queueOf is the path at which the server keeps the contenders for permits.
+// queueOf returns the path at which the server keeps the contenders for the permits of a semaphore.
 func queueOf(path string) string { return "permits of " + path }
 
-// Permits that were taken together are lost together, and other permits of the process stay.
+// Permits that were acquired together are lost together. Other permits of the process are not lost.
 func TestBrokenPermitsAreLostTogether(t *testing.T) {
 	limited(t, 3, func(t *testing.T, _ *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		a, b := process(), process()
@@ -72,7 +73,7 @@ func TestBrokenPermitsAreLostTogether(t *testing.T) {
 	})
 }
 
-// wantTaken fails unless processes have this number of permits once the bubble is idle.
+// wantTaken waits until the bubble is idle. It fails the test unless all processes together then have exactly want permits.
 func wantTaken(t *testing.T, s *memory.Server, when string, want int) {
 	t.Helper()
 	synctest.Wait()
@@ -83,8 +84,8 @@ func wantTaken(t *testing.T, s *memory.Server, when string, want int) {
 	need.Equal(t, when+": permits that are taken", taken, want)
 }
 
-// While another process waits, permits stay in a process for three budgets. If one of two was acquired individually while the other
-// process was queueing, it stays for twice as long.
+// While another process waits, permits stay in a process for three budgets. If one of two permits was acquired alone while the other
+// process was about to queue, that permit stays for twice as long.
 func TestBudgetOfASemaphore(t *testing.T) {
 	const budget, section = 20 * time.Millisecond, time.Millisecond
 	type row struct{ k, budgets int }
@@ -114,7 +115,7 @@ func TestBudgetOfASemaphore(t *testing.T) {
 	})
 }
 
-// On ZooKeeper, a process does not know how many others queue before it is first, but it knows that it is behind one.
+// On ZooKeeper, a process that is not the first in the queue does not know how many others wait. It knows only that it is behind one.
 func TestBudgetOfASemaphoreRunsWhileAnotherProcessQueues(t *testing.T) { // I11
 	const section, most = time.Millisecond, 3*20*time.Millisecond + 2*roundTrip
 	for _, behind := range []bool{true, false} {
@@ -123,7 +124,7 @@ func TestBudgetOfASemaphoreRunsWhileAnotherProcessQueues(t *testing.T) { // I11
 			a, b := sem(), sem()
 			permits := take(t, a, 1)
 			queue := func(s *tier.Semaphore) *call[*tier.Permits] {
-				defer time.Sleep(4 * roundTrip) // it queues, and is seen
+				defer time.Sleep(4 * roundTrip) // until it queues and the other process has seen it
 				return ask(soon(t), s, 1).blocked(t)
 			}
 			var there *call[*tier.Permits]
@@ -156,7 +157,7 @@ func TestBudgetOfASemaphoreRunsWhileAnotherProcessQueues(t *testing.T) { // I11
 	}
 }
 
-// In strict order, each goroutine queues among the processes.
+// In strict order, goroutines of a process queue one by one among the other processes.
 func TestStrictOrderOfASemaphore(t *testing.T) {
 	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		all, s := take(t, process(), 3), process(tier.WithStrictOrder())
@@ -175,13 +176,13 @@ func TestStrictOrderOfASemaphore(t *testing.T) {
 	})
 }
 
-// Goroutines that wait together are served with one write, as far as there are permits.
+// If goroutines wait together, a single write gets the permits for all of them, if there are enough permits.
 func TestWaitersAreServedTogether(t *testing.T) {
 	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		a, b := process(), process()
 		all := take(t, a, 10)
 		var waiting []*call[*tier.Permits]
-		for range 8 { // the first one queues, for itself
+		for range 8 { // the first goroutine queues alone, for its own permit
 			waiting = append(waiting, ask(soon(t), b, 1).blocked(t))
 		}
 		var m meter
@@ -236,7 +237,7 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 			_, err := c.s.Acquire(soon(t), c.k)
 			_, tried := c.s.TryAcquire(soon(t), c.k)
 			all := []error{err, tried}
-			if c.k == 1 { // it is the semaphore that is wrong
+			if c.k == 1 { // here the error is in the semaphore, and not in the number of the request
 				_, listed := c.s.Contenders(soon(t))
 				all = append(all, listed)
 			}
@@ -248,8 +249,8 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 	})
 }
 
-// The number in the store applies, whatever number a process gives. The process logs one warning, even if it asks again with yet another
-// number.
+// The number of permits in the store applies, whatever number a process states. The process logs one warning, even if it states yet
+// another number later.
 func TestProcessFollowsTheNumberOfPermitsInTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		permits := take(t, process(t, srv).Semaphore(pool, 3), 1)
@@ -265,12 +266,12 @@ func TestProcessFollowsTheNumberOfPermitsInTheStore(t *testing.T) {
 	})
 }
 
-// The semaphore has fewer permits than two waiters want, which shows when the answer comes. Other waiters of the process are not
+// Two waiters want more permits than the semaphore has. That becomes known when the answer arrives. Other waiters of the process are not
 // affected.
 func TestWaitersThatWantMoreThanThereAreAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		three := process(t, srv).Semaphore(pool, 3)
-		kept, permits := take(t, three, 1), take(t, three, 2) // one is kept, or the number would be forgotten
+		kept, permits := take(t, three, 1), take(t, three, 2) // one permit stays taken, since otherwise the store would forget the number
 		s := process(t, srv).Semaphore(pool, 5)
 		answerLate(srv, queue.Enter, time.Second)
 		large, small, last := ask(soon(t), s, 5).blocked(t), ask(soon(t), s, 1).blocked(t), ask(soon(t), s, 4).blocked(t)
@@ -307,7 +308,7 @@ func TestSetPermits(t *testing.T) {
 	})
 }
 
-// The first waiter leaves, and the next one wants no more than is free.
+// The first waiter gives up. The next waiter wants no more permits than are free.
 func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		a, b := process(), process()
@@ -337,8 +338,8 @@ func TestWaitLimitOfASemaphore(t *testing.T) {
 	})
 }
 
-// Without a lease it is unknown whether permits are still held, and without a connection what has happened to them. Waiters therefore get
-// new ones.
+// Without a lease, it is unknown whether the process still has its permits. Without a connection, it is unknown what has happened to
+// them. In both cases waiters get new permits.
 func TestPermitsThatNobodyIsSureOfAreNotHandedOff(t *testing.T) {
 	each(t, map[string]bool{"no lease": false, "no connection": true}, func(t *testing.T, srv *memory.Server, cutOff bool) {
 		locks, p := dial(t, srv, "")
@@ -380,12 +381,12 @@ func TestPermitsWithoutNumberAreHadBesideOthersWhoQueue(t *testing.T) {
 	})
 }
 
-// With crowds in four processes, permits are in use most of the time, in about equal shares. No goroutine waits longer than if each
-// process in turn had all permits for three budgets.
+// Four processes each have many goroutines. Then permits are in use most of the time, and each process has about the same share. No
+// goroutine waits longer than if one process after the other had all permits for three budgets.
 func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 	const n, processes, section, budgets = 10, 4, time.Millisecond, 3 * 20 * time.Millisecond
 	type row struct {
-		weight int // permits that a turn takes at most
+		weight int // the most permits that a turn takes
 		trip   time.Duration
 		want   int // per cent
 	}
@@ -434,14 +435,14 @@ func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 	})
 }
 
-// A process that knows of others in the queue leaves them their share, however many permits are free.
+// A process that knows of others in the queue asks only for its share, however many permits are free.
 func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
 	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		all := take(t, process(), 10)
 		var waiting []*call[*tier.Permits]
 		for range 3 {
 			s := process()
-			for range 8 { // the first one queues, for itself
+			for range 8 { // the first goroutine queues alone, for its own permit
 				waiting = append(waiting, ask(soon(t), s, 1).blocked(t))
 			}
 		}
@@ -456,7 +457,7 @@ func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
 			return memory.Fault{Before: time.Millisecond}
 		})
 		release(t, all)
-		time.Sleep(time.Millisecond / 2) // they have asked, and none has been answered
+		time.Sleep(time.Millisecond / 2) // the processes have asked, and none has an answer yet
 		synctest.Wait()
 		mu.Lock()
 		t.Log(asked)
@@ -468,7 +469,7 @@ func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
 	})
 }
 
-// Permits that are too few for a large request stay in the process if it will get enough.
+// A large request waits, and the process has too few permits for it. The process keeps these permits if it will get enough more.
 func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		s := process()
@@ -489,12 +490,12 @@ func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 	})
 }
 
-// Permits are kept for three budgets. The end of that time does not affect permits that are kept later.
+// Kept permits are kept for three budgets. When that time is over, permits that were kept later are still kept.
 func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		s := process()
 		one := take(t, s, 1)
-		keep := func() (leave func()) { // three permits for one who wants four, for 60 ms
+		keep := func() (leave func()) { // keeps three permits for 60 ms, for a waiter that wants four
 			three := take(t, s, 3)
 			ctx, cancel := context.WithCancel(soon(t))
 			big := ask(ctx, s, 4).blocked(t)
@@ -507,10 +508,10 @@ func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
 		leave := keep()
 		time.Sleep(50 * time.Millisecond)
 		leave()
-		synctest.Wait() // else the place that is left may be seen as another process's
+		synctest.Wait() // otherwise the place that is left may be taken for that of another process
 		leave = keep()
 		time.Sleep(10 * time.Millisecond)
-		tier.Expire(s) // that timer was stopped too late
+		tier.Expire(s) // a timer fires although it was stopped
 		time.Sleep(49 * time.Millisecond)
 		wantTaken(t, srv, "when the time of those before is over", 4)
 		time.Sleep(2 * time.Millisecond)
@@ -520,7 +521,7 @@ func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
 	})
 }
 
-// Permits that were kept for a waiter that leaves go to the waiters behind it, or to other processes.
+// Permits were kept for a waiter that gives up. They go to the waiters behind it, or to other processes.
 func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 	for _, next := range []bool{false, true} {
 		limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
@@ -546,7 +547,7 @@ func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 	}
 }
 
-// If permits are kept, only the rest has to come from the store.
+// A large request gets the kept permits of its process. Only the other permits that it needs have to come from the store.
 func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
 	limited(t, 5, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		s := process()
@@ -562,7 +563,7 @@ func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
 	})
 }
 
-// A waiter whose context ends at the moment when it is served leaves its permits to others.
+// The context of a waiter ends at the moment at which the waiter gets its permits. Others get these permits.
 func TestContextThatEndsWhenPermitsCome(t *testing.T) {
 	limited(t, 2, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		begin := time.Now()
@@ -650,7 +651,7 @@ func TestReleaseThatFindsPermitsLostTellsOfIt(t *testing.T) {
 	})
 }
 
-// The loss of permits that were handed off is reported only to their new owner.
+// If permits that were handed off are lost, only their new owner learns of that.
 func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		locks, _ := dial(t, srv, "")
@@ -667,7 +668,7 @@ func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 	})
 }
 
-// alone runs f with a permit, about which the store reports what the test says.
+// alone runs f with a process that has one permit. The test determines what the store reports about the permit.
 func alone(t *testing.T, f func(t *testing.T, store *special, one *tier.Permits, lose context.CancelCauseFunc)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, srv *memory.Server) {
@@ -680,7 +681,7 @@ func alone(t *testing.T, f func(t *testing.T, store *special, one *tier.Permits,
 	})
 }
 
-// A caller that asks while the permits are given up, right before their loss, gets no loss.
+// While a caller asks for the state of permits, they are released, and right after that they are lost. The caller does not get the loss.
 func TestErrOfPermitsThatAreReleasedMeanwhile(t *testing.T) {
 	alone(t, func(t *testing.T, store *special, one *tier.Permits, _ context.CancelCauseFunc) {
 		store.errAt = func() error {
@@ -692,7 +693,7 @@ func TestErrOfPermitsThatAreReleasedMeanwhile(t *testing.T) {
 	})
 }
 
-// A lookout is a context that calls a function when a context derived from it has just ended.
+// A lookout is a context. When a context that is derived from it ends, the lookout calls a function.
 type lookout struct {
 	context.Context
 	ended func()
@@ -707,7 +708,7 @@ func (l lookout) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// When a context reports that permits are lost, the permits report it, too. A release at that moment does not change the cause.
+// If a context reports that permits are lost, the permits report that, too. A release at the same moment does not change the cause.
 func TestReleaseOfPermitsAtTheMomentOfTheirLoss(t *testing.T) {
 	alone(t, func(t *testing.T, store *special, one *tier.Permits, lose context.CancelCauseFunc) {
 		loss := second.Lost(second.ByDeletion, "deleted")
@@ -716,7 +717,7 @@ func TestReleaseOfPermitsAtTheMomentOfTheirLoss(t *testing.T) {
 		watch := lookout{t.Context(), func() {
 			need.That(t, "a context has ended, and Lost is open", closedNow(one.Lost()))
 			go func() { released <- one.Release() }()
-			for range 1000 { // it may wait for a mutex, which no bubble waits for
+			for range 1000 { // Release may wait for a mutex, and synctest.Wait does not wait for that
 				runtime.Gosched()
 			}
 		}}

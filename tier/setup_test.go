@@ -29,7 +29,7 @@ const sessionTimeout = locktest.SessionTimeout
 
 var bubble, dial = locktest.InMemory, locktest.Join
 
-// each runs f for each case, with a server of its own.
+// The function each runs f once for each case. Each run has its own server.
 func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *memory.Server, c C)) {
 	t.Helper()
 	need.Each(t, cases, func(t *testing.T, c C) {
@@ -37,7 +37,7 @@ func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *memor
 	})
 }
 
-// cut cuts a process off, and returns when the process knows that. Its lease is still valid.
+// cut cuts a process off from the server. It returns when the process has noticed that. The lease of the process is still valid then.
 func cut(p *memory.Process) (heal func()) {
 	heal = p.Cut()
 	p.Renew()
@@ -46,7 +46,8 @@ func cut(p *memory.Process) (heal func()) {
 	return heal
 }
 
-// answerLate delays the answers to one kind of command. The server has executed the command, and the process does not know that yet.
+// answerLate delays the answers to one kind of command. Until the answer arrives, the process does not know that the server has executed
+// the command.
 func answerLate(s *memory.Server, op queue.Op, d time.Duration) {
 	s.Script(func(_ string, c queue.Command) (f memory.Fault) {
 		if c.Op == op {
@@ -56,27 +57,27 @@ func answerLate(s *memory.Server, op queue.Op, d time.Duration) {
 	})
 }
 
-// process returns the locks of another process, in strict order.
+// process starts another process and returns its registry. The locks of that process are in strict order.
 func process(t *testing.T, s *memory.Server) *tier.Registry {
 	t.Helper()
 	return named(t, s, "")
 }
 
-// named returns the locks of another process, in strict order, with a label.
+// named starts another process with a label and returns its registry. The locks of that process are in strict order.
 func named(t *testing.T, s *memory.Server, label string) *tier.Registry {
 	t.Helper()
 	locks, _ := dial(t, s, label, tier.WithStrictOrder())
 	return locks
 }
 
-// observed returns the locks of another process, with an observer.
+// observed starts another process with an observer and returns its registry.
 func observed(t *testing.T, s *memory.Server, o tier.Observer, opts ...tier.Option) *tier.Registry {
 	t.Helper()
 	locks, _ := dial(t, s, "", append([]tier.Option{tier.WithObserver(o)}, opts...)...)
 	return locks
 }
 
-// A meter records the commands that a server gets, except those that keep sessions.
+// A meter records the commands that a server gets. It leaves out the commands that only keep a session.
 type meter struct {
 	mu  sync.Mutex // guards the field below
 	ops []queue.Op
@@ -91,7 +92,7 @@ func (m *meter) note(_ string, c queue.Command) memory.Fault {
 	return memory.Fault{}
 }
 
-// take returns the commands since the last call.
+// take returns the commands that were recorded since the last call of take.
 func (m *meter) take() []queue.Op {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,14 +101,14 @@ func (m *meter) take() []queue.Op {
 	return ops
 }
 
-// wantWrites fails unless this number of commands since the last call has changed something.
+// wantWrites fails the test unless exactly want of the commands since the last call have changed something.
 func (m *meter) wantWrites(t *testing.T, what string, want int) {
 	t.Helper()
 	ops := m.take()
 	need.That(t, fmt.Sprintf("%s: requests %v, want %d writes", what, ops, want), writes(ops) == want)
 }
 
-// writes counts the commands that change something.
+// The function writes counts the commands that change something.
 func writes(ops []queue.Op) (n int) {
 	for _, op := range ops {
 		if op == queue.Enter || op == queue.Try || op == queue.Share || op == queue.Leave || op == queue.Ask || op == queue.Weigh {
@@ -117,7 +118,7 @@ func writes(ops []queue.Op) (n int) {
 	return n
 }
 
-// metered runs f in a bubble with a server, its meter, and a function that starts processes.
+// metered runs f in a bubble. f gets a server, the meter of that server, and a function that starts a process and returns its mutex.
 func metered(t *testing.T, f func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, s *memory.Server) {
@@ -130,7 +131,7 @@ func metered(t *testing.T, f func(t *testing.T, s *memory.Server, m *meter, proc
 	})
 }
 
-// rwMetered is metered with reader/writer locks at one path.
+// rwMetered is like metered, but with reader/writer locks. All of them have the same path.
 func rwMetered(t *testing.T, f func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex)) {
 	t.Helper()
 	metered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
@@ -138,7 +139,7 @@ func rwMetered(t *testing.T, f func(t *testing.T, s *memory.Server, m *meter, pr
 	})
 }
 
-// soon returns a context with a time limit, for a test that might hang.
+// soon returns a context with a time limit, for a test that might hang otherwise.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, fmt.Errorf("%s hangs", t.Name()))
@@ -146,7 +147,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// times returns the results of n calls of f.
+// times calls f n times and returns the results.
 func times[T any](n int, f func() T) (all []T) {
 	for range n {
 		all = append(all, f())
@@ -154,13 +155,13 @@ func times[T any](n int, f func() T) (all []T) {
 	return all
 }
 
-// acquire takes a lock that is free, or becomes free in time.
+// acquire acquires a lock that is free or will soon become free.
 func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	t.Helper()
 	return need.Get(mu.Acquire(soon(t)))(t)
 }
 
-// release ends a hold, permits, or a bundle.
+// release releases a hold, permits, or a bundle. It fails the test if that returns an error.
 func release(t *testing.T, what interface{ Release() error }) {
 	t.Helper()
 	wantErr(t, "Release", what.Release(), nil)
@@ -174,15 +175,15 @@ func errOf[T any](_ T, err error) error { return err }
 
 var wantErr, closedNow = need.WantErr, need.Closed[struct{}]
 
-// wantQueue fails unless the queue of the lock has this number of contenders.
+// wantQueue fails the test unless the queue of /locks/a has exactly want contenders.
 func wantQueue(t *testing.T, s *memory.Server, when string, want int) {
 	t.Helper()
 	need.Len(t, when+": contenders", s.Queue("/locks/a"), want)
 }
 
-// A call runs in a goroutine of its own.
+// A call is a function call that runs in a new goroutine.
 type call[T any] struct {
-	done chan struct{} // closed when it has returned
+	done chan struct{} // closed when the function has returned
 	got  T
 	err  error
 }
@@ -196,12 +197,12 @@ func begin[T any](f func() (T, error)) *call[T] {
 	return c
 }
 
-// start starts an Acquire.
+// start starts an Acquire in a new goroutine.
 func start(ctx context.Context, mu *tier.Mutex) *call[*tier.Hold] {
 	return begin(func() (*tier.Hold, error) { return mu.Acquire(ctx) })
 }
 
-// blocked returns once the bubble is idle; c must still wait then.
+// blocked waits until the bubble is idle. It fails the test if the call c has returned by then.
 func (c *call[T]) blocked(t *testing.T) *call[T] {
 	t.Helper()
 	synctest.Wait()
@@ -213,7 +214,7 @@ func (c *call[T]) blocked(t *testing.T) *call[T] {
 
 func (c *call[T]) pending() bool { return !closedNow(c.done) }
 
-// granted waits for the result of the call.
+// granted waits for the result of the call. It fails the test if the result is an error.
 func (c *call[T]) granted(t *testing.T) T {
 	t.Helper()
 	if <-c.done; c.err != nil {
@@ -224,33 +225,33 @@ func (c *call[T]) granted(t *testing.T) T {
 
 var errChangedMind = errors.New("changed my mind")
 
-// cancelled waits for a call that was cancelled.
+// cancelled waits for a call whose context was cancelled. It fails the test unless the call returns the cause errChangedMind.
 func (c *call[T]) cancelled(t *testing.T) {
 	t.Helper()
 	<-c.done
 	wantErr(t, "a call that was called off", c.err, errChangedMind)
 }
 
-// closed reports whether c is closed once the bubble is idle.
+// closed waits until the bubble is idle and reports whether the channel c is closed then.
 func closed(c <-chan struct{}) bool {
 	synctest.Wait()
 	return closedNow(c)
 }
 
-// A special store is the store in memory with changes by the test.
+// A special store is the store in memory, with some properties that a test sets.
 type special struct {
 	second.Tier
-	gracePeriod *second.GracePeriodError // until when it grants nothing, if at all
-	unseen      bool                     // who waits knows nothing of its place
-	unleased    bool                     // its grants have no lease, so that it is asked whether they are ours
-	confirm     func() bool              // what it says then
-	errAt       func() error             // what its permits say; they are without a lease if it is nil
-	life        context.Context          // of its permits, then
-	logger      *slog.Logger             // gets the warnings, if it is not nil
-	lease       time.Duration            // 0: as ever
+	gracePeriod *second.GracePeriodError // if not nil, the store grants nothing until the time that this says
+	unseen      bool                     // a process that waits does not know its place
+	unleased    bool                     // grants have no lease, so the store is asked whether this process has them
+	confirm     func() bool              // returns the store's answer to that question
+	errAt       func() error             // returns the state of permits; such permits have no lease; nil: permits are as usual
+	life        context.Context          // the context of such permits
+	logger      *slog.Logger             // gets the warnings; nil: nobody gets them
+	lease       time.Duration            // the length of the lease; 0: the usual one
 }
 
-// specially returns the locks of another process, over a special store.
+// specially starts another process that uses a special store, and returns its registry.
 func specially(t *testing.T, s *memory.Server, store *special, opts ...tier.Option) *tier.Registry {
 	t.Helper()
 	store.Tier = s.Dial("", cmp.Or(store.lease, sessionTimeout), nil)
@@ -262,8 +263,8 @@ func specially(t *testing.T, s *memory.Server, store *special, opts ...tier.Opti
 
 func (s *special) Logger() *slog.Logger { return cmp.Or(s.logger, s.Tier.Logger()) }
 
-// logged returns the locks of another process, and its log. The tests use them for hours, in which a shorter lease would be renewed
-// thousands of times.
+// logged starts another process and returns its registry and its log. The lease is long, because the tests let hours pass: with a short
+// lease there would be thousands of renewals.
 func logged(t *testing.T, s *memory.Server, opts ...tier.Option) (*tier.Registry, *logtest.Log) {
 	t.Helper()
 	log, logger := logtest.New(slog.LevelInfo)
@@ -331,7 +332,7 @@ func (g specialGrant) Leased() bool { return !g.store.unleased }
 
 func (g specialGrant) Confirm() bool { return g.store.confirm() }
 
-// A specialSemaphore has permits without a lease, or permits that the test provides.
+// A specialSemaphore is the semaphore of a special store. Its permits have no lease, or the test determines their state.
 type specialSemaphore struct {
 	second.Semaphore
 	store *special

@@ -27,12 +27,12 @@ type Result struct {
 
 	Acquisitions int64   `json:"acquisitions"`
 	Exchanged    int64   `json:"-"`                 // packets that the workers have counted themselves
-	Late         int64   `json:"late_acquisitions"` // acquisitions that returned after the end of the run, because some locks cannot be cancelled
+	Late         int64   `json:"late_acquisitions"` // those that returned after the end of the run, since some locks cannot be cancelled
 	PerSecond    float64 `json:"per_second"`
 	PerProcess   []int64 `json:"per_process"`
 	Jain         float64 `json:"jain"`
 	JainInside   float64 `json:"jain_goroutines"` // Jain's index over the goroutines of all processes
-	Busy         float64 `json:"busy"`            // the fraction of the time in which a path was in use; for a semaphore, the fraction of its permits
+	Busy         float64 `json:"busy"`            // fraction of the time in which a path was in use; for a semaphore, fraction of its permits
 	Inside       float64 `json:"inside"`          // the average number of sections that were in progress on a path
 
 	Readers *Side `json:"readers,omitempty"` // for a reader/writer lock
@@ -46,8 +46,8 @@ type Result struct {
 	Away       *durations.Quantiles `json:"away_ns"`
 	Absences   int64                `json:"absences,omitempty"`      // the number of times in Away
 	AwayBound  int64                `json:"away_bound_ns,omitempty"` // the longest time for Away that the lock promises, 0 if it promises none
-	AwayJudged bool                 `json:"away_judged,omitempty"`   // the run fails if fewer than 99 of 100 times in Away are within the bound
-	Transfer   int64                `json:"transfer_ns,omitempty"`   // the longest hand-over in strict order, measured before the run
+	AwayJudged bool                 `json:"away_judged,omitempty"`   // the longest time in Away that the lock promises, 0 for no promise
+	Transfer   int64                `json:"transfer_ns,omitempty"`   // the run fails if fewer than 99 of 100 absences are within the bound
 
 	Overlaps         int64 `json:"overlaps"`
 	LostUpdates      int64 `json:"lost_updates"`
@@ -60,7 +60,7 @@ type Result struct {
 	Lost    int64            `json:"lost"`
 	Errors  map[string]int64 `json:"errors"`
 	Packets *float64         `json:"packets_per_acquisition"` // includes late acquisitions; null if a server does not report packets
-	Writes  *float64         `json:"writes_per_acquisition"`  // writes to the log; includes late acquisitions; null if a server does not report them
+	Writes  *float64         `json:"writes_per_acquisition"`  // to the log, late ones included; null if a server does not report them
 
 	Chaos *Chaos `json:"chaos"` // null for a run without faults
 
