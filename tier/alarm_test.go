@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A stopped process checks its wait late: its clock is then ahead of the timer of the alarm.
+// A stopped process was paused, and checks its wait late. Its clock is then later than the time of the alarm's timer.
 type stopped struct {
 	mu     sync.Mutex // guards the fields below
 	alarm  alarm

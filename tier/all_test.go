@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// abc returns three locks of a registry.
+// abc returns three locks of the registry r.
 func abc(r *tier.Registry) (a, b, c *tier.Mutex) {
 	return r.Mutex("/locks/a"), r.Mutex("/locks/b"), r.Mutex("/locks/c")
 }
@@ -28,7 +28,7 @@ func gather(ctx context.Context, mutexes ...*tier.Mutex) *call[*tier.Bundle] {
 	return begin(func() (*tier.Bundle, error) { return tier.AcquireAll(ctx, mutexes...) })
 }
 
-// wantQueues checks the number of contenders of each of the locks a, b and c.
+// wantQueues fails the test unless the queues of the locks a, b and c have these numbers of contenders.
 func wantQueues(t *testing.T, s *memory.Server, when string, want ...int) {
 	t.Helper()
 	synctest.Wait()
@@ -125,7 +125,7 @@ func TestAcquireAllEntersAgain(t *testing.T) {
 	})
 }
 
-// The writing side is acquired first, because a reader cannot become a writer.
+// The writer's side is acquired first, because a reader cannot become a writer.
 func TestAcquireAllTakesBothSidesOfALock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		rw := process(t, s).RWMutex("/locks/b")
@@ -148,7 +148,7 @@ func TestABundleReleasesInReverseAndOnce(t *testing.T) {
 		work := bundle.Context(t.Context())
 		need.That(t, "another context", work == bundle.Context(t.Context()))
 		wantErr(t, "Err", bundle.Err(), nil)
-		paths := make(chan string, 9) // of what is deleted, in order
+		paths := make(chan string, 9) // the paths of removed contenders, in order
 		s.Script(func(_ string, c queue.Command) memory.Fault {
 			if c.Op == queue.Leave {
 				paths <- c.Path
@@ -170,7 +170,7 @@ func TestABundleReleasesInReverseAndOnce(t *testing.T) {
 	})
 }
 
-// A hold that was released individually makes the bundle invalid; the other holds are still released.
+// If one hold of a bundle was released on its own, the bundle is invalid. Its other holds are still released.
 func TestABundleOfWhichOneHoldWasReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		a, b, c := abc(process(t, s))
@@ -222,7 +222,7 @@ func TestALockThatIsLostWhileOthersAreWaitedForEndsTheWait(t *testing.T) { // I7
 	})
 }
 
-// While the last lock is acquired, another one is lost.
+// The last lock is being acquired when another one is lost.
 func TestAcquireAllReturnsNoLockThatIsLost(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		first := process(t, s)
@@ -243,7 +243,7 @@ func TestABundleOfNothing(t *testing.T) {
 	wantErr(t, "Err after Release", bundle.Err(), tier.ErrReleased)
 }
 
-// A long hold may be asked for a context for each request. It drops contexts that have ended.
+// A long hold may be asked for a new context for each request. It drops the contexts that have ended.
 func TestFewContextsThatHaveEndedAreKept(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		a, b, _ := abc(process(t, s))

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// benchMutex returns a lock on a private server that syncs its log, as in production.
+// benchMutex returns a lock on a private server. The server syncs its log, as it does in production.
 func benchMutex(b *testing.B, opts ...tier.Option) *tier.Mutex {
 	client := need.Get(zknode.Dial(b.Context(), childtest.Start(b, zkserver.Start, zkserver.Config{TickTime: 2 * time.Second}).Addr()))(b)
 	locks := tier.New(zknode.Tier(client), opts...)
@@ -20,7 +20,7 @@ func benchMutex(b *testing.B, opts ...tier.Option) *tier.Mutex {
 	return locks.Mutex("/bench/lock")
 }
 
-// turn uses no test helpers, because these would take longer than the rest.
+// turn acquires and releases the lock. It uses no test helpers, because these would take longer than the rest.
 func turn(ctx context.Context, b *testing.B, mu *tier.Mutex) {
 	if hold, err := mu.Acquire(ctx); err != nil {
 		b.Error(err)
@@ -29,7 +29,7 @@ func turn(ctx context.Context, b *testing.B, mu *tier.Mutex) {
 	}
 }
 
-// BenchmarkLinger measures a goroutine that locks and unlocks while the contender lingers. Goals of stress name it.
+// BenchmarkLinger measures a goroutine that acquires and releases a lock whose contender lingers. Goals of stress refer to its name.
 func BenchmarkLinger(b *testing.B) {
 	mu, ctx := benchMutex(b, tier.WithLinger(time.Minute)), b.Context()
 	for b.Loop() {
@@ -37,7 +37,7 @@ func BenchmarkLinger(b *testing.B) {
 	}
 }
 
-// BenchmarkReentry acquires and releases below a hold. Goals of stress name it.
+// BenchmarkReentry acquires and releases a lock that the context already holds. Goals of stress refer to its name.
 func BenchmarkReentry(b *testing.B) {
 	mu := benchMutex(b)
 	ctx := need.Get(mu.Acquire(b.Context()))(b).Context(b.Context())
@@ -46,11 +46,11 @@ func BenchmarkReentry(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOff measures an acquisition among a hundred goroutines. Goals of stress name it.
+// BenchmarkHandOff measures acquisitions by a hundred goroutines of one process. Goals of stress refer to its name.
 func BenchmarkHandOff(b *testing.B) {
 	mu, ctx := benchMutex(b), b.Context()
 	b.SetParallelism(50)
-	b.ResetTimer() // the start of the server does not count
+	b.ResetTimer() // so that the start of the server does not count
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			turn(ctx, b, mu)

@@ -19,13 +19,13 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// contend makes eight goroutines of each process acquire the lock again and again, until it has been transferred rounds times for each
-// process. contend returns how long each process held the lock, and how long all of it took.
+// contend starts eight goroutines in each process. They acquire the lock again and again, until it was transferred rounds times for each
+// process. contend returns for how long each process held the lock, and how long all of that took.
 func contend(t *testing.T, mutexes []*tier.Mutex, section func(process int) time.Duration, rounds int) (
 	had []time.Duration, took time.Duration,
 ) {
 	t.Helper()
-	had = make([]time.Duration, len(mutexes)) // guarded by the lock under test, as are the next two
+	had = make([]time.Duration, len(mutexes)) // guarded by the lock under test, as are changes and owner
 	changes, owner := 0, -1
 	var all sync.WaitGroup
 	begun := time.Now()
@@ -63,7 +63,7 @@ func sum(had []time.Duration) (all time.Duration) {
 	return all
 }
 
-// wantEqual fails unless the shares of all processes are equal to within 2 %.
+// wantEqual fails the test unless all processes had the lock for the same time, to within 2 %.
 func wantEqual(t *testing.T, had []time.Duration) {
 	t.Helper()
 	mean := sum(had) / time.Duration(len(had))
@@ -72,7 +72,8 @@ func wantEqual(t *testing.T, had []time.Duration) {
 	}
 }
 
-// docs/stores.md has a formula for the share of time in which a lock is in use, by the time of a transfer between processes.
+// docs/stores.md has a formula for the fraction of the time in which a lock is in use. The formula depends on how long a transfer
+// between processes takes.
 func TestTimeInUseIsWhatTheDocumentsSay(t *testing.T) {
 	const section = time.Millisecond
 	use := func(t *testing.T, transfer, budget time.Duration) (percent float64) {
@@ -99,7 +100,7 @@ func TestTimeInUseIsWhatTheDocumentsSay(t *testing.T) {
 	}
 }
 
-// A process holds the lock for the budget and a part of its last section, whatever the sections of the other process are.
+// A process holds the lock for the budget and a part of its last section. That does not depend on the sections of the other process.
 func TestProcessesWithUnlikeSections(t *testing.T) { // I11
 	const budget, short, rounds = 20 * time.Millisecond, time.Millisecond, 100
 	for _, long := range []time.Duration{7 * time.Millisecond, 19 * time.Millisecond, 100 * time.Millisecond} {

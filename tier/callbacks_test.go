@@ -16,13 +16,13 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// These are the ways in which code of the program may end when the library calls it.
+// Code of the program that the library calls may end in these ways.
 var ends = map[string]func(){
 	"panics":             func() { panic("a test") },
 	"ends the goroutine": runtime.Goexit,
 }
 
-// survived runs f in a goroutine that survives its panic, and returns when it is over.
+// survived runs f in a goroutine and waits until f has ended. A panic in f does no harm.
 func survived(f func()) {
 	over := make(chan struct{})
 	go func() {
@@ -43,7 +43,7 @@ func TestLockIsFreeHoweverACallbackEnds(t *testing.T) {
 		}, func(t *testing.T, s *memory.Server, set func(*tier.Observer, func())) {
 			o := tier.Observer{}
 			set(&o, end)
-			var gauge atomic.Int64 // each observer gets its events, whatever another one does
+			var gauge atomic.Int64 // each observer gets its events, whatever another observer does
 			count := tier.Observer{
 				Acquired: func(context.Context, tier.AcquiredEvent) { gauge.Add(1) },
 				Released: func(context.Context, tier.ReleasedEvent) { gauge.Add(-1) },
@@ -73,7 +73,7 @@ func TestLockIsFreeHoweverACallbackEnds(t *testing.T) {
 				},
 			} {
 				survived(func() { use() })
-				for _, wait := range []time.Duration{2 * time.Second, time.Minute} { // as long as one holds; granted late, or never
+				for _, wait := range []time.Duration{2 * time.Second, time.Minute} { // granted late with the first wait, never with the second
 					hold, write := acquire(t, others.Mutex("/locks/a")), acquire(t, others.RWMutex("/locks/rw").Writer())
 					permits := take(t, others.Semaphore("/permits", 2), 2)
 					time.AfterFunc(wait, func() { hold.Release(); write.Release(); permits.Release() })
@@ -99,7 +99,7 @@ func TestABundleIsReleasedHoweverACallbackEnds(t *testing.T) {
 	})
 }
 
-// Close returns in time, whatever blocks.
+// Close returns in time, whatever code of the program blocks.
 func TestCloseReturnsWhateverCodeOfTheProgramDoes(t *testing.T) {
 	for how, hangs := range map[string]bool{"hangs": true, "calls Close": false} {
 		each(t, map[string]string{
@@ -117,7 +117,7 @@ func TestCloseReturnsWhateverCodeOfTheProgramDoes(t *testing.T) {
 				if hangs {
 					<-until
 				} else {
-					<-made // a line can be logged while the registry is being made
+					<-made // since a line may be logged before the registry exists
 					<-locks.Done()
 					closes(t, locks, nil)
 				}
@@ -136,7 +136,7 @@ func TestCloseReturnsWhateverCodeOfTheProgramDoes(t *testing.T) {
 			close(made)
 			hold := acquire(t, locks.Mutex("/locks/a"))
 			wantErr(t, "ReleaseAt", acquire(t, locks.Mutex("/locks/b")).ReleaseAt(time.Now().Add(time.Hour)), nil)
-			s.Remove("/locks/a", 0) // which is logged
+			s.Remove("/locks/a", 0) // the loss is logged
 			synctest.Wait()
 			var want error
 			if where == "client" && hangs {
@@ -147,7 +147,7 @@ func TestCloseReturnsWhateverCodeOfTheProgramDoes(t *testing.T) {
 			time.Sleep(time.Minute)
 			need.That(t, "a callback has begun after Close", where == "logger" || len(entered) == calls)
 			need.That(t, "nothing was called", calls > 0 || where == "client" && !hangs)
-			go hold.Release() // which is a caller's own affair
+			go hold.Release() // how long Release takes is not part of this test
 		})
 	}
 }
@@ -167,7 +167,7 @@ func closes(t *testing.T, locks *tier.Registry, want error) {
 	}
 }
 
-// A calling handler calls f for each line.
+// A calling handler calls f for each line that is logged.
 type calling struct {
 	slog.Handler
 	f func()

@@ -14,8 +14,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// If goroutines wait when the owner releases, a requeue removes the owner's contender and enters a new one in one command. A later
-// goroutine queues after the removal. Neither gets the lock before the removal is known to have happened.
+// If goroutines wait when the owner releases the lock, a requeue removes the owner's contender and enters a new one in the same command.
+// A goroutine that arrives later queues after the removal. In both cases, nobody gets the lock before the process knows that the removal
+// was executed.
 func TestNodeGoesBeforeTheGateOpens(t *testing.T) { // I3 I4
 	each(t, map[string]bool{"for a waiter": true, "for a latecomer": false}, func(t *testing.T, s *memory.Server, waits bool) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -59,7 +60,7 @@ func TestAcquireWithDoneContextSendsNothing(t *testing.T) {
 	})
 }
 
-// The place in the queue belongs to the process, not to the waiter that was first.
+// The place in the queue belongs to the process. The waiter that was the first may give up, and the process keeps the place.
 func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		holder, mu := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
@@ -81,15 +82,15 @@ func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
 	})
 }
 
-// startAll starts n acquisitions in order.
+// startAll starts n acquisitions, one after the other.
 func startAll(ctx context.Context, t *testing.T, n int, mu *tier.Mutex) []*call[*tier.Hold] {
 	t.Helper()
 	return times(n, func() *call[*tier.Hold] { return start(ctx, mu).blocked(t) })
 }
 
-// By rounds, goroutines that waited when the process got the lock are served before another process, in order, whether an Acquire or a
-// TryAcquire got it. A waiter that gives up leaves no place to a later one, and a contender that lingered meanwhile does not serve later
-// ones either.
+// With rounds, all goroutines that waited when the process got the lock are served, in order, before another process. It does not matter
+// whether an Acquire or a TryAcquire got the lock. If one of these waiters gives up, no later goroutine gets its turn. Nor does a later
+// goroutine get a turn if the contender lingered in between.
 func TestWhoWaitedWhenTheNodeCameHasATurnBeforeAnotherProcess(t *testing.T) { // I6 I11
 	for _, way := range []string{"Acquire", "TryAcquire", "lingered"} {
 		t.Run(way, func(t *testing.T) {
@@ -145,13 +146,13 @@ func TestWhoWaitedWhenTheNodeCameHasATurnBeforeAnotherProcess(t *testing.T) { //
 	}
 }
 
-// A contender behind which another process waits is removed by the release itself, not in the background.
+// If another process waits behind a contender, the release itself removes the contender. It does not leave that to the background.
 func TestNodeThatOthersWaitForDoesNotLinger(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(tier.WithLinger(time.Hour)), process()
 		hold := acquire(t, mu)
 		next := start(soon(t), other).blocked(t)
-		waittest.Grant(hold).Contended().C() // another waiter of this process, which has left, has asked for it
+		waittest.Grant(hold).Contended().C() // a waiter of this process has already asked for this channel, and has left
 		synctest.Wait()
 		answerLate(s, queue.Leave, time.Second)
 		begun := time.Now()
@@ -161,25 +162,25 @@ func TestNodeThatOthersWaitForDoesNotLinger(t *testing.T) {
 	})
 }
 
-// A lingering contender is removed after its time, and nothing stays behind.
+// A lingering contender is removed when its time is over. Nothing is left.
 func TestLingerEnds(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process(tier.WithLinger(time.Minute))
 		release(t, acquire(t, mu))
 		<-time.After(30 * time.Second)
-		release(t, acquire(t, mu)) // begins the minute anew
+		release(t, acquire(t, mu)) // the minute begins again
 		<-time.After(59 * time.Second)
 		wantQueue(t, s, "59 s after the last release", 1)
 		s.Script(func(string, queue.Command) memory.Fault { return memory.Fault{Before: time.Millisecond} })
 		<-time.After(time.Second)
-		release(t, acquire(t, mu)) // while it goes
+		release(t, acquire(t, mu)) // while the contender is being removed
 		<-time.After(61 * time.Second)
 		synctest.Wait()
 		wantQueue(t, s, "61 s after the last release", 0)
 	})
 }
 
-// A lingering contender is not a hold. Its own process never shows it as one, and others show that it may linger.
+// A lingering contender is not a hold. Its own process lists it as lingering. Other processes list it as a contender that may linger.
 func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
 	metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(tier.WithLinger(time.Minute)), process()
@@ -189,7 +190,7 @@ func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
 			need.That(t, fmt.Sprintf("%s: %+v, want one, lingering %t, for up to 1m", when, queue, lingering),
 				len(queue) == 1 && queue[0].Lingering == lingering && queue[0].Linger == time.Minute)
 		}
-		for range 2 { // a node that lingered can be held again
+		for range 2 { // a contender that has lingered can be held again
 			hold := acquire(t, mu)
 			shows("while held", mu, false)
 			release(t, hold)
@@ -199,7 +200,7 @@ func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
 	})
 }
 
-// Without a connection it is unknown whether another process waits, and the lease may be about to end.
+// Without a connection, a process does not know whether another process waits. The lease may also be about to end.
 func TestNodeIsNeitherHandedOffNorKeptWhileTheConnectionIsDown(t *testing.T) {
 	for _, waits := range []bool{true, false} {
 		bubble(t, func(t *testing.T, s *memory.Server) {
@@ -225,7 +226,7 @@ func TestNodeIsNeitherHandedOffNorKeptWhileTheConnectionIsDown(t *testing.T) {
 	}
 }
 
-// A waiter that was chosen and leaves at the same moment passes the contender on to the next one, unless it is lost.
+// A waiter was chosen and gives up at the same moment. It passes the contender on to the next waiter, unless the contender is lost.
 func TestLostNodeIsNotOffered(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
@@ -243,7 +244,7 @@ func TestLostNodeIsNotOffered(t *testing.T) {
 	})
 }
 
-// At the moment when the lease ends, a new acquisition may come before the loss is processed.
+// When the lease ends, a new acquisition may begin before the loss is processed.
 func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
 	for range 50 {
 		metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
@@ -252,7 +253,7 @@ func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
 			lease := acquire(t, other)
 			release(t, acquire(t, mu))
 			thaw := s.Freeze()
-			<-lease.Lost() // of both
+			<-lease.Lost() // the leases of both locks have ended
 			next := start(soon(t), mu)
 			synctest.Wait()
 			need.That(t, "a lost node was taken back", next.pending() || next.got == nil)
@@ -265,7 +266,7 @@ func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
 	}
 }
 
-// The removal of a contender has taken effect before the process sends another command for the same path.
+// After a contender was removed, the process sends no further command for the same path until the removal has taken effect.
 func TestNobodyQueuesBehindTheOwnNodeThatIsBeingGivenUp(t *testing.T) { // I3, I4
 	metered(t, func(t *testing.T, s *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()

@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A transfer needs both accounts, and the opposite transfer may happen at the same time.
+// A transfer needs the locks of both accounts. At the same time, another transfer may go in the opposite direction.
 func ExampleAcquireAll() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
@@ -16,11 +16,11 @@ func ExampleAcquireAll() {
 	transfer := func(ctx context.Context, from, to string) error {
 		both, err := tier.AcquireAll(ctx, locks.Mutex("/accounts/"+from), locks.Mutex("/accounts/"+to))
 		if err != nil {
-			return err // nothing is held
+			return err // no lock is held
 		}
 		work := both.Context(ctx) // ends if either lock is lost
 		fmt.Println("transferring:", work.Err() == nil)
-		return both.Release() // an error if either was lost
+		return both.Release() // an error if either lock was lost
 	}
 	results := make(chan error)
 	go func() { results <- transfer(ctx, "alice", "bob") }()

@@ -9,8 +9,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An operator knows that the process which holds a lock has stopped permanently. The operator takes the lock away by the token that the
-// queue shows.
+// An operator knows that the process which holds a lock will never run again. The operator looks up the token of that hold in the queue,
+// and takes the lock away from it.
 func ExampleMutex_Break() {
 	ctx := context.Background()
 	server := memlock.NewServer()

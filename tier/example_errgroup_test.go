@@ -26,12 +26,12 @@ func ExampleHold_Context_errgroup() {
 	err = mutex.Do(context.Background(), func(ctx context.Context) error {
 		var both sync.WaitGroup
 		both.Add(2)
-		group, ctx := errgroup.WithContext(ctx) // carries the hold
+		group, ctx := errgroup.WithContext(ctx) // this ctx carries the hold, too
 		for range 2 {
 			group.Go(func() error {
 				return mutex.Do(ctx, func(context.Context) error {
 					both.Done()
-					both.Wait() // until the other goroutine is inside, too
+					both.Wait() // waits until the other goroutine is inside, too
 					return nil
 				})
 			})

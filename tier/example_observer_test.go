@@ -68,7 +68,7 @@ func ExampleObserver() {
 	// the release says so: true
 }
 
-// Use it for a health page, or to look into a process that hangs.
+// Stats are useful for a health page, and for finding out why a process hangs.
 func ExampleRegistry_Stats() {
 	locks, err := memlock.NewServer().Connect()
 	if err != nil {

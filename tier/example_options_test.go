@@ -46,7 +46,7 @@ func ExampleWithoutHold() {
 	// Output: another owner: true
 }
 
-// The limit is for the wait; the work may take longer.
+// The limit applies to the wait. The work may take longer.
 func ExampleWithMaxWait() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
@@ -55,7 +55,7 @@ func ExampleWithMaxWait() {
 	impatient := locks.Mutex(path, tier.WithMaxWait(10*time.Millisecond))
 
 	err := locks.Mutex(path).Do(ctx, func(context.Context) error {
-		return impatient.Do(ctx, nil) // with the context from before: waits for itself
+		return impatient.Do(ctx, nil) // this is the outer ctx without the hold, so the call waits for its own process
 	})
 	fmt.Println(errors.Is(err, tier.ErrWaitLimit))
 	var wait *tier.WaitError
@@ -67,8 +67,8 @@ func ExampleWithMaxWait() {
 	// holds of this process that are in the way: 1
 }
 
-// An option of a registry applies to all its locks. The same option of a lock overrides it there. Options of the session are only for the
-// registry; anything else does not compile.
+// An option of a registry applies to all its locks. The same option of a lock overrides it for that lock. Options of the session are
+// only for the registry: the compiler refuses them for a lock.
 func ExampleOption() {
 	ctx := context.Background()
 	locks, err := memlock.NewServer().Connect(
@@ -81,9 +81,9 @@ func ExampleOption() {
 	}
 	defer locks.Close()
 	for path, how := range map[string]tier.Option{
-		"/invoices": tier.WithStrictOrder(),       // the next process after each release
-		"/numbers":  tier.WithRounds(),            // or once each goroutine that waits has had a turn
-		"/rates":    tier.WithLinger(time.Minute), // keep it for a moment when no goroutine needs it
+		"/invoices": tier.WithStrictOrder(),       // to another process after each release
+		"/numbers":  tier.WithRounds(),            // to another process when each waiting goroutine has had a turn
+		"/rates":    tier.WithLinger(time.Minute), // kept for a while when no goroutine needs it
 	} {
 		if err := locks.Mutex(path, how).Do(ctx, func(context.Context) error { return nil }); err != nil {
 			fmt.Println(err)
@@ -98,7 +98,7 @@ func ExampleName() {
 	// Output: /jobs/daily%20report:%20größe%2F2
 }
 
-// A process that exits lets its owners finish, for a limited time.
+// A process that exits lets its owners finish their work, but only for a limited time.
 func ExampleRegistry_Shutdown() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Several processes start a job by their clocks, which differ. Only one of them runs it.
+// Several processes start a job at the same time of day, but their clocks differ. Only one of them runs the job.
 func ExampleHold_ReleaseAt() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
@@ -19,12 +19,12 @@ func ExampleHold_ReleaseAt() {
 		if err != nil {
 			return err
 		}
-		defer hold.ReleaseAt(time.Now().Add(time.Minute)) // a minute from now; the job does not wait for it
+		defer hold.ReleaseAt(time.Now().Add(time.Minute)) // the lock is released a minute from now; the job does not wait for that
 		fmt.Println("report")
 		return nil
 	}
 	fmt.Println(job())
-	fmt.Println(errors.Is(job(), tier.ErrLocked)) // by a clock that is late
+	fmt.Println(errors.Is(job(), tier.ErrLocked)) // another process whose clock is late
 	// Output:
 	// report
 	// <nil>

@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A writer can become a reader, so that no other writer comes in between. A reader that wants to become a writer gets an error.
+// A writer can become a reader, and no other writer gets the lock in between. A reader that wants to become a writer gets an error.
 func ExampleRWMutex() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
@@ -21,19 +21,19 @@ func ExampleRWMutex() {
 			return err
 		}
 		fmt.Println("new prices")
-		read, err := prices.Reader().Acquire(write.Context(ctx)) // enters again, beside the hold to write
+		read, err := prices.Reader().Acquire(write.Context(ctx)) // acquires again, within the hold of the writer
 		if err != nil {
 			return errors.Join(err, write.Release())
 		}
 		if err := write.Release(); err != nil {
-			return errors.Join(err, read.Release()) // it was lost while prices were written
+			return errors.Join(err, read.Release()) // the lock was lost while the prices were written
 		}
-		work := read.Context(ctx) // not that of the writer, which has ended
+		work := read.Context(ctx) // the context of the writer has ended
 		fmt.Println("others may read them:", read.Shared(), work.Err() == nil)
 
 		_, err = prices.Writer().Acquire(work)
 		fmt.Println("back to writing:", errors.Is(err, tier.ErrCannotUpgrade))
-		return read.Release() // an error if it was lost while prices were read
+		return read.Release() // an error if the lock was lost while the prices were read
 	}
 	fmt.Println(publish(ctx))
 	// Output:

@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// All processes together make at most ten calls at a time to a service; a large call counts as four.
+// All processes together make at most ten calls to a service at the same time. A large call counts as four.
 func ExampleSemaphore() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
@@ -22,7 +22,7 @@ func ExampleSemaphore() {
 	}
 	_, err = calls.TryAcquire(ctx, 7)
 	fmt.Println("seven more:", errors.Is(err, tier.ErrLocked))
-	err = calls.Do(ctx, 6, func(ctx context.Context) error { // the context ends if a permit is lost
+	err = calls.Do(ctx, 6, func(ctx context.Context) error { // ctx ends if a permit is lost
 		fmt.Println("six more")
 		return nil
 	})

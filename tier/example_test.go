@@ -14,14 +14,13 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// connect stands for zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"): the
-// examples bring their own ZooKeeper.
+// connect stands for zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"). The examples use a ZooKeeper of their own.
 func connect(ctx context.Context) (locks *tier.Registry, disconnect func()) {
 	all, disconnect := connectAll(ctx, 1)
 	return all[0], disconnect
 }
 
-// connectAll is connect for several processes.
+// connectAll does the same as connect, for several processes.
 func connectAll(ctx context.Context, n int) (all []*tier.Registry, disconnect func()) {
 	srv := zktest.NewServer(zktest.Config{})
 	for range n {
@@ -74,7 +73,7 @@ func Example_reentrancy() {
 	transfer := func(ctx context.Context) error {
 		return mu.Do(ctx, func(ctx context.Context) error {
 			fmt.Println("transfer")
-			return withdraw(ctx) // enters again, because ctx carries the hold
+			return withdraw(ctx) // enters the lock again, because ctx carries the hold
 		})
 	}
 	fmt.Println(transfer(ctx))
@@ -119,8 +118,8 @@ func ExampleMutex_TryAcquire() {
 	// <nil>
 }
 
-// A resource that refuses tokens lower than the highest it has seen is protected from an owner that was stopped and does not know of its
-// loss.
+// A process may be paused, lose the lock and not know that. To protect a resource from such a process, let the resource refuse each
+// token that is lower than the highest one it has seen.
 func ExampleHold_Token() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
@@ -196,7 +195,7 @@ func ExampleHold_Err() {
 	// released: true
 }
 
-// On every store, a program decides by the kind of the error what to do next.
+// A program can decide by the kind of the error what to do next. The kinds are the same on every store.
 func Example_errors() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A long job saves how far it has come. The next holder, in any process, goes on from there.
+// A long job saves how far it has got. The next holder continues from there, in any process.
 func ExampleHold_Save() {
 	ctx := context.Background()
 	locks, err := memlock.NewServer().Connect()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A sweep that takes hours yields to any other process, but not before it has done some work. If the others do the same, each hold is
-// worth its transfer.
+// A sweep takes hours. It yields to any other process, but only after it has done some work. If all processes do so, each hold does
+// enough work to be worth the transfer of the lock.
 func ExampleHold_Contended() {
 	ctx := context.Background()
 	both, disconnect := connectAll(ctx, 2)
@@ -29,7 +29,7 @@ func ExampleHold_Contended() {
 	}()
 
 	enough := time.After(20 * time.Millisecond)
-	var contended <-chan struct{} // no look for waiters before that
+	var contended <-chan struct{} // nil at first: the sweep does not look for waiters yet
 	for more := true; more; {
 		select {
 		case <-enough:
@@ -40,10 +40,10 @@ func ExampleHold_Contended() {
 		case <-hold.Lost():
 			more = false
 		default:
-			time.Sleep(time.Millisecond) // a step of work
+			time.Sleep(time.Millisecond) // one step of the work
 		}
 	}
-	hold.Release() // then Acquire, for the rest
+	hold.Release() // after that, Acquire again for the rest
 	fmt.Println(<-done)
 	// Output:
 	// the rest can wait
@@ -51,7 +51,7 @@ func ExampleHold_Contended() {
 	// <nil>
 }
 
-// An operator asks for a lock whose holder has nothing to do at the moment.
+// An operator asks for a lock. The holder has nothing to do at the moment.
 func ExampleHold_RevokeRequested() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
@@ -64,7 +64,7 @@ func ExampleHold_RevokeRequested() {
 		return
 	}
 	revoked := hold.RevokeRequested()
-	if err := mu.Revoke(ctx); err != nil { // anywhere; also: tierlock revoke /locks/printer
+	if err := mu.Revoke(ctx); err != nil { // in any process, or on the command line: tierlock revoke /locks/printer
 		fmt.Println(errors.Join(err, hold.Release()))
 		return
 	}

@@ -18,27 +18,27 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A crew is the goroutines of one process that use a lock.
+// A crew is one process. Its goroutines use the lock.
 type crew struct {
 	mutex      *tier.Mutex
 	goroutines int
 	section    func(*rand.Rand) time.Duration
 }
 
-// exponential returns random section lengths with this mean.
+// exponential returns a function for random section lengths. Their mean is mean.
 func exponential(mean time.Duration) func(*rand.Rand) time.Duration {
 	return func(r *rand.Rand) time.Duration { return time.Duration(r.ExpFloat64() * float64(mean)) }
 }
 
-// A share is how much a crew has had of the lock.
+// A share says how much of the lock a crew has had.
 type share struct {
-	had     time.Duration // the time in its sections
-	tenures int           // how often the lock has come from another process
-	away    time.Duration // the longest time from its last section to its next one, with others in between
-	ended   time.Time     // its last section
+	had     time.Duration // the total length of its sections
+	tenures int           // how often the lock has come to it from another process
+	away    time.Duration // the longest time between two of its sections in which other crews had the lock
+	ended   time.Time     // the end of its last section
 }
 
-// compete runs crews for a time, and returns the share of each.
+// compete lets the crews use the lock for the given time, and returns the share of each crew.
 func compete(t *testing.T, length time.Duration, crews ...crew) []share {
 	t.Helper()
 	const seed = 41
@@ -71,7 +71,7 @@ func compete(t *testing.T, length time.Duration, crews ...crew) []share {
 	return shares
 }
 
-// jain returns the index of fairness: 1 if all had the lock for the same time.
+// jain returns Jain's index of fairness. It is 1 if all crews had the lock for the same time.
 func jain(shares []share) float64 {
 	var sum, squares float64
 	for _, s := range shares {
@@ -80,7 +80,7 @@ func jain(shares []share) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// at returns the locks of another process. to and back are how long messages take to the server, and back.
+// at starts another process and returns its registry. to and back return how long a message takes to the server, and from the server.
 func at(t *testing.T, s *zktest.Server, to, back func() time.Duration, opts ...tier.RegistryOption) *tier.Registry {
 	t.Helper()
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -98,7 +98,7 @@ func at(t *testing.T, s *zktest.Server, to, back func() time.Duration, opts ...t
 	return locks
 }
 
-// carry forwards messages from one connection to the next, in order, until one of them is closed.
+// carry forwards messages from one connection to the other, in order, until one of the connections is closed.
 func carry(to, from net.Conn, takes func() time.Duration) {
 	type message struct {
 		bytes []byte
@@ -109,7 +109,7 @@ func carry(to, from net.Conn, takes func() time.Duration) {
 		defer to.Close()
 		for m := range way {
 			time.Sleep(time.Until(m.due))
-			to.Write(m.bytes) // after an error the other direction closes both
+			to.Write(m.bytes) // if that fails, the other direction closes both connections
 		}
 	}()
 	defer close(way)
@@ -126,7 +126,8 @@ func carry(to, from net.Conn, takes func() time.Duration) {
 
 func after(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
-// An earlier design starved one process: when a far process asked for a larger budget, each near process read that at a different time.
+// An earlier design kept the lock from one process: a far process asked for a larger budget, and each near process read that at another
+// time.
 func TestAFarProcessLeavesEqualSharesToEqualOnes(t *testing.T) {
 	for far, near := range map[time.Duration]int{5 * time.Millisecond: 3, 20 * time.Millisecond: 6, 100 * time.Millisecond: 3} {
 		t.Run(fmt.Sprintf("%d near, and one at %v", near, far), func(t *testing.T) {
@@ -148,7 +149,8 @@ func TestAFarProcessLeavesEqualSharesToEqualOnes(t *testing.T) {
 	}
 }
 
-// The longest time without the lock depends on the sections of other processes, and not on the delays that one of them measures.
+// The longest time without the lock depends on the sections of other processes. It does not depend on the delays that one of these
+// processes measures.
 func TestOneSlowProcessKeepsOthersWaitingForItsSectionsOnly(t *testing.T) {
 	longest := func(t *testing.T, slowness time.Duration) (away time.Duration) {
 		locktest.Bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -199,11 +201,13 @@ func TestLateRepliesOfOneProcessDoNotLengthenTheRotationOfOthers(t *testing.T) {
 	}
 	prompt, late := rotation(t, time.Millisecond/4), rotation(t, 50*time.Millisecond)
 	t.Logf("%v, and %v beside one with late replies", prompt, late)
-	// A transfer may wait for a late notification of the grant, and the lock may stay longer because of a late look at the queue.
+	// In one transfer, the notification of the grant may be late. In another, the look at the queue may be late, so that the lock stays
+	// longer.
 	need.AtMost(t, "a rotation", late, prompt+2*50*time.Millisecond)
 }
 
-// A child that is no contender changes nothing, whatever its name says: another program or an operator may have created it.
+// A child of the lock's node may be no contender: another program or an operator may have created it. It changes nothing, whatever its
+// name is.
 func TestForeignChildrenOfAnyNameLengthenNoWait(t *testing.T) {
 	const uuid = "00000000-0000-8000-bf00-000000000000"
 	foreign := []string{

@@ -14,7 +14,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// far runs f in a bubble with a ZooKeeper half a round trip away, and a function that starts processes.
+// far runs f in a bubble. The ZooKeeper server is half a round trip away. f gets the server, and a function that starts a process and
+// returns its mutex.
 func far(t *testing.T, f func(t *testing.T, s *zktest.Server, process func(...tier.Option) *tier.Mutex)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,7 +29,7 @@ func far(t *testing.T, f func(t *testing.T, s *zktest.Server, process func(...ti
 	})
 }
 
-// traffic counts frames without those that keep the session.
+// traffic counts frames. It leaves out the frames that only keep a session.
 type traffic struct {
 	mu       sync.Mutex // guards the fields below
 	frames   int
@@ -48,7 +49,7 @@ func (c *traffic) note(f *zktest.Frame) zktest.Action {
 	return zktest.Pass
 }
 
-// take returns the counts since the last call.
+// take returns the counts since the last call of take.
 func (c *traffic) take() (frames int, requests []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,19 +58,19 @@ func (c *traffic) take() (frames int, requests []string) {
 	return frames, requests
 }
 
-// wantSent checks what was sent since the last call, in any order.
+// wantSent fails the test unless exactly the requests in want, in any order, were sent since the last call.
 func (c *traffic) wantSent(t *testing.T, what string, want ...string) {
 	t.Helper()
 	_, got := c.take()
 	need.List(t, "sent for "+what, slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))...)
 }
 
-// Looking for waiters costs a read and a watch, which fires whenever the queue changes. Without local waiters there is no look, and a
-// short hold sets no watch on its own node.
+// To look for waiters costs a read and a watch, and the watch fires whenever the queue changes. A process without waiters of its own
+// does not look. If a hold is short, the process sets no watch on its own node.
 func TestUncontendedTurnIsACreateAListAndADelete(t *testing.T) {
 	far(t, func(t *testing.T, s *zktest.Server, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
-		release(t, acquire(t, mu)) // creates the parents
+		release(t, acquire(t, mu)) // also creates the parents
 		var c traffic
 		s.Intercept(c.note)
 		hold := acquire(t, mu)
@@ -82,10 +83,10 @@ func TestUncontendedTurnIsACreateAListAndADelete(t *testing.T) {
 	})
 }
 
-// An acquisition in strict order is one write, whatever the number of goroutines. Frames are bounded, since it does not matter there
-// which other processes wait.
+// An acquisition in strict order makes one write, for any number of goroutines. For frames the test has only a limit, since their number
+// depends on which other processes wait.
 func TestFramesOfAStrictTurn(t *testing.T) {
-	const next = 0.0001 // to no time at all, so that nothing else happens in the section
+	const next = 0.0001 // almost no time, so that nothing else happens in the section
 	for _, row := range []struct {
 		processes int
 		want      float64

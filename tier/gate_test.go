@@ -12,10 +12,10 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// turned reports whether the waiter has its result, a grant or an error.
+// turned reports whether the waiter has its result, which is a grant or an error.
 func turned(w *waiter[int]) bool { return need.Closed(w.turn) }
 
-// The gate behaves like a slice, whatever the order of calls.
+// In any order of calls, the gate behaves like a queue in a slice.
 func TestGateIsAQueue(t *testing.T) { // I6 I9
 	for seed := range uint64(200) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestGateIsAQueue(t *testing.T) { // I6 I9
 	}
 }
 
-// A reentrant acquisition during the release of the last hold comes too late, because the contender is being passed on.
+// When the last hold is being released, a reentrant acquisition is too late: the contender is being passed on.
 func TestOwnershipThatHasEndedIsNotReentered(t *testing.T) {
 	for _, reads := range []bool{false, true} {
 		own := &ownership{mutex: &Mutex{mode: map[bool]second.Mode{true: second.Reading}[reads]}}

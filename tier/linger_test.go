@@ -12,17 +12,17 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A shared lock is one that lingers in one process and that another process wants.
+// A shared is a lock that may linger in one process and that another process wants, too.
 type shared struct {
 	t            *testing.T
 	s            *memory.Server
 	mine, theirs *tier.Mutex
 	lingers      bool
-	turns        int // of this process
+	turns        int // turns of the process in which the lock lingers
 	used, wasted int
 }
 
-// sharing runs f with two processes, one of which lets locks linger for a minute.
+// sharing runs f with two processes. In the first one, locks may linger for a minute.
 func sharing(t *testing.T, f func(t *testing.T, s *memory.Server, lock func(path string) *shared)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, s *memory.Server) {
@@ -34,7 +34,7 @@ func sharing(t *testing.T, f func(t *testing.T, s *memory.Server, lock func(path
 	})
 }
 
-// turn acquires and releases the lock in the first process.
+// The method turn acquires and releases the lock in the first process.
 func (l *shared) turn() {
 	l.t.Helper()
 	hold := acquire(l.t, l.mine)
@@ -47,7 +47,7 @@ func (l *shared) turn() {
 	l.turns++
 }
 
-// come acquires and releases the lock in the other process.
+// The method come acquires and releases the lock in the other process.
 func (l *shared) come() {
 	l.t.Helper()
 	if l.lingers {
@@ -57,7 +57,7 @@ func (l *shared) come() {
 	l.lingers = false
 }
 
-// contest makes both processes acquire the lock n times.
+// The method contest lets both processes acquire the lock n times.
 func (l *shared) contest(n int) {
 	l.t.Helper()
 	for range n {
@@ -66,7 +66,8 @@ func (l *shared) contest(n int) {
 	}
 }
 
-// Whatever others do, the number of wasted lingerings is at most half of the useful ones, plus five, plus one in 256 acquisitions.
+// Whatever other processes do, lingering is seldom wasted: at most half as often as it is useful, plus five times, plus once in 256
+// acquisitions.
 func TestLingeringNeverCosts(t *testing.T) {
 	rng, enough := rand.New(rand.NewPCG(1, 2)), 0
 	sometimes := func(chance float64) func(*shared) bool { return func(*shared) bool { return rng.Float64() < chance } }
@@ -101,7 +102,7 @@ func TestLingeringNeverCosts(t *testing.T) {
 	})
 }
 
-// A lock that another process wants from time to time still lingers, whatever happens to other locks.
+// A lock that another process rarely wants still lingers, whatever happens to other locks.
 func TestLockThatOneProcessWantsLingers(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		private, contended := lock("/locks/a"), lock("/locks/b")
@@ -136,7 +137,7 @@ func TestLingeringThatEndsByItselfOrWithTheSessionIsNotWasted(t *testing.T) {
 	})
 }
 
-// When other processes stay away, the lock lingers again after 255 acquisitions, and always from then on.
+// If other processes do not want the lock any more, it lingers again after 255 acquisitions. From then on it always lingers.
 func TestLockLingersAgainWhenOthersStayAway(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		known := lock("/locks/a")
@@ -156,7 +157,8 @@ func TestLockLingersAgainWhenOthersStayAway(t *testing.T) {
 	})
 }
 
-// However often lingering was useful, it ends soon when others start to come: after 33 times, or 5 at another path.
+// However often lingering was useful, it ends soon if other processes begin to want the lock: after 33 times, or after 5 times at
+// another path.
 func TestLingeringEndsSoonWhenOthersCome(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		private, other := lock("/locks/a"), lock("/locks/b")
@@ -173,7 +175,7 @@ func TestLingeringEndsSoonWhenOthersCome(t *testing.T) {
 	})
 }
 
-// A single case is no pattern: in a process without experience, the lock lingers again after another process wanted it once.
+// One case is no pattern. If a process has no experience yet, its lock still lingers after another process has wanted it once.
 func TestLingeringGoesOnAfterItWasWastedOnce(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		l := lock("/locks/a")
@@ -183,8 +185,8 @@ func TestLingeringGoesOnAfterItWasWastedOnce(t *testing.T) {
 	})
 }
 
-// The number of remembered paths is limited. A forgotten path does not cost the same again, because a path starts with the recent
-// experience of the others.
+// A process remembers a limited number of paths. A path that was forgotten does not cost as much as before, because each new path starts
+// with the recent experience of all others.
 func TestManyPathsTeachEachOther(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		const fruitful = 20
@@ -217,7 +219,8 @@ func TestManyPathsTeachEachOther(t *testing.T) {
 	})
 }
 
-// Many contended locks may linger before there is any experience. Then each of them wastes one lingering, and the first one two.
+// Many contended locks may linger before the process has any experience. Then each of them wastes lingering once, and the first one
+// twice.
 func TestLocksThatLingerAtTheSameTimeTeachEachOther(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		var locks []*shared

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A process never runs two sections at once, even after the lease of the first one has ended.
+// A process never runs two sections of a lock at the same time, even if the lease of the first one has ended.
 func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -22,7 +22,7 @@ func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 		waiter := start(soon(t), mu).blocked(t)
 		s.Expire("/locks/a", 0)
 		<-hold.Lost()
-		time.Sleep(10 * sessionTimeout) // time enough for anybody who does not care; virtual
+		time.Sleep(10 * sessionTimeout) // time in which the waiter could get the lock by mistake; the time is virtual
 		waiter.blocked(t)
 		wantErr(t, "Release of the outer hold", hold.Release(), tier.ErrLost)
 		waiter.blocked(t)
@@ -34,7 +34,7 @@ func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 	})
 }
 
-// A suspended machine runs no timers, so each method has to check a clock that has counted the sleep.
+// A suspended machine runs no timers. Therefore each method has to check a clock that also counts the time of the suspension.
 func TestNothingIsHeldAfterTheMachineSleptForALease(t *testing.T) {
 	looks := map[string]func(t *testing.T, hold, inner *tier.Hold, permits *tier.Permits){
 		"Err": func(t *testing.T, hold, inner *tier.Hold, permits *tier.Permits) {
@@ -76,7 +76,7 @@ func TestNothingIsHeldAfterTheMachineSleptForALease(t *testing.T) {
 	})
 }
 
-// write starts a guarded write, which is answered when finish is called.
+// write starts a guarded write. The store answers it when finish is called.
 func write(t *testing.T, hold *tier.Hold) (finish func()) {
 	t.Helper()
 	c, answered := waittest.Grant(hold).(*queue.Contender), make(chan struct{})
@@ -92,7 +92,8 @@ func write(t *testing.T, hold *tier.Hold) (finish func()) {
 	}
 }
 
-// A guarded write that has checked its hold before the release may go on for any time: its contender gets no other owner meanwhile.
+// A guarded write has checked its hold before the release. It may continue after the release for any time. In that time its contender
+// gets no other owner.
 func TestWriteThatOverlapsTheReleaseTakesNoEffectUnderTheNextOwner(t *testing.T) {
 	type row struct{ lingers, nested, queued bool }
 	need.Each(t, map[string]row{

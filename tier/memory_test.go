@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// All waiting goroutines share one contender, and each costs less than 400 bytes besides its stack.
+// All goroutines that wait share one contender. Each of them takes less than 400 bytes in addition to its stack.
 func TestWaiterIsCheap(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		const waiters = 20_000
@@ -25,7 +25,7 @@ func TestWaiterIsCheap(t *testing.T) {
 				go func() { <-never; done <- struct{}{} }()
 			}
 		}
-		idlers() // what is left of goroutines of former tests is used again: it would make the next ones cheaper
+		idlers() // allocates goroutines that the runtime will use again; otherwise later ones would look cheaper
 		idle := heapOf(idlers)
 		waiting := heapOf(func() {
 			for range waiters {
@@ -51,7 +51,7 @@ func TestWaiterIsCheap(t *testing.T) {
 	})
 }
 
-// The state that a process keeps for a path is removed with its last user, including the alarm about long waits.
+// When the last user of a path has left, the process removes everything that it keeps for the path, also the alarm for long waits.
 func TestContentionLeavesNothing(t *testing.T) { // I10
 	metered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
 		const n = 2000
@@ -65,13 +65,13 @@ func TestContentionLeavesNothing(t *testing.T) { // I10
 				m.take()
 			}
 		}) / n
-		if t.Logf("%d B each time", each); each > 1000 { // the runtime forgets timers that were stopped a few at a time
+		if t.Logf("%d B each time", each); each > 1000 { // the runtime removes stopped timers from its memory only a few at a time
 			t.Errorf("%d B are left each time, want no more than 1000", each)
 		}
 	})
 }
 
-// heapOf returns what f leaves on the heap once all goroutines wait.
+// heapOf calls f and waits until all goroutines are blocked. It returns by how much the heap has grown.
 func heapOf(f func()) int64 {
 	before := heap()
 	f()
@@ -79,7 +79,7 @@ func heapOf(f func()) int64 {
 	return heap() - before
 }
 
-// heap returns what is in use once it does not shrink any more: a goroutine of the runtime cleans up.
+// heap returns the size of the heap when it does not shrink any more. It may take a while, since a goroutine of the runtime cleans up.
 func heap() int64 {
 	least := int64(math.MaxInt64)
 	for same := 0; same < 5; same++ {

@@ -23,9 +23,9 @@ import (
 
 func TestHandOffGoesByTheMutexOfTheOwner(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
-		locks := process(t, s) // strict
+		locks := process(t, s) // in strict order by default
 		generous := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour))
-		strict := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour), tier.WithStrictOrder()) // the later one counts
+		strict := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour), tier.WithStrictOrder()) // the last option counts
 		first := acquire(t, generous)
 		second := start(soon(t), strict).blocked(t)
 		third := start(soon(t), strict).blocked(t)
@@ -66,7 +66,7 @@ func TestLingerGoesByTheMutexOfTheLastOwner(t *testing.T) {
 	})
 }
 
-// A foreign option is for locks of another store.
+// A foreign option is an option for locks of another store.
 type foreign struct{ tier.Option }
 
 func TestWrongOptionIsReportedByTheMethodsOfTheMutex(t *testing.T) {
@@ -75,7 +75,7 @@ func TestWrongOptionIsReportedByTheMethodsOfTheMutex(t *testing.T) {
 		for want, opt := range map[string]tier.Option{
 			"wait limit -1s: negative":                 tier.WithMaxWait(-time.Second),
 			"hand-off budget -1s: want more than 0":    tier.WithHandOff(-time.Second),
-			"for no hand-off use tier.WithStrictOrder": tier.WithHandOff(0), // such as one from an empty configuration
+			"for no hand-off use tier.WithStrictOrder": tier.WithHandOff(0), // such a value may come from an empty configuration
 			"linger -1s: negative":                     tier.WithLinger(-time.Second),
 			"option of type tier_test.foreign":         foreign{},
 		} {
@@ -118,7 +118,7 @@ func TestDoRunsUnderTheLock(t *testing.T) {
 			hold := tier.HoldFrom(ctx, mu)
 			need.That(t, "inside Do the context has no hold", hold != nil && hold.Err() == nil)
 			wantQueue(t, s, "inside Do", 1)
-			return mu.Do(ctx, func(context.Context) error { return nil }) // enters again
+			return mu.Do(ctx, func(context.Context) error { return nil }) // enters the lock again
 		})
 		need.WantErr(t, "Do", err, nil)
 		need.That(t, "after Do the context has a hold", tier.HoldFrom(inside, mu) == nil)
@@ -204,7 +204,7 @@ func TestTryAcquireSendsNothingWhileTheGateIsTaken(t *testing.T) {
 	})
 }
 
-// hanging starts a TryAcquire whose answer comes when answer is closed.
+// hanging starts a TryAcquire. Its answer arrives when the channel answer is closed.
 func hanging(ctx context.Context, t *testing.T, s *memory.Server, mu *tier.Mutex) (a *call[*tier.Hold], answer chan struct{}) {
 	t.Helper()
 	answer = make(chan struct{})
@@ -218,7 +218,7 @@ func hanging(ctx context.Context, t *testing.T, s *memory.Server, mu *tier.Mutex
 	return a.blocked(t), answer
 }
 
-// A goroutine that waits behind a TryAcquire is served, whatever the outcome of that is.
+// A goroutine that waits behind a TryAcquire is served, whatever the result of the TryAcquire is.
 func TestWaiterBehindTryAcquireIsServed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		other, mu := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
@@ -243,7 +243,8 @@ func TestWaiterBehindTryAcquireIsServed(t *testing.T) {
 	})
 }
 
-// Its holder has the same budget as any owner, however early another process started to wait.
+// The holder that a TryAcquire got the lock for has the same budget as any other owner. It does not matter how early another process
+// began to wait.
 func TestBudgetRunsWhileTheHolderOfATryAcquireIsWaitedFor(t *testing.T) { // I11
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(), process()
@@ -286,7 +287,7 @@ func TestEveryNameIsALockThatUnescapesToIt(t *testing.T) {
 		".", "..", "zookeeper", "lock-0000000001", "lock-000000000%31", ":tierlock:a", "%", "%2F", "/", "/zookeeper", "\u0600\u06dd",
 	}
 	for range 2000 {
-		text := make([]rune, 1+random.IntN(75)) // of characters of all lengths, and some that are none
+		text := make([]rune, 1+random.IntN(75)) // characters of all lengths, and some numbers that are no characters
 		for i := range text {
 			text[i] = random.Int32N(1 << (7 + random.IntN(15)))
 		}
@@ -312,7 +313,7 @@ func TestEveryNameIsALockThatUnescapesToIt(t *testing.T) {
 	}
 }
 
-// A lock whose path is below that of another lock is not a contender of that lock.
+// The path of a lock may be below the path of another lock. The first lock is then not a contender of the second.
 func TestNoNameIsAContenderOfTheLockAbove(t *testing.T) {
 	var names []string
 	for _, mark := range []string{"lock-", "__WRIT__", "__READ__", "__lock__", "__rlock__"} {

@@ -20,7 +20,7 @@ import (
 
 type callerKey struct{}
 
-// A diary records the events of an observer, one a line.
+// A diary records the events of an observer. Each event is a line.
 type diary struct {
 	mu    sync.Mutex // guards the fields below
 	lines []string
@@ -38,7 +38,7 @@ func (d *diary) note(ctx context.Context, at time.Time, format string, args ...a
 }
 
 func (d *diary) observer() tier.Observer {
-	var nobody context.Context // who is connected waits for nothing
+	var nobody context.Context // the context of an event about the connection, in which nobody waits
 	permits := func(p *tier.Permits) string {
 		if p == nil {
 			return ""
@@ -71,7 +71,7 @@ func (d *diary) want(t *testing.T, want ...string) {
 	d.lines, d.ats = nil, nil
 }
 
-// wantAll is want for events without a fixed order.
+// wantAll is like want, but for events whose order is not fixed.
 func (d *diary) wantAll(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -97,7 +97,7 @@ func TestObserverIsToldOfEachTurn(t *testing.T) {
 		inner := start(hold.Context(caller(t, "A")), mu).granted(t)
 		b := start(caller(t, "B"), mu).blocked(t)
 		time.Sleep(3 * time.Second)
-		d.want(t, "B waits 1s for 0 ahead 0 here true") // once
+		d.want(t, "B waits 1s for 0 ahead 0 here true") // reported once
 		ctx, cancel := context.WithTimeout(caller(t, "C"), time.Second/2)
 		defer cancel()
 		c := start(ctx, mu)
@@ -105,7 +105,7 @@ func TestObserverIsToldOfEachTurn(t *testing.T) {
 		d.want(t, "C failed after 500ms")
 		wantErr(t, "TryAcquire", errOf(mu.TryAcquire(caller(t, "D"))), tier.ErrLocked)
 		release(t, hold)
-		d.want(t) // neither the try nor the release of one hold of two
+		d.want(t) // no event for the TryAcquire, and none for releasing one of two holds
 		time.Sleep(time.Second)
 		release(t, inner)
 		hold = b.granted(t)
@@ -168,7 +168,8 @@ func TestLossOfTheNextHoldIsNotToldOfTheLast(t *testing.T) {
 	})
 }
 
-// The order of events is kept all the same. Lost may therefore wait for the goroutine that has the lock, and that releases it.
+// The order of events stays the same. Therefore the event Lost may be reported only after the goroutine that has the lock has released
+// it.
 func TestReleaseDoesNotWaitForTheObserverOfTheLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
@@ -199,7 +200,7 @@ func TestCloseWaitsUntilTheObserverKnowsOfTheLosses(t *testing.T) {
 		var told []string
 		locks := observed(t, s, tier.Observer{Lost: func(_ context.Context, l tier.LostEvent) {
 			time.Sleep(time.Second - 1)
-			told = append(told, string(l.Cause)) // the detector sees to it that Close waits
+			told = append(told, string(l.Cause)) // the race detector would report it if Close did not wait
 		}})
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		locks.Close()
@@ -208,7 +209,7 @@ func TestCloseWaitsUntilTheObserverKnowsOfTheLosses(t *testing.T) {
 	})
 }
 
-// If a function of an observer does not return, only the lock concerned is delayed.
+// If a function of an observer does not return, that delays only the lock for which it was called.
 func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 	for _, blocks := range []string{"waiting", "acquired", "failed", "lost", "released", "connection"} {
 		t.Run(blocks, func(t *testing.T) {
@@ -272,7 +273,7 @@ func TestObserverIsForARegistry(t *testing.T) {
 	})
 }
 
-// Metrics and traces may observe the same locks.
+// For example, metrics and traces may observe the same locks.
 func TestAllObserversAreTold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		first, second := new(diary), new(diary)
@@ -284,7 +285,7 @@ func TestAllObserversAreTold(t *testing.T) {
 		}
 		locks := observed(t, s, first.observer(), tier.WithObserver(tier.Observer{}), tier.WithObserver(o), adds("a"), adds("b"))
 		mu := locks.Mutex("/locks/a")
-		synctest.Wait() // a goroutine of its own reports the connection
+		synctest.Wait() // the event of the connection is reported by another goroutine
 		hold := start(caller(t, "A"), mu).granted(t)
 		ctx, cancel := context.WithTimeout(caller(t, "B"), time.Second/2)
 		defer cancel()
@@ -306,7 +307,7 @@ func TestAllObserversAreTold(t *testing.T) {
 	})
 }
 
-// inVain returns the error of a wait for k permits that ends after two seconds.
+// inVain waits for k permits for two seconds, and returns the error. It fails the test if there is no error.
 func inVain(t *testing.T, s *tier.Semaphore, k int) *tier.WaitError {
 	t.Helper()
 	_, err := s.Acquire(need.Within(t, 2*time.Second), k)
@@ -320,7 +321,7 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		holder, first := process(t, srv).Semaphore(pool, 4), named(t, srv, "billing").Semaphore(pool, 4)
 		p := process(t, srv).Semaphore(pool, 4)
-		kept := take(t, process(t, srv).Semaphore(pool, 4), 1) // so that the server does not remove the parent of permits meanwhile
+		kept := take(t, process(t, srv).Semaphore(pool, 4), 1) // keeps the server from removing the parent of the permits
 		two := take(t, holder, 2)
 
 		err := inVain(t, p, 3)
@@ -365,7 +366,7 @@ func TestObserverIsToldOfPermits(t *testing.T) {
 		d.want(t, "A acquired 2  after 0s")
 		b := ask(caller(t, "B"), s, 3).blocked(t)
 		time.Sleep(3 * time.Second)
-		d.want(t, "B waits 1s for 3 ahead 0 here false") // once
+		d.want(t, "B waits 1s for 3 ahead 0 here false") // reported once
 		ctx, cancel := context.WithTimeout(caller(t, "C"), time.Second/2)
 		defer cancel()
 		need.That(t, "C got a permit", errOf(s.Acquire(ctx, 1)) != nil)
@@ -391,7 +392,7 @@ func TestObserverIsToldOfPermitsThatAreLost(t *testing.T) {
 		lost := ask(caller(t, "A"), s, 2).granted(t)
 		d.want(t, "A acquired 2  after 0s")
 		srv.Expire(queueOf(pool), 0)
-		d.want(t, "A lost by session") // once, before the release
+		d.want(t, "A lost by session") // reported once, and before the release
 		wantErr(t, "Release", lost.Release(), tier.ErrLost)
 		d.want(t, "A released 2 after 0s lost true")
 		time.Sleep(10 * time.Second)

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The state of a lock is kept exactly as long as a goroutine holds it or waits for it.
+// The registry keeps state for a lock as long as a goroutine holds the lock or waits for it, and no longer.
 func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, other := process(t, s), process(t, s)
@@ -42,7 +42,7 @@ func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 		s.Expire("/locks/a", 0)
 		<-hold.Lost()
 		entries(1, "while a lost hold is not released")
-		_ = hold.Release() // ErrLost
+		_ = hold.Release() // returns ErrLost
 		entries(0, "after its release")
 	})
 }
@@ -62,7 +62,7 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 				"Connection": {Connection: func(tier.ConnectionEvent) { closes() }},
 				"Shutdown": {Lost: func(_ context.Context, l tier.LostEvent) {
 					if l.Hold == nil {
-						return // it is shut down once
+						return // the test has to call Shutdown only once
 					}
 					<-begin
 					defer close(shutDown)
@@ -88,7 +88,7 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 	})
 }
 
-// A task of the registry calls the observer, and Close waits for such tasks.
+// A background task of the registry calls the observer. Close waits for such tasks.
 func TestCloseFromAnObserverOfAReleaseInTheBackgroundReturns(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		var locks *tier.Registry
@@ -99,7 +99,7 @@ func TestCloseFromAnObserverOfAReleaseInTheBackgroundReturns(t *testing.T) {
 	})
 }
 
-// closing is a second tier that calls a function before it closes.
+// closing is a second tier that calls a function before it is closed.
 type closing struct {
 	second.Tier
 	before func()
@@ -110,7 +110,7 @@ func (c closing) Close() error {
 	return c.Tier.Close()
 }
 
-// Close only closes the second tier. Waiters give up after that, without commands to leave the queue.
+// Close sends nothing but what closes the second tier. Then the waiters give up, and send no command to leave the queue.
 func TestCloseSendsNothingForWhoeverWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		m := &meter{}
@@ -145,7 +145,7 @@ func TestTryAfterCloseSaysSoWhileALostHoldIsLeft(t *testing.T) {
 	})
 }
 
-// shutdown starts to shut a registry down.
+// shutdown starts to shut down a registry in a new goroutine.
 func shutdown(ctx context.Context, locks *tier.Registry) *call[bool] {
 	c := begin(func() (bool, error) { return true, locks.Shutdown(ctx) })
 	synctest.Wait()
@@ -182,7 +182,7 @@ func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
 	})
 }
 
-// Each goroutine gets the lock, and learns of the shutdown, before it runs.
+// Each goroutine gets the lock and learns of the shutdown before it can run.
 func TestShutdownTurnsAwayWhoHasTheNextTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		told := make(chan struct{})
@@ -256,7 +256,7 @@ func TestCloseEndsAShutdown(t *testing.T) {
 	})
 }
 
-// A shutdown may begin after a caller has arrived and before it has a place at the gate.
+// A shutdown may begin when a caller has arrived but has no place at the gate yet.
 func TestShutdownTurnsAwayWhoIsAboutToQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)

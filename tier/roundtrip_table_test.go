@@ -12,8 +12,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The tables below are measured in virtual time: the server is half a round trip away, and only sections and messages take time. Every
-// figure is therefore exact.
+// The tables below are measured in virtual time. A message to or from the server takes half a round trip. Besides messages, only
+// sections take time. Therefore every figure is exact.
 
 const roundTrip = 20 * time.Millisecond
 
@@ -35,7 +35,7 @@ func TestRoundTripsOfEachCall(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name string
-		run  func(t *testing.T, mu, elsewhere *tier.Mutex) float64 // the path of both is in use
+		run  func(t *testing.T, mu, elsewhere *tier.Mutex) float64 // both have the same path, which is in use
 		want float64
 	}{
 		{"Acquire, nobody there", func(t *testing.T, mu, _ *tier.Mutex) float64 { return acquiring(t, mu) }, 1},
@@ -71,7 +71,7 @@ func TestRoundTripsOfEachCall(t *testing.T) {
 	}
 }
 
-// A lock at another path waits a little for other requests, so that they leave together.
+// A lock at another path waits a little for the requests of other locks, so that they are sent together.
 func TestLockAmongOthersTakesAQuarterOfARoundTripMore(t *testing.T) {
 	far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
 		idle := process()
@@ -84,7 +84,7 @@ func TestLockAmongOthersTakesAQuarterOfARoundTripMore(t *testing.T) {
 				busy := tier.Sibling(idle, fmt.Sprintf("/locks/busy %d", i))
 				for closed := false; !closed; {
 					hold := acquire(t, busy)
-					time.Sleep(trips(float64(i) / 25)) // so that they are spread over time
+					time.Sleep(trips(float64(i) / 25)) // different times, so that the releases are spread
 					release(t, hold)
 					select {
 					case <-done:
@@ -116,13 +116,13 @@ func several(n int, process func(...tier.Option) *tier.Mutex, opts ...tier.Optio
 	return mutexes
 }
 
-// takeTurns makes goroutines of each process acquire the lock again and again until it was transferred n times. takeTurns returns how
-// long each transfer took: from the call of Release to the return of Acquire in another process. Within each section it calls during with
+// takeTurns lets goroutines of each process acquire the lock again and again, until it was transferred n times. It returns how long each
+// transfer took: from the call of Release to the return of Acquire in another process. In each section it calls the function during with
 // the number of the acquisition.
 func takeTurns(t *testing.T, mutexes []*tier.Mutex, goroutines int, section time.Duration, n int, during func(turn int)) []time.Duration {
 	t.Helper()
 	var (
-		took  []time.Duration // these are guarded by the lock under test
+		took  []time.Duration // these variables are guarded by the lock under test
 		turn  int
 		owner = -1
 		left  time.Time
@@ -138,7 +138,7 @@ func takeTurns(t *testing.T, mutexes []*tier.Mutex, goroutines int, section time
 					}
 					enough = len(took) >= n
 					turn++
-					time.Sleep(section / 3) // no frame is sent or arrives at this moment
+					time.Sleep(section / 3) // no frame is sent and none arrives at this moment
 					during(turn)
 					time.Sleep(section - section/3)
 					owner, left = i, time.Now()
@@ -151,15 +151,17 @@ func takeTurns(t *testing.T, mutexes []*tier.Mutex, goroutines int, section time
 	return took[:n]
 }
 
-// In strict order each acquisition changes the process. With a budget of one round trip, a process makes several short acquisitions in a
-// row. If these took no time at all, it would never end, so their sections have the length short.
+// In strict order, the lock goes to another process after each acquisition. With a budget of one round trip, a process can acquire
+// several times in a row if its sections are short. If these sections took no time, there would be no end of them, so they take the time
+// short.
 //
-// A process with one goroutine queues again after its Release has returned, which is when the next process gets the lock. With only two
-// processes, its watch reaches the server two round trips after that release was called. A section shorter than one round trip has ended
+// A process with one goroutine queues again when its Release has returned. At that moment, the next process gets the lock. If there are
+// only two processes, the watch of the first one reaches the server two round trips after the call of that Release. A section that is
+// shorter than one round trip has ended before.
 // before that.
 func TestRoundTripsOfAHandOver(t *testing.T) {
 	const short, half, long = 0.05, 0.5, 2
-	type figures map[float64]float64 // by section
+	type figures map[float64]float64 // by the length of the section
 	one := figures{0: 1, short: 1, half: 1, long: 1}
 	for _, row := range []struct {
 		processes, goroutines int
@@ -190,7 +192,7 @@ func TestRoundTripsOfAHandOver(t *testing.T) {
 					}
 					mutexes := several(row.processes, process, order)
 					took := takeTurns(t, mutexes, row.goroutines, trips(section), changes, func(int) {})
-					took = took[changes/2:] // until then the queue takes its shape
+					took = took[changes/2:] // before that, the order in the queue is not stable yet
 					need.AtLeast(t, "round trips", inTrips(slices.Min(took)), 1)
 					need.AtMost(t, "round trips", inTrips(slices.Max(took)), row.want[section])
 				})

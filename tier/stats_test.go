@@ -32,21 +32,21 @@ func TestStatsCountFromWhereEachLockCame(t *testing.T) {
 		mu := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour), tier.WithLinger(time.Minute))
 		wantStats(t, "at first", locks, tier.Stats{})
 
-		hold := acquire(t, mu) // found
+		hold := acquire(t, mu) // counted as found
 		waiting := start(soon(t), mu).blocked(t)
 		time.Sleep(2 * time.Second)
 		wantStats(t, "held", locks, tier.Stats{Holds: 1, Waiters: 1, Found: 1, WaitTime: 2 * time.Second, HoldTime: 2 * time.Second})
 		release(t, hold)
-		hold = waiting.granted(t) // handed off
+		hold = waiting.granted(t) // counted as handed off
 		time.Sleep(time.Second)
 		release(t, hold)
 		want := tier.Stats{Lingering: 1, Found: 1, HandOffs: 1, WaitTime: 2 * time.Second, HoldTime: 3 * time.Second}
 		time.Sleep(time.Second)
 		wantStats(t, "lingering", locks, want)
 
-		hold = acquire(t, mu) // resumed
+		hold = acquire(t, mu) // counted as resumed
 		inner := start(hold.Context(t.Context()), mu).granted(t)
-		release(t, inner) // entering again is no acquisition
+		release(t, inner) // to enter again does not count as an acquisition
 		release(t, hold)
 		want.Resumptions++
 		wantStats(t, "lingering again", locks, want)
@@ -55,12 +55,12 @@ func TestStatsCountFromWhereEachLockCame(t *testing.T) {
 		waiting = start(soon(t), mu).blocked(t)
 		time.Sleep(time.Second)
 		release(t, theirs)
-		release(t, waiting.granted(t)) // handed over
+		release(t, waiting.granted(t)) // counted as handed over
 		want.HandOvers++
 		want.WaitTime += time.Second
 		wantStats(t, "handed over", locks, want)
 
-		time.Sleep(time.Hour) // the cohort is gone
+		time.Sleep(time.Hour) // the lock does not linger any more, and its state is gone
 		want.Lingering = 0
 		wantStats(t, "after all", locks, want)
 	})
@@ -91,7 +91,8 @@ func TestStatsCountWaitsInVain(t *testing.T) {
 
 type meanwhileKey struct{}
 
-// meanwhile returns a context for an Acquire over interrupted locks, which call f once it has waited for a second.
+// meanwhile returns a context for an Acquire of a lock from the function interrupted. When that Acquire has waited for a second, it
+// calls f.
 func meanwhile(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, meanwhileKey{}, f)
 }
@@ -105,7 +106,8 @@ func interrupted(t *testing.T, s *memory.Server) *tier.Registry {
 	}}, tier.WithHandOff(time.Hour))
 }
 
-// The chosen waiter gives up at the same moment: that counts as no acquisition, and no time is lost or counted twice.
+// The waiter that was chosen gives up at the same moment. That does not count as an acquisition. No time is missing, and no time counts
+// twice.
 func TestStatsOfATurnThatNobodyTakes(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := interrupted(t, s)
@@ -141,11 +143,11 @@ func TestStatsTellHowLocksWereLost(t *testing.T) {
 		mu := locks.Mutex("/locks/a")
 		lose := func(how func()) {
 			hold := acquire(t, mu)
-			time.Sleep(sessionTimeout / 6) // watched
+			time.Sleep(sessionTimeout / 6) // by now the contender is watched
 			how()
 			<-hold.Lost()
 			hold.Release()
-			time.Sleep(time.Second) // until there is a session
+			time.Sleep(time.Second) // until there is a new session
 		}
 		lose(func() { s.Expire("/locks/a", 0) })
 		lose(func() { s.Remove("/locks/a", 0) })
@@ -159,7 +161,7 @@ func TestStatsTellHowLocksWereLost(t *testing.T) {
 	})
 }
 
-// A loss counts at once: an owner that hangs may never release.
+// A loss counts at once, because an owner that hangs may never release.
 func TestLossCountsWhenItHappens(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
@@ -185,7 +187,7 @@ func TestLossCountsWhenItHappens(t *testing.T) {
 	})
 }
 
-// The first reader that releases may be the one whose release finds the loss.
+// The first reader that releases may be the one that finds the loss.
 func TestLossOfReadersThatTheirReleaseFindsCountsOnceForEach(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
@@ -199,7 +201,7 @@ func TestLossOfReadersThatTheirReleaseFindsCountsOnceForEach(t *testing.T) {
 	})
 }
 
-// Only a removal or a requeue counts, not a hand-off or a loss.
+// Only removals and requeues count. Hand-offs and losses do not.
 func TestStatsTellHowLongTheStoreTakesToTakeALockBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
@@ -227,7 +229,7 @@ func TestStatsTellHowLongTheStoreTakesToTakeALockBack(t *testing.T) {
 		slowly(hold, 200*time.Millisecond)
 		want("requeued", 2, 500*time.Millisecond)
 		hold = waiting.granted(t)
-		time.Sleep(sessionTimeout / 6) // watched
+		time.Sleep(sessionTimeout / 6) // by now the contender is watched
 		s.Remove("/locks/b", 0)
 		<-hold.Lost()
 		hold.Release()
@@ -241,7 +243,7 @@ func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 		a, b := locks.Mutex("/locks/a", tier.WithHandOff(time.Hour)), locks.Mutex("/locks/b", tier.WithLinger(time.Hour))
 		release(t, acquire(t, b))
 		hold := acquire(t, a)
-		defer take(t, locks.Semaphore("/permits", 1), 1).Release() // no event is reported for this one
+		defer take(t, locks.Semaphore("/permits", 1), 1).Release() // permits have no such event
 		theirs := acquire(t, other.Mutex("/locks/theirs"))
 		wanted := start(soon(t), locks.Mutex("/locks/theirs")).blocked(t)
 		queued := time.Now()
@@ -276,7 +278,7 @@ func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 	})
 }
 
-// The time for which several readers hold the lock together counts once.
+// If several readers hold the lock at the same time, that time counts once.
 func TestHoldTimeOfReaders(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -290,8 +292,8 @@ func TestHoldTimeOfReaders(t *testing.T) {
 	})
 }
 
-// A reader joins another one and gives up at the same moment, which counts as a release. The other reader has an unanswered write under
-// the contender, so the writer behind them needs a new contender.
+// A reader joins another one and gives up at the same moment. That counts as a release. The other reader has an unanswered write with
+// the contender. Therefore the writer behind the readers needs a new contender.
 func TestTurnOfAReaderIsGivenBackAsByARelease(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := interrupted(t, s)

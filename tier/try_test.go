@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A try that the store does not answer delays only its own caller. Other goroutines queue after a second.
+// If the store does not answer a TryAcquire, that delays only its own caller. Other goroutines queue after a second.
 func TestTryThatIsNotAnsweredKeepsNobodyFromQueueing(t *testing.T) {
 	for name, calls := range map[string]func(context.Context, *tier.Registry) (try, acquire func() error){
 		"lock": func(ctx context.Context, locks *tier.Registry) (try, acquire func() error) {
@@ -45,7 +45,7 @@ func TestTryThatIsNotAnsweredKeepsNobodyFromQueueing(t *testing.T) {
 	}
 }
 
-// It delays no other goroutine.
+// A TryAcquire for which no other goroutine waits goes on until the process knows that the store is silent.
 func TestTryThatNobodyWaitsForLastsUntilTheSilenceIsKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Two processes, in virtual time.
+// twoProcesses runs a test with the registries of two processes, in virtual time.
 func twoProcesses(t *testing.T, test func(t *testing.T, server *memlock.Server, a, b *tier.Registry)) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memlock.NewServer()
@@ -56,7 +56,7 @@ func TestValueThatIsTooLargeIsRefused(t *testing.T) {
 	})
 }
 
-// The caller may use its slices again at once, also where the write is repeated later.
+// The caller may use its slices again as soon as the call has returned, even if the write is repeated later.
 func TestSaveAndLoadKeepNoSliceOfTheCaller(t *testing.T) {
 	twoProcesses(t, func(t *testing.T, server *memlock.Server, a, _ *tier.Registry) {
 		mu := a.Mutex("/a")
@@ -77,7 +77,7 @@ func TestSaveAndLoadKeepNoSliceOfTheCaller(t *testing.T) {
 	})
 }
 
-// The lock goes to another goroutine of the process only once the write cannot take effect any more.
+// The lock is handed off to another goroutine of the process only when the write cannot take effect any more.
 func TestLockIsNotHandedOffWhileASaveIsUnanswered(t *testing.T) {
 	twoProcesses(t, func(t *testing.T, server *memlock.Server, a, _ *tier.Registry) {
 		mu := a.Mutex("/a", tier.WithLinger(time.Hour))

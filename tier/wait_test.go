@@ -21,7 +21,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// waitError returns the error of a wait for mu that ends after two seconds.
+// waitError acquires mu with a context that ends after two seconds, and returns the error. It fails the test if mu is acquired.
 func waitError(t *testing.T, ctx context.Context, mu *tier.Mutex) *tier.WaitError {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -50,7 +50,7 @@ func TestWaitErrorNamesTheProcessThatHolds(t *testing.T) {
 		holder, p := named(t, s, "billing"), process(t, s)
 		hold := acquire(t, holder.Mutex("/locks/a"))
 		mu := p.Mutex("/locks/a")
-		for range 2 { // the second time the watch is there already
+		for range 2 { // the second time, the watch exists already
 			err := waitError(t, t.Context(), mu)
 			need.That(t, fmt.Sprintf("%+v", err),
 				err.Here == nil && err.Position == 1 && err.AheadHolds && err.Ahead.Token == hold.Token() && err.Ahead.PID == os.Getpid())
@@ -131,7 +131,7 @@ func TestWaitErrorAfterCloseAndAfterTheLimit(t *testing.T) {
 	})
 }
 
-// An error that retrying cannot fix reaches all goroutines that wait for the same attempt.
+// If an attempt fails with an error that retrying cannot fix, all goroutines that wait for the attempt get the error.
 func TestPermanentErrorReachesEveryWaiterAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
@@ -159,7 +159,7 @@ func seclusion(length time.Duration) *second.GracePeriodError {
 	return &second.GracePeriodError{Until: time.Now().Add(length), Reason: "the server is new"}
 }
 
-// wantGracePeriod checks that an error is one of a grace period.
+// wantGracePeriod fails the test unless err is the error of a grace period with the same time and reason as want.
 func wantGracePeriod(t *testing.T, err error, want *second.GracePeriodError) {
 	t.Helper()
 	var q *tier.GracePeriodError
@@ -192,7 +192,7 @@ func TestGracePeriodIsToldByTryByWaitAndByErr(t *testing.T) {
 	})
 }
 
-// A waiter that has not been seen in the queue yet knows of the grace period all the same.
+// A waiter may learn of the grace period before it was seen in the queue.
 func TestWaitWhosePlaceIsUnknownTellsOfTheGracePeriod(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		q := seclusion(10 * time.Second)
@@ -201,7 +201,7 @@ func TestWaitWhosePlaceIsUnknownTellsOfTheGracePeriod(t *testing.T) {
 	})
 }
 
-// In a grace period the contenders ahead do not have the lock, either.
+// In a grace period, even the contenders that are ahead do not have the lock.
 func TestWaitInAGracePeriodNamesNoHolder(t *testing.T) {
 	q := seclusion(0)
 	wait := tier.StandingWait(second.Standing{Ahead: 1, Nearest: second.Contender{PID: 7, Host: "there"}, GracePeriod: q})
@@ -209,7 +209,7 @@ func TestWaitInAGracePeriodNamesNoHolder(t *testing.T) {
 	want := "tier: acquire : waited 0s: wait limit reached; process 7 on there is ahead"
 	need.That(t, "the one ahead is said to have the lock", !wait.AheadHolds)
 	need.Equal(t, "the error", err.Error(), want)
-	if wait := tier.StandingWait(second.Standing{Ahead: 1}); !wait.AheadHolds { // none is asked for: it matters to those who are first
+	if wait := tier.StandingWait(second.Standing{Ahead: 1}); !wait.AheadHolds { // the place of the holder is not asked for
 		t.Errorf("%+v, want a wait for who has the lock", wait)
 	}
 }
@@ -219,7 +219,7 @@ func TestWaitForNobodyNamesNobody(t *testing.T) {
 	need.Equal(t, "the error", err.Error(), "tier: acquire /a: waited 1s: wait limit reached")
 }
 
-// A holder from before the grace period keeps the lock, and can hand it off.
+// A process that had the lock before the grace period keeps it, and may hand it off.
 func TestGracePeriodKeepsNobodyFromWhatItHolds(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		q := seclusion(0)
@@ -233,7 +233,7 @@ func TestGracePeriodKeepsNobodyFromWhatItHolds(t *testing.T) {
 	})
 }
 
-// wantWarnings fails unless there is this number of warnings of a kind, and returns the last one.
+// wantWarnings fails the test unless the log has exactly want warnings that contain text. It returns the last of them.
 func wantWarnings(t *testing.T, log *logtest.Log, when, text string, want int) (last string) {
 	t.Helper()
 	synctest.Wait()
@@ -247,7 +247,7 @@ func wantWarnings(t *testing.T, log *logtest.Log, when, text string, want int) (
 
 const ownHold = "is blocked by a hold of its own process"
 
-// A goroutine waits for what another goroutine of the same process holds, with a context that does not carry the hold. One warning is
+// A goroutine waits for a lock that another goroutine of the same process holds. Its context does not carry the hold. One warning is
 // logged.
 func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 	type releaser interface{ Release() error }
@@ -291,7 +291,7 @@ func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 		time.Sleep(1)
 		line := wantWarnings(t, log, "after 10 s", "", 1)
 		need.Has(t, "told", line, append(c.says, "waited=10s", "waiters=2")...)
-		time.Sleep(70 * time.Minute) // which is when another one may be told of the path
+		time.Sleep(70 * time.Minute) // after an hour, a second warning about the path is allowed
 		wantWarnings(t, log, "after more than an hour", "", 1)
 		release(t, hold)
 		release(t, wait.granted(t))
@@ -299,7 +299,7 @@ func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 	})
 }
 
-// soonish is soon for waits that take hours.
+// soonish is like soon, but for waits that take hours.
 func soonish(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
@@ -307,7 +307,7 @@ func soonish(t *testing.T) context.Context {
 	return ctx
 }
 
-// Many goroutines wait for long, but not for a single hold.
+// Many goroutines wait for long, but each of them waits behind many different holds.
 func TestQueueThatMovesIsNoWaitBehindAHold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -328,7 +328,7 @@ func TestQueueThatMovesIsNoWaitBehindAHold(t *testing.T) {
 	})
 }
 
-// One waiter gives up after 9 s, and another one begins.
+// One waiter after the other gives up after 9 s, and the next one begins to wait.
 func TestWaitsThatEndAreNotAddedUp(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -350,7 +350,7 @@ func TestWaitsThatEndAreNotAddedUp(t *testing.T) {
 	})
 }
 
-// The goroutines wait for the hold of another process.
+// The goroutines wait for a hold of another process.
 func TestWaitBehindAnotherProcessIsNotWarnedOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -367,7 +367,7 @@ func TestWaitBehindAnotherProcessIsNotWarnedOf(t *testing.T) {
 	})
 }
 
-// The request would fit beside the permits of this process, and only permits of other processes block it.
+// Together with the permits of its own process, the request would not be too large. Only permits of other processes block it.
 func TestPermitsThatComeAndGoAreNotWarnedOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -387,7 +387,7 @@ func TestPermitsThatComeAndGoAreNotWarnedOf(t *testing.T) {
 	})
 }
 
-// A goroutine already waits when the process gets the permits that block it, in whatever way it gets them.
+// A goroutine waits already when its process gets the permits that block it. There are several ways to get them.
 func TestPermitsThatGetInTheWayLaterAreWarnedOf(t *testing.T) {
 	type way = func(t *testing.T, s *memory.Server, five *tier.Semaphore) (first, last *call[*tier.Permits])
 	each(t, map[string]way{
@@ -414,7 +414,8 @@ func TestPermitsThatGetInTheWayLaterAreWarnedOf(t *testing.T) {
 	})
 }
 
-// In a process with only long holds and constant waiters, not each hold is logged; but a hold without end is still logged.
+// All holds in a process are long, and there are always waiters. Then not each hold is logged. But a hold that never ends is still
+// logged.
 func TestPathIsWarnedOfOnceAnHour(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -436,7 +437,7 @@ func TestPathIsWarnedOfOnceAnHour(t *testing.T) {
 	})
 }
 
-// Package zktest has to be informed once, after the warning.
+// Package zktest has to be told once. It is told after the warning was logged.
 func TestWaitWithoutEndIsADeadlockAfterADay(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -464,8 +465,8 @@ func TestWaitWithoutEndIsADeadlockAfterADay(t *testing.T) {
 	})
 }
 
-// The errors of all waits say why the store refuses, each with the store's latest answer. So do those for permits, and the registry, once
-// the refusals last.
+// The error of each wait says why the store refuses, with the latest answer of the store. So does the error of a wait for permits. If
+// the refusals last, the registry says so, too.
 func TestWaitErrorSaysWhyTheStoreRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		p := process(t, s)
@@ -494,7 +495,7 @@ func TestWaitErrorSaysWhyTheStoreRefuses(t *testing.T) {
 	})
 }
 
-// A process that has the lock hands it off as before.
+// The store refuses new contenders. A process that has the lock can still hand it off.
 func TestRefusalTakesNoLockFromItsProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		p, _ := locktest.Join(t, s, "")

@@ -11,8 +11,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An owner that knows from its channels that another process waits, or has asked for the lock, yields to that process. Its lock neither
-// goes to another goroutine of its process nor lingers. An owner that does not use the channels has the budget.
+// An owner may know from a channel that another process waits for the lock or has asked for it. Then the owner yields to that process:
+// its release does not hand the lock off to a goroutine of its own process, and the lock does not linger. An owner that uses no channel
+// has the budget.
 func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 	for name, listen := range map[string]func(*tier.Hold) <-chan struct{}{
 		"contended": (*tier.Hold).Contended, "revoked": (*tier.Hold).RevokeRequested, "not told": nil,
@@ -42,7 +43,7 @@ func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 				}
 				release(t, first.granted(t))
 				release(t, second.granted(t))
-				if name == "revoked" { // and no other process waits
+				if name == "revoked" { // no other process waits in this case
 					hold = acquire(t, a)
 					revoked := hold.RevokeRequested()
 					revoke(t, b)
@@ -55,14 +56,14 @@ func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 	}
 }
 
-// revoke asks for a lock.
+// revoke asks the holder to release the lock.
 func revoke(t *testing.T, mu *tier.Mutex) {
 	t.Helper()
 	wantErr(t, "Revoke", mu.Revoke(soon(t)), nil)
 	synctest.Wait()
 }
 
-// Once a reader knows of the request, no reader joins those inside, so all of them end and the lock goes to the other process.
+// If a reader knows of the request, no other reader of its process joins. So all readers end, and the other process gets the lock.
 func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 	need.Each(t, map[string]func(*tier.Hold) <-chan struct{}{
 		"contended": (*tier.Hold).Contended, "revoked": (*tier.Hold).RevokeRequested, "not told": nil,
@@ -88,7 +89,7 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 			here := start(soon(t), a.Reader()).blocked(t)
 			release(t, first)
 			here.blocked(t)
-			release(t, start(second.Context(soon(t)), a.Reader()).granted(t)) // who is inside may enter again
+			release(t, start(second.Context(soon(t)), a.Reader()).granted(t)) // a reader that is inside may enter again
 			release(t, second)
 			release(t, there.granted(t))
 			release(t, here.granted(t))
@@ -96,18 +97,18 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 	})
 }
 
-// A process that asks for a lingering lock gets it at once, and the request has no further effect.
+// If a process asks for a lock that lingers, it gets the lock at once. The request has no further effect.
 func TestRequestEndsTheLingering(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		a, b := process(tier.WithLinger(time.Hour)), process()
 		for _, resumed := range []bool{false, true} {
-			for range 4 { // so that one more that is wasted is no matter
+			for range 4 { // with four useful cases, one wasted case does not matter
 				release(t, acquire(t, a))
 			}
 			synctest.Wait()
 			var inUse *tier.Hold
 			if resumed {
-				inUse = acquire(t, a) // by one who does not want to know
+				inUse = acquire(t, a) // this owner does not use the channel
 			}
 			wantErr(t, "try of a lock that lingers", errOf(b.TryAcquire(soon(t))), tier.ErrLocked)
 			revoke(t, b)
