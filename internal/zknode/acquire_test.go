@@ -23,7 +23,7 @@ func TestReleaseIsOneRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		n := p.acquire(t)
-		meet(s, pushed, zktest.Drop) // it says that the node is gone, too
+		meet(s, pushed, zktest.Drop) // such an event would also report that the node is gone
 		wantErr(t, "Release", n.Release(), nil)
 		need.Equal(t, "nodes still to be deleted", p.Reaping(), 0)
 		tr := record(s)
@@ -32,10 +32,10 @@ func TestReleaseIsOneRequest(t *testing.T) {
 	})
 }
 
-// The deletion takes no further read, and the node ahead is not watched.
+// The deletion needs no other read, and the node ahead is not watched.
 func TestNodeOfACallerWhoHasLeftIsDeletedAtOnceAndDoesNotQueue(t *testing.T) {
 	each(t, map[string]bool{"nobody ahead": false, "somebody ahead": true}, func(t *testing.T, s *zktest.Server, taken bool) {
-		n, p := start(t, s).acquire(t), start(t, s) // which makes the parents
+		n, p := start(t, s).acquire(t), start(t, s) // acquire also creates the parents
 		if !taken {
 			n.Release()
 		}
@@ -51,7 +51,7 @@ func TestNodeOfACallerWhoHasLeftIsDeletedAtOnceAndDoesNotQueue(t *testing.T) {
 	})
 }
 
-// After a caller has left, no watcher is registered for it, although the node ahead and the watch on that stay.
+// When a caller has left, no watcher is registered for it any more. The node ahead still exists, and so does the watch on it.
 func TestNobodyListensWhoHasLeft(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, other := start(t, s), start(t, s)
@@ -70,7 +70,7 @@ func TestNobodyListensWhoHasLeft(t *testing.T) { // I10
 		next.granted(t).Release()
 		n = p.acquire(t)
 		contended(n)
-		meet(s, pushed, zktest.Drop) // the event of its own deletion would end the look, too
+		meet(s, pushed, zktest.Drop) // the event of the node's own deletion would also end the look
 		n.Release()
 		synctest.Wait()
 		for _, c := range []process{p, other} {
@@ -106,20 +106,20 @@ func TestRequeueThatDoesNotBeginReturnsWhenTheNodeIsGone(t *testing.T) { // I3
 	})
 }
 
-// The race detector shows what the wait for the end of a grant shares with the release that begins later.
+// The wait for the end of a grant shares variables with a release that begins later. The race detector checks the access to them.
 func TestWaitForTheEndOfANodeThatIsGivenUpLater(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
 		waited := make(chan error, 1)
 		go func() { waited <- n.AwaitRelease() }()
-		time.Sleep(timeout/3 + time.Millisecond) // that wait is bounded
+		time.Sleep(timeout/3 + time.Millisecond) // AwaitRelease gives up by then
 		next := need.Get(n.Requeue(t.Context()))(t)
 		wantErr(t, "AwaitRelease", <-waited, nil)
 		wantErr(t, "Release", next.Release(), nil)
 	})
 }
 
-// The owner and the waiter watch the same path, for which the client has one watch.
+// The owner and the waiter watch the same path. The client has a single watch for it.
 func TestDeletedNodeIsToldToItsOwnerAndToWhoWaitsBehindItInOneProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -135,7 +135,7 @@ func TestDeletedNodeIsToldToItsOwnerAndToWhoWaitsBehindItInOneProcess(t *testing
 	})
 }
 
-// A throttled look is an example: the connection stays up, so no reconnect causes another look.
+// For example, a look may be throttled. Then the connection stays up, and no reconnect leads to another look.
 func TestLookThatIsRefusedIsRepeated(t *testing.T) { // I7
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n, conn := start(t, s).acquire(t), raw(t, s)
@@ -149,8 +149,8 @@ func TestLookThatIsRefusedIsRepeated(t *testing.T) { // I7
 	})
 }
 
-// These tests act between two lines that belong together. An attached client calls f when it is between them. No virtual time may pass
-// there, because the client holds a mutex.
+// These tests act between two lines of code that belong together. A client calls f when it is between them: see attachReading. No
+// virtual time may pass there, because the client holds a mutex.
 
 // The connection may break after the queue was read. A create would then wait for the next connection.
 func TestTryAcquireThatLosesTheConnectionBeforeItsCreateFailsAtOnce(t *testing.T) {
@@ -171,14 +171,14 @@ func TestTryAcquireThatLosesTheConnectionBeforeItsCreateFailsAtOnce(t *testing.T
 	})
 }
 
-// A create may be executed under a newer session than the one for which it was sent. A read of the node before that is known, as when one
-// of two znodes is not read at once, would take the node for one of another process.
+// A create may be executed under a newer session than the one for which it was sent. Before the client knows that, it may read the node.
+// It does so if, for example, one of two znodes cannot be read at once. It would then take the node for that of another process.
 func TestNodeOfANewerSessionIsOursThoughSomebodyWritesToItAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		other := raw(t, s)
-		// Without this, there would be a second create under the newer session.
+		// If these nodes did not exist, there would be a second create under the newer session.
 		put(t, other, 0, "/locks", path)
-		conn := zkconn.Start(t, slices.Repeat([]string{addr}, 9), timeout, s.DialTimeout) // it pauses after each round
+		conn := zkconn.Start(t, slices.Repeat([]string{addr}, 9), timeout, s.DialTimeout) // the library pauses at the end of the list
 		synctest.Wait()
 		p := attachReading(t, conn, sync.OnceFunc(func() {
 			old := conn.SessionID()
@@ -209,14 +209,14 @@ func TestNodeOfANewerSessionIsOursThoughSomebodyWritesToItAtOnce(t *testing.T) {
 	})
 }
 
-// down makes the server unreachable: it refuses connections.
+// down makes the server unreachable: it cuts all connections and refuses new ones.
 func down(s *zktest.Server) {
 	s.Member(addr).Refuse()
 	s.CutAll()
 	synctest.Wait()
 }
 
-// The connection may break while the attempt waits for a call of an earlier one that does not return.
+// An earlier attempt has a call that does not return. A new attempt waits for it when the connection breaks.
 func TestTryAcquireBehindAStuckCallFailsWhenTheConnectionBreaks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -231,7 +231,8 @@ func TestTryAcquireBehindAStuckCallFailsWhenTheConnectionBreaks(t *testing.T) {
 	})
 }
 
-// A call whose context has ended sends nothing. If the context ends while the call reads a queue, it sends nothing more.
+// If the context has ended before the call, the call sends nothing. If the context ends while the call reads a queue, the call sends
+// nothing more.
 func TestNothingIsAskedForWhoHasLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		holder, p := start(t, s), start(t, s)

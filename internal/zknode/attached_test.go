@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// attach returns a process over a connection that the program has made.
+// attach returns a process that uses a connection of the program.
 func attach(t *testing.T, s *zktest.Server) (process, *zk.Conn) {
 	t.Helper()
 	conn := raw(t, s)
@@ -31,7 +31,7 @@ func attachTo(t *testing.T, conn *zk.Conn, opts ...zknode.Option) process {
 	return attached(t, conn, need.Get(zknode.Attach(conn, append(opts, zknode.WithSessionTimeout(timeout))...))(t))
 }
 
-// attachReading calls f each time when the id of the connection's session has been read.
+// attachReading returns a process that uses conn. It calls f each time after the client has read the session ID of conn.
 func attachReading(t *testing.T, conn *zk.Conn, f func(), opts ...zknode.Option) process {
 	t.Helper()
 	return attached(t, conn, need.Get(zknode.AttachReading(conn, f, append(opts, zknode.WithSessionTimeout(timeout))...))(t))
@@ -43,13 +43,13 @@ func attached(t *testing.T, conn *zk.Conn, c *zknode.Client) process {
 	return process{c, lockAt(t, c, path), conn.SessionID()}
 }
 
-// No goroutine waits for the event of a watch that was not requested, or not set because its read failed.
+// A watch may not have been requested, or may not be set because the read failed. In both cases no goroutine waits for its event.
 func TestAttachedLooksWithoutAWatchLeaveNoGoroutine(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
 		n := p.acquire(t)
 		synctest.Wait()
-		const own = 5 // that the runtime and other tests may begin meanwhile
+		const own = 5 // the number that the runtime and other tests may start in the meantime
 		goroutines := runtime.NumGoroutine() + own
 		for range 10 * own {
 			wantErr(t, "TryAcquire", need.ErrOf(p.lock.TryAcquire(t.Context())), second.ErrLocked)
@@ -59,7 +59,7 @@ func TestAttachedLooksWithoutAWatchLeaveNoGoroutine(t *testing.T) { // I10
 		meet(s, is("getChildren2", zktest.Request), zktest.Error(zk.ErrNoAuth))
 		contended(n)
 		goroutines = runtime.NumGoroutine() + own
-		time.Sleep(10 * time.Minute) // many looks
+		time.Sleep(10 * time.Minute) // enough for many looks
 		synctest.Wait()
 		need.AtMost(t, "goroutines after looks that failed", runtime.NumGoroutine(), goroutines)
 		wantErr(t, "Release", n.Release(), nil)
@@ -83,7 +83,7 @@ func TestAttachedAcquiresInSoManyRoundTrips(t *testing.T) {
 	})
 }
 
-// A request over such a connection goes on after the end of the caller's context.
+// A request over a connection of the program continues after the end of the caller's context.
 func TestAttachedWaiterWhoHasLeftIsGoneSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 20 * time.Millisecond
@@ -103,7 +103,7 @@ func TestAttachedChecksItsOptions(t *testing.T) {
 	wantMention(t, need.ErrOf(zknode.Attach(nil, zknode.WithSessionTimeout(-1))), "session timeout")
 }
 
-// A lost connection says nothing about the lock.
+// If the connection is lost, that alone does not end the lock.
 func TestAttachedLockOutlivesADisconnect(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
@@ -114,7 +114,7 @@ func TestAttachedLockOutlivesADisconnect(t *testing.T) {
 		wantErr(t, "Client.Err", p.Err(), zk.ErrNoServer)
 		wantErr(t, "Err", n.Err(), nil)
 		s.Member(addr).Accept()
-		<-time.After(timeout / 2) // virtual
+		<-time.After(timeout / 2) // in virtual time
 		wantErr(t, "Client.Err", p.Err(), nil)
 		wantErr(t, "Release", n.Release(), nil)
 		wantEmpty(t, s)
@@ -158,7 +158,7 @@ func TestAttachedCloseEndsEveryTaskAndNotTheConnection(t *testing.T) { // I10
 		waiter := p.queue(t.Context())
 		other := lockAt(t, p.Client, "/locks/y")
 		n := acquire(t, other)
-		n.Contended() // one more watch, on a node that stays
+		n.Contended() // sets one more watch, on a node that stays
 		synctest.Wait()
 		began := time.Now()
 		wantErr(t, "Close", p.Close(), nil)
@@ -192,7 +192,7 @@ func TestAttachedClientEndsWithItsConnection(t *testing.T) {
 	})
 }
 
-// The bubble fails if a goroutine is left.
+// The bubble fails the test if a goroutine is left.
 func TestPollingForACloseSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, conn := attach(t, s)
@@ -200,21 +200,21 @@ func TestPollingForACloseSendsNothing(t *testing.T) {
 		for range 2 {
 			leave, leaveToo := p.PollClose(), p.PollClose()
 			leave()
-			<-time.After(time.Minute) // virtual
+			<-time.After(time.Minute) // in virtual time
 			leaveToo()
 		}
 		need.Empty(t, "sent", tr.take())
 		conn.Close()
-		<-time.After(time.Minute) // virtual
+		<-time.After(time.Minute) // in virtual time
 		need.That(t, "somebody has asked, though nobody waits", !closed(p.Done()))
 		defer p.PollClose()()
-		<-time.After(101 * time.Millisecond) // virtual
+		<-time.After(101 * time.Millisecond) // in virtual time
 		need.That(t, "the end of the connection was not noticed", closed(p.Done()))
 	})
 }
 
-// A connection that flaps does not count as closed, however often it breaks before any answer, and however long the library takes to
-// choose a server.
+// A connection that breaks again and again does not count as closed. It does not matter how often it breaks before any answer, and how
+// long the client library takes to choose a server.
 func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		servers := &slowServers{}
@@ -223,33 +223,33 @@ func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 		need.OK(t, err)
 		t.Cleanup(func() {
 			conn.Close()
-			for range events { // closed as the last act of the library
+			for range events { // the last thing that the client library does is to close events
 			}
 		})
 		for conn.State() != zk.StateHasSession {
-			<-time.After(time.Millisecond) // virtual
+			<-time.After(time.Millisecond) // in virtual time
 		}
 		p := attachTo(t, conn)
 		var cuts atomic.Int32
 		meet(s, func(f *zktest.Frame) bool { return f.Op != "connect" && f.Dir == zktest.Request && cuts.Add(1) <= 20 }, zktest.Cut)
 		s.Cut(p.session)
-		synctest.Wait() // disconnected, and at the choice of a server
+		synctest.Wait() // until it is disconnected and the client library chooses a server
 		n := need.Get(p.lock.Acquire(within(t, time.Minute)))(t)
 		need.AtLeast(t, "requests, more than those that were cut off", cuts.Load(), 21)
 		wantErr(t, "Release", n.Release(), nil)
 	})
 }
 
-// slowServers is a list of servers that is slow, like one that resolves names again each time.
+// slowServers is a list of servers that takes time to return the next server, like a list that resolves names again each time.
 type slowServers struct{ zk.DNSHostProvider }
 
 func (p *slowServers) Next() (string, bool) {
-	<-time.After(100 * time.Millisecond) // virtual
+	<-time.After(100 * time.Millisecond) // in virtual time
 	server, _ := p.DNSHostProvider.Next()
 	return server, false
 }
 
-// Without a held lock, it does not matter whether the connection was closed.
+// If nothing is held, nobody checks whether the connection was closed.
 func TestItIsAskedForACloseAsLongAsSomethingIsHeld(t *testing.T) {
 	each(t, map[string]func(t *testing.T, p process) (end func()){
 		"a lock": func(t *testing.T, p process) func() {
@@ -265,14 +265,14 @@ func TestItIsAskedForACloseAsLongAsSomethingIsHeld(t *testing.T) {
 		p, conn := attach(t, s)
 		end := hold(t, p)
 		go conn.Close()
-		<-time.After(101 * time.Millisecond) // virtual
+		<-time.After(101 * time.Millisecond) // in virtual time
 		need.That(t, "the close was not noticed, though something is held", closed(p.Done()))
 		end()
 		p, conn = attach(t, s)
 		hold(t, p)()
-		synctest.Wait() // who was asking has stopped
+		synctest.Wait() // until the check has stopped
 		conn.Close()
-		<-time.After(time.Minute) // virtual
+		<-time.After(time.Minute) // in virtual time
 		need.That(t, "somebody has asked, though nothing is held", !closed(p.Done()))
 	})
 }
@@ -291,7 +291,7 @@ func TestAttachedLockIsLostWithTheSession(t *testing.T) {
 	})
 }
 
-// undead makes the client believe that its session has expired, although the session still exists.
+// undead makes the client believe that its session has expired, although the session still exists on the server.
 func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
 	t.Helper()
 	meet(s, func(f *zktest.Frame) bool {
@@ -300,12 +300,12 @@ func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
 	s.Cut(p.session)
 	for end := time.Now().Add(time.Hour); conn.SessionID() == p.session || conn.State() != zk.StateHasSession; {
 		need.Must(t, "the session never changed", !time.Now().After(end))
-		<-time.After(time.Millisecond) // virtual
+		<-time.After(time.Millisecond) // in virtual time
 	}
 }
 
-// This needs no message from the server: the id of the session is enough. A holder that does not ask learns of it when the client first
-// uses the new session.
+// The session ID alone shows the loss, without a message from the server. A holder that does not ask learns of the loss when the client
+// first uses the new session.
 func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
 	each(t, map[string]func(*testing.T, *zktest.Server, process, *zknode.Node){
 		"asked before": func(t *testing.T, s *zktest.Server, _ process, n *zknode.Node) {
@@ -327,7 +327,7 @@ func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
 	})
 }
 
-// A goroutine may be delayed for any time after it has read the id.
+// After a goroutine has read the session ID, it may be delayed for any time.
 func TestAttachedSessionIsNotReplacedByAnOlderOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
@@ -345,7 +345,7 @@ func TestAttachedSessionIsNotReplacedByAnOlderOne(t *testing.T) {
 		undead(t, s, p, conn)
 		acquired := make(chan *zknode.Node, 1)
 		go func() { acquired <- p.acquire(t) }()
-		for range 100_000 { // it may have to wait for the other one
+		for range 100_000 { // acquire may have to wait for the delayed goroutine
 			if runtime.Gosched(); len(acquired) > 0 {
 				break
 			}
@@ -363,7 +363,7 @@ func TestLockIsLostWithItsNodeAtOnce(t *testing.T) {
 			for _, p := range []process{attached, start(t, s)} {
 				n, other := p.acquire(t), raw(t, s)
 				awaitWatch()
-				for range writes { // each uses the watch up
+				for range writes { // each write triggers the watch once
 					need.Get(other.Set(n.Path(), []byte("revoke"), -1))(t)
 					synctest.Wait()
 				}
@@ -377,7 +377,7 @@ func TestLockIsLostWithItsNodeAtOnce(t *testing.T) {
 		})
 }
 
-// For a lock without a lease only the server knows whether it is still held.
+// If a lock has no lease, only the server knows whether the lock is still held.
 func TestAttachedRequeueSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) {
 	type row struct {
 		trouble func(*zktest.Server)
@@ -405,7 +405,7 @@ func TestAttachedRequeueSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) 
 	})
 }
 
-// The event of the deletion may be on its way from the watch to the lock.
+// The event of the deletion may have reached the watch, but not the lock yet.
 func TestReleaseKnowsOfADeletionThatHasJustBeenHeardOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		attached, _ := attach(t, s)
@@ -413,7 +413,7 @@ func TestReleaseKnowsOfADeletionThatHasJustBeenHeardOf(t *testing.T) {
 			n := p.acquire(t)
 			n.HearOfItsEnd()
 			wantErr(t, "Release", n.Release(), second.ErrLost)
-			s.Expire(p.session) // takes the node away, and the process has really heard nothing of that
+			s.Expire(p.session) // deletes the node; no event has told the process of that
 		}
 	})
 }

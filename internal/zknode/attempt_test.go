@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The older attempt may end after the newer one has been abandoned, too.
+// The older attempt may also end later than the newer one was abandoned.
 func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := need.Get(Dial(t.Context(), "127.0.0.1:2181", WithDialContext(zktest.Start(t).DialContext)))(t)
@@ -57,7 +57,8 @@ func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *test
 	})
 }
 
-// Requests of callers that have left are taken out of a group before it is sent. Such requests get the error for a missing connection.
+// A request whose caller has left is taken out of its group before the group is sent. It gets the same error as if there were no
+// connection.
 func TestWhoHasLeftIsNotToldOfTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := need.Get(Dial(t.Context(), "127.0.0.1:2181", WithDialContext(zktest.Start(t).DialContext)))(t)
@@ -70,7 +71,7 @@ func TestWhoHasLeftIsNotToldOfTheConnection(t *testing.T) {
 	})
 }
 
-// Such a node would never be held, and would go only when the server ends the session.
+// Nobody would ever hold such a node, and it would exist until the server ends the session.
 func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
 	c := &Client{link: link.New(link.Config{})}
 	c.link.Attach(nil, func() int64 { return 1 })
@@ -97,9 +98,9 @@ func TestTheConfigurationOfTLSIsCopied(t *testing.T) {
 	need.That(t, "no configuration is no TLS", o.TLS != nil)
 }
 
-// A request whose error is not known to be harmless may have been applied.
+// If an error is not known to be harmless, its request may have been executed.
 func TestWhatAnErrorSaysOfItsRequest(t *testing.T) {
-	coded := func(code int) error { return fmt.Errorf("unknown error: %d", code) } // as the library says it
+	coded := func(code int) error { return fmt.Errorf("unknown error: %d", code) } // the error that the client library returns for such a code
 	for want, errs := range map[outcome][]error{
 		done:    {nil},
 		missing: {zk.ErrNoNode},

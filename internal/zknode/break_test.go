@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// breaks breaks the lock at path.
+// The method breaks breaks the lock at path: it takes the lock from the contender with this token.
 func (p process) breaks(ctx context.Context, token int64) error {
 	claim, err := zknode.Tier(p.Client).Claim(path, second.Options{})
 	if err != nil {
@@ -31,7 +31,7 @@ func wantQueue(t *testing.T, s *zktest.Server, what string, want int) {
 	need.Len(t, what+": nodes in the queue", s.Children(path), want)
 }
 
-// foreign creates a node at path as a library does whose names have no unique part.
+// foreign creates a node at path, as another library does: its name has no unique part.
 func foreign(t *testing.T, conn *zk.Conn) (node string) {
 	t.Helper()
 	put(t, conn, 0, "/locks", path)
@@ -43,7 +43,7 @@ func tokenOf(s *zktest.Server, node string) int64 {
 	return stat.Czxid
 }
 
-// A pair of znodes is one contender, and so is a half of it that is left.
+// A pair of znodes is one contender. If only one of the two znodes is left, it is still a contender.
 func TestBreakDeletesAPair(t *testing.T) {
 	for _, left := range []int{2, 1} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -61,10 +61,10 @@ func TestBreakDeletesAPair(t *testing.T) {
 	}
 }
 
-// Between the read and the delete, the head and then the path may be deleted. If names have no unique part, another node may then have
-// the same name.
+// Between the read and the delete, the head may be deleted, and then the path. If the names have no unique part, another node may then
+// have the same name.
 func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
-	for _, moment := range []string{"setData", "multi"} { // the mark, and the delete
+	for _, moment := range []string{"setData", "multi"} { // the write of the mark, and the delete
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			conn, operator := raw(t, s), start(t, s)
 			node := foreign(t, conn)
@@ -84,8 +84,8 @@ func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
 	}
 }
 
-// Each step can take long: its answer is late, or it is refused and repeated. A deletion that was not sent by the end of the context is
-// never sent; the outcome of one that was sent is unknown.
+// Each step can take long: its answer is late, or it is refused and repeated. If the context ends before the deletion is sent, the
+// deletion is never sent. If the context ends later, its outcome is unknown.
 func TestBreakEndsWithItsContext(t *testing.T) {
 	for what, fate := range map[string]zktest.Action{"late": zktest.Delay(2 * time.Second), "refused": zktest.Throttled} {
 		for _, op := range []string{"sync", "getChildren2", "getData", "setData", "multi"} {
@@ -118,7 +118,7 @@ func TestBreakNamesThePermissionThatIsMissing(t *testing.T) {
 	})
 }
 
-// All children are permits, whatever their names, and children that one transaction has created were taken together.
+// All children are permits, whatever their names are. Children that one transaction has created count as taken together.
 func TestPermitsOfOthersAreBrokenTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, sem := raw(t, s), start(t, s).of(t, 8)
@@ -133,7 +133,7 @@ func TestPermitsOfOthersAreBrokenTogether(t *testing.T) {
 	})
 }
 
-// Some of the permits may be released between the read and the delete, which then deletes the others.
+// Between the read and the delete, some of the permits may be released. The delete then deletes the others.
 func TestPermitsAreBrokenWhileSomeAreReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem, operator := start(t, s).of(t, 8), start(t, s).of(t, 8)
@@ -148,7 +148,7 @@ func TestPermitsAreBrokenWhileSomeAreReleased(t *testing.T) {
 	})
 }
 
-// A process that exchanges its place for permits during a Break either loses its place, or gets permits under another token.
+// During a Break, a process exchanges its place for permits. Either it loses its place, or it gets permits with another token.
 func TestPlaceIsBrokenWhileItIsExchangedForPermits(t *testing.T) {
 	for _, late := range []string{"exchange", "break"} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {

@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// kazooContender is how default kazoo finds its contenders (kazoo 2.8, recipe/lock.py:112).
+// kazooContender is the pattern by which kazoo finds contenders by default (kazoo 2.8, recipe/lock.py:112).
 var kazooContender = regexp.MustCompile(`(?:__lock__)(-?\d{10})$`)
 
 func bridge(t *testing.T, s *zktest.Server, opts ...zknode.Option) process {
@@ -28,7 +28,7 @@ func bridge(t *testing.T, s *zktest.Server, opts ...zknode.Option) process {
 	return start(t, s, append(opts, zknode.WithKazoo())...)
 }
 
-// pairs returns the queue as pairs of the first znode and the one for kazoo, and fails if there are other children.
+// pairs returns the queue as pairs: the first znode, and the znode for kazoo. It fails the test if there are other children.
 func pairs(t *testing.T, s *zktest.Server) (list [][2]string) {
 	t.Helper()
 	names := s.Children(path)
@@ -46,7 +46,7 @@ func pairs(t *testing.T, s *zktest.Server) (list [][2]string) {
 func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := bridge(t, s)
-		p.acquire(t).Release() // makes the parents
+		p.acquire(t).Release() // creates the parents
 		changes := 0
 		s.OnChange(func(zktest.View, []zktest.Change) { changes++ })
 		tr := record(s)
@@ -59,7 +59,7 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 			need.Equal(t, znode+": session and czxid", [2]int64{stat.EphemeralOwner, stat.Czxid}, [2]int64{p.session, n.Token()})
 		}
 		need.Equal(t, "Path", n.Path(), pair[0])
-		// Curator compares the whole of a name that it does not know with the numbers of those that it knows.
+		// If Curator does not know the form of a name, it compares the whole name with the numbers of the names that it knows.
 		need.AtLeast(t, "the name, which sorts behind sequence numbers", pair[1][len(path)+1:], "9999999999")
 		wantErr(t, "Release", n.Release(), nil)
 		need.List(t, "sent to release", tr.take(), "multi")
@@ -88,7 +88,7 @@ func TestBridgedNodeIsContendedByOthersAloneAndRequeuedInOneTransaction(t *testi
 	})
 }
 
-// The read of one of the two znodes is delayed, and meanwhile that znode is deleted.
+// The read of one of the two znodes is delayed. Before it is executed, that znode is deleted.
 func TestBridgedLockIsNotGrantedBeforeBothZnodesAreVerified(t *testing.T) { // I7
 	eitherZnode(t, func(t *testing.T, s *zktest.Server, i int) {
 		p, conn := bridge(t, s), raw(t, s)
@@ -111,7 +111,7 @@ func TestBridgedLockIsNotGrantedBeforeBothZnodesAreVerified(t *testing.T) { // I
 	})
 }
 
-// kazoo fails on content that is not UTF-8.
+// kazoo fails if the content of a node is not UTF-8.
 func TestZnodeForKazooIsADescriptionWhateverTheData(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := bridge(t, s, zknode.WithLabel("mine"))
@@ -124,13 +124,13 @@ func TestZnodeForKazooIsADescriptionWhateverTheData(t *testing.T) {
 	})
 }
 
-// eitherZnode runs f for the loss of either znode of a pair.
+// eitherZnode runs f twice: for the loss of the first znode of a pair, and for the loss of the second.
 func eitherZnode(t *testing.T, f func(t *testing.T, s *zktest.Server, i int)) {
 	t.Helper()
 	each(t, map[string]int{"first": 0, "second": 1}, f)
 }
 
-// eachZnode runs f for the znode of a plain node, and for each znode of a pair.
+// eachZnode runs f for the znode of a plain node, and for each of the two znodes of a pair.
 func eachZnode(t *testing.T, f func(t *testing.T, s *zktest.Server, p process, i int)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, s *zktest.Server) { f(t, s, start(t, s), 0) })
@@ -142,7 +142,7 @@ func TestDeletionOfEitherZnodeIsALossAndTheOtherGoesSoon(t *testing.T) {
 		n := bridge(t, s).acquire(t)
 		next := start(t, s).queue(t.Context())
 		awaitWatch()
-		conn, tr := raw(t, s), record(s) // what is sent by the operator, and otherwise
+		conn, tr := raw(t, s), record(s) // tr records what the operator sends and what the processes send
 		remove(t, conn, znodesOf(s, n)[i])
 		time.Sleep(100 * time.Millisecond)
 		need.List(t, "sent, by the operator and of the other znode", tr.take(), "delete", "delete")
@@ -153,7 +153,7 @@ func TestDeletionOfEitherZnodeIsALossAndTheOtherGoesSoon(t *testing.T) {
 	})
 }
 
-// znodesOf returns the znodes of a node.
+// znodesOf returns the znodes that the node n consists of.
 func znodesOf(s *zktest.Server, n *zknode.Node) (znodes []string) {
 	for _, name := range s.Children(path) {
 		if znode := path + "/" + name; znode[:len(path)+41] == n.Path()[:len(path)+41] {
@@ -177,7 +177,7 @@ func TestBothZnodesDeletedTogetherAreNotDeletedAgain(t *testing.T) {
 	})
 }
 
-// A waiter that leaves knows that both of its znodes are being deleted. The end of one of them therefore causes no check of the other.
+// A waiter that leaves knows that both of its znodes are being deleted. Therefore it does not check one of them when the other ends.
 func TestBridgedWaiterLeavesWithOneTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		start(t, s).acquire(t)
@@ -206,7 +206,7 @@ func TestBridgedWaiterLeavesWithOneTransaction(t *testing.T) {
 	})
 }
 
-// The holder has not learned yet that a znode is gone, so only the server can refuse the write.
+// The holder does not know yet that a znode is gone. So only the server can refuse the write.
 func TestGuardAndReleaseNoticeThatAZnodeIsGone(t *testing.T) {
 	eachZnode(t, func(t *testing.T, s *zktest.Server, p process, i int) {
 		n := p.acquire(t)
@@ -227,7 +227,7 @@ func TestGuardAndReleaseNoticeThatAZnodeIsGone(t *testing.T) {
 	})
 }
 
-// The watches are lost, so only the read of a heartbeat finds the deletion.
+// The watches are lost. Only the read in a heartbeat can find the deletion.
 func TestHeartbeatNoticesThatAZnodeIsGone(t *testing.T) {
 	eachZnode(t, func(t *testing.T, s *zktest.Server, p process, i int) {
 		n, conn := p.acquire(t), raw(t, s)
@@ -256,7 +256,7 @@ func TestRequeueOfAPairWithoutOneOfItsZnodesLeavesNothing(t *testing.T) {
 	})
 }
 
-// The reply to the create is lost, and an operator deletes one of the two znodes before they are looked up.
+// The answer to the create is lost. Before the client looks for the two znodes, an operator deletes one of them.
 func TestHalfAPairIsNotAdopted(t *testing.T) {
 	eitherZnode(t, func(t *testing.T, s *zktest.Server, i int) {
 		p, conn := bridge(t, s), raw(t, s)

@@ -13,15 +13,15 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The bubble fails if a call leaves a goroutine. Over a connection that the program has made, calls that do not return in time end with
-// the connection.
+// The bubble fails the test if a call leaves a goroutine behind. A call over a connection of the program may not return in time. It ends
+// when the connection ends.
 func TestCloseIsBoundedWhateverIsGoingOn(t *testing.T) {
 	attached := func(t *testing.T, s *zktest.Server) process { p, _ := attach(t, s); return p }
 	for how, begin := range map[string]func(*testing.T, *zktest.Server) process{
 		"dialed":   func(t *testing.T, s *zktest.Server) process { return start(t, s) },
 		"attached": attached,
 	} {
-		bound := map[string]time.Duration{"dialed": 3 * time.Second, "attached": 2 * time.Second}[how] // the library takes up to 4 s
+		bound := map[string]time.Duration{"dialed": 3 * time.Second, "attached": 2 * time.Second}[how] // the library may take 4 s
 		t.Run(how, func(t *testing.T) {
 			each(t, map[string]func(s *zktest.Server, p process){
 				"nothing":      func(*zktest.Server, process) {},
@@ -40,7 +40,7 @@ func TestCloseIsBoundedWhateverIsGoingOn(t *testing.T) {
 				trouble(s, p)
 				late := p.queue(t.Context())
 				bound := bound
-				if how == "dialed" && p.Err() != nil { // no server to take leave of
+				if how == "dialed" && p.Err() != nil { // there is no server to close the session at
 					bound = 10 * time.Millisecond
 				}
 				begun := time.Now()

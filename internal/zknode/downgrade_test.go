@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// sharing starts to share n.
+// sharing starts to share the node n in a new goroutine.
 func sharing(ctx context.Context, n *zknode.Node) *request {
 	return submit(func() (*zknode.Node, error) { return n, n.Share(ctx) })
 }
@@ -39,14 +39,14 @@ func TestOnlyAWriterCanBeShared(t *testing.T) {
 	})
 }
 
-// The search for contenders behind the writer ends, and another one for those behind the reader begins.
+// When the writer becomes a reader, the search for contenders behind the writer ends. A search for contenders behind the reader begins.
 func TestNobodyLooksForThoseBehindTheWriterThatIsShared(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()
 		n := p.acquire(t)
 		start(t, s).reading().queue(t.Context())
 		meetOnce(s, is("getChildren2", zktest.Request), zktest.Throttled)
-		n.Contended() // whose look fails
+		n.Contended() // the look that it begins fails
 		synctest.Wait()
 		need.OK(t, n.Share(t.Context()))
 		time.Sleep(time.Second)
@@ -54,7 +54,7 @@ func TestNobodyLooksForThoseBehindTheWriterThatIsShared(t *testing.T) { // I10
 	})
 }
 
-// After a Share, no heartbeat, check or guard uses the name of the writer's node, which does not exist any more.
+// After a Share, the node of the writer does not exist any more. No heartbeat, check or guard uses its name.
 func TestASharedNodeLivesOn(t *testing.T) {
 	each(t, kinds, func(t *testing.T, s *zktest.Server, opts []zknode.Option) {
 		p := start(t, s, opts...).writing()
@@ -74,7 +74,8 @@ func TestASharedNodeLivesOn(t *testing.T) {
 	})
 }
 
-// Share waits for a write that is under way. A write whose hold has ended meanwhile is not sent under the name of the reader.
+// Share waits for a guarded write that is under way. A write whose hold has ended by then is not sent with the name of the reader's
+// node.
 func TestNoWriteOfTheWriterTakesEffectBesideAReader(t *testing.T) { // I1
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: 20 * time.Millisecond})
@@ -91,7 +92,7 @@ func TestNoWriteOfTheWriterTakesEffectBesideAReader(t *testing.T) { // I1
 		d := sharing(t.Context(), n)
 		var over bool
 		errOver := errors.New("the writer has left")
-		late := submit(func() (*zknode.Node, error) { // counted in time, sent behind Share
+		late := submit(func() (*zknode.Node, error) { // begun before Share, and would be sent after it
 			_, err := n.MultiIf(t.Context(), func() error {
 				if over {
 					return errOver
@@ -128,7 +129,7 @@ func TestShareOverAnAttachedConnection(t *testing.T) {
 	})
 }
 
-// A watch reports a reader; the periodic read only makes up for a lost watch.
+// A watch reports a new reader. The periodic read is needed only if a watch was lost.
 func TestWhoSharesWithNobodyLooksSeldom(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).writing().acquire(t)
@@ -144,16 +145,16 @@ func TestWhoSharesWithNobodyLooksSeldom(t *testing.T) { // I10
 	})
 }
 
-// shares reports whether a frame is about the transaction of a Share.
+// The function shares reports whether a frame belongs to the transaction of a Share.
 func shares(f *zktest.Frame) bool { return f.Op == "multi" && f.First == "delete" }
 
 func answersShare(f *zktest.Frame) bool { return shares(f) && f.Dir == zktest.Reply }
 
-// A request that was written to the node while it was being replaced is read again when the replacement has failed.
+// While the node is being replaced, somebody writes a request to it. If the replacement fails, the client reads the request again.
 func TestARequestDuringShareIsNotMissed(t *testing.T) {
 	type row struct {
 		begin    func(*testing.T, *zktest.Server) process
-		fate     zktest.Action // of the transaction
+		fate     zktest.Action // what happens to the transaction
 		patience time.Duration
 	}
 	each(t, map[string]row{
@@ -172,7 +173,7 @@ func TestARequestDuringShareIsNotMissed(t *testing.T) {
 		start(t, s).reading().queue(ctx)
 		awaitWatch()
 		told := n.RevokeRequested()
-		synctest.Wait() // the look that it begins with is over
+		synctest.Wait() // until the look that it begins with is over
 		asked := func(f *zktest.Frame) bool { return shares(f) && f.Dir == zktest.Request }
 		strike(s, 1, asked, func(*zktest.Frame) zktest.Action {
 			go func() {
@@ -190,7 +191,7 @@ func TestARequestDuringShareIsNotMissed(t *testing.T) {
 	})
 }
 
-// The end of a short hold is not watched, so only the refusal of the transaction reports the request.
+// The node of a short hold is not watched. So the request becomes known only because the server refuses the transaction.
 func TestAWriterThatHasJustBeenAskedIsSharedAtOnceAndStillAsked(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s, zknode.WithKazoo()).writing().acquire(t)
@@ -207,7 +208,7 @@ func TestAWriterThatHasJustBeenAskedIsSharedAtOnceAndStillAsked(t *testing.T) {
 	})
 }
 
-// Share waits for a guarded write, and finds afterwards that the node was given up.
+// Share waits for a guarded write. After that it finds that the node was given up.
 func TestNothingIsSharedThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: 100 * time.Millisecond})
@@ -220,7 +221,7 @@ func TestNothingIsSharedThatIsGivenUp(t *testing.T) {
 			}
 		})
 		go n.Share(t.Context())
-		time.Sleep(150 * time.Millisecond) // the answer to its look is on its way
+		time.Sleep(150 * time.Millisecond) // the answer to the look of Share is on its way
 		go n.Multi(t.Context(), write("/a"))
 		time.Sleep(100 * time.Millisecond)
 		n.Release()
@@ -242,7 +243,7 @@ func TestNothingIsSharedForACallerWhoHasLeft(t *testing.T) {
 	})
 }
 
-// For a long time it is unknown whether the node has been replaced. The heartbeat does not wait for that.
+// For a long time, the client does not know whether the node was replaced. The heartbeat does not wait for that.
 func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()
@@ -280,7 +281,7 @@ func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 	})
 }
 
-// It is unknown whether the lost node has become a reader's, so there is no name to look up.
+// The client does not know whether the lost node has become the node of a reader. So it has no name to look for.
 func TestReleaseOfALostNodeAsksForNothingUnlessItsNameIsKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()
@@ -310,7 +311,7 @@ func TestReleaseOfALostNodeAsksForNothingUnlessItsNameIsKnown(t *testing.T) {
 	})
 }
 
-// Only Close can end the Share: the node has been given up, and its removal waits for the outcome of the Share.
+// Only Close can end the Share: the node was given up, and its removal waits for the result of the Share.
 func TestCloseEndsAShareWhoseAnswerIsLookedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()

@@ -11,17 +11,17 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// Contenders returns the queue.
+// Contenders returns the contenders in the queue of the lock.
 func (l *Lock) Contenders(ctx context.Context) ([]zkqueue.Contender, error) {
 	return ask(ctx, l.client, "contenders of "+l.path, func() ([]zkqueue.Contender, error) { return l.queue().Contenders(ctx) })
 }
 
-// Revoke asks the holders for the lock.
+// Revoke asks the holders of the lock to release it.
 func (l *Lock) Revoke(ctx context.Context) ([]zkqueue.Contender, error) {
 	return ask(ctx, l.client, "revoke "+l.path, func() ([]zkqueue.Contender, error) { return l.queue().Revoke(ctx) })
 }
 
-// These methods do what the gate does with a node.
+// Each of these methods does what package tier's gate does with a node.
 func (n *Node) Requeue(ctx context.Context) (*Node, error) {
 	return n.lock.requeue(ctx, n, new(second.Wait))
 }
@@ -40,7 +40,7 @@ func (l *Lock) Equal(other *Lock) bool           { return l.equal(other) }
 func (c *Client) PollClose() (leave func())      { return c.link.PollClose() }
 func (c *Client) Reaping() int                   { return c.reaper.count() }
 
-// MayLinger returns the same lock, with nodes whose description has the time of linger.
+// MayLinger returns the same lock. The description in its nodes says that they may linger for d.
 func (l *Lock) MayLinger(d time.Duration) *Lock {
 	other := *l
 	other.linger = d
@@ -54,30 +54,30 @@ func (l *Lock) Mode(m second.Mode) *Lock {
 	return &other
 }
 
-// StopWatchdog stops the timer of the lease, as in a process that was stopped: only a caller that checks the clock sees the end of the
-// lease.
+// StopWatchdog stops the timer that ends the lease. A paused process has no such timer either: only a caller that checks the clock
+// notices the end of the lease.
 func (n *Node) StopWatchdog() {
 	n.session.StopWatchdog()
 }
 
-// Suspend makes the machine of the client sleep for d, as the clock of its leases sees it.
+// Suspend makes the clock of the leases believe that the machine was suspended for d.
 func (c *Client) Suspend(d time.Duration) { c.link.Clock().Suspend(d) }
 
-// ShareForNobody does what follows if the caller of Share leaves right after the queue was read.
+// ShareForNobody does what Share does after it has read the queue, if its caller leaves at that moment.
 func (n *Node) ShareForNobody(behind string) {
 	wanted, abandon := context.WithCancel(context.Background())
 	abandon()
 	n.replace(wanted, behind)
 }
 
-// HearOfItsEnd does the first thing that the event of the node's deletion causes.
+// HearOfItsEnd does the first step that follows an event which reports the deletion of the node.
 func (n *Node) HearOfItsEnd() {
 	for i := range n.znodes {
 		n.znodes[i].watcher.Gone.Store(true)
 	}
 }
 
-// AttachReading is Attach, and calls f each time when the id of the connection's session has been read.
+// AttachReading does the same as Attach. In addition, it calls f each time after the client has read the session ID of the connection.
 func AttachReading(conn *zk.Conn, f func(), opts ...Option) (*Client, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -91,7 +91,7 @@ func AttachReading(conn *zk.Conn, f func(), opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// LookForSession does what every operation does that needs a session.
+// LookForSession does what each operation that needs a session does first.
 func (c *Client) LookForSession() { c.link.Session() }
 
 // Watchers returns how many watchers wait for events of path.
@@ -100,7 +100,7 @@ func (c *Client) Watchers(path string) int { return c.link.Events.Watchers()[pat
 // Library returns the connection of the client library.
 func (c *Client) Library() *zk.Conn { return c.link.Conn }
 
-// Listeners returns the number of registered watchers.
+// Listeners returns the number of registered watchers for all paths.
 func (c *Client) Listeners() (all int) {
 	for _, n := range c.link.Events.Watchers() {
 		all += n
@@ -108,16 +108,16 @@ func (c *Client) Listeners() (all int) {
 	return all
 }
 
-// Leave hands a znode to the reaper.
+// Leave tells the reaper to delete a znode.
 func (c *Client) Leave(path string) {
 	c.reaper.add(remains{parent: parentOf(path), paths: []string{path}})
 }
 
-// Room waits until the reaper has space for more znodes.
+// Room waits until the reaper can take more znodes.
 func (c *Client) Room(ctx context.Context) error { return c.reaper.room(ctx) }
 
-// Stuck returns why a znode still exists that should have been deleted, and nil if it is not one of ours.
+// Stuck returns why a znode that should have been deleted still exists. It returns nil if the reaper does not have to delete the znode.
 func (c *Client) Stuck(path string) error { return c.reaper.stuck(path) }
 
-// Taken chooses the relevant answer among those to all ways to create a node.
+// Taken returns the answer that counts, out of the answers to all ways of creating a node.
 func Taken(answers ...link.Answer) link.Answer { return new(attempt).taken("CREATE", answers) }

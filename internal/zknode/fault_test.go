@@ -16,7 +16,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// strike calls do for the nth matching frame, and lets all others pass. strike returns that frame, "" if there were fewer.
+// strike calls do for the nth frame that the filter matches. All other frames pass. The function struck returns that frame as a text, or
+// "" if there were fewer frames.
 func strike(s *zktest.Server, nth int, such func(*zktest.Frame) bool, do func(*zktest.Frame) zktest.Action) (struck func() string) {
 	var mu sync.Mutex // guards the fields below
 	frames, at := 0, ""
@@ -43,7 +44,7 @@ func strike(s *zktest.Server, nth int, such func(*zktest.Frame) bool, do func(*z
 	}
 }
 
-// eachFrame runs f for the first frame, the second and so on, each with a server of its own, until it reports that there was
+// eachFrame runs f for the first frame, the second frame and so on. Each run has its own server. It stops when f reports that there was
 // no such frame.
 func eachFrame(t *testing.T, f func(t *testing.T, s *zktest.Server, nth int) (struck bool)) {
 	t.Helper()
@@ -55,14 +56,14 @@ func eachFrame(t *testing.T, f func(t *testing.T, s *zktest.Server, nth int) (st
 	}
 }
 
-// sent matches the frames of a session, without pings and handshakes.
+// sent returns a filter for the frames of a session. The filter leaves out pings and handshakes.
 func sent(session int64) func(*zktest.Frame) bool {
 	return func(f *zktest.Frame) bool { return f.Session == session && f.Op != "ping" && f.Op != "connect" }
 }
 
 // The watch on the other node fires at the same moment.
 func TestDepartureOfTheOneDoesNotHideThatTheOtherIsNoLongerWatched(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the waiter runs when both events have come
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the waiter runs only after both events have arrived
 	for _, order := range [][2]int{{0, 1}, {1, 0}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -87,10 +88,10 @@ func TestDepartureOfTheOneDoesNotHideThatTheOtherIsNoLongerWatched(t *testing.T)
 	}
 }
 
-// A joining connection delivers what comes next together with what follows it.
+// A joining connection delivers some reads together with the read that follows.
 type joining struct {
 	net.Conn
-	next *atomic.Int64 // how often
+	next *atomic.Int64 // for how many reads it does so
 }
 
 func (c joining) Read(p []byte) (int, error) {

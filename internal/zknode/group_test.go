@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// crowd starts a process that has used several locks, two of them at one path. Requests that this process then makes at the same time
-// leave in groups.
+// crowd starts a process that has already used several locks. Two of the locks have the same path. If this process now makes several
+// requests at the same time, it sends them in groups.
 func crowd(t *testing.T, s *zktest.Server) (p process, locks []*zknode.Lock) {
 	t.Helper()
 	p = start(t, s)
@@ -26,7 +26,7 @@ func crowd(t *testing.T, s *zktest.Server) (p process, locks []*zknode.Lock) {
 	}
 	locks = append(locks, lockAt(t, p.Client, "/locks/0"))
 	for _, l := range locks {
-		acquire(t, l).Release() // it is known that the path is there
+		acquire(t, l).Release() // from now on, the client knows that the path exists
 	}
 	return p, locks
 }
@@ -40,7 +40,7 @@ func inCrowd(t *testing.T, f func(t *testing.T, s *zktest.Server, p process, loc
 	})
 }
 
-// useAll acquires all locks at the same time, twice, and checks that no lock is held by two.
+// useAll acquires all locks at the same time, and does so twice. It checks that no path is held by two of them.
 func useAll(t *testing.T, locks []*zknode.Lock, released func(error) bool) {
 	t.Helper()
 	var mu sync.Mutex // guards the fields below
@@ -83,7 +83,7 @@ func wantNothingLeft(t *testing.T, s *zktest.Server, p process, locks []*zknode.
 	need.Equal(t, "nodes still to be deleted", p.Reaping(), 0)
 }
 
-// Each contender finds out its own outcome, and two contenders at one path have different tokens.
+// Each contender finds out its own outcome. Two contenders with the same path have different tokens.
 func TestWhateverBecomesOfAFrameOfAGroup(t *testing.T) { // I8
 	groups := map[string]int{}
 	for name, row := range map[string]struct {

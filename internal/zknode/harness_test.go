@@ -26,15 +26,15 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-const tierTimeout = 5 * time.Second // of the sessions of tiertest
+const tierTimeout = 5 * time.Second // the session timeout in the tests of tiertest
 
-// curators are the promises that are impossible with the layout of Curator's semaphore.
+// curators has the promises that Curator's layout of a semaphore makes impossible, each with the reason.
 var curators = map[string]string{
 	"permits-one-write": "in the layout of Curator a turn in the queue comes before the permits",
 	"permits-renumber":  "the number stays at the path until the server removes that",
 }
 
-// A cord is the connection between one process and the servers.
+// A cord carries the connections between one process and the servers.
 type cord struct {
 	ends   []cordEnd
 	addrs  []string
@@ -42,7 +42,7 @@ type cord struct {
 	writes *atomic.Int64
 	hook   atomic.Pointer[func() bool]
 
-	borrowed bool // over a connection made elsewhere
+	borrowed bool // the connection was made by the program
 }
 
 // A cordEnd is a *zktest.Member or a *faultproxy.Proxy.
@@ -54,7 +54,7 @@ type cordEnd interface {
 	Unfreeze()
 }
 
-// see decides what happens to a frame.
+// The method see decides what happens to a frame.
 func (w *cord) see(f *zktest.Frame) zktest.Action {
 	guarded := f.First == "check" && strings.Contains(f.Path, "/_c_")
 	if heartbeat(f) && !guarded {
@@ -73,11 +73,11 @@ func (w *cord) see(f *zktest.Frame) zktest.Action {
 	return zktest.Pass
 }
 
-// process starts a process that connects through the cord.
+// The method process starts a process that connects through the cord.
 func (w *cord) process(tb testing.TB, lease time.Duration) *tiertest.Process {
 	tb.Helper()
 	ctx := need.Within(tb, time.Minute)
-	// The library pauses for a second at the end of its list.
+	// The client library pauses for a second at the end of its list of servers, so the list is long.
 	servers := strings.Join(slices.Concat(slices.Repeat([][]string{w.addrs}, 12)...), ",")
 	c, hangUp := w.connect(ctx, tb, servers, lease)
 	each := func(do func(cordEnd)) {
@@ -119,7 +119,7 @@ func (w *cord) process(tb testing.TB, lease time.Duration) *tiertest.Process {
 	return p
 }
 
-// connect returns a client that connects through the cord, and a function that ends a connection which the client does not close itself.
+// connect returns a client that connects through the cord. hangUp ends the connection if the client itself does not close it.
 func (w *cord) connect(ctx context.Context, tb testing.TB, servers string, lease time.Duration) (c *zknode.Client, hangUp func()) {
 	tb.Helper()
 	if !w.borrowed {
@@ -134,18 +134,18 @@ func (w *cord) connect(ctx context.Context, tb testing.TB, servers string, lease
 	return need.Get(zknode.Attach(conn, zknode.WithSessionTimeout(lease)))(tb), conn.Close
 }
 
-// look is a connection with which an operator reads.
+// A look is a connection with which an operator reads.
 type look struct{ *zk.Conn }
 
-// queue lists the queue in order, and does not rely on a server that lags. queue first makes a write without effect: a deposed leader
-// that does not know of its deposition would answer a sync from old data.
+// queue returns the queue in order. It must not read old data from a server that lags. Therefore it first makes a write that changes
+// nothing: a deposed leader would answer a sync from old data if it did not know of its deposition.
 func (l look) queue(path string) ([]string, error) {
 	server := l.Server()
 	if _, err := l.Multi(&zk.CheckVersionRequest{Path: path, Version: -1}); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
 	}
 	names, _, err := l.Children(path)
-	if l.Server() != server { // the one that answered last may lag
+	if l.Server() != server { // the server that answered last may lag
 		return l.queue(path)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
@@ -163,8 +163,8 @@ func (l look) left(path string) int {
 	return len(names)
 }
 
-// leftPermits reads the queue first, so that a contender which exchanges its place for permits meanwhile is counted twice instead of
-// never.
+// leftPermits reads the queue first and the permits after that. A contender may exchange its place for permits between the two reads.
+// Then it is counted twice instead of never.
 func (l look) leftPermits(path string) int {
 	waiting := l.left(path + "/locks")
 	taken := l.left(path + "/leases")
@@ -186,12 +186,12 @@ func (l look) remove(tb testing.TB, path string, i int) {
 	wantErr(tb, "the removal", err, nil)
 }
 
-// modelHarness is the harness of a server in this process. Its fail-over and its restart have only the effects that clients see: every
-// connection breaks, and no server is available for a moment.
+// modelHarness is the harness for a server that runs in this process. A fail-over or a restart of this server has only the effects that
+// clients see: all connections break, and for a moment no server is available.
 func modelHarness(t *testing.T, s *zktest.Server, borrowed bool, unpromised map[string]string) tiertest.Harness {
 	var (
 		writes atomic.Int64
-		cords  sync.Map // by address
+		cords  sync.Map // by their address
 		n      int
 	)
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
@@ -204,7 +204,7 @@ func modelHarness(t *testing.T, s *zktest.Server, borrowed bool, unpromised map[
 	restart := func() {
 		cords.Range(func(addr, _ any) bool { s.Member(addr.(string)).Refuse(); return true })
 		s.CutAll()
-		time.Sleep(tierTimeout / 20) // virtual
+		time.Sleep(tierTimeout / 20) // in virtual time
 		cords.Range(func(addr, _ any) bool { s.Member(addr.(string)).Accept(); return true })
 	}
 	return tiertest.Harness{
@@ -228,13 +228,13 @@ func modelHarness(t *testing.T, s *zktest.Server, borrowed bool, unpromised map[
 	}
 }
 
-// A mutableProxy can be frozen like a member of the model.
+// A mutableProxy can be frozen, like a member of the server in this process.
 type mutableProxy struct{ *faultproxy.Proxy }
 
 func (p mutableProxy) Freeze()   { p.Mute(zktest.Request); p.Mute(zktest.Reply) }
 func (p mutableProxy) Unfreeze() { p.Unmute(zktest.Request); p.Unmute(zktest.Reply) }
 
-// serverHarness is the harness of a real ensemble, with proxies for each process.
+// serverHarness is the harness for a real ensemble. Each process has proxies of its own.
 func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 	var writes atomic.Int64
 	check := func(err error) { wantErr(t, "the harness", err, nil) }
@@ -272,16 +272,16 @@ func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 	}
 }
 
-var mending sync.Mutex // one restarts the ensemble at a time
+var mending sync.Mutex // only one goroutine may restart the ensemble at a time
 
-// mend restarts an ensemble that commits nothing any more. An ensemble of 3.8 may be in this state after all its servers were stopped and
-// continued: both followers return to a leader whose proposals are never committed.
+// mend restarts an ensemble that does not commit anything any more. An ensemble of ZooKeeper 3.8 may be in this state after all its
+// servers were paused and resumed: the followers return to a leader whose proposals are never committed.
 func mend(t *testing.T, e *zkserver.Ensemble) {
 	mending.Lock()
 	defer mending.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	conn, events, err := zkconn.Open(ctx, e.Addrs(), 10*time.Second, nil) // a session is a commit
+	conn, events, err := zkconn.Open(ctx, e.Addrs(), 10*time.Second, nil) // the server has to commit a new session
 	if err != nil {
 		t.Logf("the ensemble is started again: %v", err)
 		need.OK(t, e.Restart(t.Context()))
@@ -292,10 +292,10 @@ func mend(t *testing.T, e *zkserver.Ensemble) {
 	}
 }
 
-// promisesFile is the file from which docs/promises.md gets its table.
+// promisesFile is the file with the table that docs/promises.md contains.
 const promisesFile = "../../docs/promises/zookeeper.md"
 
-// inBubble tests each promise with a server of its own, in virtual time.
+// inBubble tests each promise in virtual time. Each test has its own server.
 func inBubble(borrowed bool, unpromised map[string]string) tiertest.With {
 	return func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		synctest.Test(t, func(t *testing.T) { test(t, modelHarness(t, zktest.Start(t), borrowed, unpromised)) })

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// startLazily returns a client that was dialed with a context that had ended, and shows credentials.
+// startLazily dials with a context that has already ended. It returns the client, which shows credentials to the server.
 func startLazily(t *testing.T, s *zktest.Server) process {
 	t.Helper()
 	settings := second.Defaults
@@ -29,7 +29,7 @@ func startLazily(t *testing.T, s *zktest.Server) process {
 	return process{Client: c, lock: lockAt(t, c, path)}
 }
 
-// guarded gives the path an ACL that requires the password.
+// guarded gives the path an ACL. Only clients with the password have permissions.
 func guarded(t *testing.T, s *zktest.Server) {
 	t.Helper()
 	conn := raw(t, s)
@@ -38,7 +38,7 @@ func guarded(t *testing.T, s *zktest.Server) {
 	create(t, conn, path, "", 0, zk.AuthACL(zk.PermAll))
 }
 
-// A request before the credentials would get zk.ErrNoAuth, which is final.
+// The server would answer a request before the credentials with zk.ErrNoAuth, and that error is final.
 func TestNothingIsAskedBeforeTheCredentialsWereShown(t *testing.T) {
 	each(t, map[string]func(s *zktest.Server){
 		"without trouble":       func(*zktest.Server) {},
@@ -75,7 +75,7 @@ func TestLazyStartTellsThatCredentialsAreRefusedAndGoesOn(t *testing.T) {
 	})
 }
 
-// A try waits until it is known whether the server can be reached, and fails at once if it cannot.
+// A TryAcquire waits until it is known whether the server can be reached. If the server cannot be reached, it then fails at once.
 func TestTryOfALazyStartWaitsForTheFirstNews(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := startLazily(t, s)
@@ -91,7 +91,7 @@ func TestTryOfALazyStartWaitsForTheFirstNews(t *testing.T) {
 	})
 }
 
-// The bubble fails if a goroutine is left.
+// The bubble fails the test if a goroutine is left.
 func TestCloseEndsALazyStart(t *testing.T) {
 	each(t, map[string]func(*zktest.Server){
 		"no server":     down,

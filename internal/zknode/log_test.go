@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// startLogged returns a process and its log from INFO on.
+// startLogged returns a process and its log. The log has the level INFO and above.
 func startLogged(t *testing.T, s *zktest.Server, opts ...zknode.Option) (process, *logtest.Log) {
 	t.Helper()
 	log, logger := logtest.New(slog.LevelInfo)
@@ -55,7 +55,7 @@ func TestLossIsLoggedOnce(t *testing.T) {
 			s.Unfreeze()
 		},
 		"found by the delete": func(t *testing.T, s *zktest.Server, p process, n *zknode.Node) {
-			other := p.acquireAt(t, "/locks/y") // not watched yet
+			other := p.acquireAt(t, "/locks/y") // this node is not watched yet
 			remove(t, raw(t, s), other.Path())
 			other.Release()
 			n.Release()
@@ -78,22 +78,22 @@ func TestNoLossIsLoggedWhereNoneWas(t *testing.T) {
 		n := p.acquire(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		waiting := p.queue(ctx)
-		s.Expire(p.session + 1000) // not the session of any process
+		s.Expire(p.session + 1000) // no process has this session
 		cancel()
 		waiting.failed(t)
 		wantErr(t, "Release", n.Release(), nil)
 		p.acquire(t)
-		p.Close() // by the user
+		p.Close() // the user closes the client
 		wantLines(t, log, slog.LevelWarn, "lost", 0)
 	})
 }
 
-// Tests of internal/notice check when such a line is logged.
+// The tests of internal/notice check when such a line is logged.
 func TestOutageIsLoggedOnceWithItsReason(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, log := startLogged(t, s)
 		down(s)
-		time.Sleep(time.Hour) // the session does not last so long
+		time.Sleep(time.Hour) // the session ends in that time
 		line := strings.Join(wantLines(t, log, slog.LevelWarn, "lost the connection to", 1), "")
 		need.Has(t, "the line, with time and reason", line, "since=", "refused")
 		s.Member(addr).Accept()
@@ -104,7 +104,7 @@ func TestOutageIsLoggedOnceWithItsReason(t *testing.T) {
 	})
 }
 
-// The goroutines that connect, renew and release do not wait for a logger, and Close waits for a short time only.
+// The goroutines that connect, renew and release do not wait for a logger. Close waits for it only for a short time.
 func TestLoggerThatHangsKeepsNobodyFromALock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		stuck := make(chan struct{})
@@ -115,7 +115,7 @@ func TestLoggerThatHangsKeepsNobodyFromALock(t *testing.T) {
 		awaitLoss(t, n)
 		need.That(t, "released a lost lock without an error", n.Release() != nil)
 		n = p.acquire(t)
-		down(s) // of each attempt to connect the client library has something to say
+		down(s) // the client library logs each attempt to connect
 		time.Sleep(timeout / 4)
 		s.Member(addr).Accept()
 		time.Sleep(2 * timeout)

@@ -41,17 +41,17 @@ func TestMultiOfAHolderWhoKnowsSendsNothing(t *testing.T) {
 func TestMultiThatIsRefusedHasItsOwnErrorAndWritesNothing(t *testing.T) {
 	type row struct {
 		ops  []any
-		fate zktest.Action // of what is sent
-		code byte          // that of its answer, in place of that of a node which exists
-		want error         // nil for any other than those below
+		fate zktest.Action // what happens to the transaction
+		code byte          // replaces the error code of a node that exists, if not 0
+		want error         // nil: any error that is none of those in the other rows
 	}
 	each(t, map[string]row{
 		"no node":    {ops: []any{&zk.SetDataRequest{Path: "/missing", Version: -1}}, want: zk.ErrNoNode},
 		"exists":     {ops: []any{write("/locks")}, want: zk.ErrNodeExists},
-		"no name":    {ops: []any{write("/locks")}, code: 1}, // as of a later server
+		"no name":    {ops: []any{write("/locks")}, code: 1}, // a code that only a later server might send
 		"throttled":  {fate: zktest.Throttled},
 		"no such op": {ops: []any{7}},
-		"no op":      {ops: []any{(*zk.DeleteRequest)(nil)}, want: zk.ErrUnhandledFieldType}, // as the library says it
+		"no op":      {ops: []any{(*zk.DeleteRequest)(nil)}, want: zk.ErrUnhandledFieldType}, // the error of the client library
 	}, func(t *testing.T, s *zktest.Server, c row) {
 		n := start(t, s, zknode.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := s.DialContext(ctx, network, address)
@@ -68,7 +68,7 @@ func TestMultiThatIsRefusedHasItsOwnErrorAndWritesNothing(t *testing.T) {
 	})
 }
 
-// A recoding connection replaces bytes of what was sent by as many others.
+// A recoding connection replaces the bytes sent in what the server has sent by the bytes brought. Both have the same length.
 type recoding struct {
 	net.Conn
 	sent, brought []byte
@@ -80,7 +80,7 @@ func (c recoding) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// The answer is cut off where the result of the check should begin.
+// The answer ends where the result of the check should begin.
 func TestMultiWithFewerResultsThanOperationsIsUnknown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s, zknode.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -93,8 +93,8 @@ func TestMultiWithFewerResultsThanOperationsIsUnknown(t *testing.T) {
 
 func TestMultiWithoutAnAnswerIsUnknown(t *testing.T) {
 	type row struct {
-		stage zktest.Direction // at which the connection breaks; 0: the server is mute
-		there bool             // it has been written
+		stage zktest.Direction // where the connection breaks; 0: the server does not answer
+		there bool             // the write was executed
 		want  error
 	}
 	each(t, map[string]row{
@@ -120,8 +120,8 @@ func TestMultiThatIsNotSentIsNotWriting(t *testing.T) {
 	refusal := errors.New("no more")
 	type row struct {
 		check  error
-		ended  bool // the context
-		closes bool // the client, meanwhile
+		ended  bool // the context has ended
+		closes bool // the client is closed in the meantime
 		want   error
 	}
 	each(t, map[string]row{
@@ -149,7 +149,7 @@ func TestMultiThatIsNotSentIsNotWriting(t *testing.T) {
 	})
 }
 
-// Code that first invalidates the hold, and then finds no write under way, relies on this order.
+// Some code first invalidates the hold and then looks for writes under way. If it finds none, it relies on this order.
 func TestMultiIsWritingBeforeItsUserIsAskedForTheLastTime(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)

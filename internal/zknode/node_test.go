@@ -25,7 +25,7 @@ func mute(s *zktest.Server, p process, directions ...zktest.Direction) {
 	}
 }
 
-// deleted returns a channel that receives the time at which the server deletes n.
+// deleted returns a channel. It receives the time at which the server deletes the node n.
 func deleted(s *zktest.Server, n *zknode.Node) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	s.OnChange(func(_ zktest.View, changes []zktest.Change) {
@@ -58,14 +58,14 @@ func TestLeaseRunsFromTheRequestThatTheServerIsProvenToHaveHeardOf(t *testing.T)
 		begun := time.Now()
 		meet(s, func(f *zktest.Frame) bool { return f.Dir == zktest.Reply && f.Op == "multi" && f.NthOfSession >= 2 }, zktest.Delay(delay))
 		time.Sleep(2*beat + delay)
-		synctest.Wait() // the second write proves that the sync of the first beat was heard of
+		synctest.Wait() // the second write shows that the sync of the first heartbeat was answered
 		mute(s, p, zktest.Request, zktest.Reply)
 		awaitLoss(t, n)
 		need.Equal(t, "lost after", time.Since(begun), beat+lease)
 	})
 }
 
-// granting returns a dialer for which the server grants the nth timeout to the nth connection.
+// granting returns a dial function. On the nth connection, the server seems to grant the nth of these timeouts.
 func granting(s *zktest.Server, timeouts []time.Duration) func(context.Context, string, string) (net.Conn, error) {
 	var dials atomic.Int64
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -85,7 +85,7 @@ type grant struct {
 
 func (g *grant) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
-	const at = 8 // of the timeout, behind length and version
+	const at = 8 // offset of the timeout, after length and version
 	for i := range n {
 		if k := g.read + i - at; 0 <= k && k < 4 {
 			p[i] = byte(g.timeout.Milliseconds() >> (8 * (3 - k)))
@@ -102,22 +102,23 @@ func TestSessionTimeoutThatIsNoneIsRefused(t *testing.T) {
 			n := p.acquire(t)
 			s.Cut(p.session)
 			awaitLoss(t, n)
-			synctest.Wait() // the loss is reported before its reason
+			synctest.Wait() // until the reason is known, too, which is after the loss
 			wantMention(t, p.Err(), "session timeout of "+none.String())
 			wantErr(t, "Release", n.Release(), second.ErrLost)
-			p.acquire(t).Release() // goes on with what is granted next
+			p.acquire(t).Release() // the client continues with the next timeout
 		})
 	}
 }
 
-// The server has certainly received something from the session when the handshake was sent, and perhaps nothing since.
+// When the client sent the handshake, the server had certainly received something from the session. Perhaps it has received nothing
+// since.
 func TestReconnectRenewsTheLeaseFromItsHandshake(t *testing.T) {
 	type resumption struct{ late, granted, want time.Duration }
 	each(t, map[string]resumption{
 		"answered at once":      {granted: timeout, want: lease},
 		"answered late":         {late: 500 * time.Millisecond, granted: timeout, want: lease},
 		"for a shorter timeout": {granted: timeout / 2, want: lease / 2},
-		"for a longer timeout":  {granted: timeout * 2, want: lease}, // the node may go by the one that it was made under
+		"for a longer timeout":  {granted: timeout * 2, want: lease}, // the node may still follow the timeout under which it was created
 	}, func(t *testing.T, s *zktest.Server, c resumption) {
 		p := start(t, s, zknode.WithDialContext(granting(s, []time.Duration{timeout, c.granted})))
 		n := p.acquire(t)
@@ -126,7 +127,7 @@ func TestReconnectRenewsTheLeaseFromItsHandshake(t *testing.T) {
 		s.Cut(p.session)
 		resumed := time.Now()
 		time.Sleep(c.late)
-		synctest.Wait() // connected again
+		synctest.Wait() // until it is connected again
 		mute(s, p, zktest.Request, zktest.Reply)
 		awaitLoss(t, n)
 		need.Equal(t, "lost after the handshake by", time.Since(resumed), c.want)
@@ -155,7 +156,7 @@ func TestTryAcquireSaysThatTheLeaseIsToBeRenewed(t *testing.T) {
 	})
 }
 
-// The requests of an idle process keep the next acquisition at one round trip, and cause no writes.
+// Because of the requests that an idle process sends, its next acquisition takes one round trip. These requests are no writes.
 func TestNothingHeldMeansNoWrites(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -163,7 +164,7 @@ func TestNothingHeldMeansNoWrites(t *testing.T) {
 		tr := record(s)
 		time.Sleep(time.Minute)
 		need.Empty(t, "sent while idle", tr.take())
-		s.Intercept(nil) // no more are counted
+		s.Intercept(nil) // from here on nothing is counted
 		need.Between(t, "syncs in a minute", tr.beats, 1, int(time.Minute/beat))
 		time.Sleep(time.Hour)
 		if n := p.queue(t.Context()).granted(t); n.Err() != nil { // before any time has passed
@@ -186,7 +187,8 @@ func TestManyHeldLocksShareOneHeartbeat(t *testing.T) {
 	})
 }
 
-// If the owner of one lock is slow to release it after its node was deleted, other locks of the process must not lose their lease.
+// The node of one lock is deleted, and its owner is slow to release it. The other locks of the process must not lose their lease because
+// of that.
 func TestNodeThatIsGoneDoesNotStarveTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
@@ -200,7 +202,7 @@ func TestNodeThatIsGoneDoesNotStarveTheLease(t *testing.T) {
 	})
 }
 
-// wantKept fails if n is lost within d.
+// wantKept fails the test if the node n is lost before the time d is over.
 func wantKept(t *testing.T, n *zknode.Node, d time.Duration) {
 	t.Helper()
 	begun := time.Now()
@@ -219,7 +221,7 @@ func TestHeartbeatIsPacedByWhatWasGranted(t *testing.T) {
 	})
 }
 
-// The write would prove nothing new.
+// After a failed sync, the write would prove nothing new.
 func TestNoWriteFollowsASyncThatFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		start(t, s).acquire(t)
@@ -249,7 +251,8 @@ func TestSlowAnswersTakeNoneOfThePace(t *testing.T) {
 	})
 }
 
-// Heartbeats then prove nothing any more. The holder learns of that at once, and not only at the end of its lease.
+// If the holder may not read its node any more, heartbeats prove nothing. The holder learns of that at once, and not only when its lease
+// ends.
 func TestHolderThatMayNoLongerReadItsNodeIsToldSoByAHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -261,7 +264,7 @@ func TestHolderThatMayNoLongerReadItsNodeIsToldSoByAHeartbeat(t *testing.T) {
 	})
 }
 
-// Only messages from the server get lost. The session could delete its node at once, and each handshake that would resume the session
+// Only messages from the server are lost. The session could delete its node at once. But each handshake that would resume the session
 // keeps the node in the queue.
 func TestLostNodeLeavesItsOwnerTheMarginToStop(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -277,7 +280,7 @@ func TestLostNodeLeavesItsOwnerTheMarginToStop(t *testing.T) {
 	})
 }
 
-// lapse makes the lease of n run out while the connection stays up.
+// lapse makes the lease of the node n end while the connection stays up.
 func lapse(t *testing.T, s *zktest.Server, p process, n *zknode.Node) {
 	t.Helper()
 	meet(s, func(f *zktest.Frame) bool {
@@ -320,8 +323,8 @@ func TestTimeoutThatMayBeTooShortForTheTickIsToldAtWarn(t *testing.T) {
 	}{
 		{15 * time.Second, 4 * time.Second, false},
 		{8 * time.Second, 4 * time.Second, false},
-		{7 * time.Second, 4 * time.Second, true},   // four ticks of 2 s are more
-		{10 * time.Second, 12 * time.Second, true}, // raised to two ticks, which must be of 6 s
+		{7 * time.Second, 4 * time.Second, true},   // four ticks of 2 s are longer than that
+		{10 * time.Second, 12 * time.Second, true}, // the server raises the timeout to two of its ticks, so a tick must be 6 s
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t, zktest.Config{MinSessionTimeout: tt.least})
@@ -333,7 +336,7 @@ func TestTimeoutThatMayBeTooShortForTheTickIsToldAtWarn(t *testing.T) {
 	}
 }
 
-// The holder's budget counts from when the look that showed the contender was sent, and not from its answer.
+// The budget of the holder begins when the holder sends the request that shows the contender. It does not begin with the answer.
 func TestContendedSinceTheLookWasSent(t *testing.T) { // I11
 	synctest.Test(t, func(t *testing.T) {
 		const roundTrip = 40 * time.Millisecond
@@ -349,27 +352,27 @@ func TestContendedSinceTheLookWasSent(t *testing.T) { // I11
 	})
 }
 
-// The budget counts only within the hold, even if the contender was seen long before.
+// The budget begins with the hold at the earliest, even if the contender was seen long before.
 func TestContendedNotBeforeTheGrant(t *testing.T) { // I11
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
 		next := start(t, s).queue(t.Context())
 		start(t, s).queue(t.Context())
-		time.Sleep(2 * timeout) // the one in the middle has looked again
+		time.Sleep(2 * timeout) // by now, the contender in the middle has read the queue again
 		n.Release()
 		got := next.granted(t)
 		need.Between(t, "contended, at the grant, for", got.ContendedFor(), 1, time.Millisecond)
 	})
 }
 
-// contended reports whether n is known to be contended, once the bubble is idle.
+// contended waits until the bubble is idle, and reports whether n is known to be contended.
 func contended(n interface{ Contended() <-chan struct{} }) bool {
-	c := n.Contended() // which may begin to look
+	c := n.Contended() // this call may begin to read the queue
 	synctest.Wait()
 	return closed(c)
 }
 
-// A look that fails is repeated soon, and then sets the watch.
+// A failed read of the queue is repeated soon. The repeated read sets the watch.
 func TestContenderIsNoticedAtOnceAlthoughTheFirstLookFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n, other := start(t, s).acquire(t), start(t, s)
@@ -382,7 +385,7 @@ func TestContenderIsNoticedAtOnceAlthoughTheFirstLookFailed(t *testing.T) {
 	})
 }
 
-// By then a failed look would be repeated only once a second.
+// At this time, a failed read of the queue would be repeated only once a second.
 func TestContendedIsLookedForAtOnceWhenTheConnectionIsBack(t *testing.T) { // I11
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, other := start(t, s), start(t, s)
@@ -390,7 +393,7 @@ func TestContendedIsLookedForAtOnceWhenTheConnectionIsBack(t *testing.T) { // I1
 		s.Member(addr).Refuse()
 		s.Cut(p.Library().SessionID())
 		synctest.Wait()
-		n.Contended() // whose look fails
+		n.Contended() // the read that it begins fails
 		time.Sleep(timeout / 3)
 		other.queue(t.Context())
 		s.Member(addr).Accept()
@@ -402,7 +405,7 @@ func TestContendedIsLookedForAtOnceWhenTheConnectionIsBack(t *testing.T) { // I1
 	})
 }
 
-// A tap records what a client writes.
+// A tap is a connection that shows each frame which the client writes.
 type tap struct {
 	net.Conn
 	show func(frame []byte)
@@ -413,7 +416,7 @@ func (c tap) Write(frame []byte) (int, error) {
 	return c.Conn.Write(frame)
 }
 
-// A deposed leader answers a sync, but from old data.
+// A leader that was deposed may still answer a sync, but with old data.
 func TestAbsenceIsNotBelievedOfADeposedLeader(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		var server atomic.Value
@@ -422,7 +425,7 @@ func TestAbsenceIsNotBelievedOfADeposedLeader(t *testing.T) {
 		p := start(t, s, zknode.WithDialContext(func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return s.DialContext(ctx, network, server.Load().(string))
 		}))
-		p.acquire(t).Release() // there is a path
+		p.acquire(t).Release() // now the path exists
 		s.Member(old).Depose()
 		created := 0
 		s.OnChange(func(_ zktest.View, changes []zktest.Change) {

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// From 3.8.4 and 3.9.2 on, a server does not even show the stat of a node that the client may not read.
+// From 3.8.4 and 3.9.2 on, a server does not even return the stat of a node that the client may not read.
 func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
 	for _, c := range []struct {
 		op   string
@@ -41,7 +41,7 @@ func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
 	}
 }
 
-// The content of another program, or of a later version, may mean something else.
+// Such content may be that of another program or of a later version, and may have another meaning.
 func TestContentInAnotherFormSaysNothingOfItsProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
@@ -60,7 +60,7 @@ func TestContentInAnotherFormSaysNothingOfItsProcess(t *testing.T) {
 func TestQuestionLeavesNothingWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
-		ctx, cancel := context.WithCancel(t.Context()) // which knows all that is to end with it
+		ctx, cancel := context.WithCancel(t.Context()) // the context keeps a reference to everything that has to end with it
 		defer cancel()
 		value := new([64]byte)
 		kept := weak.Make(value)
@@ -80,15 +80,15 @@ func TestNodeDataIsSmallAndValid(t *testing.T) {
 	})
 }
 
-// revoked reports whether n knows of a request for the lock, once the bubble is idle.
+// revoked waits until the bubble is idle, and reports whether the node n knows of a request for the lock.
 func revoked(n *zknode.Node) bool {
 	c := n.RevokeRequested()
 	synctest.Wait()
 	return closed(c)
 }
 
-// A description of ours stays in the node, with the request added. Any other content is replaced by Curator's request, which other
-// libraries know.
+// If the node contains a description by this package, the description stays and the request is added. Any other content is replaced by
+// the request that Curator uses, since other libraries know it.
 func TestARequestIsInTheFormThatTheOwnerKnows(t *testing.T) {
 	const ours, theirs = "_c_00000000-0000-8000-8000-000000000000-lock-", "_c_00000000-0000-4000-8000-000000000000-lock-"
 	for _, c := range []struct{ prefix, before, after string }{
@@ -122,14 +122,14 @@ func TestOtherContentIsNoRequest(t *testing.T) {
 	})
 }
 
-// A node is not read for requests unless one was made.
+// A node is read for requests only if somebody has made one.
 func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		n := p.acquire(t)
 		tr := record(s)
 		time.Sleep(timeout / 7)
-		if ops := tr.take(); len(ops) > 1 { // a heartbeat
+		if ops := tr.take(); len(ops) > 1 { // one request may be a heartbeat
 			t.Errorf("sent: %v", ops)
 		}
 		n.RevokeRequested()
@@ -139,9 +139,9 @@ func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 	})
 }
 
-// The holder leaves between the read and the request, so the next holder is asked.
+// The holder leaves between the read of the queue and the request. Then the next holder is asked.
 func TestRevokeAsksTheHolderOfTheMoment(t *testing.T) {
-	for _, op := range []string{"getData", "setData"} { // the look at the holder, and the request
+	for _, op := range []string{"getData", "setData"} { // the read of the holder's node, and the request
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			n := start(t, s).acquire(t)
 			next := start(t, s).queue(t.Context())

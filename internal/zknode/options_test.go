@@ -21,11 +21,11 @@ import (
 func TestDialRefusesBadOptionsByName(t *testing.T) {
 	for _, tt := range []struct {
 		option zknode.Option
-		name   string // what the error has to mention
+		name   string // what the error has to contain
 	}{
 		{zknode.WithSessionTimeout(time.Microsecond), "session timeout 1µs"},
 		{zknode.WithSessionTimeout(25 * 24 * time.Hour), "session timeout 600h"},
-		{zknode.WithLeaseMargin(15 * time.Second), "lease margin 15s"}, // that of the default session
+		{zknode.WithLeaseMargin(15 * time.Second), "lease margin 15s"}, // as long as the default session timeout
 		{zknode.WithACL(nil), "ACL"},
 		{zknode.WithDialContext(nil), "nil dial"},
 		{zknode.WithLabel("a\nb"), "not printed"},
@@ -102,7 +102,7 @@ func TestAConnectStringIsReadAsOtherClientsDo(t *testing.T) {
 	}
 }
 
-// wantRefusal fails unless Dial returns an error without dialing.
+// wantRefusal fails the test unless Dial returns an error that contains name, without dialing.
 func wantRefusal(t *testing.T, connect, name string, opts ...zknode.Option) {
 	t.Helper()
 	dialed := func(context.Context, string, string) (net.Conn, error) {
@@ -137,7 +137,7 @@ func TestValidatePath(t *testing.T) {
 	wantMention(t, zknode.ValidatePath("/"), "root")
 }
 
-// A caller may get the node of an equal lock, so it must not see a difference.
+// A caller may get a node that was created by an equal lock. It must not see a difference.
 func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -152,7 +152,7 @@ func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 			"linger": base().MayLinger(time.Second),
 			"mode":   base().Mode(second.Reading),
 			"data":   data([]byte("a")),
-			"none":   data(nil), // without, a node describes its process
+			"none":   data(nil), // the same path without data: then a node describes its process
 		} {
 			need.That(t, "equal though they differ in "+name, !base().Equal(other) && !other.Equal(base()))
 		}
@@ -160,7 +160,7 @@ func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 	})
 }
 
-// The bubble fails if a call leaves a goroutine.
+// The bubble fails the test if a call leaves a goroutine behind.
 func TestDialEndsWithItsContext(t *testing.T) {
 	muteToCredentials := func(s *zktest.Server) {
 		strike(s, 1, is("setAuth", zktest.Request), func(*zktest.Frame) zktest.Action {
@@ -171,8 +171,8 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	for name, c := range map[string]struct {
 		trouble func(*zktest.Server)
 		auth    bool
-		left    time.Duration // for how long something is left
-		causes  []error       // beside the end of the context, once there was time for them
+		left    time.Duration // for how long a goroutine may be left
+		causes  []error       // errors in addition to the end of the context, if there was time for them
 	}{
 		"no server":                    {trouble: down, causes: []error{zk.ErrNoServer, syscall.ECONNREFUSED}},
 		"no server, with credentials":  {trouble: down, auth: true, causes: []error{zk.ErrNoServer, syscall.ECONNREFUSED}},

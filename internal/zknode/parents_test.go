@@ -16,18 +16,18 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// ours is the content of the containers that the package creates.
+// ours is the content of the containers that package zknode creates.
 const ours = "tierlock: a container, which goes when it is empty"
 
-// wantNoParents fails unless everything above the lock nodes is soon deleted, by the client or by the server.
+// wantNoParents fails the test unless everything above the nodes of the lock is soon deleted, either by the client or by the server.
 func wantNoParents(t *testing.T, s *zktest.Server) {
 	t.Helper()
 	time.Sleep(10 * time.Minute)
 	need.That(t, fmt.Sprintf("/locks is left, with %q below", s.Children("/locks")), !s.Exists("/locks"))
 }
 
-// The server never deletes a container that never had a child. At whichever frame an acquisition fails, no such container of ours is
-// left.
+// The server never deletes a container that has never had a child. An acquisition may fail at any frame. Whichever frame that is, no
+// such container of this package is left.
 func TestNoParentIsLeftWithoutAChild(t *testing.T) {
 	troubles := map[string]func(s *zktest.Server, p process, cancel func()) zktest.Action{
 		"the context ends": func(_ *zktest.Server, _ process, cancel func()) zktest.Action {
@@ -58,7 +58,7 @@ func TestNoParentIsLeftWithoutAChild(t *testing.T) {
 	}
 }
 
-// acquireAmid injects a fault at the nth frame of an acquisition. acquireAmid reports false if there are fewer frames.
+// acquireAmid injects a fault at the nth frame of an acquisition. It returns false if the acquisition has fewer frames.
 func acquireAmid(t *testing.T, s *zktest.Server, nth int, trouble func(*zktest.Server, process, func()) zktest.Action) bool {
 	t.Helper()
 	p := start(t, s)
@@ -76,7 +76,7 @@ func acquireAmid(t *testing.T, s *zktest.Server, nth int, trouble func(*zktest.S
 	if err == nil {
 		n.Release()
 	}
-	time.Sleep(timeout) // for a lost create to be looked up
+	time.Sleep(timeout) // time for the client to look for the result of a lost create
 	need.That(t, fmt.Sprintf("reaping %d", p.Reaping()), p.Reaping() == 0 || errors.Is(p.Err(), second.ErrClosed))
 	if wantNoParents(t, s); t.Failed() {
 		t.Errorf("after trouble at %s, acquired with %v", struck(), err)
@@ -107,7 +107,7 @@ func TestParentsArePersistentWhereTheServerKnowsNoContainers(t *testing.T) {
 			if makes {
 				refused++
 			}
-			return makes && refused <= 2 // with one parent, and with two
+			return makes && refused <= 2 // twice: with one missing parent, and with two
 		}, zktest.Error(zk.ErrBadArguments))
 		start(t, s).acquire(t).Release()
 		time.Sleep(10 * time.Minute)
@@ -116,16 +116,16 @@ func TestParentsArePersistentWhereTheServerKnowsNoContainers(t *testing.T) {
 	})
 }
 
-// An existing parent is neither changed nor deleted.
+// A parent that exists is neither changed nor deleted.
 func TestOnlyMissingParentsAreMade(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		put(t, raw(t, s), 0, "/locks")
 		_, before, _ := s.Get("/locks")
 		p := start(t, s)
 		p.acquire(t).Release()
-		time.Sleep(10 * time.Minute) // the container is taken away by the server
+		time.Sleep(10 * time.Minute) // by then, the server has deleted the container
 		_, after, _ := s.Get("/locks")
-		after.Cversion, after.Pzxid = before.Cversion, before.Pzxid // these are of its children
+		after.Cversion, after.Pzxid = before.Cversion, before.Pzxid // these two fields depend on the children
 		need.Equal(t, "the parent", after, before)
 		need.That(t, "the container is there", !s.Exists(path))
 	})
@@ -138,7 +138,7 @@ func TestParentsThatOthersMakeAndTakeAwayAreMadeAnewAtOnce(t *testing.T) {
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			switch {
 			case f.Session != p.session || f.Dir != zktest.Request || times == 0:
-			case f.First == "create" && f.Path == "/locks": // the last way
+			case f.First == "create" && f.Path == "/locks": // the last way of creating the path
 				put(t, conn, 0, "/locks")
 				times--
 			case f.Op == "create" || f.First == "create":
@@ -153,7 +153,7 @@ func TestParentsThatOthersMakeAndTakeAwayAreMadeAnewAtOnce(t *testing.T) {
 	})
 }
 
-// The first way to create the path is refused, and the connection breaks before the answer to the second.
+// The server refuses the first way of creating the path. For the second way, the connection breaks before the answer arrives.
 func TestWayThatMayHaveBeenTakenIsLookedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -170,7 +170,7 @@ func TestWayThatMayHaveBeenTakenIsLookedFor(t *testing.T) {
 	})
 }
 
-// Another process deletes the parents as fast as they are created.
+// Another process deletes the parents as soon as they are created.
 func TestParentsThatDoNotStayEndATryAndHoldUpAnAcquisition(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -202,7 +202,7 @@ func TestChrootThatIsMissingComesWithTheFirstLockAndGoesWithTheLast(t *testing.T
 	})
 }
 
-// dialTo returns a client with this connect string.
+// dialTo returns a client with the given connect string.
 func dialTo(t *testing.T, s *zktest.Server, connect string) *zknode.Client {
 	t.Helper()
 	c := need.Get(zknode.Dial(within(t, time.Minute), connect, zknode.WithSessionTimeout(timeout), zknode.WithDialContext(s.DialContext)))(t)

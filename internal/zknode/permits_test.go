@@ -22,13 +22,13 @@ import (
 
 const limits = "/limits/x"
 
-// of returns a semaphore with a number of permits.
+// The method of returns a semaphore with this number of permits.
 func (p process) of(t *testing.T, permits int) second.Semaphore {
 	t.Helper()
 	return need.Get(zknode.Tier(p.Client).Semaphore(limits, permits, second.Options{}))(t)
 }
 
-// wanting returns a demand for k permits.
+// wanting returns a demand for k permits: it takes k permits or none.
 func wanting(k int) *second.Demand {
 	return &second.Demand{Take: func(free int) int {
 		if free < k {
@@ -38,15 +38,15 @@ func wanting(k int) *second.Demand {
 	}}
 }
 
-// A taking is a call of Acquire in a goroutine of its own.
+// A taking is a call of Acquire in a new goroutine.
 type taking struct {
 	sem     second.Semaphore
 	done    chan struct{}
-	permits []second.Permit // these are valid when done is closed
+	permits []second.Permit // permits and err are valid when done is closed
 	err     error
 }
 
-// take starts to acquire k permits, and waits for a minute at most.
+// take starts to acquire k permits. The call gives up after a minute.
 func take(t *testing.T, sem second.Semaphore, k int) *taking {
 	t.Helper()
 	return takeAs(t, sem, wanting(k))
@@ -64,7 +64,7 @@ func takeAs(t *testing.T, sem second.Semaphore, d *second.Demand) *taking {
 	return w
 }
 
-// waits fails unless the call waits once the bubble is idle.
+// waits fails the test unless the call still waits when the bubble is idle.
 func (w *taking) waits(t *testing.T) {
 	t.Helper()
 	if synctest.Wait(); closed(w.done) {
@@ -84,13 +84,13 @@ func (w *taking) failed() error {
 	return w.err
 }
 
-// gives waits for the permits and releases them.
+// gives waits until the permits are acquired, and releases them.
 func (w *taking) gives(t *testing.T) {
 	t.Helper()
 	wantErr(t, "Release", w.sem.Release(w.taken(t)), nil)
 }
 
-// calls returns the two ways to take a permit: Acquire and TryAcquire.
+// calls returns the two ways to acquire a permit: Acquire and TryAcquire.
 func calls(t *testing.T, sem second.Semaphore) map[string]func() ([]second.Permit, error) {
 	return map[string]func() ([]second.Permit, error){
 		"Acquire":    func() ([]second.Permit, error) { return sem.Acquire(t.Context(), wanting(1)) },
@@ -98,7 +98,7 @@ func calls(t *testing.T, sem second.Semaphore) map[string]func() ([]second.Permi
 	}
 }
 
-// wantTaken fails unless this number of permits is taken on the server, and no process queues.
+// wantTaken fails the test unless exactly want permits are taken on the server and no process queues.
 func wantTaken(t *testing.T, s *zktest.Server, want int) {
 	t.Helper()
 	synctest.Wait()
@@ -106,12 +106,12 @@ func wantTaken(t *testing.T, s *zktest.Server, want int) {
 	need.Empty(t, "those who queue", s.Children(limits+"/locks"))
 }
 
-// trades reports whether a frame belongs to the transaction that exchanges a place in the queue for permits.
+// trades reports whether a frame belongs to a transaction that exchanges a place in the queue for permits.
 func trades(f *zktest.Frame) bool {
 	return f.Op == "multi" && f.First == "delete" && strings.HasPrefix(f.Path, limits+"/locks/")
 }
 
-// throttle prevents leases from being renewed.
+// throttle rejects the requests that renew leases.
 func throttle(f *zktest.Frame) zktest.Action {
 	if f.Dir == zktest.Request && f.Op == "sync" {
 		return zktest.Throttled
@@ -121,19 +121,19 @@ func throttle(f *zktest.Frame) zktest.Action {
 
 const trip = 10 * time.Millisecond
 
-// costs checks how long f takes, and which requests it sends.
+// A costs function checks how long f takes and which requests f sends.
 type costs func(what string, trips time.Duration, want string, f func())
 
-// distant runs f with a server half a round trip away, and a semaphore there whose parents exist.
+// distant runs f with a server that is half a round trip away. f also gets a semaphore whose parents exist.
 func distant(t *testing.T, permits int, f func(t *testing.T, s *zktest.Server, sem second.Semaphore, costs costs)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: trip / 2})
 		sem := start(t, s).of(t, permits)
-		take(t, sem, 1).gives(t) // makes the parents
+		take(t, sem, 1).gives(t) // creates the parents
 		tr := record(s)
 		f(t, s, sem, func(what string, trips time.Duration, want string, f func()) {
 			t.Helper()
-			time.Sleep(4 * trip) // those who wait do so by then
+			time.Sleep(4 * trip) // by then, those who have to wait do wait
 			tr.take()
 			begun := time.Now()
 			f()
@@ -143,14 +143,14 @@ func distant(t *testing.T, permits int, f func(t *testing.T, s *zktest.Server, s
 	})
 }
 
-// The cost does not depend on the number of permits.
+// The cost of a call is the same for any number of permits.
 func TestRoundTripsOfASemaphore(t *testing.T) {
 	distant(t, 10, func(t *testing.T, s *zktest.Server, sem second.Semaphore, costs costs) {
 		var permits []second.Permit
 		release := map[int]string{1: "delete", 10: "multi"}
 		for _, k := range []int{1, 10} {
-			// The place in the queue takes a create and a read of the queue and of the permits; all permits and the end of the place take one
-			// write.
+			// A create makes the place in the queue. A multiRead reads the queue and the permits. A multi takes all permits and removes the
+			// place.
 			costs(fmt.Sprintf("Acquire of %d", k), 2, "create multiRead multi", func() { permits = take(t, sem, k).taken(t) })
 			costs(fmt.Sprintf("Release of %d", k), 1, release[k], func() { wantErr(t, "Release", sem.Release(permits), nil) })
 		}
@@ -167,16 +167,16 @@ func TestRoundTripsOfASemaphore(t *testing.T) {
 	})
 }
 
-// The first contender counts permits that are released, and need not read them again unless it wants them for several goroutines, or
-// there are too many.
+// The contender that is first counts the permits that others release. It need not read them again, unless it wants permits for several
+// goroutines or there are too many permits.
 func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
 	const look = "getChildren2 getData "
 	type row struct {
 		permits, wants int
-		several        int   // want one each: 1 from the start, 2 later
-		releases       []int // of so many each, one by one
+		several        int   // several goroutines want one permit each: 1: from the start, 2: later
+		releases       []int // the permits are released in this many steps, each with so many permits
 		trips          time.Duration
-		requests       string // from the last release on
+		requests       string // requests that are sent from the last release on
 		taken          int
 	}
 	need.Each(t, map[string]row{
@@ -202,7 +202,7 @@ func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
 			}})
 			time.Sleep(4 * trip)
 			if c.several == 1 {
-				need.AtMost(t, "who is told of events", p.Listeners(), 4) // not of each permit
+				need.AtMost(t, "who is told of events", p.Listeners(), 4) // it does not listen for the events of each permit
 			}
 			several.Store(c.several > 0)
 			release := func(k int) {
@@ -225,7 +225,7 @@ func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
 	})
 }
 
-// Otherwise each permit would take a call of the library, and a goroutine that waits for its event.
+// Without the list, each permit would need a call of the client library, and a goroutine that waits for the event.
 func TestPermitsOfOthersAreHeardByListOverAConnectionMadeElsewhere(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
@@ -245,12 +245,12 @@ func TestPermitsOfOthersAreHeardByListOverAConnectionMadeElsewhere(t *testing.T)
 	})
 }
 
-// The number is stored with the path, if this process may write to it, and applies from then on.
+// If this process may write to the path, it stores the number of permits there. From then on, that number applies.
 func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 	type row struct {
 		content, after string
-		permits        int      // that there are then
-		want           []string // in the error; none: no error
+		permits        int      // the number of permits that exists then
+		want           []string // texts in the error; none: there is no error
 	}
 	each(t, map[string]row{
 		"nothing":        {"", "tierlock permits=3", 3, nil},
@@ -262,7 +262,7 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 	}, func(t *testing.T, s *zktest.Server, c row) {
 		conn := raw(t, s)
 		put(t, conn, 0, "/limits", limits)
-		need.Get(conn.Set(limits, []byte(c.content), -1))(t) // so that it is not the first version
+		need.Get(conn.Set(limits, []byte(c.content), -1))(t) // so that the path does not have its first version
 		sem := start(t, s).of(t, 3)
 		for call, take := range calls(t, sem) {
 			permits, err := take()
@@ -294,7 +294,7 @@ func TestThoseWhoHavePermitsAreShownWithoutTheNumberOfAll(t *testing.T) {
 	})
 }
 
-// The path was created without a number. It may be removed at any time, and SetPermits creates it.
+// The path was created without a number, and may be removed at any time. SetPermits creates it.
 func TestSetPermitsMakesThePath(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem := start(t, s).of(t, 3)
@@ -317,10 +317,10 @@ func TestNumberOfPermitsThatMayNotBeSet(t *testing.T) {
 	})
 }
 
-// Another process stores a number between the read that found none and the write.
+// A read finds no number. Before the write, another process stores a number.
 func TestNumberOfPermitsOfAnotherProcessIsNotOverwritten(t *testing.T) {
 	for call, want := range map[string]string{
-		"Acquire":    "<nil>", // it looks again
+		"Acquire":    "<nil>", // it reads again
 		"TryAcquire": "the number of permits was changed",
 	} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -345,7 +345,7 @@ func TestNumberOfPermitsOfAnotherProcessIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// The call returns an error, and the place in the queue is given up.
+// The call returns an error and gives up its place in the queue.
 func TestPermitsThatMayNotBeTaken(t *testing.T) {
 	each(t, map[string]string{
 		"no permission to take any": limits + "/leases", "no permission to make their parent": limits,
@@ -362,7 +362,7 @@ func TestPermitsThatMayNotBeTaken(t *testing.T) {
 	})
 }
 
-// If an operator deletes a permit, only its holder learns of a loss.
+// An operator deletes one permit. Only the holder of that permit learns of a loss.
 func TestPermitThatIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, log := startLogged(t, s)
@@ -374,7 +374,7 @@ func TestPermitThatIsDeleted(t *testing.T) {
 		remove(t, raw(t, s), limits+"/leases/"+name)
 		select {
 		case <-one[0].Context().Done():
-		case <-time.After(time.Second): // virtual
+		case <-time.After(time.Second): // in virtual time
 			t.Error("not told")
 		}
 		for _, other := range two.taken(t) {
@@ -387,7 +387,7 @@ func TestPermitThatIsDeleted(t *testing.T) {
 	})
 }
 
-// Children that another program creates below leases count as permits, as Curator's do.
+// Another program, such as Curator, may create children below leases. They count as permits.
 func TestPermitsOfOthersCount(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem, conn := start(t, s).of(t, 4), raw(t, s)
@@ -402,7 +402,7 @@ func TestPermitsOfOthersCount(t *testing.T) {
 	})
 }
 
-// A contender that loses its place while it waits queues again, even if no permit becomes free.
+// A contender loses its place while it waits. It queues again, even if no permit becomes free.
 func TestTurnThatIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem := start(t, s).of(t, 1)
@@ -419,11 +419,12 @@ func TestTurnThatIsDeleted(t *testing.T) {
 	})
 }
 
-// The answer to the write that takes permits comes after the end of the lease, so their loss would go unnoticed.
+// The lease ends before the answer to the write that takes the permits arrives. If the permits were taken, nobody would notice their
+// loss.
 func TestPermitsAreNotTakenWithoutALease(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem, p := start(t, s).of(t, 2), start(t, s)
-		begun := time.Now() // of the lease of p
+		begun := time.Now() // when the lease of p began
 		late := make(chan struct{})
 		note := sync.OnceFunc(func() { close(late) })
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
@@ -450,20 +451,20 @@ func TestPermitsAreNotTakenWithoutALease(t *testing.T) { // I1
 	})
 }
 
-// The rest of many permits is removed with one read and one write.
+// Many permits are left, since an answer was lost. One read and one write remove them all.
 func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
 	const many = 1000
 	for lost, stage := range map[string]zktest.Direction{
 		"of the exchange":                          zktest.Reply,
 		"of the release":                           zktest.Reply,
 		"of the release, which is not executed":    zktest.Request,
-		"of the release, while there is no server": 0, // no frame is struck
+		"of the release, while there is no server": 0, // no frame is affected
 	} {
 		t.Run(lost, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				p := start(t, s)
 				sem := p.of(t, many)
-				take(t, sem, 1).gives(t) // the path is there
+				take(t, sem, 1).gives(t) // now the path exists
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var permits []second.Permit
@@ -485,7 +486,7 @@ func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
 				if permits == nil {
 					wantErr(t, "Acquire", need.ErrOf(sem.Acquire(ctx, wanting(many))), context.Canceled)
 				} else {
-					if stage == 0 { // nothing was struck
+					if stage == 0 { // no frame is affected
 						s.Member(addr).Refuse()
 						s.CutAll()
 						synctest.Wait()
@@ -501,7 +502,7 @@ func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
 	}
 }
 
-// The first contender is stopped while it decides how many permits to take, until its lease is over.
+// The contender that is first decides how many permits to take. It is paused there until its lease is over.
 func TestTurnWhoseLeaseRanOutTakesNothing(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem := start(t, s).of(t, 2)
@@ -529,7 +530,7 @@ func TestTurnWhoseLeaseRanOutTakesNothing(t *testing.T) { // I1
 	})
 }
 
-// The library cannot decode the answer to the creation of a container.
+// The client library cannot decode the answer to the creation of a container.
 func TestPermitsOfAPathThatIsMissingAreTakenAtOnceOverAConnectionMadeElsewhere(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
@@ -557,7 +558,7 @@ func TestParentsOfPermitsThatAreNotTakenAreNotMade(t *testing.T) {
 	})
 }
 
-// That works as after any other acquisition.
+// A path is worn if its sequence numbers will soon run out. For permits, the queue then begins again at 0 after any acquisition, too.
 func TestQueueForPermitsBeginsAnewWhenItIsWorn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem := start(t, s).of(t, 2)
@@ -581,11 +582,11 @@ func TestQueueForPermitsBeginsAnewWhenItIsWorn(t *testing.T) {
 	})
 }
 
-// The answer to the exchange is lost, and the read of the permits finds that one is gone or may not be read.
+// The answer to the exchange is lost. The read of the permits then finds that one of them is gone or may not be read.
 func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 	type row struct {
 		look func(t *testing.T, conn *zk.Conn, permit string) zktest.Action
-		want error // nil if others are taken
+		want error // nil: other permits are acquired
 	}
 	each(t, map[string]row{
 		"gone": {look: func(t *testing.T, conn *zk.Conn, permit string) zktest.Action {
@@ -598,7 +599,7 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 		},
 	}, func(t *testing.T, s *zktest.Server, c row) {
 		conn, p := raw(t, s), start(t, s)
-		put(t, conn, 0, "/limits", limits, limits+"/leases") // so that there is one way to trade
+		put(t, conn, 0, "/limits", limits, limits+"/leases") // so that only one kind of exchange is tried
 		var cut, looked sync.Once
 		s.Intercept(func(f *zktest.Frame) (fate zktest.Action) {
 			switch {
@@ -611,7 +612,7 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 		})
 		w := take(t, p.of(t, 2), 2)
 		wantErr(t, "Acquire", w.failed(), c.want)
-		time.Sleep(timeout / 2) // by then nothing is left of those that were given up
+		time.Sleep(timeout / 2) // by then, the permits that were given up are gone
 		need.Len(t, "taken", s.Children(limits+"/leases"), len(w.permits))
 		need.Equal(t, "whether both permits are had", len(w.permits) == 2, w.err == nil)
 		if w.err == nil {
@@ -621,7 +622,7 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-// The write is tried once, and not with each acquisition.
+// The write of the number is tried once, and not again with each acquisition.
 func TestTheNumberThatMayNotBeWrittenIsNotWrittenAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
@@ -641,7 +642,7 @@ func TestTheNumberThatMayNotBeWrittenIsNotWrittenAgain(t *testing.T) {
 	})
 }
 
-// takeThen starts an acquisition that decides how many permits to take when decide is called.
+// takeThen starts an acquisition. The acquisition decides how many permits to take when the function decide is called.
 func takeThen(t *testing.T, sem second.Semaphore) (w *taking, decide func()) {
 	t.Helper()
 	told := make(chan struct{})
@@ -651,8 +652,8 @@ func takeThen(t *testing.T, sem second.Semaphore) (w *taking, decide func()) {
 	}}), func() { close(told) }
 }
 
-// A count of permits that was read together with the place in the queue is valid only if the contender was first at that time: contenders
-// ahead might still take permits.
+// The permits may be read together with the place in the queue. The count is valid only if the contender was first at that time, since
+// contenders ahead of it may still take permits.
 func TestPermitsAreCountedInTurn(t *testing.T) {
 	for name, between := range map[string]bool{"taken after the place in the queue": false, "taken between the place and the look": true} {
 		t.Run(name, func(t *testing.T) {
@@ -660,7 +661,7 @@ func TestPermitsAreCountedInTurn(t *testing.T) {
 				one := start(t, s).of(t, 1)
 				take(t, one, 1).gives(t)
 				first, decide := takeThen(t, one)
-				p := start(t, s) // which does not know the path, so it reads one by one
+				p := start(t, s) // p does not know the path, so it sends one read after the other
 				if between {
 					s.Intercept(func(f *zktest.Frame) zktest.Action {
 						if f.Session == p.session && is("getChildren2", zktest.Request)(f) && f.Path == limits+"/locks" {
@@ -684,7 +685,7 @@ func TestPermitsAreCountedInTurn(t *testing.T) {
 	}
 }
 
-// A read for an earlier place in the queue is not valid for the next one.
+// A count that was read for an earlier place in the queue is not valid for the next place.
 func TestPermitsAreCountedInThisTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, other, p := raw(t, s), start(t, s).of(t, 1), start(t, s)
@@ -699,7 +700,7 @@ func TestPermitsAreCountedInThisTurn(t *testing.T) {
 				theirs = need.Get(other.TryAcquire(t.Context(), 1))(t)
 			case theirs != nil && is("create", zktest.Reply)(f):
 				s.Intercept(nil)
-				return zktest.Cut // it is looked up, and nothing was read with it
+				return zktest.Cut // the client then looks for its place, and reads no permits with that
 			}
 			return zktest.Pass
 		})
@@ -712,12 +713,12 @@ func TestPermitsAreCountedInThisTurn(t *testing.T) {
 	})
 }
 
-// Whatever happens to the watches, each release of a permit is noticed before the periodic read.
+// Each release of a permit is noticed before the periodic read, whatever happens to the watches.
 func TestEveryPermitThatGoesIsHeard(t *testing.T) {
 	const theirs = limits + "/leases/x"
 	type row struct {
 		perms int32
-		meet  func(t *testing.T, s *zktest.Server, conn *zk.Conn, p process) // before it is looked at, or nil
+		meet  func(t *testing.T, s *zktest.Server, conn *zk.Conn, p process) // what happens before the permit is read; nil: nothing
 		then  func(t *testing.T, s *zktest.Server, conn *zk.Conn, p process)
 	}
 	gone := func(t *testing.T, _ *zktest.Server, conn *zk.Conn, _ process) { remove(t, conn, theirs) }
@@ -761,7 +762,7 @@ func TestEveryPermitThatGoesIsHeard(t *testing.T) {
 	})
 }
 
-// Other libraries may use a name again.
+// Other libraries may use the same name for several permits.
 func TestPermitOfTheSameNameIsAnotherOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, sem := raw(t, s), start(t, s).of(t, 3)
@@ -775,7 +776,7 @@ func TestPermitOfTheSameNameIsAnotherOne(t *testing.T) {
 		remove(t, conn, all[0])
 		put(t, conn, zk.FlagEphemeral, all[0])
 		w.waits(t)
-		need.Get(conn.Set(all[1], nil, -1))(t) // has it look again
+		need.Get(conn.Set(all[1], nil, -1))(t) // makes the waiter read again
 		w.waits(t)
 		remove(t, conn, all[1])
 		w.waits(t)
@@ -786,7 +787,7 @@ func TestPermitOfTheSameNameIsAnotherOne(t *testing.T) {
 	})
 }
 
-// If the server refuses to answer, the read is repeated, at growing intervals.
+// If the server refuses to answer the read, the read is repeated. The intervals grow.
 func TestLookAtPermitsThatFailsIsRepeatedLater(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem, p := start(t, s).of(t, 1), start(t, s)
@@ -809,7 +810,7 @@ func TestLookAtPermitsThatFailsIsRepeatedLater(t *testing.T) {
 	})
 }
 
-// The call goes on after its caller has left with an error, and does not change that error.
+// The caller leaves with an error while the call of the client library continues. The call must not change that error.
 func TestEndOfAWaitForPermitsSaysWhyItsLookFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem, other := start(t, s).of(t, 1), start(t, s).of(t, 1)
@@ -824,7 +825,7 @@ func TestEndOfAWaitForPermitsSaysWhyItsLookFailed(t *testing.T) {
 		for range 20 {
 			_, err := other.Acquire(within(t, time.Second), wanting(1))
 			wantErr(t, "Acquire", err, context.DeadlineExceeded)
-			if strings.Contains(fmt.Sprint(err), "list "+limits+"/leases") { // not if the list was read with the place in the queue
+			if strings.Contains(fmt.Sprint(err), "list "+limits+"/leases") { // not if the list was read together with the place
 				said++
 			}
 		}

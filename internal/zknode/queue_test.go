@@ -130,8 +130,8 @@ func TestTheLastDepartureMakesHeadIfEverybodyAheadWasWatched(t *testing.T) {
 	}
 }
 
-// A writer that becomes a reader keeps its number. A contender behind a writer of ours need not check for such a reader unless a reader
-// is right behind that writer, since a writer lets in only readers right behind it.
+// A writer that becomes a reader keeps its number. A contender behind a writer of this package has to look for such a reader only if a
+// reader is right behind that writer. The reason is that the writer lets in only readers right behind it.
 func TestADepartureTellsUnlessAReaderWithItsNumberMayBeLeft(t *testing.T) {
 	const (
 		id                 = "_c_01234567-89ab-4def-8123-456789abcdef-"
@@ -171,7 +171,7 @@ func TestADepartureTellsUnlessAReaderWithItsNumberMayBeLeft(t *testing.T) {
 	}
 }
 
-// wantOutlook checks what a node knows of its place once some nodes ahead are gone.
+// wantOutlook checks what a node knows about its place when some of the nodes ahead are gone.
 func wantOutlook(t *testing.T, own, ahead, gone string, want outlook) {
 	t.Helper()
 	s := need.Get(stand(append(strings.Fields(ahead), own), own))(t)

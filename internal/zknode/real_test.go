@@ -20,7 +20,7 @@ import (
 
 // The following tests use the secure port of a real server.
 
-// secureTimeout leaves a server time for its first handshake, in which Java loads many classes.
+// secureTimeout is long, because Java loads many classes during the first handshake of a server.
 const secureTimeout = 12 * time.Second
 
 func dialSecure(t *testing.T, connect string, patience time.Duration, opts ...zknode.Option) (*zknode.Client, error) {
@@ -32,7 +32,8 @@ func dialSecure(t *testing.T, connect string, patience time.Duration, opts ...zk
 	return c, err
 }
 
-// wantNoSession fails unless Dial returns the expected error eventually: a busy machine may not answer at first.
+// wantNoSession fails the test unless Dial soon returns the expected error. It tries several times, because a busy machine may not
+// answer at first.
 func wantNoSession(t *testing.T, connect string, want []string, opts ...zknode.Option) {
 	t.Helper()
 	var err error
@@ -55,7 +56,7 @@ func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
 	secure := "localhost:" + port
 	client := ca.Issue("client").Certificate
 	own := []tls.Certificate{client}
-	need.Get(dialSecure(t, secure, time.Minute, zknode.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: own})))(t) // and the server is warm
+	need.Get(dialSecure(t, secure, time.Minute, zknode.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: own})))(t) // also warms up the server
 	type row struct {
 		connect string
 		cfg     *tls.Config
@@ -84,7 +85,7 @@ func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
 	})
 }
 
-// Other clients than the one in the ACL get an error that names the missing permission.
+// A client that is not the one in the ACL gets an error. The error names the missing permission.
 func TestRealACLsKeepOthersFromTheLock(t *testing.T) {
 	t.Parallel()
 	ca := zkservertest.NewAuthority(t)
@@ -93,7 +94,7 @@ func TestRealACLsKeepOthersFromTheLock(t *testing.T) {
 		return zknode.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{ca.Issue(name).Certificate}})
 	}
 	password := func(secret string) zknode.Option { return zknode.WithAuth("digest", []byte("service:"+secret)) }
-	mine := zknode.WithACL(zk.AuthACL(zk.PermAll)) // for every client with the same credentials as this one
+	mine := zknode.WithACL(zk.AuthACL(zk.PermAll)) // all clients with the same credentials have all permissions
 	type row struct {
 		server, path string
 		owner        []zknode.Option

@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// leftovers starts a process and creates znodes for it to delete.
+// leftovers starts a process, and creates znodes that the process will have to delete.
 func leftovers(t *testing.T, s *zktest.Server, names ...string) (p process, other *zk.Conn) {
 	t.Helper()
 	p, other = start(t, s), raw(t, s)
@@ -27,7 +27,7 @@ func leftovers(t *testing.T, s *zktest.Server, names ...string) (p process, othe
 	return p, other
 }
 
-// deletes counts the requests to delete a znode.
+// The function deletes counts the requests to delete a znode.
 func deletes(s *zktest.Server, path string) *atomic.Int64 {
 	n := new(atomic.Int64)
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
@@ -62,7 +62,8 @@ func TestWhatIsLeftIsTriedUntilItIsGone(t *testing.T) {
 	})
 }
 
-// Otherwise a node would block all contenders because another one cannot be deleted.
+// If one node cannot be deleted, the deletion of another node must not wait for it. Otherwise that other node would block all
+// contenders.
 func TestWhatIsLeftNowDoesNotWaitForAsLongAsWhatWasLeftBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, other := leftovers(t, s, "/old/a", "/new/a")
@@ -114,7 +115,7 @@ func TestNewNodesWaitWhileTheReaperIsOverwhelmed(t *testing.T) {
 	})
 }
 
-// Otherwise a permit stays taken, or a lock held, by a process that has forgotten it.
+// Otherwise a permit would stay taken or a lock would stay held, although the process does not remember it any more.
 func TestReleaseThatIsRefusedIsSentUntilItIsDone(t *testing.T) {
 	permits := func(release int) func(t *testing.T, s *zktest.Server, p process) error {
 		return func(t *testing.T, s *zktest.Server, p process) error {
@@ -145,12 +146,12 @@ func TestReleaseThatIsRefusedIsSentUntilItIsDone(t *testing.T) {
 	}, func(t *testing.T, s *zktest.Server, release func(t *testing.T, s *zktest.Server, p process) error) {
 		p := start(t, s)
 		wantErr(t, "Release", release(t, s, p), zk.ErrNoAuth)
-		synctest.Wait() // the reaper has heard of its last delete
+		synctest.Wait() // until the reaper has the answer to its last delete
 		need.Equal(t, "left to the reaper in the end", p.Reaping(), 0)
 	})
 }
 
-// refuseDeletes refuses only transactions that delete.
+// refuseDeletes makes the server refuse transactions that delete. All others pass.
 func refuseDeletes(s *zktest.Server) {
 	meet(s, func(f *zktest.Frame) bool {
 		return f.Dir == zktest.Request && (f.Op == "delete" || f.First == "delete")

@@ -21,7 +21,8 @@ func setup(t *testing.T, s *zktest.Server, acl []zk.ACL) {
 	create(t, conn, path, "", 0, acl)
 }
 
-// An unknown child blocks the queue but need not be the last one, so the error names it. A try has no number of its own to show.
+// An unknown child blocks the queue, but it need not be the last child. Therefore the error names it. A TryAcquire has no number of its
+// own that the error could show.
 func TestAStrayChildIsNamed(t *testing.T) {
 	negative := map[string]func(*zknode.Lock, context.Context) error{"Acquire": acquireOnce, "TryAcquire": tryOnce}
 	for stray, c := range map[string]struct {
@@ -49,7 +50,7 @@ func TestAStrayChildIsNamed(t *testing.T) {
 	}
 }
 
-// It is behind everybody.
+// The last number is behind all contenders.
 func TestAStrayChildWithTheLastNumberIsInNobodysWay(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		setup(t, s, zk.WorldACL(zk.PermAll))
@@ -61,13 +62,13 @@ func TestAStrayChildWithTheLastNumberIsInNobodysWay(t *testing.T) {
 	})
 }
 
-// The error names the missing permission and the node, and the option that presents credentials.
+// The error names the missing permission and the node. It also names the option with which a program shows credentials.
 func TestAMissingPermissionIsNamedWithItsNode(t *testing.T) {
 	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
-	blind := []zknode.Option{zknode.WithACL(without(zk.PermRead))} // to its own nodes
+	blind := []zknode.Option{zknode.WithACL(without(zk.PermRead))} // with it, the process may not read its own nodes
 	for _, c := range []struct {
 		name       string
-		above, own []zk.ACL // of /locks and /locks/x; nil for none
+		above, own []zk.ACL // ACLs of /locks and of /locks/x; nil: the node does not exist
 		opts       []zknode.Option
 		take       func(*zknode.Lock, context.Context) error
 		want       string
@@ -102,7 +103,7 @@ func TestAMissingPermissionIsNamedWithItsNode(t *testing.T) {
 	}
 }
 
-// Without permission to list the queue it is impossible to find out whether a node exists.
+// Without permission to list the queue, the client cannot find out whether its node exists.
 func TestALookUpThatIsNotPermittedNamesThePermission(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		setup(t, s, zk.WorldACL(zk.PermAll&^zk.PermRead))
@@ -119,7 +120,7 @@ func acquireOnce(l *zknode.Lock, ctx context.Context) error {
 	return err
 }
 
-// holding returns a test step that calls do with a held lock.
+// holding returns a test step that acquires the lock and then calls do.
 func holding(do func(l *zknode.Lock, n *zknode.Node, ctx context.Context) error) func(*zknode.Lock, context.Context) error {
 	return func(l *zknode.Lock, ctx context.Context) error {
 		n, err := l.Acquire(ctx)
@@ -157,7 +158,7 @@ func contendersOnce(l *zknode.Lock, ctx context.Context) error {
 	return err
 }
 
-// It looks as if another process had the lock.
+// To the process it looks as if another process had the lock.
 func TestAProcessThatWaitsBehindItsOwnNodeSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		setup(t, s, zk.WorldACL(zk.PermAll&^zk.PermDelete))
@@ -188,7 +189,7 @@ func TestAProcessThatWaitsForItsOwnNodeToBeDeletedSaysSo(t *testing.T) {
 	})
 }
 
-// The client library knows this error only as the number -125.
+// The client library has no error for this code, which is -125.
 func TestQuotaThatIsUsedUpIsNamed(t *testing.T) {
 	for name, begin := range map[string]func(*testing.T, *zktest.Server) process{
 		"dialed":   func(t *testing.T, s *zktest.Server) process { return start(t, s) },
@@ -228,7 +229,7 @@ func TestErrorsThatSayThatNoServerCanBeReachedNameIt(t *testing.T) {
 	})
 }
 
-// The error of a lost answer also says which server did not answer.
+// If an answer is lost, the error also names the server that did not answer.
 func TestErrorOfALostAnswerNamesTheServer(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)

@@ -15,13 +15,13 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The session is renewed meanwhile.
+// The session is renewed during that time.
 func TestAcquisitionsThatAreRefusedAgainAndAgainAreTold(t *testing.T) {
 	for name, fate := range map[string]zktest.Action{"throttled": zktest.Throttled, "cut off each time": zktest.Cut} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {
 				p, log := startLogged(t, s)
-				p.acquire(t).Release() // so that the path is there
+				p.acquire(t).Release() // also creates the path
 				locks := tier.New(zknode.Tier(p.Client))
 				meet(s, func(f *zktest.Frame) bool { return f.Dir == zktest.Request && strings.HasPrefix(f.Path, path+"/_c_") }, fate)
 				_, err := locks.Mutex(path).Acquire(within(t, time.Minute))

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	wornFrom = 1 << 30 // number from which on a path is to be made anew
-	wornStep = 1 << 20 // after how many it is tried again
+	wornFrom = 1 << 30 // from this number on, the path has to be created again
+	wornStep = 1 << 20 // after so many more numbers, that is tried again
 )
 
-// wear makes the next node of the lock get this number.
+// wear gives the next node of the lock this number.
 func (p process) wear(t *testing.T, s *zktest.Server, number int32) {
 	t.Helper()
 	n := p.acquire(t)
@@ -37,7 +37,7 @@ func numberOf(node string) int32 {
 	return int32(n)
 }
 
-// requeue gives n up and queues again.
+// requeue gives the node n up and queues again.
 func (p process) requeue(t *testing.T, n *zknode.Node) *request {
 	t.Helper()
 	return submit(func() (*zknode.Node, error) { return n.Requeue(t.Context()) })
@@ -82,7 +82,7 @@ func TestPathThatIsNotWornYetIsKept(t *testing.T) {
 	})
 }
 
-// Contenders that wait outside the queue are invisible, so a holder on a worn path always counts as contended.
+// On a worn path, contenders may wait outside of the queue, where nobody sees them. Therefore a holder there always counts as contended.
 func TestNodeOfAWornPathIsContendedForEver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -97,9 +97,9 @@ func TestNodeOfAWornPathIsContendedForEver(t *testing.T) {
 	})
 }
 
-// obstacles prevent a worn path from being deleted; each has a way to remove it.
+// obstacles has things that prevent a worn path from being deleted. For each there is a way to remove it.
 var obstacles = map[string]struct {
-	acl  []zk.ACL // of the parent of the path
+	acl  []zk.ACL // ACL of the parent of the path
 	put  func(t *testing.T, conn *zk.Conn)
 	lift func(conn *zk.Conn)
 }{
@@ -179,7 +179,7 @@ func TestWornPathThatCannotBeDeletedIsQueuedOnAndTriedAgainLater(t *testing.T) {
 	}
 }
 
-// The other process has already deleted and recreated the path before we read it.
+// Before this process reads the path, the other process has already deleted it and created it again.
 func TestNewPathIsQueuedOnThoughItIsInUse(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, q := start(t, s), start(t, s)
@@ -199,7 +199,7 @@ func TestNewPathIsQueuedOnThoughItIsInUse(t *testing.T) {
 	})
 }
 
-// No event comes, as after a reconnect that could not set its watches again.
+// No event arrives. That may happen after a reconnect that could not set its watches again.
 func TestWornPathThatDrainsUnseenBeginsAnew(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, q := start(t, s), start(t, s)
@@ -219,7 +219,7 @@ func TestWornPathThatDrainsUnseenBeginsAnew(t *testing.T) {
 	})
 }
 
-// Contenders of other libraries do not make way, and a holder may take long.
+// Contenders of other libraries do not leave the path, and a holder may hold for long.
 func TestWaitOutsideAWornPathEndsAfterASessionTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
@@ -288,7 +288,7 @@ func TestTryAcquireDoesNotWaitOutside(t *testing.T) {
 		synctest.Wait()
 		begun := time.Now()
 		wantErr(t, "TryAcquire of a busy path", need.ErrOf(p.lock.TryAcquire(t.Context())), second.ErrLocked)
-		meet(s, pushed, zktest.Drop) // so that the path is not made anew yet
+		meet(s, pushed, zktest.Drop) // so that the path is not created again yet
 		remove(t, conn, foreign)
 		n = need.Get(p.lock.TryAcquire(t.Context()))(t)
 		wantWithin(t, 0, "TryAcquire", begun)
@@ -296,7 +296,7 @@ func TestTryAcquireDoesNotWaitOutside(t *testing.T) {
 	})
 }
 
-// Two acquisitions of one client are outside of the queue at the same time.
+// Two acquisitions of the same client wait outside of the queue at the same time.
 func TestWaitOutsideIsNotProlongedByOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
@@ -313,7 +313,7 @@ func TestWaitOutsideIsNotProlongedByOthers(t *testing.T) {
 	})
 }
 
-// Without a connection the state of the path is unknown.
+// Without a connection, the client does not know the state of the path.
 func TestRenewalThatAnOutageEndsIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, log := startLogged(t, s)
@@ -333,7 +333,7 @@ func TestRenewalThatAnOutageEndsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Its time is over before the connection is back, so by then no contender waits outside any more.
+// The time of the renewal is over before the connection is back. By then, no contender waits outside of the queue any more.
 func TestRenewalThatEndsInAnOutageAsksForNothingAfterIt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, q := start(t, s), start(t, s)
@@ -341,7 +341,7 @@ func TestRenewalThatEndsInAnOutageAsksForNothingAfterIt(t *testing.T) {
 		n := p.acquire(t)
 		other := q.queue(t.Context())
 		n.Release()
-		time.Sleep(timeout - 1500*time.Millisecond) // the library refuses what it cannot send each second
+		time.Sleep(timeout - 1500*time.Millisecond) // once a second, the client library fails the requests that it cannot send
 		s.Member(addr).Refuse()
 		s.Cut(p.session)
 		time.Sleep(1600 * time.Millisecond)

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The check of the held nodes is slow, so the connection is replaced before the check is over.
+// The check of the held nodes is slow. The connection is replaced before the check is over.
 func TestNewConnectionServesAtOnceThoughALookAtTheOneBeforeHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		var slow atomic.Bool
@@ -46,12 +46,12 @@ func TestNewConnectionServesAtOnceThoughALookAtTheOneBeforeHangs(t *testing.T) {
 	})
 }
 
-// The create was answered on the new connection.
+// The answer to the create arrived on the new connection.
 func TestNodeThatIsGrantedAfterAReconnectIsNotLookedAtBecauseOfIt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		start(t, s).acquire(t)
 		p := start(t, s)
-		p.queue(t.Context()) // a node that the lease can be renewed with
+		p.queue(t.Context()) // the client can renew its lease with this node
 		put(t, p.Library(), 0, "/locks/y")
 		other := lockAt(t, p.Client, "/locks/y")
 		var reads atomic.Int64
@@ -73,7 +73,8 @@ func TestNodeThatIsGrantedAfterAReconnectIsNotLookedAtBecauseOfIt(t *testing.T) 
 	})
 }
 
-// The end of these nodes is not watched yet, and the next periodic check would come later, while one of them renews the lease.
+// The ends of these nodes are not watched yet. The next periodic check would come too late, since one of the nodes renews the lease
+// until then.
 func TestNodesThatWentMeanwhileAreMissedAsSoonAsTheConnectionIsBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, conn := start(t, s), raw(t, s)
@@ -100,7 +101,7 @@ func TestNodesThatWentMeanwhileAreMissedAsSoonAsTheConnectionIsBack(t *testing.T
 	})
 }
 
-// A waiting node lists the queue and sets its watches again, so held nodes are checked first.
+// A node that waits lists the queue and sets its watches again anyway. Held nodes are checked before that.
 func TestNodeThatWaitsIsReadOnceBecauseOfAReconnect(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		held := start(t, s).acquire(t)

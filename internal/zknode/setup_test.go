@@ -24,19 +24,19 @@ import (
 const (
 	addr    = "127.0.0.1:2181"
 	path    = "/locks/x"
-	timeout = 6 * time.Second // of the sessions
+	timeout = 6 * time.Second // the session timeout
 	lease   = timeout - timeout/3
 	beat    = timeout / 8
 )
 
 func TestMain(m *testing.M) {
-	second.Defaults.Logger = slog.New(slog.DiscardHandler) // losses and outages are brought about
+	second.Defaults.Logger = slog.New(slog.DiscardHandler) // the tests cause losses and outages on purpose
 	goleak.VerifyTestMain(m)
 }
 
 var bubble = locktest.Bubble
 
-// each runs f for each case, with a server of its own.
+// The function each runs f once for each case. Each run has its own server.
 func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *zktest.Server, c C)) {
 	t.Helper()
 	need.Each(t, cases, func(t *testing.T, c C) {
@@ -44,15 +44,15 @@ func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *zktes
 	})
 }
 
-// is returns a filter for the frames of an operation in one direction.
+// The function is returns a filter. The filter matches the frames of an operation in one direction.
 func is(op string, dir zktest.Direction) func(*zktest.Frame) bool {
 	return func(f *zktest.Frame) bool { return f.Op == op && f.Dir == dir }
 }
 
-// pushed tells the events.
+// pushed matches the frames that are events.
 func pushed(f *zktest.Frame) bool { return f.Op == "event" }
 
-// meet applies an action to all matching frames, and lets the others pass.
+// meet applies an action to each frame that the filter matches. All other frames pass.
 func meet(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Action) {
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
 		if such(f) {
@@ -62,29 +62,29 @@ func meet(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Action) {
 	})
 }
 
-// meetOnce applies an action to the first matching frame, and lets all others pass.
+// meetOnce applies an action to the first frame that the filter matches. All other frames pass.
 func meetOnce(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Action) {
 	var met atomic.Bool
 	meet(s, func(f *zktest.Frame) bool { return such(f) && !met.Swap(true) }, fate)
 }
 
-// kinds are the options for nodes of one znode and of two.
+// kinds has the options for the two kinds of nodes: those that consist of one znode, and those that consist of two.
 var kinds = map[string][]zknode.Option{"plain": nil, "bridged": {zknode.WithKazoo()}}
 
-// A process is a client with a session of its own, and its handle of the lock at path.
+// A process is a client with its own session, and the client's lock at path.
 type process struct {
 	*zknode.Client
 	lock    *zknode.Lock
-	session int64 // the first one
+	session int64 // the ID of its first session
 }
 
-// start returns a process that is connected to s.
+// start starts a process, waits until it is connected to s, and returns it.
 func start(t *testing.T, s *zktest.Server, opts ...zknode.Option) process {
 	t.Helper()
 	opts = append([]zknode.Option{zknode.WithSessionTimeout(timeout), zknode.WithDialContext(s.DialContext)}, opts...)
 	c := need.Get(zknode.Dial(within(t, time.Minute), addr, opts...))(t)
 	t.Cleanup(func() { c.Close() })
-	synctest.Wait() // the client has settled
+	synctest.Wait() // until all that Dial has begun is done
 	sessions := s.Sessions()
 	return process{c, lockAt(t, c, path), sessions[len(sessions)-1].ID}
 }
@@ -94,7 +94,7 @@ func lockAt(t *testing.T, c *zknode.Client, path string, opts ...zknode.LockOpti
 	return need.Get(c.Lock(path, opts...))(t)
 }
 
-// acquire waits for a lock, at most an hour of virtual time.
+// acquire acquires a lock. It fails the test after an hour of virtual time.
 func acquire(t *testing.T, l *zknode.Lock) *zknode.Node {
 	t.Helper()
 	return need.Get(l.Acquire(within(t, time.Hour)))(t)
@@ -110,14 +110,14 @@ func (p process) acquireAt(t *testing.T, path string) *zknode.Node {
 	return acquire(t, lockAt(t, p.Client, path))
 }
 
-// A request is an acquisition under way.
+// A request is an acquisition that runs in a goroutine.
 type request struct {
 	done chan struct{}
-	node *zknode.Node // the result, valid when done is closed
+	node *zknode.Node // the result; node and err are valid when done is closed
 	err  error
 }
 
-// queue starts to acquire the lock and returns once the bubble is idle.
+// queue starts to acquire the lock in a new goroutine.
 func (p process) queue(ctx context.Context) *request {
 	return submit(func() (*zknode.Node, error) { return p.lock.Acquire(ctx) })
 }
@@ -132,19 +132,19 @@ func submit(f func() (*zknode.Node, error)) *request {
 	return r
 }
 
-// await waits for the end of an acquisition, in virtual time.
+// await waits until the acquisition has ended, in virtual time.
 func (r *request) await(t *testing.T) {
 	t.Helper()
 	waittest.Ended(t, "the end of the acquisition", r.done)
 }
 
-// waiting reports whether the acquisition goes on unless time passes.
+// waiting waits until the bubble is idle, and reports whether the acquisition has not ended by then.
 func (r *request) waiting() bool {
 	synctest.Wait()
 	return !closed(r.done)
 }
 
-// granted returns the node of an acquisition that must have succeeded by now.
+// granted returns the node of an acquisition. It fails the test unless the acquisition has succeeded by now.
 func (r *request) granted(t *testing.T) *zknode.Node {
 	t.Helper()
 	need.Must(t, "not granted yet", !r.waiting())
@@ -152,7 +152,7 @@ func (r *request) granted(t *testing.T) *zknode.Node {
 	return r.node
 }
 
-// failed returns the error of an acquisition that must have failed by now.
+// failed returns the error of an acquisition. It fails the test unless the acquisition has failed by now.
 func (r *request) failed(t *testing.T) error {
 	t.Helper()
 	need.Must(t, "still waiting", !r.waiting())
@@ -160,13 +160,13 @@ func (r *request) failed(t *testing.T) error {
 	return r.err
 }
 
-// awaitLoss waits until n is lost, in virtual time.
+// awaitLoss waits until the node n is lost, in virtual time.
 func awaitLoss(t *testing.T, n *zknode.Node) {
 	t.Helper()
 	waittest.Ended(t, "the loss", n.Lost())
 }
 
-// raw returns a plain ZooKeeper connection, with which other programs act on a lock.
+// raw returns a connection of the client library. With it, a test acts as another program.
 func raw(t *testing.T, s *zktest.Server) *zk.Conn {
 	t.Helper()
 	conn := zkconn.Start(t, []string{addr, addr}, timeout, s.DialTimeout)
@@ -174,34 +174,34 @@ func raw(t *testing.T, s *zktest.Server) *zk.Conn {
 	return conn
 }
 
-// content returns the content of a node.
+// content returns the data of a node.
 func content(s *zktest.Server, node string) string {
 	data, _, _ := s.Get(node)
 	return string(data)
 }
 
-// put creates nodes as another program would.
+// put creates nodes like another program.
 var put = zkconn.Put
 
-// create creates a node as another program would, and returns its path.
+// create creates a node like another program, and returns the node's path.
 func create(t *testing.T, conn *zk.Conn, node, data string, flags int32, acl []zk.ACL) string {
 	t.Helper()
 	return need.Get(conn.Create(node, []byte(data), flags, acl))(t)
 }
 
-// protect removes permissions from the ACL of a node, for all clients.
+// protect sets the ACL of a node: all clients have only the permissions perms.
 func protect(t *testing.T, conn *zk.Conn, node string, perms int32) {
 	t.Helper()
 	need.Get(conn.SetACL(node, zk.WorldACL(perms), -1))(t)
 }
 
-// remove deletes a node as another program would.
+// remove deletes a node like another program.
 func remove(t *testing.T, conn *zk.Conn, node string) {
 	t.Helper()
 	wantErr(t, "Delete", conn.Delete(node, -1), nil)
 }
 
-// heartbeat reports whether a frame is periodic, or belongs to the start or end of a connection.
+// heartbeat reports whether a frame is sent periodically, or belongs to the beginning or the end of a connection.
 func heartbeat(f *zktest.Frame) bool {
 	switch f.Op {
 	case "ping", "connect", "closeSession":
@@ -214,7 +214,7 @@ func heartbeat(f *zktest.Frame) bool {
 	return false
 }
 
-// traffic records the requests to a server, without pings and handshakes. Syncs of heartbeats are only counted.
+// traffic records the requests to a server. It leaves out pings and handshakes. It only counts the syncs of heartbeats.
 type traffic struct {
 	mu    sync.Mutex
 	ops   []string
@@ -238,7 +238,7 @@ func record(s *zktest.Server) *traffic {
 	return tr
 }
 
-// take returns the requests since the last take.
+// take returns the requests since the last call of take.
 func (tr *traffic) take() []string {
 	synctest.Wait()
 	tr.mu.Lock()
@@ -248,7 +248,7 @@ func (tr *traffic) take() []string {
 	return ops
 }
 
-// wantWithin fails if more time than most has passed since begun.
+// wantWithin fails the test if more time than most has passed since begun.
 func wantWithin(t *testing.T, most time.Duration, what string, begun time.Time) {
 	t.Helper()
 	need.AtMost(t, what+" took", time.Since(begun), most)
@@ -256,15 +256,15 @@ func wantWithin(t *testing.T, most time.Duration, what string, begun time.Time) 
 
 var within, closed, wantErr, wantMention = need.Within, need.Closed[struct{}], need.WantErr, need.WantMention
 
-// wantEmpty fails unless the queue is empty now.
+// wantEmpty fails the test unless the queue is empty.
 func wantEmpty(t *testing.T, s *zktest.Server) {
 	t.Helper()
 	synctest.Wait()
 	need.Empty(t, "nodes left in the queue", s.Children(path))
 }
 
-// awaitWatch waits until the end of every held node would be noticed.
+// awaitWatch waits for so long that each held node is watched.
 func awaitWatch() {
-	<-time.After(timeout / 6) // virtual
+	<-time.After(timeout / 6) // in virtual time
 	synctest.Wait()
 }

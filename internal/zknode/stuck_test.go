@@ -14,11 +14,11 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A stuffed connection accepts no more data, so that writes block, as when a peer stops reading.
+// A stuffed connection accepts no more data, as if the peer had stopped reading. Then writes block.
 type stuffed struct {
 	server *zktest.Server
 	full   atomic.Bool
-	talks  bool // the server goes on sending: the reader notices nothing
+	talks  bool // the server still sends, so the reader notices nothing
 }
 
 func (w *stuffed) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -59,7 +59,7 @@ func (w *stuffed) dial(ctx context.Context, network, address string) (net.Conn, 
 	return way, nil
 }
 
-// A leaving connection reports when it is closed.
+// A leaving connection reports that it was closed.
 type leaving struct {
 	net.Conn
 	left chan struct{}

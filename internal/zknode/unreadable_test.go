@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// secret creates a node at the head of the queue that only its creator may read.
+// secret creates a node at the head of the queue. Only its creator may read the node.
 func secret(t *testing.T, conn *zk.Conn) (node string) {
 	t.Helper()
 	put(t, conn, 0, "/locks", path)
@@ -19,14 +19,14 @@ func secret(t *testing.T, conn *zk.Conn) (node string) {
 		zk.FlagEphemeral|zk.FlagSequence, zk.DigestACL(zk.PermAll, "somebody", "else"))
 }
 
-// A server sends no events about a node to a client that may not read it, so the queue is watched instead. The node may be deleted
-// between the list that showed it and the watch.
+// If a client may not read a node, the server sends it no events about the node. Therefore the client watches the queue instead. The
+// node may be deleted after a list has shown it and before the watch is set.
 func TestEndOfAnUnreadablePredecessorIsNoticedAtOnce(t *testing.T) {
 	each(t, map[string]bool{"later": false, "before the watch": true}, func(t *testing.T, s *zktest.Server, before bool) {
 		conn := raw(t, s)
 		node := secret(t, conn)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if before && f.Op == "getChildren2" && f.Dir == zktest.Request && f.Nth == 2 { // the one with the watch
+			if before && f.Op == "getChildren2" && f.Dir == zktest.Request && f.Nth == 2 { // the second list, which sets the watch
 				remove(t, conn, node)
 			}
 			return zktest.Pass
@@ -44,7 +44,7 @@ func TestEndOfAnUnreadablePredecessorIsNoticedAtOnce(t *testing.T) {
 	})
 }
 
-// Two waiters of one client share a watch on the queue. The waiters must not wake each other again and again by reading.
+// Two waiters of one client share a watch on the queue. With their reads, they must not wake each other again and again.
 func TestTwoBehindAnUnreadablePredecessorComeToRest(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
@@ -61,7 +61,7 @@ func TestTwoBehindAnUnreadablePredecessorComeToRest(t *testing.T) {
 	})
 }
 
-// The queue also changes for other reasons.
+// The queue also changes for other reasons than the end of that node.
 func TestChangeBehindAnUnreadablePredecessorIsNotTakenForItsEnd(t *testing.T) { // I1 I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
@@ -71,7 +71,7 @@ func TestChangeBehindAnUnreadablePredecessorIsNotTakenForItsEnd(t *testing.T) { 
 		start(t, s).queue(t.Context())
 		need.That(t, "it does not wait after somebody joined", r.waiting())
 		listeners := p.Listeners()
-		time.Sleep(20 * timeout) // and looked again, many times, by the clock
+		time.Sleep(20 * timeout) // in that time, it has read the queue many times because of its timer
 		need.That(t, "it does not wait after a while", r.waiting())
 		need.AtMost(t, "listeners after a while", p.Listeners(), listeners)
 		remove(t, conn, node)

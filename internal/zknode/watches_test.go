@@ -12,11 +12,11 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Permanent paths are never deleted, and a lock may be held for days, so a watch that a waiter has set does not end by itself.
+// A permanent path is never deleted, and a lock may be held for days. So a watch that a waiter has set would not end by itself.
 func TestWatchesEndSoonAfterTheirNeed(t *testing.T) {
 	for name, c := range map[string]struct {
 		leave func(t *testing.T, p, q process, path string)
-		want  int // watches for each path
+		want  int // number of watches for each path
 	}{
 		"a waiter leaves a lock that stays held, whose holder watches its own node": {func(t *testing.T, p, q process, path string) {
 			p.acquireAt(t, path)

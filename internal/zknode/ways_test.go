@@ -10,8 +10,8 @@ import (
 	"github.com/tierlock/tierlock/internal/zknode/internal/link"
 )
 
-// If a node is created twice, it was deleted in between, together with its path. The first node is gone then, and the second one must not
-// stay behind.
+// If a node was created twice, it was deleted in between, together with its path. Then the first node is gone, and the second node must
+// not stay behind.
 func TestOfANodeThatIsMadeTwiceTheSecondCounts(t *testing.T) {
 	made := func(name string) link.Answer { return link.Answer{Created: []string{name}} }
 	lost := link.Answer{Err: zk.ErrConnectionClosed}
