@@ -24,11 +24,12 @@ import (
 type command struct {
 	load.Config
 	JSON  bool
-	HTML  string // file for the report, "" for none
-	Bench string // directory for a benchmark instead of a run, "" for none
+	HTML  string // file for the report; "" for no report
+	Bench string // directory for the results of a benchmark; "" for a run instead of a benchmark
 }
 
-// drawing is the file for the picture of an illegal history: beside the report, or "" without a report.
+// drawing returns the name of the file for the picture of an illegal history. The file is next to the report. Without a report, the name
+// is "".
 func (c *command) drawing() string {
 	if c.HTML == "" {
 		return ""
@@ -112,7 +113,8 @@ func (c *command) setStore(name string) (err error) {
 	return err
 }
 
-// setBaseline parses the flag. A flag without a value arrives as "true" and selects the store's first baseline.
+// setBaseline returns the function that parses the flag -baseline. A flag without a value has the value "true", which means the first
+// baseline of the store.
 func setBaseline(name *string) func(string) error {
 	return func(s string) error {
 		if s == "false" {
@@ -151,7 +153,7 @@ func (c *command) check() error {
 	if min(c.Procs, c.Goroutines, c.Paths) < 1 {
 		return errors.New("-procs, -goroutines and -paths must be at least 1")
 	}
-	if c.Zipf != 0 && !(c.Zipf > 1) { // nor NaN
+	if c.Zipf != 0 && !(c.Zipf > 1) { // also refuses NaN
 		return errors.New("-zipf must be above 1")
 	}
 	if c.Duration <= 0 || min(c.Section, c.Think, c.RTT) < 0 {
@@ -160,7 +162,7 @@ func (c *command) check() error {
 	return nil
 }
 
-// checkSort refuses flags that are for another sort of lock.
+// checkSort refuses flags that are only for another sort of lock.
 func (c *command) checkSort(set map[string]bool) error {
 	sort := c.Kind().Sort
 	switch {
@@ -168,7 +170,7 @@ func (c *command) checkSort(set map[string]bool) error {
 		return errors.New("-reads is for -lock rw")
 	case (set["permits"] || set["weight"]) && sort != store.Semaphore:
 		return errors.New("-permits and -weight are for -lock semaphore")
-	case !(c.Reads >= 0 && c.Reads <= 1): // nor NaN
+	case !(c.Reads >= 0 && c.Reads <= 1): // also refuses NaN
 		return errors.New("-reads must be from 0 to 1")
 	case c.Weight < 1 || c.Weight > c.Permits:
 		return errors.New("-weight must be at least 1, and -permits no less")
@@ -179,7 +181,7 @@ func (c *command) checkSort(set map[string]bool) error {
 	return nil
 }
 
-// shapeForChaos replaces defaults, because under chaos each acquisition is recorded and checked.
+// shapeForChaos replaces the defaults of some flags. With -chaos each acquisition is recorded and checked, so a run has fewer of them.
 func (c *command) shapeForChaos(set map[string]bool) {
 	if !set["goroutines"] {
 		c.Goroutines = 8
@@ -188,13 +190,13 @@ func (c *command) shapeForChaos(set map[string]bool) {
 		c.Paths = 4
 	}
 	if !set["cs"] {
-		c.Section = 20 * time.Millisecond // so that most stops hit a holder
+		c.Section = 20 * time.Millisecond // long enough that most pauses hit a holder
 	}
 	if !set["think"] {
 		c.Think = 5 * time.Millisecond
 	}
 	if !set["permits"] {
-		c.Permits = max(3, c.Weight) // fewer than the goroutines want
+		c.Permits = max(3, c.Weight) // fewer permits than the goroutines want
 	}
 }
 
@@ -246,7 +248,7 @@ func (c *command) checkBench(set map[string]bool) error {
 	return nil
 }
 
-// optional parses a duration that may be left out.
+// optional returns a function that parses the duration of a flag. If the flag is not given, the duration stays nil.
 func optional(d **time.Duration) func(string) error {
 	return func(s string) error {
 		v, err := time.ParseDuration(s)

@@ -1,11 +1,11 @@
-// Stress makes many goroutines of several processes contend for a lock, and judges the lock.
+// Stress lets many goroutines of several processes contend for a lock, and judges the lock.
 //
-// The judge does not trust the store. It detects sections that overlap, lost updates of a counter in a file, reads during which a write
-// changed the counter, and fencing tokens that are lower than earlier ones. Sections are counted in memory that the processes share.
-// Under -chaos a process may be killed in its section, so kernel file locks are used instead, one that readers share or one for each
-// permit: a section whose lock is not free at once overlaps. It also measures throughput, waits, transfers, fairness between the
-// processes, and the traffic with the servers. For a reader/writer lock it reports both sides separately, and for a semaphore how many
-// permits were in use.
+// The judge does not trust the store. It detects four faults: sections that overlap, lost updates of a counter in a file, reads during
+// which a write changed the counter, and fencing tokens that are lower than earlier ones. Sections are counted in memory that the
+// processes share. With -chaos, a process may be killed in its section. Therefore each section then takes kernel file locks instead:
+// readers share one, and a semaphore has one for each permit. A section whose file lock is not free at once overlaps another one. Stress
+// also measures throughput, waits, transfers, the fairness between the processes, and the traffic with the servers. For a reader/writer
+// lock it reports readers and writers separately. For a semaphore it reports how many permits were in use.
 //
 //	go run ./stress                            # on a private server
 //	go run ./stress -zk host:2181/some/path    # on yours
@@ -20,19 +20,19 @@
 //	go run ./stress -html report.html          # with charts of the run
 //	go run ./stress -bench docs                # all figures that tierlock is held against
 //
-// Under -chaos a process that was stopped may still be in its section while another process has the lock. What counts then: holds known
-// to be valid never overlap; a late holder's first check of the hold finds the loss; a fenced register in another process loses no
-// update; and the history is one of a reentrant, fenced lock. What late holders would have done without a fence is counted and printed.
-// Readers and writers, and requests for each number of permits, all have to make progress. Requests, answers and notifications are
-// recorded and checked against a model of a store: is there an order in which it could have answered like this? With -trace the record is
-// kept. Permits are recorded only with -trace, except on ZooKeeper.
+// With -chaos, a process that was paused may still be in its section while another process has the lock. Four things are required then.
+// Holds that are known to be valid never overlap. The first check of a late holder finds the loss. A fenced register in another process
+// loses no update. And the history is one of a reentrant, fenced lock. What late holders would have done without a fence is counted and
+// printed. Readers and writers all have to make progress, and so do requests for each number of permits. Requests, answers and
+// notifications are recorded and checked against a model of a store: is there an order of execution in which a store could have answered
+// like this? With -trace the record is kept. Permits are recorded only with -trace, except on ZooKeeper.
 //
-// With -ensemble, PostgreSQL and Redis have a primary and standbys that take over when it is killed. One standby of PostgreSQL always has
-// all acknowledged writes; for Redis perhaps none has. The same is required there: the locks promise it on servers that are set up like
-// these. With postgres-advisory no connection is cut, because its locks end with their connection.
+// With -ensemble, PostgreSQL and Redis have a primary and standbys. A standby takes over when the primary is killed. One standby of
+// PostgreSQL always has all acknowledged writes. On Redis, perhaps no standby has them all. The same is required as on a single server,
+// because the locks promise it on servers that are set up like these. With postgres-advisory no connection is cut, because its locks end
+// with their connection.
 //
-// Exit status: 0 for PASS, 1 for FAIL, 2 for wrong usage, 69 when there is no
-// server.
+// Exit status: 0 for PASS, 1 for FAIL, 2 for wrong usage, 69 when there is no server.
 package main
 
 import (
@@ -63,7 +63,7 @@ const (
 )
 
 func main() {
-	second.Defaults.Logger = slog.New(slog.DiscardHandler) // losses and outages are brought about
+	second.Defaults.Logger = slog.New(slog.DiscardHandler) // the runs cause losses and outages on purpose
 	load.BeWorker()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -87,11 +87,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return exitPass
-	case errors.Is(err, errFailed): // and said so
+	case errors.Is(err, errFailed): // the result says so already
 		return exitViolation
 	}
 	fmt.Fprintln(stderr, "stress:", err)
-	if errors.Is(err, store.ErrNoServer) && ctx.Err() == nil { // not when interrupted while it looked for one
+	if errors.Is(err, store.ErrNoServer) && ctx.Err() == nil { // an interrupted search for a server has the same error
 		return exitNoServer
 	}
 	return exitViolation
@@ -99,7 +99,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 var errFailed = errors.New("the verdict is FAIL")
 
-// run runs what the command line asks for and writes the result.
+// run does what the command line asks for, and writes the result.
 func (c command) run(ctx context.Context, stdout, stderr io.Writer) error {
 	result, err := c.stress(ctx, stderr)
 	if err != nil {
@@ -115,8 +115,8 @@ func (c command) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return err
 }
 
-// stress makes workers contend for the lock, on private servers if the command line names none. The end of ctx ends the measurement
-// early; the data collected by then is judged.
+// stress runs workers that contend for the lock. If the command line names no servers, it starts private ones. If ctx ends, the
+// measurement ends early, and the data that was collected by then is judged.
 func (c command) stress(ctx context.Context, stderr io.Writer) (*report.Result, error) {
 	if len(c.Servers) > 0 {
 		c.Release = store.ZooKeeperAt(c.Servers)

@@ -156,7 +156,7 @@ func checkTraffic(t *testing.T, name, lock string, r report.Result) {
 }
 
 func TestServersAreAnRTTAway(t *testing.T) {
-	const rtt = 200 * time.Millisecond // much more than a busy machine takes for a release
+	const rtt = 200 * time.Millisecond // longer than a release takes on a busy machine
 	for _, lock := range []string{"mutex", "zk"} {
 		r := runJSON(t, exitPass, "-zk", servers(t)+"/"+lock, "-rtt", rtt.String(), "-lock", lock, "-procs", "1", "-goroutines", "1",
 			"-duration", "2s")

@@ -190,7 +190,7 @@ func TestABundleOfWhichOneHoldWasReleased(t *testing.T) {
 func TestABundleIsLostWithAnyOfItsLocks(t *testing.T) { // I7
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		a, b, _ := abc(process(t, s))
-		_, _, c := abc(process(t, s)) // another session
+		_, _, c := abc(process(t, s)) // a lock of another session
 		for _, gone := range []*tier.Mutex{a, b, c} {
 			bundle := acquireAll(t, soon(t), a, b, c)
 			work := bundle.Context(t.Context())
@@ -208,7 +208,7 @@ func TestABundleIsLostWithAnyOfItsLocks(t *testing.T) { // I7
 func TestALockThatIsLostWhileOthersAreWaitedForEndsTheWait(t *testing.T) { // I7
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		a, _, _ := abc(process(t, s))
-		_, b, c := abc(process(t, s)) // another session
+		_, b, c := abc(process(t, s)) // two locks of another session
 		_, _, other := abc(process(t, s))
 		hold := acquire(t, other)
 		g := gather(soon(t), a, b, c)

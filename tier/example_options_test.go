@@ -31,7 +31,8 @@ func ExampleHoldFrom() {
 	// <nil>
 }
 
-// Goroutines that share the context of a hold share the hold. Goroutines that must not share it are started without it.
+// Goroutines that share the context of a hold share the hold. If goroutines must not share the hold, start them with a context without
+// it.
 func ExampleWithoutHold() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

@@ -57,7 +57,7 @@ func Example() {
 	// held to the end: true
 }
 
-// Functions that each need the lock may call one another.
+// Functions that need the same lock may call one another.
 func Example_reentrancy() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)
@@ -176,7 +176,8 @@ func ExampleMutex_Contenders() {
 	// <nil>
 }
 
-// Work that can be interrupted uses the context of the hold. Work that cannot checks Err right before each visible step.
+// Work that can be interrupted uses the context of the hold. Work that cannot be interrupted checks Err right before each step that
+// others can see.
 func ExampleHold_Err() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

@@ -393,7 +393,8 @@ func contextsKeepNothing(t *testing.T, opts ...tier.Option) {
 	})
 }
 
-// forgetting acts as a program that drops its hold without a release. No reference to the hold may stay on the stack of the test.
+// forgetting acts like a program that drops its hold without a release. When it returns, the stack of the test must not refer to the
+// hold.
 //
 //go:noinline
 func forgetting(t *testing.T, mu *tier.Mutex, with func(t *testing.T, hold *tier.Hold)) {

@@ -138,7 +138,7 @@ func TestObserverIsToldOfLossesAndTheConnection(t *testing.T) {
 		wantErr(t, "Release", hold.Release(), tier.ErrLost)
 		d.want(t, "A released after 2.5s lost true")
 
-		// Only the removal of the contender finds the loss.
+		// The loss is found only when the contender is removed.
 		hold = start(caller(t, "B"), mu).granted(t)
 		s.Remove("/locks/a", 0)
 		s.Script(func(_ string, c queue.Command) (f memory.Fault) {
@@ -397,7 +397,7 @@ func TestObserverIsToldOfPermitsThatAreLost(t *testing.T) {
 		d.want(t, "A released 2 after 0s lost true")
 		time.Sleep(10 * time.Second)
 
-		// Only the removal of the contender finds the loss.
+		// The loss is found only when the contender is removed.
 		lost = ask(caller(t, "B"), s, 1).granted(t)
 		srv.Remove(queueOf(pool), 0)
 		wantErr(t, "Release", lost.Release(), tier.ErrLost)

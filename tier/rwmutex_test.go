@@ -203,16 +203,16 @@ func TestLingeringReader(t *testing.T) {
 		other := acquire(t, b.Reader())
 		synctest.Wait()
 		wantQueue(t, s, "with one that lingers and one that reads", 2)
-		writer := start(soon(t), a.Writer()).blocked(t) // gives up what lingers, and queues
+		writer := start(soon(t), a.Writer()).blocked(t) // gives up the lingering contender, and queues
 		release(t, other)
 		release(t, writer.granted(t))
-		release(t, acquire(t, a.Reader())) // in what lingers of the writer
+		release(t, acquire(t, a.Reader())) // uses the lingering contender of the writer
 		if hold, err := a.Writer().TryAcquire(soon(t)); err != nil {
 			t.Errorf("TryAcquire of what lingers: %v", err)
 		} else {
 			release(t, hold)
 		}
-		release(t, acquire(t, b.Writer())) // ends the lingering
+		release(t, acquire(t, b.Writer())) // ends the lingering in a
 		release(t, acquire(t, a.Reader()))
 		hold := need.Get(a.Writer().TryAcquire(soon(t)))(t) // a read contender lingers
 		release(t, hold)

@@ -98,7 +98,7 @@ func near(names ...string) (nearest [2]string) {
 func TestTheLastDepartureMakesHeadIfEverybodyAheadWasWatched(t *testing.T) {
 	const (
 		a, b, c, d = "a-lock-0000000001", "b-lock-0000000002", "c-lock-0000000003", "d-lock-0000000004"
-		writer     = "w__WRIT__0000000004" // its downgrade creates a reader with the same number
+		writer     = "w__WRIT__0000000004" // if it becomes a reader, the reader has the same number
 		pair       = "_c_x-lock-0000000003 _c_x-__lock__0000000004"
 		second     = "_c_x-__lock__0000000004"
 		before     = "_c_x-lock-0000000001 _c_x-__lock__0000000002"

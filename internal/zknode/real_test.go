@@ -56,7 +56,7 @@ func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
 	secure := "localhost:" + port
 	client := ca.Issue("client").Certificate
 	own := []tls.Certificate{client}
-	need.Get(dialSecure(t, secure, time.Minute, zknode.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: own})))(t) // also warms up the server
+	need.Get(dialSecure(t, secure, time.Minute, zknode.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: own})))(t) // and a warm server
 	type row struct {
 		connect string
 		cfg     *tls.Config

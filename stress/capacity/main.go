@@ -1,14 +1,14 @@
-// Capacity counts what locks cost a ZooKeeper server, and compares it with the formulas of docs/capacity.md.
+// Capacity counts what locks cost a ZooKeeper server, and compares the counts with the formulas of docs/capacity.md.
 //
-// On a private server, processes queue for the same locks, wait, and acquire them in strict order. With -private, each process holds
-// locks of its own. The server counts (mntr): requests received, answers and events sent, transactions, znodes, watches. A busy machine
-// does not change these counts, as long as no session is lost.
+// On a private server, processes queue for the same locks, wait, and acquire the locks in strict order. With -private, each process has
+// locks of its own. The server itself counts (mntr): requests received, answers and events sent, transactions, znodes, and watches.
+// These counts are the same on a busy machine, as long as no session is lost.
 //
 //	go run ./stress/capacity                          # 64 processes, 1,000 locks: two and a half minutes
 //	go run ./stress/capacity -private -goroutines 1   # 64 × 1,000 locks
 //	go run ./stress/capacity -procs 3 -locks 10 -session 8s
 //
-// Exit status: 0, 1 if something failed, 2 for wrong usage, 69 where there is no server.
+// Exit status: 0 for success, 1 if something failed, 2 for wrong usage, 69 if there is no server.
 package main
 
 import (

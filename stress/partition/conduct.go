@@ -14,7 +14,7 @@ import (
 // errUnavailable is the error if this machine cannot run the trials.
 var errUnavailable = errors.New("not available on this machine")
 
-// plan is the share of the trials that one lab runs.
+// plan says which trials there are, and which of them a lab runs.
 type plan struct {
 	Store  string
 	Faults []string

@@ -1,24 +1,24 @@
-// Partition tests the lease on a real ensemble that falls apart.
+// Partition tests the lease on a real ensemble while faults separate its servers.
 //
-// There are three servers. One process holds the lock through a server that a fault separates from the other two; a second one waits for
-// the lock at the others. The first process has to know of the loss before the second one acquires, on the clock that all processes of
-// the machine share. If the second process was earlier, the trial is a breach.
+// There are three servers. One process holds the lock through one of them, and a fault separates this server from the other two. A
+// second process waits for the lock at the other two. The first process has to know of the loss before the second one acquires the lock,
+// on the clock that all processes of the machine share. If the second process acquires earlier, the trial is a breach.
 //
 //	go run ./stress/partition                       # 20 trials of each fault
 //	go run ./stress/partition -fault flap -trials 5
 //	go run ./stress/partition -store etcd
 //	go run ./stress/partition -store redis
 //
-// For ZooKeeper, it needs Linux, the ip command, and the right to create network namespaces, in which the servers run. Root has this
-// right; some kernels grant it to every user in a user namespace. The networks are not connected to any other, and the kernel removes
-// them when the process exits. Members of etcd reach one another through this program, which needs no rights.
+// For ZooKeeper, Partition needs Linux, the ip command, and the right to create network namespaces. The servers run in these namespaces.
+// Root has this right; some kernels grant it to every user in a user namespace. The networks are not connected to any other network, and
+// the kernel removes them when the process exits. Members of etcd reach one another through this program, which needs no special rights.
 //
-// PostgreSQL and Redis have a single server here, which both processes use. It is stopped, killed and started again, or cut off from the
-// holder; or the holder itself is stopped. For a process that was stopped, it counts until when it believed in its lock: not even its
-// first check after the stop may find the lock held.
+// PostgreSQL and Redis have a single server here, which both processes use. A fault pauses the server, kills it and starts it again, or
+// cuts it off from the holder. Another fault pauses the holder. For a paused holder, it counts until when it believed in its lock: even
+// its first check after the pause must find the loss.
 //
-// Exit status: 0 without a breach, 1 with one or if a trial has no outcome, 2 for wrong
-// usage, 69 where there is no server or no right to make namespaces.
+// Exit status: 0 if there is no breach, 1 for a breach or a trial without an outcome, 2 for wrong usage, 69 if there is no server or no
+// right to create namespaces.
 package main
 
 import (
@@ -68,7 +68,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the labs
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, without waiting for the labs
 	fmt.Fprintf(stdout, "partition: %s, seed %d, session timeout %v\n", p.Store, p.Seed, sessionTimeout)
 	outcomes, err := conduct(ctx, p, labs, stdout)
 	if errors.Is(err, errUnavailable) && ctx.Err() == nil {

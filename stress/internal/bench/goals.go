@@ -4,7 +4,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-// goal is a bound that a figure has to meet in each run.
+// goal is a limit for a figure. Each run has to meet it.
 type goal struct {
 	work, lock, figure string
 	limit              float64
@@ -24,7 +24,7 @@ func atMost(work, lock, figure string, limit float64) goal {
 	return goal{work: work, lock: lock, figure: figure, limit: limit, atMost: true}
 }
 
-// judged is a goal with the values of the runs.
+// judged is a goal together with the values that the runs had.
 type judged struct {
 	goal
 	runs []float64

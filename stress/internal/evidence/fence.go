@@ -18,14 +18,14 @@ type Fence struct {
 	cells []cell
 }
 
-// NewFence returns a fence for a number of paths.
+// NewFence returns a fence for the given number of paths.
 func NewFence(paths int) *Fence { return &Fence{cells: make([]cell, paths)} }
 
 type cell struct {
 	tokens oracle.Tokens // the tokens of accepted accesses
 	inside int64         // the process that began last and has not ended yet, 0 if there is none
 
-	fenced, accepted  int64 // value, and number of writes
+	fenced, accepted  int64 // value of the fenced register, and number of writes to it
 	unfenced, written int64
 
 	refused     int64

@@ -25,7 +25,7 @@ type Hold struct {
 	Valid clock.Instant
 	// Over is an instant at which Release had returned. Over is zero if the process was killed before Release returned.
 	Over clock.Instant
-	Lost bool // the holder found out that the lock was lost
+	Lost bool // the holder noticed that the lock was lost
 
 	Refused bool          // the fence has refused the token
 	Blind   bool          // the fence has refused the token, and yet Err returned nil afterwards
@@ -76,7 +76,7 @@ func (j *Journal) NextID() int {
 	return j.last
 }
 
-// ReadJournals returns the newest state of all holds of all workers.
+// ReadJournals returns all holds of all workers, each with its last recorded state.
 func ReadJournals(dir string) ([]Hold, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "journal-*"))
 	if err != nil {

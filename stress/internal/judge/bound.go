@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-// defaultHandOff is the default budget of package tier.
+// defaultHandOff is the hand-off budget that package tier has by default.
 const defaultHandOff = 20 * time.Millisecond
 
 // Promises reports whether the lock of a run promises a bound on how long a process waits for it. A mutex promises that if several

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
-// checkingTime bounds the search for a legal order of the history.
+// checkingTime limits the search for a legal order of the history.
 const checkingTime = 20 * time.Second
 
 // Recovery is how long the lock may take, after a fault, until it is acquired again, in addition to the session timeout. It allows for

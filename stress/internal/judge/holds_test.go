@@ -24,7 +24,7 @@ func late(process int, token int64, got, valid, over clock.Instant) evidence.Hol
 	return h
 }
 
-// killed returns a hold whose process was killed at some time after valid.
+// killed returns a hold that was known to be valid until valid. Its process was killed at some time after that.
 func killed(process int, token int64, got, valid clock.Instant) evidence.Hold {
 	h := late(process, token, got, valid, valid+2)
 	h.Over, h.Left, h.Lost = 0, 0, false

@@ -1,5 +1,5 @@
-// Package judge decides from the evidence whether a run passes: whether sections overlapped, updates were lost, processes waited too
-// long, and whether the history is one of a reentrant, fenced mutex.
+// Package judge decides from the evidence whether a run passes. It looks for overlapping sections, for lost updates and for waits that
+// were too long. It also checks whether the history is one of a reentrant, fenced mutex.
 package judge
 
 import (

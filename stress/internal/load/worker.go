@@ -28,7 +28,7 @@ const (
 	DrainTime = 20 * time.Second
 )
 
-// If this process was started as a worker, BeWorker does the work and exits. The main function calls it first.
+// If this process was started as a worker, BeWorker does the work of a worker and exits. The function main has to call it first.
 func BeWorker() {
 	if twin.Role() == "" {
 		return

@@ -17,7 +17,7 @@ import (
 type Store struct {
 	Name  string // the name in a task and for the flag -store
 	Title string // the name in texts for people
-	// Locks are the kinds of locks, by the names that -lock accepts.
+	// Locks has the kinds of locks of this store, by the names that the flag -lock accepts.
 	Locks map[string]Kind
 	// Baselines are the mutexes of other libraries, with which tier's mutex is compared. The first one is the default. Most options have no
 	// effect on them.
@@ -39,7 +39,7 @@ type Store struct {
 
 var all = []*Store{ZooKeeper, Etcd, Postgres, PostgresAdvisory, Redis, MySQL}
 
-// ErrNoServer says that no server is available; the text names the store.
+// ErrNoServer is the error if no server is available. Its text names the store.
 var ErrNoServer = errors.New("no server to be had")
 
 // none is an ErrNoServer that names a store by its title.
@@ -48,7 +48,7 @@ type none string
 func (n none) Error() string      { return fmt.Sprintf("no %s to be had", string(n)) }
 func (none) Is(target error) bool { return target == ErrNoServer }
 
-// Names lists all stores.
+// Names returns the names of all stores.
 func Names() (names []string) {
 	for _, s := range all {
 		names = append(names, s.Name)
@@ -56,7 +56,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Named returns the store of that name.
+// Named returns the store with this name.
 func Named(name string) (*Store, error) {
 	for _, s := range all {
 		if s.Name == name {
@@ -89,7 +89,7 @@ func hastyTimeout(random *rand.Rand) time.Duration {
 // MarshalText returns the name of the store, for tasks of workers.
 func (s *Store) MarshalText() ([]byte, error) { return []byte(s.Name), nil }
 
-// UnmarshalText makes s the store with that name.
+// UnmarshalText sets s to the store with this name.
 func (s *Store) UnmarshalText(name []byte) error {
 	known, err := Named(string(name))
 	if err == nil {

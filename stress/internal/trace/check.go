@@ -21,7 +21,7 @@ type Rules struct {
 }
 
 const (
-	// skew bounds the difference between the clocks of two processes in their records.
+	// skew is the largest difference that two processes' clocks may have in their records.
 	skew = 100 * time.Microsecond
 	// forgotten limits the time from the moment at which a server loses data to its first answer that it grants nothing. As long as the
 	// server gives such answers, other processes may still learn of the loss.
@@ -113,7 +113,7 @@ type contender struct {
 	tokens map[int64]*seen // what the trace shows about it with each token, since its name may be used again
 }
 
-// seen is what the whole trace shows about a contender.
+// A seen is what the whole trace shows about a contender.
 type seen struct {
 	path      string        // the queue that it entered
 	told      clock.Instant // when a view showed it for the first time

@@ -206,7 +206,7 @@ type Writer struct {
 	file *os.File
 }
 
-// Create creates the file of a process in dir.
+// Create creates the file for the events of a process in dir.
 func Create(dir string, process int) (*Writer, error) {
 	file, err := os.Create(filepath.Join(dir, fmt.Sprintf("trace-%d", process)))
 	return &Writer{process: strconv.Itoa(process), file: file}, err

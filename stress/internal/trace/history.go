@@ -23,7 +23,7 @@ type history struct {
 	top     int64 // the highest token that any process was told
 }
 
-// An op is a command at one queue. It is executed as one step, or not at all.
+// An op is a command at one queue. The store executes it in one step, or does not execute it at all.
 type op struct {
 	Command
 	history        *history

@@ -65,7 +65,7 @@ type node struct {
 	missed clock.Instant // when it became known that the node does not exist
 }
 
-// nodes are the nodes below one path.
+// A nodes has the nodes below one path.
 type nodes struct {
 	asked   int              // how many creations of nodes were requested so far
 	made    int              // how often the path itself was created, or may have been created
@@ -149,7 +149,7 @@ func (t *tree) foretell(events []Event) {
 func (x *txn) open() bool { return x.reply == nil }
 func (x *txn) done() bool { return x.reply != nil && x.reply.Code == wire.CodeOK }
 
-// ops returns the operations of a multi, or the single operation.
+// ops returns the operations of a multi. For any other request, it returns the request itself.
 func (x *txn) ops() []Request {
 	if x.Op == "multi" {
 		return x.Ops

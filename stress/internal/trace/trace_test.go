@@ -127,7 +127,7 @@ type forger struct {
 	want  string // a pattern that the error matches: what was forged, or what it contradicts
 }
 
-// sentFor returns the command that an event answers, nil if there is none.
+// sentFor returns the command that an event answers. It returns nil if the event is no answer.
 func sentFor(events []Event, e Event) *Command {
 	for _, s := range events {
 		if e.Kind == Answered && s.Kind == Sent && s.Process == e.Process && s.Number == e.Number {
@@ -348,7 +348,7 @@ func TestTokenIsHigherThanThoseThatWereToldBefore(t *testing.T) {
 	}
 }
 
-// An unanswered command counts as executed once other processes see its effect, even if its name was used before.
+// A command may have no answer. It counts as executed when other processes see its effect, even if its name was used before.
 func TestCommandWithoutAnAnswerIsSeenByItsEffect(t *testing.T) {
 	var events []Event
 	add := adding(&events)

@@ -51,7 +51,7 @@ type line struct {
 
 	mu      sync.Mutex // guards the fields below
 	session int64
-	sent    map[int32]asked // by xid
+	sent    map[int32]asked // the requests without an answer, by their xid
 }
 
 // An asked is a request that was not answered yet.
@@ -85,7 +85,7 @@ func (l *line) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// frames calls f with the body of each complete frame, and returns the rest.
+// frames calls f with the body of each complete frame, and returns the bytes that are left.
 func frames(bytes []byte, f func(*wire.Decoder)) (rest []byte) {
 	for {
 		d := wire.Decoder{Rest: bytes}

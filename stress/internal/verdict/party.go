@@ -36,7 +36,7 @@ const (
 	failed   = "failed"   // its acquisition has returned an error, and it tries again
 )
 
-// The orders.
+// These are the orders that a process understands.
 const (
 	acquire = "acquire"
 	release = "release"
